@@ -1,4 +1,5 @@
-//! Any file is rows or an error in one line; any text is values and what-ifs, or an error in one line.
+//! Any file is rows or an error in one line; any text is values and what-ifs, or an error in one
+//! line.
 
 #![no_main]
 

@@ -1,5 +1,6 @@
-//! Files of captures of every format and compression: whatever the bytes are, they are refused, or give packets that
-//! are no longer than they say. A file that is cut in half gives the same packets up to there.
+//! Files of captures of every format and compression: whatever the bytes are, they are refused, or
+//! give packets that are no longer than they say. A file that is cut in half gives the same packets
+//! up to there.
 #![no_main]
 
 use std::io::Cursor;

@@ -1,5 +1,6 @@
-//! Captured packets of every link type: whatever the bytes are, they are read; and what is found does not depend on
-//! bytes that a shorter snap length would have left out. A segment is the same when it is redacted, but for addresses.
+//! Captured packets of every link type: whatever the bytes are, they are read; and what is found
+//! does not depend on bytes that a shorter snap length would have left out. A segment is the same
+//! when it is redacted, but for addresses.
 #![no_main]
 
 use fullpipe_wire::{Captured, LinkType, Pseudonyms, Segment, is_known, read_captured, redact};

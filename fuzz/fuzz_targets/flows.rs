@@ -1,5 +1,5 @@
-//! Segments of one connection, in any order, with any numbers: whatever they are, they give connections and a verdict,
-//! and the same connections in another capture.
+//! Segments of one connection, in any order, with any numbers: whatever they are, they give
+//! connections and a verdict, and the same connections in another capture.
 #![no_main]
 
 use std::net::SocketAddr;

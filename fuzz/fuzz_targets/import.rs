@@ -1,5 +1,5 @@
-//! Files of any program: whatever the bytes are, they are refused in one line, or give documents whose bodies are read
-//! again with the same facts, and whose names command no terminal.
+//! Files of any program: whatever the bytes are, they are refused in one line, or give documents
+//! whose bodies are read again with the same facts, and whose names command no terminal.
 #![no_main]
 
 use fullpipe_store::{Redaction, read_import};

@@ -1,5 +1,6 @@
-//! A client whose server sends the input, in chunks, while the driver does its part. The first byte says what kind of
-//! test it is; then the first of each chunk says how long that is and what the driver does after it.
+//! A client whose server sends the input, in chunks, while the driver does its part. The first byte
+//! says what kind of test it is; then the first of each chunk says how long that is and what the
+//! driver does after it.
 #![no_main]
 
 use fullpipe_iperf::{Client, Cookie, Results, Timeouts};

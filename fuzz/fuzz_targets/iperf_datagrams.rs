@@ -1,5 +1,5 @@
-//! Payloads: iperf3's datagrams, and everything of iperf2. What is read can be written and is read again as the same,
-//! and no answer is longer than what it answers.
+//! Payloads: iperf3's datagrams, and everything of iperf2. What is read can be written and is read
+//! again as the same, and no answer is longer than what it answers.
 #![no_main]
 
 use fullpipe_iperf::{classify_first_datagram, iperf2, udp};

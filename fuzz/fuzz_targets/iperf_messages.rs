@@ -1,5 +1,6 @@
-//! The JSON of both messages. What is accepted as a request can be sent again, unless its texts are too long, and means
-//! the same. And what iperf3 says of users: the decrypted text, which nobody can guess, and the file of users.
+//! The JSON of both messages. What is accepted as a request can be sent again, unless its texts are
+//! too long, and means the same. And what iperf3 says of users: the decrypted text, which nobody
+//! can guess, and the file of users.
 #![no_main]
 
 use fullpipe_iperf::{Credentials, ErrorNumber, Parameters, Results, Users};

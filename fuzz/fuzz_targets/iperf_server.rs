@@ -1,5 +1,5 @@
-//! A server session whose client sends the input, in chunks, while the driver does its part. The first byte of each
-//! chunk says how long it is and what the driver does after it.
+//! A server session whose client sends the input, in chunks, while the driver does its part. The
+//! first byte of each chunk says how long it is and what the driver does after it.
 #![no_main]
 
 use fullpipe_iperf::{Results, ServerOutput, ServerSession, Timeouts, classify_first_bytes};

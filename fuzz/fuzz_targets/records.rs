@@ -1,5 +1,6 @@
-//! Records of TLS from a peer that has the keys: whatever they hold, in whatever parts they arrive, the same payload
-//! and the same end come of them, and no payload that was not sent. Without the keys there is none.
+//! Records of TLS from a peer that has the keys: whatever they hold, in whatever parts they arrive,
+//! the same payload and the same end come of them, and no payload that was not sent. Without the
+//! keys there is none.
 #![no_main]
 
 use fullpipe_control::{RecordError, Records};
@@ -24,7 +25,8 @@ fuzz_target!(|bytes: &[u8]| {
     assert!(if whole.1.is_none() { whole.0 == parts.0 } else { parts.0.starts_with(&whole.0) });
 });
 
-/// Reads `bytes` as records (type, length in two bytes, content), and returns them sealed, with their payload.
+/// Reads `bytes` as records (type, length in two bytes, content), and returns them sealed, with
+/// their payload.
 fn sealed(mut bytes: &[u8]) -> (Vec<u8>, Vec<u8>) {
     let [mut near, _] = Records::known_ends();
     let (mut wire, mut payload) = (Vec::new(), Vec::new());

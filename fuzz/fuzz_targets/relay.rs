@@ -1,6 +1,6 @@
-//! Everything that a relay reads of its peer once it is known, and of its user: targets, status, blocks, lists.
-//! Whatever is read is written again, and no block becomes larger than a block may be, in whatever parts it arrives,
-//! also of frames of zstd that were damaged or cut.
+//! Everything that a relay reads of its peer once it is known, and of its user: targets, status,
+//! blocks, lists. Whatever is read is written again, and no block becomes larger than a block may
+//! be, in whatever parts it arrives, also of frames of zstd that were damaged or cut.
 #![no_main]
 
 use fullpipe_relay::{AllowedTargets, BLOCK_BYTES, BlockReader, Codec, Status, TargetRequest};

@@ -1,5 +1,5 @@
-//! Any text is a scenario, a grid or an error in one line; any flag is a path, settings, or an error; and so is any
-//! trace.
+//! Any text is a scenario, a grid or an error in one line; any flag is a path, settings, or an
+//! error; and so is any trace.
 
 #![no_main]
 

@@ -1,6 +1,7 @@
-//! Files of captures from their bytes to what is printed: whatever they hold, they are refused in one line, or give
-//! connections, a limit with its remedies, a graph, and a text that commands no terminal. A file of itself shows the
-//! same, and one that is written anew without addresses is read again.
+//! Files of captures from their bytes to what is printed: whatever they hold, they are refused in
+//! one line, or give connections, a limit with its remedies, a graph, and a text that commands no
+//! terminal. A file of itself shows the same, and one that is written anew without addresses is
+//! read again.
 #![no_main]
 
 use std::io::Cursor;

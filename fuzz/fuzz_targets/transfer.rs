@@ -1,6 +1,6 @@
-//! Everything that an end of a copy reads of the other one, of its disk and of its user: messages, heads of blocks,
-//! journals, attributes, paths and patterns. What is read is written again, and a journal that was damaged gives no
-//! chunk that was not verified.
+//! Everything that an end of a copy reads of the other one, of its disk and of its user: messages,
+//! heads of blocks, journals, attributes, paths and patterns. What is read is written again, and a
+//! journal that was damaged gives no chunk that was not verified.
 #![no_main]
 
 use fullpipe_transfer::{

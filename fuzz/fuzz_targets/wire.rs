@@ -1,4 +1,5 @@
-//! Frames of a device: whatever the bytes are, they are refused, or are packets that can be cut, edited and written.
+//! Frames of a device: whatever the bytes are, they are refused, or are packets that can be cut,
+//! edited and written.
 #![no_main]
 
 use fullpipe_units::{ByteCount, SegCount};

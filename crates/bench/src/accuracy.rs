@@ -1,8 +1,11 @@
-//! Predictions compared with what was measured: of untouched paths, and of remedies that were applied.
+//! Predictions compared with what was measured: of untouched paths, and of remedies that were
+//! applied.
 
 use std::fmt::Write;
 
-use fullpipe_record::{Cause, Forecast, LegalVerdict, Limit, Prediction, Request, RttForecast, Steady, Writer};
+use fullpipe_record::{
+    Cause, Forecast, LegalVerdict, Limit, Prediction, Request, RttForecast, Steady, Writer,
+};
 use fullpipe_units::{BitRate, Span, median};
 use serde::{Deserialize, Serialize};
 
@@ -84,8 +87,8 @@ pub(crate) struct Accuracy {
     misses: Vec<String>,
 }
 
-/// Causes that the model knows, of path, settings and buffers; a device that edits packets, a program's own pace or
-/// another flow is beyond it.
+/// Causes that the model knows, of path, settings and buffers; a device that edits packets, a
+/// program's own pace or another flow is beyond it.
 const MODELLED: [Cause; 7] = [
     Cause::SoRcvbuf,
     Cause::TcpRmemMax,
@@ -108,15 +111,24 @@ const RTT_TIME: Span = Span::from_millis(3);
 impl Accuracy {
     /// Holds the prediction of an untouched path, if the model can know its limit.
     pub(crate) fn hold_prediction(&mut self, untouched: &Untouched<'_>) {
-        let Untouched { name, expected, prediction, request, steady } = untouched;
-        if !MODELLED.contains(&expected.limit_cause()) || prediction.limit != expected.limit_kind() {
+        let Untouched {
+            name,
+            expected,
+            prediction,
+            request,
+            steady,
+        } = untouched;
+        if !MODELLED.contains(&expected.limit_cause()) || prediction.limit != expected.limit_kind()
+        {
             return;
         }
-        // When a sleeping writer is woken is up to the scheduler, and to how acknowledgements arrive.
+        // When a sleeping writer is woken is up to the scheduler, and to how acknowledgements
+        // arrive.
         if prediction.limit == Limit::Loss || request.writer == Writer::Blocking {
             let [low, high] = [prediction.low, prediction.high];
             if !self.with_chance.count((low..=high).contains(&steady.rate)) {
-                self.misses.push(format!("{name}: {} is not in {low} to {high}", steady.rate));
+                self.misses
+                    .push(format!("{name}: {} is not in {low} to {high}", steady.rate));
             }
             return;
         }
@@ -133,26 +145,40 @@ impl Accuracy {
     }
 
     /// Holds what a remedy promised.
-    pub(crate) fn hold_promise(&mut self, name: &str, result: &RemedyResult, path: Option<Bandwidth>) {
+    pub(crate) fn hold_promise(
+        &mut self,
+        name: &str,
+        result: &RemedyResult,
+        path: Option<Bandwidth>,
+    ) {
         let (promised, measured) = (result.predicted, result.measured);
         let share = measured.relative_to(promised.bits_per_second);
         let inside = (promised.low..=promised.high).contains(&measured);
         let named = format!("{name}: {}", result.remedy);
         if !self.remedies.count(inside || PROMISE.contains(&share)) {
             let expected = promised.bits_per_second;
-            self.misses.push(format!("{named} gave {measured}, {share:.2} of {expected}"));
+            self.misses
+                .push(format!("{named} gave {measured}, {share:.2} of {expected}"));
         }
         if let Some(path) = path.filter(|path| !path.is_stated) {
             self.upper_ends.push(promised.high.relative_to(path.rate));
             if !self.unstated.count(inside) {
-                self.misses.push(format!("{named} gave {measured}, not {} to {}", promised.low, promised.high));
+                self.misses.push(format!(
+                    "{named} gave {measured}, not {} to {}",
+                    promised.low, promised.high
+                ));
             }
         }
         if let (Some(said), Some(seen)) = (result.predicted_rtt, result.loaded_rtt)
             && !self.round_trips.count(is_as_said(said, seen))
         {
-            let high = said.high.map_or_else(|| "any".to_owned(), |high| high.to_string());
-            self.misses.push(format!("{named} led to a round trip of {seen}, not {} to {high}", said.low));
+            let high = said
+                .high
+                .map_or_else(|| "any".to_owned(), |high| high.to_string());
+            self.misses.push(format!(
+                "{named} led to a round trip of {seen}, not {} to {high}",
+                said.low
+            ));
         }
     }
 
@@ -171,8 +197,11 @@ impl Accuracy {
             self.remedies.text(),
         );
         if self.round_trips.all > 0 {
-            let _ =
-                writeln!(text, "{} remedies led to the round trips under load that they said", self.round_trips.text());
+            let _ = writeln!(
+                text,
+                "{} remedies led to the round trips under load that they said",
+                self.round_trips.text()
+            );
         }
         if self.unstated.all > 0 {
             let _ = writeln!(
@@ -192,7 +221,8 @@ impl Accuracy {
 
 fn is_as_said(said: RttForecast, seen: Span) -> bool {
     let room = |span: Span| span.scale_by(RTT_SHARE).max(RTT_TIME);
-    seen >= said.low.saturating_sub(room(said.low)) && said.high.is_none_or(|high| seen <= high + room(high))
+    seen >= said.low.saturating_sub(room(said.low))
+        && said.high.is_none_or(|high| seen <= high + room(high))
 }
 
 #[cfg(test)]
@@ -201,8 +231,12 @@ mod tests {
 
     fn result([expected, low, high]: [u64; 3], measured: u64) -> RemedyResult {
         let mbps = BitRate::from_mbps;
-        let predicted =
-            Forecast { bits_per_second: mbps(expected), low: mbps(low), high: mbps(high), capacity_unknown: false };
+        let predicted = Forecast {
+            bits_per_second: mbps(expected),
+            low: mbps(low),
+            high: mbps(high),
+            capacity_unknown: false,
+        };
         RemedyResult {
             remedy: "raise-so-rcvbuf".to_owned(),
             predicted,
@@ -228,9 +262,17 @@ mod tests {
 
     #[test]
     fn an_interval_without_a_bandwidth_has_no_tolerance() {
-        let path = |is_stated| Some(Bandwidth { rate: BitRate::from_mbps(100), is_stated });
+        let path = |is_stated| {
+            Some(Bandwidth {
+                rate: BitRate::from_mbps(100),
+                is_stated,
+            })
+        };
         let accuracy = held(&result([90, 88, 200], 87), path(false));
-        assert_eq!((accuracy.remedies.kept, accuracy.unstated), (1, Share { kept: 0, all: 1 }));
+        assert_eq!(
+            (accuracy.remedies.kept, accuracy.unstated),
+            (1, Share { kept: 0, all: 1 })
+        );
         assert_eq!(accuracy.upper_ends, [2.0]);
         assert_eq!(held(&result([90, 88, 200], 87), path(true)).unstated.all, 0);
     }
@@ -239,8 +281,14 @@ mod tests {
     fn a_round_trip_may_leave_what_was_said_by_a_tenth_or_three_milliseconds() {
         let ms = Span::from_millis;
         let said = |low, high| RttForecast { low: ms(low), high };
-        assert!(is_as_said(said(10, Some(ms(10))), ms(13)) && !is_as_said(said(10, Some(ms(10))), ms(14)));
-        assert!(is_as_said(said(100, Some(ms(200))), ms(220)) && !is_as_said(said(100, Some(ms(200))), ms(221)));
+        assert!(
+            is_as_said(said(10, Some(ms(10))), ms(13))
+                && !is_as_said(said(10, Some(ms(10))), ms(14))
+        );
+        assert!(
+            is_as_said(said(100, Some(ms(200))), ms(220))
+                && !is_as_said(said(100, Some(ms(200))), ms(221))
+        );
         assert!(is_as_said(said(100, None), ms(2000)) && !is_as_said(said(100, None), ms(89)));
     }
 }

@@ -23,8 +23,9 @@ pub(crate) enum Case {
     Ends,
     /// One TCP stream against an iperf3 whose receiver does not copy
     SkipRxCopy,
-    /// `fullpipe iperf3` at both ends against iperf3 at both ends, over loopback: one TCP stream, and datagrams of 1448
-    /// bytes as fast as they go; then both again without keeping the processors awake
+    /// `fullpipe iperf3` at both ends against iperf3 at both ends, over loopback: one TCP stream,
+    /// and datagrams of 1448 bytes as fast as they go; then both again without keeping the
+    /// processors awake
     DropIn,
     /// UDP as fast as it goes over loopback, 1448 bytes a datagram
     Udp,
@@ -60,12 +61,16 @@ pub(crate) struct Effort {
 impl Case {
     /// As it is called on the command line.
     pub(crate) fn name(self) -> String {
-        self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+        self.to_possible_value()
+            .map(|value| value.get_name().to_owned())
+            .unwrap_or_default()
     }
 
     /// Returns what `--help` says of it.
     pub(crate) fn title(self) -> String {
-        let help = self.to_possible_value().and_then(|value| value.get_help().map(ToString::to_string));
+        let help = self
+            .to_possible_value()
+            .and_then(|value| value.get_help().map(ToString::to_string));
         help.unwrap_or_default()
     }
 
@@ -80,19 +85,34 @@ impl Case {
             return Outcome::skipped(&format!("there is nothing to compare with: {why}"));
         }
         let compare = |contestants: Vec<Contestant>, joint, traffic, streams| {
-            let absent: Vec<String> = contestants.iter().filter_map(|contestant| absent(contestant, tools)).collect();
-            let present: Vec<Contestant> =
-                contestants.into_iter().filter(|contestant| self::absent(contestant, tools).is_none()).collect();
-            let load = Load { traffic, streams, seconds: effort.seconds };
-            throughput::compare(&present, joint, &load, effort.rounds, tools, stop).with_notes(absent)
+            let absent: Vec<String> = contestants
+                .iter()
+                .filter_map(|contestant| absent(contestant, tools))
+                .collect();
+            let present: Vec<Contestant> = contestants
+                .into_iter()
+                .filter(|contestant| self::absent(contestant, tools).is_none())
+                .collect();
+            let load = Load {
+                traffic,
+                streams,
+                seconds: effort.seconds,
+            };
+            throughput::compare(&present, joint, &load, effort.rounds, tools, stop)
+                .with_notes(absent)
         };
         match self {
             Self::Tcp => compare(everybody(), Joint::Loopback, Traffic::Tcp, 1),
-            Self::RxCopy => compare(vec![copying(tools), iperf3()], Joint::Loopback, Traffic::Tcp, 1),
+            Self::RxCopy => compare(
+                vec![copying(tools), iperf3()],
+                Joint::Loopback,
+                Traffic::Tcp,
+                1,
+            ),
             Self::Ends => compare(mixed(), Joint::Loopback, Traffic::Tcp, 1),
-            Self::SkipRxCopy if !tools.iperf3.knows(SKIP_RX_COPY) => {
-                Outcome::skipped(&format!("the iperf3 that is installed has no {SKIP_RX_COPY}"))
-            }
+            Self::SkipRxCopy if !tools.iperf3.knows(SKIP_RX_COPY) => Outcome::skipped(&format!(
+                "the iperf3 that is installed has no {SKIP_RX_COPY}"
+            )),
             Self::SkipRxCopy => compare(discarding(), Joint::Loopback, Traffic::Tcp, 1),
             Self::DropIn => drop_in(effort.keeps_awake, compare),
             Self::Udp => compare(everybody(), Joint::Loopback, Traffic::Flood, 1),
@@ -100,9 +120,23 @@ impl Case {
             Self::Streams => compare(everybody(), Joint::Loopback, Traffic::Tcp, 4),
             Self::StreamsVeth => compare(everybody(), Joint::Veth, Traffic::Tcp, 4),
             Self::ShallowQueue => shallow::compare(effort.seconds, effort.rounds, tools, stop),
-            Self::LabTrains => emulated::compare(Segmentation::Trains, effort.seconds, effort.rounds, tools, stop),
-            Self::LabExact => emulated::compare(Segmentation::Exact, effort.seconds, effort.rounds, tools, stop),
-            Self::LabSegmentation => emulated::compare_segmentation(effort.seconds, effort.rounds, tools, stop),
+            Self::LabTrains => emulated::compare(
+                Segmentation::Trains,
+                effort.seconds,
+                effort.rounds,
+                tools,
+                stop,
+            ),
+            Self::LabExact => emulated::compare(
+                Segmentation::Exact,
+                effort.seconds,
+                effort.rounds,
+                tools,
+                stop,
+            ),
+            Self::LabSegmentation => {
+                emulated::compare_segmentation(effort.seconds, effort.rounds, tools, stop)
+            }
             Self::LabFigures => lab_figures::measure(tools, stop),
             Self::Start => start::compare(tools, stop),
         }
@@ -113,7 +147,11 @@ const SKIP_RX_COPY: &str = "--skip-rx-copy";
 const RX_COPY: &str = "--rx-copy";
 
 fn everybody() -> Vec<Contestant> {
-    vec![fullpipe(&[]), Contestant::alone("iperf", Program::Iperf2, &[]), iperf3()]
+    vec![
+        fullpipe(&[]),
+        Contestant::alone("iperf", Program::Iperf2, &[]),
+        iperf3(),
+    ]
 }
 
 fn fullpipe(flags: &[&'static str]) -> Contestant {
@@ -134,7 +172,12 @@ fn copying(tools: &Tools) -> Contestant {
 }
 
 fn mixed() -> Vec<Contestant> {
-    let between = |name: &str, client, server| Contestant { name: name.to_owned(), client, server, flags: Vec::new() };
+    let between = |name: &str, client, server| Contestant {
+        name: name.to_owned(),
+        client,
+        server,
+        flags: Vec::new(),
+    };
     vec![
         between("fullpipe to iperf3", Program::Fullpipe, Program::Iperf3),
         between("iperf3 to fullpipe", Program::Iperf3, Program::Fullpipe),
@@ -142,17 +185,26 @@ fn mixed() -> Vec<Contestant> {
     ]
 }
 
-fn drop_in(keeps_awake: bool, compare: impl Fn(Vec<Contestant>, Joint, Traffic, u16) -> Outcome) -> Outcome {
+fn drop_in(
+    keeps_awake: bool,
+    compare: impl Fn(Vec<Contestant>, Joint, Traffic, u16) -> Outcome,
+) -> Outcome {
     let in_turn = |outcome: Outcome, kind: &str| {
-        [Traffic::Tcp, Traffic::Flood].into_iter().fold(outcome, |outcome, traffic| {
-            if outcome.interrupted {
-                return outcome;
-            }
-            let contestants = [("fullpipe iperf3", Program::DropIn), ("iperf3", Program::Iperf3)];
-            let contestants =
-                contestants.map(|(name, program)| Contestant::alone(&format!("{name}{kind}"), program, &[]));
-            outcome.followed_by(compare(contestants.into(), Joint::Loopback, traffic, 1))
-        })
+        [Traffic::Tcp, Traffic::Flood]
+            .into_iter()
+            .fold(outcome, |outcome, traffic| {
+                if outcome.interrupted {
+                    return outcome;
+                }
+                let contestants = [
+                    ("fullpipe iperf3", Program::DropIn),
+                    ("iperf3", Program::Iperf3),
+                ];
+                let contestants = contestants.map(|(name, program)| {
+                    Contestant::alone(&format!("{name}{kind}"), program, &[])
+                });
+                outcome.followed_by(compare(contestants.into(), Joint::Loopback, traffic, 1))
+            })
     };
     let mut outcome = Outcome::default();
     if keeps_awake {
@@ -163,11 +215,17 @@ fn drop_in(keeps_awake: bool, compare: impl Fn(Vec<Contestant>, Joint, Traffic, 
 }
 
 fn discarding() -> Vec<Contestant> {
-    vec![fullpipe(&[]), Contestant::alone("iperf3 --skip-rx-copy", Program::Iperf3, &[SKIP_RX_COPY])]
+    vec![
+        fullpipe(&[]),
+        Contestant::alone("iperf3 --skip-rx-copy", Program::Iperf3, &[SKIP_RX_COPY]),
+    ]
 }
 
 /// Why a contestant cannot take part.
 fn absent(contestant: &Contestant, tools: &Tools) -> Option<String> {
     let versions = [contestant.client, contestant.server].map(|program| &tools.of(program).version);
-    versions.into_iter().find_map(|version| version.as_ref().err()).map(|why| format!("{}: {why}", contestant.name))
+    versions
+        .into_iter()
+        .find_map(|version| version.as_ref().err())
+        .map(|why| format!("{}: {why}", contestant.name))
 }

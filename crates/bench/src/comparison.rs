@@ -60,7 +60,11 @@ const MAX_FAILURES: usize = 2;
 impl Outcome {
     /// A case that cannot be run here.
     pub(crate) fn skipped(why: &impl ToString) -> Self {
-        Self { tables: Vec::new(), notes: vec![format!("not run: {}", why.to_string())], interrupted: false }
+        Self {
+            tables: Vec::new(),
+            notes: vec![format!("not run: {}", why.to_string())],
+            interrupted: false,
+        }
     }
 
     /// Both, one after the other.
@@ -80,9 +84,9 @@ impl Outcome {
     }
 }
 
-/// Runs every contestant once a round, every other round in reverse order, so that whatever drifts meanwhile meets all
-/// alike. `run` takes the contestant's number and gives one value for each of `quantities`. The last contestant is what
-/// the others are compared with.
+/// Runs every contestant once a round, every other round in reverse order, so that whatever drifts
+/// meanwhile meets all alike. `run` takes the contestant's number and gives one value for each of
+/// `quantities`. The last contestant is what the others are compared with.
 pub(crate) fn alternate(
     contestants: &[String],
     quantities: &[Quantity],
@@ -94,7 +98,11 @@ pub(crate) fn alternate(
     let mut interrupted = false;
     'rounds: for round in 0..rounds {
         for turn in 0..contestants.len() {
-            let contestant = if round % 2 == 0 { turn } else { contestants.len() - 1 - turn };
+            let contestant = if round % 2 == 0 {
+                turn
+            } else {
+                contestants.len() - 1 - turn
+            };
             if runs[contestant].iter().filter(|run| run.is_none()).count() >= MAX_FAILURES {
                 runs[contestant].push(None);
                 continue;
@@ -106,36 +114,70 @@ pub(crate) fn alternate(
                     break 'rounds;
                 }
                 Err(RunError::Failed(words)) => {
-                    notes.push(format!("{}, round {}: {words}", contestants[contestant], round + 1));
+                    notes.push(format!(
+                        "{}, round {}: {words}",
+                        contestants[contestant],
+                        round + 1
+                    ));
                     runs[contestant].push(None);
                 }
             }
         }
     }
-    let tables = quantities.iter().enumerate().map(|(column, &quantity)| table(contestants, &runs, column, quantity));
-    Outcome { tables: tables.collect(), notes, interrupted }
+    let tables = quantities
+        .iter()
+        .enumerate()
+        .map(|(column, &quantity)| table(contestants, &runs, column, quantity));
+    Outcome {
+        tables: tables.collect(),
+        notes,
+        interrupted,
+    }
 }
 
-fn table(contestants: &[String], runs: &[Vec<Option<Vec<f64>>>], column: usize, quantity: Quantity) -> Table {
+fn table(
+    contestants: &[String],
+    runs: &[Vec<Option<Vec<f64>>>],
+    column: usize,
+    quantity: Quantity,
+) -> Table {
     let values: Vec<Vec<Option<f64>>> = runs
         .iter()
-        .map(|rounds| rounds.iter().map(|run| run.as_ref().and_then(|values| values.get(column).copied())).collect())
+        .map(|rounds| {
+            rounds
+                .iter()
+                .map(|run| run.as_ref().and_then(|values| values.get(column).copied()))
+                .collect()
+        })
         .collect();
     let baseline = values.last().cloned().unwrap_or_default();
     let last = contestants.len() - 1;
-    let rows = contestants.iter().zip(values).enumerate().map(|(number, (contestant, values))| {
-        // A share of zero cannot be divided by.
-        let compared = number < last && quantity != Quantity::ShareLost;
-        row(contestant.clone(), values, compared.then_some(&baseline))
-    });
-    Table { quantity, rows: rows.collect() }
+    let rows = contestants
+        .iter()
+        .zip(values)
+        .enumerate()
+        .map(|(number, (contestant, values))| {
+            // A share of zero cannot be divided by.
+            let compared = number < last && quantity != Quantity::ShareLost;
+            row(contestant.clone(), values, compared.then_some(&baseline))
+        });
+    Table {
+        quantity,
+        rows: rows.collect(),
+    }
 }
 
 fn row(contestant: String, values: Vec<Option<f64>>, baseline: Option<&Vec<Option<f64>>>) -> Row {
     let known: Vec<f64> = values.iter().copied().flatten().collect();
     let ratios = |baseline: &Vec<Option<f64>>| -> Vec<f64> {
-        let pairs = values.iter().zip(baseline).filter_map(|(value, base)| value.zip(*base));
-        pairs.filter(|(_, base)| *base > 0.0).map(|(value, base)| value / base).collect()
+        let pairs = values
+            .iter()
+            .zip(baseline)
+            .filter_map(|(value, base)| value.zip(*base));
+        pairs
+            .filter(|(_, base)| *base > 0.0)
+            .map(|(value, base)| value / base)
+            .collect()
     };
     Row {
         median: median(known.clone()),
@@ -158,39 +200,68 @@ mod tests {
     #[test]
     fn the_order_is_swapped_every_round() {
         let mut order = Vec::new();
-        let outcome = alternate(&names(&["a", "b", "c"]), &[Quantity::BitsPerSecond], 2, |contestant| {
-            order.push(contestant);
-            Ok(vec![contestant as f64 + 1.0])
-        });
+        let outcome = alternate(
+            &names(&["a", "b", "c"]),
+            &[Quantity::BitsPerSecond],
+            2,
+            |contestant| {
+                order.push(contestant);
+                Ok(vec![contestant as f64 + 1.0])
+            },
+        );
         assert_eq!(order, [0, 1, 2, 2, 1, 0]);
         let rows = &outcome.tables[0].rows;
         assert_eq!(rows[1].values, [Some(2.0), Some(2.0)]);
-        assert!((rows[0].ratio.unwrap().median - 1.0 / 3.0).abs() < 1e-12 && rows[2].ratio.is_none(), "{rows:?}");
+        assert!(
+            (rows[0].ratio.unwrap().median - 1.0 / 3.0).abs() < 1e-12 && rows[2].ratio.is_none(),
+            "{rows:?}"
+        );
     }
 
     #[test]
     fn a_run_that_fails_is_named_and_the_case_goes_on_without_it() {
         let mut count = 0;
-        let outcome = alternate(&names(&["a", "b"]), &[Quantity::BitsPerSecond], 3, |contestant| {
-            count += 1;
-            if count == 3 { Err(RunError::failed("no luck")) } else { Ok(vec![f64::from(count) + contestant as f64]) }
-        });
+        let outcome = alternate(
+            &names(&["a", "b"]),
+            &[Quantity::BitsPerSecond],
+            3,
+            |contestant| {
+                count += 1;
+                if count == 3 {
+                    Err(RunError::failed("no luck"))
+                } else {
+                    Ok(vec![f64::from(count) + contestant as f64])
+                }
+            },
+        );
         assert_eq!(outcome.notes, ["b, round 2: no luck"]);
         // Runs in order: a 1, b 3, (b fails), a 4, a 5, b 7.
         let rows = &outcome.tables[0].rows;
         assert_eq!(rows[0].values, [Some(1.0), Some(4.0), Some(5.0)]);
         assert_eq!(rows[1].values, [Some(3.0), None, Some(7.0)]);
         let ratio = rows[0].ratio.unwrap();
-        assert!((ratio.median - f64::midpoint(1.0 / 3.0, 5.0 / 7.0)).abs() < 1e-12, "of two rounds: {ratio:?}");
+        assert!(
+            (ratio.median - f64::midpoint(1.0 / 3.0, 5.0 / 7.0)).abs() < 1e-12,
+            "of two rounds: {ratio:?}"
+        );
     }
 
     #[test]
     fn what_fails_twice_is_left_out_of_the_rest() {
         let mut runs = [0; 2];
-        let outcome = alternate(&names(&["bad", "good"]), &[Quantity::ShareLost], 5, |contestant| {
-            runs[contestant] += 1;
-            if contestant == 0 { Err(RunError::failed("no")) } else { Ok(vec![0.0]) }
-        });
+        let outcome = alternate(
+            &names(&["bad", "good"]),
+            &[Quantity::ShareLost],
+            5,
+            |contestant| {
+                runs[contestant] += 1;
+                if contestant == 0 {
+                    Err(RunError::failed("no"))
+                } else {
+                    Ok(vec![0.0])
+                }
+            },
+        );
         assert_eq!(runs, [2, 5]);
         assert_eq!(outcome.tables[0].rows[0].median, None);
         assert_eq!(outcome.tables[0].rows[1].largest, Some(0.0));
@@ -201,7 +272,11 @@ mod tests {
         let mut count = 0;
         let outcome = alternate(&names(&["a", "b"]), &[Quantity::BitsPerSecond], 9, |_| {
             count += 1;
-            if count > 2 { Err(RunError::Interrupted) } else { Ok(vec![1.0]) }
+            if count > 2 {
+                Err(RunError::Interrupted)
+            } else {
+                Ok(vec![1.0])
+            }
         });
         assert!(outcome.interrupted);
         assert_eq!(outcome.tables[0].rows[1].values, [Some(1.0)]);

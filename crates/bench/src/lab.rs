@@ -17,7 +17,18 @@ pub(crate) fn start(path: Path, backend: Backend) -> Result<Lab, RunError> {
 }
 
 /// The same, with other settings at the sending host.
-pub(crate) fn start_with(path: Path, sender: Vec<Change>, backend: Backend) -> Result<Lab, RunError> {
-    let plan = LabPlan { path, seed: 1, sender, receiver: Vec::new(), backend, interactive: false };
+pub(crate) fn start_with(
+    path: Path,
+    sender: Vec<Change>,
+    backend: Backend,
+) -> Result<Lab, RunError> {
+    let plan = LabPlan {
+        path,
+        seed: 1,
+        sender,
+        receiver: Vec::new(),
+        backend,
+        interactive: false,
+    };
     Lab::start(&plan).map_err(RunError::failed)
 }

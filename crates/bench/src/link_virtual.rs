@@ -1,4 +1,5 @@
-//! `bench link-virtual`: how many packets in a second one direction of the emulated link carries in virtual time.
+//! `bench link-virtual`: how many packets in a second one direction of the emulated link carries in
+//! virtual time.
 
 use std::hint::black_box;
 use std::net::IpAddr;
@@ -8,7 +9,8 @@ use std::time::Duration;
 use clap::Args;
 use fullpipe_link::{EditEffect, LinkDirection, Train};
 use fullpipe_record::{
-    Codel, Edit, Effects, Encapsulation, Framing, IpVersion, Jitter, PathDirection, Queueing, Reordering,
+    Codel, Edit, Effects, Encapsulation, Framing, IpVersion, Jitter, PathDirection, Queueing,
+    Reordering,
 };
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span, Time, median};
 use rustix::time::{ClockId, clock_gettime};
@@ -27,7 +29,8 @@ pub(crate) struct VirtualLink {
 /// Packets of a run.
 const PACKETS: u64 = 1_000_000;
 
-/// Lengths of the trains: single packets, what the lab carries whole at 1 Gbit/s, and the longest of a host.
+/// Lengths of the trains: single packets, what the lab carries whole at 1 Gbit/s, and the longest
+/// of a host.
 const TRAINS: [u64; 3] = [1, 8, 45];
 
 /// Size of each packet, headers of IP included.
@@ -48,28 +51,45 @@ impl VirtualLink {
     pub(crate) fn run(&self) -> ExitCode {
         say(
             false,
-            &format!("median and fastest of {} runs, in million packets a second of processor time\n\n", self.rounds),
+            &format!(
+                "median and fastest of {} runs, in million packets a second of processor time\n\n",
+                self.rounds
+            ),
         );
         for (name, path) in paths() {
             for train in TRAINS {
-                let rates: Vec<f64> = (0..self.rounds).map(|seed| rate(&path, train, seed.into()) / 1e6).collect();
-                let (Some(middle), Some(fastest)) = (median(rates.clone()), quantile(&rates, 1.0)) else { continue };
-                say(false, &format!("  {name:<28} trains of {train:>2}  {middle:8.2} {fastest:8.2}\n"));
+                let rates: Vec<f64> = (0..self.rounds)
+                    .map(|seed| rate(&path, train, seed.into()) / 1e6)
+                    .collect();
+                let (Some(middle), Some(fastest)) = (median(rates.clone()), quantile(&rates, 1.0))
+                else {
+                    continue;
+                };
+                say(
+                    false,
+                    &format!("  {name:<28} trains of {train:>2}  {middle:8.2} {fastest:8.2}\n"),
+                );
             }
         }
         ExitCode::SUCCESS
     }
 }
 
-/// Returns the packets per second of processor time that pass `path` when each train comes a moment after the one
-/// before it and what is due is taken out in between.
+/// Returns the packets per second of processor time that pass `path` when each train comes a moment
+/// after the one before it and what is due is taken out in between.
 fn rate(path: &PathDirection, train: u64, seed: u64) -> f64 {
     let mut link = LinkDirection::new(path, seed);
     let (mut now, gap) = (Time::ZERO, GAP * train);
     let mut arrived = 0;
     let begun = processor_time();
     for _ in 0..PACKETS / train {
-        link.offer_train(now, Packets { count: train, _fields: [seed; 4] });
+        link.offer_train(
+            now,
+            Packets {
+                count: train,
+                _fields: [seed; 4],
+            },
+        );
         while let Some(delivery) = link.pop_arrived(now) {
             arrived += delivery.train.count;
         }
@@ -83,7 +103,9 @@ fn rate(path: &PathDirection, train: u64, seed: u64) -> f64 {
 
 /// Returns the processor time of this thread: the machine may be busy with other work.
 fn processor_time() -> Duration {
-    clock_gettime(ClockId::ThreadCPUTime).try_into().unwrap_or_default()
+    clock_gettime(ClockId::ThreadCPUTime)
+        .try_into()
+        .unwrap_or_default()
 }
 
 /// Returns 1 Gbit/s and 50 ms with a queue of 20 ms, and what may be different there.
@@ -99,17 +121,56 @@ fn paths() -> Vec<(&'static str, PathDirection)> {
         encapsulation: Encapsulation::default(),
         effects: Effects::default(),
     };
-    let with = |effects| PathDirection { effects, ..plain.clone() };
-    let managed = |queueing| with(Effects { queueing, ..Effects::default() });
+    let with = |effects| PathDirection {
+        effects,
+        ..plain.clone()
+    };
+    let managed = |queueing| {
+        with(Effects {
+            queueing,
+            ..Effects::default()
+        })
+    };
     let jitter = fullpipe_record::Distribution::Uniform(Span::from_millis(1));
-    let jitter = Some(Jitter { distribution: jitter, reorders: false });
-    let reordering = Some(Reordering { share: Ratio::new(1e-3), by: Span::from_millis(1) });
+    let jitter = Some(Jitter {
+        distribution: jitter,
+        reorders: false,
+    });
+    let reordering = Some(Reordering {
+        share: Ratio::new(1e-3),
+        by: Span::from_millis(1),
+    });
     vec![
         ("drop-tail", plain.clone()),
-        ("drop-tail, 0.1 % lost", PathDirection { loss: Some(Ratio::new(1e-3)), ..plain.clone() }),
-        ("no rate", PathDirection { rate: None, queue: None, ..plain.clone() }),
-        ("reordering of 0.1 %", with(Effects { reordering, ..Effects::default() })),
-        ("jitter", with(Effects { jitter, ..Effects::default() })),
+        (
+            "drop-tail, 0.1 % lost",
+            PathDirection {
+                loss: Some(Ratio::new(1e-3)),
+                ..plain.clone()
+            },
+        ),
+        (
+            "no rate",
+            PathDirection {
+                rate: None,
+                queue: None,
+                ..plain.clone()
+            },
+        ),
+        (
+            "reordering of 0.1 %",
+            with(Effects {
+                reordering,
+                ..Effects::default()
+            }),
+        ),
+        (
+            "jitter",
+            with(Effects {
+                jitter,
+                ..Effects::default()
+            }),
+        ),
         ("CoDel", managed(Queueing::Codel(Codel::default()))),
         ("FQ-CoDel", managed(Queueing::FqCodel(Codel::default()))),
     ]
@@ -129,7 +190,10 @@ impl Train for Packets {
     }
 
     fn split_off(&mut self, at: SegCount) -> Self {
-        let rest = Self { count: self.count - at.get(), ..self.clone() };
+        let rest = Self {
+            count: self.count - at.get(),
+            ..self.clone()
+        };
         self.count = at.get();
         rest
     }

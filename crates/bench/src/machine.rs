@@ -28,7 +28,10 @@ impl Machine {
         let busy = busy_time().saturating_sub(before).as_secs_f64();
         let share = busy / began.elapsed().as_secs_f64() / processors as f64;
         Self {
-            kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
+            kernel: rustix::system::uname()
+                .release()
+                .to_string_lossy()
+                .into_owned(),
             processors,
             // The kernel counts in ticks, and may count one too many.
             busy_before: share.min(1.0),
@@ -36,29 +39,37 @@ impl Machine {
     }
 }
 
-/// Time for which processors of the machine were busy, all together, since it started: everything but idling, waiting
-/// for storage, and what a hypervisor took. Softirqs are in it, which no process is charged for.
+/// Time for which processors of the machine were busy, all together, since it started: everything
+/// but idling, waiting for storage, and what a hypervisor took. Softirqs are in it, which no
+/// process is charged for.
 pub(crate) fn busy_time() -> Duration {
     let text = fs::read_to_string("/proc/stat").unwrap_or_default();
     ticks(busy_ticks(&text).unwrap_or(0))
 }
 
-/// Processor time of a process and all its threads, user and system together; of one that has ended, until it is
-/// reaped.
+/// Processor time of a process and all its threads, user and system together; of one that has
+/// ended, until it is reaped.
 pub(crate) fn cpu_time(pid: u32) -> Duration {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     ticks(process_ticks(&text).unwrap_or(0))
 }
 
-/// First line: user, nice, system, idle, iowait, irq, softirq, steal, and guest times, which are in user and nice.
+/// First line: user, nice, system, idle, iowait, irq, softirq, steal, and guest times, which are in
+/// user and nice.
 fn busy_ticks(text: &str) -> Option<u64> {
     let line = text.lines().next()?.strip_prefix("cpu ")?;
-    let numbers: Vec<u64> = line.split_whitespace().map_while(|word| word.parse().ok()).collect();
-    let [user, nice, system, _idle, _iowait, irq, softirq, ..] = numbers[..] else { return None };
+    let numbers: Vec<u64> = line
+        .split_whitespace()
+        .map_while(|word| word.parse().ok())
+        .collect();
+    let [user, nice, system, _idle, _iowait, irq, softirq, ..] = numbers[..] else {
+        return None;
+    };
     Some(user + nice + system + irq + softirq)
 }
 
-/// Fields 14 and 15 of `proc_pid_stat(5)`; the second is a name in parentheses, which may hold anything.
+/// Fields 14 and 15 of `proc_pid_stat(5)`; the second is a name in parentheses, which may hold
+/// anything.
 fn process_ticks(text: &str) -> Option<u64> {
     let mut fields = text.rsplit_once(')')?.1.split_whitespace().skip(11);
     let mut next = || fields.next()?.parse::<u64>().ok();
@@ -75,7 +86,10 @@ mod tests {
 
     #[test]
     fn idling_and_stolen_time_are_not_busy() {
-        assert_eq!(busy_ticks("cpu  1 2 4 1000 1000 8 16 1000 1 0\ncpu0 1 1"), Some(31));
+        assert_eq!(
+            busy_ticks("cpu  1 2 4 1000 1000 8 16 1000 1 0\ncpu0 1 1"),
+            Some(31)
+        );
         assert_eq!(busy_ticks("cpu  1 2"), None);
     }
 

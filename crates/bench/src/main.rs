@@ -1,7 +1,7 @@
-//! Load engines that are installed here, side by side: alternating in one run, medians, and ratios with their 95 %
-//! interval. That prints, and gates nothing. `diagnosis` and `independent` hold the verdicts against planted limits,
-//! and `corpus` against the packets of captures; the exit code of the first says whether enough are right, that of the
-//! last whether anything is wrong.
+//! Load engines that are installed here, side by side: alternating in one run, medians, and ratios
+//! with their 95 % interval. That prints, and gates nothing. `diagnosis` and `independent` hold the
+//! verdicts against planted limits, and `corpus` against the packets of captures; the exit code of
+//! the first says whether enough are right, that of the last whether anything is wrong.
 
 mod accuracy;
 mod captures;
@@ -106,9 +106,11 @@ struct Cli {
 enum Other {
     /// Hold the diagnosis against transfers with one planted limit each
     Diagnosis(Judging),
-    /// Hold the program against limits drawn from a seed, over paths made by the kernel, with other programs
+    /// Hold the program against limits drawn from a seed, over paths made by the kernel, with other
+    /// programs
     Independent(Drawing),
-    /// Hold verdicts on a folder of captures against the packets themselves, and counts against tshark and tcptrace
+    /// Hold verdicts on a folder of captures against the packets themselves, and counts against
+    /// tshark and tcptrace
     Corpus(CorpusCheck),
     /// Compare how fast captures are read, with tcptrace and tshark
     Trace(Reading),
@@ -121,13 +123,20 @@ enum Other {
 
 fn main() -> ExitCode {
     // Before anything else, because the keeper of an emulated path may not have a second thread.
-    if std::env::args_os().nth(1).is_some_and(|argument| argument == keeper::ARGUMENT) {
+    if std::env::args_os()
+        .nth(1)
+        .is_some_and(|argument| argument == keeper::ARGUMENT)
+    {
         return keeper::main();
     }
     let cli = Cli::parse();
     let work = |stop: &AtomicBool| match &cli.other {
-        Some(Other::Diagnosis(judging)) => judging.run(&fullpipe(judging.selection.fullpipe.as_ref()), stop),
-        Some(Other::Independent(drawing)) => drawing.run(&fullpipe(drawing.selection.fullpipe.as_ref()), stop),
+        Some(Other::Diagnosis(judging)) => {
+            judging.run(&fullpipe(judging.selection.fullpipe.as_ref()), stop)
+        }
+        Some(Other::Independent(drawing)) => {
+            drawing.run(&fullpipe(drawing.selection.fullpipe.as_ref()), stop)
+        }
         Some(Other::Corpus(check)) => check.run(stop),
         Some(Other::Trace(reading)) => reading.run(&fullpipe(reading.fullpipe.as_ref()), stop),
         Some(Other::LinkVirtual(link)) => link.run(),
@@ -137,14 +146,22 @@ fn main() -> ExitCode {
     match interrupt_flag().map(|stop| work(&stop)) {
         Ok(code) => code,
         Err(error) => {
-            say(true, &format!("fullpipe-bench: cannot listen for Ctrl-C: {error}\n"));
+            say(
+                true,
+                &format!("fullpipe-bench: cannot listen for Ctrl-C: {error}\n"),
+            );
             ExitCode::FAILURE
         }
     }
 }
 
 fn run(cli: &Cli, stop: &AtomicBool) -> ExitCode {
-    let tools = Tools::find(fullpipe(cli.fullpipe.as_ref()), cli.iperf3.clone(), cli.iperf.clone(), stop);
+    let tools = Tools::find(
+        fullpipe(cli.fullpipe.as_ref()),
+        cli.iperf3.clone(),
+        cli.iperf.clone(),
+        stop,
+    );
     if stop.load(Ordering::Relaxed) {
         return ExitCode::from(INTERRUPTED);
     }
@@ -154,7 +171,11 @@ fn run(cli: &Cli, stop: &AtomicBool) -> ExitCode {
         return ExitCode::from(LACKING);
     }
     let keeps_awake = !cli.let_sleep && AwakeProcessors::keep_awake().is_held();
-    let effort = Effort { seconds: cli.time, rounds: cli.rounds.into(), keeps_awake };
+    let effort = Effort {
+        seconds: cli.time,
+        rounds: cli.rounds.into(),
+        keeps_awake,
+    };
     let heading = Heading::new(Machine::read(), effort, &tools);
     say(cli.json, &heading.text());
     let mut report = Report::new(heading);
@@ -170,33 +191,55 @@ fn run(cli: &Cli, stop: &AtomicBool) -> ExitCode {
     if cli.json {
         say(false, &format!("{}\n", report.json()));
     }
-    if interrupted { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS }
+    if interrupted {
+        ExitCode::from(INTERRUPTED)
+    } else {
+        ExitCode::SUCCESS
+    }
 }
 
 fn cases(cli: &Cli) -> Vec<Case> {
-    if cli.cases.is_empty() { Case::value_variants().to_vec() } else { cli.cases.clone() }
+    if cli.cases.is_empty() {
+        Case::value_variants().to_vec()
+    } else {
+        cli.cases.clone()
+    }
 }
 
 /// Returns where cargo puts both programs.
 fn fullpipe(named: Option<&PathBuf>) -> PathBuf {
-    let sibling = || std::env::current_exe().unwrap_or_default().with_file_name("fullpipe");
+    let sibling = || {
+        std::env::current_exe()
+            .unwrap_or_default()
+            .with_file_name("fullpipe")
+    };
     named.cloned().unwrap_or_else(sibling)
 }
 
-/// A flag that Ctrl-C sets, so that what there is gets printed; the second Ctrl-C ends the program at once, and the
-/// kernel what it has started.
+/// A flag that Ctrl-C sets, so that what there is gets printed; the second Ctrl-C ends the program
+/// at once, and the kernel what it has started.
 fn interrupt_flag() -> io::Result<Arc<AtomicBool>> {
     let flag = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
-        signal_hook::flag::register_conditional_shutdown(signal, INTERRUPTED.into(), Arc::clone(&flag))?;
+        signal_hook::flag::register_conditional_shutdown(
+            signal,
+            INTERRUPTED.into(),
+            Arc::clone(&flag),
+        )?;
         signal_hook::flag::register(signal, Arc::clone(&flag))?;
     }
     Ok(flag)
 }
 
 fn seconds(text: &str) -> Result<f64, String> {
-    let seconds: f64 = text.parse().map_err(|_| format!("{text} is no number of seconds"))?;
-    if (0.1..=3600.0).contains(&seconds) { Ok(seconds) } else { Err("0.1 to 3600 seconds are possible".to_owned()) }
+    let seconds: f64 = text
+        .parse()
+        .map_err(|_| format!("{text} is no number of seconds"))?;
+    if (0.1..=3600.0).contains(&seconds) {
+        Ok(seconds)
+    } else {
+        Err("0.1 to 3600 seconds are possible".to_owned())
+    }
 }
 
 /// A reader that went away is no failure of ours.
@@ -219,6 +262,10 @@ mod tests {
     #[test]
     fn a_run_has_a_sensible_length() {
         assert_eq!(seconds("0.5"), Ok(0.5));
-        assert!(["0", "-1", "nan", "inf", "x"].iter().all(|text| seconds(text).is_err()));
+        assert!(
+            ["0", "-1", "nan", "inf", "x"]
+                .iter()
+                .all(|text| seconds(text).is_err())
+        );
     }
 }

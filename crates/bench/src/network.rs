@@ -1,4 +1,5 @@
-//! The network between client and server: both on loopback, or in two network namespaces joined by a pair of devices.
+//! The network between client and server: both on loopback, or in two network namespaces joined by
+//! a pair of devices.
 
 use std::io;
 use std::net::{Ipv4Addr, TcpListener};
@@ -6,8 +7,8 @@ use std::process::Command;
 use std::thread;
 
 use fullpipe_sys::{
-    Ipv4Link, NetNamespace, TunOffload, configure_ipv4, create_veth, enter_before_exec, loopback_up, open_tun,
-    single_segments,
+    Ipv4Link, NetNamespace, TunOffload, configure_ipv4, create_veth, enter_before_exec,
+    loopback_up, open_tun, single_segments,
 };
 use fullpipe_units::{ByteCount, SegCount};
 
@@ -27,7 +28,8 @@ pub(crate) enum Joint {
     Loopback,
     /// A pair of Ethernet devices that take what the kernel hands them, however long.
     Veth,
-    /// The same, but trains of segments or datagrams are cut before the device, as for one that cannot do it.
+    /// The same, but trains of segments or datagrams are cut before the device, as for one that
+    /// cannot do it.
     VethSingle,
     /// Two TUN devices and a loop that copies from each to the other.
     Tun(TunOffload),
@@ -57,8 +59,14 @@ impl Network {
         let made = thread::spawn(move || Pair::make(joint)).join();
         let made = made.map_err(|_| RunError::failed("making two namespaces failed"))?;
         made.map(Self::Joined).map_err(|error| {
-            let hint = if error.kind() == io::ErrorKind::PermissionDenied { "; run it as root" } else { "" };
-            RunError::Failed(format!("no two namespaces can be made and joined: {error}{hint}"))
+            let hint = if error.kind() == io::ErrorKind::PermissionDenied {
+                "; run it as root"
+            } else {
+                ""
+            };
+            RunError::Failed(format!(
+                "no two namespaces can be made and joined: {error}{hint}"
+            ))
         })
     }
 
@@ -80,10 +88,17 @@ impl Network {
         self.place(command, "server", |pair| &pair.server)
     }
 
-    fn place(&self, command: &mut Command, name: &str, side: fn(&Pair) -> &NetNamespace) -> Result<(), RunError> {
+    fn place(
+        &self,
+        command: &mut Command,
+        name: &str,
+        side: fn(&Pair) -> &NetNamespace,
+    ) -> Result<(), RunError> {
         match self {
             Self::Loopback => Ok(()),
-            Self::Joined(pair) => enter_before_exec(command, side(pair), name).map_err(RunError::failed),
+            Self::Joined(pair) => {
+                enter_before_exec(command, side(pair), name).map_err(RunError::failed)
+            }
         }
     }
 }
@@ -106,7 +121,11 @@ impl Pair {
         configure(CLIENT, SERVER, single)?;
         server.enter()?;
         configure(SERVER, CLIENT, single)?;
-        Ok(Self { client, server, _relay: relay })
+        Ok(Self {
+            client,
+            server,
+            _relay: relay,
+        })
     }
 }
 
@@ -119,7 +138,15 @@ fn configure(local: Ipv4Addr, peer: Ipv4Addr, single: bool) -> io::Result<()> {
     if single {
         single_segments(DEVICE)?;
     }
-    configure_ipv4(DEVICE, Ipv4Link { local, peer, mtu: MTU, transmit_queue: TRANSMIT_QUEUE })
+    configure_ipv4(
+        DEVICE,
+        Ipv4Link {
+            local,
+            peer,
+            mtu: MTU,
+            transmit_queue: TRANSMIT_QUEUE,
+        },
+    )
 }
 
 /// A port that nobody has at the moment.

@@ -34,7 +34,10 @@ impl RunError {
 }
 
 /// Longest that Ctrl-C goes unheard.
-const INTERRUPT_POLL_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+const INTERRUPT_POLL_INTERVAL: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 100_000_000,
+};
 
 /// Interval at which a server is asked whether it is ready.
 const ASK_EVERY: Duration = Duration::from_millis(5);
@@ -42,7 +45,8 @@ const ASK_EVERY: Duration = Duration::from_millis(5);
 /// More output than any of the programs has for a short run.
 const MAX_OUTPUT: u64 = 16 << 20;
 
-/// Which table of sockets a server appears in, and what state it has there (`st` in `/proc/net/tcp`).
+/// Which table of sockets a server appears in, and what state it has there (`st` in
+/// `/proc/net/tcp`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Port {
     Tcp(u16),
@@ -71,11 +75,23 @@ impl Process {
     /// Starts `command`, with nothing to read and its output collected.
     pub(crate) fn start(command: &mut Command) -> Result<Self, RunError> {
         end_with_this_thread(command);
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         let name = command.get_program().to_string_lossy().into_owned();
-        let mut child = command.spawn().map_err(|error| RunError::Failed(format!("cannot start {name}: {error}")))?;
-        let (stdout, stderr) = (Output::collect(child.stdout.take()), Output::collect(child.stderr.take()));
-        Ok(Self { child, stdout, stderr })
+        let mut child = command
+            .spawn()
+            .map_err(|error| RunError::Failed(format!("cannot start {name}: {error}")))?;
+        let (stdout, stderr) = (
+            Output::collect(child.stdout.take()),
+            Output::collect(child.stderr.take()),
+        );
+        Ok(Self {
+            child,
+            stdout,
+            stderr,
+        })
     }
 
     /// Processor time that it has used so far.
@@ -89,35 +105,56 @@ impl Process {
     }
 
     /// Waits for its end; kills it after `timeout`, and at once when `stop` is set.
-    pub(crate) fn finish(mut self, timeout: Duration, stop: &AtomicBool) -> Result<Ended, RunError> {
+    pub(crate) fn finish(
+        mut self,
+        timeout: Duration,
+        stop: &AtomicBool,
+    ) -> Result<Ended, RunError> {
         self.wait(timeout, stop)?;
         // Only until it is reaped does the kernel report what it used.
         let cpu = self.cpu();
         let status = self.child.wait().map_err(RunError::failed)?;
         let (stdout, stderr) = (self.stdout.read_out(), self.stderr.read_out());
-        Ok(Ended { succeeded: status.success(), stdout, stderr, cpu })
+        Ok(Ended {
+            succeeded: status.success(),
+            stdout,
+            stderr,
+            cpu,
+        })
     }
 
     fn wait(&self, timeout: Duration, stop: &AtomicBool) -> Result<(), RunError> {
         let deadline = Instant::now() + timeout;
         let pid = Pid::from_child(&self.child);
         let ended = pidfd_open(pid, PidfdFlags::empty()).map_err(RunError::failed)?;
-        while poll(&mut [PollFd::new(&ended, PollFlags::IN)], Some(&INTERRUPT_POLL_INTERVAL)) != Ok(1) {
+        while poll(
+            &mut [PollFd::new(&ended, PollFlags::IN)],
+            Some(&INTERRUPT_POLL_INTERVAL),
+        ) != Ok(1)
+        {
             check_interrupt(stop)?;
             if Instant::now() >= deadline {
-                return Err(RunError::Failed(format!("did not end within {timeout:?}; killed")));
+                return Err(RunError::Failed(format!(
+                    "did not end within {timeout:?}; killed"
+                )));
             }
         }
         check_interrupt(stop)
     }
 
     /// Waits until it has the socket `port`, at most `timeout`.
-    pub(crate) fn wait_for_port(&mut self, port: Port, timeout: Duration, stop: &AtomicBool) -> Result<(), RunError> {
+    pub(crate) fn wait_for_port(
+        &mut self,
+        port: Port,
+        timeout: Duration,
+        stop: &AtomicBool,
+    ) -> Result<(), RunError> {
         let pid = self.child.id();
         self.wait_until("answer", timeout, stop, |_| has_port(pid, port))
     }
 
-    /// Waits until `done`, at most `timeout`; an end before it is a failure, described in its own words.
+    /// Waits until `done`, at most `timeout`; an end before it is a failure, described in its own
+    /// words.
     pub(crate) fn wait_until(
         &mut self,
         what: &str,
@@ -129,10 +166,15 @@ impl Process {
         while !done(self) {
             check_interrupt(stop)?;
             if self.child.try_wait().map_err(RunError::failed)?.is_some() {
-                return Err(RunError::Failed(last_words(&self.stderr.read_out(), "ended by itself")));
+                return Err(RunError::Failed(last_words(
+                    &self.stderr.read_out(),
+                    "ended by itself",
+                )));
             }
             if Instant::now() >= deadline {
-                return Err(RunError::Failed(format!("did not {what} within {timeout:?}")));
+                return Err(RunError::Failed(format!(
+                    "did not {what} within {timeout:?}"
+                )));
             }
             thread::sleep(ASK_EVERY);
         }
@@ -149,14 +191,26 @@ impl Drop for Process {
 }
 
 fn check_interrupt(stop: &AtomicBool) -> Result<(), RunError> {
-    if stop.load(Ordering::Relaxed) { Err(RunError::Interrupted) } else { Ok(()) }
+    if stop.load(Ordering::Relaxed) {
+        Err(RunError::Interrupted)
+    } else {
+        Ok(())
+    }
 }
 
 /// The last line that says something, or else `otherwise`; nothing in it can command a terminal.
 pub(crate) fn last_words(text: &str, otherwise: &str) -> String {
     const MAX_QUOTED: usize = 300;
-    let line = text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or(otherwise).trim();
-    without_control_characters(line).chars().take(MAX_QUOTED).collect()
+    let line = text
+        .lines()
+        .rev()
+        .find(|line| !line.trim().is_empty())
+        .unwrap_or(otherwise)
+        .trim();
+    without_control_characters(line)
+        .chars()
+        .take(MAX_QUOTED)
+        .collect()
 }
 
 /// State of a socket that listens, in `/proc/net/tcp`.
@@ -175,14 +229,20 @@ fn has_port(pid: u32, port: Port) -> bool {
         Port::Tcp(number) => ("tcp", number, LISTENING),
         Port::Udp(number) => ("udp", number, UNCONNECTED),
     };
-    let tables = ["", "6"].map(|six| fs::read_to_string(format!("/proc/{pid}/net/{table}{six}")).unwrap_or_default());
-    tables.iter().flat_map(|table| table.lines()).any(|line| is_socket(line, number, state))
+    let tables = ["", "6"]
+        .map(|six| fs::read_to_string(format!("/proc/{pid}/net/{table}{six}")).unwrap_or_default());
+    tables
+        .iter()
+        .flat_map(|table| table.lines())
+        .any(|line| is_socket(line, number, state))
 }
 
 /// Columns: number, local address and port, remote address and port, state.
 fn is_socket(line: &str, port: u16, state: &str) -> bool {
     let columns: Vec<&str> = line.split_whitespace().take(4).collect();
-    let [_, local, _, found] = columns[..] else { return false };
+    let [_, local, _, found] = columns[..] else {
+        return false;
+    };
     found == state && local.ends_with(&format!(":{port:04X}"))
 }
 
@@ -197,12 +257,14 @@ impl Output {
     fn collect(pipe: Option<impl Read + Send + 'static>) -> Self {
         let bytes = Arc::<Mutex<Vec<u8>>>::default();
         let collected = Arc::clone(&bytes);
-        let thread = pipe.map(|pipe| thread::spawn(move || read_all(pipe.take(MAX_OUTPUT), &collected)));
+        let thread =
+            pipe.map(|pipe| thread::spawn(move || read_all(pipe.take(MAX_OUTPUT), &collected)));
         Self { bytes, thread }
     }
 
     fn text(&self) -> String {
-        String::from_utf8_lossy(&self.bytes.lock().unwrap_or_else(PoisonError::into_inner)).into_owned()
+        String::from_utf8_lossy(&self.bytes.lock().unwrap_or_else(PoisonError::into_inner))
+            .into_owned()
     }
 
     /// Of a program that has ended, and so has closed its end.
@@ -220,7 +282,10 @@ fn read_all(mut pipe: impl Read, collected: &Mutex<Vec<u8>>) {
         match pipe.read(&mut buffer) {
             Ok(0) => return,
             Ok(length) => {
-                collected.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(&buffer[..length]);
+                collected
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .extend_from_slice(&buffer[..length]);
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(_) => return,
@@ -257,16 +322,26 @@ mod tests {
 
     #[test]
     fn the_processor_time_of_a_program_that_has_ended_is_known() {
-        let busy = "i=0; while [ $i -lt 30000 ]; do i=$((i+1)); done; echo done; echo bad >&2; exit 3";
+        let busy =
+            "i=0; while [ $i -lt 30000 ]; do i=$((i+1)); done; echo done; echo bad >&2; exit 3";
         let ended = shell(busy).finish(Duration::from_mins(1), &NEVER).unwrap();
-        assert_eq!((ended.succeeded, ended.stdout.as_str(), ended.stderr.as_str()), (false, "done\n", "bad\n"));
+        assert_eq!(
+            (
+                ended.succeeded,
+                ended.stdout.as_str(),
+                ended.stderr.as_str()
+            ),
+            (false, "done\n", "bad\n")
+        );
         assert!(ended.cpu >= Duration::from_millis(10), "{:?}", ended.cpu);
     }
 
     #[test]
     fn a_server_that_ends_before_it_answers_is_quoted() {
         let mut process = shell("echo no luck >&2; exit 1");
-        let error = process.wait_for_port(Port::Tcp(1), Duration::from_secs(30), &NEVER).unwrap_err();
+        let error = process
+            .wait_for_port(Port::Tcp(1), Duration::from_secs(30), &NEVER)
+            .unwrap_err();
         assert_eq!(error.to_string(), "no luck");
     }
 
@@ -274,7 +349,11 @@ mod tests {
     fn sockets_are_found_by_port_and_state() {
         let line = "   0: 0100007F:1451 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 26016 1";
         assert!(is_socket(line, 0x1451, "0A"));
-        assert!(!is_socket(line, 0x1451, "07") && !is_socket(line, 0x451, "0A") && !is_socket("sl local", 1, "0A"));
+        assert!(
+            !is_socket(line, 0x1451, "07")
+                && !is_socket(line, 0x451, "0A")
+                && !is_socket("sl local", 1, "0A")
+        );
     }
 
     #[test]

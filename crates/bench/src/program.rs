@@ -39,7 +39,8 @@ pub(crate) enum Traffic {
     Paced(u16),
 }
 
-/// Bytes of a datagram: what is left of a packet of 1500 bytes with IP, UDP and twelve bytes of TCP's options.
+/// Bytes of a datagram: what is left of a packet of 1500 bytes with IP, UDP and twelve bytes of
+/// TCP's options.
 pub(crate) const DATAGRAM: &str = "1448";
 
 /// iperf2 takes no 0 for "as fast as it goes", but a rate that no machine reaches.
@@ -67,25 +68,47 @@ impl Tool {
     fn find(path: PathBuf, help: &[&str], stop: &AtomicBool) -> Self {
         const TIMEOUT: Duration = Duration::from_secs(5);
         let ask = |arguments: &[&str]| {
-            let ended = Process::start(Command::new(&path).args(arguments))?.finish(TIMEOUT, stop)?;
+            let ended =
+                Process::start(Command::new(&path).args(arguments))?.finish(TIMEOUT, stop)?;
             // iperf2 says its version on standard error.
             Ok(format!("{}{}", ended.stdout, ended.stderr))
         };
-        let version = ask(&["--version"]).map_err(|error: crate::process::RunError| error.to_string());
-        let version = version.map(|text| last_words(text.lines().next().unwrap_or_default(), "of unknown version"));
-        let help = if version.is_ok() { ask(help).unwrap_or_default() } else { String::new() };
-        Self { path, version, help }
+        let version =
+            ask(&["--version"]).map_err(|error: crate::process::RunError| error.to_string());
+        let version = version.map(|text| {
+            last_words(
+                text.lines().next().unwrap_or_default(),
+                "of unknown version",
+            )
+        });
+        let help = if version.is_ok() {
+            ask(help).unwrap_or_default()
+        } else {
+            String::new()
+        };
+        Self {
+            path,
+            version,
+            help,
+        }
     }
 
     /// Returns whether it knows a flag.
     pub(crate) fn knows(&self, flag: &str) -> bool {
-        self.help.split(|c: char| c.is_whitespace() || [',', '=', '[', ']'].contains(&c)).any(|word| word == flag)
+        self.help
+            .split(|c: char| c.is_whitespace() || [',', '=', '[', ']'].contains(&c))
+            .any(|word| word == flag)
     }
 }
 
 impl Tools {
     /// Asks each program what it is and can do.
-    pub(crate) fn find(fullpipe: PathBuf, iperf3: PathBuf, iperf2: PathBuf, stop: &AtomicBool) -> Self {
+    pub(crate) fn find(
+        fullpipe: PathBuf,
+        iperf3: PathBuf,
+        iperf2: PathBuf,
+        stop: &AtomicBool,
+    ) -> Self {
         Self {
             fullpipe: Tool::find(fullpipe, &["measure", "--help"], stop),
             iperf3: Tool::find(iperf3, &["--help"], stop),
@@ -104,7 +127,13 @@ impl Tools {
 
 impl Program {
     /// Its server, at `address` and `port`.
-    pub(crate) fn server(self, tools: &Tools, address: Ipv4Addr, port: u16, traffic: Traffic) -> Command {
+    pub(crate) fn server(
+        self,
+        tools: &Tools,
+        address: Ipv4Addr,
+        port: u16,
+        traffic: Traffic,
+    ) -> Command {
         let mut command = Command::new(&tools.of(self).path);
         match self {
             Self::Fullpipe => command.arg("serve"),
@@ -119,11 +148,22 @@ impl Program {
 
     /// Returns where its server can be seen to be ready.
     pub(crate) fn port(self, port: u16, traffic: Traffic) -> Port {
-        if self == Self::Iperf2 && traffic != Traffic::Tcp { Port::Udp(port) } else { Port::Tcp(port) }
+        if self == Self::Iperf2 && traffic != Traffic::Tcp {
+            Port::Udp(port)
+        } else {
+            Port::Tcp(port)
+        }
     }
 
     /// Its client, against the server at `address` and `port`.
-    pub(crate) fn client(self, tools: &Tools, address: Ipv4Addr, port: u16, load: &Load, flags: &[&str]) -> Command {
+    pub(crate) fn client(
+        self,
+        tools: &Tools,
+        address: Ipv4Addr,
+        port: u16,
+        load: &Load,
+        flags: &[&str],
+    ) -> Command {
         let mut command = Command::new(&tools.of(self).path);
         match self {
             Self::Fullpipe => command.args(["measure", &address.to_string(), "--json"]),
@@ -131,7 +171,14 @@ impl Program {
             Self::Iperf3 => command.args(["-c", &address.to_string(), "-J"]),
             Self::Iperf2 => command.args(["-c", &address.to_string(), "-y", "C"]),
         };
-        command.args(["-p", &port.to_string(), "-P", &load.streams.to_string(), "-t", &self.duration(load)]);
+        command.args([
+            "-p",
+            &port.to_string(),
+            "-P",
+            &load.streams.to_string(),
+            "-t",
+            &self.duration(load),
+        ]);
         command.args(self.traffic(load.traffic)).args(flags);
         command
     }
@@ -139,7 +186,11 @@ impl Program {
     /// iperf3 takes whole seconds only, and 0 for ever.
     fn duration(self, load: &Load) -> String {
         let is_whole = matches!(self, Self::Iperf3 | Self::DropIn);
-        if is_whole { load.seconds.ceil().max(1.0).to_string() } else { load.seconds.to_string() }
+        if is_whole {
+            load.seconds.ceil().max(1.0).to_string()
+        } else {
+            load.seconds.to_string()
+        }
     }
 
     fn traffic(self, traffic: Traffic) -> Vec<String> {
@@ -151,7 +202,11 @@ impl Program {
             (_, Traffic::Paced(megabits)) => format!("{megabits}M"),
         };
         let consent = (self == Self::Fullpipe).then_some("--yes");
-        ["-u", "-l", DATAGRAM, "-b", &rate].into_iter().chain(consent).map(str::to_owned).collect()
+        ["-u", "-l", DATAGRAM, "-b", &rate]
+            .into_iter()
+            .chain(consent)
+            .map(str::to_owned)
+            .collect()
     }
 }
 
@@ -160,25 +215,52 @@ mod tests {
     use super::*;
 
     fn tools() -> Tools {
-        let tool = |name: &str| Tool { path: name.into(), version: Ok(String::new()), help: String::new() };
-        Tools { fullpipe: tool("fullpipe"), iperf3: tool("iperf3"), iperf2: tool("iperf") }
+        let tool = |name: &str| Tool {
+            path: name.into(),
+            version: Ok(String::new()),
+            help: String::new(),
+        };
+        Tools {
+            fullpipe: tool("fullpipe"),
+            iperf3: tool("iperf3"),
+            iperf2: tool("iperf"),
+        }
     }
 
     fn words(command: &Command) -> String {
         let words = std::iter::once(command.get_program()).chain(command.get_args());
-        words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+        words
+            .map(|word| word.to_string_lossy())
+            .collect::<Vec<_>>()
+            .join(" ")
     }
 
     #[test]
     fn each_program_is_asked_to_do_the_same() {
-        let load = Load { traffic: Traffic::Flood, streams: 2, seconds: 0.5 };
-        let client = |program: Program| words(&program.client(&tools(), Ipv4Addr::LOCALHOST, 9, &load, &["--x"]));
-        let expected = "fullpipe measure 127.0.0.1 --json -p 9 -P 2 -t 0.5 -u -l 1448 -b 0 --yes --x";
+        let load = Load {
+            traffic: Traffic::Flood,
+            streams: 2,
+            seconds: 0.5,
+        };
+        let client = |program: Program| {
+            words(&program.client(&tools(), Ipv4Addr::LOCALHOST, 9, &load, &["--x"]))
+        };
+        let expected =
+            "fullpipe measure 127.0.0.1 --json -p 9 -P 2 -t 0.5 -u -l 1448 -b 0 --yes --x";
         assert_eq!(client(Program::Fullpipe), expected);
-        assert_eq!(client(Program::Iperf3), "iperf3 -c 127.0.0.1 -J -p 9 -P 2 -t 1 -u -l 1448 -b 0 --x");
+        assert_eq!(
+            client(Program::Iperf3),
+            "iperf3 -c 127.0.0.1 -J -p 9 -P 2 -t 1 -u -l 1448 -b 0 --x"
+        );
         let drop_in = client(Program::DropIn);
-        assert_eq!(drop_in, client(Program::Iperf3).replacen("iperf3", "fullpipe iperf3", 1));
-        assert_eq!(client(Program::Iperf2), "iperf -c 127.0.0.1 -y C -p 9 -P 2 -t 0.5 -u -l 1448 -b 100g --x");
+        assert_eq!(
+            drop_in,
+            client(Program::Iperf3).replacen("iperf3", "fullpipe iperf3", 1)
+        );
+        assert_eq!(
+            client(Program::Iperf2),
+            "iperf -c 127.0.0.1 -y C -p 9 -P 2 -t 0.5 -u -l 1448 -b 100g --x"
+        );
         let server = Program::Iperf2.server(&tools(), Ipv4Addr::LOCALHOST, 9, Traffic::Flood);
         assert_eq!(words(&server), "iperf -s -u -y C -B 127.0.0.1 -p 9");
     }
@@ -186,7 +268,11 @@ mod tests {
     #[test]
     fn a_flag_is_known_by_its_whole_name() {
         let help = "  -t, --time  #  seconds\n      --skip-rx-copy    discard\n      --timestamps<=format>".to_owned();
-        let tool = Tool { path: "iperf3".into(), version: Ok(String::new()), help };
+        let tool = Tool {
+            path: "iperf3".into(),
+            version: Ok(String::new()),
+            help,
+        };
         assert!(tool.knows("--skip-rx-copy") && tool.knows("-t") && tool.knows("--time"));
         assert!(!tool.knows("--skip") && !tool.knows("--rx-copy"));
     }

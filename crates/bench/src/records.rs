@@ -37,26 +37,41 @@ impl Selection {
 /// Reads every file of `folder` whose name ends in `.json`, sorted by path.
 ///
 /// # Errors
-/// Fails if the folder or a file cannot be read, and with [`io::ErrorKind::InvalidData`] and the path of the file if a
-/// file is not the JSON of a record.
+/// Fails if the folder or a file cannot be read, and with [`io::ErrorKind::InvalidData`] and the
+/// path of the file if a file is not the JSON of a record.
 pub(crate) fn read_all<T: DeserializeOwned>(folder: &Path) -> io::Result<Vec<T>> {
     let mut files: Vec<_> = fs::read_dir(folder)?
         .filter_map(|entry| Some(entry.ok()?.path()))
-        .filter(|path| path.extension().is_some_and(|extension| extension == "json"))
+        .filter(|path| {
+            path.extension()
+                .is_some_and(|extension| extension == "json")
+        })
         .collect();
     files.sort();
     let read = |path: &PathBuf| {
         let text = fs::read(path)?;
-        serde_json::from_slice(&text)
-            .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, format!("{}: {error}", path.display())))
+        serde_json::from_slice(&text).map_err(|error| {
+            io::Error::new(
+                io::ErrorKind::InvalidData,
+                format!("{}: {error}", path.display()),
+            )
+        })
     };
     files.iter().map(read).collect()
 }
 
-/// Returns `name` with a hyphen in place of every character that is neither an ASCII letter, an ASCII digit nor a dot,
-/// so that a shell needs no quotes around the file name.
+/// Returns `name` with a hyphen in place of every character that is neither an ASCII letter, an
+/// ASCII digit nor a dot, so that a shell needs no quotes around the file name.
 pub(crate) fn file_name(name: &str) -> String {
-    name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' }).collect()
+    name.chars()
+        .map(|c| {
+            if c.is_ascii_alphanumeric() || c == '.' {
+                c
+            } else {
+                '-'
+            }
+        })
+        .collect()
 }
 
 #[cfg(test)]
@@ -65,6 +80,9 @@ mod tests {
 
     #[test]
     fn a_file_name_needs_no_quotes_in_a_shell() {
-        assert_eq!(file_name("loss/random 20M×150ms cubic 0.25"), "loss-random-20M-150ms-cubic-0.25");
+        assert_eq!(
+            file_name("loss/random 20M×150ms cubic 0.25"),
+            "loss-random-20M-150ms-cubic-0.25"
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! The least cost of an emulated path: a loop that reads one TUN device and writes the other, and does nothing else.
+//! The least cost of an emulated path: a loop that reads one TUN device and writes the other, and
+//! does nothing else.
 
 use std::fs::File;
 use std::io;
@@ -10,7 +11,10 @@ use std::thread::{self, JoinHandle};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// Longest that the end is waited for.
-const POLL_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+const POLL_INTERVAL: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 50_000_000,
+};
 
 /// The longest train, and virtio's header.
 const MAX_FRAME: usize = 10 + 65_535;
@@ -24,10 +28,15 @@ pub(crate) struct Relay {
 
 impl Relay {
     pub(crate) fn between([first, second]: [File; 2]) -> io::Result<Self> {
-        let mut relay = Self { stop: Arc::default(), threads: Vec::new() };
+        let mut relay = Self {
+            stop: Arc::default(),
+            threads: Vec::new(),
+        };
         for (from, to) in [(first.try_clone()?, second.try_clone()?), (second, first)] {
             let stop = Arc::clone(&relay.stop);
-            relay.threads.push(thread::spawn(move || copy(&from, &to, &stop)));
+            relay
+                .threads
+                .push(thread::spawn(move || copy(&from, &to, &stop)));
         }
         Ok(relay)
     }
@@ -49,6 +58,9 @@ fn copy(from: &File, to: &File, stop: &AtomicBool) {
             // What the far host refuses is lost, as on any path.
             let _ = rustix::io::write(to, &frame[..length]);
         }
-        let _ = poll(&mut [PollFd::new(&from.as_fd(), PollFlags::IN)], Some(&POLL_INTERVAL));
+        let _ = poll(
+            &mut [PollFd::new(&from.as_fd(), PollFlags::IN)],
+            Some(&POLL_INTERVAL),
+        );
     }
 }

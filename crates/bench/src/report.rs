@@ -55,7 +55,9 @@ struct CaseReport {
 
 impl Heading {
     pub(crate) fn new(machine: Machine, effort: Effort, tools: &Tools) -> Self {
-        let programs = [&tools.fullpipe, &tools.iperf3, &tools.iperf2].map(ProgramReport::new).into();
+        let programs = [&tools.fullpipe, &tools.iperf3, &tools.iperf2]
+            .map(ProgramReport::new)
+            .into();
         Self {
             machine,
             kept_awake: effort.keeps_awake,
@@ -68,9 +70,21 @@ impl Heading {
 
     /// As text.
     pub(crate) fn text(&self) -> String {
-        let Machine { kernel, processors, busy_before } = &self.machine;
-        let awake = if self.kept_awake { "kept awake" } else { "free to sleep" };
-        let rounds = if self.rounds == 1 { "1 round".to_owned() } else { format!("{} rounds", self.rounds) };
+        let Machine {
+            kernel,
+            processors,
+            busy_before,
+        } = &self.machine;
+        let awake = if self.kept_awake {
+            "kept awake"
+        } else {
+            "free to sleep"
+        };
+        let rounds = if self.rounds == 1 {
+            "1 round".to_owned()
+        } else {
+            format!("{} rounds", self.rounds)
+        };
         let mut text = format!(
             "{rounds} of {} s a run, in turn; CUBIC\nLinux {kernel}, {processors} processors, {awake}\n\
              {:.0} % busy with other things before the first run\n",
@@ -86,17 +100,32 @@ impl Heading {
 
 /// Other engines, by the names of their programs.
 fn not_compared() -> Vec<String> {
-    let folders: Vec<_> = std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()).collect();
+    let folders: Vec<_> =
+        std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()).collect();
     let here = |name: &str| folders.iter().any(|folder| folder.join(name).is_file());
-    let others =
-        ["riperf3", "xfr"].map(|name| (name, if here(name) { "installed, but not driven yet" } else { "absent" }));
-    others.map(|(name, state)| format!("{name} ({state})")).into()
+    let others = ["riperf3", "xfr"].map(|name| {
+        (
+            name,
+            if here(name) {
+                "installed, but not driven yet"
+            } else {
+                "absent"
+            },
+        )
+    });
+    others
+        .map(|(name, state)| format!("{name} ({state})"))
+        .into()
 }
 
 impl ProgramReport {
     fn new(tool: &Tool) -> Self {
         let path = tool.path.display().to_string();
-        Self { path, version: tool.version.clone().ok(), absent: tool.version.clone().err() }
+        Self {
+            path,
+            version: tool.version.clone().ok(),
+            absent: tool.version.clone().err(),
+        }
     }
 
     fn text(&self) -> String {
@@ -110,11 +139,19 @@ impl ProgramReport {
 
 impl Report {
     pub(crate) fn new(heading: Heading) -> Self {
-        Self { schema: SCHEMA, heading, cases: Vec::new() }
+        Self {
+            schema: SCHEMA,
+            heading,
+            cases: Vec::new(),
+        }
     }
 
     pub(crate) fn add(&mut self, case: Case, outcome: Outcome) {
-        self.cases.push(CaseReport { name: case.name(), title: case.title(), outcome });
+        self.cases.push(CaseReport {
+            name: case.name(),
+            title: case.title(),
+            outcome,
+        });
     }
 
     /// The document.
@@ -131,14 +168,30 @@ pub(crate) fn case_head(case: Case) -> String {
 /// Returns what came out of it.
 pub(crate) fn outcome_text(outcome: &Outcome) -> String {
     let tables = outcome.tables.iter().map(table_text).collect::<String>();
-    let notes = outcome.notes.iter().map(|note| indented(note)).collect::<String>();
-    let cut_short = if outcome.interrupted { indented("interrupted: what there is") } else { String::new() };
+    let notes = outcome
+        .notes
+        .iter()
+        .map(|note| indented(note))
+        .collect::<String>();
+    let cut_short = if outcome.interrupted {
+        indented("interrupted: what there is")
+    } else {
+        String::new()
+    };
     tables + &notes + &cut_short
 }
 
 fn table_text(table: &Table) -> String {
-    let compared = if table.rows.iter().any(|row| row.ratio.is_some()) { "ratio (95 %)" } else { "" };
-    let head = format!("  {:<42}{:>12}  {compared}", describe(table.quantity), spread_name(table.quantity));
+    let compared = if table.rows.iter().any(|row| row.ratio.is_some()) {
+        "ratio (95 %)"
+    } else {
+        ""
+    };
+    let head = format!(
+        "  {:<42}{:>12}  {compared}",
+        describe(table.quantity),
+        spread_name(table.quantity)
+    );
     let mut text = head.trim_end().to_owned() + "\n";
     for row in &table.rows {
         text += &row_text(row, table.quantity);
@@ -147,14 +200,20 @@ fn table_text(table: &Table) -> String {
 }
 
 fn row_text(row: &Row, quantity: Quantity) -> String {
-    let value = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| format_value(value, quantity));
+    let value = |value: Option<f64>| {
+        value.map_or_else(|| "-".to_owned(), |value| format_value(value, quantity))
+    };
     let spread = match quantity {
         Quantity::ShareLost => value(row.largest),
         Quantity::MillisecondsToData => value(row.p90),
         _ => String::new(),
     };
     let ratio = row.ratio.as_ref().map(ratio_text).unwrap_or_default();
-    let text = format!("    {:<26}{:>14}{spread:>12}  {ratio}", row.contestant, value(row.median));
+    let text = format!(
+        "    {:<26}{:>14}{spread:>12}  {ratio}",
+        row.contestant,
+        value(row.median)
+    );
     text.trim_end().to_owned() + "\n"
 }
 
@@ -165,8 +224,8 @@ fn ratio_text(ratio: &Ratio) -> String {
     }
 }
 
-/// Returns what a table is of, in addition to the baseline, which comes last; the first column of figures is the median
-/// of the rounds.
+/// Returns what a table is of, in addition to the baseline, which comes last; the first column of
+/// figures is the median of the rounds.
 fn describe(quantity: Quantity) -> &'static str {
     match quantity {
         Quantity::BitsPerSecond => "arrived",
@@ -192,7 +251,9 @@ fn format_value(value: f64, quantity: Quantity) -> String {
         Quantity::BitsPerSecond => BitRate::from_bps(value as u64).to_string(),
         Quantity::DatagramsPerSecond => format!("{:.1} k/s", value / 1e3),
         Quantity::ShareLost => format!("{:.4} %", 100.0 * value),
-        Quantity::CpuSecondsPerGigabyte | Quantity::BusySecondsPerGigabyte => format!("{value:.3} s"),
+        Quantity::CpuSecondsPerGigabyte | Quantity::BusySecondsPerGigabyte => {
+            format!("{value:.3} s")
+        }
         Quantity::MillisecondsToData => format!("{value:.1} ms"),
     }
 }
@@ -231,11 +292,26 @@ mod tests {
     #[test]
     fn the_longest_lines_fit_into_80_columns() {
         let names = ["iperf3 --skip-rx-copy", "fullpipe (no --rx-copy)"].map(str::to_owned);
-        let outcome = alternate(&names, &[Quantity::BitsPerSecond, Quantity::ShareLost], 7, |contestant| {
-            Ok(vec![if contestant == 0 { 123_456_789_012.0 } else { 9_876_543_210.0 }, 1.0])
-        });
+        let outcome = alternate(
+            &names,
+            &[Quantity::BitsPerSecond, Quantity::ShareLost],
+            7,
+            |contestant| {
+                Ok(vec![
+                    if contestant == 0 {
+                        123_456_789_012.0
+                    } else {
+                        9_876_543_210.0
+                    },
+                    1.0,
+                ])
+            },
+        );
         let text = outcome_text(&outcome.with_notes(vec!["a word ".repeat(60)]));
-        assert!(text.lines().all(|line| line.chars().count() <= COLUMNS), "{text}");
+        assert!(
+            text.lines().all(|line| line.chars().count() <= COLUMNS),
+            "{text}"
+        );
         assert!(text.contains("12.50 × (12.50–12.50)"), "{text}");
     }
 
@@ -244,7 +320,9 @@ mod tests {
         let mut starts = [12.0, 30.0].into_iter();
         let names = ["fullpipe", "iperf3"].map(str::to_owned);
         let quantity = [Quantity::MillisecondsToData];
-        let outcome = alternate(&names, &quantity, 1, |_| Ok(vec![starts.next().unwrap_or_default()]));
+        let outcome = alternate(&names, &quantity, 1, |_| {
+            Ok(vec![starts.next().unwrap_or_default()])
+        });
         let expected = "  until the first byte of data                       p90  ratio (95 %)\n    \
                         fullpipe                         12.0 ms     12.0 ms  0.40 ×\n    \
                         iperf3                           30.0 ms     30.0 ms\n";

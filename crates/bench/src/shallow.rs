@@ -1,4 +1,5 @@
-//! UDP at 95 Mbit/s through 100 Mbit/s and a queue of 16 packets, over an emulated path: whoever sends in bursts loses.
+//! UDP at 95 Mbit/s through 100 Mbit/s and a queue of 16 packets, over an emulated path: whoever
+//! sends in bursts loses.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -17,16 +18,17 @@ use crate::program::{Load, Program, Tools, Traffic};
 const PATH: &str = "rate=100Mbit/s,rtt=10ms,queue=16packets,mtu=1500,framing=ethernet";
 const MEGABITS: u16 = 95;
 
-const CONTESTANTS: [(&str, Program); 2] = [("fullpipe", Program::Fullpipe), ("iperf3", Program::Iperf3)];
+const CONTESTANTS: [(&str, Program); 2] =
+    [("fullpipe", Program::Fullpipe), ("iperf3", Program::Iperf3)];
 const PORT: u16 = 5201;
 
-/// Length of the intervals, each of which is judged by itself: on a machine that is busy now and then a run of seconds
-/// rarely counts.
+/// Length of the intervals, each of which is judged by itself: on a machine that is busy now and
+/// then a run of seconds rarely counts.
 const INTERVAL: Duration = Duration::from_millis(100);
 
-/// Time for which the link may stand still in an interval that counts: half as long as its queue lasts (16 packets,
-/// 1.97 ms). What came meanwhile reaches the queue at once, behind what the sender, which may be eight datagrams late,
-/// sends at once.
+/// Time for which the link may stand still in an interval that counts: half as long as its queue
+/// lasts (16 packets, 1.97 ms). What came meanwhile reaches the queue at once, behind what the
+/// sender, which may be eight datagrams late, sends at once.
 const MAX_STANDSTILL: Span = Span::from_micros(980);
 
 /// Time that a program may take beyond that of its load.
@@ -41,21 +43,41 @@ pub(crate) fn compare(seconds: f64, rounds: usize, tools: &Tools, stop: &AtomicB
         Ok(lab) => lab,
         Err(why) => return Outcome::skipped(&why),
     };
-    let load = Load { traffic: Traffic::Paced(MEGABITS), streams: 1, seconds };
+    let load = Load {
+        traffic: Traffic::Paced(MEGABITS),
+        streams: 1,
+        seconds,
+    };
     let names = CONTESTANTS.map(|(name, _)| name.to_owned());
     let mut seen = [const { Vec::new() }; CONTESTANTS.len()];
-    let outcome = alternate(&names, &[Quantity::ShareLost, Quantity::BitsPerSecond], rounds, |number| {
-        let (figures, intervals) = run(&lab, CONTESTANTS[number].1, &load, tools, stop)?;
-        let judged = Judged::of(&figures, &intervals)?;
-        seen[number].push(judged);
-        Ok(vec![judged.share_lost(), figures.bytes as f64 * 8.0 / figures.time.as_secs_f64()])
-    });
-    outcome.with_notes(names.iter().zip(&seen).map(|(name, seen)| note(name, seen)).collect())
+    let outcome = alternate(
+        &names,
+        &[Quantity::ShareLost, Quantity::BitsPerSecond],
+        rounds,
+        |number| {
+            let (figures, intervals) = run(&lab, CONTESTANTS[number].1, &load, tools, stop)?;
+            let judged = Judged::of(&figures, &intervals)?;
+            seen[number].push(judged);
+            Ok(vec![
+                judged.share_lost(),
+                figures.bytes as f64 * 8.0 / figures.time.as_secs_f64(),
+            ])
+        },
+    );
+    outcome.with_notes(
+        names
+            .iter()
+            .zip(&seen)
+            .map(|(name, seen)| note(name, seen))
+            .collect(),
+    )
 }
 
 /// The losses of each run: a median hides the one in ten that lost some.
 fn note(name: &str, seen: &[Judged]) -> String {
-    let (valid, all) = seen.iter().fold((0, 0), |(valid, all), run| (valid + run.valid, all + run.all));
+    let (valid, all) = seen.iter().fold((0, 0), |(valid, all), run| {
+        (valid + run.valid, all + run.all)
+    });
     let losses: Vec<String> = seen.iter().map(|run| run.dropped.to_string()).collect();
     let whole = Judged {
         valid,
@@ -85,12 +107,22 @@ struct Judged {
 
 impl Judged {
     fn of(figures: &Figures, intervals: &[Interval]) -> Result<Self, RunError> {
-        let datagrams =
-            figures.datagrams.ok_or_else(|| RunError::failed("it does not say what became of the datagrams"))?;
-        let valid: Vec<&Interval> = intervals.iter().filter(|interval| interval.is_valid()).collect();
+        let datagrams = figures
+            .datagrams
+            .ok_or_else(|| RunError::failed("it does not say what became of the datagrams"))?;
+        let valid: Vec<&Interval> = intervals
+            .iter()
+            .filter(|interval| interval.is_valid())
+            .collect();
         if valid.is_empty() {
-            let least = intervals.iter().map(|interval| interval.stood_still).min().unwrap_or_default();
-            return Err(RunError::Failed(format!("the link stood still for at least {least} in every interval")));
+            let least = intervals
+                .iter()
+                .map(|interval| interval.stood_still)
+                .min()
+                .unwrap_or_default();
+            return Err(RunError::Failed(format!(
+                "the link stood still for at least {least} in every interval"
+            )));
         }
         let part = valid.len() as f64 / intervals.len() as f64;
         Ok(Self {
@@ -125,8 +157,8 @@ impl Interval {
         }
     }
 
-    /// Returns whether what was dropped in it is the sender's doing. It is judged by the standstill alone, whatever was
-    /// dropped.
+    /// Returns whether what was dropped in it is the sender's doing. It is judged by the standstill
+    /// alone, whatever was dropped.
     fn is_valid(&self) -> bool {
         self.stood_still <= MAX_STANDSTILL && self.dropped_elsewhere == 0
     }
@@ -141,15 +173,19 @@ pub(crate) fn run(
     stop: &AtomicBool,
 ) -> Result<(Figures, Vec<Interval>), RunError> {
     let mut intervals = Vec::new();
-    let mut snapshot =
-        Snapshot { lab, watch: Some(lab.start_watch().map_err(RunError::failed)?), intervals: &mut intervals };
+    let mut snapshot = Snapshot {
+        lab,
+        watch: Some(lab.start_watch().map_err(RunError::failed)?),
+        intervals: &mut intervals,
+    };
     let ended = watched(lab, program, load, tools, stop, &mut || snapshot.now())?;
     drop(snapshot);
     let figures = figures::read(program, &ended, "").map_err(RunError::Failed)?;
     Ok((figures, intervals))
 }
 
-/// Runs a program once over `lab`, with a `snapshot` of whatever every tenth of a second; what the program wrote.
+/// Runs a program once over `lab`, with a `snapshot` of whatever every tenth of a second; what the
+/// program wrote.
 pub(crate) fn watched(
     lab: &Lab,
     program: Program,
@@ -167,10 +203,25 @@ pub(crate) fn watched(
     }
     let server = start(lab, Host::Receiver, &server)?;
     wait_for_listener(&server, stop)?;
-    let client = start(lab, Host::Sender, &program.client(tools, address, PORT, load, &[]))?;
-    let ended = finish(client, Duration::from_secs_f64(load.seconds.ceil()) + TIMEOUT, stop, snapshot);
+    let client = start(
+        lab,
+        Host::Sender,
+        &program.client(tools, address, PORT, load, &[]),
+    )?;
+    let ended = finish(
+        client,
+        Duration::from_secs_f64(load.seconds.ceil()) + TIMEOUT,
+        stop,
+        snapshot,
+    );
     // It has served its one client; whatever became of that, it does not stay.
-    server.finish_within(if ended.is_ok() { TIMEOUT } else { Duration::ZERO }).map_err(RunError::failed)?;
+    server
+        .finish_within(if ended.is_ok() {
+            TIMEOUT
+        } else {
+            Duration::ZERO
+        })
+        .map_err(RunError::failed)?;
     ended
 }
 
@@ -184,17 +235,27 @@ struct Snapshot<'l> {
 impl Snapshot<'_> {
     fn now(&mut self) -> Result<(), RunError> {
         if let Some(watch) = self.watch.take() {
-            self.intervals.push(Interval::of(&watch.finish_watch().map_err(RunError::failed)?));
+            self.intervals.push(Interval::of(
+                &watch.finish_watch().map_err(RunError::failed)?,
+            ));
         }
         self.watch = Some(self.lab.start_watch().map_err(RunError::failed)?);
         Ok(())
     }
 }
 
-fn start<'l>(lab: &'l Lab, host: Host, command: &std::process::Command) -> Result<LabProgram<'l>, RunError> {
-    let arguments: Vec<String> = command.get_args().map(|word| word.to_string_lossy().into_owned()).collect();
+fn start<'l>(
+    lab: &'l Lab,
+    host: Host,
+    command: &std::process::Command,
+) -> Result<LabProgram<'l>, RunError> {
+    let arguments: Vec<String> = command
+        .get_args()
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect();
     let program = command.get_program().to_string_lossy();
-    lab.start_program(host, &program, &arguments, ProgramStdio::Collected).map_err(RunError::failed)
+    lab.start_program(host, &program, &arguments, ProgramStdio::Collected)
+        .map_err(RunError::failed)
 }
 
 fn wait_for_listener(server: &LabProgram<'_>, stop: &AtomicBool) -> Result<(), RunError> {
@@ -209,11 +270,13 @@ fn wait_for_listener(server: &LabProgram<'_>, stop: &AtomicBool) -> Result<(), R
             OutputLine::End => break,
         }
     }
-    Err(RunError::Failed(format!("its server did not answer within {TIMEOUT:?}")))
+    Err(RunError::Failed(format!(
+        "its server did not answer within {TIMEOUT:?}"
+    )))
 }
 
-/// Returns what the client wrote until it ended, with a `snapshot` every tenth of a second; kills it after `timeout`,
-/// and when `stop` is set.
+/// Returns what the client wrote until it ended, with a `snapshot` every tenth of a second; kills
+/// it after `timeout`, and when `stop` is set.
 fn finish(
     client: LabProgram<'_>,
     timeout: Duration,
@@ -239,12 +302,25 @@ fn finish(
             break Some(RunError::Interrupted);
         }
         if Instant::now() >= deadline {
-            break Some(RunError::Failed(format!("did not end within {timeout:?}; killed")));
+            break Some(RunError::Failed(format!(
+                "did not end within {timeout:?}; killed"
+            )));
         }
     };
-    let last_timeout = if given_up.is_some() { Duration::ZERO } else { TIMEOUT };
-    let output = client.finish_within(last_timeout).map_err(RunError::failed)?;
-    let ended = Ended { succeeded: output.code == 0, stdout, stderr: output.stderr, cpu: Duration::ZERO };
+    let last_timeout = if given_up.is_some() {
+        Duration::ZERO
+    } else {
+        TIMEOUT
+    };
+    let output = client
+        .finish_within(last_timeout)
+        .map_err(RunError::failed)?;
+    let ended = Ended {
+        succeeded: output.code == 0,
+        stdout,
+        stderr: output.stderr,
+        cpu: Duration::ZERO,
+    };
     given_up.map_or(Ok(ended), Err)
 }
 
@@ -255,18 +331,51 @@ mod tests {
 
     #[test]
     fn intervals_count_by_what_the_link_did_and_not_by_what_was_lost() {
-        let datagrams = Some(Datagrams { arrived: 3_900, lost: 100 });
-        let figures = Figures { bytes: 1, time: Duration::from_secs(1), datagrams };
-        let interval =
-            |micros, dropped| Interval { stood_still: Span::from_micros(micros), dropped, dropped_elsewhere: 0 };
-        let seen = [interval(100, 0), interval(900, 3), interval(1_500, 0), interval(30, 0)];
+        let datagrams = Some(Datagrams {
+            arrived: 3_900,
+            lost: 100,
+        });
+        let figures = Figures {
+            bytes: 1,
+            time: Duration::from_secs(1),
+            datagrams,
+        };
+        let interval = |micros, dropped| Interval {
+            stood_still: Span::from_micros(micros),
+            dropped,
+            dropped_elsewhere: 0,
+        };
+        let seen = [
+            interval(100, 0),
+            interval(900, 3),
+            interval(1_500, 0),
+            interval(30, 0),
+        ];
         let judged = Judged::of(&figures, &seen).unwrap();
-        assert_eq!(judged, Judged { valid: 3, all: 4, dropped: 3, sent: 3_000.0 });
+        assert_eq!(
+            judged,
+            Judged {
+                valid: 3,
+                all: 4,
+                dropped: 3,
+                sent: 3_000.0
+            }
+        );
         assert!((judged.share_lost() - 1e-3).abs() < 1e-12);
         assert!(
-            note("ours", &[judged; 2]).contains("6 of 8 intervals count; in these the queue dropped 6 packets in all")
+            note("ours", &[judged; 2])
+                .contains("6 of 8 intervals count; in these the queue dropped 6 packets in all")
         );
         assert!(Judged::of(&figures, &[interval(5_000, 0)]).is_err());
-        assert!(Judged::of(&figures, &[Interval { dropped_elsewhere: 1, ..interval(0, 0) }]).is_err());
+        assert!(
+            Judged::of(
+                &figures,
+                &[Interval {
+                    dropped_elsewhere: 1,
+                    ..interval(0, 0)
+                }]
+            )
+            .is_err()
+        );
     }
 }

@@ -18,7 +18,8 @@ use crate::program::{Load, Program, Tools, Traffic};
 /// Number of starts of each program.
 const STARTS: usize = 20;
 
-const CONTESTANTS: [(&str, Program); 2] = [("fullpipe", Program::Fullpipe), ("iperf3", Program::Iperf3)];
+const CONTESTANTS: [(&str, Program); 2] =
+    [("fullpipe", Program::Fullpipe), ("iperf3", Program::Iperf3)];
 
 /// The first bytes of each connection: 36 letters and a zero (iperf3's protocol).
 const COOKIE: usize = 37;
@@ -40,9 +41,14 @@ pub(crate) fn compare(tools: &Tools, stop: &AtomicBool) -> Outcome {
 
 /// The client is killed as soon as it is known: what it would measure is not asked.
 fn time_to_data(program: Program, tools: &Tools, stop: &AtomicBool) -> Result<Duration, RunError> {
-    let load = Load { traffic: Traffic::Tcp, streams: 1, seconds: 1.0 };
+    let load = Load {
+        traffic: Traffic::Tcp,
+        streams: 1,
+        seconds: 1.0,
+    };
     let port = free_port()?;
-    let mut server = Process::start(&mut program.server(tools, Ipv4Addr::LOCALHOST, port, load.traffic))?;
+    let mut server =
+        Process::start(&mut program.server(tools, Ipv4Addr::LOCALHOST, port, load.traffic))?;
     server.wait_for_port(program.port(port, load.traffic), TIMEOUT, stop)?;
     let relay = Relay::start(port).map_err(RunError::failed)?;
     let mut client = program.client(tools, Ipv4Addr::LOCALHOST, relay.port, &load, &[]);
@@ -50,7 +56,9 @@ fn time_to_data(program: Program, tools: &Tools, stop: &AtomicBool) -> Result<Du
     let client = Process::start(&mut client)?;
     match relay.first_data(stop) {
         Ok(stamp) => Ok(stamp.saturating_duration_since(began)),
-        Err(RunError::Failed(why)) => Err(own_words(program, client, stop).unwrap_or(RunError::Failed(why))),
+        Err(RunError::Failed(why)) => {
+            Err(own_words(program, client, stop).unwrap_or(RunError::Failed(why)))
+        }
         Err(interrupted) => Err(interrupted),
     }
 }
@@ -58,10 +66,13 @@ fn time_to_data(program: Program, tools: &Tools, stop: &AtomicBool) -> Result<Du
 /// Returns what a client says that has ended without data.
 fn own_words(program: Program, client: Process, stop: &AtomicBool) -> Option<RunError> {
     let ended = client.finish(INTERRUPT_POLL_INTERVAL, stop).ok()?;
-    figures::read(program, &ended, "").err().map(RunError::Failed)
+    figures::read(program, &ended, "")
+        .err()
+        .map(RunError::Failed)
 }
 
-/// Forwards two connections to a server, the control connection and one of data, and stamps the first byte of data.
+/// Forwards two connections to a server, the control connection and one of data, and stamps the
+/// first byte of data.
 struct Relay {
     port: u16,
     stamp: Receiver<Instant>,
@@ -81,20 +92,28 @@ impl Relay {
         loop {
             match self.stamp.recv_timeout(INTERRUPT_POLL_INTERVAL) {
                 Ok(stamp) => return Ok(stamp),
-                Err(RecvTimeoutError::Disconnected) => return Err(RunError::failed("it ended without sending data")),
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(RunError::failed("it ended without sending data"));
+                }
                 Err(RecvTimeoutError::Timeout) => {}
             }
             if stop.load(Ordering::Relaxed) {
                 return Err(RunError::Interrupted);
             }
             if Instant::now() >= deadline {
-                return Err(RunError::Failed(format!("it sent no data within {TIMEOUT:?}")));
+                return Err(RunError::Failed(format!(
+                    "it sent no data within {TIMEOUT:?}"
+                )));
             }
         }
     }
 }
 
-fn forward_two(listener: &TcpListener, server: SocketAddr, found: &Sender<Instant>) -> io::Result<()> {
+fn forward_two(
+    listener: &TcpListener,
+    server: SocketAddr,
+    found: &Sender<Instant>,
+) -> io::Result<()> {
     forward(accept(listener)?, server, |_| {})?;
     let (mut received, found) = (0, found.clone());
     forward(accept(listener)?, server, move |length| {
@@ -109,16 +128,23 @@ fn forward_two(listener: &TcpListener, server: SocketAddr, found: &Sender<Instan
 
 /// The next connection, if it comes in time.
 fn accept(listener: &TcpListener) -> io::Result<TcpStream> {
-    let timeout = Timespec { tv_sec: TIMEOUT.as_secs().cast_signed(), tv_nsec: 0 };
+    let timeout = Timespec {
+        tv_sec: TIMEOUT.as_secs().cast_signed(),
+        tv_nsec: 0,
+    };
     if poll(&mut [PollFd::new(listener, PollFlags::IN)], Some(&timeout))? == 0 {
         return Err(io::ErrorKind::TimedOut.into());
     }
     Ok(listener.accept()?.0)
 }
 
-/// Joins `client` to `server` both ways, on threads that end with either; `seen` learns how much each read from the
-/// client brought.
-fn forward(client: TcpStream, server: SocketAddr, seen: impl FnMut(usize) + Send + 'static) -> io::Result<()> {
+/// Joins `client` to `server` both ways, on threads that end with either; `seen` learns how much
+/// each read from the client brought.
+fn forward(
+    client: TcpStream,
+    server: SocketAddr,
+    seen: impl FnMut(usize) + Send + 'static,
+) -> io::Result<()> {
     let server = TcpStream::connect_timeout(&server, TIMEOUT)?;
     for stream in [&client, &server] {
         stream.set_nodelay(true)?;
@@ -162,7 +188,10 @@ mod tests {
         let (_control, mut far) = (server.accept().unwrap().0, server.accept().unwrap().0);
         let mut cookie = [1; COOKIE];
         far.read_exact(&mut cookie).unwrap();
-        assert!(relay.stamp.try_recv().is_err(), "nothing but cookies has come");
+        assert!(
+            relay.stamp.try_recv().is_err(),
+            "nothing but cookies has come"
+        );
         let before = Instant::now();
         data.write_all(&[0]).unwrap();
         let stamp = relay.first_data(&NEVER).unwrap();

@@ -23,7 +23,12 @@ pub(crate) struct Contestant {
 impl Contestant {
     /// The same program at both ends.
     pub(crate) fn alone(name: &str, program: Program, flags: &[&'static str]) -> Self {
-        Self { name: name.to_owned(), client: program, server: program, flags: flags.to_vec() }
+        Self {
+            name: name.to_owned(),
+            client: program,
+            server: program,
+            flags: flags.to_vec(),
+        }
     }
 }
 
@@ -31,8 +36,11 @@ impl Contestant {
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Quantities that are measured with TCP and with UDP.
-const OF_TCP: &[Quantity] =
-    &[Quantity::BitsPerSecond, Quantity::CpuSecondsPerGigabyte, Quantity::BusySecondsPerGigabyte];
+const OF_TCP: &[Quantity] = &[
+    Quantity::BitsPerSecond,
+    Quantity::CpuSecondsPerGigabyte,
+    Quantity::BusySecondsPerGigabyte,
+];
 const OF_UDP: &[Quantity] = &[
     Quantity::DatagramsPerSecond,
     Quantity::ShareLost,
@@ -53,11 +61,21 @@ pub(crate) fn compare(
         Ok(network) => network,
         Err(why) => return Outcome::skipped(&why),
     };
-    let names: Vec<String> = contestants.iter().map(|contestant| contestant.name.clone()).collect();
-    let quantities = if load.traffic == Traffic::Tcp { OF_TCP } else { OF_UDP };
+    let names: Vec<String> = contestants
+        .iter()
+        .map(|contestant| contestant.name.clone())
+        .collect();
+    let quantities = if load.traffic == Traffic::Tcp {
+        OF_TCP
+    } else {
+        OF_UDP
+    };
     alternate(&names, quantities, rounds, |number| {
         let run = run(&contestants[number], &network, load, tools, stop)?;
-        quantities.iter().map(|quantity| run.value(*quantity)).collect()
+        quantities
+            .iter()
+            .map(|quantity| run.value(*quantity))
+            .collect()
     })
 }
 
@@ -84,14 +102,23 @@ pub(crate) fn run(
     let mut server = Process::start(&mut server)?;
     server.wait_for_port(contestant.server.port(port, load.traffic), TIMEOUT, stop)?;
     let (cpu, busy) = (server.cpu(), busy_time());
-    let mut client = contestant.client.client(tools, address, port, load, &contestant.flags);
+    let mut client = contestant
+        .client
+        .client(tools, address, port, load, &contestant.flags);
     network.place_client(&mut client)?;
-    let client = Process::start(&mut client)?.finish(Duration::from_secs_f64(load.seconds.ceil()) + TIMEOUT, stop)?;
+    let client = Process::start(&mut client)?
+        .finish(Duration::from_secs_f64(load.seconds.ceil()) + TIMEOUT, stop)?;
     if contestant.client == Program::Iperf2 && client.succeeded {
-        server.wait_until("report", TIMEOUT, stop, |server| reports(server) >= load.streams.into())?;
+        server.wait_until("report", TIMEOUT, stop, |server| {
+            reports(server) >= load.streams.into()
+        })?;
     }
-    let (cpu, busy) = (client.cpu + server.cpu().saturating_sub(cpu), busy_time().saturating_sub(busy));
-    let figures = figures::read(contestant.client, &client, &server.stdout()).map_err(RunError::Failed)?;
+    let (cpu, busy) = (
+        client.cpu + server.cpu().saturating_sub(cpu),
+        busy_time().saturating_sub(busy),
+    );
+    let figures =
+        figures::read(contestant.client, &client, &server.stdout()).map_err(RunError::Failed)?;
     Ok(Run { figures, cpu, busy })
 }
 
@@ -102,8 +129,15 @@ fn reports(server: &Process) -> usize {
 
 impl Run {
     fn value(&self, quantity: Quantity) -> Result<f64, RunError> {
-        let Figures { bytes, time, datagrams } = self.figures;
-        let datagrams = || datagrams.ok_or_else(|| RunError::failed("it does not say what became of the datagrams"));
+        let Figures {
+            bytes,
+            time,
+            datagrams,
+        } = self.figures;
+        let datagrams = || {
+            datagrams
+                .ok_or_else(|| RunError::failed("it does not say what became of the datagrams"))
+        };
         let gigabytes = bytes as f64 / 1e9;
         Ok(match quantity {
             Quantity::BitsPerSecond => self.figures.bits_per_second(),
@@ -111,7 +145,9 @@ impl Run {
             Quantity::ShareLost => datagrams()?.share_lost(),
             Quantity::CpuSecondsPerGigabyte => self.cpu.as_secs_f64() / gigabytes,
             Quantity::BusySecondsPerGigabyte => self.busy.as_secs_f64() / gigabytes,
-            Quantity::MillisecondsToData => return Err(RunError::failed("when data began is measured elsewhere")),
+            Quantity::MillisecondsToData => {
+                return Err(RunError::failed("when data began is measured elsewhere"));
+            }
         })
     }
 }

@@ -1,6 +1,9 @@
-//! The views of one transfer: what each of them holds of the evidence, and how many of them are right.
+//! The views of one transfer: what each of them holds of the evidence, and how many of them are
+//! right.
 
-use fullpipe_record::{Buffer, Direction, Evidence, Framing, Machine, Measurement, Request, Sample, Verdict, Writer};
+use fullpipe_record::{
+    Buffer, Direction, Evidence, Framing, Machine, Measurement, Request, Sample, Verdict, Writer,
+};
 use fullpipe_record::{find_steady, steady_of_receiver};
 use fullpipe_units::{BitRate, ByteCount, Span};
 
@@ -18,10 +21,16 @@ pub(crate) enum JudgedView {
 
 impl JudgedView {
     /// The views of a transfer by the kernels' figures.
-    pub(crate) const OF_KERNEL: [Self; 4] = [Self::BothEnds, Self::Sender, Self::Receiver, Self::Watched];
+    pub(crate) const OF_KERNEL: [Self; 4] =
+        [Self::BothEnds, Self::Sender, Self::Receiver, Self::Watched];
 
-    /// Returns the evidence of a transfer in this view, with the bandwidth that the user states, if any.
-    pub(crate) fn evidence(self, measurement: &Measurement, bandwidth: Option<BitRate>) -> Evidence {
+    /// Returns the evidence of a transfer in this view, with the bandwidth that the user states, if
+    /// any.
+    pub(crate) fn evidence(
+        self,
+        measurement: &Measurement,
+        bandwidth: Option<BitRate>,
+    ) -> Evidence {
         let whole = Evidence::from_measurement(measurement, bandwidth, Framing::Ethernet);
         match self {
             Self::Sender => without_receiver(whole),
@@ -31,8 +40,8 @@ impl JudgedView {
         }
     }
 
-    /// Returns true if a verdict names `expected`, as far as the view distinguishes causes. An `expected` kind
-    /// without a cause is named by each of its causes.
+    /// Returns true if a verdict names `expected`, as far as the view distinguishes causes. An
+    /// `expected` kind without a cause is named by each of its causes.
     pub(crate) fn is_named(self, expected: &str, named: &str) -> bool {
         let is_kind = !expected.contains('/') && named.split('/').next() == Some(expected);
         let mut alike = self.groups_alike().iter();
@@ -40,8 +49,8 @@ impl JudgedView {
         expected == named || is_kind || is_alike
     }
 
-    /// Returns the causes that are the same in this view: no packet shows who asked for a buffer, and none which part
-    /// of the other host holds its sender back.
+    /// Returns the causes that are the same in this view: no packet shows who asked for a buffer,
+    /// and none which part of the other host holds its sender back.
     fn groups_alike(self) -> &'static [&'static [&'static str]] {
         match self {
             Self::BothEnds | Self::Sender => &[],
@@ -54,10 +63,17 @@ impl JudgedView {
     }
 }
 
-const OF_PROGRAM: &[&str] =
-    &["sender-application/idle", "sender-application/rate-limited", "sender-application/storage"];
+const OF_PROGRAM: &[&str] = &[
+    "sender-application/idle",
+    "sender-application/rate-limited",
+    "sender-application/storage",
+];
 const OF_SEND_BUFFER: &[&str] = &["send-buffer/so-sndbuf", "send-buffer/tcp-wmem-max"];
-const OF_PACE: &[&str] = &["pacing/max-pacing-rate", "pacing/qdisc", "pacing/congestion-control"];
+const OF_PACE: &[&str] = &[
+    "pacing/max-pacing-rate",
+    "pacing/qdisc",
+    "pacing/congestion-control",
+];
 const OF_RECEIVE_BUFFER: &[&str] = &["receive-window/so-rcvbuf", "receive-window/tcp-rmem-max"];
 
 /// Returns the evidence of the sending end alone.
@@ -75,7 +91,12 @@ pub(crate) fn without_receiver(evidence: Evidence) -> Evidence {
 fn without_sender(evidence: Evidence) -> Evidence {
     let ended_at = last_sample(&evidence.receiver_samples);
     Evidence {
-        request: Request { rate: None, pacing: None, bytes: None, ..evidence.request },
+        request: Request {
+            rate: None,
+            pacing: None,
+            bytes: None,
+            ..evidence.request
+        },
         sender: None,
         sender_sockets: Vec::new(),
         sender_samples: Vec::new(),
@@ -86,13 +107,18 @@ fn without_sender(evidence: Evidence) -> Evidence {
     }
 }
 
-/// Returns the evidence of a sender whose program is watched: nothing is known of what it was asked for.
+/// Returns the evidence of a sender whose program is watched: nothing is known of what it was asked
+/// for.
 fn watched_sender(evidence: Evidence) -> Evidence {
     let acknowledged = |sample: Sample| {
         let bytes = sample.tcp.bytes_acked.unwrap_or_default();
         Sample { bytes, ..sample }
     };
-    let samples: Vec<Sample> = evidence.sender_samples.into_iter().map(acknowledged).collect();
+    let samples: Vec<Sample> = evidence
+        .sender_samples
+        .into_iter()
+        .map(acknowledged)
+        .collect();
     let ended_at = last_sample(&samples);
     let request = Request {
         direction: Direction::Upload,
@@ -103,7 +129,11 @@ fn watched_sender(evidence: Evidence) -> Evidence {
         writer: Writer::Blocking,
         ..Request::default()
     };
-    let least = samples.iter().filter_map(|sample| sample.tcp.min_rtt).filter(|rtt| *rtt > Span::ZERO).min();
+    let least = samples
+        .iter()
+        .filter_map(|sample| sample.tcp.min_rtt)
+        .filter(|rtt| *rtt > Span::ZERO)
+        .min();
     Evidence {
         request,
         idle_rtt: least,
@@ -117,7 +147,11 @@ fn watched_sender(evidence: Evidence) -> Evidence {
 }
 
 fn last_sample(samples: &[Sample]) -> Span {
-    samples.iter().map(|sample| sample.at).max().unwrap_or_default()
+    samples
+        .iter()
+        .map(|sample| sample.at)
+        .max()
+        .unwrap_or_default()
 }
 
 /// The verdict of a view on a transfer in which a limit was planted.
@@ -140,31 +174,60 @@ impl Judgement {
     /// Returns true if the verdict names what was planted, or has it among its candidates.
     pub(crate) fn is_right(&self) -> bool {
         let named = |name: &str| self.view.is_named(&self.expected, name);
-        let Some(verdict) = &self.verdict else { return false };
-        named(verdict.name()) || verdict.candidates.iter().any(|candidate| named(candidate.name()))
+        let Some(verdict) = &self.verdict else {
+            return false;
+        };
+        named(verdict.name())
+            || verdict
+                .candidates
+                .iter()
+                .any(|candidate| named(candidate.name()))
     }
 
     /// Returns true if the verdict is one of several candidates.
     pub(crate) fn is_set(&self) -> bool {
-        self.verdict.as_ref().is_some_and(|verdict| !verdict.candidates.is_empty())
+        self.verdict
+            .as_ref()
+            .is_some_and(|verdict| !verdict.candidates.is_empty())
     }
 
     /// Returns the confidence that the verdict claims.
     pub(crate) fn confidence(&self) -> f64 {
-        self.verdict.as_ref().map_or(0.0, |verdict| verdict.confidence.get())
+        self.verdict
+            .as_ref()
+            .map_or(0.0, |verdict| verdict.confidence.get())
     }
 
     /// Returns the judgement in a line, with its mark.
     pub(crate) fn marked_line(&self) -> String {
-        format!("{} {}", if self.is_right() { "right" } else { "WRONG" }, self.line())
+        format!(
+            "{} {}",
+            if self.is_right() { "right" } else { "WRONG" },
+            self.line()
+        )
     }
 
     /// Returns view, transfer and verdict in a line.
     pub(crate) fn line(&self) -> String {
-        let many = self.verdict.as_ref().map_or(0, |verdict| verdict.candidates.len());
-        let set = if many > 0 { format!(" (one of {many})") } else { String::new() };
-        let sentence = self.verdict.as_ref().map_or("", |verdict| &verdict.sentence);
-        format!("{:?} {}: {}{set}: {sentence}\n", self.view, self.transfer, self.said())
+        let many = self
+            .verdict
+            .as_ref()
+            .map_or(0, |verdict| verdict.candidates.len());
+        let set = if many > 0 {
+            format!(" (one of {many})")
+        } else {
+            String::new()
+        };
+        let sentence = self
+            .verdict
+            .as_ref()
+            .map_or("", |verdict| &verdict.sentence);
+        format!(
+            "{:?} {}: {}{set}: {sentence}\n",
+            self.view,
+            self.transfer,
+            self.said()
+        )
     }
 }
 
@@ -176,12 +239,28 @@ mod tests {
     fn a_view_names_what_it_can_distinguish() {
         let named = |view: JudgedView, expected, said| view.is_named(expected, said);
         let [rcvbuf, maximum] = ["receive-window/so-rcvbuf", "receive-window/tcp-rmem-max"];
-        assert!(named(JudgedView::BothEnds, rcvbuf, rcvbuf) && !named(JudgedView::BothEnds, rcvbuf, maximum));
-        assert!(named(JudgedView::CapturedAtSender, rcvbuf, maximum) && !named(JudgedView::Receiver, rcvbuf, maximum));
-        assert!(!named(JudgedView::CapturedAtBoth, rcvbuf, "receive-window/no-window-scaling"));
+        assert!(
+            named(JudgedView::BothEnds, rcvbuf, rcvbuf)
+                && !named(JudgedView::BothEnds, rcvbuf, maximum)
+        );
+        assert!(
+            named(JudgedView::CapturedAtSender, rcvbuf, maximum)
+                && !named(JudgedView::Receiver, rcvbuf, maximum)
+        );
+        assert!(!named(
+            JudgedView::CapturedAtBoth,
+            rcvbuf,
+            "receive-window/no-window-scaling"
+        ));
         let [pace, bucket] = ["pacing/max-pacing-rate", "pacing/qdisc"];
-        assert!(named(JudgedView::Receiver, bucket, pace) && !named(JudgedView::Sender, bucket, pace));
-        assert!(!named(JudgedView::Receiver, bucket, "send-buffer/so-sndbuf"));
+        assert!(
+            named(JudgedView::Receiver, bucket, pace) && !named(JudgedView::Sender, bucket, pace)
+        );
+        assert!(!named(
+            JudgedView::Receiver,
+            bucket,
+            "send-buffer/so-sndbuf"
+        ));
     }
 
     #[test]

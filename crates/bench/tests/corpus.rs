@@ -19,7 +19,10 @@ fn corpus(folder: &Path) -> Output {
 fn a_folder_that_cannot_be_read_is_named() {
     let output = corpus("/nonexistent".as_ref());
     assert_eq!(output.status.code(), Some(3));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("/nonexistent"), "{output:?}");
+    assert!(
+        String::from_utf8_lossy(&output.stderr).contains("/nonexistent"),
+        "{output:?}"
+    );
 }
 
 #[test]
@@ -29,7 +32,9 @@ fn files_in_all_folders_are_read_and_those_that_are_no_captures_are_no_finding()
     fs::create_dir(&inner).unwrap();
     fs::write(folder.path().join("README"), "no capture").unwrap();
     // A header of pcap and no packet.
-    let header = [0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 1, 0, 0, 0];
+    let header = [
+        0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 1, 0, 0, 0,
+    ];
     fs::write(inner.join("empty.pcap"), header).unwrap();
     let output = corpus(folder.path());
     let said = String::from_utf8_lossy(&output.stdout).into_owned();

@@ -1,4 +1,5 @@
-//! The diagnosis against one planted limit of each kind, over a lab; and against a record of it, without one.
+//! The diagnosis against one planted limit of each kind, over a lab; and against a record of it,
+//! without one.
 
 use std::process::{Command, Output};
 use std::thread;
@@ -12,7 +13,10 @@ const TIMEOUT: Duration = Duration::from_mins(6);
 fn diagnosis(arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fullpipe-bench"));
     let program = fullpipe();
-    command.args(["diagnosis", "--fullpipe"]).arg(program.get_program()).args(arguments);
+    command
+        .args(["diagnosis", "--fullpipe"])
+        .arg(program.get_program())
+        .args(arguments);
     Running::start(&mut command).finish(TIMEOUT)
 }
 
@@ -20,19 +24,31 @@ fn text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Asserts that the captures of all cases were judged from every place. Packets do not show the window of an SSH
-/// channel, nor that segments could be larger, and a case of a busy machine may be another one.
+/// Asserts that the captures of all cases were judged from every place. Packets do not show the
+/// window of an SSH channel, nor that segments could be larger, and a case of a busy machine may be
+/// another one.
 fn captures_are_judged(judged: &str, all: usize) {
     for place in ["Sender", "Receiver", "Middle", "BothEnds"] {
         let begin = format!("Captured at {place}: ");
         let figures = |words: &str| -> [usize; 2] {
-            let line = judged.lines().find(|line| line.starts_with(&begin) && line.contains(words)).unwrap();
-            let words: Vec<usize> = line.split_whitespace().filter_map(|word| word.parse().ok()).take(2).collect();
+            let line = judged
+                .lines()
+                .find(|line| line.starts_with(&begin) && line.contains(words))
+                .unwrap();
+            let words: Vec<usize> = line
+                .split_whitespace()
+                .filter_map(|word| word.parse().ok())
+                .take(2)
+                .collect();
             words.try_into().unwrap()
         };
-        let ([right, of], [agreeing, compared]) = (figures("right in kind"), figures("agree with the kernel's"));
+        let ([right, of], [agreeing, compared]) =
+            (figures("right in kind"), figures("agree with the kernel's"));
         assert_eq!(of, all, "{judged}");
-        assert!(right + 4 >= all && agreeing + 4 >= compared && compared + 2 >= all, "{judged}");
+        assert!(
+            right + 4 >= all && agreeing + 4 >= compared && compared + 2 >= all,
+            "{judged}"
+        );
     }
 }
 
@@ -57,7 +73,10 @@ fn a_record_that_is_none_is_named() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fullpipe-bench"));
     command.args(["diagnosis", "--from"]).arg(folder.path());
     let output = Running::start(&mut command).finish(Duration::from_secs(20));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("two.json: missing field"), "{output:?}");
+    assert!(
+        String::from_utf8_lossy(&output.stderr).contains("two.json: missing field"),
+        "{output:?}"
+    );
     assert_eq!(output.status.code(), Some(3));
 }
 
@@ -83,18 +102,35 @@ mod tests_alone {
         // Three cases at a time leave the machine idle for most of the time, as each one does.
         let run = |names: &[&str]| {
             let only = names.iter().flat_map(|name| ["--only", name]);
-            text(&diagnosis(&["--short", "--capture", "--record", folder].into_iter().chain(only).collect::<Vec<_>>()))
+            text(&diagnosis(
+                &["--short", "--capture", "--record", folder]
+                    .into_iter()
+                    .chain(only)
+                    .collect::<Vec<_>>(),
+            ))
         };
         let thirds = thread::scope(|scope| {
-            let threads: Vec<_> = names.chunks(4).map(|names| scope.spawn(|| run(names))).collect();
-            threads.into_iter().map(|thread| thread.join().unwrap()).collect::<String>()
+            let threads: Vec<_> = names
+                .chunks(4)
+                .map(|names| scope.spawn(|| run(names)))
+                .collect();
+            threads
+                .into_iter()
+                .map(|thread| thread.join().unwrap())
+                .collect::<String>()
         });
         // Every case is recorded; one that was invalid three times is not judged.
         assert_eq!(thirds.matches("4 records").count(), 3, "{thirds}");
         let judged = text(&diagnosis(&["--from", folder]));
         let (_, score) = judged.split_once("both ends, bandwidth stated: ").unwrap();
-        let figures: Vec<usize> = score.split_whitespace().filter_map(|word| word.parse().ok()).take(2).collect();
-        let [right, all] = figures[..] else { panic!("{judged}") };
+        let figures: Vec<usize> = score
+            .split_whitespace()
+            .filter_map(|word| word.parse().ok())
+            .take(2)
+            .collect();
+        let [right, all] = figures[..] else {
+            panic!("{judged}")
+        };
         assert!(all >= 9, "no valid run of {} cases: {thirds}", 12 - all);
         assert_eq!(right, all, "{judged}");
         captures_are_judged(&judged, all);

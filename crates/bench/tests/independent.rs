@@ -1,4 +1,5 @@
-//! The independent half of the labelled bench: a case of each view over a path that is not the lab's.
+//! The independent half of the labelled bench: a case of each view over a path that is not the
+//! lab's.
 
 use std::collections::BTreeSet;
 use std::process::{Command, Output};
@@ -13,7 +14,10 @@ const TIMEOUT: Duration = Duration::from_mins(2);
 fn independent(arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fullpipe-bench"));
     let program = fullpipe();
-    command.args(["independent", "--fullpipe"]).arg(program.get_program()).args(arguments);
+    command
+        .args(["independent", "--fullpipe"])
+        .arg(program.get_program())
+        .args(arguments);
     Running::start(&mut command).finish(TIMEOUT)
 }
 
@@ -35,29 +39,62 @@ fn the_same_seed_draws_the_same_cases_and_another_one_others() {
     let (first, again, other) = (list("7"), list("7"), list("8"));
     assert_eq!(first, again);
     assert_ne!(first, other);
-    assert_eq!(first.lines().filter(|line| line.starts_with("Receiver 7-")).count(), 50);
+    assert_eq!(
+        first
+            .lines()
+            .filter(|line| line.starts_with("Receiver 7-"))
+            .count(),
+        50
+    );
 }
 
 #[test]
 fn a_folder_that_is_none_is_named() {
     let output = independent(&["--from", "/nonexistent"]);
     assert_eq!(output.status.code(), Some(3));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("No such file"), "{output:?}");
+    assert!(
+        String::from_utf8_lossy(&output.stderr).contains("No such file"),
+        "{output:?}"
+    );
 }
 
 #[test]
 fn a_simulated_transfer_is_judged_from_seven_views_and_the_same_seed_gives_the_same_verdicts() {
     let judge = |seed: &str| {
-        text(&independent(&["--virtual", "--seed", seed, "--count", "20", "--only", "receive-window/so-rcvbuf"]))
+        text(&independent(&[
+            "--virtual",
+            "--seed",
+            seed,
+            "--count",
+            "20",
+            "--only",
+            "receive-window/so-rcvbuf",
+        ]))
     };
     let said = judge("5");
-    let views =
-        ["BothEnds", "Sender", "Receiver", "Watched", "CapturedAtSender", "CapturedAtReceiver", "CapturedAtBoth"];
+    let views = [
+        "BothEnds",
+        "Sender",
+        "Receiver",
+        "Watched",
+        "CapturedAtSender",
+        "CapturedAtReceiver",
+        "CapturedAtBoth",
+    ];
     for view in views {
-        assert!(said.contains(&format!("\n{view}: 1 of 1 right")), "{view}: {said}");
-        assert!(said.contains(&format!("  {view:<18}   1 cases: claimed")), "{view}: {said}");
+        assert!(
+            said.contains(&format!("\n{view}: 1 of 1 right")),
+            "{view}: {said}"
+        );
+        assert!(
+            said.contains(&format!("  {view:<18}   1 cases: claimed")),
+            "{view}: {said}"
+        );
     }
-    assert!(said.contains("contradict each other: in 0 of 1 transfers"), "{said}");
+    assert!(
+        said.contains("contradict each other: in 0 of 1 transfers"),
+        "{said}"
+    );
     assert_eq!(said, judge("5"));
 }
 
@@ -65,11 +102,19 @@ fn a_simulated_transfer_is_judged_from_seven_views_and_the_same_seed_gives_the_s
 fn simulated_cases_of_two_seeds_are_pooled() {
     let list = |seeds: &[&str]| {
         let seeds = seeds.iter().flat_map(|seed| ["--seed", seed]);
-        text(&independent(&["--virtual", "--list", "--count", "20"].into_iter().chain(seeds).collect::<Vec<_>>()))
+        text(&independent(
+            &["--virtual", "--list", "--count", "20"]
+                .into_iter()
+                .chain(seeds)
+                .collect::<Vec<_>>(),
+        ))
     };
     let both = list(&["7", "8"]);
     assert_eq!(both, list(&["7"]) + &list(&["8"]));
-    let limits: BTreeSet<&str> = both.lines().filter_map(|name| name.split(' ').nth(1)).collect();
+    let limits: BTreeSet<&str> = both
+        .lines()
+        .filter_map(|name| name.split(' ').nth(1))
+        .collect();
     assert_eq!(limits.len(), 17, "{limits:?}");
 }
 
@@ -83,7 +128,9 @@ mod tests_alone {
         let _path = path();
         // Together they leave the machine idle for most of the time, as each one does.
         let run = |[view, seed, name]: [&str; 3]| {
-            text(&independent(&["--seed", seed, "--view", view, "--count", "20", "--only", name]))
+            text(&independent(&[
+                "--seed", seed, "--view", view, "--count", "20", "--only", name,
+            ]))
         };
         let said = thread::scope(|scope| {
             let threads = CASES.map(|case| scope.spawn(move || run(case)));
@@ -92,8 +139,15 @@ mod tests_alone {
         let all = said.concat();
         assert!(!all.contains("WRONG"), "{all}");
         // A run that is invalid three times is left out.
-        assert!(said.iter().filter(|said| said.contains("right ")).count() >= 3, "{all}");
+        assert!(
+            said.iter().filter(|said| said.contains("right ")).count() >= 3,
+            "{all}"
+        );
         let listed = Command::new("ip").args(["netns", "list"]).output().unwrap();
-        assert!(!text(&listed).contains("fpb"), "nothing remains: {}", text(&listed));
+        assert!(
+            !text(&listed).contains("fpb"),
+            "nothing remains: {}",
+            text(&listed)
+        );
     }
 }

@@ -12,7 +12,10 @@ const TIMEOUT: Duration = Duration::from_mins(1);
 
 fn bench(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fullpipe-bench"));
-    command.arg("--fullpipe").arg(fullpipe().get_program()).args(arguments);
+    command
+        .arg("--fullpipe")
+        .arg(fullpipe().get_program())
+        .args(arguments);
     command
 }
 
@@ -22,25 +25,43 @@ fn without_fullpipe_it_says_how_to_get_it() {
     let output = Running::start(command.args(["--fullpipe", "/nowhere/fullpipe"])).finish(TIMEOUT);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(3), "{said}");
-    assert!(said.contains("/nowhere/fullpipe") && said.contains("cargo build --release"), "{said}");
+    assert!(
+        said.contains("/nowhere/fullpipe") && said.contains("cargo build --release"),
+        "{said}"
+    );
 }
 
 /// Returns what comes out of one round of half a second, and what is said meanwhile.
 fn short_case(name: &str) -> (Value, String) {
     let _path = path();
-    let running = Running::start(&mut bench(&[name, "--rounds", "1", "--time", "0.5", "--json"]));
+    let running = Running::start(&mut bench(&[
+        name, "--rounds", "1", "--time", "0.5", "--json",
+    ]));
     let output = running.finish(TIMEOUT);
     assert!(output.status.success(), "{output:?}");
     let case = document(&output)["cases"][0].clone();
-    assert_eq!((&case["name"], &case["notes"]), (&name.into(), &Value::Array(Vec::new())));
+    assert_eq!(
+        (&case["name"], &case["notes"]),
+        (&name.into(), &Value::Array(Vec::new()))
+    );
     (case, String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
 fn assert_every_figure(case: &Value) {
     let tables = case["tables"].as_array().unwrap();
-    assert_eq!(tables.len(), 3, "rate, processor time of the programs and of the machine: {case}");
-    for row in tables.iter().flat_map(|table| table["rows"].as_array().unwrap()) {
-        assert!(row["median"].as_f64().is_some_and(|median| median > 0.0), "{row}");
+    assert_eq!(
+        tables.len(),
+        3,
+        "rate, processor time of the programs and of the machine: {case}"
+    );
+    for row in tables
+        .iter()
+        .flat_map(|table| table["rows"].as_array().unwrap())
+    {
+        assert!(
+            row["median"].as_f64().is_some_and(|median| median > 0.0),
+            "{row}"
+        );
     }
 }
 
@@ -61,8 +82,12 @@ fn assert_gone(children: &[u32]) {
 }
 
 fn children_of(parent: u32) -> Vec<u32> {
-    let processes = fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-    processes.filter(|pid| stat(*pid).is_some_and(|(_, ppid)| ppid == parent)).collect()
+    let processes = fs::read_dir("/proc")
+        .unwrap()
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    processes
+        .filter(|pid| stat(*pid).is_some_and(|(_, ppid)| ppid == parent))
+        .collect()
 }
 
 /// One that has ended and waits for its parent runs no more.
@@ -86,7 +111,10 @@ mod tests_alone {
         require!(Iperf3, Iperf2);
         let (case, text) = short_case("tcp");
         assert_every_figure(&case);
-        assert!(text.contains("arrived") && text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        assert!(
+            text.contains("arrived") && text.lines().all(|line| line.chars().count() <= 80),
+            "{text}"
+        );
     }
 
     #[test]

@@ -9,7 +9,8 @@ use crate::calculate::WINDOW_AND_BUFFER;
 use crate::case::{HostPair, estimate_inputs, round_trip};
 use crate::{InputError, QuantitySetting};
 
-/// The values that every combination has, and the lists of which it has one value each. The last list varies fastest.
+/// The values that every combination has, and the lists of which it has one value each. The last
+/// list varies fastest.
 #[derive(Debug, Clone, Default)]
 pub struct CombinationAxes {
     fixed: Inputs,
@@ -17,13 +18,22 @@ pub struct CombinationAxes {
 }
 
 impl CombinationAxes {
-    /// `values` is what [`crate::read_values`] gave for each quantity; what has one value goes to `fixed`.
+    /// `values` is what [`crate::read_values`] gave for each quantity; what has one value goes to
+    /// `fixed`.
     ///
     /// # Errors
     /// A window and a buffer together.
-    pub fn new(mut fixed: Inputs, values: impl IntoIterator<Item = Vec<QuantitySetting>>) -> Result<Self, InputError> {
+    pub fn new(
+        mut fixed: Inputs,
+        values: impl IntoIterator<Item = Vec<QuantitySetting>>,
+    ) -> Result<Self, InputError> {
         let values: Vec<Vec<QuantitySetting>> = values.into_iter().collect();
-        let listed = |quantity| values.iter().flatten().any(|setting| setting.quantity() == quantity);
+        let listed = |quantity| {
+            values
+                .iter()
+                .flatten()
+                .any(|setting| setting.quantity() == quantity)
+        };
         if listed(Quantity::Window) && listed(Quantity::Buffer) {
             return Err(InputError::new(WINDOW_AND_BUFFER));
         }
@@ -52,7 +62,11 @@ impl CombinationAxes {
     ///
     /// # Errors
     /// More combinations than `most`, or no round-trip time.
-    pub fn combination_table(&self, hosts: &HostPair, most: NonZeroUsize) -> Result<Vec<Combination>, InputError> {
+    pub fn combination_table(
+        &self,
+        hosts: &HostPair,
+        most: NonZeroUsize,
+    ) -> Result<Vec<Combination>, InputError> {
         self.check_combinations(|_| false)?;
         let count = self.len();
         if count > most.get() as u64 {
@@ -60,25 +74,42 @@ impl CombinationAxes {
                 "that is {count} combinations, more than {most} to print so; take shorter lists, or --csv"
             )));
         }
-        Ok((0..count).map(|index| self.combination_at(index, hosts)).collect())
+        Ok((0..count)
+            .map(|index| self.combination_at(index, hosts))
+            .collect())
     }
 
     fn combination_at(&self, index: u64, hosts: &HostPair) -> Combination {
         let mut inputs = self.fixed.clone();
-        self.combination_settings(index).for_each(|setting| setting.apply_to(&mut inputs));
-        let bdp = inputs.bandwidth.zip(round_trip(&inputs)).map(|(rate, rtt)| window::bdp(rate, rtt));
-        Combination { estimate: estimate_inputs(&inputs, hosts), bdp, inputs }
+        self.combination_settings(index)
+            .for_each(|setting| setting.apply_to(&mut inputs));
+        let bdp = inputs
+            .bandwidth
+            .zip(round_trip(&inputs))
+            .map(|(rate, rtt)| window::bdp(rate, rtt));
+        Combination {
+            estimate: estimate_inputs(&inputs, hosts),
+            bdp,
+            inputs,
+        }
     }
 
-    /// Refuses lists of which no combination can be calculated; `in_file` has the quantities that a file gives in
-    /// addition.
-    pub(crate) fn check_combinations(&self, in_file: impl Fn(Quantity) -> bool) -> Result<(), InputError> {
+    /// Refuses lists of which no combination can be calculated; `in_file` has the quantities that a
+    /// file gives in addition.
+    pub(crate) fn check_combinations(
+        &self,
+        in_file: impl Fn(Quantity) -> bool,
+    ) -> Result<(), InputError> {
         let has = |quantity| self.has_quantity(quantity) || in_file(quantity);
         if !has(Quantity::Rtt) && !has(Quantity::Distance) {
-            return Err(InputError::new("a table needs --rtt or --distance, as in --rtt 10ms..200ms"));
+            return Err(InputError::new(
+                "a table needs --rtt or --distance, as in --rtt 10ms..200ms",
+            ));
         }
         if self.checked_len().is_none() {
-            return Err(InputError::new("the lists have more combinations than can be counted; take shorter ones"));
+            return Err(InputError::new(
+                "the lists have more combinations than can be counted; take shorter ones",
+            ));
         }
         if has(Quantity::Window) && has(Quantity::Buffer) {
             return Err(InputError::new(WINDOW_AND_BUFFER));
@@ -92,19 +123,24 @@ impl CombinationAxes {
             || self.listed_quantities().any(|listed| listed == quantity)
     }
 
-    /// Returns the number of combinations; `u64::MAX` if there are more than can be counted, which [`CombinationAxes::check_combinations`]
-    /// refuses.
+    /// Returns the number of combinations; `u64::MAX` if there are more than can be counted, which
+    /// [`CombinationAxes::check_combinations`] refuses.
     pub(crate) fn len(&self) -> u64 {
         self.checked_len().unwrap_or(u64::MAX)
     }
 
     fn checked_len(&self) -> Option<u64> {
-        self.lists.iter().try_fold(1_u64, |product, list| product.checked_mul(list.len() as u64))
+        self.lists.iter().try_fold(1_u64, |product, list| {
+            product.checked_mul(list.len() as u64)
+        })
     }
 
     /// The quantities that have a list, in order.
     pub(crate) fn listed_quantities(&self) -> impl Iterator<Item = Quantity> {
-        self.lists.iter().filter_map(|list| list.first()).map(QuantitySetting::quantity)
+        self.lists
+            .iter()
+            .filter_map(|list| list.first())
+            .map(QuantitySetting::quantity)
     }
 
     /// For each list the index of its value in combination `index`.
@@ -120,13 +156,22 @@ impl CombinationAxes {
     }
 
     /// The values of combination `index`, one of each list.
-    pub(crate) fn combination_settings(&self, index: u64) -> impl Iterator<Item = &QuantitySetting> {
-        self.lists.iter().zip(self.list_positions(index)).filter_map(|(list, position)| list.get(position))
+    pub(crate) fn combination_settings(
+        &self,
+        index: u64,
+    ) -> impl Iterator<Item = &QuantitySetting> {
+        self.lists
+            .iter()
+            .zip(self.list_positions(index))
+            .filter_map(|(list, position)| list.get(position))
     }
 
     /// The lists as cells of a file.
     pub(crate) fn list_cells(&self) -> Vec<Vec<String>> {
-        self.lists.iter().map(|list| list.iter().map(QuantitySetting::to_cell).collect()).collect()
+        self.lists
+            .iter()
+            .map(|list| list.iter().map(QuantitySetting::to_cell).collect())
+            .collect()
     }
 }
 
@@ -138,7 +183,9 @@ mod tests {
     fn axes(values: &[(Quantity, &str)]) -> CombinationAxes {
         CombinationAxes::new(
             Inputs::default(),
-            values.iter().map(|(quantity, text)| read_values(*quantity, text).unwrap()),
+            values
+                .iter()
+                .map(|(quantity, text)| read_values(*quantity, text).unwrap()),
         )
         .unwrap()
     }
@@ -147,18 +194,43 @@ mod tests {
 
     #[test]
     fn the_last_list_varies_fastest() {
-        let axes = axes(&[(Quantity::Rtt, "10ms,20ms"), (Quantity::Loss, "0"), (Quantity::Window, "1M,2M,3M")]);
-        let table = axes.combination_table(&fixture::default_hosts(), MANY).unwrap();
-        let rows: Vec<String> =
-            table.iter().map(|row| format!("{} {}", row.inputs.rtt.unwrap(), row.inputs.window.unwrap())).collect();
-        assert_eq!(rows, ["10 ms 1 MiB", "10 ms 2 MiB", "10 ms 3 MiB", "20 ms 1 MiB", "20 ms 2 MiB", "20 ms 3 MiB"]);
+        let axes = axes(&[
+            (Quantity::Rtt, "10ms,20ms"),
+            (Quantity::Loss, "0"),
+            (Quantity::Window, "1M,2M,3M"),
+        ]);
+        let table = axes
+            .combination_table(&fixture::default_hosts(), MANY)
+            .unwrap();
+        let rows: Vec<String> = table
+            .iter()
+            .map(|row| format!("{} {}", row.inputs.rtt.unwrap(), row.inputs.window.unwrap()))
+            .collect();
+        assert_eq!(
+            rows,
+            [
+                "10 ms 1 MiB",
+                "10 ms 2 MiB",
+                "10 ms 3 MiB",
+                "20 ms 1 MiB",
+                "20 ms 2 MiB",
+                "20 ms 3 MiB"
+            ]
+        );
         assert!(table.iter().all(|row| row.inputs.loss.is_some()));
     }
 
     #[test]
     fn a_row_is_what_the_same_question_alone_gives() {
-        let axes = axes(&[(Quantity::Bandwidth, "1G"), (Quantity::Rtt, "1ms..1s"), (Quantity::Streams, "1..8")]);
-        for row in axes.combination_table(&fixture::default_hosts(), MANY).unwrap() {
+        let axes = axes(&[
+            (Quantity::Bandwidth, "1G"),
+            (Quantity::Rtt, "1ms..1s"),
+            (Quantity::Streams, "1..8"),
+        ]);
+        for row in axes
+            .combination_table(&fixture::default_hosts(), MANY)
+            .unwrap()
+        {
             let alone = crate::calculate(&row.inputs, &fixture::default_hosts(), &[]).unwrap();
             assert_eq!(
                 (alone.prediction.kernel_model, alone.prediction.limit),
@@ -185,10 +257,21 @@ mod tests {
         let long = "1M..3M+60";
         for (values, part) in [
             (vec![(Quantity::Window, "1M,2M")], "--rtt"),
-            (vec![(Quantity::Rtt, "1ms,2ms,3ms"), (Quantity::Window, long)], "combinations, more than 100000"),
-            ([Quantity::Rtt; 4].map(|quantity| (quantity, "1us..1s+11us")).to_vec(), "counted"),
+            (
+                vec![(Quantity::Rtt, "1ms,2ms,3ms"), (Quantity::Window, long)],
+                "combinations, more than 100000",
+            ),
+            (
+                [Quantity::Rtt; 4]
+                    .map(|quantity| (quantity, "1us..1s+11us"))
+                    .to_vec(),
+                "counted",
+            ),
         ] {
-            let stated = axes(&values).combination_table(&fixture::default_hosts(), MANY).unwrap_err().to_string();
+            let stated = axes(&values)
+                .combination_table(&fixture::default_hosts(), MANY)
+                .unwrap_err()
+                .to_string();
             assert!(stated.contains(part), "{stated}");
         }
     }

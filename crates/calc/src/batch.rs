@@ -33,10 +33,10 @@ pub enum BatchError {
 
 /// Rows of quantities, each to be combined with every combination of lists.
 ///
-/// The first line of a file names its columns, from [`READABLE`]. A cell has a unit as a flag has, or is a bare number
-/// in bit/s, seconds, bytes, as a fraction or count; an empty one is not said. The output has the file's columns as
-/// they are, then one for each list, then `textbook_bps`, `kernel_model_bps`, `low_bps`, `high_bps` and `limit`, and
-/// `seconds` where there is a size.
+/// The first line of a file names its columns, from [`READABLE`]. A cell has a unit as a flag has,
+/// or is a bare number in bit/s, seconds, bytes, as a fraction or count; an empty one is not said.
+/// The output has the file's columns as they are, then one for each list, then `textbook_bps`,
+/// `kernel_model_bps`, `low_bps`, `high_bps` and `limit`, and `seconds` where there is a size.
 pub struct CalculationBatch<'a> {
     columns: Vec<Quantity>,
     /// The rows after the header; without a file, one row without columns.
@@ -51,15 +51,26 @@ impl<'a> CalculationBatch<'a> {
     /// A batch of the rows of `file`.
     ///
     /// # Errors
-    /// A header with an unknown column, one that comes twice or is given as a flag too; no round-trip time in
-    /// either.
-    pub fn of_file(file: &'a [u8], axes: &'a CombinationAxes, hosts: &'a HostPair) -> Result<Self, InputError> {
+    /// A header with an unknown column, one that comes twice or is given as a flag too; no
+    /// round-trip time in either.
+    pub fn of_file(
+        file: &'a [u8],
+        axes: &'a CombinationAxes,
+        hosts: &'a HostPair,
+    ) -> Result<Self, InputError> {
         let mut reader = ReaderBuilder::new().from_reader(file);
         let header = reader.byte_headers().cloned().unwrap_or_default();
         let columns = read_columns(&header, axes)?;
         axes.check_combinations(|quantity| columns.contains(&quantity))?;
         let (rows, first_line) = after_header(file);
-        Ok(Self { columns, rows: Some(rows), first_line, axes, cells: axes.list_cells(), hosts })
+        Ok(Self {
+            columns,
+            rows: Some(rows),
+            first_line,
+            axes,
+            cells: axes.list_cells(),
+            hosts,
+        })
     }
 
     /// A batch of the lists alone.
@@ -68,7 +79,14 @@ impl<'a> CalculationBatch<'a> {
     /// No round-trip time.
     pub fn of_lists(axes: &'a CombinationAxes, hosts: &'a HostPair) -> Result<Self, InputError> {
         axes.check_combinations(|_| false)?;
-        Ok(Self { columns: Vec::new(), rows: None, first_line: 1, axes, cells: axes.list_cells(), hosts })
+        Ok(Self {
+            columns: Vec::new(),
+            rows: None,
+            first_line: 1,
+            axes,
+            cells: axes.list_cells(),
+            hosts,
+        })
     }
 
     /// Writes the header and all rows, in order.
@@ -92,15 +110,36 @@ impl<'a> CalculationBatch<'a> {
 
     fn at_once(&self, wave: &[BatchJob]) -> Vec<(Vec<u8>, Result<(), BatchError>)> {
         thread::scope(|scope| {
-            let running: Vec<_> = wave.iter().map(|job| scope.spawn(|| self.run_job(job))).collect();
-            running.into_iter().filter_map(|thread| thread.join().ok()).collect()
+            let running: Vec<_> = wave
+                .iter()
+                .map(|job| scope.spawn(|| self.run_job(job)))
+                .collect();
+            running
+                .into_iter()
+                .filter_map(|thread| thread.join().ok())
+                .collect()
         })
     }
 
     fn header_line(&self) -> String {
-        let inputs = self.columns.iter().copied().chain(self.axes.listed_quantities()).map(Quantity::name);
-        let found = ["textbook_bps", "kernel_model_bps", "low_bps", "high_bps", "limit"].into_iter();
-        let names: Vec<&str> = inputs.chain(found).chain(self.has_size().then_some("seconds")).collect();
+        let inputs = self
+            .columns
+            .iter()
+            .copied()
+            .chain(self.axes.listed_quantities())
+            .map(Quantity::name);
+        let found = [
+            "textbook_bps",
+            "kernel_model_bps",
+            "low_bps",
+            "high_bps",
+            "limit",
+        ]
+        .into_iter();
+        let names: Vec<&str> = inputs
+            .chain(found)
+            .chain(self.has_size().then_some("seconds"))
+            .collect();
         names.join(",") + "\n"
     }
 
@@ -112,10 +151,18 @@ impl<'a> CalculationBatch<'a> {
     fn batch_jobs(&self) -> impl Iterator<Item = BatchJob<'a>> {
         let combinations = self.axes.len();
         let rows = JOB / combinations.max(1);
-        let chunks = LineChunks { rest: self.rows.unwrap_or(b"\n"), line: self.first_line, bytes: rows * ROW };
+        let chunks = LineChunks {
+            rest: self.rows.unwrap_or(b"\n"),
+            line: self.first_line,
+            bytes: rows * ROW,
+        };
         chunks.flat_map(move |(rows, line)| {
             let starts = (0..combinations).step_by(JOB as usize);
-            starts.map(move |start| BatchJob { rows, line, combinations: start..combinations.min(start + JOB) })
+            starts.map(move |start| BatchJob {
+                rows,
+                line,
+                combinations: start..combinations.min(start + JOB),
+            })
         })
     }
 
@@ -130,17 +177,27 @@ impl<'a> CalculationBatch<'a> {
     }
 
     fn rows_of(&self, job: &BatchJob, out: &mut Vec<u8>) -> Result<(), BatchError> {
-        let mut reader = ReaderBuilder::new().has_headers(false).flexible(true).from_reader(job.rows);
+        let mut reader = ReaderBuilder::new()
+            .has_headers(false)
+            .flexible(true)
+            .from_reader(job.rows);
         let mut record = ByteRecord::new();
         let mut before = Vec::new();
         loop {
             match reader.read_byte_record(&mut record) {
                 Ok(false) => return Ok(()),
                 Ok(true) => {}
-                Err(error) => return Err(BatchError::Row { line: job.line, why: error.to_string() }),
+                Err(error) => {
+                    return Err(BatchError::Row {
+                        line: job.line,
+                        why: error.to_string(),
+                    });
+                }
             }
-            let mut inputs =
-                self.read_row(&record).map_err(|why| BatchError::Row { line: job.line_of(&record), why })?;
+            let mut inputs = self.read_row(&record).map_err(|why| BatchError::Row {
+                line: job.line_of(&record),
+                why,
+            })?;
             before.clear();
             for cell in &record {
                 before.extend_from_slice(cell.trim_ascii());
@@ -152,29 +209,50 @@ impl<'a> CalculationBatch<'a> {
 
     fn read_row(&self, record: &ByteRecord) -> Result<Inputs, String> {
         if record.len() != self.columns.len() {
-            return Err(format!("{} cells, but the header has {} columns", record.len(), self.columns.len()));
+            return Err(format!(
+                "{} cells, but the header has {} columns",
+                record.len(),
+                self.columns.len()
+            ));
         }
         let mut inputs = self.axes.fixed_inputs().clone();
-        for (column, cell) in self.columns.iter().zip(record).filter(|(_, cell)| !cell.trim_ascii().is_empty()) {
+        for (column, cell) in self
+            .columns
+            .iter()
+            .zip(record)
+            .filter(|(_, cell)| !cell.trim_ascii().is_empty())
+        {
             let setting = read_cell(*column, cell.trim_ascii());
-            setting.map_err(|error| format!("column {}: {error}", column.name()))?.apply_to(&mut inputs);
+            setting
+                .map_err(|error| format!("column {}: {error}", column.name()))?
+                .apply_to(&mut inputs);
         }
         if round_trip(&inputs).is_none()
             && !self.axes.has_quantity(Quantity::Rtt)
             && !self.axes.has_quantity(Quantity::Distance)
         {
-            return Err("it has no rtt and no distance; write for example 173ms in column rtt".to_owned());
+            return Err(
+                "it has no rtt and no distance; write for example 173ms in column rtt".to_owned(),
+            );
         }
         Ok(inputs)
     }
 
-    /// Appends to `out` one line for each combination of the job: the cells of the row, then the results for `inputs`
-    /// with the settings of the combination.
-    fn append_combinations(&self, inputs: &mut Inputs, before: &[u8], job: &BatchJob, out: &mut Vec<u8>) {
+    /// Appends to `out` one line for each combination of the job: the cells of the row, then the
+    /// results for `inputs` with the settings of the combination.
+    fn append_combinations(
+        &self,
+        inputs: &mut Inputs,
+        before: &[u8],
+        job: &BatchJob,
+        out: &mut Vec<u8>,
+    ) {
         for index in job.combinations.clone() {
             out.extend_from_slice(before);
-            for (setting, (cells, position)) in
-                self.axes.combination_settings(index).zip(self.cells.iter().zip(self.axes.list_positions(index)))
+            for (setting, (cells, position)) in self
+                .axes
+                .combination_settings(index)
+                .zip(self.cells.iter().zip(self.axes.list_positions(index)))
             {
                 setting.apply_to(inputs);
                 out.extend_from_slice(cells[position].as_bytes());
@@ -193,7 +271,13 @@ impl<'a> CalculationBatch<'a> {
         out.extend_from_slice(found.limit.name().as_bytes());
         if self.has_size() {
             // Writing to memory does not fail.
-            let _ = write!(out, ",{}", found.time.map_or_else(String::new, |time| time.as_secs_f64().to_string()));
+            let _ = write!(
+                out,
+                ",{}",
+                found
+                    .time
+                    .map_or_else(String::new, |time| time.as_secs_f64().to_string())
+            );
         }
         out.push(b'\n');
     }
@@ -207,10 +291,16 @@ struct BatchJob<'a> {
 }
 
 impl BatchJob<'_> {
-    /// The line on which `record` begins. The reader counts empty lines before a record as part of it.
+    /// The line on which `record` begins. The reader counts empty lines before a record as part of
+    /// it.
     fn line_of(&self, record: &ByteRecord) -> u64 {
-        let start = record.position().map_or(0, |position| position.byte() as usize);
-        let blank = self.rows[start..].iter().take_while(|byte| byte.is_ascii_whitespace()).count();
+        let start = record
+            .position()
+            .map_or(0, |position| position.byte() as usize);
+        let blank = self.rows[start..]
+            .iter()
+            .take_while(|byte| byte.is_ascii_whitespace())
+            .count();
         self.line + count_newlines(&self.rows[..start + blank])
     }
 }
@@ -229,7 +319,9 @@ impl<'a> Iterator for LineChunks<'a> {
         if self.rest.is_empty() {
             return None;
         }
-        let least = usize::try_from(self.bytes).unwrap_or(usize::MAX).min(self.rest.len());
+        let least = usize::try_from(self.bytes)
+            .unwrap_or(usize::MAX)
+            .min(self.rest.len());
         let end = line_end(&self.rest[least.saturating_sub(1)..])
             .map_or(self.rest.len(), |end| least.saturating_sub(1) + end);
         let (chunk, rest) = self.rest.split_at(end);
@@ -246,7 +338,9 @@ fn read_cell(column: Quantity, cell: &[u8]) -> Result<QuantitySetting, InputErro
 
 /// A quoted cell may hold anything, and an error message about it is one line.
 fn plain_text(cell: &[u8]) -> Result<&str, InputError> {
-    let text = std::str::from_utf8(cell).ok().filter(|text| !text.contains(char::is_control));
+    let text = std::str::from_utf8(cell)
+        .ok()
+        .filter(|text| !text.contains(char::is_control));
     text.ok_or_else(|| InputError::new("a cell is plain text in one line"))
 }
 
@@ -254,10 +348,14 @@ fn read_columns(header: &ByteRecord, axes: &CombinationAxes) -> Result<Vec<Quant
     let mut columns = Vec::new();
     for name in header {
         let name = plain_text(name.trim_ascii())?;
-        let column = READABLE.into_iter().find(|quantity| quantity.name() == name);
+        let column = READABLE
+            .into_iter()
+            .find(|quantity| quantity.name() == name);
         let column = column.ok_or_else(|| InputError::new(unknown_column(name)))?;
         if columns.contains(&column) {
-            return Err(InputError::new(format!("line 1: column {name} comes twice")));
+            return Err(InputError::new(format!(
+                "line 1: column {name} comes twice"
+            )));
         }
         if axes.has_quantity(column) {
             return Err(InputError::new(format!(
@@ -271,12 +369,19 @@ fn read_columns(header: &ByteRecord, axes: &CombinationAxes) -> Result<Vec<Quant
 
 fn unknown_column(name: &str) -> String {
     let names: Vec<&str> = READABLE.iter().map(|quantity| quantity.name()).collect();
-    format!("line 1: \"{name}\" is not a column here; the columns are {}", names.join(", "))
+    format!(
+        "line 1: \"{name}\" is not a column here; the columns are {}",
+        names.join(", ")
+    )
 }
 
 /// Returns the text after the first line that is not empty, and the number of the line after it.
 fn after_header(file: &[u8]) -> (&[u8], u64) {
-    let mut lines = LineChunks { rest: file, line: 1, bytes: 1 };
+    let mut lines = LineChunks {
+        rest: file,
+        line: 1,
+        bytes: 1,
+    };
     lines.find(|(line, _)| !line.trim_ascii().is_empty());
     (lines.rest, lines.line)
 }
@@ -306,7 +411,9 @@ mod tests {
     fn axes(values: &[(Quantity, &str)]) -> CombinationAxes {
         CombinationAxes::new(
             Inputs::default(),
-            values.iter().map(|(quantity, text)| read_values(*quantity, text).unwrap()),
+            values
+                .iter()
+                .map(|(quantity, text)| read_values(*quantity, text).unwrap()),
         )
         .unwrap()
     }
@@ -316,7 +423,9 @@ mod tests {
         let mut out = Vec::new();
         let batch = CalculationBatch::of_file(file, axes, &hosts);
         let ended = batch.map_err(|error| error.to_string()).and_then(|batch| {
-            batch.run(NonZeroUsize::new(threads).unwrap(), &mut out).map_err(|error| error.to_string())
+            batch
+                .run(NonZeroUsize::new(threads).unwrap(), &mut out)
+                .map_err(|error| error.to_string())
         });
         (String::from_utf8(out).unwrap(), ended)
     }
@@ -340,12 +449,21 @@ mod tests {
 
     #[test]
     fn lists_multiply_rows_and_a_size_takes_time() {
-        let text = written("rtt\n10ms\n20ms\n", &axes(&[(Quantity::Streams, "1,2"), (Quantity::Size, "1GB")]));
+        let text = written(
+            "rtt\n10ms\n20ms\n",
+            &axes(&[(Quantity::Streams, "1,2"), (Quantity::Size, "1GB")]),
+        );
         let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines[0], "rtt,streams,textbook_bps,kernel_model_bps,low_bps,high_bps,limit,seconds");
+        assert_eq!(
+            lines[0],
+            "rtt,streams,textbook_bps,kernel_model_bps,low_bps,high_bps,limit,seconds"
+        );
         let starts: Vec<&str> = lines[1..].iter().map(|line| &line[..7]).collect();
         assert_eq!(starts, ["10ms,1,", "10ms,2,", "20ms,1,", "20ms,2,"]);
-        assert!(lines.iter().all(|line| line.split(',').count() == 8), "{text}");
+        assert!(
+            lines.iter().all(|line| line.split(',').count() == 8),
+            "{text}"
+        );
     }
 
     #[test]
@@ -365,8 +483,14 @@ mod tests {
     #[test]
     fn a_bad_file_is_reported_by_line_and_column() {
         for (file, sentence) in [
-            ("", "a table needs --rtt or --distance, as in --rtt 10ms..200ms"),
-            ("window\n1M\n", "a table needs --rtt or --distance, as in --rtt 10ms..200ms"),
+            (
+                "",
+                "a table needs --rtt or --distance, as in --rtt 10ms..200ms",
+            ),
+            (
+                "window\n1M\n",
+                "a table needs --rtt or --distance, as in --rtt 10ms..200ms",
+            ),
             (
                 "rtt,delay\n",
                 "line 1: \"delay\" is not a column here; the columns are bandwidth, rtt, distance, window, buffer, \
@@ -374,7 +498,10 @@ mod tests {
             ),
             ("rtt,window,buffer\n", crate::calculate::WINDOW_AND_BUFFER),
             ("rtt,rtt\n", "line 1: column rtt comes twice"),
-            ("rtt,mtu\n", "--mtu and the file's column mtu exclude each other; give one of them"),
+            (
+                "rtt,mtu\n",
+                "--mtu and the file's column mtu exclude each other; give one of them",
+            ),
             (
                 "rtt\n1ms\n1parsec\n",
                 "line 3: column rtt: \"1parsec\" is not a time: its unit cannot be \"parsec\"; write for example \
@@ -394,9 +521,18 @@ mod tests {
                 "rtt,loss\n1ms,0\n1ms,2\n",
                 "line 3: column loss: a path that loses every packet carries nothing; write for example 0.01%",
             ),
-            ("rtt,loss\n1ms,0\n\n1ms\n", "line 4: 1 cells, but the header has 2 columns"),
-            ("rtt\n\"1\nms\"\n", "line 2: column rtt: a cell is plain text in one line"),
-            ("rtt,loss\n,0\n", "line 2: it has no rtt and no distance; write for example 173ms in column rtt"),
+            (
+                "rtt,loss\n1ms,0\n\n1ms\n",
+                "line 4: 1 cells, but the header has 2 columns",
+            ),
+            (
+                "rtt\n\"1\nms\"\n",
+                "line 2: column rtt: a cell is plain text in one line",
+            ),
+            (
+                "rtt,loss\n,0\n",
+                "line 2: it has no rtt and no distance; write for example 173ms in column rtt",
+            ),
         ] {
             assert_eq!(
                 run_on(2, file.as_bytes(), &axes(&[(Quantity::Mtu, "1500")])).1,
@@ -415,13 +551,19 @@ mod tests {
         for threads in [1, 4] {
             let (text, ended) = run_on(threads, file.as_bytes(), &axes(&[]));
             assert!(text == good);
-            assert!(ended.unwrap_err().starts_with("line 50002: column rtt: \"soon\""));
+            assert!(
+                ended
+                    .unwrap_err()
+                    .starts_with("line 50002: column rtt: \"soon\"")
+            );
         }
     }
 
     #[test]
     fn order_is_kept_whatever_the_number_of_threads() {
-        let file = (1..30_000).fold("rtt\n".to_owned(), |file, micros| file + &format!("{micros}us\n"));
+        let file = (1..30_000).fold("rtt\n".to_owned(), |file, micros| {
+            file + &format!("{micros}us\n")
+        });
         let axes = axes(&[(Quantity::Window, "64K,1M")]);
         let one = run_on(1, file.as_bytes(), &axes);
         assert_eq!(one.0.lines().count(), 2 * 29_999 + 1);
@@ -430,13 +572,25 @@ mod tests {
 
     #[test]
     fn lists_alone_need_no_file() {
-        let (axes, hosts) = (axes(&[(Quantity::Rtt, "1us..1s+20us")]), fixture::default_hosts());
+        let (axes, hosts) = (
+            axes(&[(Quantity::Rtt, "1us..1s+20us")]),
+            fixture::default_hosts(),
+        );
         let mut out = Vec::new();
-        CalculationBatch::of_lists(&axes, &hosts).unwrap().run(NonZeroUsize::new(2).unwrap(), &mut out).unwrap();
+        CalculationBatch::of_lists(&axes, &hosts)
+            .unwrap()
+            .run(NonZeroUsize::new(2).unwrap(), &mut out)
+            .unwrap();
         let text = String::from_utf8(out).unwrap();
         assert_eq!(text.lines().count(), 50_001);
-        assert_eq!(text.lines().nth(1).unwrap().split(',').next(), Some("0.000001"));
-        assert_eq!(text.lines().last().unwrap().split(',').next(), Some("0.999981"));
+        assert_eq!(
+            text.lines().nth(1).unwrap().split(',').next(),
+            Some("0.000001")
+        );
+        assert_eq!(
+            text.lines().last().unwrap().split(',').next(),
+            Some("0.999981")
+        );
     }
 
     proptest! {

@@ -12,19 +12,32 @@ use crate::sizing::congestion_control;
 use crate::target::TransferTarget;
 use crate::{InputError, WhatIfChange};
 
-/// Returns the whole answer for the `inputs` of a transfer between `hosts`, and one estimate for each of `what_ifs`.
+/// Returns the whole answer for the `inputs` of a transfer between `hosts`, and one estimate for
+/// each of `what_ifs`.
 ///
-/// The equation rate = streams × window ÷ round trip is solved for the one that is left out. The rate is the bandwidth,
-/// or else the one that is wanted; the window is given, or what a buffer request yields, or what loss leaves. The
-/// prediction, the needs and the what-ifs then hold for the round trip that was given or followed.
+/// The equation rate = streams × window ÷ round trip is solved for the one that is left out. The
+/// rate is the bandwidth, or else the one that is wanted; the window is given, or what a buffer
+/// request yields, or what loss leaves. The prediction, the needs and the what-ifs then hold for
+/// the round trip that was given or followed.
 ///
 /// # Errors
 /// Too little to calculate from, or what contradicts itself.
-pub fn calculate(inputs: &Inputs, hosts: &HostPair, what_ifs: &[WhatIfChange]) -> Result<Calculation, InputError> {
+pub fn calculate(
+    inputs: &Inputs,
+    hosts: &HostPair,
+    what_ifs: &[WhatIfChange],
+) -> Result<Calculation, InputError> {
     check_inputs(inputs)?;
-    let EquationSolution { solved, rtt, window } = solve_equation(inputs, hosts)?;
+    let EquationSolution {
+        solved,
+        rtt,
+        window,
+    } = solve_equation(inputs, hosts)?;
     let said = inputs;
-    let inputs = Inputs { rtt: Some(rtt), ..said.clone() };
+    let inputs = Inputs {
+        rtt: Some(rtt),
+        ..said.clone()
+    };
     let case = PredictorCase::from_inputs(&inputs);
     let mut prediction = case.prediction(hosts);
     prediction.notes.splice(0..0, distance_note(said, rtt));
@@ -38,16 +51,26 @@ pub fn calculate(inputs: &Inputs, hosts: &HostPair, what_ifs: &[WhatIfChange]) -
         bandwidth: inputs.bandwidth,
         rtt,
         window,
-        rate: inputs.bandwidth.map_or(by_window, |bandwidth| by_window.min(bandwidth)),
+        rate: inputs
+            .bandwidth
+            .map_or(by_window, |bandwidth| by_window.min(bandwidth)),
         mss: prediction.mss,
         efficiency: prediction.efficiency,
         buffers: buffer_advice(&inputs, hosts, window, prediction.mss),
         time: as_is.time,
         target: rate,
-        needs: wanted.map(|(target, rate)| joint_needs(target, rate, &inputs, hosts)).unwrap_or_default(),
-        alone: wanted.map(|(target, _)| single_needs(target, &inputs, hosts)).unwrap_or_default(),
-        improvement: wanted.and_then(|(target, rate)| find_improvement(target, rate, &inputs, hosts)),
-        what_ifs: what_ifs.iter().map(|one| one.estimate_change(&inputs, hosts, &as_is)).collect::<Result<_, _>>()?,
+        needs: wanted
+            .map(|(target, rate)| joint_needs(target, rate, &inputs, hosts))
+            .unwrap_or_default(),
+        alone: wanted
+            .map(|(target, _)| single_needs(target, &inputs, hosts))
+            .unwrap_or_default(),
+        improvement: wanted
+            .and_then(|(target, rate)| find_improvement(target, rate, &inputs, hosts)),
+        what_ifs: what_ifs
+            .iter()
+            .map(|one| one.estimate_change(&inputs, hosts, &as_is))
+            .collect::<Result<_, _>>()?,
         prediction,
         inputs,
     })
@@ -58,7 +81,9 @@ fn distance_note(said: &Inputs, rtt: Span) -> Option<String> {
     let far = said.distance?;
     let floor = distance::fibre_floor(far);
     if said.rtt.is_none() {
-        return Some(format!("a round trip of {rtt} is usual over {far}; fibre allows {floor} at best"));
+        return Some(format!(
+            "a round trip of {rtt} is usual over {far}; fibre allows {floor} at best"
+        ));
     }
     distance::below_floor(rtt, far).then(|| {
         format!("no fibre over {far} has a round trip of {rtt} (the least is {floor}): something nearer answers")
@@ -72,8 +97,12 @@ fn check_inputs(inputs: &Inputs) -> Result<(), InputError> {
         return refuse(WINDOW_AND_BUFFER);
     }
     match (inputs.rate, inputs.size, inputs.time) {
-        (_, None, Some(_)) => refuse("--time is how long a --size may take; add for example --size 10GiB"),
-        (Some(_), _, Some(_)) => refuse("--rate and --time both say how fast it should be; give one of them"),
+        (_, None, Some(_)) => {
+            refuse("--time is how long a --size may take; add for example --size 10GiB")
+        }
+        (Some(_), _, Some(_)) => {
+            refuse("--rate and --time both say how fast it should be; give one of them")
+        }
         _ => Ok(()),
     }
 }
@@ -85,14 +114,34 @@ struct EquationSolution {
 }
 
 fn solve_equation(inputs: &Inputs, hosts: &HostPair) -> Result<EquationSolution, InputError> {
-    let solution = |solved, rtt, window| Ok(EquationSolution { solved, rtt, window });
+    let solution = |solved, rtt, window| {
+        Ok(EquationSolution {
+            solved,
+            rtt,
+            window,
+        })
+    };
     let each = |rate: BitRate| BitRate::from_bps(rate.bps().div_ceil(equation_streams(inputs)));
-    match (wanted_rate(inputs), round_trip(inputs), equation_window(inputs, hosts)) {
-        (Some(rate), Some(rtt), None) => solution(Solved::Window, rtt, window::bdp(each(rate), rtt)),
-        (Some(rate), None, Some(size)) => solution(Solved::Rtt, window::rtt_of_window(size, each(rate)), size),
+    match (
+        wanted_rate(inputs),
+        round_trip(inputs),
+        equation_window(inputs, hosts),
+    ) {
+        (Some(rate), Some(rtt), None) => {
+            solution(Solved::Window, rtt, window::bdp(each(rate), rtt))
+        }
+        (Some(rate), None, Some(size)) => {
+            solution(Solved::Rtt, window::rtt_of_window(size, each(rate)), size)
+        }
         (Some(_), None, None) if inputs.loss.is_some_and(|loss| loss > Ratio::ZERO) => {
             let rtt = longest_rtt(inputs, hosts)?;
-            match kept_under_loss(&Inputs { rtt: Some(rtt), ..inputs.clone() }, hosts) {
+            match kept_under_loss(
+                &Inputs {
+                    rtt: Some(rtt),
+                    ..inputs.clone()
+                },
+                hosts,
+            ) {
                 Some(size) => solution(Solved::Rtt, rtt, size),
                 None => Err(not_bound_by_loss(inputs, hosts, "--rtt")),
             }
@@ -100,7 +149,9 @@ fn solve_equation(inputs: &Inputs, hosts: &HostPair) -> Result<EquationSolution,
         (_, Some(rtt), Some(size)) => solution(Solved::Rate, rtt, size),
         (None, Some(rtt), None) if inputs.loss.is_some() => match kept_under_loss(inputs, hosts) {
             Some(size) => solution(Solved::Rate, rtt, size),
-            None if inputs.loss > Some(Ratio::ZERO) => Err(not_bound_by_loss(inputs, hosts, "--bandwidth")),
+            None if inputs.loss > Some(Ratio::ZERO) => {
+                Err(not_bound_by_loss(inputs, hosts, "--bandwidth"))
+            }
             None => Err(InputError::new(TOO_LITTLE)),
         },
         _ => Err(InputError::new(TOO_LITTLE)),
@@ -126,19 +177,36 @@ fn equation_window(inputs: &Inputs, hosts: &HostPair) -> Option<ByteCount> {
 
 /// The window that loss leaves over the round trip of `inputs`; none where loss does not bound it.
 fn kept_under_loss(inputs: &Inputs, hosts: &HostPair) -> Option<ByteCount> {
-    PredictorCase::from_inputs(inputs).prediction(hosts).find_ceiling(Limit::Loss)?.window
+    PredictorCase::from_inputs(inputs)
+        .prediction(hosts)
+        .find_ceiling(Limit::Loss)?
+        .window
 }
 
-/// Returns the error of a loss that leaves no window to calculate from; `wanted` would take its place.
+/// Returns the error of a loss that leaves no window to calculate from; `wanted` would take its
+/// place.
 fn not_bound_by_loss(inputs: &Inputs, hosts: &HostPair, wanted: &str) -> InputError {
-    let control = inputs.congestion.as_deref().unwrap_or(&hosts.sender.congestion_control);
-    InputError::new(format!("{control} is not bound by loss: add {wanted}, or say -C cubic"))
+    let control = inputs
+        .congestion
+        .as_deref()
+        .unwrap_or(&hosts.sender.congestion_control);
+    InputError::new(format!(
+        "{control} is not bound by loss: add {wanted}, or say -C cubic"
+    ))
 }
 
 /// The longest round trip over which the target is met.
 fn longest_rtt(inputs: &Inputs, hosts: &HostPair) -> Result<Span, InputError> {
     let target = TransferTarget::from_inputs(inputs).unwrap_or(TransferTarget::Fill);
-    let met = |nanos| target.is_met(&Inputs { rtt: Some(Span::from_nanos(nanos)), ..inputs.clone() }, hosts);
+    let met = |nanos| {
+        target.is_met(
+            &Inputs {
+                rtt: Some(Span::from_nanos(nanos)),
+                ..inputs.clone()
+            },
+            hosts,
+        )
+    };
     match most_sufficient(1, MAX_DURATION.as_nanos(), met) {
         CriticalValue::At(nanos) => Ok(Span::from_nanos(nanos)),
         CriticalValue::Always => Ok(MAX_DURATION),
@@ -148,10 +216,17 @@ fn longest_rtt(inputs: &Inputs, hosts: &HostPair) -> Result<Span, InputError> {
     }
 }
 
-fn buffer_advice(inputs: &Inputs, hosts: &HostPair, size: ByteCount, mss: ByteCount) -> BufferAdvice {
+fn buffer_advice(
+    inputs: &Inputs,
+    hosts: &HostPair,
+    size: ByteCount,
+    mss: ByteCount,
+) -> BufferAdvice {
     let control = congestion_control(inputs, &hosts.sender);
     let reason = |constraint: WindowConstraint| {
-        constraint.reason_for_maximum(size, control, &hosts.receiver).unwrap_or_default()
+        constraint
+            .reason_for_maximum(size, control, &hosts.receiver)
+            .unwrap_or_default()
     };
     BufferAdvice {
         tcp_rmem_max: kernel::tcp_rmem_max_for(&hosts.receiver, size),
@@ -182,8 +257,13 @@ mod tests {
                 "rate" => inputs.rate = Some(value.parse().unwrap()),
                 "time" => inputs.time = Some(value.parse().unwrap()),
                 _ => {
-                    let quantity = crate::READABLE.into_iter().find(|quantity| quantity.name() == key).unwrap();
-                    crate::QuantitySetting::read(quantity, value).unwrap().apply_to(&mut inputs);
+                    let quantity = crate::READABLE
+                        .into_iter()
+                        .find(|quantity| quantity.name() == key)
+                        .unwrap();
+                    crate::QuantitySetting::read(quantity, value)
+                        .unwrap()
+                        .apply_to(&mut inputs);
                 }
             }
         }
@@ -197,21 +277,85 @@ mod tests {
     #[test]
     fn whatever_is_left_out_follows() {
         for (words, what, rtt, window, rate) in [
-            ("bandwidth=100M rtt=173ms", Solved::Window, "173 ms", 2_162_500, 100_000_000),
-            ("bandwidth=100M window=2162500", Solved::Rtt, "173 ms", 2_162_500, 100_000_000),
-            ("window=64KiB rtt=173ms", Solved::Rate, "173 ms", 65_536, 3_030_566),
-            ("rate=100M rtt=173ms", Solved::Window, "173 ms", 2_162_500, 100_000_000),
+            (
+                "bandwidth=100M rtt=173ms",
+                Solved::Window,
+                "173 ms",
+                2_162_500,
+                100_000_000,
+            ),
+            (
+                "bandwidth=100M window=2162500",
+                Solved::Rtt,
+                "173 ms",
+                2_162_500,
+                100_000_000,
+            ),
+            (
+                "window=64KiB rtt=173ms",
+                Solved::Rate,
+                "173 ms",
+                65_536,
+                3_030_566,
+            ),
+            (
+                "rate=100M rtt=173ms",
+                Solved::Window,
+                "173 ms",
+                2_162_500,
+                100_000_000,
+            ),
             // 1 GB in 80 s.
-            ("size=1GB time=80s rtt=173ms", Solved::Window, "173 ms", 2_162_500, 100_000_000),
-            ("bandwidth=10G distance=8000km", Solved::Window, "120 ms", 150_000_000, 10_000_000_000),
-            ("bandwidth=100M rtt=173ms streams=4", Solved::Window, "173 ms", 540_625, 100_000_000),
-            ("bandwidth=100M window=540625 streams=4", Solved::Rtt, "173 ms", 540_625, 100_000_000),
-            ("window=64KiB rtt=173ms streams=4", Solved::Rate, "173 ms", 65_536, 12_122_264),
+            (
+                "size=1GB time=80s rtt=173ms",
+                Solved::Window,
+                "173 ms",
+                2_162_500,
+                100_000_000,
+            ),
+            (
+                "bandwidth=10G distance=8000km",
+                Solved::Window,
+                "120 ms",
+                150_000_000,
+                10_000_000_000,
+            ),
+            (
+                "bandwidth=100M rtt=173ms streams=4",
+                Solved::Window,
+                "173 ms",
+                540_625,
+                100_000_000,
+            ),
+            (
+                "bandwidth=100M window=540625 streams=4",
+                Solved::Rtt,
+                "173 ms",
+                540_625,
+                100_000_000,
+            ),
+            (
+                "window=64KiB rtt=173ms streams=4",
+                Solved::Rate,
+                "173 ms",
+                65_536,
+                12_122_264,
+            ),
             // 5 ÷ 8 of what the kernel makes of the request, which is twice it.
-            ("buffer=64KiB rtt=10ms", Solved::Rate, "10 ms", 81_920, 65_536_000),
+            (
+                "buffer=64KiB rtt=10ms",
+                Solved::Rate,
+                "10 ms",
+                81_920,
+                65_536_000,
+            ),
         ] {
             let got = solved(words);
-            assert_eq!((got.solved, got.rtt.to_string().as_str(), got.window.get()), (what, rtt, window), "{words}");
+            assert_eq!(
+                (got.solved, got.rtt.to_string().as_str(), got.window.get()),
+                (what, rtt, window),
+                "{words}"
+            );
             assert_eq!(got.rate.bps(), rate, "{words}");
         }
     }
@@ -224,15 +368,27 @@ mod tests {
         // At the round trip that follows the link is full, and a nanosecond on it is not.
         let got = solved("loss=1e-4 bandwidth=100M congestion=reno");
         assert_eq!(got.solved, Solved::Rtt);
-        assert!(got.alone.iter().any(|need| need.met && need.value == Some(fullpipe_record::Value::Time(got.rtt))));
+        assert!(
+            got.alone
+                .iter()
+                .any(|need| need.met && need.value == Some(fullpipe_record::Value::Time(got.rtt)))
+        );
     }
 
     #[test]
     fn a_distance_beyond_what_fibre_allows_is_noted() {
         let got = solved("bandwidth=1G rtt=10ms distance=8000km");
-        assert!(got.prediction.notes[0].contains("no fibre over 8000 km"), "{:?}", got.prediction.notes);
+        assert!(
+            got.prediction.notes[0].contains("no fibre over 8000 km"),
+            "{:?}",
+            got.prediction.notes
+        );
         let got = solved("bandwidth=1G distance=8000km");
-        assert!(got.prediction.notes[0].contains("120 ms is usual over 8000 km"), "{:?}", got.prediction.notes);
+        assert!(
+            got.prediction.notes[0].contains("120 ms is usual over 8000 km"),
+            "{:?}",
+            got.prediction.notes
+        );
     }
 
     #[test]
@@ -244,12 +400,23 @@ mod tests {
             ("loss=0 rtt=1ms", "two of --bandwidth"),
             ("window=1M size=1G", "two of --bandwidth"),
             ("bandwidth=1G rtt=1ms time=5s", "--size"),
-            ("bandwidth=1G rtt=1ms time=5s size=1G rate=1G", "--rate and --time"),
+            (
+                "bandwidth=1G rtt=1ms time=5s size=1G rate=1G",
+                "--rate and --time",
+            ),
             ("bandwidth=1T loss=50%", "no round trip is short enough"),
-            ("bandwidth=1G loss=0.01% congestion=bbr", "bbr is not bound by loss: add --rtt"),
-            ("loss=0.01% rtt=100ms congestion=bbr", "bbr is not bound by loss: add --bandwidth"),
+            (
+                "bandwidth=1G loss=0.01% congestion=bbr",
+                "bbr is not bound by loss: add --rtt",
+            ),
+            (
+                "loss=0.01% rtt=100ms congestion=bbr",
+                "bbr is not bound by loss: add --bandwidth",
+            ),
         ] {
-            let stated = calculate(&inputs(words), &fixture::default_hosts(), &[]).unwrap_err().to_string();
+            let stated = calculate(&inputs(words), &fixture::default_hosts(), &[])
+                .unwrap_err()
+                .to_string();
             assert!(stated.contains(part), "{words}: {stated}");
         }
     }

@@ -1,7 +1,9 @@
 //! From what is given to what the predictor takes: the one place where that is done.
 
 use fullpipe_model::{RateOutlook, distance, evaluate_ceilings, framing, predict, short};
-use fullpipe_record::{Buffer, Estimate, HostSettings, Inputs, Limit, Path, PathDirection, Prediction, Request};
+use fullpipe_record::{
+    Buffer, Estimate, HostSettings, Inputs, Limit, Path, PathDirection, Prediction, Request,
+};
 use fullpipe_units::{BitRate, ByteCount, Span};
 
 /// The settings of both ends.
@@ -20,7 +22,8 @@ pub(crate) struct PredictorCase {
 }
 
 impl PredictorCase {
-    /// The path is the same both ways, with a queue of one BDP; its round trip is zero where none is given.
+    /// The path is the same both ways, with a queue of one BDP; its round trip is zero where none
+    /// is given.
     pub(crate) fn from_inputs(inputs: &Inputs) -> Self {
         let rtt = round_trip(inputs).unwrap_or(Span::ZERO);
         let direction = PathDirection {
@@ -42,7 +45,10 @@ impl PredictorCase {
             duration: STEADY,
             ..Request::default()
         };
-        Self { path: Path::with_symmetric_rtt(&direction, rtt), request }
+        Self {
+            path: Path::with_symmetric_rtt(&direction, rtt),
+            request,
+        }
     }
 
     pub(crate) fn prediction(&self, hosts: &HostPair) -> Prediction {
@@ -50,43 +56,78 @@ impl PredictorCase {
     }
 
     pub(crate) fn estimate(&self, hosts: &HostPair) -> Estimate {
-        let RateOutlook { textbook, kernel_model, low, high, limit } =
-            evaluate_ceilings(&self.path, &hosts.sender, &hosts.receiver, &self.request);
-        let time = self.request.bytes.map(|size| self.transfer_time(size, kernel_model, hosts));
-        Estimate { textbook, kernel_model, low, high, limit, time }
+        let RateOutlook {
+            textbook,
+            kernel_model,
+            low,
+            high,
+            limit,
+        } = evaluate_ceilings(&self.path, &hosts.sender, &hosts.receiver, &self.request);
+        let time = self
+            .request
+            .bytes
+            .map(|size| self.transfer_time(size, kernel_model, hosts));
+        Estimate {
+            textbook,
+            kernel_model,
+            low,
+            high,
+            limit,
+            time,
+        }
     }
 
-    /// Returns the time that `size` takes over all streams together at a `steady` rate of theirs, slow start included,
-    /// the handshake not.
+    /// Returns the time that `size` takes over all streams together at a `steady` rate of theirs,
+    /// slow start included, the handshake not.
     pub(crate) fn transfer_time(&self, size: ByteCount, steady: BitRate, hosts: &HostPair) -> Span {
         let streams = u64::from(self.request.streams.max(1));
-        let (each, rate) = (ByteCount::new(size.get().div_ceil(streams)), BitRate::from_bps(steady.bps() / streams));
-        short::transfer_time(each, self.mss(hosts), self.path.rtt(), rate, self.path.forward.loss)
+        let (each, rate) = (
+            ByteCount::new(size.get().div_ceil(streams)),
+            BitRate::from_bps(steady.bps() / streams),
+        );
+        short::transfer_time(
+            each,
+            self.mss(hosts),
+            self.path.rtt(),
+            rate,
+            self.path.forward.loss,
+        )
     }
 
-    /// Returns the steady rate that the bottleneck allows where no packet is lost: its payload, less what the
-    /// congestion control keeps free to find out its rate.
+    /// Returns the steady rate that the bottleneck allows where no packet is lost: its payload,
+    /// less what the congestion control keeps free to find out its rate.
     pub(crate) fn capacity_without_loss(mut self, hosts: &HostPair) -> Option<BitRate> {
         (self.path.forward.loss, self.path.reverse.loss) = (None, None);
-        self.prediction(hosts).find_ceiling(Limit::Capacity).map(|ceiling| ceiling.kernel_model)
+        self.prediction(hosts)
+            .find_ceiling(Limit::Capacity)
+            .map(|ceiling| ceiling.kernel_model)
     }
 
     /// Payload of a full bottleneck.
     pub(crate) fn payload_capacity(&self, hosts: &HostPair) -> Option<BitRate> {
         let forward = &self.path.forward;
         let headers = framing::tcp_headers(forward.ip, has_timestamps(hosts));
-        Some(forward.rate?.scale_by(framing::payload_share(self.mss(hosts), headers, forward.packet_overhead()).get()))
+        Some(forward.rate?.scale_by(
+            framing::payload_share(self.mss(hosts), headers, forward.packet_overhead()).get(),
+        ))
     }
 
     pub(crate) fn mss(&self, hosts: &HostPair) -> ByteCount {
         let forward = &self.path.forward;
-        framing::segment_payload(forward.inner_mtu(), forward.ip, has_timestamps(hosts), self.request.mss)
+        framing::segment_payload(
+            forward.inner_mtu(),
+            forward.ip,
+            has_timestamps(hosts),
+            self.request.mss,
+        )
     }
 }
 
 /// The round-trip time that was given, or else what is usual over the distance.
 pub(crate) fn round_trip(inputs: &Inputs) -> Option<Span> {
-    inputs.rtt.or_else(|| inputs.distance.map(distance::guess_rtt))
+    inputs
+        .rtt
+        .or_else(|| inputs.distance.map(distance::guess_rtt))
 }
 
 fn has_timestamps(hosts: &HostPair) -> bool {
@@ -106,8 +147,8 @@ fn requested_buffer(inputs: &Inputs) -> Buffer {
     }
 }
 
-/// Duration of the calculated load: the result is the steady rate, over a time in which the chance of random losses
-/// evens out.
+/// Duration of the calculated load: the result is the steady rate, over a time in which the chance
+/// of random losses evens out.
 const STEADY: Span = Span::from_secs(3600);
 /// Ethernet's.
 pub(crate) const COMMON_MTU: ByteCount = ByteCount::new(1500);

@@ -1,7 +1,7 @@
 //! The value at which an answer turns from yes to no.
 
-/// The value at which a question turns, found by halving: each holds a question that is answered the other way just
-/// beyond.
+/// The value at which a question turns, found by halving: each holds a question that is answered
+/// the other way just beyond.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum CriticalValue<T> {
     /// No value of the range will do.
@@ -23,7 +23,11 @@ impl<T> CriticalValue<T> {
 }
 
 /// The least of `low..=high` that will do, where more is never worse.
-pub(crate) fn least_sufficient(low: u64, high: u64, will_do: impl Fn(u64) -> bool) -> CriticalValue<u64> {
+pub(crate) fn least_sufficient(
+    low: u64,
+    high: u64,
+    will_do: impl Fn(u64) -> bool,
+) -> CriticalValue<u64> {
     if will_do(low) {
         return CriticalValue::Always;
     }
@@ -33,13 +37,21 @@ pub(crate) fn least_sufficient(low: u64, high: u64, will_do: impl Fn(u64) -> boo
     let (mut too_little, mut enough) = (low, high);
     while enough - too_little > 1 {
         let middle = too_little.midpoint(enough);
-        if will_do(middle) { enough = middle } else { too_little = middle }
+        if will_do(middle) {
+            enough = middle
+        } else {
+            too_little = middle
+        }
     }
     CriticalValue::At(enough)
 }
 
 /// The most of `low..=high` that will do, where less is never worse.
-pub(crate) fn most_sufficient(low: u64, high: u64, will_do: impl Fn(u64) -> bool) -> CriticalValue<u64> {
+pub(crate) fn most_sufficient(
+    low: u64,
+    high: u64,
+    will_do: impl Fn(u64) -> bool,
+) -> CriticalValue<u64> {
     match least_sufficient(low, high, |value| !will_do(value)) {
         CriticalValue::Never => CriticalValue::Always,
         CriticalValue::Always => CriticalValue::Never,

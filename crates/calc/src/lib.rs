@@ -1,14 +1,14 @@
-//! The reference calculator: computes the whole answer from the [`Inputs`](fullpipe_record::Inputs) of a transfer and
-//! the settings of two hosts.
+//! The reference calculator: computes the whole answer from the [`Inputs`](fullpipe_record::Inputs)
+//! of a transfer and the settings of two hosts.
 //!
-//! * [`calculate`] answers one question: what follows from the inputs, the value of each quantity that the target
-//!   needs, the changes that raise the predicted rate, and what-ifs;
+//! * [`calculate`] answers one question: what follows from the inputs, the value of each quantity
+//!   that the target needs, the changes that raise the predicted rate, and what-ifs;
 //! * [`CombinationAxes`] answers many, one for each combination of ranges and lists;
 //! * [`CalculationBatch`] answers as many as a file has rows, fast: CSV in, CSV out.
 //!
-//! Each of them asks the one predictor of room `model`, by way of one function that makes a path and a request of the
-//! inputs. Text is read here ([`read_values`], [`WhatIfChange`]), so that a flag, a what-if and a cell of a file
-//! take the same values and refuse the same nonsense.
+//! Each of them asks the one predictor of room `model`, by way of one function that makes a path
+//! and a request of the inputs. Text is read here ([`read_values`], [`WhatIfChange`]), so that a
+//! flag, a what-if and a cell of a file take the same values and refuse the same nonsense.
 
 mod axes;
 mod batch;

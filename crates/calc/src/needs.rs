@@ -11,8 +11,17 @@ use crate::sizing::{lower_window, maximum_for, window_for};
 use crate::target::{FASTEST, TransferTarget};
 
 /// Values that must all hold: each critical value assumes that the other quantities are ample.
-pub(crate) fn joint_needs(target: TransferTarget, rate: BitRate, inputs: &Inputs, hosts: &HostPair) -> Vec<Need> {
-    let mut ample = AmpleInputs { target, inputs: ample_load(inputs), hosts: ample_hosts(hosts) };
+pub(crate) fn joint_needs(
+    target: TransferTarget,
+    rate: BitRate,
+    inputs: &Inputs,
+    hosts: &HostPair,
+) -> Vec<Need> {
+    let mut ample = AmpleInputs {
+        target,
+        inputs: ample_load(inputs),
+        hosts: ample_hosts(hosts),
+    };
     let bandwidth = ample.bandwidth_need(inputs);
     ample.inputs = with_enough_bandwidth(ample.inputs, bandwidth.as_ref());
     let window = window_need(rate, &PredictorCase::from_inputs(inputs).prediction(hosts));
@@ -29,38 +38,60 @@ pub(crate) fn joint_needs(target: TransferTarget, rate: BitRate, inputs: &Inputs
             ]
         }
     };
-    [bandwidth, window].into_iter().chain(buffers).chain([ample.loss_need(inputs)]).flatten().collect()
+    [bandwidth, window]
+        .into_iter()
+        .chain(buffers)
+        .chain([ample.loss_need(inputs)])
+        .flatten()
+        .collect()
 }
 
-/// Returns a buffer's need with the size to set where the present one is too small: a buffer that just holds what is in
-/// flight leaves no room for losses and for a writer that wakes late.
+/// Returns a buffer's need with the size to set where the present one is too small: a buffer that
+/// just holds what is in flight leaves no room for losses and for a writer that wakes late.
 fn with_room(need: Need, recommended: Option<ByteCount>) -> Need {
     match (&need.value, recommended) {
-        (Some(Value::Bytes(least)), Some(size)) if !need.met => {
-            Need { value: Some(Value::Bytes(size.max(*least))), ..need }
-        }
+        (Some(Value::Bytes(least)), Some(size)) if !need.met => Need {
+            value: Some(Value::Bytes(size.max(*least))),
+            ..need
+        },
         _ => need,
     }
 }
 
 /// No less bandwidth than is needed.
 fn with_enough_bandwidth(inputs: Inputs, need: Option<&Need>) -> Inputs {
-    let Some(Value::Rate(needed)) = need.and_then(|need| need.value.as_ref()) else { return inputs };
-    Inputs { bandwidth: inputs.bandwidth.map(|rate| rate.max(*needed)), ..inputs }
+    let Some(Value::Rate(needed)) = need.and_then(|need| need.value.as_ref()) else {
+        return inputs;
+    };
+    Inputs {
+        bandwidth: inputs.bandwidth.map(|rate| rate.max(*needed)),
+        ..inputs
+    }
 }
 
 /// Values of which each is enough alone, with the other quantities as they are.
 pub(crate) fn single_needs(target: TransferTarget, inputs: &Inputs, hosts: &HostPair) -> Vec<Need> {
-    let as_is = AsIs { target, inputs, hosts };
+    let as_is = AsIs {
+        target,
+        inputs,
+        hosts,
+    };
     let rtt = as_is.rtt_need();
     let distance = rtt.as_ref().and_then(distance_need);
-    let rest = [as_is.streams_need(), as_is.mtu_need(), as_is.congestion_need(), as_is.size_need()];
+    let rest = [
+        as_is.streams_need(),
+        as_is.mtu_need(),
+        as_is.congestion_need(),
+        as_is.size_need(),
+    ];
     [rtt, distance].into_iter().chain(rest).flatten().collect()
 }
 
 /// The distance that fibre spans in the round trip of `rtt`, at best.
 fn distance_need(rtt: &Need) -> Option<Need> {
-    let Some(Value::Time(longest)) = rtt.value else { return None };
+    let Some(Value::Time(longest)) = rtt.value else {
+        return None;
+    };
     Some(Need {
         quantity: Quantity::Distance,
         value: Some(Value::Distance(distance::max_distance(longest))),
@@ -69,15 +100,30 @@ fn distance_need(rtt: &Need) -> Option<Need> {
     })
 }
 
-/// `window` in its row: what the hosts have in flight now is the lower of what receiver and sender allow.
+/// `window` in its row: what the hosts have in flight now is the lower of what receiver and sender
+/// allow.
 fn window_need(rate: BitRate, prediction: &Prediction) -> Option<Need> {
     let now = lower_window(prediction)?;
-    let (window, wanted, met) = (now.window?, window_for(rate, prediction)?, now.kernel_model >= rate);
+    let (window, wanted, met) = (
+        now.window?,
+        window_for(rate, prediction)?,
+        now.kernel_model >= rate,
+    );
     // BBR takes twice what fills the link, and less is enough.
     let enough = window.scale_by(rate.as_f64() / now.kernel_model.as_f64());
-    let value = if met && wanted > window { enough } else { wanted };
+    let value = if met && wanted > window {
+        enough
+    } else {
+        wanted
+    };
     let [value, now] = [value, window].map(Value::Bytes);
-    Some(Need { quantity: Quantity::Window, side: Side::AtLeast, value: Some(value), now: Some(now), met })
+    Some(Need {
+        quantity: Quantity::Window,
+        side: Side::AtLeast,
+        value: Some(value),
+        now: Some(now),
+        met,
+    })
 }
 
 /// A load and hosts that limit nothing but by the path's rate, each quantity in turn put in.
@@ -95,7 +141,12 @@ impl AmpleInputs {
             self.target.is_met(&self.inputs, &hosts)
         };
         let now = hosts.sender.tcp_wmem.max;
-        at_least(Quantity::TcpWmem, least_sufficient(1, AMPLE.get(), with), Some(now), with(now.get()))
+        at_least(
+            Quantity::TcpWmem,
+            least_sufficient(1, AMPLE.get(), with),
+            Some(now),
+            with(now.get()),
+        )
     }
 
     fn tcp_rmem(&self, hosts: &HostPair) -> Option<Need> {
@@ -104,23 +155,42 @@ impl AmpleInputs {
             hosts.receiver.tcp_rmem = hosts.receiver.tcp_rmem.with_max(ByteCount::new(max));
             self.target.is_met(&self.inputs, &hosts)
         };
-        let as_it_is = HostPair { receiver: hosts.receiver.clone(), ..self.hosts.clone() };
+        let as_it_is = HostPair {
+            receiver: hosts.receiver.clone(),
+            ..self.hosts.clone()
+        };
         let met = self.target.is_met(&self.inputs, &as_it_is);
-        at_least(Quantity::TcpRmem, least_sufficient(1, AMPLE.get(), with), Some(hosts.receiver.tcp_rmem.max), met)
+        at_least(
+            Quantity::TcpRmem,
+            least_sufficient(1, AMPLE.get(), with),
+            Some(hosts.receiver.tcp_rmem.max),
+            met,
+        )
     }
 
     fn buffer_need(&self, now: ByteCount) -> Option<Need> {
         let with = |request| {
-            let inputs = Inputs { buffer: Some(ByteCount::new(request)), ..self.inputs.clone() };
+            let inputs = Inputs {
+                buffer: Some(ByteCount::new(request)),
+                ..self.inputs.clone()
+            };
             self.target.is_met(&inputs, &self.hosts)
         };
-        at_least(Quantity::Buffer, least_sufficient(1, AMPLE.get(), with), Some(now), with(now.get()))
+        at_least(
+            Quantity::Buffer,
+            least_sufficient(1, AMPLE.get(), with),
+            Some(now),
+            with(now.get()),
+        )
     }
 
     /// Floating-point numbers that are not negative are in order as their bits are.
     fn loss_need(&self, inputs: &Inputs) -> Option<Need> {
         let with = |bits| {
-            let inputs = Inputs { loss: Some(Ratio::new(f64::from_bits(bits))), ..self.inputs.clone() };
+            let inputs = Inputs {
+                loss: Some(Ratio::new(f64::from_bits(bits))),
+                ..self.inputs.clone()
+            };
             self.target.is_met(&inputs, &self.hosts)
         };
         let value = match most_sufficient(0, 1_f64.to_bits(), with) {
@@ -129,7 +199,13 @@ impl AmpleInputs {
             CriticalValue::At(bits) => Some(Value::Share(Ratio::new(f64::from_bits(bits)))),
         };
         let met = with(inputs.loss.map_or(0, |loss| loss.get().to_bits()));
-        Some(Need { quantity: Quantity::Loss, side: Side::AtMost, value, now: inputs.loss.map(Value::Share), met })
+        Some(Need {
+            quantity: Quantity::Loss,
+            side: Side::AtMost,
+            value,
+            now: inputs.loss.map(Value::Share),
+            met,
+        })
     }
 
     /// Only where the target is more than to fill it.
@@ -138,7 +214,10 @@ impl AmpleInputs {
             return None;
         }
         let with = |bps| {
-            let inputs = Inputs { bandwidth: Some(BitRate::from_bps(bps)), ..self.inputs.clone() };
+            let inputs = Inputs {
+                bandwidth: Some(BitRate::from_bps(bps)),
+                ..self.inputs.clone()
+            };
             self.target.is_met(&inputs, &self.hosts)
         };
         let value = match least_sufficient(1, FASTEST.bps(), with) {
@@ -148,7 +227,13 @@ impl AmpleInputs {
         };
         let met = inputs.bandwidth.is_none_or(|rate| with(rate.bps()));
         let now = inputs.bandwidth.map(Value::Rate);
-        Some(Need { quantity: Quantity::Bandwidth, side: Side::AtLeast, value, now, met })
+        Some(Need {
+            quantity: Quantity::Bandwidth,
+            side: Side::AtLeast,
+            value,
+            now,
+            met,
+        })
     }
 }
 
@@ -187,8 +272,15 @@ impl AsIs<'_> {
     fn streams_need(&self) -> Option<Need> {
         let with = |streams| self.met_with(|inputs| inputs.streams = Some(streams as u16));
         let now = self.inputs.streams.unwrap_or(1);
-        let value = least_sufficient(1, MAX_STREAMS.max(now).into(), with).map(|streams| Value::Count(streams as u16));
-        need_row(Quantity::Streams, Side::AtLeast, value, Some(Value::Count(now)), self.is_met())
+        let value = least_sufficient(1, MAX_STREAMS.max(now).into(), with)
+            .map(|streams| Value::Count(streams as u16));
+        need_row(
+            Quantity::Streams,
+            Side::AtLeast,
+            value,
+            Some(Value::Count(now)),
+            self.is_met(),
+        )
     }
 
     /// Up to jumbo frames, as no network carries more.
@@ -207,28 +299,56 @@ impl AsIs<'_> {
 
     fn congestion_need(&self) -> Option<Need> {
         let with = |name: &str| self.met_with(|inputs| inputs.congestion = Some(name.to_owned()));
-        let names: Vec<String> = CONTROLS.into_iter().filter(|name| with(name)).map(str::to_owned).collect();
-        let now = self.inputs.congestion.clone().unwrap_or_else(|| self.hosts.sender.congestion_control.clone());
+        let names: Vec<String> = CONTROLS
+            .into_iter()
+            .filter(|name| with(name))
+            .map(str::to_owned)
+            .collect();
+        let now = self
+            .inputs
+            .congestion
+            .clone()
+            .unwrap_or_else(|| self.hosts.sender.congestion_control.clone());
         let value = match names.len() {
             0 => CriticalValue::Never,
             all if all == CONTROLS.len() => CriticalValue::Always,
             _ => CriticalValue::At(Value::Names(names)),
         };
-        need_row(Quantity::Congestion, Side::OneOf, value, Some(Value::Names(vec![now])), self.is_met())
+        need_row(
+            Quantity::Congestion,
+            Side::OneOf,
+            value,
+            Some(Value::Names(vec![now])),
+            self.is_met(),
+        )
     }
 
     /// Only where there is a time that it may take.
     fn size_need(&self) -> Option<Need> {
-        let TransferTarget::Within(size, within) = self.target else { return None };
+        let TransferTarget::Within(size, within) = self.target else {
+            return None;
+        };
         let case = PredictorCase::from_inputs(self.inputs);
         let steady = case.estimate(self.hosts).kernel_model;
         let fits = |bytes| case.transfer_time(ByteCount::new(bytes), steady, self.hosts) <= within;
-        let value = most_sufficient(1, MAX_SIZE, fits).map(|bytes| Value::Bytes(ByteCount::new(bytes)));
-        need_row(Quantity::Size, Side::AtMost, value, Some(Value::Bytes(size)), self.is_met())
+        let value =
+            most_sufficient(1, MAX_SIZE, fits).map(|bytes| Value::Bytes(ByteCount::new(bytes)));
+        need_row(
+            Quantity::Size,
+            Side::AtMost,
+            value,
+            Some(Value::Bytes(size)),
+            self.is_met(),
+        )
     }
 }
 
-fn at_least(quantity: Quantity, value: CriticalValue<u64>, now: Option<ByteCount>, met: bool) -> Option<Need> {
+fn at_least(
+    quantity: Quantity,
+    value: CriticalValue<u64>,
+    now: Option<ByteCount>,
+    met: bool,
+) -> Option<Need> {
     let value = value.map(|bytes| Value::Bytes(ByteCount::new(bytes)));
     need_row(quantity, Side::AtLeast, value, now.map(Value::Bytes), met)
 }
@@ -246,12 +366,23 @@ fn need_row(
         CriticalValue::Never => None,
         CriticalValue::At(value) => Some(value),
     };
-    Some(Need { quantity, side, value, now, met })
+    Some(Need {
+        quantity,
+        side,
+        value,
+        now,
+        met,
+    })
 }
 
 /// The load without what limits it: loss, and a window or buffer of its own.
 pub(crate) fn ample_load(inputs: &Inputs) -> Inputs {
-    Inputs { loss: None, window: None, buffer: None, ..inputs.clone() }
+    Inputs {
+        loss: None,
+        window: None,
+        buffer: None,
+        ..inputs.clone()
+    }
 }
 
 /// Hosts like these whose buffers never limit, but for what a window of TCP can say.
@@ -290,7 +421,11 @@ mod tests {
     use proptest::prelude::*;
 
     fn gigabit() -> Inputs {
-        Inputs { bandwidth: Some(BitRate::from_mbps(1000)), rtt: Some(Span::from_millis(100)), ..Inputs::default() }
+        Inputs {
+            bandwidth: Some(BitRate::from_mbps(1000)),
+            rtt: Some(Span::from_millis(100)),
+            ..Inputs::default()
+        }
     }
 
     fn shown(needs: &[Need]) -> Vec<String> {
@@ -307,7 +442,11 @@ mod tests {
                     Some(Value::Count(count)) => count.to_string(),
                     Some(Value::Names(names)) => names.join(" "),
                 };
-                format!("{} {value}{}", need.quantity.name(), if need.met { "" } else { " (missed)" })
+                format!(
+                    "{} {value}{}",
+                    need.quantity.name(),
+                    if need.met { "" } else { " (missed)" }
+                )
             })
             .collect()
     }
@@ -316,15 +455,26 @@ mod tests {
     fn no_size_that_fills_a_link_under_bbr_is_too_small() {
         let hosts = fixture::default_hosts();
         for (mbps, millis) in [(1000, 20), (100, 173)] {
-            let (bandwidth, rtt) = (Some(BitRate::from_mbps(mbps)), Some(Span::from_millis(millis)));
-            let inputs = Inputs { bandwidth, rtt, congestion: Some("bbr".to_owned()), ..Inputs::default() };
+            let (bandwidth, rtt) = (
+                Some(BitRate::from_mbps(mbps)),
+                Some(Span::from_millis(millis)),
+            );
+            let inputs = Inputs {
+                bandwidth,
+                rtt,
+                congestion: Some("bbr".to_owned()),
+                ..Inputs::default()
+            };
             let rate = TransferTarget::Fill.needed_rate(&inputs, &hosts).unwrap();
             for need in joint_needs(TransferTarget::Fill, rate, &inputs, &hosts) {
                 let sizes = [&need.now, &need.value].map(|value| match value {
                     Some(Value::Bytes(size)) => Some(*size),
                     _ => None,
                 });
-                assert!(need.met && need.value.is_some() && sizes[0] >= sizes[1], "{need:?}");
+                assert!(
+                    need.met && need.value.is_some() && sizes[0] >= sizes[1],
+                    "{need:?}"
+                );
             }
         }
     }
@@ -335,7 +485,11 @@ mod tests {
         let rate = TransferTarget::Fill.needed_rate(&inputs, &hosts).unwrap();
         assert_eq!(
             shown(&joint_needs(TransferTarget::Fill, rate, &inputs, &hosts)[..3]),
-            ["window 11.31 MiB (missed)", "tcp-wmem 24 MiB (missed)", "tcp-rmem 18.1 MiB"]
+            [
+                "window 11.31 MiB (missed)",
+                "tcp-wmem 24 MiB (missed)",
+                "tcp-rmem 18.1 MiB"
+            ]
         );
         assert_eq!(
             shown(&single_needs(TransferTarget::Fill, &inputs, &hosts)),
@@ -351,7 +505,10 @@ mod tests {
 
     #[test]
     fn a_rate_beyond_the_bandwidth_takes_more_of_it() {
-        let inputs = Inputs { rate: Some(BitRate::from_mbps(2000)), ..gigabit() };
+        let inputs = Inputs {
+            rate: Some(BitRate::from_mbps(2000)),
+            ..gigabit()
+        };
         let missed = joint_needs(
             TransferTarget::Rate(BitRate::from_mbps(2000)),
             BitRate::from_mbps(2000),
@@ -364,16 +521,34 @@ mod tests {
 
     #[test]
     fn a_size_that_slow_start_cannot_carry_in_time_has_no_rate() {
-        let inputs = Inputs { size: Some(ByteCount::from_mib(100)), time: Some(Span::from_millis(500)), ..gigabit() };
-        assert_eq!(TransferTarget::from_inputs(&inputs).unwrap().needed_rate(&inputs, &fixture::default_hosts()), None);
+        let inputs = Inputs {
+            size: Some(ByteCount::from_mib(100)),
+            time: Some(Span::from_millis(500)),
+            ..gigabit()
+        };
+        assert_eq!(
+            TransferTarget::from_inputs(&inputs)
+                .unwrap()
+                .needed_rate(&inputs, &fixture::default_hosts()),
+            None
+        );
     }
 
     /// `inputs` or `hosts` with the quantity of `need` at this value.
-    fn with(inputs: &Inputs, hosts: &HostPair, quantity: Quantity, value: &Value) -> (Inputs, HostPair) {
+    fn with(
+        inputs: &Inputs,
+        hosts: &HostPair,
+        quantity: Quantity,
+        value: &Value,
+    ) -> (Inputs, HostPair) {
         let (mut inputs, mut hosts) = (inputs.clone(), hosts.clone());
         match (quantity, value.clone()) {
-            (Quantity::TcpWmem, Value::Bytes(max)) => hosts.sender.tcp_wmem = hosts.sender.tcp_wmem.with_max(max),
-            (Quantity::TcpRmem, Value::Bytes(max)) => hosts.receiver.tcp_rmem = hosts.receiver.tcp_rmem.with_max(max),
+            (Quantity::TcpWmem, Value::Bytes(max)) => {
+                hosts.sender.tcp_wmem = hosts.sender.tcp_wmem.with_max(max)
+            }
+            (Quantity::TcpRmem, Value::Bytes(max)) => {
+                hosts.receiver.tcp_rmem = hosts.receiver.tcp_rmem.with_max(max)
+            }
             (Quantity::Buffer, Value::Bytes(request)) => inputs.buffer = Some(request),
             (Quantity::Loss, Value::Share(loss)) => inputs.loss = Some(loss),
             (Quantity::Bandwidth, Value::Rate(rate)) => inputs.bandwidth = Some(rate),
@@ -387,35 +562,56 @@ mod tests {
 
     /// The nearest value on the side where the target is missed.
     fn beyond(need: &Need) -> Value {
-        let step = |number: u64| if need.side == Side::AtLeast { number - 1 } else { number + 1 };
+        let step = |number: u64| {
+            if need.side == Side::AtLeast {
+                number - 1
+            } else {
+                number + 1
+            }
+        };
         match need.value.clone().unwrap() {
             Value::Rate(rate) => Value::Rate(BitRate::from_bps(step(rate.bps()))),
             Value::Time(time) => Value::Time(Span::from_nanos(step(time.as_nanos()))),
             Value::Bytes(bytes) => Value::Bytes(ByteCount::new(step(bytes.get()))),
-            Value::Share(share) => Value::Share(Ratio::new(f64::from_bits(step(share.get().to_bits())))),
+            Value::Share(share) => {
+                Value::Share(Ratio::new(f64::from_bits(step(share.get().to_bits()))))
+            }
             Value::Count(count) => Value::Count(step(count.into()) as u16),
             other @ (Value::Distance(_) | Value::Names(_)) => other,
         }
     }
 
     fn any_given() -> impl Strategy<Value = Inputs> {
-        let path = (1_000_000_u64..100_000_000_000, 10_000_u64..1_000_000_000, prop::option::of(1e-9_f64..0.05));
-        let load = (prop::option::of(1_000_u64..100_000_000), 1_u16..20, 0..CONTROLS.len(), 576_u64..9000);
-        let wanted =
-            (prop::option::of(100_000_u64..50_000_000_000), prop::option::of((1_u64..1 << 40, 1_u64..1 << 40)));
-        (path, load, wanted).prop_map(|((rate, rtt, loss), (buffer, streams, control, mtu), (wanted, within))| Inputs {
-            bandwidth: Some(BitRate::from_bps(rate)),
-            rtt: Some(Span::from_nanos(rtt)),
-            buffer: buffer.map(ByteCount::new),
-            loss: loss.map(Ratio::new),
-            mtu: Some(ByteCount::new(mtu)),
-            streams: Some(streams),
-            congestion: Some(CONTROLS[control].to_owned()),
-            rate: wanted.map(BitRate::from_bps),
-            size: within.map(|(size, _)| ByteCount::new(size)),
-            time: within.map(|(_, time)| Span::from_nanos(time)),
-            ..Inputs::default()
-        })
+        let path = (
+            1_000_000_u64..100_000_000_000,
+            10_000_u64..1_000_000_000,
+            prop::option::of(1e-9_f64..0.05),
+        );
+        let load = (
+            prop::option::of(1_000_u64..100_000_000),
+            1_u16..20,
+            0..CONTROLS.len(),
+            576_u64..9000,
+        );
+        let wanted = (
+            prop::option::of(100_000_u64..50_000_000_000),
+            prop::option::of((1_u64..1 << 40, 1_u64..1 << 40)),
+        );
+        (path, load, wanted).prop_map(
+            |((rate, rtt, loss), (buffer, streams, control, mtu), (wanted, within))| Inputs {
+                bandwidth: Some(BitRate::from_bps(rate)),
+                rtt: Some(Span::from_nanos(rtt)),
+                buffer: buffer.map(ByteCount::new),
+                loss: loss.map(Ratio::new),
+                mtu: Some(ByteCount::new(mtu)),
+                streams: Some(streams),
+                congestion: Some(CONTROLS[control].to_owned()),
+                rate: wanted.map(BitRate::from_bps),
+                size: within.map(|(size, _)| ByteCount::new(size)),
+                time: within.map(|(_, time)| Span::from_nanos(time)),
+                ..Inputs::default()
+            },
+        )
     }
 
     proptest! {
@@ -456,7 +652,8 @@ mod tests {
             let Some(rate) = target.needed_rate(&inputs, &hosts) else { return Ok(()) };
             let needs = joint_needs(target, rate, &inputs, &hosts);
             let (all, met) = (needs.iter().all(|need| need.met), target.is_met(&inputs, &hosts));
-            // Where it is met each need is; the other way round losses may cut the peaks of a window that just fits.
+            // Where it is met each need is; the other way round losses may cut the peaks of a
+            // window that just fits.
             prop_assert!(all || !met, "{needs:?}");
             prop_assert!(met || !all || inputs.loss.is_some(), "{needs:?}");
         }

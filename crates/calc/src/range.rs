@@ -6,16 +6,20 @@ use crate::{InputError, QuantitySetting};
 
 /// Reads the values of one quantity: one value, or several between commas, or ranges.
 ///
-/// `LOW..HIGH` goes from LOW to HIGH, both included: sizes and streams by doublings of LOW, everything else by the
-/// steps 1, 2, 5, 10 … that lie between. `LOW..HIGH+STEP` goes from LOW in equal steps and not beyond HIGH.
+/// `LOW..HIGH` goes from LOW to HIGH, both included: sizes and streams by doublings of LOW,
+/// everything else by the steps 1, 2, 5, 10 … that lie between. `LOW..HIGH+STEP` goes from LOW in
+/// equal steps and not beyond HIGH.
 ///
 /// # Errors
-/// A value that [`QuantitySetting::read`] refuses, a range that runs backwards or has no end, or more than 100 000 values.
+/// A value that [`QuantitySetting::read`] refuses, a range that runs backwards or has no end, or
+/// more than 100 000 values.
 pub fn read_values(quantity: Quantity, text: &str) -> Result<Vec<QuantitySetting>, InputError> {
     let mut values = Vec::new();
     for item in text.split(',') {
         match item.split_once("..") {
-            Some((low, rest)) => values.extend(SettingRange::read(quantity, low, rest)?.range_values()?),
+            Some((low, rest)) => {
+                values.extend(SettingRange::read(quantity, low, rest)?.range_values()?)
+            }
             None => values.push(QuantitySetting::read(quantity, item)?),
         }
         if values.len() > MAX_VALUES {
@@ -25,23 +29,30 @@ pub fn read_values(quantity: Quantity, text: &str) -> Result<Vec<QuantitySetting
     Ok(values)
 }
 
-/// Returns the numbers from `low` to `high`, both included, by the steps 1, 2, 5, 10 … that lie between, or by `step`
-/// from `low` and not beyond `high`.
+/// Returns the numbers from `low` to `high`, both included, by the steps 1, 2, 5, 10 … that lie
+/// between, or by `step` from `low` and not beyond `high`.
 ///
 /// # Errors
 /// A range that runs backwards or has no end, or more than 100 000 numbers.
 pub fn numbers_between(low: f64, high: f64, step: Option<f64>) -> Result<Vec<f64>, InputError> {
     if low > high {
-        return Err(InputError::new(format!("the range {low}..{high} runs backwards; write {high}..{low}")));
+        return Err(InputError::new(format!(
+            "the range {low}..{high} runs backwards; write {high}..{low}"
+        )));
     }
     if let Some(step) = step {
         return Ok(equal_steps(low, high, step)?.collect());
     }
     if low == 0.0 {
-        return Err(InputError::new("a range from 0 has no steps of its own; write for example 0..1+0.1 or 0.1..1"));
+        return Err(InputError::new(
+            "a range from 0 has no steps of its own; write for example 0..1+0.1 or 0.1..1",
+        ));
     }
     let end = (low < high).then_some(high);
-    Ok(std::iter::once(low).chain(decade_values(low, high)).chain(end).collect())
+    Ok(std::iter::once(low)
+        .chain(decade_values(low, high))
+        .chain(end)
+        .collect())
 }
 
 struct SettingRange {
@@ -53,24 +64,31 @@ struct SettingRange {
 impl SettingRange {
     fn read(quantity: Quantity, low: &str, rest: &str) -> Result<Self, InputError> {
         let (high, step) = split_step(rest);
-        let step = step.map(|step| QuantitySetting::read(quantity, step)).transpose()?;
+        let step = step
+            .map(|step| QuantitySetting::read(quantity, step))
+            .transpose()?;
         let range = Self {
             low: QuantitySetting::read(quantity, low)?,
             high: QuantitySetting::read(quantity, high)?,
             step: step.and_then(|step| step.as_number()),
         };
         match (range.low.as_number(), range.high.as_number()) {
-            (Some(from), Some(to)) if from > to => {
-                Err(InputError::new(format!("the range {low}..{high} runs backwards; write {high}..{low}")))
-            }
+            (Some(from), Some(to)) if from > to => Err(InputError::new(format!(
+                "the range {low}..{high} runs backwards; write {high}..{low}"
+            ))),
             (Some(_), Some(_)) => Ok(range),
-            _ => Err(InputError::new("names have no range; write for example cubic,bbr")),
+            _ => Err(InputError::new(
+                "names have no range; write for example cubic,bbr",
+            )),
         }
     }
 
     fn range_values(&self) -> Result<Vec<QuantitySetting>, InputError> {
         let quantity = self.low.quantity();
-        let (low, high) = (self.low.as_number().unwrap_or(0.0), self.high.as_number().unwrap_or(0.0));
+        let (low, high) = (
+            self.low.as_number().unwrap_or(0.0),
+            self.high.as_number().unwrap_or(0.0),
+        );
         let setting = |number| QuantitySetting::of_number(quantity, number);
         if let Some(step) = self.step {
             return Ok(equal_steps(low, high, step)?.filter_map(setting).collect());
@@ -81,7 +99,9 @@ impl SettingRange {
             ));
         }
         let between = match quantity {
-            Quantity::Bandwidth | Quantity::Rtt | Quantity::Distance | Quantity::Loss => decade_values(low, high),
+            Quantity::Bandwidth | Quantity::Rtt | Quantity::Distance | Quantity::Loss => {
+                decade_values(low, high)
+            }
             _ => doubled_values(low, high),
         };
         let mut values = vec![self.low.clone()];
@@ -95,13 +115,17 @@ impl SettingRange {
 
 /// Parts `HIGH+STEP`; the plus of an exponent, as in `1e+3`, is none between them.
 fn split_step(text: &str) -> (&str, Option<&str>) {
-    let plus = text.match_indices('+').find(|(at, _)| !text[..*at].ends_with(['e', 'E']) && *at > 0);
+    let plus = text
+        .match_indices('+')
+        .find(|(at, _)| !text[..*at].ends_with(['e', 'E']) && *at > 0);
     plus.map_or((text, None), |(at, _)| (&text[..at], Some(&text[at + 1..])))
 }
 
 fn equal_steps(low: f64, high: f64, step: f64) -> Result<impl Iterator<Item = f64>, InputError> {
     if step == 0.0 {
-        return Err(InputError::new("a range whose step is 0 has no end; write a step above 0"));
+        return Err(InputError::new(
+            "a range whose step is 0 has no end; write a step above 0",
+        ));
     }
     // A billionth of a step more, so that the last one is not lost to rounding.
     let steps = ((high - low) / step + 1e-9).floor();
@@ -115,16 +139,22 @@ fn equal_steps(low: f64, high: f64, step: f64) -> Result<impl Iterator<Item = f6
 fn decade_values(low: f64, high: f64) -> Vec<f64> {
     let decimal = |exponent: i32, digit: u8| format!("{digit}e{exponent}").parse::<f64>().ok();
     let all = (-30..=19).flat_map(|exponent| [1, 2, 5].map(|digit| decimal(exponent, digit)));
-    all.flatten().filter(|number| low < *number && *number < high).collect()
+    all.flatten()
+        .filter(|number| low < *number && *number < high)
+        .collect()
 }
 
 /// `low` times powers of two, up to `high`, neither included.
 fn doubled_values(low: f64, high: f64) -> Vec<f64> {
-    std::iter::successors(Some(low * 2.0), |number| Some(number * 2.0)).take_while(|number| *number < high).collect()
+    std::iter::successors(Some(low * 2.0), |number| Some(number * 2.0))
+        .take_while(|number| *number < high)
+        .collect()
 }
 
 fn too_many(count: usize) -> InputError {
-    InputError::new(format!("that is {count} values, more than {MAX_VALUES}; write a larger step"))
+    InputError::new(format!(
+        "that is {count} values, more than {MAX_VALUES}; write a larger step"
+    ))
 }
 
 /// Values of one quantity; more are a mistake in the step.
@@ -137,7 +167,11 @@ mod tests {
 
     fn cells(quantity: Quantity, text: &str) -> String {
         let values = read_values(quantity, text).unwrap();
-        values.iter().map(QuantitySetting::to_cell).collect::<Vec<_>>().join(" ")
+        values
+            .iter()
+            .map(QuantitySetting::to_cell)
+            .collect::<Vec<_>>()
+            .join(" ")
     }
 
     #[test]
@@ -148,12 +182,28 @@ mod tests {
             (Quantity::Rtt, "10ms..40ms+10ms", "0.01 0.02 0.03 0.04"),
             (Quantity::Rtt, "10ms..35ms+10ms", "0.01 0.02 0.03"),
             (Quantity::Rtt, "5ms..5ms", "0.005"),
-            (Quantity::Bandwidth, "100M..2G", "100000000 200000000 500000000 1000000000 2000000000"),
-            (Quantity::Loss, "1e-6..1e-5", "0.000001 0.000002 0.000005 0.00001"),
-            (Quantity::Loss, "0,0.01%..0.1%", "0 0.0001 0.0002 0.0005 0.001"),
+            (
+                Quantity::Bandwidth,
+                "100M..2G",
+                "100000000 200000000 500000000 1000000000 2000000000",
+            ),
+            (
+                Quantity::Loss,
+                "1e-6..1e-5",
+                "0.000001 0.000002 0.000005 0.00001",
+            ),
+            (
+                Quantity::Loss,
+                "0,0.01%..0.1%",
+                "0 0.0001 0.0002 0.0005 0.001",
+            ),
             (Quantity::Loss, "0..1e-2+5e-3", "0 0.005 0.01"),
             (Quantity::Window, "64KiB,1MiB", "65536 1048576"),
-            (Quantity::Window, "64KiB..300KiB", "65536 131072 262144 307200"),
+            (
+                Quantity::Window,
+                "64KiB..300KiB",
+                "65536 131072 262144 307200",
+            ),
             (Quantity::Mtu, "1500,9000", "1500 9000"),
             (Quantity::Streams, "1..16", "1 2 4 8 16"),
             (Quantity::Streams, "1..3+1", "1 2 3"),
@@ -167,24 +217,52 @@ mod tests {
     #[test]
     fn a_bad_range_is_reported_in_a_sentence() {
         for (quantity, text, sentence) in [
-            (Quantity::Rtt, "20ms..10ms", "the range 20ms..10ms runs backwards; write 10ms..20ms"),
+            (
+                Quantity::Rtt,
+                "20ms..10ms",
+                "the range 20ms..10ms runs backwards; write 10ms..20ms",
+            ),
             (
                 Quantity::Loss,
                 "0..1%",
                 "a range from 0 has no steps of its own; write for example 0..1%+0.1% or 0.001%..1%",
             ),
-            (Quantity::Loss, "0..1%+0", "a range whose step is 0 has no end; write a step above 0"),
-            (Quantity::Window, "1..1G+1", "that is 1073741823 values, more than 100000; write a larger step"),
-            (Quantity::Congestion, "bbr..cubic", "names have no range; write for example cubic,bbr"),
-            (Quantity::Rtt, "", "\"\" is not a time: a number must come first; write for example 173ms, 50us or 10s"),
+            (
+                Quantity::Loss,
+                "0..1%+0",
+                "a range whose step is 0 has no end; write a step above 0",
+            ),
+            (
+                Quantity::Window,
+                "1..1G+1",
+                "that is 1073741823 values, more than 100000; write a larger step",
+            ),
+            (
+                Quantity::Congestion,
+                "bbr..cubic",
+                "names have no range; write for example cubic,bbr",
+            ),
+            (
+                Quantity::Rtt,
+                "",
+                "\"\" is not a time: a number must come first; write for example 173ms, 50us or 10s",
+            ),
             (
                 Quantity::Rtt,
                 "1ms,",
                 "\"\" is not a time: a number must come first; write for example 173ms, 50us or 10s",
             ),
-            (Quantity::Rtt, "1..5ms", "\"1\" is not a time: the unit is missing; write for example 173ms, 50us or 10s"),
+            (
+                Quantity::Rtt,
+                "1..5ms",
+                "\"1\" is not a time: the unit is missing; write for example 173ms, 50us or 10s",
+            ),
         ] {
-            assert_eq!(read_values(quantity, text).unwrap_err().to_string(), sentence, "{text}");
+            assert_eq!(
+                read_values(quantity, text).unwrap_err().to_string(),
+                sentence,
+                "{text}"
+            );
         }
     }
 

@@ -53,8 +53,8 @@ impl QuantitySetting {
     /// Reads `text` as a value of `quantity`, with the units that people write.
     ///
     /// # Errors
-    /// A text that is no such value, or a value with which nothing can be calculated; for a quantity that is not
-    /// [`READABLE`], every text.
+    /// A text that is no such value, or a value with which nothing can be calculated; for a
+    /// quantity that is not [`READABLE`], every text.
     pub fn read(quantity: Quantity, text: &str) -> Result<Self, InputError> {
         let text = text.trim();
         match quantity {
@@ -66,25 +66,27 @@ impl QuantitySetting {
             Quantity::Loss => parse_value(text).map(Self::Loss),
             Quantity::Mtu => parse_value(text).map(Self::Mtu),
             Quantity::Size => parse_value(text).map(Self::Size),
-            Quantity::Streams => {
-                text.parse().map(Self::Streams).map_err(|_| InputError::new(format!("\"{text}\" is not {STREAMS}")))
-            }
+            Quantity::Streams => text
+                .parse()
+                .map(Self::Streams)
+                .map_err(|_| InputError::new(format!("\"{text}\" is not {STREAMS}"))),
             Quantity::Congestion => Ok(Self::Congestion(text.to_owned())),
-            Quantity::TcpWmem | Quantity::TcpRmem => Err(InputError::new("it is a host's setting and not given here")),
+            Quantity::TcpWmem | Quantity::TcpRmem => {
+                Err(InputError::new("it is a host's setting and not given here"))
+            }
         }
         .and_then(Self::check_value)
     }
 
-    /// Reads a cell of a file: as [`QuantitySetting::read`], but a bare number counts bit/s, seconds, metres, bytes, or is a
-    /// fraction.
+    /// Reads a cell of a file: as [`QuantitySetting::read`], but a bare number counts bit/s,
+    /// seconds, metres, bytes, or is a fraction.
     ///
     /// # Errors
     /// As for [`QuantitySetting::read`].
     pub fn read_cell(quantity: Quantity, cell: &str) -> Result<Self, InputError> {
         match cell.parse::<f64>() {
-            Ok(number) if (0.0..MAX_VALUE).contains(&number) => {
-                Self::of_number(quantity, number).map_or_else(|| Self::read(quantity, cell), Self::check_value)
-            }
+            Ok(number) if (0.0..MAX_VALUE).contains(&number) => Self::of_number(quantity, number)
+                .map_or_else(|| Self::read(quantity, cell), Self::check_value),
             _ => Self::read(quantity, cell),
         }
     }
@@ -122,8 +124,8 @@ impl QuantitySetting {
         }
     }
 
-    /// Gives the quantity this value. A window takes the place of a buffer and a buffer that of a window: a program
-    /// asks for one of them.
+    /// Gives the quantity this value. A window takes the place of a buffer and a buffer that of a
+    /// window: a program asks for one of them.
     pub fn apply_to(&self, inputs: &mut Inputs) {
         match self {
             Self::Bandwidth(rate) => inputs.bandwidth = Some(*rate),
@@ -139,21 +141,24 @@ impl QuantitySetting {
         }
     }
 
-    /// In bit/s, seconds, metres, bytes, as a fraction or a count; a congestion control is no number.
+    /// In bit/s, seconds, metres, bytes, as a fraction or a count; a congestion control is no
+    /// number.
     pub(crate) fn as_number(&self) -> Option<f64> {
         Some(match self {
             Self::Bandwidth(rate) => rate.as_f64(),
             Self::Rtt(rtt) => rtt.as_secs_f64(),
             Self::Distance(distance) => distance.metres() as f64,
-            Self::Window(bytes) | Self::Buffer(bytes) | Self::Mtu(bytes) | Self::Size(bytes) => bytes.as_f64(),
+            Self::Window(bytes) | Self::Buffer(bytes) | Self::Mtu(bytes) | Self::Size(bytes) => {
+                bytes.as_f64()
+            }
             Self::Loss(loss) => loss.get(),
             Self::Streams(streams) => f64::from(*streams),
             Self::Congestion(_) => return None,
         })
     }
 
-    /// The nearest value to a number as [`QuantitySetting::as_number`] gives it; none where the quantity is no number, or a whole
-    /// one and `number` is not.
+    /// The nearest value to a number as [`QuantitySetting::as_number`] gives it; none where the
+    /// quantity is no number, or a whole one and `number` is not.
     pub(crate) fn of_number(quantity: Quantity, number: f64) -> Option<Self> {
         Some(match quantity {
             Quantity::Bandwidth => Self::Bandwidth(BitRate::from_bps_f64(number)),
@@ -165,7 +170,9 @@ impl QuantitySetting {
             Quantity::Mtu => Self::Mtu(ByteCount::from_f64(number)),
             Quantity::Size => Self::Size(ByteCount::from_f64(number)),
             Quantity::Streams if number.fract() == 0.0 => Self::Streams(number as u16),
-            Quantity::Streams | Quantity::Congestion | Quantity::TcpWmem | Quantity::TcpRmem => return None,
+            Quantity::Streams | Quantity::Congestion | Quantity::TcpWmem | Quantity::TcpRmem => {
+                return None;
+            }
         })
     }
 
@@ -183,7 +190,9 @@ impl QuantitySetting {
             Self::Bandwidth(rate) if *rate == BitRate::ZERO => {
                 "a path of 0 bit/s carries nothing; write for example 100Mbit/s"
             }
-            Self::Rtt(rtt) if *rtt == Span::ZERO => "a round trip takes some time; write for example 173ms",
+            Self::Rtt(rtt) if *rtt == Span::ZERO => {
+                "a round trip takes some time; write for example 173ms"
+            }
             Self::Rtt(rtt) if *rtt > Span::from_secs(3600) => {
                 "a round trip takes at most an hour; write for example 173ms"
             }
@@ -196,7 +205,9 @@ impl QuantitySetting {
             Self::Buffer(bytes) if *bytes == ByteCount::ZERO => {
                 "a buffer of 0 bytes carries nothing; write for example 64KiB"
             }
-            Self::Size(bytes) if *bytes == ByteCount::ZERO => "0 bytes take no time; write for example 10GiB",
+            Self::Size(bytes) if *bytes == ByteCount::ZERO => {
+                "0 bytes take no time; write for example 10GiB"
+            }
             Self::Loss(loss) if *loss >= Ratio::ONE => {
                 "a path that loses every packet carries nothing; write for example 0.01%"
             }
@@ -218,7 +229,8 @@ impl QuantitySetting {
 }
 
 fn parse_value<T: FromStr<Err = ParseError>>(text: &str) -> Result<T, InputError> {
-    text.parse().map_err(|error: ParseError| InputError::new(error.to_string()))
+    text.parse()
+        .map_err(|error: ParseError| InputError::new(error.to_string()))
 }
 
 /// As the kernel's are, so that one can stand in a cell without quotes.
@@ -252,9 +264,21 @@ mod tests {
         ] {
             let read = QuantitySetting::read(quantity, text).unwrap();
             assert_eq!(read.quantity(), quantity);
-            assert_eq!(QuantitySetting::read_cell(quantity, cell).unwrap(), read, "{text}");
-            assert_eq!(QuantitySetting::read_cell(quantity, text).unwrap(), read, "{text}");
-            assert_eq!(QuantitySetting::read_cell(quantity, &read.to_cell()).unwrap(), read, "{text}");
+            assert_eq!(
+                QuantitySetting::read_cell(quantity, cell).unwrap(),
+                read,
+                "{text}"
+            );
+            assert_eq!(
+                QuantitySetting::read_cell(quantity, text).unwrap(),
+                read,
+                "{text}"
+            );
+            assert_eq!(
+                QuantitySetting::read_cell(quantity, &read.to_cell()).unwrap(),
+                read,
+                "{text}"
+            );
         }
     }
 
@@ -286,10 +310,15 @@ mod tests {
             (Quantity::Size, "0", "10GiB"),
             (Quantity::TcpWmem, "1M", "host"),
         ] {
-            let stated = QuantitySetting::read(quantity, text).unwrap_err().to_string();
+            let stated = QuantitySetting::read(quantity, text)
+                .unwrap_err()
+                .to_string();
             assert!(stated.contains(part), "{quantity:?} {text}: {stated}");
             let bare_time = quantity == Quantity::Rtt && text == "5";
-            assert!(bare_time || QuantitySetting::read_cell(quantity, text).is_err(), "{quantity:?} {text}");
+            assert!(
+                bare_time || QuantitySetting::read_cell(quantity, text).is_err(),
+                "{quantity:?} {text}"
+            );
         }
     }
 

@@ -7,26 +7,36 @@ use fullpipe_units::{BitRate, ByteCount};
 
 use crate::case::{HostPair, PredictorCase};
 
-/// The window that each stream needs in flight for `rate` of all together: in proportion to the one that fills the
-/// link, or, where the bandwidth is not known, to the one that there is.
+/// The window that each stream needs in flight for `rate` of all together: in proportion to the one
+/// that fills the link, or, where the bandwidth is not known, to the one that there is.
 pub(crate) fn window_for(rate: BitRate, prediction: &Prediction) -> Option<ByteCount> {
-    let full = || Some((prediction.window_needed?, prediction.find_ceiling(Limit::Capacity)?.kernel_model));
-    let present = || lower_window(prediction).and_then(|ceiling| Some((ceiling.window?, ceiling.kernel_model)));
+    let full = || {
+        Some((
+            prediction.window_needed?,
+            prediction.find_ceiling(Limit::Capacity)?.kernel_model,
+        ))
+    };
+    let present = || {
+        lower_window(prediction).and_then(|ceiling| Some((ceiling.window?, ceiling.kernel_model)))
+    };
     let (window, carries) = full().or_else(present)?;
     let times = rate.as_f64() / carries.as_f64();
-    times.is_finite().then(|| window.scale_by(times) + ByteCount::new(1))
+    times
+        .is_finite()
+        .then(|| window.scale_by(times) + ByteCount::new(1))
 }
 
 /// Returns the ceiling of the lower of the two windows that receiver and sender allow.
 pub(crate) fn lower_window(prediction: &Prediction) -> Option<&fullpipe_record::Ceiling> {
-    let windows =
-        [Limit::ReceiveWindow, Limit::SendBuffer].into_iter().filter_map(|kind| prediction.find_ceiling(kind));
+    let windows = [Limit::ReceiveWindow, Limit::SendBuffer]
+        .into_iter()
+        .filter_map(|kind| prediction.find_ceiling(kind));
     windows.min_by_key(|ceiling| ceiling.kernel_model)
 }
 
-/// Returns the maximum of `tcp_wmem` or `tcp_rmem` for the payload `rate` of all streams: what verdicts and the advice
-/// for a host recommend for the same path too. `None` if `constraint` is neither of these settings, or if the
-/// prediction yields no window.
+/// Returns the maximum of `tcp_wmem` or `tcp_rmem` for the payload `rate` of all streams: what
+/// verdicts and the advice for a host recommend for the same path too. `None` if `constraint` is
+/// neither of these settings, or if the prediction yields no window.
 ///
 /// The maximum is reckoned from the stream's share of the BDP, and not from what a congestion
 /// control may have in flight beyond it: the kernel's factor on the window covers that.
@@ -37,13 +47,22 @@ pub(crate) fn maximum_for(
     hosts: &HostPair,
 ) -> Option<ByteCount> {
     let prediction = PredictorCase::from_inputs(inputs).prediction(hosts);
-    let window = prediction.bdp_of_each(inputs.streams.unwrap_or(1)).or_else(|| window_for(rate, &prediction))?;
-    constraint.maximum_for(window, congestion_control(inputs, &hosts.sender), &hosts.receiver)
+    let window = prediction
+        .bdp_of_each(inputs.streams.unwrap_or(1))
+        .or_else(|| window_for(rate, &prediction))?;
+    constraint.maximum_for(
+        window,
+        congestion_control(inputs, &hosts.sender),
+        &hosts.receiver,
+    )
 }
 
-/// Returns the congestion control whose formulas apply: that of the inputs, or else that of the sender; Reno, as in the
-/// predictor, if the model has no formulas for it.
+/// Returns the congestion control whose formulas apply: that of the inputs, or else that of the
+/// sender; Reno, as in the predictor, if the model has no formulas for it.
 pub(crate) fn congestion_control(inputs: &Inputs, sender: &HostSettings) -> CongestionControl {
-    let name = inputs.congestion.as_deref().unwrap_or(&sender.congestion_control);
+    let name = inputs
+        .congestion
+        .as_deref()
+        .unwrap_or(&sender.congestion_control);
     CongestionControl::from_name(name).unwrap_or(CongestionControl::Reno)
 }

@@ -33,7 +33,9 @@ impl TransferTarget {
         let got = case.estimate(hosts);
         match self {
             Self::Fill => {
-                let full = case.capacity_without_loss(hosts).map(|capacity| capacity.scale_by(FULL));
+                let full = case
+                    .capacity_without_loss(hosts)
+                    .map(|capacity| capacity.scale_by(FULL));
                 got.limit == Limit::Capacity && full.is_some_and(|full| got.kernel_model >= full)
             }
             Self::Rate(rate) => got.kernel_model >= rate,
@@ -41,15 +43,19 @@ impl TransferTarget {
         }
     }
 
-    /// The steady rate of payload that meets it on the path of `inputs`; none where no rate does, as slow start alone
-    /// takes too long.
+    /// The steady rate of payload that meets it on the path of `inputs`; none where no rate does,
+    /// as slow start alone takes too long.
     pub(crate) fn needed_rate(self, inputs: &Inputs, hosts: &HostPair) -> Option<BitRate> {
         let case = PredictorCase::from_inputs(inputs);
         match self {
-            Self::Fill => case.prediction(hosts).find_ceiling(Limit::Capacity).map(|ceiling| ceiling.kernel_model),
+            Self::Fill => case
+                .prediction(hosts)
+                .find_ceiling(Limit::Capacity)
+                .map(|ceiling| ceiling.kernel_model),
             Self::Rate(rate) => Some(rate),
             Self::Within(size, within) => {
-                let in_time = |bps| case.transfer_time(size, BitRate::from_bps(bps), hosts) <= within;
+                let in_time =
+                    |bps| case.transfer_time(size, BitRate::from_bps(bps), hosts) <= within;
                 match least_sufficient(1, FASTEST.bps(), in_time) {
                     CriticalValue::Never => None,
                     CriticalValue::Always => Some(BitRate::from_bps(1)),
@@ -62,6 +68,6 @@ impl TransferTarget {
 
 /// Far beyond any link: where searches for a rate end.
 pub(crate) const FASTEST: BitRate = BitRate::from_bps(1_000_000_000_000_000);
-/// Share of what the link allows without loss from which on it counts as full: three percent are what the rules of the
-/// predictor leave open.
+/// Share of what the link allows without loss from which on it counts as full: three percent are
+/// what the rules of the predictor leave open.
 const FULL: f64 = 0.97;

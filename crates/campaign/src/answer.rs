@@ -12,7 +12,8 @@ const INTERVAL: f64 = 1.96;
 const MAY_DO: f64 = 0.1;
 const DOES: f64 = 0.975;
 
-/// Chance from which on a cell with several runs is the answer of a campaign whose budget ended first.
+/// Chance from which on a cell with several runs is the answer of a campaign whose budget ended
+/// first.
 const LIKELY: f64 = 0.8;
 const RUNS_OF_LIKELY: usize = 2;
 
@@ -40,16 +41,34 @@ pub(crate) fn sweep_answer(
 ) -> SweepAnswer {
     let cells = grid.all_cells();
     let estimate = |cell: Index| cell_estimate(&cells, judged, cell);
-    let with =
-        |chance: f64| judged.cells_by_cost().iter().copied().find(move |cell| judged.near_best_chance(*cell) >= chance);
+    let with = |chance: f64| {
+        judged
+            .cells_by_cost()
+            .iter()
+            .copied()
+            .find(move |cell| judged.near_best_chance(*cell) >= chance)
+    };
     let AnswerCertainty { sure, is_whole } = certainty;
-    let (knee, enough) = if sure { (judged.knee_cell(), (SURE, 0)) } else { likely_knee(judged) };
+    let (knee, enough) = if sure {
+        (judged.knee_cell(), (SURE, 0))
+    } else {
+        likely_knee(judged)
+    };
     // Of settings that have one run each, hardly any is sure: the others are judged as the knee is.
     let enough = if is_whole { enough } else { (SURE, 0) };
     let does = |cell: &Index| *cell == knee || has_enough(judged, *cell, enough);
-    let smallest_window = |streams| (0..grid.windows().len()).map(|window| grid.index_at(window, streams)).find(does);
-    let frontier: Vec<Index> = (0..grid.streams().len()).filter_map(smallest_window).collect();
-    let narrowest = frontier.iter().copied().min_by_key(|cell| (cells[*cell].window, cells[*cell].streams));
+    let smallest_window = |streams| {
+        (0..grid.windows().len())
+            .map(|window| grid.index_at(window, streams))
+            .find(does)
+    };
+    let frontier: Vec<Index> = (0..grid.streams().len())
+        .filter_map(smallest_window)
+        .collect();
+    let narrowest = frontier
+        .iter()
+        .copied()
+        .min_by_key(|cell| (cells[*cell].window, cells[*cell].streams));
     let dearest = with(DOES).unwrap_or(judged.best_cell());
     let position = |cell: Index| judged.cells_by_cost().iter().position(|of| *of == cell);
     SweepAnswer {
@@ -57,8 +76,14 @@ pub(crate) fn sweep_answer(
         sure,
         shape: rate_shape(grid, judged, flight),
         best: estimate(judged.best_cell()),
-        cheapest: cells[with(MAY_DO).filter(|cell| position(*cell) < position(knee)).unwrap_or(knee)],
-        dearest: cells[if position(dearest) > position(knee) { dearest } else { knee }],
+        cheapest: cells[with(MAY_DO)
+            .filter(|cell| position(*cell) < position(knee))
+            .unwrap_or(knee)],
+        dearest: cells[if position(dearest) > position(knee) {
+            dearest
+        } else {
+            knee
+        }],
         fewest_streams: estimate(frontier.first().copied().unwrap_or(knee)),
         smallest_window: estimate(narrowest.unwrap_or(knee)),
         frontier: frontier.into_iter().map(estimate).collect(),
@@ -68,11 +93,14 @@ pub(crate) fn sweep_answer(
 /// Returns the estimates of all cells, in the order of [`SweepGrid::all_cells`].
 pub(crate) fn cell_estimates(grid: &SweepGrid, judged: &JudgedCells) -> Vec<SweepEstimate> {
     let cells = grid.all_cells();
-    (0..cells.len()).map(|cell| cell_estimate(&cells, judged, cell)).collect()
+    (0..cells.len())
+        .map(|cell| cell_estimate(&cells, judged, cell))
+        .collect()
 }
 
 fn cell_estimate(cells: &[SweepCell], judged: &JudgedCells, cell: Index) -> SweepEstimate {
-    let rate = |deviations: f64| BitRate::from_bps_f64(libm::exp(judged.rate_logarithm(cell, deviations)));
+    let rate =
+        |deviations: f64| BitRate::from_bps_f64(libm::exp(judged.rate_logarithm(cell, deviations)));
     SweepEstimate {
         cell: cells[cell],
         rate: rate(0.0),
@@ -82,13 +110,25 @@ fn cell_estimate(cells: &[SweepCell], judged: &JudgedCells, cell: Index) -> Swee
     }
 }
 
-/// Returns the cheapest cell that was measured more than once and is likely to do, or else the cheapest measured one
-/// that does rather than not, and what was enough: the fastest may be so by luck alone, and dear.
+/// Returns the cheapest cell that was measured more than once and is likely to do, or else the
+/// cheapest measured one that does rather than not, and what was enough: the fastest may be so by
+/// luck alone, and dear.
 fn likely_knee(judged: &JudgedCells) -> (Index, Enough) {
     let likely = [(LIKELY, RUNS_OF_LIKELY), (RATHER, 1)];
-    let cheapest =
-        |enough| Some((judged.cells_by_cost().iter().copied().find(|cell| has_enough(judged, *cell, enough))?, enough));
-    likely.into_iter().find_map(cheapest).unwrap_or((judged.best_cell(), (RATHER, 1)))
+    let cheapest = |enough| {
+        Some((
+            judged
+                .cells_by_cost()
+                .iter()
+                .copied()
+                .find(|cell| has_enough(judged, *cell, enough))?,
+            enough,
+        ))
+    };
+    likely
+        .into_iter()
+        .find_map(cheapest)
+        .unwrap_or((judged.best_cell(), (RATHER, 1)))
 }
 
 fn has_enough(judged: &JudgedCells, cell: Index, (chance, runs): Enough) -> bool {

@@ -24,7 +24,10 @@ pub struct RunLength {
 impl RunLength {
     /// Returns the length for a path with this round-trip time.
     pub fn from_rtt(rtt: Span) -> Self {
-        Self { ramp: (rtt * 12).max(Span::from_millis(300)), steady: (rtt * 20).max(Span::from_secs(2)) }
+        Self {
+            ramp: (rtt * 12).max(Span::from_millis(300)),
+            steady: (rtt * 20).max(Span::from_secs(2)),
+        }
     }
 
     /// Returns both together.
@@ -33,27 +36,41 @@ impl RunLength {
     }
 }
 
-/// Returns the cost of a load for `load` at `rate`, with set-up, drain and the rest that keeps the duty of `plan`.
+/// Returns the cost of a load for `load` at `rate`, with set-up, drain and the rest that keeps the
+/// duty of `plan`.
 pub fn run_cost(plan: &SweepPlan, load: Span, rate: BitRate) -> SweepCost {
     let time = (load + plan.overhead).scale_by(1.0 / plan.duty.get().clamp(MIN_DUTY, 1.0));
-    SweepCost { bytes: rate.bytes_in(load), time }
+    SweepCost {
+        bytes: rate.bytes_in(load),
+        time,
+    }
 }
 
 /// Returns the cost of what was run.
 pub fn spent_cost(runs: &[SweepRun]) -> SweepCost {
-    let cost = |run: &SweepRun| SweepCost { bytes: run.sent, time: run.took };
+    let cost = |run: &SweepRun| SweepCost {
+        bytes: run.sent,
+        time: run.took,
+    };
     runs.iter().map(cost).fold(SweepCost::default(), Add::add)
 }
 
-/// Returns the cost of the whole grid: each cell at the rate that its window permits with this round-trip time, or that
-/// the runs so far show if that is less.
+/// Returns the cost of the whole grid: each cell at the rate that its window permits with this
+/// round-trip time, or that the runs so far show if that is less.
 pub(crate) fn grid_cost(plan: &SweepPlan, grid: &SweepGrid, judged: &JudgedCells) -> SweepCost {
     let fastest = judged.fastest_rate().unwrap_or(f64::MAX);
     let rate = |(index, cell): (usize, SweepCell)| {
-        BitRate::from_bps_f64(judged.expected_rate(index).min(fastest).min(permitted_rate(plan, cell)))
+        BitRate::from_bps_f64(
+            judged
+                .expected_rate(index)
+                .min(fastest)
+                .min(permitted_rate(plan, cell)),
+        )
     };
     let cells = grid.all_cells().into_iter().enumerate();
-    cells.map(|cell| run_cost(plan, GRID_RUN, rate(cell))).fold(SweepCost::default(), Add::add)
+    cells
+        .map(|cell| run_cost(plan, GRID_RUN, rate(cell)))
+        .fold(SweepCost::default(), Add::add)
 }
 
 /// Returns the rate in bits per second that the windows of `cell` permit over the path of `plan`.

@@ -16,20 +16,31 @@ const TOGETHER: f64 = 0.4;
 /// Share of the dips beyond the bytes in flight from which on those are their cause.
 const BEYOND: f64 = 0.8;
 
-/// Returns the dips of `runs`, which are all of a sweep in their order, over a path with this round-trip time; `None`
-/// if no run counts.
+/// Returns the dips of `runs`, which are all of a sweep in their order, over a path with this
+/// round-trip time; `None` if no run counts.
 pub fn find_dips(runs: &[SweepRun], rtt: Span) -> Option<SweepDips> {
     let runs = judge_runs(runs);
     let best = runs.iter().map(|run| run.reached).max()?;
     let flight = best.bytes_in(rtt);
-    let full: Vec<&CountedRun> = runs.iter().filter(|run| run.reached >= best.scale_by(FULL)).collect();
+    let full: Vec<&CountedRun> = runs
+        .iter()
+        .filter(|run| run.reached >= best.scale_by(FULL))
+        .collect();
     let [of_setting, neighbours] = [of_setting(&full), neighbour_correlation(&full)];
-    let count = |of: &dyn Fn(&&CountedRun) -> bool| u32::try_from(runs.iter().filter(of).count()).unwrap_or(u32::MAX);
+    let count = |of: &dyn Fn(&&CountedRun) -> bool| {
+        u32::try_from(runs.iter().filter(of).count()).unwrap_or(u32::MAX)
+    };
     let is_beyond = |run: &CountedRun| run.cell.flight_capacity() > flight;
-    let is_other = |run: &CountedRun, other: &CountedRun| other.cell == run.cell && other.number != run.number;
-    let is_repeated = |run: &CountedRun| run.is_dip() && runs.iter().any(|other| is_other(run, other));
-    let comes_again =
-        |run: &CountedRun| run.is_dip() && runs.iter().any(|other| is_other(run, other) && other.is_dip());
+    let is_other =
+        |run: &CountedRun, other: &CountedRun| other.cell == run.cell && other.number != run.number;
+    let is_repeated =
+        |run: &CountedRun| run.is_dip() && runs.iter().any(|other| is_other(run, other));
+    let comes_again = |run: &CountedRun| {
+        run.is_dip()
+            && runs
+                .iter()
+                .any(|other| is_other(run, other) && other.is_dip())
+    };
     let dips = SweepDips {
         runs: count(&|_| true),
         dips: count(&|run| run.is_dip()),
@@ -42,7 +53,10 @@ pub fn find_dips(runs: &[SweepRun], rtt: Span) -> Option<SweepDips> {
         neighbours: neighbours.map(|found| found.coefficient),
         cause: None,
     };
-    Some(SweepDips { cause: dip_cause(&dips, of_setting, neighbours), ..dips })
+    Some(SweepDips {
+        cause: dip_cause(&dips, of_setting, neighbours),
+        ..dips
+    })
 }
 
 /// A run that counts.
@@ -67,16 +81,32 @@ impl CountedRun {
 }
 
 fn judge_runs(runs: &[SweepRun]) -> Vec<CountedRun> {
-    let seen: Vec<(usize, SweepCell, BitRate)> =
-        runs.iter().enumerate().filter_map(|(number, run)| Some((number, run.cell, run.rate?))).collect();
+    let seen: Vec<(usize, SweepCell, BitRate)> = runs
+        .iter()
+        .enumerate()
+        .filter_map(|(number, run)| Some((number, run.cell, run.rate?)))
+        .collect();
     let typical = |cell: SweepCell| {
-        let of_cell = seen.iter().filter(|(_, of, _)| *of == cell).map(|(_, _, rate)| *rate);
+        let of_cell = seen
+            .iter()
+            .filter(|(_, of, _)| *of == cell)
+            .map(|(_, _, rate)| *rate);
         median(of_cell.collect()).unwrap_or_default()
     };
-    let known: Vec<(SweepCell, BitRate)> = seen.iter().map(|(_, cell, _)| (*cell, typical(*cell))).collect();
-    let is_no_larger = |of: SweepCell, than: SweepCell| of.window <= than.window && of.streams <= than.streams;
-    let judge = |((number, cell, rate), (_, typical)): (&(usize, SweepCell, BitRate), &(SweepCell, BitRate))| {
-        let smaller = known.iter().filter(|(of, _)| is_no_larger(*of, *cell)).map(|(_, rate)| *rate);
+    let known: Vec<(SweepCell, BitRate)> = seen
+        .iter()
+        .map(|(_, cell, _)| (*cell, typical(*cell)))
+        .collect();
+    let is_no_larger =
+        |of: SweepCell, than: SweepCell| of.window <= than.window && of.streams <= than.streams;
+    let judge = |((number, cell, rate), (_, typical)): (
+        &(usize, SweepCell, BitRate),
+        &(SweepCell, BitRate),
+    )| {
+        let smaller = known
+            .iter()
+            .filter(|(of, _)| is_no_larger(*of, *cell))
+            .map(|(_, rate)| *rate);
         CountedRun {
             number: *number,
             cell: *cell,
@@ -88,22 +118,34 @@ fn judge_runs(runs: &[SweepRun]) -> Vec<CountedRun> {
     seen.iter().zip(&known).map(judge).collect()
 }
 
-/// Returns the rank correlation of each run with the next one of its setting, each by its depth: dips that belong to
-/// settings come again.
+/// Returns the rank correlation of each run with the next one of its setting, each by its depth:
+/// dips that belong to settings come again.
 fn of_setting(full: &[&CountedRun]) -> Option<Correlation> {
-    let next = |run: &CountedRun| full.iter().find(|other| other.cell == run.cell && other.number > run.number);
-    let depths = full.iter().filter_map(|run| next(run).map(|next| (run.dip_depth(), next.dip_depth())));
+    let next = |run: &CountedRun| {
+        full.iter()
+            .find(|other| other.cell == run.cell && other.number > run.number)
+    };
+    let depths = full
+        .iter()
+        .filter_map(|run| next(run).map(|next| (run.dip_depth(), next.dip_depth())));
     rank_correlation(&depths.collect::<Vec<_>>())
 }
 
-/// Returns the rank correlation of runs with those after them, each relative to the typical run of its setting: of
-/// settings that were measured more than once.
+/// Returns the rank correlation of runs with those after them, each relative to the typical run of
+/// its setting: of settings that were measured more than once.
 fn neighbour_correlation(full: &[&CountedRun]) -> Option<Correlation> {
-    let is_repeated = |run: &&&CountedRun| full.iter().filter(|other| other.cell == run.cell).count() > 1;
+    let is_repeated =
+        |run: &&&CountedRun| full.iter().filter(|other| other.cell == run.cell).count() > 1;
     let residual = |run: &CountedRun| Ratio::new(run.rate.relative_to(run.typical));
     let repeated: Vec<&&CountedRun> = full.iter().filter(is_repeated).collect();
-    let different = repeated.windows(2).filter(|pair| pair[0].cell != pair[1].cell);
-    rank_correlation(&different.map(|pair| (residual(pair[0]), residual(pair[1]))).collect::<Vec<_>>())
+    let different = repeated
+        .windows(2)
+        .filter(|pair| pair[0].cell != pair[1].cell);
+    rank_correlation(
+        &different
+            .map(|pair| (residual(pair[0]), residual(pair[1])))
+            .collect::<Vec<_>>(),
+    )
 }
 
 fn dip_cause(
@@ -152,7 +194,8 @@ mod tests {
     }
 
     fn plan(order: SweepOrder) -> CampaignPlan {
-        let grid = SweepGrid::from_ranges(ByteCount::from_kib(8)..=ByteCount::from_mib(4), 1..=90).unwrap();
+        let grid = SweepGrid::from_ranges(ByteCount::from_kib(8)..=ByteCount::from_mib(4), 1..=90)
+            .unwrap();
         CampaignPlan::new(SweepPlan {
             is_virtual: true,
             windows: grid.windows().to_vec(),
@@ -165,20 +208,40 @@ mod tests {
         .unwrap()
     }
 
-    /// Returns the dips of a sweep over 100 Mbit/s × 20 ms with 4 % noise. The path gives `share` of the capacity to a
-    /// run with this load relative to the BDP, by the number of the run.
-    fn swept(order: SweepOrder, seed: u64, share: impl Fn(f64, usize, &mut Random) -> f64) -> SweepDips {
-        let (plan, mut random, mut runs) = (plan(order), Random(Pcg64Mcg::seed_from_u64(seed)), Vec::new());
+    /// Returns the dips of a sweep over 100 Mbit/s × 20 ms with 4 % noise. The path gives `share`
+    /// of the capacity to a run with this load relative to the BDP, by the number of the run.
+    fn swept(
+        order: SweepOrder,
+        seed: u64,
+        share: impl Fn(f64, usize, &mut Random) -> f64,
+    ) -> SweepDips {
+        let (plan, mut random, mut runs) = (
+            plan(order),
+            Random(Pcg64Mcg::seed_from_u64(seed)),
+            Vec::new(),
+        );
         while let CampaignStep::Run { cell, reason } = plan.next_step(&runs) {
             let load = cell.flight_capacity().as_f64() / 250e3;
-            let rate = 100e6 * load.min(share(load, runs.len(), &mut random)) * (1.0 + 0.04 * random.normal());
-            runs.push(SweepRun::from_cost(cell, reason, BitRate::from_bps_f64(rate), SweepCost::default()));
+            let rate = 100e6
+                * load.min(share(load, runs.len(), &mut random))
+                * (1.0 + 0.04 * random.normal());
+            runs.push(SweepRun::from_cost(
+                cell,
+                reason,
+                BitRate::from_bps_f64(rate),
+                SweepCost::default(),
+            ));
         }
         find_dips(&runs, RTT).unwrap()
     }
 
-    fn causes(order: SweepOrder, share: impl Fn(f64, usize, &mut Random) -> f64) -> Vec<Option<SweepDipCause>> {
-        (0..SWEEPS).map(|seed| swept(order, seed, &share).cause).collect()
+    fn causes(
+        order: SweepOrder,
+        share: impl Fn(f64, usize, &mut Random) -> f64,
+    ) -> Vec<Option<SweepDipCause>> {
+        (0..SWEEPS)
+            .map(|seed| swept(order, seed, &share).cause)
+            .collect()
     }
 
     /// A third of the capacity is lost where 16 times the BDP may be in flight.
@@ -188,7 +251,11 @@ mod tests {
 
     /// Other traffic takes a third of the capacity from three runs of ten.
     fn cross_traffic(_: f64, _: usize, random: &mut Random) -> f64 {
-        if random.unit() < 0.3 { 0.5 + 0.3 * random.unit() } else { 1.0 }
+        if random.unit() < 0.3 {
+            0.5 + 0.3 * random.unit()
+        } else {
+            1.0
+        }
     }
 
     /// The capacity falls by a third and rises again, three times in a sweep.
@@ -207,13 +274,21 @@ mod tests {
         for (share, cause) in planted {
             let found = causes(SweepOrder::Both, share);
             let right = found.iter().filter(|found| **found == Some(cause)).count() as u64;
-            assert!(right * 100 >= SWEEPS * 95, "{right} of {SWEEPS} are {cause:?}: {found:?}");
+            assert!(
+                right * 100 >= SWEEPS * 95,
+                "{right} of {SWEEPS} are {cause:?}: {found:?}"
+            );
         }
     }
 
     #[test]
     fn one_order_names_no_cause_and_noise_is_none() {
-        assert!(causes(SweepOrder::Nested, beyond).iter().all(Option::is_none), "nothing was measured twice");
+        assert!(
+            causes(SweepOrder::Nested, beyond)
+                .iter()
+                .all(Option::is_none),
+            "nothing was measured twice"
+        );
         let noise = |_: f64, _: usize, _: &mut Random| 1.0;
         assert!(causes(SweepOrder::Both, noise).iter().all(Option::is_none));
         assert_eq!(find_dips(&[], RTT), None);
@@ -224,7 +299,12 @@ mod tests {
         let windows = [64, 128, 256, 512].map(ByteCount::from_kib);
         let cells: Vec<SweepCell> = windows
             .iter()
-            .flat_map(|window| [1, 2, 4, 8].map(|streams| SweepCell { window: *window, streams }))
+            .flat_map(|window| {
+                [1, 2, 4, 8].map(|streams| SweepCell {
+                    window: *window,
+                    streams,
+                })
+            })
             .collect();
         // Every setting but the smallest one has a neighbour that is no larger.
         for planted in 1..cells.len() {
@@ -243,6 +323,9 @@ mod tests {
     fn dips_beyond_the_flight_are_counted_there() {
         let found = swept(SweepOrder::Both, 1, beyond);
         assert_eq!((found.runs, found.dips), (260, found.dips_beyond));
-        assert!(found.dips > 20 && found.again * 10 >= found.repeated * 8, "{found:?}");
+        assert!(
+            found.dips > 20 && found.again * 10 >= found.repeated * 8,
+            "{found:?}"
+        );
     }
 }

@@ -9,39 +9,60 @@ const MIN_INTERVALS: usize = 4;
 /// Fewest runs that show a correlation.
 const MIN_RUNS: usize = 5;
 
-/// Returns the variance of the rate of all streams over the sum of the variances of each, after the ramp.
+/// Returns the variance of the rate of all streams over the sum of the variances of each, after the
+/// ramp.
 pub fn stream_variance_ratio(measurement: &Measurement) -> Option<Ratio> {
     let ramp = measurement.summary.steady.map(|steady| steady.ramp)?;
     let steady: Vec<Vec<f64>> = measurement
         .intervals
         .iter()
         .filter(|interval| interval.from >= ramp && interval.streams.len() > 1)
-        .map(|interval| interval.streams.iter().map(|stream| stream.bytes.as_f64()).collect())
+        .map(|interval| {
+            interval
+                .streams
+                .iter()
+                .map(|stream| stream.bytes.as_f64())
+                .collect()
+        })
         .collect();
     // The last interval may be shorter than the others.
     variance_ratio(&steady[..steady.len().saturating_sub(1)])
 }
 
-/// Returns the variance of the sum of the streams of each interval over the sum of the variances of each stream.
+/// Returns the variance of the sum of the streams of each interval over the sum of the variances of
+/// each stream.
 fn variance_ratio(whole: &[Vec<f64>]) -> Option<Ratio> {
     let streams = whole.first()?.len();
     if whole.len() < MIN_INTERVALS || whole.iter().any(|rates| rates.len() != streams) {
         return None;
     }
-    let all = variance(&whole.iter().map(|rates| rates.iter().sum()).collect::<Vec<f64>>());
-    let each: f64 = (0..streams).map(|of| variance(&whole.iter().map(|rates| rates[of]).collect::<Vec<f64>>())).sum();
+    let all = variance(
+        &whole
+            .iter()
+            .map(|rates| rates.iter().sum())
+            .collect::<Vec<f64>>(),
+    );
+    let each: f64 = (0..streams)
+        .map(|of| variance(&whole.iter().map(|rates| rates[of]).collect::<Vec<f64>>()))
+        .sum();
     (each > 0.0).then(|| Ratio::from_quotient(all, each))
 }
 
-/// Returns the rate from which on round trips are longer under load, and the correlations of their growth.
+/// Returns the rate from which on round trips are longer under load, and the correlations of their
+/// growth.
 pub fn growth_of_rtt(runs: &[SweepRun]) -> Option<SweepRtt> {
     let growth = |run: &SweepRun| Some(run.loaded_rtt?.saturating_sub(run.idle_rtt?));
-    let seen: Vec<(&SweepRun, BitRate, Span)> =
-        runs.iter().filter_map(|run| Some((run, run.rate?, growth(run)?))).collect();
+    let seen: Vec<(&SweepRun, BitRate, Span)> = runs
+        .iter()
+        .filter_map(|run| Some((run, run.rate?, growth(run)?)))
+        .collect();
     if seen.len() < MIN_RUNS {
         return None;
     }
-    let pairs: Vec<(BitRate, Span)> = seen.iter().map(|(_, rate, growth)| (*rate, *growth)).collect();
+    let pairs: Vec<(BitRate, Span)> = seen
+        .iter()
+        .map(|(_, rate, growth)| (*rate, *growth))
+        .collect();
     Some(SweepRtt {
         climbs_from: climbs_from(runs),
         with_rate: rank_correlation(&pairs).map_or(0.0, |correlation| correlation.coefficient),
@@ -51,27 +72,48 @@ pub fn growth_of_rtt(runs: &[SweepRun]) -> Option<SweepRtt> {
     })
 }
 
-/// Returns the rate that best divides the runs with longer round trips from the others: few of the first are slower,
-/// and few of the others as fast.
+/// Returns the rate that best divides the runs with longer round trips from the others: few of the
+/// first are slower, and few of the others as fast.
 fn climbs_from(runs: &[SweepRun]) -> Option<BitRate> {
-    let seen: Vec<(BitRate, bool)> = runs.iter().filter_map(|run| Some((run.rate?, run.is_rtt_longer()?))).collect();
+    let seen: Vec<(BitRate, bool)> = runs
+        .iter()
+        .filter_map(|run| Some((run.rate?, run.is_rtt_longer()?)))
+        .collect();
     let exceptions = |from: Option<BitRate>| {
         let is_expected = |rate: BitRate| from.is_some_and(|from| rate >= from);
-        seen.iter().filter(|(rate, longer)| is_expected(*rate) != *longer).count()
+        seen.iter()
+            .filter(|(rate, longer)| is_expected(*rate) != *longer)
+            .count()
     };
-    let rates = seen.iter().filter(|(_, longer)| *longer).map(|(rate, _)| Some(*rate));
-    rates.chain([None]).min_by_key(|from| (exceptions(*from), *from)).flatten()
+    let rates = seen
+        .iter()
+        .filter(|(_, longer)| *longer)
+        .map(|(rate, _)| Some(*rate));
+    rates
+        .chain([None])
+        .min_by_key(|from| (exceptions(*from), *from))
+        .flatten()
 }
 
 fn variance(values: &[f64]) -> f64 {
     let mean = values.iter().sum::<f64>() / values.len() as f64;
-    values.iter().map(|value| (value - mean) * (value - mean)).sum::<f64>() / values.len() as f64
+    values
+        .iter()
+        .map(|value| (value - mean) * (value - mean))
+        .sum::<f64>()
+        / values.len() as f64
 }
 
-/// Returns the rank correlation of a quantity of settings with the growth of their round trips, at the same rate; 0
-/// where one of both never varies.
-fn at_same_rate<X: Magnitude>(seen: &[(&SweepRun, BitRate, Span)], of: impl Fn(SweepCell) -> X) -> f64 {
-    let runs: Vec<(X, Span, BitRate)> = seen.iter().map(|(run, rate, growth)| (of(run.cell), *growth, *rate)).collect();
+/// Returns the rank correlation of a quantity of settings with the growth of their round trips, at
+/// the same rate; 0 where one of both never varies.
+fn at_same_rate<X: Magnitude>(
+    seen: &[(&SweepRun, BitRate, Span)],
+    of: impl Fn(SweepCell) -> X,
+) -> f64 {
+    let runs: Vec<(X, Span, BitRate)> = seen
+        .iter()
+        .map(|(run, rate, growth)| (of(run.cell), *growth, *rate))
+        .collect();
     partial_rank_correlation(&runs).unwrap_or(0.0)
 }
 
@@ -85,7 +127,10 @@ mod tests {
 
     fn run(streams: u16, mbps: u64, loaded: Span) -> SweepRun {
         SweepRun {
-            cell: SweepCell { window: ByteCount::from_kib(64), streams },
+            cell: SweepCell {
+                window: ByteCount::from_kib(64),
+                streams,
+            },
             reason: SweepReason::Grid,
             rate: Some(BitRate::from_mbps(mbps)),
             sent: ByteCount::ZERO,
@@ -109,7 +154,11 @@ mod tests {
         let set = [grown.with_window, grown.with_streams, grown.with_product];
         assert!(set.iter().all(|with| with.abs() < 1e-9), "{grown:?}");
         assert_eq!(grown.climbs_from, Some(BitRate::from_mbps(20)));
-        assert_eq!(growth_of_rtt(&runs[1..]), None, "of four runs no correlation is known");
+        assert_eq!(
+            growth_of_rtt(&runs[1..]),
+            None,
+            "of four runs no correlation is known"
+        );
     }
 
     #[test]
@@ -117,36 +166,70 @@ mod tests {
         // The queue fills with the streams once the path is full.
         let of = |streams: u16| {
             let mbps = (u64::from(streams) * 20).min(100 - u64::from(streams * 7 % 5));
-            run(streams, mbps, Span::from_millis(20 + u64::from(streams.saturating_sub(5)) * 4))
+            run(
+                streams,
+                mbps,
+                Span::from_millis(20 + u64::from(streams.saturating_sub(5)) * 4),
+            )
         };
         let grown = growth_of_rtt(&(1..20).map(of).collect::<Vec<_>>()).unwrap();
-        assert!(grown.with_streams > 0.8 && grown.with_window.abs() < 1e-9, "{grown:?}");
-        assert!(grown.climbs_from >= Some(BitRate::from_mbps(95)), "{grown:?}");
+        assert!(
+            grown.with_streams > 0.8 && grown.with_window.abs() < 1e-9,
+            "{grown:?}"
+        );
+        assert!(
+            grown.climbs_from >= Some(BitRate::from_mbps(95)),
+            "{grown:?}"
+        );
     }
 
     #[test]
     fn one_slow_run_with_a_long_round_trip_is_an_exception() {
-        let mut runs: Vec<SweepRun> =
-            (1..20).map(|step| run(4, step * 30, Span::from_millis(if step * 30 > 320 { 30 } else { 20 }))).collect();
+        let mut runs: Vec<SweepRun> = (1..20)
+            .map(|step| {
+                run(
+                    4,
+                    step * 30,
+                    Span::from_millis(if step * 30 > 320 { 30 } else { 20 }),
+                )
+            })
+            .collect();
         runs.push(run(4, 50, Span::from_millis(60)));
-        assert_eq!(growth_of_rtt(&runs).unwrap().climbs_from, Some(BitRate::from_mbps(330)));
-        let never: Vec<SweepRun> = (1..20).map(|step| run(4, step * 30, Span::from_millis(20))).collect();
+        assert_eq!(
+            growth_of_rtt(&runs).unwrap().climbs_from,
+            Some(BitRate::from_mbps(330))
+        );
+        let never: Vec<SweepRun> = (1..20)
+            .map(|step| run(4, step * 30, Span::from_millis(20)))
+            .collect();
         assert_eq!(growth_of_rtt(&never).unwrap().climbs_from, None);
     }
 
     #[test]
     fn streams_that_take_up_what_one_leaves_vary_less_together() {
         let mut random = Pcg64Mcg::seed_from_u64(1);
-        let drawn: Vec<[f64; 4]> =
-            (0..200).map(|_| [(); 4].map(|()| (random.next_u64() >> 40) as f64 / 16_777_216.0)).collect();
+        let drawn: Vec<[f64; 4]> = (0..200)
+            .map(|_| [(); 4].map(|()| (random.next_u64() >> 40) as f64 / 16_777_216.0))
+            .collect();
         let of = |rates: &dyn Fn(&[f64; 4]) -> [f64; 4]| {
-            let intervals: Vec<Vec<f64>> = drawn.iter().map(|drawn| rates(drawn).to_vec()).collect();
+            let intervals: Vec<Vec<f64>> =
+                drawn.iter().map(|drawn| rates(drawn).to_vec()).collect();
             variance_ratio(&intervals).unwrap().get()
         };
         // One is held back, by more and by less, and the three others share what it leaves.
-        let taken_up = of(&|[one, a, b, c]| [-one, one / 3.0 + a / 9.0, one / 3.0 + b / 9.0, one / 3.0 + c / 9.0]);
+        let taken_up = of(&|[one, a, b, c]| {
+            [
+                -one,
+                one / 3.0 + a / 9.0,
+                one / 3.0 + b / 9.0,
+                one / 3.0 + c / 9.0,
+            ]
+        });
         let [apart, all_alike] = [of(&|drawn| *drawn), of(&|[one, ..]| [*one; 4])];
-        assert!(taken_up < 0.1 && (0.8..1.2).contains(&apart) && all_alike > 3.9, "{taken_up} {apart} {all_alike}");
+        assert!(
+            taken_up < 0.1 && (0.8..1.2).contains(&apart) && all_alike > 3.9,
+            "{taken_up} {apart} {all_alike}"
+        );
         assert_eq!(variance_ratio(&[]), None);
     }
 }

@@ -1,4 +1,5 @@
-//! The cost of a campaign before its end, by campaigns that are simulated over paths that may be this one.
+//! The cost of a campaign before its end, by campaigns that are simulated over paths that may be
+//! this one.
 
 use fullpipe_record::{SweepCost, SweepForecast, SweepRun};
 use fullpipe_units::{BitRate, ByteCount, Span, median};
@@ -27,21 +28,25 @@ const ERROR: f64 = 0.5;
 /// Standard deviation of the logarithm of the noise of runs, before any is repeated.
 const NOISE_SPREAD: f64 = 0.8;
 
-/// Part of runs that bursts of other traffic make slower, and the rates of these, relative to the usual one.
+/// Part of runs that bursts of other traffic make slower, and the rates of these, relative to the
+/// usual one.
 const BURSTS: f64 = 0.03;
 const BURST: (f64, f64) = (0.6, 0.95);
 
 impl CampaignPlan {
-    /// Returns the cost that the campaign will have in the end, runs so far included, by the median of simulated
-    /// campaigns and an interval that has 90 % of them. The rates of their paths are those that `runs` show, and for
-    /// the rest those that are predicted. The same plan and the same runs give the same forecast.
+    /// Returns the cost that the campaign will have in the end, runs so far included, by the median
+    /// of simulated campaigns and an interval that has 90 % of them. The rates of their paths are
+    /// those that `runs` show, and for the rest those that are predicted. The same plan and the
+    /// same runs give the same forecast.
     ///
     /// Returns `None` if no rates are predicted and too few runs were made to know the path.
     pub fn forecast_cost(&self, runs: &[SweepRun]) -> Option<SweepForecast> {
         let path = KnownPath::from_runs(self, runs)?;
         let mut random = SeededRandom::with_seed(self.fixed.seed.wrapping_add(runs.len() as u64));
         let campaigns = (MAX_WORK / path.expected.len()).clamp(MIN_CAMPAIGNS, CAMPAIGNS);
-        let costs: Vec<SweepCost> = (0..campaigns).map(|_| path.simulate_campaign(&mut random)).collect();
+        let costs: Vec<SweepCost> = (0..campaigns)
+            .map(|_| path.simulate_campaign(&mut random))
+            .collect();
         Some(SweepForecast {
             median: SweepCost {
                 bytes: median(costs.iter().map(|cost| cost.bytes).collect())?,
@@ -60,7 +65,10 @@ fn cost_quantile(costs: &[SweepCost], share: f64) -> SweepCost {
     bytes.sort_unstable();
     times.sort_unstable();
     let place = (share * (costs.len() - 1) as f64).round() as usize;
-    SweepCost { bytes: bytes[place], time: times[place] }
+    SweepCost {
+        bytes: bytes[place],
+        time: times[place],
+    }
 }
 
 /// A path as far as it is known.
@@ -83,7 +91,14 @@ impl<'p> KnownPath<'p> {
         let judged = JudgedCells::from_runs(&plan.grid, &plan.plane, counted);
         let expected = plan.expected_logarithms(&judged)?;
         let seen = counted_observations(&plan.grid, counted);
-        Some(Self { plan, runs, seen, expected, noise: judged.run_noise(), fill: fill_share(plan, counted) })
+        Some(Self {
+            plan,
+            runs,
+            seen,
+            expected,
+            noise: judged.run_noise(),
+            fill: fill_share(plan, counted),
+        })
     }
 
     /// Returns the cost of a campaign over a path that may be this one.
@@ -94,25 +109,42 @@ impl<'p> KnownPath<'p> {
         let length = self.plan.run_length().total_time();
         let mut runs = self.runs.to_vec();
         while let CampaignStep::Run { cell, reason } = self.plan.next_step(&runs) {
-            let Some(index) = self.plan.grid.cell_index(cell) else { break };
-            let burst = if random.next_unit() < BURSTS { random.next_between(BURST.0, BURST.1) } else { 1.0 };
-            let rate = BitRate::from_bps_f64(libm::exp(rates[index] + noise * random.next_normal()) * burst);
+            let Some(index) = self.plan.grid.cell_index(cell) else {
+                break;
+            };
+            let burst = if random.next_unit() < BURSTS {
+                random.next_between(BURST.0, BURST.1)
+            } else {
+                1.0
+            };
+            let rate = BitRate::from_bps_f64(
+                libm::exp(rates[index] + noise * random.next_normal()) * burst,
+            );
             let cost = run_cost(&self.plan.fixed, length, rate);
-            let cost = SweepCost { bytes: cost.bytes.scale_by(self.fill), ..cost };
+            let cost = SweepCost {
+                bytes: cost.bytes.scale_by(self.fill),
+                ..cost
+            };
             runs.push(SweepRun::from_cost(cell, reason, rate, cost));
         }
         spent_cost(&runs)
     }
 
-    /// Returns logarithms of all cells' rates: smooth errors of the expected ones, and what the runs show of these.
+    /// Returns logarithms of all cells' rates: smooth errors of the expected ones, and what the
+    /// runs show of these.
     fn draw_rates(&self, noise: f64, random: &mut SeededRandom) -> Vec<f64> {
         let error = self.plan.plane.draw_logarithms(ERROR, random);
         let left = |(cell, rate): &Observation| {
-            (*cell, rate - self.expected[*cell] - error[*cell] - noise * random.next_normal())
+            (
+                *cell,
+                rate - self.expected[*cell] - error[*cell] - noise * random.next_normal(),
+            )
         };
         let seen: Vec<Observation> = self.seen.iter().map(left).collect();
         let shown = RateSurface::fit_runs(&self.plan.plane, &seen, 0.0, noise);
-        (0..error.len()).map(|cell| self.expected[cell] + error[cell] + shown.cell_mean(cell)).collect()
+        (0..error.len())
+            .map(|cell| self.expected[cell] + error[cell] + shown.cell_mean(cell))
+            .collect()
     }
 }
 
@@ -120,7 +152,9 @@ impl<'p> KnownPath<'p> {
 fn fill_share(plan: &CampaignPlan, runs: &[SweepRun]) -> f64 {
     let length = plan.run_length().total_time();
     let counted = || runs.iter().filter_map(|run| Some((run.sent, run.rate?)));
-    let whole: f64 = counted().map(|(_, rate)| rate.bytes_in(length).as_f64()).sum();
+    let whole: f64 = counted()
+        .map(|(_, rate)| rate.bytes_in(length).as_f64())
+        .sum();
     let sent: f64 = counted().map(|(sent, _)| sent.as_f64()).sum();
     if whole > 0.0 { sent / whole } else { 1.0 }
 }

@@ -19,10 +19,12 @@ const USUAL_NOISE: f64 = 0.04;
 /// Runs beyond the first of their cells that weigh as much as that.
 const USUAL_WEIGHT: f64 = 3.0;
 
-/// Deviations of a run from its cell's median, in logarithms, that are not counted further: bursts of other traffic.
+/// Deviations of a run from its cell's median, in logarithms, that are not counted further: bursts
+/// of other traffic.
 const MAX_DEVIATION: f64 = 0.15;
 
-/// The constant around which the surface is fitted lies so far below the fastest: most of a grid is slope.
+/// The constant around which the surface is fitted lies so far below the fastest: most of a grid is
+/// slope.
 const LEVEL: f64 = 0.7;
 
 /// The cells of a grid by what runs show.
@@ -36,7 +38,8 @@ pub(crate) struct JudgedCells {
     means: Vec<f64>,
     deviations: Vec<f64>,
     chances: Vec<f64>,
-    /// Cells that may not be measured now: those that are left out, the one that waits, and those next to them.
+    /// Cells that may not be measured now: those that are left out, the one that waits, and those
+    /// next to them.
     skipped: Vec<Index>,
     /// Cheapest first: by product, then by streams.
     order: Vec<Index>,
@@ -54,27 +57,48 @@ impl JudgedCells {
         let level = fastest_level(&seen, &typical);
         let noise = estimate_noise(&seen, &typical);
         let surface = RateSurface::fit_runs(plane, &seen, level - LEVEL, noise);
-        let left_out: Vec<Index> =
-            AttemptCounts::from_runs(runs).left_out().filter_map(|cell| grid.cell_index(cell)).collect();
-        let measured = (0..plane.len()).filter(|cell| counts[*cell] > 0 && !left_out.contains(cell));
-        let fastest = measured.max_by(|a, b| surface.cell_mean(*a).total_cmp(&surface.cell_mean(*b)));
+        let left_out: Vec<Index> = AttemptCounts::from_runs(runs)
+            .left_out()
+            .filter_map(|cell| grid.cell_index(cell))
+            .collect();
+        let measured =
+            (0..plane.len()).filter(|cell| counts[*cell] > 0 && !left_out.contains(cell));
+        let fastest =
+            measured.max_by(|a, b| surface.cell_mean(*a).total_cmp(&surface.cell_mean(*b)));
         let best = fastest.unwrap_or(0);
-        let mut chances: Vec<f64> = (0..plane.len()).map(|cell| chance_near_best(&surface, cell, best)).collect();
+        let mut chances: Vec<f64> = (0..plane.len())
+            .map(|cell| chance_near_best(&surface, cell, best))
+            .collect();
         for cell in &left_out {
             chances[*cell] = 0.0;
         }
         let waiting = waiting_setting(runs).and_then(|cell| grid.cell_index(cell));
         let may_not = |cell: &Index| {
-            Some(*cell) == waiting || left_out.contains(cell) || is_doubtful(grid, *cell, &counts, &left_out)
+            Some(*cell) == waiting
+                || left_out.contains(cell)
+                || is_doubtful(grid, *cell, &counts, &left_out)
         };
         let skipped = (0..plane.len()).filter(may_not).collect();
         let order = order_by_cost(grid);
-        let knee = order.iter().copied().find(|cell| counts[*cell] > 0 && chances[*cell] >= SURE).unwrap_or(best);
+        let knee = order
+            .iter()
+            .copied()
+            .find(|cell| counts[*cell] > 0 && chances[*cell] >= SURE)
+            .unwrap_or(best);
         Self {
-            fastest: typical.iter().copied().flatten().max_by(f64::total_cmp).map(libm::exp),
+            fastest: typical
+                .iter()
+                .copied()
+                .flatten()
+                .max_by(f64::total_cmp)
+                .map(libm::exp),
             noise,
-            means: (0..plane.len()).map(|cell| surface.cell_mean(cell)).collect(),
-            deviations: (0..plane.len()).map(|cell| surface.cell_deviation(cell)).collect(),
+            means: (0..plane.len())
+                .map(|cell| surface.cell_mean(cell))
+                .collect(),
+            deviations: (0..plane.len())
+                .map(|cell| surface.cell_deviation(cell))
+                .collect(),
             counts,
             typical,
             chances,
@@ -86,11 +110,14 @@ impl JudgedCells {
         }
     }
 
-    /// Returns the standard deviation of a run, in logarithms; and the uncertainty of it, relative to that before any
-    /// cell has several runs.
+    /// Returns the standard deviation of a run, in logarithms; and the uncertainty of it, relative
+    /// to that before any cell has several runs.
     pub(crate) fn run_noise(&self) -> (f64, f64) {
         let repeats = self.run_count() - self.measured_cells().count();
-        (self.noise, (USUAL_WEIGHT / (USUAL_WEIGHT + repeats as f64)).sqrt())
+        (
+            self.noise,
+            (USUAL_WEIGHT / (USUAL_WEIGHT + repeats as f64)).sqrt(),
+        )
     }
 
     pub(crate) fn cell_count(&self) -> usize {
@@ -131,7 +158,8 @@ impl JudgedCells {
         self.has_best
     }
 
-    /// Returns the measured cell that is expected to be the fastest, of those that are not left out.
+    /// Returns the measured cell that is expected to be the fastest, of those that are not left
+    /// out.
     pub(crate) fn best_cell(&self) -> Index {
         self.best
     }
@@ -141,7 +169,8 @@ impl JudgedCells {
         self.knee
     }
 
-    /// Returns the chance that a cell has 95 % of the fastest cell's rate; 0 for one that is left out.
+    /// Returns the chance that a cell has 95 % of the fastest cell's rate; 0 for one that is left
+    /// out.
     pub(crate) fn near_best_chance(&self, cell: Index) -> f64 {
         self.chances[cell]
     }
@@ -169,18 +198,24 @@ impl JudgedCells {
 
 /// Returns the runs that count.
 pub(crate) fn counted_observations(grid: &SweepGrid, runs: &[SweepRun]) -> Vec<Observation> {
-    runs.iter().filter_map(|run| run_observation(grid, run)).collect()
+    runs.iter()
+        .filter_map(|run| run_observation(grid, run))
+        .collect()
 }
 
 fn run_observation(grid: &SweepGrid, run: &SweepRun) -> Option<Observation> {
-    Some((grid.cell_index(run.cell)?, libm::log(run.rate?.as_f64().max(1.0))))
+    Some((
+        grid.cell_index(run.cell)?,
+        libm::log(run.rate?.as_f64().max(1.0)),
+    ))
 }
 
-/// Returns true if a cell is next to one that is left out, and no run of it or next to it counts: it may be too much as
-/// well.
+/// Returns true if a cell is next to one that is left out, and no run of it or next to it counts:
+/// it may be too much as well.
 fn is_doubtful(grid: &SweepGrid, cell: Index, counts: &[usize], left_out: &[Index]) -> bool {
     let near = |other: &Index| grid.are_neighbours(cell, *other);
-    let counted = || (0..counts.len()).filter(|other| counts[*other] > 0 && !left_out.contains(other));
+    let counted =
+        || (0..counts.len()).filter(|other| counts[*other] > 0 && !left_out.contains(other));
     left_out.iter().any(near) && !counted().any(|other| near(&other))
 }
 
@@ -194,23 +229,39 @@ fn cell_run_counts(cells: usize, seen: &[Observation]) -> Vec<usize> {
 
 /// Returns the median of each cell's runs.
 fn cell_medians(cells: usize, seen: &[Observation]) -> Vec<Option<f64>> {
-    let of = |cell| seen.iter().filter(move |(of, _)| *of == cell).map(|(_, rate)| *rate);
+    let of = |cell| {
+        seen.iter()
+            .filter(move |(of, _)| *of == cell)
+            .map(|(_, rate)| *rate)
+    };
     (0..cells).map(|cell| median(of(cell).collect())).collect()
 }
 
-/// Returns the standard deviation of a run: the usual one, corrected by the cells that have several.
+/// Returns the standard deviation of a run: the usual one, corrected by the cells that have
+/// several.
 fn estimate_noise(seen: &[Observation], typical: &[Option<f64>]) -> f64 {
-    let deviation = |(cell, rate): &Observation| typical[*cell].map_or(0.0, |middle| (rate - middle).abs());
-    let squares: f64 = seen.iter().map(|run| deviation(run).min(MAX_DEVIATION)).map(|of| of * of).sum();
+    let deviation =
+        |(cell, rate): &Observation| typical[*cell].map_or(0.0, |middle| (rate - middle).abs());
+    let squares: f64 = seen
+        .iter()
+        .map(|run| deviation(run).min(MAX_DEVIATION))
+        .map(|of| of * of)
+        .sum();
     let repeats = seen.len() - typical.iter().flatten().count();
     ((USUAL_NOISE * USUAL_NOISE * USUAL_WEIGHT + squares) / (USUAL_WEIGHT + repeats as f64)).sqrt()
 }
 
-/// Returns the level of the fastest runs: with few of them the fastest cell, with many the median of the four fastest.
+/// Returns the level of the fastest runs: with few of them the fastest cell, with many the median
+/// of the four fastest.
 fn fastest_level(seen: &[Observation], typical: &[Option<f64>]) -> f64 {
     const FEW: usize = 6;
     if seen.len() <= FEW {
-        return typical.iter().copied().flatten().max_by(f64::total_cmp).unwrap_or(0.0);
+        return typical
+            .iter()
+            .copied()
+            .flatten()
+            .max_by(f64::total_cmp)
+            .unwrap_or(0.0);
     }
     let mut rates: Vec<f64> = seen.iter().map(|(_, rate)| *rate).collect();
     rates.sort_by(|a, b| b.total_cmp(a));

@@ -1,4 +1,5 @@
-//! Settings that are too much for the machine: their runs do not count, again and again, while those of others do.
+//! Settings that are too much for the machine: their runs do not count, again and again, while
+//! those of others do.
 
 use fullpipe_record::{SweepCell, SweepRun};
 
@@ -17,7 +18,8 @@ struct SettingAttempts {
 }
 
 impl SettingAttempts {
-    /// A setting whose runs count for the most part is not too much for the machine, which has been busy for a while.
+    /// A setting whose runs count for the most part is not too much for the machine, which has been
+    /// busy for a while.
     fn is_left_out(&self) -> bool {
         self.broken >= BROKEN && self.broken > self.counted
     }
@@ -33,18 +35,31 @@ impl AttemptCounts {
     }
 
     pub(crate) fn add_run(&mut self, run: &SweepRun) {
-        let place = self.0.iter().position(|attempt| attempt.cell == run.cell).unwrap_or_else(|| {
-            self.0.push(SettingAttempts { cell: run.cell, broken: 0, counted: 0 });
-            self.0.len() - 1
-        });
-        let SettingAttempts { broken, counted, .. } = &mut self.0[place];
+        let place = self
+            .0
+            .iter()
+            .position(|attempt| attempt.cell == run.cell)
+            .unwrap_or_else(|| {
+                self.0.push(SettingAttempts {
+                    cell: run.cell,
+                    broken: 0,
+                    counted: 0,
+                });
+                self.0.len() - 1
+            });
+        let SettingAttempts {
+            broken, counted, ..
+        } = &mut self.0[place];
         let count = if run.rate.is_some() { counted } else { broken };
         *count += 1;
     }
 
     /// Returns the settings that are left out, in the order in which they were first tried.
     pub(crate) fn left_out(&self) -> impl Iterator<Item = SweepCell> {
-        self.0.iter().filter(|attempt| attempt.is_left_out()).map(|attempt| attempt.cell)
+        self.0
+            .iter()
+            .filter(|attempt| attempt.is_left_out())
+            .map(|attempt| attempt.cell)
     }
 
     pub(crate) fn is_left_out(&self, cell: SweepCell) -> bool {
@@ -52,9 +67,12 @@ impl AttemptCounts {
     }
 }
 
-/// Returns the setting that waits until another run has counted: none of the last two runs did, and both had it.
+/// Returns the setting that waits until another run has counted: none of the last two runs did, and
+/// both had it.
 pub(crate) fn waiting_setting(runs: &[SweepRun]) -> Option<SweepCell> {
-    let [.., before, last] = runs else { return None };
+    let [.., before, last] = runs else {
+        return None;
+    };
     (before.cell == last.cell && before.rate.is_none() && last.rate.is_none()).then_some(last.cell)
 }
 
@@ -78,15 +96,29 @@ mod tests {
     /// Returns runs of settings by their streams; a negative number is a run that does not count.
     fn runs(streams: &[i16]) -> Vec<SweepRun> {
         let run = |streams: &i16| {
-            let cell = SweepCell { window: ByteCount::from_kib(8), streams: streams.unsigned_abs() };
-            let counted = SweepRun::from_cost(cell, SweepReason::Edge, BitRate::from_mbps(1), SweepCost::default());
-            SweepRun { rate: counted.rate.filter(|_| *streams > 0), ..counted }
+            let cell = SweepCell {
+                window: ByteCount::from_kib(8),
+                streams: streams.unsigned_abs(),
+            };
+            let counted = SweepRun::from_cost(
+                cell,
+                SweepReason::Edge,
+                BitRate::from_mbps(1),
+                SweepCost::default(),
+            );
+            SweepRun {
+                rate: counted.rate.filter(|_| *streams > 0),
+                ..counted
+            }
         };
         streams.iter().map(run).collect()
     }
 
     fn left_out(streams: &[i16]) -> Vec<u16> {
-        AttemptCounts::from_runs(&runs(streams)).left_out().map(|cell| cell.streams).collect()
+        AttemptCounts::from_runs(&runs(streams))
+            .left_out()
+            .map(|cell| cell.streams)
+            .collect()
     }
 
     #[test]
@@ -109,6 +141,13 @@ mod tests {
     #[test]
     fn settings_that_fail_one_after_another_are_counted_once_each() {
         let failing = |streams: &[i16]| failing_settings(&runs(streams));
-        assert_eq!([failing(&[]), failing(&[-1, 2]), failing(&[1, -2, -2, -3, -2])], [0, 0, 2]);
+        assert_eq!(
+            [
+                failing(&[]),
+                failing(&[-1, 2]),
+                failing(&[1, -2, -2, -3, -2])
+            ],
+            [0, 0, 2]
+        );
     }
 }

@@ -1,7 +1,8 @@
-//! The plan of a sweep over windows and streams: runs so far in, the next run or the knee out, and what the runs show
-//! of dips, of round trips and of streams that depend on each other.
+//! The plan of a sweep over windows and streams: runs so far in, the next run or the knee out, and
+//! what the runs show of dips, of round trips and of streams that depend on each other.
 //!
-//! A campaign looks for the knee: the cheapest setting, by streams × window, that has 95 % of the best rate.
+//! A campaign looks for the knee: the cheapest setting, by streams × window, that has 95 % of the
+//! best rate.
 
 mod answer;
 mod cost;

@@ -14,7 +14,8 @@ pub(crate) fn order_cells(grid: &SweepGrid, order: SweepOrder, seed: u64) -> Vec
     }
 }
 
-/// Returns blocks of which each has every window once, with numbers of streams that differ as far as there are enough.
+/// Returns blocks of which each has every window once, with numbers of streams that differ as far
+/// as there are enough.
 fn scramble_cells(grid: &SweepGrid, seed: u64) -> Vec<SweepCell> {
     let mut random = Pcg64Mcg::seed_from_u64(seed);
     let (mut windows, mut streams) = (grid.windows().to_vec(), grid.streams().to_vec());
@@ -47,9 +48,13 @@ mod tests {
 
     #[test]
     fn a_scrambled_grid_has_every_cell_once_and_every_window_once_a_block() {
-        let grid = SweepGrid::from_ranges(ByteCount::from_kib(8)..=ByteCount::from_mib(4), 1..=90).unwrap();
+        let grid = SweepGrid::from_ranges(ByteCount::from_kib(8)..=ByteCount::from_mib(4), 1..=90)
+            .unwrap();
         let cells = order_cells(&grid, SweepOrder::Scrambled, 7);
-        let mut indices: Vec<usize> = cells.iter().map(|cell| grid.cell_index(*cell).unwrap()).collect();
+        let mut indices: Vec<usize> = cells
+            .iter()
+            .map(|cell| grid.cell_index(*cell).unwrap())
+            .collect();
         indices.sort_unstable();
         assert_eq!(indices, (0..130).collect::<Vec<_>>());
         for block in cells.chunks(10) {
@@ -60,6 +65,9 @@ mod tests {
         assert_eq!(cells, order_cells(&grid, SweepOrder::Scrambled, 7));
         assert_ne!(cells, order_cells(&grid, SweepOrder::Scrambled, 8));
         assert_eq!(order_cells(&grid, SweepOrder::Nested, 7), grid.all_cells());
-        assert_eq!(order_cells(&grid, SweepOrder::Both, 7), [grid.all_cells(), cells].concat());
+        assert_eq!(
+            order_cells(&grid, SweepOrder::Both, 7),
+            [grid.all_cells(), cells].concat()
+        );
     }
 }

@@ -1,6 +1,9 @@
-//! The next run: anchors first, then in turn the cell that may be fastest and the cheapest that may do.
+//! The next run: anchors first, then in turn the cell that may be fastest and the cheapest that may
+//! do.
 
-use fullpipe_record::{SweepAnswer, SweepCell, SweepCost, SweepEstimate, SweepPlan, SweepReason, SweepRun};
+use fullpipe_record::{
+    SweepAnswer, SweepCell, SweepCost, SweepEstimate, SweepPlan, SweepReason, SweepRun,
+};
 use fullpipe_units::{BitRate, Span};
 
 use crate::answer::{AnswerCertainty, cell_estimates, sweep_answer};
@@ -13,8 +16,8 @@ use crate::segment::{PathSegment, split_segments};
 use crate::shape::{BY_WINDOW, cheapest_of_flat, lower_level};
 use crate::surface::CellPlane;
 
-/// Streams of the anchors, in this order; the first have the largest window, the others one that gives twice the flight
-/// of the fastest so far.
+/// Streams of the anchors, in this order; the first have the largest window, the others one that
+/// gives twice the flight of the fastest so far.
 const ANCHORS: [u16; 4] = [8, 90, 1, 24];
 
 /// Numbers of streams in the grid from one to its double.
@@ -38,21 +41,22 @@ const MIN_RUNS_OF_BEST: usize = 3;
 /// Runs of a campaign.
 const MIN_RUNS: usize = 10;
 
-/// Settings in a row of which no run counts with which a campaign ends: it would never have an answer, and no end. Each
-/// is tried twice.
+/// Settings in a row of which no run counts with which a campaign ends: it would never have an
+/// answer, and no end. Each is tried twice.
 const MAX_FAILING: usize = 3;
 
 /// Runs from one reference to the next.
 const REFERENCE_EVERY: usize = 6;
 
-/// References whose cost is kept back: a change of the path amid the last runs is noticed and confirmed.
+/// References whose cost is kept back: a change of the path amid the last runs is noticed and
+/// confirmed.
 const KEPT: f64 = 3.0;
 
 /// Preference, in logarithms of a rate, for a cell with one run less.
 const REPEAT_COST: f64 = 0.02;
 
-/// The plan of a campaign, ready to decide. The same plan and the same runs give the same next run, so that
-/// a campaign can go on from its documents alone.
+/// The plan of a campaign, ready to decide. The same plan and the same runs give the same next run,
+/// so that a campaign can go on from its documents alone.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CampaignPlan {
     pub(crate) fixed: SweepPlan,
@@ -96,9 +100,17 @@ impl CampaignPlan {
     /// A sentence if there is no grid of these windows and streams.
     pub fn new(fixed: SweepPlan) -> Result<Self, String> {
         let grid = SweepGrid::new(fixed.windows.clone(), fixed.streams.clone())?;
-        let whole = fixed.order.map(|order| order_cells(&grid, order, fixed.seed));
+        let whole = fixed
+            .order
+            .map(|order| order_cells(&grid, order, fixed.seed));
         let predicted = predicted_knee(&grid, &fixed.predicted);
-        Ok(Self { fixed, plane: CellPlane::from_grid(&grid), grid, whole, predicted })
+        Ok(Self {
+            fixed,
+            plane: CellPlane::from_grid(&grid),
+            grid,
+            whole,
+            predicted,
+        })
     }
 
     /// Returns the plan as it is kept.
@@ -125,19 +137,28 @@ impl CampaignPlan {
         }
         let state = self.current_state(runs);
         let Some(wanted) = self.wanted_cell(&state, runs) else {
-            return CampaignStep::Done(if state.judged.can_go_on() { CampaignEnd::Sure } else { CampaignEnd::Broken });
+            return CampaignStep::Done(if state.judged.can_go_on() {
+                CampaignEnd::Sure
+            } else {
+                CampaignEnd::Broken
+            });
         };
         if failing_settings(runs) >= MAX_FAILING && wanted.1 != SweepReason::Again {
             return CampaignStep::Done(CampaignEnd::Broken);
         }
-        let reference = self.last_reference(&state.segment).filter(|(cell, _)| state.judged.may_run(*cell));
+        let reference = self
+            .last_reference(&state.segment)
+            .filter(|(cell, _)| state.judged.may_run(*cell));
         let affordable = [Some(wanted), reference];
         match affordable
             .into_iter()
             .flatten()
             .find(|(cell, reason)| self.can_afford(runs, &state.judged, *cell, *reason))
         {
-            Some((cell, reason)) => CampaignStep::Run { cell: self.grid.all_cells()[cell], reason },
+            Some((cell, reason)) => CampaignStep::Run {
+                cell: self.grid.all_cells()[cell],
+                reason,
+            },
             None => CampaignStep::Done(CampaignEnd::Budget),
         }
     }
@@ -146,35 +167,47 @@ impl CampaignPlan {
     pub fn current_answer(&self, runs: &[SweepRun]) -> Option<SweepAnswer> {
         let state = self.current_state(runs);
         let is_whole = self.whole.is_some();
-        let is_changing =
-            state.begins.len() > 1 && state.judged.run_count() <= self.anchor_count() || state.segment.suspicious > 0;
-        let sure = !is_whole && state.judged.can_go_on() && self.wanted_cell(&state, runs).is_none();
+        let is_changing = state.begins.len() > 1 && state.judged.run_count() <= self.anchor_count()
+            || state.segment.suspicious > 0;
+        let sure =
+            !is_whole && state.judged.can_go_on() && self.wanted_cell(&state, runs).is_none();
         let flight = flight_bytes(self.fixed.rtt, &state.judged);
         let has_answer = state.judged.has_best() && (is_whole || !is_changing);
-        has_answer.then(|| sweep_answer(&self.grid, &state.judged, flight, AnswerCertainty { sure, is_whole }))
+        has_answer.then(|| {
+            sweep_answer(
+                &self.grid,
+                &state.judged,
+                flight,
+                AnswerCertainty { sure, is_whole },
+            )
+        })
     }
 
-    /// Returns the rates of all settings that the runs over the present path show, in the order of [`SweepGrid::all_cells`].
+    /// Returns the rates of all settings that the runs over the present path show, in the order of
+    /// [`SweepGrid::all_cells`].
     pub fn rate_estimates(&self, runs: &[SweepRun]) -> Vec<SweepEstimate> {
         cell_estimates(&self.grid, &self.current_state(runs).judged)
     }
 
-    /// Returns the numbers of the runs, from 0, at which the path was another than before; the first is 0.
+    /// Returns the numbers of the runs, from 0, at which the path was another than before; the
+    /// first is 0.
     pub fn segment_starts(&self, runs: &[SweepRun]) -> Vec<usize> {
         self.current_segment(runs).0
     }
 
-    /// Returns the number of the first run that counts for the answer, from 0: those before it were made over another
-    /// path, or before a setting was known whose rate shows a change of the path. All runs of a sweep over the whole
-    /// grid count, as it measures no setting anew.
+    /// Returns the number of the first run that counts for the answer, from 0: those before it were
+    /// made over another path, or before a setting was known whose rate shows a change of the path.
+    /// All runs of a sweep over the whole grid count, as it measures no setting anew.
     pub fn counts_from(&self, runs: &[SweepRun]) -> usize {
         self.current_segment(runs).1.from
     }
 
-    /// Returns the settings that are left out over the path as it is now: at least two of their runs, and more than
-    /// half, do not count, as on a machine for which they are too much.
+    /// Returns the settings that are left out over the path as it is now: at least two of their
+    /// runs, and more than half, do not count, as on a machine for which they are too much.
     pub fn left_out(&self, runs: &[SweepRun]) -> Vec<SweepCell> {
-        AttemptCounts::from_runs(&runs[self.counts_from(runs)..]).left_out().collect()
+        AttemptCounts::from_runs(&runs[self.counts_from(runs)..])
+            .left_out()
+            .collect()
     }
 
     /// Returns the length of every run.
@@ -183,7 +216,10 @@ impl CampaignPlan {
         if self.whole.is_none() {
             return short;
         }
-        RunLength { steady: GRID_RUN.saturating_sub(short.ramp).max(short.steady), ..short }
+        RunLength {
+            steady: GRID_RUN.saturating_sub(short.ramp).max(short.steady),
+            ..short
+        }
     }
 
     /// Returns the cost of the whole grid at 10 s a cell, as far as `runs` show.
@@ -191,23 +227,35 @@ impl CampaignPlan {
         grid_cost(&self.fixed, &self.grid, &self.current_state(runs).judged)
     }
 
-    /// Returns the logarithm of the rate that each cell is expected to have: the predicted one, or else what its window
-    /// permits and the fastest cell has, once the anchors show that.
+    /// Returns the logarithm of the rate that each cell is expected to have: the predicted one, or
+    /// else what its window permits and the fastest cell has, once the anchors show that.
     pub(crate) fn expected_logarithms(&self, judged: &JudgedCells) -> Option<Vec<f64>> {
         let cells = self.grid.all_cells();
         if self.fixed.predicted.len() == cells.len() {
-            return Some(self.fixed.predicted.iter().map(|rate| libm::log(rate.as_f64().max(1.0))).collect());
+            return Some(
+                self.fixed
+                    .predicted
+                    .iter()
+                    .map(|rate| libm::log(rate.as_f64().max(1.0)))
+                    .collect(),
+            );
         }
-        let fastest =
-            judged.fastest_rate().filter(|_| self.whole.is_none() && judged.run_count() >= self.anchor_count())?;
-        let permitted = |cell: &SweepCell| libm::log(permitted_rate(&self.fixed, *cell).min(fastest));
+        let fastest = judged
+            .fastest_rate()
+            .filter(|_| self.whole.is_none() && judged.run_count() >= self.anchor_count())?;
+        let permitted =
+            |cell: &SweepCell| libm::log(permitted_rate(&self.fixed, *cell).min(fastest));
         Some(cells.iter().map(permitted).collect())
     }
 
     fn current_state(&self, runs: &[SweepRun]) -> CampaignState {
         let (begins, segment) = self.current_segment(runs);
         let judged = JudgedCells::from_runs(&self.grid, &self.plane, &runs[segment.from..]);
-        CampaignState { judged, begins, segment }
+        CampaignState {
+            judged,
+            begins,
+            segment,
+        }
     }
 
     /// Returns the index of each segment's first run, and the state of the last. A sweep over the
@@ -215,24 +263,53 @@ impl CampaignPlan {
     /// again.
     fn current_segment(&self, runs: &[SweepRun]) -> (Vec<usize>, PathSegment) {
         let (begins, segment) = split_segments(runs, self.anchor_count());
-        (begins, if self.whole.is_some() { PathSegment::default() } else { segment })
+        (
+            begins,
+            if self.whole.is_some() {
+                PathSegment::default()
+            } else {
+                segment
+            },
+        )
     }
 
-    /// Returns the next run of the whole grid: the one that did not count once more, or the next setting.
+    /// Returns the next run of the whole grid: the one that did not count once more, or the next
+    /// setting.
     fn next_of_whole(&self, whole: &[SweepCell], runs: &[SweepRun]) -> CampaignStep {
-        let again = retry_cell(runs).map(|cell| CampaignStep::Run { cell, reason: SweepReason::Again });
+        let again = retry_cell(runs).map(|cell| CampaignStep::Run {
+            cell,
+            reason: SweepReason::Again,
+        });
         if again.is_none() && failing_settings(runs) >= MAX_FAILING {
             return CampaignStep::Done(CampaignEnd::Broken);
         }
-        let settings = runs.iter().filter(|run| run.reason != SweepReason::Again).count();
-        let next = whole.get(settings).map(|cell| CampaignStep::Run { cell: *cell, reason: SweepReason::Grid });
-        let Some(next) = again.or(next) else { return CampaignStep::Done(CampaignEnd::Sure) };
-        if self.is_within_budget(spent_cost(runs)) { next } else { CampaignStep::Done(CampaignEnd::Budget) }
+        let settings = runs
+            .iter()
+            .filter(|run| run.reason != SweepReason::Again)
+            .count();
+        let next = whole.get(settings).map(|cell| CampaignStep::Run {
+            cell: *cell,
+            reason: SweepReason::Grid,
+        });
+        let Some(next) = again.or(next) else {
+            return CampaignStep::Done(CampaignEnd::Sure);
+        };
+        if self.is_within_budget(spent_cost(runs)) {
+            next
+        } else {
+            CampaignStep::Done(CampaignEnd::Budget)
+        }
     }
 
     /// Returns the cell that is wanted next, or nothing if the answer is sure.
-    fn wanted_cell(&self, state: &CampaignState, runs: &[SweepRun]) -> Option<(Index, SweepReason)> {
-        let CampaignState { judged, segment, .. } = state;
+    fn wanted_cell(
+        &self,
+        state: &CampaignState,
+        runs: &[SweepRun],
+    ) -> Option<(Index, SweepReason)> {
+        let CampaignState {
+            judged, segment, ..
+        } = state;
         let again = retry_cell(&runs[segment.from..]).and_then(|cell| self.grid.cell_index(cell));
         if let Some(again) = again.filter(|cell| judged.may_run(*cell)) {
             return Some((again, SweepReason::Again));
@@ -241,20 +318,28 @@ impl CampaignPlan {
             return Some(control);
         }
         if judged.run_count() < self.anchor_count() {
-            return self.next_anchor(judged).map(|cell| (cell, SweepReason::Anchor));
+            return self
+                .next_anchor(judged)
+                .map(|cell| (cell, SweepReason::Anchor));
         }
-        let is_due = segment.suspicious > 0 || segment.references < 2 || segment.since_reference + 1 >= REFERENCE_EVERY;
-        let due = self.reference_cell(segment).filter(|(cell, _)| is_due && judged.may_run(*cell));
+        let is_due = segment.suspicious > 0
+            || segment.references < 2
+            || segment.since_reference + 1 >= REFERENCE_EVERY;
+        let due = self
+            .reference_cell(segment)
+            .filter(|(cell, _)| is_due && judged.may_run(*cell));
         due.or_else(|| self.of_shape(judged))
             .or_else(|| undecided_cell(judged))
             .or_else(|| self.closing_cell(judged, segment))
     }
 
-    /// Returns a cell whose runs count, once those of two others did not: it shows if they are too much for the machine
-    /// or the machine is busy.
+    /// Returns a cell whose runs count, once those of two others did not: it shows if they are too
+    /// much for the machine or the machine is busy.
     fn control_cell(
         &self,
-        CampaignState { judged, segment, .. }: &CampaignState,
+        CampaignState {
+            judged, segment, ..
+        }: &CampaignState,
         runs: &[SweepRun],
     ) -> Option<(Index, SweepReason)> {
         if failing_settings(&runs[segment.from..]) + 1 != MAX_FAILING || judged.run_count() == 0 {
@@ -266,47 +351,75 @@ impl CampaignPlan {
     }
 
     fn reference_cell(&self, segment: &PathSegment) -> Option<(Index, SweepReason)> {
-        let cell = segment.reference.and_then(|cell| self.grid.cell_index(cell));
+        let cell = segment
+            .reference
+            .and_then(|cell| self.grid.cell_index(cell));
         cell.map(|cell| (cell, SweepReason::Reference))
     }
 
-    /// Returns the reference with which a campaign ends, unless it has just been measured or still differs.
+    /// Returns the reference with which a campaign ends, unless it has just been measured or still
+    /// differs.
     fn last_reference(&self, segment: &PathSegment) -> Option<(Index, SweepReason)> {
-        self.reference_cell(segment).filter(|_| segment.since_reference > 0 || segment.suspicious > 0)
+        self.reference_cell(segment)
+            .filter(|_| segment.since_reference > 0 || segment.suspicious > 0)
     }
 
     /// Returns the reference with which a campaign ends; if that waits, another run before it.
-    fn closing_cell(&self, judged: &JudgedCells, segment: &PathSegment) -> Option<(Index, SweepReason)> {
+    fn closing_cell(
+        &self,
+        judged: &JudgedCells,
+        segment: &PathSegment,
+    ) -> Option<(Index, SweepReason)> {
         let reference = self.last_reference(segment)?;
-        if judged.may_run(reference.0) { Some(reference) } else { most_promising(judged) }
+        if judged.may_run(reference.0) {
+            Some(reference)
+        } else {
+            most_promising(judged)
+        }
     }
 
     fn anchor_count(&self) -> usize {
         ANCHORS.len() + usize::from(self.predicted.is_some())
     }
 
-    /// Returns the next anchor, or the one that takes its place if that is left out: with half the streams, and so on;
-    /// `None` if all are left out.
+    /// Returns the next anchor, or the one that takes its place if that is left out: with half the
+    /// streams, and so on; `None` if all are left out.
     fn next_anchor(&self, judged: &JudgedCells) -> Option<Index> {
-        let Some(streams) = ANCHORS.get(judged.run_count()) else { return self.predicted_anchor(judged) };
+        let Some(streams) = ANCHORS.get(judged.run_count()) else {
+            return self.predicted_anchor(judged);
+        };
         let streams = self.grid.nearest_streams(*streams);
         let cells = self.grid.all_cells();
-        let largest = judged.measured_cells().map(|cell| cells[cell].flight_capacity()).max();
+        let largest = judged
+            .measured_cells()
+            .map(|cell| cells[cell].flight_capacity())
+            .max();
         let flight = flight_bytes(self.fixed.rtt, judged);
         // Where windows alone limit the fastest, no run shows what would be ample.
         let by_window = largest.is_none_or(|product| flight >= BY_WINDOW * product.as_f64());
         let ample = if by_window { f64::MAX } else { AMPLE * flight };
         let halved = (0..=streams).rev().step_by(STEPS_OF_DOUBLING);
         let places = halved.chain(0..self.grid.streams().len());
-        let ample = places.map(|streams| self.grid.filling_index(ample, streams)).find(|cell| judged.may_run(*cell));
+        let ample = places
+            .map(|streams| self.grid.filling_index(ample, streams))
+            .find(|cell| judged.may_run(*cell));
         ample.or_else(|| (0..cells.len()).find(|cell| judged.may_run(*cell)))
     }
 
-    /// Returns the cheapest cell that is predicted to do, or the next dearer one that is not left out.
+    /// Returns the cheapest cell that is predicted to do, or the next dearer one that is not left
+    /// out.
     fn predicted_anchor(&self, judged: &JudgedCells) -> Option<Index> {
-        let from = judged.cells_by_cost().iter().position(|cell| Some(*cell) == self.predicted).unwrap_or(0);
+        let from = judged
+            .cells_by_cost()
+            .iter()
+            .position(|cell| Some(*cell) == self.predicted)
+            .unwrap_or(0);
         let (cheaper, dearer) = judged.cells_by_cost().split_at(from);
-        dearer.iter().chain(cheaper).copied().find(|cell| judged.may_run(*cell))
+        dearer
+            .iter()
+            .chain(cheaper)
+            .copied()
+            .find(|cell| judged.may_run(*cell))
     }
 
     /// Returns the cell that shows if the surface is flat, or has a lower level.
@@ -322,9 +435,18 @@ impl CampaignPlan {
         Some((level.next_cell(judged).filter(may_run)?, SweepReason::Level))
     }
 
-    /// Returns true if a run of `cell` stays within the budget, of which a part is kept for references.
-    fn can_afford(&self, runs: &[SweepRun], judged: &JudgedCells, cell: Index, reason: SweepReason) -> bool {
-        let Some(fastest) = judged.fastest_rate() else { return self.is_within_budget(spent_cost(runs)) };
+    /// Returns true if a run of `cell` stays within the budget, of which a part is kept for
+    /// references.
+    fn can_afford(
+        &self,
+        runs: &[SweepRun],
+        judged: &JudgedCells,
+        cell: Index,
+        reason: SweepReason,
+    ) -> bool {
+        let Some(fastest) = judged.fastest_rate() else {
+            return self.is_within_budget(spent_cost(runs));
+        };
         let rate = BitRate::from_bps_f64(judged.expected_rate(cell).min(fastest));
         let load = self.run_length().total_time();
         let cost = spent_cost(runs) + run_cost(&self.fixed, load, rate);
@@ -356,24 +478,47 @@ struct CampaignState {
 /// Returns the cell on which the decision hangs.
 fn undecided_cell(judged: &JudgedCells) -> Option<(Index, SweepReason)> {
     let knee = judged.knee_cell();
-    let may_do = |cell: &Index| judged.near_best_chance(*cell) >= MAYBE && judged.runs_of_cell(*cell) < MAX_RUNS;
-    let edge = judged.cells_by_cost().iter().copied().take_while(|cell| *cell != knee).find(may_do);
-    let few = [(knee, MIN_RUNS_OF_KNEE), (judged.best_cell(), MIN_RUNS_OF_BEST)];
-    let repeat = few.into_iter().find(|(cell, enough)| judged.runs_of_cell(*cell) < *enough).map(|(cell, _)| cell);
+    let may_do = |cell: &Index| {
+        judged.near_best_chance(*cell) >= MAYBE && judged.runs_of_cell(*cell) < MAX_RUNS
+    };
+    let edge = judged
+        .cells_by_cost()
+        .iter()
+        .copied()
+        .take_while(|cell| *cell != knee)
+        .find(may_do);
+    let few = [
+        (knee, MIN_RUNS_OF_KNEE),
+        (judged.best_cell(), MIN_RUNS_OF_BEST),
+    ];
+    let repeat = few
+        .into_iter()
+        .find(|(cell, enough)| judged.runs_of_cell(*cell) < *enough)
+        .map(|(cell, _)| cell);
     if judged.run_count() >= MIN_RUNS && edge.is_none() && repeat.is_none() {
         return None;
     }
     let edge = edge.map(|cell| (cell, SweepReason::Edge));
     let repeat = repeat.map(|cell| (cell, SweepReason::Repeat));
-    let wanted = if judged.run_count().is_multiple_of(2) { None } else { edge.or(repeat) };
-    wanted.filter(|(cell, _)| judged.may_run(*cell)).or_else(|| most_promising(judged))
+    let wanted = if judged.run_count().is_multiple_of(2) {
+        None
+    } else {
+        edge.or(repeat)
+    };
+    wanted
+        .filter(|(cell, _)| judged.may_run(*cell))
+        .or_else(|| most_promising(judged))
 }
 
 /// Returns the cell whose rate may be the highest.
 fn most_promising(judged: &JudgedCells) -> Option<(Index, SweepReason)> {
-    let hope = |cell: &Index| judged.rate_logarithm(*cell, 1.0) - REPEAT_COST * judged.runs_of_cell(*cell) as f64;
+    let hope = |cell: &Index| {
+        judged.rate_logarithm(*cell, 1.0) - REPEAT_COST * judged.runs_of_cell(*cell) as f64
+    };
     let cells = (0..judged.cell_count()).filter(|cell| judged.may_run(*cell));
-    cells.max_by(|a, b| hope(a).total_cmp(&hope(b))).map(|cell| (cell, SweepReason::Best))
+    cells
+        .max_by(|a, b| hope(a).total_cmp(&hope(b)))
+        .map(|cell| (cell, SweepReason::Best))
 }
 
 /// Returns the bytes in flight of the fastest runs.
@@ -384,12 +529,21 @@ fn flight_bytes(rtt: Span, judged: &JudgedCells) -> f64 {
 /// Returns the cell of the last run if that run does not count and was the first of its kind.
 fn retry_cell(runs: &[SweepRun]) -> Option<SweepCell> {
     let last = runs.last().filter(|run| run.rate.is_none())?;
-    let before = runs.iter().rev().nth(1).is_some_and(|run| run.rate.is_none() && run.cell == last.cell);
+    let before = runs
+        .iter()
+        .rev()
+        .nth(1)
+        .is_some_and(|run| run.rate.is_none() && run.cell == last.cell);
     (!before).then_some(last.cell)
 }
 
 /// Returns the cheapest cell that is predicted to have enough of the best rate.
 fn predicted_knee(grid: &SweepGrid, predicted: &[BitRate]) -> Option<Index> {
-    let best = predicted.iter().max().filter(|_| predicted.len() == grid.all_cells().len())?;
-    order_by_cost(grid).into_iter().find(|cell| predicted[*cell] >= best.scale_by(ENOUGH))
+    let best = predicted
+        .iter()
+        .max()
+        .filter(|_| predicted.len() == grid.all_cells().len())?;
+    order_by_cost(grid)
+        .into_iter()
+        .find(|cell| predicted[*cell] >= best.scale_by(ENOUGH))
 }

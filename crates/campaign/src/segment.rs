@@ -1,11 +1,13 @@
-//! Runs over one and the same path: references, and the round-trip time without load, show where it has changed.
+//! Runs over one and the same path: references, and the round-trip time without load, show where it
+//! has changed.
 
 use fullpipe_record::{SweepCell, SweepRun};
 use fullpipe_units::{Span, median};
 
 use crate::left_out::AttemptCounts;
 
-/// A reference that differs by more than this from the usual one, in logarithms, is a suspicion: 15 %.
+/// A reference that differs by more than this from the usual one, in logarithms, is a suspicion: 15
+/// %.
 const SUSPICION: f64 = 0.163;
 
 /// Anchors whose rates differ by less than this, in logarithms, are about as fast.
@@ -14,7 +16,8 @@ const ALIKE: f64 = 0.1;
 /// A setting that is faster than the reference by more than this, in logarithms, takes its place.
 const FASTER: f64 = 0.25;
 
-/// References in a row that confirm a change: the first is a suspicion, as a burst of other traffic shows as well.
+/// References in a row that confirm a change: the first is a suspicion, as a burst of other traffic
+/// shows as well.
 const CONFIRMING: usize = 3;
 
 /// Runs in a row before which the round-trip time differed that confirm a change.
@@ -48,7 +51,15 @@ pub(crate) fn split_segments(runs: &[SweepRun], anchors: usize) -> (Vec<usize>, 
         let course = follow_segment(&runs[from..], anchors);
         match course.changed {
             Some(changed) => begins.push(from + changed),
-            None => return (begins, PathSegment { from: from + course.segment.from, ..course.segment }),
+            None => {
+                return (
+                    begins,
+                    PathSegment {
+                        from: from + course.segment.from,
+                        ..course.segment
+                    },
+                );
+            }
         }
     }
 }
@@ -68,13 +79,20 @@ fn follow_segment(runs: &[SweepRun], anchors: usize) -> FollowedSegment {
     let mut course = FollowedSegment::default();
     for (number, run) in runs.iter().enumerate() {
         if let Some(changed) = rtts.observe_rtt(number, run.idle_rtt) {
-            return FollowedSegment { changed: Some(changed), ..course };
+            return FollowedSegment {
+                changed: Some(changed),
+                ..course
+            };
         }
         attempts.add_run(run);
         let Some(rate) = run.rate else {
             if course.segment.reference == Some(run.cell) && attempts.is_left_out(run.cell) {
                 references = references.without_reference(run.cell);
-                course.segment = PathSegment { reference: None, suspicious: 0, ..course.segment };
+                course.segment = PathSegment {
+                    reference: None,
+                    suspicious: 0,
+                    ..course.segment
+                };
             }
             continue;
         };
@@ -83,7 +101,10 @@ fn follow_segment(runs: &[SweepRun], anchors: usize) -> FollowedSegment {
         if course.segment.reference == Some(run.cell) {
             course.segment.since_reference = 0;
             if let Some(changed) = references.observe_rate(number, rate) {
-                return FollowedSegment { changed: Some(changed), ..course };
+                return FollowedSegment {
+                    changed: Some(changed),
+                    ..course
+                };
             }
         } else if course.segment.reference.is_none() {
             references.anchors.push((run.cell, rate));
@@ -91,10 +112,14 @@ fn follow_segment(runs: &[SweepRun], anchors: usize) -> FollowedSegment {
                 course.segment.reference = references.choose_reference(&attempts);
             }
         } else if references.are_slower(rate) {
-            // What windows limit does not show that the path has less to give: until now it may have changed unseen.
+            // What windows limit does not show that the path has less to give: until now it may
+            // have changed unseen.
             course.segment.from = number;
             course.segment.reference = Some(run.cell);
-            references = ReferenceRates { usual: vec![rate], ..ReferenceRates::default() };
+            references = ReferenceRates {
+                usual: vec![rate],
+                ..ReferenceRates::default()
+            };
             course.segment.since_reference = 0;
         }
         course.segment.suspicious = references.suspicious.len();
@@ -113,19 +138,34 @@ struct ReferenceRates {
 }
 
 impl ReferenceRates {
-    /// Returns the first anchor that is about as fast as the fastest: from there on a change of the path shows.
+    /// Returns the first anchor that is about as fast as the fastest: from there on a change of the
+    /// path shows.
     fn choose_reference(&mut self, attempts: &AttemptCounts) -> Option<SweepCell> {
-        let mut anchors = self.anchors.iter().filter(|(cell, _)| !attempts.is_left_out(*cell));
-        let best = anchors.clone().map(|(_, rate)| *rate).max_by(f64::total_cmp)?;
+        let mut anchors = self
+            .anchors
+            .iter()
+            .filter(|(cell, _)| !attempts.is_left_out(*cell));
+        let best = anchors
+            .clone()
+            .map(|(_, rate)| *rate)
+            .max_by(f64::total_cmp)?;
         let (cell, rate) = anchors.find(|(_, rate)| best - rate <= ALIKE)?;
         self.usual = vec![*rate];
         Some(*cell)
     }
 
-    /// Returns the state without a reference that is left out: the next run that counts leads to another.
+    /// Returns the state without a reference that is left out: the next run that counts leads to
+    /// another.
     fn without_reference(self, left_out: SweepCell) -> Self {
-        let anchors = self.anchors.into_iter().filter(|(cell, _)| *cell != left_out).collect();
-        Self { anchors, ..Self::default() }
+        let anchors = self
+            .anchors
+            .into_iter()
+            .filter(|(cell, _)| *cell != left_out)
+            .collect();
+        Self {
+            anchors,
+            ..Self::default()
+        }
     }
 
     fn usual_rate(&self) -> f64 {
@@ -141,7 +181,8 @@ impl ReferenceRates {
     fn observe_rate(&mut self, number: usize, rate: f64) -> Option<usize> {
         let difference = rate - self.usual_rate();
         if difference.abs() <= SUSPICION {
-            self.usual.extend(self.suspicious.drain(..).map(|(_, rate)| rate));
+            self.usual
+                .extend(self.suspicious.drain(..).map(|(_, rate)| rate));
             self.usual.push(rate);
             return None;
         }

@@ -21,7 +21,8 @@ pub(crate) const BY_WINDOW: f64 = 0.8;
 /// Share of proportional growth, in logarithms, from which on a rate still grows.
 const GROWING: f64 = 0.6;
 
-/// On a flat surface at most one in so many measured cells is far from the best: bursts of other traffic.
+/// On a flat surface at most one in so many measured cells is far from the best: bursts of other
+/// traffic.
 const MAX_FAR: usize = 4;
 
 /// Runs of both cells that show a level, or that there is none.
@@ -40,7 +41,8 @@ pub(crate) fn rate_shape(grid: &SweepGrid, judged: &JudgedCells, flight: f64) ->
     }
 }
 
-/// Returns true if the cheapest cell of all was measured and is near the best, and hardly any measured one is not.
+/// Returns true if the cheapest cell of all was measured and is near the best, and hardly any
+/// measured one is not.
 fn is_flat(judged: &JudgedCells) -> bool {
     let cheapest = judged.cells_by_cost()[0];
     judged.cell_count() > 1
@@ -49,27 +51,33 @@ fn is_flat(judged: &JudgedCells) -> bool {
         && hardly_any_is_far(judged)
 }
 
-/// Returns the cheapest cell of all where the surface may be flat, and only that cell would show it.
+/// Returns the cheapest cell of all where the surface may be flat, and only that cell would show
+/// it.
 pub(crate) fn cheapest_of_flat(judged: &JudgedCells) -> Option<Index> {
     let cheapest = judged.cells_by_cost()[0];
     (hardly_any_is_far(judged) && judged.runs_of_cell(cheapest) < RUNS_OF_LEVEL).then_some(cheapest)
 }
 
 fn hardly_any_is_far(judged: &JudgedCells) -> bool {
-    let far = judged.measured_cells().filter(|cell| is_far(judged, *cell)).count();
+    let far = judged
+        .measured_cells()
+        .filter(|cell| is_far(judged, *cell))
+        .count();
     far * MAX_FAR <= judged.measured_cells().count()
 }
 
 fn is_far(judged: &JudgedCells, cell: Index) -> bool {
-    judged.rate_logarithm(cell, 0.0) - judged.rate_logarithm(judged.best_cell(), 0.0) < libm::log(LOWER)
+    judged.rate_logarithm(cell, 0.0) - judged.rate_logarithm(judged.best_cell(), 0.0)
+        < libm::log(LOWER)
 }
 
-/// Returns true if the best rate is the last on an axis of the grid and grows up to there, or if its windows limit it
-/// where both axes end.
+/// Returns true if the best rate is the last on an axis of the grid and grows up to there, or if
+/// its windows limit it where both axes end.
 fn is_beyond(grid: &SweepGrid, judged: &JudgedCells, flight: f64) -> bool {
     let cells = grid.all_cells();
     let last = cells.len() - 1;
-    let by_window = judged.best_cell() == last && flight >= BY_WINDOW * cells[last].flight_capacity().as_f64();
+    let by_window =
+        judged.best_cell() == last && flight >= BY_WINDOW * cells[last].flight_capacity().as_f64();
     by_window || grows_to_the_end(grid, judged, last)
 }
 
@@ -78,10 +86,12 @@ fn grows_to_the_end(grid: &SweepGrid, judged: &JudgedCells, last: Index) -> bool
     if windows < 2 || streams < 2 || judged.best_cell() != last {
         return false;
     }
-    let growth = |before: Index| judged.rate_logarithm(last, 0.0) - judged.rate_logarithm(before, 0.0);
+    let growth =
+        |before: Index| judged.rate_logarithm(last, 0.0) - judged.rate_logarithm(before, 0.0);
     let cells = grid.all_cells();
     let proportional = |before: Index| {
-        libm::log(cells[last].flight_capacity().as_f64()) - libm::log(cells[before].flight_capacity().as_f64())
+        libm::log(cells[last].flight_capacity().as_f64())
+            - libm::log(cells[before].flight_capacity().as_f64())
     };
     let still = |before: Index| growth(before) >= GROWING * proportional(before);
     still(grid.index_at(windows - 2, streams - 1)) || still(grid.index_at(windows - 1, streams - 2))
@@ -101,40 +111,62 @@ impl LowerLevel {
         if self.is_shown {
             return None;
         }
-        self.cells.into_iter().min_by_key(|cell| judged.runs_of_cell(*cell))
+        self.cells
+            .into_iter()
+            .min_by_key(|cell| judged.runs_of_cell(*cell))
     }
 }
 
-/// Returns the lower level that three times as many streams do not leave, if there may be one: windows do not limit it.
-pub(crate) fn lower_level(grid: &SweepGrid, judged: &JudgedCells, flight: f64) -> Option<LowerLevel> {
+/// Returns the lower level that three times as many streams do not leave, if there may be one:
+/// windows do not limit it.
+pub(crate) fn lower_level(
+    grid: &SweepGrid,
+    judged: &JudgedCells,
+    flight: f64,
+) -> Option<LowerLevel> {
     let cells = grid.all_cells();
     let best = judged.best_cell();
     let below = |cell: Index| judged.rate_logarithm(cell, 0.0) - judged.rate_logarithm(best, 0.0);
     let pairs_of = |known: Index| {
         let is_ample = move |near: Index| {
-            flight * libm::exp(below(known)) < BY_WINDOW * grid.all_cells()[near].flight_capacity().as_f64()
+            flight * libm::exp(below(known))
+                < BY_WINDOW * grid.all_cells()[near].flight_capacity().as_f64()
         };
         let wider = more_streams_cell(grid, cells[known]).map(|far| [known, far]);
         let narrower = fewer_streams_cell(grid, cells[known]).map(|near| [near, known]);
-        [wider, narrower].into_iter().flatten().filter(move |[near, _]| is_ample(*near))
+        [wider, narrower]
+            .into_iter()
+            .flatten()
+            .filter(move |[near, _]| is_ample(*near))
     };
-    let mut low: Vec<Index> = judged.measured_cells().filter(|cell| below(*cell) <= libm::log(LOWER)).collect();
+    let mut low: Vec<Index> = judged
+        .measured_cells()
+        .filter(|cell| below(*cell) <= libm::log(LOWER))
+        .collect();
     low.sort_by_key(|cell| cells[*cell].streams);
     let pairs = low.into_iter().flat_map(pairs_of);
-    let levels = pairs.filter(|[_, far]| cells[*far].streams < cells[best].streams && below(*far) < libm::log(LOWER));
+    let levels = pairs.filter(|[_, far]| {
+        cells[*far].streams < cells[best].streams && below(*far) < libm::log(LOWER)
+    });
     let levels = levels.filter(|pair| !is_left(&cells, judged, *pair));
     let levels: Vec<LowerLevel> = levels.filter_map(|pair| level_of(judged, pair)).collect();
     let shown = levels.iter().position(|level| level.is_shown).unwrap_or(0);
     levels.into_iter().nth(shown)
 }
 
-/// Returns true if as few streams are faster with another window: then it is not the streams that leave the level.
+/// Returns true if as few streams are faster with another window: then it is not the streams that
+/// leave the level.
 fn is_left(cells: &[SweepCell], judged: &JudgedCells, [near, far]: [Index; 2]) -> bool {
-    let Some(level) = [near, far].into_iter().filter_map(|cell| judged.median_logarithm(cell)).max_by(f64::total_cmp)
+    let Some(level) = [near, far]
+        .into_iter()
+        .filter_map(|cell| judged.median_logarithm(cell))
+        .max_by(f64::total_cmp)
     else {
         return true;
     };
-    let mut as_few = judged.measured_cells().filter(|cell| cells[*cell].streams <= cells[far].streams);
+    let mut as_few = judged
+        .measured_cells()
+        .filter(|cell| cells[*cell].streams <= cells[far].streams);
     as_few.any(|cell| judged.rate_logarithm(cell, 0.0) - level > SAME)
 }
 
@@ -143,20 +175,32 @@ fn level_of(judged: &JudgedCells, cells: [Index; 2]) -> Option<LowerLevel> {
     let have = |runs: usize| cells.iter().all(|cell| judged.runs_of_cell(*cell) >= runs);
     let [near, far] = cells.map(|cell| judged.median_logarithm(cell));
     let Some(difference) = near.zip(far).map(|(near, far)| (near - far).abs()) else {
-        return Some(LowerLevel { cells, is_shown: false });
+        return Some(LowerLevel {
+            cells,
+            is_shown: false,
+        });
     };
     let is_shown = have(RUNS_OF_LEVEL);
-    (difference < if is_shown { SAME } else { MAYBE_SAME }).then_some(LowerLevel { cells, is_shown })
+    (difference < if is_shown { SAME } else { MAYBE_SAME })
+        .then_some(LowerLevel { cells, is_shown })
 }
 
 /// Returns the cell with the same window and three times the streams.
 fn more_streams_cell(grid: &SweepGrid, cell: SweepCell) -> Option<Index> {
-    let streams = grid.streams().iter().copied().find(|streams| *streams >= cell.streams.saturating_mul(WIDER))?;
+    let streams = grid
+        .streams()
+        .iter()
+        .copied()
+        .find(|streams| *streams >= cell.streams.saturating_mul(WIDER))?;
     grid.cell_index(SweepCell { streams, ..cell })
 }
 
 /// Returns the cell with the same window and a third of the streams.
 fn fewer_streams_cell(grid: &SweepGrid, cell: SweepCell) -> Option<Index> {
-    let streams = grid.streams().iter().copied().rfind(|streams| streams.saturating_mul(WIDER) <= cell.streams)?;
+    let streams = grid
+        .streams()
+        .iter()
+        .copied()
+        .rfind(|streams| streams.saturating_mul(WIDER) <= cell.streams)?;
     grid.cell_index(SweepCell { streams, ..cell })
 }

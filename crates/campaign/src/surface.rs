@@ -1,5 +1,6 @@
-//! A smooth surface through measured rates: a Gaussian process on their logarithms, over the logarithms of window,
-//! streams and their product (Rasmussen and Williams, Gaussian Processes for Machine Learning, algorithm 2.1).
+//! A smooth surface through measured rates: a Gaussian process on their logarithms, over the
+//! logarithms of window, streams and their product (Rasmussen and Williams, Gaussian Processes for
+//! Machine Learning, algorithm 2.1).
 
 use std::sync::OnceLock;
 
@@ -13,18 +14,28 @@ struct CovarianceKernel {
 }
 
 /// Bends of the surface from one setting to the next.
-const NEAR: CovarianceKernel = CovarianceKernel { deviation: 0.20, length: 2.2 };
+const NEAR: CovarianceKernel = CovarianceKernel {
+    deviation: 0.20,
+    length: 2.2,
+};
 /// Bends along streams × window, which many limits follow.
-const PRODUCT: CovarianceKernel = CovarianceKernel { deviation: 0.12, length: 1.5 };
+const PRODUCT: CovarianceKernel = CovarianceKernel {
+    deviation: 0.12,
+    length: 1.5,
+};
 /// The slope of the whole.
-const FAR: CovarianceKernel = CovarianceKernel { deviation: 0.25, length: 6.0 };
+const FAR: CovarianceKernel = CovarianceKernel {
+    deviation: 0.25,
+    length: 6.0,
+};
 
 /// Variance of the logarithm of a cell's rate, before any run.
-const VARIANCE: f64 =
-    NEAR.deviation * NEAR.deviation + PRODUCT.deviation * PRODUCT.deviation + FAR.deviation * FAR.deviation;
+const VARIANCE: f64 = NEAR.deviation * NEAR.deviation
+    + PRODUCT.deviation * PRODUCT.deviation
+    + FAR.deviation * FAR.deviation;
 
-/// Residuals further below the surface, in deviations of a run, count as so far: a burst of other traffic makes a run
-/// slower, and nothing makes one faster.
+/// Residuals further below the surface, in deviations of a run, count as so far: a burst of other
+/// traffic makes a run slower, and nothing makes one faster.
 const MAX_RESIDUAL: f64 = 2.5;
 
 /// Passes that clip residuals.
@@ -40,32 +51,48 @@ pub(crate) type Observation = (Index, f64);
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct CellPlane {
     points: Vec<[f64; 2]>,
-    /// Covariances of a cell with all cells, once they are needed: of the measured cells, again and again.
+    /// Covariances of a cell with all cells, once they are needed: of the measured cells, again and
+    /// again.
     rows: Vec<OnceLock<Vec<f64>>>,
 }
 
 impl CellPlane {
     pub(crate) fn from_grid(grid: &SweepGrid) -> Self {
-        let point =
-            |cell: fullpipe_record::SweepCell| [libm::log2(cell.window.as_f64()), libm::log2(f64::from(cell.streams))];
+        let point = |cell: fullpipe_record::SweepCell| {
+            [
+                libm::log2(cell.window.as_f64()),
+                libm::log2(f64::from(cell.streams)),
+            ]
+        };
         let points: Vec<[f64; 2]> = grid.all_cells().into_iter().map(point).collect();
-        Self { rows: vec![OnceLock::new(); points.len()], points }
+        Self {
+            rows: vec![OnceLock::new(); points.len()],
+            points,
+        }
     }
 
     pub(crate) fn len(&self) -> usize {
         self.points.len()
     }
 
-    /// Returns logarithms of all cells' rates as they may be before any run, around 0 and `scale` of the usual height.
+    /// Returns logarithms of all cells' rates as they may be before any run, around 0 and `scale`
+    /// of the usual height.
     pub(crate) fn draw_logarithms(&self, scale: f64, random: &mut SeededRandom) -> Vec<f64> {
-        let [near, product, far] =
-            [(&NEAR, false), (&PRODUCT, true), (&FAR, false)].map(|(kernel, of)| random_waves(kernel, of, random));
-        self.points.iter().map(|point| scale * (near(point) + product(point) + far(point))).collect()
+        let [near, product, far] = [(&NEAR, false), (&PRODUCT, true), (&FAR, false)]
+            .map(|(kernel, of)| random_waves(kernel, of, random));
+        self.points
+            .iter()
+            .map(|point| scale * (near(point) + product(point) + far(point)))
+            .collect()
     }
 
     /// Returns the covariances of a cell with all cells.
     fn covariance_row(&self, cell: Index) -> &[f64] {
-        self.rows[cell].get_or_init(|| (0..self.len()).map(|other| self.covariance(cell, other)).collect())
+        self.rows[cell].get_or_init(|| {
+            (0..self.len())
+                .map(|other| self.covariance(cell, other))
+                .collect()
+        })
     }
 
     /// Returns the covariance of the logarithms of two cells' rates, before any run.
@@ -74,14 +101,16 @@ impl CellPlane {
         let apart = window * window + streams * streams;
         let product = window + streams;
         let of = |kernel: &CovarianceKernel, squared: f64| {
-            kernel.deviation * kernel.deviation * libm::exp(-0.5 * squared / (kernel.length * kernel.length))
+            kernel.deviation
+                * kernel.deviation
+                * libm::exp(-0.5 * squared / (kernel.length * kernel.length))
         };
         of(&NEAR, apart) + of(&PRODUCT, product * product) + of(&FAR, apart)
     }
 }
 
-/// Returns a function of the place with the covariances of `kernel`: waves of random direction and length (Rahimi and
-/// Recht, Random features for large-scale kernel machines, 2007).
+/// Returns a function of the place with the covariances of `kernel`: waves of random direction and
+/// length (Rahimi and Recht, Random features for large-scale kernel machines, 2007).
 fn random_waves(
     kernel: &CovarianceKernel,
     is_of_product: bool,
@@ -94,7 +123,13 @@ fn random_waves(
         (window, streams, std::f64::consts::TAU * random.next_unit())
     };
     let waves: Vec<(f64, f64, f64)> = (0..WAVES).map(|_| wave()).collect();
-    move |point| waves.iter().map(|(x, y, phase)| libm::cos(x * point[0] + y * point[1] + phase)).sum::<f64>() * height
+    move |point| {
+        waves
+            .iter()
+            .map(|(x, y, phase)| libm::cos(x * point[0] + y * point[1] + phase))
+            .sum::<f64>()
+            * height
+    }
 }
 
 /// The surface through some runs.
@@ -106,24 +141,45 @@ pub(crate) struct RateSurface<'p> {
 }
 
 impl<'p> RateSurface<'p> {
-    /// Fits the surface to `runs`, whose logarithms have the standard deviation `noise`, around the constant `level`.
-    pub(crate) fn fit_runs(plane: &'p CellPlane, runs: &[Observation], level: f64, noise: f64) -> Self {
+    /// Fits the surface to `runs`, whose logarithms have the standard deviation `noise`, around the
+    /// constant `level`.
+    pub(crate) fn fit_runs(
+        plane: &'p CellPlane,
+        runs: &[Observation],
+        level: f64,
+        noise: f64,
+    ) -> Self {
         let lower = cholesky_factor(plane, runs, noise);
-        let rows: Vec<&[f64]> = runs.iter().map(|(run, _)| plane.covariance_row(*run)).collect();
+        let rows: Vec<&[f64]> = runs
+            .iter()
+            .map(|(run, _)| plane.covariance_row(*run))
+            .collect();
         let known = |cell: Index| rows.iter().map(|row| row[cell]).collect::<Vec<f64>>();
         let covariances: Vec<Vec<f64>> = (0..plane.len()).map(known).collect();
         let mut residuals: Vec<f64> = runs.iter().map(|(_, rate)| rate - level).collect();
         let mut means = Vec::new();
         for pass in 0..=PASSES {
             let weights = solve_upper(&lower, solve_lower(&lower, &residuals));
-            means = covariances.iter().map(|known| level + dot_product(known, &weights)).collect::<Vec<f64>>();
+            means = covariances
+                .iter()
+                .map(|known| level + dot_product(known, &weights))
+                .collect::<Vec<f64>>();
             if pass < PASSES {
-                let clipped = |(cell, rate): &Observation| rate.max(means[*cell] - MAX_RESIDUAL * noise) - level;
+                let clipped = |(cell, rate): &Observation| {
+                    rate.max(means[*cell] - MAX_RESIDUAL * noise) - level
+                };
                 residuals = runs.iter().map(clipped).collect();
             }
         }
-        let explained = covariances.iter().map(|known| solve_lower(&lower, known)).collect();
-        Self { plane, means, explained }
+        let explained = covariances
+            .iter()
+            .map(|known| solve_lower(&lower, known))
+            .collect();
+        Self {
+            plane,
+            means,
+            explained,
+        }
     }
 
     /// Returns the expected logarithm of the rate of `cell`.
@@ -143,7 +199,11 @@ impl<'p> RateSurface<'p> {
     }
 
     fn covariance(&self, a: Index, b: Index) -> f64 {
-        let before = if a == b { VARIANCE } else { self.plane.covariance_row(b)[a] };
+        let before = if a == b {
+            VARIANCE
+        } else {
+            self.plane.covariance_row(b)[a]
+        };
         before - dot_product(&self.explained[a], &self.explained[b])
     }
 }
@@ -176,7 +236,9 @@ fn solve_lower(lower: &[Vec<f64>], right: &[f64]) -> Vec<f64> {
 
 fn solve_upper(lower: &[Vec<f64>], mut right: Vec<f64>) -> Vec<f64> {
     for row in (0..right.len()).rev() {
-        let rest: f64 = (row + 1..right.len()).map(|below| lower[below][row] * right[below]).sum();
+        let rest: f64 = (row + 1..right.len())
+            .map(|below| lower[below][row] * right[below])
+            .sum();
         right[row] = (right[row] - rest) / lower[row][row];
     }
     right
@@ -201,7 +263,11 @@ mod tests {
         let runs = [(0, 1.0), (64, 2.0), (129, 2.1)];
         let surface = RateSurface::fit_runs(&plane, &runs, 1.5, 0.001);
         for (cell, rate) in runs {
-            assert!((surface.cell_mean(cell) - rate).abs() < 0.01, "{cell}: {}", surface.cell_mean(cell));
+            assert!(
+                (surface.cell_mean(cell) - rate).abs() < 0.01,
+                "{cell}: {}",
+                surface.cell_mean(cell)
+            );
             assert!(surface.cell_deviation(cell) < 0.002);
         }
         assert!(surface.cell_deviation(9) > 0.1, "no run is near");
@@ -212,7 +278,10 @@ mod tests {
         let plane = CellPlane::from_grid(&grid());
         let surface = RateSurface::fit_runs(&plane, &[], 3.0, 0.07);
         assert_eq!(surface.means, vec![3.0; 130]);
-        assert!((surface.cell_deviation(5) - (0.2_f64 * 0.2 + 0.12 * 0.12 + 0.25 * 0.25).sqrt()).abs() < 1e-9);
+        assert!(
+            (surface.cell_deviation(5) - (0.2_f64 * 0.2 + 0.12 * 0.12 + 0.25 * 0.25).sqrt()).abs()
+                < 1e-9
+        );
     }
 
     #[test]
@@ -220,8 +289,8 @@ mod tests {
         let plane = CellPlane::from_grid(&grid());
         let alike = [(64, 2.0), (64, 2.02), (64, 1.98), (64, 2.0)];
         let burst = [&alike[..], &[(64, 1.4)]].concat();
-        let [without, with] =
-            [&alike[..], &burst].map(|runs| RateSurface::fit_runs(&plane, runs, 2.0, 0.07).cell_mean(64));
+        let [without, with] = [&alike[..], &burst]
+            .map(|runs| RateSurface::fit_runs(&plane, runs, 2.0, 0.07).cell_mean(64));
         assert!((without - with).abs() < 0.05, "{without} {with}");
     }
 

@@ -1,4 +1,5 @@
-//! Campaigns over whole grids that were recorded: each run has the rate that its setting has in the grid.
+//! Campaigns over whole grids that were recorded: each run has the rate that its setting has in the
+//! grid.
 
 use std::collections::BTreeMap;
 
@@ -14,9 +15,15 @@ struct Recorded {
 
 impl Recorded {
     fn of(csv: &str) -> Self {
-        let mut recorded = Self { rates: BTreeMap::new(), sent: ByteCount::ZERO };
+        let mut recorded = Self {
+            rates: BTreeMap::new(),
+            sent: ByteCount::ZERO,
+        };
         for line in csv.lines().skip(1) {
-            let fields: Vec<u64> = line.split(',').map(|field| field.parse().unwrap()).collect();
+            let fields: Vec<u64> = line
+                .split(',')
+                .map(|field| field.parse().unwrap())
+                .collect();
             let cell = (u16::try_from(fields[0]).unwrap(), ByteCount::new(fields[1]));
             recorded.rates.insert(cell, BitRate::from_bps(fields[2]));
             recorded.sent += ByteCount::new(fields[3]);
@@ -38,20 +45,35 @@ impl Recorded {
 
     /// Returns the least streams × window that has 95 % of the best.
     fn knee(&self) -> ByteCount {
-        let does = self.rates.iter().filter(|(_, rate)| **rate >= self.best().scale_by(0.95));
-        does.map(|((streams, window), _)| SweepCell { window: *window, streams: *streams }.flight_capacity())
-            .min()
-            .unwrap()
+        let does = self
+            .rates
+            .iter()
+            .filter(|(_, rate)| **rate >= self.best().scale_by(0.95));
+        does.map(|((streams, window), _)| {
+            SweepCell {
+                window: *window,
+                streams: *streams,
+            }
+            .flight_capacity()
+        })
+        .min()
+        .unwrap()
     }
 
     fn run(&self, plan: &CampaignPlan, cell: SweepCell, reason: SweepReason) -> SweepRun {
         let rate = self.rate(cell);
-        SweepRun::from_cost(cell, reason, rate, run_cost(plan.fixed_plan(), plan.run_length().total_time(), rate))
+        SweepRun::from_cost(
+            cell,
+            reason,
+            rate,
+            run_cost(plan.fixed_plan(), plan.run_length().total_time(), rate),
+        )
     }
 }
 
 fn plan(rtt: Span) -> CampaignPlan {
-    let grid = SweepGrid::from_ranges(ByteCount::from_kib(8)..=ByteCount::from_mib(4), 1..=90).unwrap();
+    let grid =
+        SweepGrid::from_ranges(ByteCount::from_kib(8)..=ByteCount::from_mib(4), 1..=90).unwrap();
     CampaignPlan::new(SweepPlan {
         id: "recorded".to_owned(),
         target: "recorded".to_owned(),
@@ -96,20 +118,44 @@ fn campaign(csv: &str, rtt: Span) -> Outcome {
 }
 
 #[test]
-#[expect(clippy::print_stdout, reason = "figures of a run, shown by --nocapture")]
+#[expect(
+    clippy::print_stdout,
+    reason = "figures of a run, shown by --nocapture"
+)]
 fn the_knee_is_within_one_step_of_that_of_the_whole_grid_for_a_fifth_of_its_bytes() {
     for (name, csv, rtt) in [
         ("far", include_str!("grids/far.csv"), 154),
-        ("far, the kernel's", include_str!("grids/far-kernel.csv"), 154),
+        (
+            "far, the kernel's",
+            include_str!("grids/far-kernel.csv"),
+            154,
+        ),
         ("shared", include_str!("grids/shared.csv"), 154),
         ("near", include_str!("grids/near.csv"), 20),
-        ("near, the kernel's", include_str!("grids/near-kernel.csv"), 20),
+        (
+            "near, the kernel's",
+            include_str!("grids/near-kernel.csv"),
+            20,
+        ),
         ("lossy", include_str!("grids/lossy.csv"), 40),
         ("clamped", include_str!("grids/clamped.csv"), 154),
     ] {
-        let Outcome { knee, steps, rate, share } = campaign(csv, Span::from_millis(rtt));
-        println!("{name}: {knee}, {steps:.2} steps away, {rate:.3} of the best rate for {share:.3} of the bytes");
-        assert!((-1.01..=1.01).contains(&steps), "{name}: {knee}, {steps:.2} steps away");
-        assert!(rate >= 0.93 && share <= 0.2, "{name}: {knee} has {rate:.3} for {share:.3}");
+        let Outcome {
+            knee,
+            steps,
+            rate,
+            share,
+        } = campaign(csv, Span::from_millis(rtt));
+        println!(
+            "{name}: {knee}, {steps:.2} steps away, {rate:.3} of the best rate for {share:.3} of the bytes"
+        );
+        assert!(
+            (-1.01..=1.01).contains(&steps),
+            "{name}: {knee}, {steps:.2} steps away"
+        );
+        assert!(
+            rate >= 0.93 && share <= 0.2,
+            "{name}: {knee} has {rate:.3} for {share:.3}"
+        );
     }
 }

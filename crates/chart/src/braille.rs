@@ -13,7 +13,11 @@ pub(crate) struct DotGrid {
 impl DotGrid {
     /// Returns an empty grid of so many characters.
     pub(crate) fn new(width: usize, height: usize) -> Self {
-        Self { width, height, cells: vec![0; width * height] }
+        Self {
+            width,
+            height,
+            cells: vec![0; width * height],
+        }
     }
 
     /// Sets the dot at the shares `x`, from the left, and `y`, from the bottom.
@@ -24,7 +28,10 @@ impl DotGrid {
 
     /// Sets the dots of a line between two points.
     pub(crate) fn draw_line(&mut self, from: (f64, f64), to: (f64, f64)) {
-        let ((x0, y0), (x1, y1)) = (self.dot_position(from.0, from.1), self.dot_position(to.0, to.1));
+        let ((x0, y0), (x1, y1)) = (
+            self.dot_position(from.0, from.1),
+            self.dot_position(to.0, to.1),
+        );
         let steps = x1.abs_diff(x0).max(y1.abs_diff(y0)).max(1);
         for step in 0..=steps {
             let between = |from: usize, to: usize| {
@@ -36,8 +43,13 @@ impl DotGrid {
     }
 
     fn dot_position(&self, x: f64, y: f64) -> (usize, usize) {
-        let index = |share: f64, count: usize| (share.clamp(0.0, 1.0) * (count - 1) as f64).round() as usize;
-        (index(x, self.width * 2), self.height * 4 - 1 - index(y, self.height * 4))
+        let index = |share: f64, count: usize| {
+            (share.clamp(0.0, 1.0) * (count - 1) as f64).round() as usize
+        };
+        (
+            index(x, self.width * 2),
+            self.height * 4 - 1 - index(y, self.height * 4),
+        )
     }
 
     fn set_dot(&mut self, column: usize, row: usize) {
@@ -50,7 +62,14 @@ impl DotGrid {
             0 => ' ',
             dots => char::from_u32(0x2800 + u32::from(*dots)).unwrap_or(' '),
         };
-        let line = |cells: &[u8]| cells.iter().map(character).collect::<String>().trim_end().to_owned();
+        let line = |cells: &[u8]| {
+            cells
+                .iter()
+                .map(character)
+                .collect::<String>()
+                .trim_end()
+                .to_owned()
+        };
         self.cells.chunks(self.width).map(line).collect()
     }
 }

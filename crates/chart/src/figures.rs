@@ -5,7 +5,8 @@ use crate::svg::{cut_text, escape_html};
 /// Longest text of a cell, in characters.
 const MAX_CELL: usize = 480;
 
-/// Characters of a cell from which on its column is wide enough for a sentence, also on a narrow page.
+/// Characters of a cell from which on its column is wide enough for a sentence, also on a narrow
+/// page.
 const LONG_CELL: usize = 60;
 
 /// The figures of a chart: heads of columns, and rows of as many cells.
@@ -18,12 +19,16 @@ pub struct FigureTable {
 }
 
 impl FigureTable {
-    /// Returns the table as HTML; the first cell of a row is its head. Tags are left out where HTML permits it: a table
-    /// of all runs is the largest part of a page.
+    /// Returns the table as HTML; the first cell of a row is its head. Tags are left out where HTML
+    /// permits it: a table of all runs is the largest part of a page.
     pub fn to_html(&self) -> String {
         let mut html = "<table><thead><tr>".to_owned();
         for (column, head) in self.heads.iter().enumerate() {
-            html += if self.has_sentences(column) { "<th class=l>" } else { "<th>" };
+            html += if self.has_sentences(column) {
+                "<th class=l>"
+            } else {
+                "<th>"
+            };
             html += &escape_cell(head);
         }
         html += "<tbody>";

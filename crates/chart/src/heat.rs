@@ -55,8 +55,8 @@ pub struct HeatMap {
 }
 
 impl HeatMap {
-    /// Returns a map of `tiles`; `title` is read by programs that read the screen. Of several tiles with one setting,
-    /// the first is kept.
+    /// Returns a map of `tiles`; `title` is read by programs that read the screen. Of several tiles
+    /// with one setting, the first is kept.
     pub fn new(title: &str, mut tiles: Vec<HeatTile>) -> Self {
         tiles.sort_by_key(|tile| (Reverse(tile.window), tile.streams));
         tiles.dedup_by_key(|tile| (tile.window, tile.streams));
@@ -67,31 +67,52 @@ impl HeatMap {
         windows.dedup();
         streams.dedup();
         let best = tiles.iter().map(|tile| tile.rate).max().unwrap_or_default();
-        Self { title: displayable_text(title), tiles, windows, streams, best, knee: None, bdp: None }
+        Self {
+            title: displayable_text(title),
+            tiles,
+            windows,
+            streams,
+            best,
+            knee: None,
+            bdp: None,
+        }
     }
 
-    /// Returns the same map with a ring around the best setting: the least that gives nearly the best rate.
+    /// Returns the same map with a ring around the best setting: the least that gives nearly the
+    /// best rate.
     #[must_use]
     pub fn with_knee(self, window: ByteCount, streams: u64) -> Self {
-        Self { knee: Some((window, streams)), ..self }
+        Self {
+            knee: Some((window, streams)),
+            ..self
+        }
     }
 
-    /// Returns the same map with a line along which streams × window is `bdp`, the product of bandwidth and round-trip
-    /// time.
+    /// Returns the same map with a line along which streams × window is `bdp`, the product of
+    /// bandwidth and round-trip time.
     #[must_use]
     pub fn with_bdp(self, bdp: ByteCount) -> Self {
-        Self { bdp: Some(bdp), ..self }
+        Self {
+            bdp: Some(bdp),
+            ..self
+        }
     }
 
     fn tile_at(&self, row: usize, column: usize) -> Option<&HeatTile> {
         let wanted = (Reverse(*self.windows.get(row)?), *self.streams.get(column)?);
-        let index = self.tiles.binary_search_by_key(&wanted, |tile| (Reverse(tile.window), tile.streams)).ok()?;
+        let index = self
+            .tiles
+            .binary_search_by_key(&wanted, |tile| (Reverse(tile.window), tile.streams))
+            .ok()?;
         self.tiles.get(index)
     }
 
     /// Returns the row and the column of a tile.
     fn tile_position(&self, tile: &HeatTile) -> Option<(usize, usize)> {
-        let row = self.windows.binary_search_by_key(&Reverse(tile.window), |window| Reverse(*window)).ok()?;
+        let row = self
+            .windows
+            .binary_search_by_key(&Reverse(tile.window), |window| Reverse(*window))
+            .ok()?;
         Some((row, self.streams.binary_search(&tile.streams).ok()?))
     }
 
@@ -105,8 +126,9 @@ impl HeatMap {
         best > 0.0 && tile.rate.as_f64() >= NEARLY * best
     }
 
-    /// Returns the map as an SVG element as wide as its place on the page, in an element that scrolls where the page is
-    /// narrower than the tiles; or a sentence as a paragraph if there is nothing to draw.
+    /// Returns the map as an SVG element as wide as its place on the page, in an element that
+    /// scrolls where the page is narrower than the tiles; or a sentence as a paragraph if there is
+    /// nothing to draw.
     pub fn to_svg(&self) -> String {
         if self.tiles.is_empty() {
             return format!("<p class=\"none\">{}</p>", escape_html(NOTHING));
@@ -115,7 +137,11 @@ impl HeatMap {
         let mut svg = format!(
             "<div class=\"wide\"><svg class=\"chart heat\" role=\"img\" tabindex=\"0\" aria-label=\"{}\" height=\"{}\" \
              style=\"min-width:{}px;--tile:{}\">",
-            escape_html(&format!("{}. The best is {}", self.title, Dimension::Rate.format_value(self.best.as_f64()))),
+            escape_html(&format!(
+                "{}. The best is {}",
+                self.title,
+                Dimension::Rate.format_value(self.best.as_f64())
+            )),
             ABOVE + tall + BELOW + LEGEND * self.legend_lines().len() as f64,
             44 * self.streams.len(),
             format_percent(self.column_share(1.0))
@@ -131,7 +157,12 @@ impl HeatMap {
             );
         }
         for (row, window) in self.windows.iter().enumerate() {
-            svg += &text_element("tick left", "0", row_top(row) + 18.5, &Dimension::Size.format_value(window.as_f64()));
+            svg += &text_element(
+                "tick left",
+                "0",
+                row_top(row) + 18.5,
+                &Dimension::Size.format_value(window.as_f64()),
+            );
         }
         // The lines lie over the tiles, and the numbers over the lines.
         svg += &self.draw_tiles(|tile, row, column| self.draw_tile(tile, row, column));
@@ -145,7 +176,10 @@ impl HeatMap {
 
     /// Joins the texts that `draw` returns for each tile with its row and its column, from the top.
     fn draw_tiles(&self, draw: impl Fn(&HeatTile, usize, usize) -> String) -> String {
-        let drawn = |tile: &HeatTile| self.tile_position(tile).map(|(row, column)| draw(tile, row, column));
+        let drawn = |tile: &HeatTile| {
+            self.tile_position(tile)
+                .map(|(row, column)| draw(tile, row, column))
+        };
         self.tiles.iter().filter_map(drawn).collect()
     }
 
@@ -157,25 +191,43 @@ impl HeatMap {
     /// Draws a tile. Its words are in the table, whose rows are in the order of the tiles.
     fn draw_tile(&self, tile: &HeatTile, row: usize, column: usize) -> String {
         // The style sheet has the sizes of both kinds.
-        let (class, left, y) = if tile.is_measured { ("tile", 0.0, 0.0) } else { ("tile small", 0.3, 9.0) };
+        let (class, left, y) = if tile.is_measured {
+            ("tile", 0.0, 0.0)
+        } else {
+            ("tile small", 0.3, 9.0)
+        };
         let left = format_percent(self.column_share(column as f64 + left));
-        format!("<rect class=\"m {class} s{}\" x=\"{left}\" y=\"{}\"/>", self.tile_shade(tile), row_top(row) + y)
+        format!(
+            "<rect class=\"m {class} s{}\" x=\"{left}\" y=\"{}\"/>",
+            self.tile_shade(tile),
+            row_top(row) + y
+        )
     }
 
     /// Draws the number of a measured tile, and the ring of the knee.
     fn draw_label(&self, tile: &HeatTile, row: usize, column: usize) -> String {
         let mut svg = String::new();
         if self.knee == Some((tile.window, tile.streams)) {
-            let (left, width) =
-                (format_percent(self.column_share(column as f64)), format_percent(self.column_share(1.0)));
+            let (left, width) = (
+                format_percent(self.column_share(column as f64)),
+                format_percent(self.column_share(1.0)),
+            );
             let top = row_top(row);
-            svg +=
-                &format!("<rect class=\"ring\" x=\"{left}\" width=\"{width}\" y=\"{top}\" height=\"{ROW}\" rx=\"3\"/>");
+            svg += &format!(
+                "<rect class=\"ring\" x=\"{left}\" width=\"{width}\" y=\"{top}\" height=\"{ROW}\" rx=\"3\"/>"
+            );
         }
         if tile.is_measured {
             let middle = format_percent(self.column_share(column as f64 + 0.5));
-            let number = format_digits(round_significant(tile.rate.as_f64() / self.rate_unit().size));
-            svg += &text_element(&format!("t{}", self.tile_shade(tile)), &middle, row_top(row) + 18.5, &number);
+            let number = format_digits(round_significant(
+                tile.rate.as_f64() / self.rate_unit().size,
+            ));
+            svg += &text_element(
+                &format!("t{}", self.tile_shade(tile)),
+                &middle,
+                row_top(row) + 18.5,
+                &number,
+            );
         }
         svg
     }
@@ -183,9 +235,20 @@ impl HeatMap {
     /// Returns the figures of a tile in words.
     fn tile_words(&self, tile: &HeatTile) -> String {
         let share = tile.rate.as_f64() / self.best.as_f64().max(1.0) * 100.0;
-        let known = if tile.is_measured { "" } else { ", not measured" };
-        let note = if tile.note.is_empty() { String::new() } else { format!("; {}", displayable_text(&tile.note)) };
-        format!("{}, {share:.0} % of the best{known}{note}", Dimension::Rate.format_value(tile.rate.as_f64()))
+        let known = if tile.is_measured {
+            ""
+        } else {
+            ", not measured"
+        };
+        let note = if tile.note.is_empty() {
+            String::new()
+        } else {
+            format!("; {}", displayable_text(&tile.note))
+        };
+        format!(
+            "{}, {share:.0} % of the best{known}{note}",
+            Dimension::Rate.format_value(tile.rate.as_f64())
+        )
     }
 
     fn tile_shade(&self, tile: &HeatTile) -> usize {
@@ -193,7 +256,8 @@ impl HeatMap {
         ((share * SHADES as f64) as usize).min(SHADES - 1)
     }
 
-    /// Draws the edge of the settings that give nearly the best rate, and the line of the BDP, in units of tiles.
+    /// Draws the edge of the settings that give nearly the best rate, and the line of the BDP, in
+    /// units of tiles.
     fn draw_lines(&self, tall: f64) -> String {
         let (columns, rows) = (self.streams.len(), self.windows.len());
         let mut svg = format!(
@@ -201,38 +265,66 @@ impl HeatMap {
              preserveAspectRatio=\"none\">"
         );
         for (class, line) in [("edge", self.best_edge()), ("bdp", self.bdp_line())] {
-            // A line of the background's colour below it, so that it shows on light and on dark tiles.
-            svg += &format!("<path class=\"casing\" d=\"{line}\"/><path class=\"{class}\" d=\"{line}\"/>");
+            // A line of the background's colour below it, so that it shows on light and on dark
+            // tiles.
+            svg += &format!(
+                "<path class=\"casing\" d=\"{line}\"/><path class=\"{class}\" d=\"{line}\"/>"
+            );
         }
         svg + "</svg>"
     }
 
-    /// Returns the line along which streams × window is the BDP; empty where fewer than two columns have a place on it.
+    /// Returns the line along which streams × window is the BDP; empty where fewer than two columns
+    /// have a place on it.
     fn bdp_line(&self) -> String {
-        let Some(bdp) = self.bdp else { return String::new() };
-        let points: Vec<String> = (0..self.streams.len()).filter_map(|column| self.bdp_crossing(bdp, column)).collect();
-        if points.len() > 1 { format!("M{}", points.join(" ")) } else { String::new() }
+        let Some(bdp) = self.bdp else {
+            return String::new();
+        };
+        let points: Vec<String> = (0..self.streams.len())
+            .filter_map(|column| self.bdp_crossing(bdp, column))
+            .collect();
+        if points.len() > 1 {
+            format!("M{}", points.join(" "))
+        } else {
+            String::new()
+        }
     }
 
     /// Returns the sides at which a setting with nearly the best rate has a neighbour without.
     fn best_edge(&self) -> String {
         self.draw_tiles(|tile, row, column| {
             let here = self.is_nearly_best(tile);
-            let differs =
-                |row, column| self.tile_at(row, column).is_some_and(|other| self.is_nearly_best(other) != here);
-            let right = if differs(row, column + 1) { format!("M{},{row}v1", column + 1) } else { String::new() };
-            let below = if differs(row + 1, column) { format!("M{column},{}h1", row + 1) } else { String::new() };
+            let differs = |row, column| {
+                self.tile_at(row, column)
+                    .is_some_and(|other| self.is_nearly_best(other) != here)
+            };
+            let right = if differs(row, column + 1) {
+                format!("M{},{row}v1", column + 1)
+            } else {
+                String::new()
+            };
+            let below = if differs(row + 1, column) {
+                format!("M{column},{}h1", row + 1)
+            } else {
+                String::new()
+            };
             right + &below
         })
     }
 
-    /// Returns the place in a column at which streams × window is `bdp`, between the windows by their logarithms;
-    /// `None` above the largest and below the smallest.
+    /// Returns the place in a column at which streams × window is `bdp`, between the windows by
+    /// their logarithms; `None` above the largest and below the smallest.
     fn bdp_crossing(&self, bdp: ByteCount, column: usize) -> Option<String> {
         let wanted = bdp.as_f64() / self.streams[column] as f64;
-        let row = self.windows.partition_point(|window| window.as_f64() > wanted).saturating_sub(1);
-        let [above, below] = [row, row + 1].map(|row| self.windows.get(row).map(|window| window.as_f64()));
-        let (above, below) = above.zip(below).filter(|(above, below)| (*below..=*above).contains(&wanted))?;
+        let row = self
+            .windows
+            .partition_point(|window| window.as_f64() > wanted)
+            .saturating_sub(1);
+        let [above, below] =
+            [row, row + 1].map(|row| self.windows.get(row).map(|window| window.as_f64()));
+        let (above, below) = above
+            .zip(below)
+            .filter(|(above, below)| (*below..=*above).contains(&wanted))?;
         let share = libm::log(above / wanted) / libm::log(above / below.max(1.0));
         Some(format!(
             "{},{}",
@@ -247,7 +339,9 @@ impl HeatMap {
         for shade in 0..SHADES {
             let x = format_percent(shade as f64 * 0.03);
             let y = top + 16.0;
-            svg += &format!("<rect class=\"s{shade}\" x=\"{x}\" width=\"3%\" y=\"{y}\" height=\"9\"/>");
+            svg += &format!(
+                "<rect class=\"s{shade}\" x=\"{x}\" width=\"3%\" y=\"{y}\" height=\"9\"/>"
+            );
         }
         svg += &text_element(
             "tick",
@@ -263,17 +357,20 @@ impl HeatMap {
 
     /// Returns the meaning of the lines and of the small tiles, as far as there are any.
     fn legend_lines(&self) -> Vec<String> {
-        let bdp = self
-            .bdp
-            .map(|bdp| format!("dashed: streams × window = {} (BDP)", Dimension::Size.format_value(bdp.as_f64())));
+        let bdp = self.bdp.map(|bdp| {
+            format!(
+                "dashed: streams × window = {} (BDP)",
+                Dimension::Size.format_value(bdp.as_f64())
+            )
+        });
         let fitted = self.tiles.iter().any(|tile| !tile.is_measured);
         let edge = "thick line: 95 % of the best".to_owned();
         let small = fitted.then(|| "small tiles: not measured, but fitted".to_owned());
         std::iter::once(edge).chain(bdp).chain(small).collect()
     }
 
-    /// Returns the map as lines of at most 80 columns, or a sentence if there is nothing to draw. Columns without room
-    /// are left out, and counted.
+    /// Returns the map as lines of at most 80 columns, or a sentence if there is nothing to draw.
+    /// Columns without room are left out, and counted.
     pub fn to_text(&self) -> String {
         /// Columns of five characters that fit next to the windows.
         const MAX_COLUMNS: usize = 14;
@@ -288,22 +385,48 @@ impl HeatMap {
         }
         text += "\n";
         for (row, window) in self.windows.iter().enumerate() {
-            let cells: String = columns.iter().map(|column| self.cell_text(row, *column)).collect();
-            text += &format!("{:>8} {}\n", Dimension::Size.format_value(window.as_f64()), cells.trim_end());
+            let cells: String = columns
+                .iter()
+                .map(|column| self.cell_text(row, *column))
+                .collect();
+            text += &format!(
+                "{:>8} {}\n",
+                Dimension::Size.format_value(window.as_f64()),
+                cells.trim_end()
+            );
         }
-        let knee = if self.knee.is_some() { "* the knee; " } else { "" };
-        let fitted = if self.tiles.iter().all(|tile| tile.is_measured) { "" } else { "; · not measured" };
+        let knee = if self.knee.is_some() {
+            "* the knee; "
+        } else {
+            ""
+        };
+        let fitted = if self.tiles.iter().all(|tile| tile.is_measured) {
+            ""
+        } else {
+            "; · not measured"
+        };
         text += &format!("{knee}windows down, streams across{fitted}\n");
         let left_out = self.streams.len() - columns.len();
-        if left_out > 0 { format!("{text}{left_out} numbers of streams are left out\n") } else { text }
+        if left_out > 0 {
+            format!("{text}{left_out} numbers of streams are left out\n")
+        } else {
+            text
+        }
     }
 
     /// Returns the rate of a measured tile, and a dot in place of another.
     fn cell_text(&self, row: usize, column: usize) -> String {
-        let Some(tile) = self.tile_at(row, column).filter(|tile| tile.is_measured) else { return "   · ".to_owned() };
-        let mark = if self.knee == Some((tile.window, tile.streams)) { '*' } else { ' ' };
+        let Some(tile) = self.tile_at(row, column).filter(|tile| tile.is_measured) else {
+            return "   · ".to_owned();
+        };
+        let mark = if self.knee == Some((tile.window, tile.streams)) {
+            '*'
+        } else {
+            ' '
+        };
         // Two decimals are what a column has room for.
-        let value = (round_significant(tile.rate.as_f64() / self.rate_unit().size) * 100.0).round() / 100.0;
+        let value =
+            (round_significant(tile.rate.as_f64() / self.rate_unit().size) * 100.0).round() / 100.0;
         format!("{:>4}{mark}", format_digits(value))
     }
 
@@ -311,10 +434,16 @@ impl HeatMap {
     pub fn to_figures(&self) -> FigureTable {
         let row = |tile: &HeatTile| {
             let window = Dimension::Size.format_value(tile.window.as_f64());
-            vec![format!("{} × {window}", tile.streams), self.tile_words(tile)]
+            vec![
+                format!("{} × {window}", tile.streams),
+                self.tile_words(tile),
+            ]
         };
         let heads = ["streams × window".to_owned(), "rate".to_owned()];
-        FigureTable { heads: heads.to_vec(), rows: self.tiles.iter().map(row).collect() }
+        FigureTable {
+            heads: heads.to_vec(),
+            rows: self.tiles.iter().map(row).collect(),
+        }
     }
 }
 
@@ -338,23 +467,50 @@ mod tests {
 
     fn tile(window: u64, streams: u64, rate: u64) -> HeatTile {
         let window = ByteCount::from_kib(window);
-        HeatTile { window, streams, rate: BitRate::from_mbps(rate), is_measured: true, note: String::new() }
+        HeatTile {
+            window,
+            streams,
+            rate: BitRate::from_mbps(rate),
+            is_measured: true,
+            note: String::new(),
+        }
     }
 
     fn map() -> HeatMap {
-        let tiles = vec![tile(256, 1, 50), tile(256, 4, 200), tile(1024, 1, 198), tile(1024, 4, 205)];
-        HeatMap::new("Rate", tiles).with_knee(ByteCount::from_kib(256), 4).with_bdp(ByteCount::from_mib(1))
+        let tiles = vec![
+            tile(256, 1, 50),
+            tile(256, 4, 200),
+            tile(1024, 1, 198),
+            tile(1024, 4, 205),
+        ];
+        HeatMap::new("Rate", tiles)
+            .with_knee(ByteCount::from_kib(256), 4)
+            .with_bdp(ByteCount::from_mib(1))
     }
 
     #[test]
     fn the_edge_divides_the_best_from_the_rest() {
         assert_eq!(map().best_edge(), "M0,1h1M1,1v1");
-        assert_eq!(map().bdp_crossing(ByteCount::from_kib(512), 0).as_deref(), Some(".5,1"));
+        assert_eq!(
+            map().bdp_crossing(ByteCount::from_kib(512), 0).as_deref(),
+            Some(".5,1")
+        );
         assert_eq!(map().bdp_crossing(ByteCount::from_mib(64), 0), None);
         let svg = map().to_svg();
-        let tiles: Vec<&str> = svg.split("class=\"m tile ").skip(1).filter_map(|tile| tile.get(..2)).collect();
-        assert_eq!(tiles, ["s8", "s8", "s2", "s8"], "from the top, as the rows of the table");
-        assert_eq!(map().to_figures().rows[2], ["1 × 256 KiB", "50 Mbit/s, 24 % of the best"]);
+        let tiles: Vec<&str> = svg
+            .split("class=\"m tile ")
+            .skip(1)
+            .filter_map(|tile| tile.get(..2))
+            .collect();
+        assert_eq!(
+            tiles,
+            ["s8", "s8", "s2", "s8"],
+            "from the top, as the rows of the table"
+        );
+        assert_eq!(
+            map().to_figures().rows[2],
+            ["1 × 256 KiB", "50 Mbit/s, 24 % of the best"]
+        );
         assert!(svg.contains("class=\"ring\""), "{svg}");
     }
 
@@ -368,17 +524,35 @@ mod tests {
     #[test]
     fn one_tile_is_a_map_and_none_is_a_sentence() {
         let one = HeatMap::new("One", vec![tile(64, 1, 0)]).with_bdp(ByteCount::from_mib(1));
-        assert!(!one.to_svg().contains("NaN") && one.to_svg().contains("class=\"m tile s0\""), "{}", one.to_svg());
+        assert!(
+            !one.to_svg().contains("NaN") && one.to_svg().contains("class=\"m tile s0\""),
+            "{}",
+            one.to_svg()
+        );
         assert!(HeatMap::new("None", Vec::new()).to_svg().contains(NOTHING));
-        let many = HeatMap::new("Many", (1..=90).map(|streams| tile(64, streams, streams)).collect());
-        assert!(many.to_text().lines().all(|line| line.chars().count() <= 80), "{}", many.to_text());
+        let many = HeatMap::new(
+            "Many",
+            (1..=90).map(|streams| tile(64, streams, streams)).collect(),
+        );
+        assert!(
+            many.to_text()
+                .lines()
+                .all(|line| line.chars().count() <= 80),
+            "{}",
+            many.to_text()
+        );
     }
 
     /// A document of others may have as many windows and streams as it has runs.
     #[test]
     fn thousands_of_settings_take_no_cubic_time() {
-        let map = HeatMap::new("Many", (1..=5000).map(|index| tile(index, index, index)).collect());
-        let map = map.with_bdp(ByteCount::from_mib(1)).with_knee(ByteCount::from_kib(7), 7);
+        let map = HeatMap::new(
+            "Many",
+            (1..=5000).map(|index| tile(index, index, index)).collect(),
+        );
+        let map = map
+            .with_bdp(ByteCount::from_mib(1))
+            .with_knee(ByteCount::from_kib(7), 7);
         assert_eq!(map.to_svg().matches("class=\"m tile").count(), 5000);
         assert_eq!(map.to_text().lines().count(), 5003);
         assert_eq!(map.to_figures().rows.len(), 5000);

@@ -73,9 +73,18 @@ const RATES: &[AxisUnit] = &[
     new_unit("Gbit/s", 1e9),
     new_unit("Tbit/s", 1e12),
 ];
-const TIMES: &[AxisUnit] = &[new_unit("ns", 1e-9), new_unit("µs", 1e-6), new_unit("ms", 1e-3), new_unit("s", 1.0)];
-const SIZES: &[AxisUnit] =
-    &[new_unit("B", 1.0), new_unit("KiB", 1024.0), new_unit("MiB", 1_048_576.0), new_unit("GiB", 1_073_741_824.0)];
+const TIMES: &[AxisUnit] = &[
+    new_unit("ns", 1e-9),
+    new_unit("µs", 1e-6),
+    new_unit("ms", 1e-3),
+    new_unit("s", 1.0),
+];
+const SIZES: &[AxisUnit] = &[
+    new_unit("B", 1.0),
+    new_unit("KiB", 1024.0),
+    new_unit("MiB", 1_048_576.0),
+    new_unit("GiB", 1_073_741_824.0),
+];
 const SHARES: &[AxisUnit] = &[new_unit("%", 0.01)];
 const NUMBERS: &[AxisUnit] = &[new_unit("", 1.0)];
 
@@ -93,7 +102,12 @@ impl Dimension {
             Self::Share => SHARES,
             Self::Change | Self::Count | Self::Date => NUMBERS,
         };
-        units.iter().rev().find(|unit| most.abs() >= unit.size * 0.999_999).copied().unwrap_or(units[0])
+        units
+            .iter()
+            .rev()
+            .find(|unit| most.abs() >= unit.size * 0.999_999)
+            .copied()
+            .unwrap_or(units[0])
     }
 
     /// Returns a value with its own unit: `941.4 Mbit/s`, `+3.1 %`, `2026-11-25 08:15`.
@@ -107,7 +121,8 @@ impl Dimension {
         }
     }
 
-    /// Returns two values as a range, with their unit once if it is the same, or one value if they read alike.
+    /// Returns two values as a range, with their unit once if it is the same, or one value if they
+    /// read alike.
     pub(crate) fn format_range(self, least: f64, most: f64) -> String {
         let (from, to) = (self.format_value(least), self.format_value(most));
         match (from.split_once(' '), to.split_once(' ')) {
@@ -140,7 +155,9 @@ fn format_change(factor: f64) -> String {
 
 /// Returns a moment in UTC; nothing where the calendar does not have it.
 pub(crate) fn format_date(seconds: f64, format: &str) -> String {
-    jiff::Timestamp::from_second(seconds as i64).map(|at| at.strftime(format).to_string()).unwrap_or_default()
+    jiff::Timestamp::from_second(seconds as i64)
+        .map(|at| at.strftime(format).to_string())
+        .unwrap_or_default()
 }
 
 /// Returns a number with four significant digits, without zeros at its end.
@@ -154,7 +171,11 @@ pub(crate) fn format_digits(value: f64) -> String {
 
 /// Returns a decimal number without zeros behind its point.
 pub(crate) fn trim_zeros(number: &str) -> &str {
-    if number.contains('.') { number.trim_end_matches('0').trim_end_matches('.') } else { number }
+    if number.contains('.') {
+        number.trim_end_matches('0').trim_end_matches('.')
+    } else {
+        number
+    }
 }
 
 #[cfg(test)]
@@ -171,11 +192,20 @@ mod tests {
         assert_eq!(Dimension::Count.format_value(12_345.0), "12345");
         assert_eq!(Dimension::Change.format_value(0.69), "−31 %");
         assert_eq!(Dimension::Change.format_value(1.0), "0 %");
-        assert_eq!(Dimension::Date.format_value(1_764_058_500.0), "2025-11-25 08:15");
+        assert_eq!(
+            Dimension::Date.format_value(1_764_058_500.0),
+            "2025-11-25 08:15"
+        );
         assert_eq!(format_digits(f64::NAN), "0");
         assert_eq!(Dimension::Rate.format_range(9e6, 1e7), "9 to 10 Mbit/s");
-        assert_eq!(Dimension::Rate.format_range(0.0, 1e7), "0 bit/s to 10 Mbit/s");
+        assert_eq!(
+            Dimension::Rate.format_range(0.0, 1e7),
+            "0 bit/s to 10 Mbit/s"
+        );
         assert_eq!(Dimension::Time.format_range(0.1, 0.1), "100 ms");
-        assert_eq!(Dimension::Date.format_range(0.0, 86_400.0), "1970-01-01 00:00 to 1970-01-02 00:00");
+        assert_eq!(
+            Dimension::Date.format_range(0.0, 86_400.0),
+            "1970-01-01 00:00 to 1970-01-02 00:00"
+        );
     }
 }

@@ -3,7 +3,9 @@
 use crate::figures::FigureTable;
 use crate::plot::NOTHING;
 use crate::quantity::{AxisQuantity, AxisUnit, Dimension};
-use crate::svg::{Hue, cut_text, displayable_text, escape_html, format_coordinate, format_percent, text_element};
+use crate::svg::{
+    Hue, cut_text, displayable_text, escape_html, format_coordinate, format_percent, text_element,
+};
 use crate::ticks;
 
 /// Height of a row in pixels: a line of text, and the marks below it.
@@ -52,65 +54,101 @@ impl ChartRow {
         }
     }
 
-    /// Returns the same row with more words behind its figure, in the table and where the pointer is.
+    /// Returns the same row with more words behind its figure, in the table and where the pointer
+    /// is.
     #[must_use]
     pub fn with_detail(self, detail: &str) -> Self {
-        Self { detail: displayable_text(detail), ..self }
+        Self {
+            detail: displayable_text(detail),
+            ..self
+        }
     }
 
     /// Returns the figure with the details.
     fn figure_words(&self) -> String {
-        if self.detail.is_empty() { self.figure.clone() } else { format!("{}, {}", self.figure, self.detail) }
+        if self.detail.is_empty() {
+            self.figure.clone()
+        } else {
+            format!("{}, {}", self.figure, self.detail)
+        }
     }
 
     /// Returns the same row with a bar from zero to `value`.
     #[must_use]
     pub fn with_bar<Q: AxisQuantity>(self, value: Q) -> Self {
-        Self { bar: Some(value.number()), ..self.with_dimension::<Q>() }
+        Self {
+            bar: Some(value.number()),
+            ..self.with_dimension::<Q>()
+        }
     }
 
     /// Returns the same row with a small dot for each of `values`, as single runs have them.
     #[must_use]
     pub fn with_dots<Q: AxisQuantity>(self, values: impl IntoIterator<Item = Q>) -> Self {
-        Self { dots: values.into_iter().map(AxisQuantity::number).collect(), ..self.with_dimension::<Q>() }
+        Self {
+            dots: values.into_iter().map(AxisQuantity::number).collect(),
+            ..self.with_dimension::<Q>()
+        }
     }
 
     /// Returns the same row with a dot at `value`, as a median has it.
     #[must_use]
     pub fn with_dot<Q: AxisQuantity>(self, value: Q) -> Self {
-        Self { centre: Some(value.number()), ..self.with_dimension::<Q>() }
+        Self {
+            centre: Some(value.number()),
+            ..self.with_dimension::<Q>()
+        }
     }
 
     /// Returns the same row with a thin line from `low` to `high`.
     #[must_use]
     pub fn with_interval<Q: AxisQuantity>(self, low: Q, high: Q) -> Self {
-        Self { interval: Some((low.number(), high.number())), ..self.with_dimension::<Q>() }
+        Self {
+            interval: Some((low.number(), high.number())),
+            ..self.with_dimension::<Q>()
+        }
     }
 
     /// Returns the same row with a tick at `value`, as a prediction has it.
     #[must_use]
     pub fn with_prediction<Q: AxisQuantity>(self, value: Q) -> Self {
-        Self { expected: Some(value.number()), ..self.with_dimension::<Q>() }
+        Self {
+            expected: Some(value.number()),
+            ..self.with_dimension::<Q>()
+        }
     }
 
     /// Returns the same row with a hollow dot: no difference was shown.
     #[must_use]
     pub fn with_hollow_dot(self) -> Self {
-        Self { is_hollow: true, ..self }
+        Self {
+            is_hollow: true,
+            ..self
+        }
     }
 
     fn with_dimension<Q: AxisQuantity>(self) -> Self {
-        Self { dimension: Q::DIMENSION, ..self }
+        Self {
+            dimension: Q::DIMENSION,
+            ..self
+        }
     }
 
     fn mark_values(&self) -> impl Iterator<Item = f64> {
-        let interval = self.interval.into_iter().flat_map(|(low, high)| [low, high]);
+        let interval = self
+            .interval
+            .into_iter()
+            .flat_map(|(low, high)| [low, high]);
         let single = [self.bar, self.centre, self.expected].into_iter().flatten();
-        single.chain(interval).chain(self.dots.iter().copied()).filter(|value| value.is_finite())
+        single
+            .chain(interval)
+            .chain(self.dots.iter().copied())
+            .filter(|value| value.is_finite())
     }
 }
 
-/// Rows over one axis: of a quantity from zero, or of changes with no change in its place between gains and losses.
+/// Rows over one axis: of a quantity from zero, or of changes with no change in its place between
+/// gains and losses.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RowChart {
     title: String,
@@ -119,10 +157,14 @@ pub struct RowChart {
 }
 
 impl RowChart {
-    /// Returns a chart without rows; `title` is read by programs that read the screen, `heads` stand over the names and
-    /// the figures in the table.
+    /// Returns a chart without rows; `title` is read by programs that read the screen, `heads`
+    /// stand over the names and the figures in the table.
     pub fn new(title: &str, heads: [&str; 2]) -> Self {
-        Self { title: displayable_text(title), heads: heads.map(displayable_text), all: Vec::new() }
+        Self {
+            title: displayable_text(title),
+            heads: heads.map(displayable_text),
+            all: Vec::new(),
+        }
     }
 
     /// Returns the same chart with one more row.
@@ -132,8 +174,8 @@ impl RowChart {
         self
     }
 
-    /// Returns the chart as an SVG element as wide as its place on the page, or a sentence as a paragraph if there is
-    /// nothing to draw. Of more than 120 rows the first are drawn.
+    /// Returns the chart as an SVG element as wide as its place on the page, or a sentence as a
+    /// paragraph if there is nothing to draw. Of more than 120 rows the first are drawn.
     pub fn to_svg(&self) -> String {
         let Some(scale) = RowScale::from_rows(&self.all) else {
             return format!("<p class=\"none\">{}</p>", escape_html(NOTHING));
@@ -151,7 +193,9 @@ impl RowChart {
         for (index, (place, label)) in ticks.into_iter().enumerate() {
             let x = format_percent(scale.value_position(place));
             let class = if scale.is_base(place) { "zero" } else { "grid" };
-            svg += &format!("<line class=\"{class}\" x1=\"{x}\" x2=\"{x}\" y1=\"4\" y2=\"{bottom}\"/>");
+            svg += &format!(
+                "<line class=\"{class}\" x1=\"{x}\" x2=\"{x}\" y1=\"4\" y2=\"{bottom}\"/>"
+            );
             let class = match index {
                 _ if scale.value_position(place) > 0.97 => "tick last",
                 _ if index % 2 == 1 || index == narrow => "tick mid odd",
@@ -163,30 +207,52 @@ impl RowChart {
             svg += &draw_row(row, &scale, ROW * index as f64);
         }
         let rest = self.all.len() - drawn.len();
-        let more = if rest > 0 { format!("<p class=\"none\">{rest} more in the table.</p>") } else { String::new() };
+        let more = if rest > 0 {
+            format!("<p class=\"none\">{rest} more in the table.</p>")
+        } else {
+            String::new()
+        };
         format!("{svg}</svg>{more}")
     }
 
     /// Returns the chart as lines of at most 80 columns, or a sentence if there is nothing to draw.
     pub fn to_text(&self) -> String {
-        let Some(scale) = RowScale::from_rows(&self.all) else { return format!("{NOTHING}\n") };
+        let Some(scale) = RowScale::from_rows(&self.all) else {
+            return format!("{NOTHING}\n");
+        };
         let mut text = String::new();
-        let longest = self.all.iter().map(|row| row.figure_words().chars().count()).max().unwrap_or(0);
+        let longest = self
+            .all
+            .iter()
+            .map(|row| row.figure_words().chars().count())
+            .max()
+            .unwrap_or(0);
         let figures = longest.clamp(MARKS[1], MARKS[0] + MARKS[1] - MIN_MARKS);
         let marks = MARKS[0] + MARKS[1] - figures;
         for row in self.all.iter().take(MAX_ROWS) {
-            let (name, figure) = (cut_text(&row.name, 24), cut_text(&row.figure_words(), figures));
-            text += format!("{name:<24} {} {figure}", row_characters(row, &scale, marks)).trim_end();
+            let (name, figure) = (
+                cut_text(&row.name, 24),
+                cut_text(&row.figure_words(), figures),
+            );
+            text +=
+                format!("{name:<24} {} {figure}", row_characters(row, &scale, marks)).trim_end();
             text += "\n";
         }
         let rest = self.all.len().saturating_sub(MAX_ROWS);
-        if rest > 0 { format!("{text}{rest} more\n") } else { text }
+        if rest > 0 {
+            format!("{text}{rest} more\n")
+        } else {
+            text
+        }
     }
 
     /// Returns the names and the figures as a table.
     pub fn to_figures(&self) -> FigureTable {
         let row = |row: &ChartRow| vec![row.name.clone(), row.figure_words()];
-        FigureTable { heads: self.heads.to_vec(), rows: self.all.iter().map(row).collect() }
+        FigureTable {
+            heads: self.heads.to_vec(),
+            rows: self.all.iter().map(row).collect(),
+        }
     }
 }
 
@@ -203,16 +269,29 @@ impl RowScale {
     fn from_rows(rows: &[ChartRow]) -> Option<Self> {
         let with_marks = rows.iter().find(|row| row.mark_values().next().is_some())?;
         let values = || rows.iter().flat_map(ChartRow::mark_values);
-        let (least, most) = (values().fold(f64::MAX, f64::min), values().fold(f64::MIN, f64::max));
+        let (least, most) = (
+            values().fold(f64::MAX, f64::min),
+            values().fold(f64::MIN, f64::max),
+        );
         let dimension = with_marks.dimension;
         if dimension == Dimension::Change {
             // A change to nothing has no place among factors.
             let (low, high) = (least.clamp(0.01, 0.9) * 0.95, most.clamp(1.1, 100.0) * 1.05);
-            return Some(Self { dimension, unit: dimension.largest_unit(1.0), low, high });
+            return Some(Self {
+                dimension,
+                unit: dimension.largest_unit(1.0),
+                low,
+                high,
+            });
         }
         let unit = dimension.largest_unit(most);
         let end = ticks::end_of(most.max(0.0) / unit.size, 8.0) * unit.size;
-        Some(Self { dimension, unit, low: 0.0, high: if end > 0.0 { end } else { unit.size } })
+        Some(Self {
+            dimension,
+            unit,
+            low: 0.0,
+            high: if end > 0.0 { end } else { unit.size },
+        })
     }
 
     /// Returns the place of a value between 0 and 1.
@@ -226,7 +305,11 @@ impl RowScale {
 
     /// Returns the place from which changes go either way, or where bars begin.
     fn base_value(&self) -> f64 {
-        if self.dimension == Dimension::Change { 1.0 } else { 0.0 }
+        if self.dimension == Dimension::Change {
+            1.0
+        } else {
+            0.0
+        }
     }
 
     fn is_base(&self, place: f64) -> bool {
@@ -237,7 +320,8 @@ impl RowScale {
     fn is_too_near(&self, place: f64) -> bool {
         const LABEL: f64 = 0.06;
         let is_change = self.dimension == Dimension::Change && !self.is_base(place);
-        is_change && (self.value_position(place) - self.value_position(self.base_value())).abs() < LABEL
+        is_change
+            && (self.value_position(place) - self.value_position(self.base_value())).abs() < LABEL
     }
 
     fn labelled_ticks(&self, count: f64) -> Vec<(f64, String)> {
@@ -249,12 +333,22 @@ impl RowScale {
                 .map(|tick| tick * unit.size)
                 .collect(),
         };
-        let places: Vec<f64> = places.into_iter().filter(|place| !self.is_too_near(*place)).collect();
+        let places: Vec<f64> = places
+            .into_iter()
+            .filter(|place| !self.is_too_near(*place))
+            .collect();
         let last = places.len().saturating_sub(1);
         let label = |(index, place): (usize, f64)| {
             let number = ticks::tick_label(self.dimension, place, unit.size);
             let has_unit = index == last && !unit.name.is_empty();
-            (place, if has_unit { format!("{number} {}", unit.name) } else { number })
+            (
+                place,
+                if has_unit {
+                    format!("{number} {}", unit.name)
+                } else {
+                    number
+                },
+            )
         };
         places.into_iter().enumerate().map(label).collect()
     }
@@ -262,25 +356,44 @@ impl RowScale {
 
 /// Draws a row whose top is at `top`.
 fn draw_row(row: &ChartRow, scale: &RowScale, top: f64) -> String {
-    let (name, figure, class) = (cut_text(&row.name, NAME), cut_text(&row.figure, NAME), row.hue.css_class());
+    let (name, figure, class) = (
+        cut_text(&row.name, NAME),
+        cut_text(&row.figure, NAME),
+        row.hue.css_class(),
+    );
     let title = format!("{}: {}", row.name, row.figure_words());
     let middle = format_coordinate(top + 30.0, 1);
-    let mut svg = format!("<g class=\"m row {class}\"><title>{}</title>", escape_html(&title));
-    svg += &format!("<rect class=\"hit\" width=\"100%\" y=\"{}\" height=\"{ROW}\"/>", format_coordinate(top, 1));
+    let mut svg = format!(
+        "<g class=\"m row {class}\"><title>{}</title>",
+        escape_html(&title)
+    );
+    svg += &format!(
+        "<rect class=\"hit\" width=\"100%\" y=\"{}\" height=\"{ROW}\"/>",
+        format_coordinate(top, 1)
+    );
     svg += &text_element("lab halo first", "0", top + 17.0, &name);
     svg += &text_element("lab halo last", "100%", top + 17.0, &figure);
     let x = |value: f64| format_percent(scale.value_position(value));
     if let Some(value) = row.bar {
-        let (from, to) = (scale.value_position(scale.base_value()), scale.value_position(value));
-        let (left, width) = (format_percent(from.min(to)), format_percent((to - from).abs()));
+        let (from, to) = (
+            scale.value_position(scale.base_value()),
+            scale.value_position(value),
+        );
+        let (left, width) = (
+            format_percent(from.min(to)),
+            format_percent((to - from).abs()),
+        );
         svg += &format!(
             "<rect class=\"bar\" x=\"{left}\" width=\"{width}\" y=\"{}\" height=\"12\"/>",
             format_coordinate(top + 24.0, 1)
         );
     }
     if let Some((low, high)) = row.interval {
-        svg +=
-            &format!("<line class=\"interval\" x1=\"{}\" x2=\"{}\" y1=\"{middle}\" y2=\"{middle}\"/>", x(low), x(high));
+        svg += &format!(
+            "<line class=\"interval\" x1=\"{}\" x2=\"{}\" y1=\"{middle}\" y2=\"{middle}\"/>",
+            x(low),
+            x(high)
+        );
     }
     if !row.dots.is_empty() {
         // A circle each, since those that lie on others must be darker.
@@ -289,12 +402,24 @@ fn draw_row(row: &ChartRow, scale: &RowScale, top: f64) -> String {
         svg += &format!("<g class=\"runs\" transform=\"translate(0 {middle})\">{circles}</g>");
     }
     if let Some(value) = row.centre {
-        let class = if row.is_hollow { "centre hollow" } else { "centre" };
-        svg += &format!("<circle class=\"{class}\" cx=\"{}\" cy=\"{middle}\" r=\"5\"/>", x(value));
+        let class = if row.is_hollow {
+            "centre hollow"
+        } else {
+            "centre"
+        };
+        svg += &format!(
+            "<circle class=\"{class}\" cx=\"{}\" cy=\"{middle}\" r=\"5\"/>",
+            x(value)
+        );
     }
     if let Some(value) = row.expected {
-        let (x, from, to) = (x(value), format_coordinate(top + 21.0, 1), format_coordinate(top + 39.0, 1));
-        svg += &format!("<line class=\"expected\" x1=\"{x}\" x2=\"{x}\" y1=\"{from}\" y2=\"{to}\"/>");
+        let (x, from, to) = (
+            x(value),
+            format_coordinate(top + 21.0, 1),
+            format_coordinate(top + 39.0, 1),
+        );
+        svg +=
+            &format!("<line class=\"expected\" x1=\"{x}\" x2=\"{x}\" y1=\"{from}\" y2=\"{to}\"/>");
     }
     svg + "</g>"
 }
@@ -336,23 +461,40 @@ mod tests {
     fn ceilings() -> RowChart {
         RowChart::new("Ceilings", ["limit", "ceiling"])
             .with_row(
-                ChartRow::new("send-buffer", "323 Mbit/s, the limit", Hue::Orange).with_bar(BitRate::from_mbps(323)),
+                ChartRow::new("send-buffer", "323 Mbit/s, the limit", Hue::Orange)
+                    .with_bar(BitRate::from_mbps(323)),
             )
-            .with_row(ChartRow::new("capacity", "941.5 Mbit/s", Hue::Grey).with_bar(BitRate::from_bps(941_500_000)))
+            .with_row(
+                ChartRow::new("capacity", "941.5 Mbit/s", Hue::Grey)
+                    .with_bar(BitRate::from_bps(941_500_000)),
+            )
     }
 
     #[test]
     fn bars_begin_at_zero() {
         let svg = ceilings().to_svg();
-        assert!(svg.contains("class=\"bar\" x=\"0%\" width=\"32.3%\""), "{svg}");
         assert!(
-            svg.contains("<title>send-buffer: 323 Mbit/s, the limit</title>") && svg.contains(">1000 Mbit/s<"),
+            svg.contains("class=\"bar\" x=\"0%\" width=\"32.3%\""),
+            "{svg}"
+        );
+        assert!(
+            svg.contains("<title>send-buffer: 323 Mbit/s, the limit</title>")
+                && svg.contains(">1000 Mbit/s<"),
             "{svg}"
         );
         let text = ceilings().to_text();
         let bar = |count: usize| "█".repeat(count);
-        assert!(text.starts_with(&format!("send-buffer              {:<27} 323 Mbit/s", bar(9))), "{text}");
-        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        assert!(
+            text.starts_with(&format!(
+                "send-buffer              {:<27} 323 Mbit/s",
+                bar(9)
+            )),
+            "{text}"
+        );
+        assert!(
+            text.lines().all(|line| line.chars().count() <= 80),
+            "{text}"
+        );
     }
 
     #[test]
@@ -360,24 +502,50 @@ mod tests {
         let change = |factor| RateChange(Ratio::new(factor));
         let row = ChartRow::new("CUBIC → BBR", "+3.1 % (+0.8 to +5.4 %)", Hue::Green);
         let rows = RowChart::new("Changes", ["change", "difference"])
-            .with_row(row.with_dot(change(1.031)).with_interval(change(1.008), change(1.054)))
+            .with_row(
+                row.with_dot(change(1.031))
+                    .with_interval(change(1.008), change(1.054)),
+            )
             .with_row(ChartRow::new("to nothing", "−100 %", Hue::Orange).with_dot(change(0.0)))
-            .with_row(ChartRow::new("MTU", "no difference shown", Hue::Grey).with_dot(change(1.01)).with_hollow_dot());
+            .with_row(
+                ChartRow::new("MTU", "no difference shown", Hue::Grey)
+                    .with_dot(change(1.01))
+                    .with_hollow_dot(),
+            );
         let (svg, text) = (rows.to_svg(), rows.to_text());
-        assert!(svg.contains(">0 %<") && svg.contains("centre hollow") && !svg.contains("NaN"), "{svg}");
+        assert!(
+            svg.contains(">0 %<") && svg.contains("centre hollow") && !svg.contains("NaN"),
+            "{svg}"
+        );
         assert!(text.contains('○') && text.contains('●'), "{text}");
     }
 
     #[test]
     fn nothing_is_a_sentence_and_many_rows_are_the_first() {
         assert!(RowChart::new("", ["", ""]).to_svg().contains(NOTHING));
-        assert!(RowChart::new("", ["", ""]).with_row(ChartRow::new("a", "b", Hue::Blue)).to_text().contains(NOTHING));
-        let row = |index: u64| ChartRow::new(&index.to_string(), "", Hue::Blue).with_bar(BitRate::from_mbps(index));
-        let many = (0..1_000).fold(RowChart::new("Many", ["a", "b"]), |rows, index| rows.with_row(row(index)));
-        assert!(many.to_svg().ends_with("<p class=\"none\">880 more in the table.</p>"));
+        assert!(
+            RowChart::new("", ["", ""])
+                .with_row(ChartRow::new("a", "b", Hue::Blue))
+                .to_text()
+                .contains(NOTHING)
+        );
+        let row = |index: u64| {
+            ChartRow::new(&index.to_string(), "", Hue::Blue).with_bar(BitRate::from_mbps(index))
+        };
+        let many = (0..1_000).fold(RowChart::new("Many", ["a", "b"]), |rows, index| {
+            rows.with_row(row(index))
+        });
+        assert!(
+            many.to_svg()
+                .ends_with("<p class=\"none\">880 more in the table.</p>")
+        );
         assert_eq!(many.to_figures().rows.len(), 1_000);
-        let zero =
-            RowChart::new("Zero", ["a", "b"]).with_row(ChartRow::new("z", "0", Hue::Blue).with_bar(BitRate::ZERO));
-        assert!(!zero.to_svg().contains("NaN") && !zero.to_text().contains('█'), "{}", zero.to_text());
+        let zero = RowChart::new("Zero", ["a", "b"])
+            .with_row(ChartRow::new("z", "0", Hue::Blue).with_bar(BitRate::ZERO));
+        assert!(
+            !zero.to_svg().contains("NaN") && !zero.to_text().contains('█'),
+            "{}",
+            zero.to_text()
+        );
     }
 }

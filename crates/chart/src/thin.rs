@@ -1,4 +1,5 @@
-//! Fewer marks for the same picture: the least and the most of each column of pixels stay, and with them every spike.
+//! Fewer marks for the same picture: the least and the most of each column of pixels stay, and with
+//! them every spike.
 
 /// Points that are drawn as they are.
 const MAX_POINTS: usize = 2_000;
@@ -6,15 +7,18 @@ const MAX_POINTS: usize = 2_000;
 /// Columns of a chart with more points.
 const COLUMNS: usize = 720;
 
-/// Returns `points`, ordered by their first coordinate, or the least and the most of each of 720 columns, in the order
-/// in which they come, if there are more than 2 000.
+/// Returns `points`, ordered by their first coordinate, or the least and the most of each of 720
+/// columns, in the order in which they come, if there are more than 2 000.
 pub(crate) fn thin_line(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
-    let [Some(first), Some(last)] = [points.first(), points.last()] else { return Vec::new() };
+    let [Some(first), Some(last)] = [points.first(), points.last()] else {
+        return Vec::new();
+    };
     if points.len() <= MAX_POINTS {
         return points.to_vec();
     }
     let per_column = COLUMNS as f64 / (last.0 - first.0).max(f64::MIN_POSITIVE);
-    let column = |point: &(f64, f64)| (((point.0 - first.0) * per_column) as usize).min(COLUMNS - 1);
+    let column =
+        |point: &(f64, f64)| (((point.0 - first.0) * per_column) as usize).min(COLUMNS - 1);
     let mut kept = Vec::with_capacity(2 * COLUMNS + 2);
     kept.push(*first);
     for group in points.chunk_by(|one, next| column(one) == column(next)) {
@@ -40,15 +44,20 @@ pub(crate) fn thin_line(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
 /// Rows and columns of a chart of more dots: two dots in one cell cannot be distinguished.
 const CELLS: (usize, usize) = (240, 24);
 
-/// Returns `points`, ordered by their first coordinate, or one of each cell that has any and the extremes of each
-/// column, if there are more than 2 000.
+/// Returns `points`, ordered by their first coordinate, or one of each cell that has any and the
+/// extremes of each column, if there are more than 2 000.
 pub(crate) fn thinned_dots(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
-    let [Some(first), Some(last)] = [points.first(), points.last()] else { return Vec::new() };
+    let [Some(first), Some(last)] = [points.first(), points.last()] else {
+        return Vec::new();
+    };
     if points.len() <= MAX_POINTS {
         return points.to_vec();
     }
     let values = || points.iter().map(|point| point.1);
-    let (least, most) = (values().fold(f64::MAX, f64::min), values().fold(f64::MIN, f64::max));
+    let (least, most) = (
+        values().fold(f64::MAX, f64::min),
+        values().fold(f64::MIN, f64::max),
+    );
     let place = |value: f64, (low, high): (f64, f64), count: usize| {
         let share = (value - low) / (high - low).max(f64::MIN_POSITIVE);
         ((share * count as f64) as usize).min(count - 1)
@@ -70,38 +79,51 @@ pub(crate) fn thinned_dots(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     kept
 }
 
-/// Returns vertical lines, of which each pair of points is one, or the reach of those of each of 720 columns if there
-/// are more than 1 000.
+/// Returns vertical lines, of which each pair of points is one, or the reach of those of each of
+/// 720 columns if there are more than 1 000.
 pub(crate) fn thinned_ranges(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
-    let [Some(first), Some(last)] = [points.first(), points.last()] else { return Vec::new() };
+    let [Some(first), Some(last)] = [points.first(), points.last()] else {
+        return Vec::new();
+    };
     if points.len() <= MAX_POINTS {
         return points.to_vec();
     }
     let per_column = COLUMNS as f64 / (last.0 - first.0).max(f64::MIN_POSITIVE);
-    let column = |point: &(f64, f64)| (((point.0 - first.0) * per_column) as usize).min(COLUMNS - 1);
+    let column =
+        |point: &(f64, f64)| (((point.0 - first.0) * per_column) as usize).min(COLUMNS - 1);
     let groups = points.chunk_by(|one, next| column(one) == column(next));
     let reach = |group: &[(f64, f64)]| {
-        let (low, high) = group.iter().fold((f64::MAX, f64::MIN), |(low, high), at| (low.min(at.1), high.max(at.1)));
+        let (low, high) = group.iter().fold((f64::MAX, f64::MIN), |(low, high), at| {
+            (low.min(at.1), high.max(at.1))
+        });
         [(group[0].0, low), (group[0].0, high)]
     };
     groups.flat_map(reach).collect()
 }
 
-/// Returns bars, of which each pair of points is one, or a bar as high as the highest of each of 720 columns if there
-/// are more than 1 000.
+/// Returns bars, of which each pair of points is one, or a bar as high as the highest of each of
+/// 720 columns if there are more than 1 000.
 pub(crate) fn thinned_bars(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
-    let [Some(first), Some(last)] = [points.first(), points.last()] else { return Vec::new() };
+    let [Some(first), Some(last)] = [points.first(), points.last()] else {
+        return Vec::new();
+    };
     if points.len() <= MAX_POINTS {
         return points.to_vec();
     }
     let per_column = COLUMNS as f64 / (last.0 - first.0).max(f64::MIN_POSITIVE);
-    let column = |bar: &[(f64, f64)]| (((bar[0].0 - first.0) * per_column) as usize).min(COLUMNS - 1);
+    let column =
+        |bar: &[(f64, f64)]| (((bar[0].0 - first.0) * per_column) as usize).min(COLUMNS - 1);
     let bars: Vec<&[(f64, f64)]> = points.chunks_exact(2).collect();
     let highest = |group: &[&[(f64, f64)]]| {
         let height = group.iter().map(|bar| bar[0].1).fold(f64::MIN, f64::max);
-        [(group[0][0].0, height), (group[group.len() - 1][1].0, height)]
+        [
+            (group[0][0].0, height),
+            (group[group.len() - 1][1].0, height),
+        ]
     };
-    bars.chunk_by(|one, next| column(one) == column(next)).flat_map(highest).collect()
+    bars.chunk_by(|one, next| column(one) == column(next))
+        .flat_map(highest)
+        .collect()
 }
 
 #[cfg(test)]
@@ -122,7 +144,11 @@ mod tests {
             [(f64::from(index), height), (f64::from(index) + 0.5, height)]
         };
         let kept = thinned_bars(&(0..100_000).flat_map(bar).collect::<Vec<_>>());
-        assert!(kept.len() <= 2 * COLUMNS && kept.chunks(2).all(|ends| ends[0].0 < ends[1].0), "{}", kept.len());
+        assert!(
+            kept.len() <= 2 * COLUMNS && kept.chunks(2).all(|ends| ends[0].0 < ends[1].0),
+            "{}",
+            kept.len()
+        );
         assert_eq!(kept.iter().filter(|end| end.1 > 8.0).count(), 2);
         assert_eq!(thinned_bars(&bar(7)), bar(7));
     }
@@ -134,7 +160,9 @@ mod tests {
             55_555 => -9.0,
             _ => (index % 10) as f64 / 10.0,
         };
-        let points: Vec<(f64, f64)> = (0..100_000).map(|index| (index as f64, value(index))).collect();
+        let points: Vec<(f64, f64)> = (0..100_000)
+            .map(|index| (index as f64, value(index)))
+            .collect();
         let kept = thin_line(&points);
         assert!(kept.len() <= 2 * COLUMNS + 2, "{}", kept.len());
         assert!(kept.contains(&(77_777.0, 9.0)) && kept.contains(&(55_555.0, -9.0)));
@@ -144,12 +172,23 @@ mod tests {
 
     #[test]
     fn of_a_million_dots_those_that_can_be_distinguished_stay() {
-        let value = |index: u32| if index == 777_777 { 9.0 } else { f64::from(index % 97) / 97.0 };
-        let points: Vec<(f64, f64)> = (0..1_000_000).map(|index| (f64::from(index), value(index))).collect();
+        let value = |index: u32| {
+            if index == 777_777 {
+                9.0
+            } else {
+                f64::from(index % 97) / 97.0
+            }
+        };
+        let points: Vec<(f64, f64)> = (0..1_000_000)
+            .map(|index| (f64::from(index), value(index)))
+            .collect();
         let kept = thinned_dots(&points);
         assert!(kept.len() <= CELLS.0 * (CELLS.1 + 2), "{}", kept.len());
         assert!(kept.contains(&(777_777.0, 9.0)) && kept.is_sorted_by(|one, next| one.0 <= next.0));
-        assert_eq!((thinned_dots(&points[..9]), thinned_dots(&[])), (points[..9].to_vec(), Vec::new()));
+        assert_eq!(
+            (thinned_dots(&points[..9]), thinned_dots(&[])),
+            (points[..9].to_vec(), Vec::new())
+        );
     }
 
     #[test]
@@ -157,8 +196,15 @@ mod tests {
         let high = |index: u32| if index == 55_555 { 9.0 } else { 1.0 };
         let range = |index: u32| [(f64::from(index), 0.0), (f64::from(index), high(index))];
         let kept = thinned_ranges(&(0..100_000).flat_map(range).collect::<Vec<_>>());
-        assert!(kept.len() <= 2 * COLUMNS && kept.iter().any(|at| at.1 > 8.0), "{}", kept.len());
-        assert!(kept.chunks(2).all(|pair| pair[0].0.to_bits() == pair[1].0.to_bits()));
+        assert!(
+            kept.len() <= 2 * COLUMNS && kept.iter().any(|at| at.1 > 8.0),
+            "{}",
+            kept.len()
+        );
+        assert!(
+            kept.chunks(2)
+                .all(|pair| pair[0].0.to_bits() == pair[1].0.to_bits())
+        );
     }
 
     #[test]

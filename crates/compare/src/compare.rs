@@ -4,7 +4,8 @@ use fullpipe_experiment::Interrupt;
 use fullpipe_lab::{Backend, Host, Lab, LabPlan, ProgramOutput};
 use fullpipe_record::event::ProgramMoved;
 use fullpipe_record::{
-    HostSettings, Path, ProgramBatch, ProgramLeftOut, ProgramPrediction, ProgramRow, ProgramRun, ProgramsReport,
+    HostSettings, Path, ProgramBatch, ProgramLeftOut, ProgramPrediction, ProgramRow, ProgramRun,
+    ProgramsReport,
 };
 use fullpipe_scenario::Scenario;
 use fullpipe_units::{BitRate, ByteCount, Span};
@@ -49,26 +50,34 @@ pub struct ComparisonRequest {
 
 impl ComparisonRequest {
     pub(crate) const fn medium(&self) -> FolderMedium {
-        if self.disk { FolderMedium::Disk } else { FolderMedium::Memory }
+        if self.disk {
+            FolderMedium::Disk
+        } else {
+            FolderMedium::Memory
+        }
     }
 
     /// Returns the longest time of a transfer whose rate is expected to be `predicted`.
     pub(crate) fn transfer_timeout(&self, predicted: Option<BitRate>) -> Duration {
-        let least = predicted.filter(|rate| *rate > BitRate::ZERO).map(|rate| rate.scale_by(1.0 / MAX_SLOWNESS));
+        let least = predicted
+            .filter(|rate| *rate > BitRate::ZERO)
+            .map(|rate| rate.scale_by(1.0 / MAX_SLOWNESS));
         let predicted = Duration::from(least.unwrap_or(MIN_RATE).time_for(self.size));
-        self.timeout.map_or(predicted.saturating_add(MORE_TIME), Duration::from)
+        self.timeout
+            .map_or(predicted.saturating_add(MORE_TIME), Duration::from)
     }
 }
 
-/// Moves a file by each program over the path of each step of `scenario`, in a lab with the settings of that step;
-/// steps with the same path and settings are one. Data flows from the sender to the receiver. The order of the
-/// programs is turned by one with each round. `observe` gets each transfer, whole or failed.
+/// Moves a file by each program over the path of each step of `scenario`, in a lab with the
+/// settings of that step; steps with the same path and settings are one. Data flows from the sender
+/// to the receiver. The order of the programs is turned by one with each round. `observe` gets each
+/// transfer, whole or failed.
 ///
 /// An interrupt ends it after the transfers that are complete, which are kept.
 ///
 /// # Errors
-/// Fails if a program that must take part is missing, a lab cannot be made, or it is interrupted before a transfer is
-/// complete. A program that fails has a row with the reason.
+/// Fails if a program that must take part is missing, a lab cannot be made, or it is interrupted
+/// before a transfer is complete. A program that fails has a row with the reason.
 pub fn compare_programs(
     scenario: &Scenario,
     backend: Backend,
@@ -76,17 +85,34 @@ pub fn compare_programs(
     interrupt: Interrupt<'_>,
     observe: &mut dyn FnMut(ProgramMoved),
 ) -> Result<ProgramsReport, CompareError> {
-    let lacks =
-        |program: TransferProgram| program.missing_executable().map(|missing| format!("{missing} is not installed"));
+    let lacks = |program: TransferProgram| {
+        program
+            .missing_executable()
+            .map(|missing| format!("{missing} is not installed"))
+    };
     let (programs, left_out) = select_programs(wishes, &lacks)?;
     let participants = Participant::from_programs(&programs, &wishes.command);
     let mut batches = Vec::new();
     for (name, plan) in lab_plans(scenario, backend) {
-        let folder = wishes.disk.then(|| TransferFolder::create_local(FolderMedium::Disk)).transpose()?;
+        let folder = wishes
+            .disk
+            .then(|| TransferFolder::create_local(FolderMedium::Disk))
+            .transpose()?;
         let lab = Lab::start(&plan)?;
         let hosts = PreparedHosts::prepare(&lab, wishes.size, folder.as_ref(), interrupt)?;
-        let settings = [hosts.host_settings(Host::Sender)?, hosts.host_settings(Host::Receiver)?];
-        batches.push(run_batch(&hosts, name, &plan.path, settings, &participants, wishes, observe)?);
+        let settings = [
+            hosts.host_settings(Host::Sender)?,
+            hosts.host_settings(Host::Receiver)?,
+        ];
+        batches.push(run_batch(
+            &hosts,
+            name,
+            &plan.path,
+            settings,
+            &participants,
+            wishes,
+            observe,
+        )?);
         if interrupt.is_requested() {
             break;
         }
@@ -106,8 +132,16 @@ pub fn compare_programs(
 
 /// Returns a report that has something to show.
 pub(crate) fn require_results(report: ProgramsReport) -> Result<ProgramsReport, CompareError> {
-    let is_empty = report.batches.iter().flat_map(|batch| &batch.rows).all(|row| row.goodput.is_none());
-    if report.interrupted && is_empty { Err(CompareError::Interrupted) } else { Ok(report) }
+    let is_empty = report
+        .batches
+        .iter()
+        .flat_map(|batch| &batch.rows)
+        .all(|row| row.goodput.is_none());
+    if report.interrupted && is_empty {
+        Err(CompareError::Interrupted)
+    } else {
+        Ok(report)
+    }
 }
 
 /// Returns the programs that lack nothing, and the reason for each other one.
@@ -119,13 +153,23 @@ pub(crate) fn select_programs(
     for program in &wishes.programs {
         match lacks(*program) {
             None => programs.push(*program),
-            Some(why) if wishes.require => return Err(CompareError::LeftOut { program: program.name(), why }),
-            Some(why) => left_out.push(ProgramLeftOut { program: program.name().to_owned(), why }),
+            Some(why) if wishes.require => {
+                return Err(CompareError::LeftOut {
+                    program: program.name(),
+                    why,
+                });
+            }
+            Some(why) => left_out.push(ProgramLeftOut {
+                program: program.name().to_owned(),
+                why,
+            }),
         }
     }
     match left_out.first() {
         Some(first) if programs.is_empty() && wishes.command.is_empty() => {
-            Err(CompareError::NoProgram { why: first.why.clone() })
+            Err(CompareError::NoProgram {
+                why: first.why.clone(),
+            })
         }
         _ => Ok((programs, left_out)),
     }
@@ -137,7 +181,14 @@ fn lab_plans(scenario: &Scenario, backend: Backend) -> Vec<(String, LabPlan)> {
     for step in &scenario.steps {
         let [sender, receiver] = scenario.hosts_of(step);
         let path = scenario.path_of(step).clone();
-        let plan = LabPlan { path, seed: scenario.seed, sender, receiver, backend, interactive: false };
+        let plan = LabPlan {
+            path,
+            seed: scenario.seed,
+            sender,
+            receiver,
+            backend,
+            interactive: false,
+        };
         if plans.iter().all(|(_, known)| *known != plan) {
             plans.push((step.name.clone(), plan));
         }
@@ -156,21 +207,50 @@ fn run_batch(
     observe: &mut dyn FnMut(ProgramMoved),
 ) -> Result<ProgramBatch, CompareError> {
     let ends = [&sender, &receiver];
-    let predicted = PredictedTransfer { path, hosts: ends, size: wishes.size, iperf3: version_of_iperf3() };
+    let predicted = PredictedTransfer {
+        path,
+        hosts: ends,
+        size: wishes.size,
+        iperf3: version_of_iperf3(),
+    };
     let predictions = predicted.predict_all(hosts.interrupt());
-    let rounds = ComparisonRounds { batch: &name, participants, count: wishes.rounds, interrupt: hosts.interrupt() };
+    let rounds = ComparisonRounds {
+        batch: &name,
+        participants,
+        count: wishes.rounds,
+        interrupt: hosts.interrupt(),
+    };
     let mut transfer = |participant: &Participant, round: u32| {
         // The user's own command has at least the time of the slowest program.
         let slowest = || predictions.iter().map(|prediction| prediction.rate).min();
-        let expected = prediction_of(&predictions, participant).map(|prediction| prediction.rate).or_else(slowest);
-        move_once(hosts, participant, round, wishes, wishes.transfer_timeout(expected))
+        let expected = prediction_of(&predictions, participant)
+            .map(|prediction| prediction.rate)
+            .or_else(slowest);
+        move_once(
+            hosts,
+            participant,
+            round,
+            wishes,
+            wishes.transfer_timeout(expected),
+        )
     };
     let runs = rounds.run(&mut transfer, observe)?;
     let of = |(participant, runs): (&Participant, Vec<ProgramRun>)| -> ProgramRow {
-        program_row(participant.name(), prediction_of(&predictions, participant), runs)
+        program_row(
+            participant.name(),
+            prediction_of(&predictions, participant),
+            runs,
+        )
     };
     let rows = by_rate(participants.iter().zip(runs).map(of).collect());
-    Ok(ProgramBatch { name, path: path.clone(), sender, receiver: Some(receiver), predictions, rows })
+    Ok(ProgramBatch {
+        name,
+        path: path.clone(),
+        sender,
+        receiver: Some(receiver),
+        predictions,
+        rows,
+    })
 }
 
 /// Returns the prediction of a participant; `None` of the user's own command.
@@ -178,7 +258,9 @@ pub(crate) fn prediction_of<'p>(
     predictions: &'p [ProgramPrediction],
     participant: &Participant,
 ) -> Option<&'p ProgramPrediction> {
-    predictions.iter().find(|prediction| prediction.program == participant.name())
+    predictions
+        .iter()
+        .find(|prediction| prediction.program == participant.name())
 }
 
 /// Moves the file once, and watches the lab meanwhile.
@@ -190,22 +272,46 @@ fn move_once(
     most: Duration,
 ) -> Result<ProgramRun, CompareError> {
     hosts.remove_copy()?;
-    let run = ProgramRun { round, ..ProgramRun::default() };
+    let run = ProgramRun {
+        round,
+        ..ProgramRun::default()
+    };
     // The user's own command may want ssh.
     let server = match participant {
         Participant::Known(program) => Some(*program),
-        Participant::Command(_) => Some(TransferProgram::Scp).filter(|ssh| ssh.missing_executable().is_none()),
+        Participant::Command(_) => {
+            Some(TransferProgram::Scp).filter(|ssh| ssh.missing_executable().is_none())
+        }
     };
-    let server = match server.map(|program| hosts.start_server(program)).transpose()? {
-        Some(Err(why)) => return Ok(ProgramRun { failed: Some(why), ..run }),
+    let server = match server
+        .map(|program| hosts.start_server(program))
+        .transpose()?
+    {
+        Some(Err(why)) => {
+            return Ok(ProgramRun {
+                failed: Some(why),
+                ..run
+            });
+        }
         Some(Ok(server)) => Some(server),
         None => None,
     };
     let watch = hosts.lab().start_watch()?;
     let client = hosts.run_client(participant, wishes.size, most)?;
-    let run = ProgramRun { validity: watch.finish_watch()?, ..run };
+    let run = ProgramRun {
+        validity: watch.finish_watch()?,
+        ..run
+    };
     let server = server.map(PreparedHosts::end_program).transpose()?;
-    Ok(judge_run(hosts, participant, run, wishes.size, most, &client, server.as_ref()))
+    Ok(judge_run(
+        hosts,
+        participant,
+        run,
+        wishes.size,
+        most,
+        &client,
+        server.as_ref(),
+    ))
 }
 
 /// Adds to `run` what came of it.
@@ -215,10 +321,16 @@ fn judge_run(
     run: ProgramRun,
     size: ByteCount,
     most: Duration,
-    ProgramEnd { took, output: client }: &ProgramEnd,
+    ProgramEnd {
+        took,
+        output: client,
+    }: &ProgramEnd,
     server: Option<&ProgramOutput>,
 ) -> ProgramRun {
-    let failed = |why: String| ProgramRun { failed: Some(why), ..run.clone() };
+    let failed = |why: String| ProgramRun {
+        failed: Some(why),
+        ..run.clone()
+    };
     if *took >= most {
         return failed(format!("it did not end within {}", Span::from(most)));
     }
@@ -226,7 +338,11 @@ fn judge_run(
         Participant::Known(program) => program.server_host() == Host::Receiver,
         Participant::Command(_) => true,
     };
-    let (sends, receives) = if client_sends { (Some(client), server) } else { (server, Some(client)) };
+    let (sends, receives) = if client_sends {
+        (Some(client), server)
+    } else {
+        (server, Some(client))
+    };
     let report = match parse_diagnosis(sends.map_or("", |end| &end.stdout)) {
         Ok(report) => report,
         Err(_) if !client_sends && client.code != 0 => return failed(last_line(client)),
@@ -243,7 +359,8 @@ fn judge_run(
         sender_cpu: end.as_ref().and_then(|end| end.cpu),
         receiver_cpu: receives.map(|end| end.cpu),
         is_intact,
-        failed: (is_intact == Some(false)).then(|| "the file that arrived is another one".to_owned()),
+        failed: (is_intact == Some(false))
+            .then(|| "the file that arrived is another one".to_owned()),
         ..run
     };
     add_transfer_figures(run, size, report)
@@ -253,7 +370,9 @@ fn judge_run(
 fn has_to_arrive(hosts: &PreparedHosts<'_>, participant: &Participant) -> bool {
     match participant {
         Participant::Known(program) => program.writes_a_copy(),
-        Participant::Command(words) => words.iter().any(|word| word.contains("{copy}")) || hosts.has_copy(),
+        Participant::Command(words) => {
+            words.iter().any(|word| word.contains("{copy}")) || hosts.has_copy()
+        }
     }
 }
 
@@ -279,27 +398,68 @@ mod tests {
     #[test]
     fn steps_with_the_same_hosts_and_path_are_one() {
         let scenario = Scenario::parse("x.toml", FILE).unwrap();
-        let names: Vec<String> = lab_plans(&scenario, Backend::Automatic).into_iter().map(|(name, _)| name).collect();
+        let names: Vec<String> = lab_plans(&scenario, Backend::Automatic)
+            .into_iter()
+            .map(|(name, _)| name)
+            .collect();
         assert_eq!(names, ["a", "c"]);
     }
 
     #[test]
     fn what_lacks_something_is_left_out_or_required() {
-        let lacks =
-            |program: TransferProgram| (program == TransferProgram::Curl).then(|| "nginx is not installed".to_owned());
+        let lacks = |program: TransferProgram| {
+            (program == TransferProgram::Curl).then(|| "nginx is not installed".to_owned())
+        };
         let (able_ones, left_out) = select_programs(&wishes(), &lacks).unwrap();
-        assert_eq!((able_ones, left_out[0].why.as_str()), (vec![TransferProgram::Scp], "nginx is not installed"));
-        assert!(select_programs(&ComparisonRequest { require: true, ..wishes() }, &lacks).is_err());
-        let only = ComparisonRequest { programs: vec![TransferProgram::Curl], ..wishes() };
-        assert!(matches!(select_programs(&only, &lacks), Err(CompareError::NoProgram { .. })));
-        assert!(select_programs(&ComparisonRequest { command: vec!["true".to_owned()], ..only }, &lacks).is_ok());
+        assert_eq!(
+            (able_ones, left_out[0].why.as_str()),
+            (vec![TransferProgram::Scp], "nginx is not installed")
+        );
+        assert!(
+            select_programs(
+                &ComparisonRequest {
+                    require: true,
+                    ..wishes()
+                },
+                &lacks
+            )
+            .is_err()
+        );
+        let only = ComparisonRequest {
+            programs: vec![TransferProgram::Curl],
+            ..wishes()
+        };
+        assert!(matches!(
+            select_programs(&only, &lacks),
+            Err(CompareError::NoProgram { .. })
+        ));
+        assert!(
+            select_programs(
+                &ComparisonRequest {
+                    command: vec!["true".to_owned()],
+                    ..only
+                },
+                &lacks
+            )
+            .is_ok()
+        );
     }
 
     #[test]
     fn a_transfer_has_time_by_its_prediction_unless_the_user_says_how_much() {
         let rate = Some(BitRate::from_mbps(100));
-        assert_eq!(wishes().transfer_timeout(rate), Duration::from_secs(8 * 20 + 60));
+        assert_eq!(
+            wishes().transfer_timeout(rate),
+            Duration::from_secs(8 * 20 + 60)
+        );
         let timeout = Some(Span::from_secs(5));
-        assert_eq!(ComparisonRequest { timeout, ..wishes() }.transfer_timeout(rate), Duration::from_secs(5));
+        assert_eq!(
+            ComparisonRequest {
+                timeout,
+                ..wishes()
+            }
+            .transfer_timeout(rate),
+            Duration::from_secs(5)
+        );
     }
 }

@@ -15,26 +15,49 @@ const NEAR: f64 = 0.1;
 /// Largest ÷ least rate of the fastest programs from which on the settings made a difference.
 const SETTINGS_MATTER: f64 = 1.5;
 
-/// Returns a sentence or more for each program that is held back: by how much, by what, which programs are not, and
-/// what those are predicted to carry.
+/// Returns a sentence or more for each program that is held back: by how much, by what, which
+/// programs are not, and what those are predicted to carry.
 pub(crate) fn batch_findings(batches: &[ProgramBatch]) -> Vec<String> {
-    let Some(last) = batches.last() else { return Vec::new() };
-    last.rows.iter().filter_map(|row| of_program(row, last, batches)).chain(as_predicted(batches)).collect()
+    let Some(last) = batches.last() else {
+        return Vec::new();
+    };
+    last.rows
+        .iter()
+        .filter_map(|row| of_program(row, last, batches))
+        .chain(as_predicted(batches))
+        .collect()
 }
 
-/// Returns in how many rows the limit that was named is the one that the prediction has, in how many the steady rate is
-/// near the predicted one, and which others there are.
+/// Returns in how many rows the limit that was named is the one that the prediction has, in how
+/// many the steady rate is near the predicted one, and which others there are.
 fn as_predicted(batches: &[ProgramBatch]) -> Vec<String> {
-    let rows = || batches.iter().flat_map(|batch| batch.rows.iter().map(move |row| (batch, row)));
-    let named: Vec<bool> =
-        rows().filter_map(|(_, row)| Some(has_candidate_limit(row.verdict.as_ref()?, row.predicted_limit?))).collect();
+    let rows = || {
+        batches
+            .iter()
+            .flat_map(|batch| batch.rows.iter().map(move |row| (batch, row)))
+    };
+    let named: Vec<bool> = rows()
+        .filter_map(|(_, row)| {
+            Some(has_candidate_limit(
+                row.verdict.as_ref()?,
+                row.predicted_limit?,
+            ))
+        })
+        .collect();
     let near: Vec<bool> = rows().filter_map(|(_, row)| is_near(row)).collect();
-    let limits =
-        share_phrase(&named).map(|share| format!("The limit that was named is the predicted one in {share} rows."));
-    let rates = share_phrase(&near)
-        .map(|share| format!("The steady rate is within {} of the prediction in {share} rows.", Ratio::new(NEAR)));
+    let limits = share_phrase(&named)
+        .map(|share| format!("The limit that was named is the predicted one in {share} rows."));
+    let rates = share_phrase(&near).map(|share| {
+        format!(
+            "The steady rate is within {} of the prediction in {share} rows.",
+            Ratio::new(NEAR)
+        )
+    });
     let is_off = |(_, row): &(&ProgramBatch, &ProgramRow)| is_near(row) == Some(false);
-    let off: Vec<String> = rows().filter(is_off).filter_map(|(batch, row)| off_by(batch, row, batches)).collect();
+    let off: Vec<String> = rows()
+        .filter(is_off)
+        .filter_map(|(batch, row)| off_by(batch, row, batches))
+        .collect();
     let others = (!off.is_empty()).then(|| format!("It is not that of {}.", off.join("; ")));
     limits.into_iter().chain(rates).chain(others).collect()
 }
@@ -47,8 +70,15 @@ fn off_by(batch: &ProgramBatch, row: &ProgramRow, batches: &[ProgramBatch]) -> O
         Some([low, high]) => format!("{low} to {high}"),
         None => predicted.to_string(),
     };
-    let place = if batches.len() > 1 { format!(" ({})", batch.name) } else { String::new() };
-    Some(format!("{}{place}, {steady} where {predicted} was predicted", row.program))
+    let place = if batches.len() > 1 {
+        format!(" ({})", batch.name)
+    } else {
+        String::new()
+    };
+    Some(format!(
+        "{}{place}, {steady} where {predicted} was predicted",
+        row.program
+    ))
 }
 
 /// Returns "n of m"; `None` of nothing.
@@ -57,7 +87,8 @@ fn share_phrase(all: &[bool]) -> Option<String> {
     (!all.is_empty()).then(|| format!("{right} of {}", all.len()))
 }
 
-/// Returns true if the steady rate of a row is near the predicted one or, where it falls to chance, its range.
+/// Returns true if the steady rate of a row is near the predicted one or, where it falls to chance,
+/// its range.
 pub(crate) fn is_near(row: &ProgramRow) -> Option<bool> {
     let (steady, predicted) = (row.steady?, row.predicted?);
     let [low, high] = row.predicted_range.unwrap_or([predicted; 2]);
@@ -66,51 +97,83 @@ pub(crate) fn is_near(row: &ProgramRow) -> Option<bool> {
 
 /// Returns true if a verdict names a limit, or has it among its candidates.
 fn has_candidate_limit(verdict: &Verdict, limit: Limit) -> bool {
-    verdict.kind == limit || verdict.candidates.iter().any(|candidate| candidate.kind == limit)
+    verdict.kind == limit
+        || verdict
+            .candidates
+            .iter()
+            .any(|candidate| candidate.kind == limit)
 }
 
 fn of_program(row: &ProgramRow, last: &ProgramBatch, batches: &[ProgramBatch]) -> Option<String> {
     let rate = row.goodput?;
-    let sentences: Vec<String> =
-        [held_back(row, rate, last, batches), would_carry(row, last)].into_iter().flatten().collect();
+    let sentences: Vec<String> = [held_back(row, rate, last, batches), would_carry(row, last)]
+        .into_iter()
+        .flatten()
+        .collect();
     (!sentences.is_empty()).then(|| sentences.join(" "))
 }
 
 /// Returns sentences on a program far behind the fastest: its rate, its limit, and the rates of
 /// faster programs.
-fn held_back(row: &ProgramRow, rate: BitRate, last: &ProgramBatch, batches: &[ProgramBatch]) -> Option<String> {
+fn held_back(
+    row: &ProgramRow,
+    rate: BitRate,
+    last: &ProgramBatch,
+    batches: &[ProgramBatch],
+) -> Option<String> {
     let best = fastest_rate(last)?;
     if rate >= best.scale_by(HELD_BACK) {
         return None;
     }
     let name = &row.program;
-    let own = figure_range(batches, |batch| batch.rows.iter().find(|row| row.program == *name)?.goodput)?;
+    let own = figure_range(batches, |batch| {
+        batch.rows.iter().find(|row| row.program == *name)?.goodput
+    })?;
     let all = figure_range(batches, fastest_rate)?;
-    let is_flat = batches.len() > 1 && growth_factor(own) <= FLAT && growth_factor(all) >= SETTINGS_MATTER;
+    let is_flat =
+        batches.len() > 1 && growth_factor(own) <= FLAT && growth_factor(all) >= SETTINGS_MATTER;
     let how = if is_flat {
-        format!("{name} moves {rate} whatever the settings, while the fastest goes from {} to {}", all[0], all[1])
+        format!(
+            "{name} moves {rate} whatever the settings, while the fastest goes from {} to {}",
+            all[0], all[1]
+        )
     } else {
-        format!("{name} moves {rate}, {} of what the fastest moves", Ratio::new(rate.relative_to(best)))
+        format!(
+            "{name} moves {rate}, {} of what the fastest moves",
+            Ratio::new(rate.relative_to(best))
+        )
     };
-    let why = row.verdict.as_ref().map_or_else(String::new, |verdict| format!(" {}", verdict.sentence));
+    let why = row
+        .verdict
+        .as_ref()
+        .map_or_else(String::new, |verdict| format!(" {}", verdict.sentence));
     let faster: Vec<String> = last
         .rows
         .iter()
         .filter(|other| {
-            other.program != "iperf3" && other.goodput.is_some_and(|other| other.scale_by(HELD_BACK) >= rate)
+            other.program != "iperf3"
+                && other
+                    .goodput
+                    .is_some_and(|other| other.scale_by(HELD_BACK) >= rate)
         })
         .filter_map(|other| Some(format!("{} moves {}", other.program, other.goodput?)))
         .collect();
-    let instead = if faster.is_empty() { String::new() } else { format!(" Instead, {}.", faster.join(", ")) };
+    let instead = if faster.is_empty() {
+        String::new()
+    } else {
+        format!(" Instead, {}.", faster.join(", "))
+    };
     Some(format!("{how}.{why}{instead}"))
 }
 
-/// Returns, for a program that a window of its own holds, what programs without one are predicted to carry.
+/// Returns, for a program that a window of its own holds, what programs without one are predicted
+/// to carry.
 fn would_carry(row: &ProgramRow, batch: &ProgramBatch) -> Option<String> {
     let limit = row.verdict.as_ref().map(|verdict| verdict.kind);
     let rate = row.steady.or(row.goodput)?;
-    let is_more =
-        |other: &&ProgramPrediction| other.limit != Limit::ApplicationWindow && other.rate.scale_by(HELD_BACK) >= rate;
+    let is_more = |other: &&ProgramPrediction| {
+        other.limit != Limit::ApplicationWindow && other.rate.scale_by(HELD_BACK) >= rate
+    };
     // Several programs have the same prediction.
     let mut by_rate: Vec<(String, Vec<&str>)> = Vec::new();
     for other in batch.predictions.iter().filter(is_more) {
@@ -120,10 +183,17 @@ fn would_carry(row: &ProgramRow, batch: &ProgramBatch) -> Option<String> {
             None => by_rate.push((rate, vec![&other.program])),
         }
     }
-    let all: Vec<String> =
-        by_rate.iter().map(|(rate, programs)| format!("{} would carry {rate}", join_with_or(programs))).collect();
-    (limit == Some(Limit::ApplicationWindow) && !all.is_empty())
-        .then(|| format!("{} is held to {rate} by its channel; {} (predicted).", row.program, all.join(", ")))
+    let all: Vec<String> = by_rate
+        .iter()
+        .map(|(rate, programs)| format!("{} would carry {rate}", join_with_or(programs)))
+        .collect();
+    (limit == Some(Limit::ApplicationWindow) && !all.is_empty()).then(|| {
+        format!(
+            "{} is held to {rate} by its channel; {} (predicted).",
+            row.program,
+            all.join(", ")
+        )
+    })
 }
 
 /// Returns `a, b or c`.
@@ -140,7 +210,10 @@ fn fastest_rate(batch: &ProgramBatch) -> Option<BitRate> {
 }
 
 /// Returns the least and the most of a figure of each batch.
-fn figure_range(batches: &[ProgramBatch], of: impl Fn(&ProgramBatch) -> Option<BitRate>) -> Option<[BitRate; 2]> {
+fn figure_range(
+    batches: &[ProgramBatch],
+    of: impl Fn(&ProgramBatch) -> Option<BitRate>,
+) -> Option<[BitRate; 2]> {
     let all: Vec<BitRate> = batches.iter().filter_map(of).collect();
     Some([*all.iter().min()?, *all.iter().max()?])
 }
@@ -171,35 +244,66 @@ mod tests {
         let path = Scenario::parse("x.toml", text).unwrap().path;
         let rows = rates.iter().map(row).collect();
         let size = ByteCount::from_mib(1);
-        let predicted = PredictedTransfer { path: &path, hosts: [&host, &host], size, iperf3: Some((3, 12)) };
+        let predicted = PredictedTransfer {
+            path: &path,
+            hosts: [&host, &host],
+            size,
+            iperf3: Some((3, 12)),
+        };
         let predictions = predicted.predict_all(Interrupt(&AtomicBool::new(false)));
-        ProgramBatch { name: "x".to_owned(), path, sender: host.clone(), receiver: Some(host), predictions, rows }
+        ProgramBatch {
+            name: "x".to_owned(),
+            path,
+            sender: host.clone(),
+            receiver: Some(host),
+            predictions,
+            rows,
+        }
     }
 
     #[test]
     fn a_program_that_is_held_back_stands_next_to_those_that_are_not() {
         let found = batch_findings(&[batch(&[("iperf3", 900), ("scp", 130), ("curl", 850)])]);
-        assert_eq!(found, ["scp moves 130 Mbit/s, 14.44 % of what the fastest moves. Instead, curl moves 850 Mbit/s."]);
+        assert_eq!(
+            found,
+            [
+                "scp moves 130 Mbit/s, 14.44 % of what the fastest moves. Instead, curl moves 850 Mbit/s."
+            ]
+        );
     }
 
     #[test]
     fn the_same_rate_under_all_settings_is_said() {
-        let found = batch_findings(&[batch(&[("scp", 128), ("curl", 220)]), batch(&[("scp", 130), ("curl", 850)])]);
-        let sentence =
-            "scp moves 130 Mbit/s whatever the settings, while the fastest goes from 220 Mbit/s to 850 Mbit/s.";
-        assert_eq!(found, [format!("{sentence} Instead, curl moves 850 Mbit/s.")]);
+        let found = batch_findings(&[
+            batch(&[("scp", 128), ("curl", 220)]),
+            batch(&[("scp", 130), ("curl", 850)]),
+        ]);
+        let sentence = "scp moves 130 Mbit/s whatever the settings, while the fastest goes from 220 Mbit/s to 850 Mbit/s.";
+        assert_eq!(
+            found,
+            [format!("{sentence} Instead, curl moves 850 Mbit/s.")]
+        );
     }
 
     #[test]
     fn a_program_with_a_window_of_its_own_stands_next_to_what_others_would_carry() {
         let mut alone = batch(&[("scp", 130)]);
-        assert!(batch_findings(std::slice::from_ref(&alone)).is_empty(), "no limit was named");
+        assert!(
+            batch_findings(std::slice::from_ref(&alone)).is_empty(),
+            "no limit was named"
+        );
         let verdict = r#"{ "kind": "application-window", "cause": "ssh-channel", "at": "receiver", "share": 1.0,
             "sentence": "", "ceilings": {}, "evidence": {} }"#;
         alone.rows[0].verdict = Some(serde_json::from_str(verdict).unwrap());
         let found = batch_findings(&[alone]).join(" ");
-        assert!(found.starts_with("scp is held to 130 Mbit/s by its channel; iperf3 would carry 532.1"), "{found}");
-        assert!(found.contains("curl, curl-h2 or ftp would carry") && found.ends_with("(predicted)."), "{found}");
+        assert!(
+            found.starts_with("scp is held to 130 Mbit/s by its channel; iperf3 would carry 532.1"),
+            "{found}"
+        );
+        assert!(
+            found.contains("curl, curl-h2 or ftp would carry") && found.ends_with("(predicted)."),
+            "{found}"
+        );
         assert!(found.contains("rsyncd would carry 439.5 Mbit/s"), "{found}");
     }
 
@@ -208,11 +312,18 @@ mod tests {
         let mut batch = batch(&[("scp", 800), ("rsync", 800), ("curl", 900)]);
         let verdict = r#"{ "kind": "capacity", "cause": "link", "at": "path", "share": 1.0, "sentence": "",
             "ceilings": {}, "evidence": {} }"#;
-        for (row, limit) in batch.rows.iter_mut().zip([Limit::Capacity, Limit::SendBuffer]) {
+        for (row, limit) in batch
+            .rows
+            .iter_mut()
+            .zip([Limit::Capacity, Limit::SendBuffer])
+        {
             row.verdict = Some(serde_json::from_str(verdict).unwrap());
             row.predicted_limit = Some(limit);
         }
-        assert_eq!(batch_findings(&[batch]), ["The limit that was named is the predicted one in 1 of 2 rows."]);
+        assert_eq!(
+            batch_findings(&[batch]),
+            ["The limit that was named is the predicted one in 1 of 2 rows."]
+        );
     }
 
     #[test]
@@ -228,13 +339,17 @@ mod tests {
             300 Mbit/s to 820 Mbit/s was predicted.";
         assert_eq!(batch_findings(&[batch.clone()]), [near, others]);
         let several = batch_findings(&[batch.clone(), batch]).join(" ");
-        assert!(several.contains("not that of scp (x), 889 Mbit/s where"), "{several}");
+        assert!(
+            several.contains("not that of scp (x), 889 Mbit/s where"),
+            "{several}"
+        );
     }
 
     #[test]
     fn programs_of_about_one_rate_are_no_finding() {
         assert!(
-            batch_findings(&[batch(&[("iperf3", 900), ("scp", 800)])]).is_empty() && batch_findings(&[]).is_empty()
+            batch_findings(&[batch(&[("iperf3", 900), ("scp", 800)])]).is_empty()
+                && batch_findings(&[]).is_empty()
         );
     }
 }

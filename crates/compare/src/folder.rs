@@ -51,8 +51,8 @@ impl FolderMedium {
     }
 }
 
-/// A folder with a script that keeps it. The script ends when its input does: however this program ends, the kernel
-/// closes that, and ssh passes it on.
+/// A folder with a script that keeps it. The script ends when its input does: however this program
+/// ends, the kernel closes that, and ssh passes it on.
 pub(crate) struct TransferFolder {
     script: Child,
     /// `None` once the script has been asked to end.
@@ -70,29 +70,62 @@ impl TransferFolder {
     }
 
     /// Makes a folder on `host` by the words of `ssh`.
-    pub(crate) fn create_remote(host: &str, ssh: &[String], medium: FolderMedium) -> Result<Self, CompareError> {
+    pub(crate) fn create_remote(
+        host: &str,
+        ssh: &[String],
+        medium: FolderMedium,
+    ) -> Result<Self, CompareError> {
         let mut command = Command::new(&ssh[0]);
         let quoted = SCRIPT.replace('\'', "'\\''");
-        command.args(&ssh[1..]).args(["--", host, &format!("sh -c '{quoted}' sh {}", medium.name())]);
+        command.args(&ssh[1..]).args([
+            "--",
+            host,
+            &format!("sh -c '{quoted}' sh {}", medium.name()),
+        ]);
         Self::start_script(command, host)
     }
 
     fn start_script(mut command: Command, place: &str) -> Result<Self, CompareError> {
-        let no_folder = |why: String| CompareError::Folder { place: place.to_owned(), why };
+        let no_folder = |why: String| CompareError::Folder {
+            place: place.to_owned(),
+            why,
+        };
         // Ctrl-C is for this program, which ends the script after its work.
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
-        let mut script = command.spawn().map_err(|error| no_folder(error.to_string()))?;
-        let (requests, stdout, stderr) = (script.stdin.take(), script.stdout.take(), script.stderr.take());
-        let answers = forward_lines(stdout.ok_or_else(|| no_folder("it has no output".to_owned()))?);
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0);
+        let mut script = command
+            .spawn()
+            .map_err(|error| no_folder(error.to_string()))?;
+        let (requests, stdout, stderr) = (
+            script.stdin.take(),
+            script.stdout.take(),
+            script.stderr.take(),
+        );
+        let answers =
+            forward_lines(stdout.ok_or_else(|| no_folder("it has no output".to_owned()))?);
         let errors = forward_lines(stderr.ok_or_else(|| no_folder("it has no output".to_owned()))?);
-        let mut folder = Self { script, requests, answers, path: String::new() };
+        let mut folder = Self {
+            script,
+            requests,
+            answers,
+            path: String::new(),
+        };
         // What a login script writes comes before.
-        let named = folder.answers.recv_timeout(LOGIN).ok().and_then(|first| folder.read_folder_name(first));
+        let named = folder
+            .answers
+            .recv_timeout(LOGIN)
+            .ok()
+            .and_then(|first| folder.read_folder_name(first));
         let Some(path) = named else {
             // The last line, which comes about when the output ends.
             thread::sleep(POLL_INTERVAL);
             let said = errors.try_iter().last();
-            return Err(no_folder(said.unwrap_or_else(|| "nothing answers".to_owned())));
+            return Err(no_folder(
+                said.unwrap_or_else(|| "nothing answers".to_owned()),
+            ));
         };
         folder.path = path;
         Ok(folder)
@@ -109,7 +142,10 @@ impl TransferFolder {
 
     /// Returns the full name of a file in it.
     pub(crate) fn file_path(&self, name: &str) -> String {
-        Path::new(&self.path).join(name).to_string_lossy().into_owned()
+        Path::new(&self.path)
+            .join(name)
+            .to_string_lossy()
+            .into_owned()
     }
 
     /// Returns the full path of the folder.
@@ -118,8 +154,15 @@ impl TransferFolder {
     }
 
     /// Makes the file `file` of random bytes.
-    pub(crate) fn make_file(&mut self, size: ByteCount, interrupt: Interrupt<'_>) -> Result<(), CompareError> {
-        match self.send_request(&format!("make {}", size.get()), interrupt)?.as_str() {
+    pub(crate) fn make_file(
+        &mut self,
+        size: ByteCount,
+        interrupt: Interrupt<'_>,
+    ) -> Result<(), CompareError> {
+        match self
+            .send_request(&format!("make {}", size.get()), interrupt)?
+            .as_str()
+        {
             "done" => Ok(()),
             _ => Err(self.script_error(&format!("it does not hold {size}"))),
         }
@@ -131,17 +174,30 @@ impl TransferFolder {
     }
 
     /// Returns the SHA-256 of a file in it, or some text that is no digest.
-    pub(crate) fn file_digest(&mut self, name: &str, interrupt: Interrupt<'_>) -> Result<String, CompareError> {
+    pub(crate) fn file_digest(
+        &mut self,
+        name: &str,
+        interrupt: Interrupt<'_>,
+    ) -> Result<String, CompareError> {
         self.send_request(&format!("digest {name}"), interrupt)
     }
 
-    fn send_request(&mut self, request: &str, interrupt: Interrupt<'_>) -> Result<String, CompareError> {
-        let written = self.requests.as_mut().map(|requests| writeln!(requests, "{request}"));
+    fn send_request(
+        &mut self,
+        request: &str,
+        interrupt: Interrupt<'_>,
+    ) -> Result<String, CompareError> {
+        let written = self
+            .requests
+            .as_mut()
+            .map(|requests| writeln!(requests, "{request}"));
         let deadline = Instant::now() + ANSWER;
         while matches!(written, Some(Ok(()))) && Instant::now() < deadline {
             match self.answers.recv_timeout(ANSWER_POLL) {
                 Ok(answer) => return Ok(answer),
-                Err(RecvTimeoutError::Timeout) if interrupt.is_requested() => return Err(CompareError::Interrupted),
+                Err(RecvTimeoutError::Timeout) if interrupt.is_requested() => {
+                    return Err(CompareError::Interrupted);
+                }
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
@@ -150,7 +206,10 @@ impl TransferFolder {
     }
 
     fn script_error(&self, why: &str) -> CompareError {
-        CompareError::Folder { place: self.path.clone(), why: why.to_owned() }
+        CompareError::Folder {
+            place: self.path.clone(),
+            why: why.to_owned(),
+        }
     }
 }
 
@@ -161,9 +220,9 @@ impl Drop for TransferFolder {
     }
 }
 
-/// Waits until the script, which leads a process group, has ended by itself. After so long it is asked to end, with
-/// what it runs: it may be making a file of many gigabytes, and would leave that behind if it were killed. After as
-/// long again it is killed.
+/// Waits until the script, which leads a process group, has ended by itself. After so long it is
+/// asked to end, with what it runs: it may be making a file of many gigabytes, and would leave that
+/// behind if it were killed. After as long again it is killed.
 fn end_script(script: &mut Child, within: Duration) {
     for signal in [Signal::TERM, Signal::KILL] {
         if ends_within(script, within) {
@@ -180,7 +239,12 @@ fn end_script(script: &mut Child, within: Duration) {
 /// Hands over each line as it comes, on a thread that ends with the last writer.
 fn forward_lines(from: impl io::Read + Send + 'static) -> Receiver<String> {
     let (found, lines) = mpsc::channel();
-    thread::spawn(move || BufReader::new(from).lines().map_while(Result::ok).try_for_each(|line| found.send(line)));
+    thread::spawn(move || {
+        BufReader::new(from)
+            .lines()
+            .map_while(Result::ok)
+            .try_for_each(|line| found.send(line))
+    });
     lines
 }
 
@@ -214,7 +278,13 @@ mod tests {
         let mut folder = TransferFolder::create_local(FolderMedium::Memory).unwrap();
         // A pipe without a reader never takes the whole file.
         let file = folder.file_path("file");
-        assert!(Command::new("mkfifo").arg(&file).status().unwrap().success());
+        assert!(
+            Command::new("mkfifo")
+                .arg(&file)
+                .status()
+                .unwrap()
+                .success()
+        );
         writeln!(folder.requests.as_mut().unwrap(), "make 1000000").unwrap();
         let _pipe = File::open(&file).unwrap();
         folder.requests = None;
@@ -224,23 +294,46 @@ mod tests {
 
     #[test]
     fn a_login_that_fails_has_its_last_word() {
-        let ssh = ["sh", "-c", "echo 'Permission denied (publickey).' >&2; exit 255"].map(str::to_owned);
-        let error = TransferFolder::create_remote("host", &ssh, FolderMedium::Memory).err().unwrap().to_string();
-        assert_eq!(error, "cannot create a folder on host: Permission denied (publickey)");
+        let ssh = [
+            "sh",
+            "-c",
+            "echo 'Permission denied (publickey).' >&2; exit 255",
+        ]
+        .map(str::to_owned);
+        let error = TransferFolder::create_remote("host", &ssh, FolderMedium::Memory)
+            .err()
+            .unwrap()
+            .to_string();
+        assert_eq!(
+            error,
+            "cannot create a folder on host: Permission denied (publickey)"
+        );
     }
 
     #[test]
     fn an_interrupt_ends_the_wait_for_an_answer() {
-        let ssh = ["sh", "-c", "echo /tmp/fullpipe-compare.x; while read -r x; do :; done"].map(str::to_owned);
+        let ssh = [
+            "sh",
+            "-c",
+            "echo /tmp/fullpipe-compare.x; while read -r x; do :; done",
+        ]
+        .map(str::to_owned);
         let mut folder = TransferFolder::create_remote("host", &ssh, FolderMedium::Memory).unwrap();
         let asked = AtomicBool::new(true);
-        assert!(matches!(folder.file_digest("file", Interrupt(&asked)), Err(CompareError::Interrupted)));
+        assert!(matches!(
+            folder.file_digest("file", Interrupt(&asked)),
+            Err(CompareError::Interrupted)
+        ));
     }
 
     #[test]
     fn what_a_login_script_writes_is_no_name() {
         let ssh = ["sh", "-c", "echo welcome; echo /tmp; exec sh -c \"$2\""].map(str::to_owned);
         let folder = TransferFolder::create_remote("host", &ssh, FolderMedium::Memory).unwrap();
-        assert!(folder.path().contains("fullpipe-compare."), "{}", folder.path());
+        assert!(
+            folder.path().contains("fullpipe-compare."),
+            "{}",
+            folder.path()
+        );
     }
 }

@@ -1,12 +1,14 @@
 //! Real, unmodified programs that move one file from one host to another, side by side.
 //!
-//! * In: programs of a closed list ([`TransferProgram`]), a command of the user's, and either a scenario, whose path and
-//!   settings are emulated ([`compare_programs`]), or another host with its servers ([`compare_with_servers`]).
-//! * Out: for each, the rate as a user sees it, its parts, the processor time, the prediction, and the limit that the
-//!   kernel's figures show at the end that was watched.
+//! * In: programs of a closed list ([`TransferProgram`]), a command of the user's, and either a
+//!   scenario, whose path and settings are emulated ([`compare_programs`]), or another host with
+//!   its servers ([`compare_with_servers`]).
+//! * Out: for each, the rate as a user sees it, its parts, the processor time, the prediction, and
+//!   the limit that the kernel's figures show at the end that was watched.
 //!
-//! In a lab, servers, keys, configurations and files live on a file system of its own namespace and end with it,
-//! however that comes. Files elsewhere are in a folder that a script of its own removes.
+//! In a lab, servers, keys, configurations and files live on a file system of its own namespace and
+//! end with it, however that comes. Files elsewhere are in a folder that a script of its own
+//! removes.
 
 mod compare;
 mod error;

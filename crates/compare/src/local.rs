@@ -42,39 +42,80 @@ pub(crate) struct LocalProgramEnd {
 
 /// Runs a program under `fullpipe diagnose`, for at most `most`. It can ask for nothing: it has no
 /// input, and ssh knows that no user types.
-pub(crate) fn run(words: &[String], most: Duration, interrupt: Interrupt<'_>) -> Result<LocalProgramEnd, CompareError> {
-    let failed = |why: String| CompareError::Start { program: words[0].clone(), why };
+pub(crate) fn run(
+    words: &[String],
+    most: Duration,
+    interrupt: Interrupt<'_>,
+) -> Result<LocalProgramEnd, CompareError> {
+    let failed = |why: String| CompareError::Start {
+        program: words[0].clone(),
+        why,
+    };
     let watcher = std::env::current_exe().map_err(|error| failed(error.to_string()))?;
     let mut command = Command::new(watcher);
-    command.args(["diagnose", "--json", "--no-store", "--"]).args(words);
-    command.env("SSH_ASKPASS", "/bin/false").env("SSH_ASKPASS_REQUIRE", "force");
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    command
+        .args(["diagnose", "--json", "--no-store", "--"])
+        .args(words);
+    command
+        .env("SSH_ASKPASS", "/bin/false")
+        .env("SSH_ASKPASS_REQUIRE", "force");
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0);
     end_with_this_thread(&mut command);
     let mut child = command.spawn().map_err(|error| failed(error.to_string()))?;
     let output = |pipe: OwnedFd, most| LastOutput::read_pipe(File::from(pipe), most);
-    let documents = child.stdout.take().map(|pipe| output(pipe.into(), MAX_DOCUMENT));
-    let errors = child.stderr.take().map(|pipe| output(pipe.into(), MAX_ERRORS));
+    let documents = child
+        .stdout
+        .take()
+        .map(|pipe| output(pipe.into(), MAX_DOCUMENT));
+    let errors = child
+        .stderr
+        .take()
+        .map(|pipe| output(pipe.into(), MAX_ERRORS));
     let began = Instant::now();
     let deadline = began.checked_add(most);
-    let is_over = || deadline.is_some_and(|deadline| Instant::now() >= deadline) || interrupt.is_requested();
+    let is_over =
+        || deadline.is_some_and(|deadline| Instant::now() >= deadline) || interrupt.is_requested();
     while matches!(child.try_wait(), Ok(None)) && !is_over() {
         thread::sleep(POLL_INTERVAL);
     }
     let is_late = began.elapsed() >= most;
     end_child(&mut child);
     let deadline = Instant::now() + LAST_OUTPUT;
-    let text = |output: Option<LastOutput>| output.map(|output| output.text_until(deadline)).unwrap_or_default();
-    Ok(LocalProgramEnd { is_late, document: text(documents), errors: text(errors) })
+    let text = |output: Option<LastOutput>| {
+        output
+            .map(|output| output.text_until(deadline))
+            .unwrap_or_default()
+    };
+    Ok(LocalProgramEnd {
+        is_late,
+        document: text(documents),
+        errors: text(errors),
+    })
 }
 
 /// Returns the output of a program within this time, after which it is killed; empty if it cannot
 /// be started.
 pub(crate) fn printed_by(command: &mut Command, within: Duration) -> String {
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).process_group(0);
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .process_group(0);
     end_with_this_thread(command);
-    let Ok(mut child) = command.spawn() else { return String::new() };
-    let output = child.stdout.take().map(|pipe| LastOutput::read_pipe(File::from(OwnedFd::from(pipe)), MAX_ERRORS));
-    let printed = output.map(|output| output.text_until(Instant::now() + within)).unwrap_or_default();
+    let Ok(mut child) = command.spawn() else {
+        return String::new();
+    };
+    let output = child
+        .stdout
+        .take()
+        .map(|pipe| LastOutput::read_pipe(File::from(OwnedFd::from(pipe)), MAX_ERRORS));
+    let printed = output
+        .map(|output| output.text_until(Instant::now() + within))
+        .unwrap_or_default();
     kill_group(&mut child);
     printed
 }
@@ -116,7 +157,8 @@ mod tests {
         command.args(["-c", "sleep 60 & echo $!; wait"]);
         let pid = printed_by(&mut command, Duration::from_millis(300));
         assert!(!pid.trim().is_empty(), "nothing was started in time");
-        let stat = || std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
+        let stat =
+            || std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
         let deadline = Instant::now() + END;
         // Whoever is responsible for orphans may let it wait.
         while stat().contains(" (sleep) S ") {

@@ -13,7 +13,12 @@ impl Participant {
     /// Returns the programs, and the command if it has words, as participants.
     pub(crate) fn from_programs(programs: &[TransferProgram], command: &[String]) -> Vec<Self> {
         let own = (!command.is_empty()).then(|| Self::Command(command.to_vec()));
-        programs.iter().copied().map(Self::Known).chain(own).collect()
+        programs
+            .iter()
+            .copied()
+            .map(Self::Known)
+            .chain(own)
+            .collect()
     }
 
     /// Returns the name of its row.
@@ -28,7 +33,11 @@ impl Participant {
 /// Returns the words of a command with its placeholders, as `{file}`, replaced.
 pub(crate) fn fill_placeholders(words: &[String], placeholders: &[(&str, &str)]) -> Vec<String> {
     let fill = |word: &String| {
-        placeholders.iter().fold(word.clone(), |word, (name, value)| word.replace(&format!("{{{name}}}"), value))
+        placeholders
+            .iter()
+            .fold(word.clone(), |word, (name, value)| {
+                word.replace(&format!("{{{name}}}"), value)
+            })
     };
     words.iter().map(fill).collect()
 }
@@ -46,9 +55,13 @@ mod tests {
 
     #[test]
     fn a_command_is_a_participant_of_its_own() {
-        let participants = Participant::from_programs(&[TransferProgram::Scp], &["true".to_owned()]);
+        let participants =
+            Participant::from_programs(&[TransferProgram::Scp], &["true".to_owned()]);
         let names: Vec<&str> = participants.iter().map(Participant::name).collect();
         assert_eq!(names, ["scp", "command"]);
-        assert_eq!(Participant::from_programs(&[TransferProgram::Scp], &[]).len(), 1);
+        assert_eq!(
+            Participant::from_programs(&[TransferProgram::Scp], &[]).len(),
+            1
+        );
     }
 }

@@ -129,12 +129,16 @@ impl TransferProgram {
         })
     }
 
-    /// Returns the host on which its server runs: the one that receives the file, or the one from which it is fetched.
+    /// Returns the host on which its server runs: the one that receives the file, or the one from
+    /// which it is fetched.
     pub(crate) const fn server_host(self) -> Host {
         match self {
-            Self::Iperf3 | Self::Copy | Self::CopyServer | Self::Scp | Self::Rsync | Self::RsyncDaemon => {
-                Host::Receiver
-            }
+            Self::Iperf3
+            | Self::Copy
+            | Self::CopyServer
+            | Self::Scp
+            | Self::Rsync
+            | Self::RsyncDaemon => Host::Receiver,
             Self::Curl | Self::CurlTls | Self::Ftp | Self::Aria2 => Host::Sender,
         }
     }
@@ -155,13 +159,30 @@ impl TransferProgram {
     /// Returns the words that start its server.
     pub(crate) fn server_command(self) -> Vec<String> {
         let this_program = this_program();
-        let share = [&this_program, "serve", "--no-iperf2", "--share", "/run/compare/to", "--key-file", SHARE_KEY];
+        let share = [
+            &this_program,
+            "serve",
+            "--no-iperf2",
+            "--share",
+            "/run/compare/to",
+            "--key-file",
+            SHARE_KEY,
+        ];
         let words: &[&str] = match self {
             Self::Iperf3 => &["iperf3", "-s", "-p", "5201"],
             Self::CopyServer => &share,
-            Self::Copy | Self::Scp | Self::Rsync => &["sshd", "-D", "-e", "-f", "/run/compare/sshd.conf"],
-            Self::RsyncDaemon => &["rsync", "--daemon", "--no-detach", "--config=/run/compare/rsyncd.conf"],
-            Self::Curl | Self::CurlTls | Self::Aria2 => &["nginx", "-p", FOLDER, "-c", "nginx.conf"],
+            Self::Copy | Self::Scp | Self::Rsync => {
+                &["sshd", "-D", "-e", "-f", "/run/compare/sshd.conf"]
+            }
+            Self::RsyncDaemon => &[
+                "rsync",
+                "--daemon",
+                "--no-detach",
+                "--config=/run/compare/rsyncd.conf",
+            ],
+            Self::Curl | Self::CurlTls | Self::Aria2 => {
+                &["nginx", "-p", FOLDER, "-c", "nginx.conf"]
+            }
             Self::Ftp => &["vsftpd", "/run/compare/vsftpd.conf"],
         };
         with_full_path(words)
@@ -169,13 +190,23 @@ impl TransferProgram {
 
     /// Returns the words that move the file to or from the server at `far`.
     pub(crate) fn client_command(self, far: Ipv4Addr, size: ByteCount) -> Vec<String> {
-        let (size, port, to) = (size.get().to_string(), self.server_port().to_string(), format!("{far}:{COPY}"));
+        let (size, port, to) = (
+            size.get().to_string(),
+            self.server_port().to_string(),
+            format!("{far}:{COPY}"),
+        );
         let far = far.to_string();
-        let fetch =
-            |flag: &str, scheme: &str| fetch_command(flag, &format!("{scheme}://{far}:{port}/file"), COPY, None);
+        let fetch = |flag: &str, scheme: &str| {
+            fetch_command(flag, &format!("{scheme}://{far}:{port}/file"), COPY, None)
+        };
         match self {
             Self::Iperf3 => with_full_path(&["iperf3", "-c", &far, "-p", &port, "-n", &size]),
-            Self::Copy => copy_command("ssh -F /run/compare/ssh.conf", Some(&this_program()), SOURCE, &to),
+            Self::Copy => copy_command(
+                "ssh -F /run/compare/ssh.conf",
+                Some(&this_program()),
+                SOURCE,
+                &to,
+            ),
             Self::CopyServer => with_full_path(&[
                 &this_program(),
                 "copy",
@@ -185,8 +216,20 @@ impl TransferProgram {
                 &format!("fullpipe://{far}/file"),
             ]),
             Self::Scp => with_full_path(&["scp", "-q", "-F", "/run/compare/ssh.conf", SOURCE, &to]),
-            Self::Rsync => with_full_path(&["rsync", "-W", "-e", "ssh -F /run/compare/ssh.conf", SOURCE, &to]),
-            Self::RsyncDaemon => with_full_path(&["rsync", "-W", SOURCE, &format!("rsync://{far}:{port}/to/file")]),
+            Self::Rsync => with_full_path(&[
+                "rsync",
+                "-W",
+                "-e",
+                "ssh -F /run/compare/ssh.conf",
+                SOURCE,
+                &to,
+            ]),
+            Self::RsyncDaemon => with_full_path(&[
+                "rsync",
+                "-W",
+                SOURCE,
+                &format!("rsync://{far}:{port}/to/file"),
+            ]),
             Self::Curl => fetch("--http1.1", "http"),
             Self::CurlTls => fetch("--http2", "https"),
             Self::Ftp => fetch("--disable-eprt", "ftp"),
@@ -200,9 +243,15 @@ impl TransferProgram {
     }
 
     /// Returns the number of its connections that carry the file over `path`.
-    pub(crate) fn connection_count(self, path: &fullpipe_record::Path, [sender, receiver]: [&HostSettings; 2]) -> u16 {
+    pub(crate) fn connection_count(
+        self,
+        path: &fullpipe_record::Path,
+        [sender, receiver]: [&HostSettings; 2],
+    ) -> u16 {
         match self {
-            Self::Copy | Self::CopyServer => fullpipe_copy::initial_connections(path.rtt(), sender, receiver),
+            Self::Copy | Self::CopyServer => {
+                fullpipe_copy::initial_connections(path.rtt(), sender, receiver)
+            }
             Self::Aria2 => CONNECTIONS_OF_ARIA2,
             _ => 1,
         }
@@ -211,7 +260,9 @@ impl TransferProgram {
     /// Returns the rule by which the program divides the file among its connections.
     pub(crate) fn file_division(self) -> TransferDivision {
         match self {
-            Self::Copy | Self::CopyServer => TransferDivision::Queue(ByteCount::new(fullpipe_copy::CHUNK as u64)),
+            Self::Copy | Self::CopyServer => {
+                TransferDivision::Queue(ByteCount::new(fullpipe_copy::CHUNK as u64))
+            }
             Self::Aria2 => TransferDivision::Ranges(CHUNK_OF_ARIA2),
             _ => TransferDivision::Equal,
         }
@@ -223,7 +274,9 @@ impl TransferProgram {
         application::find_application(match self {
             Self::Rsync => "rsync over ssh",
             Self::CurlTls | Self::Aria2 => "curl",
-            Self::Iperf3 if iperf3.is_some_and(|version| version < WRITES_IN_THREADS) => "iperf3 before 3.16",
+            Self::Iperf3 if iperf3.is_some_and(|version| version < WRITES_IN_THREADS) => {
+                "iperf3 before 3.16"
+            }
             program => program.name(),
         })
     }
@@ -243,28 +296,48 @@ fn parse_version(printed: &str) -> Option<(u32, u32)> {
     Some((major.parse().ok()?, minor.parse().ok()?))
 }
 
-/// Returns the words by which this program copies `from` to `to` over `ssh`; the program there has the name `far_path`,
-/// or its usual one.
+/// Returns the words by which this program copies `from` to `to` over `ssh`; the program there has
+/// the name `far_path`, or its usual one.
 pub(crate) fn copy_command(ssh: &str, far_path: Option<&str>, from: &str, to: &str) -> Vec<String> {
     let far_path = far_path.into_iter().flat_map(|path| ["--far-path", path]);
-    let words = ["copy", "-e", ssh].into_iter().chain(far_path).chain([from, to]);
-    std::iter::once(this_program()).chain(words.map(str::to_owned)).collect()
+    let words = ["copy", "-e", ssh]
+        .into_iter()
+        .chain(far_path)
+        .chain([from, to]);
+    std::iter::once(this_program())
+        .chain(words.map(str::to_owned))
+        .collect()
 }
 
 /// Returns the path of this program, which both hosts of a lab see.
 fn this_program() -> String {
-    std::env::current_exe().map_or_else(|_| "fullpipe".to_owned(), |path| path.to_string_lossy().into_owned())
+    std::env::current_exe().map_or_else(
+        |_| "fullpipe".to_owned(),
+        |path| path.to_string_lossy().into_owned(),
+    )
 }
 
-/// Returns the words by which curl fetches `url` into the file `to`, or its first bytes up to `most`.
-pub(crate) fn fetch_command(flag: &str, url: &str, to: &str, most: Option<ByteCount>) -> Vec<String> {
+/// Returns the words by which curl fetches `url` into the file `to`, or its first bytes up to
+/// `most`.
+pub(crate) fn fetch_command(
+    flag: &str,
+    url: &str,
+    to: &str,
+    most: Option<ByteCount>,
+) -> Vec<String> {
     let mut words = with_full_path(&["curl", "-sS", "--fail", "--insecure", flag, "-o", to]);
-    words.extend(most.into_iter().flat_map(|most| ["-r".to_owned(), format!("0-{}", most.get().saturating_sub(1))]));
+    words.extend(most.into_iter().flat_map(|most| {
+        [
+            "-r".to_owned(),
+            format!("0-{}", most.get().saturating_sub(1)),
+        ]
+    }));
     words.push(url.to_owned());
     words
 }
 
-/// Returns the words by which aria2c fetches `url` into the file `to`, each part over a connection of its own.
+/// Returns the words by which aria2c fetches `url` into the file `to`, each part over a connection
+/// of its own.
 pub(crate) fn fetching_in_parts(url: &str, to: &Path) -> Vec<String> {
     let count = CONNECTIONS_OF_ARIA2.to_string();
     let folder = to.parent().unwrap_or(Path::new("/")).to_string_lossy();
@@ -289,10 +362,14 @@ pub(crate) fn fetching_in_parts(url: &str, to: &Path) -> Vec<String> {
 }
 
 fn missing_of(needed: &[&'static str]) -> Option<&'static str> {
-    needed.iter().copied().find(|name| find_executable(name).is_none())
+    needed
+        .iter()
+        .copied()
+        .find(|name| find_executable(name).is_none())
 }
 
-/// Returns `words` with the full path of the program, where it is found: sshd starts itself again by it.
+/// Returns `words` with the full path of the program, where it is found: sshd starts itself again
+/// by it.
 pub(crate) fn with_full_path(words: &[&str]) -> Vec<String> {
     let mut words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
     if let Some(path) = words.first().and_then(|name| find_executable(name)) {
@@ -305,12 +382,15 @@ pub(crate) fn with_full_path(words: &[&str]) -> Vec<String> {
 fn find_executable(name: &str) -> Option<PathBuf> {
     let search_path = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::env::split_paths(&search_path).chain(SYSTEM_FOLDERS.map(PathBuf::from));
-    folders.map(|folder| folder.join(name)).find(|path| is_executable(path))
+    folders
+        .map(|folder| folder.join(name))
+        .find(|path| is_executable(path))
 }
 
 fn is_executable(path: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt;
-    path.metadata().is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+    path.metadata()
+        .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
 }
 
 #[cfg(test)]
@@ -321,26 +401,50 @@ mod tests {
     fn each_program_has_a_name_of_its_own_and_a_server_on_a_port_of_its_own_kind() {
         for program in TransferProgram::ALL {
             assert_eq!(TransferProgram::from_name(program.name()), Some(program));
-            let client = program.client_command(Ipv4Addr::new(198, 18, 0, 2), ByteCount::from_mib(1));
-            assert!(client.len() > 3 && !program.server_command().is_empty(), "{client:?}");
+            let client =
+                program.client_command(Ipv4Addr::new(198, 18, 0, 2), ByteCount::from_mib(1));
+            assert!(
+                client.len() > 3 && !program.server_command().is_empty(),
+                "{client:?}"
+            );
         }
         assert_eq!(TransferProgram::from_name("telnet"), None);
     }
 
     #[test]
     fn words_with_spaces_stay_whole() {
-        let words = TransferProgram::Rsync.client_command(Ipv4Addr::LOCALHOST, ByteCount::from_mib(1));
-        assert!(words.contains(&"ssh -F /run/compare/ssh.conf".to_owned()), "{words:?}");
+        let words =
+            TransferProgram::Rsync.client_command(Ipv4Addr::LOCALHOST, ByteCount::from_mib(1));
+        assert!(
+            words.contains(&"ssh -F /run/compare/ssh.conf".to_owned()),
+            "{words:?}"
+        );
     }
 
     #[test]
     fn iperf3_prints_its_version() {
-        assert_eq!(parse_version("iperf 3.12 (cJSON 1.7.15)\nLinux host"), Some((3, 12)));
+        assert_eq!(
+            parse_version("iperf 3.12 (cJSON 1.7.15)\nLinux host"),
+            Some((3, 12))
+        );
         assert_eq!(parse_version("iperf 3.1.3"), Some((3, 1)));
-        assert_eq!(parse_version("iperf 3.17-mt-beta1 (cJSON 1.7.15)"), Some((3, 17)));
-        assert_eq!((parse_version(""), parse_version("iperf x.y")), (None, None));
-        let named = |version| TransferProgram::Iperf3.application(version).map(|known| known.asks_after.is_some());
-        assert_eq!([Some((3, 12)), Some((3, 16)), None].map(named), [Some(true), Some(false), Some(false)]);
+        assert_eq!(
+            parse_version("iperf 3.17-mt-beta1 (cJSON 1.7.15)"),
+            Some((3, 17))
+        );
+        assert_eq!(
+            (parse_version(""), parse_version("iperf x.y")),
+            (None, None)
+        );
+        let named = |version| {
+            TransferProgram::Iperf3
+                .application(version)
+                .map(|known| known.asks_after.is_some())
+        };
+        assert_eq!(
+            [Some((3, 12)), Some((3, 16)), None].map(named),
+            [Some(true), Some(false), Some(false)]
+        );
     }
 
     #[test]

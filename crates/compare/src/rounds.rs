@@ -22,9 +22,9 @@ pub(crate) struct ComparisonRounds<'r> {
 }
 
 impl ComparisonRounds<'_> {
-    /// Lets each participant move the file once in each round by `transfer`, the order turned by one from round to
-    /// round, and passes each transfer to `observe`. Returns the transfers of each participant; after an interrupt,
-    /// those that were complete.
+    /// Lets each participant move the file once in each round by `transfer`, the order turned by
+    /// one from round to round, and passes each transfer to `observe`. Returns the transfers of
+    /// each participant; after an interrupt, those that were complete.
     pub(crate) fn run(
         &self,
         transfer: &mut dyn FnMut(&Participant, u32) -> Result<ProgramRun, CompareError>,
@@ -40,8 +40,13 @@ impl ComparisonRounds<'_> {
                     if self.interrupt.is_requested() {
                         return Ok(runs);
                     }
-                    let (batch, program) = (self.batch.to_owned(), participants[index].name().to_owned());
-                    observe(ProgramMoved { batch, program, run: run.clone() });
+                    let (batch, program) =
+                        (self.batch.to_owned(), participants[index].name().to_owned());
+                    observe(ProgramMoved {
+                        batch,
+                        program,
+                        run: run.clone(),
+                    });
                     let is_valid = run.validity.broken.is_empty();
                     runs[index].push(run);
                     if is_valid {
@@ -55,14 +60,23 @@ impl ComparisonRounds<'_> {
 }
 
 /// Returns the row of a program from its runs.
-pub(crate) fn program_row(program: &str, prediction: Option<&ProgramPrediction>, runs: Vec<ProgramRun>) -> ProgramRow {
+pub(crate) fn program_row(
+    program: &str,
+    prediction: Option<&ProgramPrediction>,
+    runs: Vec<ProgramRun>,
+) -> ProgramRow {
     let counted = || runs.iter().filter(|run| run.is_counted());
     let rates = || counted().filter_map(|run| run.goodput);
-    let rate_of = |of: fn(&ProgramRun) -> Option<BitRate>| median(counted().filter_map(of).collect());
+    let rate_of =
+        |of: fn(&ProgramRun) -> Option<BitRate>| median(counted().filter_map(of).collect());
     let goodput = rate_of(|run| run.goodput);
     let distance = |run: &ProgramRun| Some(run.goodput?.bps().abs_diff(goodput?.bps()));
-    let typical = counted().filter(|run| run.goodput.is_some()).min_by_key(|run| distance(run));
-    let spread = (rates().count() > 1).then(|| Some([rates().min()?, rates().max()?])).flatten();
+    let typical = counted()
+        .filter(|run| run.goodput.is_some())
+        .min_by_key(|run| distance(run));
+    let spread = (rates().count() > 1)
+        .then(|| Some([rates().min()?, rates().max()?]))
+        .flatten();
     ProgramRow {
         program: program.to_owned(),
         predicted: prediction.map(|prediction| prediction.rate),
@@ -81,7 +95,8 @@ pub(crate) fn program_row(program: &str, prediction: Option<&ProgramPrediction>,
     }
 }
 
-/// Returns `rows` with those first that moved the file fastest, and those last that did not move it.
+/// Returns `rows` with those first that moved the file fastest, and those last that did not move
+/// it.
 pub(crate) fn by_rate(mut rows: Vec<ProgramRow>) -> Vec<ProgramRow> {
     rows.sort_by_key(|row| std::cmp::Reverse(row.goodput));
     rows
@@ -92,7 +107,12 @@ fn use_of_cpu<'r>(
     runs: impl Iterator<Item = &'r ProgramRun>,
     cpu: impl Fn(&ProgramRun) -> Option<Span>,
 ) -> Option<Ratio> {
-    let share = |run: &ProgramRun| Some(Ratio::from_quotient(cpu(run)?.as_secs_f64(), run.took?.as_secs_f64()));
+    let share = |run: &ProgramRun| {
+        Some(Ratio::from_quotient(
+            cpu(run)?.as_secs_f64(),
+            run.took?.as_secs_f64(),
+        ))
+    };
     median(runs.filter_map(share).collect())
 }
 
@@ -104,47 +124,90 @@ mod tests {
     use crate::program::TransferProgram;
 
     fn run(mbps: u64) -> ProgramRun {
-        ProgramRun { goodput: Some(BitRate::from_mbps(mbps)), ..ProgramRun::default() }
+        ProgramRun {
+            goodput: Some(BitRate::from_mbps(mbps)),
+            ..ProgramRun::default()
+        }
     }
 
     fn late() -> ProgramRun {
-        let validity = fullpipe_record::Validity { broken: vec!["late".to_owned()], ..Default::default() };
+        let validity = fullpipe_record::Validity {
+            broken: vec!["late".to_owned()],
+            ..Default::default()
+        };
         ProgramRun { validity, ..run(1) }
     }
 
     #[test]
     fn figures_are_medians_of_the_runs_that_count() {
-        let failed = ProgramRun { failed: Some("no".to_owned()), ..run(2) };
+        let failed = ProgramRun {
+            failed: Some("no".to_owned()),
+            ..run(2)
+        };
         let took = Some(Span::from_secs(10));
-        let busy = ProgramRun { took, sender_cpu: Some(Span::from_secs(4)), ..run(95) };
+        let busy = ProgramRun {
+            took,
+            sender_cpu: Some(Span::from_secs(4)),
+            ..run(95)
+        };
         let row = program_row("scp", None, vec![run(90), late(), run(80), failed, busy]);
         assert_eq!(row.goodput, Some(BitRate::from_mbps(90)));
-        assert_eq!(row.spread, Some([BitRate::from_mbps(80), BitRate::from_mbps(95)]));
-        assert_eq!((row.sender_cpu, row.receiver_cpu), (Some(Ratio::new(0.4)), None));
+        assert_eq!(
+            row.spread,
+            Some([BitRate::from_mbps(80), BitRate::from_mbps(95)])
+        );
+        assert_eq!(
+            (row.sender_cpu, row.receiver_cpu),
+            (Some(Ratio::new(0.4)), None)
+        );
         assert_eq!(row.runs.len(), 5);
     }
 
     #[test]
     fn the_order_turns_with_each_round_and_a_late_run_is_repeated() {
-        let participants =
-            Participant::from_programs(&[TransferProgram::Scp, TransferProgram::Curl, TransferProgram::Ftp], &[]);
+        let participants = Participant::from_programs(
+            &[
+                TransferProgram::Scp,
+                TransferProgram::Curl,
+                TransferProgram::Ftp,
+            ],
+            &[],
+        );
         let flag = AtomicBool::new(false);
-        let rounds =
-            ComparisonRounds { batch: "x", participants: &participants, count: 2, interrupt: Interrupt(&flag) };
+        let rounds = ComparisonRounds {
+            batch: "x",
+            participants: &participants,
+            count: 2,
+            interrupt: Interrupt(&flag),
+        };
         let mut order = Vec::new();
         let mut transfer = |participant: &Participant, round: u32| {
             order.push(format!("{} {round}", participant.name()));
             Ok(if order.len() == 1 { late() } else { run(10) })
         };
         let runs = rounds.run(&mut transfer, &mut |_| {}).unwrap();
-        assert_eq!(order, ["scp 1", "scp 1", "curl 1", "ftp 1", "curl 2", "ftp 2", "scp 2"]);
+        assert_eq!(
+            order,
+            [
+                "scp 1", "scp 1", "curl 1", "ftp 1", "curl 2", "ftp 2", "scp 2"
+            ]
+        );
         assert_eq!(runs.iter().map(Vec::len).collect::<Vec<_>>(), [3, 2, 2]);
     }
 
     #[test]
     fn the_fastest_stands_first_and_what_failed_last() {
         let rows = [("a", vec![]), ("b", vec![run(10)]), ("c", vec![run(20)])];
-        let sorted = by_rate(rows.map(|(name, runs)| program_row(name, None, runs)).to_vec());
-        assert_eq!(sorted.iter().map(|row| row.program.as_str()).collect::<Vec<_>>(), ["c", "b", "a"]);
+        let sorted = by_rate(
+            rows.map(|(name, runs)| program_row(name, None, runs))
+                .to_vec(),
+        );
+        assert_eq!(
+            sorted
+                .iter()
+                .map(|row| row.program.as_str())
+                .collect::<Vec<_>>(),
+            ["c", "b", "a"]
+        );
     }
 }

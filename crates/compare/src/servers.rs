@@ -4,7 +4,8 @@ use fullpipe_experiment::Interrupt;
 use fullpipe_host::{SysctlTree, inspect_host};
 use fullpipe_record::event::ProgramMoved;
 use fullpipe_record::{
-    CommandEnd, HostSettings, Path, PathDirection, ProgramBatch, ProgramLeftOut, ProgramRun, ProgramsReport,
+    CommandEnd, HostSettings, Path, PathDirection, ProgramBatch, ProgramLeftOut, ProgramRun,
+    ProgramsReport,
 };
 use fullpipe_units::{BitRate, ByteCount, Span};
 
@@ -16,7 +17,8 @@ use crate::folder::TransferFolder;
 use crate::local::{self, LocalProgramEnd};
 use crate::participant::{Participant, fill_placeholders};
 use crate::program::{
-    TransferProgram, copy_command, fetch_command, fetching_in_parts, version_of_iperf3, with_full_path,
+    TransferProgram, copy_command, fetch_command, fetching_in_parts, version_of_iperf3,
+    with_full_path,
 };
 use crate::rounds::{ComparisonRounds, by_rate, program_row};
 use crate::transfer::PredictedTransfer;
@@ -34,42 +36,62 @@ pub struct RemoteServers {
     pub bandwidth: Option<BitRate>,
 }
 
-/// Moves a file of this host to the other one by each program that has a server there, or fetches one: the order of the
-/// programs is turned by one with each round. `observe` gets each transfer, whole or failed.
+/// Moves a file of this host to the other one by each program that has a server there, or fetches
+/// one: the order of the programs is turned by one with each round. `observe` gets each transfer,
+/// whole or failed.
 ///
-/// copy, scp and rsync use ssh with the user's own configuration, and put the copy into a folder that is removed at the
-/// end, however that comes. iperf3 asks a server of its own. curl and aria2c fetch what is at a URL, up to the size of
-/// the file. The command has the placeholders `{file}`, `{host}`, `{size}`, and `{copy}`, the name of the copy at the
-/// other host.
+/// copy, scp and rsync use ssh with the user's own configuration, and put the copy into a folder
+/// that is removed at the end, however that comes. iperf3 asks a server of its own. curl and aria2c
+/// fetch what is at a URL, up to the size of the file. The command has the placeholders `{file}`,
+/// `{host}`, `{size}`, and `{copy}`, the name of the copy at the other host.
 ///
 /// An interrupt ends it after the transfers that are complete, which are kept.
 ///
 /// # Errors
-/// Fails if a program that must take part cannot, a folder cannot be made, or it is interrupted before a transfer is
-/// complete. A program that fails has a row with the reason.
+/// Fails if a program that must take part cannot, a folder cannot be made, or it is interrupted
+/// before a transfer is complete. A program that fails has a row with the reason.
 pub fn compare_with_servers(
     servers: &RemoteServers,
     wishes: &ComparisonRequest,
     interrupt: Interrupt<'_>,
     observe: &mut dyn FnMut(ProgramMoved),
 ) -> Result<ProgramsReport, CompareError> {
-    let (programs, mut left_out) = select_programs(wishes, &|program| servers.missing_requirement(program))?;
+    let (programs, mut left_out) =
+        select_programs(wishes, &|program| servers.missing_requirement(program))?;
     let mut participants = Participant::from_programs(&programs, &wishes.command);
-    let sender = inspect_host(&SysctlTree::of_this_host())
-        .map_err(|error| CompareError::Start { program: "the comparison".to_owned(), why: error.to_string() })?;
-    let mut folders = TransferFolders { here: TransferFolder::create_local(wishes.medium())?, there: None };
+    let sender =
+        inspect_host(&SysctlTree::of_this_host()).map_err(|error| CompareError::Start {
+            program: "the comparison".to_owned(),
+            why: error.to_string(),
+        })?;
+    let mut folders = TransferFolders {
+        here: TransferFolder::create_local(wishes.medium())?,
+        there: None,
+    };
     folders.here.make_file(wishes.size, interrupt)?;
     if participants.iter().any(needs_ssh) {
-        match TransferFolder::create_remote(&servers.host, &servers.ssh_of_folder(), wishes.medium()) {
+        match TransferFolder::create_remote(
+            &servers.host,
+            &servers.ssh_of_folder(),
+            wishes.medium(),
+        ) {
             Ok(there) => folders.there = Some(there),
             Err(error) if wishes.require => return Err(error),
             Err(error) => leave_out(&mut participants, &mut left_out, &error)?,
         }
     }
     let name = servers.host.clone();
-    let rounds = ComparisonRounds { batch: &name, participants: &participants, count: wishes.rounds, interrupt };
+    let rounds = ComparisonRounds {
+        batch: &name,
+        participants: &participants,
+        count: wishes.rounds,
+        interrupt,
+    };
     let mut transfer = |participant: &Participant, round: u32| {
-        or_failed(round, move_once(servers, &mut folders, participant, round, wishes, interrupt))
+        or_failed(
+            round,
+            move_once(servers, &mut folders, participant, round, wishes, interrupt),
+        )
     };
     let runs = rounds.run(&mut transfer, observe)?;
     let batch = program_batch(servers, sender, &participants, runs, wishes.size, interrupt);
@@ -97,10 +119,16 @@ impl RemoteServers {
     /// Returns the reason for which a program cannot run here: a missing executable, no URL, or
     /// files that would remain at the server.
     fn missing_requirement(&self, program: TransferProgram) -> Option<String> {
-        let missing = program.missing_here().map(|missing| format!("{missing} is not installed"));
+        let missing = program
+            .missing_here()
+            .map(|missing| format!("{missing} is not installed"));
         missing.or_else(|| match program {
-            TransferProgram::RsyncDaemon => Some("what it writes into a module would remain there".to_owned()),
-            TransferProgram::CopyServer => Some("what it writes into a shared folder would remain there".to_owned()),
+            TransferProgram::RsyncDaemon => {
+                Some("what it writes into a module would remain there".to_owned())
+            }
+            TransferProgram::CopyServer => {
+                Some("what it writes into a shared folder would remain there".to_owned())
+            }
             _ => self.lacks_url(program),
         })
     }
@@ -113,7 +141,9 @@ impl RemoteServers {
             TransferProgram::Ftp => "ftp",
             _ => return None,
         };
-        self.first_url(program).is_none().then(|| format!("no {kind} URL was given with --url"))
+        self.first_url(program)
+            .is_none()
+            .then(|| format!("no {kind} URL was given with --url"))
     }
 
     /// Returns the first URL that a program fetches.
@@ -131,7 +161,11 @@ impl RemoteServers {
     /// Returns the words that start ssh; it asks the user for nothing.
     fn ssh_command(&self) -> Vec<String> {
         let mut words = with_full_path(&["ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=20"]);
-        words.extend(self.ssh_config.iter().flat_map(|file| ["-F".to_owned(), file.clone()]));
+        words.extend(
+            self.ssh_config
+                .iter()
+                .flat_map(|file| ["-F".to_owned(), file.clone()]),
+        );
         words
     }
 
@@ -145,45 +179,80 @@ impl RemoteServers {
 
     /// Returns the host without the name of a user.
     fn host_address(&self) -> &str {
-        self.host.rsplit_once('@').map_or(self.host.as_str(), |(_, host)| host)
+        self.host
+            .rsplit_once('@')
+            .map_or(self.host.as_str(), |(_, host)| host)
     }
 
     /// Returns the words that move the file.
-    fn transfer_command(&self, participant: &Participant, folders: &TransferFolders, size: ByteCount) -> Vec<String> {
+    fn transfer_command(
+        &self,
+        participant: &Participant,
+        folders: &TransferFolders,
+        size: ByteCount,
+    ) -> Vec<String> {
         let [file, fetched] = ["file", "copy"].map(|name| folders.here.file_path(name));
-        let copy = folders.there.as_ref().map_or_else(String::new, |there| there.file_path("copy"));
+        let copy = folders
+            .there
+            .as_ref()
+            .map_or_else(String::new, |there| there.file_path("copy"));
         let target = format!("{}:{copy}", self.host);
         let bytes = size.get().to_string();
         let fetch = |program: TransferProgram, flag: &str| {
-            fetch_command(flag, self.first_url(program).unwrap_or_default(), &fetched, Some(size))
+            fetch_command(
+                flag,
+                self.first_url(program).unwrap_or_default(),
+                &fetched,
+                Some(size),
+            )
         };
         match participant {
             Participant::Known(TransferProgram::Scp) => {
                 let mut words = with_full_path(&["scp", "-q", "-o", "BatchMode=yes"]);
-                words.extend(self.ssh_config.iter().flat_map(|config| ["-F".to_owned(), config.clone()]));
+                words.extend(
+                    self.ssh_config
+                        .iter()
+                        .flat_map(|config| ["-F".to_owned(), config.clone()]),
+                );
                 words.extend([file, target]);
                 words
             }
             Participant::Known(TransferProgram::Copy) => {
                 copy_command(&in_one_word(&self.ssh_command()), None, &file, &target)
             }
-            Participant::Known(TransferProgram::Rsync) => {
-                with_full_path(&["rsync", "-W", "-e", &in_one_word(&self.ssh_command()), &file, &target])
-            }
+            Participant::Known(TransferProgram::Rsync) => with_full_path(&[
+                "rsync",
+                "-W",
+                "-e",
+                &in_one_word(&self.ssh_command()),
+                &file,
+                &target,
+            ]),
             Participant::Known(
-                TransferProgram::Iperf3 | TransferProgram::RsyncDaemon | TransferProgram::CopyServer,
+                TransferProgram::Iperf3
+                | TransferProgram::RsyncDaemon
+                | TransferProgram::CopyServer,
             ) => with_full_path(&["iperf3", "-c", self.host_address(), "-n", &bytes]),
             Participant::Known(TransferProgram::Curl) => fetch(TransferProgram::Curl, "--http1.1"),
-            Participant::Known(TransferProgram::CurlTls) => fetch(TransferProgram::CurlTls, "--http2"),
-            Participant::Known(TransferProgram::Ftp) => fetch(TransferProgram::Ftp, "--disable-eprt"),
+            Participant::Known(TransferProgram::CurlTls) => {
+                fetch(TransferProgram::CurlTls, "--http2")
+            }
+            Participant::Known(TransferProgram::Ftp) => {
+                fetch(TransferProgram::Ftp, "--disable-eprt")
+            }
             Participant::Known(TransferProgram::Aria2) => fetching_in_parts(
                 self.first_url(TransferProgram::Aria2).unwrap_or_default(),
                 std::path::Path::new(&fetched),
             ),
             Participant::Command(words) => {
                 let ssh = in_one_word(&self.ssh_command());
-                let places =
-                    [("file", &*file), ("copy", &copy), ("host", self.host_address()), ("size", &bytes), ("ssh", &ssh)];
+                let places = [
+                    ("file", &*file),
+                    ("copy", &copy),
+                    ("host", self.host_address()),
+                    ("size", &bytes),
+                    ("ssh", &ssh),
+                ];
                 fill_placeholders(words, &places)
             }
         }
@@ -192,7 +261,13 @@ impl RemoteServers {
 
 /// Returns words in one, as rsync and the shell take them apart again.
 fn in_one_word(words: &[String]) -> String {
-    let quoted = |word: &String| if word.contains(' ') { format!("'{word}'") } else { word.clone() };
+    let quoted = |word: &String| {
+        if word.contains(' ') {
+            format!("'{word}'")
+        } else {
+            word.clone()
+        }
+    };
     words.iter().map(quoted).collect::<Vec<_>>().join(" ")
 }
 
@@ -200,7 +275,10 @@ fn in_one_word(words: &[String]) -> String {
 fn needs_ssh(participant: &Participant) -> bool {
     match participant {
         Participant::Known(program) => {
-            matches!(program, TransferProgram::Copy | TransferProgram::Scp | TransferProgram::Rsync)
+            matches!(
+                program,
+                TransferProgram::Copy | TransferProgram::Scp | TransferProgram::Rsync
+            )
         }
         Participant::Command(words) => words.iter().any(|word| word.contains("{copy}")),
     }
@@ -212,11 +290,19 @@ fn leave_out(
     left_out: &mut Vec<ProgramLeftOut>,
     error: &CompareError,
 ) -> Result<(), CompareError> {
-    let of =
-        |participant: &Participant| ProgramLeftOut { program: participant.name().to_owned(), why: error.to_string() };
+    let of = |participant: &Participant| ProgramLeftOut {
+        program: participant.name().to_owned(),
+        why: error.to_string(),
+    };
     left_out.extend(participants.iter().filter(|one| needs_ssh(one)).map(of));
     participants.retain(|one| !needs_ssh(one));
-    if participants.is_empty() { Err(CompareError::NoProgram { why: error.to_string() }) } else { Ok(()) }
+    if participants.is_empty() {
+        Err(CompareError::NoProgram {
+            why: error.to_string(),
+        })
+    } else {
+        Ok(())
+    }
 }
 
 /// Moves the file once.
@@ -234,9 +320,21 @@ fn move_once(
     }
     let most = wishes.transfer_timeout(None);
     let words = servers.transfer_command(participant, folders, wishes.size);
-    let LocalProgramEnd { is_late, document, errors } = local::run(&words, most, interrupt)?;
-    let run = ProgramRun { round, ..ProgramRun::default() };
-    let failed = |why: String| Ok(ProgramRun { failed: Some(why), ..run.clone() });
+    let LocalProgramEnd {
+        is_late,
+        document,
+        errors,
+    } = local::run(&words, most, interrupt)?;
+    let run = ProgramRun {
+        round,
+        ..ProgramRun::default()
+    };
+    let failed = |why: String| {
+        Ok(ProgramRun {
+            failed: Some(why),
+            ..run.clone()
+        })
+    };
     if is_late {
         return failed(format!("it did not end within {}", Span::from(most)));
     }
@@ -248,14 +346,27 @@ fn move_once(
     if end.as_ref().and_then(|end| end.code) != Some(0) {
         return failed(last_words(&errors).unwrap_or_else(|| exit_reason(end.as_ref())));
     }
-    let fetched = std::fs::metadata(folders.here.file_path("copy")).map(|copy| ByteCount::new(copy.len()));
+    let fetched =
+        std::fs::metadata(folders.here.file_path("copy")).map(|copy| ByteCount::new(copy.len()));
     let is_intact = is_intact(folders, participant, interrupt)?;
-    let failed = (is_intact == Some(false)).then(|| "the file that arrived is another one".to_owned());
+    let failed =
+        (is_intact == Some(false)).then(|| "the file that arrived is another one".to_owned());
     let (took, cpu) = end.map_or((None, None), |end| (Some(end.ran), end.cpu));
     let sends = fetched.is_err();
     let [sender_cpu, receiver_cpu] = if sends { [cpu, None] } else { [None, cpu] };
-    let run = ProgramRun { took, is_intact, failed, sender_cpu, receiver_cpu, ..run };
-    Ok(add_transfer_figures(run, fetched.unwrap_or(wishes.size), report))
+    let run = ProgramRun {
+        took,
+        is_intact,
+        failed,
+        sender_cpu,
+        receiver_cpu,
+        ..run
+    };
+    Ok(add_transfer_figures(
+        run,
+        fetched.unwrap_or(wishes.size),
+        report,
+    ))
 }
 
 fn exit_reason(end: Option<&CommandEnd>) -> String {
@@ -272,17 +383,26 @@ fn is_intact(
     participant: &Participant,
     interrupt: Interrupt<'_>,
 ) -> Result<Option<bool>, CompareError> {
-    let Some(there) = folders.there.as_mut().filter(|_| needs_ssh(participant)) else { return Ok(None) };
-    Ok(Some(there.file_digest("copy", interrupt)? == folders.here.file_digest("file", interrupt)?))
+    let Some(there) = folders.there.as_mut().filter(|_| needs_ssh(participant)) else {
+        return Ok(None);
+    };
+    Ok(Some(
+        there.file_digest("copy", interrupt)? == folders.here.file_digest("file", interrupt)?,
+    ))
 }
 
-/// Returns a transfer whose folder broke off as one that failed: those before it are kept, and those that need no
-/// folder go on.
-fn or_failed(round: u32, run: Result<ProgramRun, CompareError>) -> Result<ProgramRun, CompareError> {
+/// Returns a transfer whose folder broke off as one that failed: those before it are kept, and
+/// those that need no folder go on.
+fn or_failed(
+    round: u32,
+    run: Result<ProgramRun, CompareError>,
+) -> Result<ProgramRun, CompareError> {
     match run {
-        Err(error @ (CompareError::Folder { .. } | CompareError::Interrupted)) => {
-            Ok(ProgramRun { round, failed: Some(error.to_string()), ..ProgramRun::default() })
-        }
+        Err(error @ (CompareError::Folder { .. } | CompareError::Interrupted)) => Ok(ProgramRun {
+            round,
+            failed: Some(error.to_string()),
+            ..ProgramRun::default()
+        }),
         run => run,
     }
 }
@@ -296,23 +416,48 @@ fn program_batch(
     size: ByteCount,
     interrupt: Interrupt<'_>,
 ) -> ProgramBatch {
-    let rtt = runs.iter().flatten().filter_map(|run| run.least_rtt).min().unwrap_or_default();
+    let rtt = runs
+        .iter()
+        .flatten()
+        .filter_map(|run| run.least_rtt)
+        .min()
+        .unwrap_or_default();
     let path = Path::with_symmetric_rtt(&PathDirection::of_rate(servers.bandwidth), rtt);
     let is_known = servers.bandwidth.is_some() && rtt > Span::ZERO;
     // Nothing is known of the host that receives, which therefore sets no ceiling.
     let receiver = HostSettings::without_limits();
-    let predicted = PredictedTransfer { path: &path, hosts: [&sender, &receiver], size, iperf3: version_of_iperf3() };
-    let predictions = if is_known { predicted.predict_all(interrupt) } else { Vec::new() };
+    let predicted = PredictedTransfer {
+        path: &path,
+        hosts: [&sender, &receiver],
+        size,
+        iperf3: version_of_iperf3(),
+    };
+    let predictions = if is_known {
+        predicted.predict_all(interrupt)
+    } else {
+        Vec::new()
+    };
     // What is fetched comes from a host of which nothing is known.
     let sends = |participant: &Participant| match participant {
         Participant::Known(program) => program.server_host() == fullpipe_lab::Host::Receiver,
         Participant::Command(_) => false,
     };
     let of = |(participant, runs): (&Participant, Vec<ProgramRun>)| {
-        program_row(participant.name(), prediction_of(&predictions, participant).filter(|_| sends(participant)), runs)
+        program_row(
+            participant.name(),
+            prediction_of(&predictions, participant).filter(|_| sends(participant)),
+            runs,
+        )
     };
     let rows = by_rate(participants.iter().zip(runs).map(of).collect());
-    ProgramBatch { name: servers.host.clone(), path, sender, receiver: None, predictions, rows }
+    ProgramBatch {
+        name: servers.host.clone(),
+        path,
+        sender,
+        receiver: None,
+        predictions,
+        rows,
+    }
 }
 
 #[cfg(test)]
@@ -324,51 +469,102 @@ mod tests {
 
     fn servers() -> RemoteServers {
         let urls = vec!["ftp://x/y".to_owned(), "https://x/z".to_owned()];
-        RemoteServers { host: "me@far".to_owned(), ssh_config: Some("c d".to_owned()), urls, bandwidth: None }
+        RemoteServers {
+            host: "me@far".to_owned(),
+            ssh_config: Some("c d".to_owned()),
+            urls,
+            bandwidth: None,
+        }
     }
 
     #[test]
     fn what_fetches_needs_a_url_of_its_own_kind() {
         let servers = servers();
-        assert_eq!(servers.first_url(TransferProgram::Curl), Some("https://x/z"));
+        assert_eq!(
+            servers.first_url(TransferProgram::Curl),
+            Some("https://x/z")
+        );
         assert_eq!(servers.first_url(TransferProgram::Ftp), Some("ftp://x/y"));
-        let without = RemoteServers { urls: Vec::new(), ..servers };
-        assert_eq!(without.lacks_url(TransferProgram::CurlTls).unwrap(), "no https URL was given with --url");
+        let without = RemoteServers {
+            urls: Vec::new(),
+            ..servers
+        };
+        assert_eq!(
+            without.lacks_url(TransferProgram::CurlTls).unwrap(),
+            "no https URL was given with --url"
+        );
     }
 
     #[test]
     fn the_user_is_for_ssh_alone() {
         assert_eq!(servers().host_address(), "far");
-        assert!(servers().ssh_command().ends_with(&["-F".to_owned(), "c d".to_owned()]));
+        assert!(
+            servers()
+                .ssh_command()
+                .ends_with(&["-F".to_owned(), "c d".to_owned()])
+        );
         assert!(in_one_word(&servers().ssh_command()).ends_with("-F 'c d'"));
     }
 
     #[test]
     fn a_folder_that_breaks_off_fails_its_transfer_and_keeps_the_others() {
-        let ssh = ["sh", "-c", "echo /tmp/fullpipe-compare.x; read -r x; echo done"].map(str::to_owned);
+        let ssh = [
+            "sh",
+            "-c",
+            "echo /tmp/fullpipe-compare.x; read -r x; echo done",
+        ]
+        .map(str::to_owned);
         let mut folder = TransferFolder::create_remote("far", &ssh, FolderMedium::Memory).unwrap();
         let participants = Participant::from_programs(&[TransferProgram::Scp], &[]);
         let flag = AtomicBool::new(false);
         let interrupt = Interrupt(&flag);
-        let rounds = ComparisonRounds { batch: "far", participants: &participants, count: 3, interrupt };
+        let rounds = ComparisonRounds {
+            batch: "far",
+            participants: &participants,
+            count: 3,
+            interrupt,
+        };
         let mut transfer = |_: &Participant, round: u32| {
-            let moved = folder.remove_copy(interrupt).map(|()| ProgramRun { round, ..ProgramRun::default() });
+            let moved = folder.remove_copy(interrupt).map(|()| ProgramRun {
+                round,
+                ..ProgramRun::default()
+            });
             or_failed(round, moved)
         };
         let runs = rounds.run(&mut transfer, &mut |_| {}).unwrap();
         let failed: Vec<bool> = runs[0].iter().map(|run| run.failed.is_some()).collect();
         assert_eq!(failed, [false, true, true]);
-        assert!(runs[0][2].failed.as_ref().unwrap().ends_with("the connection to it broke off"), "{runs:?}");
+        assert!(
+            runs[0][2]
+                .failed
+                .as_ref()
+                .unwrap()
+                .ends_with("the connection to it broke off"),
+            "{runs:?}"
+        );
     }
 
     #[test]
     fn what_needs_ssh_is_left_out_without_it() {
         let command = ["nc", "{host}"].map(str::to_owned);
-        let mut participants = Participant::from_programs(&[TransferProgram::Scp, TransferProgram::Iperf3], &command);
+        let mut participants =
+            Participant::from_programs(&[TransferProgram::Scp, TransferProgram::Iperf3], &command);
         let mut left_out = Vec::new();
-        let error = CompareError::Folder { place: "far".to_owned(), why: "no route".to_owned() };
+        let error = CompareError::Folder {
+            place: "far".to_owned(),
+            why: "no route".to_owned(),
+        };
         leave_out(&mut participants, &mut left_out, &error).unwrap();
-        assert_eq!(participants.iter().map(Participant::name).collect::<Vec<_>>(), ["iperf3", "command"]);
-        assert!(left_out[0].program == "scp" && left_out[0].why.ends_with("no route"), "{left_out:?}");
+        assert_eq!(
+            participants
+                .iter()
+                .map(Participant::name)
+                .collect::<Vec<_>>(),
+            ["iperf3", "command"]
+        );
+        assert!(
+            left_out[0].program == "scp" && left_out[0].why.ends_with("no route"),
+            "{left_out:?}"
+        );
     }
 }

@@ -21,5 +21,9 @@ pub(crate) type Limited = (BitRate, Limit);
 
 /// Returns a load of blocking writers over so many connections.
 pub(crate) fn blocking_request(connections: u16) -> Request {
-    Request { writer: Writer::Blocking, streams: connections, ..Request::default() }
+    Request {
+        writer: Writer::Blocking,
+        streams: connections,
+        ..Request::default()
+    }
 }

@@ -18,11 +18,14 @@ impl BlockCompressor {
     /// # Errors
     /// Fails if there is no memory.
     pub fn new() -> io::Result<Self> {
-        Ok(Self { state: bulk::Compressor::new(0)?, level: None })
+        Ok(Self {
+            state: bulk::Compressor::new(0)?,
+            level: None,
+        })
     }
 
-    /// Compresses a block into a buffer. Returns the length; `None` if it does not fit: a caller that wants it shorter
-    /// than the block gives a buffer that is.
+    /// Compresses a block into a buffer. Returns the length; `None` if it does not fit: a caller
+    /// that wants it shorter than the block gives a buffer that is.
     pub fn compress_block(&mut self, level: i32, block: &[u8], into: &mut [u8]) -> Option<usize> {
         if self.level != Some(level) {
             self.state.set_compression_level(level).ok()?;
@@ -41,8 +44,8 @@ impl BlockDecompressor {
         Ok(Self(bulk::Decompressor::new()?))
     }
 
-    /// Decompresses a block into a buffer. Returns the length; `None` if it is none, or does not fit. zstd takes no
-    /// memory of its own for a window.
+    /// Decompresses a block into a buffer. Returns the length; `None` if it is none, or does not
+    /// fit. zstd takes no memory of its own for a window.
     pub fn decompress_block(&mut self, packed: &[u8], into: &mut [u8]) -> Option<usize> {
         self.0.decompress_to_buffer(packed, into).ok()
     }

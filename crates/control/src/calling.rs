@@ -5,9 +5,9 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-/// Connects by `call` to the first of `addresses` that answers. Each is called once those before it have failed, or the
-/// last of them has not answered within `pause` (RFC 8305, section 5). The others are dropped then. Returns what its
-/// call has made.
+/// Connects by `call` to the first of `addresses` that answers. Each is called once those before it
+/// have failed, or the last of them has not answered within `pause` (RFC 8305, section 5). The
+/// others are dropped then. Returns what its call has made.
 ///
 /// # Errors
 /// Fails if none answers, with the last reason.

@@ -9,18 +9,23 @@ use std::task::{Context, Poll, ready};
 use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
-use tokio_rustls::rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use tokio_rustls::rustls::client::danger::{
+    HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier,
+};
 use tokio_rustls::rustls::client::{WebPkiServerVerifier, verify_server_name};
 use tokio_rustls::rustls::pki_types::pem::{Error as PemError, PemObject};
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use tokio_rustls::rustls::server::ParsedCertificate;
-use tokio_rustls::rustls::{self, ClientConfig, DigitallySignedStruct, RootCertStore, ServerConfig, SignatureScheme};
+use tokio_rustls::rustls::{
+    self, ClientConfig, DigitallySignedStruct, RootCertStore, ServerConfig, SignatureScheme,
+};
 use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 
 use crate::record_stream::RecordStream;
 use crate::records::{TlsRecords, TrafficSecrets};
 
-/// The first byte of a TLS client: the type of a handshake record (RFC 8446, section 5.1). No cookie begins so.
+/// The first byte of a TLS client: the type of a handshake record (RFC 8446, section 5.1). No
+/// cookie begins so.
 pub const HANDSHAKE: u8 = 0x16;
 
 /// The certificate and the key with which a server answers clients that ask for TLS 1.3.
@@ -53,7 +58,10 @@ impl TlsIdentity {
     /// # Errors
     /// If they cannot be read, or do not belong together.
     pub fn from_pem(pem: &[u8]) -> Result<Self, TlsError> {
-        let key = PrivateKeyDer::from_pem_slice(pem).map_err(|cause| TlsError::Pem { wanted: "private key", cause })?;
+        let key = PrivateKeyDer::from_pem_slice(pem).map_err(|cause| TlsError::Pem {
+            wanted: "private key",
+            cause,
+        })?;
         let config = ServerConfig::builder_with_provider(crypto_provider())
             .with_protocol_versions(VERSIONS)?
             .with_no_client_auth()
@@ -66,8 +74,13 @@ impl TlsIdentity {
     /// # Errors
     /// If the client does not speak it, or closes the connection.
     pub async fn accept_tls(&self, stream: TcpStream) -> io::Result<ControlConnection> {
-        let stream = TlsAcceptor::from(Arc::clone(&self.0)).accept(RecordStream::new(stream)).await?;
-        Ok(ControlConnection::from_tls_stream(stream.into(), Arc::default()))
+        let stream = TlsAcceptor::from(Arc::clone(&self.0))
+            .accept(RecordStream::new(stream))
+            .await?;
+        Ok(ControlConnection::from_tls_stream(
+            stream.into(),
+            Arc::default(),
+        ))
     }
 }
 
@@ -90,17 +103,28 @@ impl TlsTrust {
     ///
     /// # Errors
     /// If it does not speak it, or has no trusted certificate for its name.
-    pub async fn connect_tls(&self, host: &str, stream: TcpStream) -> io::Result<ControlConnection> {
+    pub async fn connect_tls(
+        &self,
+        host: &str,
+        stream: TcpStream,
+    ) -> io::Result<ControlConnection> {
         let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
-        let stream = TlsConnector::from(Arc::clone(&self.0)).connect(name, RecordStream::new(stream)).await?;
-        Ok(ControlConnection::from_tls_stream(stream.into(), Arc::default()))
+        let stream = TlsConnector::from(Arc::clone(&self.0))
+            .connect(name, RecordStream::new(stream))
+            .await?;
+        Ok(ControlConnection::from_tls_stream(
+            stream.into(),
+            Arc::default(),
+        ))
     }
 }
 
-/// Verifies a server's certificate: one that an authority has signed, or exactly one that the user trusts.
+/// Verifies a server's certificate: one that an authority has signed, or exactly one that the user
+/// trusts.
 ///
-/// The usual self-signed certificate may sign others (`openssl req -x509` sets `CA:TRUE`). As an authority it is none
-/// of a server, and as a server's it has no authority; yet it is the very one that the user chose.
+/// The usual self-signed certificate may sign others (`openssl req -x509` sets `CA:TRUE`). As an
+/// authority it is none of a server, and as a server's it has no authority; yet it is the very one
+/// that the user chose.
 #[derive(Debug)]
 struct CertificateVerifier {
     trusted: Vec<CertificateDer<'static>>,
@@ -113,9 +137,13 @@ impl CertificateVerifier {
         for authority in &trusted {
             roots.add(authority.clone())?;
         }
-        let authorities = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), crypto_provider()).build();
+        let authorities =
+            WebPkiServerVerifier::builder_with_provider(Arc::new(roots), crypto_provider()).build();
         let authorities = authorities.map_err(|error| rustls::Error::General(error.to_string()))?;
-        Ok(Self { trusted, authorities })
+        Ok(Self {
+            trusted,
+            authorities,
+        })
     }
 }
 
@@ -132,7 +160,13 @@ impl ServerCertVerifier for CertificateVerifier {
             verify_server_name(&ParsedCertificate::try_from(end_entity)?, server_name)?;
             return Ok(ServerCertVerified::assertion());
         }
-        self.authorities.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now)
+        self.authorities.verify_server_cert(
+            end_entity,
+            intermediates,
+            server_name,
+            ocsp_response,
+            now,
+        )
     }
 
     fn verify_tls12_signature(
@@ -141,7 +175,8 @@ impl ServerCertVerifier for CertificateVerifier {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.authorities.verify_tls12_signature(message, certificate, signed)
+        self.authorities
+            .verify_tls12_signature(message, certificate, signed)
     }
 
     fn verify_tls13_signature(
@@ -150,7 +185,8 @@ impl ServerCertVerifier for CertificateVerifier {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.authorities.verify_tls13_signature(message, certificate, signed)
+        self.authorities
+            .verify_tls13_signature(message, certificate, signed)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
@@ -173,9 +209,18 @@ pub(crate) fn crypto_provider() -> Arc<rustls::crypto::CryptoProvider> {
 
 /// At least one certificate.
 fn certificate_chain(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let failed = |cause| TlsError::Pem { wanted: "certificate", cause };
-    let chain: Vec<_> = CertificateDer::pem_slice_iter(pem).collect::<Result<_, _>>().map_err(failed)?;
-    if chain.is_empty() { Err(failed(PemError::NoItemsFound)) } else { Ok(chain) }
+    let failed = |cause| TlsError::Pem {
+        wanted: "certificate",
+        cause,
+    };
+    let chain: Vec<_> = CertificateDer::pem_slice_iter(pem)
+        .collect::<Result<_, _>>()
+        .map_err(failed)?;
+    if chain.is_empty() {
+        Err(failed(PemError::NoItemsFound))
+    } else {
+        Ok(chain)
+    }
 }
 
 /// Two are the same if one is a copy of the other.
@@ -220,7 +265,10 @@ pub struct TlsConnection {
 }
 
 impl ControlConnection {
-    pub(crate) fn from_tls_stream(stream: TlsStream<RecordStream>, secrets: Arc<TrafficSecrets>) -> Self {
+    pub(crate) fn from_tls_stream(
+        stream: TlsStream<RecordStream>,
+        secrets: Arc<TrafficSecrets>,
+    ) -> Self {
         Self::Encrypted(Box::new(TlsConnection { stream, secrets }))
     }
 
@@ -232,16 +280,19 @@ impl ControlConnection {
         }
     }
 
-    /// Returns true if the caller has made it as a part of another one ([`PinnedTls::with_parts`](crate::PinnedTls)).
+    /// Returns true if the caller has made it as a part of another one
+    /// ([`PinnedTls::with_parts`](crate::PinnedTls)).
     pub fn is_part(&self) -> bool {
         match self {
             Self::Plain(_) => false,
-            Self::Encrypted(encrypted) => encrypted.stream.get_ref().1.alpn_protocol() == Some(PART),
+            Self::Encrypted(encrypted) => {
+                encrypted.stream.get_ref().1.alpn_protocol() == Some(PART)
+            }
         }
     }
 
-    /// Returns keying material of TLS (RFC 8446, section 7.5), by which a proof holds for this connection alone; zeros
-    /// in the clear.
+    /// Returns keying material of TLS (RFC 8446, section 7.5), by which a proof holds for this
+    /// connection alone; zeros in the clear.
     ///
     /// # Errors
     /// Fails if the library does.
@@ -250,18 +301,25 @@ impl ControlConnection {
         let exported = match self {
             Self::Plain(_) => return Ok(material),
             Self::Encrypted(encrypted) => match &encrypted.stream {
-                TlsStream::Client(stream) => stream.get_ref().1.export_keying_material(material, label, None),
-                TlsStream::Server(stream) => stream.get_ref().1.export_keying_material(material, label, None),
+                TlsStream::Client(stream) => stream
+                    .get_ref()
+                    .1
+                    .export_keying_material(material, label, None),
+                TlsStream::Server(stream) => stream
+                    .get_ref()
+                    .1
+                    .export_keying_material(material, label, None),
             },
         };
         exported.map_err(io::Error::other)
     }
 
-    /// Returns the TCP stream and, if the connection is encrypted, its records: their keys, and what came already.
+    /// Returns the TCP stream and, if the connection is encrypted, its records: their keys, and
+    /// what came already.
     ///
     /// # Errors
-    /// Fails if a message was read or written in part, if the other end has changed its keys already, and if TLS is
-    /// that of a certificate ([`TlsIdentity`]).
+    /// Fails if a message was read or written in part, if the other end has changed its keys
+    /// already, and if TLS is that of a certificate ([`TlsIdentity`]).
     pub fn into_records(self) -> io::Result<(TcpStream, Option<TlsRecords>)> {
         let TlsConnection { stream, secrets } = match self {
             Self::Plain(stream) => return Ok((stream, None)),
@@ -274,8 +332,8 @@ impl ControlConnection {
         Ok((stream.tcp, Some(TlsRecords::take_over(tls, &secrets)?)))
     }
 
-    /// Waits for bytes and returns them; none at the end. Holds no buffer while it waits, and loses nothing if it is
-    /// cancelled.
+    /// Waits for bytes and returns them; none at the end. Holds no buffer while it waits, and loses
+    /// nothing if it is cancelled.
     ///
     /// # Errors
     /// If the connection broke.
@@ -283,8 +341,8 @@ impl ControlConnection {
         self.receive_and_send(&mut Vec::new()).await
     }
 
-    /// Does the same as [`ControlConnection::receive_bytes`], and meanwhile sends as much of `waiting` as the connection takes, which
-    /// is then removed from it, also if this is cancelled.
+    /// Does the same as [`ControlConnection::receive_bytes`], and meanwhile sends as much of
+    /// `waiting` as the connection takes, which is then removed from it, also if this is cancelled.
     ///
     /// # Errors
     /// If the connection broke, and nothing that came before is left.
@@ -302,7 +360,11 @@ impl ControlConnection {
         .await
     }
 
-    fn poll_send(&mut self, context: &mut Context<'_>, waiting: &mut Vec<u8>) -> Poll<io::Result<()>> {
+    fn poll_send(
+        &mut self,
+        context: &mut Context<'_>,
+        waiting: &mut Vec<u8>,
+    ) -> Poll<io::Result<()>> {
         while !waiting.is_empty() {
             match ready!(Pin::new(&mut *self).poll_write(context, waiting))? {
                 0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
@@ -337,7 +399,11 @@ fn split_tls_stream(stream: TlsStream<RecordStream>) -> (RecordStream, rustls::C
 }
 
 impl AsyncRead for ControlConnection {
-    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Self::Plain(stream) => Pin::new(stream).poll_read(context, into),
             Self::Encrypted(encrypted) => Pin::new(&mut encrypted.stream).poll_read(context, into),
@@ -346,10 +412,16 @@ impl AsyncRead for ControlConnection {
 }
 
 impl AsyncWrite for ControlConnection {
-    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         match self.get_mut() {
             Self::Plain(stream) => Pin::new(stream).poll_write(context, bytes),
-            Self::Encrypted(encrypted) => Pin::new(&mut encrypted.stream).poll_write(context, bytes),
+            Self::Encrypted(encrypted) => {
+                Pin::new(&mut encrypted.stream).poll_write(context, bytes)
+            }
         }
     }
 
@@ -380,8 +452,12 @@ mod tests {
     /// Two ends, with buffers that do not hold [`message`].
     async fn connected() -> (ControlConnection, TcpStream) {
         let (other, stream) = loopback::connected_pair().await;
-        SockRef::from(&stream).set_send_buffer_size(64 << 10).unwrap();
-        SockRef::from(&other).set_recv_buffer_size(64 << 10).unwrap();
+        SockRef::from(&stream)
+            .set_send_buffer_size(64 << 10)
+            .unwrap();
+        SockRef::from(&other)
+            .set_recv_buffer_size(64 << 10)
+            .unwrap();
         (ControlConnection::Plain(stream), other)
     }
 
@@ -394,18 +470,31 @@ mod tests {
         run_test(async {
             let (mut control, mut other) = connected().await;
             let mut waiting = message();
-            let idle = timeout(Duration::from_millis(50), control.receive_and_send(&mut waiting)).await;
-            assert!(idle.is_err() && !waiting.is_empty() && waiting.len() < message().len(), "{}", waiting.len());
+            let idle = timeout(
+                Duration::from_millis(50),
+                control.receive_and_send(&mut waiting),
+            )
+            .await;
+            assert!(
+                idle.is_err() && !waiting.is_empty() && waiting.len() < message().len(),
+                "{}",
+                waiting.len()
+            );
             other.write_all(&[4]).await.unwrap();
             assert_eq!(control.receive_and_send(&mut waiting).await.unwrap(), [4]);
             assert!(!waiting.is_empty());
-            // When it does at last, it gets all of it in its order, however often the waiting was given up.
+            // When it does at last, it gets all of it in its order, however often the waiting was
+            // given up.
             let takes = tokio::spawn(async move {
                 let mut taken = vec![0; message().len()];
                 other.read_exact(&mut taken).await.map(|_| taken)
             });
             while !waiting.is_empty() {
-                let _ = timeout(Duration::from_millis(1), control.receive_and_send(&mut waiting)).await;
+                let _ = timeout(
+                    Duration::from_millis(1),
+                    control.receive_and_send(&mut waiting),
+                )
+                .await;
             }
             assert!(takes.await.unwrap().unwrap() == message());
         });
@@ -421,7 +510,12 @@ mod tests {
             assert_eq!(control.receive_and_send(&mut waiting).await.unwrap(), [12]);
             let end = control.receive_and_send(&mut waiting).await;
             assert!(end.is_err() || end.is_ok_and(|bytes| bytes.is_empty()));
-            assert!(control.receive_and_send(&mut waiting).await.map_or(true, |bytes| bytes.is_empty()));
+            assert!(
+                control
+                    .receive_and_send(&mut waiting)
+                    .await
+                    .map_or(true, |bytes| bytes.is_empty())
+            );
             assert!(waiting.is_empty());
         });
     }

@@ -50,8 +50,9 @@ impl HandedConnections {
     }
 }
 
-/// Returns true if the bytes that wait in `stream` are the first message of TLS ([`PinnedTls`](crate::PinnedTls)): they
-/// name its protocol (RFC 7301, section 3.1). Waits until that message is whole; its deadline is the caller's affair.
+/// Returns true if the bytes that wait in `stream` are the first message of TLS
+/// ([`PinnedTls`](crate::PinnedTls)): they name its protocol (RFC 7301, section 3.1). Waits until
+/// that message is whole; its deadline is the caller's affair.
 ///
 /// # Errors
 /// Fails if the connection does.
@@ -64,12 +65,16 @@ pub async fn begins_pinned_tls(stream: &TcpStream) -> io::Result<bool> {
     loop {
         let length = stream.peek(&mut first_bytes).await?;
         let whole = match first_bytes[..length] {
-            [HANDSHAKE, _, _, high, low, ..] => HEADER + usize::from(u16::from_be_bytes([high, low])),
+            [HANDSHAKE, _, _, high, low, ..] => {
+                HEADER + usize::from(u16::from_be_bytes([high, low]))
+            }
             [HANDSHAKE, ..] => HEADER,
             _ => return Ok(false),
         };
         if length >= whole.min(first_bytes.len()) && length > HEADER {
-            return Ok(first_bytes[..length].windows(PROTOCOL.len()).any(|part| part == PROTOCOL));
+            return Ok(first_bytes[..length]
+                .windows(PROTOCOL.len())
+                .any(|part| part == PROTOCOL));
         }
         sleep(POLL_INTERVAL).await;
     }
@@ -93,16 +98,28 @@ mod tests {
                 call.abort();
             }
             let (caller, called) = connected_pair().await;
-            let key = fullpipe_iperf::SharedKey::from_file_content(b"correct horse battery").unwrap();
+            let key =
+                fullpipe_iperf::SharedKey::from_file_content(b"correct horse battery").unwrap();
             let call = async move {
-                crate::AuthenticatedPeer::connect_peer(caller, &key, Some(&PeerTls::new().unwrap())).await.map(drop)
+                crate::AuthenticatedPeer::connect_peer(caller, &key, Some(&PeerTls::new().unwrap()))
+                    .await
+                    .map(drop)
             };
             let call = tokio::spawn(call);
             assert!(!begins_pinned_tls(&called).await.unwrap());
             call.abort();
             for (parts, expected) in [
                 (&[&b"a cookie"[..]][..], false),
-                (&[&[HANDSHAKE, 3], &[1, 0], &[20, 1, 0], b"\0\x11fullpipe pin", b"ned 1"], true),
+                (
+                    &[
+                        &[HANDSHAKE, 3],
+                        &[1, 0],
+                        &[20, 1, 0],
+                        b"\0\x11fullpipe pin",
+                        b"ned 1",
+                    ],
+                    true,
+                ),
                 (&[&[HANDSHAKE, 3, 1, 0, 8], b"12345678"], false),
             ] {
                 let (mut caller, called) = connected_pair().await;
@@ -112,7 +129,11 @@ mod tests {
                         sleep(Duration::from_millis(5)).await;
                     }
                 };
-                assert_eq!(tokio::join!(begins_pinned_tls(&called), written).0.unwrap(), expected, "{parts:?}");
+                assert_eq!(
+                    tokio::join!(begins_pinned_tls(&called), written).0.unwrap(),
+                    expected,
+                    "{parts:?}"
+                );
             }
         });
     }

@@ -1,25 +1,33 @@
 //! The control connection between a client and a server, and proof of who is at its other end.
 //!
-//! * In: a connected TCP stream. Out: a [`ControlConnection`] that sends and receives messages of any framing, in the clear or
-//!   inside TLS 1.3 ([`TlsIdentity`] at the server, [`TlsTrust`] at the client).
-//! * In: a user name, a password and an RSA key. Out: the token of iperf3's login ([`ClientLogin`]), which the server checks
-//!   with an [`LoginAuthenticator`].
-//! * In: a connected TCP stream and a key that both ends share. Out: a [`AuthenticatedPeer`] that has proved that it has the key.
+//! * In: a connected TCP stream. Out: a [`ControlConnection`] that sends and receives messages of
+//!   any framing, in the clear or inside TLS 1.3 ([`TlsIdentity`] at the server, [`TlsTrust`] at
+//!   the client).
+//! * In: a user name, a password and an RSA key. Out: the token of iperf3's login
+//!   ([`ClientLogin`]), which the server checks with an [`LoginAuthenticator`].
+//! * In: a connected TCP stream and a key that both ends share. Out: a [`AuthenticatedPeer`] that
+//!   has proved that it has the key.
 //! * In: a secret that both ends know and no third party can guess. Out: TLS 1.3 with keys that
 //! follow from it ([`PinnedTls`]),
 //!   for QUIC, and for TCP without a round trip for proofs.
-//! * In: the [`ControlConnection`] of either of these. Out: its socket and its [`TlsRecords`] of TLS, which take no memory while
-//!   nothing moves, and are opened and sealed in the buffers of the caller.
+//! * In: the [`ControlConnection`] of either of these. Out: its socket and its [`TlsRecords`] of
+//!   TLS, which take no memory while nothing moves, and are opened and sealed in the buffers of the
+//!   caller.
 //! * In: an address and a port. Out: a socket that listens there ([`listen_tcp`]).
-//! * In: the addresses of a host. Out: a connection to the first that answers ([`connect_to_first`]).
-//! * In: snapshots of connections ([`QueueSample`]). Out: the bytes that wait in the kernel for clients which do not
-//!   take them ([`QueueWatch`]), and who must end for that ([`QueueBudget`]).
-//! * In: addresses, and lists of [`AddressPrefix`]s. Out: which of them are meant, and whose quota each uses.
-//! * In: clients that have not yet proved themselves. Out: their places, and who loses one ([`PendingClients`]).
-//! * In: connections to one port. Out: those that another server of the process answers ([`PinnedHandover`]).
+//! * In: the addresses of a host. Out: a connection to the first that answers
+//!   ([`connect_to_first`]).
+//! * In: snapshots of connections ([`QueueSample`]). Out: the bytes that wait in the kernel for
+//!   clients which do not take them ([`QueueWatch`]), and who must end for that ([`QueueBudget`]).
+//! * In: addresses, and lists of [`AddressPrefix`]s. Out: which of them are meant, and whose quota
+//!   each uses.
+//! * In: clients that have not yet proved themselves. Out: their places, and who loses one
+//!   ([`PendingClients`]).
+//! * In: connections to one port. Out: those that another server of the process answers
+//!   ([`PinnedHandover`]).
 //! * In: the reasons of refusals. Out: few enough of them for a log ([`RefusalCounts`]).
 //!
-//! This room knows nothing of what is measured, so that measuring, serving, relaying and copying can share it.
+//! This room knows nothing of what is measured, so that measuring, serving, relaying and copying
+//! can share it.
 
 mod calling;
 mod connection;
@@ -46,14 +54,20 @@ pub use calling::connect_to_first;
 pub use connection::{ControlConnection, HANDSHAKE, TlsError, TlsIdentity, TlsTrust};
 pub use handover::{HandedConnections, PinnedHandover, begins_pinned_tls};
 pub use listening::{ListenError, listen_tcp, most_descriptors};
-pub use login::{ClientLogin, LoginAttempt, LoginAuthenticator, RsaError, RsaPadding, RsaPrivateKey, RsaPublicKey};
-pub use network::{AddressPrefix, NetworkError, canonical_address, client_networks, client_prefix, is_admitted};
+pub use login::{
+    ClientLogin, LoginAttempt, LoginAuthenticator, RsaError, RsaPadding, RsaPrivateKey,
+    RsaPublicKey,
+};
+pub use network::{
+    AddressPrefix, NetworkError, canonical_address, client_networks, client_prefix, is_admitted,
+};
 pub use peers::{AuthenticatedPeer, PeerTls};
 pub use pending::{PendingClients, PendingPlace};
 pub use pinned::PinnedTls;
 pub use places::{ClientPlace, ClientPlaces, NoPlace, available_quota};
 pub use queue_budget::{
-    QUEUE_INTERVAL, QueueBudget, QueueExcess, QueueLimits, QueueSample, QueueShare, QueueWatch, StalledBytes,
+    QUEUE_INTERVAL, QueueBudget, QueueExcess, QueueLimits, QueueSample, QueueShare, QueueWatch,
+    StalledBytes,
 };
 pub use record_stream::RecordStream;
 pub use records::{MAX_RECORD, RecordError, TlsRecords};

@@ -6,7 +6,8 @@ use socket2::{Domain, Protocol, Socket, Type};
 use thiserror::Error;
 use tokio::net::TcpListener;
 
-/// Maximum number of connections that wait to be accepted: in a burst, no client should have to send its SYN again.
+/// Maximum number of connections that wait to be accepted: in a burst, no client should have to
+/// send its SYN again.
 const BACKLOG: i32 = 4096;
 
 /// The error of an address on which this process cannot listen.
@@ -20,9 +21,9 @@ pub struct ListenError {
     pub cause: io::Error,
 }
 
-/// Returns a socket that listens on `address`; by default on every address, of both families if the host has IPv6.
-/// `prepare` sets what those that are accepted have from their first moment, and the device of an address that exists
-/// at one device only.
+/// Returns a socket that listens on `address`; by default on every address, of both families if the
+/// host has IPv6. `prepare` sets what those that are accepted have from their first moment, and the
+/// device of an address that exists at one device only.
 ///
 /// # Errors
 /// Fails if the address is in use, or not one of this host.
@@ -44,8 +45,15 @@ pub fn listen_tcp(
     }
 }
 
-fn bind_listener(address: SocketAddr, prepare: impl Fn(&Socket) -> io::Result<()>) -> io::Result<TcpListener> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+fn bind_listener(
+    address: SocketAddr,
+    prepare: impl Fn(&Socket) -> io::Result<()>,
+) -> io::Result<TcpListener> {
+    let socket = Socket::new(
+        Domain::for_address(address),
+        Type::STREAM,
+        Some(Protocol::TCP),
+    )?;
     if address.is_ipv6() {
         socket.set_only_v6(!address.ip().is_unspecified())?;
     }
@@ -57,10 +65,18 @@ fn bind_listener(address: SocketAddr, prepare: impl Fn(&Socket) -> io::Result<()
     TcpListener::from_std(socket.into())
 }
 
-/// Raises the limit of open files to its maximum, and returns the number of descriptors that this process may have.
+/// Raises the limit of open files to its maximum, and returns the number of descriptors that this
+/// process may have.
 pub fn most_descriptors() -> u64 {
     let limit = getrlimit(Resource::Nofile);
-    let wanted = Rlimit { current: limit.maximum, maximum: limit.maximum };
-    let raised = if setrlimit(Resource::Nofile, wanted).is_ok() { limit.maximum } else { limit.current };
+    let wanted = Rlimit {
+        current: limit.maximum,
+        maximum: limit.maximum,
+    };
+    let raised = if setrlimit(Resource::Nofile, wanted).is_ok() {
+        limit.maximum
+    } else {
+        limit.current
+    };
     raised.unwrap_or(u64::MAX)
 }

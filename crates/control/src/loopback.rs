@@ -12,13 +12,18 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 /// # Panics
 /// If it takes too long.
 pub(crate) fn run_test(test: impl Future<Output = ()>) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     runtime.block_on(async { timeout(TIMEOUT, test).await.unwrap() });
 }
 
 /// Returns the end of the caller and that of the listener.
 pub(crate) async fn connected_pair() -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let caller = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+    let caller = TcpStream::connect(listener.local_addr().unwrap())
+        .await
+        .unwrap();
     (caller, listener.accept().await.unwrap().0)
 }

@@ -6,11 +6,13 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
-/// A network of addresses with a common prefix, as `192.0.2.0/24` or `2001:db8::/32`; a single address is one as well.
+/// A network of addresses with a common prefix, as `192.0.2.0/24` or `2001:db8::/32`; a single
+/// address is one as well.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct AddressPrefix {
     prefix: u128,
-    /// Length of the prefix in bits. IPv4 addresses count as IPv6 addresses, so their prefixes have at least 96.
+    /// Length of the prefix in bits. IPv4 addresses count as IPv6 addresses, so their prefixes have
+    /// at least 96.
     length: u32,
 }
 
@@ -20,7 +22,8 @@ pub struct AddressPrefix {
 pub struct NetworkError(String);
 
 impl AddressPrefix {
-    /// Returns true if `address` belongs to the network. An IPv4 address may also be written as `::ffff:192.0.2.1`.
+    /// Returns true if `address` belongs to the network. An IPv4 address may also be written as
+    /// `::ffff:192.0.2.1`.
     pub fn contains_address(&self, address: IpAddr) -> bool {
         prefix_of(to_bits(address), self.length) == self.prefix
     }
@@ -52,7 +55,9 @@ impl FromStr for AddressPrefix {
 
     fn from_str(text: &str) -> Result<Self, NetworkError> {
         let error = || NetworkError(text.to_owned());
-        let (address, length) = text.split_once('/').map_or((text, None), |(address, length)| (address, Some(length)));
+        let (address, length) = text
+            .split_once('/')
+            .map_or((text, None), |(address, length)| (address, Some(length)));
         let address: IpAddr = address.parse().map_err(|_| error())?;
         let family = if address.is_ipv4() { 32 } else { 128 };
         let length = length.map_or(Ok(family), str::parse).map_err(|_| error())?;
@@ -60,41 +65,63 @@ impl FromStr for AddressPrefix {
             return Err(error());
         }
         let length = length + 128 - family;
-        Ok(Self { prefix: prefix_of(to_bits(address), length), length })
+        Ok(Self {
+            prefix: prefix_of(to_bits(address), length),
+            length,
+        })
     }
 }
 
-/// Returns true if an address is in none of the networks that `deny` names, and in one of `allow`, if that names any.
+/// Returns true if an address is in none of the networks that `deny` names, and in one of `allow`,
+/// if that names any.
 pub fn is_admitted(address: IpAddr, allow: &[AddressPrefix], deny: &[AddressPrefix]) -> bool {
-    let is_in = |networks: &[AddressPrefix]| networks.iter().any(|network| network.contains_address(address));
+    let is_in = |networks: &[AddressPrefix]| {
+        networks
+            .iter()
+            .any(|network| network.contains_address(address))
+    };
     !is_in(deny) && (allow.is_empty() || is_in(allow))
 }
 
-/// Returns an IPv4-mapped address as an IPv4 address: sockets for both families have clients as `::ffff:192.0.2.1`. Any
-/// other address stays as it is: without its scope, a link-local one could not be reached.
+/// Returns an IPv4-mapped address as an IPv4 address: sockets for both families have clients as
+/// `::ffff:192.0.2.1`. Any other address stays as it is: without its scope, a link-local one could
+/// not be reached.
 pub fn canonical_address(address: SocketAddr) -> SocketAddr {
     match address {
-        SocketAddr::V6(mapped) => {
-            mapped.ip().to_ipv4_mapped().map_or(address, |plain| SocketAddr::new(plain.into(), mapped.port()))
-        }
+        SocketAddr::V6(mapped) => mapped.ip().to_ipv4_mapped().map_or(address, |plain| {
+            SocketAddr::new(plain.into(), mapped.port())
+        }),
         SocketAddr::V4(_) => address,
     }
 }
 
-/// Returns the prefix whose quota `address` uses: an IPv4 address itself, or the /64 network of an IPv6 address.
+/// Returns the prefix whose quota `address` uses: an IPv4 address itself, or the /64 network of an
+/// IPv6 address.
 pub fn client_prefix(address: IpAddr) -> u128 {
     let address = address.to_canonical();
     prefix_of(to_bits(address), if address.is_ipv4() { 128 } else { 64 })
 }
 
-/// Returns the networks that count as one client at `address`, each with how many times the quota of a client it has:
-/// an IPv4 address itself; of IPv6, its /64 network once, and twice and four times its /56 and /48, as providers assign
-/// them to one site (RFC 6177).
+/// Returns the networks that count as one client at `address`, each with how many times the quota
+/// of a client it has: an IPv4 address itself; of IPv6, its /64 network once, and twice and four
+/// times its /56 and /48, as providers assign them to one site (RFC 6177).
 pub fn client_networks(address: IpAddr) -> impl Iterator<Item = (AddressPrefix, u32)> {
     let address = address.to_canonical();
-    let lengths: &[(u32, u32)] = if address.is_ipv4() { &[(128, 1)] } else { &[(64, 1), (56, 2), (48, 4)] };
+    let lengths: &[(u32, u32)] = if address.is_ipv4() {
+        &[(128, 1)]
+    } else {
+        &[(64, 1), (56, 2), (48, 4)]
+    };
     let bits = to_bits(address);
-    lengths.iter().map(move |&(length, share)| (AddressPrefix { prefix: prefix_of(bits, length), length }, share))
+    lengths.iter().map(move |&(length, share)| {
+        (
+            AddressPrefix {
+                prefix: prefix_of(bits, length),
+                length,
+            },
+            share,
+        )
+    })
 }
 
 /// Returns an address as the bits of an IPv6 address, with IPv4 mapped.
@@ -154,25 +181,51 @@ mod tests {
             ("128.0.0.0/1", "255.255.255.255", "127.255.255.255"),
         ] {
             let network = network(network_text);
-            assert!(network.contains_address(ip(inside)) && !network.contains_address(ip(outside)), "{network_text}");
+            assert!(
+                network.contains_address(ip(inside)) && !network.contains_address(ip(outside)),
+                "{network_text}"
+            );
         }
         assert!(network("192.0.2.0/24").contains_address(ip("::ffff:192.0.2.9")));
         assert!(
-            network("::/0").contains_address(ip("2001:db8::1")) && network("::/0").contains_address(ip("192.0.2.1"))
+            network("::/0").contains_address(ip("2001:db8::1"))
+                && network("::/0").contains_address(ip("192.0.2.1"))
         );
     }
 
     #[test]
     fn a_network_is_written_so_that_it_is_read_again() {
-        for text in ["192.0.2.0/24", "192.0.2.1/32", "0.0.0.0/0", "2001:db8::/32", "::/0", "2001:db8::1/128"] {
+        for text in [
+            "192.0.2.0/24",
+            "192.0.2.1/32",
+            "0.0.0.0/0",
+            "2001:db8::/32",
+            "::/0",
+            "2001:db8::1/128",
+        ] {
             assert_eq!(network(text).to_string(), text);
         }
     }
 
     #[test]
     fn the_error_names_the_text_that_is_not_a_network() {
-        for text in ["", "192.0.2.0/33", "192.0.2.0/-1", "192.0.2/24", "2001:db8::/129", "host", "192.0.2.0/", "/24"] {
-            assert!(text.parse::<AddressPrefix>().unwrap_err().to_string().contains(text), "{text}");
+        for text in [
+            "",
+            "192.0.2.0/33",
+            "192.0.2.0/-1",
+            "192.0.2/24",
+            "2001:db8::/129",
+            "host",
+            "192.0.2.0/",
+            "/24",
+        ] {
+            assert!(
+                text.parse::<AddressPrefix>()
+                    .unwrap_err()
+                    .to_string()
+                    .contains(text),
+                "{text}"
+            );
         }
     }
 

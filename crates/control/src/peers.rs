@@ -1,4 +1,5 @@
-//! Two programs that share a key: each proves to the other that it has it, in the clear or inside TLS 1.3.
+//! Two programs that share a key: each proves to the other that it has it, in the clear or inside
+//! TLS 1.3.
 //!
 //! ```text
 //! caller                                   listener
@@ -7,10 +8,11 @@
 //! proof of the caller                   →
 //! ```
 //!
-//! A proof is HMAC-SHA-256 over a purpose, the role of the one who proves, 32 bytes of keying material that TLS exports
-//! (RFC 8446, section 7.5; zeros in the clear), and the random bytes of both. So no recorded proof is valid again, none
-//! is valid for the other role, and nobody in the middle of two TLS connections can pass one on. The listener's TLS key
-//! is made anew by each process and needs no certificate (RFC 7250), because the proof is about this very connection.
+//! A proof is HMAC-SHA-256 over a purpose, the role of the one who proves, 32 bytes of keying
+//! material that TLS exports (RFC 8446, section 7.5; zeros in the clear), and the random bytes of
+//! both. So no recorded proof is valid again, none is valid for the other role, and nobody in the
+//! middle of two TLS connections can pass one on. The listener's TLS key is made anew by each
+//! process and needs no certificate (RFC 7250), because the proof is about this very connection.
 
 use std::io;
 use std::sync::Arc;
@@ -60,18 +62,29 @@ impl AuthenticatedPeer {
     /// Bytes of the tag of a text.
     pub const TAG: usize = LENGTH;
 
-    /// Calls the program at the other end of `stream`, inside TLS if `tls` is given. Deadlines are the caller's affair.
-    /// Small writes of the stream are no longer delayed: the messages of a handshake would each wait for an
-    /// acknowledgement that the other end delays.
+    /// Calls the program at the other end of `stream`, inside TLS if `tls` is given. Deadlines are
+    /// the caller's affair. Small writes of the stream are no longer delayed: the messages of a
+    /// handshake would each wait for an acknowledgement that the other end delays.
     ///
     /// # Errors
-    /// Fails with `PermissionDenied` if the other end does not have the key, and if it closes the connection.
-    pub async fn connect_peer(stream: TcpStream, key: &SharedKey, tls: Option<&PeerTls>) -> io::Result<Self> {
+    /// Fails with `PermissionDenied` if the other end does not have the key, and if it closes the
+    /// connection.
+    pub async fn connect_peer(
+        stream: TcpStream,
+        key: &SharedKey,
+        tls: Option<&PeerTls>,
+    ) -> io::Result<Self> {
         stream.set_nodelay(true)?;
-        Self::prove_as_caller(stream, key, tls).await.map_err(|error| before_proof(error, tls.is_some()))
+        Self::prove_as_caller(stream, key, tls)
+            .await
+            .map_err(|error| before_proof(error, tls.is_some()))
     }
 
-    async fn prove_as_caller(stream: TcpStream, key: &SharedKey, tls: Option<&PeerTls>) -> io::Result<Self> {
+    async fn prove_as_caller(
+        stream: TcpStream,
+        key: &SharedKey,
+        tls: Option<&PeerTls>,
+    ) -> io::Result<Self> {
         let mut control = match tls {
             Some(tls) => tls.0.call(stream).await?,
             None => ControlConnection::Plain(stream),
@@ -84,22 +97,38 @@ impl AuthenticatedPeer {
         if !key.verifies_tag(&proof, &proof_parts(LISTENER, &binding, &nonces)) {
             return Err(no_key());
         }
-        control.send_bytes(&key.tag_parts(&proof_parts(CALLER, &binding, &nonces))).await?;
-        Ok(Self { control, key: key.clone(), nonces })
+        control
+            .send_bytes(&key.tag_parts(&proof_parts(CALLER, &binding, &nonces)))
+            .await?;
+        Ok(Self {
+            control,
+            key: key.clone(),
+            nonces,
+        })
     }
 
-    /// Answers the program that called, inside TLS if `tls` is given. Deadlines are the caller's affair. Small writes
-    /// of the stream are no longer delayed.
+    /// Answers the program that called, inside TLS if `tls` is given. Deadlines are the caller's
+    /// affair. Small writes of the stream are no longer delayed.
     ///
     /// # Errors
-    /// Fails with `PermissionDenied` if the caller does not have the key, with `InvalidData` if it is no such program,
-    /// and if it closes the connection.
-    pub async fn accept_peer(stream: TcpStream, key: &SharedKey, tls: Option<&PeerTls>) -> io::Result<Self> {
+    /// Fails with `PermissionDenied` if the caller does not have the key, with `InvalidData` if it
+    /// is no such program, and if it closes the connection.
+    pub async fn accept_peer(
+        stream: TcpStream,
+        key: &SharedKey,
+        tls: Option<&PeerTls>,
+    ) -> io::Result<Self> {
         stream.set_nodelay(true)?;
-        Self::prove_as_listener(stream, key, tls).await.map_err(|error| before_proof(error, tls.is_some()))
+        Self::prove_as_listener(stream, key, tls)
+            .await
+            .map_err(|error| before_proof(error, tls.is_some()))
     }
 
-    async fn prove_as_listener(stream: TcpStream, key: &SharedKey, tls: Option<&PeerTls>) -> io::Result<Self> {
+    async fn prove_as_listener(
+        stream: TcpStream,
+        key: &SharedKey,
+        tls: Option<&PeerTls>,
+    ) -> io::Result<Self> {
         let mut control = match tls {
             Some(tls) => tls.0.answer(stream).await?,
             None => ControlConnection::Plain(stream),
@@ -115,17 +144,24 @@ impl AuthenticatedPeer {
         if !key.verifies_tag(&proof, &proof_parts(CALLER, &binding, &nonces)) {
             return Err(no_key());
         }
-        Ok(Self { control, key: key.clone(), nonces })
+        Ok(Self {
+            control,
+            key: key.clone(),
+            nonces,
+        })
     }
 
-    /// Returns the tag of `text` on this connection: no end without the key can make it, and it is valid on no other.
+    /// Returns the tag of `text` on this connection: no end without the key can make it, and it is
+    /// valid on no other.
     pub fn tag_text(&self, text: &[u8]) -> [u8; Self::TAG] {
-        self.key.tag_parts(&[TEXT_PURPOSE, &self.nonces[0], &self.nonces[1], text])
+        self.key
+            .tag_parts(&[TEXT_PURPOSE, &self.nonces[0], &self.nonces[1], text])
     }
 
     /// Returns true if `tag` is that of [`AuthenticatedPeer::tag_text`], in constant time.
     pub fn verifies_tag(&self, tag: &[u8], text: &[u8]) -> bool {
-        self.key.verifies_tag(tag, &[TEXT_PURPOSE, &self.nonces[0], &self.nonces[1], text])
+        self.key
+            .verifies_tag(tag, &[TEXT_PURPOSE, &self.nonces[0], &self.nonces[1], text])
     }
 }
 
@@ -135,16 +171,27 @@ async fn receive_array<const N: usize>(control: &mut ControlConnection) -> io::R
     Ok(bytes)
 }
 
-fn proof_parts<'p>(role: &'p [u8], binding: &'p [u8], nonces: &'p [[u8; LENGTH]; 2]) -> [&'p [u8]; 5] {
+fn proof_parts<'p>(
+    role: &'p [u8],
+    binding: &'p [u8],
+    nonces: &'p [[u8; LENGTH]; 2],
+) -> [&'p [u8]; 5] {
     [PURPOSE, role, binding, &nonces[0], &nonces[1]]
 }
 
-/// Returns an error of the time before the other end has proved the key with what a user can do about it.
+/// Returns an error of the time before the other end has proved the key with what a user can do
+/// about it.
 pub(crate) fn before_proof(error: io::Error, encrypts: bool) -> io::Error {
     let why = match error.kind() {
-        io::ErrorKind::InvalidData if encrypts => "the other end does not begin with TLS, as this one does",
-        io::ErrorKind::InvalidData => "the other end is no such program, or encrypts, which this one does not",
-        io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => {
+        io::ErrorKind::InvalidData if encrypts => {
+            "the other end does not begin with TLS, as this one does"
+        }
+        io::ErrorKind::InvalidData => {
+            "the other end is no such program, or encrypts, which this one does not"
+        }
+        io::ErrorKind::UnexpectedEof
+        | io::ErrorKind::ConnectionReset
+        | io::ErrorKind::BrokenPipe => {
             "the other end closed the connection before it proved the key: it has another, is another program, or only \
              one end encrypts"
         }
@@ -154,7 +201,10 @@ pub(crate) fn before_proof(error: io::Error, encrypts: bool) -> io::Error {
 }
 
 fn no_key() -> io::Error {
-    io::Error::new(io::ErrorKind::PermissionDenied, "the other end does not have the same key")
+    io::Error::new(
+        io::ErrorKind::PermissionDenied,
+        "the other end does not have the same key",
+    )
 }
 
 fn random_nonce() -> io::Result<[u8; LENGTH]> {
@@ -229,7 +279,11 @@ mod tests {
     }
 
     /// Reads until `length` bytes of payload have come.
-    async fn read_records(stream: &mut TcpStream, records: &mut TlsRecords, length: usize) -> Vec<u8> {
+    async fn read_records(
+        stream: &mut TcpStream,
+        records: &mut TlsRecords,
+        length: usize,
+    ) -> Vec<u8> {
         let mut payload = records.take_arrived();
         while payload.len() < length {
             let mut buffer = records.partial_record().to_vec();
@@ -247,7 +301,9 @@ mod tests {
     }
 
     fn refresh_keys(control: &mut ControlConnection) {
-        let ControlConnection::Encrypted(encrypted) = control else { panic!("it is encrypted") };
+        let ControlConnection::Encrypted(encrypted) = control else {
+            panic!("it is encrypted")
+        };
         match &mut encrypted.stream {
             TlsStream::Client(stream) => stream.get_mut().1.refresh_traffic_keys(),
             TlsStream::Server(stream) => stream.get_mut().1.refresh_traffic_keys(),
@@ -261,18 +317,28 @@ mod tests {
             let payload: Vec<u8> = (0..40_000_u32).map(|number| (number % 251) as u8).collect();
             for caller_takes_over in [true, false] {
                 let [called, answered] = peers().await;
-                let (taken, mut other) = if caller_takes_over { (called, answered) } else { (answered, called) };
+                let (taken, mut other) = if caller_takes_over {
+                    (called, answered)
+                } else {
+                    (answered, called)
+                };
                 let (mut stream, records) = taken.control.into_records().unwrap();
                 let mut records = records.expect("it is encrypted");
                 for round in 0..3 {
                     let mut sealed = Vec::new();
                     records.seal_payload(&payload, &mut sealed).unwrap();
                     stream.write_all(&sealed).await.unwrap();
-                    assert!(read_control(&mut other.control, payload.len()).await == payload, "{round}");
+                    assert!(
+                        read_control(&mut other.control, payload.len()).await == payload,
+                        "{round}"
+                    );
                     // Its next message asks for new keys of both directions.
                     refresh_keys(&mut other.control);
                     other.control.send_bytes(&payload).await.unwrap();
-                    assert!(read_records(&mut stream, &mut records, payload.len()).await == payload, "{round}");
+                    assert!(
+                        read_records(&mut stream, &mut records, payload.len()).await == payload,
+                        "{round}"
+                    );
                 }
                 let mut end = Vec::new();
                 records.seal_end(&mut end).unwrap();
@@ -292,14 +358,21 @@ mod tests {
     fn what_came_with_a_message_is_not_lost_when_records_are_taken_over() {
         run_test(async {
             let [mut called, mut answered] = peers().await;
-            called.control.send_bytes(b"request and more").await.unwrap();
+            called
+                .control
+                .send_bytes(b"request and more")
+                .await
+                .unwrap();
             called.control.send_bytes(b" and the next").await.unwrap();
             called.control.shutdown().await.unwrap();
             assert_eq!(read_control(&mut answered.control, 7).await, b"request");
             let (mut stream, records) = answered.control.into_records().unwrap();
             let mut records = records.expect("it is encrypted");
             assert!(!records.has_ended());
-            assert_eq!(read_records(&mut stream, &mut records, 22).await, b" and more and the next");
+            assert_eq!(
+                read_records(&mut stream, &mut records, 22).await,
+                b" and more and the next"
+            );
         });
     }
 
@@ -326,10 +399,16 @@ mod tests {
             // What a caller would send to a listener whose random bytes it has recorded.
             let nonces = [[1; LENGTH], [2; LENGTH]];
             let (mut caller, listener) = connected_pair().await;
-            let recorded =
-                [&GREETING[..], &nonces[0], &key.tag_parts(&proof_parts(CALLER, &[0; LENGTH], &nonces))].concat();
+            let recorded = [
+                &GREETING[..],
+                &nonces[0],
+                &key.tag_parts(&proof_parts(CALLER, &[0; LENGTH], &nonces)),
+            ]
+            .concat();
             caller.write_all(&recorded).await.unwrap();
-            let refused = AuthenticatedPeer::accept_peer(listener, &key, None).await.unwrap_err();
+            let refused = AuthenticatedPeer::accept_peer(listener, &key, None)
+                .await
+                .unwrap_err();
             assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);
         });
     }
@@ -340,12 +419,16 @@ mod tests {
             let key = key("correct horse battery");
             let (mut caller, listener) = connected_pair().await;
             let echo = async {
-                caller.write_all(&[&GREETING[..], &[1; LENGTH]].concat()).await.unwrap();
+                caller
+                    .write_all(&[&GREETING[..], &[1; LENGTH]].concat())
+                    .await
+                    .unwrap();
                 let mut answer = [0; 2 * LENGTH];
                 caller.read_exact(&mut answer).await.unwrap();
                 caller.write_all(&answer[LENGTH..]).await.unwrap();
             };
-            let (refused, ()) = tokio::join!(AuthenticatedPeer::accept_peer(listener, &key, None), echo);
+            let (refused, ()) =
+                tokio::join!(AuthenticatedPeer::accept_peer(listener, &key, None), echo);
             assert_eq!(refused.unwrap_err().kind(), io::ErrorKind::PermissionDenied);
         });
     }
@@ -357,9 +440,13 @@ mod tests {
                 let (mut caller, listener) = connected_pair().await;
                 caller.write_all(&[7; 400]).await.unwrap();
                 assert!(
-                    AuthenticatedPeer::accept_peer(listener, &key("correct horse battery"), tls.as_ref())
-                        .await
-                        .is_err()
+                    AuthenticatedPeer::accept_peer(
+                        listener,
+                        &key("correct horse battery"),
+                        tls.as_ref()
+                    )
+                    .await
+                    .is_err()
                 );
             }
         });

@@ -1,9 +1,10 @@
-//! Clients of a server that have not yet proved who they are, or said what they want: how many there may be, and who
-//! gives way.
+//! Clients of a server that have not yet proved who they are, or said what they want: how many
+//! there may be, and who gives way.
 //!
-//! Once all places are taken, a client of the prefix that has most of them gives way. Honest clients send their first
-//! bytes at once, so silent ones give way first, and hosts that open connections and send nothing keep no client out,
-//! whatever their address. Who has sent something has a second to prove itself.
+//! Once all places are taken, a client of the prefix that has most of them gives way. Honest
+//! clients send their first bytes at once, so silent ones give way first, and hosts that open
+//! connections and send nothing keep no client out, whatever their address. Who has sent something
+//! has a second to prove itself.
 
 use std::collections::{HashMap, VecDeque};
 use std::convert::Infallible;
@@ -69,9 +70,14 @@ pub struct PendingPlace {
 }
 
 impl PendingClients {
-    /// Returns `max` places. Of the clients of one prefix that have proved themselves, `max_waiting_of_one` may wait.
+    /// Returns `max` places. Of the clients of one prefix that have proved themselves,
+    /// `max_waiting_of_one` may wait.
     pub fn new(max: usize, max_waiting_of_one: usize) -> Self {
-        Self { places: Arc::default(), max, max_waiting_of_one }
+        Self {
+            places: Arc::default(),
+            max,
+            max_waiting_of_one,
+        }
     }
 
     /// Gives a client a place, which another may lose by that; `None` if there is none.
@@ -79,8 +85,9 @@ impl PendingClients {
         self.admit_expecting(address, now, self.is_full(), &|_| 0)
     }
 
-    /// Does the same as [`PendingClients::admit_client`] at a server that says whether it `is_full`, and how many connections
-    /// it expects of a prefix: they give way to no other client.
+    /// Does the same as [`PendingClients::admit_client`] at a server that says whether it
+    /// `is_full`, and how many connections it expects of a prefix: they give way to no other
+    /// client.
     pub fn admit_expecting(
         &self,
         address: IpAddr,
@@ -97,10 +104,26 @@ impl PendingClients {
         let number = places.next;
         places.next += 1;
         places.taken += 1;
-        let client = UnprovenClient { number, since: now, _keeps: keeps };
-        places.of_each.entry(prefix).or_default().silent.push_back(client);
+        let client = UnprovenClient {
+            number,
+            since: now,
+            _keeps: keeps,
+        };
+        places
+            .of_each
+            .entry(prefix)
+            .or_default()
+            .silent
+            .push_back(client);
         let (places, max_waiting_of_one) = (Arc::clone(&self.places), self.max_waiting_of_one);
-        Some(PendingPlace { places, max_waiting_of_one, prefix, number, lost, is_proven: false })
+        Some(PendingPlace {
+            places,
+            max_waiting_of_one,
+            prefix,
+            number,
+            lost,
+            is_proven: false,
+        })
     }
 
     /// Returns the number of places that are taken.
@@ -123,53 +146,94 @@ impl PlacesOfOne {
         self.silent.len() + self.speaking.len()
     }
 
-    /// Takes the place of the first silent client, else of the first that is in `speaking` and permitted to lose it.
-    fn take_first(&mut self, may_speak: impl FnOnce(&mut UnprovenClient) -> bool) -> Option<UnprovenClient> {
-        self.silent.pop_front().or_else(|| self.speaking.pop_front_if(may_speak))
+    /// Takes the place of the first silent client, else of the first that is in `speaking` and
+    /// permitted to lose it.
+    fn take_first(
+        &mut self,
+        may_speak: impl FnOnce(&mut UnprovenClient) -> bool,
+    ) -> Option<UnprovenClient> {
+        self.silent
+            .pop_front()
+            .or_else(|| self.speaking.pop_front_if(may_speak))
     }
 
     fn remove_client(&mut self, number: u64) -> Option<UnprovenClient> {
-        [&mut self.silent, &mut self.speaking].into_iter().find_map(|clients| {
-            let place = clients.binary_search_by_key(&number, |client| client.number).ok()?;
-            clients.remove(place)
-        })
+        [&mut self.silent, &mut self.speaking]
+            .into_iter()
+            .find_map(|clients| {
+                let place = clients
+                    .binary_search_by_key(&number, |client| client.number)
+                    .ok()?;
+                clients.remove(place)
+            })
     }
 }
 
 impl PendingPlaces {
-    /// Takes a place of the prefix with most of them beyond those expected, which is that of the new client if no other
-    /// has more than that would then; and where that has none to give, of the client that has been silent longest, or
-    /// speaking. Returns false if all keep theirs.
-    fn make_room(&mut self, newcomer: u128, now: Instant, expected: &dyn Fn(u128) -> usize) -> bool {
-        let beyond = |prefix: u128, one: &PlacesOfOne| one.unproven_clients().saturating_sub(expected(prefix));
-        let own = self.of_each.get(&newcomer).map_or(0, |one| beyond(newcomer, one));
-        let most = self.of_each.iter_mut().max_by_key(|(prefix, one)| beyond(**prefix, one));
-        let is_late = |first: &mut UnprovenClient| now.saturating_duration_since(first.since) >= GRACE;
+    /// Takes a place of the prefix with most of them beyond those expected, which is that of the
+    /// new client if no other has more than that would then; and where that has none to give, of
+    /// the client that has been silent longest, or speaking. Returns false if all keep theirs.
+    fn make_room(
+        &mut self,
+        newcomer: u128,
+        now: Instant,
+        expected: &dyn Fn(u128) -> usize,
+    ) -> bool {
+        let beyond = |prefix: u128, one: &PlacesOfOne| {
+            one.unproven_clients().saturating_sub(expected(prefix))
+        };
+        let own = self
+            .of_each
+            .get(&newcomer)
+            .map_or(0, |one| beyond(newcomer, one));
+        let most = self
+            .of_each
+            .iter_mut()
+            .max_by_key(|(prefix, one)| beyond(**prefix, one));
+        let is_late =
+            |first: &mut UnprovenClient| now.saturating_duration_since(first.since) >= GRACE;
         let leaves = match most {
             Some((prefix, most)) if beyond(*prefix, most) > own + 1 => most.take_first(|_| true),
             _ => {
                 let of_own = self.of_each.get_mut(&newcomer).filter(|_| own > 0);
-                of_own.and_then(|one| one.take_first(is_late)).or_else(|| self.take_longest(is_late))
+                of_own
+                    .and_then(|one| one.take_first(is_late))
+                    .or_else(|| self.take_longest(is_late))
             }
         };
         self.taken -= usize::from(leaves.is_some());
         leaves.is_some()
     }
 
-    /// Takes the place of the client that has been silent longest; if none is, of the one that has been speaking
-    /// longest, if that `is_late`.
-    fn take_longest(&mut self, is_late: impl FnOnce(&mut UnprovenClient) -> bool) -> Option<UnprovenClient> {
-        let first = |clients: &VecDeque<UnprovenClient>| clients.front().map_or(u64::MAX, |client| client.number);
-        let silent = self.of_each.values_mut().map(|one| &mut one.silent).min_by_key(|clients| first(clients));
+    /// Takes the place of the client that has been silent longest; if none is, of the one that has
+    /// been speaking longest, if that `is_late`.
+    fn take_longest(
+        &mut self,
+        is_late: impl FnOnce(&mut UnprovenClient) -> bool,
+    ) -> Option<UnprovenClient> {
+        let first = |clients: &VecDeque<UnprovenClient>| {
+            clients.front().map_or(u64::MAX, |client| client.number)
+        };
+        let silent = self
+            .of_each
+            .values_mut()
+            .map(|one| &mut one.silent)
+            .min_by_key(|clients| first(clients));
         if let Some(client) = silent.and_then(VecDeque::pop_front) {
             return Some(client);
         }
-        let speaking = self.of_each.values_mut().map(|one| &mut one.speaking).min_by_key(|clients| first(clients));
+        let speaking = self
+            .of_each
+            .values_mut()
+            .map(|one| &mut one.speaking)
+            .min_by_key(|clients| first(clients));
         speaking?.pop_front_if(is_late)
     }
 
     fn remove_place(&mut self, place: &PendingPlace) {
-        let Some(one) = self.of_each.get_mut(&place.prefix) else { return };
+        let Some(one) = self.of_each.get_mut(&place.prefix) else {
+            return;
+        };
         if place.is_proven {
             one.waiting -= 1;
             self.taken -= 1;
@@ -197,8 +261,8 @@ impl PendingPlace {
         self.lost.try_recv() == Err(oneshot::error::TryRecvError::Closed)
     }
 
-    /// Waits until the client has sent something, or its connection has ended, and leaves it there to be read. Returns
-    /// `None` as soon as the place is lost.
+    /// Waits until the client has sent something, or its connection has ended, and leaves it there
+    /// to be read. Returns `None` as soon as the place is lost.
     ///
     /// # Errors
     /// Fails if the socket does.
@@ -213,7 +277,9 @@ impl PendingPlace {
         if let Some(one) = lock_places(&self.places).of_each.get_mut(&self.prefix)
             && let Some(client) = one.remove_client(self.number)
         {
-            let place = one.speaking.partition_point(|other| other.number < client.number);
+            let place = one
+                .speaking
+                .partition_point(|other| other.number < client.number);
             one.speaking.insert(place, client);
         }
     }
@@ -226,7 +292,9 @@ impl PendingPlace {
         let mut places = lock_places(&self.places);
         let one = places.of_each.entry(self.prefix).or_default();
         if one.waiting >= self.max_waiting_of_one {
-            return Err(io::Error::other("too many connections of its address wait for room"));
+            return Err(io::Error::other(
+                "too many connections of its address wait for room",
+            ));
         }
         let was_there = one.remove_client(self.number).is_some();
         one.waiting += 1;
@@ -257,7 +325,9 @@ mod tests {
 
     /// All places, taken by one address at this time, by callers that have sent something.
     fn full(pending: &PendingClients, at: Instant) -> VecDeque<PendingPlace> {
-        let places: VecDeque<_> = (0..MAX_PENDING).map(|_| pending.admit_client(ONE, at).unwrap()).collect();
+        let places: VecDeque<_> = (0..MAX_PENDING)
+            .map(|_| pending.admit_client(ONE, at).unwrap())
+            .collect();
         places.iter().for_each(PendingPlace::note_first_byte);
         places
     }
@@ -266,13 +336,20 @@ mod tests {
     fn the_address_with_most_callers_gives_way_until_both_have_as_many() {
         let (pending, now) = (pending_clients(), Instant::now());
         let mut callers = full(&pending, now);
-        let mut others: VecDeque<_> = (0..MAX_PENDING / 2).map(|_| pending.admit_client(OTHER, now).unwrap()).collect();
+        let mut others: VecDeque<_> = (0..MAX_PENDING / 2)
+            .map(|_| pending.admit_client(OTHER, now).unwrap())
+            .collect();
         // Those that were there first have lost their places.
         let lost: Vec<bool> = callers.iter_mut().map(PendingPlace::is_lost).collect();
-        assert!(lost[..MAX_PENDING / 2].iter().all(|lost| *lost) && !lost[MAX_PENDING / 2..].contains(&true));
+        assert!(
+            lost[..MAX_PENDING / 2].iter().all(|lost| *lost)
+                && !lost[MAX_PENDING / 2..].contains(&true)
+        );
         assert!(!others.iter_mut().any(PendingPlace::is_lost));
         others.iter().for_each(PendingPlace::note_first_byte);
-        assert!(pending.admit_client(OTHER, now).is_none() && pending.admit_client(ONE, now).is_none());
+        assert!(
+            pending.admit_client(OTHER, now).is_none() && pending.admit_client(ONE, now).is_none()
+        );
         drop((callers, others));
         assert!(lock_places(&pending.places).of_each.is_empty());
     }
@@ -293,20 +370,30 @@ mod tests {
     #[test]
     fn silent_callers_give_way_first() {
         let (pending, now) = (pending_clients(), Instant::now());
-        let mut silent: Vec<_> = (0..MAX_PENDING).map(|_| pending.admit_client(ONE, now).unwrap()).collect();
+        let mut silent: Vec<_> = (0..MAX_PENDING)
+            .map(|_| pending.admit_client(ONE, now).unwrap())
+            .collect();
         let mut speaking = silent.remove(0);
         speaking.note_first_byte();
-        // As many again of the same address, and all of them lose their places to those that follow.
-        let _more: Vec<_> = (0..2 * MAX_PENDING).map(|_| pending.admit_client(ONE, now).unwrap()).collect();
-        assert!(silent.iter_mut().all(PendingPlace::is_lost) && !speaking.is_lost() && pending.is_full());
+        // As many again of the same address, and all of them lose their places to those that
+        // follow.
+        let _more: Vec<_> = (0..2 * MAX_PENDING)
+            .map(|_| pending.admit_client(ONE, now).unwrap())
+            .collect();
+        assert!(
+            silent.iter_mut().all(PendingPlace::is_lost)
+                && !speaking.is_lost()
+                && pending.is_full()
+        );
     }
 
     #[test]
     fn silent_callers_of_very_many_addresses_give_way_too() {
         let (pending, now) = (pending_clients(), Instant::now());
         let address = |number: usize| IpAddr::from((number as u32).to_be_bytes());
-        let mut places: Vec<_> =
-            (0..MAX_PENDING).map(|number| pending.admit_client(address(number), now).unwrap()).collect();
+        let mut places: Vec<_> = (0..MAX_PENDING)
+            .map(|number| pending.admit_client(address(number), now).unwrap())
+            .collect();
         let newcomer = pending.admit_client(ONE, now).unwrap();
         assert!(places[0].is_lost() && !places[1..].iter_mut().any(PendingPlace::is_lost));
         // Where all have sent something, those that prove nothing give way after a while.
@@ -320,22 +407,38 @@ mod tests {
     #[test]
     fn connections_that_are_expected_give_way_to_nobody() {
         let (pending, now) = (pending_clients(), Instant::now());
-        let expected = |prefix| if prefix == client_prefix(ONE) { MAX_PENDING / 2 } else { 0 };
+        let expected = |prefix| {
+            if prefix == client_prefix(ONE) {
+                MAX_PENDING / 2
+            } else {
+                0
+            }
+        };
         let admit = |address| pending.admit_expecting(address, now, pending.is_full(), &expected);
         let mut silent: Vec<_> = (0..MAX_PENDING).map(|_| admit(OTHER).unwrap()).collect();
         let mut streams: Vec<_> = (0..MAX_PENDING / 2).map(|_| admit(ONE).unwrap()).collect();
         let _more: Vec<_> = (0..MAX_PENDING).map(|_| admit(OTHER).unwrap()).collect();
-        assert!(silent.iter_mut().all(PendingPlace::is_lost) && !streams.iter_mut().any(PendingPlace::is_lost));
+        assert!(
+            silent.iter_mut().all(PendingPlace::is_lost)
+                && !streams.iter_mut().any(PendingPlace::is_lost)
+        );
     }
 
     #[test]
     fn who_has_proved_itself_keeps_its_place() {
         let (pending, now) = (pending_clients(), Instant::now());
         let mut callers = full(&pending, now);
-        let results: Vec<bool> = callers.iter_mut().map(|place| place.mark_proven().is_ok()).collect();
+        let results: Vec<bool> = callers
+            .iter_mut()
+            .map(|place| place.mark_proven().is_ok())
+            .collect();
         assert!(results[..MAX_WAITING_OF_ONE].iter().all(|proven| *proven));
         assert!(!results[MAX_WAITING_OF_ONE..].contains(&true));
-        let newcomer = || pending.admit_client(OTHER, now).inspect(PendingPlace::note_first_byte);
+        let newcomer = || {
+            pending
+                .admit_client(OTHER, now)
+                .inspect(PendingPlace::note_first_byte)
+        };
         let newcomers: Vec<_> = (0..MAX_PENDING).map_while(|_| newcomer()).collect();
         // Half of the others' places, as many as they have then.
         assert_eq!(newcomers.len(), (MAX_PENDING - MAX_WAITING_OF_ONE) / 2);
@@ -350,6 +453,9 @@ mod tests {
         let mut callers = full(&pending, now);
         assert_eq!(callers[0].unless_lost(std::future::ready(7)).await, Some(7));
         let _other = pending.admit_client(OTHER, now).unwrap();
-        assert_eq!(callers[0].unless_lost(std::future::pending::<()>()).await, None);
+        assert_eq!(
+            callers[0].unless_lost(std::future::pending::<()>()).await,
+            None
+        );
     }
 }

@@ -1,9 +1,10 @@
-//! TLS 1.3 between two programs that know the same random secret: the key of each end follows from it, and each accepts
-//! only that of the other one.
+//! TLS 1.3 between two programs that know the same random secret: the key of each end follows from
+//! it, and each accepts only that of the other one.
 //!
-//! So a handshake comes to its end only between two who know the secret, and there is nothing to prove behind it. That
-//! fits QUIC, whose handshake this is (RFC 9001), and saves a round trip over TCP. The keys are raw ones, without a
-//! certificate (RFC 7250). Their seeds are HMAC-SHA-256 over a purpose and the role, under the secret.
+//! So a handshake comes to its end only between two who know the secret, and there is nothing to
+//! prove behind it. That fits QUIC, whose handshake this is (RFC 9001), and saves a round trip over
+//! TCP. The keys are raw ones, without a certificate (RFC 7250). Their seeds are HMAC-SHA-256 over
+//! a purpose and the role, under the secret.
 
 use std::io;
 use std::sync::Arc;
@@ -31,8 +32,8 @@ const LISTENER: &[u8] = b"fullpipe pinned 1 listener";
 pub struct PinnedTls(RawKeyTls);
 
 impl PinnedTls {
-    /// Makes the keys of a secret of 32 bytes, which are random, or a digest of an unguessable key: who calls
-    /// sees the public key of the listener, and could try.
+    /// Makes the keys of a secret of 32 bytes, which are random, or a digest of an unguessable key:
+    /// who calls sees the public key of the listener, and could try.
     ///
     /// # Errors
     /// Fails if the library cannot make a key.
@@ -43,13 +44,17 @@ impl PinnedTls {
         Ok(Self(tls).with_protocols(&[PROTOCOL], PROTOCOL))
     }
 
-    /// Returns the same with these names of protocols: those that a listener answers, and that of a caller.
+    /// Returns the same with these names of protocols: those that a listener answers, and that of a
+    /// caller.
     fn with_protocols(&self, answered: &[&[u8]], called: &[u8]) -> Self {
         let RawKeyTls { server, client } = &self.0;
         let (mut server, mut client) = (ServerConfig::clone(server), ClientConfig::clone(client));
         server.alpn_protocols = answered.iter().map(|name| name.to_vec()).collect();
         client.alpn_protocols = vec![called.to_vec()];
-        Self(RawKeyTls { server: Arc::new(server), client: Arc::new(client) })
+        Self(RawKeyTls {
+            server: Arc::new(server),
+            client: Arc::new(client),
+        })
     }
 
     /// Returns the TLS configuration for parts: connections that belong to another one between the
@@ -70,23 +75,26 @@ impl PinnedTls {
         Arc::clone(&self.0.client)
     }
 
-    /// Calls the program at the other end of `stream`, which has proved then that it knows the secret. It has not
-    /// verified this end by then: one that does not like it breaks the connection later. Deadlines are the caller's
-    /// affair. Small writes of the stream are no longer delayed.
+    /// Calls the program at the other end of `stream`, which has proved then that it knows the
+    /// secret. It has not verified this end by then: one that does not like it breaks the
+    /// connection later. Deadlines are the caller's affair. Small writes of the stream are no
+    /// longer delayed.
     ///
     /// # Errors
-    /// Fails with `PermissionDenied` if the other end does not know the secret, and if it closes the connection.
+    /// Fails with `PermissionDenied` if the other end does not know the secret, and if it closes
+    /// the connection.
     pub async fn connect_pinned(&self, stream: TcpStream) -> io::Result<ControlConnection> {
         stream.set_nodelay(true)?;
         self.0.call(stream).await.map_err(in_handshake)
     }
 
-    /// Answers the program that called, which has proved then that it knows the secret. Nothing but the handshake is
-    /// sent before. Deadlines are the caller's affair. Small writes of the stream are no longer delayed.
+    /// Answers the program that called, which has proved then that it knows the secret. Nothing but
+    /// the handshake is sent before. Deadlines are the caller's affair. Small writes of the stream
+    /// are no longer delayed.
     ///
     /// # Errors
-    /// Fails with `PermissionDenied` if the caller does not know the secret, with `InvalidData` if it is no such
-    /// program, and if it closes the connection.
+    /// Fails with `PermissionDenied` if the caller does not know the secret, with `InvalidData` if
+    /// it is no such program, and if it closes the connection.
     pub async fn accept_pinned(&self, stream: TcpStream) -> io::Result<ControlConnection> {
         stream.set_nodelay(true)?;
         self.0.answer(stream).await.map_err(in_handshake)
@@ -95,30 +103,44 @@ impl PinnedTls {
 
 /// Returns an error of a handshake with what a user can do about it.
 fn in_handshake(error: io::Error) -> io::Error {
-    let of_tls = error.get_ref().and_then(|cause| cause.downcast_ref::<RustlsError>());
+    let of_tls = error
+        .get_ref()
+        .and_then(|cause| cause.downcast_ref::<RustlsError>());
     match of_tls {
         // Either end notices, and the other one gets an alert.
         Some(
-            RustlsError::InvalidCertificate(_) | RustlsError::NoCertificatesPresented | RustlsError::AlertReceived(_),
+            RustlsError::InvalidCertificate(_)
+            | RustlsError::NoCertificatesPresented
+            | RustlsError::AlertReceived(_),
         ) => {
-            let why = "the other end does not have the same key, or is an older version of this program";
+            let why =
+                "the other end does not have the same key, or is an older version of this program";
             io::Error::new(io::ErrorKind::PermissionDenied, why)
         }
         _ => before_proof(error, true),
     }
 }
 
-/// Returns a provider whose first choice is the suite of which this room seals the records itself. QUIC needs others,
-/// too (RFC 9001, section 5.2).
+/// Returns a provider whose first choice is the suite of which this room seals the records itself.
+/// QUIC needs others, too (RFC 9001, section 5.2).
 fn provider_for_records() -> Arc<CryptoProvider> {
     let mut provider = CryptoProvider::clone(&crypto_provider());
-    provider.cipher_suites.sort_by_key(|suite| suite.suite() != CipherSuite::TLS13_AES_256_GCM_SHA384);
+    provider
+        .cipher_suites
+        .sort_by_key(|suite| suite.suite() != CipherSuite::TLS13_AES_256_GCM_SHA384);
     Arc::new(provider)
 }
 
-fn derive_key(secret: &[u8; 32], role: &[u8], provider: &CryptoProvider) -> Result<Arc<CertifiedKey>, TlsError> {
+fn derive_key(
+    secret: &[u8; 32],
+    role: &[u8],
+    provider: &CryptoProvider,
+) -> Result<Arc<CertifiedKey>, TlsError> {
     let seed = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, secret), role);
-    Ok(raw_key(Ed25519KeyPair::from_seed_unchecked(seed.as_ref()), provider)?)
+    Ok(raw_key(
+        Ed25519KeyPair::from_seed_unchecked(seed.as_ref()),
+        provider,
+    )?)
 }
 
 #[cfg(test)]
@@ -156,7 +178,8 @@ mod tests {
 
     /// Returns true if both ends came to the end of a handshake.
     fn agree(caller: &[u8; 32], listener: &[u8; 32]) -> bool {
-        let [caller, listener] = [caller, listener].map(|secret| PinnedTls::of_secret(secret).unwrap());
+        let [caller, listener] =
+            [caller, listener].map(|secret| PinnedTls::of_secret(secret).unwrap());
         shake_hands(caller.client_config(), listener.server_config()) == (false, [false; 2])
     }
 
@@ -166,13 +189,19 @@ mod tests {
         assert!(!agree(&[7; 32], &[8; 32]) && !agree(&[8; 32], &[7; 32]));
     }
 
-    /// Returns the configuration of a caller that accepts the right listener, and presents `key`, if there is one.
+    /// Returns the configuration of a caller that accepts the right listener, and presents `key`,
+    /// if there is one.
     fn caller_with(key: Option<Arc<CertifiedKey>>, secret: &[u8; 32]) -> Arc<ClientConfig> {
         let listener = super::derive_key(secret, LISTENER, &crypto_provider()).unwrap();
-        let builder = ClientConfig::builder_with_provider(crypto_provider()).with_protocol_versions(VERSIONS).unwrap();
-        let builder = builder.dangerous().with_custom_certificate_verifier(RawKeyVerifier::new(Some(&listener)));
+        let builder = ClientConfig::builder_with_provider(crypto_provider())
+            .with_protocol_versions(VERSIONS)
+            .unwrap();
+        let builder = builder
+            .dangerous()
+            .with_custom_certificate_verifier(RawKeyVerifier::new(Some(&listener)));
         let mut config = match key {
-            Some(key) => builder.with_client_cert_resolver(Arc::new(AlwaysResolvesClientRawPublicKeys::new(key))),
+            Some(key) => builder
+                .with_client_cert_resolver(Arc::new(AlwaysResolvesClientRawPublicKeys::new(key))),
             None => builder.with_no_client_auth(),
         };
         config.alpn_protocols = vec![PROTOCOL.to_vec()];
@@ -182,8 +211,12 @@ mod tests {
     #[test]
     fn a_caller_without_a_key_or_with_that_of_the_listener_is_refused() {
         let pinned = PinnedTls::of_secret(&[7; 32]).unwrap();
-        for key in [None, Some(derive_key(&[7; 32], LISTENER, &crypto_provider()).unwrap())] {
-            let (refused, [_, listener_waits]) = shake_hands(caller_with(key, &[7; 32]), pinned.server_config());
+        for key in [
+            None,
+            Some(derive_key(&[7; 32], LISTENER, &crypto_provider()).unwrap()),
+        ] {
+            let (refused, [_, listener_waits]) =
+                shake_hands(caller_with(key, &[7; 32]), pinned.server_config());
             assert!(refused && listener_waits);
         }
     }
@@ -192,7 +225,9 @@ mod tests {
     fn a_listener_with_the_key_of_the_caller_is_refused() {
         let pinned = PinnedTls::of_secret(&[7; 32]).unwrap();
         let caller = derive_key(&[7; 32], CALLER, &crypto_provider()).unwrap();
-        let builder = ServerConfig::builder_with_provider(crypto_provider()).with_protocol_versions(VERSIONS).unwrap();
+        let builder = ServerConfig::builder_with_provider(crypto_provider())
+            .with_protocol_versions(VERSIONS)
+            .unwrap();
         let mut reflected = builder
             .with_client_cert_verifier(RawKeyVerifier::new(Some(&caller)))
             .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(caller)));
@@ -218,16 +253,21 @@ mod tests {
             client.read_tls(&mut answer.as_slice()).unwrap();
             client.process_new_packets().unwrap();
         }
-        assert_eq!(client.negotiated_cipher_suite().unwrap().suite(), CipherSuite::TLS13_AES_256_GCM_SHA384);
+        assert_eq!(
+            client.negotiated_cipher_suite().unwrap().suite(),
+            CipherSuite::TLS13_AES_256_GCM_SHA384
+        );
         let mut again = ServerConnection::new(pinned.server_config()).unwrap();
         again.read_tls(&mut recorded.as_slice()).unwrap();
         assert!(again.process_new_packets().is_err() && again.is_handshaking());
     }
 
     #[test]
-    fn over_tcp_what_the_caller_sends_with_its_handshake_arrives_and_neither_end_accepts_another_secret() {
+    fn over_tcp_what_the_caller_sends_with_its_handshake_arrives_and_neither_end_accepts_another_secret()
+     {
         run_test(async {
-            let [right, wrong] = [[7; 32], [8; 32]].map(|secret| PinnedTls::of_secret(&secret).unwrap());
+            let [right, wrong] =
+                [[7; 32], [8; 32]].map(|secret| PinnedTls::of_secret(&secret).unwrap());
             let (caller, listener) = connected_pair().await;
             let call = async {
                 let mut called = right.connect_pinned(caller).await.unwrap();
@@ -237,9 +277,12 @@ mod tests {
             let (called, answered) = tokio::join!(call, right.accept_pinned(listener));
             let mut answered = answered.unwrap();
             assert_eq!(answered.receive_bytes().await.unwrap(), b"at once");
-            assert!(called.tcp_stream().nodelay().unwrap() && answered.tcp_stream().nodelay().unwrap());
+            assert!(
+                called.tcp_stream().nodelay().unwrap() && answered.tcp_stream().nodelay().unwrap()
+            );
             let (caller, listener) = connected_pair().await;
-            let (called, answered) = tokio::join!(wrong.connect_pinned(caller), right.accept_pinned(listener));
+            let (called, answered) =
+                tokio::join!(wrong.connect_pinned(caller), right.accept_pinned(listener));
             for refused in [called.unwrap_err(), answered.unwrap_err()] {
                 assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);
             }
@@ -251,11 +294,15 @@ mod tests {
         run_test(async {
             let pinned = PinnedTls::of_secret(&[7; 32]).unwrap();
             let (caller, listener) = connected_pair().await;
-            let (called, answered) = tokio::join!(pinned.connect_pinned(caller), pinned.accept_pinned(listener));
+            let (called, answered) = tokio::join!(
+                pinned.connect_pinned(caller),
+                pinned.accept_pinned(listener)
+            );
             let (mut called, mut answered) = (called.unwrap(), answered.unwrap());
             called.send_bytes(b"name and more").await.unwrap();
             answered.read_exact(&mut [0; 4]).await.unwrap();
-            let [(mut near, ours), (mut far, theirs)] = [called, answered].map(|end| end.into_records().unwrap());
+            let [(mut near, ours), (mut far, theirs)] =
+                [called, answered].map(|end| end.into_records().unwrap());
             let (mut ours, mut theirs) = (ours.unwrap(), theirs.unwrap());
             let mut wire = Vec::new();
             ours.seal_payload(b" behind it", &mut wire).unwrap();
@@ -274,16 +321,22 @@ mod tests {
             let parts = pinned.with_parts();
             for (call, is_part) in [(&pinned, false), (&parts, true)] {
                 let (caller, listener) = connected_pair().await;
-                let (called, answered) = tokio::join!(call.connect_pinned(caller), parts.accept_pinned(listener));
-                assert_eq!([called, answered].map(|end| end.unwrap().is_part()), [is_part; 2]);
+                let (called, answered) =
+                    tokio::join!(call.connect_pinned(caller), parts.accept_pinned(listener));
+                assert_eq!(
+                    [called, answered].map(|end| end.unwrap().is_part()),
+                    [is_part; 2]
+                );
             }
             let (caller, listener) = connected_pair().await;
-            let (called, answered) = tokio::join!(parts.connect_pinned(caller), pinned.accept_pinned(listener));
+            let (called, answered) =
+                tokio::join!(parts.connect_pinned(caller), pinned.accept_pinned(listener));
             assert!(called.is_err() && answered.is_err());
             // A part needs the secret as well.
             let other = PinnedTls::of_secret(&[8; 32]).unwrap().with_parts();
             let (caller, listener) = connected_pair().await;
-            let (called, answered) = tokio::join!(other.connect_pinned(caller), parts.accept_pinned(listener));
+            let (called, answered) =
+                tokio::join!(other.connect_pinned(caller), parts.accept_pinned(listener));
             assert!(called.is_err() && answered.is_err());
         });
     }
@@ -311,7 +364,8 @@ mod tests {
     fn what_a_caller_sends_first_goes_after_one_round_trip() {
         run_test(async {
             let pinned = PinnedTls::of_secret(&[7; 32]).unwrap();
-            let ((caller, near), (far, listener)) = (connected_pair().await, connected_pair().await);
+            let ((caller, near), (far, listener)) =
+                (connected_pair().await, connected_pair().await);
             let call = async {
                 let mut called = pinned.connect_pinned(caller).await.unwrap();
                 called.send_bytes(b"data").await.unwrap();
@@ -351,7 +405,11 @@ mod tests {
         run_test(async {
             let (mut caller, listener) = connected_pair().await;
             caller.write_all(&[7; 400]).await.unwrap();
-            let refused = PinnedTls::of_secret(&[7; 32]).unwrap().accept_pinned(listener).await.unwrap_err();
+            let refused = PinnedTls::of_secret(&[7; 32])
+                .unwrap()
+                .accept_pinned(listener)
+                .await
+                .unwrap_err();
             assert_eq!(refused.kind(), io::ErrorKind::InvalidData);
         });
     }

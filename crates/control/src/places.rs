@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::network::client_prefix;
 
-/// Places that any address may take of the reserve: the next client may come before the last one has gone.
+/// Places that any address may take of the reserve: the next client may come before the last one
+/// has gone.
 const FEW: u32 = 2;
 
 /// Places that clients take.
@@ -28,11 +29,16 @@ pub enum NoPlace {
     ForAddress,
 }
 
-/// Returns the part of the quota `total` that is available to an address which would use `own` of it. An eighth is a
-/// reserve, of which no address takes more than a sixteenth, unless it is open to all (`is_open`).
+/// Returns the part of the quota `total` that is available to an address which would use `own` of
+/// it. An eighth is a reserve, of which no address takes more than a sixteenth, unless it is open
+/// to all (`is_open`).
 pub const fn available_quota(total: u32, own: u32, is_open: bool) -> u32 {
     let reserve = total / 8;
-    if is_open || own <= 1 || own <= reserve / 16 { total } else { total - reserve }
+    if is_open || own <= 1 || own <= reserve / 16 {
+        total
+    } else {
+        total - reserve
+    }
 }
 
 /// One place, until it is dropped.
@@ -43,15 +49,26 @@ pub struct ClientPlace {
 }
 
 impl ClientPlaces {
-    /// Returns `max` places, of which clients of one address may take `max_each`. An eighth is left to addresses that
-    /// have few, unless one may take all.
+    /// Returns `max` places, of which clients of one address may take `max_each`. An eighth is left
+    /// to addresses that have few, unless one may take all.
     pub fn new(max: u32, max_each: u32) -> Arc<Self> {
-        Arc::new(Self { taken: Mutex::default(), max, max_each, waits: false })
+        Arc::new(Self {
+            taken: Mutex::default(),
+            max,
+            max_each,
+            waits: false,
+        })
     }
 
-    /// Returns places of a server at which clients wait where all are taken, and so can never be too many.
+    /// Returns places of a server at which clients wait where all are taken, and so can never be
+    /// too many.
     pub fn with_waiting(max: u32, max_each: u32) -> Arc<Self> {
-        Arc::new(Self { taken: Mutex::default(), max, max_each, waits: true })
+        Arc::new(Self {
+            taken: Mutex::default(),
+            max,
+            max_each,
+            waits: true,
+        })
     }
 
     /// Takes a place for a client at this address.
@@ -62,11 +79,16 @@ impl ClientPlaces {
         self.take_besides(address, 0)
     }
 
-    /// Does the same where clients with so many places give way to others, and so leave all a reserve.
+    /// Does the same where clients with so many places give way to others, and so leave all a
+    /// reserve.
     ///
     /// # Errors
     /// Fails if there is none.
-    pub fn take_besides(self: &Arc<Self>, address: IpAddr, yielding: usize) -> Result<ClientPlace, NoPlace> {
+    pub fn take_besides(
+        self: &Arc<Self>,
+        address: IpAddr,
+        yielding: usize,
+    ) -> Result<ClientPlace, NoPlace> {
         let mut taken = self.lock_counts();
         let all = taken.values().sum::<u32>();
         if all >= self.max && !self.waits {
@@ -74,13 +96,20 @@ impl ClientPlaces {
         }
         let prefix = client_prefix(address.to_canonical());
         let of_one = taken.get(&prefix).copied().unwrap_or_default();
-        let available = available_quota(self.max, of_one + 1, of_one < FEW || self.max_each >= self.max);
+        let available = available_quota(
+            self.max,
+            of_one + 1,
+            of_one < FEW || self.max_each >= self.max,
+        );
         let kept = all.saturating_sub(u32::try_from(yielding).unwrap_or(u32::MAX));
         if of_one >= self.max_each || available < self.max && kept >= available {
             return Err(NoPlace::ForAddress);
         }
         taken.insert(prefix, of_one + 1);
-        Ok(ClientPlace { places: Arc::clone(self), prefix })
+        Ok(ClientPlace {
+            places: Arc::clone(self),
+            prefix,
+        })
     }
 
     /// Returns true if no client has a place.
@@ -128,7 +157,10 @@ mod tests {
     fn one_address_leaves_room_for_others_and_gives_its_own_back() {
         let (places, one) = (ClientPlaces::new(u32::MAX, 3), IpAddr::from([192, 0, 2, 1]));
         let mut taken: Vec<_> = (0..3).map(|_| places.take_place(one).unwrap()).collect();
-        assert!(places.take_place(one).is_err() && places.take_place(IpAddr::from([192, 0, 2, 2])).is_ok());
+        assert!(
+            places.take_place(one).is_err()
+                && places.take_place(IpAddr::from([192, 0, 2, 2])).is_ok()
+        );
         taken.pop();
         assert!(places.take_place(one).is_ok());
     }
@@ -137,21 +169,31 @@ mod tests {
     #[test]
     fn a_few_addresses_leave_places_to_others() {
         for max in [160, 400, 4096] {
-            for places in [ClientPlaces::new(max, max / 4), ClientPlaces::with_waiting(max, max / 4)] {
+            for places in [
+                ClientPlaces::new(max, max / 4),
+                ClientPlaces::with_waiting(max, max / 4),
+            ] {
                 let address = |network, last| IpAddr::from([192, 0, network, last]);
                 let take = |at| std::iter::from_fn(move || Some(at));
                 let taken: Vec<_> = (1..=9)
-                    .flat_map(|last| take(address(2, last)).map_while(|at| places.take_place(at).ok()))
+                    .flat_map(|last| {
+                        take(address(2, last)).map_while(|at| places.take_place(at).ok())
+                    })
                     .collect();
                 let reserve = max / 8;
-                assert!((max - reserve..max - reserve / 4).contains(&(taken.len() as u32)), "{max}: {}", taken.len());
+                assert!(
+                    (max - reserve..max - reserve / 4).contains(&(taken.len() as u32)),
+                    "{max}: {}",
+                    taken.len()
+                );
                 // Those whose clients are silent are no reason to refuse anybody.
                 assert!(
                     places.take_place(address(2, 9)).is_err()
                         && places.take_besides(address(2, 9), max as usize / 4).is_ok()
                 );
-                let newcomers: Vec<_> =
-                    (0..reserve / 4).map(|last| places.take_place(address(3, last as u8))).collect();
+                let newcomers: Vec<_> = (0..reserve / 4)
+                    .map(|last| places.take_place(address(3, last as u8)))
+                    .collect();
                 assert!(newcomers.iter().all(Result::is_ok), "{max}");
             }
         }
@@ -160,8 +202,13 @@ mod tests {
     #[test]
     fn at_a_server_at_which_clients_wait_only_an_address_can_have_too_many() {
         let places = ClientPlaces::with_waiting(10, 10);
-        let taken: Vec<_> = (0..10).map(|_| places.take_place(IpAddr::from([192, 0, 2, 1])).unwrap()).collect();
-        assert_eq!(places.take_place(IpAddr::from([192, 0, 2, 1])).unwrap_err(), NoPlace::ForAddress);
+        let taken: Vec<_> = (0..10)
+            .map(|_| places.take_place(IpAddr::from([192, 0, 2, 1])).unwrap())
+            .collect();
+        assert_eq!(
+            places.take_place(IpAddr::from([192, 0, 2, 1])).unwrap_err(),
+            NoPlace::ForAddress
+        );
         assert!(places.take_place(IpAddr::from([192, 0, 2, 2])).is_ok() && taken.len() == 10);
     }
 }

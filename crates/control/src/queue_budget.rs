@@ -1,8 +1,9 @@
 //! The budget of kernel memory in which servers keep what clients do not take.
 //!
-//! The memory of TCP is one for the whole host (`net.ipv4.tcp_mem`): who lets a server fill it, by asking for data and
-//! reading nothing, slows down every other connection. What moves is not counted, however much is on its way: only the
-//! queues of connections whose other ends have stopped to acknowledge, or to read.
+//! The memory of TCP is one for the whole host (`net.ipv4.tcp_mem`): who lets a server fill it, by
+//! asking for data and reading nothing, slows down every other connection. What moves is not
+//! counted, however much is on its way: only the queues of connections whose other ends have
+//! stopped to acknowledge, or to read.
 
 use std::collections::HashMap;
 use std::io;
@@ -24,15 +25,15 @@ const MAX_OF_CLIENT: ByteCount = ByteCount::from_mib(64);
 /// Bytes for all clients where the host does not say how much memory TCP may take.
 const USUAL_TOTAL: ByteCount = ByteCount::from_mib(128);
 
-/// Time in which a part of what waits for a connection must move, on a path with a round trip of up to a quarter of it;
-/// if it does not, all of that counts.
+/// Time in which a part of what waits for a connection must move, on a path with a round trip of up
+/// to a quarter of it; if it does not, all of that counts.
 const STALLED_AFTER: Span = Span::from_secs(2);
 
 /// That part is one of so many. A queue that takes longer than half a minute is a store.
 const MIN_PART: u64 = 16;
 
-/// Time without any progress after which it counts for all clients together where the other end says itself that it has
-/// no room: no loss and no path explains that.
+/// Time without any progress after which it counts for all clients together where the other end
+/// says itself that it has no room: no loss and no path explains that.
 const BLOCKED_AFTER: Span = Span::from_millis(500);
 
 /// Time between two snapshots of a connection.
@@ -58,7 +59,10 @@ impl QueueSample {
             carried: info.bytes_acked.unwrap_or_default(),
             queued: memory.wmem_queued,
             rtt: info.rtt.unwrap_or_default(),
-            is_closed: info.snd_wnd.zip(info.snd_mss).is_some_and(|(window, segment)| window < segment),
+            is_closed: info
+                .snd_wnd
+                .zip(info.snd_mss)
+                .is_some_and(|(window, segment)| window < segment),
         }
     }
 
@@ -67,7 +71,10 @@ impl QueueSample {
     /// # Errors
     /// Fails as `getsockopt` does.
     pub fn from_socket(socket: impl AsFd) -> io::Result<Self> {
-        Ok(Self::from_sender(&tcp_info(&socket)?, &socket_memory(&socket)?))
+        Ok(Self::from_sender(
+            &tcp_info(&socket)?,
+            &socket_memory(&socket)?,
+        ))
     }
 }
 
@@ -76,20 +83,27 @@ impl QueueSample {
 pub struct StalledBytes {
     /// Those of connections that have hardly moved for two seconds and four round trips.
     pub lasting: ByteCount,
-    /// Those, and those of connections whose other ends have closed their windows for half a second.
+    /// Those, and those of connections whose other ends have closed their windows for half a
+    /// second.
     pub blocked: ByteCount,
 }
 
 impl StalledBytes {
     /// Returns so many bytes of connections that have hardly moved for long.
     pub const fn from_lasting(lasting: ByteCount) -> Self {
-        Self { lasting, blocked: lasting }
+        Self {
+            lasting,
+            blocked: lasting,
+        }
     }
 
     /// Returns the sum of both.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
-        Self { lasting: self.lasting + other.lasting, blocked: self.blocked + other.blocked }
+        Self {
+            lasting: self.lasting + other.lasting,
+            blocked: self.blocked + other.blocked,
+        }
     }
 
     fn minus(self, other: Self) -> Self {
@@ -113,7 +127,8 @@ pub struct QueueWatch {
 }
 
 impl QueueWatch {
-    /// Records a snapshot of the time `at`, and returns the bytes that wait for an end that does not take them.
+    /// Records a snapshot of the time `at`, and returns the bytes that wait for an end that does
+    /// not take them.
     pub fn follow(&mut self, at: Span, sample: &QueueSample) -> StalledBytes {
         if sample.carried > self.carried {
             (self.carried, self.grown) = (sample.carried, at);
@@ -124,9 +139,19 @@ impl QueueWatch {
         }
         let is_stalled = at.saturating_sub(self.moved_at) >= STALLED_AFTER.max(sample.rtt * 4);
         let since = self.grown.max(self.moved_at);
-        let is_blocked = is_stalled || sample.is_closed && at.saturating_sub(since) >= BLOCKED_AFTER;
-        let bytes_if = |counts| if counts { sample.queued } else { ByteCount::ZERO };
-        StalledBytes { lasting: bytes_if(is_stalled), blocked: bytes_if(is_blocked) }
+        let is_blocked =
+            is_stalled || sample.is_closed && at.saturating_sub(since) >= BLOCKED_AFTER;
+        let bytes_if = |counts| {
+            if counts {
+                sample.queued
+            } else {
+                ByteCount::ZERO
+            }
+        };
+        StalledBytes {
+            lasting: bytes_if(is_stalled),
+            blocked: bytes_if(is_blocked),
+        }
     }
 
     /// Returns the time without any progress up to `at`.
@@ -138,37 +163,65 @@ impl QueueWatch {
 /// Limits of the bytes in queues that do not move.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueueLimits {
-    /// Of one client: an IPv4 address, or a /64 network of IPv6. Wider networks of IPv6 may have twice as much (/56) or
-    /// four times (/48).
+    /// Of one client: an IPv4 address, or a /64 network of IPv6. Wider networks of IPv6 may have
+    /// twice as much (/56) or four times (/48).
     pub client: ByteCount,
-    /// Of all clients together, which includes what is only blocked: beyond it, others of this host suffer.
+    /// Of all clients together, which includes what is only blocked: beyond it, others of this host
+    /// suffer.
     pub total: ByteCount,
 }
 
 impl QueueLimits {
-    /// Returns the limits for a host whose `net.ipv4.tcp_mem` is `tcp_mem`, three numbers of pages of `page` bytes: in
-    /// all an eighth of the second, above which the kernel saves memory at the cost of every connection; for a client
-    /// half of that, but 64 MiB at most.
+    /// Returns the limits for a host whose `net.ipv4.tcp_mem` is `tcp_mem`, three numbers of pages
+    /// of `page` bytes: in all an eighth of the second, above which the kernel saves memory at the
+    /// cost of every connection; for a client half of that, but 64 MiB at most.
     pub fn from_tcp_mem(tcp_mem: &str, page: ByteCount) -> Self {
-        let pressure = tcp_mem.split_whitespace().nth(1).and_then(|pages| pages.parse::<u64>().ok());
-        let total = pressure.map_or(USUAL_TOTAL, |pages| ByteCount::new(page.get().saturating_mul(pages) / 8));
-        Self { client: MAX_OF_CLIENT.min(ByteCount::new(total.get() / 2)), total }
+        let pressure = tcp_mem
+            .split_whitespace()
+            .nth(1)
+            .and_then(|pages| pages.parse::<u64>().ok());
+        let total = pressure.map_or(USUAL_TOTAL, |pages| {
+            ByteCount::new(page.get().saturating_mul(pages) / 8)
+        });
+        Self {
+            client: MAX_OF_CLIENT.min(ByteCount::new(total.get() / 2)),
+            total,
+        }
     }
 
     /// Returns the limit for which the user of `share`, who has `own` bytes, must end.
-    fn exceeded_limit(&self, users: &Users, share: &QueueShare, own: StalledBytes) -> Option<QueueExcess> {
+    fn exceeded_limit(
+        &self,
+        users: &Users,
+        share: &QueueShare,
+        own: StalledBytes,
+    ) -> Option<QueueExcess> {
         let all = [users.all.blocked, self.total];
         if users.must_end(all, (own.blocked, share.number), |user| user.bytes.blocked) {
-            return Some(QueueExcess { own: own.blocked, whose: "all clients", limit: self.total });
+            return Some(QueueExcess {
+                own: own.blocked,
+                whose: "all clients",
+                limit: self.total,
+            });
         }
         networks_of(share.client).find_map(|(network, times)| {
             let limit = self.client * u64::from(times);
             let own = (own.lasting, share.number);
             let must_end = users.must_end([users.lasting_of(network), limit], own, |user| {
-                let is_within = user.client.is_some_and(|client| network.contains_address(client));
-                if is_within { user.bytes.lasting } else { ByteCount::ZERO }
+                let is_within = user
+                    .client
+                    .is_some_and(|client| network.contains_address(client));
+                if is_within {
+                    user.bytes.lasting
+                } else {
+                    ByteCount::ZERO
+                }
             });
-            must_end.then_some(QueueExcess { own: own.0, whose: "a client", limit })
+            must_end.then_some(QueueExcess {
+                own: own.0,
+                whose: "a client",
+                limit,
+            })
         })
     }
 
@@ -207,7 +260,11 @@ impl Users {
     fn set(&mut self, number: u64, client: Option<IpAddr>, bytes: StalledBytes) {
         let user = QueueUser { client, bytes };
         let is_user = bytes != StalledBytes::default();
-        let before = if is_user { self.of_each.insert(number, user) } else { self.of_each.remove(&number) };
+        let before = if is_user {
+            self.of_each.insert(number, user)
+        } else {
+            self.of_each.remove(&number)
+        };
         let before = before.map_or_else(StalledBytes::default, |user| user.bytes);
         if bytes == before {
             return;
@@ -222,18 +279,27 @@ impl Users {
         }
     }
 
-    /// Returns true if `all` bytes exceed the `limit` even once those of users have gone who have more than `own` user,
-    /// or as many and came later.
+    /// Returns true if `all` bytes exceed the `limit` even once those of users have gone who have
+    /// more than `own` user, or as many and came later.
     fn must_end(
         &self,
         [all, limit]: [ByteCount; 2],
         own: (ByteCount, u64),
         bytes_of: impl Fn(&QueueUser) -> ByteCount,
     ) -> bool {
-        let others = || self.of_each.iter().map(|(number, user)| (bytes_of(user), *number));
+        let others = || {
+            self.of_each
+                .iter()
+                .map(|(number, user)| (bytes_of(user), *number))
+        };
         all > limit
             && own.0 > ByteCount::ZERO
-            && all.saturating_sub(others().filter(|other| *other > own).map(|(bytes, _)| bytes).sum()) > limit
+            && all.saturating_sub(
+                others()
+                    .filter(|other| *other > own)
+                    .map(|(bytes, _)| bytes)
+                    .sum(),
+            ) > limit
     }
 
     fn lasting_of(&self, network: AddressPrefix) -> ByteCount {
@@ -255,7 +321,9 @@ pub struct QueueShare {
 
 /// The reason for which a user must end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("its client does not take {own} that wait in this host's kernel; {whose} may leave {limit} there")]
+#[error(
+    "its client does not take {own} that wait in this host's kernel; {whose} may leave {limit} there"
+)]
 pub struct QueueExcess {
     own: ByteCount,
     whose: &'static str,
@@ -265,7 +333,11 @@ pub struct QueueExcess {
 impl QueueBudget {
     /// Returns an empty budget.
     pub fn new(limits: QueueLimits) -> Arc<Self> {
-        Arc::new(Self { limits, users: Mutex::default(), next: AtomicU64::new(0) })
+        Arc::new(Self {
+            limits,
+            users: Mutex::default(),
+            next: AtomicU64::new(0),
+        })
     }
 
     /// Returns the budget of all servers of this process.
@@ -276,7 +348,11 @@ impl QueueBudget {
 
     /// Lets a user with a client at this address take part; without one it counts only for all.
     pub fn join(self: &Arc<Self>, client: Option<IpAddr>) -> QueueShare {
-        QueueShare { budget: Arc::clone(self), number: self.next.fetch_add(1, Ordering::Relaxed), client }
+        QueueShare {
+            budget: Arc::clone(self),
+            number: self.next.fetch_add(1, Ordering::Relaxed),
+            client,
+        }
     }
 
     fn lock_users(&self) -> MutexGuard<'_, Users> {
@@ -288,14 +364,17 @@ impl QueueShare {
     /// Records how many bytes this user's connections keep in queues that do not move.
     ///
     /// # Errors
-    /// Fails if the user must end and drop its connections: a limit is exceeded, even without the users that have more.
+    /// Fails if the user must end and drop its connections: a limit is exceeded, even without the
+    /// users that have more.
     pub fn record_bytes(&self, bytes: StalledBytes) -> Result<(), QueueExcess> {
         let mut users = self.budget.lock_users();
         users.set(self.number, self.client, bytes);
         if bytes == StalledBytes::default() {
             return Ok(());
         }
-        let Some(excess) = self.budget.limits.exceeded_limit(&users, self, bytes) else { return Ok(()) };
+        let Some(excess) = self.budget.limits.exceeded_limit(&users, self, bytes) else {
+            return Ok(());
+        };
         // It gives them back, so that no other need end for the same bytes.
         users.set(self.number, self.client, StalledBytes::default());
         Err(excess)
@@ -304,7 +383,9 @@ impl QueueShare {
 
 impl Drop for QueueShare {
     fn drop(&mut self) {
-        self.budget.lock_users().set(self.number, self.client, StalledBytes::default());
+        self.budget
+            .lock_users()
+            .set(self.number, self.client, StalledBytes::default());
     }
 }
 
@@ -315,7 +396,10 @@ mod tests {
     const MIB: ByteCount = ByteCount::from_mib(1);
 
     fn budget(client: u64, total: u64) -> Arc<QueueBudget> {
-        QueueBudget::new(QueueLimits { client: MIB * client, total: MIB * total })
+        QueueBudget::new(QueueLimits {
+            client: MIB * client,
+            total: MIB * total,
+        })
     }
 
     fn stalled(mib: u64) -> StalledBytes {
@@ -339,10 +423,19 @@ mod tests {
     #[test]
     fn the_user_with_most_bytes_ends_first_and_only_until_the_rest_is_within_the_limit() {
         let budget = budget(64, 1_000);
-        let [small, large, other] = ["192.0.2.1", "::ffff:192.0.2.1", "192.0.2.2"].map(|at| join(&budget, at));
+        let [small, large, other] =
+            ["192.0.2.1", "::ffff:192.0.2.1", "192.0.2.2"].map(|at| join(&budget, at));
         assert_eq!(large.record_bytes(stalled(50)), Ok(()));
-        assert_eq!(other.record_bytes(stalled(60)), Ok(()), "another client has its own limit");
-        assert_eq!(small.record_bytes(stalled(20)), Ok(()), "the other one has more");
+        assert_eq!(
+            other.record_bytes(stalled(60)),
+            Ok(()),
+            "another client has its own limit"
+        );
+        assert_eq!(
+            small.record_bytes(stalled(20)),
+            Ok(()),
+            "the other one has more"
+        );
         let why = large.record_bytes(stalled(50)).unwrap_err().to_string();
         assert_eq!(
             why,
@@ -359,8 +452,13 @@ mod tests {
     #[test]
     fn many_clients_are_held_to_the_limit_of_all() {
         let budget = budget(64, 100);
-        let shares: Vec<QueueShare> = (1..=10).map(|last| join(&budget, &format!("192.0.2.{last}"))).collect();
-        let ended = shares.iter().filter(|share| share.record_bytes(stalled(30)).is_err()).count();
+        let shares: Vec<QueueShare> = (1..=10)
+            .map(|last| join(&budget, &format!("192.0.2.{last}")))
+            .collect();
+        let ended = shares
+            .iter()
+            .filter(|share| share.record_bytes(stalled(30)).is_err())
+            .count();
         assert_eq!(ended, 7, "those that exceed the limit, and no more");
     }
 
@@ -368,9 +466,15 @@ mod tests {
     #[test]
     fn all_that_must_end_do_so_in_one_round_whatever_their_order() {
         let budget = budget(64, 1_000);
-        let mut shares: Vec<_> = (1..=20).rev().map(|mib| (mib, join(&budget, "192.0.2.1"))).collect();
+        let mut shares: Vec<_> = (1..=20)
+            .rev()
+            .map(|mib| (mib, join(&budget, "192.0.2.1")))
+            .collect();
         let ended = |shares: &[(u64, QueueShare)]| {
-            shares.iter().filter(|(mib, share)| share.record_bytes(stalled(*mib)).is_err()).count()
+            shares
+                .iter()
+                .filter(|(mib, share)| share.record_bytes(stalled(*mib)).is_err())
+                .count()
         };
         assert_eq!(ended(&shares), 0, "those before have more");
         shares.reverse();
@@ -381,34 +485,59 @@ mod tests {
     #[test]
     fn many_networks_of_one_site_are_held_to_the_limit_of_the_site() {
         let budget = budget(10, 1_000);
-        let shares: Vec<QueueShare> =
-            (0..8).map(|network| join(&budget, &format!("2001:db8:0:{network}::1"))).collect();
-        let results: Vec<bool> = shares.iter().map(|share| share.record_bytes(stalled(9)).is_ok()).collect();
-        assert_eq!(results[..3], [true, true, false], "eight /64 are of one /56, which may leave 20 MiB");
+        let shares: Vec<QueueShare> = (0..8)
+            .map(|network| join(&budget, &format!("2001:db8:0:{network}::1")))
+            .collect();
+        let results: Vec<bool> = shares
+            .iter()
+            .map(|share| share.record_bytes(stalled(9)).is_ok())
+            .collect();
+        assert_eq!(
+            results[..3],
+            [true, true, false],
+            "eight /64 are of one /56, which may leave 20 MiB"
+        );
     }
 
     #[test]
     fn what_moves_is_not_counted() {
         let budget = budget(1, 1);
         let [waiting, moving] = ["192.0.2.1"; 2].map(|at| join(&budget, at));
-        assert!(waiting.record_bytes(stalled(2)).is_err() && moving.record_bytes(stalled(0)).is_ok());
+        assert!(
+            waiting.record_bytes(stalled(2)).is_err() && moving.record_bytes(stalled(0)).is_ok()
+        );
     }
 
     /// Such a client held 360 MiB for up to three seconds.
     #[test]
     fn what_is_only_blocked_counts_once_all_have_too_much() {
         let budget = budget(64, 196);
-        let blocked = |mib| StalledBytes { lasting: ByteCount::ZERO, blocked: MIB * mib };
+        let blocked = |mib| StalledBytes {
+            lasting: ByteCount::ZERO,
+            blocked: MIB * mib,
+        };
         let [fast, slow] = ["192.0.2.1", "192.0.2.2"].map(|at| join(&budget, at));
-        assert_eq!(fast.record_bytes(blocked(190)), Ok(()), "a program may pause");
-        assert_eq!(slow.record_bytes(blocked(100)), Ok(()), "it is enough that another one ends");
+        assert_eq!(
+            fast.record_bytes(blocked(190)),
+            Ok(()),
+            "a program may pause"
+        );
+        assert_eq!(
+            slow.record_bytes(blocked(100)),
+            Ok(()),
+            "it is enough that another one ends"
+        );
         let why = fast.record_bytes(blocked(190)).unwrap_err().to_string();
-        assert!(why.contains("190 MiB") && why.contains("all clients"), "{why}");
+        assert!(
+            why.contains("190 MiB") && why.contains("all clients"),
+            "{why}"
+        );
         assert_eq!(slow.record_bytes(blocked(100)), Ok(()));
     }
 
     #[test]
-    fn a_connection_stalls_after_two_seconds_and_is_blocked_after_half_a_second_with_a_closed_window() {
+    fn a_connection_stalls_after_two_seconds_and_is_blocked_after_half_a_second_with_a_closed_window()
+     {
         let sample = |carried: u64, rtt, is_closed| QueueSample {
             carried: ByteCount::new(carried),
             queued: MIB,
@@ -424,8 +553,14 @@ mod tests {
             })
         };
         assert_eq!(first_ms(10, true, |bytes| bytes.blocked), Some(1_500));
-        for (rtt, is_closed, after) in [(10, true, 3_000), (10, false, 3_000), (1_000, false, 5_000)] {
-            assert_eq!(first_ms(rtt, is_closed, |bytes| bytes.lasting), Some(after), "{rtt} {is_closed}");
+        for (rtt, is_closed, after) in
+            [(10, true, 3_000), (10, false, 3_000), (1_000, false, 5_000)]
+        {
+            assert_eq!(
+                first_ms(rtt, is_closed, |bytes| bytes.lasting),
+                Some(after),
+                "{rtt} {is_closed}"
+            );
         }
         // A queue that begins late is not old.
         let late = QueueWatch::default().follow(Span::from_secs(3_600), &sample(1, 10, true));
@@ -441,7 +576,12 @@ mod tests {
             let mut stalls = (0..60_000_u64).step_by(250).map(|ms| {
                 let carried = ByteCount::new(ms * bytes_a_second / 1000);
                 let queued = ByteCount::from_kib(queued_kib);
-                let sample = QueueSample { carried, queued, rtt: Span::from_millis(50), is_closed: false };
+                let sample = QueueSample {
+                    carried,
+                    queued,
+                    rtt: Span::from_millis(50),
+                    is_closed: false,
+                };
                 watch.follow(Span::from_millis(ms), &sample).lasting
             });
             stalls.all(|stalled| stalled == ByteCount::ZERO)

@@ -6,9 +6,13 @@ use std::sync::Arc;
 
 use aws_lc_rs::signature::Ed25519KeyPair;
 use tokio::net::TcpStream;
-use tokio_rustls::rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use tokio_rustls::rustls::client::danger::{
+    HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier,
+};
 use tokio_rustls::rustls::client::{AlwaysResolvesClientRawPublicKeys, Resumption};
-use tokio_rustls::rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, verify_tls13_signature_with_raw_key};
+use tokio_rustls::rustls::crypto::{
+    CryptoProvider, WebPkiSupportedAlgorithms, verify_tls13_signature_with_raw_key,
+};
 use tokio_rustls::rustls::pki_types::{
     CertificateDer, PrivatePkcs8KeyDer, ServerName, SubjectPublicKeyInfoDer, UnixTime,
 };
@@ -16,7 +20,8 @@ use tokio_rustls::rustls::server::AlwaysResolvesServerRawPublicKeys;
 use tokio_rustls::rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use tokio_rustls::rustls::sign::CertifiedKey;
 use tokio_rustls::rustls::{
-    CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, Error, ServerConfig, SignatureScheme,
+    CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, Error, ServerConfig,
+    SignatureScheme,
 };
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
@@ -25,7 +30,8 @@ use crate::record_stream::RecordStream;
 use crate::records::{client_that_states, server_that_states};
 use crate::{ControlConnection, TlsError};
 
-/// Returns the pair with its public key in place of a certificate. `pair` is the answer of the library that makes it.
+/// Returns the pair with its public key in place of a certificate. `pair` is the answer of the
+/// library that makes it.
 ///
 /// # Errors
 /// Fails if the library made none, or cannot take it over.
@@ -35,10 +41,19 @@ pub(crate) fn raw_key<E>(
 ) -> Result<Arc<CertifiedKey>, Error> {
     let general = |what: &str| Error::General(what.to_owned());
     let pair = pair.map_err(|_| general("no key could be made"))?;
-    let der = pair.to_pkcs8().map_err(|_| general("no key could be written"))?;
-    let key = provider.key_provider.load_private_key(PrivatePkcs8KeyDer::from(der.as_ref().to_vec()).into())?;
-    let public = key.public_key().ok_or_else(|| general("the key has no public part"))?;
-    Ok(Arc::new(CertifiedKey::new(vec![CertificateDer::from(public.to_vec())], key)))
+    let der = pair
+        .to_pkcs8()
+        .map_err(|_| general("no key could be written"))?;
+    let key = provider
+        .key_provider
+        .load_private_key(PrivatePkcs8KeyDer::from(der.as_ref().to_vec()).into())?;
+    let public = key
+        .public_key()
+        .ok_or_else(|| general("the key has no public part"))?;
+    Ok(Arc::new(CertifiedKey::new(
+        vec![CertificateDer::from(public.to_vec())],
+        key,
+    )))
 }
 
 /// Both configurations of connections between such ends, at either end.
@@ -49,38 +64,52 @@ pub(crate) struct RawKeyTls {
 }
 
 impl RawKeyTls {
-    /// Returns TLS whose listener has the key `listener`. If there is a `caller`, each end accepts only the key of the
-    /// other one; if not, a caller has none and accepts any.
+    /// Returns TLS whose listener has the key `listener`. If there is a `caller`, each end accepts
+    /// only the key of the other one; if not, a caller has none and accepts any.
     pub(crate) fn new(
         provider: &Arc<CryptoProvider>,
         listener: Arc<CertifiedKey>,
         caller: Option<Arc<CertifiedKey>>,
     ) -> Result<Self, TlsError> {
-        let client = ClientConfig::builder_with_provider(Arc::clone(provider)).with_protocol_versions(VERSIONS)?;
+        let client = ClientConfig::builder_with_provider(Arc::clone(provider))
+            .with_protocol_versions(VERSIONS)?;
         let accepted = caller.is_some().then_some(&*listener);
-        let client = client.dangerous().with_custom_certificate_verifier(RawKeyVerifier::new(accepted));
-        let server = ServerConfig::builder_with_provider(Arc::clone(provider)).with_protocol_versions(VERSIONS)?;
+        let client = client
+            .dangerous()
+            .with_custom_certificate_verifier(RawKeyVerifier::new(accepted));
+        let server = ServerConfig::builder_with_provider(Arc::clone(provider))
+            .with_protocol_versions(VERSIONS)?;
         let (mut client, server) = match caller {
             Some(caller) => {
                 let verifier = RawKeyVerifier::new(Some(&caller));
                 let resolver = AlwaysResolvesClientRawPublicKeys::new(caller);
-                (client.with_client_cert_resolver(Arc::new(resolver)), server.with_client_cert_verifier(verifier))
+                (
+                    client.with_client_cert_resolver(Arc::new(resolver)),
+                    server.with_client_cert_verifier(verifier),
+                )
             }
             None => (client.with_no_client_auth(), server.with_no_client_auth()),
         };
-        let mut server = server.with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(listener)));
-        // Nobody resumes a session. A listener that says nothing of its own accord can be seen to have gone.
+        let mut server =
+            server.with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(listener)));
+        // Nobody resumes a session. A listener that says nothing of its own accord can be seen to
+        // have gone.
         server.send_tls13_tickets = 0;
         // Nor does a caller keep the tickets of a listener that has not proved itself.
         client.resumption = Resumption::disabled();
-        Ok(Self { server: Arc::new(server), client: Arc::new(client) })
+        Ok(Self {
+            server: Arc::new(server),
+            client: Arc::new(client),
+        })
     }
 
     /// Completes a handshake with the program at the other end of `stream`, as the caller.
     pub(crate) async fn call(&self, stream: TcpStream) -> io::Result<ControlConnection> {
         let secrets = Arc::default();
         let connector = TlsConnector::from(client_that_states(&self.client, &secrets));
-        let stream = connector.connect(unread_name(), RecordStream::new(stream)).await?;
+        let stream = connector
+            .connect(unread_name(), RecordStream::new(stream))
+            .await?;
         Ok(ControlConnection::from_tls_stream(stream.into(), secrets))
     }
 
@@ -114,14 +143,19 @@ pub(crate) struct RawKeyVerifier {
 impl RawKeyVerifier {
     pub(crate) fn new(key: Option<&CertifiedKey>) -> Arc<Self> {
         let key = key.map(|key| key.cert[0].as_ref().to_vec());
-        Arc::new(Self { key, algorithms: crypto_provider().signature_verification_algorithms })
+        Arc::new(Self {
+            key,
+            algorithms: crypto_provider().signature_verification_algorithms,
+        })
     }
 
     fn check(&self, key: &CertificateDer<'_>) -> Result<(), Error> {
         if self.key.as_ref().is_none_or(|own| key.as_ref() == own) {
             return Ok(());
         }
-        Err(Error::InvalidCertificate(CertificateError::ApplicationVerificationFailure))
+        Err(Error::InvalidCertificate(
+            CertificateError::ApplicationVerificationFailure,
+        ))
     }
 
     fn verify(

@@ -9,8 +9,8 @@ use tokio::net::TcpStream;
 
 use crate::records::HEADER;
 
-/// A stream of which no read goes beyond the end of a record: once a message has been read, TLS holds no byte of what
-/// follows it, so that its keys can be taken over.
+/// A stream of which no read goes beyond the end of a record: once a message has been read, TLS
+/// holds no byte of what follows it, so that its keys can be taken over.
 #[derive(Debug)]
 pub struct RecordStream {
     pub(crate) tcp: TcpStream,
@@ -23,7 +23,12 @@ pub struct RecordStream {
 
 impl RecordStream {
     pub(crate) const fn new(tcp: TcpStream) -> Self {
-        Self { tcp, header: [0; HEADER], begun: 0, left: 0 }
+        Self {
+            tcp,
+            header: [0; HEADER],
+            begun: 0,
+            left: 0,
+        }
     }
 
     /// Returns true if the last record was read to its end.
@@ -33,7 +38,11 @@ impl RecordStream {
 
     /// Returns the number of bytes that may be read next.
     const fn readable_bytes(&self) -> usize {
-        if self.left > 0 { self.left } else { HEADER - self.begun }
+        if self.left > 0 {
+            self.left
+        } else {
+            HEADER - self.begun
+        }
     }
 
     fn record_read(&mut self, bytes: &[u8]) {
@@ -51,7 +60,11 @@ impl RecordStream {
 }
 
 impl AsyncRead for RecordStream {
-    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         let wanted = this.readable_bytes().min(into.remaining());
         let mut part = ReadBuf::new(into.initialize_unfilled_to(wanted));
@@ -64,7 +77,11 @@ impl AsyncRead for RecordStream {
 }
 
 impl AsyncWrite for RecordStream {
-    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.get_mut().tcp).poll_write(context, bytes)
     }
 

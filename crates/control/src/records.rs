@@ -1,7 +1,7 @@
 //! Records of TLS 1.3 (RFC 8446, section 5) after the handshake, without buffers of their own.
 //!
-//! A connection of the TLS library holds several KiB while it is idle. A program with thousands of them takes the keys
-//! over, and seals and opens records in buffers that all its connections share.
+//! A connection of the TLS library holds several KiB while it is idle. A program with thousands of
+//! them takes the keys over, and seals and opens records in buffers that all its connections share.
 
 use std::fmt;
 use std::io::{self, Read};
@@ -12,7 +12,9 @@ use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKe
 use aws_lc_rs::error::Unspecified;
 use aws_lc_rs::hkdf::{HKDF_SHA384, KeyType, Prk};
 use thiserror::Error;
-use tokio_rustls::rustls::{ClientConfig, Connection, ConnectionTrafficSecrets, KeyLog, ServerConfig};
+use tokio_rustls::rustls::{
+    ClientConfig, Connection, ConnectionTrafficSecrets, KeyLog, ServerConfig,
+};
 use zeroize::Zeroizing;
 
 /// Bytes before each record.
@@ -37,14 +39,15 @@ const DATA: u8 = 23;
 const CLOSE_NOTIFY: [u8; 2] = [1, 0];
 const USER_CANCELED: u8 = 90;
 
-/// The message that the next records have new keys; the last byte is 1 if the other end is to do the same.
+/// The message that the next records have new keys; the last byte is 1 if the other end is to do
+/// the same.
 const KEY_UPDATE: [u8; 5] = [24, 0, 0, 1, 0];
 
 /// Records that are sealed with one key. AES-GCM bears 2^24.5 of full size (RFC 8446, section 5.5).
 const MAX_RECORDS: u64 = 1 << 23;
 
-/// Records without payload that may come in a row. One that updates keys costs more time than its few bytes are worth,
-/// so each is to be made up for with the payload of a full record.
+/// Records without payload that may come in a row. One that updates keys costs more time than its
+/// few bytes are worth, so each is to be made up for with the payload of a full record.
 const MAX_IDLE: usize = 32;
 
 /// A secret of one direction, of the length of SHA-384.
@@ -101,7 +104,8 @@ impl TlsRecords {
     /// Takes over a connection of the TLS library whose handshake stated `secrets`.
     ///
     /// # Errors
-    /// Fails if the handshake is not over, if the library has bytes left to send, and if keys were updated since.
+    /// Fails if the handshake is not over, if the library has bytes left to send, and if keys were
+    /// updated since.
     pub(crate) fn take_over(mut tls: Connection, secrets: &TrafficSecrets) -> io::Result<Self> {
         let mut arrived = Vec::new();
         let has_ended = match tls.reader().read_to_end(&mut arrived) {
@@ -111,11 +115,22 @@ impl TlsRecords {
         };
         let is_client = matches!(tls, Connection::Client(_));
         let used = tls.dangerous_extract_secrets().map_err(io::Error::other)?;
-        let [client, server] =
-            secrets.take_secrets().ok_or_else(|| io::Error::other("the handshake stated no secrets"))?;
-        let [ours, theirs] = if is_client { [client, server] } else { [server, client] };
-        let keys = |secret, (next, used)| DirectionKeys::taken_over(secret, next, &used).map_err(io::Error::other);
-        Ok(Self { has_ended, arrived, ..Self::new([keys(ours, used.tx)?, keys(theirs, used.rx)?]) })
+        let [client, server] = secrets
+            .take_secrets()
+            .ok_or_else(|| io::Error::other("the handshake stated no secrets"))?;
+        let [ours, theirs] = if is_client {
+            [client, server]
+        } else {
+            [server, client]
+        };
+        let keys = |secret, (next, used)| {
+            DirectionKeys::taken_over(secret, next, &used).map_err(io::Error::other)
+        };
+        Ok(Self {
+            has_ended,
+            arrived,
+            ..Self::new([keys(ours, used.tx)?, keys(theirs, used.rx)?])
+        })
     }
 
     fn new([sending, receiving]: [DirectionKeys; 2]) -> Self {
@@ -139,7 +154,8 @@ impl TlsRecords {
         let mut key = self.sending.cipher_key()?;
         for content in payload.chunks(MAX_CONTENT) {
             if take(&mut self.owes_update) || self.sending.next >= MAX_RECORDS {
-                self.sending.seal_record(&key, HANDSHAKE, &KEY_UPDATE, into)?;
+                self.sending
+                    .seal_record(&key, HANDSHAKE, &KEY_UPDATE, into)?;
                 self.sending = self.sending.next_keys()?;
                 key = self.sending.cipher_key()?;
             }
@@ -157,18 +173,21 @@ impl TlsRecords {
         Ok(self.sending.seal_record(&key, ALERT, &CLOSE_NOTIFY, into)?)
     }
 
-    /// Returns payload that came before the keys were taken over, at most 16 KiB; it is empty the second time.
+    /// Returns payload that came before the keys were taken over, at most 16 KiB; it is empty the
+    /// second time.
     pub fn take_arrived(&mut self) -> Vec<u8> {
         take(&mut self.arrived)
     }
 
-    /// Returns the begin of a record, to which what comes next is to be appended for [`TlsRecords::open_records`].
+    /// Returns the begin of a record, to which what comes next is to be appended for
+    /// [`TlsRecords::open_records`].
     pub fn partial_record(&self) -> &[u8] {
         &self.held
     }
 
-    /// Opens the records at the begin of `bytes`, which are [`TlsRecords::partial_record`] and what came after it, and moves their
-    /// payload to the front. Returns the length of the payload. Keeps a record that is not complete.
+    /// Opens the records at the begin of `bytes`, which are [`TlsRecords::partial_record`] and what
+    /// came after it, and moves their payload to the front. Returns the length of the payload.
+    /// Keeps a record that is not complete.
     ///
     /// # Errors
     /// Fails if they are no records of the other end. Then nothing that follows is read.
@@ -205,7 +224,11 @@ impl TlsRecords {
             }
             begin = end;
         }
-        self.held = if self.has_ended { Vec::new() } else { bytes[begin..].to_vec() };
+        self.held = if self.has_ended {
+            Vec::new()
+        } else {
+            bytes[begin..].to_vec()
+        };
         Ok(opened)
     }
 
@@ -215,16 +238,23 @@ impl TlsRecords {
     /// Panics if the library derives no keys.
     #[cfg(any(test, fuzzing))]
     pub fn known_ends() -> [Self; 2] {
-        let keys = |byte| DirectionKeys::new(Zeroizing::new([byte; 48]), 7).expect("there are keys");
+        let keys =
+            |byte| DirectionKeys::new(Zeroizing::new([byte; 48]), 7).expect("there are keys");
         [[1, 2], [2, 1]].map(|bytes| Self::new(bytes.map(keys)))
     }
 
-    /// Appends a record of any kind and content to `into`, as a hostile peer can. New keys follow its own update.
+    /// Appends a record of any kind and content to `into`, as a hostile peer can. New keys follow
+    /// its own update.
     ///
     /// # Errors
     /// Fails if the library cannot encrypt.
     #[cfg(any(test, fuzzing))]
-    pub fn seal_any(&mut self, kind: u8, content: &[u8], into: &mut Vec<u8>) -> Result<(), RecordError> {
+    pub fn seal_any(
+        &mut self,
+        kind: u8,
+        content: &[u8],
+        into: &mut Vec<u8>,
+    ) -> Result<(), RecordError> {
         let key = self.sending.cipher_key()?;
         self.sending.seal_record(&key, kind, content, into)?;
         if kind == HANDSHAKE && content.starts_with(&KEY_UPDATE[..4]) {
@@ -233,7 +263,8 @@ impl TlsRecords {
         Ok(())
     }
 
-    /// Returns true if the other end has closed its direction, and all payload before that was returned.
+    /// Returns true if the other end has closed its direction, and all payload before that was
+    /// returned.
     pub fn has_ended(&self) -> bool {
         self.has_ended && self.arrived.is_empty()
     }
@@ -261,7 +292,10 @@ impl TlsRecords {
 
     /// Notes a record without payload.
     fn note_idle(&mut self) -> Result<(), RecordError> {
-        self.idle_left = self.idle_left.checked_sub(MAX_CONTENT).ok_or(RecordError::Idle)?;
+        self.idle_left = self
+            .idle_left
+            .checked_sub(MAX_CONTENT)
+            .ok_or(RecordError::Idle)?;
         Ok(())
     }
 }
@@ -274,7 +308,9 @@ impl fmt::Debug for TlsRecords {
 
 /// Returns the length of the record at the begin of `bytes`; `None` if it is not complete.
 fn end_of_record(bytes: &[u8]) -> Result<Option<usize>, RecordError> {
-    let Some(&[kind, _, _, high, low]) = bytes.first_chunk::<HEADER>() else { return Ok(None) };
+    let Some(&[kind, _, _, high, low]) = bytes.first_chunk::<HEADER>() else {
+        return Ok(None);
+    };
     let body = usize::from(u16::from_be_bytes([high, low]));
     if kind != DATA || !(TAG + 1..=MAX_BODY).contains(&body) {
         return Err(RecordError::Header(kind, body));
@@ -293,12 +329,22 @@ struct DirectionKeys {
 
 impl DirectionKeys {
     fn new(secret: Secret, next: u64) -> Result<Self, Unspecified> {
-        Ok(Self { key: expand_secret(&secret, "key")?, iv: expand_secret(&secret, "iv")?, secret, next })
+        Ok(Self {
+            key: expand_secret(&secret, "key")?,
+            iv: expand_secret(&secret, "iv")?,
+            secret,
+            next,
+        })
     }
 
-    /// Returns the keys of `secret`, if they are those that the TLS library has `used` so far: with others, the number
-    /// of the next record would be one of theirs, and a nonce might be used twice.
-    fn taken_over(secret: Secret, next: u64, used: &ConnectionTrafficSecrets) -> Result<Self, RecordError> {
+    /// Returns the keys of `secret`, if they are those that the TLS library has `used` so far: with
+    /// others, the number of the next record would be one of theirs, and a nonce might be used
+    /// twice.
+    fn taken_over(
+        secret: Secret,
+        next: u64,
+        used: &ConnectionTrafficSecrets,
+    ) -> Result<Self, RecordError> {
         let keys = Self::new(secret, next)?;
         match used {
             ConnectionTrafficSecrets::Aes256Gcm { key, iv }
@@ -315,7 +361,8 @@ impl DirectionKeys {
         Self::new(expand_secret(&self.secret, "traffic upd")?, 0)
     }
 
-    /// Returns the key with its tables, 600 bytes, which are made anew in less time than a record takes.
+    /// Returns the key with its tables, 600 bytes, which are made anew in less time than a record
+    /// takes.
     fn cipher_key(&self) -> Result<LessSafeKey, Unspecified> {
         UnboundKey::new(&AES_256_GCM, &*self.key).map(LessSafeKey::new)
     }
@@ -343,31 +390,51 @@ impl DirectionKeys {
         into.extend_from_slice(&header);
         into.extend_from_slice(content);
         into.push(kind);
-        let tag = key.seal_in_place_separate_tag(self.next_nonce()?, Aad::from(header), &mut into[begin..])?;
+        let tag = key.seal_in_place_separate_tag(
+            self.next_nonce()?,
+            Aad::from(header),
+            &mut into[begin..],
+        )?;
         into.extend_from_slice(tag.as_ref());
         Ok(())
     }
 
-    /// Opens one record in its place. Returns the type of its content, and the length, which begins behind the header.
-    fn open_record(&mut self, key: &LessSafeKey, record: &mut [u8]) -> Result<(u8, usize), RecordError> {
-        let (header, body) = record.split_first_chunk_mut::<HEADER>().ok_or(RecordError::Content)?;
+    /// Opens one record in its place. Returns the type of its content, and the length, which begins
+    /// behind the header.
+    fn open_record(
+        &mut self,
+        key: &LessSafeKey,
+        record: &mut [u8],
+    ) -> Result<(u8, usize), RecordError> {
+        let (header, body) = record
+            .split_first_chunk_mut::<HEADER>()
+            .ok_or(RecordError::Content)?;
         let content = key.open_in_place(self.next_nonce()?, Aad::from(*header), body)?;
         if content.len() > MAX_CONTENT + 1 {
             return Err(RecordError::Content);
         }
         // Behind the type there may be zeros.
-        let length = content.iter().rposition(|byte| *byte != 0).ok_or(RecordError::Content)?;
+        let length = content
+            .iter()
+            .rposition(|byte| *byte != 0)
+            .ok_or(RecordError::Content)?;
         Ok((content[length], length))
     }
 }
 
-/// Returns bytes of a secret for a purpose (HKDF-Expand-Label of RFC 8446, section 7.1, with an empty context).
-fn expand_secret<const N: usize>(secret: &Secret, label: &str) -> Result<Zeroizing<[u8; N]>, Unspecified> {
+/// Returns bytes of a secret for a purpose (HKDF-Expand-Label of RFC 8446, section 7.1, with an
+/// empty context).
+fn expand_secret<const N: usize>(
+    secret: &Secret,
+    label: &str,
+) -> Result<Zeroizing<[u8; N]>, Unspecified> {
     let length = (N as u16).to_be_bytes();
     let prefix = [length[0], length[1], PREFIX.len() as u8 + label.len() as u8];
     let info = [&prefix[..], PREFIX, label.as_bytes(), &[0]];
     let mut bytes = Zeroizing::new([0; N]);
-    Prk::new_less_safe(HKDF_SHA384, &**secret).expand(&info, KeyLength(N))?.fill(&mut *bytes)?;
+    Prk::new_less_safe(HKDF_SHA384, &**secret)
+        .expand(&info, KeyLength(N))?
+        .fill(&mut *bytes)?;
     Ok(bytes)
 }
 
@@ -381,7 +448,8 @@ impl KeyType for KeyLength {
     }
 }
 
-/// The secrets of a connection, as its handshake states them: that of the client, and that of the server.
+/// The secrets of a connection, as its handshake states them: that of the client, and that of the
+/// server.
 #[derive(Default)]
 pub(crate) struct TrafficSecrets(Mutex<[Option<Secret>; 2]>);
 
@@ -400,7 +468,8 @@ impl KeyLog for TrafficSecrets {
         if let Some(index) = LABELS.iter().position(|known| *known == label)
             && let Ok(secret) = <[u8; 48]>::try_from(secret)
         {
-            self.0.lock().unwrap_or_else(PoisonError::into_inner)[index] = Some(Zeroizing::new(secret));
+            self.0.lock().unwrap_or_else(PoisonError::into_inner)[index] =
+                Some(Zeroizing::new(secret));
         }
     }
 
@@ -409,8 +478,12 @@ impl KeyLog for TrafficSecrets {
     }
 }
 
-/// Returns the configuration of a listener whose handshake states its `secrets`, so that its records can be taken over.
-pub(crate) fn server_that_states(config: &ServerConfig, secrets: &Arc<TrafficSecrets>) -> Arc<ServerConfig> {
+/// Returns the configuration of a listener whose handshake states its `secrets`, so that its
+/// records can be taken over.
+pub(crate) fn server_that_states(
+    config: &ServerConfig,
+    secrets: &Arc<TrafficSecrets>,
+) -> Arc<ServerConfig> {
     let mut config = ServerConfig::clone(config);
     config.key_log = Arc::<TrafficSecrets>::clone(secrets);
     config.enable_secret_extraction = true;
@@ -418,7 +491,10 @@ pub(crate) fn server_that_states(config: &ServerConfig, secrets: &Arc<TrafficSec
 }
 
 /// Returns the configuration of a caller whose handshake states its `secrets`.
-pub(crate) fn client_that_states(config: &ClientConfig, secrets: &Arc<TrafficSecrets>) -> Arc<ClientConfig> {
+pub(crate) fn client_that_states(
+    config: &ClientConfig,
+    secrets: &Arc<TrafficSecrets>,
+) -> Arc<ClientConfig> {
     let mut config = ClientConfig::clone(config);
     config.key_log = Arc::<TrafficSecrets>::clone(secrets);
     config.enable_secret_extraction = true;
@@ -457,18 +533,25 @@ pub(crate) mod tests {
     fn what_was_changed_or_comes_again_is_refused() {
         let [mut near, mut far] = ends();
         let record = sealed(&mut near, DATA, b"payload");
-        for (index, bit) in (0..record.len()).flat_map(|index| (0..8).map(move |bit| (index, bit))) {
+        for (index, bit) in (0..record.len()).flat_map(|index| (0..8).map(move |bit| (index, bit)))
+        {
             let mut changed = record.clone();
             changed[index] ^= 1 << bit;
             let body = usize::from(u16::from_be_bytes([changed[3], changed[4]]));
             let expected = match index {
                 0 => Err(RecordError::Header(changed[0], body)),
-                3 | 4 if !(TAG + 1..=MAX_BODY).contains(&body) => Err(RecordError::Header(DATA, body)),
+                3 | 4 if !(TAG + 1..=MAX_BODY).contains(&body) => {
+                    Err(RecordError::Header(DATA, body))
+                }
                 // The record is longer now, and not complete.
                 3 | 4 if HEADER + body > record.len() => Ok(Vec::new()),
                 _ => Err(RecordError::Encrypted),
             };
-            assert_eq!(receive(&mut ends()[1], &changed), expected, "byte {index}, bit {bit}");
+            assert_eq!(
+                receive(&mut ends()[1], &changed),
+                expected,
+                "byte {index}, bit {bit}"
+            );
         }
         assert_eq!(receive(&mut far, &record).unwrap(), b"payload");
         assert_eq!(receive(&mut far, &record), Err(RecordError::Encrypted));
@@ -476,7 +559,10 @@ pub(crate) mod tests {
 
     #[test]
     fn nothing_is_read_after_an_error() {
-        for bad in [&[HANDSHAKE, 3, 3, 0, 40][..], &sealed(&mut ends()[0], HANDSHAKE, &[4, 0, 0, 1, 0])] {
+        for bad in [
+            &[HANDSHAKE, 3, 3, 0, 40][..],
+            &sealed(&mut ends()[0], HANDSHAKE, &[4, 0, 0, 1, 0]),
+        ] {
             let [mut near, mut far] = ends();
             let error = receive(&mut far, bad).unwrap_err();
             // The record that would follow.
@@ -498,7 +584,10 @@ pub(crate) mod tests {
         let [mut near, mut far] = ends();
         (near.sending.next, far.receiving.next) = (u64::MAX, u64::MAX);
         assert_eq!(near.seal_end(&mut Vec::new()), Err(RecordError::Encrypted));
-        assert_eq!(receive(&mut far, &sealed(&mut ends()[0], DATA, b"payload")), Err(RecordError::Encrypted));
+        assert_eq!(
+            receive(&mut far, &sealed(&mut ends()[0], DATA, b"payload")),
+            Err(RecordError::Encrypted)
+        );
     }
 
     /// Receives `count` records of `content` in a row, each under the keys that it is due, and then
@@ -515,9 +604,21 @@ pub(crate) mod tests {
 
     #[test]
     fn a_flood_of_records_without_payload_is_refused() {
-        for (kind, content) in [(HANDSHAKE, &KEY_UPDATE[..]), (DATA, &[]), (ALERT, &[1, USER_CANCELED])] {
-            assert_eq!(flooded(kind, content, MAX_IDLE).unwrap(), b"payload", "{kind}");
-            assert_eq!(flooded(kind, content, MAX_IDLE + 1), Err(RecordError::Idle), "{kind}");
+        for (kind, content) in [
+            (HANDSHAKE, &KEY_UPDATE[..]),
+            (DATA, &[]),
+            (ALERT, &[1, USER_CANCELED]),
+        ] {
+            assert_eq!(
+                flooded(kind, content, MAX_IDLE).unwrap(),
+                b"payload",
+                "{kind}"
+            );
+            assert_eq!(
+                flooded(kind, content, MAX_IDLE + 1),
+                Err(RecordError::Idle),
+                "{kind}"
+            );
         }
     }
 
@@ -546,11 +647,22 @@ pub(crate) mod tests {
             let [mut near, mut far] = ends();
             let content = [vec![5; MAX_CONTENT], vec![DATA; usize::from(padding > 0)]].concat();
             let record = sealed(&mut near, if padding > 0 { 0 } else { DATA }, &content);
-            assert_eq!(receive(&mut far, &record).map(|payload| payload.len()), expected, "{padding}");
+            assert_eq!(
+                receive(&mut far, &record).map(|payload| payload.len()),
+                expected,
+                "{padding}"
+            );
         }
-        for (length, expected) in [(0, &[][..]), (1, &[18]), (MAX_CONTENT, &[16_401]), (16_385, &[16_401, 18])] {
+        for (length, expected) in [
+            (0, &[][..]),
+            (1, &[18]),
+            (MAX_CONTENT, &[16_401]),
+            (16_385, &[16_401, 18]),
+        ] {
             let mut bytes = Vec::new();
-            ends()[0].seal_payload(&vec![5; length], &mut bytes).unwrap();
+            ends()[0]
+                .seal_payload(&vec![5; length], &mut bytes)
+                .unwrap();
             assert_eq!(bodies(&bytes), expected, "{length}");
         }
     }
@@ -570,8 +682,14 @@ pub(crate) mod tests {
     fn what_may_not_come_is_refused() {
         for (bytes, error) in [
             (vec![DATA, 3, 3, 0, 16], RecordError::Header(DATA, 16)),
-            (vec![DATA, 3, 3, 0x41, 1], RecordError::Header(DATA, MAX_BODY + 1)),
-            (vec![HANDSHAKE, 3, 3, 0, 40], RecordError::Header(HANDSHAKE, 40)),
+            (
+                vec![DATA, 3, 3, 0x41, 1],
+                RecordError::Header(DATA, MAX_BODY + 1),
+            ),
+            (
+                vec![HANDSHAKE, 3, 3, 0, 40],
+                RecordError::Header(HANDSHAKE, 40),
+            ),
         ] {
             assert_eq!(receive(&mut ends()[1], &bytes), Err(error));
         }
@@ -580,9 +698,14 @@ pub(crate) mod tests {
             (20, &[1], RecordError::Content),
             (HANDSHAKE, &[24, 0, 0, 1, 2], RecordError::Content),
             (HANDSHAKE, &[4, 0, 0, 1, 0], RecordError::Content),
-            // A key update that is not the last message of its record, two in one, and a part of one.
+            // A key update that is not the last message of its record, two in one, and a part of
+            // one.
             (HANDSHAKE, &[24, 0, 0, 1, 0, 4], RecordError::Content),
-            (HANDSHAKE, &[24, 0, 0, 1, 0, 24, 0, 0, 1, 0], RecordError::Content),
+            (
+                HANDSHAKE,
+                &[24, 0, 0, 1, 0, 24, 0, 0, 1, 0],
+                RecordError::Content,
+            ),
             (HANDSHAKE, &[24, 0, 0, 1], RecordError::Content),
             // A request for a certificate of the client.
             (HANDSHAKE, &[13, 0, 0, 3, 0, 0, 0], RecordError::Content),
@@ -642,11 +765,15 @@ pub(crate) mod tests {
         let mut answer = Vec::new();
         far.seal_payload(b"payload", &mut answer).unwrap();
         assert_eq!(receive(&mut near, &answer).unwrap(), b"payload");
-        assert_eq!((far.receiving.next, far.sending.next, near.receiving.next), (0, 1, 1));
+        assert_eq!(
+            (far.receiving.next, far.sending.next, near.receiving.next),
+            (0, 1, 1)
+        );
     }
 
     proptest! {
-        /// In whatever parts records arrive, their payload is that of the sender, and nothing is held between them.
+        /// In whatever parts records arrive, their payload is that of the sender, and nothing is
+        /// held between them.
         #[test]
         fn records_arrive_in_any_parts(
             payloads in prop::collection::vec((prop::collection::vec(any::<u8>(), 0..400), any::<bool>()), 1..6),

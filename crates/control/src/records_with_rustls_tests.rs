@@ -4,7 +4,8 @@ use std::io::{self, Read, Write};
 use std::sync::Arc;
 
 use tokio_rustls::rustls::{
-    CipherSuite, ClientConnection, Connection, Error, HandshakeKind, PeerMisbehaved, ServerConfig, ServerConnection,
+    CipherSuite, ClientConnection, Connection, Error, HandshakeKind, PeerMisbehaved, ServerConfig,
+    ServerConnection,
 };
 
 use crate::raw_key::unread_name;
@@ -28,8 +29,12 @@ struct End {
 impl End {
     fn caller(tls: &PeerTls) -> Self {
         let secrets = Arc::default();
-        let tls = ClientConnection::new(client_that_states(&tls.0.client, &secrets), unread_name()).unwrap();
-        Self { tls: tls.into(), secrets }
+        let tls = ClientConnection::new(client_that_states(&tls.0.client, &secrets), unread_name())
+            .unwrap();
+        Self {
+            tls: tls.into(),
+            secrets,
+        }
     }
 
     fn listener(tls: &PeerTls, change: impl FnOnce(&mut ServerConfig)) -> Self {
@@ -37,7 +42,10 @@ impl End {
         let mut config = Arc::into_inner(server_that_states(&tls.0.server, &secrets)).unwrap();
         change(&mut config);
         let tls = ServerConnection::new(Arc::new(config)).unwrap();
-        Self { tls: tls.into(), secrets }
+        Self {
+            tls: tls.into(),
+            secrets,
+        }
     }
 
     fn taken_over(self) -> io::Result<TlsRecords> {
@@ -81,14 +89,19 @@ fn shake_hands(caller: &mut End, listener: &mut End) -> Result<(), Error> {
     Ok(())
 }
 
-/// Returns two ends that know each other, the caller first if it `calls`, and the other end first if not.
+/// Returns two ends that know each other, the caller first if it `calls`, and the other end first
+/// if not.
 fn ends(calls: bool) -> [End; 2] {
     let tls = PeerTls::new().unwrap();
     let (mut caller, mut listener) = (End::caller(&tls), End::listener(&tls, |_| {}));
     shake_hands(&mut caller, &mut listener).unwrap();
     caller.tls.set_buffer_limit(None);
     listener.tls.set_buffer_limit(None);
-    if calls { [caller, listener] } else { [listener, caller] }
+    if calls {
+        [caller, listener]
+    } else {
+        [listener, caller]
+    }
 }
 
 /// Returns the lengths of records without their headers.
@@ -117,7 +130,10 @@ fn records_of_every_length_are_understood_by_the_library_and_by_us() {
             let mut bytes = Vec::new();
             ours.seal_payload(&payload, &mut bytes).unwrap();
             assert!(theirs.receive(&bytes).unwrap() == payload, "{length}");
-            assert!(receive(&mut ours, &theirs.sealed(&payload)).unwrap() == payload, "{length}");
+            assert!(
+                receive(&mut ours, &theirs.sealed(&payload)).unwrap() == payload,
+                "{length}"
+            );
         }
         let empty = sealed(&mut ours, DATA, b"");
         assert_eq!(theirs.receive(&empty).unwrap(), b"");
@@ -142,11 +158,17 @@ fn an_end_that_is_asked_twice_for_new_keys_makes_them_once_and_the_library_follo
             asks.extend(theirs.sealed(b"between, "));
             theirs.tls.refresh_traffic_keys().unwrap();
             asks.extend(theirs.sealed(b"after"));
-            let received: Vec<u8> = asks.chunks(7).flat_map(|part| receive(&mut ours, part).unwrap()).collect();
+            let received: Vec<u8> = asks
+                .chunks(7)
+                .flat_map(|part| receive(&mut ours, part).unwrap())
+                .collect();
             assert_eq!(received, b"before, between, after");
             let mut answer = Vec::new();
             ours.seal_payload(&payload, &mut answer).unwrap();
-            assert_eq!(bodies(&answer), [5 + 17, 16_384 + 17, 16_384 + 17, 7_232 + 17]);
+            assert_eq!(
+                bodies(&answer),
+                [5 + 17, 16_384 + 17, 16_384 + 17, 7_232 + 17]
+            );
             assert!(theirs.receive(&answer).unwrap() == payload);
         }
     }
@@ -160,7 +182,10 @@ fn records_that_are_on_their_way_while_keys_change_are_read() {
     theirs.tls.refresh_traffic_keys().unwrap();
     receive(&mut ours, &theirs.written()).unwrap();
     ours.seal_payload(b", and after", &mut on_its_way).unwrap();
-    assert_eq!(theirs.receive(&on_its_way).unwrap(), b"from before, and after");
+    assert_eq!(
+        theirs.receive(&on_its_way).unwrap(),
+        b"from before, and after"
+    );
 }
 
 #[test]
@@ -182,11 +207,16 @@ fn a_record_of_which_a_bit_was_changed_is_refused_by_the_library_and_by_us() {
         let mut bytes = theirs.sealed(b"payload");
         bytes[index] ^= 1 << (index % 8);
         // The length of a record is hidden from nobody: with a greater one, the rest is waited for.
-        assert!(receive(&mut ours, &bytes).map_or(true, |payload| payload.is_empty()), "{index}");
+        assert!(
+            receive(&mut ours, &bytes).map_or(true, |payload| payload.is_empty()),
+            "{index}"
+        );
         let mut bytes = sealed(&mut ours, DATA, b"payload");
         bytes[index] ^= 1 << (index % 8);
         // The library ignores the type and the minor version in the header, which say nothing.
-        let understood = theirs.receive(&bytes).is_ok_and(|payload| !payload.is_empty());
+        let understood = theirs
+            .receive(&bytes)
+            .is_ok_and(|payload| !payload.is_empty());
         assert_eq!(understood, index == 0 || index == 2, "{index}");
     }
 }
@@ -194,11 +224,21 @@ fn a_record_of_which_a_bit_was_changed_is_refused_by_the_library_and_by_us() {
 #[test]
 fn the_library_refuses_the_same_floods_as_we_do() {
     let (mut ours, mut theirs) = ours_and_theirs(true);
-    let flood: Vec<u8> = (0..=MAX_IDLE).flat_map(|_| sealed(&mut ours, DATA, b"")).collect();
-    assert_eq!(theirs.receive(&flood), Err(PeerMisbehaved::TooManyEmptyFragments.into()));
+    let flood: Vec<u8> = (0..=MAX_IDLE)
+        .flat_map(|_| sealed(&mut ours, DATA, b""))
+        .collect();
+    assert_eq!(
+        theirs.receive(&flood),
+        Err(PeerMisbehaved::TooManyEmptyFragments.into())
+    );
     let (mut ours, mut theirs) = ours_and_theirs(true);
-    let flood: Vec<u8> = (0..=MAX_IDLE).flat_map(|_| sealed(&mut ours, HANDSHAKE, &[24, 0, 0, 1, 1])).collect();
-    assert_eq!(theirs.receive(&flood), Err(PeerMisbehaved::TooManyKeyUpdateRequests.into()));
+    let flood: Vec<u8> = (0..=MAX_IDLE)
+        .flat_map(|_| sealed(&mut ours, HANDSHAKE, &[24, 0, 0, 1, 1]))
+        .collect();
+    assert_eq!(
+        theirs.receive(&flood),
+        Err(PeerMisbehaved::TooManyKeyUpdateRequests.into())
+    );
 }
 
 #[test]
@@ -208,7 +248,10 @@ fn a_connection_is_not_taken_over_with_keys_that_are_not_those_of_its_handshake(
         theirs.tls.refresh_traffic_keys().unwrap();
         ours.receive(&theirs.written()).unwrap();
         let error = ours.taken_over().unwrap_err();
-        assert!(error.to_string().contains("keys of TLS were changed"), "{error}");
+        assert!(
+            error.to_string().contains("keys of TLS were changed"),
+            "{error}"
+        );
     }
 }
 
@@ -223,10 +266,19 @@ fn a_connection_is_not_taken_over_while_the_library_has_something_to_send() {
 #[test]
 fn no_other_cipher_suite_is_agreed_on_or_taken_over() {
     let ours = PeerTls::new().unwrap();
-    for suite in [CipherSuite::TLS13_CHACHA20_POLY1305_SHA256, CipherSuite::TLS13_AES_128_GCM_SHA256] {
+    for suite in [
+        CipherSuite::TLS13_CHACHA20_POLY1305_SHA256,
+        CipherSuite::TLS13_AES_128_GCM_SHA256,
+    ] {
         let other = PeerTls::of_suite(suite).unwrap();
         for (caller, listener) in [(&ours, &other), (&other, &ours)] {
-            assert!(shake_hands(&mut End::caller(caller), &mut End::listener(listener, |_| {})).is_err());
+            assert!(
+                shake_hands(
+                    &mut End::caller(caller),
+                    &mut End::listener(listener, |_| {})
+                )
+                .is_err()
+            );
         }
         let (mut caller, mut listener) = (End::caller(&other), End::listener(&other, |_| {}));
         shake_hands(&mut caller, &mut listener).unwrap();
@@ -248,10 +300,16 @@ fn a_caller_resumes_no_session_of_a_listener_that_gives_tickets() {
 #[test]
 fn a_ticket_that_comes_after_the_handshake_is_refused() {
     let tls = PeerTls::new().unwrap();
-    let (mut caller, mut listener) = (End::caller(&tls), End::listener(&tls, |config| config.send_tls13_tickets = 1));
+    let (mut caller, mut listener) = (
+        End::caller(&tls),
+        End::listener(&tls, |config| config.send_tls13_tickets = 1),
+    );
     listener.receive(&caller.written()).unwrap();
     caller.receive(&listener.written()).unwrap();
     listener.receive(&caller.written()).unwrap();
     let tickets = listener.written();
-    assert_eq!(receive(&mut caller.taken_over().unwrap(), &tickets), Err(RecordError::Content));
+    assert_eq!(
+        receive(&mut caller.taken_over().unwrap(), &tickets),
+        Err(RecordError::Content)
+    );
 }

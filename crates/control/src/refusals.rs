@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 /// Time between two reports of one reason.
 const REPORT_INTERVAL: Duration = Duration::from_mins(1);
 
-/// Reasons that are counted apart: a reason may hold what a client has sent. The last one stands for all others.
+/// Reasons that are counted apart: a reason may hold what a client has sent. The last one stands
+/// for all others.
 const MAX_REASONS: usize = 16;
 
 /// Refused connections since they were last reported, by reason.
@@ -31,24 +32,41 @@ pub struct RefusedConnections {
 }
 
 impl RefusalCounts {
-    /// Returns true if a refusal is the first for its reason in a minute, and is to be reported at once. Others are
-    /// counted.
+    /// Returns true if a refusal is the first for its reason in a minute, and is to be reported at
+    /// once. Others are counted.
     pub fn is_first(&mut self, client: IpAddr, why: &str, now: Instant) -> bool {
         let known = self.0.iter().position(|reason| reason.latest.why == why);
-        let index = known.or_else(|| self.0.len().checked_sub(1).filter(|last| last + 1 == MAX_REASONS));
-        let latest = RefusedConnections { client, why: why.to_owned(), connections: 0 };
+        let index = known.or_else(|| {
+            self.0
+                .len()
+                .checked_sub(1)
+                .filter(|last| last + 1 == MAX_REASONS)
+        });
+        let latest = RefusedConnections {
+            client,
+            why: why.to_owned(),
+            connections: 0,
+        };
         let Some(reason) = index.and_then(|index| self.0.get_mut(index)) else {
-            self.0.push(CountedReason { latest, reported: now });
+            self.0.push(CountedReason {
+                latest,
+                reported: now,
+            });
             return true;
         };
         let connections = reason.latest.connections + 1;
-        reason.latest = RefusedConnections { connections, ..latest };
+        reason.latest = RefusedConnections {
+            connections,
+            ..latest
+        };
         false
     }
 
     /// Returns the refusals counted for reasons that were last reported a minute ago.
     pub fn take_due(&mut self, now: Instant) -> Vec<RefusedConnections> {
-        self.take_if(now, |reason| now.saturating_duration_since(reason.reported) >= REPORT_INTERVAL)
+        self.take_if(now, |reason| {
+            now.saturating_duration_since(reason.reported) >= REPORT_INTERVAL
+        })
     }
 
     /// Returns all refusals that were counted and not reported. A server calls this when it ends.
@@ -57,14 +75,23 @@ impl RefusalCounts {
     }
 
     /// Reasons without a refusal since they were last reported are forgotten.
-    fn take_if(&mut self, now: Instant, is_due: impl Fn(&CountedReason) -> bool) -> Vec<RefusedConnections> {
-        self.0.retain(|reason| reason.latest.connections > 0 || !is_due(reason));
-        let due = self.0.iter_mut().filter(|reason| is_due(reason)).map(|reason| {
-            reason.reported = now;
-            let counted = reason.latest.clone();
-            reason.latest.connections = 0;
-            counted
-        });
+    fn take_if(
+        &mut self,
+        now: Instant,
+        is_due: impl Fn(&CountedReason) -> bool,
+    ) -> Vec<RefusedConnections> {
+        self.0
+            .retain(|reason| reason.latest.connections > 0 || !is_due(reason));
+        let due = self
+            .0
+            .iter_mut()
+            .filter(|reason| is_due(reason))
+            .map(|reason| {
+                reason.reported = now;
+                let counted = reason.latest.clone();
+                reason.latest.connections = 0;
+                counted
+            });
         due.collect()
     }
 }
@@ -81,7 +108,11 @@ mod tests {
         let (mut lines, mut counted) = (0, 0);
         for millis in 0..600_000 {
             let now = start + Duration::from_millis(millis);
-            let why = if millis % 2 == 0 { "it has no key" } else { "it is late" };
+            let why = if millis % 2 == 0 {
+                "it has no key"
+            } else {
+                "it is late"
+            };
             lines += u64::from(counts.is_first(CLIENT, why, now));
             let due = counts.take_due(now);
             lines += due.len() as u64;
@@ -89,17 +120,28 @@ mod tests {
         }
         assert_eq!(lines, 2 * 10);
         let rest = counts.take_all(start);
-        assert_eq!(counted + rest.iter().map(|refused| refused.connections).sum::<u64>() + 2, 600_000);
+        assert_eq!(
+            counted + rest.iter().map(|refused| refused.connections).sum::<u64>() + 2,
+            600_000
+        );
         assert!(counts.take_all(start).is_empty() && counts.0.is_empty());
-        assert!(counts.is_first(CLIENT, "it is late", start), "the first after a pause is reported at once");
+        assert!(
+            counts.is_first(CLIENT, "it is late", start),
+            "the first after a pause is reported at once"
+        );
     }
 
     #[test]
     fn reasons_that_clients_choose_do_not_become_many_lines() {
         let (mut counts, now) = (RefusalCounts::default(), Instant::now());
-        let first = (0..1000).filter(|number| counts.is_first(CLIENT, &format!("no user {number}"), now)).count();
+        let first = (0..1000)
+            .filter(|number| counts.is_first(CLIENT, &format!("no user {number}"), now))
+            .count();
         let due = counts.take_due(now + REPORT_INTERVAL);
         assert_eq!((first, due.len()), (MAX_REASONS, 1));
-        assert_eq!((&*due[0].why, due[0].connections), ("no user 999", 1000 - MAX_REASONS as u64));
+        assert_eq!(
+            (&*due[0].why, due[0].connections),
+            ("no user 999", 1000 - MAX_REASONS as u64)
+        );
     }
 }

@@ -11,8 +11,8 @@ pub(crate) fn at_port(mut host: SocketAddr, port: u16) -> SocketAddr {
 /// Addresses of a host that are called.
 pub(crate) const MAX_CALLED: usize = 4;
 
-/// Returns the addresses of a host as this one knows them, all with port 0. A link-local one without a scope leads
-/// nowhere, and is left out.
+/// Returns the addresses of a host as this one knows them, all with port 0. A link-local one
+/// without a scope leads nowhere, and is left out.
 pub(crate) fn host_addresses(host: &str) -> Vec<SocketAddr> {
     let mut found = Vec::new();
     for address in (host, 0).to_socket_addrs().into_iter().flatten() {
@@ -24,9 +24,9 @@ pub(crate) fn host_addresses(host: &str) -> Vec<SocketAddr> {
     found
 }
 
-/// Returns the addresses of the far end that are called for data: those of the host that the user has named. That which
-/// the far end `says` is the first if it is one of them, or of the host that ssh is `configured` to reach by that name:
-/// a far end may name no other host.
+/// Returns the addresses of the far end that are called for data: those of the host that the user
+/// has named. That which the far end `says` is the first if it is one of them, or of the host that
+/// ssh is `configured` to reach by that name: a far end may name no other host.
 pub(crate) fn far_addresses(
     host: &str,
     says: Option<IpAddr>,
@@ -36,7 +36,11 @@ pub(crate) fn far_addresses(
     let is_it = |address: &SocketAddr| Some(address.ip()) == says;
     if found.is_empty() || says.is_some() && !found.iter().any(is_it) {
         let others = configured().map_or_else(Vec::new, |host| host_addresses(&host));
-        found.extend(others.into_iter().filter(|other| is_it(other) || says.is_none()));
+        found.extend(
+            others
+                .into_iter()
+                .filter(|other| is_it(other) || says.is_none()),
+        );
     }
     found.sort_by_key(|address| !is_it(address));
     found.truncate(MAX_CALLED);
@@ -68,12 +72,21 @@ mod tests {
         let at = |last: u8| SocketAddr::from(([192, 0, 2, last], 0));
         let says = |last: u8| Some(at(last).ip());
         let configured = || Some("192.0.2.9".to_owned());
-        assert_eq!(far_addresses("192.0.2.1", says(1), || panic!("it is known")), [at(1)]);
+        assert_eq!(
+            far_addresses("192.0.2.1", says(1), || panic!("it is known")),
+            [at(1)]
+        );
         assert_eq!(far_addresses("192.0.2.1", says(2), || None), [at(1)]);
-        assert_eq!(far_addresses("192.0.2.1", says(9), configured), [at(9), at(1)]);
+        assert_eq!(
+            far_addresses("192.0.2.1", says(9), configured),
+            [at(9), at(1)]
+        );
         assert_eq!(far_addresses("192.0.2.1", says(2), configured), [at(1)]);
         // A name of ssh's own configuration.
-        assert_eq!(far_addresses("no.such.invalid", says(9), configured), [at(9)]);
+        assert_eq!(
+            far_addresses("no.such.invalid", says(9), configured),
+            [at(9)]
+        );
         assert_eq!(far_addresses("no.such.invalid", None, configured), [at(9)]);
         assert!(far_addresses("no.such.invalid", says(2), configured).is_empty());
     }
@@ -82,13 +95,25 @@ mod tests {
     fn a_link_local_address_keeps_its_device() {
         // Device 1 of every network is the loopback.
         let scoped = read_address("fe80::1%lo").unwrap();
-        assert!(matches!(scoped, SocketAddr::V6(scoped) if scoped.scope_id() == 1), "{scoped}");
+        assert!(
+            matches!(scoped, SocketAddr::V6(scoped) if scoped.scope_id() == 1),
+            "{scoped}"
+        );
         assert_eq!(at_port(scoped, 7).to_string(), "[fe80::1%1]:7");
         assert_eq!(host_addresses("fe80::1%lo"), [scoped]);
         assert!(host_addresses("fe80::1").is_empty());
         // The far end knows it without the scope of this host.
-        assert_eq!(far_addresses("fe80::1%lo", "fe80::1".parse().ok(), || panic!("it is known")), [scoped]);
+        assert_eq!(
+            far_addresses("fe80::1%lo", "fe80::1".parse().ok(), || panic!(
+                "it is known"
+            )),
+            [scoped]
+        );
         assert_eq!(read_address("192.0.2.1"), Some(([192, 0, 2, 1], 0).into()));
-        assert!(["localhost", "localhost%lo", "fe80::1%nosuch", ""].iter().all(|text| read_address(text).is_none()));
+        assert!(
+            ["localhost", "localhost%lo", "fe80::1%nosuch", ""]
+                .iter()
+                .all(|text| read_address(text).is_none())
+        );
     }
 }

@@ -26,38 +26,59 @@ pub(crate) struct NotKept {
 }
 
 /// Reads the attributes of what is open. `not_kept` takes those that are left out.
-pub(crate) fn read_attributes(open: impl AsFd, not_kept: &mut dyn FnMut(NotKept)) -> ExtendedAttributes {
+pub(crate) fn read_attributes(
+    open: impl AsFd,
+    not_kept: &mut dyn FnMut(NotKept),
+) -> ExtendedAttributes {
     let mut attributes = ExtendedAttributes::default();
     let names = attribute_names(&open).unwrap_or_else(|error| {
-        not_kept(NotKept { kind: "attributes".to_owned(), why: error.to_string() });
+        not_kept(NotKept {
+            kind: "attributes".to_owned(),
+            why: error.to_string(),
+        });
         Vec::new()
     });
     for name in names {
         let taken = match AttributeKind::from_name(&name) {
             Some(_) => attribute_value(&open, &name).and_then(|value| {
                 let Some(value) = value else { return Ok(()) };
-                attributes.insert_attribute(&name, &value).map_err(io::Error::other)
+                attributes
+                    .insert_attribute(&name, &value)
+                    .map_err(io::Error::other)
             }),
             None => Err(io::Error::other("attributes of this kind are not kept")),
         };
         if let Err(error) = taken {
-            not_kept(NotKept { kind: name_class(&name), why: error.to_string() });
+            not_kept(NotKept {
+                kind: name_class(&name),
+                why: error.to_string(),
+            });
         }
     }
     attributes
 }
 
-/// Gives what is open these attributes, and no others of the kinds that are kept. `not_kept` takes those that the
-/// system refuses.
-pub(crate) fn apply_attributes(open: impl AsFd, wanted: &ExtendedAttributes, not_kept: &mut dyn FnMut(NotKept)) {
+/// Gives what is open these attributes, and no others of the kinds that are kept. `not_kept` takes
+/// those that the system refuses.
+pub(crate) fn apply_attributes(
+    open: impl AsFd,
+    wanted: &ExtendedAttributes,
+    not_kept: &mut dyn FnMut(NotKept),
+) {
     let found = read_attributes(&open, &mut |_| {});
     let more = found.iter().filter(|(name, _)| wanted.get(name).is_none());
     let removed = more.map(|(name, _)| (name, fremovexattr(&open, name)));
-    let missing = wanted.iter().filter(|(name, value)| found.get(name) != Some(*value));
-    let set = missing.map(|(name, value)| (name, fsetxattr(&open, name, value, XattrFlags::empty())));
+    let missing = wanted
+        .iter()
+        .filter(|(name, value)| found.get(name) != Some(*value));
+    let set =
+        missing.map(|(name, value)| (name, fsetxattr(&open, name, value, XattrFlags::empty())));
     for (name, done) in removed.chain(set) {
         if let (Err(error), Some(kind)) = (done, AttributeKind::from_name(name)) {
-            not_kept(NotKept { kind: kind.kind_text().to_owned(), why: io::Error::from(error).to_string() });
+            not_kept(NotKept {
+                kind: kind.kind_text().to_owned(),
+                why: io::Error::from(error).to_string(),
+            });
         }
     }
 }
@@ -73,7 +94,9 @@ fn attribute_names(open: impl AsFd) -> io::Result<Vec<Vec<u8>>> {
         Err(Errno::NOTSUP) => 0,
         listed => listed?,
     };
-    let names = list[..length].split(|byte| *byte == 0).filter(|name| !name.is_empty());
+    let names = list[..length]
+        .split(|byte| *byte == 0)
+        .filter(|name| !name.is_empty());
     Ok(names.map(<[u8]>::to_vec).collect())
 }
 
@@ -92,7 +115,10 @@ fn attribute_value(open: impl AsFd, name: &[u8]) -> io::Result<Option<Vec<u8>>> 
 
 /// Returns the namespace of a name, as `security.*`.
 fn name_class(name: &[u8]) -> String {
-    let end = name.iter().position(|byte| *byte == b'.').unwrap_or(name.len());
+    let end = name
+        .iter()
+        .position(|byte| *byte == b'.')
+        .unwrap_or(name.len());
     format!("{}.*", printable_bytes(&name[..end]))
 }
 
@@ -102,14 +128,18 @@ pub(crate) struct HeldAttributes(Mutex<(HashSet<Arc<ExtendedAttributes>>, usize)
 
 impl HeldAttributes {
     /// Returns attributes to hold; `None` if those that wait are too many.
-    pub(crate) fn hold_attributes(&self, attributes: ExtendedAttributes) -> Option<Arc<ExtendedAttributes>> {
+    pub(crate) fn hold_attributes(
+        &self,
+        attributes: ExtendedAttributes,
+    ) -> Option<Arc<ExtendedAttributes>> {
         let mut held = lock(&self.0);
         let (all, bytes) = &mut *held;
         if let Some(same) = all.get(&attributes) {
             return Some(Arc::clone(same));
         }
-        let size =
-            |attributes: &ExtendedAttributes| attributes.total_bytes().get() as usize + size_of::<ExtendedAttributes>();
+        let size = |attributes: &ExtendedAttributes| {
+            attributes.total_bytes().get() as usize + size_of::<ExtendedAttributes>()
+        };
         if *bytes + size(&attributes) > MAX_HELD {
             all.retain(|attributes| Arc::strong_count(attributes) > 1);
             *bytes = all.iter().map(|attributes| size(attributes)).sum();
@@ -136,14 +166,20 @@ mod tests {
     /// A file on a file system that has attributes of users; `None` if this one does not.
     fn file(folder: &tempfile::TempDir) -> Option<File> {
         let file = File::create(folder.path().join("file")).unwrap();
-        fsetxattr(&file, "user.old", b"old", XattrFlags::empty()).is_ok().then_some(file)
+        fsetxattr(&file, "user.old", b"old", XattrFlags::empty())
+            .is_ok()
+            .then_some(file)
     }
 
     #[test]
     fn a_file_gets_what_is_wanted_and_loses_what_is_not() {
         let folder = tempfile::tempdir().unwrap();
         let Some(file) = file(&folder) else { return };
-        let wanted = attributes(&[("user.new", b"new"), ("user.empty", b""), ("user.caf\u{e9}", &[0xff; 100])]);
+        let wanted = attributes(&[
+            ("user.new", b"new"),
+            ("user.empty", b""),
+            ("user.caf\u{e9}", &[0xff; 100]),
+        ]);
         assert!(attributes_differ(&file, &wanted));
         apply_attributes(&file, &wanted, &mut |not_kept| panic!("{not_kept:?}"));
         assert!(!attributes_differ(&file, &wanted));
@@ -155,18 +191,28 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let Some(file) = file(&folder) else { return };
         // No list of access has such a form.
-        let wanted = attributes(&[("system.posix_acl_access", b"nonsense"), ("user.new", b"new")]);
+        let wanted = attributes(&[
+            ("system.posix_acl_access", b"nonsense"),
+            ("user.new", b"new"),
+        ]);
         let mut said = Vec::new();
         apply_attributes(&file, &wanted, &mut |not_kept| said.push(not_kept.kind));
         assert_eq!(said, ["access lists"]);
-        assert_eq!(read_attributes(&file, &mut |_| {}), attributes(&[("user.new", b"new")]));
+        assert_eq!(
+            read_attributes(&file, &mut |_| {}),
+            attributes(&[("user.new", b"new")])
+        );
     }
 
     #[test]
     fn files_share_attributes_and_too_many_are_refused() {
         let held = HeldAttributes::default();
-        let first = held.hold_attributes(attributes(&[("user.a", b"1")])).unwrap();
-        let second = held.hold_attributes(attributes(&[("user.a", b"1")])).unwrap();
+        let first = held
+            .hold_attributes(attributes(&[("user.a", b"1")]))
+            .unwrap();
+        let second = held
+            .hold_attributes(attributes(&[("user.a", b"1")]))
+            .unwrap();
         assert!(Arc::ptr_eq(&first, &second));
         lock(&held.0).1 = MAX_HELD;
         // What nobody waits for any more does not count.
@@ -174,6 +220,10 @@ mod tests {
         assert!(third.is_some() && lock(&held.0).0.len() == 2);
         drop((first, second));
         lock(&held.0).1 = MAX_HELD;
-        assert!(held.hold_attributes(attributes(&[("user.a", b"3")])).is_some() && lock(&held.0).0.len() == 2);
+        assert!(
+            held.hold_attributes(attributes(&[("user.a", b"3")]))
+                .is_some()
+                && lock(&held.0).0.len() == 2
+        );
     }
 }

@@ -31,13 +31,22 @@ pub(crate) struct CopyBounds {
 impl CopyBounds {
     /// Returns bounds of these rates and bytes.
     pub(crate) fn new(paces: Vec<Arc<RatePace>>, most: Option<ByteCount>) -> Self {
-        Self { paces, most, ..Self::default() }
+        Self {
+            paces,
+            most,
+            ..Self::default()
+        }
     }
 
     /// Returns these bounds for connections that give way to all other traffic, never change to
     /// BBR, or compress nothing.
     pub(crate) fn of_options(self, scavenge: bool, no_bbr: bool, no_compress: bool) -> Self {
-        Self { scavenge, no_bbr, no_compress, ..self }
+        Self {
+            scavenge,
+            no_bbr,
+            no_compress,
+            ..self
+        }
     }
 
     /// Counts bytes of a file that are to cross.
@@ -46,14 +55,24 @@ impl CopyBounds {
     /// Fails with a sentence if they are too many.
     pub(crate) fn count_bytes(&self, bytes: u64) -> Result<(), String> {
         let Some(most) = self.most else { return Ok(()) };
-        let more = |taken: u64| taken.checked_add(bytes).filter(|taken| *taken <= most.get());
-        let taken = self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
-        taken.map(drop).map_err(|_| format!("the server lets no copy have more than {most}"))
+        let more = |taken: u64| {
+            taken
+                .checked_add(bytes)
+                .filter(|taken| *taken <= most.get())
+        };
+        let taken = self
+            .taken
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+        taken
+            .map(drop)
+            .map_err(|_| format!("the server lets no copy have more than {most}"))
     }
 
     /// Waits until `length` bytes may cross.
     pub(crate) fn wait_for_bytes(&self, length: usize) {
-        self.paces.iter().for_each(|pace| pace.wait_for_turn(length));
+        self.paces
+            .iter()
+            .for_each(|pace| pace.wait_for_turn(length));
     }
 }
 
@@ -66,15 +85,22 @@ pub(crate) struct RatePace {
 
 impl RatePace {
     pub(crate) fn new(rate: BitRate) -> Self {
-        Self { rate, next: Mutex::new(Instant::now()) }
+        Self {
+            rate,
+            next: Mutex::new(Instant::now()),
+        }
     }
 
     fn wait_for_turn(&self, length: usize) {
         let now = Instant::now();
-        thread::sleep(self.reserve_start(now, length).saturating_duration_since(now));
+        thread::sleep(
+            self.reserve_start(now, length)
+                .saturating_duration_since(now),
+        );
     }
 
-    /// Returns the time from which `length` bytes may cross, asked for at `now`. One who comes late makes up for it.
+    /// Returns the time from which `length` bytes may cross, asked for at `now`. One who comes late
+    /// makes up for it.
     fn reserve_start(&self, now: Instant, length: usize) -> Instant {
         let mut next = lock(&self.next);
         let begin = (*next).max(now.checked_sub(LATENESS).unwrap_or(now));
@@ -94,7 +120,10 @@ impl DirectionRates {
     /// Returns this rate in each direction; no bound if it is absent.
     pub(crate) fn with_rate(rate: Option<BitRate>) -> Self {
         let pace = || rate.map(RatePace::new).map(Arc::new);
-        Self { sent: pace(), received: pace() }
+        Self {
+            sent: pace(),
+            received: pace(),
+        }
     }
 
     /// Returns the rate limits of a copy that sends, or of one that receives.
@@ -112,7 +141,9 @@ mod tests {
     fn what_does_not_fit_is_refused_and_what_is_smaller_is_not() {
         let bounds = CopyBounds::new(Vec::new(), Some(ByteCount::new(10)));
         assert!(
-            bounds.count_bytes(6).is_ok() && bounds.count_bytes(5).is_err() && bounds.count_bytes(u64::MAX).is_err()
+            bounds.count_bytes(6).is_ok()
+                && bounds.count_bytes(5).is_err()
+                && bounds.count_bytes(u64::MAX).is_err()
         );
         assert!(bounds.count_bytes(4).is_ok() && bounds.count_bytes(1).is_err());
         assert!(CopyBounds::default().count_bytes(u64::MAX).is_ok());
@@ -142,6 +173,10 @@ mod tests {
             assert!(pace(sends).reserve_start(now, 1_000_000) <= now, "{sends}");
         }
         assert!(pace(true).reserve_start(now, 1) > now + Duration::from_millis(800));
-        assert!(DirectionRates::with_rate(None).direction_paces(true).is_empty());
+        assert!(
+            DirectionRates::with_rate(None)
+                .direction_paces(true)
+                .is_empty()
+        );
     }
 }

@@ -92,7 +92,11 @@ pub(crate) struct TransferContext {
 }
 
 impl TransferContext {
-    pub(crate) fn new(out: MessageSender, tally: Arc<CopyCounts>, events: Option<Sender<CopyEvent>>) -> Self {
+    pub(crate) fn new(
+        out: MessageSender,
+        tally: Arc<CopyCounts>,
+        events: Option<Sender<CopyEvent>>,
+    ) -> Self {
         Self {
             out,
             tally,
@@ -121,7 +125,9 @@ impl TransferContext {
     pub(crate) fn not_kept(&self, path: &EntryPath, what: NotKept) {
         let NotKept { kind, why } = what;
         if lock(&self.not_kept).insert(kind.clone()) {
-            self.send_note(format!("{path} does not keep its {kind}: {why}; others of this kind are not named"));
+            self.send_note(format!(
+                "{path} does not keep its {kind}: {why}; others of this kind are not named"
+            ));
         }
     }
 

@@ -9,7 +9,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fullpipe_control::{
-    AddressPrefix, AuthenticatedPeer, ControlConnection, HANDSHAKE, PinnedTls, connect_to_first, listen_tcp,
+    AddressPrefix, AuthenticatedPeer, ControlConnection, HANDSHAKE, PinnedTls, connect_to_first,
+    listen_tcp,
 };
 use fullpipe_iperf::SharedKey;
 use fullpipe_sys::tcp_info;
@@ -33,14 +34,15 @@ const START: Duration = Duration::from_millis(250);
 /// Connections for data of one copy at most.
 pub(crate) const MAX_CONNECTIONS: u16 = 256;
 
-/// Callers at once that have not yet proved who they are: all connections of a copy may come together.
+/// Callers at once that have not yet proved who they are: all connections of a copy may come
+/// together.
 const MAX_PENDING: usize = MAX_CONNECTIONS as usize;
 
 /// Time between two checks whether listening goes on.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// The credentials that both ends of a connection have: TLS whose keys follow from the secret, and the secret as a key
-/// that is proved where nothing is encrypted.
+/// The credentials that both ends of a connection have: TLS whose keys follow from the secret, and
+/// the secret as a key that is proved where nothing is encrypted.
 #[derive(Debug, Clone)]
 pub(crate) struct CopyCredentials {
     key: SharedKey,
@@ -52,25 +54,40 @@ pub(crate) struct CopyCredentials {
 impl CopyCredentials {
     /// Returns the credentials of a secret that both ends know.
     pub(crate) fn new(secret: &[u8; 32], unencrypted: &[AddressPrefix]) -> io::Result<Self> {
-        let key = SharedKey::from_file_content(to_hexadecimal(secret).as_bytes()).map_err(io::Error::other)?;
+        let key = SharedKey::from_file_content(to_hexadecimal(secret).as_bytes())
+            .map_err(io::Error::other)?;
         let tls = PinnedTls::of_secret(secret).map_err(io::Error::other)?;
-        Ok(Self { key, tls, unencrypted: unencrypted.to_vec() })
+        Ok(Self {
+            key,
+            tls,
+            unencrypted: unencrypted.to_vec(),
+        })
     }
 
     /// Returns the credentials of connections that are always inside this TLS.
     pub(crate) fn of_tls(key: &SharedKey, tls: PinnedTls) -> Self {
-        Self { key: key.clone(), tls, unencrypted: Vec::new() }
+        Self {
+            key: key.clone(),
+            tls,
+            unencrypted: Vec::new(),
+        }
     }
 
     /// Returns true if the user has named both addresses of a connection.
     fn may_be_plain(&self, stream: &TcpStream) -> io::Result<bool> {
-        let named = |address: SocketAddr| self.unencrypted.iter().any(|network| network.contains_address(address.ip()));
+        let named = |address: SocketAddr| {
+            self.unencrypted
+                .iter()
+                .any(|network| network.contains_address(address.ip()))
+        };
         Ok(named(stream.local_addr()?) && named(stream.peer_addr()?))
     }
 
     async fn call_peer(&self, stream: TcpStream) -> io::Result<ControlConnection> {
         if self.may_be_plain(&stream)? {
-            return Ok(AuthenticatedPeer::connect_peer(stream, &self.key, None).await?.control);
+            return Ok(AuthenticatedPeer::connect_peer(stream, &self.key, None)
+                .await?
+                .control);
         }
         self.tls.connect_pinned(stream).await
     }
@@ -82,7 +99,9 @@ impl CopyCredentials {
             stream.peek(&mut first).await? == 1 && first[0] != HANDSHAKE
         };
         if is_plain {
-            return Ok(AuthenticatedPeer::accept_peer(stream, &self.key, None).await?.control);
+            return Ok(AuthenticatedPeer::accept_peer(stream, &self.key, None)
+                .await?
+                .control);
         }
         self.tls.accept_pinned(stream).await
     }
@@ -99,7 +118,8 @@ pub(crate) struct DataListener {
 }
 
 impl DataListener {
-    /// Listens on the first free port of a range; on any if both are zero. Without an address it listens on all.
+    /// Listens on the first free port of a range; on any if both are zero. Without an address it
+    /// listens on all.
     ///
     /// # Errors
     /// Fails if none is free.
@@ -113,35 +133,51 @@ impl DataListener {
         let (ready, port) = channel();
         let stopped = Arc::new(AtomicBool::new(false));
         let (stop, credentials) = (Arc::clone(&stopped), credentials.clone());
-        thread::Builder::new().name("copy-listen".to_owned()).spawn(move || {
-            let runtime = match Builder::new_current_thread().enable_all().build() {
-                Ok(runtime) => runtime,
-                Err(error) => return drop(ready.send(Err(error))),
-            };
-            LocalSet::new().block_on(&runtime, async {
-                match bind_port(bind, ports) {
-                    Ok(listener) => {
-                        let _ = ready.send(listener.local_addr().map(|address| address.port()));
-                        accept_streams(&listener, &credentials, &streams, &stop).await;
+        thread::Builder::new()
+            .name("copy-listen".to_owned())
+            .spawn(move || {
+                let runtime = match Builder::new_current_thread().enable_all().build() {
+                    Ok(runtime) => runtime,
+                    Err(error) => return drop(ready.send(Err(error))),
+                };
+                LocalSet::new().block_on(&runtime, async {
+                    match bind_port(bind, ports) {
+                        Ok(listener) => {
+                            let _ = ready.send(listener.local_addr().map(|address| address.port()));
+                            accept_streams(&listener, &credentials, &streams, &stop).await;
+                        }
+                        Err(error) => drop(ready.send(Err(error))),
                     }
-                    Err(error) => drop(ready.send(Err(error))),
-                }
-            });
-        })?;
+                });
+            })?;
         let port = port.recv().map_err(io::Error::other)??;
-        Ok(Self { port, joined, streams: received, stopped })
+        Ok(Self {
+            port,
+            joined,
+            streams: received,
+            stopped,
+        })
     }
 
     /// Returns a listener without a port, which takes only connections that come to another one.
     pub(crate) fn without_port() -> Self {
         let (joined, streams) = channel();
-        Self { port: 0, joined, streams, stopped: Arc::default() }
+        Self {
+            port: 0,
+            joined,
+            streams,
+            stopped: Arc::default(),
+        }
     }
 
     /// Waits for up to `count` connections until `deadline`, and returns those that came.
     pub(crate) fn take_streams(&self, count: usize, deadline: Duration) -> Vec<DataStream> {
         let until = Instant::now() + deadline;
-        let next = || self.streams.recv_timeout(until.saturating_duration_since(Instant::now())).ok();
+        let next = || {
+            self.streams
+                .recv_timeout(until.saturating_duration_since(Instant::now()))
+                .ok()
+        };
         std::iter::from_fn(next).take(count).collect()
     }
 }
@@ -181,11 +217,15 @@ async fn accept_streams(
             }
             Err(_) => continue,
         };
-        let Ok(permit) = Arc::clone(&pending).try_acquire_owned() else { continue };
-        let (credentials, streams, places) = (credentials.clone(), streams.clone(), Arc::clone(&places));
+        let Ok(permit) = Arc::clone(&pending).try_acquire_owned() else {
+            continue;
+        };
+        let (credentials, streams, places) =
+            (credentials.clone(), streams.clone(), Arc::clone(&places));
         spawn_local(async move {
             // Clients that do not prove the secret are dropped without an answer.
-            if let Ok(Ok(connection)) = timeout(CONNECT_DEADLINE, credentials.answer_peer(stream)).await
+            if let Ok(Ok(connection)) =
+                timeout(CONNECT_DEADLINE, credentials.answer_peer(stream)).await
                 && let Ok(stream) = DataStream::from_control(connection)
                 && let Ok(place) = places.try_acquire()
             {
@@ -197,8 +237,8 @@ async fn accept_streams(
     }
 }
 
-/// Makes connections to the one of `hosts`, whatever their ports, that answers first on `port`, as many as `count` says
-/// for its round-trip time, and returns those that were made.
+/// Makes connections to the one of `hosts`, whatever their ports, that answers first on `port`, as
+/// many as `count` says for its round-trip time, and returns those that were made.
 ///
 /// # Errors
 /// Fails if none was made, with the last reason.
@@ -213,9 +253,11 @@ pub(crate) fn dial_hosts(
     LocalSet::new().block_on(&runtime, async {
         let mut failed = io::Error::new(io::ErrorKind::NotFound, "the other end has no address");
         while !addresses.is_empty() {
-            // The address that answers may be another one: that of loopback instead of the unspecified one.
+            // The address that answers may be another one: that of loopback instead of the
+            // unspecified one.
             let call = |address| async move { Ok((address, TcpStream::connect(address).await?)) };
-            let (address, first) = within_deadline(connect_to_first(&addresses, START, call)).await?;
+            let (address, first) =
+                within_deadline(connect_to_first(&addresses, START, call)).await?;
             match dial_more(first, address, credentials, count).await {
                 Ok(made) => return Ok((address, made)),
                 // Another host may have this address here.
@@ -227,8 +269,8 @@ pub(crate) fn dial_hosts(
     })
 }
 
-/// Makes `count` connections at once to an address at which the other end has answered before, and returns those that
-/// were made.
+/// Makes `count` connections at once to an address at which the other end has answered before, and
+/// returns those that were made.
 ///
 /// # Errors
 /// Fails if none was made, with the last reason.
@@ -244,8 +286,8 @@ pub(crate) fn dial_at_once(
     })
 }
 
-/// The number of connections is known after one round trip, in the middle of the first, so that all take no longer than
-/// one and one more round trip.
+/// The number of connections is known after one round trip, in the middle of the first, so that all
+/// take no longer than one and one more round trip.
 async fn dial_more(
     first: TcpStream,
     address: SocketAddr,
@@ -258,11 +300,16 @@ async fn dial_more(
     made_of(std::iter::once(first).chain(calls.join_all().await))
 }
 
-fn begin_calls(address: SocketAddr, credentials: &CopyCredentials, count: u16) -> JoinSet<io::Result<DataStream>> {
+fn begin_calls(
+    address: SocketAddr,
+    credentials: &CopyCredentials,
+    count: u16,
+) -> JoinSet<io::Result<DataStream>> {
     let mut calls = JoinSet::new();
     for _ in 0..count {
         let credentials = credentials.clone();
-        let call = async move { encrypt_stream(TcpStream::connect(address).await?, &credentials).await };
+        let call =
+            async move { encrypt_stream(TcpStream::connect(address).await?, &credentials).await };
         calls.spawn_local(within_deadline(call));
     }
     calls
@@ -283,10 +330,15 @@ fn made_of(calls: impl IntoIterator<Item = io::Result<DataStream>>) -> io::Resul
 }
 
 async fn within_deadline<T>(step: impl Future<Output = io::Result<T>>) -> io::Result<T> {
-    timeout(CONNECT_DEADLINE, step).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+    timeout(CONNECT_DEADLINE, step)
+        .await
+        .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
 
-async fn encrypt_stream(stream: TcpStream, credentials: &CopyCredentials) -> io::Result<DataStream> {
+async fn encrypt_stream(
+    stream: TcpStream,
+    credentials: &CopyCredentials,
+) -> io::Result<DataStream> {
     DataStream::from_control(credentials.call_peer(stream).await?)
 }
 
@@ -303,12 +355,16 @@ mod tests {
     fn connections_are_made_by_who_knows_the_secret_and_by_nobody_else() {
         let credentials = CopyCredentials::new(&[7; 32], &[]).unwrap();
         let listener = DataListener::start_listening(None, (0, 0), &credentials).unwrap();
-        let (_, mut made) = dial_hosts(&[LOOPBACK], listener.port, &credentials, &mut |_| 3).unwrap();
+        let (_, mut made) =
+            dial_hosts(&[LOOPBACK], listener.port, &credentials, &mut |_| 3).unwrap();
         let mut taken = listener.take_streams(3, CONNECT_DEADLINE);
         assert_eq!((made.len(), taken.len()), (3, 3));
         made[0].write_all(b"data").unwrap();
         drop(made);
-        let received: Vec<bool> = taken.iter_mut().map(|stream| stream.read_exact(&mut [0; 4]).is_ok()).collect();
+        let received: Vec<bool> = taken
+            .iter_mut()
+            .map(|stream| stream.read_exact(&mut [0; 4]).is_ok())
+            .collect();
         assert_eq!(received.iter().filter(|received| **received).count(), 1);
         let at = at_port(LOOPBACK, listener.port);
         let _made = dial_at_once(at, &credentials, 2).unwrap();
@@ -316,14 +372,19 @@ mod tests {
         let other = CopyCredentials::new(&[8; 32], &[]).unwrap();
         assert!(dial_hosts(&[LOOPBACK], listener.port, &other, &mut |_| 1).is_err());
         assert!(dial_at_once(at, &other, 2).is_err());
-        assert!(listener.take_streams(1, Duration::from_millis(50)).is_empty());
+        assert!(
+            listener
+                .take_streams(1, Duration::from_millis(50))
+                .is_empty()
+        );
     }
 
     /// Each address that did not answer once took four seconds.
     #[test]
     fn an_address_that_does_not_answer_holds_up_no_other() {
         let credentials = CopyCredentials::new(&[7; 32], &[]).unwrap();
-        let listener = DataListener::start_listening(Some(LOOPBACK.ip()), (0, 0), &credentials).unwrap();
+        let listener =
+            DataListener::start_listening(Some(LOOPBACK.ip()), (0, 0), &credentials).unwrap();
         let at = |last| SocketAddr::from(([127, 0, 0, last], listener.port));
         // One whose queue is full says nothing, and one knows no secret.
         let silent = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
@@ -349,20 +410,36 @@ mod tests {
             let calls = thread::spawn(move || other.incoming().take(2).count());
             let credentials = CopyCredentials::new(&[7; 32], &[]).unwrap();
             assert!(dial_hosts(&[host], at.port(), &credentials, &mut |_| 1).is_err());
-            assert!(std::net::TcpStream::connect(at).is_ok(), "{host} was called twice");
+            assert!(
+                std::net::TcpStream::connect(at).is_ok(),
+                "{host} was called twice"
+            );
             assert_eq!(calls.join().unwrap(), 2);
         }
     }
 
     #[test]
     fn who_knows_the_secret_has_no_more_connections_than_a_copy_may_have() {
-        let credentials = CopyCredentials::new(&[7; 32], &["127.0.0.0/8".parse().unwrap()]).unwrap();
+        let credentials =
+            CopyCredentials::new(&[7; 32], &["127.0.0.0/8".parse().unwrap()]).unwrap();
         let listener = DataListener::start_listening(None, (0, 0), &credentials).unwrap();
-        let call = |count| dial_hosts(&[LOOPBACK], listener.port, &credentials, &mut |_| count).unwrap().1;
-        let made = [call(MAX_CONNECTIONS / 2), call(MAX_CONNECTIONS / 2), call(3)];
+        let call = |count| {
+            dial_hosts(&[LOOPBACK], listener.port, &credentials, &mut |_| count)
+                .unwrap()
+                .1
+        };
+        let made = [
+            call(MAX_CONNECTIONS / 2),
+            call(MAX_CONNECTIONS / 2),
+            call(3),
+        ];
         let taken = listener.take_streams(MAX_CONNECTIONS.into(), CONNECT_DEADLINE);
         assert_eq!(taken.len(), usize::from(MAX_CONNECTIONS));
-        assert!(listener.take_streams(1, Duration::from_millis(50)).is_empty());
+        assert!(
+            listener
+                .take_streams(1, Duration::from_millis(50))
+                .is_empty()
+        );
         drop(made);
     }
 
@@ -377,7 +454,9 @@ mod tests {
             runtime.block_on(async {
                 let listener = bind_port(Some(LOOPBACK.ip()), (0, 0)).unwrap();
                 // Each attempt fails from here on, as it does without descriptors.
-                SockRef::from(&listener).shutdown(std::net::Shutdown::Both).unwrap();
+                SockRef::from(&listener)
+                    .shutdown(std::net::Shutdown::Both)
+                    .unwrap();
                 let stop = AtomicBool::new(false);
                 let accepting = accept_streams(&listener, &credentials, &streams, &stop);
                 assert!(timeout(TIME, accepting).await.is_err());
@@ -391,7 +470,8 @@ mod tests {
 
     #[test]
     fn only_between_addresses_that_were_named_is_a_connection_in_the_clear() {
-        let named = |network: &str| CopyCredentials::new(&[7; 32], &[network.parse().unwrap()]).unwrap();
+        let named =
+            |network: &str| CopyCredentials::new(&[7; 32], &[network.parse().unwrap()]).unwrap();
         for (caller, listener, is_plain) in [
             ("127.0.0.0/8", "127.0.0.0/8", true),
             ("127.0.0.2", "127.0.0.0/8", false),
@@ -399,7 +479,8 @@ mod tests {
             ("192.0.2.0/24", "127.0.0.0/8", false),
         ] {
             let listening = DataListener::start_listening(None, (0, 0), &named(listener)).unwrap();
-            let (_, mut made) = dial_hosts(&[LOOPBACK], listening.port, &named(caller), &mut |_| 1).unwrap();
+            let (_, mut made) =
+                dial_hosts(&[LOOPBACK], listening.port, &named(caller), &mut |_| 1).unwrap();
             let mut taken = listening.take_streams(1, CONNECT_DEADLINE);
             made[0].write_all(b"data").unwrap();
             let mut seen = [0; 4];
@@ -409,17 +490,36 @@ mod tests {
             assert_eq!(&seen, b"data");
         }
         // And a listener that encrypts refuses a caller that does not.
-        let listening = DataListener::start_listening(None, (0, 0), &named("192.0.2.0/24")).unwrap();
-        assert!(dial_hosts(&[LOOPBACK], listening.port, &named("127.0.0.0/8"), &mut |_| 1).is_err());
+        let listening =
+            DataListener::start_listening(None, (0, 0), &named("192.0.2.0/24")).unwrap();
+        assert!(
+            dial_hosts(
+                &[LOOPBACK],
+                listening.port,
+                &named("127.0.0.0/8"),
+                &mut |_| 1
+            )
+            .is_err()
+        );
     }
 
     #[test]
     fn a_listener_stays_within_its_range() {
         let credentials = CopyCredentials::new(&[7; 32], &[]).unwrap();
         let first = DataListener::start_listening(None, (0, 0), &credentials).unwrap();
-        assert!(DataListener::start_listening(None, (first.port, first.port), &credentials).is_err());
+        assert!(
+            DataListener::start_listening(None, (first.port, first.port), &credentials).is_err()
+        );
         let port = first.port;
         drop(first);
-        assert!(dial_hosts(&[LOOPBACK], port, &CopyCredentials::new(&[9; 32], &[]).unwrap(), &mut |_| 1).is_err());
+        assert!(
+            dial_hosts(
+                &[LOOPBACK],
+                port,
+                &CopyCredentials::new(&[9; 32], &[]).unwrap(),
+                &mut |_| 1
+            )
+            .is_err()
+        );
     }
 }

@@ -26,14 +26,19 @@ pub(crate) struct FrameReader<R> {
 
 impl<R: Read> FrameReader<R> {
     pub(crate) fn new(from: R, pulse: &Arc<SilenceWatch>) -> Self {
-        Self { from, frame: Vec::new(), pulse: Arc::clone(pulse) }
+        Self {
+            from,
+            frame: Vec::new(),
+            pulse: Arc::clone(pulse),
+        }
     }
 
-    /// Returns the next frame without its length, which is empty if the other end says only that it is there; `None` at
-    /// the end.
+    /// Returns the next frame without its length, which is empty if the other end says only that it
+    /// is there; `None` at the end.
     ///
     /// # Errors
-    /// Fails if the stream breaks or ends within a frame, and with `InvalidData` if the frame is too long.
+    /// Fails if the stream breaks or ends within a frame, and with `InvalidData` if the frame is
+    /// too long.
     pub(crate) fn next_frame(&mut self) -> io::Result<Option<&[u8]>> {
         Ok(self.read_frame()?.then_some(&self.frame))
     }
@@ -64,13 +69,18 @@ impl<R: Read> FrameReader<R> {
         if first == 0 {
             return Ok(false);
         }
-        self.pulse.while_reading(|| self.from.read_exact(&mut length[first..]))?;
+        self.pulse
+            .while_reading(|| self.from.read_exact(&mut length[first..]))?;
         let length = u32::from_le_bytes(length) as usize;
         if length > MAX_FRAME {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "a message is too long"));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "a message is too long",
+            ));
         }
         self.frame.resize(length, 0);
-        self.pulse.while_reading(|| self.from.read_exact(&mut self.frame))?;
+        self.pulse
+            .while_reading(|| self.from.read_exact(&mut self.frame))?;
         Ok(true)
     }
 }
@@ -83,8 +93,9 @@ pub(crate) struct MessageSender {
 }
 
 impl MessageSender {
-    /// Starts the thread that writes: what is sent, and after a while without that, that this end is there. It ends
-    /// when no sender is left, or when the stream breaks, which the one who reads the other direction notices.
+    /// Starts the thread that writes: what is sent, and after a while without that, that this end
+    /// is there. It ends when no sender is left, or when the stream breaks, which the one who reads
+    /// the other direction notices.
     pub(crate) fn start_writer(
         to: impl Write + Send + 'static,
         pulse: &Arc<SilenceWatch>,
@@ -101,8 +112,8 @@ impl MessageSender {
         Ok((Self { frames, is_broken }, writer))
     }
 
-    /// Returns true once the stream has broken. Who has gone is known a few seconds later at the latest, if its host is
-    /// there: this end says each second that it is there, too.
+    /// Returns true once the stream has broken. Who has gone is known a few seconds later at the
+    /// latest, if its host is there: this end says each second that it is there, too.
     pub(crate) fn is_broken(&self) -> bool {
         self.is_broken.load(Ordering::Relaxed)
     }
@@ -125,7 +136,9 @@ impl MessageSender {
 /// Data that takes the same way as the messages: whole frames only.
 impl Write for MessageSender {
     fn write(&mut self, frame: &[u8]) -> io::Result<usize> {
-        self.frames.send(frame.to_vec()).map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe))?;
+        self.frames
+            .send(frame.to_vec())
+            .map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe))?;
         Ok(frame.len())
     }
 
@@ -134,7 +147,11 @@ impl Write for MessageSender {
     }
 }
 
-fn write_all(mut to: impl Write, frames: &Receiver<Vec<u8>>, pulse: &SilenceWatch) -> io::Result<()> {
+fn write_all(
+    mut to: impl Write,
+    frames: &Receiver<Vec<u8>>,
+    pulse: &SilenceWatch,
+) -> io::Result<()> {
     let mut batch = Vec::new();
     let mut is_closed = false;
     while !is_closed {

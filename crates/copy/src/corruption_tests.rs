@@ -1,5 +1,5 @@
-//! Bits flipped beneath a transport whose own checks find nothing: a proxy between both ends flips them, or the one who
-//! writes the control connection.
+//! Bits flipped beneath a transport whose own checks find nothing: a proxy between both ends flips
+//! them, or the one who writes the control connection.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -33,7 +33,8 @@ use crate::walk::CopySource;
 
 pub(crate) const LOOPBACK: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
-/// Bytes that a caller in the clear sends until the first head: its greeting, its random bytes and its proof.
+/// Bytes that a caller in the clear sends until the first head: its greeting, its random bytes and
+/// its proof.
 const CALL: u64 = 8 + 32 + 32;
 
 /// Bytes of a file that is copied.
@@ -57,7 +58,10 @@ struct Seed(u64);
 
 impl Seed {
     fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % bound
     }
 }
@@ -79,7 +83,10 @@ fn proxy(port: u16, at: u64) -> u16 {
 fn pass(mut from: TcpStream, mut to: TcpStream, at: Option<u64>) {
     let (mut buffer, mut passed) = (vec![0; 64 << 10], 0);
     while let Ok(count @ 1..) = from.read(&mut buffer) {
-        if let Some(place) = at.and_then(|at| at.checked_sub(passed)).filter(|place| *place < count as u64) {
+        if let Some(place) = at
+            .and_then(|at| at.checked_sub(passed))
+            .filter(|place| *place < count as u64)
+        {
             buffer[place as usize] ^= 1 << (place % 8);
         }
         passed += count as u64;
@@ -129,7 +136,11 @@ struct Scene {
 impl Scene {
     fn new(flip: Flip) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let content = if matches!(flip, Flip::Compressed(_)) { random_digits(SIZE) } else { random_bytes(SIZE) };
+        let content = if matches!(flip, Flip::Compressed(_)) {
+            random_digits(SIZE)
+        } else {
+            random_bytes(SIZE)
+        };
         fs::write(folder.path().join("file"), content).unwrap();
         fs::create_dir(folder.path().join("to")).unwrap();
         Self { folder }
@@ -146,17 +157,24 @@ impl Scene {
         let credentials = CopyCredentials::new(&[7; 32], named.as_slice()).unwrap();
         let listener = DataListener::start_listening(None, (0, 0), &credentials).unwrap();
         let (mut made, mut taken) = (Vec::new(), Vec::new());
-        let chunk = if let Some(Flip::Messages(chunk)) = flip { Some(chunk) } else { None };
+        let chunk = if let Some(Flip::Messages(chunk)) = flip {
+            Some(chunk)
+        } else {
+            None
+        };
         if chunk.is_none() {
             let through = proxy(listener.port, at);
-            made = dial_hosts(&[LOOPBACK], through, &credentials, &mut |_| 1).map_err(|error| error.to_string())?.1;
+            made = dial_hosts(&[LOOPBACK], through, &credentials, &mut |_| 1)
+                .map_err(|error| error.to_string())?
+                .1;
             taken = listener.take_streams(1, CONNECT_DEADLINE);
         }
         let (near, far) = UnixStream::pair().unwrap();
         let to = self.folder.path().join("to");
         let receiver = thread::spawn(move || receive(&far, &to, taken));
         // Where nothing is slow, nothing is compressed.
-        let slow = matches!(flip, Some(Flip::Compressed(_))).then(|| Arc::new(RatePace::new(BitRate::from_mbps(200))));
+        let slow = matches!(flip, Some(Flip::Compressed(_)))
+            .then(|| Arc::new(RatePace::new(BitRate::from_mbps(200))));
         let bounds = CopyBounds::new(slow.into_iter().collect(), None);
         let said = send(&near, &self.folder.path().join("file"), made, bounds, chunk);
         near.shutdown(Shutdown::Both).unwrap();
@@ -165,7 +183,8 @@ impl Scene {
     }
 
     fn is_right(&self) -> bool {
-        fs::read(self.folder.path().join("file")).unwrap() == fs::read(self.folder.path().join("to/file")).unwrap()
+        fs::read(self.folder.path().join("file")).unwrap()
+            == fs::read(self.folder.path().join("to/file")).unwrap()
     }
 }
 
@@ -183,12 +202,20 @@ pub(crate) fn receive(control: &UnixStream, to: &Path, streams: Vec<DataStream>)
         timeout: pulse.silence_timeout(),
         tops: None,
     };
-    let receiver = Arc::new(FileReceiver::new(TransferContext::new(out.clone(), Arc::default(), None), options));
+    let receiver = Arc::new(FileReceiver::new(
+        TransferContext::new(out.clone(), Arc::default(), None),
+        options,
+    ));
     let settings = [HostSettings::of_linux_6_18(), HostSettings::of_linux_6_18()];
     let mut frames = FrameReader::new(control, &pulse);
     // Its reason is that of the sender, which the test sees.
-    if let Err(error) = TransferRole::Receiver(receiver).run_transfer(&mut frames, connections(streams), settings) {
-        let refused = fullpipe_transfer::CopyMessage::Refused { code: 1, why: error.to_string() };
+    if let Err(error) =
+        TransferRole::Receiver(receiver).run_transfer(&mut frames, connections(streams), settings)
+    {
+        let refused = fullpipe_transfer::CopyMessage::Refused {
+            code: 1,
+            why: error.to_string(),
+        };
         out.send_message(&refused);
     }
     out.close_direction();
@@ -196,10 +223,16 @@ pub(crate) fn receive(control: &UnixStream, to: &Path, streams: Vec<DataStream>)
 }
 
 pub(crate) fn connections(streams: Vec<DataStream>) -> DataConnections {
-    DataConnections { active: streams.len() as u16, streams, quic: None, rtt: Span::from_millis(1) }
+    DataConnections {
+        active: streams.len() as u16,
+        streams,
+        quic: None,
+        rtt: Span::from_millis(1),
+    }
 }
 
-/// Returns what was said of the copy, and how many blocks were sent again because they were overdue.
+/// Returns what was said of the copy, and how many blocks were sent again because they were
+/// overdue.
 pub(crate) fn send(
     control: &UnixStream,
     file: &Path,
@@ -208,11 +241,16 @@ pub(crate) fn send(
     chunk: Option<usize>,
 ) -> Result<(Vec<String>, u64), String> {
     let pulse = SilenceWatch::new(Duration::from_secs(20));
-    let to = FlippingFrames { to: control.try_clone().unwrap(), chunk, seen: 0 };
+    let to = FlippingFrames {
+        to: control.try_clone().unwrap(),
+        chunk,
+        seen: 0,
+    };
     let (out, writer) = MessageSender::start_writer(to, &pulse).unwrap();
     let (events, noted) = channel();
     let tally = Arc::new(CopyCounts::default());
-    let common = TransferContext::new(out.clone(), Arc::clone(&tally), Some(events)).with_bounds(bounds);
+    let common =
+        TransferContext::new(out.clone(), Arc::clone(&tally), Some(events)).with_bounds(bounds);
     let sender = FileSender::new(
         common,
         vec![CopySource::open_source(&FolderRoot::User, file).unwrap()],
@@ -223,11 +261,18 @@ pub(crate) fn send(
     let sender = Arc::new(sender);
     let end = TransferRole::Sender(Arc::clone(&sender));
     end.start_listing().unwrap();
-    let done = end.run_transfer(&mut FrameReader::new(control, &pulse), connections(streams), settings);
+    let done = end.run_transfer(
+        &mut FrameReader::new(control, &pulse),
+        connections(streams),
+        settings,
+    );
     out.close_direction();
     writer.join().unwrap();
     done.map_err(|error| error.to_string())?;
-    assert_eq!((tally.failure_names(), tally.last_digest().is_some()), (Vec::new(), true));
+    assert_eq!(
+        (tally.failure_names(), tally.last_digest().is_some()),
+        (Vec::new(), true)
+    );
     Ok((notes(&noted), sender.queue.repeated()))
 }
 
@@ -239,24 +284,29 @@ fn notes(events: &Events<CopyEvent>) -> Vec<String> {
     events.try_iter().filter_map(note).collect()
 }
 
-/// Copies with one flipped bit. The bit must be found, and the file be right; where the transfer ends, a second one
-/// must make it so. Returns how it was found.
+/// Copies with one flipped bit. The bit must be found, and the file be right; where the transfer
+/// ends, a second one must make it so. Returns how it was found.
 fn found(flip: Flip) -> String {
     let scene = Scene::new(flip);
     let said = match scene.copy(Some(flip)) {
         Ok(notes) => notes,
         Err(error) => {
-            assert!(!scene.folder.path().join("to/file").exists(), "{flip:?}: {error}");
+            assert!(
+                !scene.folder.path().join("to/file").exists(),
+                "{flip:?}: {error}"
+            );
             scene.copy(None).unwrap();
             vec![error]
         }
     };
     assert!(scene.is_right(), "{flip:?}: another file arrived: {said:?}");
-    said.first().unwrap_or_else(|| panic!("{flip:?}: nothing was noticed")).clone()
+    said.first()
+        .unwrap_or_else(|| panic!("{flip:?}: nothing was noticed"))
+        .clone()
 }
 
-/// Returns a place in one of the first blocks, which may be half as long, behind the head of a frame of zstd, of which
-/// some bits mean nothing; seldom one in the head of a block.
+/// Returns a place in one of the first blocks, which may be half as long, behind the head of a
+/// frame of zstd, of which some bits mean nothing; seldom one in the head of a block.
 fn compressed_place(seed: &mut Seed) -> u64 {
     CALL + 2 * DATA_HEADER as u64 + 20 + seed.below(4 * BLOCK as u64)
 }
@@ -306,7 +356,13 @@ fn of_a_thousand_flipped_bits_all_are_found() {
             _ => Flip::Clear(CALL + seed.below(4 * DATA_HEADER as u64)),
         };
         let how = found(flip);
-        *counts.entry(how.chars().filter(|letter| !letter.is_ascii_digit()).collect()).or_default() += 1;
+        *counts
+            .entry(
+                how.chars()
+                    .filter(|letter| !letter.is_ascii_digit())
+                    .collect(),
+            )
+            .or_default() += 1;
     }
     let mut text = io::stdout().lock();
     for (how, count) in counts {

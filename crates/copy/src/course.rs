@@ -10,14 +10,17 @@ const SECOND: Span = Span::from_secs(1);
 /// Seconds with a queue until connections rest.
 const QUEUED_SECONDS: u32 = 3;
 
-/// Seconds in which full buffers hold the connections back, without a queue, until another carries data.
+/// Seconds in which full buffers hold the connections back, without a queue, until another carries
+/// data.
 const HELD_SECONDS: u32 = 2;
 
-/// Seconds without a queue, on a path that loses packets without one, until the rate is judged: by then losses have
-/// made the windows as small as they stay, also those of connections that have begun after the others.
+/// Seconds without a queue, on a path that loses packets without one, until the rate is judged: by
+/// then losses have made the windows as small as they stay, also those of connections that have
+/// begun after the others.
 const UNFILLED_SECONDS: u32 = 4;
 
-/// Rate from which one connection may keep a processor busy. One of some 3 GHz reads, hashes and encrypts 4 Gbit/s.
+/// Rate from which one connection may keep a processor busy. One of some 3 GHz reads, hashes and
+/// encrypts 4 Gbit/s.
 const FAST: BitRate = BitRate::from_mbps(2000);
 
 /// Conclusions from successive figures of the connections of a copy.
@@ -51,7 +54,8 @@ pub enum AdaptationChange {
     Unfilled(BitRate),
 }
 
-/// Times of all connections, in which they had data, and in which a full buffer of either end held it back.
+/// Times of all connections, in which they had data, and in which a full buffer of either end held
+/// it back.
 #[derive(Debug, Clone, Copy, Default)]
 struct BufferTimes {
     busy: Span,
@@ -64,10 +68,19 @@ impl CopyAdaptation {
 
     /// Takes the figures of the sending end of each connection in. Returns the change that is due.
     pub fn add_infos(&mut self, at: Time, connections: &[TcpInfo]) -> Option<AdaptationChange> {
-        self.add_sample(at, SenderSample::from_infos(connections), BufferTimes::from_infos(connections))
+        self.add_sample(
+            at,
+            SenderSample::from_infos(connections),
+            BufferTimes::from_infos(connections),
+        )
     }
 
-    fn add_sample(&mut self, at: Time, sample: SenderSample, buffers: BufferTimes) -> Option<AdaptationChange> {
+    fn add_sample(
+        &mut self,
+        at: Time,
+        sample: SenderSample,
+        buffers: BufferTimes,
+    ) -> Option<AdaptationChange> {
         let loss = self.loss.add_sample(at, sample);
         if let Some(loss) = loss.filter(|_| !self.has_changed) {
             self.has_changed = true;
@@ -82,7 +95,11 @@ impl CopyAdaptation {
         }
         self.last = Some((at, sample, buffers));
         let bytes = ByteCount::new(sample.acknowledged.saturating_sub(last.acknowledged));
-        self.after_second(sample, BitRate::from_bytes_in(bytes, at.duration_since(from)), before.hold_back(buffers))
+        self.after_second(
+            sample,
+            BitRate::from_bytes_in(bytes, at.duration_since(from)),
+            before.hold_back(buffers),
+        )
     }
 
     fn becomes_fast(&mut self, at: Time, acknowledged: u64) -> bool {
@@ -94,9 +111,22 @@ impl CopyAdaptation {
         is_fast && !std::mem::replace(&mut self.is_fast, is_fast)
     }
 
-    fn after_second(&mut self, sample: SenderSample, rate: BitRate, hold_back: bool) -> Option<AdaptationChange> {
-        self.queued = if sample.has_queue() { self.queued + 1 } else { 0 };
-        self.held = if sample.has_no_queue() && hold_back { self.held + 1 } else { 0 };
+    fn after_second(
+        &mut self,
+        sample: SenderSample,
+        rate: BitRate,
+        hold_back: bool,
+    ) -> Option<AdaptationChange> {
+        self.queued = if sample.has_queue() {
+            self.queued + 1
+        } else {
+            0
+        };
+        self.held = if sample.has_no_queue() && hold_back {
+            self.held + 1
+        } else {
+            0
+        };
         if self.queued >= QUEUED_SECONDS && !self.has_changed {
             self.queued = 0;
             self.has_queued = true;
@@ -107,7 +137,11 @@ impl CopyAdaptation {
             self.held = 0;
             return Some(AdaptationChange::Held);
         }
-        self.unfilled = if self.has_changed && sample.has_no_queue() { self.unfilled + 1 } else { 0 };
+        self.unfilled = if self.has_changed && sample.has_no_queue() {
+            self.unfilled + 1
+        } else {
+            0
+        };
         if self.unfilled >= UNFILLED_SECONDS {
             self.unfilled = 0;
             return Some(AdaptationChange::Unfilled(rate));
@@ -120,7 +154,11 @@ impl BufferTimes {
     fn from_infos(infos: &[TcpInfo]) -> Self {
         Self {
             busy: infos.iter().filter_map(|info| info.busy).sum(),
-            held: infos.iter().flat_map(|info| [info.rwnd_limited, info.sndbuf_limited]).flatten().sum(),
+            held: infos
+                .iter()
+                .flat_map(|info| [info.rwnd_limited, info.sndbuf_limited])
+                .flatten()
+                .sum(),
         }
     }
 
@@ -134,8 +172,9 @@ impl BufferTimes {
 mod tests {
     use super::*;
 
-    /// Returns the changes of a connection with 1 000 segments a second, so many retransmissions and such round trips
-    /// at the end of each, and of which a full buffer holds back this share of the time.
+    /// Returns the changes of a connection with 1 000 segments a second, so many retransmissions
+    /// and such round trips at the end of each, and of which a full buffer holds back this share of
+    /// the time.
     fn changes(seconds: &[(u64, u64)], held: f64) -> Vec<AdaptationChange> {
         let mut course = CopyAdaptation::default();
         let follow = |((retransmitted, rtt), second): (&(u64, u64), u64)| {
@@ -148,17 +187,44 @@ mod tests {
             };
             let busy = Span::from_secs(second);
             let at = Time::from_nanos(second * 1_000_000_000);
-            course.add_sample(at, sample, BufferTimes { busy, held: busy.scale_by(held) })
+            course.add_sample(
+                at,
+                sample,
+                BufferTimes {
+                    busy,
+                    held: busy.scale_by(held),
+                },
+            )
         };
         seconds.iter().zip(0..).filter_map(follow).collect()
     }
 
     #[test]
     fn loss_without_a_queue_is_found_once_and_a_queue_lets_connections_rest() {
-        let lossy = changes(&[(0, 101), (10, 101), (20, 101), (30, 102), (40, 101), (50, 101)], 0.0);
+        let lossy = changes(
+            &[
+                (0, 101),
+                (10, 101),
+                (20, 101),
+                (30, 102),
+                (40, 101),
+                (50, 101),
+            ],
+            0.0,
+        );
         assert_eq!(lossy, [AdaptationChange::Lossy(Ratio::new(0.01))]);
         assert_eq!(changes(&[(0, 100), (0, 101), (0, 100), (0, 100)], 0.0), []);
-        let full = changes(&[(0, 199), (500, 199), (510, 190), (520, 180), (520, 101), (520, 101)], 0.0);
+        let full = changes(
+            &[
+                (0, 199),
+                (500, 199),
+                (510, 190),
+                (520, 180),
+                (520, 101),
+                (520, 101),
+            ],
+            0.0,
+        );
         assert_eq!(full, [AdaptationChange::Queued(BitRate::from_mbps(10))]);
     }
 
@@ -166,17 +232,43 @@ mod tests {
     fn a_path_that_loses_packets_and_shows_no_queue_is_judged_again_and_again() {
         let lossy: Vec<_> = (0..14).map(|second| (second * 10, 101)).collect();
         let unfilled = AdaptationChange::Unfilled(BitRate::from_mbps(10));
-        assert_eq!(changes(&lossy, 0.0), [AdaptationChange::Lossy(Ratio::new(0.01)), unfilled, unfilled]);
-        let queued: Vec<_> = (0..14).map(|second| (second * 10, if second < 8 { 101 } else { 130 })).collect();
-        assert_eq!(changes(&queued, 0.0), [AdaptationChange::Lossy(Ratio::new(0.01))]);
+        assert_eq!(
+            changes(&lossy, 0.0),
+            [
+                AdaptationChange::Lossy(Ratio::new(0.01)),
+                unfilled,
+                unfilled
+            ]
+        );
+        let queued: Vec<_> = (0..14)
+            .map(|second| (second * 10, if second < 8 { 101 } else { 130 }))
+            .collect();
+        assert_eq!(
+            changes(&queued, 0.0),
+            [AdaptationChange::Lossy(Ratio::new(0.01))]
+        );
     }
 
     #[test]
     fn another_connection_is_added_where_buffers_hold_back_and_no_queue_stands() {
-        assert_eq!(changes(&[(0, 100); 6], 0.9), [AdaptationChange::Held, AdaptationChange::Held]);
+        assert_eq!(
+            changes(&[(0, 100); 6], 0.9),
+            [AdaptationChange::Held, AdaptationChange::Held]
+        );
         assert_eq!(changes(&[(0, 100); 5], 0.4), []);
         // The queue shows that one more does not help.
-        let full = changes(&[(0, 190), (0, 190), (0, 190), (0, 190), (0, 100), (0, 100), (0, 100)], 0.9);
+        let full = changes(
+            &[
+                (0, 190),
+                (0, 190),
+                (0, 190),
+                (0, 190),
+                (0, 100),
+                (0, 100),
+                (0, 100),
+            ],
+            0.9,
+        );
         assert_eq!(full, [AdaptationChange::Queued(BitRate::from_mbps(10))]);
     }
 
@@ -187,10 +279,23 @@ mod tests {
         let acknowledged = [0, 12_000_000, 25_000_000, 25_000_000, 50_000_000];
         let follow = |(acknowledged, at): (u64, u64)| {
             let rtt = Span::from_millis(4);
-            let sample = SenderSample { segments: 1, retransmitted: 0, acknowledged, rtt, min_rtt: rtt };
+            let sample = SenderSample {
+                segments: 1,
+                retransmitted: 0,
+                acknowledged,
+                rtt,
+                min_rtt: rtt,
+            };
             course.add_sample(Time::from_nanos(at), sample, BufferTimes::default())
         };
-        let changes: Vec<_> = acknowledged.into_iter().zip((0..).step_by(50_000_000)).map(follow).collect();
-        assert_eq!(changes, [None, None, Some(AdaptationChange::Fast), None, None]);
+        let changes: Vec<_> = acknowledged
+            .into_iter()
+            .zip((0..).step_by(50_000_000))
+            .map(follow)
+            .collect();
+        assert_eq!(
+            changes,
+            [None, None, Some(AdaptationChange::Fast), None, None]
+        );
     }
 }

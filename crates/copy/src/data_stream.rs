@@ -13,7 +13,8 @@ use socket2::{SockRef, TcpKeepalive};
 use crate::quic::QuicConnection;
 use crate::tls::{self, TlsReader, TlsWriter};
 
-/// Time after which a connection that acknowledges nothing is given up; its data then takes another.
+/// Time after which a connection that acknowledges nothing is given up; its data then takes
+/// another.
 pub(crate) const DEAD_AFTER: Duration = Duration::from_secs(20);
 
 /// Bytes that one segment brings, or two.
@@ -43,19 +44,30 @@ pub(crate) struct DataConnections {
 impl DataConnections {
     /// Returns no connections at all.
     pub(crate) const fn without_streams() -> Self {
-        Self { streams: Vec::new(), active: 0, quic: None, rtt: Span::from_millis(1) }
+        Self {
+            streams: Vec::new(),
+            active: 0,
+            quic: None,
+            rtt: Span::from_millis(1),
+        }
     }
 
-    /// Returns the number of those that carry data at first or later: of TCP connections, or of streams of QUIC.
+    /// Returns the number of those that carry data at first or later: of TCP connections, or of
+    /// streams of QUIC.
     pub(crate) fn stream_count(&self) -> u16 {
         let quic = self.quic.as_ref().map_or(0, |(_, streams)| *streams);
-        if self.streams.is_empty() { quic } else { self.streams.len() as u16 }
+        if self.streams.is_empty() {
+            quic
+        } else {
+            self.streams.len() as u16
+        }
     }
 }
 
 impl DataStream {
-    /// Returns a connection whose other end is known. Keepalive ends it on a dead path if nothing is sent, as at a
-    /// receiver; a sender's [`SenderMonitor`](crate::tuning::Monitor) ends it otherwise.
+    /// Returns a connection whose other end is known. Keepalive ends it on a dead path if nothing
+    /// is sent, as at a receiver; a sender's [`SenderMonitor`](crate::tuning::Monitor) ends it
+    /// otherwise.
     ///
     /// # Errors
     /// Fails if the socket refuses an option, and if a message was read in part.
@@ -64,13 +76,20 @@ impl DataStream {
         let socket = socket.into_std()?;
         socket.set_nonblocking(false)?;
         let options = SockRef::from(&socket);
-        let keepalive = TcpKeepalive::new().with_time(DEAD_AFTER / 2).with_interval(DEAD_AFTER / 4);
+        let keepalive = TcpKeepalive::new()
+            .with_time(DEAD_AFTER / 2)
+            .with_interval(DEAD_AFTER / 4);
         options.set_tcp_keepalive(&keepalive.with_retries(2))?;
-        Ok(Self { socket, tls: records.map(tls::split_records), acknowledges_at_once: false })
+        Ok(Self {
+            socket,
+            tls: records.map(tls::split_records),
+            acknowledges_at_once: false,
+        })
     }
 
-    /// Acknowledges each segment at once while little arrives: an acknowledgement that waits for the next segment (RFC
-    /// 1122, section 4.2.3.2) looks like a queue on the path to a sender that gives way.
+    /// Acknowledges each segment at once while little arrives: an acknowledgement that waits for
+    /// the next segment (RFC 1122, section 4.2.3.2) looks like a queue on the path to a sender that
+    /// gives way.
     pub(crate) fn acknowledge_at_once(&mut self) {
         self.acknowledges_at_once = true;
     }
@@ -130,7 +149,9 @@ impl Read for DataStream {
 impl Write for DataStream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match &mut self.tls {
-            Some((_, writing)) => writing.write_payload(&mut self.socket, bytes).map(|()| bytes.len()),
+            Some((_, writing)) => writing
+                .write_payload(&mut self.socket, bytes)
+                .map(|()| bytes.len()),
             None => self.socket.write(bytes),
         }
     }
@@ -148,30 +169,41 @@ mod tests {
     use std::net::{SocketAddr, TcpListener};
     use std::thread;
 
-    /// A user timeout ends a connection whose receiver does not read for as long, whatever it answers.
+    /// A user timeout ends a connection whose receiver does not read for as long, whatever it
+    /// answers.
     #[test]
     fn who_does_not_read_for_long_keeps_the_connection_but_an_idle_one_is_probed() {
         let credentials = CopyCredentials::new(&[7; 32], &[]).unwrap();
         let listener = DataListener::start_listening(None, (0, 0), &credentials).unwrap();
         let hosts = [SocketAddr::from(([127, 0, 0, 1], 0))];
-        let mut streams = dial_hosts(&hosts, listener.port, &credentials, &mut |_| 1).unwrap().1;
+        let mut streams = dial_hosts(&hosts, listener.port, &credentials, &mut |_| 1)
+            .unwrap()
+            .1;
         streams.extend(listener.take_streams(1, CONNECT_DEADLINE));
         assert_eq!(streams.len(), 2);
         for stream in &streams {
             let options = SockRef::from(stream.tcp_socket());
-            assert_eq!(options.tcp_user_timeout().unwrap().unwrap_or_default(), Duration::ZERO);
+            assert_eq!(
+                options.tcp_user_timeout().unwrap().unwrap_or_default(),
+                Duration::ZERO
+            );
             assert!(options.keepalive().unwrap());
         }
     }
 
-    /// The kernel does so for some sixteen segments (`TCP_MAX_QUICKACKS`), and then waits for each second one.
+    /// The kernel does so for some sixteen segments (`TCP_MAX_QUICKACKS`), and then waits for each
+    /// second one.
     #[test]
     fn little_that_arrives_is_acknowledged_at_once() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         SockRef::from(&listener).set_tcp_mss(1000).unwrap();
         let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let socket = listener.accept().unwrap().0;
-        let mut stream = DataStream { socket, tls: None, acknowledges_at_once: false };
+        let mut stream = DataStream {
+            socket,
+            tls: None,
+            acknowledges_at_once: false,
+        };
         stream.acknowledge_at_once();
         let reading = thread::spawn(move || while stream.read(&mut [0; 4096]).unwrap() > 0 {});
         let segment = vec![0; tcp_info(&near).unwrap().snd_mss.unwrap().get() as usize];

@@ -1,5 +1,5 @@
-//! The far end: started by ssh, it does what the near end asks, with the rights of its user; started by a server, it
-//! does so within the folder that is shared.
+//! The far end: started by ssh, it does what the near end asks, with the rights of its user;
+//! started by a server, it does so within the folder that is shared.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
@@ -16,7 +16,9 @@ use fullpipe_units::{BitRate, ByteCount, Span};
 use crate::address::read_address;
 use crate::bounds::{CopyBounds, DirectionRates, RatePace};
 use crate::common::{CopyCounts, TransferContext};
-use crate::connect::{CONNECT_DEADLINE, CopyCredentials, DataListener, MAX_CONNECTIONS, dial_hosts};
+use crate::connect::{
+    CONNECT_DEADLINE, CopyCredentials, DataListener, MAX_CONNECTIONS, dial_hosts,
+};
 use crate::control::{FrameReader, MessageSender};
 use crate::data_stream::{DataConnections, DataStream};
 use crate::joining::JoinableCopies;
@@ -61,10 +63,14 @@ pub(crate) struct CopyScope {
 }
 
 impl CopyScope {
-    /// Returns the time for which a near end that asks for so long may be silent. At a server, which may have many, it
-    /// is no longer than until it has asked.
+    /// Returns the time for which a near end that asks for so long may be silent. At a server,
+    /// which may have many, it is no longer than until it has asked.
     fn permitted_silence(&self, asked: Duration) -> Duration {
-        if self.joining.is_some() { asked.min(FIRST_TIMEOUT) } else { asked }
+        if self.joining.is_some() {
+            asked.min(FIRST_TIMEOUT)
+        } else {
+            asked
+        }
     }
 
     /// Returns the scope of the user whom ssh has let in.
@@ -86,17 +92,29 @@ impl CopyScope {
 /// Serves one near end over standard input and output, until it goes away or says nothing any more.
 ///
 /// # Errors
-/// Fails if the near end goes away early, is silent or breaks the rules. It knows every other reason, which it shows to
-/// its user. Threads that wait for a silent one end with this process, and its locks with them.
-pub fn far_end(from: impl Read + Send + 'static, to: impl Write + Send + 'static) -> Result<(), CopyError> {
+/// Fails if the near end goes away early, is silent or breaks the rules. It knows every other
+/// reason, which it shows to its user. Threads that wait for a silent one end with this process,
+/// and its locks with them.
+pub fn far_end(
+    from: impl Read + Send + 'static,
+    to: impl Write + Send + 'static,
+) -> Result<(), CopyError> {
     // Connections take two each.
     most_descriptors();
     let pulse = SilenceWatch::new(FIRST_TIMEOUT);
     let (done, ended) = channel();
     let serving = Arc::clone(&pulse);
-    let work = thread::Builder::new().name("copy".to_owned()).spawn(move || {
-        let _ = done.send(serve_near_end(from, to, &serving, &CopyScope::of_ssh(), Arc::default()));
-    });
+    let work = thread::Builder::new()
+        .name("copy".to_owned())
+        .spawn(move || {
+            let _ = done.send(serve_near_end(
+                from,
+                to,
+                &serving,
+                &CopyScope::of_ssh(),
+                Arc::default(),
+            ));
+        });
     work.map_err(CopyError::from_io("cannot start a thread"))?;
     loop {
         match ended.recv_timeout(POLL_INTERVAL) {
@@ -122,14 +140,19 @@ pub(crate) fn serve_near_end(
     tally: Arc<CopyCounts>,
 ) -> Result<(), CopyError> {
     let failed = CopyError::from_io("cannot answer the near end");
-    to.write_all(GREETING).and_then(|()| to.flush()).map_err(&failed)?;
+    to.write_all(GREETING)
+        .and_then(|()| to.flush())
+        .map_err(&failed)?;
     let (out, writer) = MessageSender::start_writer(to, pulse).map_err(&failed)?;
     let mut frames = FrameReader::new(from, pulse);
     let served = serve_request(&mut frames, &out, pulse, scope, tally);
     if let Err(error) = &served
         && let Some(code) = error.code_for_peer()
     {
-        out.send_message(&CopyMessage::Refused { code, why: error.to_string() });
+        out.send_message(&CopyMessage::Refused {
+            code,
+            why: error.to_string(),
+        });
     }
     out.close_direction();
     // The near end closes when it has read everything.
@@ -152,18 +175,26 @@ fn serve_request<R: Read>(
     let end = transfer_role(&hello, out, pulse, scope, tally)?;
     let listener = start_listener(&hello, scope, &credentials);
     let joining = scope.joining.as_ref();
-    let taking = joining.map(|joining| joining.register_copy(&hello.secret, listener.joined.clone()));
+    let taking =
+        joining.map(|joining| joining.register_copy(&hello.secret, listener.joined.clone()));
     let quic = quic_listener(&hello, scope);
     let settings = own_settings();
     out.send_message(&CopyMessage::Ready(CopyAnswer {
         port: listener.port,
         quic_port: quic.as_ref().map_or(0, |listener| listener.port),
-        address: scope.own.map_or_else(Vec::new, |address| address.to_string().into_bytes()),
+        address: scope
+            .own
+            .map_or_else(Vec::new, |address| address.to_string().into_bytes()),
         settings: serde_json::to_vec(&settings).unwrap_or_default(),
     }));
     end.start_listing()?;
-    let mut awaited =
-        AwaitedConnections { listener: Some(listener), quic, near: scope.near, credentials, secret: hello.secret };
+    let mut awaited = AwaitedConnections {
+        listener: Some(listener),
+        quic,
+        near: scope.near,
+        credentials,
+        secret: hello.secret,
+    };
     let connected = awaited.await_connections(frames, &end);
     drop(taking);
     match connected {
@@ -171,7 +202,8 @@ fn serve_request<R: Read>(
             let carriers = end.carry_data(connections, [settings, settings_of(&hello.settings)]);
             // It is set once.
             let _ = scope.carrying.set(Arc::clone(&carriers.sockets));
-            end.end_transfer(end.handle_messages(frames), &carriers).map(drop)
+            end.end_transfer(end.handle_messages(frames), &carriers)
+                .map(drop)
         }
         Err(error) => {
             end.give_up();
@@ -191,7 +223,9 @@ fn read_request<R: Read>(frames: &mut FrameReader<R>) -> Result<CopyRequest, Cop
         return Err(CopyError::Refused { code: 1, why });
     }
     let CopyMessage::Hello(hello) = CopyMessage::read(frame)? else {
-        return Err(CopyError::Protocol("it does not begin with its request".to_owned()));
+        return Err(CopyError::Protocol(
+            "it does not begin with its request".to_owned(),
+        ));
     };
     Ok(hello)
 }
@@ -200,15 +234,21 @@ fn permits_ports(hello: &CopyRequest, scope: &CopyScope) -> bool {
     matches!(scope.root, FolderRoot::User) || hello.ports == (0, 0) || hello.ports.0 >= FIRST_PORT
 }
 
-fn start_listener(hello: &CopyRequest, scope: &CopyScope, credentials: &CopyCredentials) -> DataListener {
-    let started =
-        permits_ports(hello, scope).then(|| DataListener::start_listening(scope.bind, hello.ports, credentials).ok());
+fn start_listener(
+    hello: &CopyRequest,
+    scope: &CopyScope,
+    credentials: &CopyCredentials,
+) -> DataListener {
+    let started = permits_ports(hello, scope)
+        .then(|| DataListener::start_listening(scope.bind, hello.ports, credentials).ok());
     started.flatten().unwrap_or_else(DataListener::without_port)
 }
 
 fn quic_listener(hello: &CopyRequest, scope: &CopyScope) -> Option<QuicListener> {
     let is_wanted = hello.quic && permits_ports(hello, scope);
-    is_wanted.then(|| QuicListener::start_listening(scope.bind, hello.ports, &hello.secret).ok()).flatten()
+    is_wanted
+        .then(|| QuicListener::start_listening(scope.bind, hello.ports, &hello.secret).ok())
+        .flatten()
 }
 
 /// The ways in which connections for data may come.
@@ -221,32 +261,56 @@ struct AwaitedConnections {
 }
 
 impl AwaitedConnections {
-    /// Waits until the near end says which connections carry data, and returns them. Lets `end` carry out what it says
-    /// meanwhile of the files.
+    /// Waits until the near end says which connections carry data, and returns them. Lets `end`
+    /// carry out what it says meanwhile of the files.
     fn await_connections<R: Read>(
         &mut self,
         frames: &mut FrameReader<R>,
         end: &TransferRole,
     ) -> Result<DataConnections, CopyError> {
         let (mut dialling, mut quic) = (None, None);
-        let too_many = || Err(CopyError::Protocol("it wants more connections than a copy may have".to_owned()));
+        let too_many = || {
+            Err(CopyError::Protocol(
+                "it wants more connections than a copy may have".to_owned(),
+            ))
+        };
         loop {
             // The near end notices when nothing comes.
             match read_message(frames)? {
                 CopyMessage::Dial { port } if dialling.is_none() => {
-                    dialling = Some(DialledConnections::start_dialling(self.near, port, &self.credentials));
+                    dialling = Some(DialledConnections::start_dialling(
+                        self.near,
+                        port,
+                        &self.credentials,
+                    ));
                 }
                 CopyMessage::DialQuic { port } if quic.is_none() => {
-                    quic = Some(quic::dial_quic(self.near.as_slice(), port, &self.secret, HANDSHAKE_DEADLINE).ok());
+                    quic = Some(
+                        quic::dial_quic(
+                            self.near.as_slice(),
+                            port,
+                            &self.secret,
+                            HANDSHAKE_DEADLINE,
+                        )
+                        .ok(),
+                    );
                 }
                 CopyMessage::Dial { .. } | CopyMessage::DialQuic { .. } => return too_many(),
-                CopyMessage::Streams { count, quic, .. } if count > MAX_CONNECTIONS || quic > MAX_STREAMS => {
+                CopyMessage::Streams { count, quic, .. }
+                    if count > MAX_CONNECTIONS || quic > MAX_STREAMS =>
+                {
                     return too_many();
                 }
-                CopyMessage::Streams { count, active, quic: streams } => {
+                CopyMessage::Streams {
+                    count,
+                    active,
+                    quic: streams,
+                } => {
                     let quic = self.take_quic(quic.flatten(), streams);
                     // If it carries nothing, it is not waited for.
-                    let dialled = dialling.filter(|_| count > 0).and_then(|made| made.recv().ok());
+                    let dialled = dialling
+                        .filter(|_| count > 0)
+                        .and_then(|made| made.recv().ok());
                     return Ok(self.take_connections(dialled, count, active, quic));
                 }
                 message => {
@@ -273,12 +337,25 @@ impl AwaitedConnections {
             Some(dialled) => dialled.up_to(count, &self.credentials),
             None => listener.map_or_else(Vec::new, take),
         };
-        let rtt = streams.first().and_then(DataStream::min_rtt).or(quic.as_ref().map(|(quic, _)| quic.handshake_rtt()));
-        DataConnections { streams, active, quic, rtt: rtt.unwrap_or(Span::from_millis(1)) }
+        let rtt = streams
+            .first()
+            .and_then(DataStream::min_rtt)
+            .or(quic.as_ref().map(|(quic, _)| quic.handshake_rtt()));
+        DataConnections {
+            streams,
+            active,
+            quic,
+            rtt: rtt.unwrap_or(Span::from_millis(1)),
+        }
     }
 
-    /// Returns the QUIC connection if the near end speaks of one: that which this end made, or the one that came.
-    fn take_quic(&mut self, made: Option<QuicConnection>, streams: u16) -> Option<(Arc<QuicConnection>, u16)> {
+    /// Returns the QUIC connection if the near end speaks of one: that which this end made, or the
+    /// one that came.
+    fn take_quic(
+        &mut self,
+        made: Option<QuicConnection>,
+        streams: u16,
+    ) -> Option<(Arc<QuicConnection>, u16)> {
         let listener = self.quic.take();
         if streams == 0 {
             return None;
@@ -296,18 +373,30 @@ struct DialledConnections {
 }
 
 impl DialledConnections {
-    /// Begins to make one to the near end; it comes out of what is returned, unless it cannot be made.
-    fn start_dialling(near: Option<SocketAddr>, port: u16, credentials: &CopyCredentials) -> mpsc::Receiver<Self> {
+    /// Begins to make one to the near end; it comes out of what is returned, unless it cannot be
+    /// made.
+    fn start_dialling(
+        near: Option<SocketAddr>,
+        port: u16,
+        credentials: &CopyCredentials,
+    ) -> mpsc::Receiver<Self> {
         let (made, receiver) = channel();
         let credentials = credentials.clone();
         let work = move || {
-            if let Ok((host, streams)) = dial_hosts(near.as_slice(), port, &credentials, &mut |_| 1) {
+            if let Ok((host, streams)) = dial_hosts(near.as_slice(), port, &credentials, &mut |_| 1)
+            {
                 // No thread waits for it if another way was found meanwhile.
-                let _ = made.send(Self { host, port, streams });
+                let _ = made.send(Self {
+                    host,
+                    port,
+                    streams,
+                });
             }
         };
         // Without a thread there is none.
-        let _ = thread::Builder::new().name("copy-dial".to_owned()).spawn(work);
+        let _ = thread::Builder::new()
+            .name("copy-dial".to_owned())
+            .spawn(work);
         receiver
     }
 
@@ -325,7 +414,10 @@ impl DialledConnections {
 }
 
 fn next_frame<R: Read>(frames: &mut FrameReader<R>) -> Result<&[u8], CopyError> {
-    frames.next_message().map_err(|_| CopyError::Gone)?.ok_or(CopyError::Gone)
+    frames
+        .next_message()
+        .map_err(|_| CopyError::Gone)?
+        .ok_or(CopyError::Gone)
 }
 
 fn read_message<R: Read>(frames: &mut FrameReader<R>) -> Result<CopyMessage<'_>, CopyError> {
@@ -334,7 +426,11 @@ fn read_message<R: Read>(frames: &mut FrameReader<R>) -> Result<CopyMessage<'_>,
 
 fn unencrypted_networks(hello: &CopyRequest) -> Result<Vec<AddressPrefix>, CopyError> {
     let network = |text: &Vec<u8>| String::from_utf8_lossy(text).parse::<AddressPrefix>();
-    let networks = hello.unencrypted.iter().map(network).collect::<Result<_, _>>();
+    let networks = hello
+        .unencrypted
+        .iter()
+        .map(network)
+        .collect::<Result<_, _>>();
     networks.map_err(|error| CopyError::Protocol(error.to_string()))
 }
 
@@ -349,24 +445,44 @@ fn transfer_role(
     if hello.far_sends && hello.limit > 0 {
         paces.push(Arc::new(RatePace::new(BitRate::from_bps(hello.limit))));
     }
-    let bounds = CopyBounds::new(paces, scope.most).of_options(hello.scavenge, hello.no_bbr, hello.no_compress);
+    let bounds = CopyBounds::new(paces, scope.most).of_options(
+        hello.scavenge,
+        hello.no_bbr,
+        hello.no_compress,
+    );
     let common = TransferContext::new(out.clone(), tally, None).with_bounds(bounds);
     let excludes = ExcludePatterns::new(hello.excludes.iter().map(Vec::as_slice));
-    let paths: Vec<PathBuf> = hello.paths.iter().map(|path| scope.root.request_path(path)).collect();
+    let paths: Vec<PathBuf> = hello
+        .paths
+        .iter()
+        .map(|path| scope.root.request_path(path))
+        .collect();
     if hello.far_sends {
         if matches!(scope.root, FolderRoot::Share(_)) && paths.len() > MAX_SHARED_SOURCES {
             let why = format!("the server lets no copy name more than {MAX_SHARED_SOURCES} paths");
             return Err(CopyError::Refused { code: 2, why });
         }
-        let sources =
-            paths.iter().map(|path| CopySource::open_source(&scope.root, path)).collect::<Result<Vec<_>, _>>()?;
-        return Ok(TransferRole::Sender(Arc::new(FileSender::new(common, sources, excludes, hello.attributes))));
+        let sources = paths
+            .iter()
+            .map(|path| CopySource::open_source(&scope.root, path))
+            .collect::<Result<Vec<_>, _>>()?;
+        return Ok(TransferRole::Sender(Arc::new(FileSender::new(
+            common,
+            sources,
+            excludes,
+            hello.attributes,
+        ))));
     }
     if scope.is_read_only && !hello.dry_run {
-        return Err(CopyError::Refused { code: 1, why: "the server lets its folder be read, not changed".to_owned() });
+        return Err(CopyError::Refused {
+            code: 1,
+            why: "the server lets its folder be read, not changed".to_owned(),
+        });
     }
     let [path] = paths.as_slice() else {
-        return Err(CopyError::Protocol("it names not one destination".to_owned()));
+        return Err(CopyError::Protocol(
+            "it names not one destination".to_owned(),
+        ));
     };
     let options = ReceiveOptions {
         root: scope.root.clone(),
@@ -379,10 +495,13 @@ fn transfer_role(
         timeout: pulse.silence_timeout(),
         tops: None,
     };
-    Ok(TransferRole::Receiver(Arc::new(FileReceiver::new(common, options))))
+    Ok(TransferRole::Receiver(Arc::new(FileReceiver::new(
+        common, options,
+    ))))
 }
 
-/// Returns an address of the connection that ssh uses: the near end's is the first word, this host's the third.
+/// Returns an address of the connection that ssh uses: the near end's is the first word, this
+/// host's the third.
 fn ssh_connection(word: usize) -> Option<SocketAddr> {
     let connection = std::env::var("SSH_CONNECTION").ok()?;
     read_address(connection.split_whitespace().nth(word)?)
@@ -391,17 +510,29 @@ fn ssh_connection(word: usize) -> Option<SocketAddr> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fullpipe_transfer::{EntryKind, EntryPath, ExtendedAttributes, FileIdentity, ModificationTime, TreeEntry};
+    use fullpipe_transfer::{
+        EntryKind, EntryPath, ExtendedAttributes, FileIdentity, ModificationTime, TreeEntry,
+    };
     use std::io;
     use std::os::unix::ffi::OsStrExt;
 
     #[test]
     fn who_is_silent_holds_a_place_at_a_server_for_thirty_seconds_whatever_it_asks_for() {
         let silences = |joining| {
-            let scope = CopyScope { joining, ..CopyScope::of_ssh() };
-            [5, 3600].map(|asked| scope.permitted_silence(Duration::from_secs(asked)).as_secs())
+            let scope = CopyScope {
+                joining,
+                ..CopyScope::of_ssh()
+            };
+            [5, 3600].map(|asked| {
+                scope
+                    .permitted_silence(Duration::from_secs(asked))
+                    .as_secs()
+            })
         };
-        assert_eq!((silences(Some(Arc::default())), silences(None)), ([5, 30], [5, 3600]));
+        assert_eq!(
+            (silences(Some(Arc::default())), silences(None)),
+            ([5, 30], [5, 3600])
+        );
     }
 
     fn hello(version: u16) -> CopyRequest {
@@ -429,21 +560,41 @@ mod tests {
 
     #[test]
     fn who_does_not_begin_with_a_request_of_this_version_is_refused() {
-        let refusal =
-            |hello| far_end(io::Cursor::new(CopyMessage::Hello(hello).to_frame()), io::sink()).unwrap_err().to_string();
+        let refusal = |hello| {
+            far_end(
+                io::Cursor::new(CopyMessage::Hello(hello).to_frame()),
+                io::sink(),
+            )
+            .unwrap_err()
+            .to_string()
+        };
         assert!(refusal(hello(VERSION + 1)).contains("install the same fullpipe at both"));
         assert!(refusal(hello(VERSION)).contains("/nowhere/at/all"));
         // Another version may have other fields.
         let mut shorter = CopyMessage::Hello(hello(VERSION - 1)).to_frame();
         shorter.truncate(20);
         shorter[0] = 16;
-        let error = far_end(io::Cursor::new(shorter), io::sink()).unwrap_err().to_string();
-        assert!(error.contains("install the same fullpipe at both"), "{error}");
-        let nowhere = CopyRequest { unencrypted: vec![b"everywhere".to_vec()], ..hello(VERSION) };
+        let error = far_end(io::Cursor::new(shorter), io::sink())
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("install the same fullpipe at both"),
+            "{error}"
+        );
+        let nowhere = CopyRequest {
+            unencrypted: vec![b"everywhere".to_vec()],
+            ..hello(VERSION)
+        };
         assert!(refusal(nowhere).contains("is not a network"));
-        assert!(matches!(far_end(io::empty(), io::sink()), Err(CopyError::Gone)));
+        assert!(matches!(
+            far_end(io::empty(), io::sink()),
+            Err(CopyError::Gone)
+        ));
         let early = io::Cursor::new(CopyMessage::Finished.to_frame());
-        assert!(matches!(far_end(early, io::sink()), Err(CopyError::Protocol(_))));
+        assert!(matches!(
+            far_end(early, io::sink()),
+            Err(CopyError::Protocol(_))
+        ));
     }
 
     /// One copy once made as many connections and threads as its near end had messages.
@@ -451,31 +602,69 @@ mod tests {
     fn who_wants_more_connections_than_a_copy_may_have_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().as_os_str().as_bytes().to_vec();
-        let begun = CopyMessage::Hello(CopyRequest { far_sends: false, paths: vec![path], ..hello(VERSION) });
-        let streams = |count, quic| CopyMessage::Streams { count, active: 1, quic };
+        let begun = CopyMessage::Hello(CopyRequest {
+            far_sends: false,
+            paths: vec![path],
+            ..hello(VERSION)
+        });
+        let streams = |count, quic| CopyMessage::Streams {
+            count,
+            active: 1,
+            quic,
+        };
         for wanted in [
             [CopyMessage::Dial { port: 9 }, CopyMessage::Dial { port: 9 }],
-            [CopyMessage::DialQuic { port: 9 }, CopyMessage::DialQuic { port: 9 }],
-            [CopyMessage::Dial { port: 9 }, streams(MAX_CONNECTIONS + 1, 0)],
+            [
+                CopyMessage::DialQuic { port: 9 },
+                CopyMessage::DialQuic { port: 9 },
+            ],
+            [
+                CopyMessage::Dial { port: 9 },
+                streams(MAX_CONNECTIONS + 1, 0),
+            ],
             [CopyMessage::Dial { port: 9 }, streams(0, MAX_STREAMS + 1)],
         ] {
-            let said = std::iter::once(&begun).chain(&wanted).flat_map(CopyMessage::to_frame).collect::<Vec<u8>>();
-            let error = far_end(io::Cursor::new(said), io::sink()).unwrap_err().to_string();
-            assert!(error.contains("more connections than a copy may have"), "{wanted:?}: {error}");
+            let said = std::iter::once(&begun)
+                .chain(&wanted)
+                .flat_map(CopyMessage::to_frame)
+                .collect::<Vec<u8>>();
+            let error = far_end(io::Cursor::new(said), io::sink())
+                .unwrap_err()
+                .to_string();
+            assert!(
+                error.contains("more connections than a copy may have"),
+                "{wanted:?}: {error}"
+            );
         }
     }
 
     #[test]
     fn nobody_can_come_any_more_when_this_end_has_made_the_connections() {
         let credentials = CopyCredentials::new(&[7; 32], &[]).unwrap();
-        let [listener, others] = [(); 2].map(|()| DataListener::start_listening(None, (0, 0), &credentials).unwrap());
+        let [listener, others] =
+            [(); 2].map(|()| DataListener::start_listening(None, (0, 0), &credentials).unwrap());
         let loopback = |port| SocketAddr::from(([127, 0, 0, 1], port));
-        let (host, streams) = dial_hosts(&[loopback(0)], others.port, &credentials, &mut |_| 1).unwrap();
-        let dialled = DialledConnections { host, port: others.port, streams };
+        let (host, streams) =
+            dial_hosts(&[loopback(0)], others.port, &credentials, &mut |_| 1).unwrap();
+        let dialled = DialledConnections {
+            host,
+            port: others.port,
+            streams,
+        };
         let at = loopback(listener.port);
-        let mut awaited =
-            AwaitedConnections { listener: Some(listener), quic: None, near: None, credentials, secret: [7; 32] };
-        assert_eq!(awaited.take_connections(Some(dialled), 1, 1, None).stream_count(), 1);
+        let mut awaited = AwaitedConnections {
+            listener: Some(listener),
+            quic: None,
+            near: None,
+            credentials,
+            secret: [7; 32],
+        };
+        assert_eq!(
+            awaited
+                .take_connections(Some(dialled), 1, 1, None)
+                .stream_count(),
+            1
+        );
         let until = std::time::Instant::now() + CONNECT_DEADLINE;
         while std::net::TcpStream::connect(at).is_ok() {
             assert!(std::time::Instant::now() < until);
@@ -486,23 +675,50 @@ mod tests {
     #[test]
     fn a_copy_from_a_shared_folder_names_no_more_paths_than_a_server_has_descriptors_for() {
         let folder = tempfile::tempdir().unwrap();
-        let root = FolderRoot::Share(Arc::new(crate::tree::FolderTree::open_root(folder.path()).unwrap()));
-        let scope = CopyScope { root, near: None, own: None, ..CopyScope::of_ssh() };
-        let error = |count| {
-            let request = CopyRequest { paths: vec![b".".to_vec(); count], ..hello(VERSION) };
-            let from = io::Cursor::new(CopyMessage::Hello(request).to_frame());
-            serve_near_end(from, io::sink(), &SilenceWatch::new(FIRST_TIMEOUT), &scope, Arc::default()).unwrap_err()
+        let root = FolderRoot::Share(Arc::new(
+            crate::tree::FolderTree::open_root(folder.path()).unwrap(),
+        ));
+        let scope = CopyScope {
+            root,
+            near: None,
+            own: None,
+            ..CopyScope::of_ssh()
         };
-        assert!(error(MAX_SHARED_SOURCES + 1).to_string().contains("more than 64 paths"));
+        let error = |count| {
+            let request = CopyRequest {
+                paths: vec![b".".to_vec(); count],
+                ..hello(VERSION)
+            };
+            let from = io::Cursor::new(CopyMessage::Hello(request).to_frame());
+            serve_near_end(
+                from,
+                io::sink(),
+                &SilenceWatch::new(FIRST_TIMEOUT),
+                &scope,
+                Arc::default(),
+            )
+            .unwrap_err()
+        };
+        assert!(
+            error(MAX_SHARED_SOURCES + 1)
+                .to_string()
+                .contains("more than 64 paths")
+        );
         assert!(matches!(error(MAX_SHARED_SOURCES), CopyError::Gone));
     }
 
-    /// Serves a near end that has said this, and says nothing of connections. Returns true once `is_it` holds for one
-    /// of the messages to it.
+    /// Serves a near end that has said this, and says nothing of connections. Returns true once
+    /// `is_it` holds for one of the messages to it.
     fn answers(said: &[u8], is_it: impl Fn(CopyMessage<'_>) -> bool) -> bool {
         let [(from, mut near), (to_near, to)] = [io::pipe().unwrap(), io::pipe().unwrap()];
         thread::spawn(move || {
-            let _ = serve_near_end(from, to, &SilenceWatch::new(FIRST_TIMEOUT), &CopyScope::of_ssh(), Arc::default());
+            let _ = serve_near_end(
+                from,
+                to,
+                &SilenceWatch::new(FIRST_TIMEOUT),
+                &CopyScope::of_ssh(),
+                Arc::default(),
+            );
         });
         near.write_all(said).unwrap();
         let pulse = SilenceWatch::new(FIRST_TIMEOUT);
@@ -524,22 +740,45 @@ mod tests {
         let path = folder.path().as_os_str().as_bytes().to_vec();
         let kind = EntryKind::File {
             mode: 0o644,
-            modified: ModificationTime { seconds: 0, nanoseconds: 0 },
+            modified: ModificationTime {
+                seconds: 0,
+                nanoseconds: 0,
+            },
             size: ByteCount::new(5),
             identity: FileIdentity([0; 32]),
         };
-        let entry =
-            TreeEntry { path: EntryPath::new(b"file").unwrap(), kind, attributes: ExtendedAttributes::default() };
+        let entry = TreeEntry {
+            path: EntryPath::new(b"file").unwrap(),
+            kind,
+            attributes: ExtendedAttributes::default(),
+        };
         let said = [
-            CopyMessage::Hello(CopyRequest { far_sends: false, paths: vec![path.clone()], ..hello(VERSION) }),
-            CopyMessage::Begin { single: false, content: true },
+            CopyMessage::Hello(CopyRequest {
+                far_sends: false,
+                paths: vec![path.clone()],
+                ..hello(VERSION)
+            }),
+            CopyMessage::Begin {
+                single: false,
+                content: true,
+            },
             CopyMessage::Entry(entry),
         ];
         let said: Vec<u8> = said.iter().flat_map(CopyMessage::to_frame).collect();
-        assert!(answers(&said, |message| matches!(message, CopyMessage::Want { file: 0, .. })));
+        assert!(answers(&said, |message| matches!(
+            message,
+            CopyMessage::Want { file: 0, .. }
+        )));
         std::fs::write(folder.path().join("file"), "12345").unwrap();
-        let request = CopyMessage::Hello(CopyRequest { paths: vec![path], ..hello(VERSION) }).to_frame();
-        assert!(answers(&request, |message| matches!(message, CopyMessage::EndOfList { complete: true })));
+        let request = CopyMessage::Hello(CopyRequest {
+            paths: vec![path],
+            ..hello(VERSION)
+        })
+        .to_frame();
+        assert!(answers(&request, |message| matches!(
+            message,
+            CopyMessage::EndOfList { complete: true }
+        )));
     }
 
     #[test]
@@ -547,11 +786,20 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (from, mut near) = io::pipe().unwrap();
         let path = folder.path().as_os_str().as_bytes().to_vec();
-        let request = CopyRequest { timeout: 1, far_sends: false, paths: vec![path], ..hello(VERSION) };
-        near.write_all(&CopyMessage::Hello(request).to_frame()).unwrap();
+        let request = CopyRequest {
+            timeout: 1,
+            far_sends: false,
+            paths: vec![path],
+            ..hello(VERSION)
+        };
+        near.write_all(&CopyMessage::Hello(request).to_frame())
+            .unwrap();
         let began = std::time::Instant::now();
         let error = far_end(from, io::sink()).unwrap_err();
-        assert!(matches!(error, CopyError::Silent(silence) if silence == Span::from_secs(2)), "{error:?}");
+        assert!(
+            matches!(error, CopyError::Silent(silence) if silence == Span::from_secs(2)),
+            "{error:?}"
+        );
         assert!(began.elapsed() < FIRST_TIMEOUT, "{:?}", began.elapsed());
         drop(near);
     }

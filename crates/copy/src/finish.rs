@@ -1,5 +1,5 @@
-//! The end of a copy at the receiver: second names, what is deleted, and the attributes of folders, which change while
-//! something is made in them.
+//! The end of a copy at the receiver: second names, what is deleted, and the attributes of folders,
+//! which change while something is made in them.
 
 use std::io;
 use std::sync::{Arc, PoisonError};
@@ -12,14 +12,19 @@ use crate::locks::lock;
 use crate::part::{remove_unlocked, working_entry};
 use crate::receiver::{FileReceiver, ListedFolder};
 use crate::summary::Figures;
-use crate::tree::{FolderTree, TreeEntryName, file_type, modification_time, permission_bits, set_attributes};
+use crate::tree::{
+    FolderTree, TreeEntryName, file_type, modification_time, permission_bits, set_attributes,
+};
 
 /// Time between two checks whether the transfer has failed.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Waits until every file has come or failed, and does what is left. Returns without that if the transfer fails.
+/// Waits until every file has come or failed, and does what is left. Returns without that if the
+/// transfer fails.
 pub(crate) fn finish_copy(receiver: &Arc<FileReceiver>) {
-    let Some(complete) = wait_until_settled(receiver) else { return };
+    let Some(complete) = wait_until_settled(receiver) else {
+        return;
+    };
     let tree = receiver.place.get().and_then(|place| place.tree.as_ref());
     create_links(receiver, tree);
     if let Some(tree) = tree {
@@ -27,7 +32,9 @@ pub(crate) fn finish_copy(receiver: &Arc<FileReceiver>) {
             if complete {
                 receiver.delete_unsent(tree);
             } else {
-                receiver.common.send_note("nothing is deleted, because not every folder could be read".to_owned());
+                receiver.common.send_note(
+                    "nothing is deleted, because not every folder could be read".to_owned(),
+                );
             }
         }
         if !receiver.options.dry_run {
@@ -35,7 +42,9 @@ pub(crate) fn finish_copy(receiver: &Arc<FileReceiver>) {
         }
     }
     lock(&receiver.list).is_over = true;
-    receiver.common.out.send_message(&CopyMessage::Figures(Figures::of_receiver(receiver.work_seconds()).to_json()));
+    receiver.common.out.send_message(&CopyMessage::Figures(
+        Figures::of_receiver(receiver.work_seconds()).to_json(),
+    ));
     receiver.common.out.send_message(&CopyMessage::Finished);
 }
 
@@ -64,7 +73,9 @@ fn create_links(receiver: &FileReceiver, tree: Option<&FolderTree>) {
     for (path, first) in links.iter().filter_map(whole) {
         let was_sent = lock(&receiver.list).has_path(&first);
         let linked = match tree {
-            _ if !was_sent => Err(io::Error::other("it is a second name of a file that was not sent")),
+            _ if !was_sent => Err(io::Error::other(
+                "it is a second name of a file that was not sent",
+            )),
             Some(tree) if !receiver.options.dry_run => link_one(receiver, tree, &path, &first),
             _ => {
                 let is_same = |_: &TreeEntryName, stat: &Stat| has_inode(tree, &first, stat);
@@ -84,11 +95,22 @@ fn has_inode(tree: Option<&FolderTree>, first: &EntryPath, stat: &Stat) -> io::R
     Ok(found.is_some_and(|found| (found.st_dev, found.st_ino) == (stat.st_dev, stat.st_ino)))
 }
 
-fn link_one(receiver: &FileReceiver, tree: &FolderTree, path: &EntryPath, first: &EntryPath) -> io::Result<()> {
+fn link_one(
+    receiver: &FileReceiver,
+    tree: &FolderTree,
+    path: &EntryPath,
+    first: &EntryPath,
+) -> io::Result<()> {
     let (new, old) = (tree.locate_entry(path)?, tree.locate_entry(first)?);
-    let found = old.stat_entry()?.filter(|stat| file_type(stat) == FileType::RegularFile);
-    let found = found.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "its first name is not there"))?;
-    if new.stat_entry()?.is_some_and(|stat| (stat.st_dev, stat.st_ino) == (found.st_dev, found.st_ino)) {
+    let found = old
+        .stat_entry()?
+        .filter(|stat| file_type(stat) == FileType::RegularFile);
+    let found = found
+        .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "its first name is not there"))?;
+    if new
+        .stat_entry()?
+        .is_some_and(|stat| (stat.st_dev, stat.st_ino) == (found.st_dev, found.st_ino))
+    {
         return Ok(());
     }
     let working = working_entry(&new, path, false);
@@ -100,8 +122,13 @@ fn link_one(receiver: &FileReceiver, tree: &FolderTree, path: &EntryPath, first:
 /// Gives folders their attributes, the inner ones first, and makes the names in them durable.
 fn settle_folders(receiver: &FileReceiver, tree: &FolderTree) {
     let folders = std::mem::take(&mut lock(&receiver.list).folders);
-    for listed in (0..folders.len()).rev().filter_map(|index| folders.get(index)) {
-        let Some(path) = folders.full_path(&listed.path) else { continue };
+    for listed in (0..folders.len())
+        .rev()
+        .filter_map(|index| folders.get(index))
+    {
+        let Some(path) = folders.full_path(&listed.path) else {
+            continue;
+        };
         if let Err(error) = settle_folder(receiver, tree, &path, listed) {
             receiver.report_problem(&path, &error.to_string());
         }
@@ -115,14 +142,20 @@ fn settle_folders(receiver: &FileReceiver, tree: &FolderTree) {
     }
 }
 
-/// Gives a folder its attributes, and makes the names in it durable if it may be read, as those of its owner can be.
+/// Gives a folder its attributes, and makes the names in it durable if it may be read, as those of
+/// its owner can be.
 fn settle_folder(
     receiver: &FileReceiver,
     tree: &FolderTree,
     path: &EntryPath,
     listed: &ListedFolder,
 ) -> io::Result<()> {
-    let ListedFolder { mode, modified: time, attributes, .. } = listed;
+    let ListedFolder {
+        mode,
+        modified: time,
+        attributes,
+        ..
+    } = listed;
     let folder = match tree.open_folder(Some(path)) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
             tree.open_entry(path, OFlags::PATH | OFlags::DIRECTORY)?

@@ -27,8 +27,17 @@ pub(crate) struct WriteHalf {
 pub(crate) fn split_stream(stream: DataStream) -> io::Result<(ReadHalf, WriteHalf)> {
     let (socket, tls) = stream.into_parts();
     let (reading, writing) = tls.ok_or_else(|| io::Error::other("it is not encrypted"))?;
-    let write = WriteHalf { socket: socket.try_clone()?, tls: writing };
-    Ok((ReadHalf { socket, tls: reading }, write))
+    let write = WriteHalf {
+        socket: socket.try_clone()?,
+        tls: writing,
+    };
+    Ok((
+        ReadHalf {
+            socket,
+            tls: reading,
+        },
+        write,
+    ))
 }
 
 impl Read for ReadHalf {
@@ -44,7 +53,9 @@ impl Read for ReadHalf {
 
 impl Write for WriteHalf {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.tls.write_payload(&mut self.socket, bytes).map(|()| bytes.len())
+        self.tls
+            .write_payload(&mut self.socket, bytes)
+            .map(|()| bytes.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -55,7 +66,10 @@ impl Write for WriteHalf {
 impl Drop for WriteHalf {
     fn drop(&mut self) {
         // The other end may have gone before.
-        let _ = self.tls.announce_end(&mut self.socket).and_then(|()| self.socket.shutdown(Shutdown::Write));
+        let _ = self
+            .tls
+            .announce_end(&mut self.socket)
+            .and_then(|()| self.socket.shutdown(Shutdown::Write));
     }
 }
 
@@ -72,7 +86,11 @@ mod tests {
         let credentials = CopyCredentials::new(&[7; 32], &[]).unwrap();
         let listener = DataListener::start_listening(None, (0, 0), &credentials).unwrap();
         let hosts = [SocketAddr::from(([127, 0, 0, 1], 0))];
-        let made = dial_hosts(&hosts, listener.port, &credentials, &mut |_| 1).unwrap().1.pop().unwrap();
+        let made = dial_hosts(&hosts, listener.port, &credentials, &mut |_| 1)
+            .unwrap()
+            .1
+            .pop()
+            .unwrap();
         let taken = listener.take_streams(1, CONNECT_DEADLINE).pop().unwrap();
         let content: Vec<u8> = (0..SIZE).map(|at| (at / 3) as u8).collect();
         thread::scope(|threads| {

@@ -1,5 +1,5 @@
-//! Connections for data at the port of a server's call: they are made while the server answers the call, and then join
-//! its copy by the secret of that.
+//! Connections for data at the port of a server's call: they are made while the server answers the
+//! call, and then join its copy by the secret of that.
 //!
 //! Data connections use the TLS key of the call, so only a client that has the key gets so far.
 //! The secret crosses inside TLS, as in the call: a client with the key but without the
@@ -23,8 +23,8 @@ use crate::data_stream::DataStream;
 use crate::locks::lock;
 use crate::pulse::FIRST_TIMEOUT;
 
-/// Copies at a server that take connections, by the digest of their secrets: the time that it takes to find one says
-/// nothing of a secret.
+/// Copies at a server that take connections, by the digest of their secrets: the time that it takes
+/// to find one says nothing of a secret.
 #[derive(Debug, Default)]
 pub(crate) struct JoinableCopies(Mutex<HashMap<Digest, JoinableCopy>>);
 
@@ -43,26 +43,50 @@ pub(crate) struct CopyRegistration {
 }
 
 impl JoinableCopies {
-    /// Lets connections join the copy with this secret: they come out at the other end of `streams`.
-    pub(crate) fn register_copy(self: &Arc<Self>, secret: &[u8; 32], streams: Sender<DataStream>) -> CopyRegistration {
+    /// Lets connections join the copy with this secret: they come out at the other end of
+    /// `streams`.
+    pub(crate) fn register_copy(
+        self: &Arc<Self>,
+        secret: &[u8; 32],
+        streams: Sender<DataStream>,
+    ) -> CopyRegistration {
         let digest = secret_digest(secret);
-        lock(&self.0).insert(digest, JoinableCopy { streams, left: MAX_CONNECTIONS });
-        CopyRegistration { joining: Arc::clone(self), digest }
+        lock(&self.0).insert(
+            digest,
+            JoinableCopy {
+                streams,
+                left: MAX_CONNECTIONS,
+            },
+        );
+        CopyRegistration {
+            joining: Arc::clone(self),
+            digest,
+        }
     }
 
-    /// Waits for a connection to say which copy it joins, and passes it on. One that says nothing was not needed.
+    /// Waits for a connection to say which copy it joins, and passes it on. One that says nothing
+    /// was not needed.
     ///
     /// # Errors
     /// Fails if there is no such copy, or it has connections enough.
-    pub(crate) async fn pass_connection(&self, mut connection: ControlConnection) -> Result<(), &'static str> {
+    pub(crate) async fn pass_connection(
+        &self,
+        mut connection: ControlConnection,
+    ) -> Result<(), &'static str> {
         let mut secret = [0; 32];
         // It waits until the call is answered, which has as much time.
-        if !matches!(timeout(FIRST_TIMEOUT, connection.read_exact(&mut secret)).await, Ok(Ok(_))) {
+        if !matches!(
+            timeout(FIRST_TIMEOUT, connection.read_exact(&mut secret)).await,
+            Ok(Ok(_))
+        ) {
             return Ok(());
         }
         let stream = DataStream::from_control(connection).map_err(|_| NOBODY)?;
         let mut takers = lock(&self.0);
-        let taker = takers.get_mut(&secret_digest(&secret)).filter(|taker| taker.left > 0).ok_or(NOBODY)?;
+        let taker = takers
+            .get_mut(&secret_digest(&secret))
+            .filter(|taker| taker.left > 0)
+            .ok_or(NOBODY)?;
         taker.left -= 1;
         taker.streams.send(stream).map_err(|_| NOBODY)
     }
@@ -91,7 +115,11 @@ pub(crate) struct EarlyConnections {
 
 impl EarlyConnections {
     /// Begins to make `count` connections to the address that was called.
-    pub(crate) fn start_dialling(address: SocketAddr, credentials: CopyCredentials, count: u16) -> Self {
+    pub(crate) fn start_dialling(
+        address: SocketAddr,
+        credentials: CopyCredentials,
+        count: u16,
+    ) -> Self {
         let (sender, made) = channel();
         let calling = credentials.clone();
         let work = move || {
@@ -99,18 +127,25 @@ impl EarlyConnections {
             let _ = sender.send(dial_at_once(address, &calling, count).unwrap_or_default());
         };
         // Without a thread there are none.
-        let _ = thread::Builder::new().name("copy-early".to_owned()).spawn(work);
-        Self { address, credentials, made }
+        let _ = thread::Builder::new()
+            .name("copy-early".to_owned())
+            .spawn(work);
+        Self {
+            address,
+            credentials,
+            made,
+        }
     }
 
-    /// Returns `count` connections that have joined the copy with this secret, or as many as can be made; none if the
-    /// first could not.
+    /// Returns `count` connections that have joined the copy with this secret, or as many as can be
+    /// made; none if the first could not.
     pub(crate) fn take_joined(&self, secret: &[u8; 32], count: u16) -> Vec<DataStream> {
         let mut streams = self.made.recv().unwrap_or_default();
         streams.truncate(count.into());
         let missing = count - streams.len() as u16;
         if missing > 0 && !streams.is_empty() {
-            streams.extend(dial_at_once(self.address, &self.credentials, missing).unwrap_or_default());
+            streams
+                .extend(dial_at_once(self.address, &self.credentials, missing).unwrap_or_default());
         }
         streams.retain_mut(|stream| send_secret(stream, secret).is_ok());
         streams
@@ -134,11 +169,15 @@ mod tests {
 
     const SECRET: [u8; 32] = [7; 32];
 
-    /// Answers so many callers with the key, and lets those that are parts join. Returns what has become of each.
+    /// Answers so many callers with the key, and lets those that are parts join. Returns what has
+    /// become of each.
     fn server(
         joining: &Arc<JoinableCopies>,
         callers: usize,
-    ) -> (SocketAddr, thread::JoinHandle<Vec<Result<(), &'static str>>>) {
+    ) -> (
+        SocketAddr,
+        thread::JoinHandle<Vec<Result<(), &'static str>>>,
+    ) {
         let (joining, (ready, address)) = (Arc::clone(joining), channel());
         let work = thread::spawn(move || {
             let runtime = Builder::new_current_thread().enable_all().build().unwrap();
@@ -147,7 +186,8 @@ mod tests {
                 ready.send(listener.local_addr().unwrap()).unwrap();
                 let mut served = JoinSet::new();
                 for _ in 0..callers {
-                    let (called, joining) = (listener.accept().await.unwrap().0, Arc::clone(&joining));
+                    let (called, joining) =
+                        (listener.accept().await.unwrap().0, Arc::clone(&joining));
                     served.spawn_local(async move {
                         let answered = tls().accept_pinned(called).await.unwrap();
                         assert!(answered.is_part());
@@ -218,11 +258,19 @@ mod tests {
         let joining = Arc::<JoinableCopies>::default();
         let (streams, joined) = channel();
         let _taking = joining.register_copy(&SECRET, streams);
-        lock(&joining.0).values_mut().for_each(|taker| taker.left = 1);
+        lock(&joining.0)
+            .values_mut()
+            .for_each(|taker| taker.left = 1);
         let (address, server) = server(&joining, 2);
         early(address, 2).take_joined(&SECRET, 2);
         let served = server.join().unwrap();
-        assert_eq!((served.iter().filter(|served| served.is_ok()).count(), joined.try_iter().count()), (1, 1));
+        assert_eq!(
+            (
+                served.iter().filter(|served| served.is_ok()).count(),
+                joined.try_iter().count()
+            ),
+            (1, 1)
+        );
     }
 
     #[test]

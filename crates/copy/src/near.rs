@@ -38,19 +38,25 @@ use crate::sender::FileSender;
 use crate::server::{call_server, server_address};
 use crate::session::{BothFigures, DataCarriers, TransferRole, own_settings, settings_of};
 use crate::ssh::{
-    Link, LinkPipes, await_greeting, configured_host, kill_link, not_there, release_link, start_ssh, wait_for_end,
+    Link, LinkPipes, await_greeting, configured_host, kill_link, not_there, release_link,
+    start_ssh, wait_for_end,
 };
 use crate::walk::CopySource;
 
 /// Time between two checks for an interrupt or events.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Copies files until that is done or `interrupt` is set. `report` is called with each event, on this thread.
+/// Copies files until that is done or `interrupt` is set. `report` is called with each event, on
+/// this thread.
 ///
 /// # Errors
-/// Fails if the places do not fit together, the other end cannot be started, goes away, is silent or breaks the rules.
-/// Entries that cannot be copied are in the report.
-pub fn copy_files(options: &CopyOptions, interrupt: &AtomicBool, report: &mut dyn FnMut(CopyEvent)) -> CopyResult {
+/// Fails if the places do not fit together, the other end cannot be started, goes away, is silent
+/// or breaks the rules. Entries that cannot be copied are in the report.
+pub fn copy_files(
+    options: &CopyOptions,
+    interrupt: &AtomicBool,
+    report: &mut dyn FnMut(CopyEvent),
+) -> CopyResult {
     let plan = CopyPlan::from_options(options)?;
     options.check_transport()?;
     // Connections take two each.
@@ -67,7 +73,9 @@ pub fn copy_files(options: &CopyOptions, interrupt: &AtomicBool, report: &mut dy
         pulse: Arc::clone(&pulse),
     };
     let (done, ended) = channel();
-    let work = thread::Builder::new().name("copy".to_owned()).spawn(move || drop(done.send(run.run_copy())));
+    let work = thread::Builder::new()
+        .name("copy".to_owned())
+        .spawn(move || drop(done.send(run.run_copy())));
     work.map_err(CopyError::from_io("cannot start a thread"))?;
     let mut meter = ProgressMeter::new(&tally);
     let copied = loop {
@@ -91,7 +99,11 @@ pub fn copy_files(options: &CopyOptions, interrupt: &AtomicBool, report: &mut dy
         }
     };
     // Ctrl-C in a terminal ends ssh, too.
-    if copied.is_err() && interrupt.load(Ordering::Relaxed) { Err(CopyError::Interrupted) } else { copied }
+    if copied.is_err() && interrupt.load(Ordering::Relaxed) {
+        Err(CopyError::Interrupted)
+    } else {
+        copied
+    }
 }
 
 /// A copy at work.
@@ -107,28 +119,49 @@ struct NearCopy {
 impl NearCopy {
     fn run_copy(self) -> CopyResult {
         let began = Instant::now();
-        let sources = if self.plan.far_sends { Vec::new() } else { self.open_sources()? };
+        let sources = if self.plan.far_sends {
+            Vec::new()
+        } else {
+            self.open_sources()?
+        };
         let own = own_settings();
         let hello = self.copy_request(&own)?;
         let (LinkPipes { to, from }, early) = match &self.plan.host {
-            FarHost::Ssh { name } => (start_ssh(&self.options.ssh, name, &self.options.far_path, &self.link)?, None),
+            FarHost::Ssh { name } => (
+                start_ssh(&self.options.ssh, name, &self.options.far_path, &self.link)?,
+                None,
+            ),
             FarHost::Server { name, port } => {
                 call_server(name, *port, self.options.key.as_ref(), &self.link, &|rtt| {
                     self.early_connections(rtt, &own)
                 })?
             }
         };
-        let (out, writer) =
-            MessageSender::start_writer(to, &self.pulse).map_err(CopyError::from_io("cannot speak to the far end"))?;
-        let copied = self.copy_over(PendingCall { from, out: &out, own: &own, hello, early }, sources, began);
+        let (out, writer) = MessageSender::start_writer(to, &self.pulse)
+            .map_err(CopyError::from_io("cannot speak to the far end"))?;
+        let copied = self.copy_over(
+            PendingCall {
+                from,
+                out: &out,
+                own: &own,
+                hello,
+                early,
+            },
+            sources,
+            began,
+        );
         if let Err(error) = &copied
             && let Some(code) = error.code_for_peer()
         {
-            out.send_message(&CopyMessage::Refused { code, why: error.to_string() });
+            out.send_message(&CopyMessage::Refused {
+                code,
+                why: error.to_string(),
+            });
         }
         out.close_direction();
         if copied.is_ok() {
-            // Both ends have everything, and the far one ends with its input: to wait for that would take round trips.
+            // Both ends have everything, and the far one ends with its input: to wait for that
+            // would take round trips.
             let _ = writer.join();
             release_link(&self.link);
         } else {
@@ -138,16 +171,32 @@ impl NearCopy {
     }
 
     fn open_sources(&self) -> Result<Vec<CopySource>, CopyError> {
-        self.plan.near.iter().map(|path| CopySource::open_source(&FolderRoot::User, path)).collect()
+        self.plan
+            .near
+            .iter()
+            .map(|path| CopySource::open_source(&FolderRoot::User, path))
+            .collect()
     }
 
-    fn copy_over(&self, call: PendingCall<'_>, sources: Vec<CopySource>, began: Instant) -> CopyResult {
+    fn copy_over(
+        &self,
+        call: PendingCall<'_>,
+        sources: Vec<CopySource>,
+        began: Instant,
+    ) -> CopyResult {
         let end = self.transfer_role(call.out, sources);
-        self.copy_with(&end, call, began).inspect_err(|_| end.give_up())
+        self.copy_with(&end, call, began)
+            .inspect_err(|_| end.give_up())
     }
 
     fn copy_with(&self, end: &TransferRole, call: PendingCall<'_>, began: Instant) -> CopyResult {
-        let PendingCall { from, out, own, hello, early } = call;
+        let PendingCall {
+            from,
+            out,
+            own,
+            hello,
+            early,
+        } = call;
         let secret = hello.secret;
         let credentials = CopyCredentials::new(&secret, &self.options.unencrypted)
             .map_err(CopyError::from_io("cannot make a key"))?;
@@ -165,7 +214,10 @@ impl NearCopy {
             ready: &ready,
             way: &self.plan.host,
             hosts: match server {
-                Some((address, _)) => with_first(at_port(address, 0), host_addresses(self.plan.host.host_name())),
+                Some((address, _)) => with_first(
+                    at_port(address, 0),
+                    host_addresses(self.plan.host.host_name()),
+                ),
                 None => self.data_addrs(&ready),
             },
             server,
@@ -184,12 +236,18 @@ impl NearCopy {
 
     /// Returns the addresses of a far end behind ssh.
     fn data_addrs(&self, ready: &CopyAnswer) -> Vec<SocketAddr> {
-        let FarHost::Ssh { name } = &self.plan.host else { return Vec::new() };
+        let FarHost::Ssh { name } = &self.plan.host else {
+            return Vec::new();
+        };
         // The scope of a link-local one is not of this host.
-        let says = str::from_utf8(&ready.address).ok().and_then(|text| text.parse().ok());
-        far_addresses(self.plan.host.host_name(), says.map(|says: IpAddr| says.to_canonical()), || {
-            configured_host(&self.options.ssh, name)
-        })
+        let says = str::from_utf8(&ready.address)
+            .ok()
+            .and_then(|text| text.parse().ok());
+        far_addresses(
+            self.plan.host.host_name(),
+            says.map(|says: IpAddr| says.to_canonical()),
+            || configured_host(&self.options.ssh, name),
+        )
     }
 
     /// Returns true if the far end is started through ssh, which may ask for a password first.
@@ -211,7 +269,8 @@ impl NearCopy {
         Ok((frames, ready))
     }
 
-    /// Carries out what the far end says, while connections for data are made, until everything is done.
+    /// Carries out what the far end says, while connections for data are made, until everything is
+    /// done.
     fn run_transfer<R: Read>(
         &self,
         far: &ReachedFarEnd<'_>,
@@ -221,7 +280,9 @@ impl NearCopy {
     ) -> Result<(BothFigures, DataRoute), CopyError> {
         thread::scope(|threads| {
             let work = || self.connect_and_carry(far, end, began);
-            let connecting = thread::Builder::new().name("copy-connect".to_owned()).spawn_scoped(threads, work);
+            let connecting = thread::Builder::new()
+                .name("copy-connect".to_owned())
+                .spawn_scoped(threads, work);
             let connecting = connecting.map_err(CopyError::from_io("cannot start a thread"))?;
             let followed = end.handle_messages(frames);
             far.is_over.store(true, Ordering::Relaxed);
@@ -237,19 +298,34 @@ impl NearCopy {
         end: &TransferRole,
         began: Instant,
     ) -> (DataRoute, DataCarriers) {
-        let ConnectedData { connections, transport, reason } = self.connect_data(far);
+        let ConnectedData {
+            connections,
+            transport,
+            reason,
+        } = self.connect_data(far);
         let (set_up, streams) = (began.elapsed(), connections.stream_count());
         self.send_note(&reason);
         let rtt = (streams > 0).then_some(connections.rtt);
         let carriers = end.carry_data(connections, far.settings.map(Clone::clone));
-        (DataRoute { transport, rtt, reason, streams, set_up }, carriers)
+        (
+            DataRoute {
+                transport,
+                rtt,
+                reason,
+                streams,
+                set_up,
+            },
+            carriers,
+        )
     }
 
     /// Returns the error of a far end that did not greet.
     fn not_there(&self, out: &MessageSender) -> CopyError {
         out.close_direction();
         match &self.plan.host {
-            FarHost::Ssh { name } => not_there(&self.options.ssh, name, &self.options.far_path, &self.link),
+            FarHost::Ssh { name } => {
+                not_there(&self.options.ssh, name, &self.options.far_path, &self.link)
+            }
             FarHost::Server { .. } => CopyError::Gone,
         }
     }
@@ -265,7 +341,9 @@ impl NearCopy {
              all of at most 1 MiB",
         );
         let secret = kernel_random().map_err(CopyError::from_io("cannot make a key"))?;
-        Some(self.build_request(secret, own)).filter(CopyRequest::fits_frame).ok_or(TOO_LONG)
+        Some(self.build_request(secret, own))
+            .filter(CopyRequest::fits_frame)
+            .ok_or(TOO_LONG)
     }
 
     fn build_request(&self, secret: [u8; 32], settings: &HostSettings) -> CopyRequest {
@@ -286,19 +364,48 @@ impl NearCopy {
             limit: self.options.limit.map_or(0, BitRate::bps),
             paths: self.plan.far.clone(),
             excludes: self.options.excludes.clone(),
-            unencrypted: self.options.unencrypted.iter().map(|network| network.to_string().into_bytes()).collect(),
+            unencrypted: self
+                .options
+                .unencrypted
+                .iter()
+                .map(|network| network.to_string().into_bytes())
+                .collect(),
             settings: serde_json::to_vec(settings).unwrap_or_default(),
         }
     }
 
     fn transfer_role(&self, out: &MessageSender, sources: Vec<CopySource>) -> TransferRole {
-        let common = TransferContext::new(out.clone(), Arc::clone(&self.tally), Some(self.events.clone()));
+        let common = TransferContext::new(
+            out.clone(),
+            Arc::clone(&self.tally),
+            Some(self.events.clone()),
+        );
         let excludes = ExcludePatterns::new(self.options.excludes.iter().map(Vec::as_slice));
         if !self.plan.far_sends {
-            let paces = self.options.limit.map(RatePace::new).map(Arc::new).into_iter().collect();
-            let CopyOptions { scavenge, no_bbr, no_compress, .. } = self.options;
-            let common = common.with_bounds(CopyBounds::new(paces, None).of_options(scavenge, no_bbr, no_compress));
-            return TransferRole::Sender(Arc::new(FileSender::new(common, sources, excludes, self.options.attributes)));
+            let paces = self
+                .options
+                .limit
+                .map(RatePace::new)
+                .map(Arc::new)
+                .into_iter()
+                .collect();
+            let CopyOptions {
+                scavenge,
+                no_bbr,
+                no_compress,
+                ..
+            } = self.options;
+            let common = common.with_bounds(CopyBounds::new(paces, None).of_options(
+                scavenge,
+                no_bbr,
+                no_compress,
+            ));
+            return TransferRole::Sender(Arc::new(FileSender::new(
+                common,
+                sources,
+                excludes,
+                self.options.attributes,
+            )));
         }
         let path = self.plan.near.first().cloned().unwrap_or_default();
         let options = ReceiveOptions {
@@ -329,11 +436,16 @@ struct PendingCall<'r> {
 }
 
 fn read_answer<R: Read>(frames: &mut FrameReader<R>) -> Result<CopyAnswer, CopyError> {
-    let frame = frames.next_message().map_err(|_| CopyError::Gone)?.ok_or(CopyError::Gone)?;
+    let frame = frames
+        .next_message()
+        .map_err(|_| CopyError::Gone)?
+        .ok_or(CopyError::Gone)?;
     match CopyMessage::read(frame)? {
         CopyMessage::Ready(ready) => Ok(ready),
         CopyMessage::Refused { code, why } => Err(CopyError::Refused { code, why }),
-        _ => Err(CopyError::Protocol("the far end does not answer the request".to_owned())),
+        _ => Err(CopyError::Protocol(
+            "the far end does not answer the request".to_owned(),
+        )),
     }
 }
 

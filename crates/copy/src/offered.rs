@@ -1,6 +1,7 @@
 //! The files that a sender has listed: what it needs to read them until they are there.
 //!
-//! The list runs ahead of the data, but not without end: both ends remember each file that is on its way.
+//! The list runs ahead of the data, but not without end: both ends remember each file that is on
+//! its way.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
@@ -11,8 +12,8 @@ use crate::locks::lock;
 use crate::receiver::WAITING_FILE;
 use crate::walk::SourceFile;
 
-/// Bytes of memory that files which are on their way take at the receiver, from which on no more are listed. That is
-/// some 80 000 files.
+/// Bytes of memory that files which are on their way take at the receiver, from which on no more
+/// are listed. That is some 80 000 files.
 const MAX_AHEAD: u64 = 32 << 20;
 
 /// Time between two checks whether the transfer has ended meanwhile.
@@ -47,18 +48,29 @@ impl OfferedFiles {
 
     /// Returns a file that is on its way.
     pub(crate) fn pending_file(&self, number: u32) -> Option<SourceFile> {
-        lock(&self.files).listed.get(number as usize)?.1.as_deref().cloned()
+        lock(&self.files)
+            .listed
+            .get(number as usize)?
+            .1
+            .as_deref()
+            .cloned()
     }
 
     /// Returns the size of a file.
     pub(crate) fn file_size(&self, number: u32) -> Option<ByteCount> {
-        lock(&self.files).listed.get(number as usize).map(|(size, _)| *size)
+        lock(&self.files)
+            .listed
+            .get(number as usize)
+            .map(|(size, _)| *size)
     }
 
     /// Forgets a file that is there or has failed.
     pub(crate) fn remove_file(&self, number: u32) {
         let mut files = lock(&self.files);
-        let file = files.listed.get_mut(number as usize).and_then(|(_, file)| file.take());
+        let file = files
+            .listed
+            .get_mut(number as usize)
+            .and_then(|(_, file)| file.take());
         files.ahead -= file.map_or(0, |file| memory_bytes(&file));
         self.settled.notify_all();
     }
@@ -77,7 +89,12 @@ mod tests {
 
     fn file(size: u64) -> SourceFile {
         let path = EntryPath::new([b'a'; 200]).unwrap();
-        SourceFile { source: 0, path, size: ByteCount::new(size), identity: FileIdentity([0; 32]) }
+        SourceFile {
+            source: 0,
+            path,
+            size: ByteCount::new(size),
+            identity: FileIdentity([0; 32]),
+        }
     }
 
     /// The list of a million files took 395 MB at the receiver before the first of them was there.
@@ -97,11 +114,17 @@ mod tests {
                     thread::yield_now();
                 }
                 let ahead = added.load(Ordering::Relaxed) - number;
-                assert!(ahead * memory_bytes(&file(0)) <= MAX_AHEAD + memory_bytes(&file(0)), "{ahead}");
+                assert!(
+                    ahead * memory_bytes(&file(0)) <= MAX_AHEAD + memory_bytes(&file(0)),
+                    "{ahead}"
+                );
                 offered.remove_file(number as u32);
             }
         });
-        assert_eq!((offered.file_size(7), offered.pending_file(7).is_none()), (Some(ByteCount::new(7)), true));
+        assert_eq!(
+            (offered.file_size(7), offered.pending_file(7).is_none()),
+            (Some(ByteCount::new(7)), true)
+        );
         assert_eq!(lock(&offered.files).ahead, 0);
     }
 

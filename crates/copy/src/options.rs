@@ -12,8 +12,8 @@ use thiserror::Error;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub struct CopyOptions {
-    /// The files and folders to copy, all at one end. As for rsync, a folder with a `/` at its end stands for what is
-    /// in it.
+    /// The files and folders to copy, all at one end. As for rsync, a folder with a `/` at its end
+    /// stands for what is in it.
     pub sources: Vec<CopyPath>,
     /// The folder to copy them to, or for a single file its new name; at the other end.
     pub destination: CopyPath,
@@ -31,7 +31,8 @@ pub struct CopyOptions {
     pub limit: Option<BitRate>,
     /// First and last port for the connections of data; any if absent.
     pub ports: Option<(u16, u16)>,
-    /// Number of connections; chosen by prediction if absent. On a QUIC connection, that of streams.
+    /// Number of connections; chosen by prediction if absent. On a QUIC connection, that of
+    /// streams.
     pub streams: Option<u16>,
     /// The way that data shall take.
     pub transport: DataTransport,
@@ -45,7 +46,8 @@ pub struct CopyOptions {
     pub no_compress: bool,
     /// Extended attributes of users and POSIX access lists are kept.
     pub attributes: bool,
-    /// Time after which an end that receives nothing of the other one gives up: two seconds to an hour.
+    /// Time after which an end that receives nothing of the other one gives up: two seconds to an
+    /// hour.
     pub timeout: Span,
     /// Networks between whose addresses the data is not encrypted.
     pub unencrypted: Vec<AddressPrefix>,
@@ -56,8 +58,8 @@ pub struct CopyOptions {
 /// The way that the data of a copy shall take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum DataTransport {
-    /// TCP, and QUIC where TCP does not pass, where it may not use BBR and the path loses packets without a queue, or
-    /// where a device takes the windows of TCP away.
+    /// TCP, and QUIC where TCP does not pass, where it may not use BBR and the path loses packets
+    /// without a queue, or where a device takes the windows of TCP away.
     #[default]
     Auto,
     /// TCP connections.
@@ -78,7 +80,8 @@ pub enum CopyPath {
     Far {
         /// The host.
         host: FarHost,
-        /// The path there; relative ones begin in the user's own folder, or in the one that is shared.
+        /// The path there; relative ones begin in the user's own folder, or in the one that is
+        /// shared.
         path: Vec<u8>,
     },
 }
@@ -172,7 +175,9 @@ pub enum CopyError {
     #[error("the other end broke the protocol: {0}")]
     Protocol(String),
     /// The other end went away.
-    #[error("the other end went away before the copy was done; start the same command again to continue")]
+    #[error(
+        "the other end went away before the copy was done; start the same command again to continue"
+    )]
     Gone,
     /// The other end says nothing any more.
     #[error("the other end has said nothing for {0}; start the same command again to continue")]
@@ -194,8 +199,8 @@ pub enum CopyError {
 pub type CopyResult = Result<CopyReport, CopyError>;
 
 impl CopyPath {
-    /// Reads a place as rsync does: what has a colon before its first slash is at another host. `fullpipe://` names a
-    /// server.
+    /// Reads a place as rsync does: what has a colon before its first slash is at another host.
+    /// `fullpipe://` names a server.
     ///
     /// # Errors
     /// Fails if it is empty, a URL of another kind, or ssh would take its host for an option.
@@ -209,10 +214,18 @@ impl CopyPath {
             return Self::at_server(rest).ok_or_else(|| PlaceError::Url(shown()));
         }
         // Behind the name of a user, too, the colons of an address are in brackets.
-        let opens = text.iter().position(|byte| b"[:/".contains(byte)).filter(|at| text[*at] == b'[');
+        let opens = text
+            .iter()
+            .position(|byte| b"[:/".contains(byte))
+            .filter(|at| text[*at] == b'[');
         let bracketed = opens.filter(|at| *at == 0 || text[at - 1] == b'@');
-        let closes = bracketed.and_then(|_| text.iter().position(|byte| *byte == b']')).unwrap_or(0);
-        let colon = text[closes..].iter().position(|byte| *byte == b':').map(|at| at + closes);
+        let closes = bracketed
+            .and_then(|_| text.iter().position(|byte| *byte == b']'))
+            .unwrap_or(0);
+        let colon = text[closes..]
+            .iter()
+            .position(|byte| *byte == b':')
+            .map(|at| at + closes);
         let Some(colon) = colon.filter(|at| *at > 0 && !text[..*at].contains(&b'/')) else {
             return Ok(Self::Near(std::ffi::OsStr::from_bytes(text).into()));
         };
@@ -220,25 +233,46 @@ impl CopyPath {
         if path.starts_with(b"//") {
             return Err(PlaceError::Url(shown()));
         }
-        let host = FarHost::Ssh { name: printable_bytes(host).replace(['[', ']'], "") };
+        let host = FarHost::Ssh {
+            name: printable_bytes(host).replace(['[', ']'], ""),
+        };
         if host.is_option() {
             return Err(PlaceError::Dash(shown()));
         }
         let path = if path.is_empty() { b"." } else { path };
-        Ok(Self::Far { host, path: path.to_vec() })
+        Ok(Self::Far {
+            host,
+            path: path.to_vec(),
+        })
     }
 
     fn at_server(rest: &[u8]) -> Option<Self> {
-        let end = rest.iter().position(|byte| *byte == b'/').unwrap_or(rest.len());
-        let (authority, path) = (str::from_utf8(&rest[..end]).ok()?, rest.get(end + 1..).unwrap_or_default());
-        let (host, port) = match authority.rsplit_once(':').filter(|(_, port)| !port.ends_with(']')) {
+        let end = rest
+            .iter()
+            .position(|byte| *byte == b'/')
+            .unwrap_or(rest.len());
+        let (authority, path) = (
+            str::from_utf8(&rest[..end]).ok()?,
+            rest.get(end + 1..).unwrap_or_default(),
+        );
+        let (host, port) = match authority
+            .rsplit_once(':')
+            .filter(|(_, port)| !port.ends_with(']'))
+        {
             Some((host, port)) => (host, port.parse().ok()?),
             None => (authority, SHARE_PORT),
         };
-        let is_host = !host.is_empty() && !host.contains(['@', '\\']) && !host.contains(char::is_control);
+        let is_host =
+            !host.is_empty() && !host.contains(['@', '\\']) && !host.contains(char::is_control);
         let path = if path.is_empty() { b"." } else { path };
-        let host = FarHost::Server { name: without_brackets(host), port };
-        is_host.then(|| Self::Far { host, path: path.to_vec() })
+        let host = FarHost::Server {
+            name: without_brackets(host),
+            port,
+        };
+        is_host.then(|| Self::Far {
+            host,
+            path: path.to_vec(),
+        })
     }
 }
 
@@ -250,13 +284,16 @@ fn without_brackets(host: &str) -> String {
 impl FarHost {
     /// Returns true if ssh would take it for an option, or what stands behind the name of a user.
     fn is_option(&self) -> bool {
-        matches!(self, Self::Ssh { name } if name.starts_with('-')) || self.host_name().starts_with('-')
+        matches!(self, Self::Ssh { name } if name.starts_with('-'))
+            || self.host_name().starts_with('-')
     }
 
     /// Returns the name of the host without a user.
     pub(crate) fn host_name(&self) -> &str {
         match self {
-            Self::Ssh { name } => name.rsplit_once('@').map_or(name.as_str(), |(_, host)| host),
+            Self::Ssh { name } => name
+                .rsplit_once('@')
+                .map_or(name.as_str(), |(_, host)| host),
             Self::Server { name, .. } => name,
         }
     }
@@ -267,12 +304,12 @@ impl CopyOptions {
     pub(crate) fn check_transport(&self) -> Result<(), CopyError> {
         match () {
             () if self.transport != DataTransport::Quic => Ok(()),
-            () if !self.unencrypted.is_empty() => {
-                Err(CopyError::Places("QUIC is always encrypted: leave out --insecure-data, or --transport quic"))
-            }
-            () if self.scavenge => {
-                Err(CopyError::Places("QUIC does not give way to others: leave out --scavenge, or --transport quic"))
-            }
+            () if !self.unencrypted.is_empty() => Err(CopyError::Places(
+                "QUIC is always encrypted: leave out --insecure-data, or --transport quic",
+            )),
+            () if self.scavenge => Err(CopyError::Places(
+                "QUIC does not give way to others: leave out --scavenge, or --transport quic",
+            )),
             () => Ok(()),
         }
     }
@@ -299,7 +336,8 @@ impl CopyError {
 
     /// Returns the code with which the other end should end, unless it is not there.
     pub(crate) fn code_for_peer(&self) -> Option<u8> {
-        (!matches!(self, Self::Gone | Self::Silent(_) | Self::Interrupted)).then(|| self.exit_code())
+        (!matches!(self, Self::Gone | Self::Silent(_) | Self::Interrupted))
+            .then(|| self.exit_code())
     }
 
     pub(crate) fn from_io(what: &'static str) -> impl Fn(io::Error) -> Self {
@@ -308,7 +346,10 @@ impl CopyError {
 
     pub(crate) fn from_path(path: &[u8]) -> impl Fn(io::Error) -> Self {
         let path = printable_bytes(path);
-        move |cause| Self::Path { path: path.clone(), cause }
+        move |cause| Self::Path {
+            path: path.clone(),
+            cause,
+        }
     }
 }
 
@@ -323,11 +364,22 @@ mod tests {
     use super::*;
 
     fn far(host: &str, path: &str) -> CopyPath {
-        CopyPath::Far { host: FarHost::Ssh { name: host.to_owned() }, path: path.as_bytes().to_vec() }
+        CopyPath::Far {
+            host: FarHost::Ssh {
+                name: host.to_owned(),
+            },
+            path: path.as_bytes().to_vec(),
+        }
     }
 
     fn served(name: &str, port: u16, path: &str) -> CopyPath {
-        CopyPath::Far { host: FarHost::Server { name: name.to_owned(), port }, path: path.as_bytes().to_vec() }
+        CopyPath::Far {
+            host: FarHost::Server {
+                name: name.to_owned(),
+                port,
+            },
+            path: path.as_bytes().to_vec(),
+        }
     }
 
     #[test]
@@ -344,13 +396,29 @@ mod tests {
             ("dir", CopyPath::Near("dir".into())),
             ("fullpipe://host", served("host", SHARE_PORT, ".")),
             ("fullpipe://host/", served("host", SHARE_PORT, ".")),
-            ("fullpipe://192.0.2.1:99/a b/", served("192.0.2.1", 99, "a b/")),
-            ("fullpipe://[2001:db8::1]/a", served("2001:db8::1", SHARE_PORT, "a")),
-            ("fullpipe://[2001:db8::1]:99/a:b", served("2001:db8::1", 99, "a:b")),
+            (
+                "fullpipe://192.0.2.1:99/a b/",
+                served("192.0.2.1", 99, "a b/"),
+            ),
+            (
+                "fullpipe://[2001:db8::1]/a",
+                served("2001:db8::1", SHARE_PORT, "a"),
+            ),
+            (
+                "fullpipe://[2001:db8::1]:99/a:b",
+                served("2001:db8::1", 99, "a:b"),
+            ),
         ] {
             assert_eq!(CopyPath::parse_path(text.as_bytes()), Ok(place), "{text}");
         }
-        for text in ["", "http://host/dir", "fullpipe:///dir", "fullpipe://me@host/", "fullpipe://h:x/", "-oA=x:dir"] {
+        for text in [
+            "",
+            "http://host/dir",
+            "fullpipe:///dir",
+            "fullpipe://me@host/",
+            "fullpipe://h:x/",
+            "-oA=x:dir",
+        ] {
             assert!(CopyPath::parse_path(text.as_bytes()).is_err(), "{text}");
         }
     }
@@ -358,15 +426,33 @@ mod tests {
     /// Brackets hid the dash, and ssh ran the command of the option.
     #[test]
     fn a_host_that_ssh_would_take_for_an_option_is_refused() {
-        for text in ["[-oProxyCommand=touch x]:dir", "[[-oA=x]]:dir", "[]-oA=x:dir", "me@[-oA=x]:dir", "me@-oA=x:dir"] {
-            assert!(matches!(CopyPath::parse_path(text.as_bytes()), Err(PlaceError::Dash(_))), "{text}");
+        for text in [
+            "[-oProxyCommand=touch x]:dir",
+            "[[-oA=x]]:dir",
+            "[]-oA=x:dir",
+            "me@[-oA=x]:dir",
+            "me@-oA=x:dir",
+        ] {
+            assert!(
+                matches!(
+                    CopyPath::parse_path(text.as_bytes()),
+                    Err(PlaceError::Dash(_))
+                ),
+                "{text}"
+            );
         }
     }
 
     /// With the code 0, a copy that a far end refused was a success.
     #[test]
     fn a_far_end_chooses_among_the_codes_of_failures() {
-        let code = |code| CopyError::Refused { code, why: String::new() }.exit_code();
+        let code = |code| {
+            CopyError::Refused {
+                code,
+                why: String::new(),
+            }
+            .exit_code()
+        };
         assert_eq!([0, 1, 2, 3, 4, 130, 255].map(code), [1, 1, 2, 3, 1, 1, 1]);
     }
 }

@@ -7,7 +7,9 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fullpipe_compression::{BlockCompressor, BlockDecompressor, CompressionChoice, CompressionTrial};
+use fullpipe_compression::{
+    BlockCompressor, BlockDecompressor, CompressionChoice, CompressionTrial,
+};
 use fullpipe_transfer::BLOCK;
 use fullpipe_units::{BitRate, ByteCount};
 
@@ -17,8 +19,8 @@ use crate::locks::lock;
 /// Bytes of which the rate of a way is the mean.
 const RECENT: u64 = 4 << 20;
 
-/// The rate at which a way takes what is written, with the waits for a rate limit. As long as its buffers have room,
-/// that is the rate of memory, which no compression reaches.
+/// The rate at which a way takes what is written, with the waits for a rate limit. As long as its
+/// buffers have room, that is the rate of memory, which no compression reaches.
 #[derive(Debug, Default)]
 pub(crate) struct WriteThroughput(Cell<(u64, Duration)>);
 
@@ -60,8 +62,8 @@ impl<W: Write> Write for MeteredWriter<'_, W> {
     }
 }
 
-/// The states of zstd that all connections share: as many as processors can use at once, as each takes some hundred
-/// KiB. Each has room for a block.
+/// The states of zstd that all connections share: as many as processors can use at once, as each
+/// takes some hundred KiB. Each has room for a block.
 #[derive(Debug)]
 pub(crate) struct CodecPool<T> {
     /// States that no thread uses; `None` where a state was not made yet.
@@ -75,7 +77,10 @@ impl<T> Default for CodecPool<T> {
     fn default() -> Self {
         let most = thread::available_parallelism().map_or(1, NonZeroUsize::get);
         let free = (0..most).map(|_| None).collect();
-        Self { free: Mutex::new(free), freed: Condvar::new() }
+        Self {
+            free: Mutex::new(free),
+            freed: Condvar::new(),
+        }
     }
 }
 
@@ -103,7 +108,9 @@ impl<T> CodecPool<T> {
     }
 
     fn take_state(&self) -> Slot<T> {
-        let free = self.freed.wait_while(lock(&self.free), |free| free.is_empty());
+        let free = self
+            .freed
+            .wait_while(lock(&self.free), |free| free.is_empty());
         free.unwrap_or_else(PoisonError::into_inner).pop().flatten()
     }
 }
@@ -117,8 +124,15 @@ pub(crate) struct BlockCompression<'s> {
 }
 
 impl<'s> BlockCompression<'s> {
-    pub(crate) fn new(pool: &'s CodecPool<BlockCompressor>, throughput: &'s WriteThroughput) -> Self {
-        Self { pool, throughput, choice: CompressionChoice::default() }
+    pub(crate) fn new(
+        pool: &'s CodecPool<BlockCompressor>,
+        throughput: &'s WriteThroughput,
+    ) -> Self {
+        Self {
+            pool,
+            throughput,
+            choice: CompressionChoice::default(),
+        }
     }
 
     /// Compresses a block where it lies, if that saves time. Returns the compressed length.
@@ -127,7 +141,8 @@ impl<'s> BlockCompression<'s> {
         let began = Instant::now();
         let packed = self.pool.with_state(BlockCompressor::new, |state, room| {
             // What does not become shorter does not fit.
-            let length = state.compress_block(level, block, &mut room[..block.len().saturating_sub(1)])?;
+            let length =
+                state.compress_block(level, block, &mut room[..block.len().saturating_sub(1)])?;
             block[..length].copy_from_slice(&room[..length]);
             Some(length)
         });
@@ -135,7 +150,12 @@ impl<'s> BlockCompression<'s> {
         // With the wait for a processor, for which all connections compete.
         let took = began.elapsed().into();
         let (payload, way) = (block.len(), self.throughput.mean_rate());
-        self.choice.record_trial(&CompressionTrial { payload, packed: packed.unwrap_or(payload), took, way });
+        self.choice.record_trial(&CompressionTrial {
+            payload,
+            packed: packed.unwrap_or(payload),
+            took,
+            way,
+        });
         packed
     }
 }
@@ -144,7 +164,10 @@ impl<'s> BlockCompression<'s> {
 ///
 /// # Errors
 /// Fails if there is no memory.
-pub(crate) fn decompress_block(pool: &CodecPool<BlockDecompressor>, block: &mut Vec<u8>) -> io::Result<()> {
+pub(crate) fn decompress_block(
+    pool: &CodecPool<BlockDecompressor>,
+    block: &mut Vec<u8>,
+) -> io::Result<()> {
     pool.with_state(BlockDecompressor::new, |state, room| {
         let length = state.decompress_block(block, room).unwrap_or(0);
         block.clear();
@@ -158,7 +181,10 @@ mod tests {
     use fullpipe_testkit::random_bytes;
 
     fn text() -> Vec<u8> {
-        (0..9000).flat_map(|line| format!("line {line}\n").into_bytes()).take(BLOCK).collect()
+        (0..9000)
+            .flat_map(|line| format!("line {line}\n").into_bytes())
+            .take(BLOCK)
+            .collect()
     }
 
     /// Of a way that takes so many bytes in a second.
@@ -173,7 +199,9 @@ mod tests {
         let (pool, text) = (CodecPool::default(), text());
         let slow = throughput(2_500_000);
         let mut block = text.clone();
-        let length = BlockCompression::new(&pool, &slow).compress_block(&mut block).unwrap();
+        let length = BlockCompression::new(&pool, &slow)
+            .compress_block(&mut block)
+            .unwrap();
         assert!(length * 2 < text.len(), "{length}");
         block.truncate(length);
         decompress_block(&CodecPool::default(), &mut block).unwrap();
@@ -181,7 +209,10 @@ mod tests {
         // Nothing is gained where bytes leave sooner than they are compressed.
         let fast = throughput(usize::MAX / 2);
         let mut packing = BlockCompression::new(&pool, &fast);
-        assert!(packing.compress_block(&mut text.clone()).is_some(), "the first is a trial");
+        assert!(
+            packing.compress_block(&mut text.clone()).is_some(),
+            "the first is a trial"
+        );
         assert!(packing.compress_block(&mut text.clone()).is_none());
     }
 
@@ -190,14 +221,22 @@ mod tests {
         let (pool, slow) = (CodecPool::default(), throughput(1000));
         for content in [random_bytes(BLOCK), b"short".to_vec(), Vec::new()] {
             let mut block = content.clone();
-            assert!(BlockCompression::new(&pool, &slow).compress_block(&mut block).is_none() && block == content);
+            assert!(
+                BlockCompression::new(&pool, &slow)
+                    .compress_block(&mut block)
+                    .is_none()
+                    && block == content
+            );
         }
     }
 
     #[test]
     fn what_holds_more_than_a_block_is_none() {
         let mut bomb = vec![0; BLOCK];
-        let length = BlockCompressor::new().unwrap().compress_block(1, &vec![0; 64 << 20], &mut bomb).unwrap();
+        let length = BlockCompressor::new()
+            .unwrap()
+            .compress_block(1, &vec![0; 64 << 20], &mut bomb)
+            .unwrap();
         bomb.truncate(length);
         for mut block in [bomb, b"none".to_vec()] {
             decompress_block(&CodecPool::default(), &mut block).unwrap();
@@ -212,13 +251,21 @@ mod tests {
         thread::scope(|threads| {
             for _ in 0..16 {
                 threads.spawn(|| {
-                    assert!(BlockCompression::new(&pool, &slow()).compress_block(&mut text.clone()).is_some())
+                    assert!(
+                        BlockCompression::new(&pool, &slow())
+                            .compress_block(&mut text.clone())
+                            .is_some()
+                    )
                 });
             }
         });
         let failing: CodecPool<BlockCompressor> = CodecPool::default();
         for _ in 0..100 {
-            assert!(failing.with_state(|| Err(io::ErrorKind::OutOfMemory.into()), |_, _| ()).is_err());
+            assert!(
+                failing
+                    .with_state(|| Err(io::ErrorKind::OutOfMemory.into()), |_, _| ())
+                    .is_err()
+            );
         }
     }
 }

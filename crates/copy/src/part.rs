@@ -1,4 +1,5 @@
-//! A file that is not complete: its data under a working name, and for more than one chunk a journal.
+//! A file that is not complete: its data under a working name, and for more than one chunk a
+//! journal.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -8,8 +9,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fullpipe_transfer::{
-    BLOCK, CHUNK, Digest, EntryPath, FileIdentity, JournalFormat, ModificationTime, RecoveredChunks, VerifiedChunks,
-    ZEROS, chunk_hash,
+    BLOCK, CHUNK, Digest, EntryPath, FileIdentity, JournalFormat, ModificationTime,
+    RecoveredChunks, VerifiedChunks, ZEROS, chunk_hash,
 };
 use fullpipe_units::ByteCount;
 use rustix::fs::{Advice, FallocateFlags, FlockOperation, Mode, OFlags, fadvise, fallocate, flock};
@@ -59,21 +60,34 @@ struct PartNames {
 impl PartNames {
     fn from_entry(tree: &FolderTree, path: &EntryPath) -> io::Result<Self> {
         let target = tree.locate_entry(path)?;
-        let (data, journal) = (working_entry(&target, path, false), working_entry(&target, path, true));
-        Ok(Self { target, data, journal })
+        let (data, journal) = (
+            working_entry(&target, path, false),
+            working_entry(&target, path, true),
+        );
+        Ok(Self {
+            target,
+            data,
+            journal,
+        })
     }
 }
 
-/// Returns the place of a file of the transfer next to the entry `target`: of its data, or of its journal.
-pub(crate) fn working_entry(target: &TreeEntryName, path: &EntryPath, journal: bool) -> TreeEntryName {
+/// Returns the place of a file of the transfer next to the entry `target`: of its data, or of its
+/// journal.
+pub(crate) fn working_entry(
+    target: &TreeEntryName,
+    path: &EntryPath,
+    journal: bool,
+) -> TreeEntryName {
     target.sibling_entry(path.working_name(journal, rustix::process::geteuid().as_raw()))
 }
 
-/// Returns the chunks that an earlier run has verified of a file of this identity. What is left of another file, or of
-/// another state of it, is removed.
+/// Returns the chunks that an earlier run has verified of a file of this identity. What is left of
+/// another file, or of another state of it, is removed.
 ///
 /// # Errors
-/// Fails if its folder cannot be reached, and with `ResourceBusy` if another transfer writes the file.
+/// Fails if its folder cannot be reached, and with `ResourceBusy` if another transfer writes the
+/// file.
 pub(crate) fn recover_chunks(
     tree: &FolderTree,
     path: &EntryPath,
@@ -90,7 +104,12 @@ pub(crate) fn recover_chunks(
         Ok(data) => Some(lock_opened(&names.data, data)?),
     };
     if let Some((data, _)) = &left
-        && let Some((_, verified)) = open_journal(&names.journal, data, &JournalFormat::new(identity, size), size)?
+        && let Some((_, verified)) = open_journal(
+            &names.journal,
+            data,
+            &JournalFormat::new(identity, size),
+            size,
+        )?
     {
         return Ok(verified);
     }
@@ -99,8 +118,8 @@ pub(crate) fn recover_chunks(
     Ok(VerifiedChunks::new(size))
 }
 
-/// Removes what earlier transfers have left of a file that is there or not wanted. What another transfer is writing
-/// stays.
+/// Removes what earlier transfers have left of a file that is there or not wanted. What another
+/// transfer is writing stays.
 ///
 /// # Errors
 /// Fails if its folder cannot be reached, or the system refuses.
@@ -121,9 +140,13 @@ pub(crate) fn remove_unlocked(within: &TreeEntryName) -> io::Result<()> {
     within.remove_file()
 }
 
-/// Opens and locks the data that an earlier transfer of this user has left, if there is any, as [`lock_opened`] does.
+/// Opens and locks the data that an earlier transfer of this user has left, if there is any, as
+/// [`lock_opened`] does.
 fn open_left_data(within: &TreeEntryName) -> io::Result<Option<(File, bool)>> {
-    own_file(within, OFlags::RDWR).ok().map(|data| lock_opened(within, data)).transpose()
+    own_file(within, OFlags::RDWR)
+        .ok()
+        .map(|data| lock_opened(within, data))
+        .transpose()
 }
 
 /// Locks a file that was opened under a working name. Returns it, and true if the file system has
@@ -133,24 +156,41 @@ fn open_left_data(within: &TreeEntryName) -> io::Result<Option<(File, bool)>> {
 /// Fails with `ResourceBusy` if another transfer writes it, or has removed it before it was locked.
 fn lock_opened(within: &TreeEntryName, data: File) -> io::Result<(File, bool)> {
     let is_locked = lock_data(&data)?;
-    if within.is_same_file(&data)? { Ok((data, is_locked)) } else { Err(busy_error()) }
+    if within.is_same_file(&data)? {
+        Ok((data, is_locked))
+    } else {
+        Err(busy_error())
+    }
 }
 
 fn busy_error() -> io::Error {
-    io::Error::new(io::ErrorKind::ResourceBusy, "another transfer is writing it")
+    io::Error::new(
+        io::ErrorKind::ResourceBusy,
+        "another transfer is writing it",
+    )
 }
 
-/// Opens a journal to go on with it, and returns the chunks that it records of `data`; `None` if it is of another file,
-/// or of another state of it. Those behind the last durable mark are read: the disk may have lost them.
+/// Opens a journal to go on with it, and returns the chunks that it records of `data`; `None` if it
+/// is of another file, or of another state of it. Those behind the last durable mark are read: the
+/// disk may have lost them.
 fn open_journal(
     within: &TreeEntryName,
     data: &File,
     format: &JournalFormat,
     size: ByteCount,
 ) -> io::Result<Option<(File, VerifiedChunks)>> {
-    let Ok(mut journal) = own_file(within, OFlags::RDWR) else { return Ok(None) };
-    let Some(recovered) = read_journal(&mut journal, format, size)? else { return Ok(None) };
-    let RecoveredChunks { verified: durable, mut doubtful, length, durable: marked } = recovered;
+    let Ok(mut journal) = own_file(within, OFlags::RDWR) else {
+        return Ok(None);
+    };
+    let Some(recovered) = read_journal(&mut journal, format, size)? else {
+        return Ok(None);
+    };
+    let RecoveredChunks {
+        verified: durable,
+        mut doubtful,
+        length,
+        durable: marked,
+    } = recovered;
     let records = doubtful.len();
     doubtful.retain(|(index, hash)| is_there(data, size, *index, hash));
     let are_all_there = doubtful.len() == records;
@@ -171,9 +211,16 @@ fn open_journal(
     Ok(Some((journal, verified)))
 }
 
-/// Adds records of chunks to a journal, and the mark that everything is durable. On a full disk it stays as it is.
-fn write_durable_mark(journal: &mut File, format: &JournalFormat, chunks: &[(u32, Digest)]) -> io::Result<()> {
-    let records = chunks.iter().flat_map(|(index, hash)| format.verified_record(*index, hash));
+/// Adds records of chunks to a journal, and the mark that everything is durable. On a full disk it
+/// stays as it is.
+fn write_durable_mark(
+    journal: &mut File,
+    format: &JournalFormat,
+    chunks: &[(u32, Digest)],
+) -> io::Result<()> {
+    let records = chunks
+        .iter()
+        .flat_map(|(index, hash)| format.verified_record(*index, hash));
     let bytes: Vec<u8> = records.chain(format.durable_record()).collect();
     let length = journal.stream_position()?;
     if journal.write_all(&bytes).is_err() {
@@ -183,7 +230,11 @@ fn write_durable_mark(journal: &mut File, format: &JournalFormat, chunks: &[(u32
     Ok(())
 }
 
-fn read_journal(journal: &mut File, format: &JournalFormat, size: ByteCount) -> io::Result<Option<RecoveredChunks>> {
+fn read_journal(
+    journal: &mut File,
+    format: &JournalFormat,
+    size: ByteCount,
+) -> io::Result<Option<RecoveredChunks>> {
     Ok(format.recover_chunks(&journal_content(journal, size)?))
 }
 
@@ -196,10 +247,18 @@ fn journal_content(journal: &mut File, size: ByteCount) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Takes the records of chunks back that are not in `verified`. The data is durable, and is marked so in their place:
-/// to write the journal anew would lose the others if this end were killed meanwhile.
-fn take_back(journal: &mut File, format: &JournalFormat, verified: &VerifiedChunks, size: ByteCount) -> io::Result<()> {
-    for place in format.places_of(&journal_content(journal, size)?, |index| verified.hash_at(index).is_none()) {
+/// Takes the records of chunks back that are not in `verified`. The data is durable, and is marked
+/// so in their place: to write the journal anew would lose the others if this end were killed
+/// meanwhile.
+fn take_back(
+    journal: &mut File,
+    format: &JournalFormat,
+    verified: &VerifiedChunks,
+    size: ByteCount,
+) -> io::Result<()> {
+    for place in format.places_of(&journal_content(journal, size)?, |index| {
+        verified.hash_at(index).is_none()
+    }) {
         journal.write_all_at(&format.durable_record(), place.get())?;
     }
     journal.seek(SeekFrom::End(0))?;
@@ -209,46 +268,58 @@ fn take_back(journal: &mut File, format: &JournalFormat, verified: &VerifiedChun
 
 /// Returns true if the data has the content of this hash in a chunk.
 fn is_there(data: &File, size: ByteCount, index: u32, hash: &Digest) -> bool {
-    let Some(length) = VerifiedChunks::new(size).chunk_length(index) else { return false };
+    let Some(length) = VerifiedChunks::new(size).chunk_length(index) else {
+        return false;
+    };
     let mut content = vec![0; length];
     let read = data.read_exact_at(&mut content, u64::from(index) * CHUNK as u64);
     read.is_ok() && chunk_hash(size, index, &content) == *hash
 }
 
-/// Opens a file that a transfer of this user has made: a name that others could have prepared is not trusted.
+/// Opens a file that a transfer of this user has made: a name that others could have prepared is
+/// not trusted.
 fn own_file(within: &TreeEntryName, flags: OFlags) -> io::Result<File> {
-    let file = within.open_file(flags).or_else(|error| match error.kind() {
-        io::ErrorKind::PermissionDenied => {
-            let_owner_write(within)?;
-            within.open_file(flags)
-        }
-        _ => Err(error),
-    })?;
+    let file = within
+        .open_file(flags)
+        .or_else(|error| match error.kind() {
+            io::ErrorKind::PermissionDenied => {
+                let_owner_write(within)?;
+                within.open_file(flags)
+            }
+            _ => Err(error),
+        })?;
     check_own(&file)?;
     Ok(file)
 }
 
 fn check_own(file: &File) -> io::Result<()> {
     let found = file.metadata()?;
-    let is_own = found.is_file() && found.nlink() == 1 && found.uid() == rustix::process::geteuid().as_raw();
-    if is_own { Ok(()) } else { Err(io::ErrorKind::PermissionDenied.into()) }
+    let is_own =
+        found.is_file() && found.nlink() == 1 && found.uid() == rustix::process::geteuid().as_raw();
+    if is_own {
+        Ok(())
+    } else {
+        Err(io::ErrorKind::PermissionDenied.into())
+    }
 }
 
-/// Lets this user write to a file that a transfer has left complete but for its name, with the permissions that it was
-/// to have.
+/// Lets this user write to a file that a transfer has left complete but for its name, with the
+/// permissions that it was to have.
 fn let_owner_write(within: &TreeEntryName) -> io::Result<()> {
     let file = within.open_file(OFlags::PATH)?;
     check_own(&file)?;
     set_mode(file, Mode::RUSR | Mode::WUSR)
 }
 
-/// Locks the data for this transfer. Returns false if its file system has no locks. A program that is being started
-/// shares the locks of its parent until it runs, so that of a transfer that has ended may last: it is tried for a
-/// while.
+/// Locks the data for this transfer. Returns false if its file system has no locks. A program that
+/// is being started shares the locks of its parent until it runs, so that of a transfer that has
+/// ended may last: it is tried for a while.
 fn lock_data(data: &File) -> io::Result<bool> {
     let deadline = Instant::now() + LOCK_TIMEOUT;
     loop {
-        if let Some(is_locked) = lock_outcome(flock(data, FlockOperation::NonBlockingLockExclusive))? {
+        if let Some(is_locked) =
+            lock_outcome(flock(data, FlockOperation::NonBlockingLockExclusive))?
+        {
             return Ok(is_locked);
         }
         if Instant::now() >= deadline {
@@ -270,8 +341,9 @@ fn lock_outcome(attempt: rustix::io::Result<()>) -> io::Result<Option<bool>> {
 }
 
 impl PartialFile {
-    /// Opens the working file of an entry, to go on behind `verified`. Chunks that are no longer there, because another
-    /// transfer has had the file meanwhile, are taken out of that and returned, in their order.
+    /// Opens the working file of an entry, to go on behind `verified`. Chunks that are no longer
+    /// there, because another transfer has had the file meanwhile, are taken out of that and
+    /// returned, in their order.
     ///
     /// # Errors
     /// Fails if it cannot be made, and with `ResourceBusy` if another transfer writes it.
@@ -299,7 +371,11 @@ impl PartialFile {
             None => create_files(&names, &format, size)?,
         };
         let is_lost = |(index, hash): &(u32, Digest)| there.hash_at(*index) != Some(*hash);
-        let lost: Vec<u32> = verified.chunk_hashes().filter(is_lost).map(|(index, _)| index).collect();
+        let lost: Vec<u32> = verified
+            .chunk_hashes()
+            .filter(is_lost)
+            .map(|(index, _)| index)
+            .collect();
         for index in &lost {
             verified.remove_chunk(*index);
         }
@@ -323,13 +399,24 @@ impl PartialFile {
 
     /// Returns another handle of the data, to write to without holding the part.
     pub(crate) fn new_writer(&self) -> PartWriter {
-        PartWriter { data: Arc::clone(&self.data), writing: Arc::clone(&self.writing), is_fresh: self.is_fresh }
+        PartWriter {
+            data: Arc::clone(&self.data),
+            writing: Arc::clone(&self.writing),
+            is_fresh: self.is_fresh,
+        }
     }
 
-    /// Records that a chunk is written and verified. Returns what is to be done then without holding the part, if
-    /// anything is.
-    pub(crate) fn record_chunk(&mut self, index: u32, hash: &Digest, length: usize) -> io::Result<Option<DueSync>> {
-        let Some((format, file)) = &mut self.journal else { return Ok(None) };
+    /// Records that a chunk is written and verified. Returns what is to be done then without
+    /// holding the part, if anything is.
+    pub(crate) fn record_chunk(
+        &mut self,
+        index: u32,
+        hash: &Digest,
+        length: usize,
+    ) -> io::Result<Option<DueSync>> {
+        let Some((format, file)) = &mut self.journal else {
+            return Ok(None);
+        };
         let record = format.verified_record(index, hash);
         file.write_all(&record)?;
         self.unmarked += length as u64;
@@ -337,10 +424,15 @@ impl PartialFile {
             return Ok(None);
         }
         (self.unmarked, self.is_syncing) = (0, true);
-        // It stands twice: the mark takes the place of the second, and what others record meanwhile is behind that.
+        // It stands twice: the mark takes the place of the second, and what others record meanwhile
+        // is behind that.
         let place = file.stream_position()?;
         file.write_all(&record)?;
-        Ok(Some(DueSync { data: Arc::clone(&self.data), is_spoiled: Arc::clone(&self.is_spoiled), place }))
+        Ok(Some(DueSync {
+            data: Arc::clone(&self.data),
+            is_spoiled: Arc::clone(&self.is_spoiled),
+            place,
+        }))
     }
 
     /// Marks what was recorded before a sync as durable, if that has succeeded.
@@ -353,7 +445,9 @@ impl PartialFile {
             self.cut_journal();
             return synced;
         }
-        let Some((format, file)) = &self.journal else { return Ok(()) };
+        let Some((format, file)) = &self.journal else {
+            return Ok(());
+        };
         file.write_all_at(&format.durable_record(), due.place)
     }
 
@@ -362,33 +456,43 @@ impl PartialFile {
         drop(locks::lock(&self.is_spoiled));
     }
 
-    /// Makes the data durable. If that fails, nothing behind the last durable mark counts any more, now or in a later
-    /// run.
+    /// Makes the data durable. If that fails, nothing behind the last durable mark counts any more,
+    /// now or in a later run.
     fn sync_data(&mut self, how: fn(&File) -> io::Result<()>) -> io::Result<()> {
         let synced = sync_unspoiled(&self.data, &self.is_spoiled, how);
         synced.inspect_err(|_| self.cut_journal())
     }
 
     fn cut_journal(&mut self) {
-        let Some((format, file)) = &mut self.journal else { return };
+        let Some((format, file)) = &mut self.journal else {
+            return;
+        };
         let recovered = read_journal(file, format, self.size).ok().flatten();
-        if file.set_len(recovered.map_or(0, |recovered| recovered.durable.get())).is_err() {
+        if file
+            .set_len(recovered.map_or(0, |recovered| recovered.durable.get()))
+            .is_err()
+        {
             let _ = self.names.journal.remove_file();
         }
     }
 
-    /// Reads the chunks in `verified` back from the disk, behind the page cache. Takes those that are not what was
-    /// written out of that, and returns them.
+    /// Reads the chunks in `verified` back from the disk, behind the page cache. Takes those that
+    /// are not what was written out of that, and returns them.
     ///
     /// # Errors
-    /// Fails if the data cannot be made durable, without which the page cache would keep it, and if the disk has had
-    /// other content too often.
+    /// Fails if the data cannot be made durable, without which the page cache would keep it, and if
+    /// the disk has had other content too often.
     pub(crate) fn wrong_on_disk(&mut self, verified: &mut VerifiedChunks) -> io::Result<Vec<u32>> {
         self.sync_data(File::sync_all)?;
         self.is_syncing = false;
         fadvise(&self.data, 0, None, Advice::DontNeed)?;
-        let is_wrong = |(index, hash): &(u32, Digest)| !is_there(&self.data, self.size, *index, hash);
-        let wrong: Vec<u32> = verified.chunk_hashes().filter(is_wrong).map(|(index, _)| index).collect();
+        let is_wrong =
+            |(index, hash): &(u32, Digest)| !is_there(&self.data, self.size, *index, hash);
+        let wrong: Vec<u32> = verified
+            .chunk_hashes()
+            .filter(is_wrong)
+            .map(|(index, _)| index)
+            .collect();
         if wrong.is_empty() {
             return Ok(wrong);
         }
@@ -415,17 +519,21 @@ impl PartialFile {
         &self.data
     }
 
-    /// Makes a large file durable while its owner may write to it: it takes long, and a run that is ended meanwhile can
-    /// be continued.
+    /// Makes a large file durable while its owner may write to it: it takes long, and a run that is
+    /// ended meanwhile can be continued.
     pub(crate) fn make_durable(&mut self) -> io::Result<()> {
-        if self.journal.is_some() { self.sync_data(File::sync_data) } else { Ok(()) }
+        if self.journal.is_some() {
+            self.sync_data(File::sync_data)
+        } else {
+            Ok(())
+        }
     }
 
     /// Makes the file durable and gives it its name.
     ///
     /// # Errors
-    /// Fails if the system refuses, and if something else has its working name. What has arrived of a large file stays
-    /// for the next run.
+    /// Fails if the system refuses, and if something else has its working name. What has arrived of
+    /// a large file stays for the next run.
     pub(crate) fn finish_file(mut self, mode: u16, modified: ModificationTime) -> io::Result<()> {
         if let Err(error) = self.rename_to_target(mode, modified) {
             if self.journal.is_none() {
@@ -433,14 +541,20 @@ impl PartialFile {
             }
             return Err(error);
         }
-        if self.journal.is_some() { self.names.journal.remove_file() } else { Ok(()) }
+        if self.journal.is_some() {
+            self.names.journal.remove_file()
+        } else {
+            Ok(())
+        }
     }
 
     fn rename_to_target(&mut self, mode: u16, modified: ModificationTime) -> io::Result<()> {
         set_attributes(&self.data, mode, modified)?;
         self.sync_data(File::sync_all)?;
         if !self.names.data.is_same_file(&self.data)? {
-            return Err(io::Error::other("something else has taken its working name"));
+            return Err(io::Error::other(
+                "something else has taken its working name",
+            ));
         }
         self.names.data.rename_to(&self.names.target)
     }
@@ -455,16 +569,29 @@ impl PartialFile {
 }
 
 /// Makes the files of a part that were not there; what an earlier run left is removed.
-fn create_files(names: &PartNames, format: &JournalFormat, size: ByteCount) -> io::Result<(File, bool, Option<File>)> {
+fn create_files(
+    names: &PartNames,
+    format: &JournalFormat,
+    size: ByteCount,
+) -> io::Result<(File, bool, Option<File>)> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
-    let made = names.data.open_file(flags).or_else(|error| match error.kind() {
-        io::ErrorKind::AlreadyExists => {
-            remove_unlocked(&names.data)?;
-            names.data.open_file(flags)
+    let made = names
+        .data
+        .open_file(flags)
+        .or_else(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => {
+                remove_unlocked(&names.data)?;
+                names.data.open_file(flags)
+            }
+            _ => Err(error),
+        });
+    let made = made.map_err(|error| {
+        if error.kind() == io::ErrorKind::AlreadyExists {
+            busy_error()
+        } else {
+            error
         }
-        _ => Err(error),
-    });
-    let made = made.map_err(|error| if error.kind() == io::ErrorKind::AlreadyExists { busy_error() } else { error })?;
+    })?;
     let (data, is_locked) = lock_opened(&names.data, made)?;
     if size.get() <= CHUNK as u64 {
         return Ok((data, is_locked, None));
@@ -479,8 +606,8 @@ fn create_files(names: &PartNames, format: &JournalFormat, size: ByteCount) -> i
 #[derive(Debug)]
 pub(crate) struct PartWriter {
     data: Arc<File>,
-    /// Held while a block is written. The kernel lets one write to a file at a time, and those that wait for it spin
-    /// (`rwsem_optimistic_spin`): the processor is needed elsewhere.
+    /// Held while a block is written. The kernel lets one write to a file at a time, and those that
+    /// wait for it spin (`rwsem_optimistic_spin`): the processor is needed elsewhere.
     writing: Arc<Mutex<()>>,
     is_fresh: bool,
 }
@@ -493,7 +620,8 @@ impl PartWriter {
         self.data.write_all_at(content, offset)
     }
 
-    /// Makes a hole of a chunk of `length` bytes. In a part in which nothing was written there is one.
+    /// Makes a hole of a chunk of `length` bytes. In a part in which nothing was written there is
+    /// one.
     pub(crate) fn make_hole(&self, chunk: u32, length: usize, was_written: bool) -> io::Result<()> {
         if self.is_fresh && !was_written {
             return Ok(());
@@ -507,7 +635,8 @@ impl PartWriter {
     }
 }
 
-/// Data that is to be made durable. That takes long, and other connections write to the part meanwhile.
+/// Data that is to be made durable. That takes long, and other connections write to the part
+/// meanwhile.
 #[derive(Debug)]
 pub(crate) struct DueSync {
     data: Arc<File>,
@@ -523,12 +652,18 @@ impl DueSync {
     }
 }
 
-/// Makes data durable, for one thread at a time. Once that has failed it always does: the kernel says so once, and then
-/// takes for written what it could not write.
-fn sync_unspoiled(data: &File, is_spoiled: &Mutex<bool>, how: fn(&File) -> io::Result<()>) -> io::Result<()> {
+/// Makes data durable, for one thread at a time. Once that has failed it always does: the kernel
+/// says so once, and then takes for written what it could not write.
+fn sync_unspoiled(
+    data: &File,
+    is_spoiled: &Mutex<bool>,
+    how: fn(&File) -> io::Result<()>,
+) -> io::Result<()> {
     let mut is_spoiled = locks::lock(is_spoiled);
     if *is_spoiled {
-        return Err(io::Error::other("what was written did not all reach the disk"));
+        return Err(io::Error::other(
+            "what was written did not all reach the disk",
+        ));
     }
     how(data).inspect_err(|_| *is_spoiled = true)
 }
@@ -537,7 +672,11 @@ fn sync_unspoiled(data: &File, is_spoiled: &Mutex<bool>, how: fn(&File) -> io::R
 pub(crate) fn kernel_random<const N: usize>() -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
     let count = rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty())?;
-    if count == N { Ok(bytes) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
+    if count == N {
+        Ok(bytes)
+    } else {
+        Err(io::ErrorKind::UnexpectedEof.into())
+    }
 }
 
 #[cfg(test)]
@@ -552,9 +691,17 @@ mod tests {
 
     const IDENTITY: FileIdentity = FileIdentity([2; 32]);
     const SIZE: ByteCount = ByteCount::new(3 * CHUNK as u64 + 10);
-    const TIME: ModificationTime = ModificationTime { seconds: 1000, nanoseconds: 5 };
+    const TIME: ModificationTime = ModificationTime {
+        seconds: 1000,
+        nanoseconds: 5,
+    };
 
-    fn open(tree: &FolderTree, path: &EntryPath, identity: FileIdentity, verified: &mut VerifiedChunks) -> PartialFile {
+    fn open(
+        tree: &FolderTree,
+        path: &EntryPath,
+        identity: FileIdentity,
+        verified: &mut VerifiedChunks,
+    ) -> PartialFile {
         let (part, lost) = PartialFile::open_part(tree, path, SIZE, identity, verified).unwrap();
         assert!(lost.is_empty());
         part
@@ -568,7 +715,11 @@ mod tests {
     }
 
     /// A part with these chunks.
-    fn part_with(tree: &FolderTree, path: &EntryPath, indexes: &[u32]) -> (PartialFile, VerifiedChunks) {
+    fn part_with(
+        tree: &FolderTree,
+        path: &EntryPath,
+        indexes: &[u32],
+    ) -> (PartialFile, VerifiedChunks) {
         let mut verified = VerifiedChunks::new(SIZE);
         let mut part = open(tree, path, IDENTITY, &mut verified);
         for index in indexes {
@@ -578,18 +729,24 @@ mod tests {
     }
 
     fn working_path(folder: &tempfile::TempDir, tree: &FolderTree, path: &EntryPath) -> PathBuf {
-        folder.path().join(OsStr::from_bytes(&working_entry(&tree.locate_entry(path).unwrap(), path, false).name))
+        folder.path().join(OsStr::from_bytes(
+            &working_entry(&tree.locate_entry(path).unwrap(), path, false).name,
+        ))
     }
 
     fn content(index: u32, size: ByteCount) -> Vec<u8> {
         let length = VerifiedChunks::new(size).chunk_length(index).unwrap();
-        (0..length).map(|at| (at as u32 * 7 + index) as u8).collect()
+        (0..length)
+            .map(|at| (at as u32 * 7 + index) as u8)
+            .collect()
     }
 
     fn write(part: &mut PartialFile, verified: &mut VerifiedChunks, index: u32, size: ByteCount) {
         let content = content(index, size);
         for (block, content) in (0..).zip(content.chunks(BLOCK)) {
-            part.new_writer().write_block(index, block, content).unwrap();
+            part.new_writer()
+                .write_block(index, block, content)
+                .unwrap();
         }
         let hash = chunk_hash(size, index, &content);
         if let Some(due) = part.record_chunk(index, &hash, content.len()).unwrap() {
@@ -609,13 +766,21 @@ mod tests {
             write(&mut part, &mut verified, index, size);
         }
         let busy = recover_chunks(&tree, &path, size, IDENTITY).unwrap_err();
-        assert_eq!(busy.kind(), io::ErrorKind::ResourceBusy, "two transfers write one file");
+        assert_eq!(
+            busy.kind(),
+            io::ErrorKind::ResourceBusy,
+            "two transfers write one file"
+        );
         let small = recover_chunks(&tree, &path, ByteCount::new(1), IDENTITY).unwrap_err();
         assert_eq!(small.kind(), io::ErrorKind::ResourceBusy);
         drop(part);
-        assert_eq!(recover_chunks(&tree, &path, size, IDENTITY).unwrap(), verified);
+        assert_eq!(
+            recover_chunks(&tree, &path, size, IDENTITY).unwrap(),
+            verified
+        );
         let mut verified = recover_chunks(&tree, &path, size, IDENTITY).unwrap();
-        let (mut part, lost) = PartialFile::open_part(&tree, &path, size, IDENTITY, &mut verified).unwrap();
+        let (mut part, lost) =
+            PartialFile::open_part(&tree, &path, size, IDENTITY, &mut verified).unwrap();
         assert!(lost.is_empty() && part.is_locked);
         for index in [0, 2] {
             write(&mut part, &mut verified, index, size);
@@ -627,21 +792,26 @@ mod tests {
         // A part of an older state is removed.
         drop(open(&tree, &path, IDENTITY, &mut VerifiedChunks::new(size)));
         assert_eq!(
-            recover_chunks(&tree, &path, size, FileIdentity([3; 32])).unwrap().verified_bytes(),
+            recover_chunks(&tree, &path, size, FileIdentity([3; 32]))
+                .unwrap()
+                .verified_bytes(),
             ByteCount::ZERO
         );
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 
-    /// The journal once counted as long as the host ran. A disk that fails to write, or is pulled, may lose the data
-    /// alone.
+    /// The journal once counted as long as the host ran. A disk that fails to write, or is pulled,
+    /// may lose the data alone.
     #[test]
     fn what_the_disk_has_lost_does_not_count_and_what_it_has_counts_for_good() {
         let (folder, tree, path) = place();
         let (part, mut verified) = part_with(&tree, &path, &[3, 1, 0]);
         drop(part);
         let lose = |chunk| {
-            let file = File::options().write(true).open(working_path(&folder, &tree, &path)).unwrap();
+            let file = File::options()
+                .write(true)
+                .open(working_path(&folder, &tree, &path))
+                .unwrap();
             file.write_all_at(&ZEROS[..], chunk * CHUNK as u64).unwrap();
         };
         lose(1);
@@ -650,23 +820,43 @@ mod tests {
         assert_eq!(after, verified);
         // It was marked as durable, and is not read again.
         lose(0);
-        assert_eq!(recover_chunks(&tree, &path, SIZE, IDENTITY).unwrap(), verified);
+        assert_eq!(
+            recover_chunks(&tree, &path, SIZE, IDENTITY).unwrap(),
+            verified
+        );
         let mut part = open(&tree, &path, IDENTITY, &mut verified);
         write(&mut part, &mut verified, 2, SIZE);
         drop(part);
-        assert_eq!(recover_chunks(&tree, &path, SIZE, IDENTITY).unwrap(), verified);
-        assert_eq!(recover_chunks(&tree, &path, SIZE, IDENTITY).unwrap(), verified);
+        assert_eq!(
+            recover_chunks(&tree, &path, SIZE, IDENTITY).unwrap(),
+            verified
+        );
+        assert_eq!(
+            recover_chunks(&tree, &path, SIZE, IDENTITY).unwrap(),
+            verified
+        );
     }
 
-    /// Another copy to the same name may begin, and be killed, between the list of the first and its first chunk.
+    /// Another copy to the same name may begin, and be killed, between the list of the first and
+    /// its first chunk.
     #[test]
     fn a_part_that_another_transfer_has_had_meanwhile_is_written_anew() {
         let (folder, tree, path) = place();
         let (mut verified, mut of_other) = (VerifiedChunks::new(SIZE), VerifiedChunks::new(SIZE));
-        write(&mut open(&tree, &path, IDENTITY, &mut verified), &mut verified, 1, SIZE);
+        write(
+            &mut open(&tree, &path, IDENTITY, &mut verified),
+            &mut verified,
+            1,
+            SIZE,
+        );
         // One of the same file has only more.
         let mut more = verified.clone();
-        write(&mut open(&tree, &path, IDENTITY, &mut more), &mut more, 3, SIZE);
+        write(
+            &mut open(&tree, &path, IDENTITY, &mut more),
+            &mut more,
+            3,
+            SIZE,
+        );
         drop(open(&tree, &path, IDENTITY, &mut verified));
         assert_eq!(recover_chunks(&tree, &path, SIZE, IDENTITY).unwrap(), more);
         // One of another file has other chunks.
@@ -674,18 +864,29 @@ mod tests {
         other.new_writer().write_block(0, 0, b"other").unwrap();
         write(&mut other, &mut of_other, 2, SIZE);
         drop(other);
-        let (mut part, lost) = PartialFile::open_part(&tree, &path, SIZE, IDENTITY, &mut verified).unwrap();
-        assert_eq!((lost, verified.verified_bytes(), part.is_fresh), (vec![1], ByteCount::ZERO, true));
+        let (mut part, lost) =
+            PartialFile::open_part(&tree, &path, SIZE, IDENTITY, &mut verified).unwrap();
+        assert_eq!(
+            (lost, verified.verified_bytes(), part.is_fresh),
+            (vec![1], ByteCount::ZERO, true)
+        );
         for index in [1, 2, 3] {
             write(&mut part, &mut verified, index, SIZE);
         }
         part.finish_file(0o640, TIME).unwrap();
-        let whole = [vec![0; CHUNK], content(1, SIZE), content(2, SIZE), content(3, SIZE)].concat();
+        let whole = [
+            vec![0; CHUNK],
+            content(1, SIZE),
+            content(2, SIZE),
+            content(3, SIZE),
+        ]
+        .concat();
         assert!(fs::read(folder.path().join("file")).unwrap() == whole);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 
-    /// The kernel reports once that it could not write a page, and takes it for written from then on.
+    /// The kernel reports once that it could not write a page, and takes it for written from then
+    /// on.
     #[test]
     fn what_a_failed_fsync_may_have_lost_does_not_count_in_the_next_run() {
         let (folder, tree, path) = place();
@@ -695,13 +896,19 @@ mod tests {
         let durable = verified.clone();
         write(&mut part, &mut verified, 0, SIZE);
         // A pipe has no fsync.
-        let data = std::mem::replace(&mut part.data, Arc::new(File::from(OwnedFd::from(io::pipe().unwrap().0))));
+        let data = std::mem::replace(
+            &mut part.data,
+            Arc::new(File::from(OwnedFd::from(io::pipe().unwrap().0))),
+        );
         part.make_durable().unwrap_err();
         part.data = data;
         write(&mut part, &mut verified, 2, SIZE);
         part.finish_file(0o640, TIME).unwrap_err();
         assert!(!folder.path().join("file").exists());
-        assert_eq!(recover_chunks(&tree, &path, SIZE, IDENTITY).unwrap(), durable);
+        assert_eq!(
+            recover_chunks(&tree, &path, SIZE, IDENTITY).unwrap(),
+            durable
+        );
     }
 
     fn indexes(chunks: Vec<(u32, Digest)>) -> Vec<u32> {
@@ -730,7 +937,8 @@ mod tests {
         assert!(part.record_chunk(2, &[2; 32], 10).unwrap().is_some());
     }
 
-    /// The kernel says so only to the first who asks, which may be another thread than the one that ends the file.
+    /// The kernel says so only to the first who asks, which may be another thread than the one that
+    /// ends the file.
     #[test]
     fn a_sync_that_fails_ends_the_file_even_if_another_thread_gives_it_its_name() {
         let (folder, tree, path) = place();
@@ -743,10 +951,16 @@ mod tests {
         part.make_durable().unwrap_err();
         part.finish_file(0o640, TIME).unwrap_err();
         assert!(!folder.path().join("file").exists());
-        assert_eq!(recover_chunks(&tree, &path, SIZE, IDENTITY).unwrap().verified_bytes(), ByteCount::ZERO);
+        assert_eq!(
+            recover_chunks(&tree, &path, SIZE, IDENTITY)
+                .unwrap()
+                .verified_bytes(),
+            ByteCount::ZERO
+        );
     }
 
-    /// The journal was cut to nothing and written anew: who was killed in between began from nothing.
+    /// The journal was cut to nothing and written anew: who was killed in between began from
+    /// nothing.
     #[test]
     fn a_journal_that_cannot_shrink_is_enough_to_take_back_what_is_wrong_on_the_disk() {
         let (_folder, tree, path) = place();
@@ -762,7 +976,10 @@ mod tests {
         write(&mut part, &mut verified, 2, SIZE);
         let (format, journal) = part.journal.as_mut().unwrap();
         let recovered = read_journal(journal, format, SIZE).unwrap().unwrap();
-        assert_eq!((indexes(recovered.verified), indexes(recovered.doubtful)), (vec![3, 0], vec![2]));
+        assert_eq!(
+            (indexes(recovered.verified), indexes(recovered.doubtful)),
+            (vec![3, 0], vec![2])
+        );
     }
 
     #[test]
@@ -774,16 +991,30 @@ mod tests {
         part.new_writer().write_block(1, 0, b"wrong").unwrap();
         part.wrong_on_disk(&mut verified).unwrap_err();
         drop(part);
-        assert_eq!(recover_chunks(&tree, &path, SIZE, IDENTITY).unwrap().verified_bytes(), ByteCount::ZERO);
+        assert_eq!(
+            recover_chunks(&tree, &path, SIZE, IDENTITY)
+                .unwrap()
+                .verified_bytes(),
+            ByteCount::ZERO
+        );
     }
 
     #[test]
     fn what_has_taken_a_working_name_gets_no_other_and_stays() {
         for size in [SIZE, ByteCount::new(5)] {
             let folder = tempfile::tempdir().unwrap();
-            let (tree, path) = (FolderTree::open_root(folder.path()).unwrap(), EntryPath::new("file").unwrap());
-            let (part, _) =
-                PartialFile::open_part(&tree, &path, size, IDENTITY, &mut VerifiedChunks::new(size)).unwrap();
+            let (tree, path) = (
+                FolderTree::open_root(folder.path()).unwrap(),
+                EntryPath::new("file").unwrap(),
+            );
+            let (part, _) = PartialFile::open_part(
+                &tree,
+                &path,
+                size,
+                IDENTITY,
+                &mut VerifiedChunks::new(size),
+            )
+            .unwrap();
             let working = working_path(&folder, &tree, &path);
             fs::remove_file(&working).unwrap();
             fs::write(&working, "half of another").unwrap();
@@ -797,11 +1028,19 @@ mod tests {
     fn a_file_that_was_removed_before_it_was_locked_belongs_to_another_transfer() {
         let (_folder, tree, path) = place();
         let within = working_entry(&tree.locate_entry(&path).unwrap(), &path, false);
-        let made = within.open_file(OFlags::RDWR | OFlags::CREATE | OFlags::EXCL).unwrap();
+        let made = within
+            .open_file(OFlags::RDWR | OFlags::CREATE | OFlags::EXCL)
+            .unwrap();
         let part = open(&tree, &path, IDENTITY, &mut VerifiedChunks::new(SIZE));
-        assert_eq!(lock_opened(&within, made).unwrap_err().kind(), io::ErrorKind::ResourceBusy);
+        assert_eq!(
+            lock_opened(&within, made).unwrap_err().kind(),
+            io::ErrorKind::ResourceBusy
+        );
         assert!(within.is_same_file(part.file()).unwrap());
-        assert_eq!(remove_unlocked(&within).unwrap_err().kind(), io::ErrorKind::ResourceBusy);
+        assert_eq!(
+            remove_unlocked(&within).unwrap_err().kind(),
+            io::ErrorKind::ResourceBusy
+        );
     }
 
     #[test]
@@ -845,10 +1084,17 @@ mod tests {
         for prepare in [std::os::unix::fs::symlink::<_, _>, fs::hard_link] {
             prepare(victim.as_path(), working.as_path()).unwrap();
             let size = ByteCount::new(3);
-            let (part, _) =
-                PartialFile::open_part(&tree, &path, size, IDENTITY, &mut VerifiedChunks::new(size)).unwrap();
+            let (part, _) = PartialFile::open_part(
+                &tree,
+                &path,
+                size,
+                IDENTITY,
+                &mut VerifiedChunks::new(size),
+            )
+            .unwrap();
             part.new_writer().write_block(0, 0, b"new").unwrap();
-            part.finish_file(0o600, ModificationTime::default()).unwrap();
+            part.finish_file(0o600, ModificationTime::default())
+                .unwrap();
             assert_eq!(fs::read(&victim).unwrap(), b"victim");
         }
     }

@@ -13,14 +13,16 @@ pub(crate) const FIRST_TIMEOUT: Duration = Duration::from_secs(30);
 /// Bounds of the time after which an end that receives nothing gives up.
 const TIMEOUTS: (Duration, Duration) = (Duration::from_secs(2), Duration::from_hours(1));
 
-/// The time that writing may take is so many times as long: the other end may write to a slow disk before it reads on.
+/// The time that writing may take is so many times as long: the other end may write to a slow disk
+/// before it reads on.
 const WRITING: u32 = 10;
 
 /// Since when this end waits for the other one.
 #[derive(Debug)]
 pub(crate) struct SilenceWatch {
     began: Instant,
-    /// Milliseconds from `began` to the time from which a thread waits to read or to write; zero if none does.
+    /// Milliseconds from `began` to the time from which a thread waits to read or to write; zero if
+    /// none does.
     reading: AtomicU64,
     writing: AtomicU64,
     timeout: AtomicU64,
@@ -42,7 +44,8 @@ impl SilenceWatch {
     /// Sets the time for which the other end may be silent, within bounds.
     pub(crate) fn set_timeout(&self, timeout: Duration) {
         let timeout = timeout.clamp(TIMEOUTS.0, TIMEOUTS.1);
-        self.timeout.store(timeout.as_millis() as u64, Ordering::Relaxed);
+        self.timeout
+            .store(timeout.as_millis() as u64, Ordering::Relaxed);
     }
 
     /// Returns the time for which the other end may be silent.
@@ -67,14 +70,18 @@ impl SilenceWatch {
             0 => false,
             since => u128::from(now.saturating_sub(since)) > most.as_millis(),
         };
-        lasts(&self.reading, self.silence_timeout()) || lasts(&self.writing, self.silence_timeout() * WRITING)
+        lasts(&self.reading, self.silence_timeout())
+            || lasts(&self.writing, self.silence_timeout() * WRITING)
     }
 
-    /// Returns a pulse whose other end may be silent for so long, which is shorter than users may ask for.
+    /// Returns a pulse whose other end may be silent for so long, which is shorter than users may
+    /// ask for.
     #[cfg(test)]
     pub(crate) fn brief(timeout: Duration) -> Arc<Self> {
         let pulse = Self::new(timeout);
-        pulse.timeout.store(timeout.as_millis() as u64, Ordering::Relaxed);
+        pulse
+            .timeout
+            .store(timeout.as_millis() as u64, Ordering::Relaxed);
         pulse
     }
 

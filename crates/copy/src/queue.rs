@@ -1,8 +1,8 @@
 //! The chunks that the receiver wants, and which connection has sent them.
 //!
-//! A connection takes a chunk and sends its blocks one after the other. One that finds no other chunk takes the last
-//! blocks of those that others are sending, and then sends blocks again that are overdue: of many connections some are
-//! slow, and the end of a copy does not wait for them.
+//! A connection takes a chunk and sends its blocks one after the other. One that finds no other
+//! chunk takes the last blocks of those that others are sending, and then sends blocks again that
+//! are overdue: of many connections some are slow, and the end of a copy does not wait for them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::ops::Range;
@@ -68,11 +68,12 @@ pub(crate) struct CopyQueue {
 struct CopyQueueState {
     /// The first of them counts.
     wanted: VecDeque<WantedChunks>,
-    /// Chunks that connections had sent which then broke or were replaced. They come first, unless they arrive in spite
-    /// of that.
+    /// Chunks that connections had sent which then broke or were replaced. They come first, unless
+    /// they arrive in spite of that.
     again: BTreeSet<ChunkJob>,
     sent: BTreeMap<ChunkJob, OnItsWay>,
-    /// Files that were forgotten, with how often. To go through all rows each time takes too long where many fail.
+    /// Files that were forgotten, with how often. To go through all rows each time takes too long
+    /// where many fail.
     forgotten: HashMap<u32, u32>,
     /// The chunk that each connection took last.
     taken: HashMap<u16, ChunkJob>,
@@ -122,7 +123,8 @@ struct TakenBlock {
 }
 
 impl CopyQueue {
-    /// Sets the number of connections, and of those that carry data, before the first asks for work.
+    /// Sets the number of connections, and of those that carry data, before the first asks for
+    /// work.
     pub(crate) fn set_streams(&self, streams: usize, active: usize) {
         let mut state = lock(&self.state);
         (state.all, state.of_one, state.active) = (streams as u16, streams as u16, active.max(1));
@@ -134,16 +136,21 @@ impl CopyQueue {
     /// Waits until the connections are known, or the work has ended.
     pub(crate) fn wait_for_streams(&self) {
         let waits = |state: &mut CopyQueueState| !state.has_streams && !state.is_over;
-        drop(self.changed.wait_while(lock(&self.state), waits).unwrap_or_else(PoisonError::into_inner));
+        drop(
+            self.changed
+                .wait_while(lock(&self.state), waits)
+                .unwrap_or_else(PoisonError::into_inner),
+        );
     }
 
-    /// Adds streams of one more connection, which stand by until all others are lost or [`CopyQueue::change_over`].
+    /// Adds streams of one more connection, which stand by until all others are lost or
+    /// [`CopyQueue::change_over`].
     pub(crate) fn stand_by(&self, streams: usize) {
         lock(&self.state).all += streams as u16;
     }
 
-    /// Lets those that stand by carry all data from now on, also what the others have sent and has not arrived yet;
-    /// returns false if there is none.
+    /// Lets those that stand by carry all data from now on, also what the others have sent and has
+    /// not arrived yet; returns false if there is none.
     pub(crate) fn change_over(&self) -> bool {
         let mut state = lock(&self.state);
         let group = state.group.end..state.all;
@@ -156,19 +163,28 @@ impl CopyQueue {
         true
     }
 
-    /// Adds chunks at the end. One that was sent before is sent again. Returns false if too many are wanted.
+    /// Adds chunks at the end. One that was sent before is sent again. Returns false if too many
+    /// are wanted.
     pub(crate) fn add_chunks(&self, file: u32, chunks: FileChunks) -> bool {
         let mut state = lock(&self.state);
         if chunks.count == 1 {
-            state.sent.remove(&ChunkJob { file, chunk: chunks.first });
+            state.sent.remove(&ChunkJob {
+                file,
+                chunk: chunks.first,
+            });
         }
         let forgotten = state.times_forgotten(file);
-        state.wanted.push_back(WantedChunks { file, chunks, forgotten });
+        state.wanted.push_back(WantedChunks {
+            file,
+            chunks,
+            forgotten,
+        });
         self.changed.notify_all();
         state.wanted.len() <= MAX_WANTED
     }
 
-    /// Notes that a chunk has arrived; returns whether it was on its way, on a connection that has broken too.
+    /// Notes that a chunk has arrived; returns whether it was on its way, on a connection that has
+    /// broken too.
     pub(crate) fn record_arrival(&self, job: ChunkJob) -> bool {
         let mut state = lock(&self.state);
         state.sent.remove(&job).is_some() || state.again.remove(&job)
@@ -178,9 +194,13 @@ impl CopyQueue {
     pub(crate) fn got_blocks(&self, job: ChunkJob, missing: u16) {
         let mut state = lock(&self.state);
         let CopyQueueState { sent, lately, .. } = &mut *state;
-        let Some(on_its_way) = sent.get_mut(&job) else { return };
+        let Some(on_its_way) = sent.get_mut(&job) else {
+            return;
+        };
         for (index, block) in on_its_way.blocks.iter_mut().enumerate() {
-            let Some(block) = block.as_mut().filter(|block| !block.has_arrived) else { continue };
+            let Some(block) = block.as_mut().filter(|block| !block.has_arrived) else {
+                continue;
+            };
             if missing & (1 << index) != 0 {
                 continue;
             }
@@ -188,7 +208,9 @@ impl CopyQueue {
             // Of a block that was sent twice it is not known which copy has arrived.
             if !block.was_repeated {
                 let took = block.at.elapsed();
-                *lately = Some(lately.map_or(took, |before| (before * (SMOOTHING - 1) + took) / SMOOTHING));
+                *lately = Some(
+                    lately.map_or(took, |before| (before * (SMOOTHING - 1) + took) / SMOOTHING),
+                );
             }
         }
     }
@@ -198,8 +220,14 @@ impl CopyQueue {
         let mut state = lock(&self.state);
         *state.forgotten.entry(file).or_default() += 1;
         state.skip_forgotten();
-        let of_file = ChunkJob { file, chunk: 0 }..=ChunkJob { file, chunk: u32::MAX };
-        state.again.extract_if(of_file.clone(), |_| true).for_each(drop);
+        let of_file = ChunkJob { file, chunk: 0 }..=ChunkJob {
+            file,
+            chunk: u32::MAX,
+        };
+        state
+            .again
+            .extract_if(of_file.clone(), |_| true)
+            .for_each(drop);
         state.sent.extract_if(of_file, |_, _| true).for_each(drop);
     }
 
@@ -254,15 +282,20 @@ impl CopyQueue {
                 return NextWork::Nothing;
             }
             state = if may_send && !state.sent.is_empty() {
-                self.changed.wait_timeout(state, POLL_INTERVAL).unwrap_or_else(PoisonError::into_inner).0
+                self.changed
+                    .wait_timeout(state, POLL_INTERVAL)
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .0
             } else {
-                self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
+                self.changed
+                    .wait(state)
+                    .unwrap_or_else(PoisonError::into_inner)
             };
         }
     }
 
-    /// Returns the next block of a chunk of `count` blocks that `index` has taken; `None` if others have taken the
-    /// rest, or the chunk is not wanted any more.
+    /// Returns the next block of a chunk of `count` blocks that `index` has taken; `None` if others
+    /// have taken the rest, or the chunk is not wanted any more.
     pub(crate) fn next_block(&self, index: u16, job: ChunkJob, count: u8) -> Option<BlockJob> {
         let mut state = lock(&self.state);
         // One that is to rest ends its chunk before.
@@ -280,7 +313,10 @@ impl CopyQueue {
             // Others may help.
             self.changed.notify_all();
         }
-        Some(BlockJob { index: free as u8, reports })
+        Some(BlockJob {
+            index: free as u8,
+            reports,
+        })
     }
 
     /// Returns the number of blocks that were sent again because they were overdue.
@@ -292,13 +328,23 @@ impl CopyQueue {
 
 impl OnItsWay {
     fn is_carried_by(&self, index: u16) -> bool {
-        self.by == index || self.blocks.iter().flatten().any(|block| block.by == index && !block.has_arrived)
+        self.by == index
+            || self
+                .blocks
+                .iter()
+                .flatten()
+                .any(|block| block.by == index && !block.has_arrived)
     }
 }
 
 impl TakenBlock {
     fn taken_now(by: u16) -> Self {
-        Self { by, at: Instant::now(), has_arrived: false, was_repeated: false }
+        Self {
+            by,
+            at: Instant::now(),
+            has_arrived: false,
+            was_repeated: false,
+        }
     }
 }
 
@@ -308,7 +354,8 @@ impl CopyQueueState {
             return self.live_connections(&(0..self.all)) == 0;
         }
         // The place of a connection among those of the group that are left.
-        self.group.contains(&index) && self.live_connections(&(self.group.start..index)) < self.active
+        self.group.contains(&index)
+            && self.live_connections(&(self.group.start..index)) < self.active
     }
 
     /// Wants chunks that are on their way again, before others, if `is_one` says so.
@@ -324,9 +371,17 @@ impl CopyQueueState {
 
     fn take_work(&mut self, index: u16) -> Option<NextWork> {
         let Some(job) = self.take_wanted() else {
-            return self.take_free_block(index).or_else(|| self.take_overdue_block(index));
+            return self
+                .take_free_block(index)
+                .or_else(|| self.take_overdue_block(index));
         };
-        self.sent.insert(job, OnItsWay { by: index, blocks: Vec::new() });
+        self.sent.insert(
+            job,
+            OnItsWay {
+                by: index,
+                blocks: Vec::new(),
+            },
+        );
         self.taken.insert(index, job);
         Some(NextWork::Send(job))
     }
@@ -337,8 +392,12 @@ impl CopyQueueState {
             return Some(job);
         }
         let WantedChunks { file, chunks, .. } = self.wanted.front_mut()?;
-        let job = ChunkJob { file: *file, chunk: chunks.first };
-        (chunks.first, chunks.count) = (chunks.first.wrapping_add(1), chunks.count.saturating_sub(1));
+        let job = ChunkJob {
+            file: *file,
+            chunk: chunks.first,
+        };
+        (chunks.first, chunks.count) =
+            (chunks.first.wrapping_add(1), chunks.count.saturating_sub(1));
         if chunks.count == 0 {
             self.wanted.pop_front();
             self.skip_forgotten();
@@ -348,7 +407,11 @@ impl CopyQueueState {
 
     /// Drops rows that count no more, up to the first one that does.
     fn skip_forgotten(&mut self) {
-        while self.wanted.front().is_some_and(|row| row.forgotten < self.times_forgotten(row.file)) {
+        while self
+            .wanted
+            .front()
+            .is_some_and(|row| row.forgotten < self.times_forgotten(row.file))
+        {
             self.wanted.pop_front();
         }
     }
@@ -360,17 +423,25 @@ impl CopyQueueState {
     /// Takes the last block of the chunk with the most blocks that no connection has taken.
     fn take_free_block(&mut self, index: u16) -> Option<NextWork> {
         let free = |job: &&ChunkJob| {
-            self.sent.get(job).map_or(0, |sent| sent.blocks.iter().filter(|block| block.is_none()).count())
+            self.sent.get(job).map_or(0, |sent| {
+                sent.blocks.iter().filter(|block| block.is_none()).count()
+            })
         };
         let job = *self.taken.values().max_by_key(free)?;
         let blocks = &mut self.sent.get_mut(&job)?.blocks;
         let last = blocks.iter().rposition(Option::is_none)?;
         blocks[last] = Some(TakenBlock::taken_now(index));
-        Some(NextWork::Help(job, BlockJob { index: last as u8, reports: true }))
+        Some(NextWork::Help(
+            job,
+            BlockJob {
+                index: last as u8,
+                reports: true,
+            },
+        ))
     }
 
-    /// Takes the block that has been on its way for the longest time, if it is on another connection, is overdue and
-    /// was not sent again before.
+    /// Takes the block that has been on its way for the longest time, if it is on another
+    /// connection, is overdue and was not sent again before.
     fn take_overdue_block(&mut self, index: u16) -> Option<NextWork> {
         let now = Instant::now();
         if self.none_overdue_until.is_some_and(|until| now < until) {
@@ -378,7 +449,9 @@ impl CopyQueueState {
         }
         let due = (self.lately? * OVERDUE).max(MIN_OVERDUE);
         let blocks = self.sent.iter_mut().flat_map(|(job, sent)| {
-            (0..).zip(&mut sent.blocks).filter_map(|(number, block)| Some((*job, number, block.as_mut()?)))
+            (0..)
+                .zip(&mut sent.blocks)
+                .filter_map(|(number, block)| Some((*job, number, block.as_mut()?)))
         });
         let waiting = blocks.filter(|(.., block)| !block.has_arrived && !block.was_repeated);
         let oldest = waiting.min_by_key(|(.., block)| block.at);
@@ -386,16 +459,25 @@ impl CopyQueueState {
         self.none_overdue_until = Some(until);
         // Streams of one connection are as fast as each other.
         let is_other = |by: u16| by != index && by.min(index) < self.of_one;
-        let (job, number, block) = oldest.filter(|(.., block)| now >= until && is_other(block.by))?;
+        let (job, number, block) =
+            oldest.filter(|(.., block)| now >= until && is_other(block.by))?;
         block.was_repeated = true;
         self.repeated += 1;
-        Some(NextWork::Help(job, BlockJob { index: number, reports: true }))
+        Some(NextWork::Help(
+            job,
+            BlockJob {
+                index: number,
+                reports: true,
+            },
+        ))
     }
 
     /// Returns true if no more chunks are wanted than connections carry data.
     fn is_near_end(&self) -> bool {
         let most = self.active.min(self.live_connections(&self.group));
-        let Some(mut most) = most.checked_sub(self.again.len()) else { return false };
+        let Some(mut most) = most.checked_sub(self.again.len()) else {
+            return false;
+        };
         self.wanted.iter().all(|row| {
             let fits = row.chunks.count as usize <= most;
             most = most.saturating_sub(row.chunks.count as usize);
@@ -423,14 +505,24 @@ mod tests {
     }
 
     fn help(chunk: u32, index: u8) -> NextWork {
-        NextWork::Help(ChunkJob { file: 1, chunk }, BlockJob { index, reports: true })
+        NextWork::Help(
+            ChunkJob { file: 1, chunk },
+            BlockJob {
+                index,
+                reports: true,
+            },
+        )
     }
 
     /// Lets all blocks that are on their way have been taken so much earlier.
     fn age(queue: &CopyQueue, time: Duration) {
         let mut state = lock(&queue.state);
         state.none_overdue_until = None;
-        let blocks = state.sent.values_mut().flat_map(|sent| &mut sent.blocks).flatten();
+        let blocks = state
+            .sent
+            .values_mut()
+            .flat_map(|sent| &mut sent.blocks)
+            .flatten();
         blocks.for_each(|block| block.at -= time);
     }
 
@@ -439,23 +531,37 @@ mod tests {
         let (queue, one) = (queue(3), ChunkJob { file: 1, chunk: 0 });
         queue.add_chunks(1, FileChunks { first: 0, count: 4 });
         assert_eq!(queue.next_work(0, false), job(0));
-        assert_eq!(queue.next_block(0, one, 3), Some(block(0, true)), "no more are wanted than there are connections");
+        assert_eq!(
+            queue.next_block(0, one, 3),
+            Some(block(0, true)),
+            "no more are wanted than there are connections"
+        );
         queue.add_chunks(1, FileChunks { first: 4, count: 1 });
         assert_eq!(queue.next_block(0, one, 3), Some(block(1, false)));
         for chunk in 1..5 {
             assert_eq!(queue.next_work(1, false), job(chunk));
             queue.record_arrival(ChunkJob { file: 1, chunk });
         }
-        assert_eq!((queue.next_work(1, false), queue.next_work(2, false)), (help(0, 2), NextWork::Nothing));
+        assert_eq!(
+            (queue.next_work(1, false), queue.next_work(2, false)),
+            (help(0, 2), NextWork::Nothing)
+        );
         assert_eq!(queue.next_block(0, one, 3), None);
         // What was taken of a chunk that is sent anew is not kept.
         queue.lose_connection(1);
         assert_eq!(
-            (queue.next_work(2, false), queue.next_block(0, one, 3), queue.next_block(2, one, 3)),
+            (
+                queue.next_work(2, false),
+                queue.next_block(0, one, 3),
+                queue.next_block(2, one, 3)
+            ),
             (job(0), Some(block(0, true)), Some(block(1, true)))
         );
         queue.record_arrival(one);
-        assert_eq!((queue.next_block(0, one, 3), queue.next_work(0, false)), (None, NextWork::Nothing));
+        assert_eq!(
+            (queue.next_block(0, one, 3), queue.next_work(0, false)),
+            (None, NextWork::Nothing)
+        );
     }
 
     #[test]
@@ -467,15 +573,32 @@ mod tests {
             assert_eq!(queue.next_block(0, one, 4), Some(block(index, true)));
         }
         age(&queue, Duration::from_secs(1));
-        assert_eq!(queue.next_work(1, false), NextWork::Nothing, "nobody knows yet how long a block takes");
+        assert_eq!(
+            queue.next_work(1, false),
+            NextWork::Nothing,
+            "nobody knows yet how long a block takes"
+        );
         queue.got_blocks(one, 0b1110);
         age(&queue, Duration::from_millis(900));
-        assert_eq!(queue.next_work(1, false), NextWork::Nothing, "not twice as long as the first");
+        assert_eq!(
+            queue.next_work(1, false),
+            NextWork::Nothing,
+            "not twice as long as the first"
+        );
         age(&queue, Duration::from_millis(200));
-        assert_eq!((queue.next_work(0, false), queue.next_work(1, false)), (NextWork::Nothing, help(0, 1)));
-        assert_eq!((queue.next_work(1, false), queue.next_work(1, false)), (help(0, 2), help(0, 3)));
+        assert_eq!(
+            (queue.next_work(0, false), queue.next_work(1, false)),
+            (NextWork::Nothing, help(0, 1))
+        );
+        assert_eq!(
+            (queue.next_work(1, false), queue.next_work(1, false)),
+            (help(0, 2), help(0, 3))
+        );
         age(&queue, Duration::from_secs(9));
-        assert_eq!((queue.next_work(1, false), queue.next_work(0, false)), (NextWork::Nothing, NextWork::Nothing));
+        assert_eq!(
+            (queue.next_work(1, false), queue.next_work(0, false)),
+            (NextWork::Nothing, NextWork::Nothing)
+        );
         assert_eq!(queue.repeated(), 3);
         // The connection that has taken all of them breaks.
         queue.lose_connection(0);
@@ -488,11 +611,20 @@ mod tests {
         queue.stand_by(2);
         assert!(queue.change_over());
         queue.add_chunks(1, FileChunks { first: 0, count: 1 });
-        assert_eq!((queue.next_work(0, false), queue.next_block(0, one, 3)), (job(0), Some(block(0, true))));
-        assert_eq!((queue.next_work(1, false), queue.next_work(1, false)), (help(0, 2), help(0, 1)));
+        assert_eq!(
+            (queue.next_work(0, false), queue.next_block(0, one, 3)),
+            (job(0), Some(block(0, true)))
+        );
+        assert_eq!(
+            (queue.next_work(1, false), queue.next_work(1, false)),
+            (help(0, 2), help(0, 1))
+        );
         queue.got_blocks(one, 0b110);
         age(&queue, Duration::from_secs(9));
-        assert_eq!((queue.next_work(0, false), queue.next_work(1, false)), (NextWork::Nothing, NextWork::Nothing));
+        assert_eq!(
+            (queue.next_work(0, false), queue.next_work(1, false)),
+            (NextWork::Nothing, NextWork::Nothing)
+        );
     }
 
     #[test]
@@ -505,7 +637,10 @@ mod tests {
         assert!(queue.record_arrival(ChunkJob { file: 1, chunk: 6 }));
         assert_eq!(queue.next_work(SSH, false), NextWork::Nothing);
         assert!(queue.lose_connection(1) && !queue.lose_connection(1));
-        assert_eq!((queue.next_work(1, false), queue.next_work(0, false)), (NextWork::End, job(7)));
+        assert_eq!(
+            (queue.next_work(1, false), queue.next_work(0, false)),
+            (NextWork::End, job(7))
+        );
         queue.lose_connection(0);
         assert_eq!(queue.next_work(SSH, false), job(5));
         assert_eq!(queue.next_work(SSH, false), job(7));
@@ -523,13 +658,21 @@ mod tests {
             for chunk in 0..3 {
                 assert_eq!(queue.next_work(0, false), job(chunk));
             }
-            assert!(if is_lost { queue.lose_connection(0) } else { queue.change_over() });
+            assert!(if is_lost {
+                queue.lose_connection(0)
+            } else {
+                queue.change_over()
+            });
             assert!(
                 queue.record_arrival(ChunkJob { file: 1, chunk: 1 })
                     && !queue.record_arrival(ChunkJob { file: 1, chunk: 1 })
             );
             assert_eq!(
-                (queue.next_work(1, false), queue.next_work(1, false), queue.next_work(1, false)),
+                (
+                    queue.next_work(1, false),
+                    queue.next_work(1, false),
+                    queue.next_work(1, false)
+                ),
                 (job(0), job(2), job(3))
             );
         }
@@ -542,7 +685,10 @@ mod tests {
         assert_eq!(queue.next_work(0, false), job(0));
         queue.add_chunks(1, FileChunks { first: 0, count: 1 });
         assert!(!queue.record_arrival(ChunkJob { file: 1, chunk: 0 }));
-        assert_eq!((queue.next_work(0, false), queue.next_work(0, false)), (job(1), job(0)));
+        assert_eq!(
+            (queue.next_work(0, false), queue.next_work(0, false)),
+            (job(1), job(0))
+        );
         queue.add_chunks(1, FileChunks { first: 4, count: 1 });
         queue.forget_file(1);
         assert_eq!(queue.next_work(0, false), NextWork::Nothing);
@@ -558,14 +704,25 @@ mod tests {
         let first = |file| NextWork::Send(ChunkJob { file, chunk: 0 });
         // Those at the front are on their way.
         for file in 0..FILES / 2 {
-            assert_eq!((queue.next_work(0, false), queue.next_work(0, false)).0, first(file));
+            assert_eq!(
+                (queue.next_work(0, false), queue.next_work(0, false)).0,
+                first(file)
+            );
         }
         let began = Instant::now();
         (0..FILES).rev().for_each(|file| queue.forget_file(file));
-        assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
-        // One may be wanted again: its disk has changed a chunk, which the other end did not know before.
+        assert!(
+            began.elapsed() < Duration::from_secs(10),
+            "{:?}",
+            began.elapsed()
+        );
+        // One may be wanted again: its disk has changed a chunk, which the other end did not know
+        // before.
         assert!(want(3));
-        assert_eq!((queue.next_work(1, false), queue.next_work(1, false)).0, first(FILES));
+        assert_eq!(
+            (queue.next_work(1, false), queue.next_work(1, false)).0,
+            first(FILES)
+        );
         assert_eq!(queue.next_work(1, false), first(3));
         queue.forget_file(FILES);
         queue.forget_file(3);
@@ -578,7 +735,10 @@ mod tests {
         let queue = queue(3);
         queue.add_chunks(1, FileChunks { first: 0, count: 9 });
         queue.set_active(1);
-        assert_eq!((queue.next_work(2, false), queue.next_work(0, false)), (NextWork::Nothing, job(0)));
+        assert_eq!(
+            (queue.next_work(2, false), queue.next_work(0, false)),
+            (NextWork::Nothing, job(0))
+        );
         queue.lose_connection(0);
         assert_eq!(queue.next_work(1, false), job(0));
         assert_eq!(queue.active_connections(), (1, 2));
@@ -590,19 +750,28 @@ mod tests {
             let queue = queue(1);
             queue.stand_by(2);
             queue.add_chunks(1, FileChunks { first: 0, count: 9 });
-            assert_eq!((queue.next_work(1, false), queue.next_work(0, false)), (NextWork::Nothing, job(0)));
+            assert_eq!(
+                (queue.next_work(1, false), queue.next_work(0, false)),
+                (NextWork::Nothing, job(0))
+            );
             if is_lost {
                 assert!(queue.lose_connection(0));
                 assert_eq!(queue.next_work(2, false), job(0));
             } else {
                 assert!(queue.change_over() && !queue.change_over());
                 // What is on its way on the others, too: they may be slow.
-                assert_eq!((queue.next_work(0, false), queue.next_work(1, false)), (NextWork::Nothing, job(0)));
+                assert_eq!(
+                    (queue.next_work(0, false), queue.next_work(1, false)),
+                    (NextWork::Nothing, job(0))
+                );
                 assert_eq!(queue.next_work(2, false), job(1));
                 // And back again, if they break.
                 queue.lose_connection(1);
                 queue.lose_connection(2);
-                assert_eq!((queue.next_work(0, false), queue.next_work(0, false)), (job(0), job(1)));
+                assert_eq!(
+                    (queue.next_work(0, false), queue.next_work(0, false)),
+                    (job(0), job(1))
+                );
             }
             assert_eq!(queue.next_work(SSH, false), NextWork::Nothing);
         }

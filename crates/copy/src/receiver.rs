@@ -1,5 +1,5 @@
-//! The end that writes files: it decides what it wants, verifies what comes, and gives a file its name when it is
-//! complete.
+//! The end that writes files: it decides what it wants, verifies what comes, and gives a file its
+//! name when it is complete.
 
 mod arriving;
 mod complete;
@@ -20,15 +20,16 @@ use std::time::{Duration, Instant};
 
 use fullpipe_compression::BlockDecompressor;
 use fullpipe_transfer::{
-    ChunkBlocks, CopyMessage, EntryKind, EntryPath, ExcludePatterns, ExtendedAttributes, FileChunks, FileIdentity,
-    FileOutcome, ModificationTime, TreeEntry, VerifiedChunks,
+    ChunkBlocks, CopyMessage, EntryKind, EntryPath, ExcludePatterns, ExtendedAttributes,
+    FileChunks, FileIdentity, FileOutcome, ModificationTime, TreeEntry, VerifiedChunks,
 };
 use fullpipe_units::ByteCount;
 
 use self::complete::ArrivedFile;
 use self::listed::ReceivedList;
 pub(crate) use self::listed::{
-    ListedFolder, MAX_ENTRIES, MAX_LIST, PathHash, SECOND_NAME, WAITING_FILE, list_too_long, path_hash,
+    ListedFolder, MAX_ENTRIES, MAX_LIST, PathHash, SECOND_NAME, WAITING_FILE, list_too_long,
+    path_hash,
 };
 use crate::attributes::HeldAttributes;
 use crate::common::{CopyCounts, TransferContext};
@@ -48,7 +49,8 @@ pub(crate) struct FileReceiver {
     pub(crate) place: OnceLock<CopyDestination>,
     incoming: Mutex<HashMap<u32, Arc<IncomingFile>>>,
     held: HeldAttributes,
-    /// Files that wait for the thread that completes those of the messages; `None` if there is no such thread.
+    /// Files that wait for the thread that completes those of the messages; `None` if there is no
+    /// such thread.
     whole: Mutex<Option<VecDeque<ArrivedFile>>>,
     files: AtomicU32,
     corrupt: AtomicU32,
@@ -128,7 +130,12 @@ impl IncomingFile {
 
 impl IncomingState {
     fn new(size: ByteCount) -> Mutex<Self> {
-        Mutex::new(Self { part: None, verified: VerifiedChunks::new(size), begun: HashMap::new(), is_closed: false })
+        Mutex::new(Self {
+            part: None,
+            verified: VerifiedChunks::new(size),
+            begun: HashMap::new(),
+            is_closed: false,
+        })
     }
 }
 
@@ -157,7 +164,10 @@ impl FileReceiver {
     ///
     /// # Errors
     /// Fails if a thread cannot be started.
-    pub(crate) fn start_receiving(self: &Arc<Self>, connections: DataConnections) -> io::Result<()> {
+    pub(crate) fn start_receiving(
+        self: &Arc<Self>,
+        connections: DataConnections,
+    ) -> io::Result<()> {
         for mut stream in connections.streams {
             if self.common.bounds.scavenge {
                 stream.acknowledge_at_once();
@@ -175,10 +185,17 @@ impl FileReceiver {
         Ok(())
     }
 
-    fn start_stream(self: &Arc<Self>, stream: impl Read + Send + 'static, may_not_begin: bool) -> io::Result<()> {
+    fn start_stream(
+        self: &Arc<Self>,
+        stream: impl Read + Send + 'static,
+        may_not_begin: bool,
+    ) -> io::Result<()> {
         let receiver = Arc::clone(self);
         let work = move || receiver.receive_stream(stream, may_not_begin);
-        thread::Builder::new().name("copy-receive".to_owned()).spawn(work).map(drop)
+        thread::Builder::new()
+            .name("copy-receive".to_owned())
+            .spawn(work)
+            .map(drop)
     }
 
     /// Returns the time that all connections together spent on verifying and writing, in seconds.
@@ -190,7 +207,10 @@ impl FileReceiver {
     ///
     /// # Errors
     /// Fails if it breaks the rules or gives up, or the destination cannot be used at all.
-    pub(crate) fn handle_message(self: &Arc<Self>, message: CopyMessage<'_>) -> Result<(), CopyError> {
+    pub(crate) fn handle_message(
+        self: &Arc<Self>,
+        message: CopyMessage<'_>,
+    ) -> Result<(), CopyError> {
         match message {
             CopyMessage::Begin { single, content } => self.open_destination(single, content)?,
             CopyMessage::Entry(entry) => self.add_entry(entry)?,
@@ -198,9 +218,15 @@ impl FileReceiver {
                 lock(&self.list).end = Some(complete);
                 self.changed.notify_all();
             }
-            CopyMessage::Unreadable { file: u32::MAX, why } => match self.common.events {
+            CopyMessage::Unreadable {
+                file: u32::MAX,
+                why,
+            } => match self.common.events {
                 Some(_) => self.common.tally.record_failure(why),
-                None => self.common.out.send_message(&CopyMessage::Unreadable { file: u32::MAX, why }),
+                None => self.common.out.send_message(&CopyMessage::Unreadable {
+                    file: u32::MAX,
+                    why,
+                }),
             },
             CopyMessage::Unreadable { file, why } => self.fail_file(file, why),
             CopyMessage::Again { file, entry } => self.restart_file(file, entry)?,
@@ -211,7 +237,11 @@ impl FileReceiver {
                 }
             }
             CopyMessage::Refused { code, why } => return Err(CopyError::Refused { code, why }),
-            _ => return Err(CopyError::Protocol("a sender sent what only a receiver may".to_owned())),
+            _ => {
+                return Err(CopyError::Protocol(
+                    "a sender sent what only a receiver may".to_owned(),
+                ));
+            }
         }
         Ok(())
     }
@@ -224,32 +254,57 @@ impl FileReceiver {
         let root = &self.options.root;
         let is_folder = root.is_folder(path) || bytes.ends_with(b"/");
         let place = if let Some(name) = path.file_name().filter(|_| single && !is_folder) {
-            let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-            let name = EntryPath::new(name.as_bytes()).map_err(|error| failed(io::Error::other(error)))?;
-            let tree = root.open_tree(folder).and_then(|tree| root.check_name(&tree, &name).map(|()| tree));
-            CopyDestination { tree: Some(tree.map_err(&failed)?), name: Some(name), takes_content: false }
+            let folder = path
+                .parent()
+                .filter(|parent| !parent.as_os_str().is_empty())
+                .unwrap_or(Path::new("."));
+            let name =
+                EntryPath::new(name.as_bytes()).map_err(|error| failed(io::Error::other(error)))?;
+            let tree = root
+                .open_tree(folder)
+                .and_then(|tree| root.check_name(&tree, &name).map(|()| tree));
+            CopyDestination {
+                tree: Some(tree.map_err(&failed)?),
+                name: Some(name),
+                takes_content: false,
+            }
         } else {
             if !self.options.dry_run && !root.is_folder(path) {
                 root.make_folder(path).map_err(&failed)?;
             }
             let tree = match root.open_tree(path) {
-                Err(error) if self.options.dry_run && error.kind() == io::ErrorKind::NotFound => None,
+                Err(error) if self.options.dry_run && error.kind() == io::ErrorKind::NotFound => {
+                    None
+                }
                 opened => Some(opened.map_err(&failed)?),
             };
-            // A far end that was asked for names at the top has no folder whose content this one would mirror.
-            CopyDestination { tree, name: None, takes_content: content && self.options.tops.is_none() }
+            // A far end that was asked for names at the top has no folder whose content this one
+            // would mirror.
+            CopyDestination {
+                tree,
+                name: None,
+                takes_content: content && self.options.tops.is_none(),
+            }
         };
-        self.place.set(place).map_err(|_| CopyError::Protocol("the list begins twice".to_owned()))
+        self.place
+            .set(place)
+            .map_err(|_| CopyError::Protocol("the list begins twice".to_owned()))
     }
 
     /// Takes an entry of the list.
     fn add_entry(self: &Arc<Self>, mut entry: TreeEntry) -> Result<(), CopyError> {
         let wrong = |why: String| CopyError::Protocol(why);
-        let place = self.place.get().ok_or_else(|| wrong("an entry comes before the list".to_owned()))?;
+        let place = self
+            .place
+            .get()
+            .ok_or_else(|| wrong("an entry comes before the list".to_owned()))?;
         if let Some(tops) = &self.options.tops
             && !tops.iter().any(|top| top == entry.path.first_name())
         {
-            return Err(wrong(format!("it sent {}, which nobody asked for", entry.path)));
+            return Err(wrong(format!(
+                "it sent {}, which nobody asked for",
+                entry.path
+            )));
         }
         if let Some(name) = &place.name {
             entry.path = name.clone();
@@ -279,13 +334,27 @@ impl FileReceiver {
             EntryKind::HardLink { first } => lock(&self.list).keep_link(&entry.path, &first)?,
             // Its path was noted: what has it is not deleted.
             EntryKind::LeftOut => self.common.tally.leave_out(&entry.path),
-            EntryKind::File { mode, modified, size, identity } => {
+            EntryKind::File {
+                mode,
+                modified,
+                size,
+                identity,
+            } => {
                 let number = self.files.fetch_add(1, Ordering::Relaxed);
                 if FileChunks::from_size(size).is_none() {
                     return Err(wrong(format!("{} has an impossible size", entry.path)));
                 }
                 let state = IncomingState::new(size);
-                let file = IncomingFile { number, path: entry.path, mode, modified, size, identity, attributes, state };
+                let file = IncomingFile {
+                    number,
+                    path: entry.path,
+                    mode,
+                    modified,
+                    size,
+                    identity,
+                    attributes,
+                    state,
+                };
                 lock(&self.list).take_memory(file.memory_bytes())?;
                 self.decide_file(place, Arc::new(file));
             }
@@ -299,12 +368,20 @@ impl FileReceiver {
     }
 
     fn request_chunk(&self, file: u32, chunk: u32) {
-        self.common.out.send_message(&CopyMessage::Want { file, chunks: FileChunks { first: chunk, count: 1 } });
+        self.common.out.send_message(&CopyMessage::Want {
+            file,
+            chunks: FileChunks {
+                first: chunk,
+                count: 1,
+            },
+        });
     }
 
     /// Gives a file up.
     fn fail_file(&self, number: u32, why: String) {
-        let Some(file) = lock(&self.incoming).get(&number).cloned() else { return };
+        let Some(file) = lock(&self.incoming).get(&number).cloned() else {
+            return;
+        };
         if self.close_file(&file) {
             self.settle_file(&file, FileOutcome::Failed(why));
         }
@@ -325,9 +402,13 @@ impl FileReceiver {
     fn report_outcome(&self, file: &IncomingFile, outcome: FileOutcome) {
         lock(&self.list).free_memory(file.memory_bytes());
         if self.common.events.is_some() {
-            self.common.count_outcome(&file.path, file.size.get(), &outcome);
+            self.common
+                .count_outcome(&file.path, file.size.get(), &outcome);
         }
-        self.common.out.send_message(&CopyMessage::Outcome { file: file.number, outcome });
+        self.common.out.send_message(&CopyMessage::Outcome {
+            file: file.number,
+            outcome,
+        });
     }
 
     /// Notes an entry that is no file and cannot be made.
@@ -335,7 +416,10 @@ impl FileReceiver {
         let text = format!("{path}: {why}");
         match self.common.events {
             Some(_) => self.common.tally.record_failure(text),
-            None => self.common.out.send_message(&CopyMessage::Unreadable { file: u32::MAX, why: text }),
+            None => self.common.out.send_message(&CopyMessage::Unreadable {
+                file: u32::MAX,
+                why: text,
+            }),
         }
     }
 

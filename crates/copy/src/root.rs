@@ -26,8 +26,8 @@ pub(crate) enum FolderRoot {
 }
 
 impl FolderRoot {
-    /// Returns a path of a request: below the folder in which ssh starts if it is relative or begins with `~/`, or
-    /// below the one that is shared.
+    /// Returns a path of a request: below the folder in which ssh starts if it is relative or
+    /// begins with `~/`, or below the one that is shared.
     pub(crate) fn request_path(&self, path: &[u8]) -> PathBuf {
         let path = match self {
             Self::User => from_home(path),
@@ -56,11 +56,13 @@ impl FolderRoot {
         }
     }
 
-    /// Fails if a single file cannot get this name in a folder of a request: where links are not followed, one that may
-    /// lead to a folder is not replaced.
+    /// Fails if a single file cannot get this name in a folder of a request: where links are not
+    /// followed, one that may lead to a folder is not replaced.
     pub(crate) fn check_name(&self, tree: &FolderTree, name: &EntryPath) -> io::Result<()> {
         let is_link = |stat: Stat| file_type(&stat) == FileType::Symlink;
-        if matches!(self, Self::Share(_)) && tree.locate_entry(name)?.stat_entry()?.is_some_and(is_link) {
+        if matches!(self, Self::Share(_))
+            && tree.locate_entry(name)?.stat_entry()?.is_some_and(is_link)
+        {
             return Err(io::Error::new(
                 io::ErrorKind::PermissionDenied,
                 "it is a symbolic link, which is not followed",
@@ -69,8 +71,8 @@ impl FolderRoot {
         Ok(())
     }
 
-    /// Makes a folder, which its owner may change, in one that is there. The umask, or the default access list of that
-    /// one, may withhold this from its owner.
+    /// Makes a folder, which its owner may change, in one that is there. The umask, or the default
+    /// access list of that one, may withhold this from its owner.
     ///
     /// # Errors
     /// Fails if it cannot be made there.
@@ -81,10 +83,17 @@ impl FolderRoot {
                 let mode = std::fs::metadata(path)?.mode();
                 let is_open = mode & OWNER_MAY_CHANGE == OWNER_MAY_CHANGE;
                 let opened = Permissions::from_mode(mode | OWNER_MAY_CHANGE);
-                if is_open { Ok(()) } else { std::fs::set_permissions(path, opened) }
+                if is_open {
+                    Ok(())
+                } else {
+                    std::fs::set_permissions(path, opened)
+                }
             }
             Self::Share(tree) => match path_in_share(path)? {
-                Some(path) => tree.locate_entry(&path)?.make_folder().and_then(|()| tree.let_owner_in(&path)),
+                Some(path) => tree
+                    .locate_entry(&path)?
+                    .make_folder()
+                    .and_then(|()| tree.let_owner_in(&path)),
                 None => Ok(()),
             },
         }
@@ -93,12 +102,21 @@ impl FolderRoot {
 
 /// Returns a path as of the folder in which ssh starts, for which `~` stands.
 pub(crate) fn from_home(path: &[u8]) -> &[u8] {
-    if path == b"~" { b"." } else { path.strip_prefix(b"~/").unwrap_or(path) }
+    if path == b"~" {
+        b"."
+    } else {
+        path.strip_prefix(b"~/").unwrap_or(path)
+    }
 }
 
 /// Returns a path of a request below the folder that is shared; `None` if it is that folder.
 fn path_in_share(path: &Path) -> io::Result<Option<EntryPath>> {
-    let outside = || io::Error::new(io::ErrorKind::PermissionDenied, "it is not below the folder that is shared");
+    let outside = || {
+        io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            "it is not below the folder that is shared",
+        )
+    };
     let mut names = Vec::new();
     for component in path.components() {
         match component {
@@ -110,7 +128,9 @@ fn path_in_share(path: &Path) -> io::Result<Option<EntryPath>> {
     if names.is_empty() {
         return Ok(None);
     }
-    EntryPath::new(names.join(&b'/')).map(Some).map_err(io::Error::other)
+    EntryPath::new(names.join(&b'/'))
+        .map(Some)
+        .map_err(io::Error::other)
 }
 
 #[cfg(test)]
@@ -134,13 +154,27 @@ mod tests {
         fs::create_dir(shared.path().join("a")).unwrap();
         symlink(outside.path(), shared.path().join("link")).unwrap();
         let root = FolderRoot::Share(Arc::new(FolderTree::open_root(shared.path()).unwrap()));
-        assert!(root.is_folder(Path::new(".")) && root.is_folder(Path::new("a/")) && root.is_folder(Path::new("./a")));
+        assert!(
+            root.is_folder(Path::new("."))
+                && root.is_folder(Path::new("a/"))
+                && root.is_folder(Path::new("./a"))
+        );
         root.make_folder(Path::new("a/b")).unwrap();
         assert!(shared.path().join("a/b").is_dir());
         let to = outside.path();
-        for path in [Path::new("link"), Path::new("link/x"), Path::new(".."), Path::new("a/../.."), to, Path::new("/")]
-        {
-            assert!(root.open_tree(path).is_err() && root.make_folder(path).is_err(), "{}", path.display());
+        for path in [
+            Path::new("link"),
+            Path::new("link/x"),
+            Path::new(".."),
+            Path::new("a/../.."),
+            to,
+            Path::new("/"),
+        ] {
+            assert!(
+                root.open_tree(path).is_err() && root.make_folder(path).is_err(),
+                "{}",
+                path.display()
+            );
         }
         assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 0);
     }
@@ -152,7 +186,10 @@ mod tests {
         symlink("folder", shared.path().join("link")).unwrap();
         fs::write(shared.path().join("file"), "file").unwrap();
         let tree = Arc::new(FolderTree::open_root(shared.path()).unwrap());
-        let may_take = |root: &FolderRoot, name: &str| root.check_name(&tree, &EntryPath::new(name).unwrap()).is_ok();
+        let may_take = |root: &FolderRoot, name: &str| {
+            root.check_name(&tree, &EntryPath::new(name).unwrap())
+                .is_ok()
+        };
         let root = FolderRoot::Share(Arc::clone(&tree));
         assert!(may_take(&root, "new") && may_take(&root, "file") && !may_take(&root, "link"));
         assert!(may_take(&FolderRoot::User, "link"));

@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 
 use fullpipe_compression::BlockCompressor;
 use fullpipe_transfer::{
-    AGAIN, BLOCK, CHUNK, CopyMessage, DATA_HEADER, DataHead, DataHeader, EntryPath, ExcludePatterns,
-    ExtendedAttributes, FileChunks, FileOutcome, TreeEntry, VerifiedChunks, ZEROS, block_count, block_hash,
-    block_length, chunk_hash,
+    AGAIN, BLOCK, CHUNK, CopyMessage, DATA_HEADER, DataHead, DataHeader, EntryPath,
+    ExcludePatterns, ExtendedAttributes, FileChunks, FileOutcome, TreeEntry, VerifiedChunks, ZEROS,
+    block_count, block_hash, block_length, chunk_hash,
 };
 use fullpipe_units::{ByteCount, printable_bytes};
 use rustix::fs::{OFlags, SeekFrom, Stat, fstat};
@@ -27,17 +27,20 @@ use crate::options::{CopyError, CopyEvent};
 use crate::packing::{BlockCompression, CodecPool, MeteredWriter, WriteThroughput};
 use crate::queue::{BlockJob, ChunkJob, CopyQueue, NextWork, SSH};
 use crate::receiver::list_too_long;
-use crate::walk::{CopySource, ListReceiver, SourceFile, attributes_of, file_identity, file_now, walk_sources};
+use crate::walk::{
+    CopySource, ListReceiver, SourceFile, attributes_of, file_identity, file_now, walk_sources,
+};
 
-/// Bytes that small files are gathered to before TLS encrypts them. A whole block does not wait for others.
+/// Bytes that small files are gathered to before TLS encrypts them. A whole block does not wait for
+/// others.
 const GATHERED: usize = BLOCK;
 
-/// Entries of the list that are sent before connections carry data: more would be in the way of the message that says
-/// which they are.
+/// Entries of the list that are sent before connections carry data: more would be in the way of the
+/// message that says which they are.
 const FIRST_LISTED: u32 = 1000;
 
-/// Time for which a broken connection is not named: with the other end all of them break, in any order, and what that
-/// says of its reason may come last.
+/// Time for which a broken connection is not named: with the other end all of them break, in any
+/// order, and what that says of its reason may come last.
 const UNNAMED: Duration = Duration::from_secs(2);
 
 /// The work of a thread.
@@ -94,17 +97,27 @@ impl FileSender {
     pub(crate) fn start_sending(self: &Arc<Self>, connections: DataConnections) -> io::Result<()> {
         let start = |name, work| self.start_thread(name, work);
         let count = connections.streams.len();
-        let quic = connections.quic.map_or_else(Vec::new, |(connection, streams)| connection.stream_writers(streams));
+        let quic = connections
+            .quic
+            .map_or_else(Vec::new, |(connection, streams)| {
+                connection.stream_writers(streams)
+            });
         self.queue.set_streams(count, connections.active.into());
         self.queue.stand_by(quic.len());
         if count == 0 {
             self.queue.change_over();
         }
         for (index, stream) in connections.streams.into_iter().enumerate() {
-            start("copy-send", Box::new(move |sender| sender.carry_stream(index as u16, stream)))?;
+            start(
+                "copy-send",
+                Box::new(move |sender| sender.carry_stream(index as u16, stream)),
+            )?;
         }
         for (index, stream) in quic.into_iter().enumerate() {
-            start("copy-send", Box::new(move |sender| sender.carry_stream((count + index) as u16, stream)))?;
+            start(
+                "copy-send",
+                Box::new(move |sender| sender.carry_stream((count + index) as u16, stream)),
+            )?;
         }
         start(
             "copy-ssh",
@@ -119,16 +132,27 @@ impl FileSender {
 
     fn start_thread(self: &Arc<Self>, name: &str, work: Work) -> io::Result<()> {
         let sender = Arc::clone(self);
-        thread::Builder::new().name(name.to_owned()).spawn(move || work(&sender)).map(drop)
+        thread::Builder::new()
+            .name(name.to_owned())
+            .spawn(move || work(&sender))
+            .map(drop)
     }
 
     fn send_list(&self) {
         let single = matches!(self.sources.as_slice(), [only] if only.is_single());
         let content = self.sources.iter().any(|source| source.top.is_none());
-        self.common.out.send_message(&CopyMessage::Begin { single, content });
-        let complete =
-            walk_sources(&self.sources, &self.excludes, self.keeps_attributes, &mut SentList::from_sender(self));
-        self.common.out.send_message(&CopyMessage::EndOfList { complete });
+        self.common
+            .out
+            .send_message(&CopyMessage::Begin { single, content });
+        let complete = walk_sources(
+            &self.sources,
+            &self.excludes,
+            self.keeps_attributes,
+            &mut SentList::from_sender(self),
+        );
+        self.common
+            .out
+            .send_message(&CopyMessage::EndOfList { complete });
     }
 
     /// Carries out what the receiver says. Returns true when everything is done.
@@ -138,7 +162,11 @@ impl FileSender {
     pub(crate) fn handle_message(&self, message: CopyMessage<'_>) -> Result<bool, CopyError> {
         match message {
             CopyMessage::Want { file, chunks } => self.queue_chunks(file, chunks)?,
-            CopyMessage::Got { file, chunk, missing } if missing != 0 => {
+            CopyMessage::Got {
+                file,
+                chunk,
+                missing,
+            } if missing != 0 => {
                 self.queue.got_blocks(ChunkJob { file, chunk }, missing);
             }
             CopyMessage::Got { file, chunk, .. } => {
@@ -152,7 +180,8 @@ impl FileSender {
                 if matches!(outcome, FileOutcome::Failed(_)) {
                     self.queue.forget_file(file);
                 }
-                self.common.count_outcome(&found.path, found.size.get(), &outcome);
+                self.common
+                    .count_outcome(&found.path, found.size.get(), &outcome);
                 self.files.remove_file(file & !AGAIN);
             }
             CopyMessage::Lost { index } => self.lose_connection(index, "the other end says so"),
@@ -169,19 +198,26 @@ impl FileSender {
                 self.queue.end_work();
                 return Ok(true);
             }
-            _ => return Err(CopyError::Protocol("a receiver sent what only a sender may".to_owned())),
+            _ => {
+                return Err(CopyError::Protocol(
+                    "a receiver sent what only a sender may".to_owned(),
+                ));
+            }
         }
         Ok(false)
     }
 
     fn queue_chunks(&self, file: u32, chunks: FileChunks) -> Result<(), CopyError> {
         let size = self.file_size(file)?;
-        let exists = chunks.count > 0 && FileChunks::from_size(size).is_some_and(|all| all.contains_all(chunks));
+        let exists = chunks.count > 0
+            && FileChunks::from_size(size).is_some_and(|all| all.contains_all(chunks));
         if exists && !self.may_send(file, chunks.byte_count(size)) {
             return Ok(());
         }
         if !exists || !self.queue.add_chunks(file, chunks) {
-            return Err(CopyError::Protocol("the receiver wants chunks that do not exist, or too many".to_owned()));
+            return Err(CopyError::Protocol(
+                "the receiver wants chunks that do not exist, or too many".to_owned(),
+            ));
         }
         CopyCounts::add_to(&self.common.tally.wanted, chunks.byte_count(size).get());
         Ok(())
@@ -191,7 +227,10 @@ impl FileSender {
     fn may_send(&self, file: u32, bytes: ByteCount) -> bool {
         let taken = self.common.bounds.count_bytes(bytes.get());
         if let Err(why) = &taken {
-            self.common.out.send_message(&CopyMessage::Unreadable { file, why: why.clone() });
+            self.common.out.send_message(&CopyMessage::Unreadable {
+                file,
+                why: why.clone(),
+            });
         }
         taken.is_ok()
     }
@@ -213,13 +252,22 @@ impl FileSender {
         size.ok_or_else(not_listed)
     }
 
-    fn metered_writer<'t, W: Write>(&'t self, to: W, throughput: &'t WriteThroughput) -> MeteredWriter<'t, W> {
-        MeteredWriter { to, bounds: &self.common.bounds, throughput }
+    fn metered_writer<'t, W: Write>(
+        &'t self,
+        to: W,
+        throughput: &'t WriteThroughput,
+    ) -> MeteredWriter<'t, W> {
+        MeteredWriter {
+            to,
+            bounds: &self.common.bounds,
+            throughput,
+        }
     }
 
     fn carry_stream(&self, index: u16, stream: impl Write) {
         let throughput = WriteThroughput::default();
-        let mut stream = BufWriter::with_capacity(GATHERED, self.metered_writer(stream, &throughput));
+        let mut stream =
+            BufWriter::with_capacity(GATHERED, self.metered_writer(stream, &throughput));
         let sent = stream
             .write_all(&DataHead::Stream(index).to_bytes())
             .and_then(|()| self.send_chunks(index, &mut stream, &throughput))
@@ -231,7 +279,8 @@ impl FileSender {
         }
     }
 
-    /// Gives what a broken connection has carried to the others. It is named once, if the transfer goes on.
+    /// Gives what a broken connection has carried to the others. It is named once, if the transfer
+    /// goes on.
     pub(crate) fn lose_connection(&self, index: u16, why: &str) {
         if self.queue.lose_connection(index) {
             let text = format!("connection {index} broke ({why}); its data takes another way");
@@ -248,15 +297,28 @@ impl FileSender {
 
     /// Names the connections that had broken by then.
     fn name_broken(&self, by: Instant) {
-        let named: Vec<_> = lock(&self.broken).extract_if(.., |(at, _)| *at <= by).collect();
+        let named: Vec<_> = lock(&self.broken)
+            .extract_if(.., |(at, _)| *at <= by)
+            .collect();
         for (_, text) in named {
             self.common.send_note(text);
         }
     }
 
-    fn send_chunks(&self, index: u16, to: &mut dyn Write, throughput: &WriteThroughput) -> io::Result<()> {
-        let packing = (!self.common.bounds.no_compress).then(|| BlockCompression::new(&self.compressors, throughput));
-        let mut reader = BlockReader { sender: self, open: None, frame: vec![0; DATA_HEADER + BLOCK], packing };
+    fn send_chunks(
+        &self,
+        index: u16,
+        to: &mut dyn Write,
+        throughput: &WriteThroughput,
+    ) -> io::Result<()> {
+        let packing = (!self.common.bounds.no_compress)
+            .then(|| BlockCompression::new(&self.compressors, throughput));
+        let mut reader = BlockReader {
+            sender: self,
+            open: None,
+            frame: vec![0; DATA_HEADER + BLOCK],
+            packing,
+        };
         loop {
             let next = match self.queue.next_work(index, false) {
                 NextWork::Nothing => {
@@ -305,7 +367,12 @@ impl FileSender {
         self.send_frame(job, frame, to)
     }
 
-    fn send_frame(&self, job: ChunkJob, frame: Result<&[u8], ReadFailure>, to: &mut dyn Write) -> io::Result<()> {
+    fn send_frame(
+        &self,
+        job: ChunkJob,
+        frame: Result<&[u8], ReadFailure>,
+        to: &mut dyn Write,
+    ) -> io::Result<()> {
         match frame {
             Ok(frame) => to.write_all(frame)?,
             Err(why) => self.skip_file(job.file, why),
@@ -313,7 +380,8 @@ impl FileSender {
         Ok(())
     }
 
-    /// Leaves out a file that cannot be read. One that changed is sent again in its new state, once.
+    /// Leaves out a file that cannot be read. One that changed is sent again in its new state,
+    /// once.
     fn skip_file(&self, file: u32, why: ReadFailure) {
         self.queue.forget_file(file);
         let why = match why {
@@ -321,26 +389,41 @@ impl FileSender {
                 Ok(()) => return,
                 Err(why) => why,
             },
-            ReadFailure::Changed => "it changed twice while it was copied; start the same command again".to_owned(),
+            ReadFailure::Changed => {
+                "it changed twice while it was copied; start the same command again".to_owned()
+            }
             ReadFailure::Failed(why) => why,
         };
-        self.common.out.send_message(&CopyMessage::Unreadable { file, why });
+        self.common
+            .out
+            .send_message(&CopyMessage::Unreadable { file, why });
     }
 
     /// Offers a file again in the state that it has now, unless another connection has done so.
     fn offer_again(&self, file: u32) -> Result<(), String> {
         let old = self.offered_file(file).map_err(|error| error.to_string())?;
-        let found = file_now(&self.sources, &old).map_err(|error| format!("it cannot be read: {error}"))?;
-        let Some((kind, new)) = found else { return Err("it vanished while it was copied".to_owned()) };
+        let found =
+            file_now(&self.sources, &old).map_err(|error| format!("it cannot be read: {error}"))?;
+        let Some((kind, new)) = found else {
+            return Err("it vanished while it was copied".to_owned());
+        };
         match lock(&self.again).entry(file | AGAIN) {
             Slot::Occupied(_) => return Ok(()),
             Slot::Vacant(slot) => slot.insert(new),
         };
-        self.common.send_note(format!("{} changed while it was copied; it is copied once more", old.path));
+        self.common.send_note(format!(
+            "{} changed while it was copied; it is copied once more",
+            old.path
+        ));
         let attributes = self.attributes_now(&old);
-        self.common
-            .out
-            .send_message(&CopyMessage::Again { file, entry: TreeEntry { path: old.path, kind, attributes } });
+        self.common.out.send_message(&CopyMessage::Again {
+            file,
+            entry: TreeEntry {
+                path: old.path,
+                kind,
+                attributes,
+            },
+        });
         Ok(())
     }
 
@@ -382,10 +465,13 @@ struct BlockReader<'s> {
 }
 
 impl BlockReader<'_> {
-    /// Opens the file of a chunk, and returns what there is to send of it, or the reason for which there is nothing.
+    /// Opens the file of a chunk, and returns what there is to send of it, or the reason for which
+    /// there is nothing.
     fn content_of(&mut self, job: ChunkJob) -> Result<ChunkContent, ReadFailure> {
         let (file, open, is_sparse) = self.open_cached(job.file)?;
-        let length = VerifiedChunks::new(file.size).chunk_length(job.chunk).unwrap_or(0);
+        let length = VerifiedChunks::new(file.size)
+            .chunk_length(job.chunk)
+            .unwrap_or(0);
         let is_hole = is_sparse && is_hole(open, u64::from(job.chunk) * CHUNK as u64, length);
         if !is_hole {
             return Ok(ChunkContent::Blocks(block_count(length)));
@@ -397,32 +483,60 @@ impl BlockReader<'_> {
     /// Returns the frame of a chunk that is a hole.
     fn hole_frame(&mut self, job: ChunkJob) -> Result<&[u8], ReadFailure> {
         let (file, ..) = self.open_cached(job.file)?;
-        let length = VerifiedChunks::new(file.size).chunk_length(job.chunk).unwrap_or(0);
+        let length = VerifiedChunks::new(file.size)
+            .chunk_length(job.chunk)
+            .unwrap_or(0);
         let hash = chunk_hash(file.size, job.chunk, &ZEROS[..length]);
-        let header = DataHeader { file: job.file, chunk: job.chunk, block: 0, reports: false, packed: false, hash };
+        let header = DataHeader {
+            file: job.file,
+            chunk: job.chunk,
+            block: 0,
+            reports: false,
+            packed: false,
+            hash,
+        };
         self.frame[..DATA_HEADER].copy_from_slice(&header.frame_bytes(0));
         Ok(&self.frame[..DATA_HEADER])
     }
 
     /// Returns the frame of a block, or the reason for which there is none.
-    fn block_frame(&mut self, job: ChunkJob, BlockJob { index, reports }: BlockJob) -> Result<&[u8], ReadFailure> {
+    fn block_frame(
+        &mut self,
+        job: ChunkJob,
+        BlockJob { index, reports }: BlockJob,
+    ) -> Result<&[u8], ReadFailure> {
         self.open_cached(job.file)?;
-        let Some((_, file, open, _)) = &self.open else { return Err(ReadFailure::Changed) };
-        let chunk = VerifiedChunks::new(file.size).chunk_length(job.chunk).unwrap_or(0);
+        let Some((_, file, open, _)) = &self.open else {
+            return Err(ReadFailure::Changed);
+        };
+        let chunk = VerifiedChunks::new(file.size)
+            .chunk_length(job.chunk)
+            .unwrap_or(0);
         let length = block_length(chunk, index).ok_or(ReadFailure::Changed)?;
         let offset = u64::from(job.chunk) * CHUNK as u64 + u64::from(index) * BLOCK as u64;
         let content = &mut self.frame[DATA_HEADER..DATA_HEADER + length];
-        open.read_exact_at(content, offset).map_err(|error| match error.kind() {
-            io::ErrorKind::UnexpectedEof => ReadFailure::Changed,
-            _ => ReadFailure::Failed(format!("it cannot be read: {error}")),
-        })?;
+        open.read_exact_at(content, offset)
+            .map_err(|error| match error.kind() {
+                io::ErrorKind::UnexpectedEof => ReadFailure::Changed,
+                _ => ReadFailure::Failed(format!("it cannot be read: {error}")),
+            })?;
         check_unchanged(open, file)?;
         let hash = block_hash(file.size, job.chunk, index, content);
-        let packed = self.packing.as_mut().and_then(|packing| packing.compress_block(content));
+        let packed = self
+            .packing
+            .as_mut()
+            .and_then(|packing| packing.compress_block(content));
         let crossing = packed.unwrap_or(length);
         CopyCounts::add_to(&self.sender.common.tally.saved, (length - crossing) as u64);
         let packed = packed.is_some();
-        let header = DataHeader { file: job.file, chunk: job.chunk, block: index, reports, packed, hash };
+        let header = DataHeader {
+            file: job.file,
+            chunk: job.chunk,
+            block: index,
+            reports,
+            packed,
+            hash,
+        };
         self.frame[..DATA_HEADER].copy_from_slice(&header.frame_bytes(crossing));
         Ok(&self.frame[..DATA_HEADER + crossing])
     }
@@ -433,15 +547,22 @@ impl BlockReader<'_> {
             self.open = None;
             self.open = Some(self.open_file(number)?);
         }
-        let Some((_, file, open, is_sparse)) = &self.open else { return Err(ReadFailure::Changed) };
+        let Some((_, file, open, is_sparse)) = &self.open else {
+            return Err(ReadFailure::Changed);
+        };
         Ok((file, open, *is_sparse))
     }
 
     fn open_file(&self, number: u32) -> Result<(u32, SourceFile, File, bool), ReadFailure> {
         let failed = |error: String| ReadFailure::Failed(error);
-        let file = self.sender.offered_file(number).map_err(|error| failed(error.to_string()))?;
+        let file = self
+            .sender
+            .offered_file(number)
+            .map_err(|error| failed(error.to_string()))?;
         let flags = OFlags::RDONLY | OFlags::NONBLOCK;
-        let open = self.sender.sources[file.source].tree.open_entry(&file.path, flags);
+        let open = self.sender.sources[file.source]
+            .tree
+            .open_entry(&file.path, flags);
         let open = File::from(open.map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => ReadFailure::Changed,
             _ => failed(format!("it cannot be opened: {error}")),
@@ -455,7 +576,11 @@ impl BlockReader<'_> {
 /// Returns the state of the file if it is the one in which it was listed.
 fn check_unchanged(open: &File, file: &SourceFile) -> Result<Stat, ReadFailure> {
     let stat = fstat(open).map_err(|error| ReadFailure::Failed(error.to_string()))?;
-    if file_identity(&stat) == file.identity { Ok(stat) } else { Err(ReadFailure::Changed) }
+    if file_identity(&stat) == file.identity {
+        Ok(stat)
+    } else {
+        Err(ReadFailure::Changed)
+    }
 }
 
 fn is_hole(open: &File, offset: u64, length: usize) -> bool {
@@ -487,14 +612,24 @@ impl ListReceiver for SentList<'_> {
         if let Some(file) = file {
             self.sender.files.add_file(file, || self.is_over());
         }
-        self.sender.common.out.send_message(&CopyMessage::Entry(entry));
+        self.sender
+            .common
+            .out
+            .send_message(&CopyMessage::Entry(entry));
     }
 
     fn add_problem(&mut self, path: &[u8], why: &str) {
         let text = format!("{}: {why}", printable_bytes(path));
         match self.sender.common.events {
             Some(_) => self.sender.common.tally.record_failure(text),
-            None => self.sender.common.out.send_message(&CopyMessage::Unreadable { file: u32::MAX, why: text }),
+            None => self
+                .sender
+                .common
+                .out
+                .send_message(&CopyMessage::Unreadable {
+                    file: u32::MAX,
+                    why: text,
+                }),
         }
     }
 
@@ -503,12 +638,16 @@ impl ListReceiver for SentList<'_> {
     }
 
     fn not_sent(&mut self, path: &[u8], why: &str) {
-        self.sender.common.send_note(format!("{} is left out: {why}", printable_bytes(path)));
+        self.sender
+            .common
+            .send_note(format!("{} is left out: {why}", printable_bytes(path)));
     }
 
     fn left_out(&mut self, path: &EntryPath) {
         self.sender.common.tally.leave_out(path);
-        self.sender.common.send_note(format!("{path} is left out: {NEVER_COPIED}"));
+        self.sender
+            .common
+            .send_note(format!("{path} is left out: {NEVER_COPIED}"));
     }
 
     fn too_long(&mut self) {
@@ -529,14 +668,24 @@ mod tests {
 
     #[test]
     fn a_connection_that_breaks_is_named_once_if_the_transfer_goes_on() {
-        let out = MessageSender::start_writer(io::sink(), &SilenceWatch::new(Duration::from_secs(9))).unwrap().0;
+        let out =
+            MessageSender::start_writer(io::sink(), &SilenceWatch::new(Duration::from_secs(9)))
+                .unwrap()
+                .0;
         let (events, noted) = channel();
         let common = TransferContext::new(out, Arc::default(), Some(events));
         let sender = FileSender::new(common, Vec::new(), ExcludePatterns::default(), false);
-        let named = || noted.try_iter().filter(|event| matches!(event, CopyEvent::Note(_))).count();
+        let named = || {
+            noted
+                .try_iter()
+                .filter(|event| matches!(event, CopyEvent::Note(_)))
+                .count()
+        };
         sender.queue.set_streams(3, 3);
         sender.lose_connection(0, "reset");
-        sender.handle_message(CopyMessage::Lost { index: 0 }).unwrap();
+        sender
+            .handle_message(CopyMessage::Lost { index: 0 })
+            .unwrap();
         sender.name_long_broken();
         assert_eq!(named(), 0, "the transfer may be about to end");
         sender.name_broken(Instant::now());

@@ -24,10 +24,12 @@ use crate::ssh::{Link, LinkHolder, LinkPipes};
 /// Time to connect, and for the handshake.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Prefix of what the keys of TLS follow from, so that no other use of the same key gives the same bytes.
+/// Prefix of what the keys of TLS follow from, so that no other use of the same key gives the same
+/// bytes.
 const PURPOSE: &[u8] = b"fullpipe share 1";
 
-/// Returns TLS between those who have this key. Only the digest of it is used: it may have any length.
+/// Returns TLS between those who have this key. Only the digest of it is used: it may have any
+/// length.
 ///
 /// # Errors
 /// Fails if the library cannot make a key.
@@ -35,8 +37,8 @@ pub(crate) fn tls_of(key: &SharedKey) -> Result<PinnedTls, TlsError> {
     PinnedTls::of_secret(&key.tag_parts(&[PURPOSE]))
 }
 
-/// Connects to a server, which proves that it has the key, as this end does. Meanwhile begins to make as many
-/// connections for data as `count` says for the round-trip time, if any are wanted.
+/// Connects to a server, which proves that it has the key, as this end does. Meanwhile begins to
+/// make as many connections for data as `count` says for the round-trip time, if any are wanted.
 ///
 /// # Errors
 /// Fails if no key is given, the server cannot be reached, or does not have the key.
@@ -47,13 +49,26 @@ pub(crate) fn call_server(
     link: &Link,
     count: &dyn Fn(Span) -> u16,
 ) -> Result<(LinkPipes, Option<EarlyConnections>), CopyError> {
-    let key = key.ok_or(CopyError::Places("a server wants a key: name its file with --key-file"))?;
+    let key = key.ok_or(CopyError::Places(
+        "a server wants a key: name its file with --key-file",
+    ))?;
     let server = || format!("{}:{port}", printable_line(host));
-    let failed = |cause| CopyError::Server { server: server(), cause };
+    let failed = |cause| CopyError::Server {
+        server: server(),
+        cause,
+    };
     let (stream, early) = connect_server(host, port, key, count).map_err(&failed)?;
-    *lock(link) = Some(LinkHolder::Connection(stream.tcp_socket().try_clone().map_err(&failed)?));
+    *lock(link) = Some(LinkHolder::Connection(
+        stream.tcp_socket().try_clone().map_err(&failed)?,
+    ));
     let (from, to) = split_stream(stream).map_err(&failed)?;
-    Ok((LinkPipes { to: Box::new(to), from: Box::new(BufReader::with_capacity(128 << 10, from)) }, early))
+    Ok((
+        LinkPipes {
+            to: Box::new(to),
+            from: Box::new(BufReader::with_capacity(128 << 10, from)),
+        },
+        early,
+    ))
 }
 
 fn connect_server(
@@ -68,7 +83,10 @@ fn connect_server(
             let stream = TcpStream::connect((host, port)).await?;
             let early = begin_early(&stream, key, count)?;
             let tls = tls_of(key).map_err(io::Error::other)?;
-            Ok((DataStream::from_control(tls.connect_pinned(stream).await?)?, early))
+            Ok((
+                DataStream::from_control(tls.connect_pinned(stream).await?)?,
+                early,
+            ))
         })
         .await
     });
@@ -84,11 +102,17 @@ fn begin_early(
     if count == 0 {
         return Ok(None);
     }
-    let credentials = CopyCredentials::of_tls(key, tls_of(key).map_err(io::Error::other)?.with_parts());
-    Ok(Some(EarlyConnections::start_dialling(called.peer_addr()?, credentials, count)))
+    let credentials =
+        CopyCredentials::of_tls(key, tls_of(key).map_err(io::Error::other)?.with_parts());
+    Ok(Some(EarlyConnections::start_dialling(
+        called.peer_addr()?,
+        credentials,
+        count,
+    )))
 }
 
-/// Returns the address of the server, if there is one, and the shortest round-trip time to it so far.
+/// Returns the address of the server, if there is one, and the shortest round-trip time to it so
+/// far.
 pub(crate) fn server_address(link: &Link) -> Option<(SocketAddr, Span)> {
     match &*lock(link) {
         Some(LinkHolder::Connection(socket)) => {

@@ -58,14 +58,20 @@ impl TransferRole {
     /// Fails if a thread cannot be started.
     pub(crate) fn start_listing(&self) -> Result<(), CopyError> {
         match self {
-            Self::Sender(sender) => sender.start_listing().map_err(CopyError::from_io("cannot start a thread")),
+            Self::Sender(sender) => sender
+                .start_listing()
+                .map_err(CopyError::from_io("cannot start a thread")),
             Self::Receiver(_) => Ok(()),
         }
     }
 
-    /// Lets these connections carry the data; they may come after the first messages. `settings` are those of this host
-    /// and the other one. A failure ends the transfer.
-    pub(crate) fn carry_data(&self, connections: DataConnections, settings: [HostSettings; 2]) -> DataCarriers {
+    /// Lets these connections carry the data; they may come after the first messages. `settings`
+    /// are those of this host and the other one. A failure ends the transfer.
+    pub(crate) fn carry_data(
+        &self,
+        connections: DataConnections,
+        settings: [HostSettings; 2],
+    ) -> DataCarriers {
         let mut carriers = DataCarriers::default();
         if let Err(error) = self.start_carriers(connections, settings, &mut carriers) {
             self.transfer_context().abort_transfer(error);
@@ -79,9 +85,17 @@ impl TransferRole {
         settings: [HostSettings; 2],
         carriers: &mut DataCarriers,
     ) -> Result<(), CopyError> {
-        let sockets = connections.streams.iter().map(|stream| stream.tcp_socket().try_clone());
-        carriers.sockets = sockets.collect::<io::Result<_>>().map_err(CopyError::from_io("cannot watch"))?;
-        carriers.quic = connections.quic.as_ref().map(|(connection, _)| Arc::clone(connection));
+        let sockets = connections
+            .streams
+            .iter()
+            .map(|stream| stream.tcp_socket().try_clone());
+        carriers.sockets = sockets
+            .collect::<io::Result<_>>()
+            .map_err(CopyError::from_io("cannot watch"))?;
+        carriers.quic = connections
+            .quic
+            .as_ref()
+            .map(|(connection, _)| Arc::clone(connection));
         let failed = CopyError::from_io("cannot start a thread");
         match self {
             Self::Sender(sender) => {
@@ -94,7 +108,10 @@ impl TransferRole {
             Self::Receiver(receiver) => {
                 receiver.start_receiving(connections).map_err(&failed)?;
                 let finisher = Arc::clone(receiver);
-                thread::Builder::new().spawn(move || finish_copy(&finisher)).map(drop).map_err(&failed)
+                thread::Builder::new()
+                    .spawn(move || finish_copy(&finisher))
+                    .map(drop)
+                    .map_err(&failed)
             }
         }
     }
@@ -102,7 +119,8 @@ impl TransferRole {
     /// Lets these connections carry the data, and runs the transfer to its end.
     ///
     /// # Errors
-    /// Fails if the other end goes away, gives up or breaks the rules, or the destination cannot be used at all.
+    /// Fails if the other end goes away, gives up or breaks the rules, or the destination cannot be
+    /// used at all.
     #[cfg(test)]
     pub(crate) fn run_transfer<R: Read>(
         &self,
@@ -148,13 +166,24 @@ impl TransferRole {
     fn both_figures(&self, other: Figures, carriers: &DataCarriers) -> BothFigures {
         match self {
             Self::Sender(sender) => {
-                let figures = carriers.monitor.as_ref().map(|monitor| monitor.sender_figures()).unwrap_or_default();
-                sender.common.out.send_message(&CopyMessage::Figures(figures.to_json()));
-                BothFigures { sender: figures, receiver: other }
+                let figures = carriers
+                    .monitor
+                    .as_ref()
+                    .map(|monitor| monitor.sender_figures())
+                    .unwrap_or_default();
+                sender
+                    .common
+                    .out
+                    .send_message(&CopyMessage::Figures(figures.to_json()));
+                BothFigures {
+                    sender: figures,
+                    receiver: other,
+                }
             }
-            Self::Receiver(receiver) => {
-                BothFigures { sender: other, receiver: Figures::of_receiver(receiver.work_seconds()) }
-            }
+            Self::Receiver(receiver) => BothFigures {
+                sender: other,
+                receiver: Figures::of_receiver(receiver.work_seconds()),
+            },
         }
     }
 
@@ -172,8 +201,12 @@ impl TransferRole {
     /// Carries out messages until everything is done, and returns the figures of the other end.
     ///
     /// # Errors
-    /// Fails if the other end goes away, gives up or breaks the rules, or the destination cannot be used at all.
-    pub(crate) fn handle_messages<R: Read>(&self, frames: &mut FrameReader<R>) -> Result<Figures, CopyError> {
+    /// Fails if the other end goes away, gives up or breaks the rules, or the destination cannot be
+    /// used at all.
+    pub(crate) fn handle_messages<R: Read>(
+        &self,
+        frames: &mut FrameReader<R>,
+    ) -> Result<Figures, CopyError> {
         let mut figures = Figures::default();
         loop {
             let frame = frames.next_frame();
@@ -181,7 +214,11 @@ impl TransferRole {
                 return Err(error);
             }
             let Ok(Some(frame)) = frame else {
-                return if self.has_everything() { Ok(figures) } else { Err(CopyError::Gone) };
+                return if self.has_everything() {
+                    Ok(figures)
+                } else {
+                    Err(CopyError::Gone)
+                };
             };
             if frame.is_empty() {
                 continue;
@@ -209,8 +246,8 @@ impl TransferRole {
     }
 }
 
-/// Lets nothing that is left in the buffers of these connections be sent once they are closed: everything has arrived,
-/// and what slow ones still carry has arrived on others.
+/// Lets nothing that is left in the buffers of these connections be sent once they are closed:
+/// everything has arrived, and what slow ones still carry has arrived on others.
 pub(crate) fn forget_unsent<'s>(sockets: impl IntoIterator<Item = &'s TcpStream>) {
     for socket in sockets {
         // It may have ended by itself.
@@ -218,7 +255,8 @@ pub(crate) fn forget_unsent<'s>(sockets: impl IntoIterator<Item = &'s TcpStream>
     }
 }
 
-/// Ends the threads that wait for something on these connections, which the other end might never close.
+/// Ends the threads that wait for something on these connections, which the other end might never
+/// close.
 fn shut_down(sockets: &[TcpStream]) {
     for socket in sockets {
         // It may have ended by itself.
@@ -229,21 +267,30 @@ fn shut_down(sockets: &[TcpStream]) {
 fn start_monitor(monitor: SenderMonitor) -> io::Result<Arc<SenderMonitor>> {
     let monitor = Arc::new(monitor);
     let watching = Arc::clone(&monitor);
-    thread::Builder::new().name("copy-monitor".to_owned()).spawn(move || watching.watch_transfer())?;
+    thread::Builder::new()
+        .name("copy-monitor".to_owned())
+        .spawn(move || watching.watch_transfer())?;
     Ok(monitor)
 }
 
-/// Returns the settings of this host, with the congestion controls that this user may choose; the kernel's defaults
-/// where they cannot be read.
+/// Returns the settings of this host, with the congestion controls that this user may choose; the
+/// kernel's defaults where they cannot be read.
 pub(crate) fn own_settings() -> HostSettings {
-    let mut settings = inspect_host(&SysctlTree::of_this_host()).unwrap_or_else(|_| HostSettings::of_linux_6_18());
-    settings.available_congestion_controls.retain(|name| is_permitted(name));
+    let mut settings =
+        inspect_host(&SysctlTree::of_this_host()).unwrap_or_else(|_| HostSettings::of_linux_6_18());
+    settings
+        .available_congestion_controls
+        .retain(|name| is_permitted(name));
     settings
 }
 
 fn is_permitted(congestion_control: &str) -> bool {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None);
-    socket.is_ok_and(|socket| socket.set_tcp_congestion(congestion_control.as_bytes()).is_ok())
+    socket.is_ok_and(|socket| {
+        socket
+            .set_tcp_congestion(congestion_control.as_bytes())
+            .is_ok()
+    })
 }
 
 /// Reads the settings of the other host.
@@ -278,8 +325,11 @@ mod tests {
             timeout: Duration::from_secs(9),
             tops: None,
         };
-        let common =
-            TransferContext::new(MessageSender::start_writer(io::sink(), pulse).unwrap().0, Arc::default(), None);
+        let common = TransferContext::new(
+            MessageSender::start_writer(io::sink(), pulse).unwrap().0,
+            Arc::default(),
+            None,
+        );
         Arc::new(FileReceiver::new(common, options))
     }
 
@@ -287,27 +337,56 @@ mod tests {
         [HostSettings::of_linux_6_18(), HostSettings::of_linux_6_18()]
     }
 
-    const NO_FILES: [CopyMessage<'static>; 2] =
-        [CopyMessage::Begin { single: false, content: true }, CopyMessage::EndOfList { complete: true }];
+    const NO_FILES: [CopyMessage<'static>; 2] = [
+        CopyMessage::Begin {
+            single: false,
+            content: true,
+        },
+        CopyMessage::EndOfList { complete: true },
+    ];
 
     /// A client that closed nothing once kept a thread for each connection at the server.
     #[test]
     fn connections_end_with_a_copy_that_is_done_even_if_their_sender_keeps_them() {
         let folder = tempfile::tempdir().unwrap();
         let pulse = SilenceWatch::new(Duration::from_secs(9));
-        let credentials = CopyCredentials::new(&[7; 32], &["127.0.0.0/8".parse().unwrap()]).unwrap();
+        let credentials =
+            CopyCredentials::new(&[7; 32], &["127.0.0.0/8".parse().unwrap()]).unwrap();
         let listener = DataListener::start_listening(None, (0, 0), &credentials).unwrap();
         let hosts = [SocketAddr::from(([127, 0, 0, 1], 0))];
-        let mut kept = dial_hosts(&hosts, listener.port, &credentials, &mut |_| 1).unwrap().1.pop().unwrap();
+        let mut kept = dial_hosts(&hosts, listener.port, &credentials, &mut |_| 1)
+            .unwrap()
+            .1
+            .pop()
+            .unwrap();
         let streams = listener.take_streams(1, CONNECT_DEADLINE);
         let end = TransferRole::Receiver(receiver(folder.path(), &pulse));
-        let said = NO_FILES.into_iter().chain([CopyMessage::Figures(Vec::new())]);
+        let said = NO_FILES
+            .into_iter()
+            .chain([CopyMessage::Figures(Vec::new())]);
         let said: Vec<u8> = said.flat_map(|message| message.to_frame()).collect();
-        let connections = DataConnections { streams, active: 1, quic: None, rtt: Span::from_millis(1) };
-        assert!(end.run_transfer(&mut FrameReader::new(&said[..], &pulse), connections, settings()).is_ok());
-        kept.tcp_socket().set_read_timeout(Some(CONNECT_DEADLINE)).unwrap();
+        let connections = DataConnections {
+            streams,
+            active: 1,
+            quic: None,
+            rtt: Span::from_millis(1),
+        };
+        assert!(
+            end.run_transfer(
+                &mut FrameReader::new(&said[..], &pulse),
+                connections,
+                settings()
+            )
+            .is_ok()
+        );
+        kept.tcp_socket()
+            .set_read_timeout(Some(CONNECT_DEADLINE))
+            .unwrap();
         let ended = kept.read(&mut [0]).map_err(|error| error.kind());
-        assert!(matches!(ended, Ok(0) | Err(io::ErrorKind::ConnectionReset)), "{ended:?}");
+        assert!(
+            matches!(ended, Ok(0) | Err(io::ErrorKind::ConnectionReset)),
+            "{ended:?}"
+        );
     }
 
     /// With three a connection, those of a copy once needed more than the usual limit of 1024.
@@ -317,16 +396,37 @@ mod tests {
         let credentials = CopyCredentials::new(&[7; 32], &[]).unwrap();
         let listener = DataListener::start_listening(None, (0, 0), &credentials).unwrap();
         let hosts = [SocketAddr::from(([127, 0, 0, 1], 0))];
-        let streams = dial_hosts(&hosts, listener.port, &credentials, &mut |_| 2).unwrap().1;
-        let of_them: Vec<u64> = streams.iter().map(|stream| inode(stream.tcp_socket())).collect();
-        let count = || descriptors().filter(|inode| of_them.contains(inode)).count();
+        let streams = dial_hosts(&hosts, listener.port, &credentials, &mut |_| 2)
+            .unwrap()
+            .1;
+        let of_them: Vec<u64> = streams
+            .iter()
+            .map(|stream| inode(stream.tcp_socket()))
+            .collect();
+        let count = || {
+            descriptors()
+                .filter(|inode| of_them.contains(inode))
+                .count()
+        };
         let _kept = listener.take_streams(2, CONNECT_DEADLINE);
         assert_eq!(count(), 2);
-        let common =
-            TransferContext::new(MessageSender::start_writer(io::sink(), &pulse).unwrap().0, Arc::default(), None);
-        let end =
-            TransferRole::Sender(Arc::new(FileSender::new(common, Vec::new(), ExcludePatterns::default(), false)));
-        let connections = DataConnections { streams, active: 2, quic: None, rtt: Span::from_millis(1) };
+        let common = TransferContext::new(
+            MessageSender::start_writer(io::sink(), &pulse).unwrap().0,
+            Arc::default(),
+            None,
+        );
+        let end = TransferRole::Sender(Arc::new(FileSender::new(
+            common,
+            Vec::new(),
+            ExcludePatterns::default(),
+            false,
+        )));
+        let connections = DataConnections {
+            streams,
+            active: 2,
+            quic: None,
+            rtt: Span::from_millis(1),
+        };
         let carriers = end.carry_data(connections, settings());
         assert_eq!(count(), 4);
         end.give_up();
@@ -353,7 +453,11 @@ mod tests {
         fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
             let count = self.said.read(into)?;
             let deadline = Instant::now() + CONNECT_DEADLINE;
-            let waits = || self.waits_for.as_ref().is_some_and(|receiver| !receiver.is_over());
+            let waits = || {
+                self.waits_for
+                    .as_ref()
+                    .is_some_and(|receiver| !receiver.is_over())
+            };
             while count == 0 && waits() && Instant::now() < deadline {
                 thread::sleep(Duration::from_millis(5));
             }
@@ -372,7 +476,8 @@ mod tests {
             let waits_for = is_complete.then(|| Arc::clone(&receiver));
             let end = TransferRole::Receiver(receiver);
             let mut frames = FrameReader::new(Going { said, waits_for }, &pulse);
-            let ended = end.run_transfer(&mut frames, DataConnections::without_streams(), settings());
+            let ended =
+                end.run_transfer(&mut frames, DataConnections::without_streams(), settings());
             assert_eq!(ended.is_ok(), is_done, "{ended:?}");
         }
     }

@@ -12,10 +12,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fullpipe_control::{
-    AddressPrefix, ClientPlace, ClientPlaces, ControlConnection, HandedConnections, ListenError, NoPlace,
-    PendingClients, PendingPlace, PinnedHandover, PinnedTls, QUEUE_INTERVAL, QueueBudget, QueueExcess, QueueSample,
-    QueueShare, QueueWatch, RefusalCounts, RefusedConnections, StalledBytes, canonical_address, is_admitted,
-    listen_tcp, most_descriptors,
+    AddressPrefix, ClientPlace, ClientPlaces, ControlConnection, HandedConnections, ListenError,
+    NoPlace, PendingClients, PendingPlace, PinnedHandover, PinnedTls, QUEUE_INTERVAL, QueueBudget,
+    QueueExcess, QueueSample, QueueShare, QueueWatch, RefusalCounts, RefusedConnections,
+    StalledBytes, canonical_address, is_admitted, listen_tcp, most_descriptors,
 };
 use fullpipe_iperf::SharedKey;
 use fullpipe_sys::tcp_info;
@@ -46,8 +46,8 @@ use crate::tree::FolderTree;
 /// Time between two checks for an end, an interrupt, or a copy that has lasted too long.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Connections at once that have not proved yet that they have the key, or have not said what they are for, in all, and
-/// of one address that have proved it: all those of a copy may come together.
+/// Connections at once that have not proved yet that they have the key, or have not said what they
+/// are for, in all, and of one address that have proved it: all those of a copy may come together.
 const MAX_CALLERS: usize = 2 * MAX_CALLERS_OF_ONE;
 const MAX_CALLERS_OF_ONE: usize = MAX_CONNECTIONS as usize;
 
@@ -158,17 +158,33 @@ impl ShareServer {
     /// Fails if the folder cannot be opened, or the address is in use.
     pub fn open_share(options: ShareOptions) -> Result<Self, ShareError> {
         let path = printable_bytes(options.folder.as_os_str().as_encoded_bytes());
-        let tree = FolderTree::open_root(&options.folder).map_err(|cause| ShareError::Folder { path, cause })?;
-        let tls = tls_of(&options.key).map_err(|error| ShareError::Start(io::Error::other(error)))?.with_parts();
+        let tree = FolderTree::open_root(&options.folder)
+            .map_err(|cause| ShareError::Folder { path, cause })?;
+        let tls = tls_of(&options.key)
+            .map_err(|error| ShareError::Start(io::Error::other(error)))?
+            .with_parts();
         // The connections of copies take two each, so callers leave them most.
-        let most_callers = usize::try_from(most_descriptors() / 4).unwrap_or(usize::MAX).clamp(1, MAX_CALLERS);
+        let most_callers = usize::try_from(most_descriptors() / 4)
+            .unwrap_or(usize::MAX)
+            .clamp(1, MAX_CALLERS);
         let callers = PendingClients::new(most_callers, MAX_CALLERS_OF_ONE);
-        let runtime = Builder::new_current_thread().enable_all().build().map_err(ShareError::Start)?;
+        let runtime = Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(ShareError::Start)?;
         let listen = |port| runtime.block_on(async { listen_tcp(options.bind, port, |_| Ok(())) });
         let listener = options.port.map(listen).transpose()?;
         let (handover, handed) = PinnedHandover::new();
         let root = FolderRoot::Share(Arc::new(tree));
-        Ok(Self { runtime, listener, handed, handover, tls, callers, shared: Arc::new(ShareState::new(options, root)) })
+        Ok(Self {
+            runtime,
+            listener,
+            handed,
+            handover,
+            tls,
+            callers,
+            shared: Arc::new(ShareState::new(options, root)),
+        })
     }
 
     /// Returns the address on which it listens, if it does.
@@ -176,24 +192,41 @@ impl ShareServer {
         self.listener.as_ref()?.local_addr().ok()
     }
 
-    /// Returns the way by which another server of this process passes the connections of clients on.
+    /// Returns the way by which another server of this process passes the connections of clients
+    /// on.
     pub fn handover(&self) -> PinnedHandover {
         self.handover.clone()
     }
 
-    /// Serves clients until `interrupt` is set, and then ends the copies that are under way. `report` is called with
-    /// each event.
+    /// Serves clients until `interrupt` is set, and then ends the copies that are under way.
+    /// `report` is called with each event.
     pub fn serve_clients(self, interrupt: &AtomicBool, report: &mut dyn FnMut(ShareEvent)) {
         let (events, reported) = channel();
         let refusals = Rc::<RefCell<RefusalCounts>>::default();
-        let Self { runtime, listener, mut handed, callers, tls, shared, .. } = self;
-        let entrance =
-            CallerAdmission { callers, tls, shared: Arc::clone(&shared), events, refusals: Rc::clone(&refusals) };
+        let Self {
+            runtime,
+            listener,
+            mut handed,
+            callers,
+            tls,
+            shared,
+            ..
+        } = self;
+        let entrance = CallerAdmission {
+            callers,
+            tls,
+            shared: Arc::clone(&shared),
+            events,
+            refusals: Rc::clone(&refusals),
+        };
         LocalSet::new().block_on(
             &runtime,
             entrance.accept_callers(listener.as_ref(), &mut handed, interrupt, &mut || {
                 let refused = refusals.borrow_mut().take_due(Instant::now());
-                reported.try_iter().chain(refused.into_iter().map(ShareEvent::Rejected)).for_each(&mut *report);
+                reported
+                    .try_iter()
+                    .chain(refused.into_iter().map(ShareEvent::Rejected))
+                    .for_each(&mut *report);
             }),
         );
         shared.stop.store(true, Ordering::Relaxed);
@@ -202,7 +235,10 @@ impl ShareServer {
             thread::sleep(POLL_INTERVAL);
         }
         let refused = refusals.borrow_mut().take_all(Instant::now());
-        reported.try_iter().chain(refused.into_iter().map(ShareEvent::Rejected)).for_each(report);
+        reported
+            .try_iter()
+            .chain(refused.into_iter().map(ShareEvent::Rejected))
+            .for_each(report);
     }
 }
 
@@ -249,9 +285,17 @@ impl CallerAdmission {
 
     fn reject_caller(&self, client: SocketAddr, why: &str) {
         let client = client.ip();
-        if self.refusals.borrow_mut().is_first(client, why, Instant::now()) {
+        if self
+            .refusals
+            .borrow_mut()
+            .is_first(client, why, Instant::now())
+        {
             // The one who reports them is there.
-            let refused = RefusedConnections { client, why: why.to_owned(), connections: 1 };
+            let refused = RefusedConnections {
+                client,
+                why: why.to_owned(),
+                connections: 1,
+            };
             let _ = self.events.send(ShareEvent::Rejected(refused));
         }
     }
@@ -265,8 +309,14 @@ impl CallerAdmission {
         };
         spawn_local(async move {
             let served = match prove_caller(&self.tls, stream, &mut caller).await {
-                Ok(connection) if connection.is_part() => self.shared.joining.pass_connection(connection).await,
-                Ok(connection) => Arc::clone(&self.shared).start_copy(connection, client, self.events.clone()).await,
+                Ok(connection) if connection.is_part() => {
+                    self.shared.joining.pass_connection(connection).await
+                }
+                Ok(connection) => {
+                    Arc::clone(&self.shared)
+                        .start_copy(connection, client, self.events.clone())
+                        .await
+                }
                 Err(why) => Err(why),
             };
             drop(caller);
@@ -288,9 +338,14 @@ async fn prove_caller(
 ) -> Result<ControlConnection, &'static str> {
     const NO_PROOF: &str = "it has not proved that it has the key";
     let answer = async {
-        let Some(readable) = caller.wait_for_first_byte(&stream).await else { return Ok(None) };
+        let Some(readable) = caller.wait_for_first_byte(&stream).await else {
+            return Ok(None);
+        };
         readable?;
-        caller.unless_lost(tls.accept_pinned(stream)).await.transpose()
+        caller
+            .unless_lost(tls.accept_pinned(stream))
+            .await
+            .transpose()
     };
     match timeout(CONNECT_DEADLINE, answer).await {
         Ok(Ok(Some(connection))) if caller.mark_proven().is_ok() => Ok(connection),
@@ -301,7 +356,9 @@ async fn prove_caller(
 
 impl std::fmt::Debug for ShareServer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Share").field("options", &self.shared.options).finish_non_exhaustive()
+        f.debug_struct("Share")
+            .field("options", &self.shared.options)
+            .finish_non_exhaustive()
     }
 }
 
@@ -315,7 +372,14 @@ impl ShareState {
     fn new(options: ShareOptions, root: FolderRoot) -> Self {
         let rates = DirectionRates::with_rate(options.rate);
         let copies = ClientPlaces::new(options.copies, options.copies_of_one);
-        Self { options, root, rates, copies, joining: Arc::default(), stop: AtomicBool::new(false) }
+        Self {
+            options,
+            root,
+            rates,
+            copies,
+            joining: Arc::default(),
+            stop: AtomicBool::new(false),
+        }
     }
 
     /// Returns true if clients at this address are served.
@@ -341,10 +405,15 @@ impl ShareState {
                 return Err(why);
             }
         };
-        let copy = CopyOfOne { shared: self, _place: place };
+        let copy = CopyOfOne {
+            shared: self,
+            _place: place,
+        };
         let work = move || drop(events.send(copy.run_copy(connection, client)));
         // Without a thread the connection ends, which the client notices.
-        let _ = thread::Builder::new().name("copy-share".to_owned()).spawn(work);
+        let _ = thread::Builder::new()
+            .name("copy-share".to_owned())
+            .spawn(work);
         Ok(())
     }
 }
@@ -352,7 +421,11 @@ impl ShareState {
 /// Says to a client why its copy does not begin, and waits until it has gone: what it has sent and
 /// this end has not read would break the connection before it reads that.
 async fn refuse_client(mut connection: ControlConnection, why: &str) -> io::Result<()> {
-    let said = CopyMessage::Refused { code: 1, why: why.to_owned() }.to_frame();
+    let said = CopyMessage::Refused {
+        code: 1,
+        why: why.to_owned(),
+    }
+    .to_frame();
     connection.write_all(&[GREETING, &said].concat()).await?;
     connection.shutdown().await?;
     while !connection.receive_bytes().await?.is_empty() {}
@@ -366,9 +439,16 @@ impl CopyOfOne {
         match self.serve_copy(connection, client, Arc::clone(&tally), began) {
             Ok(()) => {
                 let bytes = ByteCount::new(tally.verified.load(Ordering::Relaxed));
-                ShareEvent::Copied { client, bytes, rate: BitRate::from_bytes_in(bytes, began.elapsed().into()) }
+                ShareEvent::Copied {
+                    client,
+                    bytes,
+                    rate: BitRate::from_bytes_in(bytes, began.elapsed().into()),
+                }
             }
-            Err(error) => ShareEvent::Failed { client, why: error.to_string() },
+            Err(error) => ShareEvent::Failed {
+                client,
+                why: error.to_string(),
+            },
         }
     }
 
@@ -388,9 +468,11 @@ impl CopyOfOne {
         let mut queues = CopyQueues::new(socket, Arc::clone(&scope.carrying), share, began);
         let serving = Arc::clone(&pulse);
         let (done, ended) = channel();
-        let work = thread::Builder::new().name("copy".to_owned()).spawn(move || {
-            let _ = done.send(serve_near_end(from, to, &serving, &scope, tally));
-        });
+        let work = thread::Builder::new()
+            .name("copy".to_owned())
+            .spawn(move || {
+                let _ = done.send(serve_near_end(from, to, &serving, &scope, tally));
+            });
         work.map_err(&failed)?;
         self.wait_for_end(&ended, &pulse, &mut queues, began)
     }
@@ -419,10 +501,18 @@ impl CopyOfOne {
         }
     }
 
-    fn reason_to_end(&self, pulse: &SilenceWatch, queues: &mut CopyQueues, began: Instant) -> Option<CopyError> {
+    fn reason_to_end(
+        &self,
+        pulse: &SilenceWatch,
+        queues: &mut CopyQueues,
+        began: Instant,
+    ) -> Option<CopyError> {
         let longest = self.shared.options.duration;
         if let Err(excess) = queues.check(Instant::now()) {
-            return Some(CopyError::Refused { code: 1, why: excess.to_string() });
+            return Some(CopyError::Refused {
+                code: 1,
+                why: excess.to_string(),
+            });
         }
         match () {
             // The one who would read may wait for a lock.
@@ -432,7 +522,10 @@ impl CopyOfOne {
             () if pulse.is_silent() => Some(CopyError::Silent(pulse.silence_timeout().into())),
             () if self.shared.stop.load(Ordering::Relaxed) => Some(CopyError::Interrupted),
             () if longest.is_some_and(|longest| Span::from(began.elapsed()) > longest) => {
-                Some(CopyError::Refused { code: 1, why: "it took longer than a copy may".to_owned() })
+                Some(CopyError::Refused {
+                    code: 1,
+                    why: "it took longer than a copy may".to_owned(),
+                })
             }
             () => None,
         }
@@ -466,12 +559,29 @@ struct CopyQueues {
 }
 
 impl CopyQueues {
-    fn new(call: Socket, carrying: Arc<OnceLock<Arc<[Socket]>>>, share: QueueShare, began: Instant) -> Self {
-        Self { call, carrying, watches: Vec::new(), share, began, due: began }
+    fn new(
+        call: Socket,
+        carrying: Arc<OnceLock<Arc<[Socket]>>>,
+        share: QueueShare,
+        began: Instant,
+    ) -> Self {
+        Self {
+            call,
+            carrying,
+            watches: Vec::new(),
+            share,
+            began,
+            due: began,
+        }
     }
 
     fn sockets(&self) -> impl Iterator<Item = &Socket> {
-        std::iter::once(&self.call).chain(self.carrying.get().into_iter().flat_map(|sockets| sockets.iter()))
+        std::iter::once(&self.call).chain(
+            self.carrying
+                .get()
+                .into_iter()
+                .flat_map(|sockets| sockets.iter()),
+        )
     }
 
     /// Looks at the queues if it is time.
@@ -485,11 +595,18 @@ impl CopyQueues {
         self.due = now + QUEUE_INTERVAL;
         let at = Span::from(now.saturating_duration_since(self.began));
         // One that has ended has no queue.
-        let samples: Vec<_> =
-            self.sockets().map(|socket| QueueSample::from_socket(socket).unwrap_or_default()).collect();
+        let samples: Vec<_> = self
+            .sockets()
+            .map(|socket| QueueSample::from_socket(socket).unwrap_or_default())
+            .collect();
         self.watches.resize(samples.len(), QueueWatch::default());
-        let watched = self.watches.iter_mut().zip(&samples).map(|(watch, sample)| watch.follow(at, sample));
-        self.share.record_bytes(watched.fold(StalledBytes::default(), StalledBytes::plus))
+        let watched = self
+            .watches
+            .iter_mut()
+            .zip(&samples)
+            .map(|(watch, sample)| watch.follow(at, sample));
+        self.share
+            .record_bytes(watched.fold(StalledBytes::default(), StalledBytes::plus))
     }
 
     /// Ends the copy by its connections, and drops what waits in their queues.

@@ -21,10 +21,12 @@ const PASSED: usize = 1_000_000;
 /// Bytes of the file: more than the buffers of a connection hold.
 const SIZE: usize = 24_000_000;
 
-/// Time within which the copy is to end, though the connection stays: what is left in its buffers would never arrive.
+/// Time within which the copy is to end, though the connection stays: what is left in its buffers
+/// would never arrive.
 const MAX_DURATION: Duration = Duration::from_secs(10);
 
-/// Passes the first bytes that its caller sends on to `port`, and no more until the sender of `until` is dropped.
+/// Passes the first bytes that its caller sends on to `port`, and no more until the sender of
+/// `until` is dropped.
 fn stopping_proxy(port: u16, until: Receiver<()>) -> u16 {
     let listener = TcpListener::bind(LOOPBACK).unwrap();
     let own = listener.local_addr().unwrap().port();
@@ -36,7 +38,9 @@ fn stopping_proxy(port: u16, until: Receiver<()>) -> u16 {
         let mut passed = 0;
         while passed < PASSED {
             let mut buffer = vec![0; 32 << 10];
-            let Ok(count @ 1..) = caller.read(&mut buffer) else { break };
+            let Ok(count @ 1..) = caller.read(&mut buffer) else {
+                break;
+            };
             to.write_all(&buffer[..count]).unwrap();
             passed += count;
         }
@@ -59,7 +63,11 @@ fn a_connection_that_stops_does_not_keep_the_end_waiting() {
     let (stopped, until) = channel();
     let mut made = Vec::new();
     for port in [stopping_proxy(listener.port, until), listener.port] {
-        made.extend(dial_hosts(&[LOOPBACK], port, &credentials, &mut |_| 1).unwrap().1);
+        made.extend(
+            dial_hosts(&[LOOPBACK], port, &credentials, &mut |_| 1)
+                .unwrap()
+                .1,
+        );
     }
     let taken = listener.take_streams(2, CONNECT_DEADLINE);
     assert_eq!(taken.len(), 2);
@@ -71,9 +79,13 @@ fn a_connection_that_stops_does_not_keep_the_end_waiting() {
     near.shutdown(Shutdown::Both).unwrap();
     receiver.join().unwrap();
     drop(stopped);
-    assert!(fs::read(to.join("file")).unwrap() == content && notes.is_empty(), "{notes:?}");
+    assert!(
+        fs::read(to.join("file")).unwrap() == content && notes.is_empty(),
+        "{notes:?}"
+    );
     assert!(took < MAX_DURATION, "{took:?}");
-    // What is sent again had been given to the connection that stopped: its buffers, and the proxy's, hold it.
+    // What is sent again had been given to the connection that stopped: its buffers, and the
+    // proxy's, hold it.
     let most = SIZE as u64 / 2 / (64 << 10);
     assert!((1..most).contains(&repeated), "{repeated} of {most}");
 }

@@ -15,7 +15,8 @@ use crate::locks::lock;
 use crate::options::CopyError;
 use crate::pulse::SilenceWatch;
 
-/// The line with which the far end begins. What a login script prints before, on lines or not, is skipped.
+/// The line with which the far end begins. What a login script prints before, on lines or not, is
+/// skipped.
 pub(crate) const GREETING: &[u8] = b"fullpipe copy far end 1\n";
 
 /// Bytes that a login script may print.
@@ -52,27 +53,49 @@ pub(crate) struct LinkPipes {
 ///
 /// # Errors
 /// Fails if ssh cannot be started.
-pub(crate) fn start_ssh(ssh: &[String], host: &str, far_path: &str, link: &Link) -> Result<LinkPipes, CopyError> {
-    let (program, arguments) = ssh.split_first().ok_or(CopyError::Places("no program is named to reach the host"))?;
+pub(crate) fn start_ssh(
+    ssh: &[String],
+    host: &str,
+    far_path: &str,
+    link: &Link,
+) -> Result<LinkPipes, CopyError> {
+    let (program, arguments) = ssh
+        .split_first()
+        .ok_or(CopyError::Places("no program is named to reach the host"))?;
     let mut command = Command::new(program);
-    command.args(arguments).arg(host).arg(format!("{far_path} copy --far"));
+    command
+        .args(arguments)
+        .arg(host)
+        .arg(format!("{far_path} copy --far"));
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut child = command.spawn().map_err(|error| CopyError::Ssh(format!("{program} cannot be started: {error}")))?;
+    let mut child = command
+        .spawn()
+        .map_err(|error| CopyError::Ssh(format!("{program} cannot be started: {error}")))?;
     let (to, from) = (child.stdin.take(), child.stdout.take());
     *lock(link) = Some(LinkHolder::Process(child));
-    let (Some(to), Some(from)) = (to, from) else { return Err(CopyError::Gone) };
-    Ok(LinkPipes { to: Box::new(to), from: Box::new(BufReader::with_capacity(128 << 10, from)) })
+    let (Some(to), Some(from)) = (to, from) else {
+        return Err(CopyError::Gone);
+    };
+    Ok(LinkPipes {
+        to: Box::new(to),
+        from: Box::new(BufReader::with_capacity(128 << 10, from)),
+    })
 }
 
-/// Returns the host that ssh reaches by a name: its configuration may have another one (ssh(1), `-G`). `None` if the
-/// program is no ssh, or does not say so at once.
+/// Returns the host that ssh reaches by a name: its configuration may have another one (ssh(1),
+/// `-G`). `None` if the program is no ssh, or does not say so at once.
 pub(crate) fn configured_host(ssh: &[String], name: &str) -> Option<String> {
     let (program, arguments) = ssh.split_first()?;
     if Path::new(program).file_name()? != "ssh" {
         return None;
     }
     let mut command = Command::new(program);
-    command.args(arguments).args(["-G", name]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    command
+        .args(arguments)
+        .args(["-G", name])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null());
     let mut asked = command.spawn().ok()?;
     if !ends_within(&mut asked, ANSWER_DEADLINE) {
         let _ = asked.kill();
@@ -81,25 +104,38 @@ pub(crate) fn configured_host(ssh: &[String], name: &str) -> Option<String> {
     }
     // What has ended has written all of it, which a pipe holds.
     let mut said = String::new();
-    asked.stdout.take()?.take(MAX_BANNER as u64).read_to_string(&mut said).ok()?;
-    said.lines().find_map(|line| line.strip_prefix("hostname ")).map(str::to_owned)
+    asked
+        .stdout
+        .take()?
+        .take(MAX_BANNER as u64)
+        .read_to_string(&mut said)
+        .ok()?;
+    said.lines()
+        .find_map(|line| line.strip_prefix("hostname "))
+        .map(str::to_owned)
 }
 
-/// Returns the error of a far end that has not greeted: ssh cannot connect, or there is no such program at the other
-/// end.
+/// Returns the error of a far end that has not greeted: ssh cannot connect, or there is no such
+/// program at the other end.
 pub(crate) fn not_there(ssh: &[String], host: &str, far_path: &str, link: &Link) -> CopyError {
     match wait_for_end(link) {
-        Some(NOT_FOUND) => CopyError::NotThere { host: host.to_owned(), program: far_path.to_owned() },
+        Some(NOT_FOUND) => CopyError::NotThere {
+            host: host.to_owned(),
+            program: far_path.to_owned(),
+        },
         code => {
             let program = ssh.first().map_or("ssh", String::as_str);
-            let code = code.map_or_else(|| "a signal".to_owned(), |code| format!("exit code {code}"));
-            CopyError::Ssh(format!("{program} ended with {code} before fullpipe at {host} answered"))
+            let code =
+                code.map_or_else(|| "a signal".to_owned(), |code| format!("exit code {code}"));
+            CopyError::Ssh(format!(
+                "{program} ended with {code} before fullpipe at {host} answered"
+            ))
         }
     }
 }
 
-/// Returns true once the line of the far end has come. The time for it begins with its first byte if `may_ask`: until
-/// then, ssh may ask its user for a password.
+/// Returns true once the line of the far end has come. The time for it begins with its first byte
+/// if `may_ask`: until then, ssh may ask its user for a password.
 pub(crate) fn await_greeting(from: &mut impl BufRead, may_ask: bool, pulse: &SilenceWatch) -> bool {
     if may_ask && from.fill_buf().is_err() {
         return false;
@@ -117,8 +153,8 @@ pub(crate) fn await_greeting(from: &mut impl BufRead, may_ask: bool, pulse: &Sil
     })
 }
 
-/// Waits for the end of the other end, and ends the way to it after a while. Returns the exit code of a process, if it
-/// has one.
+/// Waits for the end of the other end, and ends the way to it after a while. Returns the exit code
+/// of a process, if it has one.
 pub(crate) fn wait_for_end(link: &Link) -> Option<i32> {
     let deadline = Instant::now() + END_DEADLINE;
     while Instant::now() < deadline {
@@ -133,13 +169,15 @@ pub(crate) fn wait_for_end(link: &Link) -> Option<i32> {
     None
 }
 
-/// Leaves the way to the far end to its own end, which takes round trips: everything is done and said. The kernel still
-/// sends what was written to a connection, and an ssh may carry other sessions as well (`ControlMaster`), which would
-/// end with it.
+/// Leaves the way to the far end to its own end, which takes round trips: everything is done and
+/// said. The kernel still sends what was written to a connection, and an ssh may carry other
+/// sessions as well (`ControlMaster`), which would end with it.
 pub(crate) fn release_link(link: &Link) {
     if let Some(LinkHolder::Process(mut child)) = lock(link).take() {
         // Without a thread it is the system that notes its end.
-        let _ = thread::Builder::new().name("copy-ssh-end".to_owned()).spawn(move || child.wait());
+        let _ = thread::Builder::new()
+            .name("copy-ssh-end".to_owned())
+            .spawn(move || child.wait());
     }
 }
 
@@ -168,9 +206,16 @@ impl LinkHolder {
                 let _ = socket.set_read_timeout(Some(Duration::from_millis(5)));
                 let is_open = match socket.read(&mut [0; 4096]) {
                     Ok(count) => count > 0,
-                    Err(error) => matches!(error.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut),
+                    Err(error) => matches!(
+                        error.kind(),
+                        std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut
+                    ),
                 };
-                if is_open { ControlFlow::Continue(()) } else { ControlFlow::Break(None) }
+                if is_open {
+                    ControlFlow::Continue(())
+                } else {
+                    ControlFlow::Break(None)
+                }
             }
         }
     }
@@ -183,23 +228,40 @@ mod tests {
     #[test]
     fn what_a_login_script_prints_is_skipped_up_to_a_bound() {
         let pulse = SilenceWatch::new(Duration::from_secs(9));
-        let greeted = |mut said: &[u8]| await_greeting(&mut said, true, &pulse).then(|| said.to_vec());
-        for banner in [&b""[..], b"Welcome\nto this host\n", b"without a newline: ", b"fullpipe copy ", b"\n\n"] {
-            assert_eq!(greeted(&[banner, GREETING, b"more"].concat()).as_deref(), Some(&b"more"[..]));
+        let greeted =
+            |mut said: &[u8]| await_greeting(&mut said, true, &pulse).then(|| said.to_vec());
+        for banner in [
+            &b""[..],
+            b"Welcome\nto this host\n",
+            b"without a newline: ",
+            b"fullpipe copy ",
+            b"\n\n",
+        ] {
+            assert_eq!(
+                greeted(&[banner, GREETING, b"more"].concat()).as_deref(),
+                Some(&b"more"[..])
+            );
         }
         let endless = [&b"endless ".repeat(10_000), GREETING].concat();
-        assert!(greeted(&endless).is_none() && greeted(b"Welcome\n").is_none() && greeted(b"").is_none());
+        assert!(
+            greeted(&endless).is_none()
+                && greeted(b"Welcome\n").is_none()
+                && greeted(b"").is_none()
+        );
     }
 
     /// A login script that printed without a newline once let a copy wait for ever.
     #[test]
     fn a_far_end_that_goes_silent_in_its_first_line_is_given_up_and_one_that_says_nothing_is_not() {
         let pulse = SilenceWatch::brief(Duration::from_millis(20));
-        for (said, may_ask, is_silent) in [("hello ", true, true), ("", false, true), ("", true, false)] {
+        for (said, may_ask, is_silent) in
+            [("hello ", true, true), ("", false, true), ("", true, false)]
+        {
             let (from, mut to) = std::io::pipe().unwrap();
             to.write_all(said.as_bytes()).unwrap();
             let waiting = Arc::clone(&pulse);
-            let greeting = thread::spawn(move || await_greeting(&mut BufReader::new(from), may_ask, &waiting));
+            let greeting =
+                thread::spawn(move || await_greeting(&mut BufReader::new(from), may_ask, &waiting));
             let was_silent = (0..100).any(|_| {
                 thread::sleep(Duration::from_millis(2));
                 pulse.is_silent()
@@ -229,9 +291,18 @@ mod tests {
     #[test]
     fn a_process_that_goes_on_after_a_copy_is_not_killed() {
         let link = Link::default();
-        let mut pipes = start_ssh(&["sh".to_owned(), "-c".to_owned(), "read x; echo done".to_owned()], "h", "f", &link)
-            .map_err(|error| error.to_string())
-            .unwrap();
+        let mut pipes = start_ssh(
+            &[
+                "sh".to_owned(),
+                "-c".to_owned(),
+                "read x; echo done".to_owned(),
+            ],
+            "h",
+            "f",
+            &link,
+        )
+        .map_err(|error| error.to_string())
+        .unwrap();
         release_link(&link);
         assert!(lock(&link).is_none());
         drop(pipes.to);
@@ -245,14 +316,31 @@ mod tests {
         let start = |ssh: &[&str]| {
             let ssh: Vec<String> = ssh.iter().map(|word| (*word).to_owned()).collect();
             let link = Link::default();
-            let mut pipes = start_ssh(&ssh, "host", "fullpipe", &link).map_err(|error| error.to_string()).unwrap();
-            assert!(!await_greeting(&mut pipes.from, true, &SilenceWatch::new(Duration::from_secs(9))));
+            let mut pipes = start_ssh(&ssh, "host", "fullpipe", &link)
+                .map_err(|error| error.to_string())
+                .unwrap();
+            assert!(!await_greeting(
+                &mut pipes.from,
+                true,
+                &SilenceWatch::new(Duration::from_secs(9))
+            ));
             drop(pipes);
             not_there(&ssh, "host", "fullpipe", &link).to_string()
         };
         assert!(start(&["sh", "-c", "exit 127"]).contains("--far-path"));
         assert!(start(&["sh", "-c", "exit 255"]).contains("exit code 255"));
-        let nowhere = super::start_ssh(&["/nowhere/ssh".to_owned()], "host", "fullpipe", &Link::default());
-        assert!(nowhere.err().unwrap().to_string().contains("cannot be started"));
+        let nowhere = super::start_ssh(
+            &["/nowhere/ssh".to_owned()],
+            "host",
+            "fullpipe",
+            &Link::default(),
+        );
+        assert!(
+            nowhere
+                .err()
+                .unwrap()
+                .to_string()
+                .contains("cannot be started")
+        );
     }
 }

@@ -34,33 +34,59 @@ pub(crate) struct Figures {
 }
 
 impl Figures {
-    pub(crate) fn of_sender(infos: &[TcpInfo], congestion_control: Option<String>, gave_way: Option<Ratio>) -> Self {
-        let sum = |of: fn(&TcpInfo) -> Option<Span>| infos.iter().filter_map(of).map(Span::as_secs_f64).sum();
-        let longest = infos.iter().filter_map(|info| info.busy).max().unwrap_or_default();
+    pub(crate) fn of_sender(
+        infos: &[TcpInfo],
+        congestion_control: Option<String>,
+        gave_way: Option<Ratio>,
+    ) -> Self {
+        let sum = |of: fn(&TcpInfo) -> Option<Span>| {
+            infos.iter().filter_map(of).map(Span::as_secs_f64).sum()
+        };
+        let longest = infos
+            .iter()
+            .filter_map(|info| info.busy)
+            .max()
+            .unwrap_or_default();
         Self {
             busy: sum(|info| info.busy),
             used: sum(|info| info.busy) / longest.as_secs_f64().max(f64::MIN_POSITIVE),
             receive_window: sum(|info| info.rwnd_limited),
             send_buffer: sum(|info| info.sndbuf_limited),
             working: 0.0,
-            retransmitted: infos.iter().filter_map(|info| info.total_retrans).map(SegCount::get).sum(),
+            retransmitted: infos
+                .iter()
+                .filter_map(|info| info.total_retrans)
+                .map(SegCount::get)
+                .sum(),
             congestion_control,
             gave_way,
             changed_to_quic: false,
         }
     }
 
-    /// Adds those of a QUIC connection with so many streams, which carries the data, or has changed over to do so.
-    pub(crate) fn with_quic(mut self, connection: &QuicConnection, streams: u16, changed_to_quic: bool) -> Self {
+    /// Adds those of a QUIC connection with so many streams, which carries the data, or has changed
+    /// over to do so.
+    pub(crate) fn with_quic(
+        mut self,
+        connection: &QuicConnection,
+        streams: u16,
+        changed_to_quic: bool,
+    ) -> Self {
         let figures = connection.quic_figures();
         self.busy += figures.busy.as_secs_f64() * f64::from(streams);
         self.retransmitted += figures.lost;
         self.congestion_control = Some(connection.congestion_control().to_owned());
-        Self { changed_to_quic, ..self }
+        Self {
+            changed_to_quic,
+            ..self
+        }
     }
 
     pub(crate) fn of_receiver(working: f64) -> Self {
-        Self { working, ..Self::default() }
+        Self {
+            working,
+            ..Self::default()
+        }
     }
 
     pub(crate) fn to_json(&self) -> Vec<u8> {
@@ -75,10 +101,20 @@ impl Figures {
         figures
     }
 
-    /// Returns the limit, from the figures of the sender and the receiver, after `duration` on so many connections.
-    pub(crate) fn copy_limit(sender: &Self, receiver: &Self, streams: u16, duration: Duration) -> CopyLimit {
+    /// Returns the limit, from the figures of the sender and the receiver, after `duration` on so
+    /// many connections.
+    pub(crate) fn copy_limit(
+        sender: &Self,
+        receiver: &Self,
+        streams: u16,
+        duration: Duration,
+    ) -> CopyLimit {
         // Some may have had no part in it.
-        let used = if sender.used > 0.0 { sender.used.min(streams.into()) } else { streams.into() };
+        let used = if sender.used > 0.0 {
+            sender.used.min(streams.into())
+        } else {
+            streams.into()
+        };
         let whole = duration.as_secs_f64() * used;
         match () {
             () if sender.gave_way.is_some_and(|part| part.get() > HALF) => CopyLimit::OtherTraffic,
@@ -103,22 +139,40 @@ mod tests {
     #[test]
     fn a_limit_is_what_took_most_of_the_time() {
         let limit = |busy, receive_window, send_buffer, working| {
-            let sender = Figures { busy, receive_window, send_buffer, ..Figures::default() };
-            Figures::copy_limit(&sender, &Figures::of_receiver(working), 2, Duration::from_secs(10))
+            let sender = Figures {
+                busy,
+                receive_window,
+                send_buffer,
+                ..Figures::default()
+            };
+            Figures::copy_limit(
+                &sender,
+                &Figures::of_receiver(working),
+                2,
+                Duration::from_secs(10),
+            )
         };
         assert_eq!(limit(5.0, 0.0, 0.0, 1.0), CopyLimit::Source);
         assert_eq!(limit(19.0, 15.0, 0.0, 18.0), CopyLimit::Storage);
         assert_eq!(limit(19.0, 15.0, 0.0, 2.0), CopyLimit::ReceiveWindow);
         assert_eq!(limit(19.0, 1.0, 15.0, 2.0), CopyLimit::SendBuffer);
         assert_eq!(limit(19.0, 1.0, 1.0, 2.0), CopyLimit::CongestionWindow);
-        let sender = Figures { gave_way: Some(Ratio::new(0.6)), ..Figures::default() };
-        let gave_way = Figures::copy_limit(&sender, &Figures::default(), 2, Duration::from_secs(10));
+        let sender = Figures {
+            gave_way: Some(Ratio::new(0.6)),
+            ..Figures::default()
+        };
+        let gave_way =
+            Figures::copy_limit(&sender, &Figures::default(), 2, Duration::from_secs(10));
         assert_eq!(gave_way, CopyLimit::OtherTraffic);
     }
 
     #[test]
     fn figures_that_make_no_sense_are_not_known() {
-        let figures = Figures { busy: 1.5, congestion_control: Some("bbr".to_owned()), ..Figures::default() };
+        let figures = Figures {
+            busy: 1.5,
+            congestion_control: Some("bbr".to_owned()),
+            ..Figures::default()
+        };
         assert_eq!(Figures::from_json(&figures.to_json()), figures);
         assert_eq!(Figures::from_json(b"\"text\""), Figures::default());
         let hostile = Figures::from_json(br#"{"congestion_control":"\u001b[2J"}"#);

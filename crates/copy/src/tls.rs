@@ -34,13 +34,23 @@ pub(crate) fn split_records(mut records: TlsRecords) -> (TlsReader, TlsWriter) {
     let unread = 0..buffer.len();
     buffer.resize(RECEIVED, 0);
     let records = Arc::new(Mutex::new(records));
-    let writing = TlsWriter { records: Arc::clone(&records), sealed: Vec::new() };
-    (TlsReader { records, buffer, unread }, writing)
+    let writing = TlsWriter {
+        records: Arc::clone(&records),
+        sealed: Vec::new(),
+    };
+    (
+        TlsReader {
+            records,
+            buffer,
+            unread,
+        },
+        writing,
+    )
 }
 
 impl TlsReader {
-    /// Takes payload that has come; none at the end that the other end has announced. Returns `None` if more must be
-    /// received first.
+    /// Takes payload that has come; none at the end that the other end has announced. Returns
+    /// `None` if more must be received first.
     pub(crate) fn take_payload(&mut self, into: &mut [u8]) -> Option<usize> {
         if self.unread.is_empty() {
             return lock(&self.records).has_ended().then_some(0);
@@ -54,8 +64,8 @@ impl TlsReader {
     /// Receives bytes of the connection, once all payload is taken. Returns their number.
     ///
     /// # Errors
-    /// Fails with `UnexpectedEof` at an end that was not announced, and with `ConnectionAborted` for what is none of
-    /// the other end.
+    /// Fails with `UnexpectedEof` at an end that was not announced, and with `ConnectionAborted`
+    /// for what is none of the other end.
     pub(crate) fn receive_records(&mut self, socket: &mut TcpStream) -> io::Result<usize> {
         let held = {
             let records = lock(&self.records);
@@ -68,7 +78,8 @@ impl TlsReader {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         let opened = lock(&self.records).open_records(&mut self.buffer[..held + count]);
-        self.unread = 0..opened.map_err(|error| io::Error::new(io::ErrorKind::ConnectionAborted, error))?;
+        self.unread =
+            0..opened.map_err(|error| io::Error::new(io::ErrorKind::ConnectionAborted, error))?;
         Ok(count)
     }
 }
@@ -78,9 +89,15 @@ impl TlsWriter {
     ///
     /// # Errors
     /// Fails if the connection breaks.
-    pub(crate) fn write_payload(&mut self, socket: &mut TcpStream, payload: &[u8]) -> io::Result<()> {
+    pub(crate) fn write_payload(
+        &mut self,
+        socket: &mut TcpStream,
+        payload: &[u8],
+    ) -> io::Result<()> {
         self.sealed.clear();
-        lock(&self.records).seal_payload(payload, &mut self.sealed).map_err(io::Error::other)?;
+        lock(&self.records)
+            .seal_payload(payload, &mut self.sealed)
+            .map_err(io::Error::other)?;
         socket.write_all(&self.sealed)
     }
 
@@ -90,7 +107,9 @@ impl TlsWriter {
     /// Fails if the connection breaks.
     pub(crate) fn announce_end(&mut self, socket: &mut TcpStream) -> io::Result<()> {
         self.sealed.clear();
-        lock(&self.records).seal_end(&mut self.sealed).map_err(io::Error::other)?;
+        lock(&self.records)
+            .seal_end(&mut self.sealed)
+            .map_err(io::Error::other)?;
         socket.write_all(&self.sealed)
     }
 }

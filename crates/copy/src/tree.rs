@@ -1,5 +1,5 @@
-//! A folder with everything below it, reached by descriptors alone: no symbolic link is followed on the way, and
-//! nothing outside is opened, whatever others do to the tree meanwhile.
+//! A folder with everything below it, reached by descriptors alone: no symbolic link is followed on
+//! the way, and nothing outside is opened, whatever others do to the tree meanwhile.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -11,15 +11,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use fullpipe_transfer::{EntryPath, ModificationTime};
 use rustix::fs::{
-    AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, Stat, Timespec, Timestamps, UTIME_OMIT, openat, openat2,
-    statat,
+    AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, Stat, Timespec, Timestamps,
+    UTIME_OMIT, openat, openat2, statat,
 };
 use rustix::io::Errno;
 
 /// Flags of a folder whose names are read.
-const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+const FOLDER: OFlags = OFlags::RDONLY
+    .union(OFlags::DIRECTORY)
+    .union(OFlags::CLOEXEC);
 
-/// Flags of a folder in which entries are reached by their names: as for every path, whoever may search it may do so.
+/// Flags of a folder in which entries are reached by their names: as for every path, whoever may
+/// search it may do so.
 const SEARCHED: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 /// A folder whose entries are reached by their paths.
@@ -41,7 +44,10 @@ impl FolderTree {
     /// Opens the folder that the user named, links followed.
     pub(crate) fn open_root(path: &Path) -> io::Result<Self> {
         let root = openat(CWD, path, SEARCHED, Mode::empty())?;
-        Ok(Self { root: Arc::new(root), last: Mutex::default() })
+        Ok(Self {
+            root: Arc::new(root),
+            last: Mutex::default(),
+        })
     }
 
     /// Returns the folder at `path` with everything below it; this tree if there is none.
@@ -50,7 +56,10 @@ impl FolderTree {
             Some(path) => Arc::new(self.open_entry(path, SEARCHED)?),
             None => Arc::clone(&self.root),
         };
-        Ok(Self { root, last: Mutex::default() })
+        Ok(Self {
+            root,
+            last: Mutex::default(),
+        })
     }
 
     /// Opens what is at `path`.
@@ -66,8 +75,8 @@ impl FolderTree {
         }
     }
 
-    /// Lets the owner of the folder at `path` list, search and change it. One of another owner stays as it is, and may
-    /// permit that all the same.
+    /// Lets the owner of the folder at `path` list, search and change it. One of another owner
+    /// stays as it is, and may permit that all the same.
     pub(crate) fn let_owner_in(&self, path: &EntryPath) -> io::Result<()> {
         let folder = self.open_entry(path, SEARCHED)?;
         let mode = permission_bits(&rustix::fs::fstat(&folder)?);
@@ -81,17 +90,26 @@ impl FolderTree {
     pub(crate) fn locate_entry(&self, path: &EntryPath) -> io::Result<TreeEntryName> {
         let name = path.last_name().to_vec();
         let Some(folder) = path.parent_path() else {
-            return Ok(TreeEntryName { folder: Arc::clone(&self.root), name });
+            return Ok(TreeEntryName {
+                folder: Arc::clone(&self.root),
+                name,
+            });
         };
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((known, folder_fd)) = last.as_ref()
             && known == folder
         {
-            return Ok(TreeEntryName { folder: Arc::clone(folder_fd), name });
+            return Ok(TreeEntryName {
+                folder: Arc::clone(folder_fd),
+                name,
+            });
         }
         let opened = Arc::new(open_beneath(&self.root, folder, SEARCHED)?);
         *last = Some((folder.to_vec(), Arc::clone(&opened)));
-        Ok(TreeEntryName { folder: opened, name })
+        Ok(TreeEntryName {
+            folder: opened,
+            name,
+        })
     }
 }
 
@@ -102,7 +120,10 @@ impl TreeEntryName {
 
     /// Returns the entry next to this one with another name.
     pub(crate) fn sibling_entry(&self, name: Vec<u8>) -> Self {
-        Self { folder: Arc::clone(&self.folder), name }
+        Self {
+            folder: Arc::clone(&self.folder),
+            name,
+        }
     }
 
     /// Returns the state of the entry, that of the link if it is one; `None` if it does not exist.
@@ -117,7 +138,9 @@ impl TreeEntryName {
     /// Returns true if this is the name of what is open.
     pub(crate) fn is_same_file(&self, open: &File) -> io::Result<bool> {
         let open = rustix::fs::fstat(open)?;
-        Ok(self.stat_entry()?.is_some_and(|stat| (stat.st_dev, stat.st_ino) == (open.st_dev, open.st_ino)))
+        Ok(self
+            .stat_entry()?
+            .is_some_and(|stat| (stat.st_dev, stat.st_ino) == (open.st_dev, open.st_ino)))
     }
 
     /// Opens it with these flags; what is created is its owner's alone.
@@ -132,7 +155,10 @@ impl TreeEntryName {
             Ok(()) => Ok(()),
             Err(Errno::EXIST) => match self.stat_entry()?.map(|stat| file_type(&stat)) {
                 Some(FileType::Directory) => Ok(()),
-                _ => Err(io::Error::new(io::ErrorKind::AlreadyExists, "something that is no folder has its name")),
+                _ => Err(io::Error::new(
+                    io::ErrorKind::AlreadyExists,
+                    "something that is no folder has its name",
+                )),
             },
             Err(error) => Err(error.into()),
         }
@@ -140,7 +166,11 @@ impl TreeEntryName {
 
     /// Makes a symbolic link.
     pub(crate) fn make_link(&self, target: &[u8]) -> io::Result<()> {
-        Ok(rustix::fs::symlinkat(OsStr::from_bytes(target), &self.folder, self.name())?)
+        Ok(rustix::fs::symlinkat(
+            OsStr::from_bytes(target),
+            &self.folder,
+            self.name(),
+        )?)
     }
 
     /// Returns the text of a symbolic link.
@@ -150,13 +180,25 @@ impl TreeEntryName {
 
     /// Gives the file at `first` this name, too.
     pub(crate) fn link_to(&self, first: &Self) -> io::Result<()> {
-        Ok(rustix::fs::linkat(&first.folder, first.name(), &self.folder, self.name(), AtFlags::empty())?)
+        Ok(rustix::fs::linkat(
+            &first.folder,
+            first.name(),
+            &self.folder,
+            self.name(),
+            AtFlags::empty(),
+        )?)
     }
 
     /// Gives it the name of `to`, even if a file or a link has that.
     pub(crate) fn rename_to(&self, to: &Self) -> io::Result<()> {
-        to.stat_entry()?.map_or(Ok(()), |stat| check_no_device(&stat))?;
-        Ok(rustix::fs::renameat(&self.folder, self.name(), &to.folder, to.name())?)
+        to.stat_entry()?
+            .map_or(Ok(()), |stat| check_no_device(&stat))?;
+        Ok(rustix::fs::renameat(
+            &self.folder,
+            self.name(),
+            &to.folder,
+            to.name(),
+        )?)
     }
 
     /// Gives it the name of `to`, and removes it if it cannot have that.
@@ -176,19 +218,38 @@ impl TreeEntryName {
         }
     }
 
-    /// Removes a file, link or folder with all that is in it, whatever the permissions of the owner's folders.
+    /// Removes a file, link or folder with all that is in it, whatever the permissions of the
+    /// owner's folders.
     pub(crate) fn remove_all(&self) -> io::Result<()> {
-        if let Some(stat) = self.stat_entry()?.filter(|stat| file_type(stat) == FileType::Directory) {
-            let open = |flags| openat(&self.folder, self.name(), flags | OFlags::NOFOLLOW, Mode::empty());
+        if let Some(stat) = self
+            .stat_entry()?
+            .filter(|stat| file_type(stat) == FileType::Directory)
+        {
+            let open = |flags| {
+                openat(
+                    &self.folder,
+                    self.name(),
+                    flags | OFlags::NOFOLLOW,
+                    Mode::empty(),
+                )
+            };
             if !permission_bits(&stat).contains(Mode::RWXU) {
                 // For a folder of another owner, what follows fails.
                 let _ = set_mode(open(SEARCHED)?, Mode::RWXU);
             }
             let folder = Arc::new(open(FOLDER)?);
             for name in folder_names(&folder)? {
-                Self { folder: Arc::clone(&folder), name }.remove_all()?;
+                Self {
+                    folder: Arc::clone(&folder),
+                    name,
+                }
+                .remove_all()?;
             }
-            return Ok(rustix::fs::unlinkat(&self.folder, self.name(), AtFlags::REMOVEDIR)?);
+            return Ok(rustix::fs::unlinkat(
+                &self.folder,
+                self.name(),
+                AtFlags::REMOVEDIR,
+            )?);
         }
         self.remove_file()
     }
@@ -199,19 +260,24 @@ pub(crate) fn file_type(stat: &Stat) -> FileType {
     FileType::from_raw_mode(stat.st_mode)
 }
 
-/// Fails if what has this state is neither a file nor a link nor a folder: a copy to `/dev/null` would take the device
-/// away from all others.
+/// Fails if what has this state is neither a file nor a link nor a folder: a copy to `/dev/null`
+/// would take the device away from all others.
 pub(crate) fn check_no_device(stat: &Stat) -> io::Result<()> {
     match file_type(stat) {
         FileType::RegularFile | FileType::Symlink | FileType::Directory => Ok(()),
-        _ => Err(io::Error::other("a device, a pipe or a socket has its name")),
+        _ => Err(io::Error::other(
+            "a device, a pipe or a socket has its name",
+        )),
     }
 }
 
 /// Fails if no file or link can take the name of what has this state.
 pub(crate) fn check_replaceable(stat: &Stat) -> io::Result<()> {
     if file_type(stat) == FileType::Directory {
-        return Err(io::Error::new(io::ErrorKind::IsADirectory, "a folder has its name"));
+        return Err(io::Error::new(
+            io::ErrorKind::IsADirectory,
+            "a folder has its name",
+        ));
     }
     check_no_device(stat)
 }
@@ -230,14 +296,29 @@ pub(crate) fn folder_names(folder: impl AsFd) -> io::Result<Vec<Vec<u8>>> {
 }
 
 /// Sets permission bits and the time of the last change of what is open, be it only as a path.
-pub(crate) fn set_attributes(open: impl AsFd, mode: u16, modified: ModificationTime) -> io::Result<()> {
+pub(crate) fn set_attributes(
+    open: impl AsFd,
+    mode: u16,
+    modified: ModificationTime,
+) -> io::Result<()> {
     set_mode(&open, Mode::from_raw_mode(mode.into()))?;
     let times = Timestamps {
-        last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
-        last_modification: Timespec { tv_sec: modified.seconds, tv_nsec: modified.nanoseconds.into() },
+        last_access: Timespec {
+            tv_sec: 0,
+            tv_nsec: UTIME_OMIT,
+        },
+        last_modification: Timespec {
+            tv_sec: modified.seconds,
+            tv_nsec: modified.nanoseconds.into(),
+        },
     };
     match rustix::fs::futimens(&open, &times) {
-        Err(Errno::BADF) => Ok(rustix::fs::utimensat(CWD, link_to_open(&open), &times, AtFlags::empty())?),
+        Err(Errno::BADF) => Ok(rustix::fs::utimensat(
+            CWD,
+            link_to_open(&open),
+            &times,
+            AtFlags::empty(),
+        )?),
         set => Ok(set?),
     }
 }
@@ -250,8 +331,8 @@ pub(crate) fn set_mode(open: impl AsFd, mode: Mode) -> io::Result<()> {
     }
 }
 
-/// Returns the path by which the kernel leads to what is open: with `O_PATH`, the calls on descriptors refuse it
-/// (open(2)).
+/// Returns the path by which the kernel leads to what is open: with `O_PATH`, the calls on
+/// descriptors refuse it (open(2)).
 fn link_to_open(open: &impl AsFd) -> String {
     format!("/proc/self/fd/{}", open.as_fd().as_raw_fd())
 }
@@ -263,20 +344,31 @@ pub(crate) fn permission_bits(stat: &Stat) -> Mode {
 
 /// Returns the time of the last change.
 pub(crate) fn modification_time(stat: &Stat) -> ModificationTime {
-    ModificationTime { seconds: stat.st_mtime, nanoseconds: stat.st_mtime_nsec as u32 }
+    ModificationTime {
+        seconds: stat.st_mtime,
+        nanoseconds: stat.st_mtime_nsec as u32,
+    }
 }
 
 /// Opens `path` below `root`, through no link and to nothing outside (Linux 5.6).
 fn open_beneath(root: &OwnedFd, path: &[u8], flags: OFlags) -> io::Result<OwnedFd> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-    openat2(root, OsStr::from_bytes(path), flags | OFlags::CLOEXEC, Mode::empty(), resolve).map_err(|error| match error
-    {
-        Errno::LOOP | Errno::XDEV => {
-            io::Error::new(io::ErrorKind::PermissionDenied, "a symbolic link is on the way, and is not followed")
-        }
-        Errno::NOSYS => {
-            io::Error::new(io::ErrorKind::Unsupported, "the kernel lacks openat2, which Linux has since 5.6")
-        }
+    openat2(
+        root,
+        OsStr::from_bytes(path),
+        flags | OFlags::CLOEXEC,
+        Mode::empty(),
+        resolve,
+    )
+    .map_err(|error| match error {
+        Errno::LOOP | Errno::XDEV => io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            "a symbolic link is on the way, and is not followed",
+        ),
+        Errno::NOSYS => io::Error::new(
+            io::ErrorKind::Unsupported,
+            "the kernel lacks openat2, which Linux has since 5.6",
+        ),
         error => error.into(),
     })
 }
@@ -302,8 +394,18 @@ mod tests {
         assert!(tree.locate_entry(&path("link/new")).is_err());
         assert!(tree.open_entry(&path("link/file"), OFlags::RDONLY).is_err());
         assert!(tree.open_entry(&path("file"), OFlags::RDONLY).is_err());
-        assert!(tree.locate_entry(&path("file")).unwrap().open_file(OFlags::RDONLY).is_err());
-        assert!(tree.locate_entry(&path("link")).unwrap().make_folder().is_err());
+        assert!(
+            tree.locate_entry(&path("file"))
+                .unwrap()
+                .open_file(OFlags::RDONLY)
+                .is_err()
+        );
+        assert!(
+            tree.locate_entry(&path("link"))
+                .unwrap()
+                .make_folder()
+                .is_err()
+        );
     }
 
     #[test]
@@ -329,7 +431,12 @@ mod tests {
         fs::write(outside.path().join("file"), "kept").unwrap();
         fs::create_dir_all(inside.path().join("a/b")).unwrap();
         symlink(outside.path(), inside.path().join("a/b/link")).unwrap();
-        FolderTree::open_root(inside.path()).unwrap().locate_entry(&path("a")).unwrap().remove_all().unwrap();
+        FolderTree::open_root(inside.path())
+            .unwrap()
+            .locate_entry(&path("a"))
+            .unwrap()
+            .remove_all()
+            .unwrap();
         assert!(!inside.path().join("a").exists() && outside.path().join("file").exists());
     }
 }

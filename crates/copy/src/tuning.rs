@@ -9,7 +9,8 @@ use std::time::Instant;
 use fullpipe_model::improvement::LOSS_TOLERANT;
 use fullpipe_model::{evaluate_ceilings, streams};
 use fullpipe_record::{
-    Effects, Encapsulation, Framing, HostSettings, IpVersion, Path, PathDirection, Request, TcpInfo, Writer,
+    Effects, Encapsulation, Framing, HostSettings, IpVersion, Path, PathDirection, Request,
+    TcpInfo, Writer,
 };
 use fullpipe_sys::tcp_info;
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span, Time, count_noun};
@@ -30,8 +31,8 @@ const TARGET: BitRate = BitRate::from_mbps(1000);
 /// Connections at most that are chosen by prediction: each adds to the burst of the start.
 pub(crate) const MAX_CHOSEN: u16 = 8;
 
-/// Connections at most under CUBIC where packets are lost without a queue, and BBR may not be used: each then carries
-/// little. They are made in any case, but carry nothing elsewhere.
+/// Connections at most under CUBIC where packets are lost without a queue, and BBR may not be used:
+/// each then carries little. They are made in any case, but carry nothing elsewhere.
 const MAX_UNDER_LOSS: u16 = MAX_CONNECTIONS;
 
 /// Connections that carry data at first on such a path. Its rate is not known: they are doubled
@@ -41,15 +42,15 @@ const FIRST_UNDER_LOSS: usize = 64;
 /// Growth of the rate from which twice as many connections have helped.
 const MIN_GAIN: f64 = 1.5;
 
-/// Bytes that wait in the buffer of a slow connection at most, beyond what is on its way: at the end of the copy others
-/// can take the rest.
+/// Bytes that wait in the buffer of a slow connection at most, beyond what is on its way: at the
+/// end of the copy others can take the rest.
 const UNSENT: u32 = 64 << 10;
 
 /// Connections at least: two processors encrypt, and a loss halves only one.
 const MIN_CHOSEN: u16 = 2;
 
-/// The round-trip time from which only as many connections carry data at first as the path may need. Within a building
-/// the rate may be such that two processors encrypt from the beginning.
+/// The round-trip time from which only as many connections carry data at first as the path may
+/// need. Within a building the rate may be such that two processors encrypt from the beginning.
 const LONG: Span = Span::from_millis(1);
 
 /// The round-trip time from which connections are made for loss, if BBR may not be used.
@@ -64,7 +65,8 @@ pub(crate) struct ConnectionChoice {
     pub(crate) reason: String,
 }
 
-/// Returns the number of connections for a path of this round-trip time. `ends` are the sender and the receiver.
+/// Returns the number of connections for a path of this round-trip time. `ends` are the sender and
+/// the receiver.
 pub(crate) fn choose_connections(
     asked: Option<u16>,
     may_use_bbr: bool,
@@ -82,14 +84,34 @@ pub(crate) fn choose_connections(
     let needed = streams::to_fill(each, TARGET).unwrap_or(MAX_CHOSEN);
     let count = needed.clamp(MIN_CHOSEN, MAX_CHOSEN);
     let active = active_at_first(rtt, each).min(count);
-    let carried = if each >= TARGET { format!("{TARGET} or more") } else { each.to_string() };
-    let at_first = if active < count { format!(", {active} at first") } else { String::new() };
-    let reason = format!("{}{at_first}: at {rtt} the buffers let one carry {carried}", count_noun(count, "connection"));
+    let carried = if each >= TARGET {
+        format!("{TARGET} or more")
+    } else {
+        each.to_string()
+    };
+    let at_first = if active < count {
+        format!(", {active} at first")
+    } else {
+        String::new()
+    };
+    let reason = format!(
+        "{}{at_first}: at {rtt} the buffers let one carry {carried}",
+        count_noun(count, "connection")
+    );
     if may_use_bbr || rtt < LONG_UNDER_LOSS {
-        return ConnectionChoice { count, active, reason };
+        return ConnectionChoice {
+            count,
+            active,
+            reason,
+        };
     }
-    let reason = format!("{reason}; up to {MAX_UNDER_LOSS} if packets are lost, as BBR may not be used");
-    ConnectionChoice { count: MAX_UNDER_LOSS, active, reason }
+    let reason =
+        format!("{reason}; up to {MAX_UNDER_LOSS} if packets are lost, as BBR may not be used");
+    ConnectionChoice {
+        count: MAX_UNDER_LOSS,
+        active,
+        reason,
+    }
 }
 
 /// Returns the number of connections that carry data at first, if the buffers let each carry the
@@ -99,7 +121,10 @@ fn active_at_first(rtt: Span, each: BitRate) -> u16 {
     if rtt < LONG {
         return MAX_CHOSEN;
     }
-    TARGET.relative_to(each).round().clamp(1.0, f64::from(MAX_CHOSEN)) as u16
+    TARGET
+        .relative_to(each)
+        .round()
+        .clamp(1.0, f64::from(MAX_CHOSEN)) as u16
 }
 
 /// Returns the number of connections of a copy that carry data at first over a path of this
@@ -108,8 +133,13 @@ pub fn initial_connections(rtt: Span, sender: &HostSettings, receiver: &HostSett
     choose_connections(None, true, rtt, [sender, receiver]).active
 }
 
-/// Returns the rate of one connection over a path whose only limit is this loss, if any, under CUBIC.
-fn carried_by_one(rtt: Span, loss: Option<Ratio>, [sender, receiver]: [&HostSettings; 2]) -> BitRate {
+/// Returns the rate of one connection over a path whose only limit is this loss, if any, under
+/// CUBIC.
+fn carried_by_one(
+    rtt: Span,
+    loss: Option<Ratio>,
+    [sender, receiver]: [&HostSettings; 2],
+) -> BitRate {
     let direction = PathDirection {
         rate: None,
         delay: Span::ZERO,
@@ -122,8 +152,18 @@ fn carried_by_one(rtt: Span, loss: Option<Ratio>, [sender, receiver]: [&HostSett
         effects: Effects::default(),
     };
     let congestion = loss.map(|_| CUBIC.to_owned());
-    let request = Request { writer: Writer::Blocking, congestion, ..Request::default() };
-    evaluate_ceilings(&Path::with_symmetric_rtt(&direction, rtt), sender, receiver, &request).kernel_model
+    let request = Request {
+        writer: Writer::Blocking,
+        congestion,
+        ..Request::default()
+    };
+    evaluate_ceilings(
+        &Path::with_symmetric_rtt(&direction, rtt),
+        sender,
+        receiver,
+        &request,
+    )
+    .kernel_model
 }
 
 /// Watches the connections of a sender, and adapts them to what they meet.
@@ -149,14 +189,23 @@ impl SenderMonitor {
         settings: [HostSettings; 2],
     ) -> Self {
         let (sender, has_changed_over) = (Arc::clone(sender), AtomicBool::new(false));
-        Self { sockets, quic, has_changed_over, sender, rtt, settings, gave_way: Mutex::default() }
+        Self {
+            sockets,
+            quic,
+            has_changed_over,
+            sender,
+            rtt,
+            settings,
+            gave_way: Mutex::default(),
+        }
     }
 
     /// Watches until the transfer has ended.
     pub(crate) fn watch_transfer(&self) {
         let bounds = &self.sender.common.bounds;
         let mut pacer = ConnectionPacer::new(&self.sockets, self.rtt, bounds);
-        let (mut course, mut before, began) = (CopyAdaptation::default(), BitRate::ZERO, Instant::now());
+        let (mut course, mut before, began) =
+            (CopyAdaptation::default(), BitRate::ZERO, Instant::now());
         let quic = self.quic.as_ref().filter(|_| !bounds.no_bbr);
         let mut quic = quic.map(|(connection, _)| QuicWatch::new(Arc::clone(connection)));
         while !self.is_over() {
@@ -164,7 +213,9 @@ impl SenderMonitor {
             self.check_tcp();
             self.sender.name_long_broken();
             if let Some(loss) = quic.as_mut().and_then(QuicWatch::check_loss) {
-                self.sender.common.send_note(format!("BBR from here on: {}", loss_sentence(loss)));
+                self.sender
+                    .common
+                    .send_note(format!("BBR from here on: {}", loss_sentence(loss)));
             }
             pacer.update_pace();
             *lock(&self.gave_way) = pacer.gave_way();
@@ -182,7 +233,9 @@ impl SenderMonitor {
                 Some(AdaptationChange::Queued(_)) if pacer.is_coupled() => {}
                 Some(AdaptationChange::Queued(rate)) => self.rest_connection(rate),
                 Some(AdaptationChange::Held) => self.add_connection("full buffers hold back fewer"),
-                Some(AdaptationChange::Fast) => self.add_connection("one processor may not keep up"),
+                Some(AdaptationChange::Fast) => {
+                    self.add_connection("one processor may not keep up")
+                }
                 Some(AdaptationChange::Unfilled(rate)) => {
                     if rate >= before.scale_by(MIN_GAIN) {
                         self.double_under_loss(rate);
@@ -194,9 +247,12 @@ impl SenderMonitor {
         }
     }
 
-    /// Gives the streams of a QUIC connection up that has ended: threads that have sent everything do not notice.
+    /// Gives the streams of a QUIC connection up that has ended: threads that have sent everything
+    /// do not notice.
     fn check_quic(&self) {
-        let Some((connection, streams)) = &self.quic else { return };
+        let Some((connection, streams)) = &self.quic else {
+            return;
+        };
         if let Some(why) = connection.closed_reason() {
             let first = self.sockets.len() as u16;
             (first..first + streams).for_each(|index| self.sender.lose_connection(index, &why));
@@ -210,10 +266,14 @@ impl SenderMonitor {
         }
     }
 
-    /// Gives a connection up if nothing answers any more, and lets the thread go that waits to write to it.
+    /// Gives a connection up if nothing answers any more, and lets the thread go that waits to
+    /// write to it.
     fn end_silent(&self, index: u16, socket: &TcpStream, info: &TcpInfo) {
         if info.is_silent(DEAD_AFTER.into()) {
-            self.sender.lose_connection(index, &format!("nothing was acknowledged for {}", Span::from(DEAD_AFTER)));
+            self.sender.lose_connection(
+                index,
+                &format!("nothing was acknowledged for {}", Span::from(DEAD_AFTER)),
+            );
             // It may have ended by itself.
             let _ = socket.shutdown(Shutdown::Both);
         }
@@ -237,12 +297,18 @@ impl SenderMonitor {
     }
 
     fn tcp_infos(&self) -> impl Iterator<Item = TcpInfo> {
-        self.sockets.iter().filter_map(|socket| tcp_info(socket).ok())
+        self.sockets
+            .iter()
+            .filter_map(|socket| tcp_info(socket).ok())
     }
 
     fn congestion_control(&self) -> Option<String> {
         let name = SockRef::from(self.sockets.first()?).tcp_congestion().ok()?;
-        Some(String::from_utf8_lossy(&name).trim_end_matches('\0').to_owned())
+        Some(
+            String::from_utf8_lossy(&name)
+                .trim_end_matches('\0')
+                .to_owned(),
+        )
     }
 
     /// Lets another connection carry data, if there is one.
@@ -250,12 +316,15 @@ impl SenderMonitor {
         let (active, live) = self.sender.queue.active_connections();
         if active < live {
             self.sender.queue.set_active(active + 1);
-            self.sender.common.send_note(format!("{} from here on: {why}", count_noun(active + 1, "connection")));
+            self.sender.common.send_note(format!(
+                "{} from here on: {why}",
+                count_noun(active + 1, "connection")
+            ));
         }
     }
 
-    /// Changes to BBR, of which a loss halves only one connection. Where that may not be, as many carry data as reach
-    /// the usual rate in spite of the loss.
+    /// Changes to BBR, of which a loss halves only one connection. Where that may not be, as many
+    /// carry data as reach the usual rate in spite of the loss.
     fn meet_loss(&self, loss: Ratio) {
         if self.uses_bbr() {
             return self.sender.queue.set_active(usize::MAX);
@@ -264,15 +333,23 @@ impl SenderMonitor {
         let is_permitted = !self.sender.common.bounds.no_bbr;
         if is_permitted && self.change_to_bbr() {
             self.sender.queue.set_active(usize::MAX);
-            return self.sender.common.send_note(format!("BBR from here on: {path}"));
+            return self
+                .sender
+                .common
+                .send_note(format!("BBR from here on: {path}"));
         }
         if is_permitted && self.change_over() {
-            let text = format!("QUIC with BBR from here on: {path}, and the sender may not use BBR with TCP");
+            let text = format!(
+                "QUIC with BBR from here on: {path}, and the sender may not use BBR with TCP"
+            );
             return self.sender.common.send_note(text);
         }
         let needed = streams::to_fill(self.carried_by_one(Some(loss)), TARGET).unwrap_or(u16::MAX);
         let (before, live) = self.sender.queue.active_connections();
-        let active = usize::from(needed).min(FIRST_UNDER_LOSS).max(before).min(live);
+        let active = usize::from(needed)
+            .min(FIRST_UNDER_LOSS)
+            .max(before)
+            .min(live);
         for socket in &*self.sockets {
             // Without that they are only slower at the end.
             let _ = SockRef::from(socket).set_tcp_notsent_lowat(UNSENT);
@@ -284,20 +361,22 @@ impl SenderMonitor {
             "--no-bbr forbids it"
         };
         let connections = count_noun(active, "connection");
-        self.sender
-            .common
-            .send_note(format!("{connections} from here on: {path}; BBR would carry more, but {why_not}"));
+        self.sender.common.send_note(format!(
+            "{connections} from here on: {path}; BBR would carry more, but {why_not}"
+        ));
     }
 
-    /// Lets twice as many connections carry data on a path that loses packets without a queue, under CUBIC.
+    /// Lets twice as many connections carry data on a path that loses packets without a queue,
+    /// under CUBIC.
     fn double_under_loss(&self, rate: BitRate) {
         let (active, live) = self.sender.queue.active_connections();
         let more = (active * 2).min(live);
         if more > active && !self.uses_bbr() {
             self.sender.queue.set_active(more);
-            self.sender
-                .common
-                .send_note(format!("{} from here on: {rate} do not fill the path", count_noun(more, "connection")));
+            self.sender.common.send_note(format!(
+                "{} from here on: {rate} do not fill the path",
+                count_noun(more, "connection")
+            ));
         }
     }
 
@@ -319,34 +398,49 @@ impl SenderMonitor {
 
     /// Lets the QUIC connection that stands by carry the data from now on, if there is one.
     fn change_over(&self) -> bool {
-        let Some((connection, _)) = &self.quic else { return false };
+        let Some((connection, _)) = &self.quic else {
+            return false;
+        };
         connection.tolerate_loss();
         let has_changed = self.sender.queue.change_over();
         self.has_changed_over.store(has_changed, Ordering::Relaxed);
         has_changed
     }
 
-    /// Lets one connection rest, if the others can carry the rate. BBR keeps a queue with any number of connections.
+    /// Lets one connection rest, if the others can carry the rate. BBR keeps a queue with any
+    /// number of connections.
     fn rest_connection(&self, rate: BitRate) {
         let each = self.carried_by_one(None);
         let needed = streams::to_fill(each, rate).unwrap_or(MAX_CHOSEN).max(1);
         let (active, _) = self.sender.queue.active_connections();
         if usize::from(needed) < active && !self.uses_bbr() {
             self.sender.queue.set_active(active - 1);
-            let text = format!("one of {active} connections rests: it would only fill the queue of the path");
+            let text = format!(
+                "one of {active} connections rests: it would only fill the queue of the path"
+            );
             self.sender.common.send_note(text);
         }
     }
 }
 
 fn loss_sentence(loss: Ratio) -> String {
-    format!("this path loses {:.2} % of its packets without a queue", loss.as_percent())
+    format!(
+        "this path loses {:.2} % of its packets without a queue",
+        loss.as_percent()
+    )
 }
 
 /// Returns the reason for so many streams on a QUIC connection with this round-trip time.
 pub(crate) fn quic_reason(asked: Option<u16>, streams: u16, rtt: Span) -> String {
-    let asked = if asked.is_some() { ", as asked for" } else { "" };
-    format!("QUIC with {}{asked}, RTT {rtt}", count_noun(streams, "stream"))
+    let asked = if asked.is_some() {
+        ", as asked for"
+    } else {
+        ""
+    };
+    format!(
+        "QUIC with {}{asked}, RTT {rtt}",
+        count_noun(streams, "stream")
+    )
 }
 
 #[cfg(test)]
@@ -376,10 +470,18 @@ mod tests {
     }
 
     fn sender() -> Arc<FileSender> {
-        let (out, _) =
-            MessageSender::start_writer(std::io::sink(), &SilenceWatch::new(Duration::from_secs(9))).unwrap();
+        let (out, _) = MessageSender::start_writer(
+            std::io::sink(),
+            &SilenceWatch::new(Duration::from_secs(9)),
+        )
+        .unwrap();
         let common = TransferContext::new(out, Arc::default(), None);
-        Arc::new(FileSender::new(common, Vec::new(), ExcludePatterns::new([]), false))
+        Arc::new(FileSender::new(
+            common,
+            Vec::new(),
+            ExcludePatterns::new([]),
+            false,
+        ))
     }
 
     #[test]
@@ -387,35 +489,71 @@ mod tests {
         let (sender, [near, far]) = (sender(), quic());
         sender.queue.set_streams(1, 1);
         sender.queue.stand_by(2);
-        sender.queue.add_chunks(0, FileChunks { first: 0, count: 9 });
+        sender
+            .queue
+            .add_chunks(0, FileChunks { first: 0, count: 9 });
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let (rtt, settings) = (Span::from_millis(1), [HostSettings::of_linux_6_18(), HostSettings::of_linux_6_18()]);
-        let monitor = SenderMonitor::new(&sender, [socket].into(), Some((Arc::new(near), 2)), rtt, settings);
+        let (rtt, settings) = (
+            Span::from_millis(1),
+            [HostSettings::of_linux_6_18(), HostSettings::of_linux_6_18()],
+        );
+        let monitor = SenderMonitor::new(
+            &sender,
+            [socket].into(),
+            Some((Arc::new(near), 2)),
+            rtt,
+            settings,
+        );
         assert!(!monitor.sender_figures().changed_to_quic && monitor.change_over());
         let figures = monitor.sender_figures();
-        assert_eq!((figures.changed_to_quic, figures.congestion_control.as_deref()), (true, Some("bbr")));
+        assert_eq!(
+            (
+                figures.changed_to_quic,
+                figures.congestion_control.as_deref()
+            ),
+            (true, Some("bbr"))
+        );
         let next = |index| sender.queue.next_work(index, false);
-        assert_eq!((next(0), next(1)), (NextWork::Nothing, NextWork::Send(ChunkJob { file: 0, chunk: 0 })));
+        assert_eq!(
+            (next(0), next(1)),
+            (
+                NextWork::Nothing,
+                NextWork::Send(ChunkJob { file: 0, chunk: 0 })
+            )
+        );
         drop(far);
         let until = Instant::now() + Duration::from_secs(3);
         while next(0) == NextWork::Nothing && Instant::now() < until {
             monitor.check_quic();
             thread::sleep(Duration::from_millis(5));
         }
-        assert_eq!((next(1), next(0)), (NextWork::End, NextWork::Send(ChunkJob { file: 0, chunk: 1 })));
+        assert_eq!(
+            (next(1), next(0)),
+            (
+                NextWork::End,
+                NextWork::Send(ChunkJob { file: 0, chunk: 1 })
+            )
+        );
     }
 
     #[test]
     fn a_connection_whose_path_is_dead_ends_and_its_data_takes_another() {
         let sender = sender();
         sender.queue.set_streams(2, 2);
-        sender.queue.add_chunks(0, FileChunks { first: 0, count: 1 });
+        sender
+            .queue
+            .add_chunks(0, FileChunks { first: 0, count: 1 });
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let sockets: Arc<[_]> = (0..2).map(|_| TcpStream::connect(listener.local_addr().unwrap()).unwrap()).collect();
+        let sockets: Arc<[_]> = (0..2)
+            .map(|_| TcpStream::connect(listener.local_addr().unwrap()).unwrap())
+            .collect();
         let mut others = listener.incoming().map(|other| other.unwrap());
         let mut others = [others.next().unwrap(), others.next().unwrap()];
-        let (rtt, settings) = (Span::from_millis(1), [HostSettings::of_linux_6_18(), HostSettings::of_linux_6_18()]);
+        let (rtt, settings) = (
+            Span::from_millis(1),
+            [HostSettings::of_linux_6_18(), HostSettings::of_linux_6_18()],
+        );
         let monitor = SenderMonitor::new(&sender, sockets, None, rtt, settings);
         let sent = NextWork::Send(ChunkJob { file: 0, chunk: 0 });
         assert_eq!(sender.queue.next_work(0, false), sent);
@@ -430,7 +568,13 @@ mod tests {
         monitor.end_silent(0, &monitor.sockets[0], &info(19));
         assert_eq!(sender.queue.next_work(1, false), NextWork::Nothing);
         monitor.end_silent(0, &monitor.sockets[0], &info(21));
-        assert_eq!((sender.queue.next_work(0, false), sender.queue.next_work(1, false)), (NextWork::End, sent));
+        assert_eq!(
+            (
+                sender.queue.next_work(0, false),
+                sender.queue.next_work(1, false)
+            ),
+            (NextWork::End, sent)
+        );
         assert_eq!(others[0].read(&mut [0]).unwrap(), 0);
         others[1].set_nonblocking(true).unwrap();
         assert!(others[1].read(&mut [0]).is_err());
@@ -439,10 +583,17 @@ mod tests {
     #[test]
     fn short_buffers_on_a_long_path_take_more_connections() {
         let host = HostSettings::of_linux_6_18();
-        let choose = |asked, rtt, host: &HostSettings| choose_connections(asked, true, rtt, [host, host]);
+        let choose =
+            |asked, rtt, host: &HostSettings| choose_connections(asked, true, rtt, [host, host]);
         let long = choose(None, Span::from_millis(98), &host);
-        assert!((4..=8).contains(&long.count) && long.active == long.count, "{long:?}");
-        assert!(long.reason.contains("at 98 ms the buffers let one carry"), "{long:?}");
+        assert!(
+            (4..=8).contains(&long.count) && long.active == long.count,
+            "{long:?}"
+        );
+        assert!(
+            long.reason.contains("at 98 ms the buffers let one carry"),
+            "{long:?}"
+        );
         let short = choose(None, Span::from_micros(200), &host);
         assert_eq!((short.count, short.active), (MIN_CHOSEN, MIN_CHOSEN));
         let asked = choose(Some(3), Span::from_millis(98), &host);
@@ -450,23 +601,50 @@ mod tests {
         let near = choose(None, Span::from_millis(4), &host);
         assert_eq!((near.count, near.active), (MIN_CHOSEN, 1));
         // One carries 990 Mbit/s, and another would only make the queue overflow.
-        let wide = host.changed_by(&[RecordChange::TcpRmemMax, RecordChange::TcpWmemMax].map(|of| of(WIDE)));
+        let wide = host
+            .changed_by(&[RecordChange::TcpRmemMax, RecordChange::TcpWmemMax].map(|of| of(WIDE)));
         let one = choose(None, Span::from_millis(98), &wide);
         assert_eq!((one.count, one.active), (2, 1));
-        assert!(one.reason.starts_with("2 connections, 1 at first: at 98 ms"), "{one:?}");
+        assert!(
+            one.reason
+                .starts_with("2 connections, 1 at first: at 98 ms"),
+            "{one:?}"
+        );
     }
 
     #[test]
     fn where_bbr_may_not_be_used_connections_are_there_for_loss() {
         let host = HostSettings::of_linux_6_18();
         let (of, rtt) = ([&host, &host], Span::from_millis(100));
-        let (with, without) = (choose_connections(None, true, rtt, of), choose_connections(None, false, rtt, of));
-        assert_eq!((without.count, without.active), (MAX_UNDER_LOSS, with.active));
-        assert!(without.reason.ends_with("; up to 256 if packets are lost, as BBR may not be used"), "{without:?}");
+        let (with, without) = (
+            choose_connections(None, true, rtt, of),
+            choose_connections(None, false, rtt, of),
+        );
+        assert_eq!(
+            (without.count, without.active),
+            (MAX_UNDER_LOSS, with.active)
+        );
+        assert!(
+            without
+                .reason
+                .ends_with("; up to 256 if packets are lost, as BBR may not be used"),
+            "{without:?}"
+        );
         assert_eq!(choose_connections(Some(2), false, rtt, of).count, 2);
-        assert_eq!(choose_connections(None, false, Span::from_millis(1), of).count, MIN_CHOSEN);
-        // 1.05 · (100 ms ÷ loss)^¾ segments are 22 Mbit/s at a loss of 1e-4, and 12 are 1.4 at 1e-2.
-        let needed = |loss| streams::to_fill(carried_by_one(rtt, Some(Ratio::new(loss)), of), TARGET).unwrap();
-        assert!((35..60).contains(&needed(1e-4)) && needed(1e-2) > 300, "{} {}", needed(1e-4), needed(1e-2));
+        assert_eq!(
+            choose_connections(None, false, Span::from_millis(1), of).count,
+            MIN_CHOSEN
+        );
+        // 1.05 · (100 ms ÷ loss)^¾ segments are 22 Mbit/s at a loss of 1e-4, and 12 are 1.4 at
+        // 1e-2.
+        let needed = |loss| {
+            streams::to_fill(carried_by_one(rtt, Some(Ratio::new(loss)), of), TARGET).unwrap()
+        };
+        assert!(
+            (35..60).contains(&needed(1e-4)) && needed(1e-2) > 300,
+            "{} {}",
+            needed(1e-4),
+            needed(1e-2)
+        );
     }
 }

@@ -55,7 +55,8 @@ pub(crate) trait ListReceiver {
 }
 
 impl CopySource {
-    /// Opens what stands at `path`. As for rsync, a folder that ends with `/` or `.` stands for what is in it.
+    /// Opens what stands at `path`. As for rsync, a folder that ends with `/` or `.` stands for
+    /// what is in it.
     ///
     /// # Errors
     /// Fails if it is not there.
@@ -63,22 +64,36 @@ impl CopySource {
         let bytes = path.as_os_str().as_bytes();
         let failed = CopyError::from_path(bytes);
         let Some(name) = receiver_name(bytes) else {
-            return Ok(Self { tree: root.open_tree(path).map_err(failed)?, top: None });
+            return Ok(Self {
+                tree: root.open_tree(path).map_err(failed)?,
+                top: None,
+            });
         };
-        let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let folder = path
+            .parent()
+            .filter(|parent| !parent.as_os_str().is_empty())
+            .unwrap_or(Path::new("."));
         let tree = root.open_tree(folder).map_err(&failed)?;
         let top = EntryPath::new(name).map_err(|error| failed(io::Error::other(error)))?;
-        let found = tree.locate_entry(&top).and_then(|within| within.stat_entry()).map_err(&failed)?;
+        let found = tree
+            .locate_entry(&top)
+            .and_then(|within| within.stat_entry())
+            .map_err(&failed)?;
         found.ok_or_else(|| failed(io::Error::new(io::ErrorKind::NotFound, "it is not there")))?;
-        Ok(Self { tree, top: Some(top) })
+        Ok(Self {
+            tree,
+            top: Some(top),
+        })
     }
 
     /// Returns true if the source is one file or link.
     pub(crate) fn is_single(&self) -> bool {
-        let stat = self
-            .top
-            .as_ref()
-            .and_then(|top| self.tree.locate_entry(top).and_then(|within| within.stat_entry()).ok()?);
+        let stat = self.top.as_ref().and_then(|top| {
+            self.tree
+                .locate_entry(top)
+                .and_then(|within| within.stat_entry())
+                .ok()?
+        });
         stat.is_some_and(|stat| file_type(&stat) != FileType::Directory)
     }
 }
@@ -89,7 +104,8 @@ pub(crate) fn receiver_name(path: &[u8]) -> Option<&[u8]> {
     (!matches!(name, b"" | b"." | b"..")).then_some(name)
 }
 
-/// Walks all sources, with attributes if `keeps_attributes`. Returns whether all of them could be read.
+/// Walks all sources, with attributes if `keeps_attributes`. Returns whether all of them could be
+/// read.
 pub(crate) fn walk_sources(
     sources: &[CopySource],
     excludes: &ExcludePatterns,
@@ -116,7 +132,9 @@ pub(crate) fn walk_sources(
         }
         while let Some(folder) = walk.folders.pop() {
             // Its parts are those of paths that were walked.
-            walk.reading = folder.and_then(|folder| folder.folder_path().ok()).map(Arc::new);
+            walk.reading = folder
+                .and_then(|folder| folder.folder_path().ok())
+                .map(Arc::new);
             walk.read_folder(index, source, walk.reading.clone().as_deref());
         }
     }
@@ -124,12 +142,20 @@ pub(crate) fn walk_sources(
     walk.is_complete
 }
 
-/// Returns a file of the list in the state that it has now; `None` if it is no longer there, or no longer a file.
+/// Returns a file of the list in the state that it has now; `None` if it is no longer there, or no
+/// longer a file.
 ///
 /// # Errors
 /// Fails if its folder cannot be reached.
-pub(crate) fn file_now(sources: &[CopySource], file: &SourceFile) -> io::Result<Option<(EntryKind, SourceFile)>> {
-    let stat = match sources[file.source].tree.locate_entry(&file.path).and_then(|within| within.stat_entry()) {
+pub(crate) fn file_now(
+    sources: &[CopySource],
+    file: &SourceFile,
+) -> io::Result<Option<(EntryKind, SourceFile)>> {
+    let stat = match sources[file.source]
+        .tree
+        .locate_entry(&file.path)
+        .and_then(|within| within.stat_entry())
+    {
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         found => found?,
     };
@@ -139,10 +165,25 @@ pub(crate) fn file_now(sources: &[CopySource], file: &SourceFile) -> io::Result<
 
 /// Returns a regular file as an entry, and as its sender finds it again.
 fn file_of(stat: &Stat, source: usize, path: &EntryPath) -> (EntryKind, SourceFile) {
-    let (size, identity) = (ByteCount::new(stat.st_size.cast_unsigned()), file_identity(stat));
-    let kind =
-        EntryKind::File { mode: (stat.st_mode & 0o777) as u16, modified: modification_time(stat), size, identity };
-    (kind, SourceFile { source, path: path.clone(), size, identity })
+    let (size, identity) = (
+        ByteCount::new(stat.st_size.cast_unsigned()),
+        file_identity(stat),
+    );
+    let kind = EntryKind::File {
+        mode: (stat.st_mode & 0o777) as u16,
+        modified: modification_time(stat),
+        size,
+        identity,
+    };
+    (
+        kind,
+        SourceFile {
+            source,
+            path: path.clone(),
+            size,
+            identity,
+        },
+    )
 }
 
 /// Returns the attributes that an entry has now. `not_kept` takes those that are left out.
@@ -154,7 +195,9 @@ pub(crate) fn attributes_of(
     path: &EntryPath,
     not_kept: &mut dyn FnMut(NotKept),
 ) -> io::Result<ExtendedAttributes> {
-    let open = source.tree.open_entry(path, OFlags::RDONLY | OFlags::NONBLOCK)?;
+    let open = source
+        .tree
+        .open_entry(path, OFlags::RDONLY | OFlags::NONBLOCK)?;
     Ok(attributes::read_attributes(open, not_kept))
 }
 
@@ -162,7 +205,8 @@ struct SourceWalk<'w> {
     excludes: &'w ExcludePatterns,
     keeps_attributes: bool,
     list: &'w mut dyn ListReceiver,
-    /// The first name of each file that has several, by source, device and inode, with the number of those to come.
+    /// The first name of each file that has several, by source, device and inode, with the number
+    /// of those to come.
     names_of: HashMap<(usize, u64, u64), (EntryPath, usize)>,
     /// Bytes of memory of these names.
     names_memory: u64,
@@ -172,7 +216,8 @@ struct SourceWalk<'w> {
     reading: Option<Arc<EntryPath>>,
     /// Entries that were listed up to now.
     count: usize,
-    /// The paths of entries, and whether these are folders; absent if no other source can have one of the same.
+    /// The paths of entries, and whether these are folders; absent if no other source can have one
+    /// of the same.
     taken: Option<HashMap<PathHash, bool>>,
     /// Entries whose path one of an earlier source has, the first of them with its name.
     doubles: (Option<EntryPath>, u64),
@@ -187,16 +232,29 @@ struct PendingFolder {
 
 impl PendingFolder {
     fn folder_path(&self) -> Result<EntryPath, PathError> {
-        self.outer.as_ref().map_or_else(|| EntryPath::new(&*self.name), |outer| outer.join_name(&self.name))
+        self.outer.as_ref().map_or_else(
+            || EntryPath::new(&*self.name),
+            |outer| outer.join_name(&self.name),
+        )
     }
 }
 
 impl SourceWalk<'_> {
     /// Reads a folder later.
     fn push_folder(&mut self, path: &EntryPath) {
-        let outer = self.reading.clone().filter(|outer| path.parent_path() == Some(outer.as_bytes()));
-        let name = if outer.is_some() { path.last_name() } else { path.as_bytes() };
-        self.folders.push(Some(PendingFolder { outer, name: name.into() }));
+        let outer = self
+            .reading
+            .clone()
+            .filter(|outer| path.parent_path() == Some(outer.as_bytes()));
+        let name = if outer.is_some() {
+            path.last_name()
+        } else {
+            path.as_bytes()
+        };
+        self.folders.push(Some(PendingFolder {
+            outer,
+            name: name.into(),
+        }));
     }
 
     fn read_folder(&mut self, index: usize, source: &CopySource, folder: Option<&EntryPath>) {
@@ -210,11 +268,16 @@ impl SourceWalk<'_> {
                 self.is_complete = false;
                 return;
             }
-            let path = folder.map_or_else(|| EntryPath::new(name.as_slice()), |folder| folder.join_name(&name));
+            let path = folder.map_or_else(
+                || EntryPath::new(name.as_slice()),
+                |folder| folder.join_name(&name),
+            );
             match path {
                 Ok(path) => self.visit_path(index, source, path),
                 Err(error) => {
-                    let whole = folder.map_or(name.clone(), |folder| [folder.as_bytes(), b"/", &name].concat());
+                    let whole = folder.map_or(name.clone(), |folder| {
+                        [folder.as_bytes(), b"/", &name].concat()
+                    });
                     match error {
                         // A file of another transfer, which is not complete.
                         PathError::Reserved => self.list.not_sent(&whole, &error.to_string()),
@@ -236,26 +299,47 @@ impl SourceWalk<'_> {
             Ok(Some(kind @ EntryKind::Folder { .. })) => {
                 let attributes = self.entry_attributes(source, &path);
                 self.push_folder(&path);
-                self.list.add_entry(TreeEntry { path, kind, attributes }, None);
+                self.list.add_entry(
+                    TreeEntry {
+                        path,
+                        kind,
+                        attributes,
+                    },
+                    None,
+                );
             }
             Ok(Some(kind)) => {
                 let is_file = matches!(kind, EntryKind::File { .. });
-                let attributes =
-                    if is_file { self.entry_attributes(source, &path) } else { ExtendedAttributes::default() };
+                let attributes = if is_file {
+                    self.entry_attributes(source, &path)
+                } else {
+                    ExtendedAttributes::default()
+                };
                 let file = match &kind {
-                    EntryKind::File { size, identity, .. } => {
-                        Some(SourceFile { source: index, path: path.clone(), size: *size, identity: *identity })
-                    }
+                    EntryKind::File { size, identity, .. } => Some(SourceFile {
+                        source: index,
+                        path: path.clone(),
+                        size: *size,
+                        identity: *identity,
+                    }),
                     _ => None,
                 };
-                self.list.add_entry(TreeEntry { path, kind, attributes }, file);
+                self.list.add_entry(
+                    TreeEntry {
+                        path,
+                        kind,
+                        attributes,
+                    },
+                    file,
+                );
             }
             Ok(None) => {}
             Err(error) => self.report_problem(path.as_bytes(), &error.to_string()),
         }
     }
 
-    /// Returns the attributes to send with an entry. What cannot be opened has none; that is named when it is read.
+    /// Returns the attributes to send with an entry. What cannot be opened has none; that is named
+    /// when it is read.
     fn entry_attributes(&mut self, source: &CopySource, path: &EntryPath) -> ExtendedAttributes {
         if !self.keeps_attributes {
             return ExtendedAttributes::default();
@@ -264,11 +348,21 @@ impl SourceWalk<'_> {
         attributes_of(source, path, &mut not_kept).unwrap_or_default()
     }
 
-    fn entry_kind(&mut self, index: usize, source: &CopySource, path: &EntryPath) -> io::Result<Option<EntryKind>> {
+    fn entry_kind(
+        &mut self,
+        index: usize,
+        source: &CopySource,
+        path: &EntryPath,
+    ) -> io::Result<Option<EntryKind>> {
         let within = source.tree.locate_entry(path)?;
-        let Some(stat) = within.stat_entry()? else { return Ok(None) };
+        let Some(stat) = within.stat_entry()? else {
+            return Ok(None);
+        };
         let found = file_type(&stat);
-        if self.excludes.excludes_path(path, found == FileType::Directory) {
+        if self
+            .excludes
+            .excludes_path(path, found == FileType::Directory)
+        {
             return Ok(None);
         }
         if !self.claim_path(path, found == FileType::Directory) {
@@ -276,8 +370,13 @@ impl SourceWalk<'_> {
         }
         let mode = (stat.st_mode & 0o777) as u16;
         Ok(match found {
-            FileType::Directory => Some(EntryKind::Folder { mode, modified: modification_time(&stat) }),
-            FileType::Symlink => Some(EntryKind::SymbolicLink { target: within.read_link()? }),
+            FileType::Directory => Some(EntryKind::Folder {
+                mode,
+                modified: modification_time(&stat),
+            }),
+            FileType::Symlink => Some(EntryKind::SymbolicLink {
+                target: within.read_link()?,
+            }),
             FileType::RegularFile => {
                 if stat.st_nlink > 1 {
                     // The type of this number is another one on other processors.
@@ -297,7 +396,12 @@ impl SourceWalk<'_> {
     }
 
     /// Returns the first name of a file that has `others`; `None` if this one is it.
-    fn first_name(&mut self, file: (usize, u64, u64), path: &EntryPath, others: usize) -> Option<EntryPath> {
+    fn first_name(
+        &mut self,
+        file: (usize, u64, u64),
+        path: &EntryPath,
+        others: usize,
+    ) -> Option<EntryPath> {
         let memory = |path: &EntryPath| SECOND_NAME + path.as_bytes().len() as u64;
         let Slot::Occupied(mut slot) = self.names_of.entry(file) else {
             self.names_memory += memory(path);
@@ -313,9 +417,12 @@ impl SourceWalk<'_> {
         Some(first)
     }
 
-    /// Takes a path for an entry; returns false if one of an earlier source has it. Folders become one.
+    /// Takes a path for an entry; returns false if one of an earlier source has it. Folders become
+    /// one.
     fn claim_path(&mut self, path: &EntryPath, is_folder: bool) -> bool {
-        let Some(taken) = &mut self.taken else { return true };
+        let Some(taken) = &mut self.taken else {
+            return true;
+        };
         match taken.entry(path_hash(path.as_bytes())) {
             Slot::Vacant(slot) => {
                 slot.insert(is_folder);
@@ -332,9 +439,18 @@ impl SourceWalk<'_> {
 
     /// Names the first entry whose path one of an earlier source has, and counts the others.
     fn name_doubles(&mut self) {
-        let (Some(first), count) = &self.doubles else { return };
-        let others = if *count > 1 { format!("; so have {} others", count - 1) } else { String::new() };
-        self.list.not_sent(first.as_bytes(), &format!("an earlier source has an entry of this name{others}"));
+        let (Some(first), count) = &self.doubles else {
+            return;
+        };
+        let others = if *count > 1 {
+            format!("; so have {} others", count - 1)
+        } else {
+            String::new()
+        };
+        self.list.not_sent(
+            first.as_bytes(),
+            &format!("an earlier source has an entry of this name{others}"),
+        );
     }
 
     fn report_problem(&mut self, path: &[u8], why: &str) {
@@ -458,15 +574,26 @@ mod tests {
         let content = list(&folder.path().join("tree/"));
         assert_eq!(content.0[..2], ["a 5", "b folder"]);
         assert!(CopySource::open_source(&FolderRoot::User, &tree.join("nothing")).is_err());
-        let is_single = |path: &Path| CopySource::open_source(&FolderRoot::User, path).unwrap().is_single();
+        let is_single = |path: &Path| {
+            CopySource::open_source(&FolderRoot::User, path)
+                .unwrap()
+                .is_single()
+        };
         assert!(is_single(&tree.join("a")) && !is_single(&tree));
     }
 
     fn listed(sources: &[&Path]) -> Taken {
-        let sources: Vec<CopySource> =
-            sources.iter().map(|path| CopySource::open_source(&FolderRoot::User, path).unwrap()).collect();
+        let sources: Vec<CopySource> = sources
+            .iter()
+            .map(|path| CopySource::open_source(&FolderRoot::User, path).unwrap())
+            .collect();
         let mut taken = Taken::default();
-        assert!(walk_sources(&sources, &ExcludePatterns::default(), false, &mut taken));
+        assert!(walk_sources(
+            &sources,
+            &ExcludePatterns::default(),
+            false,
+            &mut taken
+        ));
         taken
     }
 
@@ -475,7 +602,13 @@ mod tests {
     fn of_a_name_in_several_sources_the_first_is_sent_and_folders_become_one() {
         let folder = tempfile::tempdir().unwrap();
         let at = |path: &str| folder.path().join(path);
-        for (path, content) in [("a/x", "1"), ("a/in/y", "12"), ("a/kind", "1"), ("b/x", "123"), ("b/in/z", "1234")] {
+        for (path, content) in [
+            ("a/x", "1"),
+            ("a/in/y", "12"),
+            ("a/kind", "1"),
+            ("b/x", "123"),
+            ("b/in/z", "1234"),
+        ] {
             fs::create_dir_all(at(path).parent().unwrap()).unwrap();
             fs::write(at(path), content).unwrap();
         }
@@ -484,9 +617,23 @@ mod tests {
         fs::hard_link(at("b/x"), at("b/x2")).unwrap();
         fs::hard_link(at("b/x"), at("b/x3")).unwrap();
         let both = listed(&[&at("a/"), &at("b/")]);
-        let expected = ["in folder", "kind 1", "x 1", "in/y 2", "x2 3", "x3 = x2", "in/z 4"];
-        assert_eq!(both.0, expected, "a second name is that of a file that was sent");
-        assert_eq!(both.1, ["kind an earlier source has an entry of this name; so have 1 others"]);
+        let expected = [
+            "in folder",
+            "kind 1",
+            "x 1",
+            "in/y 2",
+            "x2 3",
+            "x3 = x2",
+            "in/z 4",
+        ];
+        assert_eq!(
+            both.0, expected,
+            "a second name is that of a file that was sent"
+        );
+        assert_eq!(
+            both.1,
+            ["kind an earlier source has an entry of this name; so have 1 others"]
+        );
         let files = listed(&[&at("a/x"), &at("b/x")]);
         assert_eq!((files.0, files.1.len()), (vec!["x 1".to_owned()], 1));
     }
@@ -495,13 +642,30 @@ mod tests {
     fn a_name_that_resembles_a_working_one_is_sent() {
         let folder = tempfile::tempdir().unwrap();
         let at = |path: &str| folder.path().join(path);
-        for path in ["wait../x", "file..", "y.fullpipe-part/z", ".y.12345678.fullpipe-journal"] {
+        for path in [
+            "wait../x",
+            "file..",
+            "y.fullpipe-part/z",
+            ".y.12345678.fullpipe-journal",
+        ] {
             fs::create_dir_all(at(path).parent().unwrap()).unwrap();
             fs::write(at(path), "").unwrap();
         }
         let all = listed(&[&at("")]);
-        assert_eq!(all.0, ["file.. 0", "wait.. folder", "y.fullpipe-part folder", "y.fullpipe-part/z 0", "wait../x 0"]);
-        assert_eq!(all.1, [".y.12345678.fullpipe-journal a name is reserved for files of a transfer"]);
+        assert_eq!(
+            all.0,
+            [
+                "file.. 0",
+                "wait.. folder",
+                "y.fullpipe-part folder",
+                "y.fullpipe-part/z 0",
+                "wait../x 0"
+            ]
+        );
+        assert_eq!(
+            all.1,
+            [".y.12345678.fullpipe-journal a name is reserved for files of a transfer"]
+        );
         let named = listed(&[&at("wait.."), &at("file..")]);
         assert_eq!(named.0, ["wait.. folder", "wait../x 0", "file.. 0"]);
         let content = listed(&[&at("wait../.."), &at("wait../.")]);

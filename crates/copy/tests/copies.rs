@@ -1,4 +1,5 @@
-//! Copies between two processes of this host: mostly with a script in the place of ssh, once over a real one.
+//! Copies between two processes of this host: mostly with a script in the place of ssh, once over a
+//! real one.
 
 use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt;
@@ -10,7 +11,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fullpipe_testkit::{
-    Running, SshServer, free_port, fullpipe, note_skipped, random_bytes, random_digits, require, within,
+    Running, SshServer, free_port, fullpipe, note_skipped, random_bytes, random_digits, require,
+    within,
 };
 use serde_json::{Value, json};
 
@@ -28,7 +30,10 @@ impl Scene {
             fs::create_dir(folder.path().join(name)).unwrap();
         }
         let scene = Self { folder };
-        scene.script("ssh", "shift; echo Welcome; printf 'last login: now '; exec sh -c \"$*\"");
+        scene.script(
+            "ssh",
+            "shift; echo Welcome; printf 'last login: now '; exec sh -c \"$*\"",
+        );
         scene
     }
 
@@ -56,7 +61,13 @@ impl Scene {
     fn command_in_text(&self, arguments: &[&str]) -> Command {
         let mut command = fullpipe();
         let program = command.get_program().to_str().unwrap().to_owned();
-        command.args(["copy", "--far-path", &program, "-e", self.path("ssh").to_str().unwrap()]);
+        command.args([
+            "copy",
+            "--far-path",
+            &program,
+            "-e",
+            self.path("ssh").to_str().unwrap(),
+        ]);
         command.args(arguments);
         command
     }
@@ -80,7 +91,8 @@ impl Scene {
 }
 
 fn copied(output: &Output) -> Value {
-    let document: Value = serde_json::from_slice(&output.stdout).expect("standard output is one document");
+    let document: Value =
+        serde_json::from_slice(&output.stdout).expect("standard output is one document");
     document["copy"].clone()
 }
 
@@ -101,12 +113,21 @@ fn tree(root: &Path) {
     fs::hard_link(root.join("a/file"), root.join("a/b/second")).unwrap();
     symlink("../file", root.join("a/b/link")).unwrap();
     symlink("/nowhere", root.join("a/b/broken")).unwrap();
-    fs::write(root.join("a").join(std::ffi::OsStr::from_bytes(b"caf\xe9\n\x1b[2J")), "no UTF-8").unwrap();
+    fs::write(
+        root.join("a")
+            .join(std::ffi::OsStr::from_bytes(b"caf\xe9\n\x1b[2J")),
+        "no UTF-8",
+    )
+    .unwrap();
     let sparse = File::create(root.join("a/sparse")).unwrap();
     sparse.set_len(9 << 20).unwrap();
     sparse.write_all_at(b"data", 5 << 20).unwrap();
     for index in 0..300 {
-        fs::write(root.join(format!("a/b/small-{index}")), vec![index as u8; index * 11]).unwrap();
+        fs::write(
+            root.join(format!("a/b/small-{index}")),
+            vec![index as u8; index * 11],
+        )
+        .unwrap();
     }
 }
 
@@ -117,8 +138,18 @@ fn listing(root: &Path) -> Vec<String> {
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(&folder).unwrap().map(Result::unwrap) {
             let (path, state) = (entry.path(), entry.metadata().unwrap());
-            let name = path.strip_prefix(root).unwrap().as_os_str().as_bytes().escape_ascii().to_string();
-            let time = if state.is_symlink() { 0 } else { state.mtime_nsec() + state.mtime() * 1_000_000_000 };
+            let name = path
+                .strip_prefix(root)
+                .unwrap()
+                .as_os_str()
+                .as_bytes()
+                .escape_ascii()
+                .to_string();
+            let time = if state.is_symlink() {
+                0
+            } else {
+                state.mtime_nsec() + state.mtime() * 1_000_000_000
+            };
             let links = if state.is_file() { state.nlink() } else { 0 };
             lines.push(format!(
                 "{name} {:o} {time} {links} {}",
@@ -130,10 +161,17 @@ fn listing(root: &Path) -> Vec<String> {
             } else if state.is_file() {
                 lines.push(format!(
                     "{name} {:?}",
-                    fs::read(&path).unwrap().iter().map(|byte| u64::from(*byte)).sum::<u64>()
+                    fs::read(&path)
+                        .unwrap()
+                        .iter()
+                        .map(|byte| u64::from(*byte))
+                        .sum::<u64>()
                 ));
             } else if state.is_symlink() {
-                lines.push(format!("{name} -> {}", fs::read_link(&path).unwrap().display()));
+                lines.push(format!(
+                    "{name} -> {}",
+                    fs::read_link(&path).unwrap().display()
+                ));
             }
         }
     }
@@ -157,28 +195,50 @@ fn cross_both_ways(transport: &str) {
     let near = text(&scene.path("near/a")).to_owned();
     let up = scene.copy(&[&near, &scene.far("far"), "--transport", transport]);
     assert_eq!(listing(&scene.path("near")), listing(&scene.path("far")));
-    assert_eq!((up["failed"].as_u64(), up["transport"].as_str()), (Some(0), Some(transport)), "{up}");
+    assert_eq!(
+        (up["failed"].as_u64(), up["transport"].as_str()),
+        (Some(0), Some(transport)),
+        "{up}"
+    );
     let blocks = fs::metadata(scene.path("far/a/sparse")).unwrap().blocks();
     assert!(blocks * 512 < 3 << 20, "holes stay holes: {blocks}");
     let again = scene.copy(&[&near, &scene.far("far"), "--transport", transport]);
-    assert_eq!((again["files"].as_u64(), again["present"].as_u64()), (Some(0), Some(304)), "{again}");
+    assert_eq!(
+        (again["files"].as_u64(), again["present"].as_u64()),
+        (Some(0), Some(304)),
+        "{again}"
+    );
     let back = text(&scene.path("back")).to_owned();
     let down = scene.copy(&[&scene.far("far/"), &back, "--transport", transport]);
     assert_eq!(down["transport"].as_str(), Some(transport), "{down}");
     assert_eq!(listing(&scene.path("near")), listing(&scene.path("back")));
 }
 
-/// An access list that lets a user of this number read and write, as the kernel has it in an attribute
-/// (`include/uapi/linux/posix_acl_xattr.h`).
+/// An access list that lets a user of this number read and write, as the kernel has it in an
+/// attribute (`include/uapi/linux/posix_acl_xattr.h`).
 fn access_list(user: u32) -> Vec<u8> {
     const NOBODY: u32 = u32::MAX;
     // The owner, a user, the group, the mask, others.
-    let entries = [(1_u16, 6_u16, NOBODY), (2, 6, user), (4, 0, NOBODY), (16, 6, NOBODY), (32, 0, NOBODY)];
+    let entries = [
+        (1_u16, 6_u16, NOBODY),
+        (2, 6, user),
+        (4, 0, NOBODY),
+        (16, 6, NOBODY),
+        (32, 0, NOBODY),
+    ];
     let fields = |(tag, permissions, id): (u16, u16, u32)| {
-        let (tag, permissions, id) = (tag.to_le_bytes(), permissions.to_le_bytes(), id.to_le_bytes());
+        let (tag, permissions, id) = (
+            tag.to_le_bytes(),
+            permissions.to_le_bytes(),
+            id.to_le_bytes(),
+        );
         [&tag[..], &permissions, &id].concat()
     };
-    [2_u32.to_le_bytes().to_vec()].into_iter().chain(entries.map(fields)).flatten().collect()
+    [2_u32.to_le_bytes().to_vec()]
+        .into_iter()
+        .chain(entries.map(fields))
+        .flatten()
+        .collect()
 }
 
 fn set(path: &Path, name: &str, value: &[u8]) -> bool {
@@ -208,7 +268,8 @@ fn set_attributes(root: &Path) -> bool {
         ("a/file", ACCESS, access_list(4321)),
         ("a/large", "user.long", vec![0xff; 2000]),
     ];
-    all.iter().all(|(path, name, value)| set(&root.join(path), name, value))
+    all.iter()
+        .all(|(path, name, value)| set(&root.join(path), name, value))
 }
 
 #[test]
@@ -216,19 +277,35 @@ fn access_lists_and_attributes_cross_if_that_is_asked_for() {
     let scene = Scene::new();
     let (near, far) = (scene.path("near"), scene.path("far"));
     if !set_attributes(&near) {
-        return note_skipped("copies: access lists", "this file system has no such attributes");
+        return note_skipped(
+            "copies: access lists",
+            "this file system has no such attributes",
+        );
     }
     let source = text(&near.join("a")).to_owned();
     scene.copy(&[&source, &scene.far("far")]);
-    assert_eq!((attribute(&far.join("a/file"), "user.one"), attribute(&far.join("a"), DEFAULT)), (None, None));
+    assert_eq!(
+        (
+            attribute(&far.join("a/file"), "user.one"),
+            attribute(&far.join("a"), DEFAULT)
+        ),
+        (None, None)
+    );
     // What is there gets them, and a dry run says so.
     let mut dry = scene.command_in_text(&[&source, &scene.far("far"), "-a", "--dry-run"]);
     let dry = Running::start(&mut dry).finish(TIMEOUT);
     let said = String::from_utf8_lossy(&[dry.stdout, dry.stderr].concat()).into_owned();
-    assert!(said.contains("a/file would get other extended attributes") && !said.contains("a/plain"), "{said}");
+    assert!(
+        said.contains("a/file would get other extended attributes") && !said.contains("a/plain"),
+        "{said}"
+    );
     assert_eq!(attribute(&far.join("a/file"), "user.one"), None);
     let again = scene.copy(&["-a", &source, &scene.far("far")]);
-    assert_eq!((again["files"].as_u64(), again["failed"].as_u64()), (Some(0), Some(0)), "{again}");
+    assert_eq!(
+        (again["files"].as_u64(), again["failed"].as_u64()),
+        (Some(0), Some(0)),
+        "{again}"
+    );
     // And so does what is new, both ways; a file without any inherits none of its folder.
     assert!(set(scene.folder.path(), DEFAULT, &access_list(99)));
     let back = scene.path("back");
@@ -246,7 +323,12 @@ fn access_lists_and_attributes_cross_if_that_is_asked_for() {
             ("a/large", "user.long"),
         ] {
             let expected = attribute(&near.join(path), name);
-            assert_eq!(attribute(&root.join(path), name), expected, "{} {path} {name}", root.display());
+            assert_eq!(
+                attribute(&root.join(path), name),
+                expected,
+                "{} {path} {name}",
+                root.display()
+            );
         }
         assert_eq!(listing(&near.join("a")), listing(&root.join("a")));
     }
@@ -265,18 +347,32 @@ fn attributes_that_give_rights_stay_behind_which_is_said_once() {
         let path = scene.path("near").join(name);
         fs::write(&path, name).unwrap();
         if !(set(&path, "trusted.x", b"x") && set(&path, "user.x", b"x")) {
-            return note_skipped("copies: attributes that give rights", "this file system has no such attributes");
+            return note_skipped(
+                "copies: attributes that give rights",
+                "this file system has no such attributes",
+            );
         }
     }
-    let arguments = ["-a".to_owned(), format!("{}/", text(&scene.path("near"))), scene.far("far")];
+    let arguments = [
+        "-a".to_owned(),
+        format!("{}/", text(&scene.path("near"))),
+        scene.far("far"),
+    ];
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let output = Running::start(&mut scene.command_in_text(&arguments)).finish(TIMEOUT);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
-    assert_eq!(said.matches("does not keep its trusted.*").count(), 1, "{said}");
+    assert_eq!(
+        said.matches("does not keep its trusted.*").count(),
+        1,
+        "{said}"
+    );
     for name in ["one", "two"] {
         let path = scene.path("far").join(name);
-        assert_eq!((attribute(&path, "trusted.x"), attribute(&path, "user.x")), (None, Some(b"x".to_vec())));
+        assert_eq!(
+            (attribute(&path, "trusted.x"), attribute(&path, "user.x")),
+            (None, Some(b"x".to_vec()))
+        );
     }
 }
 
@@ -287,7 +383,11 @@ fn a_file_gets_another_name_and_its_digest_is_that_of_b3sum() {
     let done = scene.copy(&[text(&file), &scene.far("far/renamed"), "--verify-disk"]);
     assert!(is_same(&file, &scene.path("far/renamed")));
     assert_eq!(done["digest"].as_str().map(str::len), Some(64));
-    let back = scene.copy(&[&scene.far("far/renamed"), text(&scene.path("near/other")), "--verify-disk"]);
+    let back = scene.copy(&[
+        &scene.far("far/renamed"),
+        text(&scene.path("near/other")),
+        "--verify-disk",
+    ]);
     assert_eq!(back["digest"], done["digest"]);
     assert!(is_same(&file, &scene.path("near/other")));
 }
@@ -299,38 +399,77 @@ fn what_is_excluded_stays_and_what_is_gone_is_deleted() {
         fs::write(scene.path(name), name).unwrap();
     }
     fs::create_dir_all(scene.path("far/older/deep")).unwrap();
-    // The sender has a pipe that it leaves out; the one of that name stays, as for rsync, and another one goes.
+    // The sender has a pipe that it leaves out; the one of that name stays, as for rsync, and
+    // another one goes.
     for pipe in ["near/pipe", "far/pipe", "far/other-pipe"] {
         rustix::fs::mkfifoat(rustix::fs::CWD, scene.path(pipe), rustix::fs::Mode::RUSR).unwrap();
     }
-    let arguments = [&format!("{}/", scene.path("near").display()), &scene.far("far"), "--delete", "--exclude", "*.o"];
+    let arguments = [
+        &format!("{}/", scene.path("near").display()),
+        &scene.far("far"),
+        "--delete",
+        "--exclude",
+        "*.o",
+    ];
     let names = |folder: &str| {
-        let mut names: Vec<_> =
-            fs::read_dir(scene.path(folder)).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        let mut names: Vec<_> = fs::read_dir(scene.path(folder))
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name())
+            .collect();
         names.sort();
         names
     };
     let dry = scene.copy(&[&arguments[..], &["--dry-run"]].concat());
-    assert_eq!((dry["files"].as_u64(), dry["deleted"].as_u64()), (Some(1), Some(3)), "{dry}");
-    assert_eq!(names("far"), ["mine.o", "old", "older", "other-pipe", "pipe"]);
+    assert_eq!(
+        (dry["files"].as_u64(), dry["deleted"].as_u64()),
+        (Some(1), Some(3)),
+        "{dry}"
+    );
+    assert_eq!(
+        names("far"),
+        ["mine.o", "old", "older", "other-pipe", "pipe"]
+    );
     // Nothing crossed, so nothing limited it.
-    assert_eq!([dry.get("transport"), dry.get("limit")], [None, None], "{dry}");
+    assert_eq!(
+        [dry.get("transport"), dry.get("limit")],
+        [None, None],
+        "{dry}"
+    );
     let pipe = json!(["pipe: it is neither file nor folder nor link"]);
-    assert_eq!((dry["left_out"].as_u64(), &dry["left_out_entries"]), (Some(1), &pipe), "{dry}");
+    assert_eq!(
+        (dry["left_out"].as_u64(), &dry["left_out_entries"]),
+        (Some(1), &pipe),
+        "{dry}"
+    );
     // The far end's pipes are left out, too, and named here.
     let down = scene.copy(&[&scene.far("far/"), text(&scene.path("near")), "--dry-run"]);
     assert_eq!(down["left_out"].as_u64(), Some(2), "{down}");
     let done = scene.copy(&arguments);
-    assert_eq!((&done["left_out_entries"], done["transport"].as_str()), (&pipe, Some("tcp")), "{done}");
-    assert_eq!((done["files"].as_u64(), done["deleted"].as_u64()), (Some(1), Some(3)), "{done}");
+    assert_eq!(
+        (&done["left_out_entries"], done["transport"].as_str()),
+        (&pipe, Some("tcp")),
+        "{done}"
+    );
+    assert_eq!(
+        (done["files"].as_u64(), done["deleted"].as_u64()),
+        (Some(1), Some(3)),
+        "{done}"
+    );
     assert_eq!(names("far"), ["keep", "mine.o", "pipe"]);
 }
 
 /// Bytes that the journals in a folder record as verified.
 fn recorded(folder: &Path) -> u64 {
-    let journals = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    let journals = journals.filter(|path| path.extension().is_some_and(|extension| extension == "fullpipe-journal"));
-    journals.map(|path| (fs::metadata(path).unwrap().len().saturating_sub(48) / 48) << 20).sum()
+    let journals = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let journals = journals.filter(|path| {
+        path.extension()
+            .is_some_and(|extension| extension == "fullpipe-journal")
+    });
+    journals
+        .map(|path| (fs::metadata(path).unwrap().len().saturating_sub(48) / 48) << 20)
+        .sum()
 }
 
 #[test]
@@ -346,18 +485,33 @@ fn a_copy_by_quic_that_was_killed_at_either_end_continues_where_it_was() {
 fn continue_after_the_kill_of_either_end(transport: &str) {
     let scene = Scene::new();
     let file = scene.file("near/file", 40);
-    let far = scene.script("ssh", "shift; echo $$ > \"${0%/*}/pid\"; exec sh -c \"exec $*\"");
+    let far = scene.script(
+        "ssh",
+        "shift; echo $$ > \"${0%/*}/pid\"; exec sh -c \"exec $*\"",
+    );
     assert!(far.ends_with("ssh"));
     let slow = ["--transport", transport, "--bwlimit", "100Mbit/s"];
     for (round, kills_far) in [false, true].into_iter().enumerate() {
         let _ = fs::remove_file(scene.path("far/file"));
         let (source, destination) = (text(&file).to_owned(), scene.far("far"));
-        let mut running = Running::start(&mut scene.command(&[&[source.as_str(), &destination], &slow[..]].concat()));
+        let mut running = Running::start(
+            &mut scene.command(&[&[source.as_str(), &destination], &slow[..]].concat()),
+        );
         let enough = (round as u64 + 1) * (6 << 20);
-        assert!(within(TIMEOUT, || recorded(&scene.path("far")) > enough), "nothing is recorded");
+        assert!(
+            within(TIMEOUT, || recorded(&scene.path("far")) > enough),
+            "nothing is recorded"
+        );
         if kills_far {
-            let pid: i32 = fs::read_to_string(scene.path("pid")).unwrap().trim().parse().unwrap();
-            let killed = Command::new("kill").args(["-9", &pid.to_string()]).status().unwrap();
+            let pid: i32 = fs::read_to_string(scene.path("pid"))
+                .unwrap()
+                .trim()
+                .parse()
+                .unwrap();
+            let killed = Command::new("kill")
+                .args(["-9", &pid.to_string()])
+                .status()
+                .unwrap();
             assert!(killed.success());
             let output = running.finish(TIMEOUT);
             assert_eq!(output.status.code(), Some(1), "{output:?}");
@@ -367,12 +521,21 @@ fn continue_after_the_kill_of_either_end(transport: &str) {
         }
         // The far end notices that the near one has gone.
         std::thread::sleep(Duration::from_millis(300));
-        assert!(!scene.path("far/file").exists(), "no half file has its final name");
+        assert!(
+            !scene.path("far/file").exists(),
+            "no half file has its final name"
+        );
         let before = recorded(&scene.path("far"));
         let done = scene.copy(&[&source, &destination, "--transport", transport]);
         assert!(is_same(&file, &scene.path("far/file")));
-        let (bytes, sent) = (done["bytes"].as_u64().unwrap(), done["transferred"].as_u64().unwrap());
-        assert!(before > enough && sent + before <= bytes + (1 << 20), "{sent} of {bytes} again, {before} before");
+        let (bytes, sent) = (
+            done["bytes"].as_u64().unwrap(),
+            done["transferred"].as_u64().unwrap(),
+        );
+        assert!(
+            before > enough && sent + before <= bytes + (1 << 20),
+            "{sent} of {bytes} again, {before} before"
+        );
         assert_eq!(fs::read_dir(scene.path("far")).unwrap().count(), 1);
     }
 }
@@ -387,7 +550,13 @@ fn what_cannot_be_copied_is_named_and_the_rest_is_right() {
     let output = scene.run(&[text(&scene.path("near/a")), &scene.far("far")]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let done = copied(&output);
-    assert!(done["failures"][0].as_str().unwrap().starts_with("a/file: a folder has its name"), "{done}");
+    assert!(
+        done["failures"][0]
+            .as_str()
+            .unwrap()
+            .starts_with("a/file: a folder has its name"),
+        "{done}"
+    );
     assert_eq!(fs::read(scene.path("far/a/other")).unwrap(), b"right");
 }
 
@@ -398,13 +567,27 @@ fn a_full_disk_is_said_and_what_fits_is_right() {
     let file = scene.file("near/file", 5);
     fs::write(scene.path("near/small"), "it fits").unwrap();
     // A namespace of its own ends with the far end, and the small file system with it.
-    scene.script("ssh", "shift; exec unshare -m sh -c \"mount -t tmpfs -o size=2m none ${0%/*}/far && exec $*\"");
-    let output = scene.run(&[text(&scene.path("near/small")), text(&file), &scene.far("far")]);
+    scene.script(
+        "ssh",
+        "shift; exec unshare -m sh -c \"mount -t tmpfs -o size=2m none ${0%/*}/far && exec $*\"",
+    );
+    let output = scene.run(&[
+        text(&scene.path("near/small")),
+        text(&file),
+        &scene.far("far"),
+    ]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let done = copied(&output);
-    assert_eq!((done["files"].as_u64(), done["failed"].as_u64()), (Some(1), Some(1)), "{done}");
+    assert_eq!(
+        (done["files"].as_u64(), done["failed"].as_u64()),
+        (Some(1), Some(1)),
+        "{done}"
+    );
     let failure = done["failures"][0].as_str().unwrap();
-    assert!(failure.starts_with("file: ") && failure.contains("No space left on device"), "{done}");
+    assert!(
+        failure.starts_with("file: ") && failure.contains("No space left on device"),
+        "{done}"
+    );
 }
 
 #[test]
@@ -418,17 +601,27 @@ fn a_folder_that_is_read_only_is_said_and_the_rest_is_right() {
         fs::write(scene.path(file), file).unwrap();
     }
     let mount = "mount --bind -o ro ${0%/*}/far/a/fixed ${0%/*}/far/a/fixed";
-    scene.script("ssh", &format!("shift; exec unshare -m sh -c \"{mount} && exec $*\""));
+    scene.script(
+        "ssh",
+        &format!("shift; exec unshare -m sh -c \"{mount} && exec $*\""),
+    );
     let output = scene.run(&[text(&scene.path("near/a")), &scene.far("far")]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let done = copied(&output);
     let failures = done["failures"].to_string();
-    assert!(failures.contains("a/fixed/file: ") && failures.contains("Read-only file system"), "{done}");
-    assert_eq!(fs::read(scene.path("far/a/other")).unwrap(), b"near/a/other");
+    assert!(
+        failures.contains("a/fixed/file: ") && failures.contains("Read-only file system"),
+        "{done}"
+    );
+    assert_eq!(
+        fs::read(scene.path("far/a/other")).unwrap(),
+        b"near/a/other"
+    );
     assert!(!scene.path("far/a/fixed/file").exists());
 }
 
-/// Carries out a copy without the rights of root over permissions, and returns it with its exit code.
+/// Carries out a copy without the rights of root over permissions, and returns it with its exit
+/// code.
 fn copy_as_owner(scene: &Scene, arguments: &[&str]) -> (Option<i32>, Value) {
     let copy = scene.command(arguments);
     let mut command = Command::new("setpriv");
@@ -459,13 +652,28 @@ fn a_folder_that_may_not_be_listed_takes_files_and_gives_those_that_are_named() 
     set_mode(&scene.path("far"), 0o333);
     let (code, done) = copy_as_owner(&scene, &[text(&file), &scene.far("far/")]);
     assert_eq!((code, &done["files"]), (Some(0), &json!(1)), "{done}");
-    let (code, done) = copy_as_owner(&scene, &[&scene.far("far/file"), text(&scene.path("near/back"))]);
+    let (code, done) = copy_as_owner(
+        &scene,
+        &[&scene.far("far/file"), text(&scene.path("near/back"))],
+    );
     assert_eq!((code, &done["files"]), (Some(0), &json!(1)), "{done}");
     assert!(is_same(&file, &scene.path("near/back")) && mode(&scene.path("far")) == 0o333);
     // What cannot be listed is not compared, which is said.
-    let (code, done) =
-        copy_as_owner(&scene, &["--delete", &format!("{}/", text(&scene.path("near"))), &scene.far("far")]);
-    assert!(code == Some(1) && done["failures"].to_string().contains("nothing is deleted in it"), "{done}");
+    let (code, done) = copy_as_owner(
+        &scene,
+        &[
+            "--delete",
+            &format!("{}/", text(&scene.path("near"))),
+            &scene.far("far"),
+        ],
+    );
+    assert!(
+        code == Some(1)
+            && done["failures"]
+                .to_string()
+                .contains("nothing is deleted in it"),
+        "{done}"
+    );
     set_mode(&scene.path("far"), 0o755);
     assert!(is_same(&file, &scene.path("far/file")));
 }
@@ -483,11 +691,19 @@ fn a_folder_that_its_owner_has_closed_is_opened_for_the_copy_and_gets_the_mode_o
         for folder in ["far/in/deep", "far/in", "far/gone/deep", "far/gone"] {
             set_mode(&scene.path(folder), closed);
         }
-        let arguments = ["--delete", &format!("{}/", text(&scene.path("near"))), &scene.far("far")];
+        let arguments = [
+            "--delete",
+            &format!("{}/", text(&scene.path("near"))),
+            &scene.far("far"),
+        ];
         for _ in 0..2 {
             let (code, done) = copy_as_owner(&scene, &arguments);
             assert_eq!(code, Some(0), "{closed:o}: {done}");
-            assert_eq!(listing(&scene.path("near")), listing(&scene.path("far")), "{closed:o}");
+            assert_eq!(
+                listing(&scene.path("near")),
+                listing(&scene.path("far")),
+                "{closed:o}"
+            );
         }
         // A mode of the source closes the folder behind the copy, and the next copy opens it again.
         for (content, is_readable) in [("other", false), ("another", true)] {
@@ -498,10 +714,21 @@ fn a_folder_that_its_owner_has_closed_is_opened_for_the_copy_and_gets_the_mode_o
                 set_mode(&scene.path("near/in/deep"), closed);
             }
             let (code, done) = copy_as_owner(&scene, &arguments);
-            assert_eq!(mode(&scene.path("far/in/deep")), mode(&scene.path("near/in/deep")), "{closed:o}: {done}");
-            assert!(code == Some(0) || !is_readable && closed != 0o500, "{closed:o}: {done}");
+            assert_eq!(
+                mode(&scene.path("far/in/deep")),
+                mode(&scene.path("near/in/deep")),
+                "{closed:o}: {done}"
+            );
+            assert!(
+                code == Some(0) || !is_readable && closed != 0o500,
+                "{closed:o}: {done}"
+            );
         }
-        assert_eq!(listing(&scene.path("near")), listing(&scene.path("far")), "{closed:o}");
+        assert_eq!(
+            listing(&scene.path("near")),
+            listing(&scene.path("far")),
+            "{closed:o}"
+        );
     }
 }
 
@@ -512,10 +739,18 @@ fn a_copy_into_a_folder_that_was_closed_meanwhile_continues_where_it_was() {
         let scene = Scene::new();
         fs::create_dir_all(scene.path("near/in")).unwrap();
         let file = scene.file("near/in/file", 8);
-        let arguments = [&format!("{}/", text(&scene.path("near")))[..], &scene.far("far")];
-        let mut near = Running::start(&mut scene.command(&[&arguments[..], &["--bwlimit", "40Mbit/s"]].concat()));
+        let arguments = [
+            &format!("{}/", text(&scene.path("near")))[..],
+            &scene.far("far"),
+        ];
+        let mut near = Running::start(
+            &mut scene.command(&[&arguments[..], &["--bwlimit", "40Mbit/s"]].concat()),
+        );
         let folder = scene.path("far/in");
-        assert!(within(TIMEOUT, || folder.is_dir() && recorded(&folder) > 2 << 20), "nothing arrives");
+        assert!(
+            within(TIMEOUT, || folder.is_dir() && recorded(&folder) > 2 << 20),
+            "nothing arrives"
+        );
         near.kill();
         drop(near);
         let held = recorded(&folder);
@@ -523,7 +758,10 @@ fn a_copy_into_a_folder_that_was_closed_meanwhile_continues_where_it_was() {
         let (code, done) = copy_as_owner(&scene, &arguments);
         assert_eq!(code, Some(0), "{closed:o}: {done}");
         let sent = done["transferred"].as_u64().unwrap();
-        assert!(is_same(&file, &folder.join("file")) && sent <= (8 << 20) + 12_345 - held, "{closed:o}: {done}");
+        assert!(
+            is_same(&file, &folder.join("file")) && sent <= (8 << 20) + 12_345 - held,
+            "{closed:o}: {done}"
+        );
     }
 }
 
@@ -531,20 +769,35 @@ fn is_root() -> bool {
     fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
 }
 
-/// Starts a slow copy of `near` and of a file next to it, and returns once data of the first has arrived.
+/// Starts a slow copy of `near` and of a file next to it, and returns once data of the first has
+/// arrived.
 fn slow_copy(scene: &Scene) -> Running {
     let file = scene.file("near/file", 30);
     let last = scene.path("near/last");
     fs::write(&last, "right").unwrap();
-    let arguments = [text(&file), text(&last), &scene.far("far"), "--bwlimit", "100Mbit/s"];
+    let arguments = [
+        text(&file),
+        text(&last),
+        &scene.far("far"),
+        "--bwlimit",
+        "100Mbit/s",
+    ];
     let running = Running::start(&mut scene.command(&arguments));
-    assert!(within(TIMEOUT, || recorded(&scene.path("far")) > 0), "nothing arrives");
+    assert!(
+        within(TIMEOUT, || recorded(&scene.path("far")) > 0),
+        "nothing arrives"
+    );
     running
 }
 
 /// Writes a mark into the file that is copied.
 fn change(scene: &Scene, mark: &[u8]) {
-    File::options().write(true).open(scene.path("near/file")).unwrap().write_all_at(mark, 0).unwrap();
+    File::options()
+        .write(true)
+        .open(scene.path("near/file"))
+        .unwrap()
+        .write_all_at(mark, 0)
+        .unwrap();
 }
 
 #[test]
@@ -581,7 +834,13 @@ fn a_file_that_goes_on_changing_fails_alone() {
     });
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let done = copied(&output);
-    assert!(done["failures"][0].as_str().unwrap().starts_with("file: it changed twice while it was copied"), "{done}");
+    assert!(
+        done["failures"][0]
+            .as_str()
+            .unwrap()
+            .starts_with("file: it changed twice while it was copied"),
+        "{done}"
+    );
     assert_eq!(fs::read(scene.path("far/last")).unwrap(), b"right");
     assert!(!scene.path("far/file").exists());
     scene.copy(&[text(&scene.path("near/file")), &scene.far("far")]);
@@ -595,13 +854,22 @@ fn a_file_that_vanishes_while_it_is_read_fails_alone() {
     fs::remove_file(scene.path("near/file")).unwrap();
     let output = running.finish(TIMEOUT);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
-    assert_eq!(copied(&output)["failures"][0].as_str(), Some("file: it vanished while it was copied"));
+    assert_eq!(
+        copied(&output)["failures"][0].as_str(),
+        Some("file: it vanished while it was copied")
+    );
     assert_eq!(fs::read(scene.path("far/last")).unwrap(), b"right");
     assert!(!scene.path("far/file").exists());
 }
 
 fn signal(pid: &str, signal: &str) {
-    assert!(Command::new("kill").args([signal, pid]).status().unwrap().success());
+    assert!(
+        Command::new("kill")
+            .args([signal, pid])
+            .status()
+            .unwrap()
+            .success()
+    );
 }
 
 /// A stopped process is what a network without any sign of life looks like from its other end.
@@ -609,17 +877,33 @@ fn signal(pid: &str, signal: &str) {
 fn a_far_end_that_receives_nothing_lets_the_next_copy_have_its_files() {
     let scene = Scene::new();
     let file = scene.file("near/file", 40);
-    let arguments = [text(&file).to_owned(), scene.far("far"), "--timeout".to_owned(), "2".to_owned()];
+    let arguments = [
+        text(&file).to_owned(),
+        scene.far("far"),
+        "--timeout".to_owned(),
+        "2".to_owned(),
+    ];
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let stopped = Running::start(&mut scene.command(&[&arguments[..], &["--bwlimit", "100Mbit/s"]].concat()));
-    assert!(within(TIMEOUT, || recorded(&scene.path("far")) > 6 << 20), "nothing is recorded");
+    let stopped =
+        Running::start(&mut scene.command(&[&arguments[..], &["--bwlimit", "100Mbit/s"]].concat()));
+    assert!(
+        within(TIMEOUT, || recorded(&scene.path("far")) > 6 << 20),
+        "nothing is recorded"
+    );
     signal(&stopped.pid().to_string(), "-STOP");
     let began = Instant::now();
     let output = Running::start(&mut scene.command_in_text(&arguments)).finish(TIMEOUT);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
-    assert!(said.contains("another transfer holds file; waiting up to 7 s"), "{said}");
-    assert!(began.elapsed() < Duration::from_secs(9), "{:?}", began.elapsed());
+    assert!(
+        said.contains("another transfer holds file; waiting up to 7 s"),
+        "{said}"
+    );
+    assert!(
+        began.elapsed() < Duration::from_secs(9),
+        "{:?}",
+        began.elapsed()
+    );
     assert!(is_same(&file, &scene.path("far/file")));
     assert_eq!(fs::read_dir(scene.path("far")).unwrap().count(), 1);
 }
@@ -628,17 +912,36 @@ fn a_far_end_that_receives_nothing_lets_the_next_copy_have_its_files() {
 fn a_near_end_that_receives_nothing_gives_up() {
     let scene = Scene::new();
     let file = scene.file("near/file", 40);
-    scene.script("ssh", "shift; echo $$ > \"${0%/*}/pid\"; exec sh -c \"exec $*\"");
-    let arguments = [text(&file), &scene.far("far"), "--timeout", "2", "--bwlimit", "100Mbit/s"].map(str::to_owned);
+    scene.script(
+        "ssh",
+        "shift; echo $$ > \"${0%/*}/pid\"; exec sh -c \"exec $*\"",
+    );
+    let arguments = [
+        text(&file),
+        &scene.far("far"),
+        "--timeout",
+        "2",
+        "--bwlimit",
+        "100Mbit/s",
+    ]
+    .map(str::to_owned);
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let running = Running::start(&mut scene.command(&arguments));
-    assert!(within(TIMEOUT, || recorded(&scene.path("far")) > 0), "nothing is recorded");
+    assert!(
+        within(TIMEOUT, || recorded(&scene.path("far")) > 0),
+        "nothing is recorded"
+    );
     let far = fs::read_to_string(scene.path("pid")).unwrap();
     signal(far.trim(), "-STOP");
     let output = running.finish(TIMEOUT);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let document: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert!(document.to_string().contains("the other end has said nothing for 2 s"), "{document}");
+    assert!(
+        document
+            .to_string()
+            .contains("the other end has said nothing for 2 s"),
+        "{document}"
+    );
 }
 
 #[test]
@@ -669,9 +972,22 @@ fn without_a_port_for_tcp_quic_carries_the_data_and_ssh_where_that_is_not_wanted
     let port = taken.local_addr().unwrap().port().to_string();
     for (wanted, transport) in [("tcp", "ssh"), ("auto", "quic")] {
         let _ = fs::remove_file(scene.path("far/file"));
-        let done = scene.copy(&[text(&file), &scene.far("far"), "--ports", &port, "--transport", wanted]);
+        let done = scene.copy(&[
+            text(&file),
+            &scene.far("far"),
+            "--ports",
+            &port,
+            "--transport",
+            wanted,
+        ]);
         assert_eq!(done["transport"].as_str(), Some(transport), "{done}");
-        assert!(done["reason"].as_str().unwrap().contains("the far end has no free port of the range"), "{done}");
+        assert!(
+            done["reason"]
+                .as_str()
+                .unwrap()
+                .contains("the far end has no free port of the range"),
+            "{done}"
+        );
         assert!(is_same(&file, &scene.path("far/file")));
     }
 }
@@ -685,7 +1001,10 @@ fn copy_without(scene: &Scene, protocol: &str, file: &Path, transport: &str) -> 
     let destination = format!("127.0.0.1:{}", scene.path("far").display());
     let copy = scene.command(&[text(file), &destination, "--transport", transport]);
     let mut command = Command::new("unshare");
-    command.args(["-n", "sh", "-c", &rules, "sh"]).arg(copy.get_program()).args(copy.get_args());
+    command
+        .args(["-n", "sh", "-c", &rules, "sh"])
+        .arg(copy.get_program())
+        .args(copy.get_args());
     let output = Running::start(&mut command).finish(TIMEOUT);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     assert!(is_same(file, &scene.path("far/file")));
@@ -701,10 +1020,20 @@ fn where_tcp_does_not_pass_quic_carries_the_data_which_is_said() {
     let done = copy_without(&scene, "tcp", &file, "auto");
     let reason = done["reason"].as_str().unwrap();
     assert_eq!(done["transport"].as_str(), Some("quic"), "{done}");
-    assert!(reason.starts_with("QUIC with 4 streams, RTT ") && reason.contains("; not TCP, because "), "{reason}");
-    assert!(reason.ends_with(", and it cannot reach this host"), "{reason}");
+    assert!(
+        reason.starts_with("QUIC with 4 streams, RTT ") && reason.contains("; not TCP, because "),
+        "{reason}"
+    );
+    assert!(
+        reason.ends_with(", and it cannot reach this host"),
+        "{reason}"
+    );
     // Four seconds for TCP in each direction would be more.
-    assert!(began.elapsed() < Duration::from_millis(7500), "{:?}", began.elapsed());
+    assert!(
+        began.elapsed() < Duration::from_millis(7500),
+        "{:?}",
+        began.elapsed()
+    );
 }
 
 #[test]
@@ -715,8 +1044,14 @@ fn where_udp_does_not_pass_tcp_carries_the_data_which_is_said() {
     let done = copy_without(&scene, "udp", &file, "quic");
     let reason = done["reason"].as_str().unwrap();
     assert_eq!(done["transport"].as_str(), Some("tcp"), "{done}");
-    assert!(reason.contains("; not QUIC, because 127.0.0.1 cannot be reached at UDP port "), "{reason}");
-    assert!(reason.ends_with(", and it cannot reach this host"), "{reason}");
+    assert!(
+        reason.contains("; not QUIC, because 127.0.0.1 cannot be reached at UDP port "),
+        "{reason}"
+    );
+    assert!(
+        reason.ends_with(", and it cannot reach this host"),
+        "{reason}"
+    );
 }
 
 /// Two networks of this test's own with these addresses. `$FAR` runs in the other one.
@@ -754,13 +1089,23 @@ impl Between<'_> {
     fn copy(&self, scene: &Scene, file: &Path) -> Value {
         let _ = fs::remove_file(scene.path("far/file"));
         let from_ssh = self.from_ssh;
-        scene.script("ssh", &format!("shift; export SSH_CONNECTION='{from_ssh}'; exec $FAR sh -c \"$*\""));
+        scene.script(
+            "ssh",
+            &format!("shift; export SSH_CONNECTION='{from_ssh}'; exec $FAR sh -c \"$*\""),
+        );
         let destination = format!("[{}]:{}", self.host, scene.path("far").display());
         let copy = scene.command(&[text(file), &destination, "--transport", self.transport]);
         let script = format!("set -e; {TWO_NETWORKS}\n\"$@\"");
         let mut command = Command::new("unshare");
-        command.args(["-n", "sh", "-c", &script, "sh"]).arg(copy.get_program()).args(copy.get_args());
-        command.envs([("NEAR_ADDRESSES", self.near), ("FAR_ADDRESSES", self.far), ("RULES", self.rules)]);
+        command
+            .args(["-n", "sh", "-c", &script, "sh"])
+            .arg(copy.get_program())
+            .args(copy.get_args());
+        command.envs([
+            ("NEAR_ADDRESSES", self.near),
+            ("FAR_ADDRESSES", self.far),
+            ("RULES", self.rules),
+        ]);
         let output = Running::start(&mut command).finish(TIMEOUT);
         assert_eq!(output.status.code(), Some(0), "{output:?}");
         assert!(is_same(file, &scene.path("far/file")));
@@ -776,34 +1121,72 @@ fn between_link_local_addresses_connections_carry_the_data_in_either_direction()
     let file = scene.file("near/file", 3);
     let no_calls = "nft 'add table inet t; add chain inet t c { type filter hook input priority 0; }; \
                     add rule inet t c tcp flags & (syn|ack) == syn reject with tcp reset'";
-    for (rules, transport, found) in [("", "tcp", "tcp"), (no_calls, "tcp", "tcp-from-far-end"), ("", "quic", "quic")] {
-        let (near, far, from_ssh) = ("fe80::1/64", "fe80::2/64", "fe80::1%far 1234 fe80::2%far 22");
-        let done = Between { near, far, rules, from_ssh, host: "fe80::2%near", transport }.copy(&scene, &file);
+    for (rules, transport, found) in [
+        ("", "tcp", "tcp"),
+        (no_calls, "tcp", "tcp-from-far-end"),
+        ("", "quic", "quic"),
+    ] {
+        let (near, far, from_ssh) = (
+            "fe80::1/64",
+            "fe80::2/64",
+            "fe80::1%far 1234 fe80::2%far 22",
+        );
+        let done = Between {
+            near,
+            far,
+            rules,
+            from_ssh,
+            host: "fe80::2%near",
+            transport,
+        }
+        .copy(&scene, &file);
         assert_eq!(done["transport"].as_str(), Some(found), "{done}");
     }
 }
 
-/// The end that listened once answered from the address that its routes prefer, which the other end did not take.
+/// The end that listened once answered from the address that its routes prefer, which the other end
+/// did not take.
 #[test]
 fn quic_carries_the_data_whichever_address_of_a_host_is_called() {
     require!(Root, Nft, Tc, Unshare);
     let scene = Scene::new();
     let file = scene.file("near/file", 3);
     for (network, prefix) in [("192.0.2.", 24), ("2001:db8::", 64), ("fe80::", 64)] {
-        let addresses = |hosts: [u8; 2]| hosts.map(|host| format!("{network}{host}/{prefix}")).join(" ");
+        let addresses = |hosts: [u8; 2]| {
+            hosts
+                .map(|host| format!("{network}{host}/{prefix}"))
+                .join(" ")
+        };
         let (near, far) = (addresses([1, 2]), addresses([3, 4]));
         let scope = |device: &'static str| if network == "fe80::" { device } else { "" };
         // Nobody has the fifth address, so the far end calls the near one.
-        for (near_host, far_host, found) in
-            [(1, 3, "quic"), (1, 4, "quic"), (1, 5, "quic-from-far-end"), (2, 5, "quic-from-far-end")]
-        {
-            let from_ssh =
-                format!("{network}{near_host}{} 1234 {network}{far_host}{} 22", scope("%far"), scope("%far"));
+        for (near_host, far_host, found) in [
+            (1, 3, "quic"),
+            (1, 4, "quic"),
+            (1, 5, "quic-from-far-end"),
+            (2, 5, "quic-from-far-end"),
+        ] {
+            let from_ssh = format!(
+                "{network}{near_host}{} 1234 {network}{far_host}{} 22",
+                scope("%far"),
+                scope("%far")
+            );
             let host = format!("{network}{far_host}{}", scope("%near"));
             let (near, far) = (&*near, &*far);
-            let copy = Between { near, far, rules: "", from_ssh: &from_ssh, host: &host, transport: "quic" };
+            let copy = Between {
+                near,
+                far,
+                rules: "",
+                from_ssh: &from_ssh,
+                host: &host,
+                transport: "quic",
+            };
             let done = copy.copy(&scene, &file);
-            assert_eq!(done["transport"].as_str(), Some(found), "{far_host}: {done}");
+            assert_eq!(
+                done["transport"].as_str(),
+                Some(found),
+                "{far_host}: {done}"
+            );
         }
     }
 }
@@ -812,15 +1195,38 @@ fn quic_carries_the_data_whichever_address_of_a_host_is_called() {
 fn a_copy_by_quic_has_the_streams_and_the_rate_that_are_asked_for() {
     let scene = Scene::new();
     let file = scene.file("near/file", 8);
-    let limits = ["--transport", "quic", "--streams", "2", "--bwlimit", "40Mbit/s"];
+    let limits = [
+        "--transport",
+        "quic",
+        "--streams",
+        "2",
+        "--bwlimit",
+        "40Mbit/s",
+    ];
     let done = scene.copy(&[&[text(&file), &scene.far("far")], &limits[..]].concat());
     assert!(is_same(&file, &scene.path("far/file")));
-    assert_eq!((done["transport"].as_str(), done["streams"].as_u64()), (Some("quic"), Some(2)), "{done}");
-    assert_eq!((done["limit"].as_str(), done["congestion_control"].as_str()), (Some("rate-limit"), Some("cubic")));
+    assert_eq!(
+        (done["transport"].as_str(), done["streams"].as_u64()),
+        (Some("quic"), Some(2)),
+        "{done}"
+    );
+    assert_eq!(
+        (done["limit"].as_str(), done["congestion_control"].as_str()),
+        (Some("rate-limit"), Some("cubic"))
+    );
     for refused in [&["--scavenge"][..], &["--insecure-data", "127.0.0.0/8"]] {
-        let output = scene.run(&[&[text(&file), &scene.far("far"), "--transport", "quic"], refused].concat());
+        let output = scene.run(
+            &[
+                &[text(&file), &scene.far("far"), "--transport", "quic"],
+                refused,
+            ]
+            .concat(),
+        );
         assert_eq!(output.status.code(), Some(2), "{output:?}");
-        assert!(String::from_utf8_lossy(&output.stdout).contains("leave out --"), "{output:?}");
+        assert!(
+            String::from_utf8_lossy(&output.stdout).contains("leave out --"),
+            "{output:?}"
+        );
     }
 }
 
@@ -833,9 +1239,13 @@ fn digits_cross_compressed_over_a_slow_way_and_what_does_not_compress_as_it_is()
     fs::write(&random, random_bytes(1 << 20)).unwrap();
     let back = scene.path("near/back");
     let saved = |from: &str, to: &str, more: &[&str]| {
-        // Slower than one processor with other work compresses, and than a disk with other work writes.
+        // Slower than one processor with other work compresses, and than a disk with other work
+        // writes.
         let done = scene.copy(&[&[from, to, "--bwlimit", "10Mbit/s"], more].concat());
-        assert!(done["limit"] == "rate-limit" || done["transport"] == "quic", "{done}");
+        assert!(
+            done["limit"] == "rate-limit" || done["transport"] == "quic",
+            "{done}"
+        );
         done["saved"].as_u64().unwrap() * 100 / done["bytes"].as_u64().unwrap()
     };
     for transport in ["tcp", "quic"] {
@@ -845,11 +1255,20 @@ fn digits_cross_compressed_over_a_slow_way_and_what_does_not_compress_as_it_is()
         let down = saved(&far, text(&back), &["--transport", transport]);
         assert!(is_same(&digits, &back));
         fs::remove_file(&back).unwrap();
-        assert!((10..55).contains(&up) && (10..55).contains(&down), "{transport}: {up} % up, {down} % down");
+        assert!(
+            (10..55).contains(&up) && (10..55).contains(&down),
+            "{transport}: {up} % up, {down} % down"
+        );
     }
     assert_eq!(saved(text(&random), &scene.far("random"), &[]), 0);
-    assert_eq!(saved(text(&digits), &scene.far("plain"), &["--no-compress"]), 0);
-    assert_eq!(saved(&scene.far("plain"), text(&back), &["--no-compress"]), 0);
+    assert_eq!(
+        saved(text(&digits), &scene.far("plain"), &["--no-compress"]),
+        0
+    );
+    assert_eq!(
+        saved(&scene.far("plain"), text(&back), &["--no-compress"]),
+        0
+    );
 }
 
 #[test]
@@ -857,12 +1276,19 @@ fn a_wrong_command_line_and_a_missing_far_end_have_their_exit_codes() {
     let scene = Scene::new();
     let code = |arguments: &[&str]| {
         let output = scene.run(arguments);
-        assert_eq!(serde_json::from_slice::<Value>(&output.stdout).unwrap()["kind"], "error", "{output:?}");
+        assert_eq!(
+            serde_json::from_slice::<Value>(&output.stdout).unwrap()["kind"],
+            "error",
+            "{output:?}"
+        );
         output.status.code()
     };
     assert_eq!(code(&["a", "b"]), Some(2));
     assert_eq!(code(&["/nowhere/at/all", "host:dir"]), Some(2));
-    assert_eq!(code(&[&scene.far("nothing"), text(&scene.path("near"))]), Some(2));
+    assert_eq!(
+        code(&[&scene.far("nothing"), text(&scene.path("near"))]),
+        Some(2)
+    );
     scene.script("ssh", "exit 127");
     assert_eq!(code(&[text(&scene.path("near")), "host:dir"]), Some(3));
     scene.script("ssh", "exit 255");
@@ -879,7 +1305,16 @@ fn a_file_crosses_over_a_real_ssh() {
     let mut command = fullpipe();
     let program = command.get_program().to_str().unwrap().to_owned();
     let destination = format!("127.0.0.1:{}", scene.path("far").display());
-    command.args(["copy", "--json", "--far-path", &program, "-e", &sshd.client(), text(&file), &destination]);
+    command.args([
+        "copy",
+        "--json",
+        "--far-path",
+        &program,
+        "-e",
+        &sshd.client(),
+        text(&file),
+        &destination,
+    ]);
     let output = Running::start(&mut command).finish(TIMEOUT);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     assert_eq!(copied(&output)["transport"].as_str(), Some("tcp"));

@@ -3,7 +3,9 @@
 use std::io;
 use std::sync::atomic::AtomicBool;
 
-use fullpipe_copy::{CopyOptions, CopyPath, DataTransport, FarHost, ShareOptions, ShareServer, copy_files, far_end};
+use fullpipe_copy::{
+    CopyOptions, CopyPath, DataTransport, FarHost, ShareOptions, ShareServer, copy_files, far_end,
+};
 use fullpipe_iperf::SharedKey;
 use fullpipe_units::Span;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -11,14 +13,24 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 /// Lowers the limit, and returns true if `work` raises it to its maximum.
 fn is_raised_by(work: impl FnOnce()) -> bool {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
-    setrlimit(Resource::Nofile, Rlimit { current: Some(100), maximum }).unwrap();
+    setrlimit(
+        Resource::Nofile,
+        Rlimit {
+            current: Some(100),
+            maximum,
+        },
+    )
+    .unwrap();
     work();
     getrlimit(Resource::Nofile).current == maximum
 }
 
 fn options(host: FarHost) -> CopyOptions {
     CopyOptions {
-        sources: vec![CopyPath::Far { host, path: b"file".to_vec() }],
+        sources: vec![CopyPath::Far {
+            host,
+            path: b"file".to_vec(),
+        }],
         destination: CopyPath::Near("/".into()),
         ssh: Vec::new(),
         far_path: String::new(),
@@ -60,28 +72,51 @@ fn share() -> ShareOptions {
 #[test]
 fn both_ends_and_a_server_raise_the_limit_of_open_files() {
     // Nobody has given its key.
-    let options = options(FarHost::Server { name: "127.0.0.1".to_owned(), port: 9 });
-    assert!(is_raised_by(|| assert!(copy_files(&options, &AtomicBool::new(false), &mut drop).is_err())));
-    assert!(is_raised_by(|| assert!(far_end(io::empty(), io::sink()).is_err())));
-    assert!(is_raised_by(|| drop(ShareServer::open_share(share()).unwrap())));
+    let options = options(FarHost::Server {
+        name: "127.0.0.1".to_owned(),
+        port: 9,
+    });
+    assert!(is_raised_by(|| assert!(
+        copy_files(&options, &AtomicBool::new(false), &mut drop).is_err()
+    )));
+    assert!(is_raised_by(|| assert!(
+        far_end(io::empty(), io::sink()).is_err()
+    )));
+    assert!(is_raised_by(|| drop(
+        ShareServer::open_share(share()).unwrap()
+    )));
 }
 
-/// Words that did not fit were left out, or the copy ended with the words that the other end had gone away.
+/// Words that did not fit were left out, or the copy ended with the words that the other end had
+/// gone away.
 #[test]
 fn a_request_that_is_too_long_is_refused_before_the_other_end_is_called() {
     let folder = tempfile::tempdir().unwrap();
     let called = folder.path().join("called");
     // The shell makes nothing of the host and the command behind its own.
-    let ssh = ["sh", "-c", &format!("touch '{}'", called.display())].map(str::to_owned).to_vec();
+    let ssh = ["sh", "-c", &format!("touch '{}'", called.display())]
+        .map(str::to_owned)
+        .to_vec();
     let excluding = |excludes| CopyOptions {
         ssh: ssh.clone(),
         excludes,
-        ..options(FarHost::Ssh { name: folder.path().join("host").to_str().unwrap().to_owned() })
+        ..options(FarHost::Ssh {
+            name: folder.path().join("host").to_str().unwrap().to_owned(),
+        })
     };
-    let error = |excludes| copy_files(&excluding(excludes), &AtomicBool::new(false), &mut drop).unwrap_err();
-    for excludes in [vec![b"a".to_vec(); 1 << 16], vec![vec![b'a'; 1 << 15]; 33], vec![vec![b'a'; 1 << 16]]] {
+    let error = |excludes| {
+        copy_files(&excluding(excludes), &AtomicBool::new(false), &mut drop).unwrap_err()
+    };
+    for excludes in [
+        vec![b"a".to_vec(); 1 << 16],
+        vec![vec![b'a'; 1 << 15]; 33],
+        vec![vec![b'a'; 1 << 16]],
+    ] {
         let error = error(excludes);
-        assert!(error.exit_code() == 2 && error.to_string().contains("65535"), "{error}");
+        assert!(
+            error.exit_code() == 2 && error.to_string().contains("65535"),
+            "{error}"
+        );
     }
     assert!(!called.exists());
     assert_eq!(error(vec![b"a".to_vec()]).exit_code(), 1);

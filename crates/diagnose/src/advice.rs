@@ -4,8 +4,8 @@ use fullpipe_model::improvement::{WindowConstraint, can_tolerate_loss, tolerate_
 use fullpipe_model::loss::CongestionControl;
 use fullpipe_model::{USUAL_RELAY_RTT, kernel};
 use fullpipe_record::{
-    At, Buffer, Change, Commands, DeviceReport, Evidence, Forecast, HostSettings, LegalVerdict, Limit,
-    RESTORABLE_QDISCS, Remedy, RttForecast, RunnerUp, Scope, Verdict,
+    At, Buffer, Change, Commands, DeviceReport, Evidence, Forecast, HostSettings, LegalVerdict,
+    Limit, RESTORABLE_QDISCS, Remedy, RttForecast, RunnerUp, Scope, Verdict,
 };
 use fullpipe_units::{BitRate, ByteCount};
 
@@ -24,13 +24,24 @@ pub(crate) struct RemedyAdvice<'a> {
 }
 
 impl<'a> RemedyAdvice<'a> {
-    pub(crate) fn new(figures: &'a SenderSampleFigures<'a>, legal: LegalVerdict, verdict: &Verdict) -> Self {
+    pub(crate) fn new(
+        figures: &'a SenderSampleFigures<'a>,
+        legal: LegalVerdict,
+        verdict: &Verdict,
+    ) -> Self {
         let outlook = ChangeOutlook::new(figures, legal);
-        Self { evidence: figures.evidence, figures, outlook, verdict: legal, runner_up: verdict.runner_up }
+        Self {
+            evidence: figures.evidence,
+            figures,
+            outlook,
+            verdict: legal,
+            runner_up: verdict.runner_up,
+        }
     }
 
-    /// Returns the remedies for a window or a buffer of the hosts: the change that removes the constraint, alone and
-    /// with the larger buffers that the path then needs; and more connections.
+    /// Returns the remedies for a window or a buffer of the hosts: the change that removes the
+    /// constraint, alone and with the larger buffers that the path then needs; and more
+    /// connections.
     pub(crate) fn for_window(&self, constraint: WindowConstraint) -> Vec<Remedy> {
         let switch: Vec<Change> = constraint.removing_change(None).into_iter().collect();
         let own = match constraint {
@@ -41,9 +52,15 @@ impl<'a> RemedyAdvice<'a> {
                     self.raise_limits(switch),
                 ]
             }
-            WindowConstraint::NoScaling => vec![self.enable_window_scaling(switch.clone()), self.raise_limits(switch)],
+            WindowConstraint::NoScaling => vec![
+                self.enable_window_scaling(switch.clone()),
+                self.raise_limits(switch),
+            ],
             WindowConstraint::NoAutotuning => {
-                vec![Some(self.let_the_kernel_tune(switch.clone(), Scope::Namespace)), self.raise_limits(switch)]
+                vec![
+                    Some(self.let_the_kernel_tune(switch.clone(), Scope::Namespace)),
+                    self.raise_limits(switch),
+                ]
             }
             WindowConstraint::ReceiveMaximum | WindowConstraint::SendMaximum => {
                 vec![self.raise_limits(self.first_size(constraint))]
@@ -51,42 +68,68 @@ impl<'a> RemedyAdvice<'a> {
         };
         let own: Vec<Remedy> = own.into_iter().flatten().collect();
         let with_bbr = own.iter().find_map(|remedy| self.without_queue(remedy));
-        with_bbr.into_iter().chain(own).chain(self.parallel_streams()).chain(self.relay_remedy()).collect()
+        with_bbr
+            .into_iter()
+            .chain(own)
+            .chain(self.parallel_streams())
+            .chain(self.relay_remedy())
+            .collect()
     }
 
-    /// Returns `remedy` with a congestion control that keeps the queue of the bottleneck short; `None` where the remedy
-    /// fills no queue, or the sender has no such control.
+    /// Returns `remedy` with a congestion control that keeps the queue of the bottleneck short;
+    /// `None` where the remedy fills no queue, or the sender has no such control.
     fn without_queue(&self, remedy: &Remedy) -> Option<Remedy> {
-        if !fills_a_queue(remedy) || self.figures.is_bbr() || !can_tolerate_loss(self.evidence.sender.as_ref()?) {
+        if !fills_a_queue(remedy)
+            || self.figures.is_bbr()
+            || !can_tolerate_loss(self.evidence.sender.as_ref()?)
+        {
             return None;
         }
         let raised = remedy.changes.iter().find_map(|change| match change {
-            Change::TcpWmemMax(_) => self.outlook.as_ref()?.maximum_under(CongestionControl::Bbr, SEND),
+            Change::TcpWmemMax(_) => self
+                .outlook
+                .as_ref()?
+                .maximum_under(CongestionControl::Bbr, SEND),
             _ => None,
         });
         let resized = |change: &Change| match (change, &raised) {
             (Change::TcpWmemMax(_), Some((size, _))) => Change::TcpWmemMax(*size),
             _ => change.clone(),
         };
-        let changes: Vec<Change> = remedy.changes.iter().map(resized).chain([tolerate_loss()]).collect();
+        let changes: Vec<Change> = remedy
+            .changes
+            .iter()
+            .map(resized)
+            .chain([tolerate_loss()])
+            .collect();
         let why = match &raised {
             Some((size, reason)) => format!("A tcp_wmem of {size} is {reason}."),
             None => remedy.why.clone(),
         };
-        let why =
-            format!("{why} BBR paces at what the path carries and bounds the queue: at most as much as is on the way.");
+        let why = format!(
+            "{why} BBR paces at what the path carries and bounds the queue: at most as much as is on the way."
+        );
         let id = format!("{}-with-bbr", remedy.id);
         Some(self.build_remedy(&id, remedy.scope, remedy.at, changes, why))
     }
 
-    /// Returns the first buffer to raise: as large as the path needs where its bandwidth was stated, else several times
-    /// its present size.
+    /// Returns the first buffer to raise: as large as the path needs where its bandwidth was
+    /// stated, else several times its present size.
     fn first_size(&self, constraint: WindowConstraint) -> Vec<Change> {
-        let for_the_path = self.outlook.as_ref().and_then(|outlook| outlook.maximum_for_the_path(constraint));
+        let for_the_path = self
+            .outlook
+            .as_ref()
+            .and_then(|outlook| outlook.maximum_for_the_path(constraint));
         let larger = || {
-            Some(whole_mebibytes(self.present_size(constraint == WindowConstraint::ReceiveMaximum)? * NEXT_SIZE_FACTOR))
+            Some(whole_mebibytes(
+                self.present_size(constraint == WindowConstraint::ReceiveMaximum)?
+                    * NEXT_SIZE_FACTOR,
+            ))
         };
-        constraint.removing_change(for_the_path.or_else(larger)).into_iter().collect()
+        constraint
+            .removing_change(for_the_path.or_else(larger))
+            .into_iter()
+            .collect()
     }
 
     /// Returns the buffer of the settings, or the buffer that the samples show.
@@ -94,15 +137,25 @@ impl<'a> RemedyAdvice<'a> {
         let seen = || self.evidence.sender_samples.iter();
         if receiving {
             let window = || seen().filter_map(|sample| sample.tcp.snd_wnd).max();
-            self.receiver_settings().map(|host| host.tcp_rmem.max).or_else(window)
+            self.receiver_settings()
+                .map(|host| host.tcp_rmem.max)
+                .or_else(window)
         } else {
-            let buffer = || seen().filter_map(|sample| Some(sample.memory?.sndbuf)).max();
-            self.evidence.sender.as_ref().map(|host| host.tcp_wmem.max).or_else(buffer)
+            let buffer = || {
+                seen()
+                    .filter_map(|sample| Some(sample.memory?.sndbuf))
+                    .max()
+            };
+            self.evidence
+                .sender
+                .as_ref()
+                .map(|host| host.tcp_wmem.max)
+                .or_else(buffer)
         }
     }
 
-    /// Returns a remedy of `first`, and whatever buffer would then stop the transfer short of the path's capacity;
-    /// `None` where that is no change of a buffer's largest size.
+    /// Returns a remedy of `first`, and whatever buffer would then stop the transfer short of the
+    /// path's capacity; `None` where that is no change of a buffer's largest size.
     fn raise_limits(&self, first: Vec<Change>) -> Option<Remedy> {
         let changes = match &self.outlook {
             Some(outlook) => outlook.with_buffers_for_the_path(first),
@@ -133,52 +186,98 @@ impl<'a> RemedyAdvice<'a> {
 
     fn let_the_kernel_tune(&self, changes: Vec<Change>, scope: Scope) -> Remedy {
         let why = "A buffer of fixed size fits one path only; left alone, the kernel lets it grow as the path needs.";
-        self.build_remedy("let-the-kernel-tune", scope, self.verdict.limit_place(), changes, why.to_owned())
+        self.build_remedy(
+            "let-the-kernel-tune",
+            scope,
+            self.verdict.limit_place(),
+            changes,
+            why.to_owned(),
+        )
     }
 
-    /// Returns the request under which both ends hold what the path takes, no larger than the hosts are known to grant.
+    /// Returns the request under which both ends hold what the path takes, no larger than the hosts
+    /// are known to grant.
     fn larger_request(&self) -> Option<Remedy> {
-        let Buffer::Request(present) = self.evidence.request.buffer else { return None };
-        let wanted = whole_mebibytes(self.request_for_the_path().unwrap_or(present * NEXT_SIZE_FACTOR));
-        let granted =
-            [self.receiver_settings().map(kernel::rmem_max), self.evidence.sender.as_ref().map(kernel::wmem_max)];
+        let Buffer::Request(present) = self.evidence.request.buffer else {
+            return None;
+        };
+        let wanted = whole_mebibytes(
+            self.request_for_the_path()
+                .unwrap_or(present * NEXT_SIZE_FACTOR),
+        );
+        let granted = [
+            self.receiver_settings().map(kernel::rmem_max),
+            self.evidence.sender.as_ref().map(kernel::wmem_max),
+        ];
         let size = granted.into_iter().flatten().fold(wanted, ByteCount::min);
-        let bound = if size < wanted { ", and is the most that rmem_max and wmem_max grant" } else { "" };
+        let bound = if size < wanted {
+            ", and is the most that rmem_max and wmem_max grant"
+        } else {
+            ""
+        };
         let why = format!("A request of {size} instead of {present} allows more in flight{bound}.");
         let changes = vec![Change::SocketBuffer(Buffer::Request(size))];
-        (size > present)
-            .then(|| self.build_remedy("larger-socket-buffer", Scope::Socket, self.verdict.limit_place(), changes, why))
+        (size > present).then(|| {
+            self.build_remedy(
+                "larger-socket-buffer",
+                Scope::Socket,
+                self.verdict.limit_place(),
+                changes,
+                why,
+            )
+        })
     }
 
     fn request_for_the_path(&self) -> Option<ByteCount> {
         let window = self.outlook.as_ref()?.bdp_of_a_stream()?;
-        let receiving = self.receiver_settings().map(|host| kernel::request_for_window(host, window, ByteCount::ZERO));
+        let receiving = self
+            .receiver_settings()
+            .map(|host| kernel::request_for_window(host, window, ByteCount::ZERO));
         Some(receiving.unwrap_or_default().max(window))
     }
 
-    /// `None` where both ends are known to offer scaling already: something between them removes it.
+    /// `None` where both ends are known to offer scaling already: something between them removes
+    /// it.
     fn enable_window_scaling(&self, changes: Vec<Change>) -> Option<Remedy> {
         let offers = |host: Option<&HostSettings>| host.map(|host| host.window_scaling);
-        let at = match (offers(self.evidence.sender.as_ref()), offers(self.receiver_settings())) {
+        let at = match (
+            offers(self.evidence.sender.as_ref()),
+            offers(self.receiver_settings()),
+        ) {
             (_, Some(false)) => At::Receiver,
             (Some(false), _) => At::Sender,
             (Some(true), Some(true)) => return None,
             (Some(true) | None, _) => At::Receiver,
         };
-        let why = "Without window scaling at both ends no more than 64 KiB may be in flight.".to_owned();
+        let why =
+            "Without window scaling at both ends no more than 64 KiB may be in flight.".to_owned();
         Some(self.build_remedy("enable-window-scaling", Scope::Namespace, at, changes, why))
     }
 
-    /// Returns as many connections as reach the path's capacity together, or several times as many where that is not
-    /// known.
+    /// Returns as many connections as reach the path's capacity together, or several times as many
+    /// where that is not known.
     pub(crate) fn parallel_streams(&self) -> Option<Remedy> {
-        let present = self.outlook.as_ref().map_or(self.evidence.request.streams.max(1), ChangeOutlook::stream_count);
-        let streams = self.streams_for_the_path(present).unwrap_or(present.saturating_mul(4)).min(MAX_STREAMS);
+        let present = self.outlook.as_ref().map_or(
+            self.evidence.request.streams.max(1),
+            ChangeOutlook::stream_count,
+        );
+        let streams = self
+            .streams_for_the_path(present)
+            .unwrap_or(present.saturating_mul(4))
+            .min(MAX_STREAMS);
         let why = format!(
             "Each connection has its own windows and buffers, and recovers on its own: {streams} of them carry more."
         );
         let changes = vec![Change::Streams(streams)];
-        (streams > present).then(|| self.build_remedy("parallel-streams", Scope::Application, At::Sender, changes, why))
+        (streams > present).then(|| {
+            self.build_remedy(
+                "parallel-streams",
+                Scope::Application,
+                At::Sender,
+                changes,
+                why,
+            )
+        })
     }
 
     /// Returns a pair of relays, for hosts whose settings may not be changed; `None` where they
@@ -192,9 +291,15 @@ impl<'a> RemedyAdvice<'a> {
         );
         let remedy = self.build_remedy("relays", Scope::Path, At::Path, Vec::new(), why);
         // Windows that the kernel tunes may fill the queue between the relays.
-        let rtt = outlook.forecast_rtt(&[]).map(|rtt| RttForecast { high: None, ..rtt });
+        let rtt = outlook
+            .forecast_rtt(&[])
+            .map(|rtt| RttForecast { high: None, ..rtt });
         let gain = predicted.bits_per_second > outlook.present.scale_by(MIN_GAIN);
-        gain.then_some(Remedy { predicted: Some(predicted), rtt, ..remedy })
+        gain.then_some(Remedy {
+            predicted: Some(predicted),
+            rtt,
+            ..remedy
+        })
     }
 
     fn streams_for_the_path(&self, present: u16) -> Option<u16> {
@@ -202,7 +307,9 @@ impl<'a> RemedyAdvice<'a> {
         let capacity = now.find_ceiling(Limit::Capacity)?.kernel_model;
         let of_one = now
             .find_ceiling(self.verdict.limit_kind())
-            .map_or(self.outlook.as_ref()?.present, |ceiling| ceiling.kernel_model);
+            .map_or(self.outlook.as_ref()?.present, |ceiling| {
+                ceiling.kernel_model
+            });
         let streams = (f64::from(present) * capacity.relative_to(of_one)).ceil();
         Some(streams.clamp(1.0, f64::from(MAX_STREAMS)) as u16)
     }
@@ -210,26 +317,48 @@ impl<'a> RemedyAdvice<'a> {
     /// `None` where the sender has no BBR, or uses it already.
     pub(crate) fn bbr_remedy(&self) -> Option<Remedy> {
         let can = can_tolerate_loss(self.evidence.sender.as_ref()?) && !self.figures.is_bbr();
-        let why = "BBR sends at the rate that it measures, and does not slow down for each loss.".to_owned();
-        can.then(|| self.build_remedy("congestion-control-bbr", Scope::Socket, At::Sender, vec![tolerate_loss()], why))
+        let why = "BBR sends at the rate that it measures, and does not slow down for each loss."
+            .to_owned();
+        can.then(|| {
+            self.build_remedy(
+                "congestion-control-bbr",
+                Scope::Socket,
+                At::Sender,
+                vec![tolerate_loss()],
+                why,
+            )
+        })
     }
 
-    /// Returns the kernel's own queueing discipline in place of one that somebody chose; `None` where that has others
-    /// within it, or could not be put back.
+    /// Returns the kernel's own queueing discipline in place of one that somebody chose; `None`
+    /// where that has others within it, or could not be put back.
     pub(crate) fn default_discipline(&self) -> Option<Remedy> {
         let device = self.own_device()?;
-        let [chosen] = device.qdiscs.as_slice() else { return None };
+        let [chosen] = device.qdiscs.as_slice() else {
+            return None;
+        };
         let (name, kind) = (&device.name, &chosen.kind);
-        let rate = chosen.rate.map_or_else(String::new, |rate| format!(" with a rate of {rate}"));
+        let rate = chosen
+            .rate
+            .map_or_else(String::new, |rate| format!(" with a rate of {rate}"));
         let why = format!(
             "Somebody gave {name} the queueing discipline {kind}{rate}; without it the kernel's own takes its place. \
              The risk: it may be there to leave others their part, or to keep a queue from growing elsewhere."
         );
-        let change = Change::Qdisc { device: name.clone(), kind: Change::DEFAULT_QDISC.to_owned() };
+        let change = Change::Qdisc {
+            device: name.clone(),
+            kind: Change::DEFAULT_QDISC.to_owned(),
+        };
         let at = At::Sender;
-        RESTORABLE_QDISCS
-            .contains(&kind.as_str())
-            .then(|| self.build_remedy("default-queueing-discipline", Scope::Host, at, vec![change], why))
+        RESTORABLE_QDISCS.contains(&kind.as_str()).then(|| {
+            self.build_remedy(
+                "default-queueing-discipline",
+                Scope::Host,
+                at,
+                vec![change],
+                why,
+            )
+        })
     }
 
     pub(crate) fn own_device(&self) -> Option<&DeviceReport> {
@@ -239,14 +368,37 @@ impl<'a> RemedyAdvice<'a> {
     /// Returns a remedy that only a person can carry out, whose gain cannot be predicted.
     pub(crate) fn by_a_person(&self, manual: &ManualRemedy) -> Remedy {
         let at = manual.at.unwrap_or(self.verdict.limit_place());
-        let remedy = self.build_remedy(manual.id, manual.scope, at, Vec::new(), manual.why.to_owned());
-        Remedy { predicted: None, rtt: None, ..remedy }
+        let remedy = self.build_remedy(
+            manual.id,
+            manual.scope,
+            at,
+            Vec::new(),
+            manual.why.to_owned(),
+        );
+        Remedy {
+            predicted: None,
+            rtt: None,
+            ..remedy
+        }
     }
 
-    pub(crate) fn build_remedy(&self, id: &str, scope: Scope, at: At, changes: Vec<Change>, why: String) -> Remedy {
-        let predicted = self.outlook.as_ref().and_then(|outlook| outlook.forecast_rate(&changes));
+    pub(crate) fn build_remedy(
+        &self,
+        id: &str,
+        scope: Scope,
+        at: At,
+        changes: Vec<Change>,
+        why: String,
+    ) -> Remedy {
+        let predicted = self
+            .outlook
+            .as_ref()
+            .and_then(|outlook| outlook.forecast_rate(&changes));
         let predicted = predicted.map(|forecast| self.bound_forecast(forecast, &changes));
-        let rtt = self.outlook.as_ref().and_then(|outlook| outlook.forecast_rtt(&changes));
+        let rtt = self
+            .outlook
+            .as_ref()
+            .and_then(|outlook| outlook.forecast_rtt(&changes));
         Remedy {
             id: id.to_owned(),
             scope,
@@ -260,25 +412,44 @@ impl<'a> RemedyAdvice<'a> {
         }
     }
 
-    /// Returns `forecast`, no higher than the limit that would be next: the settings behind the prediction may not
-    /// include it.
+    /// Returns `forecast`, no higher than the limit that would be next: the settings behind the
+    /// prediction may not include it.
     fn bound_forecast(&self, forecast: Forecast, changes: &[Change]) -> Forecast {
-        let next = self.runner_up.and_then(|next| Some((next.kind, next.bits_per_second?)));
-        let Some((_, ceiling)) = next.filter(|(kind, _)| !changes.iter().any(|change| lifts_limit(change, *kind)))
+        let next = self
+            .runner_up
+            .and_then(|next| Some((next.kind, next.bits_per_second?)));
+        let Some((_, ceiling)) =
+            next.filter(|(kind, _)| !changes.iter().any(|change| lifts_limit(change, *kind)))
         else {
             return forecast;
         };
         let bound = |rate: BitRate| rate.min(ceiling);
-        let Forecast { bits_per_second, low, high, .. } = forecast;
-        Forecast { bits_per_second: bound(bits_per_second), low: bound(low), high: bound(high), ..forecast }
+        let Forecast {
+            bits_per_second,
+            low,
+            high,
+            ..
+        } = forecast;
+        Forecast {
+            bits_per_second: bound(bits_per_second),
+            low: bound(low),
+            high: bound(high),
+            ..forecast
+        }
     }
 
-    /// Returns true if a change that can be predicted is worth making; a remedy that only a person can carry out always
-    /// is.
+    /// Returns true if a change that can be predicted is worth making; a remedy that only a person
+    /// can carry out always is.
     pub(crate) fn is_worthwhile(&self, remedy: &Remedy) -> bool {
-        let present = self.outlook.as_ref().map_or(BitRate::ZERO, |outlook| outlook.present);
+        let present = self
+            .outlook
+            .as_ref()
+            .map_or(BitRate::ZERO, |outlook| outlook.present);
         let enough = |rate: BitRate| rate > present.scale_by(MIN_GAIN);
-        remedy.changes.is_empty() || remedy.predicted.is_none_or(|forecast| enough(forecast.bits_per_second))
+        remedy.changes.is_empty()
+            || remedy
+                .predicted
+                .is_none_or(|forecast| enough(forecast.bits_per_second))
     }
 
     pub(crate) fn receiver_settings(&self) -> Option<&HostSettings> {
@@ -289,17 +460,28 @@ impl<'a> RemedyAdvice<'a> {
 /// Returns true if a remedy makes round trips longer than one stream under BBR usually does.
 pub(crate) fn fills_a_queue(remedy: &Remedy) -> bool {
     let is_bbr = remedy.changes.contains(&tolerate_loss());
-    let most = |idle| if is_bbr { longest_of_bbr(idle, 1) } else { usual_of_bbr(idle) };
-    remedy.rtt.is_some_and(|rtt| rtt.high.is_none_or(|high| high > most(rtt.low)))
+    let most = |idle| {
+        if is_bbr {
+            longest_of_bbr(idle, 1)
+        } else {
+            usual_of_bbr(idle)
+        }
+    };
+    remedy
+        .rtt
+        .is_some_and(|rtt| rtt.high.is_none_or(|high| high > most(rtt.low)))
 }
 
-/// Returns true if a change moves the ceiling `kind`, so that its measured figure says nothing about the time after.
+/// Returns true if a change moves the ceiling `kind`, so that its measured figure says nothing
+/// about the time after.
 fn lifts_limit(change: &Change, kind: Limit) -> bool {
     match change {
         Change::Streams(_) => kind != Limit::Capacity,
         Change::SocketBuffer(_) => matches!(kind, Limit::SendBuffer | Limit::ReceiveWindow),
         Change::TcpWmemMax(_) => kind == Limit::SendBuffer,
-        Change::TcpRmemMax(_) | Change::ModerateRcvbuf(_) | Change::WindowScaling(_) => kind == Limit::ReceiveWindow,
+        Change::TcpRmemMax(_) | Change::ModerateRcvbuf(_) | Change::WindowScaling(_) => {
+            kind == Limit::ReceiveWindow
+        }
         Change::CongestionControl(_) => kind == Limit::Loss,
         _ => false,
     }

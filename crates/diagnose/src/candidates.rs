@@ -1,14 +1,14 @@
 //! Verdicts that one view of a transfer cannot distinguish.
 
 use fullpipe_record::{
-    ApplicationWindowVerdict, Basis, Candidate, CapacityVerdict, CongestionWindowVerdict, CpuVerdict, LegalVerdict,
-    LossVerdict, MtuVerdict, PacingVerdict, ReceiveWindowVerdict, ReceiverApplicationVerdict, SendBufferVerdict,
-    SenderApplicationVerdict,
+    ApplicationWindowVerdict, Basis, Candidate, CapacityVerdict, CongestionWindowVerdict,
+    CpuVerdict, LegalVerdict, LossVerdict, MtuVerdict, PacingVerdict, ReceiveWindowVerdict,
+    ReceiverApplicationVerdict, SendBufferVerdict, SenderApplicationVerdict,
 };
 
 use LegalVerdict::{
-    ApplicationWindow, Capacity, CongestionWindow, Cpu, Loss, Mtu, Pacing, ReceiveWindow, ReceiverApplication,
-    SendBuffer, SenderApplication,
+    ApplicationWindow, Capacity, CongestionWindow, Cpu, Loss, Mtu, Pacing, ReceiveWindow,
+    ReceiverApplication, SendBuffer, SenderApplication,
 };
 
 use crate::finding::LimitFinding;
@@ -21,10 +21,14 @@ struct CandidateSet {
 }
 
 const fn set(verdicts: &'static [LegalVerdict], would_distinguish: &'static str) -> CandidateSet {
-    CandidateSet { verdicts, would_distinguish }
+    CandidateSet {
+        verdicts,
+        would_distinguish,
+    }
 }
 
-/// Returns every set of a view. A finding of [`LimitFinding::one_of_several`] is in one of its view.
+/// Returns every set of a view. A finding of [`LimitFinding::one_of_several`] is in one of its
+/// view.
 const fn sets_of(view: Basis) -> &'static [CandidateSet] {
     match view {
         Basis::BothEnds => &[],
@@ -36,11 +40,19 @@ const fn sets_of(view: Basis) -> &'static [CandidateSet] {
 
 const OF_RECEIVER: [CandidateSet; 14] = [
     set(
-        &[Loss(LossVerdict::Random), Loss(LossVerdict::Policer), Loss(LossVerdict::ShallowQueue)],
+        &[
+            Loss(LossVerdict::Random),
+            Loss(LossVerdict::Policer),
+            Loss(LossVerdict::ShallowQueue),
+        ],
         "the sender's congestion window before each loss, and how much was lost at once",
     ),
     set(
-        &[Loss(LossVerdict::Random), CongestionWindow(CongestionWindowVerdict::Reordering), Loss(LossVerdict::Policer)],
+        &[
+            Loss(LossVerdict::Random),
+            CongestionWindow(CongestionWindowVerdict::Reordering),
+            Loss(LossVerdict::Policer),
+        ],
         "what the sender sent again, and what of it had arrived already (DSACK)",
     ),
     set(
@@ -91,15 +103,26 @@ const OF_RECEIVER: [CandidateSet; 14] = [
         "the queueing discipline of the sender's device (tc -s qdisc), and what waits in its buffer (ss -tnm)",
     ),
     set(
-        &[Capacity(CapacityVerdict::Link), Pacing(PacingVerdict::Qdisc), Capacity(CapacityVerdict::Shared)],
+        &[
+            Capacity(CapacityVerdict::Link),
+            Pacing(PacingVerdict::Qdisc),
+            Capacity(CapacityVerdict::Shared),
+        ],
         "the rate of the path, and the queueing discipline of the sender's device (tc -s qdisc)",
     ),
     set(
-        &[Pacing(PacingVerdict::Qdisc), Capacity(CapacityVerdict::Shared)],
+        &[
+            Pacing(PacingVerdict::Qdisc),
+            Capacity(CapacityVerdict::Shared),
+        ],
         "the queueing discipline of the sender's device (tc -s qdisc)",
     ),
     set(
-        &[Loss(LossVerdict::ShallowQueue), Capacity(CapacityVerdict::HostQueue), Loss(LossVerdict::Policer)],
+        &[
+            Loss(LossVerdict::ShallowQueue),
+            Capacity(CapacityVerdict::HostQueue),
+            Loss(LossVerdict::Policer),
+        ],
         "the drops of the queue of the sender's device (tc -s qdisc), and its congestion window before each loss",
     ),
     set(
@@ -137,11 +160,17 @@ const OF_SENDER: [CandidateSet; 4] = [
         "tcp_window_scaling at the receiver, or the SYN as it left one end and reached the other",
     ),
     set(
-        &[ReceiveWindow(ReceiveWindowVerdict::SoRcvbuf), ReceiveWindow(ReceiveWindowVerdict::TcpRmemMax)],
+        &[
+            ReceiveWindow(ReceiveWindowVerdict::SoRcvbuf),
+            ReceiveWindow(ReceiveWindowVerdict::TcpRmemMax),
+        ],
         "tcp_rmem at the receiver, and whether its program sets SO_RCVBUF",
     ),
     set(
-        &[ReceiveWindow(ReceiveWindowVerdict::WindowScaleRewritten), ReceiveWindow(ReceiveWindowVerdict::SoRcvbuf)],
+        &[
+            ReceiveWindow(ReceiveWindowVerdict::WindowScaleRewritten),
+            ReceiveWindow(ReceiveWindowVerdict::SoRcvbuf),
+        ],
         "the window scale as it left the receiver and as it came, and whether its program sets SO_RCVBUF",
     ),
     set(
@@ -171,7 +200,10 @@ const OF_CAPTURE: [CandidateSet; 28] = [
         "tcp_rmem at the receiver, whether its program sets SO_RCVBUF, and what it leaves unread",
     ),
     set(
-        &[ReceiveWindow(ReceiveWindowVerdict::TcpRmemMax), ReceiveWindow(ReceiveWindowVerdict::SoRcvbuf)],
+        &[
+            ReceiveWindow(ReceiveWindowVerdict::TcpRmemMax),
+            ReceiveWindow(ReceiveWindowVerdict::SoRcvbuf),
+        ],
         "tcp_rmem at the receiver, and whether its program sets SO_RCVBUF",
     ),
     set(
@@ -300,11 +332,19 @@ const OF_CAPTURE: [CandidateSet; 28] = [
         "the queueing discipline of the sender's device, whether its program sets a pace, and what it waits for",
     ),
     set(
-        &[Capacity(CapacityVerdict::Link), Pacing(PacingVerdict::Qdisc), Loss(LossVerdict::Policer)],
+        &[
+            Capacity(CapacityVerdict::Link),
+            Pacing(PacingVerdict::Qdisc),
+            Loss(LossVerdict::Policer),
+        ],
         "a capture at the sender",
     ),
     set(
-        &[Loss(LossVerdict::Random), Capacity(CapacityVerdict::Shared), Capacity(CapacityVerdict::Link)],
+        &[
+            Loss(LossVerdict::Random),
+            Capacity(CapacityVerdict::Shared),
+            Capacity(CapacityVerdict::Link),
+        ],
         "round-trip times under load: a capture at the sender, or one with timestamps",
     ),
     set(
@@ -315,13 +355,27 @@ const OF_CAPTURE: [CandidateSet; 28] = [
         ],
         "a capture at the sender",
     ),
-    set(&[Capacity(CapacityVerdict::Shared), Pacing(PacingVerdict::Qdisc)], "a capture at the sender"),
     set(
-        &[Loss(LossVerdict::ShallowQueue), Loss(LossVerdict::Policer), Capacity(CapacityVerdict::HostQueue)],
+        &[
+            Capacity(CapacityVerdict::Shared),
+            Pacing(PacingVerdict::Qdisc),
+        ],
         "a capture at the sender",
     ),
     set(
-        &[Loss(LossVerdict::Policer), Loss(LossVerdict::ShallowQueue), Capacity(CapacityVerdict::HostQueue)],
+        &[
+            Loss(LossVerdict::ShallowQueue),
+            Loss(LossVerdict::Policer),
+            Capacity(CapacityVerdict::HostQueue),
+        ],
+        "a capture at the sender",
+    ),
+    set(
+        &[
+            Loss(LossVerdict::Policer),
+            Loss(LossVerdict::ShallowQueue),
+            Capacity(CapacityVerdict::HostQueue),
+        ],
         "a capture at the sender",
     ),
     set(
@@ -340,21 +394,41 @@ const OF_CAPTURE: [CandidateSet; 28] = [
         ],
         "whether the sender's program sets a pace, and the queueing discipline of its device",
     ),
-    set(&[Mtu(MtuVerdict::BlackHole), SenderApplication(SenderApplicationVerdict::Idle)], "a capture at the other end"),
+    set(
+        &[
+            Mtu(MtuVerdict::BlackHole),
+            SenderApplication(SenderApplicationVerdict::Idle),
+        ],
+        "a capture at the other end",
+    ),
 ];
 
-/// Returns the verdicts that `view` cannot distinguish from `found`, itself first, and what would show which is right;
-/// none where the evidence decides.
-pub(crate) fn find_candidates(view: Basis, found: &LimitFinding) -> (Vec<Candidate>, Option<String>) {
+/// Returns the verdicts that `view` cannot distinguish from `found`, itself first, and what would
+/// show which is right; none where the evidence decides.
+pub(crate) fn find_candidates(
+    view: Basis,
+    found: &LimitFinding,
+) -> (Vec<Candidate>, Option<String>) {
     let sets = || sets_of(view).iter().filter(|_| found.is_one_of_several);
-    let has_other = |set: &&CandidateSet| found.other.is_none_or(|other| set.verdicts.contains(&other));
+    let has_other = |set: &&CandidateSet| {
+        found
+            .other
+            .is_none_or(|other| set.verdicts.contains(&other))
+    };
     let own = sets().find(|set| set.verdicts.first() == Some(&found.verdict) && has_other(set));
     let named = |set: &&CandidateSet| set.verdicts.contains(&found.verdict) && has_other(set);
     let Some(set) = own.or_else(|| sets().find(named)) else {
         return (Vec::new(), None);
     };
-    let others = set.verdicts.iter().copied().filter(|verdict| *verdict != found.verdict);
-    let all = std::iter::once(found.verdict).chain(others).map(Candidate::from).collect();
+    let others = set
+        .verdicts
+        .iter()
+        .copied()
+        .filter(|verdict| *verdict != found.verdict);
+    let all = std::iter::once(found.verdict)
+        .chain(others)
+        .map(Candidate::from)
+        .collect();
     (all, Some(set.would_distinguish.to_owned()))
 }
 
@@ -369,11 +443,21 @@ mod tests {
             for (index, set) in sets_of(view).iter().enumerate() {
                 assert!((2..=3).contains(&set.verdicts.len()));
                 for other in &sets_of(view)[index + 1..] {
-                    let differs = other.verdicts.iter().any(|verdict| !set.verdicts.contains(verdict));
+                    let differs = other
+                        .verdicts
+                        .iter()
+                        .any(|verdict| !set.verdicts.contains(verdict));
                     let is_other_first = other.verdicts[0] != set.verdicts[0];
-                    assert!(differs || is_other_first, "nothing chooses one of two sets of a view");
-                    // Of the other views the rules choose the set by its first verdict and another one.
-                    assert!(view != Basis::Sender || is_other_first, "the first verdict alone chooses");
+                    assert!(
+                        differs || is_other_first,
+                        "nothing chooses one of two sets of a view"
+                    );
+                    // Of the other views the rules choose the set by its first verdict and another
+                    // one.
+                    assert!(
+                        view != Basis::Sender || is_other_first,
+                        "the first verdict alone chooses"
+                    );
                 }
             }
         }
@@ -384,9 +468,15 @@ mod tests {
         let sure = LimitFinding::new(LossVerdict::Policer, Ratio::ONE);
         assert!(find_candidates(Basis::Receiver, &sure).0.is_empty());
         let unsure = sure.one_of_several();
-        assert!(find_candidates(Basis::BothEnds, &unsure).0.is_empty(), "the view decides");
+        assert!(
+            find_candidates(Basis::BothEnds, &unsure).0.is_empty(),
+            "the view decides"
+        );
         let (all, would_distinguish) = find_candidates(Basis::Receiver, &unsure);
-        assert_eq!((all.len(), all[0]), (3, Candidate::from(LegalVerdict::from(LossVerdict::Policer))));
+        assert_eq!(
+            (all.len(), all[0]),
+            (3, Candidate::from(LegalVerdict::from(LossVerdict::Policer)))
+        );
         assert!(would_distinguish.is_some());
     }
 }

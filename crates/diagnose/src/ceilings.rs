@@ -12,45 +12,78 @@ use crate::path;
 use crate::thresholds::INITIAL_WINDOW;
 
 /// Returns every ceiling that the evidence gives, of all streams together, as payload.
-pub(crate) fn find_ceilings(figures: &SenderSampleFigures, finding: &LimitFinding) -> BTreeMap<Limit, BitRate> {
+pub(crate) fn find_ceilings(
+    figures: &SenderSampleFigures,
+    finding: &LimitFinding,
+) -> BTreeMap<Limit, BitRate> {
     let per_rtt = |size: Option<ByteCount>| Some(window::rate_of_window(size?, figures.rtt?));
     let all = [
-        (Limit::ReceiveWindow, per_rtt(figures.max_size(|snapshot| snapshot.window))),
+        (
+            Limit::ReceiveWindow,
+            per_rtt(figures.max_size(|snapshot| snapshot.window)),
+        ),
         (Limit::SendBuffer, send_buffer_ceiling(figures, finding)),
-        (Limit::CongestionWindow, per_rtt(figures.mean_size(|snapshot| snapshot.cwnd))),
+        (
+            Limit::CongestionWindow,
+            per_rtt(figures.mean_size(|snapshot| snapshot.cwnd)),
+        ),
         (Limit::Capacity, path::stated_capacity(figures)),
         (Limit::Loss, loss_ceiling(figures)),
     ];
-    all.into_iter().filter_map(|(kind, rate)| Some((kind, rate?))).collect()
+    all.into_iter()
+        .filter_map(|(kind, rate)| Some((kind, rate?)))
+        .collect()
 }
 
-/// Returns those that speak for or against `finding`: a sender with a window of a few segments waits for timers, so
-/// that it has less than a window in each round trip.
-pub(crate) fn held_against(figures: &SenderSampleFigures, finding: &LimitFinding) -> BTreeMap<Limit, BitRate> {
+/// Returns those that speak for or against `finding`: a sender with a window of a few segments
+/// waits for timers, so that it has less than a window in each round trip.
+pub(crate) fn held_against(
+    figures: &SenderSampleFigures,
+    finding: &LimitFinding,
+) -> BTreeMap<Limit, BitRate> {
     let mut ceilings = find_ceilings(figures, finding);
-    let window = figures.mean_size(|snapshot| snapshot.window).zip(figures.mss);
+    let window = figures
+        .mean_size(|snapshot| snapshot.window)
+        .zip(figures.mss);
     if window.is_some_and(|(window, mss)| window < mss * INITIAL_WINDOW) {
         ceilings.remove(&Limit::ReceiveWindow);
     }
     ceilings
 }
 
-/// Returns the rate that the send buffers of all streams leave: as measured where they are the limit; elsewhere what
-/// the kernel tunes them to if it does, less what such a writer lets run down.
+/// Returns the rate that the send buffers of all streams leave: as measured where they are the
+/// limit; elsewhere what the kernel tunes them to if it does, less what such a writer lets run
+/// down.
 fn send_buffer_ceiling(figures: &SenderSampleFigures, finding: &LimitFinding) -> Option<BitRate> {
     if finding.limit_kind() == Limit::SendBuffer {
         return send_buffer::buffer_ceiling(figures);
     }
     let seen = figures.max_size(|snapshot| snapshot.sndbuf)?;
     let evidence = figures.evidence;
-    let tuned = evidence.sender.as_ref().filter(|_| evidence.request.buffer == Buffer::Automatic);
-    let size = tuned.map_or(seen, |settings| seen.max(settings.tcp_wmem.max * u64::from(figures.stream_count())));
+    let tuned = evidence
+        .sender
+        .as_ref()
+        .filter(|_| evidence.request.buffer == Buffer::Automatic);
+    let size = tuned.map_or(seen, |settings| {
+        seen.max(settings.tcp_wmem.max * u64::from(figures.stream_count()))
+    });
     let each = ByteCount::new(size.get() / u64::from(figures.stream_count()).max(1));
-    let fill = kernel::mean_fill(evidence.request.writer, Segmentation::Trains, figures.mss?, each, figures.rtt?);
-    Some(window::rate_of_window(size.scale_by(fill.mid.get()), figures.rtt?))
+    let fill = kernel::mean_fill(
+        evidence.request.writer,
+        Segmentation::Trains,
+        figures.mss?,
+        each,
+        figures.rtt?,
+    );
+    Some(window::rate_of_window(
+        size.scale_by(fill.mid.get()),
+        figures.rtt?,
+    ))
 }
 
 fn loss_ceiling(figures: &SenderSampleFigures) -> Option<BitRate> {
-    let lost = figures.retransmitted_segments().filter(|lost| lost.again > 0)?;
+    let lost = figures
+        .retransmitted_segments()
+        .filter(|lost| lost.again > 0)?;
     loss::rates_under_loss(figures, lost).map(|(low, _)| low)
 }

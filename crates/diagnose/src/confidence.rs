@@ -1,9 +1,11 @@
-//! The confidence of a verdict: a function of how much evidence there is and how well it fits, the same for every view.
+//! The confidence of a verdict: a function of how much evidence there is and how well it fits, the
+//! same for every view.
 //!
-//! A logistic regression on `fullpipe-bench diagnosis --virtual`: on every view of 700 cases with seed 6101, whole and
-//! cut off after 0.1 to 4 s, and on captures of 150 cases with seed 6102. A verdict is right if it names the planted
-//! limit or has it among its candidates. What a ceiling within the gates differs from the rate by, and whether another
-//! limit is close, had no weight that differs from zero.
+//! A logistic regression on `fullpipe-bench diagnosis --virtual`: on every view of 700 cases with
+//! seed 6101, whole and cut off after 0.1 to 4 s, and on captures of 150 cases with seed 6102. A
+//! verdict is right if it names the planted limit or has it among its candidates. What a ceiling
+//! within the gates differs from the rate by, and whether another limit is close, had no weight
+//! that differs from zero.
 
 use fullpipe_record::{Basis, Limit};
 use fullpipe_units::Ratio;
@@ -12,8 +14,8 @@ use crate::finding::LimitFinding;
 use crate::signals::Signals;
 use crate::thresholds::{MAX_CONFIDENCE_OF_FEW, MIN_SURE_SEGMENTS};
 
-/// Logarithm of the odds of a verdict on next to nothing, by view. Of captures it is lower than fitted: simulated ones
-/// are right more often (0.97) than those of the kernel (0.78 to 0.95).
+/// Logarithm of the odds of a verdict on next to nothing, by view. Of captures it is lower than
+/// fitted: simulated ones are right more often (0.97) than those of the kernel (0.78 to 0.95).
 const fn odds_of_view(view: Basis) -> f64 {
     match view {
         Basis::BothEnds | Basis::Sender => -1.4,
@@ -29,8 +31,8 @@ const OF_SEGMENTS: [f64; 2] = [1.0, 100.0];
 /// The same of round trips.
 const OF_ROUND_TRIPS: [f64; 2] = [0.4, 20.0];
 
-/// Returns the confidence in `finding` by the `signals` of its transfer, to a hundredth; zero of one that names no
-/// limit.
+/// Returns the confidence in `finding` by the `signals` of its transfer, to a hundredth; zero of
+/// one that names no limit.
 pub(crate) fn confidence(view: Basis, finding: &LimitFinding, signals: &Signals) -> Ratio {
     if finding.limit_kind() == Limit::Unknown {
         return Ratio::ZERO;
@@ -40,7 +42,9 @@ pub(crate) fn confidence(view: Basis, finding: &LimitFinding, signals: &Signals)
         + OF_TIME * finding.share.get().min(1.0)
         + saturated(segments, OF_SEGMENTS)
         + saturated(signals.round_trips, OF_ROUND_TRIPS);
-    let is_few = signals.data_segments.is_some_and(|all| all < MIN_SURE_SEGMENTS);
+    let is_few = signals
+        .data_segments
+        .is_some_and(|all| all < MIN_SURE_SEGMENTS);
     let most = if is_few { MAX_CONFIDENCE_OF_FEW } else { 1.0 };
     let confidence = (1.0 / (1.0 + (-odds).exp())).min(most);
     Ratio::new((confidence * 100.0).round() / 100.0)
@@ -57,7 +61,12 @@ mod tests {
     use fullpipe_record::{LossVerdict, UnknownVerdict};
     use fullpipe_units::BitRate;
 
-    const VIEWS: [Basis; 4] = [Basis::BothEnds, Basis::Sender, Basis::Receiver, Basis::Capture];
+    const VIEWS: [Basis; 4] = [
+        Basis::BothEnds,
+        Basis::Sender,
+        Basis::Receiver,
+        Basis::Capture,
+    ];
 
     fn signals(segments: u64, round_trips: f64) -> Signals {
         Signals {
@@ -72,10 +81,23 @@ mod tests {
     fn more_evidence_and_more_of_the_time_make_a_verdict_surer_in_every_view() {
         let found = |share| LimitFinding::new(LossVerdict::Policer, Ratio::new(share));
         for view in VIEWS {
-            let sure = |share, segments, rounds| confidence(view, &found(share), &signals(segments, rounds)).get();
-            let course = [sure(0.5, 50, 5.0), sure(1.0, 50, 5.0), sure(1.0, 5_000, 5.0), sure(1.0, 5_000, 100.0)];
-            assert!(course.windows(2).all(|pair| pair[0] < pair[1]), "{view:?}: {course:?}");
-            assert!((0.85..0.97).contains(&course[3]) && course[0] < 0.7, "{view:?}: {course:?}");
+            let sure = |share, segments, rounds| {
+                confidence(view, &found(share), &signals(segments, rounds)).get()
+            };
+            let course = [
+                sure(0.5, 50, 5.0),
+                sure(1.0, 50, 5.0),
+                sure(1.0, 5_000, 5.0),
+                sure(1.0, 5_000, 100.0),
+            ];
+            assert!(
+                course.windows(2).all(|pair| pair[0] < pair[1]),
+                "{view:?}: {course:?}"
+            );
+            assert!(
+                (0.85..0.97).contains(&course[3]) && course[0] < 0.7,
+                "{view:?}: {course:?}"
+            );
         }
     }
 
@@ -86,7 +108,10 @@ mod tests {
         for view in VIEWS {
             assert!(confidence(view, &found, &signals(9, 100.0)).get() <= 0.5);
             assert!(confidence(view, &found, &signals(10, 100.0)).get() > 0.5);
-            assert_eq!(confidence(view, &unknown, &signals(5_000, 100.0)), Ratio::ZERO);
+            assert_eq!(
+                confidence(view, &unknown, &signals(5_000, 100.0)),
+                Ratio::ZERO
+            );
         }
     }
 }

@@ -49,8 +49,8 @@ impl RetransmittedSegments {
         }
     }
 
-    /// The same, with everything sent again in one recovery counted once; what was seen of recoveries may be less than
-    /// there were.
+    /// The same, with everything sent again in one recovery counted once; what was seen of
+    /// recoveries may be less than there were.
     pub(crate) fn episode_ratio(self) -> Ratio {
         Ratio::from_quotient(self.episodes.min(self.again) as f64, self.sent as f64)
     }
@@ -66,15 +66,24 @@ impl<'a> SenderSampleFigures<'a> {
     pub(crate) fn from_part(evidence: &'a Evidence, part: Option<Steady>) -> Self {
         let flows = SenderStream::from_sender_samples(evidence, part);
         let snapshots = || flows.iter().flat_map(|flow| &flow.snapshots);
-        let mss = snapshots().filter_map(|snapshot| snapshot.sample.tcp.snd_mss).max();
-        let smoothed = median(snapshots().filter_map(|snapshot| snapshot.sample.tcp.rtt).collect());
+        let mss = snapshots()
+            .filter_map(|snapshot| snapshot.sample.tcp.snd_mss)
+            .max();
+        let smoothed = median(
+            snapshots()
+                .filter_map(|snapshot| snapshot.sample.tcp.rtt)
+                .collect(),
+        );
         Self {
             evidence,
             part,
             rate: judged_rate(evidence, part),
             mss: mss.filter(|mss| *mss > ByteCount::ZERO),
             idle_rtt: idle_rtt(evidence),
-            rtt: smoothed.or(evidence.loaded_rtt).or(evidence.idle_rtt).filter(|rtt| *rtt > Span::ZERO),
+            rtt: smoothed
+                .or(evidence.loaded_rtt)
+                .or(evidence.idle_rtt)
+                .filter(|rtt| *rtt > Span::ZERO),
             flows,
         }
     }
@@ -86,7 +95,12 @@ impl<'a> SenderSampleFigures<'a> {
 
     /// The rate that the sending program was asked for, all streams together.
     pub(crate) fn offered_rate(&self) -> Option<BitRate> {
-        Some(self.evidence.request.rate?.scale_by(f64::from(self.stream_count().max(1))))
+        Some(
+            self.evidence
+                .request
+                .rate?
+                .scale_by(f64::from(self.stream_count().max(1))),
+        )
     }
 
     /// The streams that sent.
@@ -97,13 +111,22 @@ impl<'a> SenderSampleFigures<'a> {
     /// Congestion control of the sender, as far as it is known.
     pub(crate) fn congestion_control(&self) -> Option<&'a str> {
         let evidence = self.evidence;
-        let read_back = evidence.sender_sockets.first().map(|socket| socket.congestion.as_str());
+        let read_back = evidence
+            .sender_sockets
+            .first()
+            .map(|socket| socket.congestion.as_str());
         let asked = || evidence.request.congestion.as_deref();
-        let default = || evidence.sender.as_ref().map(|settings| settings.congestion_control.as_str());
+        let default = || {
+            evidence
+                .sender
+                .as_ref()
+                .map(|settings| settings.congestion_control.as_str())
+        };
         read_back.or_else(asked).or_else(default)
     }
 
-    /// Returns true if the sender paces by its own estimate of the path, and so leaves its window half empty.
+    /// Returns true if the sender paces by its own estimate of the path, and so leaves its window
+    /// half empty.
     pub(crate) fn is_bbr(&self) -> bool {
         match self.congestion_control() {
             Some(name) => name.starts_with("bbr"),
@@ -111,14 +134,24 @@ impl<'a> SenderSampleFigures<'a> {
         }
     }
 
-    /// Returns true if a capture shows a sender that has far more in flight than one that slows down for losses could
-    /// have with so many of them.
+    /// Returns true if a capture shows a sender that has far more in flight than one that slows
+    /// down for losses could have with so many of them.
     fn ignores_loss(&self) -> bool {
         let of_capture = || {
-            let lost = self.evidence.capture.and(self.retransmitted_segments())?.segment_share();
+            let lost = self
+                .evidence
+                .capture
+                .and(self.retransmitted_segments())?
+                .segment_share();
             let window = CongestionControl::Cubic.mean_window(lost, self.rtt?, self.mss?)?;
-            let in_flight = self.rate.bytes_in(self.rtt?).scale_by(1.0 / f64::from(self.stream_count()));
-            Some(lost.get() >= MIN_LOSS_OF_PROBES && in_flight > window.scale_by(IGNORES_LOSS_FACTOR))
+            let in_flight = self
+                .rate
+                .bytes_in(self.rtt?)
+                .scale_by(1.0 / f64::from(self.stream_count()));
+            Some(
+                lost.get() >= MIN_LOSS_OF_PROBES
+                    && in_flight > window.scale_by(IGNORES_LOSS_FACTOR),
+            )
         };
         of_capture() == Some(true)
     }
@@ -130,30 +163,43 @@ impl<'a> SenderSampleFigures<'a> {
             Some(busy) => {
                 let elapsed: Span = self.flows.iter().map(SenderStream::judged_duration).sum();
                 let idle = elapsed.saturating_sub(Span::from_nanos(busy));
-                Some(Ratio::from_quotient(idle.as_secs_f64(), elapsed.as_secs_f64()))
+                Some(Ratio::from_quotient(
+                    idle.as_secs_f64(),
+                    elapsed.as_secs_f64(),
+                ))
             }
-            None => share_of_votes(self.snapshots().map(|snapshot| snapshot.outstanding.map(|_| !snapshot.is_busy()))),
+            None => share_of_votes(
+                self.snapshots()
+                    .map(|snapshot| snapshot.outstanding.map(|_| !snapshot.is_busy())),
+            ),
         }
     }
 
-    /// A clock of the kernel as a share of the time in which there was something to send, at most all of it.
+    /// A clock of the kernel as a share of the time in which there was something to send, at most
+    /// all of it.
     pub(crate) fn share_of_busy(&self, clock: impl Fn(&TcpInfo) -> Option<Span>) -> Option<Ratio> {
         let busy = self.total_growth(|tcp| tcp.busy.map(Span::as_nanos))?;
         let limited = self.total_growth(|tcp| clock(tcp).map(Span::as_nanos))?;
         Some(Ratio::from_quotient(limited.min(busy) as f64, busy as f64))
     }
 
-    /// Returns the retransmitted segments. Before Linux 4.6 the kernel does not count data segments; acknowledged bytes
-    /// stand in.
+    /// Returns the retransmitted segments. Before Linux 4.6 the kernel does not count data
+    /// segments; acknowledged bytes stand in.
     pub(crate) fn retransmitted_segments(&self) -> Option<RetransmittedSegments> {
         let again = self.total_growth(|tcp| tcp.total_retrans.map(SegCount::get))?;
-        let needless = self.total_growth(|tcp| tcp.dsack_dups.map(SegCount::get)).unwrap_or(0);
+        let needless = self
+            .total_growth(|tcp| tcp.dsack_dups.map(SegCount::get))
+            .unwrap_or(0);
         let counted = self.total_growth(|tcp| tcp.data_segs_out.map(SegCount::get));
         let estimated = || {
             let acked = self.total_growth(|tcp| tcp.bytes_acked.map(ByteCount::get))?;
             Some((acked / self.mss?.get()).saturating_add(again))
         };
-        let episodes = self.flows.iter().map(|flow| crate::losses::recovery_count(flow)).sum();
+        let episodes = self
+            .flows
+            .iter()
+            .map(|flow| crate::losses::recovery_count(flow))
+            .sum();
         Some(RetransmittedSegments {
             again: again.saturating_sub(needless),
             sent: counted.or_else(estimated)?,
@@ -161,15 +207,20 @@ impl<'a> SenderSampleFigures<'a> {
         })
     }
 
-    /// Returns the retransmitted segments of the judged part, or of the whole transfer where the judged part has none:
-    /// a few seconds may pass between losses that hold a window down all the same.
+    /// Returns the retransmitted segments of the judged part, or of the whole transfer where the
+    /// judged part has none: a few seconds may pass between losses that hold a window down all the
+    /// same.
     pub(crate) fn lost_segments(&self) -> Option<RetransmittedSegments> {
         let judged = self.retransmitted_segments()?;
         if judged.again > 0 {
             return Some(judged);
         }
         let sum = |counter: fn(&TcpInfo) -> Option<SegCount>| -> Option<u64> {
-            self.flows.iter().map(|flow| counter(&flow.whole.last()?.tcp)).sum::<Option<SegCount>>().map(SegCount::get)
+            self.flows
+                .iter()
+                .map(|flow| counter(&flow.whole.last()?.tcp))
+                .sum::<Option<SegCount>>()
+                .map(SegCount::get)
         };
         let episodes = self.flows.iter().map(crate::losses::episodes_in_all).sum();
         Some(RetransmittedSegments {
@@ -182,12 +233,19 @@ impl<'a> SenderSampleFigures<'a> {
     /// Segments retransmitted in the whole life of all streams.
     pub(crate) fn sent_again_in_all(&self) -> Option<u64> {
         let of_flow = |flow: &SenderStream| flow.whole.last()?.tcp.total_retrans.map(SegCount::get);
-        self.flows.iter().filter_map(of_flow).fold(None, |sum, more| Some(sum.unwrap_or(0_u64).saturating_add(more)))
+        self.flows
+            .iter()
+            .filter_map(of_flow)
+            .fold(None, |sum, more| {
+                Some(sum.unwrap_or(0_u64).saturating_add(more))
+            })
     }
 
     /// Returns true if segments carry timestamps, as they do where nothing says otherwise.
     pub(crate) fn has_timestamps(&self) -> bool {
-        self.snapshots().find_map(|snapshot| snapshot.sample.tcp.timestamps).unwrap_or(true)
+        self.snapshots()
+            .find_map(|snapshot| snapshot.sample.tcp.timestamps)
+            .unwrap_or(true)
     }
 
     /// Returns true if anything was ever retransmitted, the ramp included.
@@ -204,15 +262,27 @@ impl<'a> SenderSampleFigures<'a> {
         }
     }
 
-    /// Returns the mean over the judged part, summed over the streams; `None` where no sample reports it.
-    pub(crate) fn mean_size(&self, size: impl Fn(&JudgedSample) -> Option<ByteCount>) -> Option<ByteCount> {
+    /// Returns the mean over the judged part, summed over the streams; `None` where no sample
+    /// reports it.
+    pub(crate) fn mean_size(
+        &self,
+        size: impl Fn(&JudgedSample) -> Option<ByteCount>,
+    ) -> Option<ByteCount> {
         let of_flow = |flow: &SenderStream| mean_of_sizes(flow.snapshots.iter().filter_map(&size));
         sum_of_sizes(self.flows.iter().map(of_flow))
     }
 
-    /// Returns the maximum of the judged part, summed over the streams; `None` where no sample reports it.
-    pub(crate) fn max_size(&self, size: impl Fn(&JudgedSample) -> Option<ByteCount>) -> Option<ByteCount> {
-        sum_of_sizes(self.flows.iter().map(|flow| flow.snapshots.iter().filter_map(&size).max()))
+    /// Returns the maximum of the judged part, summed over the streams; `None` where no sample
+    /// reports it.
+    pub(crate) fn max_size(
+        &self,
+        size: impl Fn(&JudgedSample) -> Option<ByteCount>,
+    ) -> Option<ByteCount> {
+        sum_of_sizes(
+            self.flows
+                .iter()
+                .map(|flow| flow.snapshots.iter().filter_map(&size).max()),
+        )
     }
 
     /// Returns the growth of a counter in the judged part, summed over the streams that report it.
@@ -220,7 +290,9 @@ impl<'a> SenderSampleFigures<'a> {
         self.flows
             .iter()
             .filter_map(|flow| flow.counter_growth(counter))
-            .fold(None, |sum, more| Some(sum.unwrap_or(0_u64).saturating_add(more)))
+            .fold(None, |sum, more| {
+                Some(sum.unwrap_or(0_u64).saturating_add(more))
+            })
     }
 }
 
@@ -245,7 +317,9 @@ fn mean_of_sizes(sizes: impl Iterator<Item = ByteCount>) -> Option<ByteCount> {
 }
 
 fn sum_of_sizes(sizes: impl Iterator<Item = Option<ByteCount>>) -> Option<ByteCount> {
-    sizes.flatten().fold(None, |sum, size| Some(sum.unwrap_or_default() + size))
+    sizes
+        .flatten()
+        .fold(None, |sum, size| Some(sum.unwrap_or_default() + size))
 }
 
 fn judged_rate(evidence: &Evidence, part: Option<Steady>) -> BitRate {
@@ -253,12 +327,18 @@ fn judged_rate(evidence: &Evidence, part: Option<Steady>) -> BitRate {
         return part.rate;
     }
     let progress = TransferProgress::from_samples(&evidence.sender_samples, Span::MAX);
-    progress.snapshot_times().last().map_or(BitRate::ZERO, |end| progress.mean_rate(Span::ZERO, *end))
+    progress
+        .snapshot_times()
+        .last()
+        .map_or(BitRate::ZERO, |end| progress.mean_rate(Span::ZERO, *end))
 }
 
-/// The least that echo requests or the kernel saw. The kernel's may stem from the handshake, whose packets are small
-/// and so a little faster than data (`rtt_is_inflated` allows for it).
+/// The least that echo requests or the kernel saw. The kernel's may stem from the handshake, whose
+/// packets are small and so a little faster than data (`rtt_is_inflated` allows for it).
 fn idle_rtt(evidence: &Evidence) -> Option<Span> {
     let seen = least_rtt(&evidence.sender_samples);
-    [evidence.idle_rtt.filter(|rtt| *rtt > Span::ZERO), seen].into_iter().flatten().min()
+    [evidence.idle_rtt.filter(|rtt| *rtt > Span::ZERO), seen]
+        .into_iter()
+        .flatten()
+        .min()
 }

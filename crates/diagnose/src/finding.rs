@@ -17,21 +17,36 @@ pub(crate) struct LimitFinding {
 
 impl LimitFinding {
     pub(crate) fn new(verdict: impl Into<LegalVerdict>, share: Ratio) -> Self {
-        Self { verdict: verdict.into(), share, missing: Vec::new(), is_one_of_several: false, other: None }
+        Self {
+            verdict: verdict.into(),
+            share,
+            missing: Vec::new(),
+            is_one_of_several: false,
+            other: None,
+        }
     }
 
     pub(crate) fn unknown_limit(missing: Vec<&'static str>) -> Self {
-        Self { missing, ..Self::new(UnknownVerdict::EvidenceMissing, Ratio::ZERO) }
+        Self {
+            missing,
+            ..Self::new(UnknownVerdict::EvidenceMissing, Ratio::ZERO)
+        }
     }
 
     /// Returns this finding as one that the evidence does not distinguish from others of its set.
     pub(crate) fn one_of_several(self) -> Self {
-        Self { is_one_of_several: true, ..self }
+        Self {
+            is_one_of_several: true,
+            ..self
+        }
     }
 
     /// Returns this finding as one of a set that also has the verdict `other`.
     pub(crate) fn add_alternative(self, other: impl Into<LegalVerdict>) -> Self {
-        Self { other: Some(other.into()), ..self.one_of_several() }
+        Self {
+            other: Some(other.into()),
+            ..self.one_of_several()
+        }
     }
 
     pub(crate) const fn limit_kind(&self) -> Limit {

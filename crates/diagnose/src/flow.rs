@@ -21,9 +21,16 @@ impl<'a> SenderStream<'a> {
         let received = by_stream(&evidence.receiver_samples);
         let of_stream = |(stream, samples): (u16, Vec<&'a Sample>)| {
             let received = received.get(&stream).map_or(&[][..], Vec::as_slice);
-            Self::new(samples, &FallbackFigures::from_receiver_samples(stream, received, evidence), part)
+            Self::new(
+                samples,
+                &FallbackFigures::from_receiver_samples(stream, received, evidence),
+                part,
+            )
         };
-        by_stream(&evidence.sender_samples).into_iter().map(of_stream).collect()
+        by_stream(&evidence.sender_samples)
+            .into_iter()
+            .map(of_stream)
+            .collect()
     }
 
     fn new(mut whole: Vec<&'a Sample>, fallback: &FallbackFigures, part: Option<Steady>) -> Self {
@@ -32,11 +39,18 @@ impl<'a> SenderStream<'a> {
             Some(part) => (part.ramp, part.ramp + part.duration),
             None => (Span::ZERO, Span::MAX),
         };
-        let start = if first == Span::ZERO { 0 } else { whole.partition_point(|sample| sample.at <= first) };
+        let start = if first == Span::ZERO {
+            0
+        } else {
+            whole.partition_point(|sample| sample.at <= first)
+        };
         let end = whole.partition_point(|sample| sample.at <= last).max(start);
         Self {
             before: start.checked_sub(1).map(|index| whole[index]),
-            snapshots: whole[start..end].iter().map(|sample| JudgedSample::new(sample, fallback)).collect(),
+            snapshots: whole[start..end]
+                .iter()
+                .map(|sample| JudgedSample::new(sample, fallback))
+                .collect(),
             whole,
         }
     }
@@ -44,13 +58,20 @@ impl<'a> SenderStream<'a> {
     /// Returns the length of the judged part of this stream.
     pub(crate) fn judged_duration(&self) -> Span {
         let start = self.before.map_or(Span::ZERO, |sample| sample.at);
-        self.snapshots.last().map_or(Span::ZERO, |snapshot| snapshot.sample.at.saturating_sub(start))
+        self.snapshots.last().map_or(Span::ZERO, |snapshot| {
+            snapshot.sample.at.saturating_sub(start)
+        })
     }
 
     /// Returns the time from the last byte that was `moved` to the last sample.
     pub(crate) fn silent_for<T: PartialEq>(&self, moved: impl Fn(&Sample) -> T) -> Span {
-        let Some(last) = self.whole.last() else { return Span::ZERO };
-        let progress = self.whole.iter().find(|sample| moved(sample) == moved(last));
+        let Some(last) = self.whole.last() else {
+            return Span::ZERO;
+        };
+        let progress = self
+            .whole
+            .iter()
+            .find(|sample| moved(sample) == moved(last));
         progress.map_or(Span::ZERO, |first| last.at.saturating_sub(first.at))
     }
 

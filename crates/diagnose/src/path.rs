@@ -7,7 +7,8 @@ use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 use crate::figures::SenderSampleFigures;
 use crate::snapshot::JudgedSample;
 use crate::thresholds::{
-    FLAT_RATE_SEGMENTS, FLAT_RATE_SPREAD, MIN_ECHOES, SEGMENT_TRAIN, WANDERING_RTT_FACTOR, WANDERING_RTT_MEDIAN,
+    FLAT_RATE_SEGMENTS, FLAT_RATE_SPREAD, MIN_ECHOES, SEGMENT_TRAIN, WANDERING_RTT_FACTOR,
+    WANDERING_RTT_MEDIAN,
 };
 
 /// Returns the payload that the stated bandwidth can carry; `None` where none was stated.
@@ -15,35 +16,56 @@ pub(crate) fn stated_capacity(figures: &SenderSampleFigures) -> Option<BitRate> 
     stated_payload(figures.evidence, figures.mss?, figures.has_timestamps())
 }
 
-/// Returns the payload in segments of `mss` that the stated bandwidth can carry; `None` where none was stated.
-pub(crate) fn stated_payload(evidence: &Evidence, mss: ByteCount, timestamps: bool) -> Option<BitRate> {
-    let payload = evidence.bandwidth?.scale_by(payload_share(evidence, mss, timestamps).get());
+/// Returns the payload in segments of `mss` that the stated bandwidth can carry; `None` where none
+/// was stated.
+pub(crate) fn stated_payload(
+    evidence: &Evidence,
+    mss: ByteCount,
+    timestamps: bool,
+) -> Option<BitRate> {
+    let payload = evidence
+        .bandwidth?
+        .scale_by(payload_share(evidence, mss, timestamps).get());
     Some(payload).filter(|capacity| *capacity > BitRate::ZERO)
 }
 
 /// Returns the payload of segments of `mss` as a share of the bytes that the path counts.
 pub(crate) fn payload_share(evidence: &Evidence, mss: ByteCount, timestamps: bool) -> Ratio {
-    framing::payload_share(mss, framing::tcp_headers(IpVersion::V4, timestamps), evidence.framing.packet_overhead())
+    framing::payload_share(
+        mss,
+        framing::tcp_headers(IpVersion::V4, timestamps),
+        evidence.framing.packet_overhead(),
+    )
 }
 
-/// Returns the time that the path takes for two full segments at the rate of the data; zero where there was none.
+/// Returns the time that the path takes for two full segments at the rate of the data; zero where
+/// there was none.
 pub(crate) fn time_on_the_line(figures: &SenderSampleFigures) -> Option<Span> {
     let two = figures.mss? * 2;
-    Some(if figures.rate > BitRate::ZERO { figures.rate.time_for(two) } else { Span::ZERO })
+    Some(if figures.rate > BitRate::ZERO {
+        figures.rate.time_for(two)
+    } else {
+        Span::ZERO
+    })
 }
 
-/// Returns true if so much more is in flight than is in the pipe that the rest keeps a queue filled. A single train of
-/// segments waits for itself on a slow link, and is no queue; but where the rate is even, and more waits than is in the
-/// pipe, that link is never idle either.
-pub(crate) fn exceeds_the_pipe(in_flight: ByteCount, in_the_pipe: ByteCount, is_even: impl Fn() -> bool) -> bool {
+/// Returns true if so much more is in flight than is in the pipe that the rest keeps a queue
+/// filled. A single train of segments waits for itself on a slow link, and is no queue; but where
+/// the rate is even, and more waits than is in the pipe, that link is never idle either.
+pub(crate) fn exceeds_the_pipe(
+    in_flight: ByteCount,
+    in_the_pipe: ByteCount,
+    is_even: impl Fn() -> bool,
+) -> bool {
     let waiting = in_flight.saturating_sub(in_the_pipe);
     waiting > SEGMENT_TRAIN || (waiting > in_the_pipe && is_even())
 }
 
-/// Returns true if a connection carries data at one rate throughout, as one does that keeps a bottleneck busy: bursts
-/// and congestion windows that grow and fall make it uneven.
+/// Returns true if a connection carries data at one rate throughout, as one does that keeps a
+/// bottleneck busy: bursts and congestion windows that grow and fall make it uneven.
 ///
-/// Takes its samples by time, the bytes that each of them says were moved, and the payload of a segment.
+/// Takes its samples by time, the bytes that each of them says were moved, and the payload of a
+/// segment.
 pub(crate) fn is_flat(
     samples: &[&Sample],
     moved: impl Fn(&Sample) -> Option<ByteCount>,
@@ -51,7 +73,10 @@ pub(crate) fn is_flat(
 ) -> bool {
     let enough = mss.unwrap_or_default() * FLAT_RATE_SEGMENTS;
     let (mut rates, mut last) = (Vec::new(), None);
-    for (at, bytes) in samples.iter().filter_map(|sample| Some((sample.at, moved(sample)?))) {
+    for (at, bytes) in samples
+        .iter()
+        .filter_map(|sample| Some((sample.at, moved(sample)?)))
+    {
         let (since, before) = *last.get_or_insert((at, bytes));
         let more = bytes.saturating_sub(before);
         if at > since && more >= enough {
@@ -60,7 +85,11 @@ pub(crate) fn is_flat(
         }
     }
     rates.sort_by(f64::total_cmp);
-    let at = |share: f64| rates.get((rates.len().saturating_sub(1) as f64 * share) as usize).copied();
+    let at = |share: f64| {
+        rates
+            .get((rates.len().saturating_sub(1) as f64 * share) as usize)
+            .copied()
+    };
     let spread = || Some((at(0.75)? - at(0.25)?) / at(0.5)?);
     rates.len() >= MIN_RATES && spread().is_some_and(|spread| spread <= FLAT_RATE_SPREAD)
 }
@@ -68,8 +97,8 @@ pub(crate) fn is_flat(
 /// Fewest rates that show a course.
 const MIN_RATES: usize = 4;
 
-/// Returns true if the round-trip time of the idle path wandered as it does where a queue fills and empties; or was
-/// longer than `least_seen`, as it is while others keep that queue full.
+/// Returns true if the round-trip time of the idle path wandered as it does where a queue fills and
+/// empties; or was longer than `least_seen`, as it is while others keep that queue full.
 pub(crate) fn queue_before_the_load(evidence: &Evidence, least_seen: Option<Span>) -> bool {
     evidence.idle_spread.is_some_and(|idle| {
         let least = least_seen.map_or(idle.min, |seen| seen.min(idle.min));
@@ -92,16 +121,25 @@ pub(crate) fn mean_trend(
 
 /// Mean round-trip time in the last third of the judged part ÷ mean in the first.
 pub(crate) fn rtt_trend(figures: &SenderSampleFigures) -> Option<f64> {
-    trend_of(figures, |snapshot| snapshot.sample.tcp.rtt.map(Span::as_secs_f64))
+    trend_of(figures, |snapshot| {
+        snapshot.sample.tcp.rtt.map(Span::as_secs_f64)
+    })
 }
 
 /// Mean of a figure in the last third of the judged part ÷ mean in the first; of several streams,
 /// of the sum of their means.
-fn trend_of(figures: &SenderSampleFigures, figure: impl Fn(&JudgedSample) -> Option<f64>) -> Option<f64> {
+fn trend_of(
+    figures: &SenderSampleFigures,
+    figure: impl Fn(&JudgedSample) -> Option<f64>,
+) -> Option<f64> {
     let third = |last: bool| -> f64 {
         let means = figures.flows.iter().filter_map(|flow| {
             let count = flow.snapshots.len() / 3;
-            let part = if last { &flow.snapshots[flow.snapshots.len() - count..] } else { &flow.snapshots[..count] };
+            let part = if last {
+                &flow.snapshots[flow.snapshots.len() - count..]
+            } else {
+                &flow.snapshots[..count]
+            };
             let all: Vec<f64> = part.iter().filter_map(&figure).collect();
             (!all.is_empty()).then(|| all.iter().sum::<f64>() / all.len() as f64)
         });
@@ -120,7 +158,10 @@ pub(crate) fn rate_trend(figures: &SenderSampleFigures) -> Option<f64> {
     (first > BitRate::ZERO).then(|| progress.mean_rate(end - third, end).relative_to(first))
 }
 
-pub(crate) fn judged_part(figures: &SenderSampleFigures, progress: &TransferProgress) -> Option<(Span, Span)> {
+pub(crate) fn judged_part(
+    figures: &SenderSampleFigures,
+    progress: &TransferProgress,
+) -> Option<(Span, Span)> {
     let last = *progress.snapshot_times().last()?;
     let (start, end) = figures.judged_period();
     Some((start, end.min(last)))

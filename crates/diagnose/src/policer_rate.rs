@@ -7,38 +7,73 @@ use crate::figures::SenderSampleFigures;
 use crate::flow::SenderStream;
 use crate::thresholds::{MIN_POLICED_ROUND_TRIPS, MIN_POLICED_TIME};
 
-/// Returns the highest rate of payload that arrived, all streams together, over some time that began with a loss. The
-/// device had spent its saved burst then, so that its rate is no lower. `None` where nothing was lost, or Linux (before
-/// 4.18) does not count what arrives.
+/// Returns the highest rate of payload that arrived, all streams together, over some time that
+/// began with a loss. The device had spent its saved burst then, so that its rate is no lower.
+/// `None` where nothing was lost, or Linux (before 4.18) does not count what arrives.
 pub(crate) fn lower_bound(figures: &SenderSampleFigures) -> Option<BitRate> {
-    let end = figures.flows.iter().filter_map(|flow| flow.whole.last()).map(|sample| sample.at).min()?;
+    let end = figures
+        .flows
+        .iter()
+        .filter_map(|flow| flow.whole.last())
+        .map(|sample| sample.at)
+        .min()?;
     let long = MIN_POLICED_TIME.max(figures.rtt? * MIN_POLICED_ROUND_TRIPS);
-    let losses = figures.flows.iter().flat_map(loss_times).filter(|at| *at + long <= end);
-    losses.flat_map(|at| [arrival_rate(figures, at, at + long), arrival_rate(figures, at, end)]).flatten().max()
+    let losses = figures
+        .flows
+        .iter()
+        .flat_map(loss_times)
+        .filter(|at| *at + long <= end);
+    losses
+        .flat_map(|at| {
+            [
+                arrival_rate(figures, at, at + long),
+                arrival_rate(figures, at, end),
+            ]
+        })
+        .flatten()
+        .max()
 }
 
-/// Returns the highest rate of payload that arrived in one round trip that began with a loss: a little of the saved
-/// burst may be in it, so that the device's rate is hardly higher.
+/// Returns the highest rate of payload that arrived in one round trip that began with a loss: a
+/// little of the saved burst may be in it, so that the device's rate is hardly higher.
 pub(crate) fn upper_bound(figures: &SenderSampleFigures) -> Option<BitRate> {
     let round_trip = figures.rtt?;
     let in_one = |flow: &SenderStream| {
-        let next = |at: Span| flow.whole.get(flow.whole.partition_point(|sample| sample.at < at + round_trip));
-        loss_times(flow).filter_map(|at| arrival_rate(figures, at, next(at)?.at)).max()
+        let next = |at: Span| {
+            flow.whole.get(
+                flow.whole
+                    .partition_point(|sample| sample.at < at + round_trip),
+            )
+        };
+        loss_times(flow)
+            .filter_map(|at| arrival_rate(figures, at, next(at)?.at))
+            .max()
     };
-    figures.flows.iter().filter_map(in_one).max().max(lower_bound(figures))
+    figures
+        .flows
+        .iter()
+        .filter_map(in_one)
+        .max()
+        .max(lower_bound(figures))
 }
 
 /// Returns each time at which a sample shows that a stream had retransmitted.
 fn loss_times<'f>(flow: &'f SenderStream) -> impl Iterator<Item = Span> + 'f {
     let pairs = flow.whole.windows(2);
-    pairs.filter(|pair| pair[1].tcp.total_retrans > pair[0].tcp.total_retrans).map(|pair| pair[1].at)
+    pairs
+        .filter(|pair| pair[1].tcp.total_retrans > pair[0].tcp.total_retrans)
+        .map(|pair| pair[1].at)
 }
 
-/// Returns the rate of arrivals between two times, of all streams; `None` where one does not report it.
+/// Returns the rate of arrivals between two times, of all streams; `None` where one does not report
+/// it.
 fn arrival_rate(figures: &SenderSampleFigures, from: Span, until: Span) -> Option<BitRate> {
     // Streams are sampled one after the other.
     let arrived = |flow: &SenderStream| {
-        Some(delivered_segments(flow, until)?.saturating_sub(delivered_segments(flow, from + SNAPSHOT_SPREAD)?))
+        Some(
+            delivered_segments(flow, until)?
+                .saturating_sub(delivered_segments(flow, from + SNAPSHOT_SPREAD)?),
+        )
     };
     let segments: SegCount = figures.flows.iter().map(arrived).sum::<Option<_>>()?;
     let bytes: ByteCount = segments.of_size(figures.mss?);
@@ -48,7 +83,8 @@ fn arrival_rate(figures: &SenderSampleFigures, from: Span, until: Span) -> Optio
 /// Returns the segments that had arrived at the last snapshot until then, those behind a hole too.
 fn delivered_segments(flow: &SenderStream, until: Span) -> Option<SegCount> {
     let seen = flow.whole.partition_point(|sample| sample.at <= until);
-    seen.checked_sub(1).map_or(Some(SegCount::ZERO), |last| flow.whole[last].tcp.delivered)
+    seen.checked_sub(1)
+        .map_or(Some(SegCount::ZERO), |last| flow.whole[last].tcp.delivered)
 }
 
 #[cfg(test)]
@@ -58,7 +94,8 @@ mod tests {
 
     const MSS: ByteCount = ByteCount::new(1250);
 
-    /// Samples streams every 100 ms; each has, by then, so many segments delivered and retransmitted.
+    /// Samples streams every 100 ms; each has, by then, so many segments delivered and
+    /// retransmitted.
     fn evidence(streams: u16, course: impl Fn(u64) -> (u64, u64)) -> Evidence {
         let snapshot = |tenth: u64, stream: u16| {
             let (delivered, again) = course(tenth);
@@ -70,10 +107,19 @@ mod tests {
                 ..TcpInfo::default()
             };
             let at = Span::from_millis(tenth * 100) + Span::from_micros(u64::from(stream));
-            Sample { at, stream, bytes: ByteCount::ZERO, tcp, memory: None }
+            Sample {
+                at,
+                stream,
+                bytes: ByteCount::ZERO,
+                tcp,
+                memory: None,
+            }
         };
         Evidence {
-            request: Request { streams, ..Request::default() },
+            request: Request {
+                streams,
+                ..Request::default()
+            },
             sender: Some(HostSettings::of_linux_6_18()),
             receiver: None,
             sender_sockets: Vec::new(),
@@ -104,7 +150,11 @@ mod tests {
     fn what_was_saved_up_before_the_first_loss_does_not_count() {
         // 40 Mbit/s until the first loss, at one second; then 10.
         let course = |tenth: u64| {
-            if tenth <= 10 { (tenth * 400, u64::from(tenth == 10)) } else { (4000 + (tenth - 10) * 100, tenth) }
+            if tenth <= 10 {
+                (tenth * 400, u64::from(tenth == 10))
+            } else {
+                (4000 + (tenth - 10) * 100, tenth)
+            }
         };
         let evidence = evidence(1, course);
         let figures = SenderSampleFigures::from_evidence(&evidence);
@@ -115,7 +165,12 @@ mod tests {
     #[test]
     fn streams_add_up_and_the_best_time_counts() {
         // Each loses at each snapshot, and for a second and a half gets through twice as much.
-        let course = |tenth: u64| (tenth * 50 + tenth.clamp(20, 35).saturating_sub(20) * 50, tenth);
+        let course = |tenth: u64| {
+            (
+                tenth * 50 + tenth.clamp(20, 35).saturating_sub(20) * 50,
+                tenth,
+            )
+        };
         let evidence = evidence(2, course);
         let figures = SenderSampleFigures::from_evidence(&evidence);
         assert_eq!(lower_bound(&figures), Some(BitRate::from_mbps(20)));
@@ -132,7 +187,9 @@ mod tests {
             (None, None)
         );
         let mut old = evidence(1, |tenth| (tenth * 100, tenth));
-        old.sender_samples.iter_mut().for_each(|sample| sample.tcp.delivered = None);
+        old.sender_samples
+            .iter_mut()
+            .for_each(|sample| sample.tcp.delivered = None);
         assert_eq!(
             (
                 lower_bound(&SenderSampleFigures::from_evidence(&old)),
@@ -140,6 +197,11 @@ mod tests {
             ),
             (None, None)
         );
-        assert_eq!(lower_bound(&SenderSampleFigures::from_evidence(&evidence(0, |_| (0, 0)))), None);
+        assert_eq!(
+            lower_bound(&SenderSampleFigures::from_evidence(&evidence(0, |_| (
+                0, 0
+            )))),
+            None
+        );
     }
 }

@@ -8,17 +8,22 @@ use crate::finding::LimitFinding;
 use crate::limits;
 use crate::thresholds::SAME_RATE;
 
-/// Returns the remedies for the limit that `verdict` names, best first: of those that reach about the highest predicted
-/// rate, the ones that fill no queue, and then those of the smallest scope; the others by their rate; relays last.
+/// Returns the remedies for the limit that `verdict` names, best first: of those that reach about
+/// the highest predicted rate, the ones that fill no queue, and then those of the smallest scope;
+/// the others by their rate; relays last.
 ///
-/// Each prediction is [`fullpipe_model::predict()`] over the settings and the load as changed. It is an interval from a
-/// little below the present rate upwards where the bandwidth was not stated or an end's settings are not known, and
-/// `None` where nothing can be predicted. Remedies without a gain are left out. A change of `tcp_wmem` is for the
-/// sending host and one of `tcp_rmem` for the receiving one, whichever end the remedy is listed at.
+/// Each prediction is [`fullpipe_model::predict()`] over the settings and the load as changed. It
+/// is an interval from a little below the present rate upwards where the bandwidth was not stated
+/// or an end's settings are not known, and `None` where nothing can be predicted. Remedies without
+/// a gain are left out. A change of `tcp_wmem` is for the sending host and one of `tcp_rmem` for
+/// the receiving one, whichever end the remedy is listed at.
 ///
-/// `commands` are left empty. Nothing follows from a verdict of [`fullpipe_record::Limit::Unknown`].
+/// `commands` are left empty. Nothing follows from a verdict of
+/// [`fullpipe_record::Limit::Unknown`].
 pub fn find_remedies(evidence: &Evidence, verdict: &Verdict) -> Vec<Remedy> {
-    let Some(legal) = verdict.legal_verdict() else { return Vec::new() };
+    let Some(legal) = verdict.legal_verdict() else {
+        return Vec::new();
+    };
     let figures = SenderSampleFigures::from_evidence(evidence);
     let facts = limits::limit_facts(&LimitFinding::new(legal, verdict.share), &figures);
     let advice = RemedyAdvice::new(&figures, legal, verdict);
@@ -26,7 +31,10 @@ pub fn find_remedies(evidence: &Evidence, verdict: &Verdict) -> Vec<Remedy> {
     remedies.retain(|remedy| advice.is_worthwhile(remedy));
     // A remedy that a setting carries out needs no person.
     let is_new = |remedy: &Remedy| remedies.iter().all(|other| other.id != remedy.id);
-    let manual = facts.manual_remedies().iter().map(|manual| advice.by_a_person(manual));
+    let manual = facts
+        .manual_remedies()
+        .iter()
+        .map(|manual| advice.by_a_person(manual));
     let manual: Vec<Remedy> = manual.filter(is_new).collect();
     remedies.extend(manual);
     sort_remedies(&mut remedies);
@@ -36,12 +44,23 @@ pub fn find_remedies(evidence: &Evidence, verdict: &Verdict) -> Vec<Remedy> {
 fn sort_remedies(remedies: &mut [Remedy]) {
     let rate = |remedy: &Remedy| remedy.predicted.map(|forecast| forecast.bits_per_second);
     // Relays carry out what no setting does, on machines that are still to be found.
-    let needs_machines = |remedy: &Remedy| remedy.scope == Scope::Path && remedy.predicted.is_some();
-    let highest = remedies.iter().filter(|remedy| !needs_machines(remedy)).filter_map(rate).max();
+    let needs_machines =
+        |remedy: &Remedy| remedy.scope == Scope::Path && remedy.predicted.is_some();
+    let highest = remedies
+        .iter()
+        .filter(|remedy| !needs_machines(remedy))
+        .filter_map(rate)
+        .max();
     let about_the_highest = highest.map(|rate| rate.scale_by(1.0 - SAME_RATE));
     remedies.sort_by_key(|remedy| {
         let is_slower = rate(remedy).is_none() || rate(remedy) < about_the_highest;
         let slower = is_slower.then_some(Reverse(rate(remedy)));
-        (needs_machines(remedy), slower, !is_slower && fills_a_queue(remedy), remedy.scope, Reverse(rate(remedy)))
+        (
+            needs_machines(remedy),
+            slower,
+            !is_slower && fills_a_queue(remedy),
+            remedy.scope,
+            Reverse(rate(remedy)),
+        )
     });
 }

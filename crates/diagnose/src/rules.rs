@@ -1,5 +1,5 @@
-//! The order in which the limits are asked. A limit has one function for each place in this order, in its own module,
-//! which knows its causes.
+//! The order in which the limits are asked. A limit has one function for each place in this order,
+//! in its own module, which knows its causes.
 
 use fullpipe_record::Limit;
 use fullpipe_units::{BitRate, Ratio};
@@ -8,8 +8,8 @@ use crate::ceilings::held_against;
 use crate::figures::{SenderSampleFigures, share_of_votes};
 use crate::finding::LimitFinding;
 use crate::limits::{
-    capacity, congestion_window, cpu, loss, mtu, pacing, receive_window, receiver_application, send_buffer,
-    sender_application,
+    capacity, congestion_window, cpu, loss, mtu, pacing, receive_window, receiver_application,
+    send_buffer, sender_application,
 };
 use crate::path::UNSEEN;
 use crate::signals::Signals;
@@ -37,7 +37,9 @@ fn find_tcp_limit(figures: &SenderSampleFigures) -> LimitFinding {
     if let Some(found) = as_a_whole.into_iter().find_map(|rule| rule(figures)) {
         return found;
     }
-    let idle = figures.idle_share().filter(|idle| idle.get() > MIN_IDLE_SHARE);
+    let idle = figures
+        .idle_share()
+        .filter(|idle| idle.get() > MIN_IDLE_SHARE);
     match (limit_while_busy(figures), idle) {
         (Some(found), Some(idle)) if found.share < idle || found.limit_kind() == Limit::Unknown => {
             sender_application::idle_program(figures, idle)
@@ -52,7 +54,8 @@ fn limit_while_busy(figures: &SenderSampleFigures) -> Option<LimitFinding> {
     of_hosts(figures).or_else(|| of_path(figures))
 }
 
-/// Returns a limit that one of the hosts or its program sets; or the full pipe, where a window holds more than fits it.
+/// Returns a limit that one of the hosts or its program sets; or the full pipe, where a window
+/// holds more than fits it.
 fn of_hosts(figures: &SenderSampleFigures) -> Option<LimitFinding> {
     let order = [
         sender_application::as_asked,
@@ -68,15 +71,22 @@ fn of_hosts(figures: &SenderSampleFigures) -> Option<LimitFinding> {
     }
     match capacity::queue_behind_window(figures) {
         Some(queue) => Some(queue),
-        None => signals.first_possible(std::iter::once(found), |found| held_against(figures, found)).ok(),
+        None => signals
+            .first_possible(std::iter::once(found), |found| held_against(figures, found))
+            .ok(),
     }
 }
 
-/// Returns the limit that held the congestion window or the pace, if one of them held data back for most of the time.
+/// Returns the limit that held the congestion window or the pace, if one of them held data back for
+/// most of the time.
 fn of_path(figures: &SenderSampleFigures) -> Option<LimitFinding> {
     let clocks = receive_window::clocks_say_window(figures);
-    let held = share_of_votes(figures.snapshots().map(|snapshot| snapshot.held_by_path(clocks)))
-        .filter(|share| share.get() >= MIN_LIMIT_SHARE)?;
+    let held = share_of_votes(
+        figures
+            .snapshots()
+            .map(|snapshot| snapshot.held_by_path(clocks)),
+    )
+    .filter(|share| share.get() >= MIN_LIMIT_SHARE)?;
     let order = [
         loss::without_queue,
         receiver_application::behind_late_acknowledgements,
@@ -92,20 +102,31 @@ fn of_path(figures: &SenderSampleFigures) -> Option<LimitFinding> {
 }
 
 fn unexplained_limit(figures: &SenderSampleFigures, held: Ratio) -> LimitFinding {
-    let missing = if figures.evidence.bandwidth.is_none() { "the bandwidth of the path" } else { UNSEEN };
-    LimitFinding { share: held, ..LimitFinding::unknown_limit(vec![missing]) }
+    let missing = if figures.evidence.bandwidth.is_none() {
+        "the bandwidth of the path"
+    } else {
+        UNSEEN
+    };
+    LimitFinding {
+        share: held,
+        ..LimitFinding::unknown_limit(vec![missing])
+    }
 }
 
-/// Returns the limit of the hosts, with the cause behind it: a part may be too short to show the limit of the path.
+/// Returns the limit of the hosts, with the cause behind it: a part may be too short to show the
+/// limit of the path.
 pub(crate) fn of_hosts_traced(figures: &SenderSampleFigures) -> Option<LimitFinding> {
     of_hosts(figures).map(|found| trace_cause(figures, found))
 }
 
-/// Returns the cause behind a limit that TCP shows, where the rest of the evidence shows it: a device that changes
-/// packets, a processor, a file, the host's own queue. None lies behind a rate that was asked for and is reached; and
-/// nothing but small segments behind a link that carries all it can.
+/// Returns the cause behind a limit that TCP shows, where the rest of the evidence shows it: a
+/// device that changes packets, a processor, a file, the host's own queue. None lies behind a rate
+/// that was asked for and is reached; and nothing but small segments behind a link that carries all
+/// it can.
 fn trace_cause(figures: &SenderSampleFigures, found: LimitFinding) -> LimitFinding {
-    if found.limit_kind() == Limit::SenderApplication && sender_application::as_asked(figures).is_some() {
+    if found.limit_kind() == Limit::SenderApplication
+        && sender_application::as_asked(figures).is_some()
+    {
         return found;
     }
     if found.limit_kind() == Limit::Capacity && capacity::carries_all_as_stated(figures) {
@@ -121,7 +142,10 @@ fn trace_cause(figures: &SenderSampleFigures, found: LimitFinding) -> LimitFindi
         pacing::find_cause,
         capacity::behind_on_path,
     ];
-    order.into_iter().find_map(|rule| rule(figures, &found)).unwrap_or(found)
+    order
+        .into_iter()
+        .find_map(|rule| rule(figures, &found))
+        .unwrap_or(found)
 }
 
 /// Returns the names of the figures that more would take.
@@ -129,10 +153,22 @@ fn missing_figures(figures: &SenderSampleFigures) -> Vec<&'static str> {
     let unstated = |stated: bool, name| (!stated).then_some(name);
     let stated = |one: fn(&crate::snapshot::JudgedSample) -> bool| figures.snapshots().any(one);
     let mut names: Vec<&str> = [
-        unstated(stated(|snapshot| snapshot.outstanding.is_some()), "bytes in flight (tcpi_unacked)"),
-        unstated(stated(|snapshot| snapshot.cwnd.is_some()), "the congestion window (tcpi_snd_cwnd)"),
-        unstated(stated(|snapshot| snapshot.window.is_some()), "the advertised window (tcpi_snd_wnd, Linux 5.4)"),
-        unstated(stated(|snapshot| snapshot.not_sent.is_some()), "bytes not yet sent (tcpi_notsent_bytes, Linux 4.6)"),
+        unstated(
+            stated(|snapshot| snapshot.outstanding.is_some()),
+            "bytes in flight (tcpi_unacked)",
+        ),
+        unstated(
+            stated(|snapshot| snapshot.cwnd.is_some()),
+            "the congestion window (tcpi_snd_cwnd)",
+        ),
+        unstated(
+            stated(|snapshot| snapshot.window.is_some()),
+            "the advertised window (tcpi_snd_wnd, Linux 5.4)",
+        ),
+        unstated(
+            stated(|snapshot| snapshot.not_sent.is_some()),
+            "bytes not yet sent (tcpi_notsent_bytes, Linux 4.6)",
+        ),
         unstated(
             stated(|snapshot| snapshot.sndbuf.is_some() && snapshot.queued.is_some()),
             "the send buffer (SO_MEMINFO)",

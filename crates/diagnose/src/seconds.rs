@@ -1,6 +1,9 @@
-//! The limit of each second of a transfer, so that a transfer which changes its limit half-way shows both.
+//! The limit of each second of a transfer, so that a transfer which changes its limit half-way
+//! shows both.
 
-use fullpipe_record::{CongestionWindowVerdict, Evidence, Limit, OtherLimit, Steady, TransferProgress};
+use fullpipe_record::{
+    CongestionWindowVerdict, Evidence, Limit, OtherLimit, Steady, TransferProgress,
+};
 use fullpipe_units::{BitRate, Ratio, Span};
 
 use crate::figures::SenderSampleFigures;
@@ -8,27 +11,43 @@ use crate::finding::LimitFinding;
 use crate::rules::of_hosts_traced;
 use crate::thresholds::{MAX_PARTS, MIN_OTHER_SHARE, PART_ROUND_TRIPS, PART_TIME};
 
-/// Returns the limits other than `whole` that held in some seconds of the transfer, each with its share of the
-/// transfer's time, the largest first; and the share of `whole`. Together they have no more than the time that `whole`
-/// leaves, by its share of the judged part. Shares that are too small to matter are left out. One direction of packets
-/// alone shows none.
+/// Returns the limits other than `whole` that held in some seconds of the transfer, each with its
+/// share of the transfer's time, the largest first; and the share of `whole`. Together they have no
+/// more than the time that `whole` leaves, by its share of the judged part. Shares that are too
+/// small to matter are left out. One direction of packets alone shows none.
 pub(crate) fn other_limits(evidence: &Evidence, whole: &LimitFinding) -> (Vec<OtherLimit>, Ratio) {
-    if evidence.capture.is_some_and(|capture| capture.only.is_some()) {
+    if evidence
+        .capture
+        .is_some_and(|capture| capture.only.is_some())
+    {
         return (Vec::new(), Ratio::ZERO);
     }
     let seconds = limit_of_each(evidence, whole);
     let mut others: Vec<OtherLimit> = Vec::new();
     for found in &seconds {
-        let (kind, cause, at) = (found.limit_kind(), found.verdict.limit_cause(), found.verdict.limit_place());
-        let same = |other: &&mut OtherLimit| (other.kind, other.cause, other.at) == (kind, cause, at);
+        let (kind, cause, at) = (
+            found.limit_kind(),
+            found.verdict.limit_cause(),
+            found.verdict.limit_place(),
+        );
+        let same =
+            |other: &&mut OtherLimit| (other.kind, other.cause, other.at) == (kind, cause, at);
         let share = Ratio::from_quotient(1.0, seconds.len() as f64);
         match others.iter_mut().find(same) {
             Some(other) => other.share = Ratio::new(other.share.get() + share.get()),
-            None => others.push(OtherLimit { kind, cause, at, share }),
+            None => others.push(OtherLimit {
+                kind,
+                cause,
+                at,
+                share,
+            }),
         }
     }
-    let of_whole: f64 =
-        others.iter().filter(|other| other.kind == whole.limit_kind()).map(|other| other.share.get()).sum();
+    let of_whole: f64 = others
+        .iter()
+        .filter(|other| other.kind == whole.limit_kind())
+        .map(|other| other.share.get())
+        .sum();
     others.retain(|other| other.kind != whole.limit_kind() && other.kind != Limit::Unknown);
     let together: f64 = others.iter().map(|other| other.share.get()).sum();
     let part = (left_by(whole, evidence) / together).min(1.0);
@@ -42,17 +61,30 @@ pub(crate) fn other_limits(evidence: &Evidence, whole: &LimitFinding) -> (Vec<Ot
 
 /// Returns the share of the transfer's time in which `whole` did not hold, of what was judged.
 fn left_by(whole: &LimitFinding, evidence: &Evidence) -> f64 {
-    let end = evidence.sender_samples.iter().map(|sample| sample.at).max().unwrap_or_default();
+    let end = evidence
+        .sender_samples
+        .iter()
+        .map(|sample| sample.at)
+        .max()
+        .unwrap_or_default();
     let judged = evidence.steady.map_or(end, |steady| steady.duration);
-    1.0 - whole.share.get().min(1.0) * Ratio::from_quotient(judged.as_secs_f64(), end.as_secs_f64()).get().min(1.0)
+    1.0 - whole.share.get().min(1.0)
+        * Ratio::from_quotient(judged.as_secs_f64(), end.as_secs_f64())
+            .get()
+            .min(1.0)
 }
 
-/// Returns the limit of each second, or of two round trips where that is longer; of so much time in a very long
-/// transfer that there are not too many.
+/// Returns the limit of each second, or of two round trips where that is longer; of so much time in
+/// a very long transfer that there are not too many.
 fn limit_of_each(evidence: &Evidence, whole: &LimitFinding) -> Vec<LimitFinding> {
     let progress = TransferProgress::from_samples(&evidence.sender_samples, Span::MAX);
-    let Some(end) = progress.snapshot_times().last().copied() else { return Vec::new() };
-    let rtt = evidence.loaded_rtt.or(evidence.idle_rtt).unwrap_or_default();
+    let Some(end) = progress.snapshot_times().last().copied() else {
+        return Vec::new();
+    };
+    let rtt = evidence
+        .loaded_rtt
+        .or(evidence.idle_rtt)
+        .unwrap_or_default();
     let length = PART_TIME.max(rtt * PART_ROUND_TRIPS).max(end / MAX_PARTS);
     let ramp_ends = evidence.steady.map_or(Span::ZERO, |steady| steady.ramp);
     (0..end.as_nanos() / length.as_nanos())
@@ -64,17 +96,26 @@ fn limit_of_each(evidence: &Evidence, whole: &LimitFinding) -> Vec<LimitFinding>
                 rate: progress.mean_rate(from, from + length),
                 duration: length,
             };
-            in_second(&SenderSampleFigures::from_part(evidence, Some(part)), whole, from >= ramp_ends)
+            in_second(
+                &SenderSampleFigures::from_part(evidence, Some(part)),
+                whole,
+                from >= ramp_ends,
+            )
         })
         .collect()
 }
 
-/// Returns the limit of one second. It is too short to show the limit of the path: there the whole transfer's limit
-/// stands, or the ramp.
+/// Returns the limit of one second. It is too short to show the limit of the path: there the whole
+/// transfer's limit stands, or the ramp.
 fn in_second(figures: &SenderSampleFigures, whole: &LimitFinding, is_steady: bool) -> LimitFinding {
     let of_path = matches!(
         whole.limit_kind(),
-        Limit::Capacity | Limit::Loss | Limit::CongestionWindow | Limit::Pacing | Limit::Mtu | Limit::Cpu
+        Limit::Capacity
+            | Limit::Loss
+            | Limit::CongestionWindow
+            | Limit::Pacing
+            | Limit::Mtu
+            | Limit::Cpu
     );
     match of_hosts_traced(figures) {
         Some(found) => found,

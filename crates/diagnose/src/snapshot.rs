@@ -3,11 +3,12 @@ use fullpipe_record::{Buffer, Evidence, Sample, TcpInfo};
 use fullpipe_units::{ByteCount, Span};
 
 use crate::thresholds::{
-    CLEARLY_LOWER_SHARE, FULL_CONGESTION_WINDOW_SHARE, LOW_BUFFER_SHARE, MAX_UNSENT_SHARE, MAX_WINDOW_MARGIN_SHARE,
-    SEGMENT_TRAIN, WINDOW_MARGIN_SEGMENTS, WINDOW_MARGIN_SHARE,
+    CLEARLY_LOWER_SHARE, FULL_CONGESTION_WINDOW_SHARE, LOW_BUFFER_SHARE, MAX_UNSENT_SHARE,
+    MAX_WINDOW_MARGIN_SHARE, SEGMENT_TRAIN, WINDOW_MARGIN_SEGMENTS, WINDOW_MARGIN_SHARE,
 };
 
-/// One judged sample with its figures; `None` where the kernel did not report a figure and nothing stands in.
+/// One judged sample with its figures; `None` where the kernel did not report a figure and nothing
+/// stands in.
 pub(crate) struct JudgedSample<'a> {
     pub(crate) sample: &'a Sample,
     /// In flight in sequence space.
@@ -34,16 +35,28 @@ pub(crate) struct FallbackFigures {
 
 impl FallbackFigures {
     /// Of `stream`, with the `received` samples of its receiver.
-    pub(crate) fn from_receiver_samples(stream: u16, received: &[&Sample], evidence: &Evidence) -> Self {
-        let own = received.iter().filter_map(|sample| Some((sample.at, own_window(&sample.tcp)?)));
+    pub(crate) fn from_receiver_samples(
+        stream: u16,
+        received: &[&Sample],
+        evidence: &Evidence,
+    ) -> Self {
+        let own = received
+            .iter()
+            .filter_map(|sample| Some((sample.at, own_window(&sample.tcp)?)));
         let mut windows: Vec<_> = own.collect();
         windows.sort_unstable();
-        Self { sndbuf: sndbuf_by_settings(stream, evidence), windows, is_capture: evidence.capture.is_some() }
+        Self {
+            sndbuf: sndbuf_by_settings(stream, evidence),
+            windows,
+            is_capture: evidence.capture.is_some(),
+        }
     }
 
     fn window_at(&self, at: Span) -> Option<ByteCount> {
         let after = self.windows.partition_point(|(time, _)| *time <= at);
-        self.windows.get(after.saturating_sub(1)).map(|(_, window)| *window)
+        self.windows
+            .get(after.saturating_sub(1))
+            .map(|(_, window)| *window)
     }
 }
 
@@ -56,10 +69,17 @@ impl<'a> JudgedSample<'a> {
             sample,
             outstanding,
             window: tcp.snd_wnd.or_else(|| fallback.window_at(sample.at)),
-            cwnd: sample.congestion_window().or_else(|| outstanding.filter(|_| fallback.is_capture)),
-            not_sent: tcp.not_sent.or_else(|| Some(sample.memory?.wmem_queued.saturating_sub(outstanding?))),
+            cwnd: sample
+                .congestion_window()
+                .or_else(|| outstanding.filter(|_| fallback.is_capture)),
+            not_sent: tcp
+                .not_sent
+                .or_else(|| Some(sample.memory?.wmem_queued.saturating_sub(outstanding?))),
             queued: sample.memory.map(|memory| memory.wmem_queued).or_else(held),
-            sndbuf: sample.memory.map(|memory| memory.sndbuf).or(fallback.sndbuf),
+            sndbuf: sample
+                .memory
+                .map(|memory| memory.sndbuf)
+                .or(fallback.sndbuf),
         }
     }
 
@@ -79,7 +99,11 @@ impl<'a> JudgedSample<'a> {
             return Some(false);
         }
         let cwnd = self.sample.congestion_window();
-        Some(cwnd.is_none_or(|cwnd| cwnd >= window || (clocks_say_window && cwnd + margin >= window)))
+        Some(
+            cwnd.is_none_or(|cwnd| {
+                cwnd >= window || (clocks_say_window && cwnd + margin >= window)
+            }),
+        )
     }
 
     /// Returns true if a full send buffer left nothing to send though the windows had room; `None`
@@ -94,13 +118,20 @@ impl<'a> JudgedSample<'a> {
     /// Returns true if the writer left the send buffer largely empty; or, where that is never full
     /// (`buffer_is_full`), both windows, with little to send at the moment.
     pub(crate) fn writer_behind(&self, buffer_is_full: bool) -> Option<bool> {
-        let nothing_to_send = self.sample.tcp.app_limited.or_else(|| self.has_nothing_to_send())?;
+        let nothing_to_send = self
+            .sample
+            .tcp
+            .app_limited
+            .or_else(|| self.has_nothing_to_send())?;
         let left_empty = nothing_to_send && self.queued? < self.sndbuf?.scale_by(LOW_BUFFER_SHARE);
-        let little_to_send = self.not_sent.is_some_and(|not_sent| not_sent * 2 <= SEGMENT_TRAIN);
+        let little_to_send = self
+            .not_sent
+            .is_some_and(|not_sent| not_sent * 2 <= SEGMENT_TRAIN);
         Some(left_empty || (!buffer_is_full && little_to_send && self.has_room() == Some(true)))
     }
 
-    /// Before Linux 4.9 the kernel does not say so itself: less than a segment unsent, with room for more.
+    /// Before Linux 4.9 the kernel does not say so itself: less than a segment unsent, with room
+    /// for more.
     fn has_nothing_to_send(&self) -> Option<bool> {
         Some(self.not_sent? <= self.sample.tcp.snd_mss.unwrap_or_default() && self.has_room()?)
     }
@@ -113,7 +144,9 @@ impl<'a> JudgedSample<'a> {
             .pipe_bytes()
             .zip(self.cwnd)
             .map(|(pipe, cwnd)| pipe >= cwnd.scale_by(FULL_CONGESTION_WINDOW_SHARE));
-        let waiting = self.not_sent.map(|not_sent| not_sent > self.unsent_by_chance());
+        let waiting = self
+            .not_sent
+            .map(|not_sent| not_sent > self.unsent_by_chance());
         let held = match (full_pipe, waiting) {
             (None, None) => return None,
             (full_pipe, waiting) => full_pipe.unwrap_or(false) || waiting.unwrap_or(false),
@@ -123,7 +156,9 @@ impl<'a> JudgedSample<'a> {
 
     /// Returns the bytes that may be unsent for a moment though nothing holds them back.
     fn unsent_by_chance(&self) -> ByteCount {
-        self.sndbuf.map_or(SEGMENT_TRAIN, |sndbuf| sndbuf.scale_by(MAX_UNSENT_SHARE).min(SEGMENT_TRAIN))
+        self.sndbuf.map_or(SEGMENT_TRAIN, |sndbuf| {
+            sndbuf.scale_by(MAX_UNSENT_SHARE).min(SEGMENT_TRAIN)
+        })
     }
 
     /// Returns true if both windows would have allowed more in flight; `None` if they are not
@@ -136,29 +171,38 @@ impl<'a> JudgedSample<'a> {
         Some(self.outstanding? < window.scale_by(CLEARLY_LOWER_SHARE))
     }
 
-    /// Returns the bytes by which a window that limits may appear unused: the kernel waits to send whole trains of
-    /// segments.
+    /// Returns the bytes by which a window that limits may appear unused: the kernel waits to send
+    /// whole trains of segments.
     fn window_margin(&self, window: ByteCount) -> ByteCount {
         let segments = self.sample.tcp.snd_mss.unwrap_or_default() * WINDOW_MARGIN_SEGMENTS;
-        let margin = segments.max(SEGMENT_TRAIN).max(window.scale_by(WINDOW_MARGIN_SHARE));
+        let margin = segments
+            .max(SEGMENT_TRAIN)
+            .max(window.scale_by(WINDOW_MARGIN_SHARE));
         margin.min(window.scale_by(MAX_WINDOW_MARGIN_SHARE))
     }
 }
 
-/// The window that a host advertises itself: its kernel does not clamp `tcpi_rcv_wnd` to what the header can carry
-/// (seen: 1 795 520 where the peer read 65 535).
+/// The window that a host advertises itself: its kernel does not clamp `tcpi_rcv_wnd` to what the
+/// header can carry (seen: 1 795 520 where the peer read 65 535).
 pub(crate) fn own_window(tcp: &TcpInfo) -> Option<ByteCount> {
     // A shift that is not reported is the largest.
     let scale = (tcp.window_scaling != Some(false)).then(|| tcp.rcv_wscale.unwrap_or(u8::MAX));
     Some(tcp.rcv_wnd?.min(kernel::largest_window(scale)))
 }
 
-/// The send buffer as the settings give it: read back where it is fixed, `tcp_wmem` where the kernel tunes it.
+/// The send buffer as the settings give it: read back where it is fixed, `tcp_wmem` where the
+/// kernel tunes it.
 fn sndbuf_by_settings(stream: u16, evidence: &Evidence) -> Option<ByteCount> {
     match evidence.request.buffer {
-        Buffer::Automatic => evidence.sender.as_ref().map(|settings| settings.tcp_wmem.max),
+        Buffer::Automatic => evidence
+            .sender
+            .as_ref()
+            .map(|settings| settings.tcp_wmem.max),
         Buffer::Request(_) | Buffer::Window(_) => {
-            let socket = evidence.sender_sockets.iter().find(|socket| socket.stream == stream)?;
+            let socket = evidence
+                .sender_sockets
+                .iter()
+                .find(|socket| socket.stream == stream)?;
             Some(socket.sndbuf)
         }
     }

@@ -7,6 +7,10 @@ pub(crate) fn relative_deviation(values: &[f64]) -> f64 {
     if values.is_empty() || mean == 0.0 {
         return 0.0;
     }
-    let variance = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / count;
+    let variance = values
+        .iter()
+        .map(|value| (value - mean).powi(2))
+        .sum::<f64>()
+        / count;
     variance.sqrt() / mean
 }

@@ -32,16 +32,32 @@ impl<'e> SynQuotes<'e> {
     /// Returns the probes of the end that sent some; `None` where no router quoted any.
     fn from_evidence(evidence: &'e Evidence) -> Option<Self> {
         let sender = ("the sender", &evidence.sender, &evidence.sender_sockets);
-        let receiver = ("the receiver", &evidence.receiver, &evidence.receiver_sockets);
-        [sender, receiver].into_iter().find_map(|(end, settings, sockets)| {
-            let quotes = &sockets.first()?.syn_quotes;
-            let offers = settings.as_ref().is_some_and(|host: &HostSettings| host.window_scaling);
-            (!quotes.is_empty()).then_some(Self { end, offers, quotes })
-        })
+        let receiver = (
+            "the receiver",
+            &evidence.receiver,
+            &evidence.receiver_sockets,
+        );
+        [sender, receiver]
+            .into_iter()
+            .find_map(|(end, settings, sockets)| {
+                let quotes = &sockets.first()?.syn_quotes;
+                let offers = settings
+                    .as_ref()
+                    .is_some_and(|host: &HostSettings| host.window_scaling);
+                (!quotes.is_empty()).then_some(Self {
+                    end,
+                    offers,
+                    quotes,
+                })
+            })
     }
 
     fn lose_their_scale(&self) -> bool {
-        self.offers && self.quotes.iter().any(|quoted| quoted.window_scale.is_none())
+        self.offers
+            && self
+                .quotes
+                .iter()
+                .any(|quoted| quoted.window_scale.is_none())
     }
 
     /// Returns the two hops between which the quoted SYN first differs.
@@ -51,14 +67,21 @@ impl<'e> SynQuotes<'e> {
             return Some(format!("between {} and {}", self.end, first.by));
         }
         let says = |quoted: &SynQuote| (quoted.window_scale, quoted.mss);
-        let changed = self.quotes.windows(2).find(|pair| says(&pair[0]) != says(&pair[1]))?;
+        let changed = self
+            .quotes
+            .windows(2)
+            .find(|pair| says(&pair[0]) != says(&pair[1]))?;
         Some(format!("between {} and {}", changed[0].by, changed[1].by))
     }
 
     fn quoted_options(&self) -> String {
         let text = |quoted: &SynQuote| {
-            let scale = quoted.window_scale.map_or_else(|| "no scale".to_owned(), |shift| format!("scale {shift}"));
-            let mss = quoted.mss.map_or_else(|| "no MSS".to_owned(), |mss| format!("MSS {}", mss.get()));
+            let scale = quoted
+                .window_scale
+                .map_or_else(|| "no scale".to_owned(), |shift| format!("scale {shift}"));
+            let mss = quoted
+                .mss
+                .map_or_else(|| "no MSS".to_owned(), |mss| format!("MSS {}", mss.get()));
             format!("{scale}, {mss} at {}", quoted.by)
         };
         self.quotes.iter().map(text).collect::<Vec<_>>().join("; ")

@@ -35,7 +35,8 @@ impl BasicFacts {
 
     /// Returns the end of a sentence about the stated capacity; nothing where none was stated.
     pub(crate) fn could_carry(&self) -> String {
-        self.capacity.map_or_else(String::new, |rate| format!("; the path could carry {rate}"))
+        self.capacity
+            .map_or_else(String::new, |rate| format!("; the path could carry {rate}"))
     }
 
     /// Returns ` in 3 streams together`; nothing of one stream.
@@ -49,13 +50,21 @@ impl BasicFacts {
 
 /// Returns the mean of the bytes in flight, of the advertised window.
 pub(crate) fn in_flight(figures: &SenderSampleFigures) -> Row {
-    let sizes = (figures.mean_size(|snapshot| snapshot.outstanding), figures.mean_size(|snapshot| snapshot.window));
+    let sizes = (
+        figures.mean_size(|snapshot| snapshot.outstanding),
+        figures.mean_size(|snapshot| snapshot.window),
+    );
     ("in flight mean", part_of(sizes))
 }
 
 /// Returns the mean of the bytes that were written and not sent.
 pub(crate) fn unsent_row(figures: &SenderSampleFigures) -> Row {
-    ("unsent mean", figures.mean_size(|snapshot| snapshot.not_sent).map(|size| size.to_string()))
+    (
+        "unsent mean",
+        figures
+            .mean_size(|snapshot| snapshot.not_sent)
+            .map(|size| size.to_string()),
+    )
 }
 
 /// Returns the mean of the bytes in the pipe, of the congestion window.
@@ -64,45 +73,77 @@ fn in_pipe(figures: &SenderSampleFigures) -> Row {
         // A capture shows no congestion window.
         return in_flight(figures);
     }
-    let sizes =
-        (figures.mean_size(|snapshot| snapshot.sample.pipe_bytes()), figures.mean_size(|snapshot| snapshot.cwnd));
+    let sizes = (
+        figures.mean_size(|snapshot| snapshot.sample.pipe_bytes()),
+        figures.mean_size(|snapshot| snapshot.cwnd),
+    );
     ("pipe mean", part_of(sizes))
 }
 
 /// Returns the mean of the bytes in the send buffer, of its largest size.
 pub(crate) fn queued_row(figures: &SenderSampleFigures) -> Row {
-    let sizes = (figures.mean_size(|snapshot| snapshot.queued), figures.max_size(|snapshot| snapshot.sndbuf));
+    let sizes = (
+        figures.mean_size(|snapshot| snapshot.queued),
+        figures.max_size(|snapshot| snapshot.sndbuf),
+    );
     ("wmem_queued mean", part_of(sizes))
 }
 
 /// Returns the share of the time in which the sender had nothing to send.
 pub(crate) fn idle_row(figures: &SenderSampleFigures) -> Row {
-    ("idle", figures.idle_share().map(|idle| format!("{idle} of the judged time")))
+    (
+        "idle",
+        figures
+            .idle_share()
+            .map(|idle| format!("{idle} of the judged time")),
+    )
 }
 
 /// Returns the row with the number of times that the streams went into recovery.
 fn recoveries_row(figures: &SenderSampleFigures) -> Row {
-    ("recoveries seen", figures.retransmitted_segments().map(|lost| lost.episodes.to_string()))
+    (
+        "recoveries seen",
+        figures
+            .retransmitted_segments()
+            .map(|lost| lost.episodes.to_string()),
+    )
 }
 
 /// Returns the payload that the stated bandwidth can carry.
 fn capacity_row(figures: &SenderSampleFigures) -> Row {
-    ("stated capacity", path::stated_capacity(figures).map(|rate| rate.to_string()))
+    (
+        "stated capacity",
+        path::stated_capacity(figures).map(|rate| rate.to_string()),
+    )
 }
 
 /// Returns the figures that show the course of the windows and of the buffer.
 pub(crate) fn trend_rows(figures: &SenderSampleFigures) -> Vec<Row> {
-    vec![in_flight(figures), in_pipe(figures), queued_row(figures), unsent_row(figures), idle_row(figures)]
+    vec![
+        in_flight(figures),
+        in_pipe(figures),
+        queued_row(figures),
+        unsent_row(figures),
+        idle_row(figures),
+    ]
 }
 
 /// Returns the figures that show the load of the path.
 pub(crate) fn of_path(figures: &SenderSampleFigures) -> Vec<Row> {
-    vec![in_pipe(figures), unsent_row(figures), recoveries_row(figures), capacity_row(figures)]
+    vec![
+        in_pipe(figures),
+        unsent_row(figures),
+        recoveries_row(figures),
+        capacity_row(figures),
+    ]
 }
 
 /// Returns a clock of the kernel as a share of the time in which there was something to send.
 pub(crate) fn clock_row(name: &'static str, share: Option<Ratio>) -> Row {
-    (name, share.map(|share| format!("{share} of the time data was under way, by the kernel's clock")))
+    (
+        name,
+        share.map(|share| format!("{share} of the time data was under way, by the kernel's clock")),
+    )
 }
 
 fn part_of((part, whole): (Option<ByteCount>, Option<ByteCount>)) -> Option<String> {

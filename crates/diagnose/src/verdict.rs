@@ -21,15 +21,22 @@ use crate::text::{self, Row};
 
 /// Returns the limit of a transfer.
 ///
-/// Judges the samples of the sending end in the steady part, or all of them where there is none, and reads nothing but
-/// `evidence`: the capacity of the path only where the user stated a bandwidth; otherwise a full pipe is known by its
-/// queue, by a window that grows for nothing, or by BBR's probes. The rules go by what was in flight against each
-/// window and by the memory of the socket; the kernel's own clocks only support them.
+/// Judges the samples of the sending end in the steady part, or all of them where there is none,
+/// and reads nothing but `evidence`: the capacity of the path only where the user stated a
+/// bandwidth; otherwise a full pipe is known by its queue, by a window that grows for nothing, or
+/// by BBR's probes. The rules go by what was in flight against each window and by the memory of the
+/// socket; the kernel's own clocks only support them.
 ///
-/// Never fails: evidence that shows nothing gives [`Limit::Unknown`], whose `missing` figure names what is lacking.
+/// Never fails: evidence that shows nothing gives [`Limit::Unknown`], whose `missing` figure names
+/// what is lacking.
 pub fn diagnose(evidence: &Evidence) -> Verdict {
     let basis = evidence_basis(evidence);
-    if basis == Basis::Receiver { of_receiver(evidence) } else { of_sender(evidence, basis) }.verdict(evidence)
+    if basis == Basis::Receiver {
+        of_receiver(evidence)
+    } else {
+        of_sender(evidence, basis)
+    }
+    .verdict(evidence)
 }
 
 /// A limit that was found, with all that a verdict says of it, from one view.
@@ -51,14 +58,26 @@ struct Judgement {
 
 impl Judgement {
     fn verdict(self, evidence: &Evidence) -> Verdict {
-        let Self { basis, finding, signals, time, .. } = self;
+        let Self {
+            basis,
+            finding,
+            signals,
+            time,
+            ..
+        } = self;
         let (kind, rate) = (finding.limit_kind(), signals.rate);
         let once_lifted = once_lifted(kind, self.rtts, &self.ceilings);
         let runner_up = runner_up((kind, rate), &once_lifted, &self.others, self.of_the_time);
         let (candidates, would_distinguish) = find_candidates(basis, &finding);
         let mut shown = self.shown;
-        shown.extend(syn_quotes::quoted_options(evidence).map(|text| ("SYN as quoted by routers".to_owned(), text)));
-        shown.extend((!finding.missing.is_empty()).then(|| ("missing".to_owned(), finding.missing.join(", "))));
+        shown.extend(
+            syn_quotes::quoted_options(evidence)
+                .map(|text| ("SYN as quoted by routers".to_owned(), text)),
+        );
+        shown.extend(
+            (!finding.missing.is_empty())
+                .then(|| ("missing".to_owned(), finding.missing.join(", "))),
+        );
         Verdict {
             kind,
             cause: finding.verdict.limit_cause(),
@@ -81,7 +100,10 @@ impl Judgement {
 
 fn of_receiver(evidence: &Evidence) -> Judgement {
     let arrivals = ReceiverSampleFigures::from_evidence(evidence);
-    let (signals, time) = (Signals::from_receiver(&arrivals), TransferTime::from_receiver(&arrivals));
+    let (signals, time) = (
+        Signals::from_receiver(&arrivals),
+        TransferTime::from_receiver(&arrivals),
+    );
     let found = receiving::find_limit(&arrivals, &signals);
     let finding = application_window::above_tcp(evidence, arrivals.rate, arrivals.rtt, found);
     Judgement {
@@ -111,8 +133,10 @@ fn of_sender(evidence: &Evidence, basis: Basis) -> Judgement {
     let finding = application_window::above_tcp(evidence, figures.rate, figures.rtt, found);
     let facts = limits::limit_facts(&finding, &figures);
     let mut ceilings = find_ceilings(&figures, &finding);
-    ceilings
-        .extend(application_window::window_ceiling(evidence, figures.rtt).map(|rate| (Limit::ApplicationWindow, rate)));
+    ceilings.extend(
+        application_window::window_ceiling(evidence, figures.rtt)
+            .map(|rate| (Limit::ApplicationWindow, rate)),
+    );
     let (others, of_the_time) = seconds::other_limits(evidence, &finding);
     let is_alone = basis == Basis::Sender;
     Judgement {
@@ -123,20 +147,31 @@ fn of_sender(evidence: &Evidence, basis: Basis) -> Judgement {
         of_the_time,
         sentence: verdict_sentence(&figures, &finding, facts.as_ref()),
         shown: shown_figures(&figures, facts.as_ref()),
-        other_end_would_show: facts.other_end_would_show().filter(|_| is_alone).map(str::to_owned),
+        other_end_would_show: facts
+            .other_end_would_show()
+            .filter(|_| is_alone)
+            .map(str::to_owned),
         finding,
         signals,
         time,
     }
 }
 
-fn verdict_sentence(figures: &SenderSampleFigures, finding: &LimitFinding, facts: &dyn LimitFacts) -> String {
-    let of_capture = || captured::captured_sentence(figures, figures.evidence.capture.as_ref()?, finding);
+fn verdict_sentence(
+    figures: &SenderSampleFigures,
+    finding: &LimitFinding,
+    facts: &dyn LimitFacts,
+) -> String {
+    let of_capture =
+        || captured::captured_sentence(figures, figures.evidence.capture.as_ref()?, finding);
     of_capture().unwrap_or_else(|| facts.sentence())
 }
 
 fn evidence_basis(evidence: &Evidence) -> Basis {
-    match (evidence.sender_samples.is_empty(), evidence.receiver_samples.is_empty()) {
+    match (
+        evidence.sender_samples.is_empty(),
+        evidence.receiver_samples.is_empty(),
+    ) {
         (true, false) => Basis::Receiver,
         _ if evidence.capture.is_some() => Basis::Capture,
         (_, true) => Basis::Sender,
@@ -145,16 +180,40 @@ fn evidence_basis(evidence: &Evidence) -> Basis {
 }
 
 /// Returns the figures that decided, by the names that they have on the screen.
-fn shown_figures(figures: &SenderSampleFigures, facts: &dyn LimitFacts) -> BTreeMap<String, String> {
+fn shown_figures(
+    figures: &SenderSampleFigures,
+    facts: &dyn LimitFacts,
+) -> BTreeMap<String, String> {
     let lost = figures.retransmitted_segments();
     let always: [Row; 5] = [
         ("rate", Some(figures.rate.to_string())),
-        ("round trip", figures.rtt.map(|rtt| format!("{rtt}, idle {}", text::time_text(figures.idle_rtt)))),
-        ("congestion control", figures.congestion_control().map(str::to_owned)),
-        ("samples", Some(text::of_streams(figures.snapshots().count(), figures.flows.len()))),
-        ("retransmitted", lost.map(|lost| format!("{} of {} segments", lost.again, lost.sent))),
+        (
+            "round trip",
+            figures
+                .rtt
+                .map(|rtt| format!("{rtt}, idle {}", text::time_text(figures.idle_rtt))),
+        ),
+        (
+            "congestion control",
+            figures.congestion_control().map(str::to_owned),
+        ),
+        (
+            "samples",
+            Some(text::of_streams(
+                figures.snapshots().count(),
+                figures.flows.len(),
+            )),
+        ),
+        (
+            "retransmitted",
+            lost.map(|lost| format!("{} of {} segments", lost.again, lost.sent)),
+        ),
     ];
-    let of_capture = figures.evidence.capture.iter().flat_map(captured::capture_rows);
+    let of_capture = figures
+        .evidence
+        .capture
+        .iter()
+        .flat_map(captured::capture_rows);
     always
         .into_iter()
         .chain(facts.shown_rows())

@@ -4,14 +4,20 @@ use fullpipe_diagnose::find_remedies;
 use fullpipe_host::{change_commands, commands_for_unread_host, other_system_commands};
 use fullpipe_record::{At, Commands, Evidence, Remedy, Verdict};
 
-/// Returns the remedies for the limit that `verdict` names, best first, each with its commands, those of one end with
-/// those of the other.
+/// Returns the remedies for the limit that `verdict` names, best first, each with its commands,
+/// those of one end with those of the other.
 ///
-/// For an end whose settings the evidence does not have, the commands only raise what is too small, how to undo them is
-/// not known, and those for other systems stand with them.
+/// For an end whose settings the evidence does not have, the commands only raise what is too small,
+/// how to undo them is not known, and those for other systems stand with them.
 pub fn ranked_remedies(evidence: &Evidence, verdict: &Verdict) -> Vec<Remedy> {
-    let with_commands = |remedy: Remedy| Remedy { commands: commands_at(&remedy, evidence), ..remedy };
-    find_remedies(evidence, verdict).into_iter().map(with_commands).collect()
+    let with_commands = |remedy: Remedy| Remedy {
+        commands: commands_at(&remedy, evidence),
+        ..remedy
+    };
+    find_remedies(evidence, verdict)
+        .into_iter()
+        .map(with_commands)
+        .collect()
 }
 
 fn commands_at(remedy: &Remedy, evidence: &Evidence) -> Commands {
@@ -22,9 +28,16 @@ fn commands_at(remedy: &Remedy, evidence: &Evidence) -> Commands {
             _ => (evidence.sender.as_ref(), "sender"),
         };
         let there = |command: String| format!("{command}  # {end}");
-        let Commands { apply, undo, elsewhere } = match settings {
+        let Commands {
+            apply,
+            undo,
+            elsewhere,
+        } = match settings {
             Some(settings) => change_commands(&changes, settings),
-            None => Commands { elsewhere: other_system_commands(&changes), ..commands_for_unread_host(&changes) },
+            None => Commands {
+                elsewhere: other_system_commands(&changes),
+                ..commands_for_unread_host(&changes)
+            },
         };
         all.elsewhere.extend(elsewhere);
         all.apply.extend(apply.into_iter().map(there));

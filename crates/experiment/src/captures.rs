@@ -5,8 +5,8 @@ use std::path::Path;
 use fullpipe_diagnose::diagnose;
 use fullpipe_record::{CaptureReport, CapturedTransfer, Diagnosis, Evidence, HostSettings};
 use fullpipe_trace::{
-    CaptureContent, CaptureError, CaptureUse, ExplainedTransfers, PacketFile, TransferEvidence, match_flows, of_both,
-    read_flows,
+    CaptureContent, CaptureError, CaptureUse, ExplainedTransfers, PacketFile, TransferEvidence,
+    match_flows, of_both, read_flows,
 };
 use fullpipe_units::BitRate;
 
@@ -24,8 +24,9 @@ pub struct KnownFacts {
     pub receiver: Option<HostSettings>,
 }
 
-/// Returns the content of the file `first`, judged as [`judge_capture`] does; with a `second` file of the same time, as
-/// [`judge_captures`] does. Damage ends the reading of a file, and what is before it is judged.
+/// Returns the content of the file `first`, judged as [`judge_capture`] does; with a `second` file
+/// of the same time, as [`judge_captures`] does. Damage ends the reading of a file, and what is
+/// before it is judged.
 ///
 /// # Errors
 /// Fails if a file cannot be opened, or is no capture.
@@ -36,42 +37,93 @@ pub fn judge_files(
     known: &KnownFacts,
     interrupt: Interrupt<'_>,
 ) -> Result<CaptureReport, CaptureError> {
-    let read = |path: &Path, explained: ExplainedTransfers<'_>| -> Result<CaptureContent, CaptureError> {
-        let mut file = PacketFile::open(path)?;
-        let wanted = CaptureUse { explained, is_compared: second.is_some() };
-        Ok(read_flows(&mut file, &path.display().to_string(), wanted, interrupt.0))
-    };
+    let read =
+        |path: &Path, explained: ExplainedTransfers<'_>| -> Result<CaptureContent, CaptureError> {
+            let mut file = PacketFile::open(path)?;
+            let wanted = CaptureUse {
+                explained,
+                is_compared: second.is_some(),
+            };
+            Ok(read_flows(
+                &mut file,
+                &path.display().to_string(),
+                wanted,
+                interrupt.0,
+            ))
+        };
     let first = read(first, explained)?;
-    let Some(second) = second else { return Ok(judge_capture(first, known)) };
-    let second = read(second, first.explained_flow().map_or(explained, ExplainedTransfers::Same))?;
+    let Some(second) = second else {
+        return Ok(judge_capture(first, known));
+    };
+    let second = read(
+        second,
+        first
+            .explained_flow()
+            .map_or(explained, ExplainedTransfers::Same),
+    )?;
     Ok(judge_captures(first, second, known))
 }
 
-/// Returns the connections of a capture, with what limited the transfers of which evidence was asked for and what would
-/// help.
+/// Returns the connections of a capture, with what limited the transfers of which evidence was
+/// asked for and what would help.
 pub fn judge_capture(reading: CaptureContent, known: &KnownFacts) -> CaptureReport {
     let transfers = judge_transfers(reading.transfers, known);
-    CaptureReport { transfers, ..reading.report }
+    CaptureReport {
+        transfers,
+        ..reading.report
+    }
 }
 
 /// Returns the connections of the first of two captures of the same time, judged, with losses and
 /// changes between both. The verdict rests on the capture that was taken at the sender, if one was,
 /// and on the work of devices between them.
-pub fn judge_captures(first: CaptureContent, second: CaptureContent, known: &KnownFacts) -> CaptureReport {
+pub fn judge_captures(
+    first: CaptureContent,
+    second: CaptureContent,
+    known: &KnownFacts,
+) -> CaptureReport {
     let pairs = match_flows(first.flows_with_times(), second.flows_with_times());
-    let evidence = of_both(first.transfers, &second.transfers, &first.report.flows, &pairs);
+    let evidence = of_both(
+        first.transfers,
+        &second.transfers,
+        &first.report.flows,
+        &pairs,
+    );
     let transfers = judge_transfers(evidence, known);
-    CaptureReport { transfers, pairs, other: Some(Box::new(second.report)), ..first.report }
+    CaptureReport {
+        transfers,
+        pairs,
+        other: Some(Box::new(second.report)),
+        ..first.report
+    }
 }
 
 fn judge_transfers(transfers: Vec<TransferEvidence>, known: &KnownFacts) -> Vec<CapturedTransfer> {
     let judge = |transfer: TransferEvidence| {
-        let KnownFacts { bandwidth, sender, receiver } = known.clone();
-        let evidence = Evidence { bandwidth, sender, receiver, ..transfer.evidence };
+        let KnownFacts {
+            bandwidth,
+            sender,
+            receiver,
+        } = known.clone();
+        let evidence = Evidence {
+            bandwidth,
+            sender,
+            receiver,
+            ..transfer.evidence
+        };
         let verdict = diagnose(&evidence);
         let remedies = ranked_remedies(&evidence, &verdict);
-        let diagnosis = Diagnosis { transfer: None, verdict, remedies, defects: Vec::new(), evidence: Some(evidence) };
-        CapturedTransfer { flows: transfer.flows, diagnosis }
+        let diagnosis = Diagnosis {
+            transfer: None,
+            verdict,
+            remedies,
+            defects: Vec::new(),
+            evidence: Some(evidence),
+        };
+        CapturedTransfer {
+            flows: transfer.flows,
+            diagnosis,
+        }
     };
     transfers.into_iter().map(judge).collect()
 }

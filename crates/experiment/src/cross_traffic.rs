@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 
 use fullpipe_lab::Host;
 use fullpipe_record::event::{CrossTrafficFailure, CrossTrafficPhase};
-use fullpipe_record::{Event, Interval, LabCrossTraffic, Measurement, PathDirection, Request, Transport};
+use fullpipe_record::{
+    Event, Interval, LabCrossTraffic, Measurement, PathDirection, Request, Transport,
+};
 use fullpipe_scenario::{CrossTraffic, LoadStart};
 use fullpipe_sim::{CrossTraffic as Phase, CrossTrafficResult};
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
@@ -24,14 +26,15 @@ const PORT: u16 = 5202;
 /// A phase shorter than this is left out: it would be over before its queue is full.
 const MIN_PHASE: Span = Span::from_millis(500);
 
-/// Phases of a load without end: each gathers samples until it is over, and the file has none that is longer.
+/// Phases of a load without end: each gathers samples until it is over, and the file has none that
+/// is longer.
 const MAX_PHASE: Span = Span::from_secs(600);
 
 /// Time that a load which failed waits before it is tried again.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Runs `work`, which sends as `main` has it, while `cross_traffic` runs in `target`, and returns the result of each
-/// load. Those with a range of rates draw from `seed`.
+/// Runs `work`, which sends as `main` has it, while `cross_traffic` runs in `target`, and returns
+/// the result of each load. Those with a range of rates draw from `seed`.
 ///
 /// # Errors
 /// The error of `work`; and if no phase of one of the loads could be measured.
@@ -50,7 +53,10 @@ pub(crate) fn run_with_cross_traffic<W>(
     let (origin, over) = (Instant::now(), &AtomicBool::new(false));
     let done = thread::scope(|scope| {
         let start = |phase| scope.spawn(move || run_phase(target, phase, origin, over, interrupt));
-        let running: Vec<Vec<_>> = plans.iter().map(|phases| phases.iter().map(start).collect()).collect();
+        let running: Vec<Vec<_>> = plans
+            .iter()
+            .map(|phases| phases.iter().map(start).collect())
+            .collect();
         sleep_until(origin + lead.into(), over);
         let measured = work();
         over.store(true, Ordering::Relaxed);
@@ -67,8 +73,8 @@ pub(crate) fn run_with_cross_traffic<W>(
     done
 }
 
-/// Measures as `main` has it while `cross_traffic` runs in virtual time, and returns the result of each load. Those
-/// with a range of rates draw from `seed`.
+/// Measures as `main` has it while `cross_traffic` runs in virtual time, and returns the result of
+/// each load. Those with a range of rates draw from `seed`.
 ///
 /// # Errors
 /// If something is not modelled, or it is interrupted.
@@ -80,18 +86,24 @@ pub(crate) fn measure_with_cross_traffic(
     progress: &mut dyn FnMut(&Interval),
 ) -> Result<(Measurement, Vec<LabCrossTraffic>), ExperimentError> {
     let (lead, plans) = cross_traffic_phases(cross_traffic, main, seed);
-    let (measurement, results) = target.measure_with(main, (lead, plans.concat()), interrupt, progress)?;
+    let (measurement, results) =
+        target.measure_with(main, (lead, plans.concat()), interrupt, progress)?;
     let mut results = results.into_iter();
     let loads = cross_traffic.iter().zip(plans).map(|(load, phases)| {
-        let ended: Vec<_> = phases.into_iter().map(|phase| phase.request).zip(&mut results).collect();
+        let ended: Vec<_> = phases
+            .into_iter()
+            .map(|phase| phase.request)
+            .zip(&mut results)
+            .collect();
         load_summary(load, &target.path().forward, &ended)
     });
     let loads = loads.collect();
     Ok((measurement, loads))
 }
 
-/// Runs `cross_traffic` in `target` for as long as `work` takes, from the first on, and passes their events to
-/// `observe`. Those with a range of rates draw from `seed`. Afterwards no program is left in the lab.
+/// Runs `cross_traffic` in `target` for as long as `work` takes, from the first on, and passes
+/// their events to `observe`. Those with a range of rates draw from `seed`. Afterwards no program
+/// is left in the lab.
 ///
 /// # Errors
 /// If the far end of the loads does not come up; then `work` is not begun.
@@ -105,33 +117,41 @@ pub fn keep_cross_traffic<W>(
         return Ok(work());
     }
     let _server = target.start_server(Host::Receiver, &["--port", &PORT.to_string()])?;
-    let lead = cross_traffic.iter().map(lead_time).max().unwrap_or_default();
+    let lead = cross_traffic
+        .iter()
+        .map(lead_time)
+        .max()
+        .unwrap_or_default();
     let (origin, over) = (Instant::now(), &AtomicBool::new(false));
     Ok(thread::scope(|scope| {
         for (place, load) in cross_traffic.iter().enumerate() {
             let mut random = Pcg64Mcg::seed_from_u64(seed.wrapping_add(place as u64));
-            let endless = CrossTraffic { on_off: load.on_off.or(Some((MAX_PHASE, Span::ZERO))), ..load.clone() };
+            let endless = CrossTraffic {
+                on_off: load.on_off.or(Some((MAX_PHASE, Span::ZERO))),
+                ..load.clone()
+            };
             scope.spawn(move || {
-                for phase in
-                    load_phases(&endless, lead, Span::MAX, &mut random).take_while(|_| !over.load(Ordering::Relaxed))
+                for phase in load_phases(&endless, lead, Span::MAX, &mut random)
+                    .take_while(|_| !over.load(Ordering::Relaxed))
                 {
                     sleep_until(origin + phase.starts.into(), over);
-                    // The next one need not wait until this one has reported its end to its far end.
+                    // The next one need not wait until this one has reported its end to its far
+                    // end.
                     scope.spawn(move || keep_phase(target, (place, phase), origin, over, observe));
                 }
             });
         }
         let done = work();
         over.store(true, Ordering::Relaxed);
-        // A load that was asked to end would first notify its far end, over a path that may be full or have become
-        // slow.
+        // A load that was asked to end would first notify its far end, over a path that may be full
+        // or have become slow.
         target.end_programs();
         done
     }))
 }
 
-/// Runs a phase that begins now, and what is left of it again where that failed: datagrams that fill the path may keep
-/// others from beginning.
+/// Runs a phase that begins now, and what is left of it again where that failed: datagrams that
+/// fill the path may keep others from beginning.
 fn keep_phase(
     target: &LabTarget<'_>,
     (place, phase): (usize, Phase),
@@ -147,15 +167,28 @@ fn keep_phase(
         if left < MIN_PHASE {
             return;
         }
-        let rest = Phase { starts, request: Request { duration: left, ..phase.request.clone() } };
+        let rest = Phase {
+            starts,
+            request: Request {
+                duration: left,
+                ..phase.request.clone()
+            },
+        };
         let Request { rate, duration, .. } = rest.request;
-        observe(&Event::CrossTraffic(CrossTrafficPhase { load: place, rate, duration }));
+        observe(&Event::CrossTraffic(CrossTrafficPhase {
+            load: place,
+            rate,
+            duration,
+        }));
         let done = run_phase(target, &rest, origin, over, Interrupt(over));
         if let Some(Err(error)) = done
             && !over.load(Ordering::Relaxed)
         {
             if !std::mem::replace(&mut failed, true) {
-                let failure = CrossTrafficFailure { load: place, message: error.to_string() };
+                let failure = CrossTrafficFailure {
+                    load: place,
+                    message: error.to_string(),
+                };
                 observe(&Event::CrossTrafficFailed(failure));
             }
             sleep_until(Instant::now() + PAUSE, over);
@@ -163,13 +196,27 @@ fn keep_phase(
     }
 }
 
-/// Returns the time by which the first of `cross_traffic` begins before the load of `main`, and when each is on during
-/// that. Those with a range of rates draw from `seed`.
-pub fn cross_traffic_phases(cross_traffic: &[CrossTraffic], main: &Request, seed: u64) -> (Span, Vec<Vec<Phase>>) {
-    let lead = cross_traffic.iter().map(lead_time).max().unwrap_or_default();
+/// Returns the time by which the first of `cross_traffic` begins before the load of `main`, and
+/// when each is on during that. Those with a range of rates draw from `seed`.
+pub fn cross_traffic_phases(
+    cross_traffic: &[CrossTraffic],
+    main: &Request,
+    seed: u64,
+) -> (Span, Vec<Vec<Phase>>) {
+    let lead = cross_traffic
+        .iter()
+        .map(lead_time)
+        .max()
+        .unwrap_or_default();
     let ends = lead + main.omit + main.duration;
     let mut random = Pcg64Mcg::seed_from_u64(seed);
-    (lead, cross_traffic.iter().map(|load| load_phases(load, lead, ends, &mut random).collect()).collect())
+    (
+        lead,
+        cross_traffic
+            .iter()
+            .map(|load| load_phases(load, lead, ends, &mut random).collect())
+            .collect(),
+    )
 }
 
 /// Returns the time by which `load` begins before the step's load.
@@ -180,13 +227,21 @@ fn lead_time(load: &CrossTraffic) -> Span {
     }
 }
 
-/// When `load` is on, and at what rates: from its start until `ends`, where the step's load begins at `lead`.
-fn load_phases(load: &CrossTraffic, lead: Span, ends: Span, random: &mut Pcg64Mcg) -> impl Iterator<Item = Phase> {
+/// When `load` is on, and at what rates: from its start until `ends`, where the step's load begins
+/// at `lead`.
+fn load_phases(
+    load: &CrossTraffic,
+    lead: Span,
+    ends: Span,
+    random: &mut Pcg64Mcg,
+) -> impl Iterator<Item = Phase> {
     let first = match load.starts {
         LoadStart::Before(time) => lead.saturating_sub(time),
         LoadStart::After(time) => lead + time,
     };
-    let (on, period) = load.on_off.map_or((Span::MAX, None), |(on, off)| (on, Some(on + off)));
+    let (on, period) = load
+        .on_off
+        .map_or((Span::MAX, None), |(on, off)| (on, Some(on + off)));
     let starts = std::iter::successors(Some(first), move |start| Some(*start + period?));
     let phase = move |starts: Span| Phase {
         starts,
@@ -196,15 +251,21 @@ fn load_phases(load: &CrossTraffic, lead: Span, ends: Span, random: &mut Pcg64Mc
             ..load.request.clone()
         },
     };
-    starts.take_while(move |start| ends.saturating_sub(*start) >= MIN_PHASE).map(phase)
+    starts
+        .take_while(move |start| ends.saturating_sub(*start) >= MIN_PHASE)
+        .map(phase)
 }
 
 fn draw_rate(load: &CrossTraffic, random: &mut Pcg64Mcg) -> Option<BitRate> {
     let highest = load.request.rate?;
-    let Some(lowest) = load.lowest else { return Some(highest) };
+    let Some(lowest) = load.lowest else {
+        return Some(highest);
+    };
     // 53 bits are what an f64 holds.
     let share = (random.next_u64() >> 11) as f64 / (1_u64 << 53) as f64;
-    Some(BitRate::from_bps_f64(lowest.as_f64() + (highest.as_f64() - lowest.as_f64()) * share))
+    Some(BitRate::from_bps_f64(
+        lowest.as_f64() + (highest.as_f64() - lowest.as_f64()) * share,
+    ))
 }
 
 /// `None` where the step was over first.
@@ -217,7 +278,14 @@ fn run_phase(
 ) -> Option<Result<Measurement, ExperimentError>> {
     sleep_until(origin + phase.starts.into(), over);
     let skipped = over.load(Ordering::Relaxed) || interrupt.is_requested();
-    (!skipped).then(|| target.send_load(&phase.request, &["--port", &PORT.to_string()], interrupt, &mut |_| {}))
+    (!skipped).then(|| {
+        target.send_load(
+            &phase.request,
+            &["--port", &PORT.to_string()],
+            interrupt,
+            &mut |_| {},
+        )
+    })
 }
 
 fn sleep_until(moment: Instant, over: &AtomicBool) {
@@ -231,16 +299,22 @@ fn sleep_until(moment: Instant, over: &AtomicBool) {
 
 type Running<'s> = ScopedJoinHandle<'s, Option<Result<Measurement, ExperimentError>>>;
 
-/// Returns the result of a load. A phase that failed is left out as long as another did not: the control connection of
-/// one may starve with the data that it competes with.
+/// Returns the result of a load. A phase that failed is left out as long as another did not: the
+/// control connection of one may starve with the data that it competes with.
 fn load_outcome(
     load: &CrossTraffic,
     path: &PathDirection,
     running: Vec<Running<'_>>,
 ) -> Result<LabCrossTraffic, ExperimentError> {
-    let ended = running.into_iter().filter_map(|phase| phase.join().ok().flatten());
+    let ended = running
+        .into_iter()
+        .filter_map(|phase| phase.join().ok().flatten());
     let (done, mut failed): (Vec<_>, Vec<_>) = ended.partition(Result::is_ok);
-    let done: Vec<_> = done.into_iter().flatten().map(|phase| (phase.request.clone(), phase_result(&phase))).collect();
+    let done: Vec<_> = done
+        .into_iter()
+        .flatten()
+        .map(|phase| (phase.request.clone(), phase_result(&phase)))
+        .collect();
     if let (true, Some(Err(error))) = (done.is_empty(), failed.pop()) {
         return Err(error);
     }
@@ -261,13 +335,20 @@ fn load_summary(
     path: &PathDirection,
     phases: &[(Request, CrossTrafficResult)],
 ) -> LabCrossTraffic {
-    let time: Span = phases.iter().map(|(_, phase)| arrival_time(path, phase)).sum();
+    let time: Span = phases
+        .iter()
+        .map(|(_, phase)| arrival_time(path, phase))
+        .sum();
     let received: ByteCount = phases.iter().map(|(_, phase)| phase.received).sum();
     let datagrams = || phases.iter().filter_map(|(_, phase)| phase.datagrams);
-    let (lost, arrived) = datagrams().fold((0, 0), |(lost, arrived), seen| (lost + seen.lost, arrived + seen.received));
+    let (lost, arrived) = datagrams().fold((0, 0), |(lost, arrived), seen| {
+        (lost + seen.lost, arrived + seen.received)
+    });
     let is_udp = load.request.transport == Transport::Udp;
     LabCrossTraffic {
-        request: phases.first().map_or_else(|| load.request.clone(), |(request, _)| request.clone()),
+        request: phases
+            .first()
+            .map_or_else(|| load.request.clone(), |(request, _)| request.clone()),
         phases: u32::try_from(phases.len()).unwrap_or(u32::MAX),
         published: load.published,
         measured: (!phases.is_empty()).then(|| BitRate::from_bytes_in(received, time)),
@@ -276,16 +357,21 @@ fn load_summary(
     }
 }
 
-/// Returns the time in which the datagrams of a phase arrived: as long as they were sent, and as long as the queue
-/// holds of them then takes to run empty, at the least, as what others have in it is not counted. What TCP sent has
-/// arrived by then.
+/// Returns the time in which the datagrams of a phase arrived: as long as they were sent, and as
+/// long as the queue holds of them then takes to run empty, at the least, as what others have in it
+/// is not counted. What TCP sent has arrived by then.
 fn arrival_time(path: &PathDirection, phase: &CrossTrafficResult) -> Span {
-    phase.sending + phase.datagrams.map_or(Span::ZERO, |_| queue_drain_time(path, phase.sent, phase.sending))
+    phase.sending
+        + phase.datagrams.map_or(Span::ZERO, |_| {
+            queue_drain_time(path, phase.sent, phase.sending)
+        })
 }
 
 /// Returns the time in which a queue runs empty that received `sent` during `sending`.
 fn queue_drain_time(path: &PathDirection, sent: ByteCount, sending: Span) -> Span {
-    let Some(rate) = path.rate else { return Span::ZERO };
+    let Some(rate) = path.rate else {
+        return Span::ZERO;
+    };
     let waiting = sent.saturating_sub(rate.bytes_in(sending));
     rate.time_for(path.queue.map_or(waiting, |queue| queue.min(waiting)))
 }
@@ -296,8 +382,9 @@ mod tests {
 
     fn scenario(path: &str, keys: &str) -> fullpipe_scenario::Scenario {
         let cross_traffic = format!("[[step.cross_traffic]]\ntransport = 'udp'\n{keys}");
-        let text =
-            format!("name = 'n'\ntitle = 't'\n[path]\nrtt = '10ms'\n{path}\n[[step]]\nname = 's'\n{cross_traffic}");
+        let text = format!(
+            "name = 'n'\ntitle = 't'\n[path]\nrtt = '10ms'\n{path}\n[[step]]\nname = 's'\n{cross_traffic}"
+        );
         fullpipe_scenario::Scenario::parse("n.toml", &text).unwrap()
     }
 
@@ -305,30 +392,53 @@ mod tests {
         scenario("", keys).steps[0].cross_traffic[0].clone()
     }
 
-    /// Milliseconds that the queue of such a path takes to run empty where so many MB were sent in ten seconds.
+    /// Milliseconds that the queue of such a path takes to run empty where so many MB were sent in
+    /// ten seconds.
     fn emptying_after(path: &str, megabytes: u64) -> u64 {
         let path = scenario(path, "rate = '29M'").path.forward;
-        queue_drain_time(&path, ByteCount::new(megabytes * 1_000_000), Span::from_secs(10)).as_micros() / 1000
+        queue_drain_time(
+            &path,
+            ByteCount::new(megabytes * 1_000_000),
+            Span::from_secs(10),
+        )
+        .as_micros()
+            / 1000
     }
 
     #[test]
     fn what_waits_when_a_load_ends_arrives_later() {
         let path = "rate = '100M'\nqueue = '173ms'";
-        assert_eq!([100, 125, 126, 364].map(|megabytes| emptying_after(path, megabytes)), [0, 0, 80, 173]);
-        assert_eq!(emptying_after("", 364), 0, "nothing waits for a link that has no rate");
+        assert_eq!(
+            [100, 125, 126, 364].map(|megabytes| emptying_after(path, megabytes)),
+            [0, 0, 80, 173]
+        );
+        assert_eq!(
+            emptying_after("", 364),
+            0,
+            "nothing waits for a link that has no rate"
+        );
     }
 
     fn of(keys: &str, lead: u64, ends: u64) -> Vec<(u64, u64, u64)> {
         let mut random = Pcg64Mcg::seed_from_u64(1);
         let millis = |span: Span| span.as_micros() / 1000;
         let figures = |phase: Phase| {
-            (millis(phase.starts), millis(phase.request.duration), phase.request.rate.unwrap().bps() / 1_000_000)
+            (
+                millis(phase.starts),
+                millis(phase.request.duration),
+                phase.request.rate.unwrap().bps() / 1_000_000,
+            )
         };
         let load = load(keys);
-        load_phases(&load, Span::from_millis(lead), Span::from_millis(ends), &mut random)
-            .map(figures)
-            .take(MAX_STREAMS)
-            .collect()
+        load_phases(
+            &load,
+            Span::from_millis(lead),
+            Span::from_millis(ends),
+            &mut random,
+        )
+        .map(figures)
+        .take(MAX_STREAMS)
+        .collect()
     }
 
     /// Number of phases that are checked, of those without end.
@@ -336,29 +446,55 @@ mod tests {
 
     #[test]
     fn a_load_that_goes_on_and_off_does_so_without_end() {
-        let phases = of("rate = '100M..250M'\non = '2s'\noff = '1s'", 0, u64::MAX / 1_000_000);
+        let phases = of(
+            "rate = '100M..250M'\non = '2s'\noff = '1s'",
+            0,
+            u64::MAX / 1_000_000,
+        );
         assert_eq!(phases.len(), MAX_STREAMS);
         assert!(
-            phases.iter().zip(0..).all(|((starts, lasts, _), number)| (*starts, *lasts) == (3_000 * number, 2_000))
+            phases
+                .iter()
+                .zip(0..)
+                .all(|((starts, lasts, _), number)| (*starts, *lasts) == (3_000 * number, 2_000))
         );
         let another = of("rate = '100M..250M'\non = '2s'\noff = '1s'", 0, 10_000);
-        assert_eq!(another[..3], phases[..3], "the same seed draws the same rates");
+        assert_eq!(
+            another[..3],
+            phases[..3],
+            "the same seed draws the same rates"
+        );
     }
 
     #[test]
     fn a_load_is_on_until_the_step_ends() {
-        assert_eq!(of("rate = '29M'\nbefore = '1s'", 1_000, 11_000), [(0, 11_000, 29)]);
+        assert_eq!(
+            of("rate = '29M'\nbefore = '1s'", 1_000, 11_000),
+            [(0, 11_000, 29)]
+        );
         assert_eq!(of("rate = '29M'", 1_000, 11_000), [(1_000, 10_000, 29)]);
-        assert_eq!(of("rate = '29M'\nafter = '3s'", 0, 10_000), [(3_000, 7_000, 29)]);
+        assert_eq!(
+            of("rate = '29M'\nafter = '3s'", 0, 10_000),
+            [(3_000, 7_000, 29)]
+        );
         assert_eq!(of("rate = '29M'\nafter = '9.9s'", 0, 10_000), []);
     }
 
     #[test]
     fn a_load_goes_on_and_off() {
         let phases = of("rate = '100M..250M'\non = '2s'\noff = '1s'", 0, 10_000);
-        let times: Vec<_> = phases.iter().map(|(starts, lasts, _)| (*starts, *lasts)).collect();
-        assert_eq!(times, [(0, 2_000), (3_000, 2_000), (6_000, 2_000), (9_000, 1_000)]);
+        let times: Vec<_> = phases
+            .iter()
+            .map(|(starts, lasts, _)| (*starts, *lasts))
+            .collect();
+        assert_eq!(
+            times,
+            [(0, 2_000), (3_000, 2_000), (6_000, 2_000), (9_000, 1_000)]
+        );
         let rates: Vec<_> = phases.iter().map(|(_, _, rate)| *rate).collect();
-        assert!(rates.iter().all(|rate| (100..250).contains(rate)) && rates[0] != rates[1], "{rates:?}");
+        assert!(
+            rates.iter().all(|rate| (100..250).contains(rate)) && rates[0] != rates[1],
+            "{rates:?}"
+        );
     }
 }

@@ -6,8 +6,8 @@ use fullpipe_lab::Backend;
 use fullpipe_model::predict;
 use fullpipe_record::event::CellBegan;
 use fullpipe_record::{
-    Event, GridAccuracy, GridAgreement, GridCell, GridReport, GridRun, HostSettings, LabStep, Limit, Measurement,
-    Prediction,
+    Event, GridAccuracy, GridAgreement, GridCell, GridReport, GridRun, HostSettings, LabStep,
+    Limit, Measurement, Prediction,
 };
 use fullpipe_scenario::{GridBounds, Scenario, ScenarioGrid, ScenarioStep};
 use fullpipe_sim::{Simulation, SimulationPlan};
@@ -25,15 +25,17 @@ pub enum GridPlace {
     Lab {
         /// Of the path.
         backend: Backend,
-        /// True to simulate each valid run, too, with the settings that were read and the load that was carried out.
+        /// True to simulate each valid run, too, with the settings that were read and the load that
+        /// was carried out.
         simulated: bool,
     },
     /// Virtual time, between hosts with the default settings of Linux 6.18.
     Virtual,
 }
 
-/// Measures every cell of `grid` in `place`, between hosts with `settings` but for what the cell changes, for as long
-/// as its prediction needs to be judged. A cell runs until a run is valid, three times at most.
+/// Measures every cell of `grid` in `place`, between hosts with `settings` but for what the cell
+/// changes, for as long as its prediction needs to be judged. A cell runs until a run is valid,
+/// three times at most.
 ///
 /// An interrupt ends it after the cells that are done, which are kept.
 ///
@@ -53,12 +55,16 @@ pub fn run_grid(
         let cell = with_required_duration(cell, settings, grid.longest);
         observe(&Event::CellBegan(cell_began_event(index, grid, &cell)));
         let run = match place {
-            GridPlace::Lab { backend, .. } => run_scenario(&cell, backend, Ratio::ONE, None, interrupt, observe),
+            GridPlace::Lab { backend, .. } => {
+                run_scenario(&cell, backend, Ratio::ONE, None, interrupt, observe)
+            }
             GridPlace::Virtual => run_scenario_virtually(&cell, Ratio::ONE, interrupt, observe),
         };
         match run {
             Ok(mut report) if !report.interrupted => {
-                let Some(step) = report.steps.pop() else { continue };
+                let Some(step) = report.steps.pop() else {
+                    continue;
+                };
                 let done = judge_cell(&cell, step, place);
                 observe(&Event::Cell(Box::new(done.clone())));
                 cells.push(done);
@@ -72,7 +78,10 @@ pub fn run_grid(
         }
     }
     let report = grid_report(grid, cells, begun.elapsed().into(), interrupted);
-    Ok(GridReport { is_virtual: matches!(place, GridPlace::Virtual), ..report })
+    Ok(GridReport {
+        is_virtual: matches!(place, GridPlace::Virtual),
+        ..report
+    })
 }
 
 fn cell_began_event(index: usize, grid: &ScenarioGrid, cell: &Scenario) -> CellBegan {
@@ -87,8 +96,11 @@ fn cell_began_event(index: usize, grid: &ScenarioGrid, cell: &Scenario) -> CellB
 
 /// Returns the minimum duration of a grid, with the settings of the hosts.
 pub fn grid_duration(grid: &ScenarioGrid, settings: &HostSettings) -> Span {
-    let durations =
-        grid.cells.iter().map(|cell| with_required_duration(cell, settings, grid.longest).steps[0].request.duration);
+    let durations = grid.cells.iter().map(|cell| {
+        with_required_duration(cell, settings, grid.longest).steps[0]
+            .request
+            .duration
+    });
     durations.fold(Span::ZERO, |sum, duration| sum + duration)
 }
 
@@ -97,23 +109,36 @@ fn with_required_duration(cell: &Scenario, settings: &HostSettings, longest: Spa
     let mut timed = cell.clone();
     for step in &mut timed.steps {
         let prediction = predict_cell(cell, step, settings);
-        step.request.duration = required_duration(&prediction, &cell.path, step.request.streams).min(longest);
+        step.request.duration =
+            required_duration(&prediction, &cell.path, step.request.streams).min(longest);
     }
     timed
 }
 
 fn predict_cell(cell: &Scenario, step: &ScenarioStep, settings: &HostSettings) -> Prediction {
-    let [sender, receiver] = [&cell.sender, &cell.receiver].map(|changes| settings.changed_by(changes));
+    let [sender, receiver] =
+        [&cell.sender, &cell.receiver].map(|changes| settings.changed_by(changes));
     predict(&cell.path, &sender, &receiver, &step.request)
 }
 
 fn judge_cell(cell: &Scenario, step: LabStep, place: GridPlace) -> GridCell {
     let valid = step.runs.iter().find(|run| run.validity.is_valid());
-    let mut broken: Vec<String> = step.runs.iter().flat_map(|run| run.validity.broken.clone()).collect();
+    let mut broken: Vec<String> = step
+        .runs
+        .iter()
+        .flat_map(|run| run.validity.broken.clone())
+        .collect();
     let ours = valid.map(grid_run);
     let (kernel, simulated) = match place {
-        GridPlace::Lab { simulated: false, .. } => (ours, None),
-        GridPlace::Lab { simulated: true, .. } => (ours, valid.and_then(|run| simulated_like(cell, run, &mut broken))),
+        GridPlace::Lab {
+            simulated: false, ..
+        } => (ours, None),
+        GridPlace::Lab {
+            simulated: true, ..
+        } => (
+            ours,
+            valid.and_then(|run| simulated_like(cell, run, &mut broken)),
+        ),
         GridPlace::Virtual => {
             // What is not modelled has not run.
             broken.extend(step.missed.iter().filter(|_| step.runs.is_empty()).cloned());
@@ -124,7 +149,9 @@ fn judge_cell(cell: &Scenario, step: LabStep, place: GridPlace) -> GridCell {
     GridCell {
         bound: cell.title.clone(),
         path: cell.path.clone(),
-        inside: step.measured.map(|rate| (prediction.low..=prediction.high).contains(&rate)),
+        inside: step
+            .measured
+            .map(|rate| (prediction.low..=prediction.high).contains(&rate)),
         measured: step.measured,
         accuracy: step.accuracy,
         losses: valid.and_then(|run| run.validity.injected_losses),
@@ -138,14 +165,27 @@ fn judge_cell(cell: &Scenario, step: LabStep, place: GridPlace) -> GridCell {
 
 fn grid_run(measurement: &Measurement) -> GridRun {
     let summary = &measurement.summary;
-    GridRun { rate: summary.rate, steady: summary.steady.map(|steady| steady.rate), retransmits: summary.retransmits }
+    GridRun {
+        rate: summary.rate,
+        steady: summary.steady.map(|steady| steady.rate),
+        retransmits: summary.retransmits,
+    }
 }
 
-/// Returns the simulation of what `run` measured on the path of `cell`; if there can be none, adds the reason to
-/// `broken`.
+/// Returns the simulation of what `run` measured on the path of `cell`; if there can be none, adds
+/// the reason to `broken`.
 fn simulated_like(cell: &Scenario, run: &Measurement, broken: &mut Vec<String>) -> Option<GridRun> {
-    let (sender, receiver) = run.sending_end().settings.clone().zip(run.receiving_end().settings.clone())?;
-    let plan = SimulationPlan::new(cell.path.clone(), [sender, receiver], run.carried_out().clone(), cell.seed);
+    let (sender, receiver) = run
+        .sending_end()
+        .settings
+        .clone()
+        .zip(run.receiving_end().settings.clone())?;
+    let plan = SimulationPlan::new(
+        cell.path.clone(),
+        [sender, receiver],
+        run.carried_out().clone(),
+        cell.seed,
+    );
     match Simulation::new(plan) {
         Ok(simulation) => Some(grid_run(&simulation.run_to_measurement())),
         Err(refused) => {
@@ -155,7 +195,12 @@ fn simulated_like(cell: &Scenario, run: &Measurement, broken: &mut Vec<String>) 
     }
 }
 
-fn grid_report(grid: &ScenarioGrid, cells: Vec<GridCell>, took: Span, interrupted: bool) -> GridReport {
+fn grid_report(
+    grid: &ScenarioGrid,
+    cells: Vec<GridCell>,
+    took: Span,
+    interrupted: bool,
+) -> GridReport {
     let by_rule = prediction_accuracy(&cells, |limit| limit != Limit::Loss);
     let by_loss = prediction_accuracy(&cells, |limit| limit == Limit::Loss);
     let missed = missed_bounds(&grid.bounds, by_rule, by_loss);
@@ -179,13 +224,18 @@ fn grid_report(grid: &ScenarioGrid, cells: Vec<GridCell>, took: Span, interrupte
 /// Returns the accuracy of the predictions whose limit `of` accepts.
 fn prediction_accuracy(cells: &[GridCell], of: impl Fn(Limit) -> bool) -> Option<GridAccuracy> {
     let cells = cells.iter().filter(|cell| of(cell.prediction.limit));
-    quotient_accuracy(cells.filter_map(|cell| Some((cell.accuracy?, cell.inside?))).collect())
+    quotient_accuracy(
+        cells
+            .filter_map(|cell| Some((cell.accuracy?, cell.inside?)))
+            .collect(),
+    )
 }
 
 /// Of measured ÷ predicted, and whether it was within the interval, of each cell.
 fn quotient_accuracy(cells: Vec<(Ratio, bool)>) -> Option<GridAccuracy> {
     let inside = cells.iter().filter(|(_, inside)| *inside).count();
-    let errors = QuotientErrors::from_quotients(cells.into_iter().map(|(accuracy, _)| accuracy.get()));
+    let errors =
+        QuotientErrors::from_quotients(cells.into_iter().map(|(accuracy, _)| accuracy.get()));
     Some(GridAccuracy {
         cells: errors.count(),
         median: errors.median()?,
@@ -196,15 +246,25 @@ fn quotient_accuracy(cells: Vec<(Ratio, bool)>) -> Option<GridAccuracy> {
 
 /// Returns the agreement of the two runs of each cell whose random loss `of` accepts.
 fn run_agreement(cells: &[GridCell], of: impl Fn(Ratio) -> bool) -> Option<GridAgreement> {
-    let cells = cells.iter().filter(|cell| of(cell.path.forward.loss.unwrap_or(Ratio::ZERO)));
-    let both: Vec<(GridRun, GridRun)> = cells.filter_map(|cell| cell.simulated.zip(cell.kernel)).collect();
-    let rates =
-        QuotientErrors::from_quotients(both.iter().map(|(simulated, kernel)| simulated.rate.relative_to(kernel.rate)));
+    let cells = cells
+        .iter()
+        .filter(|cell| of(cell.path.forward.loss.unwrap_or(Ratio::ZERO)));
+    let both: Vec<(GridRun, GridRun)> = cells
+        .filter_map(|cell| cell.simulated.zip(cell.kernel))
+        .collect();
+    let rates = QuotientErrors::from_quotients(
+        both.iter()
+            .map(|(simulated, kernel)| simulated.rate.relative_to(kernel.rate)),
+    );
     let again = |run: &GridRun| run.retransmits.unwrap_or_default().get();
     let again = QuotientErrors::from_quotients(both.iter().map(|(simulated, kernel)| {
         let (simulated, kernel) = (again(simulated), again(kernel));
         // None of both is no error.
-        if simulated == kernel { 1.0 } else { simulated as f64 / kernel.max(1) as f64 }
+        if simulated == kernel {
+            1.0
+        } else {
+            simulated as f64 / kernel.max(1) as f64
+        }
     }));
     Some(GridAgreement {
         cells: rates.count(),
@@ -241,9 +301,15 @@ impl QuotientErrors {
 }
 
 /// The bounds that the cells miss, each in a sentence.
-fn missed_bounds(bounds: &GridBounds, by_rule: Option<GridAccuracy>, by_loss: Option<GridAccuracy>) -> Vec<String> {
+fn missed_bounds(
+    bounds: &GridBounds,
+    by_rule: Option<GridAccuracy>,
+    by_loss: Option<GridAccuracy>,
+) -> Vec<String> {
     let at_most = |what: &str, bound: Option<Ratio>, got: Option<Ratio>| match (bound, got) {
-        (Some(bound), Some(got)) if got > bound => Some(format!("{what} is {got}; the bound is {bound} at most")),
+        (Some(bound), Some(got)) if got > bound => {
+            Some(format!("{what} is {got}; the bound is {bound} at most"))
+        }
         _ => None,
     };
     let inside = match (bounds.inside, by_loss) {
@@ -254,8 +320,16 @@ fn missed_bounds(bounds: &GridBounds, by_rule: Option<GridAccuracy>, by_loss: Op
         _ => None,
     };
     [
-        at_most("the median error where a rule limits", bounds.median, by_rule.map(|of| of.median)),
-        at_most("the 95th percentile where a rule limits", bounds.p95, by_rule.map(|of| of.p95)),
+        at_most(
+            "the median error where a rule limits",
+            bounds.median,
+            by_rule.map(|of| of.median),
+        ),
+        at_most(
+            "the 95th percentile where a rule limits",
+            bounds.p95,
+            by_rule.map(|of| of.p95),
+        ),
         inside,
     ]
     .into_iter()
@@ -278,11 +352,17 @@ mod tests {
         let grid = builtin();
         assert!(grid.cells.len() >= 60, "{}", grid.cells.len());
         let settings = HostSettings::of_linux_6_18();
-        let limits: Vec<Limit> =
-            grid.cells.iter().map(|cell| predict_cell(cell, &cell.steps[0], &settings).limit).collect();
-        for (kind, at_least) in
-            [(Limit::ReceiveWindow, 20), (Limit::SendBuffer, 8), (Limit::Capacity, 12), (Limit::Loss, 12)]
-        {
+        let limits: Vec<Limit> = grid
+            .cells
+            .iter()
+            .map(|cell| predict_cell(cell, &cell.steps[0], &settings).limit)
+            .collect();
+        for (kind, at_least) in [
+            (Limit::ReceiveWindow, 20),
+            (Limit::SendBuffer, 8),
+            (Limit::Capacity, 12),
+            (Limit::Loss, 12),
+        ] {
             let count = limits.iter().filter(|limit| **limit == kind).count();
             assert!(count >= at_least, "{}: {count}", kind.name());
         }
@@ -290,13 +370,23 @@ mod tests {
 
     #[test]
     fn errors_are_ranked_and_intervals_counted() {
-        let cells = |count: u32| (1..=count).map(|n| (Ratio::new(1.0 + f64::from(n) / 100.0), n % 2 == 0)).collect();
+        let cells = |count: u32| {
+            (1..=count)
+                .map(|n| (Ratio::new(1.0 + f64::from(n) / 100.0), n % 2 == 0))
+                .collect()
+        };
         assert_eq!(quotient_accuracy(cells(0)), None);
         let of_twenty = quotient_accuracy(cells(20)).unwrap();
-        let figures = [of_twenty.median, of_twenty.p95, of_twenty.inside].map(|of| format!("{:.3}", of.get()));
-        assert_eq!((of_twenty.cells, figures), (20, ["0.105", "0.190", "0.500"].map(str::to_owned)));
+        let figures = [of_twenty.median, of_twenty.p95, of_twenty.inside]
+            .map(|of| format!("{:.3}", of.get()));
         assert_eq!(
-            quotient_accuracy(vec![(Ratio::new(0.9), true)]).map(|one| format!("{:.2}", one.p95.get())).unwrap(),
+            (of_twenty.cells, figures),
+            (20, ["0.105", "0.190", "0.500"].map(str::to_owned))
+        );
+        assert_eq!(
+            quotient_accuracy(vec![(Ratio::new(0.9), true)])
+                .map(|one| format!("{:.2}", one.p95.get()))
+                .unwrap(),
             "0.10"
         );
     }
@@ -327,14 +417,36 @@ mod tests {
 
     #[test]
     fn simulated_runs_are_held_against_those_of_the_kernel() {
-        let cells = [cell(0.0, (99, 0), (100, 0)), cell(0.0, (102, 90), (100, 100)), cell(0.0, (100, 3), (100, 0)), {
-            let lossy = cell(0.01, (50, 10), (100, 10));
-            GridCell { simulated: None, ..lossy }
-        }];
+        let cells = [
+            cell(0.0, (99, 0), (100, 0)),
+            cell(0.0, (102, 90), (100, 100)),
+            cell(0.0, (100, 3), (100, 0)),
+            {
+                let lossy = cell(0.01, (50, 10), (100, 10));
+                GridCell {
+                    simulated: None,
+                    ..lossy
+                }
+            },
+        ];
         let without = run_agreement(&cells, |loss| loss == Ratio::ZERO).unwrap();
-        let figures = [without.rate_median, without.rate_p90, without.retransmits_median, without.retransmits_p90];
-        assert_eq!(figures.map(|figure| format!("{:.2}", figure.get())), ["0.01", "0.02", "0.10", "2.00"]);
-        assert_eq!((without.cells, run_agreement(&cells, |loss| loss > Ratio::ZERO)), (3, None));
+        let figures = [
+            without.rate_median,
+            without.rate_p90,
+            without.retransmits_median,
+            without.retransmits_p90,
+        ];
+        assert_eq!(
+            figures.map(|figure| format!("{:.2}", figure.get())),
+            ["0.01", "0.02", "0.10", "2.00"]
+        );
+        assert_eq!(
+            (
+                without.cells,
+                run_agreement(&cells, |loss| loss > Ratio::ZERO)
+            ),
+            (3, None)
+        );
     }
 
     #[test]
@@ -342,23 +454,52 @@ mod tests {
         let grid = builtin();
         let mut unmodelled = grid.cells[0].clone();
         unmodelled.steps[0].request.congestion = Some("htcp".to_owned());
-        let grid = ScenarioGrid { cells: vec![grid.cells[0].clone(), unmodelled], ..grid };
+        let grid = ScenarioGrid {
+            cells: vec![grid.cells[0].clone(), unmodelled],
+            ..grid
+        };
         let idle = std::sync::atomic::AtomicBool::new(false);
         let settings = HostSettings::of_linux_6_18();
-        let report = run_grid(&grid, &settings, GridPlace::Virtual, Interrupt(&idle), &mut |_| {}).unwrap();
-        let [first, second] = report.cells.as_slice() else { panic!("two cells") };
+        let report = run_grid(
+            &grid,
+            &settings,
+            GridPlace::Virtual,
+            Interrupt(&idle),
+            &mut |_| {},
+        )
+        .unwrap();
+        let [first, second] = report.cells.as_slice() else {
+            panic!("two cells")
+        };
         assert!(report.is_virtual && !report.passed && first.kernel.is_none());
-        assert_eq!((first.simulated.and_then(|run| run.steady), first.inside), (first.measured, Some(true)));
-        assert!(second.simulated.is_none() && second.broken[0].contains("\"htcp\" is not modelled"), "{second:?}");
+        assert_eq!(
+            (first.simulated.and_then(|run| run.steady), first.inside),
+            (first.measured, Some(true))
+        );
+        assert!(
+            second.simulated.is_none() && second.broken[0].contains("\"htcp\" is not modelled"),
+            "{second:?}"
+        );
     }
 
     #[test]
     fn what_misses_a_bound_is_said() {
-        let got = GridAccuracy { cells: 9, median: Ratio::new(0.02), p95: Ratio::new(0.1), inside: Ratio::new(0.8) };
-        let bounds =
-            GridBounds { median: Some(Ratio::new(0.03)), p95: Some(Ratio::new(0.08)), inside: Some(Ratio::new(0.9)) };
+        let got = GridAccuracy {
+            cells: 9,
+            median: Ratio::new(0.02),
+            p95: Ratio::new(0.1),
+            inside: Ratio::new(0.8),
+        };
+        let bounds = GridBounds {
+            median: Some(Ratio::new(0.03)),
+            p95: Some(Ratio::new(0.08)),
+            inside: Some(Ratio::new(0.9)),
+        };
         let missed = missed_bounds(&bounds, Some(got), Some(got));
         assert_eq!(missed.len(), 2, "{missed:?}");
-        assert!(missed[0].starts_with("the 95th percentile") && missed[1].starts_with("80 % of the cells"));
+        assert!(
+            missed[0].starts_with("the 95th percentile")
+                && missed[1].starts_with("80 % of the cells")
+        );
     }
 }

@@ -4,9 +4,12 @@ use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use fullpipe_lab::{CaptureSummary, Host, Lab, LabError, LabProgram, OutputLine, PathCapture, ProgramOutput};
+use fullpipe_lab::{
+    CaptureSummary, Host, Lab, LabError, LabProgram, OutputLine, PathCapture, ProgramOutput,
+};
 use fullpipe_record::{
-    At, Change, Direction, ErrorReport, HostSettings, Interval, Measurement, Request, Summary, steady_of_receiver,
+    At, Change, Direction, ErrorReport, HostSettings, Interval, Measurement, Request, Summary,
+    steady_of_receiver,
 };
 use fullpipe_units::{ByteCount, Span};
 use serde::Deserialize;
@@ -34,8 +37,9 @@ pub(crate) const TIMEOUT: Duration = Duration::from_secs(20);
 /// Maximum time for a far end to end after its one test.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// Exit code of this program when its user stopped it, by its own handler or by the signal itself. An interrupt from a
-/// terminal reaches the programs in the hosts too, and one of them may end before this one has seen the signal.
+/// Exit code of this program when its user stopped it, by its own handler or by the signal itself.
+/// An interrupt from a terminal reaches the programs in the hosts too, and one of them may end
+/// before this one has seen the signal.
 const INTERRUPTED: i32 = 130;
 
 /// Interval of the checks for an interrupt.
@@ -68,7 +72,10 @@ impl<'l> LabTarget<'l> {
     }
 
     /// Ends it.
-    pub(crate) fn finish_capture(&self, capture: PathCapture) -> Result<CaptureSummary, ExperimentError> {
+    pub(crate) fn finish_capture(
+        &self,
+        capture: PathCapture,
+    ) -> Result<CaptureSummary, ExperimentError> {
         Ok(self.lab.finish_capture(capture)?)
     }
 
@@ -82,8 +89,8 @@ impl<'l> LabTarget<'l> {
         Ok(self.lab.host_settings(Host::NearRelay)?)
     }
 
-    /// Measures from sender to receiver through a pair of relays. The steady part is that of the receiver: data that
-    /// has left the sender may still be in a relay.
+    /// Measures from sender to receiver through a pair of relays. The steady part is that of the
+    /// receiver: data that has left the sender may still be in a relay.
     pub(crate) fn measure_through_relays(
         &self,
         request: &Request,
@@ -100,19 +107,44 @@ impl<'l> LabTarget<'l> {
         let samples = &measured.receiving_end().samples;
         let ended_at = samples.last().map_or(Span::ZERO, |sample| sample.at);
         let steady = steady_of_receiver(samples, Some(self.path().rtt()), ended_at);
-        Ok(Measurement { summary: Summary { steady, ..measured.summary }, ..measured })
+        Ok(Measurement {
+            summary: Summary {
+                steady,
+                ..measured.summary
+            },
+            ..measured
+        })
     }
 
     /// Starts a pair of relays to the receiver.
     fn start_relays(&self) -> Result<[LabProgram<'l>; 2], ExperimentError> {
-        let mut key = tempfile::NamedTempFile::new().map_err(LabError::from_io("make a key for the relays"))?;
+        let mut key = tempfile::NamedTempFile::new()
+            .map_err(LabError::from_io("make a key for the relays"))?;
         writeln!(key, "{RELAY_KEY}").map_err(LabError::from_io("write the key of the relays"))?;
         let key = key.path().to_string_lossy();
         let to = format!("{}:{PORT}", self.lab.host_address(Host::Receiver));
         let via = format!("{}:{RELAY_PORT}", self.lab.host_address(Host::FarRelay));
         let allowed = format!("{}/32:{PORT}", self.lab.host_address(Host::Receiver));
-        let far = ["relay", "--listen", &format!(":{RELAY_PORT}"), "--key-file", &key, "--allow-to", &allowed];
-        let near = ["relay", "--listen", &format!(":{PORT}"), "--key-file", &key, "--to", &to, "--via", &via];
+        let far = [
+            "relay",
+            "--listen",
+            &format!(":{RELAY_PORT}"),
+            "--key-file",
+            &key,
+            "--allow-to",
+            &allowed,
+        ];
+        let near = [
+            "relay",
+            "--listen",
+            &format!(":{PORT}"),
+            "--key-file",
+            &key,
+            "--to",
+            &to,
+            "--via",
+            &via,
+        ];
         let far = self.start_listener(Host::FarRelay, &far)?;
         match self.start_listener(Host::NearRelay, &near) {
             Ok(near) => Ok([far, near]),
@@ -124,12 +156,20 @@ impl<'l> LabTarget<'l> {
     }
 
     /// A far end in `host`, once it can be reached.
-    pub(crate) fn start_server(&self, host: Host, flags: &[&str]) -> Result<LabProgram<'l>, ExperimentError> {
+    pub(crate) fn start_server(
+        &self,
+        host: Host,
+        flags: &[&str],
+    ) -> Result<LabProgram<'l>, ExperimentError> {
         self.start_listener(host, &[&["serve"], flags].concat())
     }
 
     /// This program in `host`, once it listens.
-    fn start_listener(&self, host: Host, arguments: &[&str]) -> Result<LabProgram<'l>, ExperimentError> {
+    fn start_listener(
+        &self,
+        host: Host,
+        arguments: &[&str],
+    ) -> Result<LabProgram<'l>, ExperimentError> {
         let arguments: Vec<String> = arguments.iter().copied().map(str::to_owned).collect();
         let server = self.lab.start_self(host, &arguments)?;
         let deadline = Instant::now() + TIMEOUT;
@@ -148,7 +188,8 @@ impl<'l> LabTarget<'l> {
         Err(ExperimentError::FarEnd(error_sentence(&output)))
     }
 
-    /// Measures as [`ExperimentTarget::measure`] does; one that broke off is returned as far as it came.
+    /// Measures as [`ExperimentTarget::measure`] does; one that broke off is returned as far as it
+    /// came.
     pub(crate) fn measure_even_part(
         &self,
         request: &Request,
@@ -158,7 +199,8 @@ impl<'l> LabTarget<'l> {
         self.measure_to(&to.to_string(), request, interrupt, &mut |_| {})
     }
 
-    /// Sends what `request` asks for to a far end that this starts, by way of `address`. It may break off.
+    /// Sends what `request` asks for to a far end that this starts, by way of `address`. It may
+    /// break off.
     fn measure_to(
         &self,
         address: &str,
@@ -167,9 +209,14 @@ impl<'l> LabTarget<'l> {
         progress: &mut dyn FnMut(&Interval),
     ) -> Result<Measurement, ExperimentError> {
         let server = self.start_server(near_end(request).peer_host(), &["--one-off"])?;
-        let measured = self.watch_measurement(|| self.send_to(address, request, &[], interrupt, progress));
+        let measured =
+            self.watch_measurement(|| self.send_to(address, request, &[], interrupt, progress));
         // A server without a measurement still waits for a client.
-        let ended = server.finish_within(if measured.is_ok() { LAST_WORDS } else { Duration::ZERO });
+        let ended = server.finish_within(if measured.is_ok() {
+            LAST_WORDS
+        } else {
+            Duration::ZERO
+        });
         let measured = measured?;
         ended?;
         Ok(measured)
@@ -182,7 +229,10 @@ impl<'l> LabTarget<'l> {
     ) -> Result<Measurement, ExperimentError> {
         let watch = self.lab.start_watch()?;
         let measured = measure()?;
-        Ok(Measurement { validity: watch.finish_watch()?, ..measured })
+        Ok(Measurement {
+            validity: watch.finish_watch()?,
+            ..measured
+        })
     }
 
     /// Sends what `request` asks for to a far end that is there, as `flags` have it.
@@ -206,13 +256,21 @@ impl<'l> LabTarget<'l> {
         progress: &mut dyn FnMut(&Interval),
     ) -> Result<Measurement, ExperimentError> {
         let mut arguments = measure_arguments(address, request);
-        arguments.extend(flags.iter().copied().chain(["--json-lines"]).map(str::to_owned));
+        arguments.extend(
+            flags
+                .iter()
+                .copied()
+                .chain(["--json-lines"])
+                .map(str::to_owned),
+        );
         let client = self.lab.start_self(near_end(request), &arguments)?;
         let followed = follow_client(&client, time_for(request), interrupt, progress)?;
         let output = client.finish_within(TIMEOUT)?;
         let is_interrupted = interrupt.is_requested() || output.code == INTERRUPTED;
         match followed {
-            ClientOutcome::Measured(done) if done.broken_off.is_none() || !is_interrupted => Ok(*done),
+            ClientOutcome::Measured(done) if done.broken_off.is_none() || !is_interrupted => {
+                Ok(*done)
+            }
             // Interrupted before data flowed, it has nothing to show.
             _ if is_interrupted => Err(ExperimentError::Interrupted),
             ClientOutcome::Failed(message) => Err(ExperimentError::Measurement(message)),
@@ -251,7 +309,8 @@ impl ExperimentTarget for LabTarget<'_> {
         })
     }
 
-    /// A download is asked for by the receiving host, so that data always goes from sender to receiver.
+    /// A download is asked for by the receiving host, so that data always goes from sender to
+    /// receiver.
     fn measure(
         &self,
         request: &Request,
@@ -286,7 +345,8 @@ enum ClientOutcome {
     Ended,
 }
 
-/// The longest that a measurement may take: the load itself, and every wait of the protocol around it.
+/// The longest that a measurement may take: the load itself, and every wait of the protocol around
+/// it.
 fn time_for(request: &Request) -> Duration {
     const AROUND: Duration = Duration::from_secs(90);
     const LIMITED_BY_BYTES: Duration = Duration::from_hours(24);
@@ -296,7 +356,8 @@ fn time_for(request: &Request) -> Duration {
     }
 }
 
-/// Reads what the measuring program prints until it has its result, and passes an interrupt on to it.
+/// Reads what the measuring program prints until it has its result, and passes an interrupt on to
+/// it.
 fn follow_client(
     client: &LabProgram<'_>,
     timeout: Duration,
@@ -313,17 +374,26 @@ fn follow_client(
         let line = match client.next_line(POLL_INTERVAL) {
             OutputLine::Text(line) => line,
             OutputLine::NotYet if Instant::now() >= deadline => {
-                return Ok(ClientOutcome::Failed(format!("it said nothing for {} s", timeout.as_secs())));
+                return Ok(ClientOutcome::Failed(format!(
+                    "it said nothing for {} s",
+                    timeout.as_secs()
+                )));
             }
             OutputLine::NotYet => continue,
             OutputLine::End => return Ok(ClientOutcome::Ended),
         };
         match client_event(&line) {
             Ok(ClientEvent::Interval(interval)) => progress(&interval),
-            Ok(ClientEvent::Measurement(measurement)) => return Ok(ClientOutcome::Measured(measurement)),
+            Ok(ClientEvent::Measurement(measurement)) => {
+                return Ok(ClientOutcome::Measured(measurement));
+            }
             Ok(ClientEvent::Error(report)) => return Ok(ClientOutcome::Failed(report.message)),
             Ok(ClientEvent::Other) => {}
-            Err(error) => return Ok(ClientOutcome::Failed(format!("it printed what is no event ({error}): {line}"))),
+            Err(error) => {
+                return Ok(ClientOutcome::Failed(format!(
+                    "it printed what is no event ({error}): {line}"
+                )));
+            }
         }
     }
 }
@@ -336,8 +406,8 @@ enum ClientEvent {
     Other,
 }
 
-/// Reads a line of `--json-lines`. Only the data of the events that matter is read: code to read all of them would make
-/// up most of this crate.
+/// Reads a line of `--json-lines`. Only the data of the events that matter is read: code to read
+/// all of them would make up most of this crate.
 fn client_event(line: &str) -> Result<ClientEvent, serde_json::Error> {
     #[derive(Deserialize)]
     struct ClientLine<'l> {
@@ -358,7 +428,11 @@ fn client_event(line: &str) -> Result<ClientEvent, serde_json::Error> {
 /// Returns the error message of a program that failed.
 fn error_sentence(output: &ProgramOutput) -> String {
     let said = output.stderr.trim();
-    if said.is_empty() { format!("it ended with code {} and said nothing", output.code) } else { said.to_owned() }
+    if said.is_empty() {
+        format!("it ended with code {} and said nothing", output.code)
+    } else {
+        said.to_owned()
+    }
 }
 
 #[cfg(test)]
@@ -372,14 +446,25 @@ mod tests {
     #[test]
     fn events_are_read_by_the_names_that_they_are_written_with() {
         let read = |event: Event| {
-            let line = EventLine { time: "2026-11-01T12:00:00Z".to_owned(), event: Cow::Owned(event) };
+            let line = EventLine {
+                time: "2026-11-01T12:00:00Z".to_owned(),
+                event: Cow::Owned(event),
+            };
             client_event(&serde_json::to_string(&line).unwrap()).unwrap()
         };
         assert!(matches!(read(Event::Idle), ClientEvent::Other));
-        let failed = ErrorReport { message: "refused".to_owned(), exit_code: 1 };
+        let failed = ErrorReport {
+            message: "refused".to_owned(),
+            exit_code: 1,
+        };
         assert!(matches!(read(Event::Error(failed)), ClientEvent::Error(_)));
-        for (name, data) in [("interval", "struct Interval"), ("measurement", "struct Measurement")] {
-            let error = client_event(&format!(r#"{{"time":"","event":"{name}","data":1}}"#)).err().unwrap();
+        for (name, data) in [
+            ("interval", "struct Interval"),
+            ("measurement", "struct Measurement"),
+        ] {
+            let error = client_event(&format!(r#"{{"time":"","event":"{name}","data":1}}"#))
+                .err()
+                .unwrap();
             assert!(error.to_string().contains(data), "{error}");
         }
     }

@@ -3,14 +3,14 @@
 use fullpipe_diagnose::diagnose;
 use fullpipe_model::framing;
 use fullpipe_record::{
-    Candidate, Cause, Evidence, Framing, Inferred, IpVersion, Limit, Measurement, Path, Request, Sample, TcpInfo,
-    Verdict, least_rtt,
+    Candidate, Cause, Evidence, Framing, Inferred, IpVersion, Limit, Measurement, Path, Request,
+    Sample, TcpInfo, Verdict, least_rtt,
 };
 use fullpipe_scenario::{PathSpec, ReadFile, parse_path_flag_with};
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span, count_noun};
 
-/// Returns the path of `measurement`, with what was inferred or assumed of it. `stated` has keys of `--path`, which are
-/// not inferred.
+/// Returns the path of `measurement`, with what was inferred or assumed of it. `stated` has keys of
+/// `--path`, which are not inferred.
 ///
 /// # Errors
 /// A sentence that names what neither the measurement shows nor `stated` has.
@@ -19,25 +19,48 @@ pub(crate) fn path_of(
     stated: Option<&str>,
     files: ReadFile<'_>,
 ) -> Result<(Path, Vec<Inferred>), String> {
-    let stated: Vec<&str> = stated.into_iter().flat_map(|text| text.split(',')).collect();
-    let is_stated = |key: &str| stated.iter().any(|pair| pair.split('=').next().is_some_and(|name| name.trim() == key));
+    let stated: Vec<&str> = stated
+        .into_iter()
+        .flat_map(|text| text.split(','))
+        .collect();
+    let is_stated = |key: &str| {
+        stated.iter().any(|pair| {
+            pair.split('=')
+                .next()
+                .is_some_and(|name| name.trim() == key)
+        })
+    };
     let seen = PathInference::from_measurement(measurement);
     let mut inferred = Vec::new();
     for key in KEYS {
         if !is_stated(key) {
             let (value, why) = seen.infer_key(key)?;
-            inferred.push(Inferred { key: key.to_owned(), value, why });
+            inferred.push(Inferred {
+                key: key.to_owned(),
+                value,
+                why,
+            });
         }
     }
-    let pairs = inferred.iter().map(|one| format!("{}={}", one.key, one.value));
-    let flag: Vec<String> = pairs.chain(stated.iter().map(|pair| (*pair).to_owned())).collect();
+    let pairs = inferred
+        .iter()
+        .map(|one| format!("{}={}", one.key, one.value));
+    let flag: Vec<String> = pairs
+        .chain(stated.iter().map(|pair| (*pair).to_owned()))
+        .collect();
     let path = parse_path_flag_with(&flag.join(","), &PathSpec::demo_path(), files);
     Ok((path.map_err(|error| format!("--path: {error}"))?, inferred))
 }
 
 /// Returns the limit of a measurement as it is recorded, or else as it is judged now.
 pub(crate) fn limit_of(measurement: &Measurement) -> Verdict {
-    let judged = || diagnose(&Evidence::from_measurement(measurement, None, Framing::default()));
+    let judged = || {
+        diagnose(&Evidence::from_measurement(
+            measurement,
+            None,
+            Framing::default(),
+        ))
+    };
     measurement.limit.clone().unwrap_or_else(judged)
 }
 
@@ -50,11 +73,24 @@ pub(crate) fn check_modelled(verdict: &Verdict, request: &Request) -> Result<(),
         (Limit::SenderApplication, cause) => cause == Cause::RateLimited && request.rate.is_some(),
         (Limit::Pacing, cause) => cause != Cause::Qdisc,
         (Limit::Capacity, cause) => cause != Cause::Shared,
-        (Limit::Cpu | Limit::ReceiverApplication | Limit::ApplicationWindow | Limit::Mtu, _) => false,
+        (Limit::Cpu | Limit::ReceiverApplication | Limit::ApplicationWindow | Limit::Mtu, _) => {
+            false
+        }
         _ => true,
     };
-    let name = Candidate { kind: verdict.kind, cause: verdict.cause, at: verdict.at }.name();
-    if is_modelled { Ok(()) } else { Err(format!("the transfer was limited by {name}, which is not modelled")) }
+    let name = Candidate {
+        kind: verdict.kind,
+        cause: verdict.cause,
+        at: verdict.at,
+    }
+    .name();
+    if is_modelled {
+        Ok(())
+    } else {
+        Err(format!(
+            "the transfer was limited by {name}, which is not modelled"
+        ))
+    }
 }
 
 /// The keys of a path that are inferred.
@@ -70,7 +106,11 @@ struct PathInference<'m> {
 impl<'m> PathInference<'m> {
     fn from_measurement(measurement: &'m Measurement) -> Self {
         let verdict = limit_of(measurement);
-        let mut seen = Self { measurement, verdict, capacity: None };
+        let mut seen = Self {
+            measurement,
+            verdict,
+            capacity: None,
+        };
         let is_full = seen.verdict.kind == Limit::Capacity;
         seen.capacity = is_full.then(|| seen.on_wire());
         seen
@@ -101,13 +141,16 @@ impl<'m> PathInference<'m> {
         let payload = summary.steady.map_or(summary.rate, |steady| steady.rate);
         let timestamps = self.latest_value(|tcp| tcp.timestamps).unwrap_or(true);
         let headers = framing::tcp_headers(IpVersion::V4, timestamps);
-        let efficiency = framing::payload_share(self.mss(), headers, Framing::Ethernet.packet_overhead());
+        let efficiency =
+            framing::payload_share(self.mss(), headers, Framing::Ethernet.packet_overhead());
         payload.scale_by(1.0 / efficiency.get())
     }
 
     fn mss(&self) -> ByteCount {
         const USUAL: ByteCount = ByteCount::new(1448);
-        self.latest_value(|tcp| tcp.snd_mss).filter(|mss| *mss > ByteCount::ZERO).unwrap_or(USUAL)
+        self.latest_value(|tcp| tcp.snd_mss)
+            .filter(|mss| *mss > ByteCount::ZERO)
+            .unwrap_or(USUAL)
     }
 
     fn path_rate(&self) -> Result<(String, String), String> {
@@ -124,13 +167,17 @@ impl<'m> PathInference<'m> {
 
     fn idle_rtt(&self) -> Option<Span> {
         let idle = self.measurement.rtt.idle.map(|rtt| rtt.min);
-        idle.or_else(|| least_rtt(&self.measurement.sending_end().samples)).filter(|rtt| *rtt > Span::ZERO)
+        idle.or_else(|| least_rtt(&self.measurement.sending_end().samples))
+            .filter(|rtt| *rtt > Span::ZERO)
     }
 
     fn path_rtt(&self) -> Result<(String, String), String> {
         let missing = "the round-trip time of the idle path is not in the record: state it, as --path rtt=20ms";
         let rtt = self.idle_rtt().ok_or(missing)?;
-        Ok((format!("{}ns", rtt.as_nanos()), "the least round trip of the idle path".to_owned()))
+        Ok((
+            format!("{}ns", rtt.as_nanos()),
+            "the least round trip of the idle path".to_owned(),
+        ))
     }
 
     fn retransmitted_segments(&self) -> Option<SegCount> {
@@ -143,7 +190,10 @@ impl<'m> PathInference<'m> {
             return one("the transfer did not fill it");
         }
         let loaded = self.measurement.rtt.loaded.map(|rtt| rtt.p99);
-        let Some(grown) = loaded.zip(self.idle_rtt()).map(|(loaded, idle)| loaded.saturating_sub(idle)) else {
+        let Some(grown) = loaded
+            .zip(self.idle_rtt())
+            .map(|(loaded, idle)| loaded.saturating_sub(idle))
+        else {
             return one("round trips under load are not in the record");
         };
         if self.retransmitted_segments() == Some(SegCount::ZERO) {
@@ -152,7 +202,10 @@ impl<'m> PathInference<'m> {
         if grown == Span::ZERO {
             return one("round trips under load are as short as those of the idle path");
         }
-        (format!("{}ns", grown.as_nanos()), "round trips grew by so much under load".to_owned())
+        (
+            format!("{}ns", grown.as_nanos()),
+            "round trips grew by so much under load".to_owned(),
+        )
     }
 
     fn path_loss(&self) -> Result<(String, String), String> {
@@ -162,27 +215,50 @@ impl<'m> PathInference<'m> {
         match (self.verdict.kind, self.verdict.cause) {
             (Limit::Capacity, _) => Ok((
                 "0".to_owned(),
-                format!("{} sent again: taken for dropped at the full queue", count_noun(again, "segment")),
+                format!(
+                    "{} sent again: taken for dropped at the full queue",
+                    count_noun(again, "segment")
+                ),
             )),
-            (Limit::Loss, Cause::Policer) => Err("the bucket of a policer does not show: state it, for example with \
+            (Limit::Loss, Cause::Policer) => Err(
+                "the bucket of a policer does not show: state it, for example with \
                                                   --path 'policer=50Mbit/s 64KiB,loss=0'"
-                .to_owned()),
+                    .to_owned(),
+            ),
             (Limit::Loss, Cause::ShallowQueue) => {
-                let why = format!("{} sent again: taken for dropped at the queue", count_noun(again, "segment"));
+                let why = format!(
+                    "{} sent again: taken for dropped at the queue",
+                    count_noun(again, "segment")
+                );
                 Ok(("0".to_owned(), why))
             }
             _ => {
-                let sent = self.measurement.summary.sent.get().div_ceil(self.mss().get()) + again.get();
+                let sent = self
+                    .measurement
+                    .summary
+                    .sent
+                    .get()
+                    .div_ceil(self.mss().get())
+                    + again.get();
                 let share = Ratio::from_quotient(again.get() as f64, sent.max(1) as f64);
-                Ok((share.get().to_string(), format!("{again} of {sent} segments were sent again")))
+                Ok((
+                    share.get().to_string(),
+                    format!("{again} of {sent} segments were sent again"),
+                ))
             }
         }
     }
 
     fn path_mtu(&self) -> (String, String) {
         match self.latest_value(|tcp| tcp.path_mtu) {
-            Some(mtu) => (mtu.get().to_string(), "the sender took it for that of the path".to_owned()),
-            None => ("1500".to_owned(), "assumed: it is not in the record".to_owned()),
+            Some(mtu) => (
+                mtu.get().to_string(),
+                "the sender took it for that of the path".to_owned(),
+            ),
+            None => (
+                "1500".to_owned(),
+                "assumed: it is not in the record".to_owned(),
+            ),
         }
     }
 }
@@ -200,9 +276,15 @@ mod tests {
     fn measured(path: &str) -> Measurement {
         let path = parse_path_flag(path, &PathSpec::demo_path()).unwrap();
         let host = HostSettings::of_linux_6_18();
-        let request = Request { duration: Span::from_secs(5), ..Request::default() };
-        simulate_plan(SimulationPlan::new(path, [host.clone(), host], request, 3), Interrupt(&AtomicBool::new(false)))
-            .unwrap()
+        let request = Request {
+            duration: Span::from_secs(5),
+            ..Request::default()
+        };
+        simulate_plan(
+            SimulationPlan::new(path, [host.clone(), host], request, 3),
+            Interrupt(&AtomicBool::new(false)),
+        )
+        .unwrap()
     }
 
     fn no_files(_: &str) -> Result<String, String> {
@@ -214,10 +296,25 @@ mod tests {
         let measurement = measured("rate=20M,rtt=20ms,queue=0.8bdp");
         let (path, inferred) = path_of(&measurement, None, &no_files).unwrap();
         let forward = &path.forward;
-        assert!((forward.rate.unwrap().as_mbps() / 20.0 - 1.0).abs() < 0.02, "{inferred:?}");
-        assert!((forward.queue.unwrap().as_f64() / 40_000.0 - 1.0).abs() < 0.25, "{inferred:?}");
-        assert_eq!((forward.loss, forward.mtu), (Some(Ratio::ZERO), ByteCount::new(1500)));
-        assert_eq!(inferred.iter().map(|one| one.key.as_str()).collect::<Vec<_>>(), KEYS);
+        assert!(
+            (forward.rate.unwrap().as_mbps() / 20.0 - 1.0).abs() < 0.02,
+            "{inferred:?}"
+        );
+        assert!(
+            (forward.queue.unwrap().as_f64() / 40_000.0 - 1.0).abs() < 0.25,
+            "{inferred:?}"
+        );
+        assert_eq!(
+            (forward.loss, forward.mtu),
+            (Some(Ratio::ZERO), ByteCount::new(1500))
+        );
+        assert_eq!(
+            inferred
+                .iter()
+                .map(|one| one.key.as_str())
+                .collect::<Vec<_>>(),
+            KEYS
+        );
     }
 
     #[test]
@@ -228,7 +325,10 @@ mod tests {
         let (path, inferred) = path_of(&measurement, Some("rate=100M"), &no_files).unwrap();
         let loss = path.forward.loss.unwrap().get();
         assert!((1e-3..4e-3).contains(&loss), "{inferred:?}");
-        assert!(inferred.iter().all(|one| one.key != "rate") && inferred[1].why.starts_with("assumed"), "{inferred:?}");
+        assert!(
+            inferred.iter().all(|one| one.key != "rate") && inferred[1].why.starts_with("assumed"),
+            "{inferred:?}"
+        );
         let (stated, _) = path_of(&measurement, Some("rate=100M,loss=0"), &no_files).unwrap();
         assert_eq!(stated.forward.loss, Some(Ratio::ZERO));
     }
@@ -238,12 +338,26 @@ mod tests {
         let verdict = limit_of(&measured("rate=20M,rtt=20ms"));
         let request = Request::default();
         assert_eq!(check_modelled(&verdict, &request), Ok(()));
-        let busy = Verdict { kind: Limit::Cpu, cause: Cause::System, ..verdict.clone() };
+        let busy = Verdict {
+            kind: Limit::Cpu,
+            cause: Cause::System,
+            ..verdict.clone()
+        };
         let named = check_modelled(&busy, &request).unwrap_err();
-        assert!(named.starts_with("the transfer was limited by cpu") && named.ends_with("not modelled"), "{named}");
-        let slow = Verdict { kind: Limit::SenderApplication, cause: Cause::RateLimited, ..verdict };
+        assert!(
+            named.starts_with("the transfer was limited by cpu") && named.ends_with("not modelled"),
+            "{named}"
+        );
+        let slow = Verdict {
+            kind: Limit::SenderApplication,
+            cause: Cause::RateLimited,
+            ..verdict
+        };
         assert!(check_modelled(&slow, &request).is_err());
-        let asked = Request { rate: Some(BitRate::from_mbps(1)), ..request };
+        let asked = Request {
+            rate: Some(BitRate::from_mbps(1)),
+            ..request
+        };
         assert_eq!(check_modelled(&slow, &asked), Ok(()));
     }
 }

@@ -3,15 +3,16 @@
 use fullpipe_diagnose::diagnose;
 use fullpipe_model::{datagrams, predict, queue};
 use fullpipe_record::{
-    Evidence, LabCrossTraffic, LabDatagrams, Limit, Measurement, Path, Prediction, Request, Transport, Verdict,
+    Evidence, LabCrossTraffic, LabDatagrams, Limit, Measurement, Path, Prediction, Request,
+    Transport, Verdict,
 };
 use fullpipe_scenario::{AccuracyBound, StepBounds};
 use fullpipe_units::{BitRate, Ratio};
 
 use crate::target::EndSettings;
 
-/// The part of the rate asked for that a sender of datagrams must reach for a run to count: what a processor had no
-/// time for says nothing about the path.
+/// The part of the rate asked for that a sender of datagrams must reach for a run to count: what a
+/// processor had no time for says nothing about the path.
 const REALLY_OFFERED: f64 = 0.97;
 
 /// The facts about a step before it runs.
@@ -30,8 +31,9 @@ pub(crate) struct StepExpectation<'s> {
 pub(crate) struct JudgedRun {
     pub(crate) measurement: Measurement,
     pub(crate) cross_traffic: Vec<LabCrossTraffic>,
-    /// The rate to judge: the steady one, or that of all that was counted where the load is of datagrams or has others
-    /// with cross traffic. `None` where it was too short to have one, or the run does not count.
+    /// The rate to judge: the steady one, or that of all that was counted where the load is of
+    /// datagrams or has others with cross traffic. `None` where it was too short to have one, or
+    /// the run does not count.
     pub(crate) rate: Option<BitRate>,
     pub(crate) datagrams: Option<LabDatagrams>,
     /// Share of the link that all loads filled together.
@@ -49,13 +51,28 @@ impl<'s> StepExpectation<'s> {
         prediction: Prediction,
     ) -> Self {
         let alone = |request: &Request| predict(path, &ends.sender, &ends.receiver, request);
-        let capacity = alone(request).find_ceiling(Limit::Capacity).map(|capacity| capacity.kernel_model);
-        let efficiencies = cross_traffic.iter().map(|request| alone(request).efficiency).collect();
-        Self { path, bounds, prediction, capacity, efficiencies }
+        let capacity = alone(request)
+            .find_ceiling(Limit::Capacity)
+            .map(|capacity| capacity.kernel_model);
+        let efficiencies = cross_traffic
+            .iter()
+            .map(|request| alone(request).efficiency)
+            .collect();
+        Self {
+            path,
+            bounds,
+            prediction,
+            capacity,
+            efficiencies,
+        }
     }
 
     /// Returns the run that `measurement` and `cross_traffic` make, judged.
-    pub(crate) fn judge_run(&self, mut measurement: Measurement, cross_traffic: Vec<LabCrossTraffic>) -> JudgedRun {
+    pub(crate) fn judge_run(
+        &self,
+        mut measurement: Measurement,
+        cross_traffic: Vec<LabCrossTraffic>,
+    ) -> JudgedRun {
         // What cross traffic does is no evidence of its own.
         if measurement.request.transport == Transport::Tcp && cross_traffic.is_empty() {
             measurement.limit = Some(self.verdict(&measurement));
@@ -65,7 +82,10 @@ impl<'s> StepExpectation<'s> {
         if let Some(seen) = datagrams
             && seen.offered < asked.scale_by(REALLY_OFFERED)
         {
-            measurement.validity.broken.push(format!("the sender offered {} of the {asked} asked for", seen.offered));
+            measurement.validity.broken.push(format!(
+                "the sender offered {} of the {asked} asked for",
+                seen.offered
+            ));
         }
         let rate = match measurement.request.transport {
             Transport::Udp => Some(measurement.arrival_rate()),
@@ -86,7 +106,11 @@ impl<'s> StepExpectation<'s> {
     }
 
     fn verdict(&self, measurement: &Measurement) -> Verdict {
-        diagnose(&Evidence::from_measurement(measurement, self.path.forward.rate, self.path.forward.framing))
+        diagnose(&Evidence::from_measurement(
+            measurement,
+            self.path.forward.rate,
+            self.path.forward.framing,
+        ))
     }
 
     fn lab_datagrams(&self, measurement: &Measurement) -> Option<LabDatagrams> {
@@ -94,17 +118,19 @@ impl<'s> StepExpectation<'s> {
         let seen = summary.datagrams?;
         let sending = measurement.sending_time();
         let offered = BitRate::from_bytes_in(summary.sent, sending);
-        let lost = |offered: BitRate, carried: BitRate| queue::unresponsive_shares(offered, carried).lost;
+        let lost =
+            |offered: BitRate, carried: BitRate| queue::unresponsive_shares(offered, carried).lost;
         let by_link = |capacity: BitRate| {
             let busy = measurement.validity.link_busy?;
-            let share = Ratio::from_quotient(busy.as_secs_f64(), (request.omit + sending).as_secs_f64());
+            let share =
+                Ratio::from_quotient(busy.as_secs_f64(), (request.omit + sending).as_secs_f64());
             Some(lost(offered, capacity.scale_by(share.get())))
         };
         Some(LabDatagrams {
             offered,
-            loss_textbook: self
-                .capacity
-                .map_or(Ratio::ZERO, |capacity| lost(datagrams::offered_rate(request), capacity)),
+            loss_textbook: self.capacity.map_or(Ratio::ZERO, |capacity| {
+                lost(datagrams::offered_rate(request), capacity)
+            }),
             loss_kernel_model: self.capacity.and_then(by_link),
             loss: Ratio::from_quotient(seen.lost as f64, (seen.lost + seen.received) as f64),
             jitter: seen.jitter,
@@ -116,13 +142,20 @@ impl<'s> StepExpectation<'s> {
     fn filled_share(&self, rate: BitRate, cross_traffic: &[LabCrossTraffic]) -> Option<Ratio> {
         let link = self.path.forward.rate?.as_f64();
         let others = cross_traffic.iter().zip(&self.efficiencies);
-        let on_wire = others.map(|(load, efficiency)| load.measured.unwrap_or_default().as_f64() / efficiency.get());
-        Some(Ratio::from_quotient(rate.as_f64() / self.prediction.efficiency.get() + on_wire.sum::<f64>(), link))
+        let on_wire = others.map(|(load, efficiency)| {
+            load.measured.unwrap_or_default().as_f64() / efficiency.get()
+        });
+        Some(Ratio::from_quotient(
+            rate.as_f64() / self.prediction.efficiency.get() + on_wire.sum::<f64>(),
+            link,
+        ))
     }
 
     /// The bounds that a run misses, each in a sentence; none where it has no rate to judge.
     fn missed_bounds(&self, run: &JudgedRun) -> Vec<String> {
-        let Some(rate) = run.rate else { return Vec::new() };
+        let Some(rate) = run.rate else {
+            return Vec::new();
+        };
         let bounds = self.bounds;
         [
             missed_share(
@@ -131,8 +164,18 @@ impl<'s> StepExpectation<'s> {
                 rate,
                 Some(self.prediction.kernel_model),
             ),
-            missed_share("the textbook prediction", bounds.textbook, rate, Some(self.prediction.textbook)),
-            missed_share("what the link carries", bounds.capacity, rate, self.capacity),
+            missed_share(
+                "the textbook prediction",
+                bounds.textbook,
+                rate,
+                Some(self.prediction.textbook),
+            ),
+            missed_share(
+                "what the link carries",
+                bounds.capacity,
+                rate,
+                self.capacity,
+            ),
             self.missed_loss(run.datagrams),
             self.missed_order(run.datagrams),
             self.missed_fill(run.filled),
@@ -145,7 +188,9 @@ impl<'s> StepExpectation<'s> {
 
     fn missed_loss(&self, datagrams: Option<LabDatagrams>) -> Option<String> {
         let points = self.bounds.loss?;
-        let Some((lost, predicted)) = datagrams.and_then(|seen| Some((seen.loss, seen.loss_kernel_model?))) else {
+        let Some((lost, predicted)) =
+            datagrams.and_then(|seen| Some((seen.loss, seen.loss_kernel_model?)))
+        else {
             return Some("how many datagrams were lost is not known".to_owned());
         };
         ((lost.get() - predicted.get()).abs() > points.get()).then(|| {
@@ -160,7 +205,9 @@ impl<'s> StepExpectation<'s> {
 
     fn missed_order(&self, datagrams: Option<LabDatagrams>) -> Option<String> {
         let bound = self.bounds.reordered?;
-        let Some((seen, planted)) = datagrams.and_then(|seen| Some((seen.reordered, seen.reordered_by_link?))) else {
+        let Some((seen, planted)) =
+            datagrams.and_then(|seen| Some((seen.reordered, seen.reordered_by_link?)))
+        else {
             return Some("how many datagrams came out of order is not known".to_owned());
         };
         let share = Ratio::from_quotient(seen as f64, planted as f64);
@@ -179,14 +226,27 @@ impl<'s> StepExpectation<'s> {
         let expected = self.bounds.verdict?;
         let name = expected.kind.name();
         match verdict {
-            Some(got) if got.kind == expected.kind && expected.cause.is_none_or(|cause| got.cause == cause) => None,
-            Some(got) => Some(format!("the verdict should be {name}; it is: {}", got.sentence)),
+            Some(got)
+                if got.kind == expected.kind
+                    && expected.cause.is_none_or(|cause| got.cause == cause) =>
+            {
+                None
+            }
+            Some(got) => Some(format!(
+                "the verdict should be {name}; it is: {}",
+                got.sentence
+            )),
             None => Some(format!("the verdict should be {name}; there is none")),
         }
     }
 }
 
-fn missed_share(of: &str, bound: Option<AccuracyBound>, rate: BitRate, whole: Option<BitRate>) -> Option<String> {
+fn missed_share(
+    of: &str,
+    bound: Option<AccuracyBound>,
+    rate: BitRate,
+    whole: Option<BitRate>,
+) -> Option<String> {
     let bound = bound?;
     let share = Ratio::new(rate.relative_to(whole?));
     (!bound.allows_ratio(share)).then(|| format!("{rate} is {share} of {of}; the bound is {bound}"))

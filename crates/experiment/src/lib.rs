@@ -1,5 +1,5 @@
-//! The loop over a target: predict → measure → judge → apply → prove → undo; and scenarios, which run a part of it in
-//! steps against published figures. Captures of transfers are judged as well.
+//! The loop over a target: predict → measure → judge → apply → prove → undo; and scenarios, which
+//! run a part of it in steps against published figures. Captures of transfers are judged as well.
 
 mod advice;
 mod arguments;
@@ -26,7 +26,9 @@ pub use advice::ranked_remedies;
 pub use arguments::measure_arguments;
 pub use captures::{KnownFacts, judge_capture, judge_captures, judge_files};
 pub use cross_traffic::{cross_traffic_phases, keep_cross_traffic};
-pub use difference::{NamedRuns, PairedSide, comparability_faults, compare_samples, forecast_pairs, run_pairs};
+pub use difference::{
+    NamedRuns, PairedSide, comparability_faults, compare_samples, forecast_pairs, run_pairs,
+};
 pub use error::ExperimentError;
 pub use grid::{GridPlace, grid_duration, run_grid};
 pub use in_lab::LabTarget;
@@ -35,8 +37,8 @@ pub use ramp::{LoadRamp, RAMP_STEP, RampLoads, run_ramp};
 pub use real::OwnPart;
 pub use run::run;
 pub use simulated::{
-    Attendant, NamedPlan, TracePoint, simulate_attended, simulate_captured, simulate_each, simulate_plan,
-    simulate_summaries, simulate_traced,
+    Attendant, NamedPlan, TracePoint, simulate_attended, simulate_captured, simulate_each,
+    simulate_plan, simulate_summaries, simulate_traced,
 };
 pub use steps::{CaptureNumbers, CaptureTo, run_scenario, run_scenario_virtually};
 pub use target::{EndSettings, ExperimentTarget, Interrupt};

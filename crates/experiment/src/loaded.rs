@@ -26,10 +26,12 @@ impl EmulatedTarget<'_> {
         }
     }
 
-    /// Makes one measurement while `cross_traffic` runs, whose loads with a range of rates draw from `seed`.
+    /// Makes one measurement while `cross_traffic` runs, whose loads with a range of rates draw
+    /// from `seed`.
     ///
     /// # Errors
-    /// If it fails, or something is not modelled. One that broke off or was interrupted in a lab is no failure.
+    /// If it fails, or something is not modelled. One that broke off or was interrupted in a lab is
+    /// no failure.
     pub fn measure(
         &self,
         request: &Request,
@@ -41,7 +43,9 @@ impl EmulatedTarget<'_> {
             Self::Lab(target) => run_with_cross_traffic(target, load, request, interrupt, || {
                 target.measure_even_part(request, interrupt)
             }),
-            Self::Virtual(target) => measure_with_cross_traffic(target, load, request, interrupt, &mut |_| {}),
+            Self::Virtual(target) => {
+                measure_with_cross_traffic(target, load, request, interrupt, &mut |_| {})
+            }
         };
         Ok(done?.0)
     }

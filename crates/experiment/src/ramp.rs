@@ -29,13 +29,15 @@ impl LoadRamp {
         let (from, range) = (from.bps() as f64, to.bps() as f64 - from.bps() as f64);
         let steps = self.steps.max(2);
         let part = |step: u16| f64::from(step) / f64::from(steps - 1);
-        (0..steps).map(|step| BitRate::from_bps((from + range * part(step)).round() as u64)).collect()
+        (0..steps)
+            .map(|step| BitRate::from_bps((from + range * part(step)).round() as u64))
+            .collect()
     }
 }
 
-/// Offers each of `loads` as `request` has it, and reports each step as it is done. The first error ends it; an
-/// interrupted measurement is its last, and not among the steps; one that breaks off is the last step, because whoever
-/// broke off may not come back, and what there is would be lost.
+/// Offers each of `loads` as `request` has it, and reports each step as it is done. The first error
+/// ends it; an interrupted measurement is its last, and not among the steps; one that breaks off is
+/// the last step, because whoever broke off may not come back, and what there is would be lost.
 ///
 /// # Errors
 /// The error of `measure`.
@@ -49,13 +51,19 @@ pub fn run_ramp<E>(
     let (mut steps, mut idle, mut interrupted) = (Vec::new(), None::<RttStats>, false);
     for &offered in loads {
         let rate = Some(offered.scale_by(1.0 / f64::from(request.streams.max(1))));
-        let measured = measure(&Request { rate, ..request.clone() })?;
+        let measured = measure(&Request {
+            rate,
+            ..request.clone()
+        })?;
         interrupted = measured.interrupted;
         if interrupted {
             break;
         }
         // A path that others use may be idler later.
-        idle = [idle, measured.rtt.idle].into_iter().flatten().min_by_key(|stats| stats.median);
+        idle = [idle, measured.rtt.idle]
+            .into_iter()
+            .flatten()
+            .min_by_key(|stats| stats.median);
         let step = RampStep::from_measurement(offered, &measured);
         done(&step);
         let broken = step.broken_off.is_some();
@@ -67,7 +75,8 @@ pub fn run_ramp<E>(
     Ok(RampReport::new(full, idle, steps, interrupted))
 }
 
-/// Usual duration of each step: long enough for a queue to fill at a tenth more than the path carries.
+/// Usual duration of each step: long enough for a queue to fill at a tenth more than the path
+/// carries.
 pub const RAMP_STEP: Span = Span::from_secs(2);
 
 #[cfg(test)]
@@ -76,10 +85,24 @@ mod tests {
 
     #[test]
     fn loads_grow_in_equal_steps() {
-        let shares = LoadRamp { loads: RampLoads::Shares(Ratio::new(0.1), Ratio::new(1.2)), steps: 12 };
+        let shares = LoadRamp {
+            loads: RampLoads::Shares(Ratio::new(0.1), Ratio::new(1.2)),
+            steps: 12,
+        };
         let loads = shares.offered_loads(BitRate::from_mbps(100));
-        assert_eq!(loads, (1..=12).map(|step| BitRate::from_mbps(step * 10)).collect::<Vec<_>>());
-        let rates = LoadRamp { loads: RampLoads::Rates(BitRate::from_mbps(5), BitRate::from_mbps(6)), steps: 2 };
-        assert_eq!(rates.offered_loads(BitRate::ZERO), [5, 6].map(BitRate::from_mbps));
+        assert_eq!(
+            loads,
+            (1..=12)
+                .map(|step| BitRate::from_mbps(step * 10))
+                .collect::<Vec<_>>()
+        );
+        let rates = LoadRamp {
+            loads: RampLoads::Rates(BitRate::from_mbps(5), BitRate::from_mbps(6)),
+            steps: 2,
+        };
+        assert_eq!(
+            rates.offered_loads(BitRate::ZERO),
+            [5, 6].map(BitRate::from_mbps)
+        );
     }
 }

@@ -17,15 +17,21 @@ pub struct OwnPart {
     request: Request,
     /// True if the other end must be changed too, by whoever rules there.
     pub needs_other_end: bool,
-    /// True if anything can be done here that shows what the remedy brings: a change of the load alone does not, where
-    /// the other end must be changed as well.
+    /// True if anything can be done here that shows what the remedy brings: a change of the load
+    /// alone does not, where the other end must be changed as well.
     pub does_something: bool,
 }
 
 impl OwnPart {
-    /// Returns the part of `remedy` for the end `here`, which asked for the load `request` and has the settings `own`,
-    /// if they are known. What both ends must change and is so here already is no part of it.
-    pub fn from_remedy(remedy: &Remedy, here: At, request: &Request, own: Option<&HostSettings>) -> Self {
+    /// Returns the part of `remedy` for the end `here`, which asked for the load `request` and has
+    /// the settings `own`, if they are known. What both ends must change and is so here already is
+    /// no part of it.
+    pub fn from_remedy(
+        remedy: &Remedy,
+        here: At,
+        request: &Request,
+        own: Option<&HostSettings>,
+    ) -> Self {
         let is_of_a_host = |change: &&Change| !change.required_ends().is_empty();
         let is_so = |change: &Change| match change {
             Change::WindowScaling(on) => own.is_some_and(|own| own.window_scaling == *on),
@@ -34,8 +40,12 @@ impl OwnPart {
         let at_end = |change: &&Change| change.required_ends().contains(&here) && !is_so(change);
         let changes: Vec<Change> = remedy.changes.iter().filter(at_end).cloned().collect();
         let elsewhere = |change: &Change| change.required_ends().iter().any(|end| *end != here);
-        let changed =
-            remedy.changes.iter().fold(request.clone(), |request, change| change.applied_to_request(&request));
+        let changed = remedy
+            .changes
+            .iter()
+            .fold(request.clone(), |request, change| {
+                change.applied_to_request(&request)
+            });
         let needs_other_end = remedy.changes.iter().filter(is_of_a_host).any(elsewhere);
         Self {
             needs_other_end,
@@ -50,11 +60,12 @@ impl OwnPart {
         self.does_something && !self.needs_other_end
     }
 
-    /// Makes the changes, has the load as changed measured by `measure`, and unless `keep` is set puts back what was
-    /// there, whatever came of the measurement. Also returns why something could not be put back.
+    /// Makes the changes, has the load as changed measured by `measure`, and unless `keep` is set
+    /// puts back what was there, whatever came of the measurement. Also returns why something could
+    /// not be put back.
     ///
-    /// The changes stand in the journal of folder `journal` before they are made, as ones that wait to be confirmed:
-    /// whoever dies in between leaves a way back.
+    /// The changes stand in the journal of folder `journal` before they are made, as ones that wait
+    /// to be confirmed: whoever dies in between leaves a way back.
     ///
     /// # Errors
     /// If a change is refused; then none is made. If the measurement fails; then none is left.
@@ -80,7 +91,10 @@ impl OwnPart {
         if self.changes.is_empty() {
             return Ok(None);
         }
-        let options = ApplyOptions { temporary: Some(WAITS), ..ApplyOptions::default() };
+        let options = ApplyOptions {
+            temporary: Some(WAITS),
+            ..ApplyOptions::default()
+        };
         let mut name = None;
         let mut begun = |id: &str| {
             name = Some(id.to_owned());
@@ -96,22 +110,32 @@ impl OwnPart {
     }
 }
 
-/// Time that the journal states for the changes to wait; nothing runs that would take them back by itself.
+/// Time that the journal states for the changes to wait; nothing runs that would take them back by
+/// itself.
 const WAITS: Span = Span::from_secs(3600);
 
-/// Lets what was applied as `id` stay or takes it back; returns what could not be done, and why. What another program
-/// has settled meanwhile is left alone, as is a change of its own that waits.
+/// Lets what was applied as `id` stay or takes it back; returns what could not be done, and why.
+/// What another program has settled meanwhile is left alone, as is a change of its own that waits.
 fn settle_changes(journal: &Path, id: &str, stays: bool) -> Option<String> {
     let settled = JournalDir::open(journal, HostSystem::of_this_host()).and_then(|journal_dir| {
         if stays && journal_dir.is_pending(id)? {
-            journal_dir.confirm_pending().map(|()| HostUndone::default())
+            journal_dir
+                .confirm_pending()
+                .map(|()| HostUndone::default())
         } else {
             journal_dir.undo_unless_confirmed(id)
         }
     });
     match settled {
         Ok(undone) if undone.left.is_empty() => None,
-        Ok(undone) => Some(undone.left.into_iter().map(|left| left.why).collect::<Vec<_>>().join("; ")),
+        Ok(undone) => Some(
+            undone
+                .left
+                .into_iter()
+                .map(|left| left.why)
+                .collect::<Vec<_>>()
+                .join("; "),
+        ),
         Err(error) => Some(error.to_string()),
     }
 }
@@ -134,22 +158,43 @@ mod tests {
             command_time: None,
             why: String::new(),
         };
-        OwnPart::from_remedy(&remedy, here, &Request::default(), Some(&HostSettings::of_linux_6_18()))
+        OwnPart::from_remedy(
+            &remedy,
+            here,
+            &Request::default(),
+            Some(&HostSettings::of_linux_6_18()),
+        )
     }
 
     #[test]
     fn each_end_does_its_own_part() {
         let wmem = Change::TcpWmemMax(ByteCount::from_mib(32));
-        let (at_sender, at_receiver) = (part(vec![wmem.clone()], At::Sender), part(vec![wmem.clone()], At::Receiver));
+        let (at_sender, at_receiver) = (
+            part(vec![wmem.clone()], At::Sender),
+            part(vec![wmem.clone()], At::Receiver),
+        );
         assert_eq!(
-            (at_sender.changes, at_sender.needs_other_end, at_sender.does_something),
+            (
+                at_sender.changes,
+                at_sender.needs_other_end,
+                at_sender.does_something
+            ),
             (vec![wmem.clone()], false, true)
         );
         assert!(at_receiver.needs_other_end && !at_receiver.does_something);
-        let with_bbr = part(vec![wmem, Change::CongestionControl("bbr".to_owned())], At::Receiver);
-        assert!(with_bbr.needs_other_end && !with_bbr.does_something, "BBR alone shows nothing");
+        let with_bbr = part(
+            vec![wmem, Change::CongestionControl("bbr".to_owned())],
+            At::Receiver,
+        );
+        assert!(
+            with_bbr.needs_other_end && !with_bbr.does_something,
+            "BBR alone shows nothing"
+        );
         let scaling = part(vec![Change::WindowScaling(true)], At::Sender);
-        assert!(scaling.needs_other_end && !scaling.does_something, "it is on here already");
+        assert!(
+            scaling.needs_other_end && !scaling.does_something,
+            "it is on here already"
+        );
         assert!(part(vec![Change::WindowScaling(false)], At::Sender).does_something);
     }
 
@@ -160,6 +205,9 @@ mod tests {
         let streams = part(vec![Change::Streams(4)], At::Receiver);
         assert!(!streams.needs_other_end && streams.does_something);
         assert_eq!(streams.request.streams, 4);
-        assert!(!part(Vec::new(), At::Sender).does_something, "what only a person can do");
+        assert!(
+            !part(Vec::new(), At::Sender).does_something,
+            "what only a person can do"
+        );
     }
 }

@@ -2,7 +2,8 @@ use fullpipe_diagnose::diagnose;
 use fullpipe_model::predict;
 use fullpipe_record::event::{Applied, Predicted};
 use fullpipe_record::{
-    Event, Evidence, Experiment, Interval, Measurement, Prediction, Proof, Remedy, Request, Undone, Verdict,
+    Event, Evidence, Experiment, Interval, Measurement, Prediction, Proof, Remedy, Request, Undone,
+    Verdict,
 };
 use fullpipe_units::{BitRate, Ratio};
 
@@ -10,12 +11,14 @@ use crate::advice::ranked_remedies;
 use crate::error::ExperimentError;
 use crate::target::{EndSettings, ExperimentTarget, Interrupt};
 
-/// Runs the loop over `target` with the load that `request` asks for, and passes each [`Event`] to `observe`.
+/// Runs the loop over `target` with the load that `request` asks for, and passes each [`Event`] to
+/// `observe`.
 ///
 /// Whatever happens after a change was made, it is undone before this returns.
 ///
 /// # Errors
-/// If a stage fails. A measurement that the user interrupts ends the loop without an error: what there is is returned.
+/// If a stage fails. A measurement that the user interrupts ends the loop without an error: what
+/// there is is returned.
 pub fn run(
     target: &dyn ExperimentTarget,
     request: &Request,
@@ -25,14 +28,23 @@ pub fn run(
     let path = target.path().clone();
     let before = target.end_settings()?;
     let prediction = predict(&path, &before.sender, &before.receiver, request);
-    observe(&Event::Predicted(Box::new(Predicted { path: path.clone(), prediction: prediction.clone() })));
+    observe(&Event::Predicted(Box::new(Predicted {
+        path: path.clone(),
+        prediction: prediction.clone(),
+    })));
 
     let (measurement, verdict, evidence) = measure_and_judge(target, request, interrupt, observe)?;
-    let known = Evidence { sender: Some(before.sender.clone()), receiver: Some(before.receiver.clone()), ..evidence };
+    let known = Evidence {
+        sender: Some(before.sender.clone()),
+        receiver: Some(before.receiver.clone()),
+        ..evidence
+    };
     let advice = ranked_remedies(&known, &verdict);
     observe(&Event::Remedies(advice.clone()));
 
-    let best = advice.first().filter(|best| !best.changes.is_empty() && !interrupt.is_requested());
+    let best = advice
+        .first()
+        .filter(|best| !best.changes.is_empty() && !interrupt.is_requested());
     let (proof, undone) = match best {
         Some(best) => {
             let proof = prove_remedy(target, best, request, interrupt, observe);
@@ -71,13 +83,27 @@ fn prove_remedy(
     for (at, changes) in remedy.by_end() {
         target.apply_changes(at, &changes)?;
     }
-    let request = remedy.changes.iter().fold(request.clone(), |request, change| change.applied_to_request(&request));
+    let request = remedy
+        .changes
+        .iter()
+        .fold(request.clone(), |request, change| {
+            change.applied_to_request(&request)
+        });
     let after = target.end_settings()?;
     let prediction = predict(target.path(), &after.sender, &after.receiver, &request);
-    observe(&Event::Applied(Box::new(Applied { remedy: remedy.clone(), prediction: prediction.clone() })));
+    observe(&Event::Applied(Box::new(Applied {
+        remedy: remedy.clone(),
+        prediction: prediction.clone(),
+    })));
     let (measurement, verdict, _) = measure_and_judge(target, &request, interrupt, observe)?;
     let accuracy = prediction_accuracy(&measurement, &prediction);
-    Ok(Proof { remedy: remedy.clone(), prediction, measurement, verdict, accuracy })
+    Ok(Proof {
+        remedy: remedy.clone(),
+        prediction,
+        measurement,
+        verdict,
+        accuracy,
+    })
 }
 
 fn measure_and_judge(
@@ -96,13 +122,23 @@ fn measure_and_judge(
     Ok((measurement, verdict, evidence))
 }
 
-fn undo_changes(target: &dyn ExperimentTarget, before: &EndSettings) -> Result<Undone, ExperimentError> {
+fn undo_changes(
+    target: &dyn ExperimentTarget,
+    before: &EndSettings,
+) -> Result<Undone, ExperimentError> {
     target.undo_changes()?;
     let now = target.end_settings()?;
-    Ok(Undone { restored: now == *before, sender: now.sender, receiver: now.receiver })
+    Ok(Undone {
+        restored: now == *before,
+        sender: now.sender,
+        receiver: now.receiver,
+    })
 }
 
 fn prediction_accuracy(measurement: &Measurement, prediction: &Prediction) -> Option<Ratio> {
-    let steady = measurement.summary.steady.filter(|_| prediction.kernel_model > BitRate::ZERO)?;
+    let steady = measurement
+        .summary
+        .steady
+        .filter(|_| prediction.kernel_model > BitRate::ZERO)?;
     Some(Ratio::new(steady.rate.relative_to(prediction.kernel_model)))
 }

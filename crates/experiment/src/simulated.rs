@@ -1,4 +1,5 @@
-//! Transfers in virtual time: each judged, many at once on as many threads as there are, in their order.
+//! Transfers in virtual time: each judged, many at once on as many threads as there are, in their
+//! order.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -8,7 +9,8 @@ use std::thread;
 
 use fullpipe_diagnose::diagnose;
 use fullpipe_record::{
-    Candidate, Evidence, Measurement, Path, RateSpread, Sample, SegmentSpread, SimulatedTransfer, Transport,
+    Candidate, Evidence, Measurement, Path, RateSpread, Sample, SegmentSpread, SimulatedTransfer,
+    Transport,
 };
 use fullpipe_sim::{NotModelled, Simulation, SimulationPlan};
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span, Time};
@@ -16,7 +18,8 @@ use fullpipe_units::{BitRate, ByteCount, SegCount, Span, Time};
 use crate::error::ExperimentError;
 use crate::target::Interrupt;
 
-/// Events between two checks for an interrupt: some milliseconds, however much happens in a second of virtual time.
+/// Events between two checks for an interrupt: some milliseconds, however much happens in a second
+/// of virtual time.
 const CHECK_EVENTS: u32 = 10_000;
 
 /// A transfer to simulate, with the name that its results have, if any.
@@ -32,7 +35,10 @@ pub struct NamedPlan {
 ///
 /// # Errors
 /// If something in it is not modelled, or it is interrupted.
-pub fn simulate_plan(plan: SimulationPlan, interrupt: Interrupt<'_>) -> Result<Measurement, ExperimentError> {
+pub fn simulate_plan(
+    plan: SimulationPlan,
+    interrupt: Interrupt<'_>,
+) -> Result<Measurement, ExperimentError> {
     let judge = LimitJudge::from_plan(&plan);
     let mut simulation = Simulation::new(plan)?;
     run_to_end(&mut simulation, interrupt)?;
@@ -52,23 +58,36 @@ pub fn simulate_captured(
     let mut simulation = Simulation::with_captures(plan)?;
     run_to_end(&mut simulation, interrupt)?;
     let captures = simulation.take_captures().unwrap_or_default();
-    Ok((judge.judge_measurement(simulation.run_to_measurement()), captures))
+    Ok((
+        judge.judge_measurement(simulation.run_to_measurement()),
+        captures,
+    ))
 }
 
 /// The path of a transfer whose limit can be named.
 struct LimitJudge(Option<Path>);
 
 impl LimitJudge {
-    /// Datagrams have no limit but their rate, and the effect of other loads is no evidence of the transfer.
+    /// Datagrams have no limit but their rate, and the effect of other loads is no evidence of the
+    /// transfer.
     fn from_plan(plan: &SimulationPlan) -> Self {
         let is_judged = plan.request.transport == Transport::Tcp && plan.cross_traffic.is_empty();
         Self(is_judged.then(|| plan.path.clone()))
     }
 
     fn judge_measurement(self, measurement: Measurement) -> Measurement {
-        let Some(Path { forward, .. }) = self.0 else { return measurement };
-        let verdict = diagnose(&Evidence::from_measurement(&measurement, forward.rate, forward.framing));
-        Measurement { limit: Some(verdict), ..measurement }
+        let Some(Path { forward, .. }) = self.0 else {
+            return measurement;
+        };
+        let verdict = diagnose(&Evidence::from_measurement(
+            &measurement,
+            forward.rate,
+            forward.framing,
+        ));
+        Measurement {
+            limit: Some(verdict),
+            ..measurement
+        }
     }
 }
 
@@ -83,7 +102,8 @@ pub struct TracePoint {
     pub queued: ByteCount,
 }
 
-/// As [`simulate_plan`]. Passes the state of each connection to `trace`, at the start, every `interval`, and at the end.
+/// As [`simulate_plan`]. Passes the state of each connection to `trace`, at the start, every
+/// `interval`, and at the end.
 ///
 /// # Errors
 /// As [`simulate_plan`]; and what `trace` fails with.
@@ -100,8 +120,14 @@ pub fn simulate_traced<E: From<ExperimentError>>(
         let queued = simulation.queued_bytes();
         let now = simulation.sender_samples();
         for (index, sender) in now.iter().enumerate() {
-            let rate = before.get(index).map_or(BitRate::ZERO, |before| rate_between(before, sender));
-            trace(&TracePoint { sender: sender.clone(), rate, queued })?;
+            let rate = before
+                .get(index)
+                .map_or(BitRate::ZERO, |before| rate_between(before, sender));
+            trace(&TracePoint {
+                sender: sender.clone(),
+                rate,
+                queued,
+            })?;
         }
         if simulation.is_over() {
             break;
@@ -115,24 +141,38 @@ pub fn simulate_traced<E: From<ExperimentError>>(
 
 fn rate_between(before: &Sample, after: &Sample) -> BitRate {
     let acked = |sample: &Sample| sample.tcp.bytes_acked.unwrap_or_default();
-    BitRate::from_bytes_in(acked(after).saturating_sub(acked(before)), after.at.saturating_sub(before.at))
+    BitRate::from_bytes_in(
+        acked(after).saturating_sub(acked(before)),
+        after.at.saturating_sub(before.at),
+    )
 }
 
 /// Runs `simulation` to its end.
 ///
 /// # Errors
 /// If it is interrupted.
-pub(crate) fn run_to_end(simulation: &mut Simulation, interrupt: Interrupt<'_>) -> Result<(), ExperimentError> {
+pub(crate) fn run_to_end(
+    simulation: &mut Simulation,
+    interrupt: Interrupt<'_>,
+) -> Result<(), ExperimentError> {
     run_until(simulation, Time::from_nanos(u64::MAX), interrupt)?;
     // Judging many streams takes its time, too.
-    if interrupt.is_requested() { Err(ExperimentError::Interrupted) } else { Ok(()) }
+    if interrupt.is_requested() {
+        Err(ExperimentError::Interrupted)
+    } else {
+        Ok(())
+    }
 }
 
 /// Runs `simulation` up to `until`, or to its end.
 ///
 /// # Errors
 /// If it is interrupted.
-fn run_until(simulation: &mut Simulation, until: Time, interrupt: Interrupt<'_>) -> Result<(), ExperimentError> {
+fn run_until(
+    simulation: &mut Simulation,
+    until: Time,
+    interrupt: Interrupt<'_>,
+) -> Result<(), ExperimentError> {
     while !interrupt.is_requested() {
         if simulation.advance_to(until, CHECK_EVENTS) {
             return Ok(());
@@ -141,8 +181,8 @@ fn run_until(simulation: &mut Simulation, until: Time, interrupt: Interrupt<'_>)
     Err(ExperimentError::Interrupted)
 }
 
-/// Simulates each of `plans` with `seeds` seeds, from its own on, on `jobs` threads. Passes each measurement to `each`,
-/// the seeds of the first plan first.
+/// Simulates each of `plans` with `seeds` seeds, from its own on, on `jobs` threads. Passes each
+/// measurement to `each`, the seeds of the first plan first.
 ///
 /// # Errors
 /// Before the first transfer if something in one of them is not modelled; if it is interrupted.
@@ -160,8 +200,8 @@ pub fn simulate_each(
 /// The acts of a program on its own transfer while it runs.
 pub type Attendant = Box<dyn FnMut(&mut Simulation)>;
 
-/// As [`simulate_each`], of one plan. Each transfer has an attendant of its own, which is called every `interval` of
-/// virtual time.
+/// As [`simulate_each`], of one plan. Each transfer has an attendant of its own, which is called
+/// every `interval` of virtual time.
 ///
 /// # Errors
 /// As [`simulate_each`].
@@ -183,11 +223,17 @@ pub fn simulate_attended(
         }
         Ok(judge.judge_measurement(simulation.run_to_measurement()))
     };
-    with_seeds(std::slice::from_ref(plan), seeds, jobs, run, |_, measurement| each(measurement))
+    with_seeds(
+        std::slice::from_ref(plan),
+        seeds,
+        jobs,
+        run,
+        |_, measurement| each(measurement),
+    )
 }
 
-/// Simulates each of `plans` with `seeds` seeds, from its own on, on `jobs` threads. Passes what each plan comes to to
-/// `each`, in the order of the plans.
+/// Simulates each of `plans` with `seeds` seeds, from its own on, on `jobs` threads. Passes what
+/// each plan comes to to `each`, in the order of the plans.
 ///
 /// # Errors
 /// Before the first transfer if something in one of them is not modelled; if it is interrupted.
@@ -203,7 +249,9 @@ pub fn simulate_summaries(
     with_seeds(plans, seeds, jobs, run, |plan, outcome| {
         of_plan.push(outcome);
         if of_plan.len() == usize::from(seeds) {
-            summarise_outcomes(plan, std::mem::take(&mut of_plan)).into_iter().for_each(&mut *each);
+            summarise_outcomes(plan, std::mem::take(&mut of_plan))
+                .into_iter()
+                .for_each(&mut *each);
         }
     })
 }
@@ -219,10 +267,15 @@ fn with_seeds<R: Send>(
     for named in plans {
         Simulation::new(named.plan.clone()).map_err(|refused| named.not_modelled_error(refused))?;
     }
-    let runs: Vec<(&NamedPlan, u64)> =
-        plans.iter().flat_map(|plan| (0..u64::from(seeds)).map(move |seed| (plan, seed))).collect();
+    let runs: Vec<(&NamedPlan, u64)> = plans
+        .iter()
+        .flat_map(|plan| (0..u64::from(seeds)).map(move |seed| (plan, seed)))
+        .collect();
     let run = |(named, seed): &(&NamedPlan, u64)| {
-        run(SimulationPlan { seed: named.plan.seed.wrapping_add(*seed), ..named.plan.clone() })
+        run(SimulationPlan {
+            seed: named.plan.seed.wrapping_add(*seed),
+            ..named.plan.clone()
+        })
     };
     let mut failed = None;
     in_order(jobs, &runs, run, |(named, _), result| match result {
@@ -242,7 +295,8 @@ impl NamedPlan {
     }
 }
 
-/// Applies `work` to each item on `jobs` threads, and passes the results to `each` in the order of the items.
+/// Applies `work` to each item on `jobs` threads, and passes the results to `each` in the order of
+/// the items.
 fn in_order<T: Sync, R: Send>(
     jobs: NonZeroUsize,
     items: &[T],
@@ -269,8 +323,9 @@ fn in_order<T: Sync, R: Send>(
         let mut waiting = items.iter().enumerate().peekable();
         for (index, result) in results {
             early.insert(index, result);
-            while let Some((item, result)) =
-                waiting.peek().and_then(|(index, item)| Some((*item, early.remove(index)?)))
+            while let Some((item, result)) = waiting
+                .peek()
+                .and_then(|(index, item)| Some((*item, early.remove(index)?)))
             {
                 each(item, result);
                 waiting.next();
@@ -305,7 +360,10 @@ impl TransferOutcome {
 }
 
 /// Returns the summary of the outcomes of all seeds of `named`.
-fn summarise_outcomes(named: &NamedPlan, mut outcomes: Vec<TransferOutcome>) -> Option<SimulatedTransfer> {
+fn summarise_outcomes(
+    named: &NamedPlan,
+    mut outcomes: Vec<TransferOutcome>,
+) -> Option<SimulatedTransfer> {
     outcomes.sort_by_key(|outcome| outcome.rate);
     let mut again: Vec<SegCount> = outcomes.iter().map(|outcome| outcome.retransmits).collect();
     again.sort_unstable();
@@ -316,8 +374,16 @@ fn summarise_outcomes(named: &NamedPlan, mut outcomes: Vec<TransferOutcome>) -> 
         path: named.plan.path.clone(),
         request: named.plan.request.clone(),
         seeds: u32::try_from(outcomes.len()).unwrap_or(u32::MAX),
-        rate: RateSpread { low: low.rate, median: median.rate, high: high.rate },
-        retransmits: SegmentSpread { low: *again.first()?, median: *again.get(middle)?, high: *again.last()? },
+        rate: RateSpread {
+            low: low.rate,
+            median: median.rate,
+            high: high.rate,
+        },
+        retransmits: SegmentSpread {
+            low: *again.first()?,
+            median: *again.get(middle)?,
+            high: *again.last()?,
+        },
         loaded_rtt: median.loaded_rtt,
         limit: median.limit,
         warnings: median.warnings.clone(),
@@ -333,12 +399,22 @@ mod tests {
     use std::time::Duration;
 
     fn plans() -> Vec<NamedPlan> {
-        let paths = ["rate=20M,rtt=10ms", "rate=20M,rtt=40ms,loss=1e-3", "rate=5M,rtt=5ms"];
+        let paths = [
+            "rate=20M,rtt=10ms",
+            "rate=20M,rtt=40ms,loss=1e-3",
+            "rate=5M,rtt=5ms",
+        ];
         let plan = |flag| {
             let path = parse_path_flag(flag, &PathSpec::demo_path()).unwrap();
             let host = HostSettings::of_linux_6_18();
-            let request = Request { duration: Span::from_secs(1), ..Request::default() };
-            NamedPlan { name: None, plan: SimulationPlan::new(path, [host.clone(), host], request, 7) }
+            let request = Request {
+                duration: Span::from_secs(1),
+                ..Request::default()
+            };
+            NamedPlan {
+                name: None,
+                plan: SimulationPlan::new(path, [host.clone(), host], request, 7),
+            }
         };
         paths.map(plan).to_vec()
     }
@@ -352,8 +428,17 @@ mod tests {
         let items: Vec<u64> = (0..200).collect();
         for threads in [1, 3, 500] {
             let mut got = Vec::new();
-            in_order(jobs(threads), &items, |item| item * 3, |item, result| got.push((*item, result)));
-            assert!(got.iter().zip(&items).all(|((item, result), expected)| item == expected && *result == item * 3));
+            in_order(
+                jobs(threads),
+                &items,
+                |item| item * 3,
+                |item, result| got.push((*item, result)),
+            );
+            assert!(
+                got.iter()
+                    .zip(&items)
+                    .all(|((item, result), expected)| item == expected && *result == item * 3)
+            );
             assert_eq!(got.len(), items.len());
         }
     }
@@ -362,16 +447,34 @@ mod tests {
     fn a_summary_is_what_the_seeds_alone_give() {
         let idle = AtomicBool::new(false);
         let mut summaries = Vec::new();
-        simulate_summaries(&plans(), 3, jobs(2), Interrupt(&idle), &mut |summary| summaries.push(summary)).unwrap();
+        simulate_summaries(&plans(), 3, jobs(2), Interrupt(&idle), &mut |summary| {
+            summaries.push(summary)
+        })
+        .unwrap();
         let mut rates: Vec<BitRate> = (0..3)
             .map(|seed| {
                 let plan = plans()[1].plan.clone();
-                simulate_plan(SimulationPlan { seed: plan.seed + seed, ..plan }, Interrupt(&idle)).unwrap().summary.rate
+                simulate_plan(
+                    SimulationPlan {
+                        seed: plan.seed + seed,
+                        ..plan
+                    },
+                    Interrupt(&idle),
+                )
+                .unwrap()
+                .summary
+                .rate
             })
             .collect();
         rates.sort_unstable();
         let spread = summaries[1].rate;
-        assert_eq!((summaries.len(), [spread.low, spread.median, spread.high].to_vec()), (3, rates));
+        assert_eq!(
+            (
+                summaries.len(),
+                [spread.low, spread.median, spread.high].to_vec()
+            ),
+            (3, rates)
+        );
     }
 
     #[test]
@@ -379,23 +482,48 @@ mod tests {
         let idle = AtomicBool::new(false);
         let plan = plans()[1].plan.clone();
         let mut points = Vec::new();
-        let traced = simulate_traced(plan.clone(), Span::from_millis(7), Interrupt(&idle), &mut |point| {
-            points.push(point.clone());
-            Ok::<(), ExperimentError>(())
-        });
-        assert_eq!(traced.unwrap(), simulate_plan(plan.clone(), Interrupt(&idle)).unwrap());
-        let steps = points.windows(2).map(|pair| pair[1].rate.bytes_in(pair[1].sender.at - pair[0].sender.at));
-        let (sum, acked) = (steps.sum::<ByteCount>(), points.last().unwrap().sender.tcp.bytes_acked.unwrap());
-        assert!(sum <= acked && sum + ByteCount::new(points.len() as u64) >= acked, "{sum} of {acked}");
+        let traced = simulate_traced(
+            plan.clone(),
+            Span::from_millis(7),
+            Interrupt(&idle),
+            &mut |point| {
+                points.push(point.clone());
+                Ok::<(), ExperimentError>(())
+            },
+        );
+        assert_eq!(
+            traced.unwrap(),
+            simulate_plan(plan.clone(), Interrupt(&idle)).unwrap()
+        );
+        let steps = points
+            .windows(2)
+            .map(|pair| pair[1].rate.bytes_in(pair[1].sender.at - pair[0].sender.at));
+        let (sum, acked) = (
+            steps.sum::<ByteCount>(),
+            points.last().unwrap().sender.tcp.bytes_acked.unwrap(),
+        );
+        assert!(
+            sum <= acked && sum + ByteCount::new(points.len() as u64) >= acked,
+            "{sum} of {acked}"
+        );
         let most = points.iter().map(|point| point.queued).max().unwrap();
-        assert!(most > ByteCount::ZERO && most <= plan.path.forward.queue.unwrap() + ByteCount::new(1538), "{most}");
+        assert!(
+            most > ByteCount::ZERO
+                && most <= plan.path.forward.queue.unwrap() + ByteCount::new(1538),
+            "{most}"
+        );
     }
 
     #[test]
     fn an_interrupt_is_seen_however_much_happens_in_a_second() {
         let NamedPlan { plan, .. } = plans().remove(0);
         let rate = Some(BitRate::from_mbps(10_000));
-        let request = Request { transport: Transport::Udp, rate, block: ByteCount::new(32), ..plan.request };
+        let request = Request {
+            transport: Transport::Udp,
+            rate,
+            block: ByteCount::new(32),
+            ..plan.request
+        };
         let mut simulation = Simulation::new(SimulationPlan { request, ..plan }).unwrap();
         let asked = AtomicBool::new(false);
         let ended = thread::scope(|scope| {
@@ -407,7 +535,10 @@ mod tests {
         });
         assert!(matches!(ended, Err(ExperimentError::Interrupted)));
         let passed = simulation.current_time().duration_since(Time::ZERO);
-        assert!(passed > Span::ZERO && passed < Span::from_secs(1), "{passed} of 39 million datagrams a second");
+        assert!(
+            passed > Span::ZERO && passed < Span::from_secs(1),
+            "{passed} of 39 million datagrams a second"
+        );
     }
 
     #[test]
@@ -416,7 +547,12 @@ mod tests {
         plans[2].name = Some("third".to_owned());
         plans[2].plan.request.multipath = true;
         let idle = AtomicBool::new(false);
-        let ended = simulate_each(&plans, 1, jobs(1), Interrupt(&idle), &mut |_| panic!("nothing runs"));
-        assert_eq!(ended.unwrap_err().to_string(), "third: Multipath TCP is not modelled");
+        let ended = simulate_each(&plans, 1, jobs(1), Interrupt(&idle), &mut |_| {
+            panic!("nothing runs")
+        });
+        assert_eq!(
+            ended.unwrap_err().to_string(),
+            "third: Multipath TCP is not modelled"
+        );
     }
 }

@@ -1,17 +1,22 @@
-//! Scenarios: steps over a lab or in virtual time, each predicted, measured and held against its bounds.
+//! Scenarios: steps over a lab or in virtual time, each predicted, measured and held against its
+//! bounds.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::path::Path;
 
 use fullpipe_lab::{Backend, CaptureSummary, Lab, LabError, LabPlan};
-use fullpipe_model::{left_by_cross_traffic, predict, predict_with_cross_traffic, predict_with_relays};
+use fullpipe_model::{
+    left_by_cross_traffic, predict, predict_with_cross_traffic, predict_with_relays,
+};
 use fullpipe_record::event::{ScenarioBegan, StepBegan};
 use fullpipe_record::{
-    CaptureReport, Change, Event, HostSettings, Interval, LabCrossTraffic, LabReport, LabStep, Measurement, OwnCapture,
-    Request, Transport,
+    CaptureReport, Change, Event, HostSettings, Interval, LabCrossTraffic, LabReport, LabStep,
+    Measurement, OwnCapture, Request, Transport,
 };
-use fullpipe_scenario::{ExpectedRatio, RatioBound, Scenario, ScenarioStep, StepBounds, StepRamp, Stretches};
+use fullpipe_scenario::{
+    ExpectedRatio, RatioBound, Scenario, ScenarioStep, StepBounds, StepRamp, Stretches,
+};
 use fullpipe_sim::NotModelled;
 use fullpipe_trace::ExplainedTransfers;
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span, count_noun, median};
@@ -32,12 +37,12 @@ const VALID_RUNS: usize = 3;
 /// Runs of a step, or of one load of a ramp, that may be invalid before it is given up.
 const INVALID_RUNS: usize = 3;
 
-/// A step of which less is run than the file says still lasts so many round trips: ten of ramp at least, as a steady
-/// part begins no earlier, and twenty behind it.
+/// A step of which less is run than the file says still lasts so many round trips: ten of ramp at
+/// least, as a steady part begins no earlier, and twenty behind it.
 const MIN_ROUND_TRIPS: u64 = 30;
 
-/// The folder of captures: each run writes to `FOLDER/SCENARIO-STEP-NUMBER-HOST.pcap`, with the next number of which
-/// the folder has no files.
+/// The folder of captures: each run writes to `FOLDER/SCENARIO-STEP-NUMBER-HOST.pcap`, with the
+/// next number of which the folder has no files.
 #[derive(Debug, Clone, Copy)]
 pub struct CaptureTo<'f> {
     /// The folder, which is made if there is none.
@@ -48,7 +53,8 @@ pub struct CaptureTo<'f> {
     pub numbers: &'f CaptureNumbers,
 }
 
-/// Numbers of captured runs, from 1 for each name of files. Steps whose names become the same name go on counting.
+/// Numbers of captured runs, from 1 for each name of files. Steps whose names become the same name
+/// go on counting.
 #[derive(Debug, Default)]
 pub struct CaptureNumbers(RefCell<HashMap<String, u32>>);
 
@@ -68,13 +74,15 @@ impl CaptureNumbers {
     }
 }
 
-/// Runs every step of `scenario`, in one lab over `backend` as long as path and hosts stay the same. A step with bounds
-/// runs until two of at most three valid runs agree; one without runs once.
+/// Runs every step of `scenario`, in one lab over `backend` as long as path and hosts stay the
+/// same. A step with bounds runs until two of at most three valid runs agree; one without runs
+/// once.
 ///
-/// The load of each step lasts `time_scale` times as long as the file says, but never less than its ramp and twenty
-/// round trips need.
+/// The load of each step lasts `time_scale` times as long as the file says, but never less than its
+/// ramp and twenty round trips need.
 ///
-/// Each run is captured where `capture` says, and the limit that the captures of a TCP load show is added to it.
+/// Each run is captured where `capture` says, and the limit that the captures of a TCP load show is
+/// added to it.
 ///
 /// An interrupt ends it after the steps that are done, which are kept.
 ///
@@ -90,10 +98,14 @@ pub fn run_scenario(
 ) -> Result<LabReport, ExperimentError> {
     let mut standing: Option<(LabPlan, Option<Stretches>, Lab)> = None;
     run_steps(scenario, observe, |step, observe| {
-        let (plan, stretches) = (lab_plan(scenario, step, backend), scenario.stretches_of(step));
+        let (plan, stretches) = (
+            lab_plan(scenario, step, backend),
+            scenario.stretches_of(step),
+        );
         let (.., lab) = match standing.take() {
             Some(same) if same.0 == plan && same.1.as_ref() == stretches => standing.insert(same),
-            // The old one ends before the new one begins: they have the same addresses, and the machine is small.
+            // The old one ends before the new one begins: they have the same addresses, and the
+            // machine is small.
             old => {
                 drop(old);
                 let lab = start_lab(&plan, stretches, &scenario.relay)?;
@@ -101,13 +113,26 @@ pub fn run_scenario(
             }
         };
         let target = &LabTarget::new(lab);
-        let place = StepTarget::Lab { target, seed: scenario.seed, capture: capture.map(|to| (to, &*scenario.name)) };
-        RunningStep { place, step, stretches, relay: &scenario.relay, time_scale, interrupt }.run(observe)
+        let place = StepTarget::Lab {
+            target,
+            seed: scenario.seed,
+            capture: capture.map(|to| (to, &*scenario.name)),
+        };
+        RunningStep {
+            place,
+            step,
+            stretches,
+            relay: &scenario.relay,
+            time_scale,
+            interrupt,
+        }
+        .run(observe)
     })
 }
 
-/// Runs every step of `scenario` in virtual time, between hosts with the default settings of Linux 6.18 but for what
-/// the scenario changes. A step with something that is not modelled states that and passes nothing.
+/// Runs every step of `scenario` in virtual time, between hosts with the default settings of Linux
+/// 6.18 but for what the scenario changes. A step with something that is not modelled states that
+/// and passes nothing.
 ///
 /// Otherwise as [`run_scenario`]. Each run of a step draws from a seed of its own.
 ///
@@ -121,9 +146,24 @@ pub fn run_scenario_virtually(
 ) -> Result<LabReport, ExperimentError> {
     run_steps(scenario, observe, |step, observe| {
         let [sender, receiver] = scenario.hosts_of(step);
-        let target = VirtualTarget::new(scenario.path_of(step).clone(), [&sender, &receiver], scenario.seed);
-        let (place, stretches) = (StepTarget::Virtual(&target, scenario.seed), scenario.stretches_of(step));
-        RunningStep { place, step, stretches, relay: &scenario.relay, time_scale, interrupt }.run(observe)
+        let target = VirtualTarget::new(
+            scenario.path_of(step).clone(),
+            [&sender, &receiver],
+            scenario.seed,
+        );
+        let (place, stretches) = (
+            StepTarget::Virtual(&target, scenario.seed),
+            scenario.stretches_of(step),
+        );
+        RunningStep {
+            place,
+            step,
+            stretches,
+            relay: &scenario.relay,
+            time_scale,
+            interrupt,
+        }
+        .run(observe)
     })
 }
 
@@ -134,12 +174,18 @@ fn run_steps(
     mut run: impl FnMut(&ScenarioStep, &mut dyn FnMut(&Event)) -> Result<LabStep, ExperimentError>,
 ) -> Result<LabReport, ExperimentError> {
     let (name, title) = (scenario.name.clone(), scenario.title.clone());
-    observe(&Event::ScenarioBegan(ScenarioBegan { scenario: name, title }));
+    observe(&Event::ScenarioBegan(ScenarioBegan {
+        scenario: name,
+        title,
+    }));
     let mut steps = Vec::new();
     let mut interrupted = false;
     for step in &scenario.steps {
         match run(step, observe) {
-            Ok(done) => steps.push(LabStep { path: step.path.clone(), ..done }),
+            Ok(done) => steps.push(LabStep {
+                path: step.path.clone(),
+                ..done
+            }),
             Err(ExperimentError::Interrupted) if !steps.is_empty() => {
                 interrupted = true;
                 break;
@@ -147,8 +193,15 @@ fn run_steps(
             Err(error) => return Err(error),
         }
     }
-    let missed: Vec<String> = scenario.bounds.iter().filter_map(|bound| missed_ratio(bound, &steps)).collect();
-    let all_hold = missed.is_empty() && steps.iter().all(|step| step.passed == Some(true) || is_unbound(step));
+    let missed: Vec<String> = scenario
+        .bounds
+        .iter()
+        .filter_map(|bound| missed_ratio(bound, &steps))
+        .collect();
+    let all_hold = missed.is_empty()
+        && steps
+            .iter()
+            .all(|step| step.passed == Some(true) || is_unbound(step));
     Ok(LabReport {
         scenario: scenario.name.clone(),
         title: scenario.title.clone(),
@@ -162,13 +215,27 @@ fn run_steps(
     })
 }
 
-fn start_lab(plan: &LabPlan, stretches: Option<&Stretches>, relay: &[Change]) -> Result<Lab, LabError> {
-    stretches.map_or_else(|| Lab::start(plan), |stretches| Lab::start_with_relays(plan, stretches, relay))
+fn start_lab(
+    plan: &LabPlan,
+    stretches: Option<&Stretches>,
+    relay: &[Change],
+) -> Result<Lab, LabError> {
+    stretches.map_or_else(
+        || Lab::start(plan),
+        |stretches| Lab::start_with_relays(plan, stretches, relay),
+    )
 }
 
 fn lab_plan(scenario: &Scenario, step: &ScenarioStep, backend: Backend) -> LabPlan {
     let [sender, receiver] = scenario.hosts_of(step);
-    LabPlan { path: scenario.path_of(step).clone(), seed: scenario.seed, sender, receiver, backend, interactive: false }
+    LabPlan {
+        path: scenario.path_of(step).clone(),
+        seed: scenario.seed,
+        sender,
+        receiver,
+        backend,
+        interactive: false,
+    }
 }
 
 /// A step without bounds passes by being measured.
@@ -208,25 +275,47 @@ impl RunningStep<'_> {
     }
 
     fn run(&self, observe: &mut dyn FnMut(&Event)) -> Result<LabStep, ExperimentError> {
-        let (path, ends, step) = (self.target().path(), self.target().end_settings()?, self.step);
-        let cross_traffic: Vec<Request> = step.cross_traffic.iter().map(|load| load.request.clone()).collect();
+        let (path, ends, step) = (
+            self.target().path(),
+            self.target().end_settings()?,
+            self.step,
+        );
+        let cross_traffic: Vec<Request> = step
+            .cross_traffic
+            .iter()
+            .map(|load| load.request.clone())
+            .collect();
         let relayed = self.stretches.filter(|_| step.relays);
         let prediction = match (relayed, step.ramp) {
-            (Some(stretches), _) => {
-                predict_with_relays(stretches, [&ends.sender, &ends.receiver], &self.relay_settings()?, &step.request)
-            }
+            (Some(stretches), _) => predict_with_relays(
+                stretches,
+                [&ends.sender, &ends.receiver],
+                &self.relay_settings()?,
+                &step.request,
+            ),
             // Round trips grow from where the cross traffic leaves no more.
             (None, Some(_)) => {
                 let left = left_by_cross_traffic(path, &cross_traffic);
                 predict(&left, &ends.sender, &ends.receiver, &step.request)
             }
-            (None, None) => {
-                predict_with_cross_traffic(path, &ends.sender, &ends.receiver, &step.request, &cross_traffic)
-            }
+            (None, None) => predict_with_cross_traffic(
+                path,
+                &ends.sender,
+                &ends.receiver,
+                &step.request,
+                &cross_traffic,
+            ),
         };
         let needed = required_duration(&prediction, path, step.request.streams);
         let request = scale_request(&step.request, path.rtt(), needed, self.time_scale);
-        let expected = StepExpectation::new(path, &step.bounds, &ends, &request, &cross_traffic, prediction);
+        let expected = StepExpectation::new(
+            path,
+            &step.bounds,
+            &ends,
+            &request,
+            &cross_traffic,
+            prediction,
+        );
         let done = match step.ramp {
             Some(ramp) => self.climb_ramp(&ramp, &request, &expected, observe),
             None => self.run_until_majority(&request, &expected, observe),
@@ -234,7 +323,10 @@ impl RunningStep<'_> {
         match done {
             Err(ExperimentError::NotModelled(why)) => {
                 let without = summarise_step(step, &request, &expected, Vec::new());
-                Ok(LabStep { missed: vec![why.to_string()], ..without })
+                Ok(LabStep {
+                    missed: vec![why.to_string()],
+                    ..without
+                })
             }
             done => done,
         }
@@ -271,7 +363,11 @@ impl RunningStep<'_> {
         observe: &mut dyn FnMut(&Event),
     ) -> Result<LabStep, ExperimentError> {
         let full = expected.capacity.unwrap_or_default();
-        let loads = LoadRamp { loads: RampLoads::Shares(ramp.from, ramp.to), steps: ramp.loads }.offered_loads(full);
+        let loads = LoadRamp {
+            loads: RampLoads::Shares(ramp.from, ramp.to),
+            steps: ramp.loads,
+        }
+        .offered_loads(full);
         let (mut runs, mut unfit) = (Vec::new(), 0_usize);
         let mut until_valid = |request: &Request| -> Result<Measurement, ExperimentError> {
             for attempt in 1.. {
@@ -292,11 +388,16 @@ impl RunningStep<'_> {
         let missed = match passed {
             Some(true) => Vec::new(),
             Some(false) => vec!["no load made round trips longer".to_owned()],
-            None => vec![format!("no run was valid at {unfit} of {}", count_noun(loads.len(), "load"))],
+            None => vec![format!(
+                "no run was valid at {unfit} of {}",
+                count_noun(loads.len(), "load")
+            )],
         };
         let step = summarise_step(self.step, request, expected, runs);
-        let of =
-            |predicted| knee.filter(|_| predicted > BitRate::ZERO).map(|knee| Ratio::new(knee.relative_to(predicted)));
+        let of = |predicted| {
+            knee.filter(|_| predicted > BitRate::ZERO)
+                .map(|knee| Ratio::new(knee.relative_to(predicted)))
+        };
         Ok(LabStep {
             measured: knee,
             accuracy: of(expected.prediction.kernel_model),
@@ -347,9 +448,14 @@ impl RunningStep<'_> {
         observe: &mut dyn FnMut(&Event),
     ) -> Result<(Measurement, Vec<LabCrossTraffic>, Option<CaptureSummary>), ExperimentError> {
         let interrupt = self.interrupt;
-        let progress = &mut |interval: &Interval| observe(&Event::Interval(Box::new(interval.clone())));
+        let progress =
+            &mut |interval: &Interval| observe(&Event::Interval(Box::new(interval.clone())));
         match &self.place {
-            StepTarget::Lab { target, seed, capture } => {
+            StepTarget::Lab {
+                target,
+                seed,
+                capture,
+            } => {
                 let begin = |(to, scenario): (CaptureTo<'_>, &str)| {
                     let is_taken = |name: &str| target.would_replace(to.folder, name);
                     target.start_capture(
@@ -361,44 +467,62 @@ impl RunningStep<'_> {
                 let capture = capture.map(begin).transpose()?;
                 let cross_traffic = (&self.step.cross_traffic[..], *seed);
                 let done = if self.step.relays {
-                    target.measure_through_relays(request, interrupt, progress).map(|done| (done, Vec::new()))
+                    target
+                        .measure_through_relays(request, interrupt, progress)
+                        .map(|done| (done, Vec::new()))
                 } else {
                     run_with_cross_traffic(target, cross_traffic, request, interrupt, || {
                         target.measure(request, interrupt, progress)
                     })
                 };
-                let captured = capture.map(|capture| target.finish_capture(capture)).transpose()?;
+                let captured = capture
+                    .map(|capture| target.finish_capture(capture))
+                    .transpose()?;
                 let (measurement, cross_traffic) = done?;
                 Ok((measurement, cross_traffic, captured))
             }
             StepTarget::Virtual(target, seed) => {
                 let cross_traffic = (&self.step.cross_traffic[..], *seed);
-                let (measurement, loads) =
-                    measure_with_cross_traffic(target, cross_traffic, request, interrupt, progress)?;
+                let (measurement, loads) = measure_with_cross_traffic(
+                    target,
+                    cross_traffic,
+                    request,
+                    interrupt,
+                    progress,
+                )?;
                 Ok((measurement, loads, None))
             }
         }
     }
 
-    /// Adds the captures of a run to its record. The limit of a TCP load that they show is judged with the capacity of
-    /// the path, as that of the measurement is, and with nothing else that the lab knows.
+    /// Adds the captures of a run to its record. The limit of a TCP load that they show is judged
+    /// with the capacity of the path, as that of the measurement is, and with nothing else that the
+    /// lab knows.
     fn add_capture(&self, captured: &CaptureSummary, measurement: &mut Measurement) {
         if captured.missed > 0 {
-            measurement.warnings.push(format!("the capture lacks {}", count_noun(captured.missed, "packet")));
+            measurement.warnings.push(format!(
+                "the capture lacks {}",
+                count_noun(captured.missed, "packet")
+            ));
         }
         // Between relays are other connections than at the ends.
         if measurement.request.transport != Transport::Tcp || self.step.relays {
             return;
         }
         let [sender, receiver] = &captured.files;
-        let known = KnownFacts { bandwidth: self.target().path().forward.rate, ..KnownFacts::default() };
+        let known = KnownFacts {
+            bandwidth: self.target().path().forward.rate,
+            ..KnownFacts::default()
+        };
         let explained = ExplainedTransfers::of_test(measurement);
         match judge_files(sender, Some(receiver), explained, &known, self.interrupt) {
             // Interrupted, it has read a part of them.
             _ if self.interrupt.is_requested() => {}
             Ok(report) => {
-                let capture = own_capture(&report, captured)
-                    .with_verdict(report.explained_limit().cloned(), measurement.limit.as_ref());
+                let capture = own_capture(&report, captured).with_verdict(
+                    report.explained_limit().cloned(),
+                    measurement.limit.as_ref(),
+                );
                 measurement.capture = Some(Box::new(capture));
             }
             Err(error) => measurement.warnings.push(error.to_string()),
@@ -408,7 +532,10 @@ impl RunningStep<'_> {
 
 /// Returns the record of what was captured at both ends, without a limit.
 fn own_capture(report: &CaptureReport, captured: &CaptureSummary) -> OwnCapture {
-    let [name, other] = captured.files.each_ref().map(|file| file.display().to_string());
+    let [name, other] = captured
+        .files
+        .each_ref()
+        .map(|file| file.display().to_string());
     OwnCapture {
         name,
         other: Some(other),
@@ -422,16 +549,21 @@ fn own_capture(report: &CaptureReport, captured: &CaptureSummary) -> OwnCapture 
 
 /// `name` as a part of a file's name: what is no letter or digit is a hyphen.
 fn file_name(name: &str) -> String {
-    name.chars().map(|c| if c.is_alphanumeric() { c } else { '-' }).collect()
+    name.chars()
+        .map(|c| if c.is_alphanumeric() { c } else { '-' })
+        .collect()
 }
 
-/// The load for `time_scale` times as long, in whole seconds, and no less than `needed`; as it is where it is shorter
-/// than that anyway.
+/// The load for `time_scale` times as long, in whole seconds, and no less than `needed`; as it is
+/// where it is shorter than that anyway.
 fn scale_request(request: &Request, rtt: Span, needed: Span, time_scale: Ratio) -> Request {
     let wanted = request.duration.scale_by(time_scale.get());
     let least = needed.max(rtt * MIN_ROUND_TRIPS).min(request.duration);
     let seconds = wanted.max(least).as_secs_f64().ceil();
-    Request { duration: Span::from_secs_f64(seconds), ..request.clone() }
+    Request {
+        duration: Span::from_secs_f64(seconds),
+        ..request.clone()
+    }
 }
 
 /// True if the runs so far settle the step, or too many were invalid.
@@ -441,7 +573,11 @@ fn is_decided(bounds: &StepBounds, runs: &[JudgedRun]) -> bool {
     if runs.len() - held.len() - missed.len() >= INVALID_RUNS {
         return true;
     }
-    let majority = if *bounds == StepBounds::default() { 1 } else { VALID_RUNS / 2 + 1 };
+    let majority = if *bounds == StepBounds::default() {
+        1
+    } else {
+        VALID_RUNS / 2 + 1
+    };
     held.len() >= majority || missed.len() >= majority
 }
 
@@ -455,15 +591,19 @@ fn summarise_step(
     let judged: Vec<&JudgedRun> = runs.iter().filter(|run| run.rate.is_some()).collect();
     let measured = median(judged.iter().filter_map(|run| run.rate).collect());
     let of = |predicted: BitRate| {
-        measured.filter(|_| predicted > BitRate::ZERO).map(|rate| Ratio::new(rate.relative_to(predicted)))
+        measured
+            .filter(|_| predicted > BitRate::ZERO)
+            .map(|rate| Ratio::new(rate.relative_to(predicted)))
     };
     let held = judged.iter().filter(|run| run.missed.is_empty()).count();
     let bounded = step.bounds != StepBounds::default() && !judged.is_empty();
     let passed = bounded.then_some(held > judged.len() / 2);
     let missed = match (passed, measured) {
-        (Some(false), _) => {
-            judged.iter().rev().find(|run| !run.missed.is_empty()).map_or_else(Vec::new, |run| run.missed.clone())
-        }
+        (Some(false), _) => judged
+            .iter()
+            .rev()
+            .find(|run| !run.missed.is_empty())
+            .map_or_else(Vec::new, |run| run.missed.clone()),
         (None, None) if runs.iter().any(|run| run.measurement.validity.is_valid()) => {
             vec!["no run was long enough to have a steady part".to_owned()]
         }
@@ -480,7 +620,9 @@ fn summarise_step(
         accuracy_textbook: of(prediction.textbook),
         datagrams: shown.and_then(|run| run.datagrams),
         cross_traffic: shown.map_or_else(Vec::new, |run| run.cross_traffic.clone()),
-        filled: shown.filter(|run| !run.cross_traffic.is_empty()).and_then(|run| run.filled),
+        filled: shown
+            .filter(|run| !run.cross_traffic.is_empty())
+            .and_then(|run| run.filled),
         ramp: None,
         measured,
         passed,
@@ -492,15 +634,18 @@ fn summarise_step(
     }
 }
 
-/// The bound in a sentence, if it is missed; one between steps that were not run is neither met nor missed.
+/// The bound in a sentence, if it is missed; one between steps that were not run is neither met nor
+/// missed.
 fn missed_ratio(bound: &RatioBound, steps: &[LabStep]) -> Option<String> {
     let (over, under) = (steps.get(bound.numerator)?, steps.get(bound.denominator)?);
     let names = format!("{} ÷ {}", over.name, under.name);
     let expected = match bound.expect {
         ExpectedRatio::Ratio(ratio) => ratio,
-        ExpectedRatio::KernelModel => {
-            Ratio::new(over.prediction.kernel_model.relative_to(under.prediction.kernel_model))
-        }
+        ExpectedRatio::KernelModel => Ratio::new(
+            over.prediction
+                .kernel_model
+                .relative_to(under.prediction.kernel_model),
+        ),
     };
     match (over.measured, under.measured) {
         (Some(over), Some(under)) if bound.allows_rates([over, under], expected) => None,
@@ -518,12 +663,18 @@ fn missed_ratio(bound: &RatioBound, steps: &[LabStep]) -> Option<String> {
 fn fixed_buffer(runs: &[JudgedRun]) -> Option<ByteCount> {
     let run = &runs.last()?.measurement;
     let fixed = run.request.buffer != fullpipe_record::Buffer::Automatic;
-    run.receiving_end().sockets.first().filter(|_| fixed).map(|socket| socket.rcvbuf)
+    run.receiving_end()
+        .sockets
+        .first()
+        .filter(|_| fixed)
+        .map(|socket| socket.rcvbuf)
 }
 
 /// The largest window that the sending end saw advertised.
 fn window_seen(runs: &[JudgedRun]) -> Option<ByteCount> {
-    let samples = runs.iter().flat_map(|run| &run.measurement.sending_end().samples);
+    let samples = runs
+        .iter()
+        .flat_map(|run| &run.measurement.sending_end().samples);
     samples.filter_map(|sample| sample.tcp.snd_wnd).max()
 }
 
@@ -532,20 +683,44 @@ mod tests {
     use super::*;
 
     fn seconds(duration: u64, needed: u64, rtt_ms: u64, scale: f64) -> f64 {
-        let request = Request { duration: Span::from_secs(duration), ..Request::default() };
+        let request = Request {
+            duration: Span::from_secs(duration),
+            ..Request::default()
+        };
         let (needed, rtt) = (Span::from_secs(needed), Span::from_millis(rtt_ms));
-        scale_request(&request, rtt, needed, Ratio::new(scale)).duration.as_secs_f64()
+        scale_request(&request, rtt, needed, Ratio::new(scale))
+            .duration
+            .as_secs_f64()
     }
 
     #[test]
     fn no_two_runs_name_the_same_file() {
         let numbers = CaptureNumbers::default();
-        assert_eq!(numbers.capture_name("gordon-bdp", "50 MB/s: ../é", |_| false), "gordon-bdp-50-MB-s-----é-1");
-        let names = [("a", "64 KiB"), ("a", "64 KiB"), ("a", "64-KiB"), ("a-64", "KiB"), ("a", "64 KiB-1")]
-            .map(|(scenario, step)| numbers.capture_name(scenario, step, |_| false));
-        assert_eq!(names, ["a-64-KiB-1", "a-64-KiB-2", "a-64-KiB-3", "a-64-KiB-4", "a-64-KiB-1-1"]);
         assert_eq!(
-            numbers.capture_name("a", "64 KiB", |name| ["a-64-KiB-5", "a-64-KiB-6"].contains(&name)),
+            numbers.capture_name("gordon-bdp", "50 MB/s: ../é", |_| false),
+            "gordon-bdp-50-MB-s-----é-1"
+        );
+        let names = [
+            ("a", "64 KiB"),
+            ("a", "64 KiB"),
+            ("a", "64-KiB"),
+            ("a-64", "KiB"),
+            ("a", "64 KiB-1"),
+        ]
+        .map(|(scenario, step)| numbers.capture_name(scenario, step, |_| false));
+        assert_eq!(
+            names,
+            [
+                "a-64-KiB-1",
+                "a-64-KiB-2",
+                "a-64-KiB-3",
+                "a-64-KiB-4",
+                "a-64-KiB-1-1"
+            ]
+        );
+        assert_eq!(
+            numbers.capture_name("a", "64 KiB", |name| ["a-64-KiB-5", "a-64-KiB-6"]
+                .contains(&name)),
             "a-64-KiB-7"
         );
     }
@@ -554,9 +729,18 @@ mod tests {
     fn a_shorter_load_keeps_its_ramp_and_twenty_round_trips() {
         assert!((seconds(60, 5, 100, 0.5) - 30.0).abs() < 1e-9);
         assert!((seconds(60, 5, 100, 0.01) - 5.0).abs() < 1e-9);
-        assert!((seconds(60, 5, 400, 0.01) - 12.0).abs() < 1e-9, "30 round trips");
-        assert!((seconds(10, 20, 100, 0.5) - 10.0).abs() < 1e-9, "never longer than the file says");
+        assert!(
+            (seconds(60, 5, 400, 0.01) - 12.0).abs() < 1e-9,
+            "30 round trips"
+        );
+        assert!(
+            (seconds(10, 20, 100, 0.5) - 10.0).abs() < 1e-9,
+            "never longer than the file says"
+        );
         assert!((seconds(10, 5, 10, 36.0) - 360.0).abs() < 1e-9);
-        assert!((seconds(10, 5, 10, 0.55) - 6.0).abs() < 1e-9, "whole seconds");
+        assert!(
+            (seconds(10, 5, 10, 0.55) - 6.0).abs() < 1e-9,
+            "whole seconds"
+        );
     }
 }

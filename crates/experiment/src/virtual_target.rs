@@ -10,8 +10,8 @@ use crate::error::ExperimentError;
 use crate::simulated::run_to_end;
 use crate::target::{EndSettings, ExperimentTarget, Interrupt};
 
-/// A simulated path between two modelled hosts. Each measurement draws from a seed of its own, so that several differ
-/// as those of a lab do; the same measurements in the same order are the same.
+/// A simulated path between two modelled hosts. Each measurement draws from a seed of its own, so
+/// that several differ as those of a lab do; the same measurements in the same order are the same.
 pub struct VirtualTarget {
     path: Path,
     seed: u64,
@@ -21,16 +21,25 @@ pub struct VirtualTarget {
 }
 
 impl VirtualTarget {
-    /// A target with `path` between hosts with the default settings of Linux 6.18, but for the `changes` of the sender
-    /// and of the receiver.
+    /// A target with `path` between hosts with the default settings of Linux 6.18, but for the
+    /// `changes` of the sender and of the receiver.
     pub fn new(path: Path, [sender, receiver]: [&[Change]; 2], seed: u64) -> Self {
         let host = HostSettings::of_linux_6_18();
-        let ends = EndSettings { sender: host.changed_by(sender), receiver: host.changed_by(receiver) };
-        Self { path, seed, measured: Cell::new(0), ends: RefCell::new(ends.clone()), before: ends }
+        let ends = EndSettings {
+            sender: host.changed_by(sender),
+            receiver: host.changed_by(receiver),
+        };
+        Self {
+            path,
+            seed,
+            measured: Cell::new(0),
+            ends: RefCell::new(ends.clone()),
+            before: ends,
+        }
     }
 
-    /// One measurement while other loads share the path, which exists for `lead` when it begins. Returns the results of
-    /// those, too.
+    /// One measurement while other loads share the path, which exists for `lead` when it begins.
+    /// Returns the results of those, too.
     ///
     /// # Errors
     /// If something is not modelled, or it is interrupted.
@@ -41,10 +50,17 @@ impl VirtualTarget {
         interrupt: Interrupt<'_>,
         progress: &mut dyn FnMut(&Interval),
     ) -> Result<(Measurement, Vec<CrossTrafficResult>), ExperimentError> {
-        let seed = self.seed.wrapping_add(self.measured.replace(self.measured.get() + 1));
+        let seed = self
+            .seed
+            .wrapping_add(self.measured.replace(self.measured.get() + 1));
         let EndSettings { sender, receiver } = self.ends.borrow().clone();
-        let plan = SimulationPlan::new(self.path.clone(), [sender, receiver], request.clone(), seed);
-        let mut simulation = Simulation::new(SimulationPlan { lead, cross_traffic, ..plan })?;
+        let plan =
+            SimulationPlan::new(self.path.clone(), [sender, receiver], request.clone(), seed);
+        let mut simulation = Simulation::new(SimulationPlan {
+            lead,
+            cross_traffic,
+            ..plan
+        })?;
         run_to_end(&mut simulation, interrupt)?;
         let (measurement, results) = simulation.measure_with_cross_traffic();
         measurement.intervals.iter().for_each(progress);
@@ -67,7 +83,9 @@ impl ExperimentTarget for VirtualTarget {
         interrupt: Interrupt<'_>,
         progress: &mut dyn FnMut(&Interval),
     ) -> Result<Measurement, ExperimentError> {
-        Ok(self.measure_with(request, (Span::ZERO, Vec::new()), interrupt, progress)?.0)
+        Ok(self
+            .measure_with(request, (Span::ZERO, Vec::new()), interrupt, progress)?
+            .0)
     }
 
     fn apply_changes(&self, at: At, changes: &[Change]) -> Result<(), ExperimentError> {

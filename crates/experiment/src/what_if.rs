@@ -5,10 +5,12 @@ use std::num::NonZeroUsize;
 
 use fullpipe_diagnose::{diagnose, find_remedies};
 use fullpipe_record::{
-    At, Buffer, Candidate, Change, Content, Document, Evidence, HostSettings, Inferred, LabReport, MeasuredTransfer,
-    Measurement, Path, Request, SimulatedTransfer, WhatIfReport,
+    At, Buffer, Candidate, Change, Content, Document, Evidence, HostSettings, Inferred, LabReport,
+    MeasuredTransfer, Measurement, Path, Request, SimulatedTransfer, WhatIfReport,
 };
-use fullpipe_scenario::{PathSpec, ReadFile, parse_host_flag, parse_path_flag, parse_path_flag_with};
+use fullpipe_scenario::{
+    PathSpec, ReadFile, parse_host_flag, parse_path_flag, parse_path_flag_with,
+};
 use fullpipe_sim::SimulationPlan;
 use fullpipe_units::{BitRate, ByteCount, Span, printable_line};
 
@@ -76,25 +78,41 @@ impl PastTransfer {
     /// # Errors
     /// A sentence if there is none.
     pub fn all_in(document: Document) -> Result<Vec<Self>, String> {
-        let one = |measurement, path| vec![Self { name: None, measurement, path }];
+        let one = |measurement, path| {
+            vec![Self {
+                name: None,
+                measurement,
+                path,
+            }]
+        };
         let all = match document.content {
             Content::Measurement { measurement, path } => one(measurement, path.map(|path| *path)),
-            Content::Diagnosis { measurement: Some(measurement), .. } => one(measurement, None),
-            Content::Experiment { experiment } => one(Box::new(experiment.measurement), Some(experiment.path)),
+            Content::Diagnosis {
+                measurement: Some(measurement),
+                ..
+            } => one(measurement, None),
+            Content::Experiment { experiment } => {
+                one(Box::new(experiment.measurement), Some(experiment.path))
+            }
             Content::Lab { lab } => lab.into_iter().flat_map(of_scenario).collect(),
             _ => Vec::new(),
         };
-        let none = "it has no measurement; measure, diagnose, demo and lab run print some with --json";
-        if all.is_empty() { Err(none.to_owned()) } else { Ok(all) }
+        let none =
+            "it has no measurement; measure, diagnose, demo and lab run print some with --json";
+        if all.is_empty() {
+            Err(none.to_owned())
+        } else {
+            Ok(all)
+        }
     }
 
-    /// Simulates the transfer as it was, with each of `changes`, and with all of them if there are several. Remedies
-    /// come last, the one with the highest rate first; of those within about 2 %, the one with the shortest round trips
-    /// under load.
+    /// Simulates the transfer as it was, with each of `changes`, and with all of them if there are
+    /// several. Remedies come last, the one with the highest rate first; of those within about 2 %,
+    /// the one with the shortest round trips under load.
     ///
     /// # Errors
-    /// If something that the simulation needs is neither in the record nor stated, or is not modelled; if it is
-    /// interrupted.
+    /// If something that the simulation needs is neither in the record nor stated, or is not
+    /// modelled; if it is interrupted.
     pub fn what_if(
         self,
         changes: &[PastChange],
@@ -103,16 +121,25 @@ impl PastTransfer {
         interrupt: Interrupt<'_>,
     ) -> Result<WhatIfReport, ExperimentError> {
         let name = self.name.clone();
-        let in_name = |why: String| ExperimentError::Past(name.iter().fold(why, |why, name| format!("{name}: {why}")));
+        let in_name = |why: String| {
+            ExperimentError::Past(name.iter().fold(why, |why, name| format!("{name}: {why}")))
+        };
         let (before, inferred) = self.to_plan(options, files).map_err(in_name)?;
         let mut plans = vec![named_plan("as it was", before.clone())];
-        let (remedies, changes): (Vec<_>, Vec<_>) =
-            changes.iter().partition(|change| change.kind == PastChangeKind::Remedies);
+        let (remedies, changes): (Vec<_>, Vec<_>) = changes
+            .iter()
+            .partition(|change| change.kind == PastChangeKind::Remedies);
         for change in &changes {
-            plans.push(named_plan(&change.text, change.applied_to(before.clone(), files).map_err(in_name)?));
+            plans.push(named_plan(
+                &change.text,
+                change.applied_to(before.clone(), files).map_err(in_name)?,
+            ));
         }
         if changes.len() > 1 {
-            plans.push(named_plan("all together", all_together(&changes, before.clone(), files).map_err(in_name)?));
+            plans.push(named_plan(
+                "all together",
+                all_together(&changes, before.clone(), files).map_err(in_name)?,
+            ));
         }
         let first_remedy = plans.len();
         let mut not_modelled = Vec::new();
@@ -123,7 +150,9 @@ impl PastTransfer {
         }
         let mut simulations: Vec<SimulatedTransfer> = Vec::new();
         let seeds = options.seeds.1;
-        simulate_summaries(&plans, seeds, options.jobs, interrupt, &mut |done| simulations.push(done))?;
+        simulate_summaries(&plans, seeds, options.jobs, interrupt, &mut |done| {
+            simulations.push(done)
+        })?;
         rank_remedies(simulations.get_mut(first_remedy..).unwrap_or_default());
         Ok(WhatIfReport {
             name: self.name,
@@ -150,34 +179,62 @@ impl PastTransfer {
             (Some(path), None) => (path.clone(), Vec::new()),
             (Some(path), Some(flag)) => {
                 let changed = parse_path_flag_with(flag, &PathSpec::from_path(path), files);
-                (changed.map_err(|error| format!("--path: {error}"))?, Vec::new())
+                (
+                    changed.map_err(|error| format!("--path: {error}"))?,
+                    Vec::new(),
+                )
             }
             (None, flag) => path_of(measurement, flag, files)?,
         };
-        let ends = [("sender", measurement.sending_end()), ("receiver", measurement.receiving_end())];
+        let ends = [
+            ("sender", measurement.sending_end()),
+            ("receiver", measurement.receiving_end()),
+        ];
         let mut hosts = Vec::new();
         for ((name, end), changes) in ends.into_iter().zip(options.hosts) {
             if end.settings.is_none() {
                 let value = format!("Linux {}", options.unknown_host.kernel);
                 let why = "assumed, with its defaults: the record has no settings of it".to_owned();
-                inferred.push(Inferred { key: name.to_owned(), value, why });
+                inferred.push(Inferred {
+                    key: name.to_owned(),
+                    value,
+                    why,
+                });
             }
-            hosts.push(end.settings.as_ref().unwrap_or(options.unknown_host).changed_by(changes));
+            hosts.push(
+                end.settings
+                    .as_ref()
+                    .unwrap_or(options.unknown_host)
+                    .changed_by(changes),
+            );
         }
-        let hosts = <[HostSettings; 2]>::try_from(hosts).map_err(|_| "a transfer has two ends".to_owned())?;
+        let hosts = <[HostSettings; 2]>::try_from(hosts)
+            .map_err(|_| "a transfer has two ends".to_owned())?;
         let plan = SimulationPlan::new(path, hosts, request_of(measurement), options.seeds.0);
-        Ok((SimulationPlan { ticks_per_second: options.ticks_per_second, ..plan }, inferred))
+        Ok((
+            SimulationPlan {
+                ticks_per_second: options.ticks_per_second,
+                ..plan
+            },
+            inferred,
+        ))
     }
 }
 
 /// Fails if `request` asks for more than the flags of a load can.
 fn check_load(request: &Request) -> Result<(), String> {
-    let Request { streams, interval, .. } = *request;
+    let Request {
+        streams, interval, ..
+    } = *request;
     if streams > MAX_STREAMS {
-        return Err(format!("it has {streams} streams, and at most {MAX_STREAMS} are simulated"));
+        return Err(format!(
+            "it has {streams} streams, and at most {MAX_STREAMS} are simulated"
+        ));
     }
     if interval > Span::ZERO && interval < MIN_INTERVAL {
-        return Err(format!("its intervals last {interval}, and those of a measurement last at least {MIN_INTERVAL}"));
+        return Err(format!(
+            "its intervals last {interval}, and those of a measurement last at least {MIN_INTERVAL}"
+        ));
     }
     Ok(())
 }
@@ -186,30 +243,62 @@ fn check_load(request: &Request) -> Result<(), String> {
 fn request_of(measurement: &Measurement) -> Request {
     let request = measurement.carried_out().clone();
     let end = measurement.sending_end();
-    let used = end.sockets.first().map(|socket| socket.congestion.clone()).or_else(|| end.congestion.clone());
+    let used = end
+        .sockets
+        .first()
+        .map(|socket| socket.congestion.clone())
+        .or_else(|| end.congestion.clone());
     let used = used.filter(|name| !name.is_empty());
     let cut_short = measurement.interrupted || measurement.broken_off.is_some();
-    let duration = if cut_short { measurement.summary.duration } else { request.duration };
-    Request { congestion: request.congestion.clone().or(used), duration, ..request }
+    let duration = if cut_short {
+        measurement.summary.duration
+    } else {
+        request.duration
+    };
+    Request {
+        congestion: request.congestion.clone().or(used),
+        duration,
+        ..request
+    }
 }
 
 fn of_scenario(report: LabReport) -> Vec<PastTransfer> {
-    let LabReport { scenario, path, steps, .. } = report;
+    let LabReport {
+        scenario,
+        path,
+        steps,
+        ..
+    } = report;
     let of_step = |step: fullpipe_record::LabStep| {
-        let measurement = step.runs.into_iter().rev().find(|run| run.validity.is_valid())?;
+        let measurement = step
+            .runs
+            .into_iter()
+            .rev()
+            .find(|run| run.validity.is_valid())?;
         let path = step.path.unwrap_or_else(|| path.clone());
         let name = Some(format!("{scenario}, {}", step.name));
-        Some(PastTransfer { name, measurement: Box::new(measurement), path: Some(path) })
+        Some(PastTransfer {
+            name,
+            measurement: Box::new(measurement),
+            path: Some(path),
+        })
     };
     steps.into_iter().filter_map(of_step).collect()
 }
 
 fn named_plan(name: &str, plan: SimulationPlan) -> NamedPlan {
-    NamedPlan { name: Some(name.to_owned()), plan }
+    NamedPlan {
+        name: Some(name.to_owned()),
+        plan,
+    }
 }
 
-/// Returns the transfer with each remedy for its limit, and the names of those that change nothing that is modelled.
-fn with_remedies(measurement: &Measurement, before: &SimulationPlan) -> (Vec<NamedPlan>, Vec<String>) {
+/// Returns the transfer with each remedy for its limit, and the names of those that change nothing
+/// that is modelled.
+fn with_remedies(
+    measurement: &Measurement,
+    before: &SimulationPlan,
+) -> (Vec<NamedPlan>, Vec<String>) {
     let forward = &before.path.forward;
     let evidence = Evidence {
         sender: Some(before.sender.clone()),
@@ -221,13 +310,18 @@ fn with_remedies(measurement: &Measurement, before: &SimulationPlan) -> (Vec<Nam
     for remedy in find_remedies(&evidence, &verdict) {
         let mut plan = before.clone();
         for (at, changes) in remedy.by_end() {
-            let end = if at == At::Receiver { &mut plan.receiver } else { &mut plan.sender };
+            let end = if at == At::Receiver {
+                &mut plan.receiver
+            } else {
+                &mut plan.sender
+            };
             *end = end.changed_by(&changes);
         }
         for change in &remedy.changes {
             plan.request = change.applied_to_request(&plan.request);
         }
-        let same = (&plan.sender, &plan.receiver, &plan.request) == (&before.sender, &before.receiver, &before.request);
+        let same = (&plan.sender, &plan.receiver, &plan.request)
+            == (&before.sender, &before.receiver, &before.request);
         if same {
             others.push(remedy.id);
         } else {
@@ -237,9 +331,13 @@ fn with_remedies(measurement: &Measurement, before: &SimulationPlan) -> (Vec<Nam
     (plans, others)
 }
 
-/// Returns `plan` with all of `changes`. Those of the path hold at once, so that a queue in BDPs follows the new rate,
-/// whichever comes first; of a key that is given twice, the last one.
-fn all_together(changes: &[&PastChange], plan: SimulationPlan, files: ReadFile<'_>) -> Result<SimulationPlan, String> {
+/// Returns `plan` with all of `changes`. Those of the path hold at once, so that a queue in BDPs
+/// follows the new rate, whichever comes first; of a key that is given twice, the last one.
+fn all_together(
+    changes: &[&PastChange],
+    plan: SimulationPlan,
+    files: ReadFile<'_>,
+) -> Result<SimulationPlan, String> {
     let mut pairs: Vec<&str> = Vec::new();
     let mut plan = plan;
     for change in changes {
@@ -251,20 +349,37 @@ fn all_together(changes: &[&PastChange], plan: SimulationPlan, files: ReadFile<'
             _ => plan = change.applied_to(plan, files)?,
         }
     }
-    if pairs.is_empty() { Ok(plan) } else { with_path(&pairs.join(","), plan, files) }
+    if pairs.is_empty() {
+        Ok(plan)
+    } else {
+        with_path(&pairs.join(","), plan, files)
+    }
 }
 
 /// Returns `plan` with these keys of its path.
-fn with_path(flag: &str, plan: SimulationPlan, files: ReadFile<'_>) -> Result<SimulationPlan, String> {
+fn with_path(
+    flag: &str,
+    plan: SimulationPlan,
+    files: ReadFile<'_>,
+) -> Result<SimulationPlan, String> {
     let path = parse_path_flag_with(flag, &PathSpec::from_path(&plan.path), files);
-    Ok(SimulationPlan { path: path.map_err(|error| error.to_string())?, ..plan })
+    Ok(SimulationPlan {
+        path: path.map_err(|error| error.to_string())?,
+        ..plan
+    })
 }
 
-/// Sorts remedies: by their rate in steps of a fiftieth of the highest, then by their round trips under load.
+/// Sorts remedies: by their rate in steps of a fiftieth of the highest, then by their round trips
+/// under load.
 fn rank_remedies(remedies: &mut [SimulatedTransfer]) {
     const STEPS: f64 = 50.0;
-    let best = remedies.iter().map(|remedy| remedy.rate.median).max().unwrap_or_default();
-    let step = |remedy: &SimulatedTransfer| (remedy.rate.median.relative_to(best) * STEPS).round() as u64;
+    let best = remedies
+        .iter()
+        .map(|remedy| remedy.rate.median)
+        .max()
+        .unwrap_or_default();
+    let step =
+        |remedy: &SimulatedTransfer| (remedy.rate.median.relative_to(best) * STEPS).round() as u64;
     remedies.sort_by_key(|remedy| (Reverse(step(remedy)), remedy.loaded_rtt));
 }
 
@@ -274,23 +389,31 @@ fn measured_transfer(measurement: &Measurement) -> MeasuredTransfer {
         rate: measurement.summary.rate,
         retransmits: measurement.summary.retransmits,
         loaded_rtt: measurement.rtt.loaded.map(|rtt| rtt.median),
-        limit: Some(Candidate { kind: verdict.kind, cause: verdict.cause, at: verdict.at }),
+        limit: Some(Candidate {
+            kind: verdict.kind,
+            cause: verdict.cause,
+            at: verdict.at,
+        }),
     }
 }
 
 impl PastChange {
-    /// Reads `remedies`, or `KEY=VALUE`, where KEY is `congestion`, `streams`, `window`, `buffer`, `pacing`, a setting
-    /// of a host as `receiver.tcp_rmem`, or a key of `--path`.
+    /// Reads `remedies`, or `KEY=VALUE`, where KEY is `congestion`, `streams`, `window`, `buffer`,
+    /// `pacing`, a setting of a host as `receiver.tcp_rmem`, or a key of `--path`.
     ///
     /// # Errors
     /// A sentence if there is no such key, or the value cannot be.
     pub fn read(text: &str) -> Result<Self, String> {
         if text.trim() == "remedies" {
-            return Ok(Self { text: text.to_owned(), kind: PastChangeKind::Remedies });
+            return Ok(Self {
+                text: text.to_owned(),
+                kind: PastChangeKind::Remedies,
+            });
         }
         let example = "write for example congestion=bbr, queue=0.1bdp or receiver.tcp_rmem=64MiB";
-        let (key, value) =
-            text.split_once('=').ok_or_else(|| format!("{text:?} is neither KEY=VALUE nor remedies; {example}"))?;
+        let (key, value) = text
+            .split_once('=')
+            .ok_or_else(|| format!("{text:?} is neither KEY=VALUE nor remedies; {example}"))?;
         let (key, value) = (key.trim(), value.trim());
         let in_key = |why: String| format!("{key}: {why}");
         let size = || match value.parse::<ByteCount>() {
@@ -300,50 +423,81 @@ impl PastChange {
         let kind = match key {
             "congestion" => PastChangeKind::Load(Change::CongestionControl(printable_line(value))),
             "streams" => {
-                let streams = value.parse().ok().filter(|streams| (1..=MAX_STREAMS).contains(streams));
-                let why = || in_key(format!("{value:?} is not a number of streams from 1 to {MAX_STREAMS}"));
+                let streams = value
+                    .parse()
+                    .ok()
+                    .filter(|streams| (1..=MAX_STREAMS).contains(streams));
+                let why = || {
+                    in_key(format!(
+                        "{value:?} is not a number of streams from 1 to {MAX_STREAMS}"
+                    ))
+                };
                 PastChangeKind::Load(Change::Streams(streams.ok_or_else(why)?))
             }
             "window" => PastChangeKind::Load(Change::SocketBuffer(Buffer::Window(size()?))),
             "buffer" => PastChangeKind::Load(Change::SocketBuffer(Buffer::Request(size()?))),
             "pacing" => {
-                let rate: BitRate =
-                    value.parse().map_err(|error: fullpipe_units::ParseError| in_key(error.to_string()))?;
+                let rate: BitRate = value
+                    .parse()
+                    .map_err(|error: fullpipe_units::ParseError| in_key(error.to_string()))?;
                 // As --fq-rate has it.
-                PastChangeKind::Load(Change::MaxPacingRate(Some(rate).filter(|rate| *rate > BitRate::ZERO)))
+                PastChangeKind::Load(Change::MaxPacingRate(
+                    Some(rate).filter(|rate| *rate > BitRate::ZERO),
+                ))
             }
             _ => Self::read_other(key, value)?,
         };
-        Ok(Self { text: text.to_owned(), kind })
+        Ok(Self {
+            text: text.to_owned(),
+            kind,
+        })
     }
 
     fn read_other(key: &str, value: &str) -> Result<PastChangeKind, String> {
         for (end, at) in [("sender.", At::Sender), ("receiver.", At::Receiver)] {
             if let Some(setting) = key.strip_prefix(end) {
                 let changes = parse_host_flag(&format!("{setting}={value}"));
-                return changes.map(|changes| PastChangeKind::Host(at, changes)).map_err(|error| error.to_string());
+                return changes
+                    .map(|changes| PastChangeKind::Host(at, changes))
+                    .map_err(|error| error.to_string());
             }
         }
         let pair = format!("{key}={value}");
         // A file that it names is read later.
-        let checked = if key == "trace" { Ok(()) } else { parse_path_flag(&pair, &PathSpec::demo_path()).map(|_| ()) };
-        let others = "congestion, streams, window, buffer, pacing, sender.SETTING, receiver.SETTING";
-        checked.map(|()| PastChangeKind::Path(pair)).map_err(|error| match error.to_string() {
-            unknown if unknown.contains("is not a key here") => format!("{unknown}, {others}"),
-            bad => bad,
-        })
+        let checked = if key == "trace" {
+            Ok(())
+        } else {
+            parse_path_flag(&pair, &PathSpec::demo_path()).map(|_| ())
+        };
+        let others =
+            "congestion, streams, window, buffer, pacing, sender.SETTING, receiver.SETTING";
+        checked
+            .map(|()| PastChangeKind::Path(pair))
+            .map_err(|error| match error.to_string() {
+                unknown if unknown.contains("is not a key here") => format!("{unknown}, {others}"),
+                bad => bad,
+            })
     }
 
-    fn applied_to(&self, plan: SimulationPlan, files: ReadFile<'_>) -> Result<SimulationPlan, String> {
+    fn applied_to(
+        &self,
+        plan: SimulationPlan,
+        files: ReadFile<'_>,
+    ) -> Result<SimulationPlan, String> {
         Ok(match &self.kind {
             PastChangeKind::Remedies => plan,
-            PastChangeKind::Load(change) => {
-                SimulationPlan { request: change.applied_to_request(&plan.request), ..plan }
-            }
-            PastChangeKind::Host(At::Receiver, changes) => {
-                SimulationPlan { receiver: plan.receiver.changed_by(changes), ..plan }
-            }
-            PastChangeKind::Host(_, changes) => SimulationPlan { sender: plan.sender.changed_by(changes), ..plan },
+            PastChangeKind::Load(change) => SimulationPlan {
+                request: change.applied_to_request(&plan.request),
+                ..plan
+            },
+            PastChangeKind::Host(At::Receiver, changes) => SimulationPlan {
+                receiver: plan.receiver.changed_by(changes),
+                ..plan
+            },
+            PastChangeKind::Host(_, changes) => SimulationPlan {
+                sender: plan.sender.changed_by(changes),
+                ..plan
+            },
             PastChangeKind::Path(pair) => with_path(pair, plan, files)?,
         })
     }
@@ -360,35 +514,69 @@ mod tests {
     }
 
     fn changed(changes: &[&str]) -> SimulationPlan {
-        let changes: Vec<PastChange> = changes.iter().map(|text| PastChange::read(text).unwrap()).collect();
-        all_together(&changes.iter().collect::<Vec<_>>(), plan(), &|_| panic!("no file")).unwrap()
+        let changes: Vec<PastChange> = changes
+            .iter()
+            .map(|text| PastChange::read(text).unwrap())
+            .collect();
+        all_together(&changes.iter().collect::<Vec<_>>(), plan(), &|_| {
+            panic!("no file")
+        })
+        .unwrap()
     }
 
     #[test]
     fn all_changes_together_are_the_same_in_any_order() {
         let changes = ["queue=1bdp", "rate=1G", "streams=2"];
-        let [mut path, request] = [[0, 1, 2], [2, 1, 0]].map(|order| changed(&order.map(|index| changes[index])));
-        assert_eq!((&path.path, &path.request), (&request.path, &request.request));
+        let [mut path, request] =
+            [[0, 1, 2], [2, 1, 0]].map(|order| changed(&order.map(|index| changes[index])));
+        assert_eq!(
+            (&path.path, &path.request),
+            (&request.path, &request.request)
+        );
         assert_eq!(path.path.forward.queue, Some(ByteCount::new(2_500_000)));
         path = changed(&["rate=1G", "queue=64KiB", "queue=1bdp"]);
-        assert_eq!(path.path.forward.queue, Some(ByteCount::new(2_500_000)), "the last one counts");
+        assert_eq!(
+            path.path.forward.queue,
+            Some(ByteCount::new(2_500_000)),
+            "the last one counts"
+        );
     }
 
     #[test]
     fn nothing_is_sent_from_buffers_of_0_bytes_and_a_pace_of_0_is_none() {
         for text in ["window=0", "buffer=0"] {
-            assert!(PastChange::read(text).unwrap_err().contains("of 0 bytes"), "{text}");
+            assert!(
+                PastChange::read(text).unwrap_err().contains("of 0 bytes"),
+                "{text}"
+            );
         }
         assert_eq!(changed(&["pacing=0"]).request.pacing, None);
-        assert_eq!(changed(&["pacing=5M"]).request.pacing, Some(BitRate::from_mbps(5)));
+        assert_eq!(
+            changed(&["pacing=5M"]).request.pacing,
+            Some(BitRate::from_mbps(5))
+        );
     }
 
     #[test]
     fn loads_that_no_flag_asks_for_are_refused() {
-        let load = |streams, interval| check_load(&Request { streams, interval, ..Request::default() });
+        let load = |streams, interval| {
+            check_load(&Request {
+                streams,
+                interval,
+                ..Request::default()
+            })
+        };
         assert_eq!(load(10_000, MIN_INTERVAL), Ok(()));
         assert_eq!(load(1, Span::ZERO), Ok(()));
-        assert!(load(10_001, MIN_INTERVAL).unwrap_err().contains("10001 streams"));
-        assert!(load(1, Span::from_nanos(1)).unwrap_err().contains("intervals"));
+        assert!(
+            load(10_001, MIN_INTERVAL)
+                .unwrap_err()
+                .contains("10001 streams")
+        );
+        assert!(
+            load(1, Span::from_nanos(1))
+                .unwrap_err()
+                .contains("intervals")
+        );
     }
 }

@@ -5,13 +5,14 @@ use std::sync::atomic::AtomicBool;
 
 use fullpipe_experiment::{EndSettings, ExperimentError, ExperimentTarget, Interrupt, run};
 use fullpipe_record::{
-    At, Change, Encapsulation, EndReport, Event, Experiment, Framing, HostSettings, Interval, IpVersion, Limit,
-    Measurement, Path, PathDirection, Peer, Prediction, Request, RttReport, Sample, SocketMemory, Summary, TcpInfo,
-    Validity,
+    At, Change, Encapsulation, EndReport, Event, Experiment, Framing, HostSettings, Interval,
+    IpVersion, Limit, Measurement, Path, PathDirection, Peer, Prediction, Request, RttReport,
+    Sample, SocketMemory, Summary, TcpInfo, Validity,
 };
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
 
-/// Two hosts of Linux 6.18 with its defaults, 1 Gbit/s and 100 ms apart, whose sender saw what the test sets.
+/// Two hosts of Linux 6.18 with its defaults, 1 Gbit/s and 100 ms apart, whose sender saw what the
+/// test sets.
 struct Pretended {
     path: Path,
     ends: RefCell<EndSettings>,
@@ -36,7 +37,10 @@ impl Pretended {
         };
         Self {
             path: Path::with_symmetric_rtt(&direction, RTT),
-            ends: RefCell::new(EndSettings { sender: settings(), receiver: settings() }),
+            ends: RefCell::new(EndSettings {
+                sender: settings(),
+                receiver: settings(),
+            }),
             samples,
             journal: RefCell::default(),
             refuses_to_measure_again: false,
@@ -63,9 +67,15 @@ impl ExperimentTarget for Pretended {
         _: Interrupt<'_>,
         _: &mut dyn FnMut(&Interval),
     ) -> Result<Measurement, ExperimentError> {
-        let again = self.journal.borrow().iter().any(|entry| entry == "measured");
+        let again = self
+            .journal
+            .borrow()
+            .iter()
+            .any(|entry| entry == "measured");
         if again && self.refuses_to_measure_again {
-            return Err(ExperimentError::Measurement("it was set to fail".to_owned()));
+            return Err(ExperimentError::Measurement(
+                "it was set to fail".to_owned(),
+            ));
         }
         self.note("measured");
         Ok(measurement(request, self.samples.clone()))
@@ -74,14 +84,21 @@ impl ExperimentTarget for Pretended {
     fn apply_changes(&self, at: At, changes: &[Change]) -> Result<(), ExperimentError> {
         self.note(format!("applied at {at:?}"));
         let mut ends = self.ends.borrow_mut();
-        let host = if at == At::Receiver { &mut ends.receiver } else { &mut ends.sender };
+        let host = if at == At::Receiver {
+            &mut ends.receiver
+        } else {
+            &mut ends.sender
+        };
         *host = host.changed_by(changes);
         Ok(())
     }
 
     fn undo_changes(&self) -> Result<(), ExperimentError> {
         self.note("undone");
-        *self.ends.borrow_mut() = EndSettings { sender: settings(), receiver: settings() };
+        *self.ends.borrow_mut() = EndSettings {
+            sender: settings(),
+            receiver: settings(),
+        };
         Ok(())
     }
 }
@@ -133,14 +150,24 @@ fn samples(in_flight: ByteCount, window: ByteCount, rtt: Span) -> Vec<Sample> {
 }
 
 fn measurement(request: &Request, samples: Vec<Sample>) -> Measurement {
-    let rtt = samples.first().and_then(|sample| sample.tcp.rtt).unwrap_or(RTT);
+    let rtt = samples
+        .first()
+        .and_then(|sample| sample.tcp.rtt)
+        .unwrap_or(RTT);
     let end = samples.last().map_or(Span::ZERO, |sample| sample.at);
-    let bytes = samples.last().and_then(|sample| sample.tcp.bytes_acked).unwrap_or_default();
+    let bytes = samples
+        .last()
+        .and_then(|sample| sample.tcp.bytes_acked)
+        .unwrap_or_default();
     Measurement {
         id: String::new(),
         started: "2026-01-01T00:00:00.000Z".to_owned(),
         setup: None,
-        peer: Peer { host: "far".to_owned(), address: "198.18.0.2:5201".to_owned(), speaks_fullpipe: true },
+        peer: Peer {
+            host: "far".to_owned(),
+            address: "198.18.0.2:5201".to_owned(),
+            speaks_fullpipe: true,
+        },
         request: request.clone(),
         resolved: None,
         run: None,
@@ -156,8 +183,15 @@ fn measurement(request: &Request, samples: Vec<Sample>) -> Measurement {
             datagrams: None,
         },
         reverse: None,
-        local: EndReport { settings: Some(settings()), samples, ..EndReport::default() },
-        remote: EndReport { settings: Some(settings()), ..EndReport::default() },
+        local: EndReport {
+            settings: Some(settings()),
+            samples,
+            ..EndReport::default()
+        },
+        remote: EndReport {
+            settings: Some(settings()),
+            ..EndReport::default()
+        },
         streams: Vec::new(),
         intervals: Vec::new(),
         rtt: RttReport::of_kernel(Some(rtt), vec![rtt]),
@@ -174,12 +208,20 @@ fn measurement(request: &Request, samples: Vec<Sample>) -> Measurement {
 /// The loop over `target`, and the prediction as it stood when it was fixed.
 fn run_over(target: &Pretended) -> (Experiment, Prediction) {
     let mut fixed = None;
-    let experiment = run(target, &Request::default(), Interrupt(&AtomicBool::new(false)), &mut |event| {
-        if let Event::Predicted(predicted) = event {
-            assert!(target.journal.borrow().is_empty(), "the prediction comes before any measurement");
-            fixed = Some(predicted.prediction.clone());
-        }
-    });
+    let experiment = run(
+        target,
+        &Request::default(),
+        Interrupt(&AtomicBool::new(false)),
+        &mut |event| {
+            if let Event::Predicted(predicted) = event {
+                assert!(
+                    target.journal.borrow().is_empty(),
+                    "the prediction comes before any measurement"
+                );
+                fixed = Some(predicted.prediction.clone());
+            }
+        },
+    );
     (experiment.unwrap(), fixed.unwrap())
 }
 
@@ -194,28 +236,61 @@ fn what_tcp_info_says_does_not_move_the_prediction() {
     // Another world in TCP_INFO: a small receive window, a slower rate, a longer round trip.
     let small_window = Pretended::new(samples(mib(1), mib(1), Span::from_millis(250)));
     let (window_limited, other) = run_over(&small_window);
-    assert_eq!(window_limited.verdict.kind, Limit::ReceiveWindow, "the evidence was read");
+    assert_eq!(
+        window_limited.verdict.kind,
+        Limit::ReceiveWindow,
+        "the evidence was read"
+    );
     assert_eq!(other, fixed);
     assert_eq!(window_limited.prediction, fixed);
 }
 
 #[test]
 fn a_remedy_is_applied_proven_and_undone_in_this_order() {
-    let target = Pretended::new(samples(ByteCount::from_mib(4), ByteCount::from_mib(20), RTT));
+    let target = Pretended::new(samples(
+        ByteCount::from_mib(4),
+        ByteCount::from_mib(20),
+        RTT,
+    ));
     let (experiment, _) = run_over(&target);
-    assert_eq!(*target.journal.borrow(), ["measured", "applied at Sender", "measured", "undone"]);
+    assert_eq!(
+        *target.journal.borrow(),
+        ["measured", "applied at Sender", "measured", "undone"]
+    );
     let proof = experiment.proof.unwrap();
     assert!(proof.prediction.kernel_model > experiment.prediction.kernel_model);
     assert!(experiment.undone.unwrap().restored);
-    assert!(proof.remedy.commands.apply[0].starts_with("sysctl -w net.ipv4.tcp_wmem="), "{:?}", proof.remedy.commands);
-    assert_eq!(proof.remedy.commands.undo, ["sysctl -w net.ipv4.tcp_wmem=\"4096 16384 4194304\"  # sender"]);
+    assert!(
+        proof.remedy.commands.apply[0].starts_with("sysctl -w net.ipv4.tcp_wmem="),
+        "{:?}",
+        proof.remedy.commands
+    );
+    assert_eq!(
+        proof.remedy.commands.undo,
+        ["sysctl -w net.ipv4.tcp_wmem=\"4096 16384 4194304\"  # sender"]
+    );
 }
 
 #[test]
 fn a_proof_that_fails_is_undone_all_the_same() {
-    let mut target = Pretended::new(samples(ByteCount::from_mib(4), ByteCount::from_mib(20), RTT));
+    let mut target = Pretended::new(samples(
+        ByteCount::from_mib(4),
+        ByteCount::from_mib(20),
+        RTT,
+    ));
     target.refuses_to_measure_again = true;
-    let result = run(&target, &Request::default(), Interrupt(&AtomicBool::new(false)), &mut |_| {});
-    assert!(matches!(result, Err(ExperimentError::Measurement(_))), "{result:?}");
-    assert_eq!(*target.journal.borrow(), ["measured", "applied at Sender", "undone"]);
+    let result = run(
+        &target,
+        &Request::default(),
+        Interrupt(&AtomicBool::new(false)),
+        &mut |_| {},
+    );
+    assert!(
+        matches!(result, Err(ExperimentError::Measurement(_))),
+        "{result:?}"
+    );
+    assert_eq!(
+        *target.journal.borrow(),
+        ["measured", "applied at Sender", "undone"]
+    );
 }

@@ -4,7 +4,11 @@
 pub(crate) fn bin_index(value: u64, bits: u32) -> u16 {
     let value = value.max(1);
     let doublings = value.ilog2();
-    let scaled = if doublings >= bits { value >> (doublings - bits) } else { value << (bits - doublings) };
+    let scaled = if doublings >= bits {
+        value >> (doublings - bits)
+    } else {
+        value << (bits - doublings)
+    };
     let within = scaled & ((1 << bits) - 1);
     ((u64::from(doublings) << bits) | within) as u16
 }
@@ -67,9 +71,19 @@ mod tests {
     #[test]
     fn a_value_is_as_far_from_the_middle_of_its_bin_as_half_its_width() {
         for bits in [5, 6] {
-            for value in [1_u64 << 20, 1_000_003, 123_456_789, u64::from(u32::MAX), 1 << 40, u64::MAX] {
+            for value in [
+                1_u64 << 20,
+                1_000_003,
+                123_456_789,
+                u64::from(u32::MAX),
+                1 << 40,
+                u64::MAX,
+            ] {
                 let off = bin_middle(bin_index(value, bits), bits) as f64 / value as f64 - 1.0;
-                assert!(off.abs() <= 0.5 / f64::from(1_u32 << bits) + 1e-9, "{value}: {off}");
+                assert!(
+                    off.abs() <= 0.5 / f64::from(1_u32 << bits) + 1e-9,
+                    "{value}: {off}"
+                );
             }
             assert!(bin_index(1_000, bits) < bin_index(1_100, bits));
         }

@@ -6,8 +6,8 @@ use fullpipe_units::{Span, median};
 use crate::changes::{clamped_mss, window_edit};
 use crate::finish::TransferEvidence;
 
-/// Returns the evidence of the transfers of the `first` capture with what the `second` adds to it. `flows` are the
-/// connections of the first, and `pairs` those that both have.
+/// Returns the evidence of the transfers of the `first` capture with what the `second` adds to it.
+/// `flows` are the connections of the first, and `pairs` those that both have.
 pub fn of_both(
     first: Vec<TransferEvidence>,
     second: &[TransferEvidence],
@@ -15,26 +15,47 @@ pub fn of_both(
     pairs: &[FlowPair],
 ) -> Vec<TransferEvidence> {
     let joined = |transfer: TransferEvidence| {
-        let Some(number) = transfer.flows.first().copied() else { return transfer };
-        let Some(pair) = pairs.iter().find(|pair| pair.numbers[0] == number) else { return transfer };
-        let other = second.iter().find(|other| other.flows.contains(&pair.numbers[1]));
-        let (evidence, farther) = nearer_to_sender(transfer.evidence, other.map(|other| other.evidence.clone()));
-        let edit = flows.iter().find(|flow| flow.number == number).map(|flow| window_edit(pair, flow.sender_index()));
+        let Some(number) = transfer.flows.first().copied() else {
+            return transfer;
+        };
+        let Some(pair) = pairs.iter().find(|pair| pair.numbers[0] == number) else {
+            return transfer;
+        };
+        let other = second
+            .iter()
+            .find(|other| other.flows.contains(&pair.numbers[1]));
+        let (evidence, farther) =
+            nearer_to_sender(transfer.evidence, other.map(|other| other.evidence.clone()));
+        let edit = flows
+            .iter()
+            .find(|flow| flow.number == number)
+            .map(|flow| window_edit(pair, flow.sender_index()));
         let arrivals = |evidence: &Evidence| arrivals_at_receiver(evidence.capture.as_ref()?);
         let beyond = farther.as_ref().and_then(arrivals);
-        let loaded_rtt = farther.as_ref().filter(|_| is_at_sender(&evidence)).and_then(without_receiver);
+        let loaded_rtt = farther
+            .as_ref()
+            .filter(|_| is_at_sender(&evidence))
+            .and_then(without_receiver);
         let capture = evidence.capture.map(|capture| CaptureEvidence {
             window_edit: edit,
             clamped_mss: clamped_mss(pair),
             beyond,
             ..capture
         });
-        TransferEvidence { flows: transfer.flows, evidence: Evidence { capture, loaded_rtt, ..evidence } }
+        TransferEvidence {
+            flows: transfer.flows,
+            evidence: Evidence {
+                capture,
+                loaded_rtt,
+                ..evidence
+            },
+        }
     };
     first.into_iter().map(joined).collect()
 }
 
-/// Returns the evidence of the capture that was taken at the sender first, if `other` is that and `one` is not.
+/// Returns the evidence of the capture that was taken at the sender first, if `other` is that and
+/// `one` is not.
 fn nearer_to_sender(one: Evidence, other: Option<Evidence>) -> (Evidence, Option<Evidence>) {
     match other {
         Some(other) if is_at_sender(&other) && !is_at_sender(&one) => (other, Some(one)),
@@ -46,16 +67,27 @@ fn is_at_sender(evidence: &Evidence) -> bool {
     evidence.capture.and_then(|capture| capture.point) == Some(At::Sender)
 }
 
-/// Returns the median round-trip time from the receiver to the sender and back, in which data waits on the path and
-/// never for the receiver; `None` of a capture that was taken elsewhere, or without timestamps.
+/// Returns the median round-trip time from the receiver to the sender and back, in which data waits
+/// on the path and never for the receiver; `None` of a capture that was taken elsewhere, or without
+/// timestamps.
 fn without_receiver(evidence: &Evidence) -> Option<Span> {
-    evidence.capture.filter(|capture| capture.point == Some(At::Receiver) && capture.by_echo)?;
-    median(evidence.sender_samples.iter().filter_map(|sample| sample.tcp.rtt).collect())
+    evidence
+        .capture
+        .filter(|capture| capture.point == Some(At::Receiver) && capture.by_echo)?;
+    median(
+        evidence
+            .sender_samples
+            .iter()
+            .filter_map(|sample| sample.tcp.rtt)
+            .collect(),
+    )
 }
 
-/// Returns the most frequent rate at which packets arrive, where a capture was taken at the receiver.
+/// Returns the most frequent rate at which packets arrive, where a capture was taken at the
+/// receiver.
 fn arrivals_at_receiver(capture: &CaptureEvidence) -> Option<BurstRate> {
-    let most = BurstRate::most_frequent([capture.arrivals, capture.departures].into_iter().flatten());
+    let most =
+        BurstRate::most_frequent([capture.arrivals, capture.departures].into_iter().flatten());
     most.filter(|_| capture.point == Some(At::Receiver))
 }
 
@@ -71,19 +103,43 @@ mod tests {
 
     #[test]
     fn round_trips_without_the_receiver_are_those_of_a_capture_there() {
-        let data = CapturedSegment { payload: 1448, ..empty_segment() };
+        let data = CapturedSegment {
+            payload: 1448,
+            ..empty_segment()
+        };
         let mut flows = FlowTable::default();
         flows.add_segment(&data, Time::ZERO);
-        let evidence = flows.finish_flows(ExplainedTransfers::Largest(1)).transfers.remove(0).evidence;
+        let evidence = flows
+            .finish_flows(ExplainedTransfers::Largest(1))
+            .transfers
+            .remove(0)
+            .evidence;
         let sample = |millis| {
             let rtt = Some(Span::from_millis(millis));
-            let tcp = TcpInfo { rtt, ..TcpInfo::default() };
-            Sample { at: Span::ZERO, stream: 0, bytes: ByteCount::ZERO, tcp, memory: None }
+            let tcp = TcpInfo {
+                rtt,
+                ..TcpInfo::default()
+            };
+            Sample {
+                at: Span::ZERO,
+                stream: 0,
+                bytes: ByteCount::ZERO,
+                tcp,
+                memory: None,
+            }
         };
         let at = |point, by_echo| {
-            let capture = evidence.capture.map(|capture| CaptureEvidence { point: Some(point), by_echo, ..capture });
+            let capture = evidence.capture.map(|capture| CaptureEvidence {
+                point: Some(point),
+                by_echo,
+                ..capture
+            });
             let sender_samples = [40, 41, 90].map(sample).to_vec();
-            without_receiver(&Evidence { capture, sender_samples, ..evidence.clone() })
+            without_receiver(&Evidence {
+                capture,
+                sender_samples,
+                ..evidence.clone()
+            })
         };
         assert_eq!(at(At::Receiver, true), Some(Span::from_millis(41)));
         assert_eq!((at(At::Receiver, false), at(At::Path, true)), (None, None));

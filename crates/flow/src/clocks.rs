@@ -12,8 +12,8 @@ const MAX_ERROR: f64 = 20e-6;
 /// Seconds in which no clock changes by more than delays do.
 const SHORT: f64 = 2.0;
 
-/// Maximum skew: NTP sets no clock faster or slower than this (RFC 5905, 11.3: 500 parts per million). What seems more
-/// is a queue that grows.
+/// Maximum skew: NTP sets no clock faster or slower than this (RFC 5905, 11.3: 500 parts per
+/// million). What seems more is a queue that grows.
 const MAX_SKEW: f64 = 500e-6;
 
 /// Resolution of the times in most captures, in seconds.
@@ -36,7 +36,8 @@ pub(crate) struct CommonPackets {
 struct CommonPacket {
     /// Time in the first capture, since the first packet.
     at: f64,
-    /// Time in the second capture less that in the first, beyond the difference of the first packet.
+    /// Time in the second capture less that in the first, beyond the difference of the first
+    /// packet.
     ahead: f64,
 }
 
@@ -70,7 +71,11 @@ impl CommonPackets {
         for packets in &mut times {
             packets.sort_unstable();
         }
-        let first = times.iter().filter_map(|packets| packets.first().copied()).min().unwrap_or([Time::ZERO; 2]);
+        let first = times
+            .iter()
+            .filter_map(|packets| packets.first().copied())
+            .min()
+            .unwrap_or([Time::ZERO; 2]);
         let nanos = |time: Time| i128::from(time.as_nanos());
         let ahead = |[one, other]: [Time; 2]| nanos(other) - nanos(one);
         let base = ahead(first);
@@ -79,11 +84,16 @@ impl CommonPackets {
             at: times[0].duration_since(first[0]).as_secs_f64(),
             ahead: seconds(ahead(*times) - base),
         };
-        Self { directions: times.each_ref().map(|packets| packets.iter().map(packet).collect()), base }
+        Self {
+            directions: times
+                .each_ref()
+                .map(|packets| packets.iter().map(packet).collect()),
+            base,
+        }
     }
 
-    /// Returns the index of the capture that is nearer to the first end: there and back take time, whatever the clocks
-    /// show. `None` without packets of both directions.
+    /// Returns the index of the capture that is nearer to the first end: there and back take time,
+    /// whatever the clocks show. `None` without packets of both directions.
     pub(crate) fn nearer_to_first(&self) -> Option<usize> {
         let [there, back] = &self.directions;
         // Of packets of about the same time, which no skew matters between.
@@ -100,25 +110,45 @@ impl CommonPackets {
         (both_ways != 0).then_some(usize::from(both_ways < 0))
     }
 
-    /// Returns the figures of the clocks if the capture at index `nearer` is nearer to the first end.
+    /// Returns the figures of the clocks if the capture at index `nearer` is nearer to the first
+    /// end.
     pub(crate) fn compare_clocks(&self, nearer: usize) -> ClockFigures {
         // A delay adds to the time in the capture that comes later.
-        let signs = if nearer == 0 { [1.0, -1.0] } else { [-1.0, 1.0] };
+        let signs = if nearer == 0 {
+            [1.0, -1.0]
+        } else {
+            [-1.0, 1.0]
+        };
         let directions = [0, 1].map(|end| (self.directions[end].as_slice(), signs[end]));
         // A queue hides the skew: the direction with less of it shows it better.
-        let skews = directions.iter().filter_map(|(packets, sign)| clock_skew(packets, *sign));
+        let skews = directions
+            .iter()
+            .filter_map(|(packets, sign)| clock_skew(packets, *sign));
         let skew = skews.min_by(|one, other| one.error.total_cmp(&other.error));
         let skew = skew.filter(|skew| skew.rate.abs() <= MAX_SKEW && skew.error <= MAX_ERROR);
-        let is_short = directions.iter().all(|(packets, _)| capture_duration(packets) < SHORT);
-        let rate = skew.map(|skew| skew.rate).or_else(|| is_short.then_some(0.0));
-        let Some(rate) = rate else { return ClockFigures::default() };
+        let is_short = directions
+            .iter()
+            .all(|(packets, _)| capture_duration(packets) < SHORT);
+        let rate = skew
+            .map(|skew| skew.rate)
+            .or_else(|| is_short.then_some(0.0));
+        let Some(rate) = rate else {
+            return ClockFigures::default();
+        };
         let delays = directions.map(|(packets, sign)| one_way_delays(packets, sign, rate));
         let floors = delays.each_ref().map(|delays| delays.first().copied());
         let offset = floors[0].zip(floors[1]).map(|(there, back)| {
-            (there + back, self.base as f64 / 1e9 + f64::midpoint(signs[0] * there, signs[1] * back))
+            (
+                there + back,
+                self.base as f64 / 1e9 + f64::midpoint(signs[0] * there, signs[1] * back),
+            )
         });
-        // Nothing arrives before it was sent, but for the error of what the clocks were corrected by.
-        let longest = directions.iter().map(|(packets, _)| capture_duration(packets)).fold(0.0, f64::max);
+        // Nothing arrives before it was sent, but for the error of what the clocks were corrected
+        // by.
+        let longest = directions
+            .iter()
+            .map(|(packets, _)| capture_duration(packets))
+            .fold(0.0, f64::max);
         let tolerance = skew.map_or(MAX_SKEW, |skew| skew.error) * longest + RESOLUTION;
         if offset.is_some_and(|(rtt, _)| rtt < -tolerance) {
             return ClockFigures::default();
@@ -141,28 +171,42 @@ impl CommonPackets {
 }
 
 fn capture_duration(packets: &[CommonPacket]) -> f64 {
-    packets.first().zip(packets.last()).map_or(0.0, |(first, last)| last.at - first.at)
+    packets
+        .first()
+        .zip(packets.last())
+        .map_or(0.0, |(first, last)| last.at - first.at)
 }
 
-/// Returns the skew of the second clock as the packets of a direction show it, or `None` if they are too few. `sign` is
-/// that of a delay.
+/// Returns the skew of the second clock as the packets of a direction show it, or `None` if they
+/// are too few. `sign` is that of a delay.
 fn clock_skew(packets: &[CommonPacket], sign: f64) -> Option<SkewEstimate> {
-    // So many packets have delays as small as those that the line rests on, and their spread is that of the line.
+    // So many packets have delays as small as those that the line rests on, and their spread is
+    // that of the line.
     const FASTEST: f64 = 0.1;
     if packets.len() < MIN_PACKETS {
         return None;
     }
-    let points: Vec<(f64, f64)> = packets.iter().map(|packet| (packet.at, packet.ahead * sign)).collect();
+    let points: Vec<(f64, f64)> = packets
+        .iter()
+        .map(|packet| (packet.at, packet.ahead * sign))
+        .collect();
     let line = lower_line(&points)?;
-    let mut above: Vec<f64> = points.iter().map(|(at, delay)| delay - line.at_zero - line.slope * at).collect();
+    let mut above: Vec<f64> = points
+        .iter()
+        .map(|(at, delay)| delay - line.at_zero - line.slope * at)
+        .collect();
     above.sort_unstable_by(f64::total_cmp);
     let error = above[(FASTEST * above.len() as f64) as usize].max(0.0) / capture_duration(packets);
-    Some(SkewEstimate { rate: line.slope * sign, error, packets: packets.len() })
+    Some(SkewEstimate {
+        rate: line.slope * sign,
+        error,
+        packets: packets.len(),
+    })
 }
 
-/// Returns the line below all points that has the least mean distance from them: the edge of the lower convex hull at
-/// the mean of their times (Zhang, Liu and Xia, "Clock synchronization algorithms for network measurements", 2002).
-/// `points` are in order of time.
+/// Returns the line below all points that has the least mean distance from them: the edge of the
+/// lower convex hull at the mean of their times (Zhang, Liu and Xia, "Clock synchronization
+/// algorithms for network measurements", 2002). `points` are in order of time.
 fn lower_line(points: &[(f64, f64)]) -> Option<LowerLine> {
     let mut hull: Vec<(f64, f64)> = Vec::new();
     for point in points {
@@ -174,14 +218,22 @@ fn lower_line(points: &[(f64, f64)]) -> Option<LowerLine> {
         hull.push(*point);
     }
     let mean = points.iter().map(|(at, _)| at).sum::<f64>() / points.len() as f64;
-    let edge = hull.windows(2).find(|edge| edge[1].0 > edge[0].0 && edge[1].0 >= mean)?;
+    let edge = hull
+        .windows(2)
+        .find(|edge| edge[1].0 > edge[0].0 && edge[1].0 >= mean)?;
     let slope = (edge[1].1 - edge[0].1) / (edge[1].0 - edge[0].0);
-    Some(LowerLine { slope, at_zero: edge[0].1 - slope * edge[0].0 })
+    Some(LowerLine {
+        slope,
+        at_zero: edge[0].1 - slope * edge[0].0,
+    })
 }
 
 /// Returns the one-way delays in ascending order, which the offset of the clocks adds to.
 fn one_way_delays(packets: &[CommonPacket], sign: f64, rate: f64) -> Vec<f64> {
-    let mut delays: Vec<f64> = packets.iter().map(|packet| sign * (packet.ahead - rate * packet.at)).collect();
+    let mut delays: Vec<f64> = packets
+        .iter()
+        .map(|packet| sign * (packet.ahead - rate * packet.at))
+        .collect();
     delays.sort_unstable_by(f64::total_cmp);
     delays
 }
@@ -194,7 +246,12 @@ fn delay_figures(delays: &[f64]) -> Option<OneWayDelay> {
         let place = ((share * delays.len() as f64).ceil() as usize).clamp(1, delays.len()) - 1;
         Span::from_secs_f64(delays[place] - floor)
     };
-    Some(OneWayDelay { packets: delays.len() as u64, median: middle, p95: quantile(0.95), most: quantile(1.0) })
+    Some(OneWayDelay {
+        packets: delays.len() as u64,
+        median: middle,
+        p95: quantile(0.95),
+        most: quantile(1.0),
+    })
 }
 
 #[cfg(test)]
@@ -204,15 +261,31 @@ mod tests {
 
     #[test]
     fn the_line_is_the_edge_of_the_hull_at_the_mean() {
-        let points = [(0.0, 5.0), (1.0, 3.0), (2.0, 4.0), (4.0, 4.0), (5.0, 9.0), (6.0, 6.0), (7.0, 5.5)];
+        let points = [
+            (0.0, 5.0),
+            (1.0, 3.0),
+            (2.0, 4.0),
+            (4.0, 4.0),
+            (5.0, 9.0),
+            (6.0, 6.0),
+            (7.0, 5.5),
+        ];
         // The hull is (0, 5), (1, 3), (4, 4), (7, 5.5), and the mean time 25 ÷ 7.
         let line = lower_line(&points).unwrap();
-        assert!((line.slope - 1.0 / 3.0).abs() < 1e-12 && (line.at_zero - 8.0 / 3.0).abs() < 1e-12, "{line:?}");
+        assert!(
+            (line.slope - 1.0 / 3.0).abs() < 1e-12 && (line.at_zero - 8.0 / 3.0).abs() < 1e-12,
+            "{line:?}"
+        );
         assert_eq!(lower_line(&points[..1]), None);
-        assert_eq!(lower_line(&[(1.0, 0.0), (1.0, 2.0)]), None, "all at one time");
+        assert_eq!(
+            lower_line(&[(1.0, 0.0), (1.0, 2.0)]),
+            None,
+            "all at one time"
+        );
     }
 
-    /// A path between two captures: the second clock has a `skew` and is `ahead` seconds at the begin.
+    /// A path between two captures: the second clock has a `skew` and is `ahead` seconds at the
+    /// begin.
     #[derive(Debug, Clone)]
     struct Path {
         skew: f64,
@@ -232,10 +305,16 @@ mod tests {
             let second = |at: f64| begin + self.ahead + (at - begin) * (1.0 + self.skew);
             let sent = |index: usize| begin + index as f64 * self.seconds / count;
             let there = |(index, queue): (usize, &[f64; 2])| {
-                [time(sent(index)), time(second(sent(index) + self.floors[0] + queue[0]))]
+                [
+                    time(sent(index)),
+                    time(second(sent(index) + self.floors[0] + queue[0])),
+                ]
             };
             let back = |(index, queue): (usize, &[f64; 2])| {
-                [time(sent(index) + self.floors[1] + queue[1]), time(second(sent(index)))]
+                [
+                    time(sent(index) + self.floors[1] + queue[1]),
+                    time(second(sent(index))),
+                ]
             };
             let queues = || self.queues.iter().enumerate();
             CommonPackets::new([queues().map(there).collect(), queues().map(back).collect()])
@@ -244,7 +323,11 @@ mod tests {
 
     fn rate(clocks: &ClockFigures) -> Option<f64> {
         let skew = clocks.skew?;
-        Some(if skew.faster == 1 { skew.by.get() } else { -skew.by.get() })
+        Some(if skew.faster == 1 {
+            skew.by.get()
+        } else {
+            -skew.by.get()
+        })
     }
 
     proptest! {
@@ -272,14 +355,23 @@ mod tests {
     }
 
     fn without_queue(seconds: f64, count: usize) -> Path {
-        Path { skew: 0.0, ahead: 0.0, seconds, floors: [0.02; 2], queues: vec![[0.0; 2]; count] }
+        Path {
+            skew: 0.0,
+            ahead: 0.0,
+            seconds,
+            floors: [0.02; 2],
+            queues: vec![[0.0; 2]; count],
+        }
     }
 
     #[test]
     fn the_capture_that_is_farther_from_the_first_end_may_come_first() {
         let there = without_queue(6.0, 100).packets();
         let [forward, back] = there.directions;
-        let turned = CommonPackets { directions: [back, forward], base: 0 };
+        let turned = CommonPackets {
+            directions: [back, forward],
+            base: 0,
+        };
         assert_eq!(turned.nearer_to_first(), Some(1));
         assert!((turned.compare_clocks(1).offset.unwrap().rtt.as_millis_f64() - 40.0).abs() < 1e-3);
         // Against what the times show there is no result.
@@ -288,18 +380,35 @@ mod tests {
 
     #[test]
     fn two_captures_that_nothing_lies_between_show_their_skew() {
-        let queues = (0..2_000_u32).map(|index| [f64::from(index * 7_919 % 997) * 1e-8; 2]).collect();
-        let path = Path { skew: 200e-6, floors: [1e-7; 2], queues, ..without_queue(60.0, 2_000) };
+        let queues = (0..2_000_u32)
+            .map(|index| [f64::from(index * 7_919 % 997) * 1e-8; 2])
+            .collect();
+        let path = Path {
+            skew: 200e-6,
+            floors: [1e-7; 2],
+            queues,
+            ..without_queue(60.0, 2_000)
+        };
         let clocks = path.packets().compare_clocks(0);
         assert!((rate(&clocks).unwrap() - 200e-6).abs() < 1e-6, "{clocks:?}");
-        assert!(clocks.offset.unwrap().rtt < Span::from_micros(5), "{clocks:?}");
+        assert!(
+            clocks.offset.unwrap().rtt < Span::from_micros(5),
+            "{clocks:?}"
+        );
     }
 
     #[test]
     fn a_queue_that_grows_is_no_skew() {
         let growing = |rate: f64| {
-            let queues = (0..500).map(|index| [f64::from(index) * 0.012 * rate; 2]).collect();
-            Path { queues, ..without_queue(6.0, 500) }.packets().compare_clocks(0)
+            let queues = (0..500)
+                .map(|index| [f64::from(index) * 0.012 * rate; 2])
+                .collect();
+            Path {
+                queues,
+                ..without_queue(6.0, 500)
+            }
+            .packets()
+            .compare_clocks(0)
         };
         assert_eq!(growing(2_916e-6).skew, None);
         assert!(growing(0.0).skew.is_some());
@@ -307,15 +416,28 @@ mod tests {
 
     #[test]
     fn too_few_packets_and_too_short_a_time_show_no_skew() {
-        assert_eq!(without_queue(60.0, 31).packets().compare_clocks(0).skew, None);
+        assert_eq!(
+            without_queue(60.0, 31).packets().compare_clocks(0).skew,
+            None
+        );
         let noisy = |seconds: f64| {
-            let queues = (0..500_u32).map(|index| [f64::from(index * 7_919 % 997) * 1e-6; 2]).collect();
-            Path { queues, ..without_queue(seconds, 500) }.packets().compare_clocks(0)
+            let queues = (0..500_u32)
+                .map(|index| [f64::from(index * 7_919 % 997) * 1e-6; 2])
+                .collect();
+            Path {
+                queues,
+                ..without_queue(seconds, 500)
+            }
+            .packets()
+            .compare_clocks(0)
         };
         // A tenth of the packets is spread over 100 µs.
         assert_eq!(noisy(1.0).skew, None);
         let error = noisy(20.0).skew.unwrap().error.get();
         assert!((4e-6..6e-6).contains(&error), "{error}");
-        assert!(noisy(1.0).delays[0].is_some() && noisy(4.0).delays[0].is_none(), "unless the time is short");
+        assert!(
+            noisy(1.0).delays[0].is_some() && noisy(4.0).delays[0].is_none(),
+            "unless the time is short"
+        );
     }
 }

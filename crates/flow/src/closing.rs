@@ -28,15 +28,16 @@ impl ConnectionClosing {
     /// Takes note of a packet with SYN or FIN, which the first end sent if `is_from_first`.
     pub(crate) fn record_packet(&mut self, packet: &FlowPacket, is_from_first: bool) {
         if packet.has_flags(flags::SYN | flags::ACK) {
-            self.answer.get_or_insert([packet.sequence, packet.acknowledgement]);
+            self.answer
+                .get_or_insert([packet.sequence, packet.acknowledgement]);
         }
         if packet.has_flags(flags::FIN) {
             self.ends[usize::from(!is_from_first)] = Some(packet.next_sequence().wrapping_add(1));
         }
     }
 
-    /// Takes note of a RST, before which each end had sent everything below a number. Those are what counts: a forged
-    /// one ends nothing.
+    /// Takes note of a RST, before which each end had sent everything below a number. Those are
+    /// what counts: a forged one ends nothing.
     pub(crate) fn record_reset(&mut self, next: [Option<u32>; 2]) {
         self.is_reset = true;
         for (end, next) in self.ends.iter_mut().zip(next) {
@@ -44,13 +45,17 @@ impl ConnectionClosing {
         }
     }
 
-    /// Takes note of a packet without SYN, FIN and RST. Where data goes on behind a RST, that ended nothing, and the
-    /// numbers go on with it.
+    /// Takes note of a packet without SYN, FIN and RST. Where data goes on behind a RST, that ended
+    /// nothing, and the numbers go on with it.
     #[inline]
     pub(crate) fn go_on(&mut self, packet: &FlowPacket, is_from_first: bool) {
         if self.is_reset {
             let [first, second] = &mut self.ends;
-            let (own, other) = if is_from_first { (first, second) } else { (second, first) };
+            let (own, other) = if is_from_first {
+                (first, second)
+            } else {
+                (second, first)
+            };
             advance_end(own, packet.next_sequence());
             if packet.has_flags(flags::ACK) {
                 advance_end(other, packet.acknowledgement);
@@ -58,22 +63,30 @@ impl ConnectionClosing {
         }
     }
 
-    /// Returns true if `packet`, which opens nothing, is one of another connection between the same ports, whose SYN
-    /// was not captured. The last one before it was captured at `last`.
+    /// Returns true if `packet`, which opens nothing, is one of another connection between the same
+    /// ports, whose SYN was not captured. The last one before it was captured at `last`.
     pub(crate) fn is_over(&self, packet: &FlowPacket, is_from_first: bool, last: Time) -> bool {
-        let [Some(first), Some(second)] = self.ends else { return false };
+        let [Some(first), Some(second)] = self.ends else {
+            return false;
+        };
         if packet.has_flags(flags::RST) {
             return false;
         }
-        let [own, other] = if is_from_first { [first, second] } else { [second, first] };
-        let waited = !self.is_reset && !packet.has_flags(flags::FIN) && packet.at.duration_since(last) > TIME_WAIT;
+        let [own, other] = if is_from_first {
+            [first, second]
+        } else {
+            [second, first]
+        };
+        let waited = !self.is_reset
+            && !packet.has_flags(flags::FIN)
+            && packet.at.duration_since(last) > TIME_WAIT;
         waited
             || self.is_far(packet.sequence, own)
             || packet.has_flags(flags::ACK) && self.is_far(packet.acknowledgement, other)
     }
 
-    /// Returns true if `packet` is the answer to the SYN of another connection than the one whose first packet was
-    /// captured at `begin`, and has the SYN if `has_syn`.
+    /// Returns true if `packet` is the answer to the SYN of another connection than the one whose
+    /// first packet was captured at `begin`, and has the SYN if `has_syn`.
     pub(crate) fn answers_another(&self, packet: &FlowPacket, begin: Time, has_syn: bool) -> bool {
         // Where both ends open it at the same time, both send an answer (RFC 9293, 3.5).
         let differs = |[sequence, acknowledgement]: [u32; 2]| {
@@ -84,8 +97,8 @@ impl ConnectionClosing {
         packet.has_flags(flags::SYN | flags::ACK) && self.answer.map_or_else(began_before, differs)
     }
 
-    /// Returns true if `number` is none of an end that stopped before `end`: behind a FIN there is nothing, and behind
-    /// a RST what was on its way.
+    /// Returns true if `number` is none of an end that stopped before `end`: behind a FIN there is
+    /// nothing, and behind a RST what was on its way.
     fn is_far(&self, number: u32, end: u32) -> bool {
         let beyond = number.wrapping_sub(end).cast_signed();
         let most = if self.is_reset { NEAR } else { 0 };
@@ -95,7 +108,10 @@ impl ConnectionClosing {
 
 /// Moves the end of what was sent up to `number`, if it is known and lies before.
 fn advance_end(end: &mut Option<u32>, number: u32) {
-    if let Some(end) = end.as_mut().filter(|end| number.wrapping_sub(**end).cast_signed() > 0) {
+    if let Some(end) = end
+        .as_mut()
+        .filter(|end| number.wrapping_sub(**end).cast_signed() > 0)
+    {
         *end = number;
     }
 }

@@ -20,9 +20,17 @@ struct FlowInCaptures<'c> {
 }
 
 impl<'c> FlowInCaptures<'c> {
-    fn new(one: &'c FlowReport, other: &'c FlowReport, times: [Option<&'c PacketTimes>; 2]) -> Self {
+    fn new(
+        one: &'c FlowReport,
+        other: &'c FlowReport,
+        times: [Option<&'c PacketTimes>; 2],
+    ) -> Self {
         let [first, second] = end_addresses(other);
-        Self { flows: [one, other], times, is_turned: end_addresses(one) == [second, first] && first != second }
+        Self {
+            flows: [one, other],
+            times,
+            is_turned: end_addresses(one) == [second, first] && first != second,
+        }
     }
 
     /// Returns the index of an end in the capture at `index`.
@@ -44,7 +52,12 @@ impl<'c> FlowInCaptures<'c> {
     }
 
     /// Returns the data of an end, or else the acknowledgements of it.
-    fn compared_passages(&self, captures: [usize; 2], end: usize, kind: usize) -> Option<ComparedPassages<'c>> {
+    fn compared_passages(
+        &self,
+        captures: [usize; 2],
+        end: usize,
+        kind: usize,
+    ) -> Option<ComparedPassages<'c>> {
         let passages = |index: usize| -> Option<&'c PassageGrids> {
             Some(&self.times[index]?.ends[self.end_index(index, end)][kind])
         };
@@ -57,13 +70,24 @@ impl<'c> FlowInCaptures<'c> {
         let [Some(near), Some(far)] = captures.map(|index| self.times[index]) else {
             return PathLosses::from_totals(ends);
         };
-        PathLosses::from_cells(ends, self.compared_passages(captures, end, 0), [near.captured, far.captured])
+        PathLosses::from_cells(
+            ends,
+            self.compared_passages(captures, end, 0),
+            [near.captured, far.captured],
+        )
     }
 
     /// Returns the times at which packets of an end passed the first capture and the second.
     fn packet_times(&self, end: usize) -> Vec<[Time; 2]> {
-        let parts = [self.compared_passages([0, 1], end, 0), self.compared_passages([0, 1], 1 - end, 1)];
-        let mut times: Vec<[Time; 2]> = parts.into_iter().flatten().flat_map(ComparedPassages::packet_times).collect();
+        let parts = [
+            self.compared_passages([0, 1], end, 0),
+            self.compared_passages([0, 1], 1 - end, 1),
+        ];
+        let mut times: Vec<[Time; 2]> = parts
+            .into_iter()
+            .flatten()
+            .flat_map(ComparedPassages::packet_times)
+            .collect();
         for (index, packets) in self.times.iter().enumerate() {
             if let Some(packets) = packets {
                 leave_out_later_copies(&mut times, index, packets.captured[1]);
@@ -80,13 +104,23 @@ pub(crate) fn compare_flows(
 ) -> FlowPair {
     let both = FlowInCaptures::new(one, other, [times, other_times]);
     let packets = CommonPackets::new([both.packet_times(0), both.packet_times(1)]);
-    let nearer = by_hops(&both).or_else(|| packets.nearer_to_first()).or_else(|| by_place(&both));
-    let clocks = nearer.map_or_else(ClockFigures::default, |nearer| packets.compare_clocks(nearer));
-    let scales = |index| [0, 1].map(|end| both.flow_end(index, end).syn.map(|syn| syn.window_scale));
+    let nearer = by_hops(&both)
+        .or_else(|| packets.nearer_to_first())
+        .or_else(|| by_place(&both));
+    let clocks = nearer.map_or_else(ClockFigures::default, |nearer| {
+        packets.compare_clocks(nearer)
+    });
+    let scales =
+        |index| [0, 1].map(|end| both.flow_end(index, end).syn.map(|syn| syn.window_scale));
     let same_scales = scales(0) == scales(1);
     let direction = |end: usize| {
         // What an end sends passes the capture near it first.
-        let near = if end == 0 { nearer } else { nearer.map(|index| 1 - index) }.unwrap_or(0);
+        let near = if end == 0 {
+            nearer
+        } else {
+            nearer.map(|index| 1 - index)
+        }
+        .unwrap_or(0);
         let ends = [both.flow_end(near, end), both.flow_end(1 - near, end)];
         let losses = both.path_losses([near, 1 - near], end);
         FlowDirection {
@@ -108,12 +142,15 @@ pub(crate) fn end_addresses(flow: &FlowReport) -> [&str; 2] {
     flow.ends.each_ref().map(|end| end.address.as_str())
 }
 
-/// Returns the index of the capture that is nearer to the first end: its SYN has more hops left there, and the other's
-/// has fewer.
+/// Returns the index of the capture that is nearer to the first end: its SYN has more hops left
+/// there, and the other's has fewer.
 fn by_hops(both: &FlowInCaptures<'_>) -> Option<usize> {
     let hops = |index: usize, end: usize| both.flow_end(index, end).syn.map(|syn| syn.hops_left);
     for (end, nearer) in [(0, [0, 1]), (1, [1, 0])] {
-        match hops(0, end).zip(hops(1, end)).map(|(one, other)| one.cmp(&other)) {
+        match hops(0, end)
+            .zip(hops(1, end))
+            .map(|(one, other)| one.cmp(&other))
+        {
             Some(Ordering::Greater) => return Some(nearer[0]),
             Some(Ordering::Less) => return Some(nearer[1]),
             Some(Ordering::Equal) | None => {}
@@ -122,7 +159,8 @@ fn by_hops(both: &FlowInCaptures<'_>) -> Option<usize> {
     None
 }
 
-/// Returns the index of the capture that is nearer to the first end, where a capture was taken at one of the ends.
+/// Returns the index of the capture that is nearer to the first end, where a capture was taken at
+/// one of the ends.
 fn by_place(both: &FlowInCaptures<'_>) -> Option<usize> {
     match (both.taken_at(0), both.taken_at(1)) {
         (Some(end), _) => Some(end),
@@ -131,10 +169,18 @@ fn by_place(both: &FlowInCaptures<'_>) -> Option<usize> {
     }
 }
 
-/// Compares what an end sent, in the capture near it and in the other, between which there were `losses`.
-fn flow_direction([near, far]: [&FlowEnd; 2], losses: &PathLosses, same_scales: bool) -> FlowDirection {
+/// Compares what an end sent, in the capture near it and in the other, between which there were
+/// `losses`.
+fn flow_direction(
+    [near, far]: [&FlowEnd; 2],
+    losses: &PathLosses,
+    same_scales: bool,
+) -> FlowDirection {
     if near.packets == 0 || far.packets == 0 {
-        return FlowDirection { from: near.address.clone(), ..FlowDirection::default() };
+        return FlowDirection {
+            from: near.address.clone(),
+            ..FlowDirection::default()
+        };
     }
     let segments = |bytes: ByteCount| bytes.get().div_ceil(near.segment_size.get().max(1));
     FlowDirection {
@@ -148,7 +194,10 @@ fn flow_direction([near, far]: [&FlowEnd; 2], losses: &PathLosses, same_scales: 
         lost_before: near.lost_before,
         repeated: segments(far.retransmitted_bytes),
         reordered_packets: far.reordered_packets.saturating_sub(near.reordered_packets),
-        routers: near.syn.zip(far.syn).and_then(|(near, far)| near.hops_left.checked_sub(far.hops_left)),
+        routers: near
+            .syn
+            .zip(far.syn)
+            .and_then(|(near, far)| near.hops_left.checked_sub(far.hops_left)),
         changes: compare_ends([near, far], same_scales),
         ..FlowDirection::default()
     }

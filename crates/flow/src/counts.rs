@@ -49,13 +49,18 @@ impl EndCounts {
     /// Counts a packet.
     pub(crate) fn add_packet(&mut self, packet: &FlowPacket) {
         self.packets += 1;
-        let pause = self.last_at.map_or(Span::ZERO, |last| packet.at.duration_since(last));
+        let pause = self
+            .last_at
+            .map_or(Span::ZERO, |last| packet.at.duration_since(last));
         self.longest_pause = self.longest_pause.max(pause);
         self.last_at = Some(packet.at);
         let has = |flag: u16| u64::from(packet.has_flags(flag));
         self.fins += has(flags::FIN);
         self.resets += has(flags::RST);
-        self.sack_packets += u64::from(matches!(packet.sack, SackReport::New | SackReport::Duplicate));
+        self.sack_packets += u64::from(matches!(
+            packet.sack,
+            SackReport::New | SackReport::Duplicate
+        ));
         self.options_are_cut |= packet.sack == SackReport::Cut;
         self.timestamps |= packet.timestamps.is_some();
         if packet.has_flags(flags::SYN) {
@@ -82,9 +87,15 @@ impl EndCounts {
 
     fn add_data(&mut self, bytes: u32, is_pushed: bool) {
         if self.mss.is_none() {
-            self.sizes.get_or_insert_default().add_packet(bytes, is_pushed);
+            self.sizes
+                .get_or_insert_default()
+                .add_packet(bytes, is_pushed);
         }
-        self.smallest = if self.data_packets > 0 { self.smallest.min(bytes) } else { bytes };
+        self.smallest = if self.data_packets > 0 {
+            self.smallest.min(bytes)
+        } else {
+            bytes
+        };
         self.largest = self.largest.max(bytes);
         self.data_packets += 1;
         self.bytes += u64::from(bytes);
@@ -100,7 +111,11 @@ impl EndCounts {
 
     /// Returns the bytes that it takes beyond its own size.
     pub(crate) fn heap_bytes(&self) -> usize {
-        if self.sizes.is_some() { size_of::<SegmentSizes>() } else { 0 }
+        if self.sizes.is_some() {
+            size_of::<SegmentSizes>()
+        } else {
+            0
+        }
     }
 
     /// Returns true if none of its packets was seen.
@@ -123,8 +138,8 @@ impl EndCounts {
         self.window_scale
     }
 
-    /// Returns true if its SYN has an option that it `offers`; `None` where none of it was captured, or the snap length
-    /// may have cut the option off.
+    /// Returns true if its SYN has an option that it `offers`; `None` where none of it was
+    /// captured, or the snap length may have cut the option off.
     pub(crate) fn syn_offers(&self, offers: bool) -> Option<bool> {
         (offers || self.syns > 0 && !self.syn_is_cut).then_some(offers)
     }
@@ -160,16 +175,22 @@ impl EndCounts {
         self.data_packets
     }
 
-    /// Returns the size of its full segments, for a connection whose other end has the counts `other`.
+    /// Returns the size of its full segments, for a connection whose other end has the counts
+    /// `other`.
     pub(crate) fn segment_size(&self, other: &Self) -> u64 {
         let announced = match (self.mss, other.mss) {
             (Some(one), Some(other)) => one.min(other),
             (Some(one), None) | (None, Some(one)) => one,
             (None, None) => {
-                return self.sizes.as_deref().map_or(SegmentSizes::default_segment_size(), SegmentSizes::segment_size);
+                return self.sizes.as_deref().map_or(
+                    SegmentSizes::default_segment_size(),
+                    SegmentSizes::segment_size,
+                );
             }
         };
-        u64::from(announced).saturating_sub(self.option_bytes()).max(1)
+        u64::from(announced)
+            .saturating_sub(self.option_bytes())
+            .max(1)
     }
 
     /// Converts the counters to the [`FlowEnd`] of a report.
@@ -207,7 +228,11 @@ impl EndCounts {
 
 fn syn_report(packet: &FlowPacket) -> SynReport {
     // A SYN offers with both bits, its answer accepts with one (RFC 3168, 6.1.1).
-    let asks = if packet.has_flags(flags::ACK) { flags::ECE } else { flags::ECE | flags::CWR };
+    let asks = if packet.has_flags(flags::ACK) {
+        flags::ECE
+    } else {
+        flags::ECE | flags::CWR
+    };
     SynReport {
         sequence: packet.sequence,
         mss: packet.mss.map(|mss| ByteCount::new(mss.into())),

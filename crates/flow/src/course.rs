@@ -56,7 +56,11 @@ impl SenderState {
         const SMOOTHING: u64 = 8;
         let smoothed = |old: Span| old.saturating_sub(old / SMOOTHING) + rtt / SMOOTHING;
         self.rtt = self.rtt.span().map_or(rtt, smoothed).into();
-        self.least_rtt = self.least_rtt.span().map_or(rtt, |least| least.min(rtt)).into();
+        self.least_rtt = self
+            .least_rtt
+            .span()
+            .map_or(rtt, |least| least.min(rtt))
+            .into();
     }
 }
 
@@ -104,7 +108,8 @@ pub(crate) struct FlowParameters {
     pub(crate) sack: Option<bool>,
     /// Shift of the receiver's windows.
     pub(crate) scale: WindowScale,
-    /// True if no acknowledgement was captured: what was sent stands for it, and nothing shows what is in flight.
+    /// True if no acknowledgement was captured: what was sent stands for it, and nothing shows what
+    /// is in flight.
     pub(crate) is_one_way: bool,
 }
 
@@ -127,7 +132,8 @@ impl WindowScale {
         if window == 0 {
             return Some(ByteCount::ZERO);
         }
-        self.shift().map(|shift| ByteCount::new(u64::from(window) << shift))
+        self.shift()
+            .map(|shift| ByteCount::new(u64::from(window) << shift))
     }
 
     /// Returns the shift; `None` where it is not known.
@@ -141,7 +147,8 @@ impl WindowScale {
 }
 
 impl SenderTimeline {
-    /// Moves on to `at`: what is counted from here on belongs to a later point if enough time has passed.
+    /// Moves on to `at`: what is counted from here on belongs to a later point if enough time has
+    /// passed.
     pub(crate) fn advance_to(&mut self, at: Time) {
         if at >= self.interval_end {
             self.begin_interval(at);
@@ -165,12 +172,15 @@ impl SenderTimeline {
                 self.widen_interval(begin);
             }
         }
-        self.interval_end = begin + self.width * (at.duration_since(begin).as_nanos() / self.width.as_nanos() + 1);
+        self.interval_end =
+            begin + self.width * (at.duration_since(begin).as_nanos() / self.width.as_nanos() + 1);
     }
 
     fn widen_interval(&mut self, begin: Time) {
         self.width = self.width * 2;
-        let index = |point: &TimelinePoint| point.at.duration_since(begin).as_nanos() / self.width.as_nanos();
+        let index = |point: &TimelinePoint| {
+            point.at.duration_since(begin).as_nanos() / self.width.as_nanos()
+        };
         // Of two points in one interval the later one holds what happened in both.
         self.points.dedup_by(|later, earlier| {
             let same = index(later) == index(earlier);
@@ -189,7 +199,10 @@ impl SenderTimeline {
     /// Doubles the time between its points until there are few.
     pub(crate) fn reduce_memory(&mut self) {
         const KEPT: usize = 2;
-        while let Some(begin) = self.begin.filter(|_| self.points.len() > KEPT && self.width < Span::MAX) {
+        while let Some(begin) = self
+            .begin
+            .filter(|_| self.points.len() > KEPT && self.width < Span::MAX)
+        {
             self.widen_interval(begin);
         }
         self.points.shrink_to_fit();
@@ -200,8 +213,8 @@ impl SenderTimeline {
         self.begin
     }
 
-    /// Returns the samples of a sender, whose times count from `origin`: its own view where `by_echo` is true. `rest`
-    /// is the part of each round trip on the other side of the capture.
+    /// Returns the samples of a sender, whose times count from `origin`: its own view where
+    /// `by_echo` is true. `rest` is the part of each round trip on the other side of the capture.
     pub(crate) fn interval_samples(
         &self,
         agreed: FlowParameters,
@@ -210,18 +223,32 @@ impl SenderTimeline {
         rest: Span,
     ) -> Vec<Sample> {
         let last = self.begin.map(|_| &self.now);
-        self.points.iter().chain(last).map(|point| point.interval_sample(agreed, origin, by_echo, rest)).collect()
+        self.points
+            .iter()
+            .chain(last)
+            .map(|point| point.interval_sample(agreed, origin, by_echo, rest))
+            .collect()
     }
 }
 
 impl TimelinePoint {
-    fn interval_sample(&self, agreed: FlowParameters, origin: Time, by_echo: bool, rest: Span) -> Sample {
+    fn interval_sample(
+        &self,
+        agreed: FlowParameters,
+        origin: Time,
+        by_echo: bool,
+        rest: Span,
+    ) -> Sample {
         let view = if by_echo { &self.echoed } else { &self.here };
         let segments = |bytes: u64| SegCount::new(bytes.div_ceil(agreed.mss.get().max(1)));
         let sent = self.acknowledged + view.flight + self.again_bytes;
         let arrived = self.acknowledged + if agreed.is_one_way { view.flight } else { 0 };
         let two_way = |figure| Some(figure).filter(|_| !agreed.is_one_way);
-        let state = if self.recovers { CongestionState::Recovery } else { CongestionState::Open };
+        let state = if self.recovers {
+            CongestionState::Recovery
+        } else {
+            CongestionState::Open
+        };
         Sample {
             at: self.at.duration_since(origin),
             stream: agreed.stream,
@@ -236,7 +263,10 @@ impl TimelinePoint {
                     WindowScale::Absent => Some(false),
                     WindowScale::Inferred(_) | WindowScale::Unknown => None,
                 },
-                snd_wscale: agreed.scale.shift().filter(|_| agreed.scale != WindowScale::Absent),
+                snd_wscale: agreed
+                    .scale
+                    .shift()
+                    .filter(|_| agreed.scale != WindowScale::Absent),
                 snd_mss: Some(agreed.mss),
                 unacked: two_way(view.flight).map(segments),
                 rtt: view.rtt.span().map(|rtt| rtt + rest),

@@ -1,4 +1,5 @@
-//! The state of a sender as the timestamps that it echoes show it, or else the time that its answers take.
+//! The state of a sender as the timestamps that it echoes show it, or else the time that its
+//! answers take.
 
 use std::collections::VecDeque;
 
@@ -21,15 +22,17 @@ struct TimestampEcho {
     window: Option<u16>,
 }
 
-/// State of the path that a sender had seen when it sent a segment, which echoes the timestamp of the newest
-/// acknowledgement (RFC 7323, 4.1).
+/// State of the path that a sender had seen when it sent a segment, which echoes the timestamp of
+/// the newest acknowledgement (RFC 7323, 4.1).
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct EchoedState {
-    /// Everything below was acknowledged; the middle of what the acknowledgements of one timestamp say.
+    /// Everything below was acknowledged; the middle of what the acknowledgements of one timestamp
+    /// say.
     pub(crate) acknowledged: u64,
     /// The window that it was allowed, as it stands in the header.
     pub(crate) window: Option<u16>,
-    /// From the first of those acknowledgements to this segment, if it is the first that echoes them.
+    /// From the first of those acknowledgements to this segment, if it is the first that echoes
+    /// them.
     pub(crate) first_after: Option<Span>,
     /// From the last of them to this segment.
     pub(crate) after_last: Span,
@@ -58,7 +61,12 @@ impl Echoes {
     }
 
     /// Takes note of an acknowledgement up to `position`, with the window that data may fill.
-    pub(crate) fn record_acknowledgement(&mut self, packet: &FlowPacket, position: u64, window: Option<u16>) {
+    pub(crate) fn record_acknowledgement(
+        &mut self,
+        packet: &FlowPacket,
+        position: u64,
+        window: Option<u16>,
+    ) {
         let at = packet.at;
         let value = packet.timestamps.map(|(value, _)| value);
         match self.ticks.back_mut() {
@@ -67,9 +75,18 @@ impl Echoes {
                 last.positions[1] = last.positions[1].max(position);
                 last.window = window;
             }
-            Some(last) if last.value.zip(value).is_some_and(|(last, value)| !is_newer(value, last)) => {}
+            Some(last)
+                if last
+                    .value
+                    .zip(value)
+                    .is_some_and(|(last, value)| !is_newer(value, last)) => {}
             _ => {
-                self.ticks.push_back(TimestampEcho { value, times: [at; 2], positions: [position; 2], window });
+                self.ticks.push_back(TimestampEcho {
+                    value,
+                    times: [at; 2],
+                    positions: [position; 2],
+                    window,
+                });
                 if self.ticks.len() > MAX_REMEMBERED {
                     self.ticks.pop_front();
                 }
@@ -80,16 +97,29 @@ impl Echoes {
     /// Returns the newest data that the sender of `packet` had seen; `None` where it echoes nothing
     /// that was captured. Without timestamps it had seen the data that passed here as long ago as
     /// its fastest answer takes, `least`.
-    pub(crate) fn seen_by(&mut self, packet: &FlowPacket, least: Option<Span>) -> Option<EchoedState> {
+    pub(crate) fn seen_by(
+        &mut self,
+        packet: &FlowPacket,
+        least: Option<Span>,
+    ) -> Option<EchoedState> {
         let at = packet.at;
-        let Some((_, echo)) = packet.timestamps else { return self.seen_before(least?, at) };
-        while self.ticks.front().is_some_and(|tick| tick.value.is_none_or(|value| is_newer(echo, value))) {
+        let Some((_, echo)) = packet.timestamps else {
+            return self.seen_before(least?, at);
+        };
+        while self
+            .ticks
+            .front()
+            .is_some_and(|tick| tick.value.is_none_or(|value| is_newer(echo, value)))
+        {
             self.ticks.pop_front();
         }
         let tick = self.ticks.front().filter(|tick| tick.value == Some(echo))?;
         let is_first = self.echoed != Some(echo);
         self.echoed = Some(echo);
-        Some(EchoedState { first_after: is_first.then(|| at.duration_since(tick.times[0])), ..tick.echo_at(at) })
+        Some(EchoedState {
+            first_after: is_first.then(|| at.duration_since(tick.times[0])),
+            ..tick.echo_at(at)
+        })
     }
 
     fn seen_before(&mut self, least: Span, at: Time) -> Option<EchoedState> {
@@ -98,7 +128,10 @@ impl Echoes {
             self.ticks.pop_front();
         }
         let tick = self.ticks.front().filter(|tick| is_seen(tick))?;
-        Some(EchoedState { least: Some(least), ..tick.echo_at(at) })
+        Some(EchoedState {
+            least: Some(least),
+            ..tick.echo_at(at)
+        })
     }
 }
 

@@ -29,7 +29,8 @@ pub(crate) struct EndState {
     next: Option<u64>,
     /// Position at which it would have sent next, by the last packet that occupies nothing.
     ahead: u64,
-    /// Its packets without data from below what was acknowledged, or with the next byte in a closed window.
+    /// Its packets without data from below what was acknowledged, or with the next byte in a closed
+    /// window.
     probes: u64,
     /// True if the next byte was sent into a closed window.
     next_is_probed: bool,
@@ -84,12 +85,15 @@ pub(crate) struct SegmentParameters {
 impl EndState {
     /// Returns an end without a packet. With `keeps_times`, the times of its packets are kept.
     pub(crate) fn new(keeps_times: bool) -> Self {
-        Self { passages: keeps_times.then(Box::default), ..Self::default() }
+        Self {
+            passages: keeps_times.then(Box::default),
+            ..Self::default()
+        }
     }
 
-    /// Returns true for a segment that asks whether the other end is still there with the last byte of what was
-    /// acknowledged (RFC 9293, 3.8.4): it says nothing of a loss. A segment that has no other byte is retransmitted,
-    /// unless that byte is the first of a capture from the middle on.
+    /// Returns true for a segment that asks whether the other end is still there with the last byte
+    /// of what was acknowledged (RFC 9293, 3.8.4): it says nothing of a loss. A segment that has no
+    /// other byte is retransmitted, unless that byte is the first of a capture from the middle on.
     #[inline]
     pub(crate) fn keeps_alive(&self, packet: &FlowPacket) -> bool {
         packet.payload == 1
@@ -99,8 +103,8 @@ impl EndState {
             && self.acknowledged >= self.next
     }
 
-    /// Returns true for a segment that asks with the next byte whether a closed window is open (RFC 9293, 3.8.6.1): as
-    /// long as that is not acknowledged, it is as if it was not sent.
+    /// Returns true for a segment that asks with the next byte whether a closed window is open (RFC
+    /// 9293, 3.8.6.1): as long as that is not acknowledged, it is as if it was not sent.
     #[inline]
     pub(crate) fn probes_window(&mut self, packet: &FlowPacket) -> bool {
         let probes = packet.payload == 1
@@ -113,9 +117,15 @@ impl EndState {
         probes
     }
 
-    /// Takes note of an acknowledgement below `position`, which may be of the byte that a probe carried.
+    /// Takes note of an acknowledgement below `position`, which may be of the byte that a probe
+    /// carried.
     fn note_probed_byte(&mut self, position: u64) {
-        let Some(next) = self.next.filter(|next| self.next_is_probed && position > *next) else { return };
+        let Some(next) = self
+            .next
+            .filter(|next| self.next_is_probed && position > *next)
+        else {
+            return;
+        };
         self.next_is_probed = false;
         self.counts.add_probed_byte();
         self.seen.add_interval(next, next + 1);
@@ -133,8 +143,8 @@ impl EndState {
         true
     }
 
-    /// Places what a segment occupies of the sequence space: its data, and one number each for SYN and FIN. `echo` is
-    /// what it had seen of the other end.
+    /// Places what a segment occupies of the sequence space: its data, and one number each for SYN
+    /// and FIN. `echo` is what it had seen of the other end.
     pub(crate) fn place_packet(
         &mut self,
         packet: &FlowPacket,
@@ -142,26 +152,41 @@ impl EndState {
         agreement: SegmentParameters,
     ) {
         let start = self.sequence.position(packet.sequence);
-        let flags = u64::from(packet.has_flags(flags::SYN)) + u64::from(packet.has_flags(flags::FIN));
+        let flags =
+            u64::from(packet.has_flags(flags::SYN)) + u64::from(packet.has_flags(flags::FIN));
         let end = start + u64::from(packet.payload) + flags;
         if end == start || packet.has_flags(flags::RST) {
-            self.ahead = if packet.has_flags(flags::RST) { self.ahead } else { start };
-            self.probes += u64::from(!packet.has_flags(flags::RST) && self.acknowledged > Some(start));
+            self.ahead = if packet.has_flags(flags::RST) {
+                self.ahead
+            } else {
+                start
+            };
+            self.probes +=
+                u64::from(!packet.has_flags(flags::RST) && self.acknowledged > Some(start));
             return;
         }
         self.sequence.advance_to(end);
         // Without a handshake the largest segment may be small.
-        let full = if agreement.is_scale_known { agreement.mss } else { agreement.mss.max(MIN_USUAL_SEGMENT) };
+        let full = if agreement.is_scale_known {
+            agreement.mss
+        } else {
+            agreement.mss.max(MIN_USUAL_SEGMENT)
+        };
         if self.full_segment_until.is_none() && u64::from(packet.payload) >= full {
             self.full_segment_until = Some(end);
         }
         if packet.payload > 0 || packet.has_flags(flags::SYN) {
-            self.first_byte.get_or_insert(start + u64::from(packet.has_flags(flags::SYN)));
+            self.first_byte
+                .get_or_insert(start + u64::from(packet.has_flags(flags::SYN)));
         }
         let is_syn = packet.has_flags(flags::SYN);
-        let origin = *self
-            .origin
-            .get_or_insert_with(|| if is_syn { SequenceOrigin::at_syn(start) } else { SequenceOrigin::at_zero() });
+        let origin = *self.origin.get_or_insert_with(|| {
+            if is_syn {
+                SequenceOrigin::at_syn(start)
+            } else {
+                SequenceOrigin::at_zero()
+            }
+        });
         if let Some(passages) = &mut self.passages {
             passages[0].record_data(origin, [start, end], packet.at);
         }
@@ -178,7 +203,8 @@ impl EndState {
             is_late = !overtaken;
             again = if overtaken { 0 } else { packet.payload.into() };
         }
-        self.unacknowledged.record_sent_segment([start, end], packet.at, added.known > 0);
+        self.unacknowledged
+            .record_sent_segment([start, end], packet.at, added.known > 0);
         if self.next.is_none_or(|next| end > next) {
             self.next = Some(end);
             self.note_newest(packet);
@@ -186,9 +212,13 @@ impl EndState {
         let acknowledged = self.acknowledged.or(self.first_byte).unwrap_or(start);
         let next = self.next.unwrap_or(end);
         self.counts.flight = self.counts.flight.max(next.saturating_sub(acknowledged));
-        if packet.payload > 0 && added.known >= packet.payload.into() && self.was_sent_in_order(packet) {
+        if packet.payload > 0
+            && added.known >= packet.payload.into()
+            && self.was_sent_in_order(packet)
+        {
             // A repair came before it: nothing was lost.
-            self.sending_begun().came_late(packet.payload.into(), agreement.mss);
+            self.sending_begun()
+                .came_late(packet.payload.into(), agreement.mss);
         } else if packet.payload > 0 {
             let (bytes, is_first_open) = (packet.payload.into(), start == acknowledged);
             let sent = SentSegment {
@@ -202,37 +232,51 @@ impl EndState {
                 is_late,
                 is_pushed: packet.has_flags(flags::PSH),
             };
-            self.sending_begun().record_sent_segment(sent, echo, packet.at);
+            self.sending_begun()
+                .record_sent_segment(sent, echo, packet.at);
         }
     }
 
     /// Takes note of the segment with the highest bytes.
     fn note_newest(&mut self, packet: &FlowPacket) {
-        /// Larger than the step of a host that counts for all its connections, and one in sixteen of random ones.
+        /// Larger than the step of a host that counts for all its connections, and one in sixteen
+        /// of random ones.
         const MAX_STEP: u16 = 4096;
         let time = packet.timestamps.map(|(value, _)| value);
-        if let Some((new, before)) = packet.identification.zip(self.newest.0).filter(|(new, before)| new != before) {
+        if let Some((new, before)) = packet
+            .identification
+            .zip(self.newest.0)
+            .filter(|(new, before)| new != before)
+        {
             let counts = new.wrapping_sub(before) <= MAX_STEP;
-            self.counting = if counts { self.counting.saturating_add(1) } else { self.counting.saturating_sub(1) };
+            self.counting = if counts {
+                self.counting.saturating_add(1)
+            } else {
+                self.counting.saturating_sub(1)
+            };
         }
         self.newest = (packet.identification, time);
         self.newest_bytes = packet.payload;
     }
 
-    /// Returns true if a segment that arrives below others was sent before them: its timestamp is older than that of
-    /// the highest one, or where both are the same or missing, its identification, if those count up.
+    /// Returns true if a segment that arrives below others was sent before them: its timestamp is
+    /// older than that of the highest one, or where both are the same or missing, its
+    /// identification, if those count up.
     fn was_sent_in_order(&self, packet: &FlowPacket) -> bool {
         let (newest_id, newest_time) = self.newest;
         let times = packet.timestamps.map(|(value, _)| value).zip(newest_time);
         if let Some((late, newest)) = times.filter(|(late, newest)| late != newest) {
             return is_newer(newest, late);
         }
-        let ids = packet.identification.zip(newest_id).filter(|_| self.counting >= 0);
+        let ids = packet
+            .identification
+            .zip(newest_id)
+            .filter(|_| self.counting >= 0);
         ids.is_some_and(|(late, newest)| late.wrapping_sub(newest).cast_signed() < 0)
     }
 
-    /// Takes note that the other end acknowledged all below the number in `packet`, which is the first answer to data
-    /// of the time `answered` ago.
+    /// Takes note that the other end acknowledged all below the number in `packet`, which is the
+    /// first answer to data of the time `answered` ago.
     pub(crate) fn is_acknowledged(&mut self, packet: &FlowPacket, answered: Option<Span>) -> u64 {
         let position = self.sequence.position(packet.acknowledgement);
         if self.next.is_none() {
@@ -240,22 +284,35 @@ impl EndState {
             self.first_acknowledged.get_or_insert(position);
         }
         let answers_syn = packet.has_flags(flags::SYN);
-        let new_origin =
-            || if answers_syn { SequenceOrigin::at_syn(position.saturating_sub(1)) } else { SequenceOrigin::at_zero() };
+        let new_origin = || {
+            if answers_syn {
+                SequenceOrigin::at_syn(position.saturating_sub(1))
+            } else {
+                SequenceOrigin::at_zero()
+            }
+        };
         let origin = *self.origin.get_or_insert_with(new_origin);
         if let Some(passages) = &mut self.passages {
             passages[1].record_acknowledgement(origin, self.acknowledged, position, packet.at);
         }
         self.note_probed_byte(position);
-        let rtt = self.unacknowledged.record_acknowledgement(position, packet.at);
+        let rtt = self
+            .unacknowledged
+            .record_acknowledgement(position, packet.at);
         if let Some(rtt) = rtt {
             self.rtts.add_duration(rtt);
         }
         let is_newest = Some(position) >= self.acknowledged;
-        if let (Some(first), Some(sending)) = (self.first_byte.filter(|_| is_newest), &mut self.sending) {
+        if let (Some(first), Some(sending)) =
+            (self.first_byte.filter(|_| is_newest), &mut self.sending)
+        {
             let below = position.min(self.next.unwrap_or(position));
             // With timestamps a repair has its own, and is measured as well.
-            let rtt = if packet.timestamps.is_some() { answered } else { rtt };
+            let rtt = if packet.timestamps.is_some() {
+                answered
+            } else {
+                rtt
+            };
             sending.record_acknowledgement(position, below.saturating_sub(first), rtt, packet.at);
         }
         if self.first_byte.is_some_and(|first| position > first) {
@@ -265,12 +322,19 @@ impl EndState {
         position
     }
 
-    /// Takes note of an acknowledgement that this end sent, as a `position` of the other end, of which `on_way` is true
-    /// if data was not acknowledged.
-    pub(crate) fn record_sent_acknowledgement(&mut self, packet: &FlowPacket, position: u64, on_way: bool) {
+    /// Takes note of an acknowledgement that this end sent, as a `position` of the other end, of
+    /// which `on_way` is true if data was not acknowledged.
+    pub(crate) fn record_sent_acknowledgement(
+        &mut self,
+        packet: &FlowPacket,
+        position: u64,
+        on_way: bool,
+    ) {
         let said = (position, packet.window);
-        let is_bare = packet.payload == 0 && packet.flags & (flags::SYN | flags::FIN | flags::RST) == 0;
-        self.counts.duplicate_acks += u64::from(is_bare && on_way && self.acknowledges == Some(said));
+        let is_bare =
+            packet.payload == 0 && packet.flags & (flags::SYN | flags::FIN | flags::RST) == 0;
+        self.counts.duplicate_acks +=
+            u64::from(is_bare && on_way && self.acknowledges == Some(said));
         self.acknowledges = Some(said);
     }
 
@@ -300,7 +364,9 @@ impl EndState {
 
     /// Returns true if this end sent data that was not acknowledged.
     pub(crate) fn has_data_on_way(&self) -> bool {
-        self.next.zip(self.acknowledged).is_some_and(|(next, below)| next > below)
+        self.next
+            .zip(self.acknowledged)
+            .is_some_and(|(next, below)| next > below)
     }
 
     /// Returns the bytes that it takes beyond its own size.
@@ -312,9 +378,17 @@ impl EndState {
             + self.answers.heap_bytes()
             + self.windows.heap_bytes()
             + self.echoes.heap_bytes()
-            + self.sending.as_ref().map_or(0, |sending| sending.heap_bytes())
+            + self
+                .sending
+                .as_ref()
+                .map_or(0, |sending| sending.heap_bytes())
             + self.recent.heap_bytes()
-            + self.passages.iter().flat_map(|both| both.iter()).map(PassageGrids::heap_bytes).sum::<usize>()
+            + self
+                .passages
+                .iter()
+                .flat_map(|both| both.iter())
+                .map(PassageGrids::heap_bytes)
+                .sum::<usize>()
     }
 
     /// Leaves out the details that take most room.
@@ -326,7 +400,10 @@ impl EndState {
         if let Some(sending) = &mut self.sending {
             sending.reduce_memory();
         }
-        self.passages.iter_mut().flat_map(|both| both.iter_mut()).for_each(PassageGrids::reduce_memory);
+        self.passages
+            .iter_mut()
+            .flat_map(|both| both.iter_mut())
+            .for_each(PassageGrids::reduce_memory);
     }
 
     /// Returns how often its SYN was seen.
@@ -353,7 +430,10 @@ impl EndState {
     /// known, for a connection whose other end is `other`.
     pub(crate) fn segment_parameters(&self, other: &Self) -> SegmentParameters {
         let is_scale_known = self.syn_scale(other) != WindowScale::Unknown;
-        SegmentParameters { mss: self.counts.segment_size(&other.counts), is_scale_known }
+        SegmentParameters {
+            mss: self.counts.segment_size(&other.counts),
+            is_scale_known,
+        }
     }
 
     /// Returns the size of its full segments, for a connection whose other end is `other`.
@@ -368,8 +448,17 @@ impl EndState {
 
     /// Returns the options and sizes that this end and `other` agreed on for this end's data, which
     /// is stream number `stream`.
-    pub(crate) fn flow_parameters(&self, other: &Self, stream: u16, by_echo: bool) -> FlowParameters {
-        let inferred = || self.sent_data().and_then(|sending| sending.window_shift(by_echo)).map(WindowScale::Inferred);
+    pub(crate) fn flow_parameters(
+        &self,
+        other: &Self,
+        stream: u16,
+        by_echo: bool,
+    ) -> FlowParameters {
+        let inferred = || {
+            self.sent_data()
+                .and_then(|sending| sending.window_shift(by_echo))
+                .map(WindowScale::Inferred)
+        };
         let scale = match other.syn_scale(self) {
             WindowScale::Unknown => inferred().unwrap_or(WindowScale::Unknown),
             known => known,
@@ -388,8 +477,8 @@ impl EndState {
         }
     }
 
-    /// Returns the shift of its windows, where it offered one. A larger one than the largest counts as that (RFC 7323,
-    /// 2.3).
+    /// Returns the shift of its windows, where it offered one. A larger one than the largest counts
+    /// as that (RFC 7323, 2.3).
     pub(crate) fn window_scale(&self) -> Option<u8> {
         const MAX_SCALE: u8 = 14;
         self.counts.window_scale().map(|shift| shift.min(MAX_SCALE))
@@ -400,23 +489,28 @@ impl EndState {
         self.counts.syn_offers(self.counts.window_scale().is_some())
     }
 
-    /// Returns the shift of the windows that it advertises to `other`, as the SYNs show it: none unless both offer one
-    /// (RFC 7323, 2.2).
+    /// Returns the shift of the windows that it advertises to `other`, as the SYNs show it: none
+    /// unless both offer one (RFC 7323, 2.2).
     pub(crate) fn syn_scale(&self, other: &Self) -> WindowScale {
         match (self.offers_scale(), other.offers_scale()) {
             (Some(false), _) | (_, Some(false)) => WindowScale::Absent,
-            (Some(true), Some(true)) => self.window_scale().map_or(WindowScale::Absent, WindowScale::Agreed),
+            (Some(true), Some(true)) => self
+                .window_scale()
+                .map_or(WindowScale::Absent, WindowScale::Agreed),
             _ => WindowScale::Unknown,
         }
     }
 
-    /// Returns the times in which it sent none of its data, of a connection that was open from the first time to the
-    /// second.
+    /// Returns the times in which it sent none of its data, of a connection that was open from the
+    /// first time to the second.
     pub(crate) fn stalls(&self, opened: [Time; 2]) -> StallTimes {
-        self.sent_data().map(|sending| sending.stalls(opened)).unwrap_or_default()
+        self.sent_data()
+            .map(|sending| sending.stalls(opened))
+            .unwrap_or_default()
     }
 
-    /// Returns the data that it had sent when it sent its last packet, and of which nothing came here.
+    /// Returns the data that it had sent when it sent its last packet, and of which nothing came
+    /// here.
     pub(crate) fn unseen_bytes(&self) -> ByteCount {
         ByteCount::new(self.next.map_or(0, |next| self.ahead.saturating_sub(next)))
     }
@@ -428,10 +522,12 @@ impl EndState {
 
     /// Returns true if a full segment of its data was acknowledged.
     pub(crate) fn full_segment_acknowledged(&self) -> bool {
-        self.full_segment_until.is_some_and(|end| self.acknowledged >= Some(end))
+        self.full_segment_until
+            .is_some_and(|end| self.acknowledged >= Some(end))
     }
 
-    /// Returns the number of its packets that ask for an acknowledgement: without data, below what was acknowledged.
+    /// Returns the number of its packets that ask for an acknowledgement: without data, below what
+    /// was acknowledged.
     pub(crate) fn probe_count(&self) -> u64 {
         self.probes
     }
@@ -449,7 +545,11 @@ impl EndState {
     /// Returns the bytes of data of this end, each counted once; of an end without a packet here,
     /// those that the other one acknowledged.
     fn moved_bytes(&self) -> ByteCount {
-        if self.is_silent() { self.missing_bytes() } else { self.unique_bytes() }
+        if self.is_silent() {
+            self.missing_bytes()
+        } else {
+            self.unique_bytes()
+        }
     }
 
     /// Returns the data that the other end acknowledged and of which nothing was seen.
@@ -467,8 +567,8 @@ impl EndState {
         self.counts.is_silent()
     }
 
-    /// Returns the figures of a connection that lasted `duration`, whose other end is `other`, with the rate of
-    /// `bursts`.
+    /// Returns the figures of a connection that lasted `duration`, whose other end is `other`, with
+    /// the rate of `bursts`.
     pub(crate) fn to_flow_end(
         &self,
         other: &Self,
@@ -483,10 +583,16 @@ impl EndState {
             missing_bytes: self.missing_bytes(),
             unseen: self.unseen_bytes(),
             lost_before: self.sent_data().map_or(0, |sending| sending.lost_before),
-            window: self.windows.window_figures(self.syn_scale(other) == WindowScale::Unknown),
+            window: self
+                .windows
+                .window_figures(self.syn_scale(other) == WindowScale::Unknown),
             rtt: self.rtts.round_trip_figures(),
             // Without an acknowledgement everything seems in flight.
-            flight: if other.is_silent() { ByteCount::ZERO } else { counts.flight },
+            flight: if other.is_silent() {
+                ByteCount::ZERO
+            } else {
+                counts.flight
+            },
             rate: BitRate::from_bytes_in(self.moved_bytes(), duration),
             bursts,
             ..counts
@@ -506,7 +612,8 @@ impl EndState {
     }
 
     fn sending_begun(&mut self) -> &mut SentData {
-        self.sending.get_or_insert_with(|| Box::new(SentData::new(self.allowed)))
+        self.sending
+            .get_or_insert_with(|| Box::new(SentData::new(self.allowed)))
     }
 
     /// Takes the times at which its data passed, and those of the acknowledgements of it.

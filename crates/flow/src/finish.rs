@@ -30,7 +30,8 @@ pub(crate) struct EndedFlow {
 pub struct FinishedFlows {
     /// The connections, by their first packet.
     pub flows: Vec<FlowReport>,
-    /// The times of packets of each, in the same order; none of [`crate::FlowTable::without_packet_times`].
+    /// The times of packets of each, in the same order; none of
+    /// [`crate::FlowTable::without_packet_times`].
     pub times: Vec<PacketTimes>,
     /// Connection attempts without an answer.
     pub unanswered: u64,
@@ -66,7 +67,8 @@ pub struct TransferEvidence {
 pub enum ExplainedTransfers<'f> {
     /// As many of the largest.
     Largest(usize),
-    /// The one over a connection between these; without such a connection, as behind address translation, the largest.
+    /// The one over a connection between these; without such a connection, as behind address
+    /// translation, the largest.
     Between([SocketAddr; 2]),
     /// The one that a connection of this number belongs to.
     Flow(u64),
@@ -75,19 +77,27 @@ pub enum ExplainedTransfers<'f> {
 }
 
 impl ExplainedTransfers<'static> {
-    /// Returns the transfer of a test: the connection that moved most of its data, though one that controls it may
-    /// carry more.
+    /// Returns the transfer of a test: the connection that moved most of its data, though one that
+    /// controls it may carry more.
     pub fn of_test(measurement: &Measurement) -> Self {
-        largest_connection(&measurement.streams, &measurement.local.sockets).map_or(Self::Largest(1), Self::Between)
+        largest_connection(&measurement.streams, &measurement.local.sockets)
+            .map_or(Self::Largest(1), Self::Between)
     }
 }
 
-/// Returns the addresses of the stream that moved most, of those in the direction of the first; of the first socket
-/// where no stream says what it moved. `None` where they are not known.
-fn largest_connection(streams: &[StreamSummary], sockets: &[SocketReadback]) -> Option<[SocketAddr; 2]> {
-    let of_direction = streams.iter().filter(|stream| stream.direction == streams[0].direction);
+/// Returns the addresses of the stream that moved most, of those in the direction of the first; of
+/// the first socket where no stream says what it moved. `None` where they are not known.
+fn largest_connection(
+    streams: &[StreamSummary],
+    sockets: &[SocketReadback],
+) -> Option<[SocketAddr; 2]> {
+    let of_direction = streams
+        .iter()
+        .filter(|stream| stream.direction == streams[0].direction);
     let largest = of_direction.min_by_key(|stream| Reverse(stream.sent.max(stream.received)));
-    let of_largest = sockets.iter().find(|socket| largest.is_some_and(|largest| largest.stream == socket.stream));
+    let of_largest = sockets
+        .iter()
+        .find(|socket| largest.is_some_and(|largest| largest.stream == socket.stream));
     let socket = of_largest.or(sockets.first())?;
     Some([socket.local.parse().ok()?, socket.remote.parse().ok()?])
 }
@@ -107,18 +117,35 @@ pub struct SettledFlows {
 }
 
 impl SettledFlows {
-    /// Returns everything that was found in the parts of a capture, on a thread for each, with the evidence of the
-    /// transfers that are to be `explained`.
+    /// Returns everything that was found in the parts of a capture, on a thread for each, with the
+    /// evidence of the transfers that are to be `explained`.
     pub fn finish_parts(parts: Vec<Self>, explained: ExplainedTransfers<'_>) -> FinishedFlows {
         let threads = parts.len().max(1);
-        let all = parts.into_iter().reduce(Self::join_part).unwrap_or_default();
-        let Self { begin, mut followed, blocks, finished, unanswered, left_out } = all;
+        let all = parts
+            .into_iter()
+            .reduce(Self::join_part)
+            .unwrap_or_default();
+        let Self {
+            begin,
+            mut followed,
+            blocks,
+            finished,
+            unanswered,
+            left_out,
+        } = all;
         let begin = begin.map_or(Time::ZERO, |(_, at)| at);
         // Those of each part are in order already, so that this costs little.
         followed.sort_by_key(FollowedFlow::first_packet);
         let places = flow_positions(&followed, &finished);
         let numbers: Vec<u64> = places.iter().map(|place| *place as u64 + 1).collect();
-        let captured = [begin, followed.iter().map(FollowedFlow::last_time).max().unwrap_or(begin)];
+        let captured = [
+            begin,
+            followed
+                .iter()
+                .map(FollowedFlow::last_time)
+                .max()
+                .unwrap_or(begin),
+        ];
         let report = |flow: &mut FollowedFlow, number: u64| {
             let (mut report, times) = flow.take_report(&blocks);
             let times = times.map(|times| PacketTimes { captured, ..times });
@@ -127,14 +154,24 @@ impl SettledFlows {
         };
         let (mut flows, mut times) = flow_reports(&mut followed, &numbers, threads, report);
         for (ended, number) in finished.into_iter().zip(&numbers[followed.len()..]) {
-            flows.push(FlowReport { number: *number, begin: ended.first.0.duration_since(begin), ..ended.report });
+            flows.push(FlowReport {
+                number: *number,
+                begin: ended.first.0.duration_since(begin),
+                ..ended.report
+            });
         }
         if !times.is_empty() {
             times.resize_with(flows.len(), PacketTimes::default);
         }
         arrange_flows(&mut flows, &mut times, places);
         let transfers = explained_transfers(&mut followed, &blocks, &numbers, &flows, explained);
-        FinishedFlows { flows, times, unanswered, transfers, left_out }
+        FinishedFlows {
+            flows,
+            times,
+            unanswered,
+            transfers,
+            left_out,
+        }
     }
 
     /// Returns both parts of the same capture as one.
@@ -145,7 +182,8 @@ impl SettledFlows {
             flow.shift_blocks(shift);
             flow
         };
-        self.followed.extend(other.followed.into_iter().map(shifted));
+        self.followed
+            .extend(other.followed.into_iter().map(shifted));
         self.finished.extend(other.finished);
         self.unanswered += other.unanswered;
         self.left_out.missing += other.left_out.missing;
@@ -157,16 +195,23 @@ impl SettledFlows {
 
 /// Returns the place of each connection among all, by their first packets.
 fn flow_positions(followed: &[FollowedFlow], finished: &[EndedFlow]) -> Vec<usize> {
-    let firsts = followed.iter().map(FollowedFlow::first_packet).chain(finished.iter().map(|ended| ended.first));
+    let firsts = followed
+        .iter()
+        .map(FollowedFlow::first_packet)
+        .chain(finished.iter().map(|ended| ended.first));
     let firsts: Vec<(Time, u64)> = firsts.collect();
     let mut order: Vec<usize> = (0..firsts.len()).collect();
     order.sort_by_key(|index| firsts[*index]);
     let mut places = vec![0; order.len()];
-    order.iter().enumerate().for_each(|(place, index)| places[*index] = place);
+    order
+        .iter()
+        .enumerate()
+        .for_each(|(place, index)| places[*index] = place);
     places
 }
 
-/// Connections whose figures are made at a time where several threads make them: few enough to stay in their caches.
+/// Connections whose figures are made at a time where several threads make them: few enough to stay
+/// in their caches.
 const CHUNK: usize = 256;
 
 /// Chunks of figures that wait for their place.
@@ -176,7 +221,12 @@ const WAITING: usize = 16;
 type Reports = (Vec<FlowReport>, Vec<PacketTimes>);
 
 /// Returns the results of `report` for connections and their numbers, on so many threads.
-fn flow_reports<R>(followed: &mut [FollowedFlow], numbers: &[u64], threads: usize, report: R) -> Reports
+fn flow_reports<R>(
+    followed: &mut [FollowedFlow],
+    numbers: &[u64],
+    threads: usize,
+    report: R,
+) -> Reports
 where
     R: Fn(&mut FollowedFlow, u64) -> (FlowReport, Option<PacketTimes>) + Sync,
 {
@@ -249,8 +299,8 @@ fn arrange_flows(flows: &mut [FlowReport], times: &mut [PacketTimes], mut places
     }
 }
 
-/// Returns the evidence of the transfers over `flows` that are to be explained, whose connections have `numbers`.
-/// `reports` are those of all connections.
+/// Returns the evidence of the transfers over `flows` that are to be explained, whose connections
+/// have `numbers`. `reports` are those of all connections.
 fn explained_transfers(
     flows: &mut [FollowedFlow],
     blocks: &PacketBlocks,
@@ -258,10 +308,16 @@ fn explained_transfers(
     reports: &[FlowReport],
     explained: ExplainedTransfers<'_>,
 ) -> Vec<TransferEvidence> {
-    let by_size = |flows: &[FollowedFlow], index: &usize| (Reverse(flows[*index].sender_bytes()), numbers[*index]);
+    let by_size = |flows: &[FollowedFlow], index: &usize| {
+        (Reverse(flows[*index].sender_bytes()), numbers[*index])
+    };
     let mut candidates: Vec<usize> = (0..flows.len()).collect();
     candidates.sort_by_cached_key(|index| by_size(flows, index));
-    let wanted = if let ExplainedTransfers::Largest(count) = explained { count } else { 1 };
+    let wanted = if let ExplainedTransfers::Largest(count) = explained {
+        count
+    } else {
+        1
+    };
     match explained {
         ExplainedTransfers::Largest(_) => {}
         ExplainedTransfers::Between(ends) => {
@@ -290,9 +346,14 @@ fn explained_transfers(
         for member in &members {
             flows[*member].catch_up(blocks);
         }
-        let of_one: Vec<&FlowState> = members.iter().filter_map(|member| flows[*member].flow_state()).collect();
+        let of_one: Vec<&FlowState> = members
+            .iter()
+            .filter_map(|member| flows[*member].flow_state())
+            .collect();
         let flows = members.iter().map(|member| numbers[*member]).collect();
-        found.extend(transfer_evidence(&of_one).map(|evidence| TransferEvidence { flows, evidence }));
+        found.extend(
+            transfer_evidence(&of_one).map(|evidence| TransferEvidence { flows, evidence }),
+        );
     }
     found
 }
@@ -305,7 +366,15 @@ mod tests {
 
     fn stream(stream: u16, direction: Direction, received: u64) -> StreamSummary {
         let (sent, received) = (ByteCount::new(1_000), ByteCount::new(received));
-        StreamSummary { stream, direction, sent, received, retransmits: None, datagrams_sent: None, datagrams: None }
+        StreamSummary {
+            stream,
+            direction,
+            sent,
+            received,
+            retransmits: None,
+            datagrams_sent: None,
+            datagrams: None,
+        }
     }
 
     fn socket(stream: u16) -> SocketReadback {
@@ -322,12 +391,22 @@ mod tests {
     }
 
     #[test]
-    fn a_test_is_explained_by_the_stream_that_moved_most_though_the_first_one_moved_hardly_anything() {
+    fn a_test_is_explained_by_the_stream_that_moved_most_though_the_first_one_moved_hardly_anything()
+     {
         let sockets = [0, 1, 2, 3].map(socket);
         let [up, down] = [Direction::Upload, Direction::Download];
-        let streams = [stream(0, up, 0), stream(1, up, 9_000), stream(2, up, 8_000), stream(3, down, 90_000)];
-        let port = |streams: &[StreamSummary]| largest_connection(streams, &sockets).unwrap()[0].port();
-        assert_eq!((port(&streams), port(&streams[..1]), port(&[])), (40_001, 40_000, 40_000));
+        let streams = [
+            stream(0, up, 0),
+            stream(1, up, 9_000),
+            stream(2, up, 8_000),
+            stream(3, down, 90_000),
+        ];
+        let port =
+            |streams: &[StreamSummary]| largest_connection(streams, &sockets).unwrap()[0].port();
+        assert_eq!(
+            (port(&streams), port(&streams[..1]), port(&[])),
+            (40_001, 40_000, 40_000)
+        );
         assert_eq!(largest_connection(&streams, &[]), None);
     }
 }

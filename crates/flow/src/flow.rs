@@ -32,21 +32,27 @@ pub(crate) struct FirstPacket {
     has_syn: bool,
     /// Bytes of headers of tunnels around it.
     overhead: u16,
-    /// True if the first end is the lower one: the one that opened it, or else sent the first packet.
+    /// True if the first end is the lower one: the one that opened it, or else sent the first
+    /// packet.
     first_is_lower: bool,
 }
 
 impl FirstPacket {
     /// Returns the begin of a connection whose first packet is `packet`.
     pub(crate) fn new(key: FlowKey, packet: &FlowPacket) -> Self {
-        // The receiver of an answer to a SYN opened the connection, though its SYN was not captured.
+        // The receiver of an answer to a SYN opened the connection, though its SYN was not
+        // captured.
         let is_answer = packet.has_flags(flags::SYN | flags::ACK) && !key.is_to_itself();
         let has_syn = packet.is_first_syn();
         let answered = packet.acknowledgement.wrapping_sub(1);
         Self {
             key,
             at: packet.at,
-            initial_sequence: if has_syn { Some(packet.sequence) } else { is_answer.then_some(answered) },
+            initial_sequence: if has_syn {
+                Some(packet.sequence)
+            } else {
+                is_answer.then_some(answered)
+            },
             crossed_sequence: None,
             has_syn,
             overhead: packet.overhead,
@@ -57,7 +63,11 @@ impl FirstPacket {
     /// Returns true if `packet` is the SYN of another connection between the same ports.
     #[inline]
     pub(crate) fn is_over(&self, packet: &FlowPacket) -> bool {
-        let own = if self.is_from_first(packet) { self.initial_sequence } else { self.crossed_sequence };
+        let own = if self.is_from_first(packet) {
+            self.initial_sequence
+        } else {
+            self.crossed_sequence
+        };
         packet.is_first_syn() && own != Some(packet.sequence)
     }
 
@@ -81,7 +91,11 @@ impl FirstPacket {
     /// Returns the addresses of the first end and of the other.
     pub(crate) fn end_addresses(&self) -> [SocketAddr; 2] {
         let [lower, higher] = self.key.end_addresses();
-        if self.first_is_lower { [lower, higher] } else { [higher, lower] }
+        if self.first_is_lower {
+            [lower, higher]
+        } else {
+            [higher, lower]
+        }
     }
 }
 
@@ -100,7 +114,8 @@ pub(crate) struct FlowState {
 }
 
 impl FlowState {
-    /// Returns a connection without a packet. With `keeps_times`, the times of its packets are kept.
+    /// Returns a connection without a packet. With `keeps_times`, the times of its packets are
+    /// kept.
     pub(crate) fn new(begin: &FirstPacket, keeps_times: bool) -> Self {
         Self {
             first: begin.at,
@@ -130,10 +145,17 @@ impl FlowState {
             self.opened.get_or_insert(packet.at);
         }
         let [first, second] = &mut self.ends;
-        let (end, other) = if is_from_first { (first, second) } else { (second, first) };
+        let (end, other) = if is_from_first {
+            (first, second)
+        } else {
+            (second, first)
+        };
         let without_data;
         let packet = if end.keeps_alive(packet) || end.probes_window(packet) {
-            without_data = FlowPacket { payload: 0, ..*packet };
+            without_data = FlowPacket {
+                payload: 0,
+                ..*packet
+            };
             &without_data
         } else {
             packet
@@ -186,7 +208,11 @@ impl FlowState {
     /// Returns the sender and the receiver.
     pub(crate) fn sender_and_receiver(&self) -> (&EndState, &EndState) {
         let [first, second] = &self.ends;
-        if self.sender_index() == 0 { (first, second) } else { (second, first) }
+        if self.sender_index() == 0 {
+            (first, second)
+        } else {
+            (second, first)
+        }
     }
 
     /// Returns the course of the sender's data; `None` without any.
@@ -204,27 +230,36 @@ impl FlowState {
         }
     }
 
-    /// Returns the time that the handshake took at the end that opened the connection, or as much of it as passed;
-    /// `None` if a part of it was retransmitted, since the time without an answer is no round trip.
+    /// Returns the time that the handshake took at the end that opened the connection, or as much
+    /// of it as passed; `None` if a part of it was retransmitted, since the time without an answer
+    /// is no round trip.
     pub(crate) fn handshake_time(&self) -> Option<Span> {
         let was_sent_once = self.ends.iter().all(|end| end.syn_count() <= 1);
-        let opened = self.opened.filter(|_| self.begins_with_syn && was_sent_once)?;
+        let opened = self
+            .opened
+            .filter(|_| self.begins_with_syn && was_sent_once)?;
         Some(opened.duration_since(self.first)).filter(|span| *span > Span::ZERO)
     }
 
-    /// Returns the part of a round trip that the sender's samples lack: between the capture and the sender; or, by the
-    /// echoes, between the capture and the receiver.
+    /// Returns the part of a round trip that the sender's samples lack: between the capture and the
+    /// sender; or, by the echoes, between the capture and the receiver.
     pub(crate) fn missing_rtt(&self, by_echo: bool) -> Option<Span> {
         let (sender, receiver) = self.sender_and_receiver();
-        if by_echo { shortest_response(receiver, sender) } else { sender.answers.shortest_response() }
+        if by_echo {
+            shortest_response(receiver, sender)
+        } else {
+            sender.answers.shortest_response()
+        }
     }
 
-    /// Returns the figures of the connection without its number, and as if the capture began with it.
+    /// Returns the figures of the connection without its number, and as if the capture began with
+    /// it.
     pub(crate) fn to_report(&self, begin: &FirstPacket) -> FlowReport {
         let duration = self.duration();
         let point = self.capture_point();
         let [first, second] = &self.ends;
-        let [first_address, second_address] = begin.end_addresses().map(|address| address.to_string());
+        let [first_address, second_address] =
+            begin.end_addresses().map(|address| address.to_string());
         FlowReport {
             number: 0,
             begin: Span::ZERO,
@@ -235,11 +270,21 @@ impl FlowState {
             ends: [
                 FlowEnd {
                     stalls: self.stalls(0),
-                    ..first.to_flow_end(second, first_address, duration, self.burst_rate(begin, 0, point))
+                    ..first.to_flow_end(
+                        second,
+                        first_address,
+                        duration,
+                        self.burst_rate(begin, 0, point),
+                    )
                 },
                 FlowEnd {
                     stalls: self.stalls(1),
-                    ..second.to_flow_end(first, second_address, duration, self.burst_rate(begin, 1, point))
+                    ..second.to_flow_end(
+                        first,
+                        second_address,
+                        duration,
+                        self.burst_rate(begin, 1, point),
+                    )
                 },
             ],
         }
@@ -257,12 +302,20 @@ impl FlowState {
     /// Takes the times of its packets, if they are kept.
     pub(crate) fn take_times(&mut self) -> Option<PacketTimes> {
         let [first, second] = self.ends.each_mut().map(EndState::take_passages);
-        Some(PacketTimes { ends: [first?, second?], captured: [self.first, self.last] })
+        Some(PacketTimes {
+            ends: [first?, second?],
+            captured: [self.first, self.last],
+        })
     }
 
-    /// Returns the rate of bursts of an end's data, with headers and what Ethernet adds to each segment. A rate below
-    /// that of the whole connection shows no burst.
-    fn burst_rate(&self, begin: &FirstPacket, end: usize, point: Option<CapturePoint>) -> Option<BurstRate> {
+    /// Returns the rate of bursts of an end's data, with headers and what Ethernet adds to each
+    /// segment. A rate below that of the whole connection shows no burst.
+    fn burst_rate(
+        &self,
+        begin: &FirstPacket,
+        end: usize,
+        point: Option<CapturePoint>,
+    ) -> Option<BurstRate> {
         const ETHERNET: f64 = 38.0;
         let (own, other) = (&self.ends[end], &self.ends[1 - end]);
         let is_here = point == Some([CapturePoint::First, CapturePoint::Second][end]);
@@ -271,7 +324,9 @@ impl FlowState {
         let segment = own.segment_size(other).as_f64();
         let options = own.option_bytes().as_f64();
         let is_faster = bursts.rate >= BitRate::from_bytes_in(own.unique_bytes(), self.duration());
-        bursts.rate = bursts.rate.scale_by((segment + 20.0 + options + ip + ETHERNET) / segment);
+        bursts.rate = bursts
+            .rate
+            .scale_by((segment + 20.0 + options + ip + ETHERNET) / segment);
         is_faster.then_some(bursts)
     }
 
@@ -279,7 +334,10 @@ impl FlowState {
     /// between. `None` if the round trip is too short to judge.
     pub(crate) fn capture_point(&self) -> Option<CapturePoint> {
         let [first, second] = &self.ends;
-        let (to_first, to_second) = (shortest_response(first, second)?, shortest_response(second, first)?);
+        let (to_first, to_second) = (
+            shortest_response(first, second)?,
+            shortest_response(second, first)?,
+        );
         let whole = to_first + to_second;
         let share = to_first.as_secs_f64() / whole.as_secs_f64().max(f64::MIN_POSITIVE);
         (whole >= MIN_RTT).then_some(match share {
@@ -290,8 +348,11 @@ impl FlowState {
     }
 }
 
-/// Returns the shortest time in which `end` answered `other`: an acknowledgement answers too, where there are no
-/// timestamps.
+/// Returns the shortest time in which `end` answered `other`: an acknowledgement answers too, where
+/// there are no timestamps.
 fn shortest_response(end: &EndState, other: &EndState) -> Option<Span> {
-    [end.answers.shortest_response(), other.least_rtt()].into_iter().flatten().min()
+    [end.answers.shortest_response(), other.least_rtt()]
+        .into_iter()
+        .flatten()
+        .min()
 }

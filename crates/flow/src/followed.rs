@@ -13,8 +13,9 @@ use crate::packet::FlowPacket;
 use crate::passages::PacketTimes;
 use crate::waiting::{BLOCK, PacketBlocks, WaitingPackets};
 
-/// A connection so far. Of many connections no cache holds the state, so it is read and written once for a block of
-/// packets. A connection that has no more than [`WaitingPackets::MAX`] takes no room for a state before it ends.
+/// A connection so far. Of many connections no cache holds the state, so it is read and written
+/// once for a block of packets. A connection that has no more than [`WaitingPackets::MAX`] takes no
+/// room for a state before it ends.
 #[derive(Debug)]
 pub(crate) struct FollowedFlow {
     waiting: WaitingPackets,
@@ -42,8 +43,8 @@ pub(crate) struct FollowedFlow {
 }
 
 impl FollowedFlow {
-    /// Returns a connection without a packet, which is opened with segment number `order`. With `keeps_times`, the
-    /// times of its packets are kept.
+    /// Returns a connection without a packet, which is opened with segment number `order`. With
+    /// `keeps_times`, the times of its packets are kept.
     pub(crate) fn new(begin: FirstPacket, order: u64, keeps_times: bool) -> Self {
         Self {
             waiting: WaitingPackets::default(),
@@ -62,24 +63,37 @@ impl FollowedFlow {
         }
     }
 
-    /// Adds a packet behind another one of this connection, whose state is in the caches. Returns by how many bytes
-    /// that has grown beyond its own size since that was counted last.
+    /// Adds a packet behind another one of this connection, whose state is in the caches. Returns
+    /// by how many bytes that has grown beyond its own size since that was counted last.
     #[inline]
     pub(crate) fn add_next(&mut self, packet: &FlowPacket, blocks: &mut PacketBlocks) -> isize {
         let flow = self.flow.as_mut().filter(|_| self.waiting.len() == 0);
-        let Some(flow) = flow else { return self.add_packet(packet, blocks) };
+        let Some(flow) = flow else {
+            return self.add_packet(packet, blocks);
+        };
         flow.add_packet(packet);
         self.record_packet(packet, blocks);
         self.uncounted += 1;
-        if usize::from(self.uncounted) < BLOCK { 0 } else { self.memory_growth() }
+        if usize::from(self.uncounted) < BLOCK {
+            0
+        } else {
+            self.memory_growth()
+        }
     }
 
-    /// Adds a packet. Returns by how many bytes its state has grown beyond its own size since that was counted last.
+    /// Adds a packet. Returns by how many bytes its state has grown beyond its own size since that
+    /// was counted last.
     #[inline]
     pub(crate) fn add_packet(&mut self, packet: &FlowPacket, blocks: &mut PacketBlocks) -> isize {
         self.record_packet(packet, blocks);
         self.waiting.push(*packet, blocks);
-        if self.waiting.len() < if self.flow.is_some() { BLOCK } else { WaitingPackets::MAX } {
+        if self.waiting.len()
+            < if self.flow.is_some() {
+                BLOCK
+            } else {
+                WaitingPackets::MAX
+            }
+        {
             return 0;
         }
         self.caught_up(blocks);
@@ -92,7 +106,8 @@ impl FollowedFlow {
     fn record_packet(&mut self, packet: &FlowPacket, blocks: &PacketBlocks) {
         self.last = self.last.max(packet.at);
         if packet.flags & (flags::SYN | flags::FIN | flags::RST) != 0 {
-            self.closing.record_packet(packet, self.begin.is_from_first(packet));
+            self.closing
+                .record_packet(packet, self.begin.is_from_first(packet));
             if packet.has_flags(flags::RST) {
                 self.closing.record_reset(self.next_sequences(blocks));
             }
@@ -103,8 +118,15 @@ impl FollowedFlow {
 
     /// Returns about the number behind the last one that each end sent.
     fn next_sequences(&self, blocks: &PacketBlocks) -> [Option<u32>; 2] {
-        let mut next = self.flow.as_ref().map_or([None; 2], |flow| flow.next_sequences());
-        for packet in self.waiting.packets(blocks).filter(|packet| !packet.has_flags(flags::RST)) {
+        let mut next = self
+            .flow
+            .as_ref()
+            .map_or([None; 2], |flow| flow.next_sequences());
+        for packet in self
+            .waiting
+            .packets(blocks)
+            .filter(|packet| !packet.has_flags(flags::RST))
+        {
             next[usize::from(!self.begin.is_from_first(packet))] = Some(packet.next_sequence());
         }
         next
@@ -119,8 +141,12 @@ impl FollowedFlow {
 
     /// Returns the state of the connection with all packets that waited.
     fn caught_up(&mut self, blocks: &PacketBlocks) -> &mut FlowState {
-        let flow = self.flow.get_or_insert_with(|| Box::new(FlowState::new(&self.begin, self.keeps_times)));
-        self.waiting.packets(blocks).for_each(|packet| flow.add_packet(packet));
+        let flow = self
+            .flow
+            .get_or_insert_with(|| Box::new(FlowState::new(&self.begin, self.keeps_times)));
+        self.waiting
+            .packets(blocks)
+            .for_each(|packet| flow.add_packet(packet));
         flow
     }
 
@@ -157,7 +183,10 @@ impl FollowedFlow {
     }
 
     fn count_room(&mut self) {
-        self.room = self.flow.as_ref().map_or(0, |flow| flow.heap_bytes() + self.waiting.heap_bytes());
+        self.room = self
+            .flow
+            .as_ref()
+            .map_or(0, |flow| flow.heap_bytes() + self.waiting.heap_bytes());
     }
 
     /// Returns the bytes that its state took beyond its own size when that was counted last.
@@ -167,7 +196,9 @@ impl FollowedFlow {
 
     /// Leaves out the details that take most room. Returns true the first time.
     pub(crate) fn reduce_memory(&mut self) -> bool {
-        let Some(flow) = &mut self.flow else { return false };
+        let Some(flow) = &mut self.flow else {
+            return false;
+        };
         flow.reduce_memory();
         self.count_room();
         !std::mem::replace(&mut self.is_thinned, true)
@@ -176,7 +207,10 @@ impl FollowedFlow {
     /// Returns the figures of the connection without its number, and as if the capture began with
     /// it; and the times of its packets, if they are kept. The state of a small connection is
     /// forgotten again: its packets take less room.
-    pub(crate) fn take_report(&mut self, blocks: &PacketBlocks) -> (FlowReport, Option<PacketTimes>) {
+    pub(crate) fn take_report(
+        &mut self,
+        blocks: &PacketBlocks,
+    ) -> (FlowReport, Option<PacketTimes>) {
         let mut small;
         let begin = self.begin;
         let flow = if self.flow.is_some() {
@@ -184,7 +218,9 @@ impl FollowedFlow {
             self.caught_up(blocks)
         } else {
             small = FlowState::new(&self.begin, self.keeps_times);
-            self.waiting.packets(blocks).for_each(|packet| small.add_packet(packet));
+            self.waiting
+                .packets(blocks)
+                .for_each(|packet| small.add_packet(packet));
             &mut small
         };
         let (report, times, sent) = (flow.to_report(&begin), flow.take_times(), flow.sent_bytes());
@@ -197,9 +233,13 @@ impl FollowedFlow {
     pub(crate) fn is_over(&self, packet: &FlowPacket) -> bool {
         let begin = &self.begin;
         if packet.has_flags(flags::SYN) {
-            return begin.is_over(packet) || self.closing.answers_another(packet, begin.at, begin.has_syn());
+            return begin.is_over(packet)
+                || self
+                    .closing
+                    .answers_another(packet, begin.at, begin.has_syn());
         }
-        self.closing.is_over(packet, begin.is_from_first(packet), self.last)
+        self.closing
+            .is_over(packet, begin.is_from_first(packet), self.last)
     }
 
     /// Takes note of a SYN of the other end, which opens the same connection.
@@ -218,7 +258,8 @@ impl FollowedFlow {
         self.expects_another
     }
 
-    /// Returns the time of its first packet, and the number of the segment with which it was opened.
+    /// Returns the time of its first packet, and the number of the segment with which it was
+    /// opened.
     pub(crate) fn first_packet(&self) -> (Time, u64) {
         (self.begin.at, self.order)
     }
@@ -228,10 +269,13 @@ impl FollowedFlow {
         self.last
     }
 
-    /// Returns the data of the end that sent more so far, where that of packets that wait counts as often as it was
-    /// sent.
+    /// Returns the data of the end that sent more so far, where that of packets that wait counts as
+    /// often as it was sent.
     pub(crate) fn data_so_far(&self, blocks: &PacketBlocks) -> u64 {
-        let mut sent = self.flow.as_ref().map_or([0; 2], |flow| flow.sent_bytes().map(ByteCount::get));
+        let mut sent = self
+            .flow
+            .as_ref()
+            .map_or([0; 2], |flow| flow.sent_bytes().map(ByteCount::get));
         for packet in self.waiting.packets(blocks) {
             sent[usize::from(!self.begin.is_from_first(packet))] += u64::from(packet.payload);
         }
@@ -244,7 +288,8 @@ impl FollowedFlow {
         &self.begin.key
     }
 
-    /// Returns the key of its packets in the other network, if one of its directions passes in another.
+    /// Returns the key of its packets in the other network, if one of its directions passes in
+    /// another.
     pub(crate) fn other_key(&self) -> Option<FlowKey> {
         Some(self.begin.key.in_network(self.other_network?))
     }
@@ -252,7 +297,8 @@ impl FollowedFlow {
     /// Returns true if packets with this key are its own.
     #[inline]
     pub(crate) fn has_key(&self, key: &FlowKey) -> bool {
-        self.begin.key == *key || self.other_network.is_some() && self.other_key().as_ref() == Some(key)
+        self.begin.key == *key
+            || self.other_network.is_some() && self.other_key().as_ref() == Some(key)
     }
 
     /// Has packets of the same addresses in another network belong to it.
@@ -260,25 +306,42 @@ impl FollowedFlow {
         self.other_network = Some(network);
     }
 
-    /// Returns true if `packet` of the same addresses in another network is one of the other direction: none of that
-    /// was seen so far, and it goes on with the numbers that were acknowledged and sent here.
+    /// Returns true if `packet` of the same addresses in another network is one of the other
+    /// direction: none of that was seen so far, and it goes on with the numbers that were
+    /// acknowledged and sent here.
     pub(crate) fn may_be_answered_by(&self, packet: &FlowPacket, blocks: &PacketBlocks) -> bool {
         /// More than most windows.
         const NEAR: u32 = 1 << 24;
         let end = usize::from(!self.begin.is_from_first(packet));
-        let (next, acknowledged) = (self.next_sequences(blocks), self.acknowledged_numbers(blocks));
-        let is_one_way = self.other_network.is_none() && next[end].is_none() && acknowledged[end].is_none();
-        let [Some(sent), Some(expected)] = [next[1 - end], acknowledged[1 - end]] else { return false };
-        let is_near = |number: u32, other: u32| number.wrapping_sub(other).wrapping_add(NEAR) <= 2 * NEAR;
-        let is_numbered = is_near(packet.acknowledgement, sent) && is_near(packet.sequence, expected);
+        let (next, acknowledged) = (
+            self.next_sequences(blocks),
+            self.acknowledged_numbers(blocks),
+        );
+        let is_one_way =
+            self.other_network.is_none() && next[end].is_none() && acknowledged[end].is_none();
+        let [Some(sent), Some(expected)] = [next[1 - end], acknowledged[1 - end]] else {
+            return false;
+        };
+        let is_near =
+            |number: u32, other: u32| number.wrapping_sub(other).wrapping_add(NEAR) <= 2 * NEAR;
+        let is_numbered =
+            is_near(packet.acknowledgement, sent) && is_near(packet.sequence, expected);
         is_one_way && packet.has_flags(flags::ACK) && is_numbered
     }
 
     /// Returns about the number that each end acknowledged last.
     fn acknowledged_numbers(&self, blocks: &PacketBlocks) -> [Option<u32>; 2] {
-        let mut acknowledged = self.flow.as_ref().map_or([None; 2], |flow| flow.acknowledged_numbers());
-        for packet in self.waiting.packets(blocks).filter(|packet| packet.has_flags(flags::ACK)) {
-            acknowledged[usize::from(!self.begin.is_from_first(packet))] = Some(packet.acknowledgement);
+        let mut acknowledged = self
+            .flow
+            .as_ref()
+            .map_or([None; 2], |flow| flow.acknowledged_numbers());
+        for packet in self
+            .waiting
+            .packets(blocks)
+            .filter(|packet| packet.has_flags(flags::ACK))
+        {
+            acknowledged[usize::from(!self.begin.is_from_first(packet))] =
+                Some(packet.acknowledgement);
         }
         acknowledged
     }
@@ -312,8 +375,14 @@ impl FollowedFlow {
 
     /// Returns true if most of the shorter of both lay within the other.
     pub(crate) fn overlaps_mostly(&self, other: &Self) -> bool {
-        let common = self.last.min(other.last).duration_since(self.begin.at.max(other.begin.at));
-        let shorter = self.last.duration_since(self.begin.at).min(other.last.duration_since(other.begin.at));
+        let common = self
+            .last
+            .min(other.last)
+            .duration_since(self.begin.at.max(other.begin.at));
+        let shorter = self
+            .last
+            .duration_since(self.begin.at)
+            .min(other.last.duration_since(other.begin.at));
         common * 2 >= shorter
     }
 }

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-/// Maximum number of intervals. Beyond it the lowest gap is given up: nothing fills one that so many others follow.
+/// Maximum number of intervals. Beyond it the lowest gap is given up: nothing fills one that so
+/// many others follow.
 const MAX_INTERVALS: usize = 1 << 16;
 
 /// Intervals of which each is kept where room is short.
@@ -50,12 +51,14 @@ impl SequenceIntervals {
                 highest[1] = end;
                 AddedInterval::default()
             }
-            Some(highest) if highest[0] <= start && end <= highest[1] => {
-                AddedInterval { known: end - start, is_below: false }
-            }
+            Some(highest) if highest[0] <= start && end <= highest[1] => AddedInterval {
+                known: end - start,
+                is_below: false,
+            },
             Some(highest) if highest[1] > start => self.add_below(start, end),
             highest => {
-                self.lower.extend(highest.replace([start, end]).map(<(u64, u64)>::from));
+                self.lower
+                    .extend(highest.replace([start, end]).map(<(u64, u64)>::from));
                 self.limit_gaps();
                 AddedInterval::default()
             }
@@ -66,7 +69,12 @@ impl SequenceIntervals {
         let is_below = self.highest.is_some_and(|highest| highest[0] >= end);
         self.lower.extend(self.highest.map(<(u64, u64)>::from));
         let (mut known, mut joined) = (0, [start, end]);
-        while let Some((&from, &to)) = self.lower.range(..=end).next_back().filter(|(_, to)| **to >= start) {
+        while let Some((&from, &to)) = self
+            .lower
+            .range(..=end)
+            .next_back()
+            .filter(|(_, to)| **to >= start)
+        {
             known += to.min(end).saturating_sub(from.max(start));
             joined = [joined[0].min(from), joined[1].max(to)];
             self.lower.remove(&from);
@@ -85,7 +93,9 @@ impl SequenceIntervals {
 
     /// Joins the lowest two. The bytes between them count as missing for ever.
     fn give_up_lowest(&mut self) {
-        let Some((start, end)) = self.lower.pop_first() else { return };
+        let Some((start, end)) = self.lower.pop_first() else {
+            return;
+        };
         let joined = if let Some((next, to)) = self.lower.pop_first() {
             self.lower.insert(start, to);
             next
@@ -99,14 +109,25 @@ impl SequenceIntervals {
 
     /// Returns all intervals in ascending order.
     fn iter_intervals(&self) -> impl Iterator<Item = [u64; 2]> {
-        self.lower.iter().map(|(start, end)| [*start, *end]).chain(self.highest)
+        self.lower
+            .iter()
+            .map(|(start, end)| [*start, *end])
+            .chain(self.highest)
     }
 
-    /// Returns the number of bytes below `position` that lie above the first interval's begin and in none.
+    /// Returns the number of bytes below `position` that lie above the first interval's begin and
+    /// in none.
     pub(crate) fn missing_below(&self, position: u64) -> u64 {
-        let Some([first, _]) = self.iter_intervals().next() else { return 0 };
-        let covered: u64 = self.iter_intervals().map(|[from, to]| to.min(position).saturating_sub(from)).sum();
-        position.saturating_sub(first).saturating_sub(covered.saturating_sub(self.given_up))
+        let Some([first, _]) = self.iter_intervals().next() else {
+            return 0;
+        };
+        let covered: u64 = self
+            .iter_intervals()
+            .map(|[from, to]| to.min(position).saturating_sub(from))
+            .sum();
+        position
+            .saturating_sub(first)
+            .saturating_sub(covered.saturating_sub(self.given_up))
     }
 }
 
@@ -121,10 +142,28 @@ mod tests {
         assert_eq!(seen.add_interval(0, 10), AddedInterval::default());
         assert_eq!(seen.add_interval(20, 30), AddedInterval::default());
         assert_eq!(seen.missing_below(30), 10);
-        assert_eq!(seen.add_interval(10, 20), AddedInterval { known: 0, is_below: true });
+        assert_eq!(
+            seen.add_interval(10, 20),
+            AddedInterval {
+                known: 0,
+                is_below: true
+            }
+        );
         assert_eq!(seen.missing_below(30), 0);
-        assert_eq!(seen.add_interval(5, 15), AddedInterval { known: 10, is_below: false });
-        assert_eq!(seen.add_interval(25, 40), AddedInterval { known: 5, is_below: false });
+        assert_eq!(
+            seen.add_interval(5, 15),
+            AddedInterval {
+                known: 10,
+                is_below: false
+            }
+        );
+        assert_eq!(
+            seen.add_interval(25, 40),
+            AddedInterval {
+                known: 5,
+                is_below: false
+            }
+        );
         assert_eq!(seen.iter_intervals().collect::<Vec<_>>(), [[0, 40]]);
         assert_eq!(seen.missing_below(50), 10);
     }
@@ -150,13 +189,26 @@ mod tests {
         let mut seen = SequenceIntervals::default();
         for round in 0..10 {
             let begin = round * 20_000;
-            (0..5_000)
-                .for_each(|index| assert_eq!(seen.add_interval(begin + index * 4, begin + index * 4 + 2).known, 0));
-            let repairs = (0..4_999).map(|index| seen.add_interval(begin + index * 4 + 2, begin + index * 4 + 4));
-            assert!(repairs.into_iter().all(|added| added == AddedInterval { known: 0, is_below: true }));
+            (0..5_000).for_each(|index| {
+                assert_eq!(
+                    seen.add_interval(begin + index * 4, begin + index * 4 + 2)
+                        .known,
+                    0
+                )
+            });
+            let repairs = (0..4_999)
+                .map(|index| seen.add_interval(begin + index * 4 + 2, begin + index * 4 + 4));
+            assert!(repairs.into_iter().all(|added| added
+                == AddedInterval {
+                    known: 0,
+                    is_below: true
+                }));
             seen.add_interval(begin + 19_998, begin + 20_000);
         }
-        assert_eq!((seen.iter_intervals().collect::<Vec<_>>(), seen.heap_bytes()), (vec![[0, 200_000]], 0));
+        assert_eq!(
+            (seen.iter_intervals().collect::<Vec<_>>(), seen.heap_bytes()),
+            (vec![[0, 200_000]], 0)
+        );
     }
 
     #[test]
@@ -167,9 +219,25 @@ mod tests {
         assert_eq!(seen.iter_intervals().count(), MAX_INTERVALS);
         assert_eq!(seen.missing_below(u64::MAX / 2), u64::MAX / 2 - count);
         // A hole among the others is filled.
-        assert_eq!(seen.add_interval(count * 3 - 5, count * 3 - 3), AddedInterval { known: 0, is_below: true });
+        assert_eq!(
+            seen.add_interval(count * 3 - 5, count * 3 - 3),
+            AddedInterval {
+                known: 0,
+                is_below: true
+            }
+        );
         seen.reduce_memory();
-        assert_eq!((seen.iter_intervals().count(), seen.missing_below(count * 3 - 2)), (KEPT, (count - 1) * 2 - 2));
-        assert_eq!(seen.add_interval(count * 3 - 10, count * 3 - 8).known, 1, "the last ones stay");
+        assert_eq!(
+            (
+                seen.iter_intervals().count(),
+                seen.missing_below(count * 3 - 2)
+            ),
+            (KEPT, (count - 1) * 2 - 2)
+        );
+        assert_eq!(
+            seen.add_interval(count * 3 - 10, count * 3 - 8).known,
+            1,
+            "the last ones stay"
+        );
     }
 }

@@ -18,11 +18,27 @@ impl FlowKey {
     /// Returns the key of the connection of `segment`, and true if its lower end sent the segment.
     #[inline]
     pub(crate) fn from_segment(segment: &CapturedSegment) -> (Self, bool) {
-        let [one, other] = [address_number(segment.source), address_number(segment.destination)];
+        let [one, other] = [
+            address_number(segment.source),
+            address_number(segment.destination),
+        ];
         let is_from_lower = one <= other;
-        let [lower, higher] = if is_from_lower { [one, other] } else { [other, one] };
+        let [lower, higher] = if is_from_lower {
+            [one, other]
+        } else {
+            [other, one]
+        };
         let (ports, is_v6) = ([lower.1, higher.1], segment.source.is_ipv6());
-        (Self { lower: lower.0, higher: higher.0, ports, network: segment.network, is_v6 }, is_from_lower)
+        (
+            Self {
+                lower: lower.0,
+                higher: higher.0,
+                ports,
+                network: segment.network,
+                is_v6,
+            },
+            is_from_lower,
+        )
     }
 
     /// Returns both ends of the connection, the lower first.
@@ -63,10 +79,13 @@ impl FlowKey {
     pub(crate) fn part_index(&self, parts: usize) -> usize {
         /// 2^64 by the golden ratio: neighbours are spread evenly (Knuth, volume 3, 6.4).
         const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
-        let number =
-            |address: u128, port: u16| (address as u64 ^ (address >> 64) as u64).rotate_left(16) ^ u64::from(port);
+        let number = |address: u128, port: u16| {
+            (address as u64 ^ (address >> 64) as u64).rotate_left(16) ^ u64::from(port)
+        };
         let [lower, higher] = self.ports;
-        let hash = number(self.lower, lower).wrapping_add(number(self.higher, higher)).wrapping_mul(SPREAD);
+        let hash = number(self.lower, lower)
+            .wrapping_add(number(self.higher, higher))
+            .wrapping_mul(SPREAD);
         (((hash >> 32) * parts as u64) >> 32) as usize
     }
 }

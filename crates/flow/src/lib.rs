@@ -1,9 +1,11 @@
-//! Captured segments with their times → connections: what each end sent, what was lost, reordered or missing, the
-//! windows that were advertised, round-trip times, where on the path the capture was taken, and what the sender had in
-//! flight; and the connections of two captures → what was lost and changed between them.
+//! Captured segments with their times → connections: what each end sent, what was lost, reordered
+//! or missing, the windows that were advertised, round-trip times, where on the path the capture
+//! was taken, and what the sender had in flight; and the connections of two captures → what was
+//! lost and changed between them.
 //!
-//! [`FlowTable`] takes segments in the order of their times, in one pass, and keeps a bounded amount for each connection.
-//! No file and no clock: a capture, a lab and a simulator can all feed it.
+//! [`FlowTable`] takes segments in the order of their times, in one pass, and keeps a bounded
+//! amount for each connection. No file and no clock: a capture, a lab and a simulator can all feed
+//! it.
 
 mod bins;
 mod both;

@@ -11,13 +11,15 @@ const MAX_WAITING: usize = 4096;
 
 /// The shortest time in which an end answered what passed on its way to it.
 ///
-/// Every segment with a new timestamp asks, and the first one that echoes it answers (RFC 7323, 4.1), whatever data is
-/// on the way; in a handshake, where timestamps may be missing, the next segment answers.
+/// Every segment with a new timestamp asks, and the first one that echoes it answers (RFC 7323,
+/// 4.1), whatever data is on the way; in a handshake, where timestamps may be missing, the next
+/// segment answers.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ResponseTimer {
     /// Timestamps on their way to the end, each with the time of its first segment.
     waiting: VecDeque<(u32, Time)>,
-    /// The newest timestamp that ever was: one that was answered does not ask again, though its segments still come.
+    /// The newest timestamp that ever was: one that was answered does not ask again, though its
+    /// segments still come.
     newest: Option<u32>,
     shortest: Option<Span>,
 }
@@ -31,13 +33,16 @@ impl ResponseTimer {
     /// Forgets all but the newest.
     pub(crate) fn reduce_memory(&mut self) {
         const KEPT: usize = 4;
-        self.waiting.drain(..self.waiting.len().saturating_sub(KEPT));
+        self.waiting
+            .drain(..self.waiting.len().saturating_sub(KEPT));
         self.waiting.shrink_to_fit();
     }
 
     /// Takes note of a segment on its way to the end.
     pub(crate) fn record_arriving_segment(&mut self, packet: &FlowPacket) {
-        let Some((value, _)) = packet.timestamps else { return };
+        let Some((value, _)) = packet.timestamps else {
+            return;
+        };
         if self.newest.is_none_or(|newest| is_newer(value, newest)) {
             self.newest = Some(value);
             self.waiting.push_back((value, packet.at));
@@ -47,10 +52,15 @@ impl ResponseTimer {
         }
     }
 
-    /// Takes note of a segment from the end. Returns the time that it took to answer, if this is the first answer.
+    /// Takes note of a segment from the end. Returns the time that it took to answer, if this is
+    /// the first answer.
     pub(crate) fn record_sent_segment(&mut self, packet: &FlowPacket) -> Option<Span> {
         let (_, echo) = packet.timestamps?;
-        while self.waiting.front().is_some_and(|(value, _)| is_newer(echo, *value)) {
+        while self
+            .waiting
+            .front()
+            .is_some_and(|(value, _)| is_newer(echo, *value))
+        {
             self.waiting.pop_front();
         }
         let (_, sent) = self.waiting.pop_front_if(|(value, _)| *value == echo)?;

@@ -10,32 +10,42 @@ const LOSS_BINS: usize = 40;
 
 /// The losses of one direction between the capture near its sender and the other.
 ///
-/// A packet counts as lost if it passed the nearer capture, did not pass the other, and must have passed that while it
-/// lasted. What was under way when the other capture began or ended is left out.
+/// A packet counts as lost if it passed the nearer capture, did not pass the other, and must have
+/// passed that while it lasted. What was under way when the other capture began or ended is left
+/// out.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct PathLosses {
     pub(crate) lost: ByteCount,
-    /// Data that passed the nearer capture and must have passed the other while that lasted, unless it was lost.
+    /// Data that passed the nearer capture and must have passed the other while that lasted, unless
+    /// it was lost.
     pub(crate) compared: ByteCount,
     /// Lost bytes by the time at which they passed the nearer capture.
     by_time: Vec<(Time, u64)>,
 }
 
 impl PathLosses {
-    /// Returns the losses if both captures hold all of the data, in the capture near the sender and in the other.
+    /// Returns the losses if both captures hold all of the data, in the capture near the sender and
+    /// in the other.
     pub(crate) fn from_totals([near, far]: [&FlowEnd; 2]) -> Self {
         // What was acknowledged arrived, whether it was captured or not.
         let lost = (near.bytes + near.missing_bytes).saturating_sub(far.bytes + far.missing_bytes);
-        Self { lost, compared: near.bytes, by_time: Vec::new() }
+        Self {
+            lost,
+            compared: near.bytes,
+            by_time: Vec::new(),
+        }
     }
 
-    /// Returns the losses of `data`, where each capture lasted from the first to the second time of its own clock.
+    /// Returns the losses of `data`, where each capture lasted from the first to the second time of
+    /// its own clock.
     pub(crate) fn from_cells(
         ends: [&FlowEnd; 2],
         data: Option<ComparedPassages<'_>>,
         captured: [[Time; 2]; 2],
     ) -> Self {
-        let Some(data) = data else { return Self::default() };
+        let Some(data) = data else {
+            return Self::default();
+        };
         let is_reordered = ends[1].reordered_packets > ends[0].reordered_packets;
         let mut times: Vec<[Time; 2]> = data.packet_times().chain(data.end_times()).collect();
         leave_out_later_copies(&mut times, 0, captured[0][1]);
@@ -43,20 +53,35 @@ impl PathLosses {
         let turned: Vec<[i128; 2]> = pairs.iter().map(|[near, far]| [*far, *near]).collect();
         let certain = CertainTimes::from_pairs(pairs, captured[1].map(nanos_of), is_reordered);
         let turned = CertainTimes::from_pairs(turned, captured[0].map(nanos_of), is_reordered);
-        let (Some(certain), Some(turned)) = (certain, turned) else { return Self::default() };
+        let (Some(certain), Some(turned)) = (certain, turned) else {
+            return Self::default();
+        };
         let [near, far] = data.data_spans().map(|span| span.map(nanos_of));
-        if certain.contains_times(near, data.has_syn()) && turned.contains_times(far, data.has_syn()) {
-            return Self { by_time: lost_by_time(data.iter_cells()), ..Self::from_totals(ends) };
+        if certain.contains_times(near, data.has_syn())
+            && turned.contains_times(far, data.has_syn())
+        {
+            return Self {
+                by_time: lost_by_time(data.iter_cells()),
+                ..Self::from_totals(ends)
+            };
         }
-        let cells = || data.iter_cells().filter(|cell| certain.contains_times(cell.near_times().map(nanos_of), false));
+        let cells = || {
+            data.iter_cells()
+                .filter(|cell| certain.contains_times(cell.near_times().map(nanos_of), false))
+        };
         let sum = |kind: usize| ByteCount::new(cells().map(|cell| cell.passed_bytes()[kind]).sum());
         let lost = sum(1).saturating_sub(ends[1].missing_bytes);
-        Self { lost, compared: sum(0), by_time: lost_by_time(cells()) }
+        Self {
+            lost,
+            compared: sum(0),
+            by_time: lost_by_time(cells()),
+        }
     }
 }
 
-/// Leaves out the times of packets that passed one of two captures so late that the other, at index `ended`, may have
-/// ended before: what passed that may have been lost, and what came may be a later copy.
+/// Leaves out the times of packets that passed one of two captures so late that the other, at index
+/// `ended`, may have ended before: what passed that may have been lost, and what came may be a
+/// later copy.
 pub(crate) fn leave_out_later_copies(times: &mut Vec<[Time; 2]>, ended: usize, end: Time) {
     let delay = |times: &[Time; 2]| nanos_of(times[1 - ended]) - nanos_of(times[ended]);
     let least = times.iter().map(delay).min().unwrap_or_default();
@@ -65,11 +90,13 @@ pub(crate) fn leave_out_later_copies(times: &mut Vec<[Time; 2]>, ended: usize, e
 
 /// Returns the lost bytes of cells that passed the nearer capture, by their times there.
 fn lost_by_time(cells: impl Iterator<Item = ComparedPassage>) -> Vec<(Time, u64)> {
-    cells.map(|cell| (cell.near_times()[0], cell.passed_bytes()[1])).collect()
+    cells
+        .map(|cell| (cell.near_times()[0], cell.passed_bytes()[1]))
+        .collect()
 }
 
-/// Times of one capture between which all that passed it also passed the other one while that lasted, unless it was
-/// lost.
+/// Times of one capture between which all that passed it also passed the other one while that
+/// lasted, unless it was lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct CertainTimes {
     from: i128,
@@ -80,8 +107,9 @@ impl CertainTimes {
     /// Returns the certain times by those at which packets passed both captures, of which the
     /// `other` lasted from the first to the second time of its own clock. `None` without any.
     ///
-    /// Two rules hold, each alone: what passed between two packets that passed both did so, too, but for those that
-    /// overtook others; and all packets take times between the least and the most that were seen, clocks included.
+    /// Two rules hold, each alone: what passed between two packets that passed both did so, too,
+    /// but for those that overtook others; and all packets take times between the least and the
+    /// most that were seen, clocks included.
     fn from_pairs(mut pairs: Vec<[i128; 2]>, other: [i128; 2], is_reordered: bool) -> Option<Self> {
         let times = || pairs.iter().map(|[one, _]| *one);
         let delays = || pairs.iter().map(|[one, other]| other - one);
@@ -91,10 +119,14 @@ impl CertainTimes {
         let overtook = is_reordered || !pairs.is_sorted_by_key(|[_, other]| *other);
         // No packet overtakes another one by more than their delays differ.
         let overtaken = if overtook { most - least } else { 0 };
-        Some(Self { from: (first + overtaken).min(other[0] - least), to: (last - overtaken).max(other[1] - most) })
+        Some(Self {
+            from: (first + overtaken).min(other[0] - least),
+            to: (last - overtaken).max(other[1] - most),
+        })
     }
 
-    /// Returns true if everything in a time lies within it; at the begin, also where that `has_begin` is known.
+    /// Returns true if everything in a time lies within it; at the begin, also where that
+    /// `has_begin` is known.
     fn contains_times(self, [first, last]: [i128; 2], has_begin: bool) -> bool {
         (has_begin || self.from <= first) && last <= self.to
     }
@@ -107,11 +139,15 @@ fn nanos_of(time: Time) -> i128 {
 /// Returns losses over time; `None` without any.
 pub(crate) fn loss_course(losses: &PathLosses) -> Option<LossCourse> {
     let times = || losses.by_time.iter().map(|(at, _)| *at);
-    let (begin, end) = times().min().zip(times().max()).filter(|_| losses.lost > ByteCount::ZERO)?;
+    let (begin, end) = times()
+        .min()
+        .zip(times().max())
+        .filter(|_| losses.lost > ByteCount::ZERO)?;
     let width = Span::from_nanos(end.duration_since(begin).as_nanos() / LOSS_BINS as u64 + 1);
     let mut lost = vec![ByteCount::ZERO; LOSS_BINS];
     for (at, bytes) in &losses.by_time {
-        lost[(at.duration_since(begin).as_nanos() / width.as_nanos()) as usize] += ByteCount::new(*bytes);
+        lost[(at.duration_since(begin).as_nanos() / width.as_nanos()) as usize] +=
+            ByteCount::new(*bytes);
     }
     Some(LossCourse { width, lost })
 }
@@ -127,10 +163,12 @@ mod tests {
 
     #[test]
     fn in_a_queue_that_grows_what_passed_before_a_packet_that_arrived_is_certain() {
-        // The second capture ended when the last of them arrived: the most delay alone would say at zero.
+        // The second capture ended when the last of them arrived: the most delay alone would say at
+        // zero.
         let growing = CertainTimes::from_pairs(pairs(|at| at), [0, 198], false).unwrap();
         assert_eq!(growing, CertainTimes { from: 0, to: 99 });
-        let shrinking = CertainTimes::from_pairs(pairs(|at| 99 - at / 2), [99, 149], false).unwrap();
+        let shrinking =
+            CertainTimes::from_pairs(pairs(|at| 99 - at / 2), [99, 149], false).unwrap();
         assert_eq!((shrinking.from, shrinking.to), (0, 99));
     }
 
@@ -140,7 +178,8 @@ mod tests {
             CertainTimes::from_pairs(pairs(|_| 10), [-50, 1_000], false).unwrap(),
             CertainTimes { from: -60, to: 990 }
         );
-        let overtaking = CertainTimes::from_pairs(pairs(|at| 10 + at % 2 * 5), [10, 109], false).unwrap();
+        let overtaking =
+            CertainTimes::from_pairs(pairs(|at| 10 + at % 2 * 5), [10, 109], false).unwrap();
         assert_eq!(overtaking, CertainTimes { from: 0, to: 94 });
         let known = CertainTimes::from_pairs(pairs(|at| 10 + at / 20), [10, 113], true).unwrap();
         assert_eq!((known.from, known.to), (0, 99), "by the delays alone");

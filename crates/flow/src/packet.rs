@@ -19,11 +19,15 @@ impl NumberedSegment {
     #[inline]
     pub fn new(number: u64, segment: &CapturedSegment, at: Time) -> Self {
         let (key, is_from_lower) = FlowKey::from_segment(segment);
-        Self { key, number, packet: FlowPacket::new(segment, at, is_from_lower) }
+        Self {
+            key,
+            number,
+            packet: FlowPacket::new(segment, at, is_from_lower),
+        }
     }
 
-    /// Returns the index of the part of [`crate::FlowTable::split_parts`] that follows the segment's
-    /// connection, of so many `parts`.
+    /// Returns the index of the part of [`crate::FlowTable::split_parts`] that follows the
+    /// segment's connection, of so many `parts`.
     #[inline]
     pub fn part_index(&self, parts: usize) -> usize {
         self.key.part_index(parts)
@@ -142,13 +146,16 @@ impl FlowPacket {
     }
 }
 
-/// Returns a sum of `blocks` that differs for nearly all others: a card of a network finishes the checksum later.
+/// Returns a sum of `blocks` that differs for nearly all others: a card of a network finishes the
+/// checksum later.
 #[inline]
 fn blocks_sum(blocks: &[(u32, u32)]) -> u16 {
     /// 2^32 by the golden ratio (Knuth, volume 3, 6.4).
     const SPREAD: u32 = 0x9E37_79B9;
     let add = |sum: u32, number: u32| (sum ^ number).wrapping_mul(SPREAD).rotate_left(15);
-    let sum = blocks.iter().fold(0, |sum, (from, to)| add(add(sum, *from), *to));
+    let sum = blocks
+        .iter()
+        .fold(0, |sum, (from, to)| add(add(sum, *from), *to));
     (sum >> 16) as u16
 }
 
@@ -158,11 +165,20 @@ fn blocks_sum(blocks: &[(u32, u32)]) -> u16 {
 fn to_sack(segment: &CapturedSegment) -> SackReport {
     let options = &segment.options;
     if options.sack_blocks == 0 {
-        return if options.cut { SackReport::Cut } else { SackReport::Absent };
+        return if options.cut {
+            SackReport::Cut
+        } else {
+            SackReport::Absent
+        };
     }
     let [first, second, ..] = options.sack;
     let is_up_to = |position: u32, end: u32| end.wrapping_sub(position).cast_signed() >= 0;
     let is_below = is_up_to(first.1, segment.acknowledgement);
-    let is_within = options.sack_blocks > 1 && is_up_to(second.0, first.0) && is_up_to(first.1, second.1);
-    if is_below || is_within { SackReport::Duplicate } else { SackReport::New }
+    let is_within =
+        options.sack_blocks > 1 && is_up_to(second.0, first.0) && is_up_to(first.1, second.1);
+    if is_below || is_within {
+        SackReport::Duplicate
+    } else {
+        SackReport::New
+    }
 }

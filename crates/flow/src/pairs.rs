@@ -10,19 +10,29 @@ use fullpipe_record::{FlowPair, FlowReport};
 use crate::comparison::{compare_flows, end_addresses};
 use crate::passages::PacketTimes;
 
-/// Returns the connections that both captures have: those between the same addresses, and then those whose SYNs have
-/// the same sequence numbers, whose addresses a device translates. Those with most data come first.
+/// Returns the connections that both captures have: those between the same addresses, and then
+/// those whose SYNs have the same sequence numbers, whose addresses a device translates. Those with
+/// most data come first.
 ///
-/// The end that opened a connection is not known where no SYN was captured: its ends may then stand in another order in
-/// each capture, and what is returned has that of the first.
+/// The end that opened a connection is not known where no SYN was captured: its ends may then stand
+/// in another order in each capture, and what is returned has that of the first.
 pub fn match_flows(first: FlowsWithTimes<'_>, second: FlowsWithTimes<'_>) -> Vec<FlowPair> {
     let search = FlowSearch::new_search(first.flows, second.flows);
-    let matched = search.found.iter().enumerate().filter_map(|(index, other)| Some((index, (*other)?)));
+    let matched = search
+        .found
+        .iter()
+        .enumerate()
+        .filter_map(|(index, other)| Some((index, (*other)?)));
     let mut found: Vec<(usize, usize)> = matched.collect();
     found.sort_by_key(|(index, _)| Reverse(first.flows[*index].total_bytes()));
     found
         .into_iter()
-        .filter_map(|(index, other)| Some(compare_flows(first.get_flow(index)?, second.get_flow(other)?)))
+        .filter_map(|(index, other)| {
+            Some(compare_flows(
+                first.get_flow(index)?,
+                second.get_flow(other)?,
+            ))
+        })
         .collect()
 }
 
@@ -37,7 +47,8 @@ pub(crate) fn number_of(flow: &FlowReport, flows: &[FlowReport]) -> Option<u64> 
 pub struct FlowsWithTimes<'c> {
     /// Figures of the connections.
     pub flows: &'c [FlowReport],
-    /// The times of packets of each, in the same order; without them, clocks and delays are not compared.
+    /// The times of packets of each, in the same order; without them, clocks and delays are not
+    /// compared.
     pub times: &'c [PacketTimes],
 }
 
@@ -59,7 +70,12 @@ struct FlowSearch<'c> {
 
 impl<'c> FlowSearch<'c> {
     fn new_search(first: &'c [FlowReport], second: &'c [FlowReport]) -> Self {
-        let mut search = Self { first, second, found: vec![None; first.len()], taken: vec![false; second.len()] };
+        let mut search = Self {
+            first,
+            second,
+            found: vec![None; first.len()],
+            taken: vec![false; second.len()],
+        };
         // Ports may be used again: those of the same SYN come first.
         search.match_by_key(|flow| Some((end_addresses(flow), syn_number(flow, 0)?)));
         search.match_by_key(|flow| Some((end_addresses(flow), syn_number(flow, 1)?)));
@@ -72,17 +88,29 @@ impl<'c> FlowSearch<'c> {
         search
     }
 
-    /// Matches the connections that have the same key, in the order of the captures; those without a key stay as they
-    /// are.
+    /// Matches the connections that have the same key, in the order of the captures; those without
+    /// a key stay as they are.
     fn match_by_key<K: Eq + Hash>(&mut self, key: impl Fn(&'c FlowReport) -> Option<K>) {
         let mut open: HashMap<K, VecDeque<usize>, RandomState> = HashMap::default();
-        for (index, flow) in self.second.iter().enumerate().filter(|(index, _)| !self.taken[*index]) {
+        for (index, flow) in self
+            .second
+            .iter()
+            .enumerate()
+            .filter(|(index, _)| !self.taken[*index])
+        {
             if let Some(key) = key(flow) {
                 open.entry(key).or_default().push_back(index);
             }
         }
-        for (flow, found) in self.first.iter().zip(&mut self.found).filter(|(_, found)| found.is_none()) {
-            let Some(candidates) = key(flow).and_then(|key| open.get_mut(&key)) else { continue };
+        for (flow, found) in self
+            .first
+            .iter()
+            .zip(&mut self.found)
+            .filter(|(_, found)| found.is_none())
+        {
+            let Some(candidates) = key(flow).and_then(|key| open.get_mut(&key)) else {
+                continue;
+            };
             *found = candidates.pop_front_if(|index| may_be_same(flow, &self.second[*index]));
             if let Some(index) = *found {
                 self.taken[index] = true;
@@ -92,7 +120,11 @@ impl<'c> FlowSearch<'c> {
 }
 
 fn sorted_addresses([one, other]: [&str; 2]) -> [&str; 2] {
-    if one <= other { [one, other] } else { [other, one] }
+    if one <= other {
+        [one, other]
+    } else {
+        [other, one]
+    }
 }
 
 /// Returns the sequence number of the SYN of an end.
@@ -100,9 +132,16 @@ fn syn_number(flow: &FlowReport, end: usize) -> Option<u32> {
     Some(flow.ends[end].syn?.sequence)
 }
 
-/// Returns false for two connections that have neither an address in common nor the numbers of both SYNs.
+/// Returns false for two connections that have neither an address in common nor the numbers of both
+/// SYNs.
 fn may_be_same(one: &FlowReport, other: &FlowReport) -> bool {
-    let differs = |end| syn_number(one, end).zip(syn_number(other, end)).is_some_and(|(one, other)| one != other);
-    let shares_address = end_addresses(one).iter().any(|address| end_addresses(other).contains(address));
+    let differs = |end| {
+        syn_number(one, end)
+            .zip(syn_number(other, end))
+            .is_some_and(|(one, other)| one != other)
+    };
+    let shares_address = end_addresses(one)
+        .iter()
+        .any(|address| end_addresses(other).contains(address));
     shares_address || !(differs(0) || differs(1))
 }

@@ -1,8 +1,10 @@
-//! The times at which chosen positions of a sequence space passed, so that two captures can be compared.
+//! The times at which chosen positions of a sequence space passed, so that two captures can be
+//! compared.
 
 use fullpipe_units::Time;
 
-/// Maximum number of positions. Beyond it the distance between them doubles, and every other one is forgotten.
+/// Maximum number of positions. Beyond it the distance between them doubles, and every other one is
+/// forgotten.
 const MAX_POSITIONS: u64 = 4096;
 
 /// Distance between two positions at first, as a power of two: about a packet of an Ethernet.
@@ -17,8 +19,8 @@ pub struct PacketTimes {
     pub(crate) captured: [Time; 2],
 }
 
-/// Positions of one sequence space, counted from its SYN and from sequence number zero: of two captures one may have
-/// begun after the SYN.
+/// Positions of one sequence space, counted from its SYN and from sequence number zero: of two
+/// captures one may have begun after the SYN.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct PassageGrids {
     from_syn: Passages,
@@ -33,8 +35,8 @@ impl PassageGrids {
         }
     }
 
-    /// Takes note of an acknowledgement of everything below `position`, where everything below `before` was
-    /// acknowledged so far.
+    /// Takes note of an acknowledgement of everything below `position`, where everything below
+    /// `before` was acknowledged so far.
     pub(crate) fn record_acknowledgement(
         &mut self,
         origin: SequenceOrigin,
@@ -47,9 +49,14 @@ impl PassageGrids {
         }
     }
 
-    fn with_origins(&mut self, origin: SequenceOrigin) -> impl Iterator<Item = (&mut Passages, SequenceOrigin)> {
+    fn with_origins(
+        &mut self,
+        origin: SequenceOrigin,
+    ) -> impl Iterator<Item = (&mut Passages, SequenceOrigin)> {
         let from_syn = origin.is_syn.then_some((&mut self.from_syn, origin));
-        from_syn.into_iter().chain([(&mut self.from_zero, SequenceOrigin::at_zero())])
+        from_syn
+            .into_iter()
+            .chain([(&mut self.from_zero, SequenceOrigin::at_zero())])
     }
 
     /// Returns the bytes that they take beyond their own size.
@@ -68,19 +75,26 @@ impl PassageGrids {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SequenceOrigin {
     position: u64,
-    /// True for the SYN, which is the same data behind a device that renumbers; else sequence number zero.
+    /// True for the SYN, which is the same data behind a device that renumbers; else sequence
+    /// number zero.
     is_syn: bool,
 }
 
 impl SequenceOrigin {
     /// The sequence number of a SYN, which has this position.
     pub(crate) fn at_syn(position: u64) -> Self {
-        Self { position, is_syn: true }
+        Self {
+            position,
+            is_syn: true,
+        }
     }
 
     /// Sequence number zero, for a capture without the SYN.
     pub(crate) fn at_zero() -> Self {
-        Self { position: 0, is_syn: false }
+        Self {
+            position: 0,
+            is_syn: false,
+        }
     }
 }
 
@@ -98,7 +112,12 @@ pub(crate) struct Passage {
 }
 
 impl Passage {
-    const NONE: Self = Self { at: Time::from_nanos(u64::MAX), last: Time::ZERO, mark: 0, bytes: 0 };
+    const NONE: Self = Self {
+        at: Time::from_nanos(u64::MAX),
+        last: Time::ZERO,
+        mark: 0,
+        bytes: 0,
+    };
 
     fn has_passed(&self) -> bool {
         self.at != Self::NONE.at
@@ -107,7 +126,11 @@ impl Passage {
     /// Returns this passage with the data from the next position on to the one behind that.
     fn with_next(self, next: Self) -> Self {
         let bytes = self.bytes.saturating_add(next.bytes);
-        Self { bytes, last: self.last.max(next.last), ..self }
+        Self {
+            bytes,
+            last: self.last.max(next.last),
+            ..self
+        }
     }
 }
 
@@ -142,11 +165,23 @@ struct OutermostPosition {
 impl OutermostPosition {
     /// Returns the outermost position with a further packet, which begins or ends at `position`.
     /// `is_beyond` compares that with another.
-    fn after_packet(known: Option<Self>, position: u64, at: Time, is_beyond: impl Fn(u64) -> bool) -> Self {
+    fn after_packet(
+        known: Option<Self>,
+        position: u64,
+        at: Time,
+        is_beyond: impl Fn(u64) -> bool,
+    ) -> Self {
         match known {
-            Some(known) if known.position == position => Self { count: known.count.saturating_add(1), ..known },
+            Some(known) if known.position == position => Self {
+                count: known.count.saturating_add(1),
+                ..known
+            },
             Some(known) if !is_beyond(known.position) => known,
-            _ => Self { position, at, count: 1 },
+            _ => Self {
+                position,
+                at,
+                count: 1,
+            },
         }
     }
 }
@@ -154,7 +189,10 @@ impl OutermostPosition {
 impl Passages {
     /// Takes note of a packet with everything from the first position to the one before the second.
     pub(crate) fn record_data(&mut self, origin: SequenceOrigin, positions: [u64; 2], at: Time) {
-        let Some([start, end]) = self.origin_offsets(origin, positions).filter(|[start, end]| start < end) else {
+        let Some([start, end]) = self
+            .origin_offsets(origin, positions)
+            .filter(|[start, end]| start < end)
+        else {
             return;
         };
         self.note_ends([start, end], at);
@@ -164,7 +202,9 @@ impl Passages {
             if self.kept.is_empty() && position < start {
                 continue;
             }
-            let Some(passage) = self.at_index(index) else { continue };
+            let Some(passage) = self.at_index(index) else {
+                continue;
+            };
             let from = start.max(position);
             let to = end.min(position.saturating_add(1 << bits));
             passage.bytes = passage.bytes.saturating_add((to - from) as u32);
@@ -176,8 +216,8 @@ impl Passages {
         }
     }
 
-    /// Takes note of an acknowledgement of everything below `position`, where everything below `before` was
-    /// acknowledged so far.
+    /// Takes note of an acknowledgement of everything below `position`, where everything below
+    /// `before` was acknowledged so far.
     pub(crate) fn record_acknowledgement(
         &mut self,
         origin: SequenceOrigin,
@@ -186,21 +226,38 @@ impl Passages {
         at: Time,
     ) {
         let before = before.unwrap_or(position.saturating_sub(1));
-        let new = self.origin_offsets(origin, [before, position]).filter(|[before, end]| before < end);
+        let new = self
+            .origin_offsets(origin, [before, position])
+            .filter(|[before, end]| before < end);
         let Some([before, end]) = new else { return };
         let bits = self.make_room([before, end]);
         for index in before.div_ceil(1 << bits).max(self.first)..=((end - 1) >> bits) {
             let beyond = (end - (index << bits)) as u32;
             if let Some(passage) = self.at_index(index).filter(|passage| !passage.has_passed()) {
-                *passage = Passage { at, last: at, mark: beyond, bytes: 0 };
+                *passage = Passage {
+                    at,
+                    last: at,
+                    mark: beyond,
+                    bytes: 0,
+                };
             }
         }
     }
 
     fn note_ends(&mut self, [start, end]: [u64; 2], at: Time) {
         self.last = self.last.max(at);
-        self.lowest = Some(OutermostPosition::after_packet(self.lowest, start, at, |lowest| start < lowest));
-        self.highest = Some(OutermostPosition::after_packet(self.highest, end, at, |highest| end > highest));
+        self.lowest = Some(OutermostPosition::after_packet(
+            self.lowest,
+            start,
+            at,
+            |lowest| start < lowest,
+        ));
+        self.highest = Some(OutermostPosition::after_packet(
+            self.highest,
+            end,
+            at,
+            |highest| end > highest,
+        ));
     }
 
     /// Returns positions as distances from the origin, which is the first that was given.
@@ -275,8 +332,8 @@ impl Passages {
 pub(crate) struct ComparedPassages<'p> {
     both: [&'p Passages; 2],
     bits: u32,
-    /// Positions by which those of the other capture lie before the ones of the nearer, as the first number that each
-    /// saw is in the first round of the sequence space.
+    /// Positions by which those of the other capture lie before the ones of the nearer, as the
+    /// first number that each saw is in the first round of the sequence space.
     ahead: i64,
 }
 
@@ -287,8 +344,8 @@ pub(crate) struct ComparedPassage {
 }
 
 impl ComparedPassage {
-    /// Returns the bytes that passed the nearer capture from here to the next position, and how many fewer passed the
-    /// other one.
+    /// Returns the bytes that passed the nearer capture from here to the next position, and how
+    /// many fewer passed the other one.
     pub(crate) fn passed_bytes(&self) -> [u64; 2] {
         let [near, far] = self.passages.map(|passage| u64::from(passage.bytes));
         [near, near.saturating_sub(far)]
@@ -305,11 +362,19 @@ impl<'p> ComparedPassages<'p> {
     pub(crate) fn new(both: [&'p PassageGrids; 2]) -> Option<Self> {
         let from_syn = both.map(|grids| &grids.from_syn);
         let has_syn = from_syn.iter().all(|passages| passages.origin.is_some());
-        let both = if has_syn { from_syn } else { both.map(|grids| &grids.from_zero) };
+        let both = if has_syn {
+            from_syn
+        } else {
+            both.map(|grids| &grids.from_zero)
+        };
         let bits = both[0].distance_bits().max(both[1].distance_bits());
         let rounds = if has_syn { 0 } else { rounds_ahead(both) };
         let is_known = both.iter().all(|passages| passages.origin.is_some());
-        is_known.then_some(Self { both, bits, ahead: rounds << 32 })
+        is_known.then_some(Self {
+            both,
+            bits,
+            ahead: rounds << 32,
+        })
     }
 
     /// Returns true if both captures have the SYN.
@@ -324,25 +389,37 @@ impl<'p> ComparedPassages<'p> {
         let ahead = self.ahead >> self.bits;
         let cell = move |index: u64| {
             let other = index.saturating_add_signed(-ahead);
-            ComparedPassage { passages: [near.passage_at(index, self.bits), far.passage_at(other, self.bits)] }
+            ComparedPassage {
+                passages: [
+                    near.passage_at(index, self.bits),
+                    far.passage_at(other, self.bits),
+                ],
+            }
         };
-        (from..to).map(cell).filter(|cell| cell.passages[0].has_passed())
+        (from..to)
+            .map(cell)
+            .filter(|cell| cell.passages[0].has_passed())
     }
 
-    /// Returns the times at which the same packet passed both captures: the nearer one and the other. Data of which one
-    /// shows more copies than the other is left out, and so is an acknowledgement that one lacks.
+    /// Returns the times at which the same packet passed both captures: the nearer one and the
+    /// other. Data of which one shows more copies than the other is left out, and so is an
+    /// acknowledgement that one lacks.
     pub(crate) fn packet_times(self) -> impl Iterator<Item = [Time; 2]> + use<'p> {
         let is_same = |cell: &ComparedPassage| {
             let [near, far] = cell.passages;
             far.has_passed() && near.mark == far.mark
         };
-        self.iter_cells().filter(is_same).map(|cell| cell.passages.map(|passage| passage.at))
+        self.iter_cells()
+            .filter(is_same)
+            .map(|cell| cell.passages.map(|passage| passage.at))
     }
 
-    /// Returns the times at which the begin of the lowest data passed both captures, and those of the end of the
-    /// highest, where both have the same.
+    /// Returns the times at which the begin of the lowest data passed both captures, and those of
+    /// the end of the highest, where both have the same.
     pub(crate) fn end_times(self) -> impl Iterator<Item = [Time; 2]> {
-        let ends = self.both.map(|passages| [passages.lowest, passages.highest]);
+        let ends = self
+            .both
+            .map(|passages| [passages.lowest, passages.highest]);
         (0..2).filter_map(move |end| {
             let (near, far) = ends[0][end].zip(ends[1][end])?;
             let is_same = near.position == far.position.saturating_add_signed(self.ahead);
@@ -360,18 +437,22 @@ impl<'p> ComparedPassages<'p> {
     }
 }
 
-/// Returns by how many rounds of 2^32 numbers the positions of the first are ahead of the same ones of the second: both
-/// captures end at about the same one.
+/// Returns by how many rounds of 2^32 numbers the positions of the first are ahead of the same ones
+/// of the second: both captures end at about the same one.
 fn rounds_ahead(both: [&Passages; 2]) -> i64 {
     const ROUND: i64 = 1 << 32;
     let [one, other] = both.map(|passages| passages.end_position().cast_signed());
-    (one.saturating_sub(other).saturating_add(ROUND / 2)).div_euclid(ROUND).clamp(-ROUND / 4, ROUND / 4)
+    (one.saturating_sub(other).saturating_add(ROUND / 2))
+        .div_euclid(ROUND)
+        .clamp(-ROUND / 4, ROUND / 4)
 }
 
 impl Passages {
     /// Returns the position behind the last one that is known.
     fn end_position(&self) -> u64 {
-        let end = (self.first + self.kept.len() as u64).checked_shl(self.distance_bits()).unwrap_or(0);
+        let end = (self.first + self.kept.len() as u64)
+            .checked_shl(self.distance_bits())
+            .unwrap_or(0);
         self.highest.map_or(end, |highest| highest.position)
     }
 
@@ -385,11 +466,17 @@ impl Passages {
     /// Returns a position at that distance, with all bytes to the next one.
     fn passage_at(&self, index: u64, bits: u32) -> Passage {
         let shift = bits - self.distance_bits();
-        let Some(begin) = index.checked_mul(1 << shift).and_then(|begin| begin.checked_sub(self.first)) else {
+        let Some(begin) = index
+            .checked_mul(1 << shift)
+            .and_then(|begin| begin.checked_sub(self.first))
+        else {
             return Passage::NONE;
         };
         let cells = self.kept.iter().skip(begin as usize).take(1 << shift);
-        cells.copied().reduce(Passage::with_next).unwrap_or(Passage::NONE)
+        cells
+            .copied()
+            .reduce(Passage::with_next)
+            .unwrap_or(Passage::NONE)
     }
 }
 
@@ -410,13 +497,20 @@ mod tests {
         let mut passages = PassageGrids::default();
         for index in 0..packets {
             let start = SYN + 1 + index * size;
-            passages.record_data(SequenceOrigin::at_syn(SYN), [start, start + size], begin + Span::from_millis(index));
+            passages.record_data(
+                SequenceOrigin::at_syn(SYN),
+                [start, start + size],
+                begin + Span::from_millis(index),
+            );
         }
         passages
     }
 
     fn lost(compared: ComparedPassages<'_>) -> u64 {
-        compared.iter_cells().map(|cell| cell.passed_bytes()[1]).sum()
+        compared
+            .iter_cells()
+            .map(|cell| cell.passed_bytes()[1])
+            .sum()
     }
 
     #[test]
@@ -436,17 +530,26 @@ mod tests {
         assert!((3_000..4_096).contains(&times.len()), "{}", times.len());
         // Each position is in the packet that holds it, and a train passes as a whole.
         for [train, segment] in times {
-            assert_eq!(train.as_nanos() / 1_000_000, (segment.as_nanos() / 1_000_000 - 5) / 60);
+            assert_eq!(
+                train.as_nanos() / 1_000_000,
+                (segment.as_nanos() / 1_000_000 - 5) / 60
+            );
         }
     }
 
     #[test]
     fn a_shorter_capture_has_the_positions_of_a_longer_one() {
-        let [short, long] = [transfer(1_000, 6_000, at(0)), transfer(1_000, 600_000, at(0))];
+        let [short, long] = [
+            transfer(1_000, 6_000, at(0)),
+            transfer(1_000, 600_000, at(0)),
+        ];
         assert!(short.from_syn.distance_bits() < long.from_syn.distance_bits());
         let compared = ComparedPassages::new([&short, &long]).unwrap();
         let times: Vec<[Time; 2]> = compared.packet_times().collect();
-        assert_eq!(times.len() as u64, 6_000_000 >> long.from_syn.distance_bits());
+        assert_eq!(
+            times.len() as u64,
+            6_000_000 >> long.from_syn.distance_bits()
+        );
         assert!(times.iter().all(|[one, other]| one == other));
         assert_eq!(lost(compared), 0);
     }
@@ -455,23 +558,40 @@ mod tests {
     fn what_was_sent_again_and_an_acknowledgement_that_one_capture_lacks_are_left_out() {
         let far = transfer(1_000, 100, at(20));
         let mut near = transfer(1_000, 100, at(0));
-        near.record_data(SequenceOrigin::at_syn(SYN), [SYN + 50_001, SYN + 51_001], at(200));
-        let [whole, part] =
-            [&far, &near].map(|near| ComparedPassages::new([near, &far]).unwrap().packet_times().count());
+        near.record_data(
+            SequenceOrigin::at_syn(SYN),
+            [SYN + 50_001, SYN + 51_001],
+            at(200),
+        );
+        let [whole, part] = [&far, &near].map(|near| {
+            ComparedPassages::new([near, &far])
+                .unwrap()
+                .packet_times()
+                .count()
+        });
         assert_eq!(whole - part, 1);
         assert_eq!(lost(ComparedPassages::new([&near, &far]).unwrap()), 1_000);
 
         let acknowledged = |positions: &[u64]| {
             let mut passages = PassageGrids::default();
             for pair in positions.windows(2) {
-                passages.record_acknowledgement(SequenceOrigin::at_zero(), Some(pair[0]), pair[1], at(pair[1] / 1_000));
+                passages.record_acknowledgement(
+                    SequenceOrigin::at_zero(),
+                    Some(pair[0]),
+                    pair[1],
+                    at(pair[1] / 1_000),
+                );
             }
             passages
         };
         let all = acknowledged(&[5_000, 7_000, 9_000, 11_000]);
         let thinned = acknowledged(&[5_000, 7_000, 11_000]);
-        let times: Vec<[Time; 2]> = ComparedPassages::new([&all, &thinned]).unwrap().packet_times().collect();
-        // 5120 and 6144 are acknowledged by the same packet, 7168 and 8192 by another one, and 9216 and 10240 again.
+        let times: Vec<[Time; 2]> = ComparedPassages::new([&all, &thinned])
+            .unwrap()
+            .packet_times()
+            .collect();
+        // 5120 and 6144 are acknowledged by the same packet, 7168 and 8192 by another one, and 9216
+        // and 10240 again.
         assert_eq!(times, [[at(7); 2], [at(7); 2], [at(11); 2], [at(11); 2]]);
     }
 
@@ -482,13 +602,22 @@ mod tests {
             let mut without = PassageGrids::default();
             for index in 50..100 {
                 let start = SYN + 1 + index * 1_000 + round;
-                without.record_data(SequenceOrigin::at_zero(), [start, start + 1_000], at(20 + index));
+                without.record_data(
+                    SequenceOrigin::at_zero(),
+                    [start, start + 1_000],
+                    at(20 + index),
+                );
             }
             for (both, late) in [([&with, &without], 20), ([&without, &with], -20)] {
                 let compared = ComparedPassages::new(both).unwrap();
                 let times: Vec<[Time; 2]> = compared.packet_times().collect();
-                let later = |[one, other]: [Time; 2]| other.as_nanos().cast_signed() - one.as_nanos().cast_signed();
-                assert!(times.len() > 45 && times.iter().all(|times| later(*times) == late * 1_000_000), "{times:?}");
+                let later = |[one, other]: [Time; 2]| {
+                    other.as_nanos().cast_signed() - one.as_nanos().cast_signed()
+                };
+                assert!(
+                    times.len() > 45 && times.iter().all(|times| later(*times) == late * 1_000_000),
+                    "{times:?}"
+                );
                 assert_eq!(compared.end_times().count(), 1, "the highest is in both");
             }
         }
@@ -502,8 +631,17 @@ mod tests {
         let begin = 1 << 40;
         passages.record_data(SequenceOrigin::at_zero(), [begin, begin + 1_000], at(0));
         for index in 0..20_000 {
-            passages.record_data(SequenceOrigin::at_zero(), [begin - (1 << 32), begin + 1], at(index));
-            passages.record_acknowledgement(SequenceOrigin::at_zero(), Some(begin - (1 << 32)), begin + 1, at(index));
+            passages.record_data(
+                SequenceOrigin::at_zero(),
+                [begin - (1 << 32), begin + 1],
+                at(index),
+            );
+            passages.record_acknowledgement(
+                SequenceOrigin::at_zero(),
+                Some(begin - (1 << 32)),
+                begin + 1,
+                at(index),
+            );
         }
         assert_eq!(passages.kept.len(), 1);
     }

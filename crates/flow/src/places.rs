@@ -8,10 +8,11 @@ use hashbrown::hash_table::Entry;
 
 use crate::key::FlowKey;
 
-/// The place of the latest connection of each key, by keyed hashes: whoever sends the packets must not choose them.
+/// The place of the latest connection of each key, by keyed hashes: whoever sends the packets must
+/// not choose them.
 ///
-/// Keys stay with the connections. What is here is so small that the caches of a processor hold it for a hundred
-/// thousand connections, and connections are read only once they are needed.
+/// Keys stay with the connections. What is here is so small that the caches of a processor hold it
+/// for a hundred thousand connections, and connections are read only once they are needed.
 #[derive(Debug, Default)]
 pub(crate) struct FlowIndex {
     hasher: RandomState,
@@ -47,24 +48,44 @@ impl FlowIndex {
         HashMark((self.hasher.hash_one(key) >> 32) as u32)
     }
 
-    /// Returns the place of a connection that is most likely that of the key with this mark, if there is one.
+    /// Returns the place of a connection that is most likely that of the key with this mark, if
+    /// there is one.
     #[inline]
     pub(crate) fn likely_index(&self, mark: HashMark) -> Option<usize> {
-        self.table.find(mark.hash_bits(), |place| place.mark == mark).map(|place| place.index as usize)
+        self.table
+            .find(mark.hash_bits(), |place| place.mark == mark)
+            .map(|place| place.index as usize)
     }
 
     /// Returns the place of the connection of `key`, which `is_its` is true for.
-    pub(crate) fn find_index(&self, key: &FlowKey, is_its: impl Fn(usize) -> bool) -> Option<usize> {
+    pub(crate) fn find_index(
+        &self,
+        key: &FlowKey,
+        is_its: impl Fn(usize) -> bool,
+    ) -> Option<usize> {
         let mark = self.key_mark(key);
         let is_same = |place: &FlowIndexEntry| place.mark == mark && is_its(place.index as usize);
-        self.table.find(mark.hash_bits(), is_same).map(|place| place.index as usize)
+        self.table
+            .find(mark.hash_bits(), is_same)
+            .map(|place| place.index as usize)
     }
 
     /// Sets the place of the connection of `key`. `is_its` is true for the one that it had before.
-    pub(crate) fn set_index(&mut self, key: &FlowKey, index: usize, is_its: impl Fn(usize) -> bool) {
-        let place = FlowIndexEntry { mark: self.key_mark(key), index: index as u32 };
-        let is_same = |before: &FlowIndexEntry| before.mark == place.mark && is_its(before.index as usize);
-        match self.table.entry(place.mark.hash_bits(), is_same, |place| place.mark.hash_bits()) {
+    pub(crate) fn set_index(
+        &mut self,
+        key: &FlowKey,
+        index: usize,
+        is_its: impl Fn(usize) -> bool,
+    ) {
+        let place = FlowIndexEntry {
+            mark: self.key_mark(key),
+            index: index as u32,
+        };
+        let is_same =
+            |before: &FlowIndexEntry| before.mark == place.mark && is_its(before.index as usize);
+        match self.table.entry(place.mark.hash_bits(), is_same, |place| {
+            place.mark.hash_bits()
+        }) {
             Entry::Occupied(mut before) => *before.get_mut() = place,
             Entry::Vacant(empty) => drop(empty.insert(place)),
         }
@@ -77,7 +98,11 @@ impl FlowIndex {
 
     /// Moves each connection to the place that `moved` has for it, and forgets those without one.
     pub(crate) fn move_all(&mut self, moved: impl Fn(usize) -> Option<usize>) {
-        self.table.retain(|place| moved(place.index as usize).map(|index| place.index = index as u32).is_some());
+        self.table.retain(|place| {
+            moved(place.index as usize)
+                .map(|index| place.index = index as u32)
+                .is_some()
+        });
     }
 }
 
@@ -92,11 +117,16 @@ mod tests {
         for index in 0..3 {
             places
                 .table
-                .insert_unique(mark.hash_bits(), FlowIndexEntry { mark, index }, |place| place.mark.hash_bits());
+                .insert_unique(mark.hash_bits(), FlowIndexEntry { mark, index }, |place| {
+                    place.mark.hash_bits()
+                });
         }
         let found = |wanted: u32| {
             let is_same = |place: &FlowIndexEntry| place.mark == mark && place.index == wanted;
-            places.table.find(mark.hash_bits(), is_same).map(|place| place.index)
+            places
+                .table
+                .find(mark.hash_bits(), is_same)
+                .map(|place| place.index)
         };
         assert_eq!([0, 1, 2, 3].map(found), [Some(0), Some(1), Some(2), None]);
     }

@@ -28,7 +28,11 @@ struct PassedBytes {
 
 impl PassedBytes {
     fn plus_bytes(self, other: Self) -> Self {
-        Self { bytes: self.bytes + other.bytes, time: self.time + other.time, count: self.count + other.count }
+        Self {
+            bytes: self.bytes + other.bytes,
+            time: self.time + other.time,
+            count: self.count + other.count,
+        }
     }
 }
 
@@ -60,23 +64,35 @@ impl BurstRates {
         self.all += bytes;
     }
 
-    /// Returns the most frequent rate, with the share of the bytes within 3 % of it; `None` without any.
+    /// Returns the most frequent rate, with the share of the bytes within 3 % of it; `None` without
+    /// any.
     pub(crate) fn most_frequent_rate(&self) -> Option<BurstRate> {
-        let (bin, most) = self.neighbouring_sums().max_by_key(|(_, around)| around.bytes)?;
+        let (bin, most) = self
+            .neighbouring_sums()
+            .max_by_key(|(_, around)| around.bytes)?;
         let rate = BitRate::from_bps(bin_middle(bin, BITS));
-        Some(BurstRate { rate, share: self.share_of_bytes(most.bytes) })
+        Some(BurstRate {
+            rate,
+            share: self.share_of_bytes(most.bytes),
+        })
     }
 
-    /// Returns the share of the bytes that passed more than a tenth faster than at the most frequent rate.
+    /// Returns the share of the bytes that passed more than a tenth faster than at the most
+    /// frequent rate.
     pub(crate) fn beyond_mode(&self) -> Option<Ratio> {
         const FASTER: f64 = 1.1;
         let from = self.most_frequent_rate()?.rate.scale_by(FASTER).bps();
-        let faster = self.bins.bin_amounts().iter().filter(|(bin, _)| bin_middle(*bin, BITS) > from);
+        let faster = self
+            .bins
+            .bin_amounts()
+            .iter()
+            .filter(|(bin, _)| bin_middle(*bin, BITS) > from);
         Some(self.share_of_bytes(faster.map(|(_, passed)| passed.bytes).sum()))
     }
 
-    /// Returns the rate of bursts with the share of the bytes within 3 % of it: the mean of those around the most
-    /// frequent rate. `None` where there are few, or the share is below `min_share`.
+    /// Returns the rate of bursts with the share of the bytes within 3 % of it: the mean of those
+    /// around the most frequent rate. `None` where there are few, or the share is below
+    /// `min_share`.
     pub(crate) fn burst_rate(&self, min_share: f64) -> Option<BurstRate> {
         let around = self
             .neighbouring_sums()
@@ -85,7 +101,10 @@ impl BurstRates {
         let ((_, PassedBytes { bytes, time, count }), _) = around?;
         let share = self.share_of_bytes(bytes);
         let is_known = count >= MIN_BURSTS && share.get() >= min_share;
-        is_known.then(|| BurstRate { rate: BitRate::from_bytes_in(ByteCount::new(bytes), time), share })
+        is_known.then(|| BurstRate {
+            rate: BitRate::from_bytes_in(ByteCount::new(bytes), time),
+            share,
+        })
     }
 
     /// Returns each bin with what passed at rates within 3 % of it.
@@ -93,8 +112,13 @@ impl BurstRates {
         let all = self.bins.bin_amounts();
         all.iter().enumerate().map(|(index, (bin, _))| {
             let near = all[index.saturating_sub(1)..all.len().min(index + 2)].iter();
-            let near = near.filter(|near| near.0.abs_diff(*bin) <= 1).map(|(_, passed)| *passed);
-            (*bin, near.fold(PassedBytes::default(), PassedBytes::plus_bytes))
+            let near = near
+                .filter(|near| near.0.abs_diff(*bin) <= 1)
+                .map(|(_, passed)| *passed);
+            (
+                *bin,
+                near.fold(PassedBytes::default(), PassedBytes::plus_bytes),
+            )
         })
     }
 
@@ -144,8 +168,16 @@ mod tests {
             rates.add_bytes(1448, Span::from_micros(500 + step * 50));
         }
         let bursts = rates.burst_rate(0.3).unwrap();
-        assert!((bursts.rate.as_mbps() / 37.65 - 1.0).abs() < 0.001, "{}", bursts.rate);
+        assert!(
+            (bursts.rate.as_mbps() / 37.65 - 1.0).abs() < 0.001,
+            "{}",
+            bursts.rate
+        );
         rates.add_unknown(4_000_000);
-        assert_eq!(rates.burst_rate(0.3), None, "most of the data passed otherwise");
+        assert_eq!(
+            rates.burst_rate(0.3),
+            None,
+            "most of the data passed otherwise"
+        );
     }
 }

@@ -37,14 +37,24 @@ struct PacketRing {
 impl RecentPackets {
     /// Returns the bytes that they take.
     pub(crate) fn heap_bytes(&self) -> usize {
-        if self.packets.is_some() { size_of::<PacketRing>() } else { 0 }
+        if self.packets.is_some() {
+            size_of::<PacketRing>()
+        } else {
+            0
+        }
     }
 
     /// Returns true if `packet` was captured before, and remembers it otherwise.
     pub(crate) fn is_repetition(&mut self, packet: &FlowPacket) -> bool {
-        // Without an identification (IPv6, or zero) only the checksum could show that a segment was retransmitted.
-        let is_known = packet.identification.is_some_and(|id| id != 0) || packet.timestamps.is_some();
-        let hash = if is_known { packet_hash(packet) } else { UNKNOWN };
+        // Without an identification (IPv6, or zero) only the checksum could show that a segment was
+        // retransmitted.
+        let is_known =
+            packet.identification.is_some_and(|id| id != 0) || packet.timestamps.is_some();
+        let hash = if is_known {
+            packet_hash(packet)
+        } else {
+            UNKNOWN
+        };
         let packets = self.packets.get_or_insert_default();
         if hash != UNKNOWN && packets.contains_hash(hash, packet.at) {
             return true;
@@ -58,11 +68,18 @@ impl PacketRing {
     fn contains_hash(&self, hash: u64, at: Time) -> bool {
         let (tag, rest) = hash_halves(hash);
         // Nearly always there is none, which is known soonest without a branch or a count for each.
-        if self.tags.iter().fold(0, |found, known| found | u32::from(*known == tag)) == 0 {
+        if self
+            .tags
+            .iter()
+            .fold(0, |found, known| found | u32::from(*known == tag))
+            == 0
+        {
             return false;
         }
         let same = |place: usize| {
-            self.tags[place] == tag && self.rests[place] == rest && at.duration_since(self.times[place]) <= MAX_LAG
+            self.tags[place] == tag
+                && self.rests[place] == rest
+                && at.duration_since(self.times[place]) <= MAX_LAG
         };
         (0..REMEMBERED).any(same)
     }
@@ -79,12 +96,14 @@ fn hash_halves(hash: u64) -> (u32, u32) {
     (hash as u32, (hash >> 32) as u32)
 }
 
-/// Returns a hash of the fields that both captures of a packet share, which is not [`UNKNOWN`]. A segment that is sent
-/// again differs in its identification or timestamp.
+/// Returns a hash of the fields that both captures of a packet share, which is not [`UNKNOWN`]. A
+/// segment that is sent again differs in its identification or timestamp.
 fn packet_hash(packet: &FlowPacket) -> u64 {
     let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
     let halves = |low: u16, high: u16| u32::from(low) | u32::from(high) << 16;
-    let (has_times, times) = packet.timestamps.map_or((0, 0), |(value, echo)| (1, pair(value, echo)));
+    let (has_times, times) = packet
+        .timestamps
+        .map_or((0, 0), |(value, echo)| (1, pair(value, echo)));
     let (has_id, id) = packet.identification.map_or((0, 0), |id| (2, id));
     let mut hasher = FixedState::default().build_hasher();
     hasher.write_u64(pair(packet.sequence, packet.acknowledgement));
@@ -100,14 +119,26 @@ mod tests {
 
     fn packet(sequence: u32, identification: u16, at: Time) -> FlowPacket {
         let identification = Some(identification);
-        FlowPacket { at, sequence, identification, acknowledgement: 7, payload: 10, flags: 0x10, ..FlowPacket::EMPTY }
+        FlowPacket {
+            at,
+            sequence,
+            identification,
+            acknowledgement: 7,
+            payload: 10,
+            flags: 0x10,
+            ..FlowPacket::EMPTY
+        }
     }
 
     #[test]
     fn a_packet_repeats_one_of_the_last_that_is_the_same_and_not_old() {
         let mut recent = RecentPackets::default();
         let mut repeats = |sequence, identification, millis| {
-            recent.is_repetition(&packet(sequence, identification, Time::ZERO + Span::from_millis(millis)))
+            recent.is_repetition(&packet(
+                sequence,
+                identification,
+                Time::ZERO + Span::from_millis(millis),
+            ))
         };
         assert!(!repeats(10, 1, 0));
         assert!(repeats(10, 1, 10));

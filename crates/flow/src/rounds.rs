@@ -1,4 +1,5 @@
-//! The round trips of a sender: the most that it had in flight in each, and the least time that one took.
+//! The round trips of a sender: the most that it had in flight in each, and the least time that one
+//! took.
 
 use fullpipe_record::QuietRounds;
 use fullpipe_units::{Ratio, Span, Time};
@@ -27,7 +28,8 @@ struct RoundTripRecord {
 pub(crate) struct RoundTripHistory {
     began: Option<Time>,
     now: RoundTripRecord,
-    /// Round trips since the last one that was kept, and those of which one is kept, as a power of two.
+    /// Round trips since the last one that was kept, and those of which one is kept, as a power of
+    /// two.
     passed: u32,
     stride: u32,
     all: Vec<RoundTripRecord>,
@@ -38,9 +40,15 @@ pub(crate) struct RoundTripHistory {
 }
 
 impl RoundTripHistory {
-    /// Takes note of what is in flight at `at`, after a packet that repairs a loss if `repairs`. `round_trip` is the
-    /// least time of a round trip.
-    pub(crate) fn record_sent_segment(&mut self, flight: u64, repairs: bool, at: Time, round_trip: Span) {
+    /// Takes note of what is in flight at `at`, after a packet that repairs a loss if `repairs`.
+    /// `round_trip` is the least time of a round trip.
+    pub(crate) fn record_sent_segment(
+        &mut self,
+        flight: u64,
+        repairs: bool,
+        at: Time,
+        round_trip: Span,
+    ) {
         let began = *self.began.get_or_insert(at);
         if round_trip > Span::ZERO && at.duration_since(began) >= round_trip {
             self.end_round();
@@ -62,7 +70,10 @@ impl RoundTripHistory {
         self.passed += 1;
         if self.passed >> self.stride == 0 {
             // A loss in a round trip that is left out counts in the next.
-            self.now = RoundTripRecord { repairs: self.now.repairs, ..RoundTripRecord::default() };
+            self.now = RoundTripRecord {
+                repairs: self.now.repairs,
+                ..RoundTripRecord::default()
+            };
             return;
         }
         self.passed = 0;
@@ -77,7 +88,10 @@ impl RoundTripHistory {
         self.all.dedup_by(|later, earlier| {
             is_second = !is_second;
             if is_second {
-                *earlier = RoundTripRecord { repairs: earlier.repairs || later.repairs, ..*later };
+                *earlier = RoundTripRecord {
+                    repairs: earlier.repairs || later.repairs,
+                    ..*later
+                };
             }
             is_second
         });
@@ -98,18 +112,28 @@ impl RoundTripHistory {
         self.all.shrink_to_fit();
     }
 
-    /// Returns the round trips since the last loss; `None` without any. `rest` is the part of each on the other side
-    /// of the capture.
+    /// Returns the round trips since the last loss; `None` without any. `rest` is the part of each
+    /// on the other side of the capture.
     pub(crate) fn quiet_rounds(&self, rest: Span) -> Option<QuietRounds> {
-        let since = self.all.iter().rposition(|round| round.repairs).map_or(0, |last| last + 1);
+        let since = self
+            .all
+            .iter()
+            .rposition(|round| round.repairs)
+            .map_or(0, |last| last + 1);
         let quiet = &self.all[since..];
         let later = &quiet[quiet.len() / 2..];
         let mut most: Vec<u64> = later.iter().map(|round| round.most).collect();
         most.sort_unstable();
-        let at = |percent: usize| most.get(most.len() * percent / 100).map_or(0.0, |bytes| *bytes as f64);
+        let at = |percent: usize| {
+            most.get(most.len() * percent / 100)
+                .map_or(0.0, |bytes| *bytes as f64)
+        };
         let least = self.all.iter().filter_map(|round| round.least_rtt).min()?;
         let limit = least + (least + rest).scale_by(FREE_SHARE).max(MIN_FREE);
-        let measured: Vec<Span> = self.all[self.all.len() / 2..].iter().filter_map(|round| round.least_rtt).collect();
+        let measured: Vec<Span> = self.all[self.all.len() / 2..]
+            .iter()
+            .filter_map(|round| round.least_rtt)
+            .collect();
         let free = measured.iter().filter(|rtt| **rtt <= limit).count();
         Some(QuietRounds {
             share: Ratio::from_quotient(quiet.len() as f64, self.all.len() as f64),
@@ -128,13 +152,26 @@ mod tests {
     const RTT: Span = Span::from_millis(10);
 
     /// Sends for `count` round trips, with `most` in flight in each.
-    fn rounds(count: u64, most: impl Fn(u64) -> u64, repairs: impl Fn(u64) -> bool) -> RoundTripHistory {
+    fn rounds(
+        count: u64,
+        most: impl Fn(u64) -> u64,
+        repairs: impl Fn(u64) -> bool,
+    ) -> RoundTripHistory {
         let mut rounds = RoundTripHistory::default();
         for round in 0..count {
             let at = Time::ZERO + RTT * round;
             for part in 0..5_u64 {
-                let flight = if part == 2 { most(round) } else { most(round) / 2 };
-                rounds.record_sent_segment(flight, part == 3 && repairs(round), at + RTT * part / 5, RTT);
+                let flight = if part == 2 {
+                    most(round)
+                } else {
+                    most(round) / 2
+                };
+                rounds.record_sent_segment(
+                    flight,
+                    part == 3 && repairs(round),
+                    at + RTT * part / 5,
+                    RTT,
+                );
                 // The first packet of a round trip meets no queue, the others that of those before.
                 rounds.record_rtt(RTT + Span::from_millis(part));
             }
@@ -144,24 +181,43 @@ mod tests {
 
     #[test]
     fn a_level_shows_since_the_last_loss_though_each_round_trip_swings() {
-        let quiet = rounds(200, |_| 100_000, |round| round < 50).quiet_rounds(Span::ZERO).unwrap();
+        let quiet = rounds(200, |_| 100_000, |round| round < 50)
+            .quiet_rounds(Span::ZERO)
+            .unwrap();
         assert!((quiet.share.get() - 0.75).abs() < 0.02, "{quiet:?}");
-        assert!(quiet.level.get() > 0.99 && quiet.free.get() > 0.99 && quiet.growing.get() < 0.01, "{quiet:?}");
+        assert!(
+            quiet.level.get() > 0.99 && quiet.free.get() > 0.99 && quiet.growing.get() < 0.01,
+            "{quiet:?}"
+        );
         assert!(quiet.of_most.unwrap().get() > 0.99, "{quiet:?}");
-        let swings = rounds(200, |round| 50_000 + 1_000 * (round % 50), |_| false).quiet_rounds(Span::ZERO).unwrap();
-        assert!(swings.level.get() < 0.65 && (swings.share.get() - 1.0).abs() < 1e-9, "{swings:?}");
+        let swings = rounds(200, |round| 50_000 + 1_000 * (round % 50), |_| false)
+            .quiet_rounds(Span::ZERO)
+            .unwrap();
+        assert!(
+            swings.level.get() < 0.65 && (swings.share.get() - 1.0).abs() < 1e-9,
+            "{swings:?}"
+        );
     }
 
     #[test]
     fn what_was_in_flight_before_a_loss_is_known_after_it() {
-        let quiet = rounds(200, |round| if round < 50 { 160_000 } else { 100_000 }, |round| round == 50);
+        let quiet = rounds(
+            200,
+            |round| if round < 50 { 160_000 } else { 100_000 },
+            |round| round == 50,
+        );
         let quiet = quiet.quiet_rounds(Span::ZERO).unwrap();
-        assert!((quiet.of_most.unwrap().get() - 0.625).abs() < 0.01 && quiet.level.get() > 0.99, "{quiet:?}");
+        assert!(
+            (quiet.of_most.unwrap().get() - 0.625).abs() < 0.01 && quiet.level.get() > 0.99,
+            "{quiet:?}"
+        );
     }
 
     #[test]
     fn few_round_trips_that_double_grow() {
-        let quiet = rounds(8, |round| 14_480 << round, |_| false).quiet_rounds(Span::ZERO).unwrap();
+        let quiet = rounds(8, |round| 14_480 << round, |_| false)
+            .quiet_rounds(Span::ZERO)
+            .unwrap();
         assert!(quiet.growing.get() > 0.9, "{quiet:?}");
     }
 

@@ -6,14 +6,15 @@ const MAX_SHIFT: usize = 14;
 /// Share of the segments that may have more in flight than the window allows.
 const MAX_BEYOND: f64 = 0.01;
 
-/// Share of a window up to which it allows what is in flight, which is an estimate away from the sender.
+/// Share of a window up to which it allows what is in flight, which is an estimate away from the
+/// sender.
 const ALLOWED: f64 = 1.1;
 
 /// Share of a window from which it is full: another shift would be half or twice of it.
 const FULL: f64 = 0.8;
 
-/// Share of the segments with a full window from which the window limits: otherwise it may be of any size above what
-/// was in flight.
+/// Share of the segments with a full window from which the window limits: otherwise it may be of
+/// any size above what was in flight.
 const MIN_FULL: f64 = 0.3;
 
 /// Segments by the least shift with which the window allows what was in flight after them.
@@ -25,21 +26,27 @@ pub(crate) struct ScaleCounts {
 }
 
 impl ScaleCounts {
-    /// Takes note of a segment after which `flight` bytes are in flight, with the `window` as it stands in the header.
-    /// A window is full, too, if less than one MSS of it is left.
+    /// Takes note of a segment after which `flight` bytes are in flight, with the `window` as it
+    /// stands in the header. A window is full, too, if less than one MSS of it is left.
     pub(crate) fn record_sent_segment(&mut self, flight: u64, window: Option<u16>, mss: u64) {
-        let Some(window) = window.map(u64::from).filter(|window| *window > 0) else { return };
+        let Some(window) = window.map(u64::from).filter(|window| *window > 0) else {
+            return;
+        };
         let allows = |shift: &usize| flight as f64 <= (window << shift) as f64 * ALLOWED;
-        // With a lower shift the window has two bits less than what is in flight, and so less than half of it.
-        let lower_bound = (window.leading_zeros().saturating_sub(flight.leading_zeros() + 1) as usize).min(MAX_SHIFT);
+        // With a lower shift the window has two bits less than what is in flight, and so less than
+        // half of it.
+        let lower_bound = (window
+            .leading_zeros()
+            .saturating_sub(flight.leading_zeros() + 1) as usize)
+            .min(MAX_SHIFT);
         let shift = (lower_bound..MAX_SHIFT).find(allows).unwrap_or(MAX_SHIFT);
         self.least[shift] += 1;
         let bytes = window << shift;
         self.full[shift] += u32::from(flight + mss > bytes || flight as f64 >= bytes as f64 * FULL);
     }
 
-    /// Returns the shift with which hardly more is ever in flight than the window allows, and often as much; `None`
-    /// where the window is never full.
+    /// Returns the shift with which hardly more is ever in flight than the window allows, and often
+    /// as much; `None` where the window is never full.
     pub(crate) fn window_shift(&self) -> Option<u8> {
         let all: u32 = self.least.iter().sum();
         let mut beyond = 0;
@@ -71,6 +78,10 @@ mod tests {
         assert_eq!(seen([]), None);
         let mut small = ScaleCounts::default();
         (0..100).for_each(|_| small.record_sent_segment(2 * 1_448, Some(1_000), 1_448));
-        assert_eq!(small.window_shift(), Some(2), "two segments are all that four thousand bytes hold");
+        assert_eq!(
+            small.window_shift(),
+            Some(2),
+            "two segments are all that four thousand bytes hold"
+        );
     }
 }

@@ -10,23 +10,24 @@ use crate::rounds::RoundTripHistory;
 use crate::scales::ScaleCounts;
 use crate::stalls::Stalls;
 
-/// Maximum time after an acknowledgement at which the data that it allowed is sent, at the sender itself; and as seen
-/// from elsewhere, where the clock of timestamps and waiting on the path add to it.
+/// Maximum time after an acknowledgement at which the data that it allowed is sent, at the sender
+/// itself; and as seen from elsewhere, where the clock of timestamps and waiting on the path add to
+/// it.
 const PROMPT: [Span; 2] = [Span::from_micros(300), Span::from_millis(1)];
 
 /// Minimum time between two trains of segments.
 const BETWEEN_TRAINS: Span = Span::from_micros(100);
 
-/// Minimum time between two packets from which it shows the rate of the path: packets that a network card hands over
-/// together are closer.
+/// Minimum time between two packets from which it shows the rate of the path: packets that a
+/// network card hands over together are closer.
 const MIN_SPACING: Span = Span::from_micros(10);
 
 /// Pairs of packets of which each is measured, and of the later ones every so many.
 const FIRST_PAIRS: u64 = 2048;
 const LATER_PAIRS: u64 = 16;
 
-/// Segments from which a connection has details again that were left out: many small ones would take the room of those
-/// at once, and few can grow so large.
+/// Segments from which a connection has details again that were left out: many small ones would
+/// take the room of those at once, and few can grow so large.
 const LARGE: u64 = 4096;
 
 /// Share of what was lately in flight below which much could have been sent, as a fraction.
@@ -35,7 +36,8 @@ const LOW_FLIGHT: [u64; 2] = [2, 5];
 /// Multiple of the round trip from which a silence is none that a full window causes.
 const LONG_SILENCE: f64 = 1.25;
 
-/// Minimum time without a segment before one is retransmitted by timeout (RFC 6298; Linux has 200 ms).
+/// Minimum time without a segment before one is retransmitted by timeout (RFC 6298; Linux has 200
+/// ms).
 const MIN_TIMEOUT: Span = Span::from_millis(190);
 
 /// The share of the data that follows acknowledgements at once.
@@ -50,7 +52,9 @@ struct AckClock {
 
 impl AckClock {
     fn record_acknowledgement(&mut self, at: Time, limit: Span) {
-        self.covered += self.last.map_or(limit, |last| at.duration_since(last).min(limit));
+        self.covered += self
+            .last
+            .map_or(limit, |last| at.duration_since(last).min(limit));
         self.last = Some(at);
     }
 
@@ -59,7 +63,8 @@ impl AckClock {
         self.prompt += if is_prompt { bytes } else { 0 };
     }
 
-    /// Returns the share that chance does not explain; `None` where acknowledgements are so frequent that it would.
+    /// Returns the share that chance does not explain; `None` where acknowledgements are so
+    /// frequent that it would.
     fn clocked_share(&self, duration: Span) -> Option<Ratio> {
         const MAX_COVERED: f64 = 0.8;
         let by_chance = self.covered.as_secs_f64() / duration.as_secs_f64().max(f64::MIN_POSITIVE);
@@ -94,7 +99,11 @@ impl RecentPeak {
 /// Returns the number of segments of size `mss` that so many bytes take.
 fn segment_count(bytes: u64, mss: u64) -> u64 {
     // Nearly all are one, which takes no division.
-    if bytes <= mss { u64::from(bytes > 0) } else { bytes.div_ceil(mss.max(1)) }
+    if bytes <= mss {
+        u64::from(bytes > 0)
+    } else {
+        bytes.div_ceil(mss.max(1))
+    }
 }
 
 /// Returns the time for which a peak counts.
@@ -105,7 +114,10 @@ fn peak_horizon(round_trip: Span) -> Span {
 
 /// A segment with data.
 #[derive(Debug, Clone, Copy)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a property of the segment")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a property of the segment"
+)]
 pub(crate) struct SentSegment {
     pub(crate) bytes: u64,
     /// Bytes of the segment that are retransmitted.
@@ -165,8 +177,8 @@ pub(crate) struct SentData {
 }
 
 impl SentData {
-    /// Returns the state of an end that has sent no data, for which the other end allows a window, as it stands in the
-    /// header.
+    /// Returns the state of an end that has sent no data, for which the other end allows a window,
+    /// as it stands in the header.
     pub(crate) fn new(window: Option<u16>) -> Self {
         let mut sending = Self::default();
         sending.course.now.here.window = window;
@@ -175,11 +187,24 @@ impl SentData {
 
     /// Returns the bytes that it takes beyond its own size.
     pub(crate) fn heap_bytes(&self) -> usize {
-        let rates = [&self.arrivals, &self.departures, &self.acknowledgements, &self.pairs];
-        let scales = if self.scales.is_some() { size_of::<[ScaleCounts; 2]>() } else { 0 };
+        let rates = [
+            &self.arrivals,
+            &self.departures,
+            &self.acknowledgements,
+            &self.pairs,
+        ];
+        let scales = if self.scales.is_some() {
+            size_of::<[ScaleCounts; 2]>()
+        } else {
+            0
+        };
         self.course.heap_bytes()
             + rates.map(BurstRates::heap_bytes).iter().sum::<usize>()
-            + self.rounds.iter().map(RoundTripHistory::heap_bytes).sum::<usize>()
+            + self
+                .rounds
+                .iter()
+                .map(RoundTripHistory::heap_bytes)
+                .sum::<usize>()
             + scales
     }
 
@@ -187,8 +212,15 @@ impl SentData {
     pub(crate) fn reduce_memory(&mut self) {
         self.is_thinned = true;
         self.course.reduce_memory();
-        self.rounds.iter_mut().for_each(RoundTripHistory::reduce_memory);
-        let rates = [&mut self.arrivals, &mut self.departures, &mut self.acknowledgements, &mut self.pairs];
+        self.rounds
+            .iter_mut()
+            .for_each(RoundTripHistory::reduce_memory);
+        let rates = [
+            &mut self.arrivals,
+            &mut self.departures,
+            &mut self.acknowledgements,
+            &mut self.pairs,
+        ];
         rates.into_iter().for_each(BurstRates::reduce_memory);
     }
 
@@ -198,20 +230,32 @@ impl SentData {
     }
 
     /// Takes note of a segment of new data, or of retransmitted data.
-    pub(crate) fn record_sent_segment(&mut self, sent: SentSegment, echo: Option<EchoedState>, at: Time) {
-        let quiet = self.last_at.map_or(Span::ZERO, |last| at.duration_since(last));
+    pub(crate) fn record_sent_segment(
+        &mut self,
+        sent: SentSegment,
+        echo: Option<EchoedState>,
+        at: Time,
+    ) {
+        let quiet = self
+            .last_at
+            .map_or(Span::ZERO, |last| at.duration_since(last));
         self.count_elapsed_time(at);
         self.advance_to(at);
         self.segments += 1;
-        let silence = self.last_sent.map_or(Span::ZERO, |last| at.duration_since(last));
+        let silence = self
+            .last_sent
+            .map_or(Span::ZERO, |last| at.duration_since(last));
         let closed = self.stalls.book_closed_window(at);
         if sent.again == 0 {
             self.count_clocked_bytes(sent.bytes, echo, at);
             self.count_train(sent.bytes, [silence, closed], at);
             self.count_packet_pair(sent, silence);
             self.packets += 1;
-            // On the way to a narrow link whole segments are smaller, too, but nothing ends with them.
-            self.partial += u64::from(sent.is_pushed && sent.bytes != sent.mss && !sent.bytes.is_multiple_of(sent.mss));
+            // On the way to a narrow link whole segments are smaller, too, but nothing ends with
+            // them.
+            self.partial += u64::from(
+                sent.is_pushed && sent.bytes != sent.mss && !sent.bytes.is_multiple_of(sent.mss),
+            );
         }
         let count = segment_count(sent.bytes, sent.mss);
         self.lost_before += if sent.is_late { count } else { 0 };
@@ -258,8 +302,8 @@ impl SentData {
         }
     }
 
-    /// Takes note of the first copy of data of which a later one came before it, as the repair of a loss that there was
-    /// none.
+    /// Takes note of the first copy of data of which a later one came before it, as the repair of a
+    /// loss that there was none.
     pub(crate) fn came_late(&mut self, bytes: u64, mss: u64) {
         let count = segment_count(bytes, mss);
         self.segments += 1;
@@ -284,9 +328,15 @@ impl SentData {
         }
     }
 
-    /// Takes note that everything below `position` was acknowledged, `bytes` of data in all, with the time that it
-    /// took.
-    pub(crate) fn record_acknowledgement(&mut self, position: u64, bytes: u64, rtt: Option<Span>, at: Time) {
+    /// Takes note that everything below `position` was acknowledged, `bytes` of data in all, with
+    /// the time that it took.
+    pub(crate) fn record_acknowledgement(
+        &mut self,
+        position: u64,
+        bytes: u64,
+        rtt: Option<Span>,
+        at: Time,
+    ) {
         self.count_elapsed_time(at);
         if self.course.begin_time().is_none() {
             return;
@@ -297,19 +347,29 @@ impl SentData {
         self.clocks[1].record_acknowledgement(at, PROMPT[1]);
         let now = &mut self.course.now;
         if bytes > now.acknowledged {
-            if let Some(last) = self.last_acknowledged.filter(|_| has_details && !now.recovers) {
-                self.acknowledgements.add_bytes(bytes - now.acknowledged, at.duration_since(last));
+            if let Some(last) = self
+                .last_acknowledged
+                .filter(|_| has_details && !now.recovers)
+            {
+                self.acknowledgements
+                    .add_bytes(bytes - now.acknowledged, at.duration_since(last));
             }
             self.last_acknowledged = Some(at);
             now.here.flight = now.here.flight.saturating_sub(bytes - now.acknowledged);
             now.acknowledged = bytes;
             now.timeouts = 0;
         }
-        if self.repaired_at.is_some_and(|repaired| position >= repaired) {
+        if self
+            .repaired_at
+            .is_some_and(|repaired| position >= repaired)
+        {
             self.repaired_at = None;
             now.recovers = false;
             // The congestion window is smaller from here on.
-            self.peak = RecentPeak { most: [now.here.flight, 0], since: at };
+            self.peak = RecentPeak {
+                most: [now.here.flight, 0],
+                since: at,
+            };
         }
         if let Some(rtt) = rtt {
             now.here.record_rtt(rtt);
@@ -325,18 +385,24 @@ impl SentData {
 
     /// Counts the time since the last packet.
     fn count_elapsed_time(&mut self, at: Time) {
-        let since = self.last_at.map_or(Span::ZERO, |last| at.duration_since(last));
+        let since = self
+            .last_at
+            .map_or(Span::ZERO, |last| at.duration_since(last));
         let now = &self.course.now;
         let [part, whole] = LOW_FLIGHT;
         let may_send = !now.recovers && now.here.window != Some(0);
-        if may_send && now.here.flight.saturating_mul(whole) < self.peak.max_value().saturating_mul(part) {
+        if may_send
+            && now.here.flight.saturating_mul(whole) < self.peak.max_value().saturating_mul(part)
+        {
             self.low += since;
         }
         self.last_at = Some(at);
     }
 
     fn count_clocked_bytes(&mut self, bytes: u64, echo: Option<EchoedState>, at: Time) {
-        let prompt = self.clocks[0].last.is_some_and(|last| at.duration_since(last) <= PROMPT[0]);
+        let prompt = self.clocks[0]
+            .last
+            .is_some_and(|last| at.duration_since(last) <= PROMPT[0]);
         self.clocks[0].record_sent_segment(bytes, prompt);
         if let (Some(echo), Some(least)) = (echo, self.course.now.echoed.least_rtt()) {
             self.clocks[1].record_sent_segment(bytes, echo.after_last <= least + PROMPT[1]);
@@ -356,7 +422,8 @@ impl SentData {
             let gap = at.duration_since(began);
             if self.has_details() {
                 self.departures.add_bytes(self.train, gap);
-                self.arrivals.add_bytes(self.train, self.gap_before.unwrap_or_default());
+                self.arrivals
+                    .add_bytes(self.train, self.gap_before.unwrap_or_default());
             }
             self.gap_before = Some(gap);
             self.trains += 1;
@@ -375,12 +442,14 @@ impl SentData {
         }
     }
 
-    /// Returns the times in which it sent nothing, of a connection that was open from the first time to the second.
+    /// Returns the times in which it sent nothing, of a connection that was open from the first
+    /// time to the second.
     pub(crate) fn stalls(&self, opened: [Time; 2]) -> StallTimes {
         let [first, last] = opened;
         let begin = self.course.begin_time().unwrap_or(first);
         let moved = self.last_sent.max(self.last_acknowledged).unwrap_or(last);
-        self.stalls.times(opened, [begin, moved], self.course.now.here.flight == 0)
+        self.stalls
+            .times(opened, [begin, moved], self.course.now.here.flight == 0)
     }
 
     fn count_packet_pair(&mut self, sent: SentSegment, silence: Span) {
@@ -395,24 +464,34 @@ impl SentData {
         }
     }
 
-    /// Returns the rate at which bursts of its data arrive; where the capture was taken at this end, at which they are
-    /// acknowledged.
+    /// Returns the rate at which bursts of its data arrive; where the capture was taken at this
+    /// end, at which they are acknowledged.
     pub(crate) fn burst_rate(&self, is_here: bool) -> Option<BurstRate> {
-        // Next to cross traffic a smaller share is spaced by the connection's own part of the bottleneck.
+        // Next to cross traffic a smaller share is spaced by the connection's own part of the
+        // bottleneck.
         const MIN_SHARE: f64 = 0.3;
-        let rates = if is_here { &self.acknowledgements } else { &self.pairs };
+        let rates = if is_here {
+            &self.acknowledgements
+        } else {
+            &self.pairs
+        };
         rates.burst_rate(MIN_SHARE)
     }
 
-    /// Returns the least time of both ways, to the receiver and back and to the sender and back, as far as it is known.
+    /// Returns the least time of both ways, to the receiver and back and to the sender and back, as
+    /// far as it is known.
     fn round_trip(&self) -> Span {
         let now = &self.course.now;
-        [now.here, now.echoed].iter().filter_map(SenderState::least_rtt).sum()
+        [now.here, now.echoed]
+            .iter()
+            .filter_map(SenderState::least_rtt)
+            .sum()
     }
 
     fn duration(&self) -> Span {
         let begin = self.course.begin_time().unwrap_or(Time::ZERO);
-        self.last_at.map_or(Span::ZERO, |last| last.duration_since(begin))
+        self.last_at
+            .map_or(Span::ZERO, |last| last.duration_since(begin))
     }
 
     /// Returns the shift of the windows that it goes by, if what it has in flight shows that.
@@ -425,16 +504,24 @@ impl SentData {
         self.echoes * 2 > self.segments
     }
 
-    /// Returns the share of its data that was sent at once when an acknowledgement had arrived, beyond chance; as the
-    /// echoes show it where `by_echo` is true.
+    /// Returns the share of its data that was sent at once when an acknowledgement had arrived,
+    /// beyond chance; as the echoes show it where `by_echo` is true.
     pub(crate) fn clocked_share(&self, by_echo: bool) -> Option<Ratio> {
         self.clocks[usize::from(by_echo)].clocked_share(self.duration())
     }
 
     /// Returns the share of the time in which it could have sent much more than it did.
     pub(crate) fn idle_share(&self, by_echo: bool) -> Ratio {
-        let idle = if by_echo { self.silent } else { self.low.max(self.silent) };
-        Ratio::new(Ratio::from_quotient(idle.as_secs_f64(), self.duration().as_secs_f64()).get().min(1.0))
+        let idle = if by_echo {
+            self.silent
+        } else {
+            self.low.max(self.silent)
+        };
+        Ratio::new(
+            Ratio::from_quotient(idle.as_secs_f64(), self.duration().as_secs_f64())
+                .get()
+                .min(1.0),
+        )
     }
 
     /// Returns the sender's round trips since the last loss. `rest` is the part of each on the
@@ -445,7 +532,11 @@ impl SentData {
 
     /// Returns the mean size of its trains of segments.
     pub(crate) fn mean_train(&self) -> ByteCount {
-        ByteCount::new(self.bytes_of_trains.checked_div(self.trains).unwrap_or(self.train))
+        ByteCount::new(
+            self.bytes_of_trains
+                .checked_div(self.trains)
+                .unwrap_or(self.train),
+        )
     }
 
     /// Returns the share of its packets that hold no whole number of full segments.
@@ -477,7 +568,12 @@ mod tests {
                 is_pushed: false,
             };
             sending.record_sent_segment(sent, None, at);
-            sending.record_acknowledgement(next, next, Some(Span::from_millis(5)), at + Span::from_millis(5));
+            sending.record_acknowledgement(
+                next,
+                next,
+                Some(Span::from_millis(5)),
+                at + Span::from_millis(5),
+            );
         }
     }
 
@@ -491,9 +587,19 @@ mod tests {
         assert!(thinned * 4 < before, "{thinned} of {before}");
         send(&mut sending, 1_000);
         assert_eq!(sending.heap_bytes(), thinned);
-        assert_eq!((sending.segments, sending.course.now.acknowledged), (1_100, 1_100 * 1448));
+        assert_eq!(
+            (sending.segments, sending.course.now.acknowledged),
+            (1_100, 1_100 * 1448)
+        );
         send(&mut sending, LARGE);
-        assert!(sending.heap_bytes() > thinned, "{} of {thinned}", sending.heap_bytes());
-        assert!(sending.arrivals.most_frequent_rate().is_some() && sending.quiet_rounds(false, Span::ZERO).is_some());
+        assert!(
+            sending.heap_bytes() > thinned,
+            "{} of {thinned}",
+            sending.heap_bytes()
+        );
+        assert!(
+            sending.arrivals.most_frequent_rate().is_some()
+                && sending.quiet_rounds(false, Span::ZERO).is_some()
+        );
     }
 }

@@ -8,11 +8,14 @@ pub(crate) struct SequenceSpace {
 }
 
 impl SequenceSpace {
-    /// Returns the position of `number`, which is taken as less than 2 GiB from the highest one so far.
+    /// Returns the position of `number`, which is taken as less than 2 GiB from the highest one so
+    /// far.
     pub(crate) fn position(self, number: u32) -> u64 {
         // From the second round on, so that what comes before the first packet has a position too.
         const SECOND_ROUND: u64 = 1 << 32;
-        let Some(highest) = self.highest else { return SECOND_ROUND + u64::from(number) };
+        let Some(highest) = self.highest else {
+            return SECOND_ROUND + u64::from(number);
+        };
         let distance = number.wrapping_sub(highest as u32).cast_signed();
         highest.saturating_add_signed(distance.into())
     }
@@ -35,6 +38,10 @@ mod tests {
         let second = sequence.position(20);
         assert_eq!(second - first, 31);
         sequence.advance_to(second);
-        assert_eq!(sequence.position(u32::MAX - 10), first, "an old number keeps its position");
+        assert_eq!(
+            sequence.position(u32::MAX - 10),
+            first,
+            "an old number keeps its position"
+        );
     }
 }

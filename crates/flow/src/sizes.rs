@@ -3,16 +3,16 @@
 /// The usual size on an Ethernet, with timestamps.
 const USUAL: u32 = 1448;
 
-/// Sizes that segments have on an Ethernet: IPv4 and IPv6, with timestamps and without. A card or the kernel joins
-/// several of them to one packet.
+/// Sizes that segments have on an Ethernet: IPv4 and IPv6, with timestamps and without. A card or
+/// the kernel joins several of them to one packet.
 const OF_ETHERNET: [u32; 4] = [USUAL, 1460, 1428, 1440];
 
-/// Least size of a segment that every path carries (RFC 9293, 3.7.1), less timestamps; and the largest of an Ethernet
-/// with jumbo frames. A longer packet holds several segments.
+/// Least size of a segment that every path carries (RFC 9293, 3.7.1), less timestamps; and the
+/// largest of an Ethernet with jumbo frames. A longer packet holds several segments.
 const POSSIBLE: std::ops::RangeInclusive<u32> = 524..=9176;
 
-/// Packets from which a smaller size is that of a segment, too, if none is larger: a path may have lowered it as far as
-/// the ends allow (`tcp_min_snd_mss` is 48).
+/// Packets from which a smaller size is that of a segment, too, if none is larger: a path may have
+/// lowered it as far as the ends allow (`tcp_min_snd_mss` is 48).
 const MANY: u32 = 1000;
 
 /// Sizes that are counted at a time.
@@ -46,7 +46,10 @@ impl SegmentSizes {
     }
 
     fn count_size(&mut self, bytes: u32) {
-        let known = self.counted.iter_mut().find(|(size, count)| *count > 0 && *size == bytes);
+        let known = self
+            .counted
+            .iter_mut()
+            .find(|(size, count)| *count > 0 && *size == bytes);
         if let Some((_, count)) = known {
             *count = count.saturating_add(1);
         } else if let Some(free) = self.counted.iter_mut().find(|(_, count)| *count == 0) {
@@ -57,17 +60,36 @@ impl SegmentSizes {
     }
 
     fn segment_estimate(&self) -> u32 {
-        let most = self.counted.iter().map(|(_, count)| *count).max().unwrap_or(0);
-        let frequent = self.counted.iter().filter(|(_, count)| most > 0 && *count * 4 >= most);
-        // What several sizes are multiples of is the segment. Without any, all that is known is that none is larger.
+        let most = self
+            .counted
+            .iter()
+            .map(|(_, count)| *count)
+            .max()
+            .unwrap_or(0);
+        let frequent = self
+            .counted
+            .iter()
+            .filter(|(_, count)| most > 0 && *count * 4 >= most);
+        // What several sizes are multiples of is the segment. Without any, all that is known is
+        // that none is larger.
         let common = frequent.map(|(size, _)| *size).reduce(|one, other| {
             let divisor = greatest_common_divisor(one, other);
-            if POSSIBLE.contains(&divisor) { divisor } else { one }
+            if POSSIBLE.contains(&divisor) {
+                divisor
+            } else {
+                one
+            }
         });
         let size = common.unwrap_or_else(|| self.largest.max(USUAL));
-        let of_ethernet = OF_ETHERNET.into_iter().find(|segment| size.is_multiple_of(*segment));
+        let of_ethernet = OF_ETHERNET
+            .into_iter()
+            .find(|segment| size.is_multiple_of(*segment));
         let is_small = || size < *POSSIBLE.start() && size == self.largest && most >= MANY;
-        of_ethernet.unwrap_or(if POSSIBLE.contains(&size) || is_small() { size } else { USUAL })
+        of_ethernet.unwrap_or(if POSSIBLE.contains(&size) || is_small() {
+            size
+        } else {
+            USUAL
+        })
     }
 
     /// Returns the size of full segments.
@@ -83,7 +105,11 @@ impl SegmentSizes {
 
 /// Returns the greatest common divisor.
 fn greatest_common_divisor(one: u32, other: u32) -> u32 {
-    if other == 0 { one } else { greatest_common_divisor(other, one % other) }
+    if other == 0 {
+        one
+    } else {
+        greatest_common_divisor(other, one % other)
+    }
 }
 
 #[cfg(test)]
@@ -100,23 +126,60 @@ mod tests {
 
     #[test]
     fn the_most_frequent_size_is_that_of_a_segment_and_the_end_of_a_write_is_none() {
-        let writes = |size: u32| (0..1_000).map(move |index| if index % 4 == 3 { (700, true) } else { (size, false) });
-        assert_eq!([536, 1_376, 1_460, 8_948].map(|size| seen(writes(size))), [536, 1_376, 1_460, 8_948]);
+        let writes = |size: u32| {
+            (0..1_000).map(move |index| {
+                if index % 4 == 3 {
+                    (700, true)
+                } else {
+                    (size, false)
+                }
+            })
+        };
+        assert_eq!(
+            [536, 1_376, 1_460, 8_948].map(|size| seen(writes(size))),
+            [536, 1_376, 1_460, 8_948]
+        );
         assert_eq!(seen([(100, true)]), 1448, "a request is no full segment");
-        assert_eq!(seen((0..500).map(|_| (1_000, true))), 1448, "nor is what a program writes at a time");
+        assert_eq!(
+            seen((0..500).map(|_| (1_000, true))),
+            1448,
+            "nor is what a program writes at a time"
+        );
         assert_eq!(seen((0..500).map(|_| (88, false))), 1448);
-        assert_eq!(seen((0..5_000).map(|index| (108, index % 20 == 19))), 108, "the ends agreed on hardly more");
-        assert_eq!(seen((0..5_000).map(|index| (if index == 0 { 700 } else { 108 }, false))), 1448);
+        assert_eq!(
+            seen((0..5_000).map(|index| (108, index % 20 == 19))),
+            108,
+            "the ends agreed on hardly more"
+        );
+        assert_eq!(
+            seen((0..5_000).map(|index| (if index == 0 { 700 } else { 108 }, false))),
+            1448
+        );
     }
 
     #[test]
     fn packets_that_hold_several_segments_show_what_all_are_multiples_of() {
-        let trains = |segment: u32| (0..1_000_u32).map(move |index| (segment * (20 + index * 7 % 3), false));
-        assert_eq!([1_376, 1_448, 8_948].map(|segment| seen(trains(segment))), [1_376, 1_448, 8_948]);
-        assert_eq!(seen((0..1_000).map(|_| (2 * 1_448, false))), 1_448, "two of an Ethernet are no jumbo frame");
+        let trains =
+            |segment: u32| (0..1_000_u32).map(move |index| (segment * (20 + index * 7 % 3), false));
+        assert_eq!(
+            [1_376, 1_448, 8_948].map(|segment| seen(trains(segment))),
+            [1_376, 1_448, 8_948]
+        );
+        assert_eq!(
+            seen((0..1_000).map(|_| (2 * 1_448, false))),
+            1_448,
+            "two of an Ethernet are no jumbo frame"
+        );
         assert_eq!(seen((0..1_000).map(|_| (62_264, false))), 1_448);
-        assert_eq!(seen((0..1_000).map(|_| (60_001, false))), 1_448, "it is not known");
+        assert_eq!(
+            seen((0..1_000).map(|_| (60_001, false))),
+            1_448,
+            "it is not known"
+        );
         // Others in between, of any size.
-        assert_eq!(seen((0..1_000).map(|index| (if index % 3 == 0 { 30 + index } else { 1_340 }, false))), 1_340);
+        assert_eq!(
+            seen((0..1_000).map(|index| (if index % 3 == 0 { 30 + index } else { 1_340 }, false))),
+            1_340
+        );
     }
 }

@@ -53,7 +53,8 @@ impl SpanHistogram {
         for (bin, count) in self.counts.bin_amounts() {
             below += count;
             if below as f64 >= wanted {
-                return Span::from_nanos(bin_middle(*bin, BITS)).clamp(self.least.unwrap_or_default(), self.most);
+                return Span::from_nanos(bin_middle(*bin, BITS))
+                    .clamp(self.least.unwrap_or_default(), self.most);
             }
         }
         self.most

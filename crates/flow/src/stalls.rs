@@ -14,7 +14,8 @@ pub(crate) struct Stalls {
 }
 
 impl Stalls {
-    /// Takes note of a window that the other end allows, as it stands in the header: zero is zero at any scale.
+    /// Takes note of a window that the other end allows, as it stands in the header: zero is zero
+    /// at any scale.
     #[inline]
     pub(crate) fn note_window(&mut self, window: u16, at: Time) {
         match self.closed_since {
@@ -27,13 +28,17 @@ impl Stalls {
         }
     }
 
-    /// Books the time before a segment with data. Returns the part of it in which the window was closed.
+    /// Books the time before a segment with data. Returns the part of it in which the window was
+    /// closed.
     #[inline]
     pub(crate) fn book_closed_window(&mut self, at: Time) -> Span {
         if self.closed_since.is_none() && self.closed == Span::ZERO {
             return Span::ZERO;
         }
-        let since = self.closed_since.as_mut().map(|since| at.duration_since(std::mem::replace(since, at)));
+        let since = self
+            .closed_since
+            .as_mut()
+            .map(|since| at.duration_since(std::mem::replace(since, at)));
         let closed = std::mem::take(&mut self.closed) + since.unwrap_or_default();
         self.times.closed_window += closed;
         closed
@@ -50,13 +55,21 @@ impl Stalls {
         self.times.no_data += silence;
     }
 
-    /// Returns the times of a connection that was open from the first of `opened` to the last packet at the second, of
-    /// an end whose data began at the first of `data` and moved last at the second; `is_done` once all of it was
-    /// acknowledged.
+    /// Returns the times of a connection that was open from the first of `opened` to the last
+    /// packet at the second, of an end whose data began at the first of `data` and moved last at
+    /// the second; `is_done` once all of it was acknowledged.
     pub(crate) fn times(mut self, opened: [Time; 2], data: [Time; 2], is_done: bool) -> StallTimes {
         let is_closed = self.closed_since.is_some();
         self.book_closed_window(opened[1]);
-        let after_data = if is_done && !is_closed { opened[1].duration_since(data[1]) } else { Span::ZERO };
-        StallTimes { before_data: data[0].duration_since(opened[0]), after_data, ..self.times }
+        let after_data = if is_done && !is_closed {
+            opened[1].duration_since(data[1])
+        } else {
+            Span::ZERO
+        };
+        StallTimes {
+            before_data: data[0].duration_since(opened[0]),
+            after_data,
+            ..self.times
+        }
     }
 }

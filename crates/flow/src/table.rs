@@ -26,15 +26,20 @@ struct MemoryLimits {
     followed: usize,
     /// Finished connections. Beyond it those with least data are left out.
     finished: usize,
-    /// Bytes that the data on its way, its timestamps and the courses of all connections may take. Beyond it those of
-    /// the smaller ones are thinned out.
+    /// Bytes that the data on its way, its timestamps and the courses of all connections may take.
+    /// Beyond it those of the smaller ones are thinned out.
     room: usize,
 }
 
 impl Default for MemoryLimits {
     fn default() -> Self {
         // A table for so many attempts is full to seven eighths.
-        Self { attempts: 7 << 14, followed: 1 << 17, finished: 1 << 16, room: 192 << 20 }
+        Self {
+            attempts: 7 << 14,
+            followed: 1 << 17,
+            finished: 1 << 16,
+            room: 192 << 20,
+        }
     }
 }
 
@@ -78,8 +83,8 @@ pub struct FlowTable {
     room: usize,
     /// SYNs without an answer so far: a flood of them must not take the room of connections.
     attempts: HashMap<FlowKey, SynAttempt, RandomState>,
-    /// Networks of the connections, the first [`MAX_NETWORKS`] of them: both directions of a connection may pass in
-    /// different ones.
+    /// Networks of the connections, the first [`MAX_NETWORKS`] of them: both directions of a
+    /// connection may pass in different ones.
     networks: Vec<u32>,
     unanswered: u64,
     left_out: LeftOut,
@@ -88,7 +93,8 @@ pub struct FlowTable {
 /// Networks in which the other direction of a connection is searched.
 const MAX_NETWORKS: usize = 16;
 
-/// Maximum number of times that a SYN is seen again. Linux sends it six times more (`tcp_syn_retries`).
+/// Maximum number of times that a SYN is seen again. Linux sends it six times more
+/// (`tcp_syn_retries`).
 const MAX_REPEATS: usize = 16;
 
 /// A SYN that waits for its answer.
@@ -100,30 +106,34 @@ struct SynAttempt {
 }
 
 impl SynAttempt {
-    /// Returns true if `packet` came from the other end, or may have for a socket that is connected to itself.
+    /// Returns true if `packet` came from the other end, or may have for a socket that is connected
+    /// to itself.
     fn is_from_other(&self, key: &FlowKey, packet: &FlowPacket) -> bool {
         packet.is_from_lower != self.syn.is_from_lower || key.is_to_itself()
     }
 
-    /// Returns true if `packet` is the SYN of the other end, which opens the same connection at the same time.
+    /// Returns true if `packet` is the SYN of the other end, which opens the same connection at the
+    /// same time.
     fn is_crossed_by(&self, packet: &FlowPacket) -> bool {
         packet.is_first_syn() && packet.is_from_lower != self.syn.is_from_lower
     }
 
     /// Returns true if `packet` is the answer to the SYN.
     fn is_answered_by(&self, key: &FlowKey, packet: &FlowPacket) -> bool {
-        self.is_from_other(key, packet) && packet.acknowledgement == self.syn.sequence.wrapping_add(1)
+        self.is_from_other(key, packet)
+            && packet.acknowledgement == self.syn.sequence.wrapping_add(1)
     }
 
-    /// Returns true if `packet` is of the connection that the SYN opens, by its numbers: the answer, or another SYN
-    /// that crosses it, or what follows where those were not captured. An acknowledgement of an older connection
-    /// between the same ports is none (RFC 9293, 3.10.7.4).
+    /// Returns true if `packet` is of the connection that the SYN opens, by its numbers: the
+    /// answer, or another SYN that crosses it, or what follows where those were not captured. An
+    /// acknowledgement of an older connection between the same ports is none (RFC 9293, 3.10.7.4).
     fn is_followed_by(&self, key: &FlowKey, packet: &FlowPacket) -> bool {
         /// Data of which nothing was captured behind a SYN that was.
         const NEAR: u32 = 1 << 24;
         let behind = |number: u32| (1..=NEAR).contains(&number.wrapping_sub(self.syn.sequence));
         let acknowledges = packet.has_flags(flags::ACK) && behind(packet.acknowledgement);
-        let is_from_other = self.is_from_other(key, packet) && (acknowledges || !packet.has_flags(flags::ACK));
+        let is_from_other =
+            self.is_from_other(key, packet) && (acknowledges || !packet.has_flags(flags::ACK));
         self.is_crossed_by(packet)
             || is_from_other
             || packet.is_from_lower == self.syn.is_from_lower && behind(packet.sequence)
@@ -145,7 +155,11 @@ struct LastFlow {
 impl LastFlow {
     /// Returns the entry of the connection at a place, of which the last packet had this key.
     fn new(place: usize, key: &FlowKey) -> Self {
-        Self { place, ends: key.end_addresses(), network: key.network_id() }
+        Self {
+            place,
+            ends: key.end_addresses(),
+            network: key.network_id(),
+        }
     }
 
     /// Returns the connection's place, and true if its lower end sent `segment`; `None` for a
@@ -159,16 +173,27 @@ impl LastFlow {
     }
 }
 
-/// Returns true if `packet` is the answer to a SYN. Only another connection between the same ports has one that waits.
-fn is_syn_answer(attempts: &HashMap<FlowKey, SynAttempt, RandomState>, key: &FlowKey, packet: &FlowPacket) -> bool {
-    attempts.get(key).is_some_and(|attempt| attempt.is_answered_by(key, packet))
+/// Returns true if `packet` is the answer to a SYN. Only another connection between the same ports
+/// has one that waits.
+fn is_syn_answer(
+    attempts: &HashMap<FlowKey, SynAttempt, RandomState>,
+    key: &FlowKey,
+    packet: &FlowPacket,
+) -> bool {
+    attempts
+        .get(key)
+        .is_some_and(|attempt| attempt.is_answered_by(key, packet))
 }
 
 impl FlowTable {
-    /// Returns the table of a capture that is compared with no other: the times of their packets are not kept.
+    /// Returns the table of a capture that is compared with no other: the times of their packets
+    /// are not kept.
     #[must_use]
     pub fn without_packet_times() -> Self {
-        Self { is_alone: true, ..Self::default() }
+        Self {
+            is_alone: true,
+            ..Self::default()
+        }
     }
 
     /// Adds a segment that was captured at `at`.
@@ -178,8 +203,13 @@ impl FlowTable {
         self.begin.get_or_insert((number, at));
         self.count = number + 1;
         let last = self.last.as_ref().filter(|_| self.queue.is_empty());
-        if let Some((place, is_from_lower)) = last.and_then(|last| last.sender_of_segment(segment)) {
-            if !self.goes_on(place, &FlowPacket::new(segment, at, is_from_lower), FollowedFlow::add_next) {
+        if let Some((place, is_from_lower)) = last.and_then(|last| last.sender_of_segment(segment))
+        {
+            if !self.goes_on(
+                place,
+                &FlowPacket::new(segment, at, is_from_lower),
+                FollowedFlow::add_next,
+            ) {
                 self.begin_flow(&NumberedSegment::new(number, segment, at));
             }
             return;
@@ -213,8 +243,8 @@ impl FlowTable {
 
     /// Follows [`QUEUED`] segments at most.
     fn follow_segments(&mut self, segments: &[NumberedSegment]) {
-        // What each of these reads is in no cache where there are many connections: none waits for another, and the
-        // less is done with each, the more of them are read at a time.
+        // What each of these reads is in no cache where there are many connections: none waits for
+        // another, and the less is done with each, the more of them are read at a time.
         let (mut marks, mut places) = ([HashMark::ZERO; QUEUED], [None; QUEUED]);
         for (mark, segment) in marks.iter_mut().zip(segments) {
             *mark = self.latest.key_mark(&segment.key);
@@ -225,24 +255,36 @@ impl FlowTable {
         for (place, segment) in places.iter_mut().zip(segments) {
             *place = place.filter(|place| self.is_at(*place, &segment.key));
         }
-        let waiting = places.iter().filter_map(|place| self.followed.get((*place)?)).map(FollowedFlow::waiting_packets);
-        std::hint::black_box(waiting.fold(0, |sum, waiting| sum ^ waiting.prefetch_block(&self.blocks)));
+        let waiting = places
+            .iter()
+            .filter_map(|place| self.followed.get((*place)?))
+            .map(FollowedFlow::waiting_packets);
+        std::hint::black_box(
+            waiting.fold(0, |sum, waiting| sum ^ waiting.prefetch_block(&self.blocks)),
+        );
         let (changes, mut last) = (self.changes, None);
         for (place, segment) in places.into_iter().zip(segments) {
-            let place = place.filter(|_| changes == self.changes).or_else(|| self.find_flow(&segment.key));
-            last = place.filter(|place| self.goes_on(*place, &segment.packet, FollowedFlow::add_packet));
+            let place = place
+                .filter(|_| changes == self.changes)
+                .or_else(|| self.find_flow(&segment.key));
+            last = place
+                .filter(|place| self.goes_on(*place, &segment.packet, FollowedFlow::add_packet));
             if last.is_none() {
                 self.begin_flow(segment);
             }
         }
-        let last = last.zip(segments.last()).map(|(place, segment)| LastFlow::new(place, &segment.key));
+        let last = last
+            .zip(segments.last())
+            .map(|(place, segment)| LastFlow::new(place, &segment.key));
         self.last = last.or(self.last);
     }
 
     /// Returns true if the connection of `key` is at this place.
     #[inline]
     fn is_at(&self, place: usize, key: &FlowKey) -> bool {
-        self.followed.get(place).is_some_and(|flow| flow.has_key(key))
+        self.followed
+            .get(place)
+            .is_some_and(|flow| flow.has_key(key))
     }
 
     /// Returns the place of the latest connection of `key`.
@@ -250,8 +292,8 @@ impl FlowTable {
         self.latest.find_index(key, |place| self.is_at(place, key))
     }
 
-    /// Adds a segment to the connection at a place by `add`. Returns false if it belongs to another one between the
-    /// same ports.
+    /// Adds a segment to the connection at a place by `add`. Returns false if it belongs to another
+    /// one between the same ports.
     #[inline]
     fn goes_on(
         &mut self,
@@ -259,7 +301,9 @@ impl FlowTable {
         packet: &FlowPacket,
         add: impl Fn(&mut FollowedFlow, &FlowPacket, &mut PacketBlocks) -> isize,
     ) -> bool {
-        let Some(flow) = self.followed.get_mut(place) else { return false };
+        let Some(flow) = self.followed.get_mut(place) else {
+            return false;
+        };
         if flow.is_over(packet) {
             flow.expect_another();
             return false;
@@ -277,10 +321,15 @@ impl FlowTable {
         true
     }
 
-    /// Takes the first segment of a connection, or of one of its directions, or one that may become that.
+    /// Takes the first segment of a connection, or of one of its directions, or one that may become
+    /// that.
     fn begin_flow(&mut self, segment: &NumberedSegment) {
         self.note_network(segment.key.network_id());
-        let crosses = || self.attempts.get(&segment.key).is_some_and(|attempt| attempt.is_crossed_by(&segment.packet));
+        let crosses = || {
+            self.attempts
+                .get(&segment.key)
+                .is_some_and(|attempt| attempt.is_crossed_by(&segment.packet))
+        };
         if segment.packet.is_first_syn() && !crosses() {
             self.keep_syn(segment);
         } else if let Some(key) = self.key_of_other_direction(segment) {
@@ -296,36 +345,49 @@ impl FlowTable {
         }
     }
 
-    /// Returns the key of the connection whose other direction passes in the network of `segment`, as a VLAN may carry
-    /// one direction alone: one that this goes on with or answers. `None` without any or with several, as of different
-    /// hosts with the same addresses.
+    /// Returns the key of the connection whose other direction passes in the network of `segment`,
+    /// as a VLAN may carry one direction alone: one that this goes on with or answers. `None`
+    /// without any or with several, as of different hosts with the same addresses.
     fn key_of_other_direction(&self, segment: &NumberedSegment) -> Option<FlowKey> {
         let NumberedSegment { key, packet, .. } = segment;
         if self.networks.len() < 2 || self.attempts.contains_key(key) {
             return None;
         }
-        let others = self.networks.iter().filter(|network| **network != key.network_id());
-        let mut found = others.map(|network| key.in_network(*network)).filter(|other| {
-            let flow = || self.followed.get(self.find_flow(other)?).filter(|flow| flow.other_key().is_none());
-            is_syn_answer(&self.attempts, other, packet)
-                || flow().is_some_and(|flow| flow.may_be_answered_by(packet, &self.blocks))
-        });
+        let others = self
+            .networks
+            .iter()
+            .filter(|network| **network != key.network_id());
+        let mut found = others
+            .map(|network| key.in_network(*network))
+            .filter(|other| {
+                let flow = || {
+                    self.followed
+                        .get(self.find_flow(other)?)
+                        .filter(|flow| flow.other_key().is_none())
+                };
+                is_syn_answer(&self.attempts, other, packet)
+                    || flow().is_some_and(|flow| flow.may_be_answered_by(packet, &self.blocks))
+            });
         found.next().filter(|_| found.next().is_none())
     }
 
-    /// Adds a segment to the connection of `key`, or the one that its SYN opens, and has all others of its network go
-    /// there, too.
+    /// Adds a segment to the connection of `key`, or the one that its SYN opens, and has all others
+    /// of its network go there, too.
     fn join_flow(&mut self, key: &FlowKey, segment: &NumberedSegment) {
         if is_syn_answer(&self.attempts, key, &segment.packet) {
             self.open_flow(*key, segment);
         } else if let Some(place) = self.find_flow(key) {
             self.goes_on(place, &segment.packet, FollowedFlow::add_packet);
         }
-        let Some(place) = self.find_flow(key) else { return };
+        let Some(place) = self.find_flow(key) else {
+            return;
+        };
         let followed = &mut self.followed;
         if let Some(flow) = followed.get_mut(place) {
             flow.join_network(segment.key.network_id());
-            self.latest.set_index(&segment.key, place, |place| followed[place].has_key(&segment.key));
+            self.latest.set_index(&segment.key, place, |place| {
+                followed[place].has_key(&segment.key)
+            });
         }
     }
 
@@ -335,14 +397,18 @@ impl FlowTable {
             self.forget_older_half();
         }
         let syn = segment.packet;
-        let new = || SynAttempt { syn, again: Vec::new() };
+        let new = || SynAttempt {
+            syn,
+            again: Vec::new(),
+        };
         match self.attempts.entry(segment.key) {
             Entry::Vacant(place) => {
                 place.insert(new());
             }
             Entry::Occupied(place) => {
                 let kept = place.into_mut();
-                if kept.syn.sequence != syn.sequence || kept.syn.is_from_lower != syn.is_from_lower {
+                if kept.syn.sequence != syn.sequence || kept.syn.is_from_lower != syn.is_from_lower
+                {
                     *kept = new();
                     self.unanswered += 1;
                 } else if kept.again.len() < MAX_REPEATS {
@@ -353,7 +419,11 @@ impl FlowTable {
     }
 
     fn forget_older_half(&mut self) {
-        let mut times: Vec<Time> = self.attempts.values().map(|attempt| attempt.syn.at).collect();
+        let mut times: Vec<Time> = self
+            .attempts
+            .values()
+            .map(|attempt| attempt.syn.at)
+            .collect();
         times.sort_unstable();
         let middle = times[times.len() / 2];
         let before = self.attempts.len();
@@ -370,17 +440,34 @@ impl FlowTable {
             self.finish_silent();
         }
         let NumberedSegment { number, packet, .. } = *segment;
-        let is_its = self.attempts.get(&key).is_some_and(|attempt| attempt.is_followed_by(&key, &packet));
-        let attempt = if is_its { self.attempts.remove(&key) } else { None };
+        let is_its = self
+            .attempts
+            .get(&key)
+            .is_some_and(|attempt| attempt.is_followed_by(&key, &packet));
+        let attempt = if is_its {
+            self.attempts.remove(&key)
+        } else {
+            None
+        };
         let first = attempt.as_ref().map_or(packet, |attempt| attempt.syn);
         let mut flow = FollowedFlow::new(FirstPacket::new(key, &first), number, !self.is_alone);
         flow.note_crossed(&packet);
         if self.attempts.contains_key(&key) {
             flow.expect_another();
         }
-        let again = attempt.iter().flat_map(|attempt| &attempt.again).map(|at| FlowPacket { at: *at, ..first });
-        for packet in attempt.iter().map(|attempt| attempt.syn).chain(again).chain([packet]) {
-            self.room = self.room.saturating_add_signed(flow.add_packet(&packet, &mut self.blocks));
+        let again = attempt
+            .iter()
+            .flat_map(|attempt| &attempt.again)
+            .map(|at| FlowPacket { at: *at, ..first });
+        for packet in attempt
+            .iter()
+            .map(|attempt| attempt.syn)
+            .chain(again)
+            .chain([packet])
+        {
+            self.room = self
+                .room
+                .saturating_add_signed(flow.add_packet(&packet, &mut self.blocks));
         }
         let followed = &self.followed;
         let is_its = |place: usize| followed.get(place).is_some_and(|flow| flow.has_key(&key));
@@ -389,10 +476,12 @@ impl FlowTable {
         self.followed.push(flow);
     }
 
-    /// Thins out the connections with least data, and never the largest; and where that is too little, finishes some.
+    /// Thins out the connections with least data, and never the largest; and where that is too
+    /// little, finishes some.
     fn bound_room(&mut self) {
         let mut by_size: Vec<usize> = (0..self.followed.len()).collect();
-        by_size.sort_by_cached_key(|index| Reverse(self.followed[*index].data_so_far(&self.blocks)));
+        by_size
+            .sort_by_cached_key(|index| Reverse(self.followed[*index].data_so_far(&self.blocks)));
         self.room = 0;
         for index in by_size {
             let flow = &mut self.followed[index];
@@ -413,7 +502,11 @@ impl FlowTable {
         let mut times: Vec<Time> = self.followed.iter().map(FollowedFlow::last_time).collect();
         let middle = times.len() / 2;
         let (_, middle, _) = times.select_nth_unstable(middle);
-        let mut sizes: Vec<u64> = self.followed.iter().map(|flow| flow.data_so_far(&self.blocks)).collect();
+        let mut sizes: Vec<u64> = self
+            .followed
+            .iter()
+            .map(|flow| flow.data_so_far(&self.blocks))
+            .collect();
         let kept = KEPT.min(sizes.len() - 1);
         let (_, large, _) = sizes.select_nth_unstable_by_key(kept, |size| Reverse(*size));
         let large = *large;
@@ -426,7 +519,10 @@ impl FlowTable {
                 places[index] = Some(next);
                 next += 1;
             } else {
-                finished.push(EndedFlow { first: flow.first_packet(), report: flow.take_report(blocks).0 });
+                finished.push(EndedFlow {
+                    first: flow.first_packet(),
+                    report: flow.take_report(blocks).0,
+                });
                 flow.release_blocks(blocks);
             }
             index += 1;
@@ -442,7 +538,8 @@ impl FlowTable {
     fn leave_out_smallest(&mut self) {
         while self.finished.len() > self.limits.finished {
             let middle = self.finished.len() / 2;
-            self.finished.select_nth_unstable_by_key(middle, |ended| Reverse(ended.report.total_bytes()));
+            self.finished
+                .select_nth_unstable_by_key(middle, |ended| Reverse(ended.report.total_bytes()));
             self.left_out.missing += (self.finished.len() - middle) as u64;
             self.finished.truncate(middle);
         }
@@ -459,13 +556,20 @@ impl FlowTable {
     }
 
     /// Returns the table in so many parts, each with its share of the bounds. A part is given the
-    /// further segments of its own connections, see [`NumberedSegment::part_index`], and what they find is
-    /// joined by [`SettledFlows::finish_parts`].
+    /// further segments of its own connections, see [`NumberedSegment::part_index`], and what they
+    /// find is joined by [`SettledFlows::finish_parts`].
     pub fn split_parts(mut self, parts: usize) -> Vec<Self> {
         self.follow_queued();
         let limits = self.limits.of_one(parts);
         let (is_alone, begin, count) = (self.is_alone, self.begin, self.count);
-        let new = || Self { limits, is_alone, begin, count, networks: self.networks.clone(), ..Self::default() };
+        let new = || Self {
+            limits,
+            is_alone,
+            begin,
+            count,
+            networks: self.networks.clone(),
+            ..Self::default()
+        };
         let mut all: Vec<Self> = (0..parts).map(|_| new()).collect();
         let mut places = Vec::with_capacity(self.followed.len());
         for mut flow in self.followed {
@@ -476,12 +580,17 @@ impl FlowTable {
             all[number].followed.push(flow);
         }
         for (number, place) in self.latest.flow_indices().map(|place| places[place]) {
-            let Self { latest, followed, .. } = &mut all[number];
+            let Self {
+                latest, followed, ..
+            } = &mut all[number];
             let flow = &followed[place];
             for key in [Some(*flow.key()), flow.other_key()].into_iter().flatten() {
                 let is_its = |place: usize| followed[place].has_key(&key);
                 // One with two keys is met twice, and another may have one of them since.
-                if latest.find_index(&key, is_its).is_none_or(|known| known < place) {
+                if latest
+                    .find_index(&key, is_its)
+                    .is_none_or(|known| known < place)
+                {
                     latest.set_index(&key, place, is_its);
                 }
             }
@@ -490,12 +599,14 @@ impl FlowTable {
             all[key.part_index(parts)].attempts.insert(key, attempt);
         }
         if let Some(first) = all.first_mut() {
-            (first.finished, first.unanswered, first.left_out) = (self.finished, self.unanswered, self.left_out);
+            (first.finished, first.unanswered, first.left_out) =
+                (self.finished, self.unanswered, self.left_out);
         }
         all
     }
 
-    /// Returns everything that was found, with the evidence of the transfers that are to be `explained`.
+    /// Returns everything that was found, with the evidence of the transfers that are to be
+    /// `explained`.
     pub fn finish_flows(self, explained: ExplainedTransfers<'_>) -> FinishedFlows {
         SettledFlows::finish_parts(vec![self.settle_flows()], explained)
     }
@@ -534,7 +645,13 @@ mod tests {
 
     impl Capture {
         fn new(limits: MemoryLimits) -> Self {
-            Self { flows: FlowTable { limits, ..FlowTable::default() }, at: Time::ZERO }
+            Self {
+                flows: FlowTable {
+                    limits,
+                    ..FlowTable::default()
+                },
+                at: Time::ZERO,
+            }
         }
 
         /// Adds packet `index` of full segments of a connection.
@@ -548,7 +665,14 @@ mod tests {
         /// Adds a SYN that gets no answer.
         fn syn(&mut self, connection: u16) {
             let segment = self.segment(connection, 0);
-            self.flows.add_segment(&CapturedSegment { flags: flags::SYN, payload: 0, ..segment }, self.at);
+            self.flows.add_segment(
+                &CapturedSegment {
+                    flags: flags::SYN,
+                    payload: 0,
+                    ..segment
+                },
+                self.at,
+            );
             self.flows.follow_queued();
         }
 
@@ -560,7 +684,10 @@ mod tests {
                 acknowledgement: 1,
                 flags: flags::ACK,
                 payload: MSS,
-                options: SegmentOptions { timestamps: Some((now, 1)), ..SegmentOptions::default() },
+                options: SegmentOptions {
+                    timestamps: Some((now, 1)),
+                    ..SegmentOptions::default()
+                },
                 identification: Some(index as u16 + 1),
                 ..empty_segment()
             }
@@ -568,24 +695,52 @@ mod tests {
     }
 
     #[test]
-    fn connections_beyond_the_limit_are_finished_when_they_are_silent_and_the_smallest_are_left_out() {
-        let mut capture = Capture::new(MemoryLimits { followed: 40, finished: 100, ..MemoryLimits::default() });
+    fn connections_beyond_the_limit_are_finished_when_they_are_silent_and_the_smallest_are_left_out()
+     {
+        let mut capture = Capture::new(MemoryLimits {
+            followed: 40,
+            finished: 100,
+            ..MemoryLimits::default()
+        });
         (0..30).for_each(|index| capture.data(1, index));
         for connection in 2..502 {
             let packets = if connection % 5 == 0 { 2 } else { 1 };
             (0..packets).for_each(|index| capture.data(connection, index));
             assert!(capture.flows.followed.len() <= 40 && capture.flows.finished.len() <= 100);
         }
-        let FinishedFlows { flows, transfers, left_out, .. } =
-            capture.flows.finish_flows(ExplainedTransfers::Largest(1));
+        let FinishedFlows {
+            flows,
+            transfers,
+            left_out,
+            ..
+        } = capture.flows.finish_flows(ExplainedTransfers::Largest(1));
         assert_eq!(flows.len() as u64 + left_out.missing, 501);
-        assert!(left_out.missing >= 300 && left_out.finished_early >= 400, "{left_out:?}");
-        assert!(flows.iter().zip(1..).all(|(flow, number)| flow.number == number));
+        assert!(
+            left_out.missing >= 300 && left_out.finished_early >= 400,
+            "{left_out:?}"
+        );
+        assert!(
+            flows
+                .iter()
+                .zip(1..)
+                .all(|(flow, number)| flow.number == number)
+        );
         assert!(flows.windows(2).all(|pair| pair[0].begin <= pair[1].begin));
-        assert_eq!(transfers[0].flows, [1], "the largest stays, though it is silent");
+        assert_eq!(
+            transfers[0].flows,
+            [1],
+            "the largest stays, though it is silent"
+        );
         assert_eq!(flows[0].ends[0].unique_bytes.get(), 30_000);
-        let larger = flows.iter().filter(|flow| flow.total_bytes().get() == 2_000).count();
-        assert!(larger * 2 > flows.len(), "a fifth of all: {larger} of {}", flows.len());
+        let larger = flows
+            .iter()
+            .filter(|flow| flow.total_bytes().get() == 2_000)
+            .count();
+        assert!(
+            larger * 2 > flows.len(),
+            "a fifth of all: {larger} of {}",
+            flows.len()
+        );
     }
 
     #[test]
@@ -596,11 +751,23 @@ mod tests {
             .map(|number| {
                 let connection = 1 + (number * 41 % 97) as u16;
                 // Some are retransmitted, some go back, and some SYNs get no answer.
-                let segment = capture.segment(connection, number / 97 - number / 97 % 5 * u32::from(number % 7 == 0));
+                let segment = capture.segment(
+                    connection,
+                    number / 97 - number / 97 % 5 * u32::from(number % 7 == 0),
+                );
                 let [source, destination] = [segment.source, segment.destination];
                 let segment = match number % 11 {
-                    0 => CapturedSegment { source: destination, destination: source, payload: 100, ..segment },
-                    1 if number > 5_000 => CapturedSegment { flags: flags::SYN, payload: 0, ..segment },
+                    0 => CapturedSegment {
+                        source: destination,
+                        destination: source,
+                        payload: 100,
+                        ..segment
+                    },
+                    1 if number > 5_000 => CapturedSegment {
+                        flags: flags::SYN,
+                        payload: 0,
+                        ..segment
+                    },
                     _ => segment,
                 };
                 // Several packets have the same time.
@@ -626,20 +793,42 @@ mod tests {
             let segment = NumberedSegment::new(number, segment, *at);
             parts[segment.part_index(PARTS)].add_all(&[segment]);
         }
-        assert!(parts.iter().all(|part| part.flow_count() > 10), "each has its share");
+        assert!(
+            parts.iter().all(|part| part.flow_count() > 10),
+            "each has its share"
+        );
         let joined = SettledFlows::finish_parts(
-            parts.into_iter().rev().map(FlowTable::settle_flows).collect(),
+            parts
+                .into_iter()
+                .rev()
+                .map(FlowTable::settle_flows)
+                .collect(),
             ExplainedTransfers::Largest(3),
         );
         let whole = whole.finish_flows(ExplainedTransfers::Largest(3));
-        assert!(whole.flows.len() >= 97 && whole.unanswered > 0, "{}", whole.flows.len());
-        let others = [one_by_one.finish_flows(ExplainedTransfers::Largest(3)), joined];
+        assert!(
+            whole.flows.len() >= 97 && whole.unanswered > 0,
+            "{}",
+            whole.flows.len()
+        );
+        let others = [
+            one_by_one.finish_flows(ExplainedTransfers::Largest(3)),
+            joined,
+        ];
         let alone = alone.finish_flows(ExplainedTransfers::Largest(3));
-        assert!(alone.times.is_empty() && others.iter().all(|other| other.times.len() == whole.flows.len()));
+        assert!(
+            alone.times.is_empty()
+                && others
+                    .iter()
+                    .all(|other| other.times.len() == whole.flows.len())
+        );
         for other in others.into_iter().chain([alone]) {
             assert_eq!(other.flows, whole.flows);
             assert_eq!(other.transfers, whole.transfers);
-            assert_eq!((other.unanswered, other.left_out), (whole.unanswered, whole.left_out));
+            assert_eq!(
+                (other.unanswered, other.left_out),
+                (whole.unanswered, whole.left_out)
+            );
         }
     }
 
@@ -647,38 +836,85 @@ mod tests {
     fn a_socket_connected_to_itself_opens_its_connection_and_sends_all_of_it() {
         let mut capture = Capture::new(MemoryLimits::default());
         let segment = capture.segment(1, 7);
-        let itself = CapturedSegment { destination: segment.source, payload: 0, ..segment };
-        let syn = CapturedSegment { flags: flags::SYN, ..itself };
-        let answer = CapturedSegment { flags: flags::SYN | flags::ACK, acknowledgement: itself.sequence + 1, ..itself };
-        let data = CapturedSegment { sequence: itself.sequence + 1, payload: MSS, ..itself };
+        let itself = CapturedSegment {
+            destination: segment.source,
+            payload: 0,
+            ..segment
+        };
+        let syn = CapturedSegment {
+            flags: flags::SYN,
+            ..itself
+        };
+        let answer = CapturedSegment {
+            flags: flags::SYN | flags::ACK,
+            acknowledgement: itself.sequence + 1,
+            ..itself
+        };
+        let data = CapturedSegment {
+            sequence: itself.sequence + 1,
+            payload: MSS,
+            ..itself
+        };
         for segment in [syn, answer, data] {
             capture.flows.add_segment(&segment, capture.at);
         }
-        let FinishedFlows { flows, unanswered, .. } = capture.flows.finish_flows(ExplainedTransfers::Largest(1));
-        assert_eq!((flows.len(), unanswered, flows[0].has_handshake), (1, 0, true));
+        let FinishedFlows {
+            flows, unanswered, ..
+        } = capture.flows.finish_flows(ExplainedTransfers::Largest(1));
+        assert_eq!(
+            (flows.len(), unanswered, flows[0].has_handshake),
+            (1, 0, true)
+        );
         let [first, second] = &flows[0].ends;
-        assert_eq!((first.packets + first.duplicates, second.packets), (3, 0), "{first:?}");
-        assert_eq!((first.address.as_str(), &first.address), ("192.0.2.1:1", &second.address));
+        assert_eq!(
+            (first.packets + first.duplicates, second.packets),
+            (3, 0),
+            "{first:?}"
+        );
+        assert_eq!(
+            (first.address.as_str(), &first.address),
+            ("192.0.2.1:1", &second.address)
+        );
     }
 
     #[test]
     fn a_flood_of_syns_takes_no_more_room_than_is_allowed() {
         let attempts = 7 << 6;
-        let mut capture = Capture::new(MemoryLimits { attempts, ..MemoryLimits::default() });
+        let mut capture = Capture::new(MemoryLimits {
+            attempts,
+            ..MemoryLimits::default()
+        });
         for connection in 0..5_000 {
             capture.at = capture.at + Span::from_micros(1);
             capture.syn(connection);
-            assert!(capture.flows.attempts.capacity() <= attempts, "after {connection}");
+            assert!(
+                capture.flows.attempts.capacity() <= attempts,
+                "after {connection}"
+            );
         }
-        assert_eq!(capture.flows.finish_flows(ExplainedTransfers::Largest(1)).unanswered, 5_000);
+        assert_eq!(
+            capture
+                .flows
+                .finish_flows(ExplainedTransfers::Largest(1))
+                .unanswered,
+            5_000
+        );
     }
 
     #[test]
     fn a_connection_takes_less_than_two_kilobytes_until_it_has_many_packets() {
         let mut capture = Capture::new(MemoryLimits::default());
         capture.syn(1);
-        let answer = CapturedSegment { acknowledgement: 1, payload: 0, ..capture.segment(1, 0) };
-        let answer = CapturedSegment { source: answer.destination, destination: answer.source, ..answer };
+        let answer = CapturedSegment {
+            acknowledgement: 1,
+            payload: 0,
+            ..capture.segment(1, 0)
+        };
+        let answer = CapturedSegment {
+            source: answer.destination,
+            destination: answer.source,
+            ..answer
+        };
         capture.flows.add_segment(&answer, capture.at);
         capture.flows.follow_queued();
         (0..29).for_each(|index| capture.data(1, index));
@@ -693,20 +929,47 @@ mod tests {
     #[test]
     fn small_connections_are_thinned_out_and_the_largest_keeps_its_course() {
         let room = 1 << 20;
-        let mut capture = Capture::new(MemoryLimits { room, ..MemoryLimits::default() });
+        let mut capture = Capture::new(MemoryLimits {
+            room,
+            ..MemoryLimits::default()
+        });
         for round in 0..400 {
             (0..8).for_each(|index| capture.data(1, round * 8 + index));
             (2..32).for_each(|connection| capture.data(connection, round));
-            assert!(capture.flows.followed.iter().map(FollowedFlow::heap_bytes).sum::<usize>() <= room);
+            assert!(
+                capture
+                    .flows
+                    .followed
+                    .iter()
+                    .map(FollowedFlow::heap_bytes)
+                    .sum::<usize>()
+                    <= room
+            );
         }
-        let FinishedFlows { flows, transfers, left_out, .. } =
-            capture.flows.finish_flows(ExplainedTransfers::Largest(1));
-        assert_eq!((flows.len(), left_out.missing, left_out.finished_early), (31, 0, 0));
+        let FinishedFlows {
+            flows,
+            transfers,
+            left_out,
+            ..
+        } = capture.flows.finish_flows(ExplainedTransfers::Largest(1));
+        assert_eq!(
+            (flows.len(), left_out.missing, left_out.finished_early),
+            (31, 0, 0)
+        );
         assert!((20..=30).contains(&left_out.thinned), "{left_out:?}");
-        assert_eq!(flows[1].ends[0].unique_bytes.get(), 400_000, "its data is counted all the same");
+        assert_eq!(
+            flows[1].ends[0].unique_bytes.get(),
+            400_000,
+            "its data is counted all the same"
+        );
         // All are one transfer, the largest connection first.
         let samples = &transfers[0].evidence.sender_samples;
-        let of = |stream: u16| samples.iter().filter(|sample| sample.stream == stream).count();
+        let of = |stream: u16| {
+            samples
+                .iter()
+                .filter(|sample| sample.stream == stream)
+                .count()
+        };
         assert!(of(0) > 50 && of(0) > 4 * of(1), "{} and {}", of(0), of(1));
     }
 }

@@ -8,7 +8,8 @@ pub(crate) const BLOCK: usize = 8;
 /// Blocks that a connection has at most.
 const MAX_BLOCKS: usize = 4;
 
-/// Blocks that are allocated at once: an allocation for each would take most of the time, above all on several threads.
+/// Blocks that are allocated at once: an allocation for each would take most of the time, above all
+/// on several threads.
 const CHUNK: usize = 1024;
 
 /// Blocks of packets of many connections, which are used again.
@@ -35,19 +36,24 @@ impl PacketBlocks {
 
     #[inline]
     fn get(&self, number: u32) -> Option<&[FlowPacket; BLOCK]> {
-        self.chunks.get(number as usize / CHUNK)?.get(number as usize % CHUNK)
+        self.chunks
+            .get(number as usize / CHUNK)?
+            .get(number as usize % CHUNK)
     }
 
     #[inline]
     fn get_mut(&mut self, number: u32) -> Option<&mut [FlowPacket; BLOCK]> {
-        self.chunks.get_mut(number as usize / CHUNK)?.get_mut(number as usize % CHUNK)
+        self.chunks
+            .get_mut(number as usize / CHUNK)?
+            .get_mut(number as usize % CHUNK)
     }
 
     /// Adds all blocks of `other`. Returns by how much their numbers are higher from then on.
     pub(crate) fn append(&mut self, mut other: Self) -> u32 {
         let shift = self.chunks.len() * CHUNK;
         self.chunks.append(&mut other.chunks);
-        self.free.extend(other.free.into_iter().map(|block| block + shift as u32));
+        self.free
+            .extend(other.free.into_iter().map(|block| block + shift as u32));
         shift as u32
     }
 }
@@ -90,7 +96,8 @@ impl WaitingPackets {
         }
     }
 
-    /// Returns a number that is read where the next packet is written: the caches have the place from then on.
+    /// Returns a number that is read where the next packet is written: the caches have the place
+    /// from then on.
     #[inline]
     pub(crate) fn prefetch_block(&self, blocks: &PacketBlocks) -> u32 {
         let (place, index) = (self.len() / BLOCK, self.len() % BLOCK);
@@ -99,9 +106,15 @@ impl WaitingPackets {
     }
 
     /// Returns the packets.
-    pub(crate) fn packets<'b>(&self, blocks: &'b PacketBlocks) -> impl Iterator<Item = &'b FlowPacket> + use<'b> {
+    pub(crate) fn packets<'b>(
+        &self,
+        blocks: &'b PacketBlocks,
+    ) -> impl Iterator<Item = &'b FlowPacket> + use<'b> {
         let held = self.blocks;
-        held.into_iter().filter_map(|block| blocks.get(block)).flatten().take(self.len())
+        held.into_iter()
+            .filter_map(|block| blocks.get(block))
+            .flatten()
+            .take(self.len())
     }
 
     /// Forgets the packets. All blocks stay.
@@ -131,7 +144,8 @@ impl WaitingPackets {
     /// Returns the waiting packets, moved to blocks of `other`.
     pub(crate) fn copied_to(&self, blocks: &PacketBlocks, other: &mut PacketBlocks) -> Self {
         let mut moved = Self::default();
-        self.packets(blocks).for_each(|packet| moved.push(*packet, other));
+        self.packets(blocks)
+            .for_each(|packet| moved.push(*packet, other));
         moved
     }
 
@@ -146,47 +160,61 @@ mod tests {
     use super::*;
 
     fn packet(sequence: u32) -> FlowPacket {
-        FlowPacket { sequence, ..FlowPacket::EMPTY }
+        FlowPacket {
+            sequence,
+            ..FlowPacket::EMPTY
+        }
     }
 
     fn sequences(waiting: &WaitingPackets, blocks: &PacketBlocks) -> Vec<u32> {
-        waiting.packets(blocks).map(|packet| packet.sequence).collect()
+        waiting
+            .packets(blocks)
+            .map(|packet| packet.sequence)
+            .collect()
     }
 
     #[test]
     fn packets_of_many_connections_stay_apart_and_their_blocks_are_used_again() {
         const CONNECTIONS: u32 = CHUNK as u32;
         let mut blocks = PacketBlocks::default();
-        let mut all: Vec<WaitingPackets> = (0..CONNECTIONS).map(|_| WaitingPackets::default()).collect();
+        let mut all: Vec<WaitingPackets> = (0..CONNECTIONS)
+            .map(|_| WaitingPackets::default())
+            .collect();
         for round in 0..WaitingPackets::MAX as u32 {
             for (waiting, number) in all.iter_mut().zip(0..) {
                 waiting.push(packet(round * CONNECTIONS + number), &mut blocks);
             }
         }
         for (waiting, number) in all.iter().zip(0..) {
-            let expected = (0..WaitingPackets::MAX as u32).map(|round| round * CONNECTIONS + number);
+            let expected =
+                (0..WaitingPackets::MAX as u32).map(|round| round * CONNECTIONS + number);
             assert!(sequences(waiting, &blocks).into_iter().eq(expected));
         }
         assert_eq!(blocks.chunks.len(), MAX_BLOCKS);
         for waiting in &mut all {
             waiting.clear_packets(&mut blocks);
         }
-        assert!(
-            all.iter().all(|waiting| waiting.len() == 0 && waiting.heap_bytes() == size_of::<[FlowPacket; BLOCK]>())
-        );
+        assert!(all.iter().all(|waiting| waiting.len() == 0
+            && waiting.heap_bytes() == size_of::<[FlowPacket; BLOCK]>()));
         for waiting in &mut all {
             waiting.release_blocks(&mut blocks);
         }
         let mut another = WaitingPackets::default();
         (0..20).for_each(|sequence| another.push(packet(sequence), &mut blocks));
-        assert_eq!((blocks.chunks.len(), blocks.free.len()), (MAX_BLOCKS, MAX_BLOCKS * CHUNK - 3));
+        assert_eq!(
+            (blocks.chunks.len(), blocks.free.len()),
+            (MAX_BLOCKS, MAX_BLOCKS * CHUNK - 3)
+        );
     }
 
     #[test]
     fn packets_are_the_same_behind_those_of_another_part() {
         let mut parts = [PacketBlocks::default(), PacketBlocks::default()];
         let [first, second] = [0, 100].map(|begin| {
-            let (mut waiting, blocks) = (WaitingPackets::default(), &mut parts[usize::from(begin > 0)]);
+            let (mut waiting, blocks) = (
+                WaitingPackets::default(),
+                &mut parts[usize::from(begin > 0)],
+            );
             (begin..begin + 11).for_each(|sequence| waiting.push(packet(sequence), blocks));
             waiting
         });

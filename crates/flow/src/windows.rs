@@ -3,7 +3,8 @@
 use fullpipe_record::AdvertisedWindow;
 use fullpipe_units::{ByteCount, Ratio, Span, Time};
 
-/// Maximum number of different windows that are counted at a time. The rarest gives way to a new one.
+/// Maximum number of different windows that are counted at a time. The rarest gives way to a new
+/// one.
 const MAX_VALUES: usize = 32;
 
 /// Counts of the most frequent values.
@@ -25,7 +26,8 @@ impl ValueCounts {
         // Most follow their equal.
         if self.values.get(self.last) != Some(&value) {
             self.last = self.value_index(value);
-            // A new value takes over a count, since it may have been here before (Metwally and others, 2005).
+            // A new value takes over a count, since it may have been here before (Metwally and
+            // others, 2005).
             self.values[self.last] = value;
         }
         let count = &mut self.times[self.last];
@@ -58,9 +60,17 @@ impl ValueCounts {
 /// Returns the first place of a number.
 fn place_of(wanted: u32, all: &[u32]) -> Option<usize> {
     // Without a branch for each it is known sooner which of them has it.
-    let has = |chunk: &[u32; 8]| chunk.iter().fold(0, |found, one| found | u32::from(*one == wanted)) > 0;
+    let has = |chunk: &[u32; 8]| {
+        chunk
+            .iter()
+            .fold(0, |found, one| found | u32::from(*one == wanted))
+            > 0
+    };
     let (chunks, rest) = all.as_chunks();
-    let begin = chunks.iter().position(has).map_or(all.len() - rest.len(), |chunk| chunk * 8);
+    let begin = chunks
+        .iter()
+        .position(has)
+        .map_or(all.len() - rest.len(), |chunk| chunk * 8);
     Some(begin + all[begin..].iter().position(|one| *one == wanted)?)
 }
 
@@ -79,7 +89,10 @@ pub(crate) struct WindowFigures {
 impl WindowFigures {
     /// Returns the bytes that they take.
     pub(crate) fn heap_bytes(&self) -> usize {
-        self.counts.iter().map(|counts| counts.values.capacity() * 2 * size_of::<u32>()).sum()
+        self.counts
+            .iter()
+            .map(|counts| counts.values.capacity() * 2 * size_of::<u32>())
+            .sum()
     }
 
     /// Takes note of a window in bytes.
@@ -97,7 +110,8 @@ impl WindowFigures {
         self.counts[0].add_value(window);
     }
 
-    /// Returns the figures; `None` without a window. They are those of the header's field if it `is_unscaled`.
+    /// Returns the figures; `None` without a window. They are those of the header's field if it
+    /// `is_unscaled`.
     pub(crate) fn window_figures(&self, is_unscaled: bool) -> Option<AdvertisedWindow> {
         let [first, least, most] = self.range?;
         // Right after a doubling there are few.
@@ -130,6 +144,9 @@ mod tests {
         let figures = windows.window_figures(false).unwrap();
         assert_eq!(figures.settled.get(), 131_070);
         assert!(figures.settled_share.get() > 0.99, "{figures:?}");
-        assert_eq!((figures.first.get(), figures.most.get(), figures.zero), (0, 131_070, 1));
+        assert_eq!(
+            (figures.first.get(), figures.most.get(), figures.zero),
+            (0, 131_070, 1)
+        );
     }
 }

@@ -7,8 +7,11 @@ use crate::commands::{Command, help_template};
 use crate::terminal::{OutputFormat, terminal_columns};
 
 /// The flags for JSON, needed where the command line itself is wrong.
-const JSON_FLAGS: [(&str, OutputFormat); 3] =
-    [("--json", OutputFormat::Json), ("-J", OutputFormat::Json), ("--json-lines", OutputFormat::JsonLines)];
+const JSON_FLAGS: [(&str, OutputFormat); 3] = [
+    ("--json", OutputFormat::Json),
+    ("-J", OutputFormat::Json),
+    ("--json-lines", OutputFormat::JsonLines),
+];
 
 const STYLES: Styles = Styles::styled()
     .header(AnsiColor::Green.on_default().bold())
@@ -50,7 +53,8 @@ fn help_columns() -> usize {
 
 /// Returns the form of standard output, as far as a wrong command line shows it.
 pub(crate) fn format_of(mut arguments: impl Iterator<Item = String>) -> OutputFormat {
-    let format = arguments.find_map(|argument| JSON_FLAGS.iter().find(|(flag, _)| *flag == argument));
+    let format =
+        arguments.find_map(|argument| JSON_FLAGS.iter().find(|(flag, _)| *flag == argument));
     format.map_or(OutputFormat::Text, |(_, format)| *format)
 }
 
@@ -69,28 +73,60 @@ mod tests {
 
     /// Flags whose meaning differs between commands, with the reason.
     const EXCEPTIONS: &[(&str, &str)] = &[
-        ("-i", "the interval of iperf3 in `measure`, the device of tcpdump in `trace`"),
-        ("--capture", "one file of a test, and a folder for those of both hosts and of all runs in the lab"),
-        ("--store", "the folder for uploads of `serve`, and the archive of results elsewhere"),
-        ("--streams", "one number of a load or `auto`, and those that `sweep` may try"),
-        ("--redact", "the new file of `trace`, and other names in what the archive prints"),
+        (
+            "-i",
+            "the interval of iperf3 in `measure`, the device of tcpdump in `trace`",
+        ),
+        (
+            "--capture",
+            "one file of a test, and a folder for those of both hosts and of all runs in the lab",
+        ),
+        (
+            "--store",
+            "the folder for uploads of `serve`, and the archive of results elsewhere",
+        ),
+        (
+            "--streams",
+            "one number of a load or `auto`, and those that `sweep` may try",
+        ),
+        (
+            "--redact",
+            "the new file of `trace`, and other names in what the archive prints",
+        ),
     ];
 
     /// Collects every command with its path, but not the drop-in, which has a parser of its own.
     fn walk(command: &clap::Command, path: &str, found: &mut Vec<(String, clap::Command)>) {
         found.push((path.to_owned(), command.clone()));
-        for inner in command.get_subcommands().filter(|inner| !["help", "iperf3"].contains(&inner.get_name())) {
+        for inner in command
+            .get_subcommands()
+            .filter(|inner| !["help", "iperf3"].contains(&inner.get_name()))
+        {
             walk(inner, &format!("{path} {}", inner.get_name()), found);
         }
     }
 
     /// The names and the value of a flag: what a user reads of its meaning.
     fn meaning(flag: &clap::Arg) -> String {
-        let short = flag.get_short().map_or_else(String::new, |letter| format!("-{letter} "));
-        let values: Vec<&str> =
-            flag.get_value_names().unwrap_or_default().iter().map(clap::builder::Str::as_str).collect();
-        let values = if flag.get_action().takes_values() { values.join(" ") } else { String::new() };
-        format!("{short}--{} ({}) {values}", flag.get_long().unwrap_or_default(), flag.get_id())
+        let short = flag
+            .get_short()
+            .map_or_else(String::new, |letter| format!("-{letter} "));
+        let values: Vec<&str> = flag
+            .get_value_names()
+            .unwrap_or_default()
+            .iter()
+            .map(clap::builder::Str::as_str)
+            .collect();
+        let values = if flag.get_action().takes_values() {
+            values.join(" ")
+        } else {
+            String::new()
+        };
+        format!(
+            "{short}--{} ({}) {values}",
+            flag.get_long().unwrap_or_default(),
+            flag.get_id()
+        )
     }
 
     #[test]
@@ -103,11 +139,16 @@ mod tests {
         for (path, command) in commands {
             for flag in command.get_arguments().filter(|flag| !flag.is_positional()) {
                 let long = flag.get_long().map(|name| format!("--{name}"));
-                let aliases =
-                    flag.get_visible_aliases().unwrap_or_default().into_iter().map(|name| format!("--{name}"));
+                let aliases = flag
+                    .get_visible_aliases()
+                    .unwrap_or_default()
+                    .into_iter()
+                    .map(|name| format!("--{name}"));
                 let short = flag.get_short().map(|letter| format!("-{letter}"));
                 for name in long.into_iter().chain(aliases).chain(short) {
-                    let (first, meant) = known.entry(name.clone()).or_insert_with(|| (path.clone(), meaning(flag)));
+                    let (first, meant) = known
+                        .entry(name.clone())
+                        .or_insert_with(|| (path.clone(), meaning(flag)));
                     let excepted = EXCEPTIONS.iter().any(|(flag, _)| *flag == name);
                     assert!(
                         excepted || *meant == meaning(flag),

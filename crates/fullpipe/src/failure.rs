@@ -33,7 +33,10 @@ pub(crate) struct Failure {
 
 impl Failure {
     pub(crate) fn new(code: u8, message: impl Into<String>) -> Self {
-        Self { code, message: message.into() }
+        Self {
+            code,
+            message: message.into(),
+        }
     }
 
     /// Returns a failure without a message: the result that was printed holds the reason.
@@ -41,9 +44,13 @@ impl Failure {
         Self::new(code, "")
     }
 
-    /// Returns the result of a command whose report has been printed: a failure if that holds an error, if the user
-    /// interrupted the command, or if the report is not a good one.
-    pub(crate) fn after_report(error: Option<&ErrorReport>, interrupted: bool, is_good: bool) -> Result<(), Self> {
+    /// Returns the result of a command whose report has been printed: a failure if that holds an
+    /// error, if the user interrupted the command, or if the report is not a good one.
+    pub(crate) fn after_report(
+        error: Option<&ErrorReport>,
+        interrupted: bool,
+        is_good: bool,
+    ) -> Result<(), Self> {
         let code = match error {
             Some(error) => error.exit_code,
             None if interrupted => INTERRUPTED,
@@ -56,12 +63,14 @@ impl Failure {
     /// Returns the failure of a server that cannot listen; `flag` chooses another port.
     pub(crate) fn cannot_listen(error: &ListenError, flag: &str) -> Self {
         match error.cause.kind() {
-            ErrorKind::PermissionDenied => {
-                Self::new(LACKING, format!("{error}; ports below 1024 are root's: choose another with {flag}"))
-            }
-            ErrorKind::AddrInUse => {
-                Self::new(FAILED, format!("{error}; another server has it: stop that, or choose another with {flag}"))
-            }
+            ErrorKind::PermissionDenied => Self::new(
+                LACKING,
+                format!("{error}; ports below 1024 are root's: choose another with {flag}"),
+            ),
+            ErrorKind::AddrInUse => Self::new(
+                FAILED,
+                format!("{error}; another server has it: stop that, or choose another with {flag}"),
+            ),
             _ => Self::from_error(FAILED, error),
         }
     }
@@ -76,7 +85,10 @@ impl From<LabError> for Failure {
         let code = match error {
             LabError::Lacking(_) => LACKING,
             LabError::Unsupported { .. } => USAGE,
-            LabError::Refused { .. } | LabError::Gone { .. } | LabError::Silent { .. } | LabError::Io { .. } => FAILED,
+            LabError::Refused { .. }
+            | LabError::Gone { .. }
+            | LabError::Silent { .. }
+            | LabError::Io { .. } => FAILED,
         };
         Self::from_error(code, &error)
     }
@@ -84,18 +96,26 @@ impl From<LabError> for Failure {
 
 impl From<CaptureError> for Failure {
     fn from(error: CaptureError) -> Self {
-        let cause = error.source().map_or_else(String::new, |cause| format!(": {cause}"));
+        let cause = error
+            .source()
+            .map_or_else(String::new, |cause| format!(": {cause}"));
         let (code, hint) = match &error {
-            CaptureError::Capture { source, .. } if source.kind() == ErrorKind::PermissionDenied => (
-                LACKING,
-                "; packet sockets need CAP_NET_RAW: run it with sudo, or `sudo tcpdump -s 128 -w - tcp | \
+            CaptureError::Capture { source, .. }
+                if source.kind() == ErrorKind::PermissionDenied =>
+            {
+                (
+                    LACKING,
+                    "; packet sockets need CAP_NET_RAW: run it with sudo, or `sudo tcpdump -s 128 -w - tcp | \
                            fullpipe trace -`",
-            ),
+                )
+            }
             // What was read before is printed, and is not all.
-            CaptureError::Damaged { .. } | CaptureError::Decompression { .. } | CaptureError::Bomb { .. } => {
+            CaptureError::Damaged { .. }
+            | CaptureError::Decompression { .. }
+            | CaptureError::Bomb { .. } => (FAILED, ""),
+            CaptureError::Write { source, .. } if source.kind() != ErrorKind::AlreadyExists => {
                 (FAILED, "")
             }
-            CaptureError::Write { source, .. } if source.kind() != ErrorKind::AlreadyExists => (FAILED, ""),
             _ => (USAGE, ""),
         };
         Self::new(code, format!("{error}{cause}{hint}"))
@@ -112,7 +132,9 @@ impl From<ExperimentError> for Failure {
             | ExperimentError::Named { .. }
             | ExperimentError::Past(_)
             | ExperimentError::NothingToCompare(_) => Self::from_error(USAGE, &error),
-            ExperimentError::Measurement(_) | ExperimentError::FarEnd(_) => Self::from_error(FAILED, &error),
+            ExperimentError::Measurement(_) | ExperimentError::FarEnd(_) => {
+                Self::from_error(FAILED, &error)
+            }
         }
     }
 }
@@ -139,8 +161,7 @@ impl From<ProbeError> for Failure {
 impl From<SysctlError> for Failure {
     fn from(error: SysctlError) -> Self {
         if error.is_refused() {
-            let hint =
-                "only root may change it, and in a container or namespace not every setting is there to be changed";
+            let hint = "only root may change it, and in a container or namespace not every setting is there to be changed";
             return Self::new(LACKING, format!("{error}; {hint}; nothing was changed"));
         }
         let code = if error.is_missing() { LACKING } else { FAILED };
@@ -150,7 +171,8 @@ impl From<SysctlError> for Failure {
 
 impl From<JournalError> for Failure {
     fn from(error: JournalError) -> Self {
-        const REFUSED: [ErrorKind; 2] = [ErrorKind::PermissionDenied, ErrorKind::ReadOnlyFilesystem];
+        const REFUSED: [ErrorKind; 2] =
+            [ErrorKind::PermissionDenied, ErrorKind::ReadOnlyFilesystem];
         let code = match error {
             JournalError::Apply(ApplyError::Sysctl(error)) => return error.into(),
             JournalError::Io { ref cause, .. } if REFUSED.contains(&cause.kind()) => LACKING,
@@ -178,7 +200,9 @@ impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         let code = match error {
             StoreError::Forbidden { .. } => LACKING,
-            StoreError::Database { .. } | StoreError::Damaged { .. } | StoreError::Removed(_) => FAILED,
+            StoreError::Database { .. } | StoreError::Damaged { .. } | StoreError::Removed(_) => {
+                FAILED
+            }
             _ => USAGE,
         };
         Self::from_error(code, &error)

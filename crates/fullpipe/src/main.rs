@@ -25,7 +25,10 @@ use terminal::{OutputFormat, Terminal};
 
 fn main() -> ExitCode {
     // Before anything else, because the keeper may not have a second thread.
-    if std::env::args_os().nth(1).is_some_and(|argument| argument == keeper::ARGUMENT) {
+    if std::env::args_os()
+        .nth(1)
+        .is_some_and(|argument| argument == keeper::ARGUMENT)
+    {
         return keeper::main();
     }
     if let Some(arguments) = iperf3::arguments_of(std::env::args_os()) {
@@ -64,8 +67,10 @@ fn finish_program(terminal: &Terminal, result: Result<(), Failure>) -> ExitCode 
 fn print_clap_error(error: &clap::Error) -> ExitCode {
     let format = cli::format_of(std::env::args());
     if error.use_stderr() && format != OutputFormat::Text {
-        Terminal::new(format, false)
-            .print_failure(&Failure::new(USAGE, usage_error_sentence(&error.render().to_string())));
+        Terminal::new(format, false).print_failure(&Failure::new(
+            USAGE,
+            usage_error_sentence(&error.render().to_string()),
+        ));
         return ExitCode::from(USAGE);
     }
     if error.use_stderr() {
@@ -82,11 +87,21 @@ fn print_clap_error(error: &clap::Error) -> ExitCode {
     }
 }
 
-/// Returns the error in a command line as one sentence. What is missing, or excludes each other, stands in lines of its
-/// own below the first.
+/// Returns the error in a command line as one sentence. What is missing, or excludes each other,
+/// stands in lines of its own below the first.
 fn usage_error_sentence(text: &str) -> String {
-    let mut lines = text.lines().take_while(|line| !line.trim().is_empty()).map(str::trim);
-    let first = lines.next().unwrap_or_default().trim_start_matches("error: ");
+    let mut lines = text
+        .lines()
+        .take_while(|line| !line.trim().is_empty())
+        .map(str::trim);
+    let first = lines
+        .next()
+        .unwrap_or_default()
+        .trim_start_matches("error: ");
     let names = lines.collect::<Vec<_>>().join(", ");
-    if names.is_empty() { first.to_owned() } else { format!("{first} {names}") }
+    if names.is_empty() {
+        first.to_owned()
+    } else {
+        format!("{first} {names}")
+    }
 }

@@ -20,8 +20,14 @@ pub(crate) fn read_sibling(of: &Path, name: &str) -> Result<String, String> {
     }
     let mut text = String::new();
     let file = File::open(&path).map_err(|cause| cause.to_string())?;
-    file.take(MAX_OUTPUT + 1).read_to_string(&mut text).map_err(|cause| cause.to_string())?;
-    if text.len() as u64 > MAX_OUTPUT { Err("it is larger than 16 MiB".to_owned()) } else { Ok(text) }
+    file.take(MAX_OUTPUT + 1)
+        .read_to_string(&mut text)
+        .map_err(|cause| cause.to_string())?;
+    if text.len() as u64 > MAX_OUTPUT {
+        Err("it is larger than 16 MiB".to_owned())
+    } else {
+        Ok(text)
+    }
 }
 
 #[cfg(test)]
@@ -35,7 +41,13 @@ mod tests {
         let scenario = folder.path().join("a.toml");
         assert_eq!(read_sibling(&scenario, "lte.up").as_deref(), Ok("1\n"));
         assert!(read_sibling(&scenario, "none").is_err());
-        assert_eq!(read_sibling(&scenario, "."), Err("it is not a file".to_owned()));
-        assert_eq!(read_sibling(Path::new("a.toml"), "/dev/zero"), Err("it is not a file".to_owned()));
+        assert_eq!(
+            read_sibling(&scenario, "."),
+            Err("it is not a file".to_owned())
+        );
+        assert_eq!(
+            read_sibling(Path::new("a.toml"), "/dev/zero"),
+            Err("it is not a file".to_owned())
+        );
     }
 }

@@ -9,12 +9,16 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use fullpipe_record::{Content, Document, ErrorReport, Event, EventLine};
-use fullpipe_report::{DEFAULT_COLUMNS, PageSource, TextStyle, document_json, html_page, set_columns};
+use fullpipe_report::{
+    DEFAULT_COLUMNS, PageSource, TextStyle, document_json, html_page, set_columns,
+};
 use fullpipe_units::printable_line;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::getpgrp;
 use rustix::stdio::{stdin, stdout};
-use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetpgrp, tcgetwinsize, tcsetattr};
+use rustix::termios::{
+    LocalModes, OptionalActions, Termios, tcgetattr, tcgetpgrp, tcgetwinsize, tcsetattr,
+};
 use zeroize::Zeroizing;
 
 use crate::failure::{FAILED, Failure, USAGE};
@@ -62,13 +66,26 @@ impl Terminal {
     pub(crate) fn new(format: OutputFormat, quiet: bool) -> Self {
         set_columns(terminal_columns());
         let has_colours = format == OutputFormat::Text && shows_colours(&io::stdout());
-        let style = if has_colours { TextStyle::COLOR } else { TextStyle::PLAIN };
-        Self { format, quiet, style, page: None, lacks_page: AtomicBool::new(false) }
+        let style = if has_colours {
+            TextStyle::COLOR
+        } else {
+            TextStyle::PLAIN
+        };
+        Self {
+            format,
+            quiet,
+            style,
+            page: None,
+            lacks_page: AtomicBool::new(false),
+        }
     }
 
     /// Returns the same terminal, which writes the result to `file` as a page, too.
     pub(crate) fn with_page(self, file: Option<&Path>) -> Self {
-        Self { page: file.map(Path::to_owned), ..self }
+        Self {
+            page: file.map(Path::to_owned),
+            ..self
+        }
     }
 
     /// Returns true if the page could not be written, which has been printed then.
@@ -76,10 +93,14 @@ impl Terminal {
         self.lacks_page.load(Ordering::Relaxed)
     }
 
-    /// Returns the failure of a program whose standard output did not take everything, as on a full disk.
+    /// Returns the failure of a program whose standard output did not take everything, as on a full
+    /// disk.
     pub(crate) fn output_failure() -> Option<Failure> {
         let why = UNWRITTEN.get()?;
-        Some(Failure::new(FAILED, format!("standard output is not complete: {why}")))
+        Some(Failure::new(
+            FAILED,
+            format!("standard output is not complete: {why}"),
+        ))
     }
 
     pub(crate) fn format(&self) -> OutputFormat {
@@ -109,11 +130,18 @@ impl Terminal {
         }
     }
 
-    /// Prints the result as JSON, but not if it is text or events; and writes it as a page, if that was asked for.
+    /// Prints the result as JSON, but not if it is text or events; and writes it as a page, if that
+    /// was asked for.
     pub(crate) fn print_document(&self, result: &Document) {
         self.print_json(result);
         let Some(file) = &self.page else { return };
-        if let Err(failure) = write_page(file, &[PageSource { name: "", document: result }]) {
+        if let Err(failure) = write_page(
+            file,
+            &[PageSource {
+                name: "",
+                document: result,
+            }],
+        ) {
             self.lacks_page.store(true, Ordering::Relaxed);
             Self::print_error(&failure.message);
         }
@@ -124,7 +152,8 @@ impl Terminal {
         self.print_document(&Document::new(content));
     }
 
-    /// Prints what a command has found as JSON, with the error after which it ended, which is printed as text, too.
+    /// Prints what a command has found as JSON, with the error after which it ended, which is
+    /// printed as text, too.
     pub(crate) fn print_report(&self, content: Content, error: Option<&ErrorReport>) -> Document {
         if let Some(error) = error {
             Self::print_error(&error.message);
@@ -148,8 +177,8 @@ impl Terminal {
         }
     }
 
-    /// Prints a status line: in place of the last one on a terminal, below it elsewhere. Prints nothing if the result
-    /// is JSON or with `quiet`.
+    /// Prints a status line: in place of the last one on a terminal, below it elsewhere. Prints
+    /// nothing if the result is JSON or with `quiet`.
     pub(crate) fn print_live_status(&self, text: &str) {
         if !Self::can_redraw() {
             return self.print_progress(&format!("{text}\n"));
@@ -159,8 +188,8 @@ impl Terminal {
         self.print_progress(&format!("\r{shown}\x1b[K"));
     }
 
-    /// Prints a status line on standard error if that is a terminal, in place of the last one; an empty one removes it.
-    /// Prints nothing with `quiet`.
+    /// Prints a status line on standard error if that is a terminal, in place of the last one; an
+    /// empty one removes it. Prints nothing with `quiet`.
     pub(crate) fn print_status_line(&self, text: &str) {
         if !self.quiet && io::stderr().is_terminal() && !is_dumb() {
             let shown: String = text.chars().take(STATUS_WIDTH).collect();
@@ -178,9 +207,9 @@ impl Terminal {
         print_text(StandardStream::Output, &format!("{text}\n"));
     }
 
-    /// Returns standard output, for rows that are too many to hold in memory, and for bytes that may be no text. That
-    /// it does not take everything is reported when the program ends; a reader that went away, as `head` does, is an
-    /// error for the caller alone.
+    /// Returns standard output, for rows that are too many to hold in memory, and for bytes that
+    /// may be no text. That it does not take everything is reported when the program ends; a reader
+    /// that went away, as `head` does, is an error for the caller alone.
     pub(crate) fn output_stream() -> impl Write {
         StandardOutput(io::stdout().lock())
     }
@@ -194,11 +223,16 @@ impl Terminal {
     pub(crate) fn enter_before(until: Instant) -> bool {
         loop {
             let left = until.saturating_duration_since(Instant::now());
-            let timeout = Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: left.subsec_nanos().into() };
+            let timeout = Timespec {
+                tv_sec: left.as_secs().cast_signed(),
+                tv_nsec: left.subsec_nanos().into(),
+            };
             let input = stdin();
             // A signal cuts the wait short.
             if poll(&mut [PollFd::new(&input, PollFlags::IN)], Some(&timeout)).unwrap_or(0) > 0 {
-                return io::stdin().read_line(&mut String::new()).is_ok_and(|length| length > 0);
+                return io::stdin()
+                    .read_line(&mut String::new())
+                    .is_ok_and(|length| length > 0);
             }
             if left.is_zero() {
                 return false;
@@ -217,8 +251,12 @@ impl Terminal {
         Some(answer)
     }
 
-    /// Returns the user's answer without showing it; `None` if no user can be asked, or on an interrupt.
-    pub(crate) fn ask_secretly(question: &str, interrupt: &AtomicBool) -> Option<Zeroizing<String>> {
+    /// Returns the user's answer without showing it; `None` if no user can be asked, or on an
+    /// interrupt.
+    pub(crate) fn ask_secretly(
+        question: &str,
+        interrupt: &AtomicBool,
+    ) -> Option<Zeroizing<String>> {
         let _unseen = HiddenInput::disable_echo()?;
         print_text(StandardStream::Error, question);
         let line = secret_line(interrupt);
@@ -233,20 +271,26 @@ impl Terminal {
         }
     }
 
-    /// Prints an error on standard error, in every format and also with `quiet`, in one line that commands no terminal:
-    /// files may have any name.
+    /// Prints an error on standard error, in every format and also with `quiet`, in one line that
+    /// commands no terminal: files may have any name.
     pub(crate) fn print_error(sentence: &str) {
-        print_text(StandardStream::Error, &format!("fullpipe: {}\n", printable_line(sentence)));
+        print_text(
+            StandardStream::Error,
+            &format!("fullpipe: {}\n", printable_line(sentence)),
+        );
     }
 
-    /// Prints the reason for which the program fails: a sentence on standard error, and a document or an event if the
-    /// result is JSON.
+    /// Prints the reason for which the program fails: a sentence on standard error, and a document
+    /// or an event if the result is JSON.
     pub(crate) fn print_failure(&self, failure: &Failure) {
         if failure.message.is_empty() {
             return;
         }
         Self::print_error(&failure.message);
-        let error = ErrorReport { message: failure.message.clone(), exit_code: failure.code };
+        let error = ErrorReport {
+            message: failure.message.clone(),
+            exit_code: failure.code,
+        };
         self.print_event(&Event::Error(error.clone()));
         self.print_json(&Document::from_error(error));
     }
@@ -262,19 +306,30 @@ pub(crate) fn write_page(file: &Path, sources: &[PageSource<'_>]) -> Result<(), 
         whole.file.write_all(page.as_bytes())?;
         whole.rename_into_place()
     });
-    written.map_err(|error| Failure::new(FAILED, format!("cannot write the page {}: {error}", file.display())))
+    written.map_err(|error| {
+        Failure::new(
+            FAILED,
+            format!("cannot write the page {}: {error}", file.display()),
+        )
+    })
 }
 
 /// Returns true if the user sees colours there, and wants them.
 pub(crate) fn shows_colours(stream: &impl IsTerminal) -> bool {
-    stream.is_terminal() && !is_dumb() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+    stream.is_terminal()
+        && !is_dumb()
+        && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
 /// Returns the columns of the terminal that shows standard output, or the default where no terminal
 /// does, or where its width is 0 (not set).
 pub(crate) fn terminal_columns() -> usize {
     let columns = tcgetwinsize(stdout()).map_or(0, |size| usize::from(size.ws_col));
-    if columns == 0 { DEFAULT_COLUMNS } else { columns }
+    if columns == 0 {
+        DEFAULT_COLUMNS
+    } else {
+        columns
+    }
 }
 
 /// Returns true for a terminal that takes lines only.
@@ -284,16 +339,23 @@ fn is_dumb() -> bool {
 
 /// Returns the time, to the millisecond.
 fn current_time_text() -> String {
-    jiff::Timestamp::now().round(jiff::Unit::Millisecond).map(|now| now.to_string()).unwrap_or_default()
+    jiff::Timestamp::now()
+        .round(jiff::Unit::Millisecond)
+        .map(|now| now.to_string())
+        .unwrap_or_default()
 }
 
 /// Returns an event as a line of JSON, without the end of the line.
 pub(crate) fn event_line(event: &Event, time: &str) -> String {
-    let line = EventLine { time: time.to_owned(), event: Cow::Borrowed(event) };
+    let line = EventLine {
+        time: time.to_owned(),
+        event: Cow::Borrowed(event),
+    };
     serde_json::to_string(&line).unwrap_or_default()
 }
 
-/// Keys as they are typed at the terminal, or the first character of each line of an input that is no terminal.
+/// Keys as they are typed at the terminal, or the first character of each line of an input that is
+/// no terminal.
 pub(crate) struct KeyReader {
     /// Settings of the terminal before.
     before: Option<Termios>,
@@ -309,19 +371,32 @@ impl KeyReader {
         let is_open = before.is_none() || ours;
         let before = before.filter(|_| ours).filter(|before| {
             let mut unseen = before.clone();
-            unseen.local_modes.remove(LocalModes::ECHO | LocalModes::ICANON);
+            unseen
+                .local_modes
+                .remove(LocalModes::ECHO | LocalModes::ICANON);
             tcsetattr(stdin(), OptionalActions::Flush, &unseen).is_ok()
         });
-        Self { before, is_open, at_line_start: true }
+        Self {
+            before,
+            is_open,
+            at_line_start: true,
+        }
     }
 
     /// Returns the next key, if one comes within `timeout`. A signal ends the wait.
     pub(crate) fn next_key(&mut self, timeout: Duration) -> Option<char> {
-        let timeout = Timespec { tv_sec: timeout.as_secs().cast_signed(), tv_nsec: timeout.subsec_nanos().into() };
+        let timeout = Timespec {
+            tv_sec: timeout.as_secs().cast_signed(),
+            tv_nsec: timeout.subsec_nanos().into(),
+        };
         let input = stdin();
         let mut waiting = [PollFd::new(&input, PollFlags::IN)];
         // No user types at an input that has ended: the wait remains.
-        let watched = if self.is_open { &mut waiting[..] } else { &mut [] };
+        let watched = if self.is_open {
+            &mut waiting[..]
+        } else {
+            &mut []
+        };
         if poll(watched, Some(&timeout)).unwrap_or(0) == 0 {
             return None;
         }
@@ -352,7 +427,9 @@ struct HiddenInput(Termios);
 
 impl HiddenInput {
     fn disable_echo() -> Option<Self> {
-        let before = tcgetattr(stdin()).ok().filter(|_| io::stderr().is_terminal())?;
+        let before = tcgetattr(stdin())
+            .ok()
+            .filter(|_| io::stderr().is_terminal())?;
         let mut unseen = before.clone();
         unseen.local_modes.remove(LocalModes::ECHO);
         tcsetattr(stdin(), OptionalActions::Flush, &unseen).ok()?;
@@ -371,14 +448,25 @@ impl Drop for HiddenInput {
 fn secret_line(interrupt: &AtomicBool) -> Option<Zeroizing<String>> {
     /// Largest line of a terminal, in bytes.
     const LINE: usize = 4096;
-    const POLL_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+    const POLL_INTERVAL: Timespec = Timespec {
+        tv_sec: 0,
+        tv_nsec: 50_000_000,
+    };
     let mut line = Zeroizing::new([0; LINE]);
     while !interrupt.load(Ordering::Relaxed) {
         let input = stdin();
         // A signal cuts this short, and is then seen above.
-        if poll(&mut [PollFd::new(&input, PollFlags::IN)], Some(&POLL_INTERVAL)).unwrap_or(0) > 0 {
+        if poll(
+            &mut [PollFd::new(&input, PollFlags::IN)],
+            Some(&POLL_INTERVAL),
+        )
+        .unwrap_or(0)
+            > 0
+        {
             let length = rustix::io::read(stdin(), &mut line[..]).ok()?;
-            let text = str::from_utf8(line.get(..length)?).ok()?.strip_suffix('\n')?;
+            let text = str::from_utf8(line.get(..length)?)
+                .ok()?
+                .strip_suffix('\n')?;
             return Some(Zeroizing::new(text.to_owned()));
         }
     }
@@ -405,7 +493,8 @@ impl StandardStream {
         fn write(to: &mut impl Write, text: &str) -> io::Result<()> {
             to.write_all(text.as_bytes()).and_then(|()| to.flush())
         }
-        // What standard output does not take is noted, and nobody is left who could be informed of the rest.
+        // What standard output does not take is noted, and nobody is left who could be informed of
+        // the rest.
         let _ = match self {
             Self::Output => write(&mut StandardOutput(io::stdout().lock()), text),
             Self::Error => write(&mut io::stderr(), text),
@@ -466,7 +555,9 @@ impl OutputHold {
 impl Drop for OutputHold {
     fn drop(&mut self) {
         let held = lock_held_output().take();
-        held.into_iter().flatten().for_each(|(stream, text)| stream.write(&text));
+        held.into_iter()
+            .flatten()
+            .for_each(|(stream, text)| stream.write(&text));
     }
 }
 

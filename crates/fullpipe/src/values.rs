@@ -40,7 +40,11 @@ pub(crate) fn some_time(text: &str) -> Result<Span, String> {
 /// Reads the duration of a test, as [`parse_duration`] does.
 pub(crate) fn test_time(text: &str) -> Result<Span, String> {
     let time = parse_duration(text)?;
-    if time <= MAX_TEST { Ok(time) } else { Err("a test lasts at most 24h (86400 seconds)".to_owned()) }
+    if time <= MAX_TEST {
+        Ok(time)
+    } else {
+        Err("a test lasts at most 24h (86400 seconds)".to_owned())
+    }
 }
 
 /// Reads the duration of a test that takes some time.
@@ -49,13 +53,21 @@ pub(crate) fn some_test_time(text: &str) -> Result<Span, String> {
 }
 
 /// Returns the function that reads a whole number within `bounds`.
-pub(crate) fn integer_parser<N>(bounds: RangeInclusive<N>) -> impl Fn(&str) -> Result<N, String> + Clone
+pub(crate) fn integer_parser<N>(
+    bounds: RangeInclusive<N>,
+) -> impl Fn(&str) -> Result<N, String> + Clone
 where
     N: FromStr + PartialOrd + Display + Clone,
 {
     move |text| {
         let number = text.parse().ok().filter(|number| bounds.contains(number));
-        number.ok_or_else(|| format!("write a whole number from {} to {}", bounds.start(), bounds.end()))
+        number.ok_or_else(|| {
+            format!(
+                "write a whole number from {} to {}",
+                bounds.start(),
+                bounds.end()
+            )
+        })
     }
 }
 
@@ -68,17 +80,26 @@ pub(crate) fn some_bytes(text: &str) -> Result<ByteCount, String> {
 pub(crate) fn parse_capacity(text: &str) -> Result<BitRate, String> {
     let rate: BitRate = parse_quantity(text)?;
     let possible = rate > BitRate::ZERO && rate <= BitRate::from_mbps(1_000_000_000);
-    possible.then_some(rate).ok_or_else(|| "it must be above 0 and at most 1 Pbit/s".to_owned())
+    possible
+        .then_some(rate)
+        .ok_or_else(|| "it must be above 0 and at most 1 Pbit/s".to_owned())
 }
 
 fn above_zero<Q: Default + PartialOrd>(value: Q) -> Result<Q, String> {
-    if value > Q::default() { Ok(value) } else { Err("it must be above 0".to_owned()) }
+    if value > Q::default() {
+        Ok(value)
+    } else {
+        Err("it must be above 0".to_owned())
+    }
 }
 
 /// Reads a time in the past: an age (`30d`, `12h`, `8w`, `2y`), a date or a time in RFC 3339.
 pub(crate) fn parse_past_time(text: &str) -> Result<Timestamp, String> {
     let date = || text.parse::<Date>().ok()?.to_zoned(TimeZone::UTC).ok();
-    let time = text.parse::<Timestamp>().ok().or_else(|| date().map(|day| day.timestamp()));
+    let time = text
+        .parse::<Timestamp>()
+        .ok()
+        .or_else(|| date().map(|day| day.timestamp()));
     time.or_else(|| Timestamp::now().checked_sub(parse_age(text)?).ok())
         .ok_or_else(|| format!("{text} is no time: 30d, 12h, 8w, 2y ago, a date as 2026-03-12, or a time in RFC 3339"))
 }
@@ -87,29 +108,43 @@ fn parse_age(text: &str) -> Option<SignedDuration> {
     const HOURS: [(char, i64); 4] = [('h', 1), ('d', 24), ('w', 7 * 24), ('y', 365 * 24)];
     let unit = text.chars().next_back()?;
     let (_, hours) = HOURS.into_iter().find(|(letter, _)| *letter == unit)?;
-    let count: i64 = text.strip_suffix(unit)?.parse().ok().filter(|count| *count >= 0)?;
+    let count: i64 = text
+        .strip_suffix(unit)?
+        .parse()
+        .ok()
+        .filter(|count| *count >= 0)?;
     SignedDuration::try_from_secs_f64(count.checked_mul(hours)? as f64 * 3600.0).ok()
 }
 
 /// Reads a type of service: decimal, octal after `0`, hexadecimal after `0x`.
 pub(crate) fn type_of_service(text: &str) -> Result<u8, String> {
-    parse_byte(text).ok_or_else(|| format!("{text} is no type of service: 0 to 255, or 0x00 to 0xff"))
+    parse_byte(text)
+        .ok_or_else(|| format!("{text} is no type of service: 0 to 255, or 0x00 to 0xff"))
 }
 
 /// Reads a DSCP and returns the whole byte, its ECN bits zero.
 pub(crate) fn parse_dscp(text: &str) -> Result<u8, String> {
-    traffic_class(text).ok_or_else(|| format!("{text} is no DSCP: 0 to 63, or ef, va, le, cs0–cs7, af11–af43"))
+    traffic_class(text)
+        .ok_or_else(|| format!("{text} is no DSCP: 0 to 63, or ef, va, le, cs0–cs7, af11–af43"))
 }
 
 /// Returns the byte of a DSCP, its ECN bits zero.
 /// Names: RFC 2474 (CS), 2597 (AF), 3246 (EF), 5865 (VA), 8622 (LE).
 pub(crate) fn traffic_class(text: &str) -> Option<u8> {
     let name = text.to_ascii_lowercase();
-    let code = match (name.as_str(), name.strip_prefix("cs"), name.strip_prefix("af")) {
+    let code = match (
+        name.as_str(),
+        name.strip_prefix("cs"),
+        name.strip_prefix("af"),
+    ) {
         ("ef", ..) => Some(46),
         ("va", ..) => Some(44),
         ("le", ..) => Some(1),
-        (_, Some(class), _) => class.parse::<u8>().ok().filter(|class| *class < 8).map(|class| class * 8),
+        (_, Some(class), _) => class
+            .parse::<u8>()
+            .ok()
+            .filter(|class| *class < 8)
+            .map(|class| class * 8),
         (_, _, Some(class)) => class.parse::<u8>().ok().and_then(assured_forwarding),
         _ => parse_byte(&name).filter(|code| *code < 64),
     };
@@ -119,7 +154,8 @@ pub(crate) fn traffic_class(text: &str) -> Option<u8> {
 /// `afXY`: class X of 1 to 4, drop precedence Y of 1 to 3.
 fn assured_forwarding(digits: u8) -> Option<u8> {
     let (class, precedence) = (digits / 10, digits % 10);
-    ((1..=4).contains(&class) && (1..=3).contains(&precedence)).then_some(class * 8 + precedence * 2)
+    ((1..=4).contains(&class) && (1..=3).contains(&precedence))
+        .then_some(class * 8 + precedence * 2)
 }
 
 /// Reads a byte as C's `strtol` does: decimal, octal after `0`, hexadecimal after `0x`.
@@ -137,13 +173,16 @@ pub(crate) fn parse_byte(text: &str) -> Option<u8> {
 pub(crate) struct QuantityValues(pub(crate) Vec<QuantitySetting>);
 
 /// Returns the function that reads values of `quantity`.
-pub(crate) fn values_parser(quantity: Quantity) -> impl Fn(&str) -> Result<QuantityValues, InputError> + Clone {
+pub(crate) fn values_parser(
+    quantity: Quantity,
+) -> impl Fn(&str) -> Result<QuantityValues, InputError> + Clone {
     move |text| read_values(quantity, text).map(QuantityValues)
 }
 
 /// Reads the name of a lab's backend.
 pub(crate) fn parse_backend(name: &str) -> Result<Backend, String> {
-    Backend::from_name(name).ok_or_else(|| "the backends are auto, tun, packet and kernel".to_owned())
+    Backend::from_name(name)
+        .ok_or_else(|| "the backends are auto, tun, packet and kernel".to_owned())
 }
 
 /// Reads the file of a key that both ends share.
@@ -181,12 +220,17 @@ pub(crate) fn read_secret_file<T, E: Display>(
     path: &str,
     from: impl FnOnce(&[u8]) -> Result<T, E>,
 ) -> Result<T, String> {
-    let content = std::fs::read(path).map(Zeroizing::new).map_err(|error| error.to_string())?;
+    let content = std::fs::read(path)
+        .map(Zeroizing::new)
+        .map_err(|error| error.to_string())?;
     from(&content).map_err(|error| error.to_string())
 }
 
 /// Reads a file as [`read_secret_file`] does, unless it holds a secret that is none.
-fn read_protected<T, E: Display>(path: &str, from: impl FnOnce(&[u8]) -> Result<T, E>) -> Result<T, String> {
+fn read_protected<T, E: Display>(
+    path: &str,
+    from: impl FnOnce(&[u8]) -> Result<T, E>,
+) -> Result<T, String> {
     let content = read_protected_file(path).map_err(|error| error.to_string())?;
     from(&content).map_err(|error| error.to_string())
 }
@@ -195,12 +239,15 @@ fn read_protected<T, E: Display>(path: &str, from: impl FnOnce(&[u8]) -> Result<
 /// may: services have files of root that their group reads.
 fn read_protected_file(path: &str) -> io::Result<Zeroizing<Vec<u8>>> {
     const OF_OTHERS: u32 = 0o006;
-    /// Bytes that are read: more than a chain of certificates has. No copy is left by a buffer that grows.
+    /// Bytes that are read: more than a chain of certificates has. No copy is left by a buffer that
+    /// grows.
     const MAX: usize = 1 << 20;
     let file = File::open(path)?;
     let state = file.metadata()?;
     if state.is_file() && state.permissions().mode() & OF_OTHERS != 0 {
-        return Err(io::Error::other("every user of this host may read or change it; `chmod 600` protects it"));
+        return Err(io::Error::other(
+            "every user of this host may read or change it; `chmod 600` protects it",
+        ));
     }
     let mut content = Zeroizing::new(Vec::with_capacity(MAX));
     file.take(MAX as u64).read_to_end(&mut content)?;
@@ -222,23 +269,52 @@ mod tests {
             (Ok(Span::from_millis(250)), Ok(Span::from_millis(250)))
         );
         assert_eq!(parse_milliseconds("2s"), Ok(Span::from_millis(2000)));
-        assert!(parse_duration("-1").unwrap_err().starts_with("\"-1\" is not a time: it must not be negative"));
+        assert!(
+            parse_duration("-1")
+                .unwrap_err()
+                .starts_with("\"-1\" is not a time: it must not be negative")
+        );
         // What is no number is shown as it was written.
-        assert!(parse_duration("NaN").unwrap_err().starts_with("\"NaN\" is not a time"));
+        assert!(
+            parse_duration("NaN")
+                .unwrap_err()
+                .starts_with("\"NaN\" is not a time")
+        );
     }
 
     #[test]
     fn what_must_be_something_is_more_than_nothing() {
-        assert_eq!((some_time("0.5"), some_time("1ns")), (Ok(Span::from_millis(500)), Ok(Span::from_nanos(1))));
-        assert_eq!((some_bytes("1"), parse_capacity("1G")), (Ok(ByteCount::new(1)), Ok(BitRate::from_mbps(1000))));
-        assert!(["0", "0s", "0.0", "1e-12", "-1", "inf", ""].iter().all(|text| some_time(text).is_err()));
-        assert!(["0", "0K", "0.4", "-1", ""].iter().all(|text| some_bytes(text).is_err()));
-        assert!(["0", "0Gbit/s", "1001T", "NaN"].iter().all(|text| parse_capacity(text).is_err()));
+        assert_eq!(
+            (some_time("0.5"), some_time("1ns")),
+            (Ok(Span::from_millis(500)), Ok(Span::from_nanos(1)))
+        );
+        assert_eq!(
+            (some_bytes("1"), parse_capacity("1G")),
+            (Ok(ByteCount::new(1)), Ok(BitRate::from_mbps(1000)))
+        );
+        assert!(
+            ["0", "0s", "0.0", "1e-12", "-1", "inf", ""]
+                .iter()
+                .all(|text| some_time(text).is_err())
+        );
+        assert!(
+            ["0", "0K", "0.4", "-1", ""]
+                .iter()
+                .all(|text| some_bytes(text).is_err())
+        );
+        assert!(
+            ["0", "0Gbit/s", "1001T", "NaN"]
+                .iter()
+                .all(|text| parse_capacity(text).is_err())
+        );
     }
 
     #[test]
     fn a_number_out_of_its_bounds_is_answered_with_them() {
-        assert_eq!(["1", "128"].map(integer_parser(1_u16..=128)), [Ok(1), Ok(128)]);
+        assert_eq!(
+            ["1", "128"].map(integer_parser(1_u16..=128)),
+            [Ok(1), Ok(128)]
+        );
         for text in ["0", "-1", "129", "1.5", "x", "", "99999999999999999999"] {
             assert_eq!(
                 integer_parser(1_u16..=128)(text),
@@ -250,8 +326,14 @@ mod tests {
 
     #[test]
     fn a_test_lasts_a_day_at_most() {
-        assert_eq!((test_time("86400"), test_time("0")), (Ok(MAX_TEST), Ok(Span::ZERO)));
-        assert_eq!(test_time("1e9"), Err("a test lasts at most 24h (86400 seconds)".to_owned()));
+        assert_eq!(
+            (test_time("86400"), test_time("0")),
+            (Ok(MAX_TEST), Ok(Span::ZERO))
+        );
+        assert_eq!(
+            test_time("1e9"),
+            Err("a test lasts at most 24h (86400 seconds)".to_owned())
+        );
         assert!(some_test_time("0").is_err());
     }
 
@@ -266,9 +348,16 @@ mod tests {
         assert_eq!([0o600, 0o640, 0o400].map(of_mode), [Ok(()), Ok(()), Ok(())]);
         let path = file.path().to_str().unwrap();
         for mode in [0o644, 0o604, 0o602] {
-            let others = [of_mode(mode), rsa_private_key(path).map(drop), read_user_file(path).map(drop)];
+            let others = [
+                of_mode(mode),
+                rsa_private_key(path).map(drop),
+                read_user_file(path).map(drop),
+            ];
             assert!(
-                others.iter().all(|read| read.as_ref().unwrap_err().contains("`chmod 600` protects it")),
+                others.iter().all(|read| read
+                    .as_ref()
+                    .unwrap_err()
+                    .contains("`chmod 600` protects it")),
                 "{mode:o}"
             );
         }
@@ -276,7 +365,14 @@ mod tests {
 
     #[test]
     fn a_dscp_goes_into_the_upper_six_bits() {
-        for (text, tos) in [("ef", 0xb8), ("AF41", 0x88), ("cs1", 0x20), ("46", 0xb8), ("0x2e", 0xb8), ("le", 0x04)] {
+        for (text, tos) in [
+            ("ef", 0xb8),
+            ("AF41", 0x88),
+            ("cs1", 0x20),
+            ("46", 0xb8),
+            ("0x2e", 0xb8),
+            ("le", 0x04),
+        ] {
             assert_eq!(parse_dscp(text), Ok(tos), "{text}");
         }
         for text in ["af44", "af51", "cs8", "64", "gold", ""] {
@@ -286,7 +382,14 @@ mod tests {
 
     #[test]
     fn a_type_of_service_is_a_byte_in_any_of_cs_prefixes() {
-        assert_eq!(["52", "064", "0x34", "0"].map(type_of_service), [Ok(52), Ok(52), Ok(52), Ok(0)]);
-        assert!(["256", "-1", "0x", ""].iter().all(|text| type_of_service(text).is_err()));
+        assert_eq!(
+            ["52", "064", "0x34", "0"].map(type_of_service),
+            [Ok(52), Ok(52), Ok(52), Ok(0)]
+        );
+        assert!(
+            ["256", "-1", "0x", ""]
+                .iter()
+                .all(|text| type_of_service(text).is_err())
+        );
     }
 }

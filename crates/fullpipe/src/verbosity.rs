@@ -10,8 +10,8 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::terminal::{LogWriter, shows_colours};
 
-/// Reports the program's own events from now on: steps with 1, details with 2, everything with more. Reports nothing
-/// with 0.
+/// Reports the program's own events from now on: steps with 1, details with 2, everything with
+/// more. Reports nothing with 0.
 pub(crate) fn report_events(verbosity: u8) {
     let level = match verbosity {
         0 => return,
@@ -28,5 +28,7 @@ pub(crate) fn report_events(verbosity: u8) {
     // Libraries below have events of their own, which would drown ours.
     let ours = Targets::new().with_target("fullpipe", level);
     // Fails only where events are reported already.
-    let _ = tracing_subscriber::registry().with(lines.with_filter(ours)).try_init();
+    let _ = tracing_subscriber::registry()
+        .with(lines.with_filter(ours))
+        .try_init();
 }

@@ -4,7 +4,8 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A file that gets its name when it is whole. What is no regular file, such as a pipe, is written directly.
+/// A file that gets its name when it is whole. What is no regular file, such as a pipe, is written
+/// directly.
 pub(crate) struct WholeFile {
     pub(crate) file: File,
     /// The temporary name of the file, ending in `.partial`, and the name that it gets when it is
@@ -17,14 +18,20 @@ impl WholeFile {
     /// Fails if the file cannot be written where it is to be.
     pub(crate) fn create(name: &Path) -> io::Result<Self> {
         if fs::metadata(name).is_ok_and(|found| !found.is_file()) {
-            return Ok(Self { file: File::options().write(true).open(name)?, names: None });
+            return Ok(Self {
+                file: File::options().write(true).open(name)?,
+                names: None,
+            });
         }
         // A link stays one.
         let name = name.canonicalize().unwrap_or_else(|_| name.to_owned());
         let mut partial = name.as_os_str().to_owned();
         partial.push(".partial");
         let partial = PathBuf::from(partial);
-        Ok(Self { file: File::create(&partial)?, names: Some([partial, name]) })
+        Ok(Self {
+            file: File::create(&partial)?,
+            names: Some([partial, name]),
+        })
     }
 
     /// Gives the file its name.
@@ -64,11 +71,17 @@ mod tests {
         let mut given_up = WholeFile::create(&link).unwrap();
         given_up.file.write_all(b"half").unwrap();
         drop(given_up);
-        assert_eq!((fs::read_to_string(&name).unwrap().as_str(), names()), ("old", 2));
+        assert_eq!(
+            (fs::read_to_string(&name).unwrap().as_str(), names()),
+            ("old", 2)
+        );
         let mut whole = WholeFile::create(&link).unwrap();
         whole.file.write_all(b"new").unwrap();
         whole.rename_into_place().unwrap();
-        assert_eq!((fs::read_to_string(&name).unwrap().as_str(), names()), ("new", 2));
+        assert_eq!(
+            (fs::read_to_string(&name).unwrap().as_str(), names()),
+            ("new", 2)
+        );
         assert!(link.is_symlink());
     }
 }

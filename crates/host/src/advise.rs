@@ -1,7 +1,9 @@
 use fullpipe_model::improvement::WindowConstraint;
 use fullpipe_model::loss::CongestionControl;
 use fullpipe_model::predict;
-use fullpipe_record::{AdvisedChange, Change, HostAdvice, HostManager, HostReport, HostSettings, Path, Request};
+use fullpipe_record::{
+    AdvisedChange, Change, HostAdvice, HostManager, HostReport, HostSettings, Path, Request,
+};
 use fullpipe_units::ByteCount;
 
 use crate::allow::steady_request;
@@ -9,12 +11,13 @@ use crate::folklore::followed_folklore;
 use crate::render::{known_sysctl, sysctl_of_change};
 use crate::show::sysctl_value;
 
-/// The share of memory that the kernel itself gives to one buffer, at most, when it chooses defaults (`tcp_init`).
+/// The share of memory that the kernel itself gives to one buffer, at most, when it chooses
+/// defaults (`tcp_init`).
 const SHARE_OF_MEMORY: u64 = 128;
 
-/// Returns the changes that this host should make: those of `improvement`, which would fill `path`, that fit
-/// into its memory; the other settings that harm such transfers; and the predictions for two hosts like it before and
-/// after.
+/// Returns the changes that this host should make: those of `improvement`, which would fill `path`,
+/// that fit into its memory; the other settings that harm such transfers; and the predictions for
+/// two hosts like it before and after.
 pub fn advise_changes(
     report: &HostReport,
     settings: &HostSettings,
@@ -22,14 +25,20 @@ pub fn advise_changes(
     streams: u16,
     improvement: &[Change],
 ) -> HostAdvice {
-    let request = Request { streams, ..steady_request() };
+    let request = Request {
+        streams,
+        ..steady_request()
+    };
     let before = predict(path, settings, settings, &request);
     let mut notes = Vec::new();
     let mut changes = Vec::new();
     let mut after = settings.clone();
     for change in improvement.iter().chain(&repair_changes(report)) {
-        let Some(change) = within_memory(change, settings, report.memory, &mut notes) else { continue };
-        let control = CongestionControl::from_name(&settings.congestion_control).unwrap_or(CongestionControl::Reno);
+        let Some(change) = within_memory(change, settings, report.memory, &mut notes) else {
+            continue;
+        };
+        let control = CongestionControl::from_name(&settings.congestion_control)
+            .unwrap_or(CongestionControl::Reno);
         let reason = |constraint: WindowConstraint| {
             constraint.reason_for_maximum(before.bdp_of_each(streams)?, control, settings)
         };
@@ -37,7 +46,10 @@ pub fn advise_changes(
         after = change.applied_to(&after);
     }
     notes.extend(misattributed_limits(report));
-    let names: Vec<&str> = changes.iter().map(|advised| advised.setting.as_str()).collect();
+    let names: Vec<&str> = changes
+        .iter()
+        .map(|advised| advised.setting.as_str())
+        .collect();
     notes.extend(who_else(&report.managers, &names));
     HostAdvice {
         changes,
@@ -51,11 +63,18 @@ pub fn advise_changes(
 /// Returns changes of settings that harm every transfer, though no prediction counts them.
 fn repair_changes(report: &HostReport) -> Vec<Change> {
     let switches = ["net.ipv4.tcp_sack", "net.ipv4.tcp_timestamps"];
-    let off = switches.into_iter().filter(|name| sysctl_value(&report.sysctls, name) == Some("0"));
-    off.map(|name| Change::Sysctl { name: name.to_owned(), value: "1".to_owned() }).collect()
+    let off = switches
+        .into_iter()
+        .filter(|name| sysctl_value(&report.sysctls, name) == Some("0"));
+    off.map(|name| Change::Sysctl {
+        name: name.to_owned(),
+        value: "1".to_owned(),
+    })
+    .collect()
 }
 
-/// The change, with a buffer no larger than the machine can bear; none where that is no more than there is.
+/// The change, with a buffer no larger than the machine can bear; none where that is no more than
+/// there is.
 fn within_memory(
     change: &Change,
     settings: &HostSettings,
@@ -67,11 +86,17 @@ fn within_memory(
         Change::TcpWmemMax(wanted) => (*wanted, settings.tcp_wmem.max, Change::TcpWmemMax),
         other => return Some(other.clone()),
     };
-    let most = memory.map_or(wanted, |memory| ByteCount::new(memory.get() / SHARE_OF_MEMORY));
+    let most = memory.map_or(wanted, |memory| {
+        ByteCount::new(memory.get() / SHARE_OF_MEMORY)
+    });
     if wanted <= most {
         return Some(make(wanted));
     }
-    let name = if matches!(change, Change::TcpRmemMax(_)) { "tcp_rmem" } else { "tcp_wmem" };
+    let name = if matches!(change, Change::TcpRmemMax(_)) {
+        "tcp_rmem"
+    } else {
+        "tcp_wmem"
+    };
     notes.push(format!(
         "The path would take a {name} of {wanted}. This machine's memory bounds it at {most}, a {SHARE_OF_MEMORY}th, \
          which is the kernel's own rule for one buffer; more streams share the path instead."
@@ -89,28 +114,57 @@ fn advise_change(
     let (setting, to) = sysctl_of_change(change, settings)?;
     let from = known_sysctl(change, settings).map_or_else(|| "0".to_owned(), |(_, text)| text);
     let held = |size: ByteCount| {
-        let all =
-            if streams > 1 { format!(", {streams} of them {}", size * u64::from(streams)) } else { String::new() };
+        let all = if streams > 1 {
+            format!(", {streams} of them {}", size * u64::from(streams))
+        } else {
+            String::new()
+        };
         format!("a connection whose peer stops may hold {size} of kernel memory{all}")
     };
     let (why, risk) = match change {
-        Change::TcpRmemMax(size) => {
-            (format!("as receiver: {}", maximum(WindowConstraint::ReceiveMaximum)?), held(*size))
-        }
-        Change::TcpWmemMax(size) => (format!("as sender: {}", maximum(WindowConstraint::SendMaximum)?), held(*size)),
+        Change::TcpRmemMax(size) => (
+            format!(
+                "as receiver: {}",
+                maximum(WindowConstraint::ReceiveMaximum)?
+            ),
+            held(*size),
+        ),
+        Change::TcpWmemMax(size) => (
+            format!("as sender: {}", maximum(WindowConstraint::SendMaximum)?),
+            held(*size),
+        ),
         Change::WindowScaling(_) => (
             "both ends need it for windows beyond 64 KiB".to_owned(),
             "none but behind a middlebox that breaks the option".to_owned(),
         ),
-        Change::ModerateRcvbuf(_) => ("lets receive buffers grow with the path".to_owned(), "none".to_owned()),
-        _ => ("it is off, to the harm of every long transfer (below)".to_owned(), "none".to_owned()),
+        Change::ModerateRcvbuf(_) => (
+            "lets receive buffers grow with the path".to_owned(),
+            "none".to_owned(),
+        ),
+        _ => (
+            "it is off, to the harm of every long transfer (below)".to_owned(),
+            "none".to_owned(),
+        ),
     };
-    Some(AdvisedChange { change: change.clone(), setting, from, to, why, risk })
+    Some(AdvisedChange {
+        change: change.clone(),
+        setting,
+        from,
+        to,
+        why,
+        risk,
+    })
 }
 
 /// Limits that are often taken for others.
 fn misattributed_limits(report: &HostReport) -> Option<String> {
-    let largest = |name: &str, at: usize| sysctl_value(&report.sysctls, name)?.split(' ').nth(at)?.parse::<u64>().ok();
+    let largest = |name: &str, at: usize| {
+        sysctl_value(&report.sysctls, name)?
+            .split(' ')
+            .nth(at)?
+            .parse::<u64>()
+            .ok()
+    };
     let asked = largest("net.core.rmem_max", 0)?;
     (asked < largest("net.ipv4.tcp_rmem", 2)?).then(|| {
         format!(
@@ -126,9 +180,19 @@ fn misattributed_limits(report: &HostReport) -> Option<String> {
 pub fn who_else(managers: &[HostManager], names: &[&str]) -> Vec<String> {
     let sets = |manager: &&HostManager| names.iter().any(|name| manager.sets.contains_key(*name));
     // What moves interrupts changes none of these.
-    let runs = |manager: &&HostManager| manager.sets.is_empty() && !names.is_empty() && manager.name != "irqbalance";
-    let both = managers.iter().filter(|manager| sets(manager) || runs(manager));
-    both.map(|manager| format!("{} sets these settings too: it {}.", manager.name, manager.note)).collect()
+    let runs = |manager: &&HostManager| {
+        manager.sets.is_empty() && !names.is_empty() && manager.name != "irqbalance"
+    };
+    let both = managers
+        .iter()
+        .filter(|manager| sets(manager) || runs(manager));
+    both.map(|manager| {
+        format!(
+            "{} sets these settings too: it {}.",
+            manager.name, manager.note
+        )
+    })
+    .collect()
 }
 
 #[cfg(test)]
@@ -153,18 +217,39 @@ mod tests {
     fn a_larger_send_buffer_fills_a_gigabit_over_a_tenth_of_a_second() {
         let path = usual_path(Span::from_millis(100), BitRate::from_mbps(1000));
         let settings = HostSettings::of_linux_6_18();
-        let advice = advise_changes(&report(ByteCount::from_mib(8192)), &settings, &path, 1, &[RAISE]);
+        let advice = advise_changes(
+            &report(ByteCount::from_mib(8192)),
+            &settings,
+            &path,
+            1,
+            &[RAISE],
+        );
         let advised = &advice.changes[0];
-        assert_eq!((advised.from.as_str(), advised.to.as_str()), ("4096 16384 4194304", "4096 16384 25165824"));
-        assert_eq!((advice.before.limit, advice.after.limit), (Limit::SendBuffer, Limit::Capacity));
+        assert_eq!(
+            (advised.from.as_str(), advised.to.as_str()),
+            ("4096 16384 4194304", "4096 16384 25165824")
+        );
+        assert_eq!(
+            (advice.before.limit, advice.after.limit),
+            (Limit::SendBuffer, Limit::Capacity)
+        );
     }
 
     #[test]
     fn no_buffer_is_larger_than_the_machine_bears() {
         let path = usual_path(Span::from_millis(100), BitRate::from_mbps(1000));
         let settings = HostSettings::of_linux_6_18();
-        let bounded = advise_changes(&report(ByteCount::from_mib(1024)), &settings, &path, 1, &[RAISE]);
-        assert_eq!(bounded.changes[0].change, Change::TcpWmemMax(ByteCount::from_mib(8)));
+        let bounded = advise_changes(
+            &report(ByteCount::from_mib(1024)),
+            &settings,
+            &path,
+            1,
+            &[RAISE],
+        );
+        assert_eq!(
+            bounded.changes[0].change,
+            Change::TcpWmemMax(ByteCount::from_mib(8))
+        );
         assert!(
             bounded.notes[0].contains("a tcp_wmem of 24 MiB") && bounded.notes[0].contains("8 MiB"),
             "{:?}",
@@ -174,7 +259,13 @@ mod tests {
             bounded.after.kernel_model < BitRate::from_mbps(941)
                 && bounded.after.kernel_model > bounded.before.kernel_model
         );
-        let tiny = advise_changes(&report(ByteCount::from_mib(256)), &settings, &path, 1, &[RAISE]);
+        let tiny = advise_changes(
+            &report(ByteCount::from_mib(256)),
+            &settings,
+            &path,
+            1,
+            &[RAISE],
+        );
         assert!(tiny.changes.is_empty(), "{:?}", tiny.changes);
     }
 
@@ -182,13 +273,34 @@ mod tests {
     fn who_manages_the_same_setting_is_named() {
         let path = usual_path(Span::from_millis(100), BitRate::from_mbps(1000));
         let mut report = report(ByteCount::from_mib(8192));
-        report.sysctls.insert("net.ipv4.tcp_sack".to_owned(), "0".to_owned());
-        let sets = [("net.ipv4.tcp_wmem".to_owned(), "4096 16384 4194304".to_owned())].into();
+        report
+            .sysctls
+            .insert("net.ipv4.tcp_sack".to_owned(), "0".to_owned());
+        let sets = [(
+            "net.ipv4.tcp_wmem".to_owned(),
+            "4096 16384 4194304".to_owned(),
+        )]
+        .into();
         let name = "/etc/sysctl.d/60-net.conf".to_owned();
-        report.managers.push(HostManager { name, sets, note: "sets them again at each boot".to_owned() });
+        report.managers.push(HostManager {
+            name,
+            sets,
+            note: "sets them again at each boot".to_owned(),
+        });
         let advice = advise_changes(&report, &HostSettings::of_linux_6_18(), &path, 2, &[RAISE]);
-        assert!(advice.notes.iter().any(|note| note.contains("60-net.conf")), "{:?}", advice.notes);
+        assert!(
+            advice.notes.iter().any(|note| note.contains("60-net.conf")),
+            "{:?}",
+            advice.notes
+        );
         assert_eq!(advice.changes[1].setting, "net.ipv4.tcp_sack");
-        assert!(advice.folklore.iter().any(|stated| stated.setting == "net.ipv4.tcp_sack"), "{:?}", advice.folklore);
+        assert!(
+            advice
+                .folklore
+                .iter()
+                .any(|stated| stated.setting == "net.ipv4.tcp_sack"),
+            "{:?}",
+            advice.folklore
+        );
     }
 }

@@ -36,8 +36,8 @@ pub struct AppliedChanges {
     entries: Vec<JournalEntry>,
 }
 
-/// Makes `changes` in order, reading each back. Changes that are a program's to make are passed over. If one fails,
-/// those before it are undone.
+/// Makes `changes` in order, reading each back. Changes that are a program's to make are passed
+/// over. If one fails, those before it are undone.
 ///
 /// # Errors
 /// If a setting cannot be read or written, or the kernel does not keep what was written.
@@ -45,9 +45,11 @@ pub fn apply_changes(tree: &SysctlTree, changes: &[Change]) -> Result<AppliedCha
     let system = HostSystem::new(tree.clone(), "/nowhere");
     let mut applied = AppliedChanges::default();
     for change in changes {
-        // Inspected each time, because a triple is written whole and an earlier change may have been to the same one.
-        let made =
-            inspect_host(tree).map_err(ApplyError::from).and_then(|settings| apply_one(&system, change, &settings));
+        // Inspected each time, because a triple is written whole and an earlier change may have
+        // been to the same one.
+        let made = inspect_host(tree)
+            .map_err(ApplyError::from)
+            .and_then(|settings| apply_one(&system, change, &settings));
         match made {
             Ok(entry) => applied.entries.extend(entry),
             Err(error) => {
@@ -65,9 +67,16 @@ fn apply_one(
     change: &Change,
     settings: &HostSettings,
 ) -> Result<Option<JournalEntry>, ApplyError> {
-    let Some((setting, wanted)) = setting_writes(change, settings) else { return Ok(None) };
+    let Some((setting, wanted)) = setting_writes(change, settings) else {
+        return Ok(None);
+    };
     let before = setting.read(system)?;
-    let entry = JournalEntry { setting, before, wanted, made: None };
+    let entry = JournalEntry {
+        setting,
+        before,
+        wanted,
+        made: None,
+    };
     let made = entry.write_setting(system)?;
     Ok(Some(JournalEntry { made, ..entry }))
 }
@@ -78,19 +87,24 @@ impl AppliedChanges {
         self.entries.append(&mut later.entries);
     }
 
-    /// Puts everything back, in the order of `host undo`. A setting that somebody else changed since is left alone, and
-    /// the rest is put back all the same.
+    /// Puts everything back, in the order of `host undo`. A setting that somebody else changed
+    /// since is left alone, and the rest is put back all the same.
     ///
     /// # Errors
     /// The first failure, after everything else was tried.
     pub fn undo_changes(self, tree: &SysctlTree) -> Result<(), ApplyError> {
         let chains = setting_histories(self.entries);
         let mut result = Ok(());
-        for (chain, back) in chains.iter().zip(put_back(&chains, &HostSystem::new(tree.clone(), "/nowhere"))) {
+        for (chain, back) in chains.iter().zip(put_back(
+            &chains,
+            &HostSystem::new(tree.clone(), "/nowhere"),
+        )) {
             let failed = match back {
                 Ok(RestoreOutcome::Done(_)) => continue,
                 Ok(RestoreOutcome::Foreign(found)) => chain.left_alone(found.as_deref()),
-                Ok(RestoreOutcome::Vanished) => format!("{} is gone, and with it what was changed", chain.setting),
+                Ok(RestoreOutcome::Vanished) => {
+                    format!("{} is gone, and with it what was changed", chain.setting)
+                }
                 Err(why) => why,
             };
             result = result.and(Err(ApplyError::NotPutBack(failed)));
@@ -100,13 +114,18 @@ impl AppliedChanges {
 }
 
 impl JournalEntry {
-    /// Writes what is wanted and reads it back; what the kernel does not keep is put back. Returns what was read where
-    /// it says more than what is wanted.
+    /// Writes what is wanted and reads it back; what the kernel does not keep is put back. Returns
+    /// what was read where it says more than what is wanted.
     pub(crate) fn write_setting(&self, system: &HostSystem) -> Result<Option<String>, ApplyError> {
         self.setting.write(system, self.wanted.as_deref())?;
         let found = self.setting.read(system)?;
-        if self.setting.is_as_asked(found.as_deref(), self.wanted.as_deref()) {
-            let says_more = !self.setting.is_same(found.as_deref(), self.wanted.as_deref());
+        if self
+            .setting
+            .is_as_asked(found.as_deref(), self.wanted.as_deref())
+        {
+            let says_more = !self
+                .setting
+                .is_same(found.as_deref(), self.wanted.as_deref());
             return Ok(found.filter(|_| says_more));
         }
         self.setting.write(system, self.before.as_deref())?;
@@ -145,8 +164,10 @@ mod tests {
         SysctlTree::with_root(folder)
     }
 
-    const RAISE: [Change; 2] =
-        [Change::TcpWmemMax(ByteCount::from_mib(32)), Change::TcpRmemMax(ByteCount::from_mib(64))];
+    const RAISE: [Change; 2] = [
+        Change::TcpWmemMax(ByteCount::from_mib(32)),
+        Change::TcpRmemMax(ByteCount::from_mib(64)),
+    ];
 
     #[test]
     fn what_is_applied_is_undone_to_the_byte() {
@@ -154,11 +175,20 @@ mod tests {
         let tree = tree(folder.path());
         let before = inspect_host(&tree).unwrap();
         let applied = apply_changes(&tree, &RAISE).unwrap();
-        assert_eq!(inspect_host(&tree).unwrap().tcp_wmem.max, ByteCount::from_mib(32));
-        assert_eq!(inspect_host(&tree).unwrap(), RAISE[1].applied_to(&RAISE[0].applied_to(&before)));
+        assert_eq!(
+            inspect_host(&tree).unwrap().tcp_wmem.max,
+            ByteCount::from_mib(32)
+        );
+        assert_eq!(
+            inspect_host(&tree).unwrap(),
+            RAISE[1].applied_to(&RAISE[0].applied_to(&before))
+        );
         applied.undo_changes(&tree).unwrap();
         assert_eq!(inspect_host(&tree).unwrap(), before);
-        assert_eq!(tree.read("net.ipv4.tcp_wmem").unwrap(), "4096\t16384\t4194304");
+        assert_eq!(
+            tree.read("net.ipv4.tcp_wmem").unwrap(),
+            "4096\t16384\t4194304"
+        );
     }
 
     #[test]
@@ -168,9 +198,17 @@ mod tests {
         let applied = apply_changes(&tree, &RAISE).unwrap();
         tree.write("net.ipv4.tcp_rmem", "1 2 3").unwrap();
         let error = applied.undo_changes(&tree).unwrap_err();
-        assert!(error.to_string().starts_with("net.ipv4.tcp_rmem was left alone"), "{error}");
+        assert!(
+            error
+                .to_string()
+                .starts_with("net.ipv4.tcp_rmem was left alone"),
+            "{error}"
+        );
         assert_eq!(tree.read("net.ipv4.tcp_rmem").unwrap(), "1 2 3");
-        assert_eq!(tree.read("net.ipv4.tcp_wmem").unwrap(), "4096\t16384\t4194304");
+        assert_eq!(
+            tree.read("net.ipv4.tcp_wmem").unwrap(),
+            "4096\t16384\t4194304"
+        );
     }
 
     #[test]
@@ -181,9 +219,18 @@ mod tests {
         let moderate = folder.path().join("net/ipv4/tcp_moderate_rcvbuf");
         fs::remove_file(&moderate).unwrap();
         std::os::unix::fs::symlink("/proc/sys/kernel/cap_last_cap", &moderate).unwrap();
-        let error = apply_changes(&tree, &[RAISE[0].clone(), Change::ModerateRcvbuf(false)]).unwrap_err();
-        assert!(error.to_string().starts_with("cannot write net.ipv4.tcp_moderate_rcvbuf"), "{error}");
-        assert_eq!(tree.read("net.ipv4.tcp_wmem").unwrap(), "4096\t16384\t4194304");
+        let error =
+            apply_changes(&tree, &[RAISE[0].clone(), Change::ModerateRcvbuf(false)]).unwrap_err();
+        assert!(
+            error
+                .to_string()
+                .starts_with("cannot write net.ipv4.tcp_moderate_rcvbuf"),
+            "{error}"
+        );
+        assert_eq!(
+            tree.read("net.ipv4.tcp_wmem").unwrap(),
+            "4096\t16384\t4194304"
+        );
     }
 
     #[test]

@@ -8,8 +8,8 @@ use crate::setting::{HostSystem, Setting};
 /// A setting's text; none where it is absent.
 type Text = Option<String>;
 
-/// Everything that was done to one setting, in order. Undone as one, so that an undo that was itself cut short knows
-/// every value that may be there.
+/// Everything that was done to one setting, in order. Undone as one, so that an undo that was
+/// itself cut short knows every value that may be there.
 pub(crate) struct SettingHistory {
     pub(crate) setting: Setting,
     entries: Vec<JournalEntry>,
@@ -24,33 +24,43 @@ pub(crate) enum RestoreOutcome {
     Vanished,
 }
 
-/// By setting, the one that was changed last first. Where somebody else set it between two changes, a new chain begins:
-/// that leads back to theirs, and what was before it is theirs to leave.
+/// By setting, the one that was changed last first. Where somebody else set it between two changes,
+/// a new chain begins: that leads back to theirs, and what was before it is theirs to leave.
 pub(crate) fn setting_histories(entries: Vec<JournalEntry>) -> Vec<SettingHistory> {
     let mut chains: Vec<SettingHistory> = Vec::new();
     for entry in entries {
-        let latest = chains.iter().rposition(|chain| chain.setting == entry.setting);
+        let latest = chains
+            .iter()
+            .rposition(|chain| chain.setting == entry.setting);
         let chain = match latest {
             Some(at) if chains[at].is_ours(entry.before.as_deref()) => Some(chains.remove(at)),
             _ => None,
         };
-        let mut chain = chain.unwrap_or_else(|| SettingHistory { setting: entry.setting.clone(), entries: Vec::new() });
+        let mut chain = chain.unwrap_or_else(|| SettingHistory {
+            setting: entry.setting.clone(),
+            entries: Vec::new(),
+        });
         chain.entries.push(entry);
         chains.push(chain);
     }
     chains.reverse();
-    // The kernel puts that by itself on a device which the sysctls and the device's own settings then say.
+    // The kernel puts that by itself on a device which the sysctls and the device's own settings
+    // then say.
     chains.sort_by_key(|chain| matches!(chain.setting, Setting::Qdisc(_)));
     chains
 }
 
 impl SettingHistory {
     fn first_value(&self) -> Option<&str> {
-        self.entries.first().and_then(|entry| entry.before.as_deref())
+        self.entries
+            .first()
+            .and_then(|entry| entry.before.as_deref())
     }
 
     fn latest_value(&self) -> Option<&str> {
-        self.entries.last().and_then(|entry| entry.wanted.as_deref())
+        self.entries
+            .last()
+            .and_then(|entry| entry.wanted.as_deref())
     }
 
     /// As one change.
@@ -75,13 +85,20 @@ impl SettingHistory {
 
     /// Returns true if this text is of this chain, and not somebody else's.
     fn is_ours(&self, found: Option<&str>) -> bool {
-        self.entries.iter().any(|JournalEntry { before, wanted, made, .. }| {
-            let is_as_made = match made {
-                Some(made) => self.setting.is_same(found, Some(made)),
-                None => self.setting.is_as_asked(found, wanted.as_deref()),
-            };
-            is_as_made || self.is_put_back(found, before.as_deref())
-        })
+        self.entries.iter().any(
+            |JournalEntry {
+                 before,
+                 wanted,
+                 made,
+                 ..
+             }| {
+                let is_as_made = match made {
+                    Some(made) => self.setting.is_same(found, Some(made)),
+                    None => self.setting.is_as_asked(found, wanted.as_deref()),
+                };
+                is_as_made || self.is_put_back(found, before.as_deref())
+            },
+        )
     }
 
     fn is_put_back(&self, now: Option<&str>, before: Option<&str>) -> bool {
@@ -97,7 +114,9 @@ impl SettingHistory {
         if ours == found {
             return format!("{setting} was left alone: somebody changed its parameters since");
         }
-        format!("{setting} was left alone: it should still be \"{ours}\" but somebody made it \"{found}\"")
+        format!(
+            "{setting} was left alone: it should still be \"{ours}\" but somebody made it \"{found}\""
+        )
     }
 
     fn put_back(&self, system: &HostSystem) -> Result<(), String> {
@@ -107,13 +126,18 @@ impl SettingHistory {
         if is_same && self.setting != Setting::Persisted {
             return Ok(());
         }
-        self.setting.write(system, self.first_value()).map_err(|error| error.to_string())?;
+        self.setting
+            .write(system, self.first_value())
+            .map_err(|error| error.to_string())?;
         let now = read()?;
         if self.is_put_back(now.as_deref(), self.first_value()) {
             return Ok(());
         }
         let [first, now] = [self.first_value(), now.as_deref()].map(display_text);
-        Err(format!("{} was put back to \"{first}\" and reads back as \"{now}\"", self.setting))
+        Err(format!(
+            "{} was put back to \"{first}\" and reads back as \"{now}\"",
+            self.setting
+        ))
     }
 
     /// Returns the outcome of an undo. `found` is the text before it, `put_back` the result of the
@@ -124,7 +148,9 @@ impl SettingHistory {
         found: Option<Text>,
         put_back: Result<(), String>,
     ) -> Result<RestoreOutcome, String> {
-        let (Some(found), Some(now)) = (found, self.read(system)?) else { return Ok(RestoreOutcome::Vanished) };
+        let (Some(found), Some(now)) = (found, self.read(system)?) else {
+            return Ok(RestoreOutcome::Vanished);
+        };
         if !self.is_put_back(now.as_deref(), self.first_value()) {
             return put_back.map(|()| RestoreOutcome::Foreign(now));
         }
@@ -139,10 +165,18 @@ impl SettingHistory {
 }
 
 /// Puts back, in this order, what is as we left it; what became of each.
-pub(crate) fn put_back(chains: &[SettingHistory], system: &HostSystem) -> Vec<Result<RestoreOutcome, String>> {
+pub(crate) fn put_back(
+    chains: &[SettingHistory],
+    system: &HostSystem,
+) -> Vec<Result<RestoreOutcome, String>> {
     let found: Vec<_> = chains.iter().map(|chain| chain.read(system)).collect();
-    let later: Vec<Option<&SettingHistory>> =
-        (0..chains.len()).map(|at| chains[..at].iter().rfind(|later| later.setting == chains[at].setting)).collect();
+    let later: Vec<Option<&SettingHistory>> = (0..chains.len())
+        .map(|at| {
+            chains[..at]
+                .iter()
+                .rfind(|later| later.setting == chains[at].setting)
+        })
+        .collect();
     let mut done = vec![Ok(()); chains.len()];
     // Twice, because one may need another that comes after it, or be moved by it.
     for _ in 0..2 {
@@ -157,9 +191,9 @@ pub(crate) fn put_back(chains: &[SettingHistory], system: &HostSystem) -> Vec<Re
     whole
         .map(|(((chain, later), found), done)| match later {
             // Whatever it is now, somebody had set it.
-            Some(later) if !matches!(found, Ok(None)) => {
-                Ok(RestoreOutcome::Foreign(later.first_value().map(str::to_owned)))
-            }
+            Some(later) if !matches!(found, Ok(None)) => Ok(RestoreOutcome::Foreign(
+                later.first_value().map(str::to_owned),
+            )),
             _ => chain.restore_outcome(system, found?, done),
         })
         .collect()
@@ -171,7 +205,12 @@ mod tests {
 
     fn entry(setting: Setting, before: &str, wanted: &str) -> JournalEntry {
         let [before, wanted] = [before, wanted].map(|text| Some(text.to_owned()));
-        JournalEntry { setting, before, wanted, made: None }
+        JournalEntry {
+            setting,
+            before,
+            wanted,
+            made: None,
+        }
     }
 
     fn default_qdisc() -> Setting {
@@ -190,7 +229,8 @@ mod tests {
         let chains = setting_histories(entries);
         let order: Vec<&Setting> = chains.iter().map(|chain| &chain.setting).collect();
         assert_eq!(order, [&default_qdisc(), &queue, &qdisc]);
-        // What the kernel put there while another was its default is ours to replace, and is not as it was.
+        // What the kernel put there while another was its default is ours to replace, and is not as
+        // it was.
         let stale = Some("default mq fq");
         assert!(chains[2].is_ours(stale));
         assert!(!chains[2].setting.is_same(stale, chains[2].first_value()));

@@ -26,7 +26,11 @@ const DEFECTS: [KnownDefect; 3] = [
     },
     KnownDefect {
         since: KernelVersion::new(6, 6),
-        fixed: KernelVersion { major: 6, minor: 10, patch: 4 },
+        fixed: KernelVersion {
+            major: 6,
+            minor: 10,
+            patch: 4,
+        },
         effect: "a receive buffer that a program fixes (SO_RCVBUF) is advertised to a quarter, not to a half or more",
         source: "dfa2f0483360, fixed by 05f76b2d634e",
         at: At::Receiver,
@@ -38,7 +42,11 @@ const DEFECTS: [KnownDefect; 3] = [
         effect: "with a small send buffer (SO_SNDBUF), losses are not repaired before a timeout (TCPWqueueTooBig)",
         source: "f070ef2ac667, fixed by b617158dc096",
         at: At::Sender,
-        limits: &["send-buffer/so-sndbuf", "loss/random", "congestion-window/recovering"],
+        limits: &[
+            "send-buffer/so-sndbuf",
+            "loss/random",
+            "congestion-window/recovering",
+        ],
     },
 ];
 
@@ -49,24 +57,38 @@ impl KnownDefect {
 
     fn report(&self, kernel: KernelVersion) -> KernelDefect {
         let (fixed, effect, source) = (self.fixed, self.effect.to_owned(), self.source.to_owned());
-        KernelDefect { kernel, at: self.at, effect, fixed, source }
+        KernelDefect {
+            kernel,
+            at: self.at,
+            effect,
+            fixed,
+            source,
+        }
     }
 }
 
 /// Returns the known defects of a kernel.
 pub(crate) fn known_defects(kernel: KernelVersion) -> Vec<KernelDefect> {
-    DEFECTS.iter().filter(|defect| defect.is_in(kernel)).map(|defect| defect.report(kernel)).collect()
+    DEFECTS
+        .iter()
+        .filter(|defect| defect.is_in(kernel))
+        .map(|defect| defect.report(kernel))
+        .collect()
 }
 
-/// Returns the known defects that may be behind a limit, of the kernels of the sender and of the receiver where those
-/// are known.
+/// Returns the known defects that may be behind a limit, of the kernels of the sender and of the
+/// receiver where those are known.
 pub fn defects_behind(verdict: &Verdict, kernels: [Option<KernelVersion>; 2]) -> Vec<KernelDefect> {
     let name = verdict.name();
     let of_end = |defect: &KnownDefect| {
         let kernel = kernels[usize::from(defect.at == At::Receiver)]?;
         defect.is_in(kernel).then(|| defect.report(kernel))
     };
-    DEFECTS.iter().filter(|defect| defect.limits.contains(&name)).filter_map(of_end).collect()
+    DEFECTS
+        .iter()
+        .filter(|defect| defect.limits.contains(&name))
+        .filter_map(of_end)
+        .collect()
 }
 
 #[cfg(test)]
@@ -76,15 +98,40 @@ mod tests {
 
     #[test]
     fn a_defect_is_known_between_the_version_that_brought_it_and_the_one_that_fixed_it() {
-        let count = |major, minor, patch| known_defects(KernelVersion { major, minor, patch }).len();
-        assert_eq!([count(5, 15, 0), count(6, 12, 0), count(6, 18, 0), count(7, 0, 0)], [0; 4]);
-        assert_eq!([count(6, 6, 30), count(6, 10, 3), count(6, 10, 4)], [1, 1, 0]);
-        assert_eq!(known_defects(KernelVersion::new(6, 17))[0].fixed, KernelVersion::new(6, 18));
+        let count = |major, minor, patch| {
+            known_defects(KernelVersion {
+                major,
+                minor,
+                patch,
+            })
+            .len()
+        };
+        assert_eq!(
+            [
+                count(5, 15, 0),
+                count(6, 12, 0),
+                count(6, 18, 0),
+                count(7, 0, 0)
+            ],
+            [0; 4]
+        );
+        assert_eq!(
+            [count(6, 6, 30), count(6, 10, 3), count(6, 10, 4)],
+            [1, 1, 0]
+        );
+        assert_eq!(
+            known_defects(KernelVersion::new(6, 17))[0].fixed,
+            KernelVersion::new(6, 18)
+        );
     }
 
     #[test]
     fn each_limit_of_a_defect_has_a_page() {
         let names = DEFECTS.iter().flat_map(|defect| defect.limits);
-        assert!(names.into_iter().all(|name| LegalVerdict::from_name(name).is_some()));
+        assert!(
+            names
+                .into_iter()
+                .all(|name| LegalVerdict::from_name(name).is_some())
+        );
     }
 }

@@ -4,9 +4,12 @@ use std::io;
 use std::net::IpAddr;
 
 use fullpipe_record::{DeviceCounts, DeviceReport, QdiscReport};
-use fullpipe_sys::{DeviceState, QueueState, device_speed, device_state, output_device, queue_states};
+use fullpipe_sys::{
+    DeviceState, QueueState, device_speed, device_state, output_device, queue_states,
+};
 
-/// Maximum number of queueing disciplines that are reported: a device may have one for each of its queues.
+/// Maximum number of queueing disciplines that are reported: a device may have one for each of its
+/// queues.
 const MAX_QDISCS: usize = 64;
 
 /// Counts what a network device and its queueing disciplines do, from when it was made on.
@@ -45,12 +48,19 @@ impl DeviceMeter {
             queue_length: Some(before.queue_length),
             ..DeviceReport::default()
         };
-        Ok(Self { before, queues, seen: Vec::new(), report })
+        Ok(Self {
+            before,
+            queues,
+            seen: Vec::new(),
+            report,
+        })
     }
 
     /// Returns the counts since the meter was made; `None` if the device has gone.
     pub fn take_sample(&mut self) -> Option<DeviceReport> {
-        let now = device_state(&self.report.name).ok().filter(|now| now.index == self.before.index)?;
+        let now = device_state(&self.report.name)
+            .ok()
+            .filter(|now| now.index == self.before.index)?;
         let queues = queue_states(now.index).ok()?;
         update_queues(&mut self.seen, &queues, &self.queues);
         self.report.qdiscs = self.seen.iter().map(|(_, report)| report.clone()).collect();
@@ -78,12 +88,20 @@ pub fn device_counts(name: &str) -> io::Result<DeviceCounts> {
     })
 }
 
-/// Takes the counts of the `queues` that are there over into what was `seen`. One that was removed stays as it was.
-fn update_queues(seen: &mut Vec<(Identity, QdiscReport)>, queues: &[QueueState], before: &[QueueState]) {
+/// Takes the counts of the `queues` that are there over into what was `seen`. One that was removed
+/// stays as it was.
+fn update_queues(
+    seen: &mut Vec<(Identity, QdiscReport)>,
+    queues: &[QueueState],
+    before: &[QueueState],
+) {
     for queue in queues {
         let (identity, report) = (queue_identity(queue), qdisc_growth(queue, before));
         if let Some((_, last)) = seen.iter_mut().find(|(known, _)| *known == identity) {
-            *last = QdiscReport { backlog: report.backlog.max(last.backlog), ..report };
+            *last = QdiscReport {
+                backlog: report.backlog.max(last.backlog),
+                ..report
+            };
         } else if seen.len() < MAX_QDISCS {
             seen.push((identity, report));
         }
@@ -96,8 +114,11 @@ fn queue_identity(queue: &QueueState) -> Identity {
 
 /// Returns the counts of `queue` since `before`, or since it was added.
 fn qdisc_growth(queue: &QueueState, before: &[QueueState]) -> QdiscReport {
-    let before = before.iter().find(|before| queue_identity(before) == queue_identity(queue));
-    let more = |count: fn(&QueueState) -> u32| counter_growth(count(queue), before.map_or(0, count));
+    let before = before
+        .iter()
+        .find(|before| queue_identity(before) == queue_identity(queue));
+    let more =
+        |count: fn(&QueueState) -> u32| counter_growth(count(queue), before.map_or(0, count));
     QdiscReport {
         kind: queue.kind.clone(),
         rate: queue.rate,
@@ -108,8 +129,8 @@ fn qdisc_growth(queue: &QueueState, before: &[QueueState]) -> QdiscReport {
     }
 }
 
-/// Returns the growth of a count of 32 bits that may have wrapped around; one that went back is that of a new queue and
-/// taken whole.
+/// Returns the growth of a count of 32 bits that may have wrapped around; one that went back is
+/// that of a new queue and taken whole.
 fn counter_growth(now: u32, before: u32) -> u64 {
     let more = now.wrapping_sub(before);
     u64::from(if more > u32::MAX / 2 { now } else { more })
@@ -121,22 +142,44 @@ mod tests {
 
     #[test]
     fn a_count_that_wraps_goes_on_and_one_of_a_new_queue_is_taken_whole() {
-        assert_eq!([counter_growth(7, 5), counter_growth(3, u32::MAX), counter_growth(5, 7)], [2, 4, 5]);
-        let queue = |handle, dropped| QueueState { handle, dropped, kind: "fq".to_owned(), ..QueueState::default() };
+        assert_eq!(
+            [
+                counter_growth(7, 5),
+                counter_growth(3, u32::MAX),
+                counter_growth(5, 7)
+            ],
+            [2, 4, 5]
+        );
+        let queue = |handle, dropped| QueueState {
+            handle,
+            dropped,
+            kind: "fq".to_owned(),
+            ..QueueState::default()
+        };
         let before = [queue(1, 100), queue(2, 50)];
         assert_eq!(qdisc_growth(&queue(2, 53), &before).dropped, 3);
-        assert_eq!(qdisc_growth(&queue(3, 53), &before).dropped, 53, "one that was not there");
+        assert_eq!(
+            qdisc_growth(&queue(3, 53), &before).dropped,
+            53,
+            "one that was not there"
+        );
     }
 
     #[test]
     fn a_discipline_that_was_removed_during_the_test_is_reported_as_it_was_last() {
-        let queue = |kind: &str, overlimits| QueueState { kind: kind.to_owned(), overlimits, ..QueueState::default() };
+        let queue = |kind: &str, overlimits| QueueState {
+            kind: kind.to_owned(),
+            overlimits,
+            ..QueueState::default()
+        };
         let mut seen = Vec::new();
         for queues in [[queue("tbf", 5)], [queue("tbf", 9)], [queue("noqueue", 0)]] {
             update_queues(&mut seen, &queues, &[queue("tbf", 1)]);
         }
-        let counts: Vec<(&str, u64)> =
-            seen.iter().map(|(_, report)| (report.kind.as_str(), report.overlimits)).collect();
+        let counts: Vec<(&str, u64)> = seen
+            .iter()
+            .map(|(_, report)| (report.kind.as_str(), report.overlimits))
+            .collect();
         assert_eq!(counts, [("tbf", 8), ("noqueue", 0)]);
     }
 }

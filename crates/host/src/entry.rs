@@ -2,7 +2,8 @@
 
 use crate::setting::Setting;
 
-/// A setting, what it was, what it was to become, and, where that says less than what was read back, this.
+/// A setting, what it was, what it was to become, and, where that says less than what was read
+/// back, this.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct JournalEntry {
     pub(crate) setting: Setting,

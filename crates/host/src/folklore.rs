@@ -4,17 +4,33 @@ use fullpipe_model::window;
 use fullpipe_record::{Folklore, HostReport, KernelVersion};
 use fullpipe_units::{ByteCount, Span};
 
-/// Returns the folklore that this host follows, in the running kernel or in a file that is read at boot.
+/// Returns the folklore that this host follows, in the running kernel or in a file that is read at
+/// boot.
 pub(crate) fn followed_folklore(report: &HostReport, rtt: Span) -> Vec<Folklore> {
-    let judge = FolkloreContext { kernel: report.kernel, memory: report.memory, rtt };
-    let running = report.sysctls.iter().map(|(name, value)| (None, name, value));
+    let judge = FolkloreContext {
+        kernel: report.kernel,
+        memory: report.memory,
+        rtt,
+    };
+    let running = report
+        .sysctls
+        .iter()
+        .map(|(name, value)| (None, name, value));
     let files = report.managers.iter().flat_map(|manager| {
         let file = manager.name.starts_with('/').then_some(&manager.name);
-        manager.sets.iter().map(move |(name, value)| (file, name, value))
+        manager
+            .sets
+            .iter()
+            .map(move |(name, value)| (file, name, value))
     });
     let all = running.chain(files).filter_map(|(file, name, value)| {
         let why = judge.why_harmful(name, value)?;
-        Some(Folklore { setting: name.clone(), value: value.clone(), file: file.cloned(), why })
+        Some(Folklore {
+            setting: name.clone(),
+            value: value.clone(),
+            file: file.cloned(),
+            why,
+        })
     });
     all.collect()
 }
@@ -28,7 +44,8 @@ struct FolkloreContext {
 /// From here on a connection takes more memory at once than it is likely to need.
 const LARGE_DEFAULT: ByteCount = ByteCount::from_mib(4);
 
-/// Since this version the kernel finds the share of a buffer that is window by itself (commit dfa2f0483360).
+/// Since this version the kernel finds the share of a buffer that is window by itself (commit
+/// dfa2f0483360).
 const WITHOUT_WIN_SCALE: KernelVersion = KernelVersion::new(6, 6);
 
 /// `net.ipv4.tcp_tw_recycle` went (commit 4396e46187ca).
@@ -38,7 +55,11 @@ impl FolkloreContext {
     fn why_harmful(&self, name: &str, value: &str) -> Option<String> {
         let is_off = value.trim() == "0";
         let number = |at: usize| value.split_whitespace().nth(at)?.parse::<i64>().ok();
-        let bytes = |at| number(at).and_then(|number| u64::try_from(number).ok()).map(ByteCount::new);
+        let bytes = |at| {
+            number(at)
+                .and_then(|number| u64::try_from(number).ok())
+                .map(ByteCount::new)
+        };
         Some(match name.strip_prefix("net.ipv4.")? {
             "tcp_window_scaling" if is_off => {
                 let most = window::rate_of_window(ByteCount::new(65_535), self.rtt);
@@ -89,8 +110,11 @@ mod tests {
 
     #[test]
     fn harmful_values_are_named_and_usual_ones_are_not() {
-        let judge =
-            |kernel| FolkloreContext { kernel, memory: Some(ByteCount::from_mib(8192)), rtt: Span::from_millis(100) };
+        let judge = |kernel| FolkloreContext {
+            kernel,
+            memory: Some(ByteCount::from_mib(8192)),
+            rtt: Span::from_millis(100),
+        };
         let new = judge(KernelVersion::new(6, 18));
         for (name, value) in [
             ("tcp_window_scaling", "0"),
@@ -101,7 +125,11 @@ mod tests {
             ("tcp_rmem", "4096 16777216 33554432"),
             ("tcp_tw_recycle", "1"),
         ] {
-            assert!(new.why_harmful(&format!("net.ipv4.{name}"), value).is_some(), "{name}");
+            assert!(
+                new.why_harmful(&format!("net.ipv4.{name}"), value)
+                    .is_some(),
+                "{name}"
+            );
         }
         for (name, value) in [
             ("tcp_window_scaling", "1"),
@@ -112,10 +140,18 @@ mod tests {
             ("tcp_mem", "1 2 9223372036854775807 4"),
         ] {
             let huge = value.contains("9223372036854775807");
-            assert_eq!(new.why_harmful(&format!("net.ipv4.{name}"), value).is_some(), huge, "{name} {value}");
+            assert_eq!(
+                new.why_harmful(&format!("net.ipv4.{name}"), value)
+                    .is_some(),
+                huge,
+                "{name} {value}"
+            );
         }
         let old = judge(KernelVersion::new(5, 15));
-        assert!(old.why_harmful("net.ipv4.tcp_adv_win_scale", "-2").is_some());
+        assert!(
+            old.why_harmful("net.ipv4.tcp_adv_win_scale", "-2")
+                .is_some()
+        );
         let scaling = new.why_harmful("net.ipv4.tcp_window_scaling", "0").unwrap();
         assert!(scaling.contains("5.243 Mbit/s over 100 ms"), "{scaling}");
     }

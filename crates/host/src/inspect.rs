@@ -6,8 +6,8 @@ use fullpipe_units::ByteCount;
 
 use crate::sysctl::{SysctlError, SysctlTree};
 
-/// The settings that bear on bulk TCP. What does not exist in this namespace or on this kernel, and has a meaning
-/// without, is left out or given the kernel's default.
+/// The settings that bear on bulk TCP. What does not exist in this namespace or on this kernel, and
+/// has a meaning without, is left out or given the kernel's default.
 ///
 /// # Errors
 /// If a setting that every kernel has cannot be read, or is not what it should be.
@@ -24,7 +24,13 @@ pub fn settings_of(report: &HostReport) -> Result<HostSettings, SysctlError> {
         let cause = io::Error::new(io::ErrorKind::NotFound, "the record of the host has none");
         SysctlError::failed("read", name, cause)
     };
-    parse_settings(report.kernel, &|name| report.sysctls.get(name).cloned().ok_or_else(|| missing(name)))
+    parse_settings(report.kernel, &|name| {
+        report
+            .sysctls
+            .get(name)
+            .cloned()
+            .ok_or_else(|| missing(name))
+    })
 }
 
 /// Returns the text of the sysctl with this dotted name.
@@ -41,7 +47,8 @@ fn parse_settings(kernel: KernelVersion, texts: Texts<'_>) -> Result<HostSetting
         timestamps: boolean_value(texts, "net.ipv4.tcp_timestamps")?,
         sack: boolean_value(texts, "net.ipv4.tcp_sack")?,
         moderate_rcvbuf: boolean_value(texts, "net.ipv4.tcp_moderate_rcvbuf")?,
-        adv_win_scale: missing_as_none(integer_value(texts, "net.ipv4.tcp_adv_win_scale"))?.unwrap_or(1),
+        adv_win_scale: missing_as_none(integer_value(texts, "net.ipv4.tcp_adv_win_scale"))?
+            .unwrap_or(1),
         congestion_control: texts("net.ipv4.tcp_congestion_control")?,
         available_congestion_controls: texts("net.ipv4.tcp_available_congestion_control")?
             .split_whitespace()
@@ -51,7 +58,10 @@ fn parse_settings(kernel: KernelVersion, texts: Texts<'_>) -> Result<HostSetting
 }
 
 fn kernel_version() -> Result<KernelVersion, SysctlError> {
-    let release = rustix::system::uname().release().to_string_lossy().into_owned();
+    let release = rustix::system::uname()
+        .release()
+        .to_string_lossy()
+        .into_owned();
     release.parse().map_err(|_| SysctlError::Malformed {
         name: "kernel.osrelease".to_owned(),
         text: release,
@@ -61,7 +71,8 @@ fn kernel_version() -> Result<KernelVersion, SysctlError> {
 
 /// The three sizes of `tcp_rmem` or `tcp_wmem`.
 fn buffer_triple(texts: Texts<'_>, name: &str) -> Result<BufferTriple, SysctlError> {
-    let [min, default, max] = parse_words::<u64, 3>(texts, name, "three sizes in bytes")?.map(ByteCount::new);
+    let [min, default, max] =
+        parse_words::<u64, 3>(texts, name, "three sizes in bytes")?.map(ByteCount::new);
     Ok(BufferTriple { min, default, max })
 }
 
@@ -77,16 +88,26 @@ fn boolean_value(texts: Texts<'_>, name: &str) -> Result<bool, SysctlError> {
     parse_words::<u8, 1>(texts, name, "0 or a positive number").map(|[value]| value != 0)
 }
 
-/// Returns the words of a sysctl, each parsed; `expected` stands in the error for what they should have been.
+/// Returns the words of a sysctl, each parsed; `expected` stands in the error for what they should
+/// have been.
 fn parse_words<T: FromStr, const COUNT: usize>(
     texts: Texts<'_>,
     name: &str,
     expected: &'static str,
 ) -> Result<[T; COUNT], SysctlError> {
     let text = texts(name)?;
-    let words: Option<Vec<T>> = text.split_whitespace().map(|word| word.parse().ok()).collect();
-    let malformed = || SysctlError::Malformed { name: name.to_owned(), text: text.clone(), expected };
-    words.and_then(|words| words.try_into().ok()).ok_or_else(malformed)
+    let words: Option<Vec<T>> = text
+        .split_whitespace()
+        .map(|word| word.parse().ok())
+        .collect();
+    let malformed = || SysctlError::Malformed {
+        name: name.to_owned(),
+        text: text.clone(),
+        expected,
+    };
+    words
+        .and_then(|words| words.try_into().ok())
+        .ok_or_else(malformed)
 }
 
 fn missing_as_none<T>(read: Result<T, SysctlError>) -> Result<Option<T>, SysctlError> {
@@ -107,23 +128,37 @@ mod tests {
     fn this_host_can_be_read() {
         let settings = inspect_host(&SysctlTree::of_this_host()).unwrap();
         assert!(settings.tcp_rmem.max >= settings.tcp_rmem.min);
-        assert!(settings.available_congestion_controls.contains(&settings.congestion_control));
+        assert!(
+            settings
+                .available_congestion_controls
+                .contains(&settings.congestion_control)
+        );
     }
 
     #[test]
     fn a_triple_of_two_is_refused_by_name() {
-        let error = buffer_triple(&|_| Ok("4096 87380".to_owned()), "net.ipv4.tcp_rmem").unwrap_err();
-        assert_eq!(error.to_string(), "net.ipv4.tcp_rmem is \"4096 87380\", which is not three sizes in bytes");
+        let error =
+            buffer_triple(&|_| Ok("4096 87380".to_owned()), "net.ipv4.tcp_rmem").unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "net.ipv4.tcp_rmem is \"4096 87380\", which is not three sizes in bytes"
+        );
     }
 
     #[test]
     fn the_record_of_a_host_has_the_same_settings_and_one_that_it_lacks_is_named() {
         let mut report = host_report(&HostSystem::of_this_host()).unwrap();
-        assert_eq!(settings_of(&report).unwrap(), inspect_host(&SysctlTree::of_this_host()).unwrap());
+        assert_eq!(
+            settings_of(&report).unwrap(),
+            inspect_host(&SysctlTree::of_this_host()).unwrap()
+        );
         report.sysctls.remove("net.core.rmem_max");
         assert_eq!(settings_of(&report).unwrap().rmem_max, None);
         report.sysctls.remove("net.ipv4.tcp_rmem");
         let error = settings_of(&report).unwrap_err();
-        assert_eq!(error.to_string(), "cannot read net.ipv4.tcp_rmem: the record of the host has none");
+        assert_eq!(
+            error.to_string(),
+            "cannot read net.ipv4.tcp_rmem: the record of the host has none"
+        );
     }
 }

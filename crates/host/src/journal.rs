@@ -33,7 +33,8 @@ pub(crate) struct Origin {
     /// Cookie of the network namespace: inodes are used again, cookies are not. Zero before Linux
     /// 5.14.
     cookie: u64,
-    /// True if it is the namespace of the machine's, or the container's, first process: there again after a boot.
+    /// True if it is the namespace of the machine's, or the container's, first process: there again
+    /// after a boot.
     initial: bool,
 }
 
@@ -43,7 +44,9 @@ impl Origin {
         let inode = |file: &str| fs::metadata(file).map(|found| found.ino());
         let namespace = inode("/proc/thread-self/ns/net")?;
         Ok(Self {
-            boot: fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned(),
+            boot: fs::read_to_string("/proc/sys/kernel/random/boot_id")?
+                .trim()
+                .to_owned(),
             namespace,
             cookie: fullpipe_sys::network_cookie().unwrap_or(0),
             // Who may not look at the first process is not in its namespaces.
@@ -73,7 +76,10 @@ impl Origin {
     }
 
     fn file_name(&self) -> String {
-        format!("host-{}-{}-{}.{EXTENSION}", self.boot, self.namespace, self.cookie)
+        format!(
+            "host-{}-{}-{}.{EXTENSION}",
+            self.boot, self.namespace, self.cookie
+        )
     }
 }
 
@@ -98,7 +104,11 @@ pub(crate) enum Line {
     /// Begins a group of changes, which lasts `temporary` seconds unless it is confirmed.
     Apply { id: String, temporary: Option<u64> },
     /// About to be written.
-    Change { setting: Setting, before: Option<String>, wanted: Option<String> },
+    Change {
+        setting: Setting,
+        before: Option<String>,
+        wanted: Option<String>,
+    },
     /// As what the change before it was read back, where that says more than what was wanted.
     Made { text: String },
     /// To stay.
@@ -115,9 +125,14 @@ pub(crate) struct UnreadableJournal {
 }
 
 impl UnreadableJournal {
-    /// The relation by its name: of this namespace, of another that may still be there, or of an earlier boot.
+    /// The relation by its name: of this namespace, of another that may still be there, or of an
+    /// earlier boot.
     pub(crate) fn seen_from(&self, here: &Origin) -> JournalRelation {
-        if self.path.file_name().is_some_and(|name| *name == *here.file_name()) {
+        if self
+            .path
+            .file_name()
+            .is_some_and(|name| *name == *here.file_name())
+        {
             JournalRelation::Ours
         } else if self.boot == here.boot {
             JournalRelation::Elsewhere
@@ -133,7 +148,8 @@ pub(crate) struct Journal {
     path: PathBuf,
     origin: Origin,
     lines: Vec<Line>,
-    /// Of the whole lines; what is behind them was being written when somebody died, and was not carried out.
+    /// Of the whole lines; what is behind them was being written when somebody died, and was not
+    /// carried out.
     length: u64,
 }
 
@@ -141,20 +157,38 @@ impl Journal {
     /// The journal of `origin` in `folder`; an empty one where there is none yet.
     pub(crate) fn for_origin(folder: &Path, origin: &Origin) -> Result<Self, JournalError> {
         let path = folder.join(origin.file_name());
-        let found = if path.exists() { Self::read(&path)? } else { None };
-        Ok(found.unwrap_or_else(|| Self { path, origin: origin.clone(), lines: Vec::new(), length: 0 }))
+        let found = if path.exists() {
+            Self::read(&path)?
+        } else {
+            None
+        };
+        Ok(found.unwrap_or_else(|| Self {
+            path,
+            origin: origin.clone(),
+            lines: Vec::new(),
+            length: 0,
+        }))
     }
 
-    /// All journals in `folder`, the latest first, and those that cannot be read. One in which nothing whole was
-    /// written is removed: whoever made it died before the first change. Files of other names do not count. The caller
-    /// holds the lock.
-    pub(crate) fn read_all(folder: &Path) -> Result<(Vec<Self>, Vec<UnreadableJournal>), JournalError> {
-        let failed = |cause| JournalError::Io { doing: "read", path: folder.to_owned(), cause };
+    /// All journals in `folder`, the latest first, and those that cannot be read. One in which
+    /// nothing whole was written is removed: whoever made it died before the first change. Files of
+    /// other names do not count. The caller holds the lock.
+    pub(crate) fn read_all(
+        folder: &Path,
+    ) -> Result<(Vec<Self>, Vec<UnreadableJournal>), JournalError> {
+        let failed = |cause| JournalError::Io {
+            doing: "read",
+            path: folder.to_owned(),
+            cause,
+        };
         let mut files = Vec::new();
         for entry in fs::read_dir(folder).map_err(failed)? {
             let entry = entry.map_err(failed)?;
             if let Some(boot) = entry.file_name().to_str().and_then(boot_of) {
-                let modified = entry.metadata().and_then(|found| found.modified()).map_err(failed)?;
+                let modified = entry
+                    .metadata()
+                    .and_then(|found| found.modified())
+                    .map_err(failed)?;
                 files.push((modified, entry.path(), boot.to_owned()));
             }
         }
@@ -172,23 +206,47 @@ impl Journal {
 
     /// None where nothing whole was written.
     fn read(path: &Path) -> Result<Option<Self>, JournalError> {
-        let failed = |cause| JournalError::Io { doing: "read", path: path.to_owned(), cause };
+        let failed = |cause| JournalError::Io {
+            doing: "read",
+            path: path.to_owned(),
+            cause,
+        };
         let mut bytes = Vec::new();
         let file = open_regular(OpenOptions::new().read(true), path);
-        file.and_then(|file| file.take(MAX_FILE + 1).read_to_end(&mut bytes)).map_err(failed)?;
-        let malformed = |line, why: String| JournalError::Malformed { path: path.to_owned(), line, why };
+        file.and_then(|file| file.take(MAX_FILE + 1).read_to_end(&mut bytes))
+            .map_err(failed)?;
+        let malformed = |line, why: String| JournalError::Malformed {
+            path: path.to_owned(),
+            line,
+            why,
+        };
         if bytes.len() as u64 > MAX_FILE {
             return Err(malformed(0, format!("longer than {MAX_FILE} bytes")));
         }
-        let Some(end) = bytes.iter().rposition(|byte| *byte == b'\n') else { return Ok(None) };
+        let Some(end) = bytes.iter().rposition(|byte| *byte == b'\n') else {
+            return Ok(None);
+        };
         let numbered = bytes[..end].split(|byte| *byte == b'\n').zip(1..);
-        let lines = numbered.map(|(line, number)| parse_line(line).map_err(|why| malformed(number, why)));
+        let lines =
+            numbered.map(|(line, number)| parse_line(line).map_err(|why| malformed(number, why)));
         let lines: Vec<Line> = lines.collect::<Result<_, _>>()?;
-        let Some(Line::Opened { version: VERSION, origin }) = lines.first() else {
-            return Err(malformed(1, "not how a journal of this version begins".to_owned()));
+        let Some(Line::Opened {
+            version: VERSION,
+            origin,
+        }) = lines.first()
+        else {
+            return Err(malformed(
+                1,
+                "not how a journal of this version begins".to_owned(),
+            ));
         };
         let (origin, length) = (origin.clone(), end as u64 + 1);
-        Ok(Some(Self { path: path.to_owned(), origin, lines, length }))
+        Ok(Some(Self {
+            path: path.to_owned(),
+            origin,
+            lines,
+            length,
+        }))
     }
 
     pub(crate) fn origin(&self) -> &Origin {
@@ -197,11 +255,21 @@ impl Journal {
 
     /// The changes since and including apply `id`, or all, in the order in which they were made.
     pub(crate) fn entries_since(&self, since: Option<&str>) -> Vec<JournalEntry> {
-        let from = self.lines.iter().position(|line| since.is_some_and(|since| is_apply(line, since)));
+        let from = self
+            .lines
+            .iter()
+            .position(|line| since.is_some_and(|since| is_apply(line, since)));
         let mut changes: Vec<JournalEntry> = Vec::new();
         for line in self.lines.iter().skip(from.unwrap_or(0)) {
             match (line, changes.last_mut()) {
-                (Line::Change { setting, before, wanted }, _) => changes.push(JournalEntry {
+                (
+                    Line::Change {
+                        setting,
+                        before,
+                        wanted,
+                    },
+                    _,
+                ) => changes.push(JournalEntry {
                     setting: setting.clone(),
                     before: before.clone(),
                     wanted: wanted.clone(),
@@ -216,9 +284,16 @@ impl Journal {
 
     /// The apply that waits for somebody to confirm it.
     pub(crate) fn pending_apply(&self) -> Option<&str> {
-        let confirmed = |id: &str| self.lines.iter().any(|line| matches!(line, Line::Confirmed { id: of } if of == id));
+        let confirmed = |id: &str| {
+            self.lines
+                .iter()
+                .any(|line| matches!(line, Line::Confirmed { id: of } if of == id))
+        };
         self.lines.iter().find_map(|line| match line {
-            Line::Apply { id, temporary: Some(_) } if !confirmed(id) => Some(id.as_str()),
+            Line::Apply {
+                id,
+                temporary: Some(_),
+            } if !confirmed(id) => Some(id.as_str()),
             _ => None,
         })
     }
@@ -226,14 +301,21 @@ impl Journal {
     /// Writes `line` and has it on the disk before it returns.
     pub(crate) fn append_line(&mut self, line: Line) -> Result<(), JournalError> {
         if self.lines.is_empty() {
-            self.write_line(Line::Opened { version: VERSION, origin: self.origin.clone() })?;
+            self.write_line(Line::Opened {
+                version: VERSION,
+                origin: self.origin.clone(),
+            })?;
         }
         self.write_line(line)
     }
 
     fn write_line(&mut self, line: Line) -> Result<(), JournalError> {
         let path = self.path.clone();
-        let failed = |cause| JournalError::Io { doing: "write", path: path.clone(), cause };
+        let failed = |cause| JournalError::Io {
+            doing: "write",
+            path: path.clone(),
+            cause,
+        };
         debug!(journal = %path.display(), ?line, "writing to the journal");
         let text = line_text(&line).map_err(failed)?;
         let is_new = self.lines.is_empty();
@@ -247,7 +329,10 @@ impl Journal {
 
     fn write_bytes(&self, bytes: &[u8]) -> io::Result<()> {
         let options = &mut OpenOptions::new();
-        let mut file = open_regular(options.write(true).create(true).truncate(false).mode(0o600), &self.path)?;
+        let mut file = open_regular(
+            options.write(true).create(true).truncate(false).mode(0o600),
+            &self.path,
+        )?;
         // A line that somebody died over must not become the beginning of this one.
         file.set_len(self.length)?;
         file.seek(SeekFrom::Start(self.length))?;
@@ -259,41 +344,80 @@ impl Journal {
         File::open(self.path.parent().unwrap_or(Path::new(".")))?.sync_all()
     }
 
-    /// Takes apply `id` and what follows it out of the journal, or everything, but for `kept`. A journal without a
-    /// change is removed.
-    pub(crate) fn forget_entries(&mut self, since: Option<&str>, kept: Vec<JournalEntry>) -> Result<(), JournalError> {
+    /// Takes apply `id` and what follows it out of the journal, or everything, but for `kept`. A
+    /// journal without a change is removed.
+    pub(crate) fn forget_entries(
+        &mut self,
+        since: Option<&str>,
+        kept: Vec<JournalEntry>,
+    ) -> Result<(), JournalError> {
         let from = since.and_then(|since| self.lines.iter().position(|line| is_apply(line, since)));
         self.lines.truncate(from.unwrap_or(1));
-        for JournalEntry { setting, before, wanted, made } in kept {
-            self.lines.push(Line::Change { setting, before, wanted });
+        for JournalEntry {
+            setting,
+            before,
+            wanted,
+            made,
+        } in kept
+        {
+            self.lines.push(Line::Change {
+                setting,
+                before,
+                wanted,
+            });
             self.lines.extend(made.map(|text| Line::Made { text }));
         }
-        let is_empty = !self.lines.iter().any(|line| matches!(line, Line::Change { .. }));
+        let is_empty = !self
+            .lines
+            .iter()
+            .any(|line| matches!(line, Line::Change { .. }));
         let path = self.path.clone();
-        let failed = |cause| JournalError::Io { doing: "write", path: path.clone(), cause };
-        let whole = self.lines.iter().map(line_text).collect::<io::Result<String>>().map_err(failed)?;
+        let failed = |cause| JournalError::Io {
+            doing: "write",
+            path: path.clone(),
+            cause,
+        };
+        let whole = self
+            .lines
+            .iter()
+            .map(line_text)
+            .collect::<io::Result<String>>()
+            .map_err(failed)?;
         replace_file(&self.path, (!is_empty).then_some(whole.as_str())).map_err(failed)?;
         self.length = whole.len() as u64;
         Ok(())
     }
 }
 
-/// Opens a regular file, and does not wait if it is another one: a pipe would open only when its other end does.
+/// Opens a regular file, and does not wait if it is another one: a pipe would open only when its
+/// other end does.
 ///
 /// # Errors
 /// Fails if it cannot be opened, or is none.
 pub(crate) fn open_regular(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
-    let file = options.custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(path)?;
-    if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("it is no regular file")) }
+    let file = options
+        .custom_flags(OFlags::NONBLOCK.bits().cast_signed())
+        .open(path)?;
+    if file.metadata()?.is_file() {
+        Ok(file)
+    } else {
+        Err(io::Error::other("it is no regular file"))
+    }
 }
 
 /// The boot in the name of a journal; none if it is no such name.
 fn boot_of(name: &str) -> Option<&str> {
-    let rest = name.strip_prefix("host-")?.strip_suffix(EXTENSION)?.strip_suffix('.')?;
+    let rest = name
+        .strip_prefix("host-")?
+        .strip_suffix(EXTENSION)?
+        .strip_suffix('.')?;
     let (rest, cookie) = rest.rsplit_once('-')?;
     let (boot, namespace) = rest.rsplit_once('-')?;
     let is_number = |text: &str| text.parse::<u64>().is_ok();
-    let is_boot = boot.len() == BOOT && boot.chars().all(|letter| letter.is_ascii_hexdigit() || letter == '-');
+    let is_boot = boot.len() == BOOT
+        && boot
+            .chars()
+            .all(|letter| letter.is_ascii_hexdigit() || letter == '-');
     (is_boot && is_number(namespace) && is_number(cookie)).then_some(boot)
 }
 
@@ -305,13 +429,19 @@ fn is_apply(line: &Line, wanted: &str) -> bool {
 }
 
 fn parse_line(line: &[u8]) -> Result<Line, String> {
-    let line: Line = serde_json::from_slice(line).map_err(|error| sentence_start(&error.to_string()))?;
+    let line: Line =
+        serde_json::from_slice(line).map_err(|error| sentence_start(&error.to_string()))?;
     match &line {
-        Line::Change { setting, .. } if !setting.is_sane() => {
-            Err(sentence_start(&format!("{setting} is no setting of the network")))
-        }
-        Line::Change { setting, before, wanted }
-            if ![before, wanted].iter().all(|text| setting.may_have(text.as_deref())) =>
+        Line::Change { setting, .. } if !setting.is_sane() => Err(sentence_start(&format!(
+            "{setting} is no setting of the network"
+        ))),
+        Line::Change {
+            setting,
+            before,
+            wanted,
+        } if ![before, wanted]
+            .iter()
+            .all(|text| setting.may_have(text.as_deref())) =>
         {
             Err(format!("{setting} are not all of the network"))
         }
@@ -338,10 +468,20 @@ mod tests {
     #[test]
     fn a_journal_is_known_by_its_name() {
         let boot = "01234567-89ab-cdef-0123-456789abcdef";
-        let here = Origin { boot: boot.to_owned(), namespace: 4_026_532_008, cookie: 3, initial: false };
+        let here = Origin {
+            boot: boot.to_owned(),
+            namespace: 4_026_532_008,
+            cookie: 3,
+            initial: false,
+        };
         assert_eq!(boot_of(&here.file_name()), Some(boot));
-        for name in ["host.jsonl", "other.jsonl", "host-x-1-1.jsonl", "lock", &here.file_name().replace("jsonl", "new")]
-        {
+        for name in [
+            "host.jsonl",
+            "other.jsonl",
+            "host-x-1-1.jsonl",
+            "lock",
+            &here.file_name().replace("jsonl", "new"),
+        ] {
             assert_eq!(boot_of(name), None, "{name}");
         }
     }
@@ -350,25 +490,44 @@ mod tests {
     #[test]
     fn a_journal_brings_nothing_but_settings_of_the_network_into_a_file_for_the_next_boot() {
         let line = |text: &str| {
-            let change = |before, wanted| Line::Change { setting: Setting::Persisted, before, wanted };
-            let changes = [change(Some(text.to_owned()), None), change(None, Some(text.to_owned()))];
-            changes.map(|change| parse_line(super::line_text(&change).unwrap().trim_end().as_bytes()).is_ok())
+            let change = |before, wanted| Line::Change {
+                setting: Setting::Persisted,
+                before,
+                wanted,
+            };
+            let changes = [
+                change(Some(text.to_owned()), None),
+                change(None, Some(text.to_owned())),
+            ];
+            changes.map(|change| {
+                parse_line(super::line_text(&change).unwrap().trim_end().as_bytes()).is_ok()
+            })
         };
         let ours = "# Written by fullpipe\n\nnet.ipv4.tcp_rmem = 4096 131072 6291456\n-net.core.rmem_max=1\n; no\n";
         assert_eq!(line(ours), [true; 2]);
-        for text in
-            ["kernel.core_pattern = |/tmp/x\n", "net.core.rmem_max = 1\nvm.panic_on_oom = 1", "words", "# \u{1b}[2J"]
-        {
+        for text in [
+            "kernel.core_pattern = |/tmp/x\n",
+            "net.core.rmem_max = 1\nvm.panic_on_oom = 1",
+            "words",
+            "# \u{1b}[2J",
+        ] {
             assert_eq!(line(text), [false; 2], "{text}");
         }
-        let other = Line::Change { setting: Setting::Sysctl("kernel.x".to_owned()), before: None, wanted: None };
+        let other = Line::Change {
+            setting: Setting::Sysctl("kernel.x".to_owned()),
+            before: None,
+            wanted: None,
+        };
         assert!(parse_line(super::line_text(&other).unwrap().trim_end().as_bytes()).is_err());
     }
 
     #[test]
     fn a_long_word_of_a_journal_is_cut_in_the_sentence_about_it() {
         let long = "x".repeat(1 << 20);
-        for line in [format!(r#"{{"{long}":1}}"#), format!(r#"{{"change":{{"setting":{{"sysctl":"{long}"}}}}}}"#)] {
+        for line in [
+            format!(r#"{{"{long}":1}}"#),
+            format!(r#"{{"change":{{"setting":{{"sysctl":"{long}"}}}}}}"#),
+        ] {
             assert!(parse_line(line.as_bytes()).unwrap_err().len() <= 300);
         }
     }
@@ -377,22 +536,45 @@ mod tests {
     #[test]
     fn a_pipe_with_the_name_of_a_journal_is_no_journal() {
         let folder = tempfile::tempdir().unwrap();
-        let origin = Origin { boot: "0".repeat(BOOT), namespace: 7, cookie: 3, initial: false };
+        let origin = Origin {
+            boot: "0".repeat(BOOT),
+            namespace: 7,
+            cookie: 3,
+            initial: false,
+        };
         let path = folder.path().join(origin.file_name());
-        rustix::fs::mkfifoat(rustix::fs::CWD, &path, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR).unwrap();
+        rustix::fs::mkfifoat(
+            rustix::fs::CWD,
+            &path,
+            rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR,
+        )
+        .unwrap();
         let (done, ended) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
-            let error = Journal::for_origin(folder.path(), &origin).unwrap_err().to_string();
+            let error = Journal::for_origin(folder.path(), &origin)
+                .unwrap_err()
+                .to_string();
             let (journals, unreadable) = Journal::read_all(folder.path()).unwrap();
-            done.send((error, journals.len(), unreadable.len())).unwrap();
+            done.send((error, journals.len(), unreadable.len()))
+                .unwrap();
         });
-        let (error, journals, unreadable) = ended.recv_timeout(std::time::Duration::from_secs(20)).expect("it waits");
-        assert!(error.contains("it is no regular file") && (journals, unreadable) == (0, 1), "{error}");
+        let (error, journals, unreadable) = ended
+            .recv_timeout(std::time::Duration::from_secs(20))
+            .expect("it waits");
+        assert!(
+            error.contains("it is no regular file") && (journals, unreadable) == (0, 1),
+            "{error}"
+        );
     }
 
     #[test]
     fn a_namespace_is_the_same_whether_or_not_the_first_process_is_in_it() {
-        let origin = Origin { boot: "one".to_owned(), namespace: 7, cookie: 3, initial: false };
+        let origin = Origin {
+            boot: "one".to_owned(),
+            namespace: 7,
+            cookie: 3,
+            initial: false,
+        };
         let with = |change: fn(&mut Origin)| {
             let mut other = origin.clone();
             change(&mut other);
@@ -401,6 +583,9 @@ mod tests {
         assert_eq!(with(|_| {}), JournalRelation::Ours);
         assert_eq!(with(|other| other.initial = true), JournalRelation::Ours);
         assert_eq!(with(|other| other.cookie = 4), JournalRelation::Elsewhere);
-        assert_eq!(with(|other| other.boot = "two".to_owned()), JournalRelation::Gone);
+        assert_eq!(
+            with(|other| other.boot = "two".to_owned()),
+            JournalRelation::Gone
+        );
     }
 }

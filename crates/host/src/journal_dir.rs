@@ -1,4 +1,5 @@
-//! The journals of a folder, and what is done by them: one at a time, and each so that a crash leaves a way back.
+//! The journals of a folder, and what is done by them: one at a time, and each so that a crash
+//! leaves a way back.
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -19,8 +20,8 @@ use crate::journal_error::JournalError;
 use crate::render::setting_writes;
 use crate::setting::{HostSystem, Setting};
 
-/// A moment in the course of [`JournalDir::apply_changes`]. Whoever dies at any of them leaves a journal by which all is put
-/// back.
+/// A moment in the course of [`JournalDir::apply_changes`]. Whoever dies at any of them leaves a
+/// journal by which all is put back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum JournalStep {
     /// The journal says that changes begin.
@@ -50,21 +51,41 @@ pub struct JournalDir {
 }
 
 impl JournalDir {
-    /// Opens the journals in `folder`, which is made if it is not there, and waits while another holds them.
+    /// Opens the journals in `folder`, which is made if it is not there, and waits while another
+    /// holds them.
     ///
     /// # Errors
-    /// If the folder cannot be made or locked, others may write in it, or another holds the lock for longer than ten
-    /// seconds.
+    /// If the folder cannot be made or locked, others may write in it, or another holds the lock
+    /// for longer than ten seconds.
     pub fn open(folder: &Path, system: HostSystem) -> Result<Self, JournalError> {
-        let failed = |doing| move |cause| JournalError::Io { doing, path: folder.to_owned(), cause };
+        let failed = |doing| {
+            move |cause| JournalError::Io {
+                doing,
+                path: folder.to_owned(),
+                cause,
+            }
+        };
         if !folder.exists() {
-            DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(failed("make"))?;
+            DirBuilder::new()
+                .recursive(true)
+                .mode(0o700)
+                .create(folder)
+                .map_err(failed("make"))?;
             let above = folder.parent().unwrap_or(Path::new("/"));
-            File::open(above).and_then(|above| above.sync_all()).map_err(failed("make"))?;
+            File::open(above)
+                .and_then(|above| above.sync_all())
+                .map_err(failed("make"))?;
         }
         refuse_foreign(folder)?;
         let path = folder.join("lock");
-        let lock = open_regular(OpenOptions::new().write(true).create(true).truncate(false).mode(0o600), &path);
+        let lock = open_regular(
+            OpenOptions::new()
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .mode(0o600),
+            &path,
+        );
         let lock = lock.map_err(failed("lock"))?;
         let deadline = Instant::now() + TIMEOUT;
         while let Err(error) = flock(&lock, FlockOperation::NonBlockingLockExclusive) {
@@ -76,18 +97,26 @@ impl JournalDir {
             }
             std::thread::sleep(Duration::from_millis(20));
         }
-        let origin = Origin::of_calling_thread()
-            .map_err(|cause| JournalError::Kernel { what: "which namespace this is", cause })?;
-        Ok(Self { folder: folder.to_owned(), system, origin, _lock: lock })
+        let origin = Origin::of_calling_thread().map_err(|cause| JournalError::Kernel {
+            what: "which namespace this is",
+            cause,
+        })?;
+        Ok(Self {
+            folder: folder.to_owned(),
+            system,
+            origin,
+            _lock: lock,
+        })
     }
 
-    /// Makes `changes` in order. Each is in the journal and on the disk before it is made, and read back after it; what
-    /// is so already is passed over. If one fails, those before it are put back. `begun` is called between the
-    /// journal's first line and the first change, with the name of this apply; `observe` at each step.
+    /// Makes `changes` in order. Each is in the journal and on the disk before it is made, and read
+    /// back after it; what is so already is passed over. If one fails, those before it are put
+    /// back. `begun` is called between the journal's first line and the first change, with the name
+    /// of this apply; `observe` at each step.
     ///
     /// # Errors
-    /// If an earlier apply waits to be confirmed, a setting cannot be read, written, kept or put back exactly, or the
-    /// journal cannot be written.
+    /// If an earlier apply waits to be confirmed, a setting cannot be read, written, kept or put
+    /// back exactly, or the journal cannot be written.
     pub fn apply_changes(
         &self,
         changes: &[Change],
@@ -100,8 +129,7 @@ impl JournalDir {
             return Err(JournalError::Pending);
         }
         if options.persist && !self.origin.is_initial() {
-            let sentence =
-                "--persist is for the namespace of the first process, which is set up at boot; this is another";
+            let sentence = "--persist is for the namespace of the first process, which is set up at boot; this is another";
             return Err(JournalError::Unfit(sentence.to_owned()));
         }
         let entries = checked_entries(&self.system, changes, options.persist)?;
@@ -109,12 +137,17 @@ impl JournalDir {
             return Ok(Vec::new());
         }
         let id = new_id().map_err(no_id)?;
-        journal.append_line(Line::Apply { id: id.clone(), temporary: options.temporary.map(whole_seconds) })?;
+        journal.append_line(Line::Apply {
+            id: id.clone(),
+            temporary: options.temporary.map(whole_seconds),
+        })?;
         observe(JournalStep::Begun);
         let made = begun(&id)
             .map_err(JournalError::Watchdog)
             .and_then(|()| self.make_entries(&mut journal, &entries, observe));
-        let Err(first) = made else { return Ok(entries.iter().map(host_change).collect()) };
+        let Err(first) = made else {
+            return Ok(entries.iter().map(host_change).collect());
+        };
         let way_back = self.take_back(&mut journal, Some(&id));
         Err(match way_back {
             Ok(undone) if undone.left.is_empty() => first,
@@ -129,15 +162,36 @@ impl JournalDir {
         entries: &[JournalEntry],
         observe: &mut dyn FnMut(JournalStep),
     ) -> Result<(), JournalError> {
-        // As it is now, not as it was when this was planned; and before a change that moves others too, as checksums do
-        // with segmentation.
-        let at_first = entries.iter().map(|entry| entry.setting.read(&self.system)).collect::<Result<Vec<_>, _>>()?;
+        // As it is now, not as it was when this was planned; and before a change that moves others
+        // too, as checksums do with segmentation.
+        let at_first = entries
+            .iter()
+            .map(|entry| entry.setting.read(&self.system))
+            .collect::<Result<Vec<_>, _>>()?;
         for (number, entry) in entries.iter().enumerate() {
-            let is_again = entries[..number].iter().any(|earlier| earlier.setting == entry.setting);
-            let before = if is_again { entry.setting.read(&self.system)? } else { at_first[number].clone() };
-            let entry = JournalEntry { before, ..entry.clone() };
-            let JournalEntry { setting, before, wanted, .. } = entry.clone();
-            journal.append_line(Line::Change { setting, before, wanted })?;
+            let is_again = entries[..number]
+                .iter()
+                .any(|earlier| earlier.setting == entry.setting);
+            let before = if is_again {
+                entry.setting.read(&self.system)?
+            } else {
+                at_first[number].clone()
+            };
+            let entry = JournalEntry {
+                before,
+                ..entry.clone()
+            };
+            let JournalEntry {
+                setting,
+                before,
+                wanted,
+                ..
+            } = entry.clone();
+            journal.append_line(Line::Change {
+                setting,
+                before,
+                wanted,
+            })?;
             observe(JournalStep::Written(number));
             if let Some(text) = entry.write_setting(&self.system)? {
                 journal.append_line(Line::Made { text })?;
@@ -147,19 +201,22 @@ impl JournalDir {
         Ok(())
     }
 
-    /// Puts back what was changed in this namespace, last change first, and what outlived a boot. What somebody else
-    /// changed since is left alone and stays in the journal, unless `forget` says otherwise; it then also sets aside
-    /// journals of this namespace and of earlier boots that cannot be read.
+    /// Puts back what was changed in this namespace, last change first, and what outlived a boot.
+    /// What somebody else changed since is left alone and stays in the journal, unless `forget`
+    /// says otherwise; it then also sets aside journals of this namespace and of earlier boots that
+    /// cannot be read.
     ///
     /// # Errors
-    /// If the journal of this namespace is malformed or something may not be written: then nothing was put back. If
-    /// something that may be written could not be: then the rest was, and the journal still has it.
+    /// If the journal of this namespace is malformed or something may not be written: then nothing
+    /// was put back. If something that may be written could not be: then the rest was, and the
+    /// journal still has it.
     pub fn undo_changes(&self, forget: bool) -> Result<HostUndone, JournalError> {
         let mut all = HostUndone::default();
         let (journals, unreadable) = Journal::read_all(&self.folder)?;
-        let (ours, others): (Vec<Journal>, Vec<Journal>) = journals
-            .into_iter()
-            .partition(|journal| journal.origin().seen_from(&self.origin) != JournalRelation::Elsewhere);
+        let (ours, others): (Vec<Journal>, Vec<Journal>) =
+            journals.into_iter().partition(|journal| {
+                journal.origin().seen_from(&self.origin) != JournalRelation::Elsewhere
+            });
         all.elsewhere = others.len();
         for journal in &ours {
             self.check_writable(&self.live_entries(journal, None))?;
@@ -180,16 +237,30 @@ impl JournalDir {
         Ok(all)
     }
 
-    /// Without the journal of this namespace nothing is undone. Another namespace may still need its own.
-    fn pass_over(&self, damaged: UnreadableJournal, forget: bool, all: &mut HostUndone) -> Result<(), JournalError> {
+    /// Without the journal of this namespace nothing is undone. Another namespace may still need
+    /// its own.
+    fn pass_over(
+        &self,
+        damaged: UnreadableJournal,
+        forget: bool,
+        all: &mut HostUndone,
+    ) -> Result<(), JournalError> {
         let UnreadableJournal { path, error, .. } = &damaged;
         match damaged.seen_from(&self.origin) {
             JournalRelation::Elsewhere => all.elsewhere += 1,
             _ if forget => {
                 let aside = path.with_extension(format!("damaged-{}", new_id().map_err(no_id)?));
-                let failed = |cause| JournalError::Io { doing: "rename", path: path.clone(), cause };
+                let failed = |cause| JournalError::Io {
+                    doing: "rename",
+                    path: path.clone(),
+                    cause,
+                };
                 fs::rename(path, &aside).map_err(failed)?;
-                all.unreadable.push(format!("{} was set aside as {}", path.display(), aside.display()));
+                all.unreadable.push(format!(
+                    "{} was set aside as {}",
+                    path.display(),
+                    aside.display()
+                ));
             }
             JournalRelation::Ours => return Err(damaged.error),
             _ => all.unreadable.push(error.to_string()),
@@ -223,12 +294,15 @@ impl JournalDir {
     /// If nothing waits, or the journal cannot be written.
     pub fn confirm_pending(&self) -> Result<(), JournalError> {
         let mut journal = Journal::for_origin(&self.folder, &self.origin)?;
-        let id = journal.pending_apply().ok_or(JournalError::NothingPending)?.to_owned();
+        let id = journal
+            .pending_apply()
+            .ok_or(JournalError::NothingPending)?
+            .to_owned();
         journal.append_line(Line::Confirmed { id })
     }
 
-    /// Returns the entries of a journal that may still be in force. A boot makes every setting the kernel's again,
-    /// except for those that our file has set at it.
+    /// Returns the entries of a journal that may still be in force. A boot makes every setting the
+    /// kernel's again, except for those that our file has set at it.
     fn live_entries(&self, journal: &Journal, since: Option<&str>) -> Vec<JournalEntry> {
         let mut entries = journal.entries_since(since);
         match journal.origin().seen_from(&self.origin) {
@@ -239,7 +313,11 @@ impl JournalDir {
                     .filter(|entry| entry.setting == Setting::Persisted)
                     .filter_map(|entry| entry.wanted.clone())
                     .collect();
-                let outlived = |name: &str| files.iter().any(|file| parse_persisted(file).contains_key(name));
+                let outlived = |name: &str| {
+                    files
+                        .iter()
+                        .any(|file| parse_persisted(file).contains_key(name))
+                };
                 entries.retain(|entry| match &entry.setting {
                     Setting::Persisted => true,
                     Setting::Sysctl(name) => outlived(name),
@@ -263,7 +341,11 @@ impl JournalDir {
         Ok(())
     }
 
-    fn take_back(&self, journal: &mut Journal, since: Option<&str>) -> Result<HostUndone, JournalError> {
+    fn take_back(
+        &self,
+        journal: &mut Journal,
+        since: Option<&str>,
+    ) -> Result<HostUndone, JournalError> {
         let mut undone = HostUndone::default();
         let mut kept = Vec::new();
         let before_boot = journal.origin().seen_from(&self.origin) == JournalRelation::BeforeBoot;
@@ -276,8 +358,12 @@ impl JournalDir {
                     continue;
                 }
                 // What is neither as we left it nor as it was is, after a boot, of the boot.
-                Ok(RestoreOutcome::Foreign(_)) if before_boot && *setting != Setting::Persisted => continue,
-                Ok(RestoreOutcome::Vanished) => format!("{setting} is gone, and with it what was changed"),
+                Ok(RestoreOutcome::Foreign(_)) if before_boot && *setting != Setting::Persisted => {
+                    continue;
+                }
+                Ok(RestoreOutcome::Vanished) => {
+                    format!("{setting} is gone, and with it what was changed")
+                }
                 Ok(RestoreOutcome::Foreign(found)) => {
                     kept.push(chain.merged_entry());
                     chain.left_alone(found.as_deref())
@@ -287,7 +373,10 @@ impl JournalDir {
                     why
                 }
             };
-            undone.left.push(HostLeft { setting: setting.to_string(), why });
+            undone.left.push(HostLeft {
+                setting: setting.to_string(),
+                why,
+            });
         }
         undone.kept = kept.len();
         kept.reverse();
@@ -299,14 +388,20 @@ impl JournalDir {
 /// Whoever writes a journal says what is written into the kernel.
 fn refuse_foreign(folder: &Path) -> Result<(), JournalError> {
     const WRITABLE_BY_OTHERS: u32 = 0o022;
-    let unreadable = |cause| JournalError::Io { doing: "read", path: folder.to_owned(), cause };
+    let unreadable = |cause| JournalError::Io {
+        doing: "read",
+        path: folder.to_owned(),
+        cause,
+    };
     let found = fs::metadata(folder).map_err(unreadable)?;
     let ours = [0, rustix::process::geteuid().as_raw()].contains(&found.uid());
     if ours && found.mode() & WRITABLE_BY_OTHERS == 0 {
         return Ok(());
     }
-    let sentence =
-        format!("others may write in {}, and so a journal there; --journal chooses another", folder.display());
+    let sentence = format!(
+        "others may write in {}, and so a journal there; --journal chooses another",
+        folder.display()
+    );
     Err(JournalError::Unfit(sentence))
 }
 
@@ -324,7 +419,9 @@ pub fn preview_changes(
     persist: bool,
 ) -> Result<Vec<HostChange>, JournalError> {
     let entries = plan_entries(system, changes, persist)?;
-    entries.iter().try_for_each(|entry| refuse_inexact(system, entry))?;
+    entries
+        .iter()
+        .try_for_each(|entry| refuse_inexact(system, entry))?;
     Ok(entries.iter().map(host_change).collect())
 }
 
@@ -332,11 +429,19 @@ pub fn preview_changes(
 ///
 /// # Errors
 /// If a setting cannot be read, may not be written, or could not be put back.
-pub fn check_changes(system: &HostSystem, changes: &[Change], persist: bool) -> Result<(), JournalError> {
+pub fn check_changes(
+    system: &HostSystem,
+    changes: &[Change],
+    persist: bool,
+) -> Result<(), JournalError> {
     checked_entries(system, changes, persist).map(drop)
 }
 
-fn checked_entries(system: &HostSystem, changes: &[Change], persist: bool) -> Result<Vec<JournalEntry>, JournalError> {
+fn checked_entries(
+    system: &HostSystem,
+    changes: &[Change],
+    persist: bool,
+) -> Result<Vec<JournalEntry>, JournalError> {
     let entries = plan_entries(system, changes, persist)?;
     for entry in &entries {
         entry.setting.check_writable(system)?;
@@ -347,17 +452,25 @@ fn checked_entries(system: &HostSystem, changes: &[Change], persist: bool) -> Re
 
 /// Refuses a change after which not all could be put back.
 fn refuse_inexact(system: &HostSystem, entry: &JournalEntry) -> Result<(), JournalError> {
-    let why = entry.setting.why_not_exact(system, entry.before.as_deref(), entry.wanted.as_deref());
+    let why = entry
+        .setting
+        .why_not_exact(system, entry.before.as_deref(), entry.wanted.as_deref());
     why.map_or(Ok(()), |why| Err(JournalError::Unfit(why)))
 }
 
-fn plan_entries(system: &HostSystem, changes: &[Change], persist: bool) -> Result<Vec<JournalEntry>, JournalError> {
+fn plan_entries(
+    system: &HostSystem,
+    changes: &[Change],
+    persist: bool,
+) -> Result<Vec<JournalEntry>, JournalError> {
     let mut settings = inspect_host(&system.sysctls)?;
     let mut entries: Vec<JournalEntry> = Vec::new();
     let mut sysctls = BTreeMap::new();
     for change in changes {
         let Some((setting, wanted)) = setting_writes(change, &settings) else {
-            return Err(JournalError::Unfit("a program makes this change for itself, not the host".to_owned()));
+            return Err(JournalError::Unfit(
+                "a program makes this change for itself, not the host".to_owned(),
+            ));
         };
         if !setting.is_sane() || wanted.as_deref().is_some_and(|text| !is_one_line(text)) {
             return Err(JournalError::Unfit(format!(
@@ -369,52 +482,99 @@ fn plan_entries(system: &HostSystem, changes: &[Change], persist: bool) -> Resul
             sysctls.insert(name.clone(), text.clone());
         }
         let earlier = entries.iter().rev().find(|entry| entry.setting == setting);
-        let before = earlier.map_or_else(|| setting.read(system), |earlier| Ok(earlier.wanted.clone()))?;
-        push_entry(&mut entries, JournalEntry { setting, before, wanted, made: None });
+        let before = earlier.map_or_else(
+            || setting.read(system),
+            |earlier| Ok(earlier.wanted.clone()),
+        )?;
+        push_entry(
+            &mut entries,
+            JournalEntry {
+                setting,
+                before,
+                wanted,
+                made: None,
+            },
+        );
     }
     if persist && !sysctls.is_empty() {
         let before = Setting::Persisted.read(system)?;
         if !Setting::Persisted.may_have(before.as_deref()) {
             let file = system.persisted_file();
-            let why = format!("{} has lines that are no settings of the network; take them out", file.display());
+            let why = format!(
+                "{} has lines that are no settings of the network; take them out",
+                file.display()
+            );
             return Err(JournalError::Unfit(why));
         }
         let mut all = parse_persisted(before.as_deref().unwrap_or_default());
         all.extend(sysctls);
         push_entry(
             &mut entries,
-            JournalEntry { setting: Setting::Persisted, before, wanted: Some(persisted_text(&all)), made: None },
+            JournalEntry {
+                setting: Setting::Persisted,
+                before,
+                wanted: Some(persisted_text(&all)),
+                made: None,
+            },
         );
     }
     Ok(entries)
 }
 
 fn push_entry(entries: &mut Vec<JournalEntry>, entry: JournalEntry) {
-    if !entry.setting.is_as_asked(entry.before.as_deref(), entry.wanted.as_deref()) {
+    if !entry
+        .setting
+        .is_as_asked(entry.before.as_deref(), entry.wanted.as_deref())
+    {
         entries.push(entry);
     }
 }
 
 /// The settings in a file of `sysctl.d`.
 pub(crate) fn parse_persisted(file: &str) -> BTreeMap<String, String> {
-    let lines = file.lines().map(str::trim).filter(|line| !line.starts_with(['#', ';']));
+    let lines = file
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.starts_with(['#', ';']));
     let settings = lines.filter_map(|line| line.split_once('='));
     // A minus allows the setting to fail (sysctl.d(5)).
-    settings.map(|(name, value)| (name.trim().trim_start_matches('-').to_owned(), value.trim().to_owned())).collect()
+    settings
+        .map(|(name, value)| {
+            (
+                name.trim().trim_start_matches('-').to_owned(),
+                value.trim().to_owned(),
+            )
+        })
+        .collect()
 }
 
 fn persisted_text(settings: &BTreeMap<String, String>) -> String {
-    let head = "# Written by `fullpipe host apply --persist`; `fullpipe host undo` takes it away.\n";
-    settings.iter().fold(head.to_owned(), |text, (name, value)| text + &format!("{name} = {value}\n"))
+    let head =
+        "# Written by `fullpipe host apply --persist`; `fullpipe host undo` takes it away.\n";
+    settings
+        .iter()
+        .fold(head.to_owned(), |text, (name, value)| {
+            text + &format!("{name} = {value}\n")
+        })
 }
 
 fn host_change(entry: &JournalEntry) -> HostChange {
-    let text = |text: &Option<String>| text.as_deref().map(|text| entry.setting.display_value(text));
-    HostChange { setting: entry.setting.to_string(), from: text(&entry.before), to: text(&entry.wanted) }
+    let text = |text: &Option<String>| {
+        text.as_deref()
+            .map(|text| entry.setting.display_value(text))
+    };
+    HostChange {
+        setting: entry.setting.to_string(),
+        from: text(&entry.before),
+        to: text(&entry.wanted),
+    }
 }
 
 fn with_way_back(first: JournalError, then: &str) -> JournalError {
-    JournalError::WayBack { first: Box::new(first), then: then.to_owned() }
+    JournalError::WayBack {
+        first: Box::new(first),
+        then: then.to_owned(),
+    }
 }
 
 fn whole_seconds(span: Span) -> u64 {
@@ -429,5 +589,8 @@ fn new_id() -> io::Result<String> {
 }
 
 fn no_id(cause: io::Error) -> JournalError {
-    JournalError::Kernel { what: "a name for it", cause }
+    JournalError::Kernel {
+        what: "a name for it",
+        cause,
+    }
 }

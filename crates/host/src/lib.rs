@@ -1,12 +1,15 @@
-//! The settings of this host that bear on bulk transfers: shown, advised, changed, read back, undone.
+//! The settings of this host that bear on bulk transfers: shown, advised, changed, read back,
+//! undone.
 //!
-//! [`inspect_host()`] reads what the predictor takes, [`host_report()`] everything; [`advise_changes()`] says what should change for a
-//! path. [`apply_changes()`] changes with the way back in memory, as a lab does whose hosts end with it; a [`JournalDir`]
-//! with the way back on the disk, where it outlives whoever made the change.
+//! [`inspect_host()`] reads what the predictor takes, [`host_report()`] everything;
+//! [`advise_changes()`] says what should change for a path. [`apply_changes()`] changes with the
+//! way back in memory, as a lab does whose hosts end with it; a [`JournalDir`] with the way back on
+//! the disk, where it outlives whoever made the change.
 //!
-//! All of it acts on the network namespace of the calling thread, through `/proc/sys/net` and netlink; what concerns
-//! the machine is read from `/sys`. This room alone knows how a typed [`Change`](fullpipe_record::Change) is written,
-//! as files, as messages to the kernel and as commands.
+//! All of it acts on the network namespace of the calling thread, through `/proc/sys/net` and
+//! netlink; what concerns the machine is read from `/sys`. This room alone knows how a typed
+//! [`Change`](fullpipe_record::Change) is written, as files, as messages to the kernel and as
+//! commands.
 
 mod advise;
 mod allow;

@@ -10,13 +10,14 @@ use fullpipe_record::{CpuSample, CpuTime};
 use fullpipe_sys::{CpuTime as ProcessTime, process_cpu_time};
 use fullpipe_units::Span;
 
-/// Counts the time of a process, all its threads together, and of the machine's processors, from when it was made on.
-/// Its files stay open, and are read again at each sample.
+/// Counts the time of a process, all its threads together, and of the machine's processors, from
+/// when it was made on. Its files stay open, and are read again at each sample.
 ///
 /// A program that runs several tests at once has one time for all of them.
 #[derive(Debug)]
 pub struct ProcessorMeter {
-    /// `/proc/PID/stat` of another process; `None` for this one, of which the kernel reports more exact times.
+    /// `/proc/PID/stat` of another process; `None` for this one, of which the kernel reports more
+    /// exact times.
     process: Option<File>,
     used: ProcessTime,
     /// `/proc/stat`.
@@ -46,40 +47,75 @@ impl ProcessorMeter {
 
     fn from_paths(proc: &Path, other: Option<(u32, File)>, groups: &Path) -> Self {
         let mut buffer = Vec::new();
-        let own = proc.join(other.as_ref().map_or_else(|| "self".to_owned(), |(pid, _)| pid.to_string()));
+        let own = proc.join(
+            other
+                .as_ref()
+                .map_or_else(|| "self".to_owned(), |(pid, _)| pid.to_string()),
+        );
         let process = other.map(|(_, stat)| stat);
         let used = used_time(process.as_ref(), &mut buffer).unwrap_or_default();
         let stat = File::open(proc.join("stat")).ok();
-        let cores = stat.as_ref().map(|stat| core_times(&read_start(stat, &mut buffer))).unwrap_or_default();
+        let cores = stat
+            .as_ref()
+            .map(|stat| core_times(&read_start(stat, &mut buffer)))
+            .unwrap_or_default();
         let threads = ThreadDelays::from_folder(own.join("task"), &mut buffer);
-        let quota = CpuQuota::from_cgroup_text(&fs::read_to_string(own.join("cgroup")).unwrap_or_default(), groups);
-        let throttled = quota.as_ref().map(|quota| quota.throttled_time(&mut buffer)).unwrap_or_default();
-        Self { process, used, stat, cores, threads, quota, throttled, buffer }
+        let quota = CpuQuota::from_cgroup_text(
+            &fs::read_to_string(own.join("cgroup")).unwrap_or_default(),
+            groups,
+        );
+        let throttled = quota
+            .as_ref()
+            .map(|quota| quota.throttled_time(&mut buffer))
+            .unwrap_or_default();
+        Self {
+            process,
+            used,
+            stat,
+            cores,
+            threads,
+            quota,
+            throttled,
+            buffer,
+        }
     }
 
-    /// Returns the figures since the meter was made, as a sample at time `at`; `None` once the process has ended, which
-    /// takes its counters with it.
+    /// Returns the figures since the meter was made, as a sample at time `at`; `None` once the
+    /// process has ended, which takes its counters with it.
     pub fn take_sample(&mut self, at: Span) -> Option<CpuSample> {
         let buffer = &mut self.buffer;
         let used = used_time(self.process.as_ref(), buffer)?;
-        let now = self.stat.as_ref().map(|stat| core_times(&read_start(stat, buffer))).unwrap_or_default();
-        let is_same = now.iter().map(|core| core.0).eq(self.cores.iter().map(|core| core.0));
+        let now = self
+            .stat
+            .as_ref()
+            .map(|stat| core_times(&read_start(stat, buffer)))
+            .unwrap_or_default();
+        let is_same = now
+            .iter()
+            .map(|core| core.0)
+            .eq(self.cores.iter().map(|core| core.0));
         // A processor that came or went in between has no time that could be stated.
-        let since =
-            now.iter().zip(&self.cores).filter(|_| is_same).map(|(now, before)| cpu_time_difference(now.1, before.1));
+        let since = now
+            .iter()
+            .zip(&self.cores)
+            .filter(|_| is_same)
+            .map(|(now, before)| cpu_time_difference(now.1, before.1));
         Some(CpuSample {
             at,
             user: used.user.saturating_sub(self.used.user),
             system: used.system.saturating_sub(self.used.system),
             waited: waited_so_far(&mut self.threads, buffer),
-            throttled: self.quota.as_ref().map(|quota| quota.throttled_time(buffer).saturating_sub(self.throttled)),
+            throttled: self
+                .quota
+                .as_ref()
+                .map(|quota| quota.throttled_time(buffer).saturating_sub(self.throttled)),
             cores: since.collect(),
         })
     }
 }
 
-/// Returns the time that threads have waited. Once it is not known, it never is again: threads that were not asked
-/// meanwhile would count with all their time.
+/// Returns the time that threads have waited. Once it is not known, it never is again: threads that
+/// were not asked meanwhile would count with all their time.
 fn waited_so_far(threads: &mut Option<ThreadDelays>, buffer: &mut Vec<u8>) -> Option<Span> {
     let waited = threads.as_mut()?.waited_time(buffer);
     if waited.is_none() {
@@ -88,7 +124,8 @@ fn waited_so_far(threads: &mut Option<ThreadDelays>, buffer: &mut Vec<u8>) -> Op
     waited
 }
 
-/// Returns the time that the process of this `stat` has used, or else this process; `None` if that process has ended.
+/// Returns the time that the process of this `stat` has used, or else this process; `None` if that
+/// process has ended.
 fn used_time(stat: Option<&File>, buffer: &mut Vec<u8>) -> Option<ProcessTime> {
     match stat {
         Some(stat) => process_time(&read_start(stat, buffer)),
@@ -105,8 +142,8 @@ pub fn thin_out_processors(samples: &mut Vec<CpuSample>) {
     });
 }
 
-/// Time that the threads of a process have waited for a processor. A thread that ends takes its count with it, so
-/// the difference of each thread is added at each sample.
+/// Time that the threads of a process have waited for a processor. A thread that ends takes its
+/// count with it, so the difference of each thread is added at each sample.
 #[derive(Debug)]
 struct ThreadDelays {
     folder: PathBuf,
@@ -117,7 +154,11 @@ struct ThreadDelays {
 impl ThreadDelays {
     /// None where the kernel does not count it.
     fn from_folder(folder: PathBuf, buffer: &mut Vec<u8>) -> Option<Self> {
-        let mut threads = Self { folder, known: HashMap::new(), waited: Span::ZERO };
+        let mut threads = Self {
+            folder,
+            known: HashMap::new(),
+            waited: Span::ZERO,
+        };
         threads.waited_time(buffer)?;
         threads.waited = Span::ZERO;
         (!threads.known.is_empty()).then_some(threads)
@@ -128,11 +169,16 @@ impl ThreadDelays {
         let mut before = std::mem::take(&mut self.known);
         for entry in fs::read_dir(&self.folder).ok()?.flatten() {
             let name = entry.file_name().to_string_lossy().into_owned();
-            let opened =
-                before.remove(&name).or_else(|| Some((File::open(entry.path().join("schedstat")).ok()?, Span::ZERO)));
-            let Some((file, counted)) = opened else { continue };
+            let opened = before
+                .remove(&name)
+                .or_else(|| Some((File::open(entry.path().join("schedstat")).ok()?, Span::ZERO)));
+            let Some((file, counted)) = opened else {
+                continue;
+            };
             // It may have ended since the folder was read.
-            let Some(now) = parse_waited_time(&read_start(&file, buffer)) else { continue };
+            let Some(now) = parse_waited_time(&read_start(&file, buffer)) else {
+                continue;
+            };
             self.waited += now.saturating_sub(counted);
             self.known.insert(name, (file, now));
             if self.known.len() > MAX_THREADS {
@@ -146,17 +192,20 @@ impl ThreadDelays {
 /// Threads that are asked: more would cost more than 0.5 % of a processor.
 const MAX_THREADS: usize = 512;
 
-/// `cpu.stat` of the control groups around this process that have a quota. With several, each holds it back by itself.
+/// `cpu.stat` of the control groups around this process that have a quota. With several, each holds
+/// it back by itself.
 #[derive(Debug)]
 struct CpuQuota {
     stats: Vec<File>,
 }
 
 impl CpuQuota {
-    /// From `/proc/self/cgroup`, and from where control groups are mounted: version 2 at `groups` itself, and the
-    /// processors of version 1 below it. None where no group can be read.
+    /// From `/proc/self/cgroup`, and from where control groups are mounted: version 2 at `groups`
+    /// itself, and the processors of version 1 below it. None where no group can be read.
     fn from_cgroup_text(text: &str, groups: &Path) -> Option<Self> {
-        text.lines().filter_map(|line| Self::of_line(line, groups)).max_by_key(|quota| quota.stats.len())
+        text.lines()
+            .filter_map(|line| Self::of_line(line, groups))
+            .max_by_key(|quota| quota.stats.len())
     }
 
     /// `0::/user.slice` of version 2, `4:cpu,cpuacct:/docker/…` of version 1.
@@ -165,74 +214,125 @@ impl CpuQuota {
         let (number, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
         let mounts = match (number, controllers) {
             ("0", "") => vec![groups.to_owned(), groups.join("unified")],
-            _ if controllers.split(',').any(|name| name == "cpu") => vec![groups.join("cpu"), groups.join(controllers)],
+            _ if controllers.split(',').any(|name| name == "cpu") => {
+                vec![groups.join("cpu"), groups.join(controllers)]
+            }
             _ => return None,
         };
-        mounts.iter().find_map(|mount| Self::from_group(mount, path))
+        mounts
+            .iter()
+            .find_map(|mount| Self::from_group(mount, path))
     }
 
-    /// Of the group at `path` and of those around it. Seen from a container, the path may be one that is mounted
-    /// elsewhere; what is mounted is then the container's own group.
+    /// Of the group at `path` and of those around it. Seen from a container, the path may be one
+    /// that is mounted elsewhere; what is mounted is then the container's own group.
     fn from_group(mount: &Path, path: &str) -> Option<Self> {
-        let inside: PathBuf =
-            Path::new(path).components().filter(|part| matches!(part, std::path::Component::Normal(_))).collect();
-        let groups: Vec<PathBuf> = inside.ancestors().take(DEEPEST).map(|group| mount.join(group)).collect();
+        let inside: PathBuf = Path::new(path)
+            .components()
+            .filter(|part| matches!(part, std::path::Component::Normal(_)))
+            .collect();
+        let groups: Vec<PathBuf> = inside
+            .ancestors()
+            .take(DEEPEST)
+            .map(|group| mount.join(group))
+            .collect();
         let stat = |group: &PathBuf| File::open(group.join("cpu.stat")).ok();
         groups.iter().find_map(stat)?;
-        Some(Self { stats: groups.iter().filter(|group| has_quota(group)).filter_map(stat).collect() })
+        Some(Self {
+            stats: groups
+                .iter()
+                .filter(|group| has_quota(group))
+                .filter_map(stat)
+                .collect(),
+        })
     }
 
     fn throttled_time(&self, buffer: &mut Vec<u8>) -> Span {
-        self.stats.iter().map(|stat| parse_throttled_time(&read_start(stat, buffer)).unwrap_or_default()).sum()
+        self.stats
+            .iter()
+            .map(|stat| parse_throttled_time(&read_start(stat, buffer)).unwrap_or_default())
+            .sum()
     }
 }
 
 /// Number of groups around a process that are read.
 const DEEPEST: usize = 32;
 
-/// `cpu.max` of version 2 (`50000 100000`, or `max 100000`), `cpu.cfs_quota_us` of version 1 (−1 without).
+/// `cpu.max` of version 2 (`50000 100000`, or `max 100000`), `cpu.cfs_quota_us` of version 1 (−1
+/// without).
 fn has_quota(group: &Path) -> bool {
     let first = |name: &str| {
         let text = fs::read_to_string(group.join(name)).ok()?;
         text.split_whitespace().next()?.parse::<u64>().ok()
     };
-    first("cpu.max").or_else(|| first("cpu.cfs_quota_us")).is_some()
+    first("cpu.max")
+        .or_else(|| first("cpu.cfs_quota_us"))
+        .is_some()
 }
 
-/// From `cpu.stat`: microseconds in version 2, nanoseconds in version 1, of all processors together.
+/// From `cpu.stat`: microseconds in version 2, nanoseconds in version 1, of all processors
+/// together.
 fn parse_throttled_time(text: &str) -> Option<Span> {
-    let value = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok());
-    let micros = || Some(Span::from_nanos(value("throttled_usec ")?.saturating_mul(1_000)));
+    let value = |name: &str| {
+        text.lines()
+            .find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok())
+    };
+    let micros = || {
+        Some(Span::from_nanos(
+            value("throttled_usec ")?.saturating_mul(1_000),
+        ))
+    };
     micros().or_else(|| value("throttled_time ").map(Span::from_nanos))
 }
 
-/// From `/proc/PID/stat`: fields 14 and 15, in ticks. The name of the program, in brackets, may hold anything.
+/// From `/proc/PID/stat`: fields 14 and 15, in ticks. The name of the program, in brackets, may
+/// hold anything.
 fn process_time(text: &str) -> Option<ProcessTime> {
     const AFTER_THE_NAME: usize = 11;
     let (_, fields) = text.rsplit_once(')')?;
-    let mut ticks = fields.split_whitespace().skip(AFTER_THE_NAME).map(str::parse::<u64>);
+    let mut ticks = fields
+        .split_whitespace()
+        .skip(AFTER_THE_NAME)
+        .map(str::parse::<u64>);
     let mut next = || Some(Span::from_nanos(ticks.next()?.ok()?.saturating_mul(TICK)));
-    Some(ProcessTime { user: next()?, system: next()? })
+    Some(ProcessTime {
+        user: next()?,
+        system: next()?,
+    })
 }
 
 /// The second field of `schedstat`: nanoseconds ready to run without a processor.
 fn parse_waited_time(text: &str) -> Option<Span> {
-    text.split_whitespace().nth(1)?.parse().ok().map(Span::from_nanos)
+    text.split_whitespace()
+        .nth(1)?
+        .parse()
+        .ok()
+        .map(Span::from_nanos)
 }
 
 /// The lines `cpu0`, `cpu1`… of `/proc/stat`, each with its number.
 fn core_times(text: &str) -> Vec<(u32, CpuTime)> {
-    text.lines().take_while(|line| line.starts_with("cpu")).filter_map(core_time).collect()
+    text.lines()
+        .take_while(|line| line.starts_with("cpu"))
+        .filter_map(core_time)
+        .collect()
 }
 
-/// `cpu0 user nice system idle iowait irq softirq steal guest guest_nice`; a guest's time is in the user's too.
+/// `cpu0 user nice system idle iowait irq softirq steal guest guest_nice`; a guest's time is in the
+/// user's too.
 fn core_time(line: &str) -> Option<(u32, CpuTime)> {
     let mut fields = line.strip_prefix("cpu")?.split_whitespace();
-    let number = fields.next()?.parse().ok().filter(|_| line.as_bytes().get(3).is_some_and(u8::is_ascii_digit))?;
+    let number = fields
+        .next()?
+        .parse()
+        .ok()
+        .filter(|_| line.as_bytes().get(3).is_some_and(u8::is_ascii_digit))?;
     let ticks: Vec<u64> = fields.map_while(|field| field.parse().ok()).collect();
     let sum = |places: &[usize]| {
-        let sum =
-            places.iter().filter_map(|place| ticks.get(*place)).fold(0, |sum: u64, ticks| sum.saturating_add(*ticks));
+        let sum = places
+            .iter()
+            .filter_map(|place| ticks.get(*place))
+            .fold(0, |sum: u64, ticks| sum.saturating_add(*ticks));
         Span::from_nanos(sum.saturating_mul(TICK))
     };
     let time = CpuTime {
@@ -315,11 +415,17 @@ btime 1700000000
     #[test]
     fn thinning_keeps_the_last_sample_and_even_distances() {
         for count in 1..50 {
-            let sample = |at| CpuSample { at: Span::from_millis(at), ..CpuSample::default() };
+            let sample = |at| CpuSample {
+                at: Span::from_millis(at),
+                ..CpuSample::default()
+            };
             let mut all: Vec<CpuSample> = (1..=count).map(sample).collect();
             thin_out_processors(&mut all);
             assert_eq!(all.last().unwrap().at, Span::from_millis(count));
-            assert!(all.windows(2).all(|pair| pair[1].at == pair[0].at + Span::from_millis(2)));
+            assert!(
+                all.windows(2)
+                    .all(|pair| pair[1].at == pair[0].at + Span::from_millis(2))
+            );
             assert_eq!(all.len() as u64, count.div_ceil(2));
         }
     }
@@ -339,7 +445,13 @@ btime 1700000000
         assert_eq!(found[0].1.user, span(16_100), "niced programs are programs");
         assert_eq!(
             core_times("cpu 1 2 3\ncpuX 1\ncpu2 7\nintr 1\ncpu3 1 1 1 1"),
-            [(2, CpuTime { user: span(70), ..CpuTime::default() })]
+            [(
+                2,
+                CpuTime {
+                    user: span(70),
+                    ..CpuTime::default()
+                }
+            )]
         );
     }
 
@@ -347,25 +459,49 @@ btime 1700000000
     fn differences_are_reported_and_a_clock_that_goes_back_stands() {
         let tree = tree(&[("proc/stat", STAT)]);
         let mut meter = meter(&tree);
-        write(&tree, "proc/stat", &STAT.replace("cpu1 1700 0 600 4500", "cpu1 1710 5 620 4499"));
+        write(
+            &tree,
+            "proc/stat",
+            &STAT.replace("cpu1 1700 0 600 4500", "cpu1 1710 5 620 4499"),
+        );
         let sample = meter.take_sample(Span::ZERO).unwrap();
         assert_eq!(sample.cores.len(), 2);
-        let busy = CpuTime { user: Span::from_millis(150), system: Span::from_millis(200), ..CpuTime::default() };
-        assert_eq!((sample.cores[0], sample.cores[1]), (CpuTime::default(), busy));
-        assert_eq!((sample.waited, sample.throttled), (None, None), "what cannot be read is not known");
+        let busy = CpuTime {
+            user: Span::from_millis(150),
+            system: Span::from_millis(200),
+            ..CpuTime::default()
+        };
+        assert_eq!(
+            (sample.cores[0], sample.cores[1]),
+            (CpuTime::default(), busy)
+        );
+        assert_eq!(
+            (sample.waited, sample.throttled),
+            (None, None),
+            "what cannot be read is not known"
+        );
         write(&tree, "proc/stat", &STAT.replace("cpu1", "cpu2"));
-        assert_eq!(meter.take_sample(Span::ZERO).unwrap().cores, [], "another processor");
+        assert_eq!(
+            meter.take_sample(Span::ZERO).unwrap().cores,
+            [],
+            "another processor"
+        );
     }
 
     #[test]
     fn a_program_that_has_ended_has_no_sample_and_never_the_time_of_this_one() {
         let stat = |ticks| format!("7 (a ) b) R 1 7 7 0 -1 0 0 0 0 0 {ticks} 20 0 0 20 0 1 0 99\n");
         let tree = tree(&[("proc/stat", STAT), ("proc/7/stat", &stat(100))]);
-        let of = |pid| ProcessorMeter::of_other(&tree.path().join("proc"), pid, &tree.path().join("groups"));
+        let of = |pid| {
+            ProcessorMeter::of_other(&tree.path().join("proc"), pid, &tree.path().join("groups"))
+        };
         let mut meter = of(7).unwrap();
         write(&tree, "proc/7/stat", &stat(130));
         let sample = meter.take_sample(Span::ZERO).unwrap();
-        assert_eq!((sample.user, sample.system), (Span::from_millis(300), Span::ZERO));
+        assert_eq!(
+            (sample.user, sample.system),
+            (Span::from_millis(300), Span::ZERO)
+        );
         // As `/proc` has it: an open file of a process that is gone cannot be read any more.
         write(&tree, "proc/7/stat", "");
         assert_eq!(meter.take_sample(Span::from_millis(1)), None);
@@ -384,18 +520,30 @@ btime 1700000000
         let groups = tree.path().join("groups");
         let mut meter = ProcessorMeter::of_other(&tree.path().join("proc"), 7, &groups).unwrap();
         fs::write(tree.path().join("proc/7/stat"), stat(130)).unwrap();
-        assert_eq!(meter.take_sample(Span::ZERO).map(|sample| sample.user), Some(Span::from_millis(300)));
+        assert_eq!(
+            meter.take_sample(Span::ZERO).map(|sample| sample.user),
+            Some(Span::from_millis(300))
+        );
     }
 
     #[test]
     fn a_thread_that_ends_takes_nothing_with_it() {
-        let tree = tree(&[("proc/self/task/7/schedstat", "900 500 3\n"), ("proc/self/task/8/schedstat", "9 2000 3\n")]);
+        let tree = tree(&[
+            ("proc/self/task/7/schedstat", "900 500 3\n"),
+            ("proc/self/task/8/schedstat", "9 2000 3\n"),
+        ]);
         let mut meter = meter(&tree);
         write(&tree, "proc/self/task/8/schedstat", "9 2600 4\n");
-        assert_eq!(meter.take_sample(Span::ZERO).unwrap().waited, Some(Span::from_nanos(600)));
+        assert_eq!(
+            meter.take_sample(Span::ZERO).unwrap().waited,
+            Some(Span::from_nanos(600))
+        );
         fs::remove_dir_all(tree.path().join("proc/self/task/8")).unwrap();
         write(&tree, "proc/self/task/7/schedstat", "950 501 4\n");
-        assert_eq!(meter.take_sample(Span::ZERO).unwrap().waited, Some(Span::from_nanos(601)));
+        assert_eq!(
+            meter.take_sample(Span::ZERO).unwrap().waited,
+            Some(Span::from_nanos(601))
+        );
         fs::create_dir(tree.path().join("proc/self/task/9")).unwrap();
         write(&tree, "proc/self/task/9/schedstat", "1 40 1\n");
         assert_eq!(
@@ -412,7 +560,11 @@ btime 1700000000
         let task = tree.path().join("proc/self/task");
         for thread in 2..=MAX_THREADS + 2 {
             fs::create_dir(task.join(thread.to_string())).unwrap();
-            write(&tree, &format!("proc/self/task/{thread}/schedstat"), "9 1000000 3\n");
+            write(
+                &tree,
+                &format!("proc/self/task/{thread}/schedstat"),
+                "9 1000000 3\n",
+            );
         }
         assert_eq!(meter.take_sample(Span::ZERO).unwrap().waited, None);
         for thread in 3..=MAX_THREADS + 2 {
@@ -441,7 +593,10 @@ btime 1700000000
             // Version 1, in a container that sees its own group at the root.
             (
                 vec![
-                    ("proc/self/cgroup", "5:memory:/docker/1\n4:cpu,cpuacct:/docker/1\n0::/docker/1\n"),
+                    (
+                        "proc/self/cgroup",
+                        "5:memory:/docker/1\n4:cpu,cpuacct:/docker/1\n0::/docker/1\n",
+                    ),
                     ("groups/cpu,cpuacct/cpu.cfs_quota_us", "50000\n"),
                     ("groups/cpu,cpuacct/cpu.stat", first),
                 ],
@@ -451,14 +606,21 @@ btime 1700000000
         for (files, stat) in cases {
             let tree = tree(&files);
             let mut meter = meter(&tree);
-            assert_eq!(meter.take_sample(Span::ZERO).unwrap().throttled, Some(Span::ZERO));
+            assert_eq!(
+                meter.take_sample(Span::ZERO).unwrap().throttled,
+                Some(Span::ZERO)
+            );
             write(&tree, stat, "throttled_usec 1740\n");
             let more = meter.take_sample(Span::ZERO).unwrap().throttled.unwrap();
             write(&tree, stat, "throttled_time 2740000\n");
             let much = meter.take_sample(Span::ZERO).unwrap().throttled.unwrap();
             let expected = [Span::from_micros(240), Span::from_micros(1_240)];
             assert!(
-                if stat.contains("outer") { [more, much] == expected } else { much == expected[0] },
+                if stat.contains("outer") {
+                    [more, much] == expected
+                } else {
+                    much == expected[0]
+                },
                 "{more} {much}"
             );
         }
@@ -471,10 +633,16 @@ btime 1700000000
             ("groups/cpu/cpu.cfs_quota_us", "-1\n"),
             ("groups/cpu/cpu.stat", "throttled_time 9\n"),
         ]);
-        assert_eq!(meter(&free).take_sample(Span::ZERO).unwrap().throttled, Some(Span::ZERO));
+        assert_eq!(
+            meter(&free).take_sample(Span::ZERO).unwrap().throttled,
+            Some(Span::ZERO)
+        );
         for text in ["", "0::/\n", "nonsense", "0::", "3:cpu:/../../../etc\n"] {
             assert_eq!(
-                meter(&tree(&[("proc/self/cgroup", text)])).take_sample(Span::ZERO).unwrap().throttled,
+                meter(&tree(&[("proc/self/cgroup", text)]))
+                    .take_sample(Span::ZERO)
+                    .unwrap()
+                    .throttled,
                 None,
                 "{text}"
             );
@@ -489,9 +657,17 @@ btime 1700000000
             thread::yield_now();
         }
         let [first, second] = std::array::from_fn(|_| meter.take_sample(Span::ZERO).unwrap());
-        let busy =
-            |sample: &CpuSample| sample.cores.iter().map(|core| core.user + core.system + core.idle).sum::<Span>();
-        assert!(!first.cores.is_empty() && busy(&first) > Span::ZERO, "{first:?}");
+        let busy = |sample: &CpuSample| {
+            sample
+                .cores
+                .iter()
+                .map(|core| core.user + core.system + core.idle)
+                .sum::<Span>()
+        };
+        assert!(
+            !first.cores.is_empty() && busy(&first) > Span::ZERO,
+            "{first:?}"
+        );
         assert!(second.waited >= first.waited, "{first:?} {second:?}");
     }
 }

@@ -22,8 +22,8 @@ impl MachineTree {
         Self { root: root.into() }
     }
 
-    /// The processors of the NUMA node that network device `device` is on, and none, with the reason, where it makes no
-    /// difference.
+    /// The processors of the NUMA node that network device `device` is on, and none, with the
+    /// reason, where it makes no difference.
     pub fn device_placement(&self, device: &str) -> Placement {
         let at = self.root.join("class/net").join(device).join("device");
         let node = read_number(&at.join("numa_node"));
@@ -32,7 +32,12 @@ impl MachineTree {
             Ok(processors) => (processors.into_iter().collect(), None),
             Err(why) => (Vec::new(), Some(why.to_owned())),
         };
-        Placement { device: Some(device.to_owned()), node, processors, why_not }
+        Placement {
+            device: Some(device.to_owned()),
+            node,
+            processors,
+            why_not,
+        }
     }
 
     fn processors_near(&self, at: &Path, node: Option<u16>) -> Result<BTreeSet<u16>, &'static str> {
@@ -42,9 +47,16 @@ impl MachineTree {
         let all = read_processor_list(&self.root.join("devices/system/cpu/online"))
             .ok_or("the kernel does not list the processors")?;
         let node = node.ok_or("the kernel does not say which NUMA node it is on")?;
-        let of_node = self.root.join(format!("devices/system/node/node{node}/cpulist"));
-        let near = read_processor_list(&at.join("local_cpulist")).or_else(|| read_processor_list(&of_node));
-        let near: BTreeSet<u16> = near.unwrap_or_default().intersection(&all).copied().collect();
+        let of_node = self
+            .root
+            .join(format!("devices/system/node/node{node}/cpulist"));
+        let near = read_processor_list(&at.join("local_cpulist"))
+            .or_else(|| read_processor_list(&of_node));
+        let near: BTreeSet<u16> = near
+            .unwrap_or_default()
+            .intersection(&all)
+            .copied()
+            .collect();
         match near.len() {
             0 => Err("no processor is near it"),
             near if near == all.len() => Err("all processors are as near"),
@@ -69,7 +81,8 @@ fn parse(text: &str) -> Option<BTreeSet<u16>> {
     let mut all = BTreeSet::new();
     for part in text.split(',').filter(|part| !part.is_empty()) {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let [first, last] = [first, last].map(|number| number.parse::<u16>().ok().filter(|number| *number < MAX));
+        let [first, last] =
+            [first, last].map(|number| number.parse::<u16>().ok().filter(|number| *number < MAX));
         all.extend(first?..=last?);
     }
     Some(all)
@@ -79,13 +92,23 @@ fn parse(text: &str) -> Option<BTreeSet<u16>> {
 mod tests {
     use super::*;
 
-    /// A machine with processors 0 to 7, of which those of node 1 are 4 to 7, and these files of `eth0`.
+    /// A machine with processors 0 to 7, of which those of node 1 are 4 to 7, and these files of
+    /// `eth0`.
     fn machine(files: &[(&str, &str)]) -> (tempfile::TempDir, MachineTree) {
         let root = tempfile::tempdir().unwrap();
         let card = "class/net/eth0/device/";
-        let common = [("devices/system/cpu/online", "0-7\n"), ("devices/system/node/node1/cpulist", "4-7\n")];
-        let own = files.iter().map(|(name, text)| (format!("{card}{name}"), *text));
-        for (name, text) in common.map(|(name, text)| (name.to_owned(), text)).into_iter().chain(own) {
+        let common = [
+            ("devices/system/cpu/online", "0-7\n"),
+            ("devices/system/node/node1/cpulist", "4-7\n"),
+        ];
+        let own = files
+            .iter()
+            .map(|(name, text)| (format!("{card}{name}"), *text));
+        for (name, text) in common
+            .map(|(name, text)| (name.to_owned(), text))
+            .into_iter()
+            .chain(own)
+        {
             let file = root.path().join(name);
             std::fs::create_dir_all(file.parent().unwrap()).unwrap();
             std::fs::write(file, text).unwrap();
@@ -97,8 +120,12 @@ mod tests {
     #[test]
     fn the_processors_of_the_cards_node_are_near() {
         let (_root, tree) = machine(&[("numa_node", "1\n"), ("local_cpulist", "4-5,7\n")]);
-        let expected =
-            Placement { device: Some("eth0".to_owned()), node: Some(1), processors: vec![4, 5, 7], why_not: None };
+        let expected = Placement {
+            device: Some("eth0".to_owned()),
+            node: Some(1),
+            processors: vec![4, 5, 7],
+            why_not: None,
+        };
         assert_eq!(tree.device_placement("eth0"), expected);
         let (_root, tree) = machine(&[("numa_node", "1\n")]);
         assert_eq!(
@@ -117,9 +144,20 @@ mod tests {
             placement.why_not.unwrap()
         };
         assert!(reason(&[], "lo").contains("no card"));
-        assert!(reason(&[("numa_node", "-1\n"), ("local_cpulist", "0-7\n")], "eth0").contains("does not say"));
-        assert!(reason(&[("numa_node", "0\n"), ("local_cpulist", "0-7\n")], "eth0").contains("as near"));
-        assert!(reason(&[("numa_node", "1\n"), ("local_cpulist", "12-13\n")], "eth0").contains("no processor"));
+        assert!(
+            reason(&[("numa_node", "-1\n"), ("local_cpulist", "0-7\n")], "eth0")
+                .contains("does not say")
+        );
+        assert!(
+            reason(&[("numa_node", "0\n"), ("local_cpulist", "0-7\n")], "eth0").contains("as near")
+        );
+        assert!(
+            reason(
+                &[("numa_node", "1\n"), ("local_cpulist", "12-13\n")],
+                "eth0"
+            )
+            .contains("no processor")
+        );
     }
 
     #[test]
@@ -133,6 +171,11 @@ mod tests {
 
     #[test]
     fn this_machine_is_read() {
-        assert_eq!(MachineTree::of_this_host().device_placement("lo").processors, [] as [u16; 0]);
+        assert_eq!(
+            MachineTree::of_this_host()
+                .device_placement("lo")
+                .processors,
+            [] as [u16; 0]
+        );
     }
 }

@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::sysctl::{SysctlError, SysctlTree, is_network_sysctl, moves_others};
 
-/// The places of a host's settings: its sysctls, the folder of those that outlive a reboot, and its network devices
-/// and routes, which are those of the calling thread's namespace.
+/// The places of a host's settings: its sysctls, the folder of those that outlive a reboot, and its
+/// network devices and routes, which are those of the calling thread's namespace.
 #[derive(Debug, Clone)]
 pub struct HostSystem {
     pub(crate) sysctls: SysctlTree,
@@ -27,7 +27,10 @@ impl HostSystem {
 
     /// Others.
     pub fn new(sysctls: SysctlTree, sysctl_d: impl Into<PathBuf>) -> Self {
-        Self { sysctls, sysctl_d: sysctl_d.into() }
+        Self {
+            sysctls,
+            sysctl_d: sysctl_d.into(),
+        }
     }
 
     /// The one file that outlives a reboot.
@@ -44,12 +47,13 @@ pub(crate) enum Setting {
     Sysctl(String),
     /// A number of a route; absent where it has none.
     RouteMetric { destination: String, metric: String },
-    /// The queueing discipline at the root of a device: a kind, after the word "default" if the kernel put it there
-    /// by itself, and then before those that serve its classes, or that word alone if the kernel does not report the
-    /// kind. After a kind stand its number and its
+    /// The queueing discipline at the root of a device: a kind, after the word "default" if the
+    /// kernel put it there by itself, and then before those that serve its classes, or that word
+    /// alone if the kernel does not report the kind. After a kind stand its number and its
     /// parameters, and before these the word "inexact" if it could not be put back as it is.
     Qdisc(String),
-    /// "on" or "off", and where somebody asked for the other, that, as ethtool has it: "off [requested on]".
+    /// "on" or "off", and where somebody asked for the other, that, as ethtool has it: "off
+    /// [requested on]".
     Offload { device: String, feature: String },
     /// Of a device, in bytes.
     Mtu(String),
@@ -65,14 +69,18 @@ pub(crate) const OUR_FILE: &str = "90-fullpipe.conf";
 /// The word that stands for the kernel's own queueing discipline.
 const DEFAULT: &str = Change::DEFAULT_QDISC;
 
-/// The word that stands after the kind of a queueing discipline that could not be put back as it is.
+/// The word that stands after the kind of a queueing discipline that could not be put back as it
+/// is.
 const INEXACT: &str = "inexact";
 
 impl fmt::Display for Setting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Sysctl(name) => f.write_str(name),
-            Self::RouteMetric { destination, metric } => write!(f, "{metric} of the route to {destination}"),
+            Self::RouteMetric {
+                destination,
+                metric,
+            } => write!(f, "{metric} of the route to {destination}"),
             Self::Qdisc(device) => write!(f, "the queueing discipline of {device}"),
             Self::Offload { device, feature } => write!(f, "{feature} of {device}"),
             Self::Mtu(device) => write!(f, "the MTU of {device}"),
@@ -92,8 +100,8 @@ impl Setting {
         }
     }
 
-    /// Returns true if a journal may say that it had this text, or was to have it: what is in our file of `sysctl.d` is
-    /// carried out at the next boot.
+    /// Returns true if a journal may say that it had this text, or was to have it: what is in our
+    /// file of `sysctl.d` is carried out at the next boot.
     pub(crate) fn may_have(&self, text: Option<&str>) -> bool {
         *self != Self::Persisted || text.is_none_or(|text| text.lines().all(is_setting_or_comment))
     }
@@ -102,14 +110,17 @@ impl Setting {
     pub(crate) fn read(&self, system: &HostSystem) -> Result<Option<String>, SysctlError> {
         let read = match self {
             Self::Sysctl(name) => return system.sysctls.read_whole(name).map(Some),
-            Self::RouteMetric { destination, metric } => {
-                find_route(destination).map(|route| route.metrics.get(metric).cloned())
-            }
+            Self::RouteMetric {
+                destination,
+                metric,
+            } => find_route(destination).map(|route| route.metrics.get(metric).cloned()),
             Self::Qdisc(device) => sys::root_qdisc(device).map(|root| Some(qdisc_text(root))),
             Self::Offload { device, feature } => {
                 self::find_feature(device, feature).map(|found| Some(offload_text(&found)))
             }
-            Self::Mtu(device) => self::find_device(device).map(|found| Some(found.mtu.get().to_string())),
+            Self::Mtu(device) => {
+                self::find_device(device).map(|found| Some(found.mtu.get().to_string()))
+            }
             Self::QueueLength(device) => {
                 self::find_device(device).map(|found| Some(found.transmit_queue.get().to_string()))
             }
@@ -128,20 +139,23 @@ impl Setting {
                     .map_err(|cause| self.sysctl_error("write", cause))
                     .and_then(|text| system.sysctls.write(name, text));
             }
-            Self::RouteMetric { destination, metric } => text
+            Self::RouteMetric {
+                destination,
+                metric,
+            } => text
                 .map(parse_number)
                 .transpose()
                 .and_then(|value| sys::set_route_metric(&find_route(destination)?, metric, value)),
             Self::Qdisc(device) => needed.and_then(|text| set_qdisc(device, text)),
-            Self::Offload { device, feature } => {
-                needed.and_then(|text| sys::set_feature(device, &self::find_feature(device, feature)?, is_on(text)))
-            }
-            Self::Mtu(device) => {
-                needed.and_then(parse_number).and_then(|mtu| sys::set_device_mtu(device, ByteCount::new(mtu.into())))
-            }
-            Self::QueueLength(device) => needed
+            Self::Offload { device, feature } => needed.and_then(|text| {
+                sys::set_feature(device, &self::find_feature(device, feature)?, is_on(text))
+            }),
+            Self::Mtu(device) => needed
                 .and_then(parse_number)
-                .and_then(|packets| sys::set_device_queue_length(device, SegCount::new(packets.into()))),
+                .and_then(|mtu| sys::set_device_mtu(device, ByteCount::new(mtu.into()))),
+            Self::QueueLength(device) => needed.and_then(parse_number).and_then(|packets| {
+                sys::set_device_queue_length(device, SegCount::new(packets.into()))
+            }),
             Self::Persisted => replace_file(&system.persisted_file(), text),
         };
         written.map_err(|cause| self.sysctl_error("write", cause))
@@ -151,15 +165,15 @@ impl Setting {
     pub(crate) fn check_writable(&self, system: &HostSystem) -> Result<(), SysctlError> {
         let allowed = match self {
             Self::Sysctl(name) => return system.sysctls.check_writable(name),
-            Self::Persisted => {
-                rustix::fs::access(&system.sysctl_d, rustix::fs::Access::WRITE_OK).map_err(io::Error::from)
-            }
+            Self::Persisted => rustix::fs::access(&system.sysctl_d, rustix::fs::Access::WRITE_OK)
+                .map_err(io::Error::from),
             _ => may_administer_the_network(),
         };
         allowed.map_err(|cause| self.sysctl_error("write", cause))
     }
 
-    /// Why it could not be put back exactly if it were changed from `before` to `wanted` now, where it could not.
+    /// Why it could not be put back exactly if it were changed from `before` to `wanted` now, where
+    /// it could not.
     pub(crate) fn why_not_exact(
         &self,
         system: &HostSystem,
@@ -173,27 +187,36 @@ impl Setting {
             )),
             Self::Qdisc(device) => why_not_exact_discipline(device, before),
             Self::Mtu(device) => why_not_exact_mtu(&system.sysctls, device, before?, wanted?),
-            Self::RouteMetric { destination, .. } if find_route(destination).is_ok_and(|route| route.is_advertised) => {
-                Some(format!("the route to {destination} is kept by router advertisements, and could not be put back"))
+            Self::RouteMetric { destination, .. }
+                if find_route(destination).is_ok_and(|route| route.is_advertised) =>
+            {
+                Some(format!(
+                    "the route to {destination} is kept by router advertisements, and could not be put back"
+                ))
             }
             _ => None,
         }
     }
 
-    /// `text` for a reader, who has no use for a queueing discipline's parameters as the kernel writes them.
+    /// `text` for a reader, who has no use for a queueing discipline's parameters as the kernel
+    /// writes them.
     pub(crate) fn display_value(&self, text: &str) -> String {
         match self {
-            Self::Qdisc(_) if !text.starts_with(DEFAULT) => text.split(' ').next().unwrap_or_default().to_owned(),
+            Self::Qdisc(_) if !text.starts_with(DEFAULT) => {
+                text.split(' ').next().unwrap_or_default().to_owned()
+            }
             _ => text.trim_end().to_owned(),
         }
     }
 
-    /// Returns true if two texts that were read mean the same: the kernel prints tabs where people write spaces.
+    /// Returns true if two texts that were read mean the same: the kernel prints tabs where people
+    /// write spaces.
     pub(crate) fn is_same(&self, left: Option<&str>, right: Option<&str>) -> bool {
         match (self, left, right) {
             (Self::Persisted, ..) => left == right,
             // The device has come up or gone down since.
-            (Self::Qdisc(_), Some(bare), Some(other)) | (Self::Qdisc(_), Some(other), Some(bare))
+            (Self::Qdisc(_), Some(bare), Some(other))
+            | (Self::Qdisc(_), Some(other), Some(bare))
                 if bare == DEFAULT && other.starts_with(DEFAULT) =>
             {
                 true
@@ -205,12 +228,20 @@ impl Setting {
         }
     }
 
-    /// Returns true if both are queueing disciplines that the kernel put there by itself. Which that is may change.
+    /// Returns true if both are queueing disciplines that the kernel put there by itself. Which
+    /// that is may change.
     pub(crate) fn are_defaults(&self, texts: [Option<&str>; 2]) -> bool {
-        matches!(self, Self::Qdisc(_)) && texts.iter().flatten().filter(|text| text.starts_with(DEFAULT)).count() == 2
+        matches!(self, Self::Qdisc(_))
+            && texts
+                .iter()
+                .flatten()
+                .filter(|text| text.starts_with(DEFAULT))
+                .count()
+                == 2
     }
 
-    /// Returns true if what was read is what was asked for: who asks for a discipline asks for no parameters.
+    /// Returns true if what was read is what was asked for: who asks for a discipline asks for no
+    /// parameters.
     pub(crate) fn is_as_asked(&self, found: Option<&str>, asked: Option<&str>) -> bool {
         match (self, found, asked) {
             (Self::Offload { .. }, ..) => found == asked,
@@ -229,13 +260,16 @@ impl Setting {
 /// Returns true if a line of a file of `sysctl.d` sets nothing outside the network's settings.
 fn is_setting_or_comment(line: &str) -> bool {
     let line = line.trim();
-    let is_setting = |(name, _): (&str, &str)| is_network_sysctl(name.trim().trim_start_matches('-'));
+    let is_setting =
+        |(name, _): (&str, &str)| is_network_sysctl(name.trim().trim_start_matches('-'));
     let sets_nothing = line.is_empty() || line.starts_with(['#', ';']);
     is_one_line(line) && (sets_nothing || line.split_once('=').is_some_and(is_setting))
 }
 
 fn why_not_exact_discipline(device: &str, before: Option<&str>) -> Option<String> {
-    let (kind, place) = before.filter(|text| !text.starts_with(DEFAULT))?.split_once(' ')?;
+    let (kind, place) = before
+        .filter(|text| !text.starts_with(DEFAULT))?
+        .split_once(' ')?;
     place.starts_with(INEXACT).then(|| {
         format!(
             "{device} has a queueing discipline of somebody's choice, {kind}, whose parameters could not be put back; \
@@ -244,32 +278,69 @@ fn why_not_exact_discipline(device: &str, before: Option<&str>) -> Option<String
     })
 }
 
-/// The kernel changes more than an MTU: below the least of IP it gives up the addresses, IPv6 has its own MTU and those
-/// of its routes follow it, and so do devices that stand on it.
-fn why_not_exact_mtu(tree: &SysctlTree, device: &str, before: &str, wanted: &str) -> Option<String> {
+/// The kernel changes more than an MTU: below the least of IP it gives up the addresses, IPv6 has
+/// its own MTU and those of its routes follow it, and so do devices that stand on it.
+fn why_not_exact_mtu(
+    tree: &SysctlTree,
+    device: &str,
+    before: &str,
+    wanted: &str,
+) -> Option<String> {
     let [before, wanted]: [u32; 2] = [before.trim().parse().ok()?, wanted.trim().parse().ok()?];
-    let of_ipv6: Option<u32> = tree.read(&format!("net.ipv6.conf.{}.mtu", device.replace('.', "/"))).ok()?.parse().ok();
-    let least = if of_ipv6.is_some() { MIN_MTU_OF_IPV6 } else { MIN_MTU };
+    let of_ipv6: Option<u32> = tree
+        .read(&format!("net.ipv6.conf.{}.mtu", device.replace('.', "/")))
+        .ok()?
+        .parse()
+        .ok();
+    let least = if of_ipv6.is_some() {
+        MIN_MTU_OF_IPV6
+    } else {
+        MIN_MTU
+    };
     if wanted < least {
-        return Some(format!("{device} would lose its addresses: their least MTU is {least} bytes"));
+        return Some(format!(
+            "{device} would lose its addresses: their least MTU is {least} bytes"
+        ));
     }
     if of_ipv6.is_some_and(|of_ipv6| of_ipv6 != before) {
-        return Some(format!("IPv6 has an MTU of its own on {device}, which would not come back"));
+        return Some(format!(
+            "IPv6 has an MTU of its own on {device}, which would not come back"
+        ));
     }
-    let follows = |mtu: &String| mtu.parse().is_ok_and(|mtu: u32| mtu >= wanted && mtu != before);
+    let follows = |mtu: &String| {
+        mtu.parse()
+            .is_ok_and(|mtu: u32| mtu >= wanted && mtu != before)
+    };
     let routes = sys::list_routes().unwrap_or_default();
-    let of_device = routes.iter().filter(|route| route.is_ipv6() && route.device.as_deref() == Some(device));
-    if let Some(route) = of_device.into_iter().find(|route| route.metrics.get("mtu").is_some_and(follows)) {
-        return Some(format!("the route to {} has an MTU of its own, which would not come back", route.destination));
+    let of_device = routes
+        .iter()
+        .filter(|route| route.is_ipv6() && route.device.as_deref() == Some(device));
+    if let Some(route) = of_device
+        .into_iter()
+        .find(|route| route.metrics.get("mtu").is_some_and(follows))
+    {
+        return Some(format!(
+            "the route to {} has an MTU of its own, which would not come back",
+            route.destination
+        ));
     }
     let devices = sys::list_devices().unwrap_or_default();
-    let index = devices.iter().find(|found| found.name == device).map(|found| found.index);
+    let index = devices
+        .iter()
+        .find(|found| found.name == device)
+        .map(|found| found.index);
     let stands_on_it = |found: &&sys::NetworkDevice| {
-        let follows = found.kind.as_deref().is_some_and(|kind| FOLLOWING_KINDS.contains(&kind));
+        let follows = found
+            .kind
+            .as_deref()
+            .is_some_and(|kind| FOLLOWING_KINDS.contains(&kind));
         follows && found.lower == index && found.mtu.get() > wanted.into()
     };
     let above = devices.iter().find(stands_on_it)?;
-    Some(format!("the MTU of {} would follow and not come back; change that first", above.name))
+    Some(format!(
+        "the MTU of {} would follow and not come back; change that first",
+        above.name
+    ))
 }
 
 /// RFC 791 and RFC 8200, in bytes.
@@ -284,7 +355,12 @@ fn not_found(what: String) -> io::Error {
 }
 
 fn parse_number(text: &str) -> io::Result<u32> {
-    let wrong = || io::Error::new(io::ErrorKind::InvalidInput, format!("\"{text}\" is no number"));
+    let wrong = || {
+        io::Error::new(
+            io::ErrorKind::InvalidInput,
+            format!("\"{text}\" is no number"),
+        )
+    };
     text.trim().parse().map_err(|_| wrong())
 }
 
@@ -300,7 +376,9 @@ fn find_route(destination: &str) -> io::Result<sys::UnicastRoute> {
 }
 
 fn find_feature(device: &str, name: &str) -> io::Result<sys::DeviceFeature> {
-    let found = sys::device_features(device)?.into_iter().find(|feature| feature.name == name);
+    let found = sys::device_features(device)?
+        .into_iter()
+        .find(|feature| feature.name == name);
     found.ok_or_else(|| not_found("the kernel knows no such feature".to_owned()))
 }
 
@@ -308,7 +386,11 @@ fn find_feature(device: &str, name: &str) -> io::Result<sys::DeviceFeature> {
 fn offload_text(found: &sys::DeviceFeature) -> String {
     let word = |on: bool| if on { "on" } else { "off" };
     if found.can_change && found.is_on != found.is_wanted {
-        format!("{} [requested {}]", word(found.is_on), word(found.is_wanted))
+        format!(
+            "{} [requested {}]",
+            word(found.is_on),
+            word(found.is_wanted)
+        )
     } else {
         word(found.is_on).to_owned()
     }
@@ -321,7 +403,9 @@ fn is_on(text: &str) -> bool {
 }
 
 fn find_device(name: &str) -> io::Result<sys::NetworkDevice> {
-    let found = sys::list_devices()?.into_iter().find(|found| found.name == name);
+    let found = sys::list_devices()?
+        .into_iter()
+        .find(|found| found.name == name);
     found.ok_or_else(|| not_found("there is no such device".to_owned()))
 }
 
@@ -331,15 +415,26 @@ const COUNTING_QDISCS: [&str; 2] = ["htb", "gred"];
 /// The kernel reports none for a device that is down and has its own.
 fn qdisc_text(root: Option<sys::RootQdisc>) -> String {
     match root {
-        Some(root) if root.is_default => {
-            root.inner.iter().fold(format!("{DEFAULT} {}", root.kind), |text, kind| text + " " + kind)
-        }
+        Some(root) if root.is_default => root
+            .inner
+            .iter()
+            .fold(format!("{DEFAULT} {}", root.kind), |text, kind| {
+                text + " " + kind
+            }),
         Some(root) => {
             let is_exact = RESTORABLE_QDISCS.contains(&root.kind.as_str()) && root.inner.is_empty();
-            let kind = if is_exact { root.kind.clone() } else { format!("{} {INEXACT}", root.kind) };
+            let kind = if is_exact {
+                root.kind.clone()
+            } else {
+                format!("{} {INEXACT}", root.kind)
+            };
             let counts = COUNTING_QDISCS.contains(&root.kind.as_str());
             let steady = if counts { &[] } else { root.options.as_slice() };
-            steady.iter().fold(format!("{kind} {:x} ", root.handle), |text, byte| text + &format!("{byte:02x}"))
+            steady
+                .iter()
+                .fold(format!("{kind} {:x} ", root.handle), |text, byte| {
+                    text + &format!("{byte:02x}")
+                })
         }
         None => DEFAULT.to_owned(),
     }
@@ -352,7 +447,12 @@ fn set_qdisc(device: &str, text: &str) -> io::Result<()> {
         return match [words.next(), words.next(), words.next()] {
             [Some(kind), Some(handle), options] => {
                 let handle = u32::from_str_radix(handle, 16).map_err(io::Error::other)?;
-                sys::restore_root_qdisc(device, kind, handle, &parse_hex(options.unwrap_or_default())?)
+                sys::restore_root_qdisc(
+                    device,
+                    kind,
+                    handle,
+                    &parse_hex(options.unwrap_or_default())?,
+                )
             }
             _ => sys::set_root_qdisc(device, text.trim()),
         };
@@ -369,14 +469,27 @@ fn set_qdisc(device: &str, text: &str) -> io::Result<()> {
 /// Two digits each.
 fn parse_hex(digits: &str) -> io::Result<Vec<u8>> {
     let places = (0..digits.len()).step_by(2);
-    let byte = |at: usize| digits.get(at..at + 2).and_then(|pair| u8::from_str_radix(pair, 16).ok());
-    let wrong = || io::Error::new(io::ErrorKind::InvalidInput, "these are no parameters of a queueing discipline");
+    let byte = |at: usize| {
+        digits
+            .get(at..at + 2)
+            .and_then(|pair| u8::from_str_radix(pair, 16).ok())
+    };
+    let wrong = || {
+        io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "these are no parameters of a queueing discipline",
+        )
+    };
     places.map(byte).collect::<Option<_>>().ok_or_else(wrong)
 }
 
 fn may_administer_the_network() -> io::Result<()> {
     let ours = capabilities(None)?.effective;
-    if ours.contains(CapabilitySet::NET_ADMIN) { Ok(()) } else { Err(io::ErrorKind::PermissionDenied.into()) }
+    if ours.contains(CapabilitySet::NET_ADMIN) {
+        Ok(())
+    } else {
+        Err(io::ErrorKind::PermissionDenied.into())
+    }
 }
 
 fn file_content(file: &Path) -> io::Result<Option<String>> {
@@ -398,7 +511,9 @@ pub(crate) fn replace_file(file: &Path, text: Option<&str>) -> io::Result<()> {
             draft_file.sync_all()?;
             fs::rename(&draft, file)?;
         }
-        None => [draft.as_path(), file].into_iter().try_for_each(remove_if_there)?,
+        None => [draft.as_path(), file]
+            .into_iter()
+            .try_for_each(remove_if_there)?,
     }
     fs::File::open(folder)?.sync_all()
 }
@@ -419,8 +534,18 @@ mod tests {
         let setting = Setting::Qdisc("eth0".to_owned());
         let table = [
             ("pfifo 80010000 e8030000", "pfifo", true, false),
-            ("pfifo 80010000 e8030000", "pfifo 80010000 e8030000", true, true),
-            ("pfifo 80010000 e8030000", "pfifo 80010000 e9030000", false, false),
+            (
+                "pfifo 80010000 e8030000",
+                "pfifo 80010000 e8030000",
+                true,
+                true,
+            ),
+            (
+                "pfifo 80010000 e8030000",
+                "pfifo 80010000 e9030000",
+                false,
+                false,
+            ),
             ("fq inexact 80010000 e8030000", "fq", true, false),
             ("bfifo 80010000 e8030000", "pfifo", false, false),
             ("default pfifo_fast", "default", true, true),
@@ -429,9 +554,21 @@ mod tests {
             ("default pfifo_fast", "pfifo_fast", false, false),
         ];
         for (found, asked, as_asked, same) in table {
-            assert_eq!(setting.is_as_asked(Some(found), Some(asked)), as_asked, "{found} for {asked}");
-            assert_eq!(setting.is_same(Some(found), Some(asked)), same, "{found} and {asked}");
-            assert_eq!(setting.is_same(Some(asked), Some(found)), same, "{asked} and {found}");
+            assert_eq!(
+                setting.is_as_asked(Some(found), Some(asked)),
+                as_asked,
+                "{found} for {asked}"
+            );
+            assert_eq!(
+                setting.is_same(Some(found), Some(asked)),
+                same,
+                "{found} and {asked}"
+            );
+            assert_eq!(
+                setting.is_same(Some(asked), Some(found)),
+                same,
+                "{asked} and {found}"
+            );
         }
         let why = |before| why_not_exact_discipline("eth0", Some(before));
         assert!(why("htb inexact 80010000 ").is_some_and(|why| why.contains("choice, htb, ")));
@@ -442,11 +579,22 @@ mod tests {
 
     #[test]
     fn an_offload_that_waits_for_another_is_asked_for_again() {
-        let setting = Setting::Offload { device: "eth0".to_owned(), feature: "tx-tcp-segmentation".to_owned() };
+        let setting = Setting::Offload {
+            device: "eth0".to_owned(),
+            feature: "tx-tcp-segmentation".to_owned(),
+        };
         assert!(!setting.is_as_asked(Some("off [requested on]"), Some("off")));
         assert!(!setting.is_same(Some("off [requested on]"), Some("off")));
-        assert!(setting.is_same(Some("off [requested on]"), Some("on")), "once what it needs is there");
-        for (text, on) in [("on", true), ("off", false), ("off [requested on]", true), ("on [requested off]", false)] {
+        assert!(
+            setting.is_same(Some("off [requested on]"), Some("on")),
+            "once what it needs is there"
+        );
+        for (text, on) in [
+            ("on", true),
+            ("off", false),
+            ("off [requested on]", true),
+            ("on [requested off]", false),
+        ] {
             assert_eq!(is_on(text), on, "{text}");
         }
     }

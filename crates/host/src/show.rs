@@ -59,15 +59,20 @@ pub const SYSCTLS: [&str; 37] = [
 /// If a setting that every kernel has cannot be read.
 pub fn host_report(system: &HostSystem) -> Result<HostReport, SysctlError> {
     let settings = inspect_host(&system.sysctls)?;
-    let sysctls =
-        SYSCTLS.into_iter().filter_map(|name| Some((name.to_owned(), one_line(&system.sysctls.read(name).ok()?))));
+    let sysctls = SYSCTLS
+        .into_iter()
+        .filter_map(|name| Some((name.to_owned(), one_line(&system.sysctls.read(name).ok()?))));
     Ok(HostReport {
         defects: known_defects(settings.kernel),
         kernel: settings.kernel,
         memory: total_memory(),
         sysctls: sysctls.collect(),
         governors: clock_governors(Path::new("/sys/devices/system/cpu/cpufreq")),
-        devices: sys::list_devices().unwrap_or_default().into_iter().map(host_device).collect(),
+        devices: sys::list_devices()
+            .unwrap_or_default()
+            .into_iter()
+            .map(host_device)
+            .collect(),
         routes: host_routes(),
         remembered: sys::tcp_metrics().unwrap_or_default(),
         managers: setting_managers(Path::new("/")),
@@ -82,25 +87,49 @@ pub(crate) fn one_line(text: &str) -> String {
 
 fn total_memory() -> Option<ByteCount> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
-    Some(ByteCount::from_kib(line.split_whitespace().next()?.parse().ok()?))
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("MemTotal:"))?;
+    Some(ByteCount::from_kib(
+        line.split_whitespace().next()?.parse().ok()?,
+    ))
 }
 
 /// Each governor of a clock once.
 fn clock_governors(policies: &Path) -> Vec<String> {
     let entries = fs::read_dir(policies).into_iter().flatten().flatten();
-    let texts = entries.filter_map(|entry| fs::read_to_string(entry.path().join("scaling_governor")).ok());
-    texts.map(|text| text.trim().to_owned()).collect::<BTreeSet<_>>().into_iter().collect()
+    let texts =
+        entries.filter_map(|entry| fs::read_to_string(entry.path().join("scaling_governor")).ok());
+    texts
+        .map(|text| text.trim().to_owned())
+        .collect::<BTreeSet<_>>()
+        .into_iter()
+        .collect()
 }
 
 fn host_device(found: sys::NetworkDevice) -> HostDevice {
     let features = sys::device_features(&found.name).unwrap_or_default();
-    let offloads = features.into_iter().filter(|feature| OFFLOADS.contains(&feature.name.as_str()));
+    let offloads = features
+        .into_iter()
+        .filter(|feature| OFFLOADS.contains(&feature.name.as_str()));
     let rings = sys::device_rings(&found.name).ok();
     HostDevice {
-        interrupts: if found.kind.is_none() { interrupt_processors(&found.name) } else { Vec::new() },
-        offloads: offloads.map(|feature| (feature.name, feature.is_on)).collect(),
-        rings: rings.map(|rings| [rings.transmit, rings.receive, rings.most_transmit, rings.most_receive]),
+        interrupts: if found.kind.is_none() {
+            interrupt_processors(&found.name)
+        } else {
+            Vec::new()
+        },
+        offloads: offloads
+            .map(|feature| (feature.name, feature.is_on))
+            .collect(),
+        rings: rings.map(|rings| {
+            [
+                rings.transmit,
+                rings.receive,
+                rings.most_transmit,
+                rings.most_receive,
+            ]
+        }),
         speed: sys::device_speed(&found.name).ok().flatten(),
         queues: [found.transmit_queues, found.receive_queues],
         kind: found.kind,
@@ -130,23 +159,43 @@ const OFFLOADS: [&str; 10] = [
 fn interrupt_processors(name: &str) -> Vec<String> {
     let device = Path::new("/sys/class/net").join(name).join("device");
     // A virtual card's interrupts are those of the bus device that carries it.
-    let folder = [device.join("msi_irqs"), device.join("../msi_irqs")].into_iter().find(|folder| folder.exists());
-    let entries = folder.and_then(|folder| fs::read_dir(folder).ok()).into_iter().flatten().flatten();
-    let mut numbers: Vec<u32> = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    let folder = [device.join("msi_irqs"), device.join("../msi_irqs")]
+        .into_iter()
+        .find(|folder| folder.exists());
+    let entries = folder
+        .and_then(|folder| fs::read_dir(folder).ok())
+        .into_iter()
+        .flatten()
+        .flatten();
+    let mut numbers: Vec<u32> = entries
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .collect();
     numbers.sort_unstable();
-    let lists = numbers.into_iter().map(|number| fs::read_to_string(format!("/proc/irq/{number}/smp_affinity_list")));
+    let lists = numbers
+        .into_iter()
+        .map(|number| fs::read_to_string(format!("/proc/irq/{number}/smp_affinity_list")));
     lists.flatten().map(|list| list.trim().to_owned()).collect()
 }
 
 fn host_routes() -> Vec<HostRoute> {
-    let routes = sys::list_routes().unwrap_or_default().into_iter().filter(|route| !route.metrics.is_empty());
+    let routes = sys::list_routes()
+        .unwrap_or_default()
+        .into_iter()
+        .filter(|route| !route.metrics.is_empty());
     routes
-        .map(|route| HostRoute { destination: route.destination, device: route.device, metrics: route.metrics })
+        .map(|route| HostRoute {
+            destination: route.destination,
+            device: route.device,
+            metrics: route.metrics,
+        })
         .collect()
 }
 
 /// Returns the value of a sysctl in a report, by its name.
-pub(crate) fn sysctl_value<'a>(sysctls: &'a BTreeMap<String, String>, name: &str) -> Option<&'a str> {
+pub(crate) fn sysctl_value<'a>(
+    sysctls: &'a BTreeMap<String, String>,
+    name: &str,
+) -> Option<&'a str> {
     sysctls.get(name).map(String::as_str)
 }
 
@@ -157,9 +206,18 @@ mod tests {
     #[test]
     fn this_host_is_shown() {
         let report = host_report(&HostSystem::of_this_host()).unwrap();
-        assert!(report.memory.is_some_and(|memory| memory > ByteCount::from_mib(64)), "{:?}", report.memory);
         assert!(
-            report.devices.iter().any(|device| device.name == "lo" && device.offloads["rx-gro"]),
+            report
+                .memory
+                .is_some_and(|memory| memory > ByteCount::from_mib(64)),
+            "{:?}",
+            report.memory
+        );
+        assert!(
+            report
+                .devices
+                .iter()
+                .any(|device| device.name == "lo" && device.offloads["rx-gro"]),
             "{:?}",
             report.devices
         );
@@ -169,12 +227,22 @@ mod tests {
     #[test]
     fn each_governor_is_named_once() {
         let folder = tempfile::tempdir().unwrap();
-        for (policy, governor) in [("policy0", "powersave\n"), ("policy1", "powersave\n"), ("policy2", "performance\n")]
-        {
+        for (policy, governor) in [
+            ("policy0", "powersave\n"),
+            ("policy1", "powersave\n"),
+            ("policy2", "performance\n"),
+        ] {
             fs::create_dir(folder.path().join(policy)).unwrap();
-            fs::write(folder.path().join(policy).join("scaling_governor"), governor).unwrap();
+            fs::write(
+                folder.path().join(policy).join("scaling_governor"),
+                governor,
+            )
+            .unwrap();
         }
         assert_eq!(clock_governors(folder.path()), ["performance", "powersave"]);
-        assert_eq!(clock_governors(&folder.path().join("nothing")), [] as [&str; 0]);
+        assert_eq!(
+            clock_governors(&folder.path().join("nothing")),
+            [] as [&str; 0]
+        );
     }
 }

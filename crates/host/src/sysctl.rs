@@ -32,20 +32,29 @@ pub enum SysctlError {
 impl SysctlError {
     /// Returns the error of reading or writing a setting.
     pub(crate) fn failed(verb: &'static str, name: &str, cause: io::Error) -> Self {
-        Self::Io { verb, name: name.to_owned(), cause }
+        Self::Io {
+            verb,
+            name: name.to_owned(),
+            cause,
+        }
     }
 
-    /// Returns whether the setting does not exist, as some do not in a child namespace or on an older kernel, or went
-    /// with its device.
+    /// Returns whether the setting does not exist, as some do not in a child namespace or on an
+    /// older kernel, or went with its device.
     pub fn is_missing(&self) -> bool {
         let no_device = Some(rustix::io::Errno::NODEV.raw_os_error());
-        let is_gone = |cause: &io::Error| cause.kind() == io::ErrorKind::NotFound || cause.raw_os_error() == no_device;
+        let is_gone = |cause: &io::Error| {
+            cause.kind() == io::ErrorKind::NotFound || cause.raw_os_error() == no_device
+        };
         matches!(self, Self::Io { cause, .. } if is_gone(cause))
     }
 
     /// Returns true if the kernel does not let this user write it.
     pub fn is_refused(&self) -> bool {
-        let refusals = [io::ErrorKind::PermissionDenied, io::ErrorKind::ReadOnlyFilesystem];
+        let refusals = [
+            io::ErrorKind::PermissionDenied,
+            io::ErrorKind::ReadOnlyFilesystem,
+        ];
         matches!(self, Self::Io { cause, .. } if refusals.contains(&cause.kind()))
     }
 }
@@ -80,7 +89,8 @@ impl SysctlTree {
     /// # Errors
     /// If it cannot be read.
     pub(crate) fn read_whole(&self, name: &str) -> Result<String, SysctlError> {
-        std::fs::read_to_string(self.sysctl_path(name)).map_err(|cause| SysctlError::failed("read", name, cause))
+        std::fs::read_to_string(self.sysctl_path(name))
+            .map_err(|cause| SysctlError::failed("read", name, cause))
     }
 
     /// Finds out whether it may be written, without writing.
@@ -88,8 +98,12 @@ impl SysctlTree {
     /// # Errors
     /// If not.
     pub(crate) fn check_writable(&self, name: &str) -> Result<(), SysctlError> {
-        let opened = std::fs::OpenOptions::new().write(true).open(self.sysctl_path(name));
-        opened.map(drop).map_err(|cause| SysctlError::failed("write", name, cause))
+        let opened = std::fs::OpenOptions::new()
+            .write(true)
+            .open(self.sysctl_path(name));
+        opened
+            .map(drop)
+            .map_err(|cause| SysctlError::failed("write", name, cause))
     }
 
     /// Writes `text` into the sysctl with the dotted `name`.
@@ -97,10 +111,12 @@ impl SysctlTree {
     /// # Errors
     /// If it cannot be written.
     pub fn write(&self, name: &str, text: &str) -> Result<(), SysctlError> {
-        std::fs::write(self.sysctl_path(name), text).map_err(|cause| SysctlError::failed("write", name, cause))
+        std::fs::write(self.sysctl_path(name), text)
+            .map_err(|cause| SysctlError::failed("write", name, cause))
     }
 
-    /// As `sysctl` writes names: a slash stands for a dot in the name of a file, as the device `eth0.7` has one.
+    /// As `sysctl` writes names: a slash stands for a dot in the name of a file, as the device
+    /// `eth0.7` has one.
     fn sysctl_path(&self, name: &str) -> PathBuf {
         let file = name.chars().map(|letter| match letter {
             '.' => '/',
@@ -116,19 +132,29 @@ pub fn is_network_sysctl(name: &str) -> bool {
     let known = |letter: char| letter.is_ascii_alphanumeric() || "._-/@:".contains(letter);
     let mut parts = name.split('.');
     let is_plain = |part: &str| !part.is_empty() && !part.chars().all(|letter| letter == '/');
-    name.len() <= MAX_NAME && name.chars().all(known) && parts.next() == Some("net") && parts.all(is_plain)
+    name.len() <= MAX_NAME
+        && name.chars().all(known)
+        && parts.next() == Some("net")
+        && parts.all(is_plain)
 }
 
-/// Returns true if writing `name` makes the kernel write others too, or take addresses or routes away, which nothing
-/// brings back (Linux: `inet_forward_change()`, `addrconf_sysctl_*()`). The defaults of IPv4 and of neighbours, which
-/// devices without a value of their own follow, are followed back.
+/// Returns true if writing `name` makes the kernel write others too, or take addresses or routes
+/// away, which nothing brings back (Linux: `inet_forward_change()`, `addrconf_sysctl_*()`). The
+/// defaults of IPv4 and of neighbours, which devices without a value of their own follow, are
+/// followed back.
 pub(crate) fn moves_others(name: &str) -> bool {
     let parts: Vec<&str> = name.split('.').collect();
     match parts.as_slice() {
         ["net", "ipv4", "ip_forward"] => true,
         ["net", "ipv4", "conf", _, what] => *what == "forwarding",
         ["net", "ipv6", "conf", of, what] => {
-            ["forwarding", "disable_ipv6", "addr_gen_mode", "stable_secret"].contains(what)
+            [
+                "forwarding",
+                "disable_ipv6",
+                "addr_gen_mode",
+                "stable_secret",
+            ]
+            .contains(what)
                 || *of == "all" && ["disable_policy", "ignore_routes_with_linkdown"].contains(what)
         }
         _ => false,
@@ -175,10 +201,20 @@ mod tests {
             tree.sysctl_path("net.ipv4.conf.eth0/7.rp_filter"),
             PathBuf::from("/proc/sys/net/ipv4/conf/eth0.7/rp_filter")
         );
-        assert!(is_network_sysctl("net.ipv4.tcp_rmem") && is_network_sysctl("net.ipv4.conf.eth0/7.rp_filter"));
-        for name in
-            ["", "kernel.hostname", "net.//.kernel.hostname", "net..x", "net./.x", "net.ipv4.", "net.a b", "net.a\n"]
-        {
+        assert!(
+            is_network_sysctl("net.ipv4.tcp_rmem")
+                && is_network_sysctl("net.ipv4.conf.eth0/7.rp_filter")
+        );
+        for name in [
+            "",
+            "kernel.hostname",
+            "net.//.kernel.hostname",
+            "net..x",
+            "net./.x",
+            "net.ipv4.",
+            "net.a b",
+            "net.a\n",
+        ] {
             assert!(!is_network_sysctl(name), "{name:?}");
         }
     }

@@ -5,8 +5,8 @@ use crate::{TestCookie, iperf2, udp};
 pub enum CallerKind {
     /// More bytes are needed; never more than [`TestCookie::LENGTH`].
     Undecided,
-    /// An iperf3 client: its cookie, known for a data connection and new for a new test. The bytes behind the cookie
-    /// belong to whatever the connection is.
+    /// An iperf3 client: its cookie, known for a data connection and new for a new test. The bytes
+    /// behind the cookie belong to whatever the connection is.
     Iperf3(TestCookie),
     /// An iperf2 client, whose stream starts with a binary header or with digits.
     Iperf2,
@@ -14,9 +14,9 @@ pub enum CallerKind {
     Unknown,
 }
 
-/// Distinguishes the callers of one port by the first bytes of their connection, as early as possible. An iperf3
-/// client waits for an answer after its cookie, so 37 bytes always decide; what was decided holds however many bytes
-/// follow.
+/// Distinguishes the callers of one port by the first bytes of their connection, as early as
+/// possible. An iperf3 client waits for an answer after its cookie, so 37 bytes always decide; what
+/// was decided holds however many bytes follow.
 pub fn classify_first_bytes(bytes: &[u8]) -> CallerKind {
     let decisive = &bytes[..bytes.len().min(TestCookie::LENGTH)];
     if decisive.starts_with(PLAIN_PAYLOAD) {
@@ -25,7 +25,11 @@ pub fn classify_first_bytes(bytes: &[u8]) -> CallerKind {
     match decisive.iter().position(|byte| !is_text(*byte)) {
         None if decisive.len() < TestCookie::LENGTH => CallerKind::Undecided,
         Some(at) if at < FLAGS_LENGTH && may_start_flags(decisive[0]) => CallerKind::Iperf2,
-        Some(_) => decisive.try_into().ok().and_then(parse_cookie).map_or(CallerKind::Unknown, CallerKind::Iperf3),
+        Some(_) => decisive
+            .try_into()
+            .ok()
+            .and_then(parse_cookie)
+            .map_or(CallerKind::Unknown, CallerKind::Iperf3),
         None => CallerKind::Unknown,
     }
 }
@@ -42,14 +46,17 @@ pub enum DatagramCaller {
     Unknown,
 }
 
-/// Distinguishes the callers of one UDP port by the first datagram of an address. iperf2 stamps by the wall clock
-/// behind its number; what iperf3 sends late has a time there that is less than a second.
+/// Distinguishes the callers of one UDP port by the first datagram of an address. iperf2 stamps by
+/// the wall clock behind its number; what iperf3 sends late has a time there that is less than a
+/// second.
 pub fn classify_first_datagram(datagram: &[u8]) -> DatagramCaller {
     const MICROS_OF_A_SECOND: u32 = 1_000_000;
     let (second, third) = (udp::read_word(datagram, 4), udp::read_word(datagram, 8));
     match (second, third) {
         _ if udp::is_hello(datagram) => DatagramCaller::Iperf3,
-        (Some(seconds), Some(micros)) if seconds >= MICROS_OF_A_SECOND && micros < MICROS_OF_A_SECOND => {
+        (Some(seconds), Some(micros))
+            if seconds >= MICROS_OF_A_SECOND && micros < MICROS_OF_A_SECOND =>
+        {
             // The end of a test that we know nothing of is not the start of one.
             match iperf2::Iperf2Datagram::read_payload(datagram) {
                 Some(first) if !first.is_last() => DatagramCaller::Iperf2,
@@ -71,8 +78,8 @@ fn is_text(byte: u8) -> bool {
     byte == b' ' || byte.is_ascii_graphic()
 }
 
-/// Returns true if an iperf2 flags word may start so: it is zero, or has one of the two top bits (header with version
-/// 1, header with extension) and none of those that iperf2 does not know.
+/// Returns true if an iperf2 flags word may start so: it is zero, or has one of the two top bits
+/// (header with version 1, header with extension) and none of those that iperf2 does not know.
 fn may_start_flags(first: u8) -> bool {
     first == 0 || (first & 0b1100_0000 != 0 && first & 0b0010_0001 == 0)
 }
@@ -97,10 +104,16 @@ mod tests {
 
     #[test]
     fn iperf3_clients_of_all_ages_are_known_by_37_bytes() {
-        for text in ["smlukwpdn4x4gtn3vl6k3dgvu3il7zfxjaan", "Dev-box.lan.1404827312.123456.2b3c4d5e"] {
+        for text in [
+            "smlukwpdn4x4gtn3vl6k3dgvu3il7zfxjaan",
+            "Dev-box.lan.1404827312.123456.2b3c4d5e",
+        ] {
             let mut bytes = [0; 37];
             bytes[..36].copy_from_slice(&text.as_bytes()[..36]);
-            assert_eq!(decided_after(&bytes), (37, CallerKind::Iperf3(TestCookie::from_bytes(bytes))));
+            assert_eq!(
+                decided_after(&bytes),
+                (37, CallerKind::Iperf3(TestCookie::from_bytes(bytes)))
+            );
         }
     }
 
@@ -120,7 +133,11 @@ mod tests {
             (&[0; 24], 1),
             (b"0123456789", 4),
         ] {
-            assert_eq!(decided_after(first_bytes), (after, CallerKind::Iperf2), "{first_bytes:x?}");
+            assert_eq!(
+                decided_after(first_bytes),
+                (after, CallerKind::Iperf2),
+                "{first_bytes:x?}"
+            );
         }
     }
 
@@ -133,7 +150,11 @@ mod tests {
             &[0x16, 0x03, 0x01, 0x02],
             &[b'a'; 60],
         ] {
-            assert_eq!(decided_after(first_bytes).1, CallerKind::Unknown, "{first_bytes:x?}");
+            assert_eq!(
+                decided_after(first_bytes).1,
+                CallerKind::Unknown,
+                "{first_bytes:x?}"
+            );
         }
     }
 
@@ -147,7 +168,10 @@ mod tests {
             payload
         };
         let mut iperf3 = [0; 1448];
-        let header = udp::DatagramHeader { sent: Span::from_secs(1_763_000_000), sequence: 9 };
+        let header = udp::DatagramHeader {
+            sent: Span::from_secs(1_763_000_000),
+            sequence: 9,
+        };
         header.write_payload(false, iperf3.first_chunk_mut().unwrap());
         for (datagram, caller) in [
             (&udp::HELLO[..], DatagramCaller::Iperf3),
@@ -159,7 +183,12 @@ mod tests {
             (&[], DatagramCaller::Unknown),
             (&[0; 1470], DatagramCaller::Unknown),
         ] {
-            assert_eq!(classify_first_datagram(datagram), caller, "{:x?}", &datagram[..datagram.len().min(20)]);
+            assert_eq!(
+                classify_first_datagram(datagram),
+                caller,
+                "{:x?}",
+                &datagram[..datagram.len().min(20)]
+            );
         }
     }
 

@@ -6,8 +6,8 @@ use fullpipe_units::{Span, Time};
 use crate::error::ServerError;
 use crate::inbox::{ControlInbox, PREFIX};
 use crate::{
-    ErrorNumber, JsonMessage, ServerNonce, SessionStep, SharedKey, StateByte, TestCookie, TestError, TestParameters,
-    TestRefusal, TestResults, Timeouts, data_connections, report,
+    ErrorNumber, JsonMessage, ServerNonce, SessionStep, SharedKey, StateByte, TestCookie,
+    TestError, TestParameters, TestRefusal, TestResults, Timeouts, data_connections, report,
 };
 
 /// The next step for the driver of a [`ClientSession`].
@@ -15,22 +15,24 @@ use crate::{
 pub enum ClientAction {
     /// Write these bytes to the control connection.
     Send(Vec<u8>),
-    /// Open data connections to the same port, those on which this end sends first (see [`crate::direction_of`]); then
-    /// call [`ClientSession::streams_opened`] or [`ClientSession::open_failed`]. The server numbers them as they arrive. With TCP the
-    /// cookie is written first on each; with UDP a [`crate::udp::HELLO`] is sent and its reply awaited.
+    /// Open data connections to the same port, those on which this end sends first (see
+    /// [`crate::direction_of`]); then call [`ClientSession::streams_opened`] or
+    /// [`ClientSession::open_failed`]. The server numbers them as they arrive. With TCP the cookie
+    /// is written first on each; with UDP a [`crate::udp::HELLO`] is sent and its reply awaited.
     OpenStreams {
         /// Number of data connections.
         count: u16,
-        /// True if the server answers hellos that arrive together, or twice. An iperf3 server takes any datagram for
-        /// the data of the stream that it opened last.
+        /// True if the server answers hellos that arrive together, or twice. An iperf3 server takes
+        /// any datagram for the data of the stream that it opened last.
         together: bool,
     },
-    /// Let data flow. Call [`ClientSession::transfer_finished`] when the duration, with the omitted time, or the bytes have
-    /// passed. In a download keep reading until [`ClientAction::CollectResults`] comes: a server whose write blocks
-    /// cannot answer.
+    /// Let data flow. Call [`ClientSession::transfer_finished`] when the duration, with the omitted
+    /// time, or the bytes have passed. In a download keep reading until
+    /// [`ClientAction::CollectResults`] comes: a server whose write blocks cannot answer.
     StartTransfer,
-    /// The server reported on itself while data flows, as one that is fullpipe does now and then: its settings and
-    /// sockets, or what it has seen up to [`EndReport::until`]. Its report with its results replaces it.
+    /// The server reported on itself while data flows, as one that is fullpipe does now and then:
+    /// its settings and sockets, or what it has seen up to [`EndReport::until`]. Its report with
+    /// its results replaces it.
     Reported(Box<EndReport>),
     /// Stop what still flows and give [`ClientSession::local_results`].
     CollectResults,
@@ -42,9 +44,10 @@ pub enum ClientAction {
 
 /// The client's side of one test.
 ///
-/// Every step has its deadline: one reply time, or for each data connection one; for the server's results a results
-/// time in all, within which it is never silent for a reply time; for the transfer its own duration, omitted time
-/// included, and 10 s (24 hours and 10 s where bytes limit it). After the test ended, in either way, calls do nothing.
+/// Every step has its deadline: one reply time, or for each data connection one; for the server's
+/// results a results time in all, within which it is never silent for a reply time; for the
+/// transfer its own duration, omitted time included, and 10 s (24 hours and 10 s where bytes limit
+/// it). After the test ended, in either way, calls do nothing.
 #[derive(Debug)]
 pub struct ClientSession {
     parameters: TestParameters,
@@ -77,18 +80,23 @@ enum ClientPhase {
 /// Time by which the driver may end the transfer later than agreed.
 const TRANSFER_GRACE: Span = Span::from_secs(10);
 
-/// Time that the numbers behind an error may take. They are one write in most releases; in some the second never comes.
+/// Time that the numbers behind an error may take. They are one write in most releases; in some the
+/// second never comes.
 const NUMBERS_WAIT: Span = Span::from_secs(1);
 
 /// Two numbers of 32 bits.
 const NUMBERS_LENGTH: usize = 8;
 
-/// Bytes that a server may send while data connections are being opened: 1, 2, and an error with its numbers.
+/// Bytes that a server may send while data connections are being opened: 1, 2, and an error with
+/// its numbers.
 const MAX_HELD: usize = 3 + NUMBERS_LENGTH;
 
 /// The first bytes that a fullpipe server sends when the data connections are open.
-const STARTED: [u8; 3] =
-    [StateByte::TestStart.to_byte(), StateByte::TestRunning.to_byte(), StateByte::Report.to_byte()];
+const STARTED: [u8; 3] = [
+    StateByte::TestStart.to_byte(),
+    StateByte::TestRunning.to_byte(),
+    StateByte::Report.to_byte(),
+];
 
 /// The longest report.
 const MAX_REPORT: u64 = PREFIX as u64 + JsonMessage::Report.max_length().get();
@@ -102,8 +110,18 @@ impl ClientSession {
     /// # Errors
     ///
     /// Refuses a request that [`TestParameters::from_request`] refuses.
-    pub fn new(request: &Request, cookie: TestCookie, now: Time, timeouts: Timeouts) -> Result<Self, TestRefusal> {
-        Self::with_parameters(TestParameters::from_request(request)?, cookie, now, timeouts)
+    pub fn new(
+        request: &Request,
+        cookie: TestCookie,
+        now: Time,
+        timeouts: Timeouts,
+    ) -> Result<Self, TestRefusal> {
+        Self::with_parameters(
+            TestParameters::from_request(request)?,
+            cookie,
+            now,
+            timeouts,
+        )
     }
 
     /// Starts a test with `parameters` that ask for more than a request can say.
@@ -124,7 +142,11 @@ impl ClientSession {
             connections: data_connections(&agreed),
             sends: agreed.direction != Direction::Download,
             transfer_limit,
-            reports_left: if parameters.speaks_fullpipe() { reports } else { 0 },
+            reports_left: if parameters.speaks_fullpipe() {
+                reports
+            } else {
+                0
+            },
             parameters,
             cookie,
             key: None,
@@ -142,7 +164,10 @@ impl ClientSession {
     /// Proves that this end has `key` to a server that asks for it.
     #[must_use]
     pub fn with_key(self, key: SharedKey) -> Self {
-        Self { key: Some(key), ..self }
+        Self {
+            key: Some(key),
+            ..self
+        }
     }
 
     /// The next thing to do, oldest first. Ask until there is none, after every other call.
@@ -175,8 +200,8 @@ impl ClientSession {
         }
     }
 
-    /// The data connections cannot be opened, because of `why`. The server is informed, so that it is free again at
-    /// once.
+    /// The data connections cannot be opened, because of `why`. The server is informed, so that it
+    /// is free again at once.
     pub fn open_failed(&mut self, why: impl Into<String>) {
         if self.phase == ClientPhase::At(SessionStep::Streams) {
             self.terminate_test(TestError::Streams { why: why.into() });
@@ -194,14 +219,22 @@ impl ClientSession {
     /// Passes on the counts of this end. A report in them is not sent, nor is output.
     pub fn local_results(&mut self, now: Time, results: TestResults) {
         if self.phase == ClientPhase::At(SessionStep::LocalResults) {
-            self.send_bytes(TestResults { report: None, server_output: None, ..results }.encode_message(self.sends));
+            self.send_bytes(
+                TestResults {
+                    report: None,
+                    server_output: None,
+                    ..results
+                }
+                .encode_message(self.sends),
+            );
             self.enter_step(SessionStep::Results, now);
             self.results_deadline = now + self.timeouts.results;
             self.read_inbox(now);
         }
     }
 
-    /// The user wants to stop at once, without the server's results; [`ClientSession::transfer_finished`] gets those too.
+    /// The user wants to stop at once, without the server's results;
+    /// [`ClientSession::transfer_finished`] gets those too.
     pub fn interrupt_test(&mut self) {
         if let Some(step) = self.current_step() {
             self.terminate_test(TestError::ClientTerminated { step });
@@ -225,7 +258,10 @@ impl ClientSession {
             return;
         }
         match self.phase {
-            ClientPhase::At(step) => self.fail_test(TestError::Timeout { step, after: self.wait }),
+            ClientPhase::At(step) => self.fail_test(TestError::Timeout {
+                step,
+                after: self.wait,
+            }),
             ClientPhase::Refused(step) => self.conclude_refusal(step),
             ClientPhase::Over => {}
         }
@@ -237,7 +273,9 @@ impl ClientSession {
 
     /// Understands one state or message; whether there may be more.
     fn read_one(&mut self, now: Time) -> bool {
-        let Some(first) = self.inbox.first_byte() else { return false };
+        let Some(first) = self.inbox.first_byte() else {
+            return false;
+        };
         match self.phase {
             ClientPhase::Over => false,
             ClientPhase::Refused(step) => {
@@ -247,15 +285,24 @@ impl ClientSession {
                 false
             }
             ClientPhase::At(step) => match StateByte::from_byte(first) {
-                // No message within its limit begins with one of these bytes, so they mean the same everywhere.
-                Some(ending @ (StateByte::AccessDenied | StateByte::ServerError | StateByte::ServerTerminate)) => {
+                // No message within its limit begins with one of these bytes, so they mean the same
+                // everywhere.
+                Some(
+                    ending @ (StateByte::AccessDenied
+                    | StateByte::ServerError
+                    | StateByte::ServerTerminate),
+                ) => {
                     self.inbox.take_bytes(1);
                     self.read_ending(ending, step, now);
                     true
                 }
                 _ if step == SessionStep::Results => self.read_results(now),
                 // The server may be faster than our own driver.
-                _ if matches!(step, SessionStep::Streams | SessionStep::LocalResults) && self.may_wait() => false,
+                _ if matches!(step, SessionStep::Streams | SessionStep::LocalResults)
+                    && self.may_wait() =>
+                {
+                    false
+                }
                 Some(StateByte::Key) if step == SessionStep::Parameters => self.read_nonce(now),
                 Some(StateByte::Report) if self.takes_reports(step) => self.read_report(),
                 state => {
@@ -269,23 +316,30 @@ impl ClientSession {
 
     /// Returns true if what came too early is no more than a server may say before it waits for us.
     fn may_wait(&self) -> bool {
-        let report = if self.inbox.starts_with(&STARTED) { MAX_REPORT } else { 0 };
+        let report = if self.inbox.starts_with(&STARTED) {
+            MAX_REPORT
+        } else {
+            0
+        };
         self.inbox.len() as u64 <= MAX_HELD as u64 + report
     }
 
-    /// Only a server that knows that it talks with fullpipe reports anything, and only from when data flows until it
-    /// has received the end of the test.
+    /// Only a server that knows that it talks with fullpipe reports anything, and only from when
+    /// data flows until it has received the end of the test.
     fn takes_reports(&self, step: SessionStep) -> bool {
         matches!(step, SessionStep::Transfer | SessionStep::End) && self.reports_left > 0
     }
 
-    /// Reads a server's nonce and answers with the proof; returns whether there may be more to read.
+    /// Reads a server's nonce and answers with the proof; returns whether there may be more to
+    /// read.
     fn read_nonce(&mut self, now: Time) -> bool {
         if self.inbox.len() < 1 + ServerNonce::LENGTH {
             return false;
         }
         let random = self.inbox.take_bytes(1 + ServerNonce::LENGTH);
-        let Some(random) = random[1..].first_chunk() else { return false };
+        let Some(random) = random[1..].first_chunk() else {
+            return false;
+        };
         match &self.key {
             Some(key) => {
                 let proof = key.prove_request(
@@ -303,11 +357,15 @@ impl ClientSession {
 
     fn read_report(&mut self) -> bool {
         let message = self.inbox.take_behind_state(JsonMessage::Report);
-        match message.and_then(|json| json.map(|json| report::decode_report(&json, self.connections)).transpose()) {
+        match message.and_then(|json| {
+            json.map(|json| report::decode_report(&json, self.connections))
+                .transpose()
+        }) {
             Ok(None) => return false,
             Ok(Some(report)) => {
                 self.reports_left -= 1;
-                self.actions.push_back(ClientAction::Reported(Box::new(report)));
+                self.actions
+                    .push_back(ClientAction::Reported(Box::new(report)));
             }
             Err(error) => self.fail_test(error),
         }
@@ -338,10 +396,15 @@ impl ClientSession {
                 Some(state @ (StateByte::CreateStreams | StateByte::CreateStreamsTogether)),
             ) => {
                 let together = state == StateByte::CreateStreamsTogether;
-                self.actions.push_back(ClientAction::OpenStreams { count: self.connections, together });
+                self.actions.push_back(ClientAction::OpenStreams {
+                    count: self.connections,
+                    together,
+                });
                 self.enter_step(SessionStep::Streams, now);
             }
-            (SessionStep::Start, Some(StateByte::TestStart)) => self.enter_step(SessionStep::Preparation, now),
+            (SessionStep::Start, Some(StateByte::TestStart)) => {
+                self.enter_step(SessionStep::Preparation, now)
+            }
             (SessionStep::Preparation, Some(StateByte::TestRunning)) => {
                 self.actions.push_back(ClientAction::StartTransfer);
                 self.enter_step(SessionStep::Transfer, now);
@@ -367,7 +430,10 @@ impl ClientSession {
 
     fn read_results(&mut self, now: Time) -> bool {
         let message = self.inbox.take_message(JsonMessage::Results);
-        match message.and_then(|json| json.map(|json| TestResults::decode_json(&json, self.connections)).transpose()) {
+        match message.and_then(|json| {
+            json.map(|json| TestResults::decode_json(&json, self.connections))
+                .transpose()
+        }) {
             Ok(None) => return false,
             Ok(Some(results)) => {
                 self.server_results = results;
@@ -381,7 +447,11 @@ impl ClientSession {
     /// Takes what has come of the server's two numbers.
     fn conclude_refusal(&mut self, step: SessionStep) {
         let bytes = self.inbox.take_bytes(NUMBERS_LENGTH);
-        let mut numbers = bytes.as_chunks().0.iter().map(|four| i32::from_be_bytes(*four));
+        let mut numbers = bytes
+            .as_chunks()
+            .0
+            .iter()
+            .map(|four| i32::from_be_bytes(*four));
         let reason = ServerError {
             number: numbers.next().map(ErrorNumber::new),
             os_error: numbers.next().filter(|errno| *errno != 0),
@@ -439,7 +509,9 @@ mod tests {
 
     fn client_in(step: SessionStep) -> ClientSession {
         let cookie = TestCookie::from_random([0; 36]);
-        let mut client = ClientSession::new(&Request::default(), cookie, Time::ZERO, Timeouts::default()).unwrap();
+        let mut client =
+            ClientSession::new(&Request::default(), cookie, Time::ZERO, Timeouts::default())
+                .unwrap();
         client.enter_step(step, Time::ZERO);
         client
     }

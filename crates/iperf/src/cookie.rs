@@ -1,7 +1,7 @@
 use std::fmt;
 
-/// The identifier that all connections of one test share: the client sends it first on the control connection and on
-/// every data connection. 36 characters and a zero byte.
+/// The identifier that all connections of one test share: the client sends it first on the control
+/// connection and on every data connection. 36 characters and a zero byte.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TestCookie([u8; TestCookie::LENGTH]);
 
@@ -20,7 +20,8 @@ impl TestCookie {
         Self(bytes)
     }
 
-    /// A peer's cookie. Up to iperf3 3.1 it holds a host name and a time, so nothing is asked of its bytes.
+    /// A peer's cookie. Up to iperf3 3.1 it holds a host name and a time, so nothing is asked of
+    /// its bytes.
     pub const fn from_bytes(bytes: [u8; Self::LENGTH]) -> Self {
         Self(bytes)
     }
@@ -67,6 +68,10 @@ mod tests {
     fn every_character_of_the_alphabet_can_come_out() {
         let mut random = [0; 36];
         random.iter_mut().zip(0..).for_each(|(byte, n)| *byte = n);
-        assert!(TestCookie::from_random(random).to_string().starts_with("abcdefghijklmnopqrstuvwxyz234567abcd"));
+        assert!(
+            TestCookie::from_random(random)
+                .to_string()
+                .starts_with("abcdefghijklmnopqrstuvwxyz234567abcd")
+        );
     }
 }

@@ -115,8 +115,8 @@ pub struct TestRefusal {
 pub struct ServerError {
     /// The reason for the error; `None` where the connection ended before the number came.
     pub number: Option<ErrorNumber>,
-    /// The operating system's `errno` on the server; `None` where there was none, or where it was not sent (iperf3 3.2
-    /// to 3.18 leave it out when they refuse a user).
+    /// The operating system's `errno` on the server; `None` where there was none, or where it was
+    /// not sent (iperf3 3.2 to 3.18 leave it out when they refuse a user).
     pub os_error: Option<i32>,
 }
 
@@ -128,14 +128,18 @@ impl fmt::Display for ServerError {
         }
         match self.os_error {
             // The numbers of Linux, where most servers run.
-            Some(errno) => write!(f, ": {} on the server", std::io::Error::from_raw_os_error(errno)),
+            Some(errno) => write!(
+                f,
+                ": {} on the server",
+                std::io::Error::from_raw_os_error(errno)
+            ),
             None => Ok(()),
         }
     }
 }
 
-/// The step at which a test is, in the order in which the steps follow each other. Each side knows only those in which
-/// it waits for something.
+/// The step at which a test is, in the order in which the steps follow each other. Each side knows
+/// only those in which it waits for something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SessionStep {
     /// Client: the cookie was sent, the server has not asked for the parameters.
@@ -181,8 +185,8 @@ impl fmt::Display for SessionStep {
     }
 }
 
-/// An iperf2 server mistakes the cookie for its header. Mostly it waits for the rest of that; what it says otherwise
-/// begins with a zero.
+/// An iperf2 server mistakes the cookie for its header. Mostly it waits for the rest of that; what
+/// it says otherwise begins with a zero.
 fn origin_hint(first: u8) -> &'static str {
     if first == 0 { ", as iperf2 does" } else { "" }
 }
@@ -196,7 +200,9 @@ fn silence_hint(step: SessionStep) -> &'static str {
 
 fn closing_hint(step: SessionStep) -> &'static str {
     match step {
-        SessionStep::Parameters => " (iperf3 servers since 3.21 do so when they ask for a user name and password)",
+        SessionStep::Parameters => {
+            " (iperf3 servers since 3.21 do so when they ask for a user name and password)"
+        }
         _ => "",
     }
 }

@@ -17,9 +17,9 @@ pub enum JsonMessage {
 }
 
 impl JsonMessage {
-    /// The longest that is accepted: 16 KiB of parameters (iperf3 sends less than 8 KiB), 1 MiB of a report (a snapshot
-    /// of 256 streams has half of that), and 16 MiB of a server's results (they may hold its whole output, or our
-    /// samples).
+    /// The longest that is accepted: 16 KiB of parameters (iperf3 sends less than 8 KiB), 1 MiB of
+    /// a report (a snapshot of 256 streams has half of that), and 16 MiB of a server's results
+    /// (they may hold its whole output, or our samples).
     pub const fn max_length(self) -> ByteCount {
         match self {
             Self::Parameters => ByteCount::from_kib(16),
@@ -29,8 +29,9 @@ impl JsonMessage {
     }
 }
 
-/// Returns the longest results that a server accepts from a client with so many data connections: 8 KiB, and twice what
-/// iperf3 writes for each. A server holds them of clients that it does not know.
+/// Returns the longest results that a server accepts from a client with so many data connections: 8
+/// KiB, and twice what iperf3 writes for each. A server holds them of clients that it does not
+/// know.
 pub(crate) fn client_results_limit(connections: u16) -> ByteCount {
     const STREAM: u64 = 512;
     ByteCount::from_kib(8) + ByteCount::new(STREAM * u64::from(connections))
@@ -49,7 +50,8 @@ impl fmt::Display for JsonMessage {
 /// `value` as JSON behind its length.
 pub(crate) fn frame_json(value: &impl Serialize) -> Vec<u8> {
     let mut bytes = vec![0; PREFIX];
-    serde_json::to_writer(&mut bytes, value).expect("plain structs with text keys always become JSON");
+    serde_json::to_writer(&mut bytes, value)
+        .expect("plain structs with text keys always become JSON");
     let length = u32::try_from(bytes.len() - PREFIX).expect("messages are cut far below 4 GiB");
     bytes[..PREFIX].copy_from_slice(&length.to_be_bytes());
     bytes
@@ -88,19 +90,30 @@ impl ControlInbox {
         self.held = Vec::new();
     }
 
-    /// The JSON text of `message`, which comes next, once it is complete. Its length is judged before any of it is
-    /// waited for, so no more than the limit and one call's bytes are ever held.
-    pub(crate) fn take_message(&mut self, message: JsonMessage) -> Result<Option<Vec<u8>>, TestError> {
+    /// The JSON text of `message`, which comes next, once it is complete. Its length is judged
+    /// before any of it is waited for, so no more than the limit and one call's bytes are ever
+    /// held.
+    pub(crate) fn take_message(
+        &mut self,
+        message: JsonMessage,
+    ) -> Result<Option<Vec<u8>>, TestError> {
         self.take_behind(0, message, message.max_length())
     }
 
     /// [`ControlInbox::take_message`] of at most `limit` bytes.
-    pub(crate) fn take_within(&mut self, message: JsonMessage, limit: ByteCount) -> Result<Option<Vec<u8>>, TestError> {
+    pub(crate) fn take_within(
+        &mut self,
+        message: JsonMessage,
+        limit: ByteCount,
+    ) -> Result<Option<Vec<u8>>, TestError> {
         self.take_behind(0, message, limit)
     }
 
     /// [`ControlInbox::take_message`] for a `message` behind the state byte that announces it.
-    pub(crate) fn take_behind_state(&mut self, message: JsonMessage) -> Result<Option<Vec<u8>>, TestError> {
+    pub(crate) fn take_behind_state(
+        &mut self,
+        message: JsonMessage,
+    ) -> Result<Option<Vec<u8>>, TestError> {
         self.take_behind(1, message, message.max_length())
     }
 
@@ -110,11 +123,21 @@ impl ControlInbox {
         message: JsonMessage,
         limit: ByteCount,
     ) -> Result<Option<Vec<u8>>, TestError> {
-        let Some(prefix) = self.held.get(states..).and_then(<[u8]>::first_chunk::<PREFIX>) else { return Ok(None) };
+        let Some(prefix) = self
+            .held
+            .get(states..)
+            .and_then(<[u8]>::first_chunk::<PREFIX>)
+        else {
+            return Ok(None);
+        };
         let length = u32::from_be_bytes(*prefix);
         let announced = ByteCount::new(u64::from(length));
         if announced > limit {
-            return Err(TestError::Oversized { message, length: announced, limit });
+            return Err(TestError::Oversized {
+                message,
+                length: announced,
+                limit,
+            });
         }
         if self.held.len() < states + PREFIX + length as usize {
             return Ok(None);
@@ -142,7 +165,10 @@ mod tests {
             assert_eq!(inbox.take_message(JsonMessage::Parameters), Ok(None));
         }
         inbox.push(&bytes[13..]);
-        assert_eq!(inbox.take_message(JsonMessage::Parameters), Ok(Some(b"{\"time\":1}".to_vec())));
+        assert_eq!(
+            inbox.take_message(JsonMessage::Parameters),
+            Ok(Some(b"{\"time\":1}".to_vec()))
+        );
         assert_eq!(inbox.first_byte(), Some(4));
     }
 
@@ -158,7 +184,10 @@ mod tests {
             assert_eq!(inbox.take_message(message), Ok(None));
             inbox.clear_bytes();
             inbox.push(&(longest + 1).to_be_bytes());
-            assert!(matches!(inbox.take_message(message), Err(TestError::Oversized { .. })));
+            assert!(matches!(
+                inbox.take_message(message),
+                Err(TestError::Oversized { .. })
+            ));
         }
     }
 }

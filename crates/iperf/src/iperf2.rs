@@ -1,12 +1,13 @@
 //! iperf2: the part of its protocol that client and server need for tests in one direction.
 //!
-//! There is no control connection and nothing is agreed on. With TCP the client's first payload bytes are a [`Iperf2Header`],
-//! which may be zero, and the end of the stream is the end of the test. With UDP every datagram begins with a
-//! [`Iperf2Datagram`] and, behind it, the same header; the client ends the test with a datagram whose number is negative,
-//! repeats it until it is answered, and the answer is the server's [`Iperf2Report`].
+//! There is no control connection and nothing is agreed on. With TCP the client's first payload
+//! bytes are a [`Iperf2Header`], which may be zero, and the end of the stream is the end of the
+//! test. With UDP every datagram begins with a [`Iperf2Datagram`] and, behind it, the same header;
+//! the client ends the test with a datagram whose number is negative, repeats it until it is
+//! answered, and the answer is the server's [`Iperf2Report`].
 //!
-//! All of this is what iperf 2.0.10 to 2.2 speak, where numbers of datagrams have 64 bits. Datagrams of older ones,
-//! with 32, are read too; their clients do not understand our report.
+//! All of this is what iperf 2.0.10 to 2.2 speak, where numbers of datagrams have 64 bits.
+//! Datagrams of older ones, with 32, are read too; their clients do not understand our report.
 
 use std::fmt;
 
@@ -57,20 +58,22 @@ impl fmt::Display for Iperf2TestKind {
 pub struct Iperf2Header {
     /// The kind of test that the client asks for.
     pub kind: Iperf2TestKind,
-    /// True if the client waits with its data, for a moment, until it gets an [`ANSWER`] (TCP only: its options `-X`
-    /// and `--trip-times`). Any other must not get one: it would close its connection with bytes unread, and so reset
-    /// it.
+    /// True if the client waits with its data, for a moment, until it gets an [`ANSWER`] (TCP only:
+    /// its options `-X` and `--trip-times`). Any other must not get one: it would close its
+    /// connection with bytes unread, and so reset it.
     pub waits_for_answer: bool,
 }
 
-/// The answer of a server to a client that waits for it: message 2, of 28 bytes, from no version of iperf.
+/// The answer of a server to a client that waits for it: message 2, of 28 bytes, from no version of
+/// iperf.
 pub const ANSWER: [u8; 28] = {
     let mut answer = [0; 28];
     (answer[3], answer[7]) = (2, 28);
     answer
 };
 
-/// Bytes of the header that [`Iperf2Header::tcp_header`] makes: as 2.1 has it, 24 of the oldest and 36 of an extension.
+/// Bytes of the header that [`Iperf2Header::tcp_header`] makes: as 2.1 has it, 24 of the oldest and
+/// 36 of an extension.
 pub const HEADER_LENGTH: usize = 60;
 
 /// Offset of a header in a datagram.
@@ -94,8 +97,9 @@ const REVERSE: u32 = 0x0400_0000;
 const FULL_DUPLEX: u32 = 0x0800_0000;
 
 impl Iperf2Header {
-    /// Reads what a TCP connection begins with; `None` while more bytes are needed, never more than 36. A stream
-    /// without a header is an upload. The header is a part of what the client sent, and counts as such.
+    /// Reads what a TCP connection begins with; `None` while more bytes are needed, never more than
+    /// 36. A stream without a header is an upload. The header is a part of what the client sent,
+    /// and counts as such.
     pub fn read_stream(stream: &[u8]) -> Option<Self> {
         let flags = read_word(stream, 0)?;
         let extension = match flags & (VERSION_2 | BOUNCE_BACK) {
@@ -108,17 +112,22 @@ impl Iperf2Header {
         })
     }
 
-    /// Reads the one in a UDP test's first datagram. Where there is none, or it is cut off, the test is an upload.
+    /// Reads the one in a UDP test's first datagram. Where there is none, or it is cut off, the
+    /// test is an upload.
     pub fn read_datagram(datagram: &[u8]) -> Self {
         let flags = read_word(datagram, IN_DATAGRAM).unwrap_or(0);
         let extension = read_word(datagram, IN_DATAGRAM + EXTENSION_FLAGS).unwrap_or(0);
-        Self { kind: test_kind(flags, extension), waits_for_answer: false }
+        Self {
+            kind: test_kind(flags, extension),
+            waits_for_answer: false,
+        }
     }
 
     /// Returns the header that a client that wants `request` sends first on each of its TCP
     /// connections, as a part of its data.
     ///
-    /// For an upload it is zero: a server that sees an extension sends an answer, which no client would read.
+    /// For an upload it is zero: a server that sees an extension sends an answer, which no client
+    /// would read.
     pub fn tcp_header(request: &Request) -> [u8; HEADER_LENGTH] {
         let mut header = [0; HEADER_LENGTH];
         let upper = match request.direction {
@@ -127,7 +136,11 @@ impl Iperf2Header {
             Direction::Both => FULL_DUPLEX,
         };
         let length = u32::try_from(HEADER_LENGTH << 1).unwrap_or(u32::MAX);
-        put_word(&mut header, 0, EXTENDED | VERSION_2 | LENGTH_IS_GIVEN | length);
+        put_word(
+            &mut header,
+            0,
+            EXTENDED | VERSION_2 | LENGTH_IS_GIVEN | length,
+        );
         put_word(&mut header, 4, request.streams.into());
         put_word(&mut header, 12, saturate_u32(request.block.get()));
         put_word(&mut header, 20, request_amount(request));
@@ -144,7 +157,9 @@ fn test_kind(flags: u32, extension: u32) -> Iperf2TestKind {
         () if flags & (EXTENDED | KEY_CHECK) == EXTENDED | KEY_CHECK => Iperf2TestKind::Permit,
         () if flags & VERSION_2 != 0 && extension & REVERSE != 0 => Iperf2TestKind::Reverse,
         () if flags & VERSION_2 != 0 && extension & FULL_DUPLEX != 0 => Iperf2TestKind::FullDuplex,
-        () if flags & (VERSION_1 | VERSION_2 | RUN_NOW) == VERSION_1 | RUN_NOW => Iperf2TestKind::Dual,
+        () if flags & (VERSION_1 | VERSION_2 | RUN_NOW) == VERSION_1 | RUN_NOW => {
+            Iperf2TestKind::Dual
+        }
         () if flags & (VERSION_1 | VERSION_2) == VERSION_1 => Iperf2TestKind::Tradeoff,
         () => Iperf2TestKind::Upload,
     }
@@ -154,7 +169,10 @@ fn test_kind(flags: u32, extension: u32) -> Iperf2TestKind {
 fn request_amount(request: &Request) -> u32 {
     let hundredths = request.duration.as_nanos().div_ceil(10_000_000);
     let time = i32::try_from(hundredths).map_or(i32::MIN, |hundredths| -hundredths);
-    request.bytes.map_or(time, |bytes| i32::try_from(bytes.get()).unwrap_or(i32::MAX)).cast_unsigned()
+    request
+        .bytes
+        .map_or(time, |bytes| i32::try_from(bytes.get()).unwrap_or(i32::MAX))
+        .cast_unsigned()
 }
 
 /// The header of each datagram.
@@ -168,10 +186,12 @@ pub struct Iperf2Datagram {
 }
 
 impl Iperf2Datagram {
-    /// The least payload of what we send, in bytes: the number, the time, and the flags that say how wide numbers are.
+    /// The least payload of what we send, in bytes: the number, the time, and the flags that say
+    /// how wide numbers are.
     pub const LENGTH: usize = 20;
 
-    /// Writes it to the start of a payload, numbers 64 bits wide. Servers of any age find the low half where they look.
+    /// Writes it to the start of a payload, numbers 64 bits wide. Servers of any age find the low
+    /// half where they look.
     pub fn write_payload(self, payload: &mut [u8; Self::LENGTH]) {
         let number = self.number.cast_unsigned();
         let micros = self.sent.as_micros();
@@ -182,14 +202,21 @@ impl Iperf2Datagram {
         put_word(payload, 16, WIDE_NUMBERS);
     }
 
-    /// Reads it from a payload; `None` where that is too short. Numbers are 32 bits wide where the header behind does
-    /// not say otherwise.
+    /// Reads it from a payload; `None` where that is too short. Numbers are 32 bits wide where the
+    /// header behind does not say otherwise.
     pub fn read_payload(payload: &[u8]) -> Option<Self> {
         let (low, high) = (read_word(payload, 0)?, read_word(payload, 12)?);
-        let is_wide = read_word(payload, IN_DATAGRAM).is_some_and(|flags| flags & WIDE_NUMBERS != 0);
-        let number =
-            if is_wide { (u64::from(high) << 32 | u64::from(low)).cast_signed() } else { low.cast_signed().into() };
-        Some(Self { number, sent: read_time(payload, 4)? })
+        let is_wide =
+            read_word(payload, IN_DATAGRAM).is_some_and(|flags| flags & WIDE_NUMBERS != 0);
+        let number = if is_wide {
+            (u64::from(high) << 32 | u64::from(low)).cast_signed()
+        } else {
+            low.cast_signed().into()
+        };
+        Some(Self {
+            number,
+            sent: read_time(payload, 4)?,
+        })
     }
 
     /// Returns true if the datagram is the last one of its stream.
@@ -226,19 +253,29 @@ impl Iperf2Report {
     /// never longer, so that no client can make the server send more than it sent itself. `None`
     /// where that leaves no room.
     ///
-    /// A last datagram shorter than 128 bytes gets the short form, which has 32 bits for each count: more is given as
-    /// 2³²−1.
+    /// A last datagram shorter than 128 bytes gets the short form, which has 32 bits for each
+    /// count: more is given as 2³²−1.
     pub fn encode_answer(&self, last: &[u8]) -> Option<Vec<u8>> {
         let is_long = last.len() >= Self::LONG;
         let length = if is_long { Self::LONG } else { Self::SHORT };
         let mut answer = vec![0; length];
         answer[..IN_DATAGRAM].copy_from_slice(last.get(..length)?.get(..IN_DATAGRAM)?);
         let bytes = self.bytes.get();
-        let short = |count: u64| if is_long { low_half(count) } else { saturate_u32(count) };
+        let short = |count: u64| {
+            if is_long {
+                low_half(count)
+            } else {
+                saturate_u32(count)
+            }
+        };
         let seconds = |span: Span| saturate_u32(span.as_micros() / 1_000_000);
         let micros = |span: Span| (span.as_micros() % 1_000_000) as u32;
         let words = [
-            if is_long { VERSION_1 | WIDE_NUMBERS } else { VERSION_1 },
+            if is_long {
+                VERSION_1 | WIDE_NUMBERS
+            } else {
+                VERSION_1
+            },
             (bytes >> 32) as u32,
             low_half(bytes),
             seconds(self.duration),
@@ -253,8 +290,9 @@ impl Iperf2Report {
             put_word(&mut answer, at, word);
         }
         if is_long {
-            for (count, at) in
-                [self.lost, self.out_of_order, self.datagrams].into_iter().zip((HIGH_HALVES..).step_by(4))
+            for (count, at) in [self.lost, self.out_of_order, self.datagrams]
+                .into_iter()
+                .zip((HIGH_HALVES..).step_by(4))
             {
                 put_word(&mut answer, at, (count >> 32) as u32);
             }
@@ -271,7 +309,11 @@ impl Iperf2Report {
         }
         let is_wide = flags & WIDE_NUMBERS != 0 && datagram.len() >= Self::LONG;
         let count = |index: usize| {
-            let high = if is_wide { read_word(datagram, HIGH_HALVES + 4 * (index - 5)) } else { None };
+            let high = if is_wide {
+                read_word(datagram, HIGH_HALVES + 4 * (index - 5))
+            } else {
+                None
+            };
             Some(u64::from(high.unwrap_or(0)) << 32 | u64::from(at(index)?))
         };
         let jitter = read_time(datagram, IN_DATAGRAM + 4 * 8)?;
@@ -305,7 +347,10 @@ const HIGH_HALVES: usize = 116;
 
 /// Seconds and microseconds, in two words.
 fn read_time(bytes: &[u8], at: usize) -> Option<Span> {
-    Some(Span::from_secs(read_word(bytes, at)?.into()) + Span::from_micros(read_word(bytes, at + 4)?.into()))
+    Some(
+        Span::from_secs(read_word(bytes, at)?.into())
+            + Span::from_micros(read_word(bytes, at + 4)?.into()),
+    )
 }
 
 fn saturate_u32(value: u64) -> u32 {
@@ -340,40 +385,102 @@ mod tests {
             (0x5001_007C, 0, Iperf2TestKind::Permit),
         ] {
             let header = Iperf2Header::read_stream(&stream(flags, upper)).unwrap();
-            assert_eq!((header.kind, header.waits_for_answer), (kind, false), "{flags:#x}");
+            assert_eq!(
+                (header.kind, header.waits_for_answer),
+                (kind, false),
+                "{flags:#x}"
+            );
         }
         let detecting = Iperf2Header::read_stream(&stream(0x4601_0078, 0)).unwrap();
-        assert_eq!((detecting.kind, detecting.waits_for_answer), (Iperf2TestKind::Upload, true));
+        assert_eq!(
+            (detecting.kind, detecting.waits_for_answer),
+            (Iperf2TestKind::Upload, true)
+        );
     }
 
     /// The first 36 bytes of iperf 2.1.8 with these options, recorded.
     #[test]
     fn recorded_clients_of_2_1_8_are_understood() {
-        let plain = Iperf2Header { kind: Iperf2TestKind::Upload, waits_for_answer: false };
+        let plain = Iperf2Header {
+            kind: Iperf2TestKind::Upload,
+            waits_for_answer: false,
+        };
         for (options, flags, upper, header) in [
             ("", [0x40, 0x01, 0x00, 0x78], 0x00, plain),
-            ("-R", [0x44, 0x01, 0x00, 0x78], 0x04, Iperf2Header { kind: Iperf2TestKind::Reverse, ..plain }),
+            (
+                "-R",
+                [0x44, 0x01, 0x00, 0x78],
+                0x04,
+                Iperf2Header {
+                    kind: Iperf2TestKind::Reverse,
+                    ..plain
+                },
+            ),
             (
                 "--full-duplex",
                 [0x44, 0x01, 0x00, 0x78],
                 0x08,
-                Iperf2Header { kind: Iperf2TestKind::FullDuplex, ..plain },
+                Iperf2Header {
+                    kind: Iperf2TestKind::FullDuplex,
+                    ..plain
+                },
             ),
-            ("-d", [0xC0, 0x01, 0x00, 0x79], 0x00, Iperf2Header { kind: Iperf2TestKind::Dual, ..plain }),
-            ("-r", [0xC0, 0x01, 0x00, 0x78], 0x00, Iperf2Header { kind: Iperf2TestKind::Tradeoff, ..plain }),
-            ("-X", [0x46, 0x01, 0x00, 0x78], 0x00, Iperf2Header { waits_for_answer: true, ..plain }),
+            (
+                "-d",
+                [0xC0, 0x01, 0x00, 0x79],
+                0x00,
+                Iperf2Header {
+                    kind: Iperf2TestKind::Dual,
+                    ..plain
+                },
+            ),
+            (
+                "-r",
+                [0xC0, 0x01, 0x00, 0x78],
+                0x00,
+                Iperf2Header {
+                    kind: Iperf2TestKind::Tradeoff,
+                    ..plain
+                },
+            ),
+            (
+                "-X",
+                [0x46, 0x01, 0x00, 0x78],
+                0x00,
+                Iperf2Header {
+                    waits_for_answer: true,
+                    ..plain
+                },
+            ),
             (
                 "--bounceback",
                 [0x00, 0x80, 0x00, 0x00],
                 0x00,
-                Iperf2Header { kind: Iperf2TestKind::BounceBack, ..plain },
+                Iperf2Header {
+                    kind: Iperf2TestKind::BounceBack,
+                    ..plain
+                },
             ),
-            ("--permit-key", [0x50, 0x01, 0x00, 0x7C], 0x00, Iperf2Header { kind: Iperf2TestKind::Permit, ..plain }),
+            (
+                "--permit-key",
+                [0x50, 0x01, 0x00, 0x7C],
+                0x00,
+                Iperf2Header {
+                    kind: Iperf2TestKind::Permit,
+                    ..plain
+                },
+            ),
         ] {
             let mut stream = flags.to_vec();
-            stream.extend(b"\x00\x00\x00\x01\x00\x00\x14\xB1\x00\x00\x00\x00\x00\x00\x00\x00\xFF\xFF\xFF\x9C");
+            stream.extend(
+                b"\x00\x00\x00\x01\x00\x00\x14\xB1\x00\x00\x00\x00\x00\x00\x00\x00\xFF\xFF\xFF\x9C",
+            );
             stream.extend([0, 0, 0, 0, 0, 0, 0, 0, upper, 0, 0, 0]);
-            assert_eq!(Iperf2Header::read_stream(&stream), Some(header), "{options}");
+            assert_eq!(
+                Iperf2Header::read_stream(&stream),
+                Some(header),
+                "{options}"
+            );
         }
     }
 
@@ -383,10 +490,17 @@ mod tests {
         let first = b"\x00\x00\x00\x01\x6B\x01\xD5\x77\x00\x06\x76\x2E\x00\x00\x00\x00\
             \x6C\x01\x00\x98\x00\x00\x00\x01\x00\x00\x14\xB1\x00\x00\x00\x00\x00\x00\x00\x00\xFF\xFF\xFF\x9C\
             \x00\x00\x00\x00\x00\x00\x00\x00\x04\x00\x00\x00\x00\x02\x00\x01\x00\x08\x00\x03";
-        assert_eq!(Iperf2Header::read_datagram(first).kind, Iperf2TestKind::Reverse);
+        assert_eq!(
+            Iperf2Header::read_datagram(first).kind,
+            Iperf2TestKind::Reverse
+        );
         let sent = Span::from_secs(0x6B01_D577) + Span::from_micros(0x0006_762E);
-        assert_eq!(Iperf2Datagram::read_payload(first), Some(Iperf2Datagram { number: 1, sent }));
-        let last = b"\xFF\xFF\xFF\xA3\x6B\x01\xD5\x77\x00\x06\x62\x62\xFF\xFF\xFF\xFF\x48\x01\x00\x98";
+        assert_eq!(
+            Iperf2Datagram::read_payload(first),
+            Some(Iperf2Datagram { number: 1, sent })
+        );
+        let last =
+            b"\xFF\xFF\xFF\xA3\x6B\x01\xD5\x77\x00\x06\x62\x62\xFF\xFF\xFF\xFF\x48\x01\x00\x98";
         let last = Iperf2Datagram::read_payload(last).unwrap();
         assert_eq!((last.number, last.is_last()), (-93, true));
     }
@@ -397,26 +511,50 @@ mod tests {
         assert!(Iperf2Header::read_stream(&[0; 4]).is_some());
         let reverse = stream(0x4401_0078, 0x0400_0000);
         assert_eq!(Iperf2Header::read_stream(&reverse[..35]), None);
-        assert_eq!(Iperf2Header::read_stream(&reverse).map(|header| header.kind), Some(Iperf2TestKind::Reverse));
+        assert_eq!(
+            Iperf2Header::read_stream(&reverse).map(|header| header.kind),
+            Some(Iperf2TestKind::Reverse)
+        );
     }
 
     #[test]
     fn our_header_asks_for_what_the_request_says() {
-        let header = |direction| Iperf2Header::tcp_header(&Request { direction, streams: 2, ..Request::default() });
+        let header = |direction| {
+            Iperf2Header::tcp_header(&Request {
+                direction,
+                streams: 2,
+                ..Request::default()
+            })
+        };
         assert_eq!(header(Direction::Upload), [0; HEADER_LENGTH]);
         let reverse = header(Direction::Download);
-        assert_eq!(Iperf2Header::read_stream(&reverse).map(|header| header.kind), Some(Iperf2TestKind::Reverse));
+        assert_eq!(
+            Iperf2Header::read_stream(&reverse).map(|header| header.kind),
+            Some(Iperf2TestKind::Reverse)
+        );
         assert_eq!(reverse[..4], [0x44, 0x01, 0x00, 0x78]);
         // Ten seconds are minus a thousand hundredths.
-        assert_eq!((reverse[7], &reverse[20..24]), (2, &(-1000_i32).to_be_bytes()[..]));
+        assert_eq!(
+            (reverse[7], &reverse[20..24]),
+            (2, &(-1000_i32).to_be_bytes()[..])
+        );
         let both = header(Direction::Both);
-        assert_eq!(Iperf2Header::read_stream(&both).map(|header| header.kind), Some(Iperf2TestKind::FullDuplex));
+        assert_eq!(
+            Iperf2Header::read_stream(&both).map(|header| header.kind),
+            Some(Iperf2TestKind::FullDuplex)
+        );
     }
 
     #[test]
     fn the_amount_is_bytes_or_hundredths_of_a_second() {
-        let amount =
-            |bytes, duration| super::request_amount(&Request { bytes, duration, ..Request::default() }).cast_signed();
+        let amount = |bytes, duration| {
+            super::request_amount(&Request {
+                bytes,
+                duration,
+                ..Request::default()
+            })
+            .cast_signed()
+        };
         assert_eq!(amount(Some(ByteCount::new(7)), Span::ZERO), 7);
         assert_eq!(amount(Some(ByteCount::new(1 << 40)), Span::ZERO), i32::MAX);
         assert_eq!(amount(None, Span::from_millis(1501)), -151);
@@ -429,13 +567,19 @@ mod tests {
         let mut payload = [0; Iperf2Datagram::LENGTH];
         for number in [1, 1 << 40, -1, -(1 << 40), i64::MIN] {
             Iperf2Datagram { number, sent }.write_payload(&mut payload);
-            assert_eq!(Iperf2Datagram::read_payload(&payload), Some(Iperf2Datagram { number, sent }));
+            assert_eq!(
+                Iperf2Datagram::read_payload(&payload),
+                Some(Iperf2Datagram { number, sent })
+            );
             assert_eq!(Iperf2Datagram { number, sent }.is_last(), number < 0);
         }
         // An old client: 32 bits, and no flags.
         payload[..4].copy_from_slice(&(-5_i32).to_be_bytes());
         payload[16..].fill(0);
-        assert_eq!(Iperf2Datagram::read_payload(&payload).map(|datagram| datagram.number), Some(-5));
+        assert_eq!(
+            Iperf2Datagram::read_payload(&payload).map(|datagram| datagram.number),
+            Some(-5)
+        );
         assert_eq!(Iperf2Datagram::read_payload(&payload[..15]), None);
     }
 
@@ -459,18 +603,48 @@ mod tests {
             assert_eq!(answer[..16], last[..16]);
             assert_eq!(Iperf2Report::read_answer(&answer), Some(report()));
         }
-        let wide = Iperf2Report { datagrams: 1 << 40, lost: 1 << 33, ..report() };
-        assert_eq!(Iperf2Report::read_answer(&wide.encode_answer(&[0; 128]).unwrap()), Some(wide));
+        let wide = Iperf2Report {
+            datagrams: 1 << 40,
+            lost: 1 << 33,
+            ..report()
+        };
+        assert_eq!(
+            Iperf2Report::read_answer(&wide.encode_answer(&[0; 128]).unwrap()),
+            Some(wide)
+        );
         let narrow = Iperf2Report::read_answer(&wide.encode_answer(&[0; 56]).unwrap()).unwrap();
-        assert_eq!((narrow.datagrams, narrow.lost), (u64::from(u32::MAX), u64::from(u32::MAX)));
+        assert_eq!(
+            (narrow.datagrams, narrow.lost),
+            (u64::from(u32::MAX), u64::from(u32::MAX))
+        );
     }
 
-    /// The answer of iperf 2.1.8 to a test of 100 datagrams, the last one included, of which 5, 6 and 50 were left out:
-    /// it takes the last one, number -100 after 100, for one out of order, and that for one that was lost.
+    /// The answer of iperf 2.1.8 to a test of 100 datagrams, the last one included, of which 5, 6
+    /// and 50 were left out: it takes the last one, number -100 after 100, for one out of order,
+    /// and that for one that was lost.
     #[test]
     fn a_recorded_report_of_2_1_8_is_understood() {
         let mut answer = vec![0; 128];
-        let words = [0xC800_0000, 0, 0x4C90, 0, 0x0003_3BC4, 2, 1, 100, 0, 10, 0, 17, 0, 0x0D2E, 0, 0x1F5E, 0, 0x51];
+        let words = [
+            0xC800_0000,
+            0,
+            0x4C90,
+            0,
+            0x0003_3BC4,
+            2,
+            1,
+            100,
+            0,
+            10,
+            0,
+            17,
+            0,
+            0x0D2E,
+            0,
+            0x1F5E,
+            0,
+            0x51,
+        ];
         for (word, at) in words.into_iter().zip((16..).step_by(4)) {
             put_word(&mut answer, at, word);
         }

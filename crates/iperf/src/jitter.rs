@@ -2,8 +2,8 @@
 
 use fullpipe_units::Span;
 
-/// The jitter of RFC 3550, section 6.4.1: a sixteenth of each change in the time that datagrams take, as far as two
-/// clocks show it, which need not agree.
+/// The jitter of RFC 3550, section 6.4.1: a sixteenth of each change in the time that datagrams
+/// take, as far as two clocks show it, which need not agree.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct JitterEstimate {
     /// Nanoseconds from the last stamp to its arrival, by two clocks.
@@ -13,8 +13,8 @@ pub struct JitterEstimate {
 }
 
 impl JitterEstimate {
-    /// Notes that a datagram which was sent at `sent` of the sender's clock has arrived at `at` of some clock of this
-    /// end.
+    /// Notes that a datagram which was sent at `sent` of the sender's clock has arrived at `at` of
+    /// some clock of this end.
     pub fn record_datagram(&mut self, sent: Span, at: Span) {
         let transit = i128::from(at.as_nanos()) - i128::from(sent.as_nanos());
         let change = transit - self.transit.unwrap_or(transit);
@@ -44,14 +44,20 @@ mod tests {
     #[test]
     fn a_steady_stream_has_none_whatever_the_clocks_say() {
         assert_eq!(jitter(&[(0, 0), (100, 100), (200, 200)]), Span::ZERO);
-        assert_eq!(jitter(&[(0, 90_000_000_000), (100, 90_000_000_100)]), Span::ZERO);
+        assert_eq!(
+            jitter(&[(0, 90_000_000_000), (100, 90_000_000_100)]),
+            Span::ZERO
+        );
     }
 
     #[test]
     fn each_change_counts_a_sixteenth() {
         assert_eq!(jitter(&[(0, 0), (100, 260)]), Span::from_micros(10));
         // (10 × 15 + 160) ÷ 16 = 19.375
-        assert_eq!(jitter(&[(0, 0), (100, 260), (200, 200)]), Span::from_nanos(19_375));
+        assert_eq!(
+            jitter(&[(0, 0), (100, 260), (200, 200)]),
+            Span::from_nanos(19_375)
+        );
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! JSON as iperf3 writes it, read the way iperf3 reads it: a value of the wrong type counts as absent.
+//! JSON as iperf3 writes it, read the way iperf3 reads it: a value of the wrong type counts as
+//! absent.
 
 use std::fmt;
 
@@ -39,8 +40,8 @@ impl Extension {
 
     /// The value as `T`, if it is one.
     ///
-    /// An empty JSON object of two bytes can become a structure of a kilobyte, so a text with more objects than any
-    /// real report has is taken as malformed too.
+    /// An empty JSON object of two bytes can become a structure of a kilobyte, so a text with more
+    /// objects than any real report has is taken as malformed too.
     pub(crate) fn parse_value<T: DeserializeOwned>(&self) -> Option<T> {
         const MAX_OBJECTS: usize = 1 << 16;
         let text = self.json_text()?;
@@ -56,8 +57,8 @@ pub(crate) fn count_objects(json: &[u8]) -> usize {
     json.iter().copied().filter(|byte| *byte == b'{').count()
 }
 
-/// Reads an object; serde alone would take an array of the same values for one. As with iperf3, texts need not be
-/// UTF-8: what is none is replaced.
+/// Reads an object; serde alone would take an array of the same values for one. As with iperf3,
+/// texts need not be UTF-8: what is none is replaced.
 pub(crate) fn parse_object<T: DeserializeOwned>(json: &[u8]) -> Result<T, String> {
     if json.trim_ascii_start().first() != Some(&b'{') {
         return Err("it is not a JSON object".to_owned());
@@ -93,7 +94,10 @@ impl From<JsonScalar> for Whole {
             JsonScalar::Whole(number) => Some(number),
             // 2^64−1 written or rounded as a float.
             JsonScalar::Fraction(number) if number >= TWO_TO_63 => Some(-1),
-            #[expect(clippy::cast_possible_truncation, reason = "the fraction goes, and the limits hold")]
+            #[expect(
+                clippy::cast_possible_truncation,
+                reason = "the fraction goes, and the limits hold"
+            )]
             JsonScalar::Fraction(number) => Some(number as i64),
             _ => None,
         })
@@ -103,7 +107,10 @@ impl From<JsonScalar> for Whole {
 impl From<JsonScalar> for Number {
     fn from(value: JsonScalar) -> Self {
         Self(match value {
-            #[expect(clippy::cast_precision_loss, reason = "a float holds any time and share that is meant")]
+            #[expect(
+                clippy::cast_precision_loss,
+                reason = "a float holds any time and share that is meant"
+            )]
             JsonScalar::Whole(number) => Some(number as f64),
             JsonScalar::Fraction(number) => Some(number),
             _ => None,
@@ -191,23 +198,49 @@ mod tests {
 
     #[test]
     fn only_true_is_on() {
-        for (json, on) in [("true", true), ("false", false), ("1", false), ("\"true\"", false), ("[true]", false)] {
+        for (json, on) in [
+            ("true", true),
+            ("false", false),
+            ("1", false),
+            ("\"true\"", false),
+            ("[true]", false),
+        ] {
             assert_eq!(read(&format!("{{\"flag\":{json}}}")).flag.0, on, "{json}");
         }
     }
 
     #[test]
     fn minus_one_is_read_however_it_was_written() {
-        for json in ["-1", "18446744073709551615", "18446744073709551616", "1.8446744073709552e19", "-1.0"] {
-            assert_eq!(read(&format!("{{\"whole\":{json}}}")).whole.0, Some(-1), "{json}");
+        for json in [
+            "-1",
+            "18446744073709551615",
+            "18446744073709551616",
+            "1.8446744073709552e19",
+            "-1.0",
+        ] {
+            assert_eq!(
+                read(&format!("{{\"whole\":{json}}}")).whole.0,
+                Some(-1),
+                "{json}"
+            );
         }
-        assert_eq!(read("{\"whole\":9223372036854775807}").whole.0, Some(i64::MAX));
+        assert_eq!(
+            read("{\"whole\":9223372036854775807}").whole.0,
+            Some(i64::MAX)
+        );
     }
 
     #[test]
     fn a_wrong_type_counts_as_absent() {
-        let probe = read(r#"{"whole":"7","number":[{"a":[]}],"text":{"b":null},"flag":null,"unknown":{"c":1}}"#);
-        assert!(probe.whole.0.is_none() && probe.number.0.is_none() && probe.text.0.is_none() && !probe.flag.0);
+        let probe = read(
+            r#"{"whole":"7","number":[{"a":[]}],"text":{"b":null},"flag":null,"unknown":{"c":1}}"#,
+        );
+        assert!(
+            probe.whole.0.is_none()
+                && probe.number.0.is_none()
+                && probe.text.0.is_none()
+                && !probe.flag.0
+        );
     }
 
     #[test]
@@ -222,7 +255,19 @@ mod tests {
     #[test]
     fn an_extension_that_would_blow_up_is_not_read() {
         let empty_objects = format!("{{\"extension\":[{}]}}", vec!["{}"; 70_000].join(","));
-        assert!(read(&empty_objects).extension.parse_value::<Vec<Probe>>().is_none());
-        assert_eq!(read("{\"extension\":[{},{}]}").extension.parse_value::<Vec<Probe>>().unwrap().len(), 2);
+        assert!(
+            read(&empty_objects)
+                .extension
+                .parse_value::<Vec<Probe>>()
+                .is_none()
+        );
+        assert_eq!(
+            read("{\"extension\":[{},{}]}")
+                .extension
+                .parse_value::<Vec<Probe>>()
+                .unwrap()
+                .len(),
+            2
+        );
     }
 }

@@ -32,8 +32,8 @@ pub struct KeyError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ServerNonce([u8; ServerNonce::LENGTH]);
 
-/// A proof of having a key: HMAC-SHA-256 (RFC 2104, FIPS 180-4) over a fixed text, the cookie of the test, the server's
-/// nonce and the parameters of the test.
+/// A proof of having a key: HMAC-SHA-256 (RFC 2104, FIPS 180-4) over a fixed text, the cookie of
+/// the test, the server's nonce and the parameters of the test.
 pub type Proof = [u8; MAC_LENGTH];
 
 /// Prefix of the authenticated text, so that no other use of the same key yields a proof.
@@ -76,23 +76,45 @@ impl SharedKey {
         }
     }
 
-    /// Returns the proof for the test with this `cookie` and these `parameters`, as JSON on the wire, at the server
-    /// that sent `nonce`.
-    pub fn prove_request(&self, cookie: &TestCookie, nonce: &ServerNonce, parameters: &[u8]) -> Proof {
-        self.request_mac(cookie, nonce, parameters).finalize().into_bytes().into()
+    /// Returns the proof for the test with this `cookie` and these `parameters`, as JSON on the
+    /// wire, at the server that sent `nonce`.
+    pub fn prove_request(
+        &self,
+        cookie: &TestCookie,
+        nonce: &ServerNonce,
+        parameters: &[u8],
+    ) -> Proof {
+        self.request_mac(cookie, nonce, parameters)
+            .finalize()
+            .into_bytes()
+            .into()
     }
 
     /// Returns true if `proof` is that of [`SharedKey::prove_request`], in constant time.
-    pub fn accepts_proof(&self, proof: &[u8], cookie: &TestCookie, nonce: &ServerNonce, parameters: &[u8]) -> bool {
-        self.request_mac(cookie, nonce, parameters).verify_slice(proof).is_ok()
+    pub fn accepts_proof(
+        &self,
+        proof: &[u8],
+        cookie: &TestCookie,
+        nonce: &ServerNonce,
+        parameters: &[u8],
+    ) -> bool {
+        self.request_mac(cookie, nonce, parameters)
+            .verify_slice(proof)
+            .is_ok()
     }
 
-    fn request_mac(&self, cookie: &TestCookie, nonce: &ServerNonce, parameters: &[u8]) -> Hmac<Sha256> {
+    fn request_mac(
+        &self,
+        cookie: &TestCookie,
+        nonce: &ServerNonce,
+        parameters: &[u8],
+    ) -> Hmac<Sha256> {
         self.mac_of(&[PURPOSE, cookie.as_bytes(), nonce.as_bytes(), parameters])
     }
 
-    /// Returns the HMAC-SHA-256 of `parts`, one after the other. The first part is a text for one purpose of the key,
-    /// and all but the last have a fixed length, so that no two inputs are the same bytes.
+    /// Returns the HMAC-SHA-256 of `parts`, one after the other. The first part is a text for one
+    /// purpose of the key, and all but the last have a fixed length, so that no two inputs are the
+    /// same bytes.
     pub fn tag_parts(&self, parts: &[&[u8]]) -> Proof {
         self.mac_of(parts).finalize().into_bytes().into()
     }
@@ -103,7 +125,8 @@ impl SharedKey {
     }
 
     fn mac_of(&self, parts: &[&[u8]]) -> Hmac<Sha256> {
-        let mut mac = Hmac::<Sha256>::new_from_slice(&self.0).expect("HMAC takes keys of any length");
+        let mut mac =
+            Hmac::<Sha256>::new_from_slice(&self.0).expect("HMAC takes keys of any length");
         for part in parts {
             mac.update(part);
         }
@@ -123,7 +146,11 @@ pub(crate) fn from_hex(text: &str) -> Option<[u8; MAC_LENGTH]> {
     let digits: &[u8; 2 * MAC_LENGTH] = text.as_bytes().try_into().ok()?;
     let mut bytes = [0; MAC_LENGTH];
     for (byte, pair) in bytes.iter_mut().zip(digits.chunks(2)) {
-        let digit = |digit: u8| char::from(digit).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+        let digit = |digit: u8| {
+            char::from(digit)
+                .to_digit(16)
+                .and_then(|digit| u8::try_from(digit).ok())
+        };
         *byte = digit(pair[0])? << 4 | digit(pair[1])?;
     }
     Some(bytes)
@@ -153,27 +180,47 @@ mod tests {
         let right = key("correct horse battery");
         let proof = right.prove_request(&cookie(1), &nonce(1), PARAMETERS);
         assert!(right.accepts_proof(&proof, &cookie(1), &nonce(1), PARAMETERS));
-        assert!(!key("correct horse batterz").accepts_proof(&proof, &cookie(1), &nonce(1), PARAMETERS));
+        assert!(!key("correct horse batterz").accepts_proof(
+            &proof,
+            &cookie(1),
+            &nonce(1),
+            PARAMETERS
+        ));
         assert!(!right.accepts_proof(&proof, &cookie(2), &nonce(1), PARAMETERS));
-        assert!(!right.accepts_proof(&proof, &cookie(1), &nonce(2), PARAMETERS), "a recorded proof is not valid again");
+        assert!(
+            !right.accepts_proof(&proof, &cookie(1), &nonce(2), PARAMETERS),
+            "a recorded proof is not valid again"
+        );
         assert!(!right.accepts_proof(&proof, &cookie(1), &nonce(1), br#"{"tcp":true,"time":9}"#));
         assert!(!right.accepts_proof(&proof[..31], &cookie(1), &nonce(1), PARAMETERS));
     }
 
-    /// Against Python: `hmac.new(b"correct horse battery", b"fullpipe test parameters 2" + b"b" * 36 + b"\0" +
-    /// b"\1" * 32 + b'{"tcp":true,"time":1}', "sha256").hexdigest()`.
+    /// Against Python:
+    /// `hmac.new(b"correct horse battery", b"fullpipe test parameters 2" + b"b" * 36 + b"\0" + b"\1" * 32 + b'{"tcp":true,"time":1}', "sha256").hexdigest()`.
     #[test]
     fn the_proof_is_what_anybody_else_would_calculate() {
         let proof = key("correct horse battery").prove_request(&cookie(1), &nonce(1), PARAMETERS);
-        assert_eq!(Some(proof), from_hex("39397a6eb455698cf7afd485868e5b3aa9a09759785a5d825dc96f8904240f65"));
+        assert_eq!(
+            Some(proof),
+            from_hex("39397a6eb455698cf7afd485868e5b3aa9a09759785a5d825dc96f8904240f65")
+        );
     }
 
     #[test]
     fn a_key_may_end_its_line_and_has_a_fair_length() {
-        assert_eq!(key("correct horse battery\r\n"), key("correct horse battery"));
-        assert!(SharedKey::from_file_content(b" 15 characters. \n").unwrap_err().to_string().contains("this one 14"));
+        assert_eq!(
+            key("correct horse battery\r\n"),
+            key("correct horse battery")
+        );
         assert!(
-            SharedKey::from_file_content(&[b'a'; 1025]).is_err() && SharedKey::from_file_content(&[b'a'; 1024]).is_ok()
+            SharedKey::from_file_content(b" 15 characters. \n")
+                .unwrap_err()
+                .to_string()
+                .contains("this one 14")
+        );
+        assert!(
+            SharedKey::from_file_content(&[b'a'; 1025]).is_err()
+                && SharedKey::from_file_content(&[b'a'; 1024]).is_ok()
         );
         assert_eq!(format!("{:?}", key("correct horse battery")), "Key(…)");
     }

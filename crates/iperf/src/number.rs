@@ -1,7 +1,7 @@
 use std::fmt;
 
-/// The number by which an iperf3 server says why it refused or ended a test. Numbers did not change since 3.1; new ones
-/// were added.
+/// The number by which an iperf3 server says why it refused or ended a test. Numbers did not change
+/// since 3.1; new ones were added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ErrorNumber(i32);
 

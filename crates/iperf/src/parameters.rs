@@ -14,7 +14,10 @@ use keys::{Received, SentParameters};
 /// Only what this program acts on is read; iperf3's other keys (flow label, …) are ignored. The
 /// numbers are the peer's until [`TestParameters::to_request`] has judged them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a key of the protocol")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a key of the protocol"
+)]
 pub struct TestParameters {
     carrier: TransportProtocol,
     omit_seconds: i64,
@@ -91,17 +94,24 @@ impl TestParameters {
     ///
     /// # Errors
     ///
-    /// Refuses what newer servers would refuse, what the protocol cannot say (a test of no time or no bytes), a
-    /// [`Buffer::Window`] and a UDP test with block zero: which buffer yields a window, and what the path's packets
-    /// hold, is for the caller to find out. Texts that make the message longer than servers accept are refused too.
+    /// Refuses what newer servers would refuse, what the protocol cannot say (a test of no time or
+    /// no bytes), a [`Buffer::Window`] and a UDP test with block zero: which buffer yields a
+    /// window, and what the path's packets hold, is for the caller to find out. Texts that make the
+    /// message longer than servers accept are refused too.
     pub fn from_request(request: &Request) -> Result<Self, TestRefusal> {
         let (bytes, seconds) = match request.bytes {
             Some(ByteCount::ZERO) => {
-                return Err(parameter_refusal(ErrorNumber::END_CONDITIONS, "a test of no bytes cannot be run"));
+                return Err(parameter_refusal(
+                    ErrorNumber::END_CONDITIONS,
+                    "a test of no bytes cannot be run",
+                ));
             }
             Some(bytes) => (to_saturated_i64(bytes.get()), 0),
             None if request.duration == Span::ZERO => {
-                return Err(parameter_refusal(ErrorNumber::DURATION, "a test of no duration cannot be run"));
+                return Err(parameter_refusal(
+                    ErrorNumber::DURATION,
+                    "a test of no duration cannot be run",
+                ));
             }
             None => (0, whole_seconds(request.duration)),
         };
@@ -168,7 +178,10 @@ impl TestParameters {
     /// Returns these parameters, with a request for the server's output about the test.
     #[must_use]
     pub fn with_server_output(self) -> Self {
-        Self { server_output: true, ..self }
+        Self {
+            server_output: true,
+            ..self
+        }
     }
 
     /// Returns these parameters with the token by which the server knows the user: base64 of the
@@ -178,35 +191,58 @@ impl TestParameters {
     ///
     /// Refuses a token that makes the message longer than servers accept.
     pub fn with_auth_token(self, token: String) -> Result<Self, TestRefusal> {
-        Self { auth_token: Some(token), ..self }.if_it_fits()
+        Self {
+            auth_token: Some(token),
+            ..self
+        }
+        .if_it_fits()
     }
 
-    /// Adds the settings of the client's host, for a server that is fullpipe. They are left out if they make the
-    /// message longer than servers accept.
+    /// Adds the settings of the client's host, for a server that is fullpipe. They are left out if
+    /// they make the message longer than servers accept.
     #[must_use]
     pub fn with_settings(self, settings: HostSettings) -> Self {
-        let stated = Self { settings: Some(settings), ..self.clone() };
-        if stated.json_length() <= MAX_PARAMETERS { stated } else { self }
+        let stated = Self {
+            settings: Some(settings),
+            ..self.clone()
+        };
+        if stated.json_length() <= MAX_PARAMETERS {
+            stated
+        } else {
+            self
+        }
     }
 
-    /// Adds the whole request for a server that is fullpipe, which takes from it what iperf3 has no key for: a new
-    /// field of [`Request`] needs no key here. It is left out where it makes the message longer than servers accept.
+    /// Adds the whole request for a server that is fullpipe, which takes from it what iperf3 has no
+    /// key for: a new field of [`Request`] needs no key here. It is left out where it makes the
+    /// message longer than servers accept.
     #[must_use]
     pub fn with_request(self, request: &Request) -> Self {
-        let request = Request { title: None, extra_data: None, ..request.clone() };
-        let whole = Self { request: Some(Box::new(request)), ..self.clone() };
-        if whole.json_length() <= MAX_PARAMETERS { whole } else { self }
+        let request = Request {
+            title: None,
+            extra_data: None,
+            ..request.clone()
+        };
+        let whole = Self {
+            request: Some(Box::new(request)),
+            ..self.clone()
+        };
+        if whole.json_length() <= MAX_PARAMETERS {
+            whole
+        } else {
+            self
+        }
     }
 
     /// The load that the client asks for, within the limits of newer iperf3 servers.
     ///
-    /// A test that bytes limit, or nothing, gets the duration [`MAX_TEST`]: the client ends it. Control characters in
-    /// the title, which is printed, are left out.
+    /// A test that bytes limit, or nothing, gets the duration [`MAX_TEST`]: the client ends it.
+    /// Control characters in the title, which is printed, are left out.
     ///
     /// # Errors
     ///
-    /// Says which value is out of its range, or which kind of test this program does not run, with the number that
-    /// iperf3 uses for it.
+    /// Says which value is out of its range, or which kind of test this program does not run, with
+    /// the number that iperf3 uses for it.
     pub fn to_request(&self) -> Result<Request, TestRefusal> {
         Ok(Request {
             transport: self.checked_transport()?,
@@ -215,17 +251,33 @@ impl TestParameters {
                 DataHeading::Down => Direction::Download,
                 DataHeading::Both => Direction::Both,
             },
-            streams: checked_value(self.streams, 1..=128, ErrorNumber::STREAMS, "parallel streams")?,
+            streams: checked_value(
+                self.streams,
+                1..=128,
+                ErrorNumber::STREAMS,
+                "parallel streams",
+            )?,
             duration: self.checked_duration()?,
             omit: self.checked_omit()?,
             bytes: self.checked_bytes()?,
             block: self.checked_block()?,
             rate: checked_rate(self.rate, "bit/s")?,
-            burst: if_any(checked_value(self.burst, 0..=1000, ErrorNumber::BURST, "blocks in a burst")?),
+            burst: if_any(checked_value(
+                self.burst,
+                0..=1000,
+                ErrorNumber::BURST,
+                "blocks in a burst",
+            )?),
             pacing: checked_rate(self.pacing, "bit/s of pacing")?,
             buffer: self.checked_buffer()?,
             congestion: self.checked_congestion()?,
-            mss: if_any(checked_value(self.mss, 0..=32_767, ErrorNumber::MSS, "bytes of segment")?).map(ByteCount::new),
+            mss: if_any(checked_value(
+                self.mss,
+                0..=32_767,
+                ErrorNumber::MSS,
+                "bytes of segment",
+            )?)
+            .map(ByteCount::new),
             no_delay: self.no_delay,
             tos: checked_value(self.tos, 0..=255, ErrorNumber::TOS, "as type of service")?,
             multipath: self.multipath,
@@ -243,7 +295,8 @@ impl TestParameters {
         })
     }
 
-    /// Returns the client's request for the fields that iperf3 has no key for, without those of the client's own end.
+    /// Returns the client's request for the fields that iperf3 has no key for, without those of the
+    /// client's own end.
     fn beyond_iperf3(&self) -> Request {
         let usual = Request::default();
         Request {
@@ -270,13 +323,14 @@ impl TestParameters {
         self.auth_token.as_deref()
     }
 
-    /// Returns true if the client can prove that it has a key: it is fullpipe, of version 2 or later.
+    /// Returns true if the client can prove that it has a key: it is fullpipe, of version 2 or
+    /// later.
     pub fn proves_keys(&self) -> bool {
         self.proves_keys
     }
 
-    /// Returns true if the client sends the cookie of its test with the hello of each UDP stream: it is fullpipe, of
-    /// version 3 or later.
+    /// Returns true if the client sends the cookie of its test with the hello of each UDP stream:
+    /// it is fullpipe, of version 3 or later.
     pub fn sends_cookies(&self) -> bool {
         self.sends_cookies
     }
@@ -293,15 +347,17 @@ impl TestParameters {
         frame_json(&SentParameters(self))
     }
 
-    /// Reads a client's JSON, without its length. A key that is missing or of the wrong type has its default, unknown
-    /// keys are ignored.
+    /// Reads a client's JSON, without its length. A key that is missing or of the wrong type has
+    /// its default, unknown keys are ignored.
     ///
     /// # Errors
     ///
     /// [`TestError::Malformed`] for what is not a JSON object.
     pub fn decode_json(json: &[u8]) -> Result<Self, TestError> {
-        let received: Received =
-            json::parse_object(json).map_err(|why| TestError::Malformed { message: JsonMessage::Parameters, why })?;
+        let received: Received = json::parse_object(json).map_err(|why| TestError::Malformed {
+            message: JsonMessage::Parameters,
+            why,
+        })?;
         Ok(received.into())
     }
 
@@ -310,7 +366,9 @@ impl TestParameters {
         if length > MAX_PARAMETERS {
             return Err(TestRefusal {
                 number: ErrorNumber::SEND_PARAMETERS,
-                why: format!("title, extra data and token make a message of {length} bytes; servers accept 8192"),
+                why: format!(
+                    "title, extra data and token make a message of {length} bytes; servers accept 8192"
+                ),
             });
         }
         Ok(self)
@@ -321,31 +379,59 @@ impl TestParameters {
         self.encode_message().len() - PREFIX
     }
 
-    /// Returns the time to omit: exactly what a fullpipe client asked for, of which its key has the whole seconds.
+    /// Returns the time to omit: exactly what a fullpipe client asked for, of which its key has the
+    /// whole seconds.
     fn checked_omit(&self) -> Result<Span, TestRefusal> {
-        let whole = Span::from_secs(checked_value(self.omit_seconds, 0..=600, ErrorNumber::OMIT, "seconds to omit")?);
+        let whole = Span::from_secs(checked_value(
+            self.omit_seconds,
+            0..=600,
+            ErrorNumber::OMIT,
+            "seconds to omit",
+        )?);
         let exact = self.request.as_ref().map(|request| request.omit);
-        Ok(exact.filter(|exact| whole_seconds(*exact) == self.omit_seconds).unwrap_or(whole))
+        Ok(exact
+            .filter(|exact| whole_seconds(*exact) == self.omit_seconds)
+            .unwrap_or(whole))
     }
 
     fn checked_transport(&self) -> Result<Transport, TestRefusal> {
         match self.carrier {
             TransportProtocol::Tcp => Ok(Transport::Tcp),
             TransportProtocol::Udp => Ok(Transport::Udp),
-            TransportProtocol::Sctp => Err(parameter_refusal(ErrorNumber::NO_SCTP, "SCTP tests are not offered")),
+            TransportProtocol::Sctp => Err(parameter_refusal(
+                ErrorNumber::NO_SCTP,
+                "SCTP tests are not offered",
+            )),
         }
     }
 
     fn checked_duration(&self) -> Result<Span, TestRefusal> {
-        let seconds =
-            checked_value(self.seconds, 0..=whole_seconds(MAX_TEST), ErrorNumber::DURATION, "seconds of test")?;
+        let seconds = checked_value(
+            self.seconds,
+            0..=whole_seconds(MAX_TEST),
+            ErrorNumber::DURATION,
+            "seconds of test",
+        )?;
         let limited_otherwise = self.bytes != 0 || self.blocks != 0;
-        Ok(if seconds == 0 || limited_otherwise { MAX_TEST } else { Span::from_secs(seconds) })
+        Ok(if seconds == 0 || limited_otherwise {
+            MAX_TEST
+        } else {
+            Span::from_secs(seconds)
+        })
     }
 
     fn checked_bytes(&self) -> Result<Option<ByteCount>, TestRefusal> {
-        let bytes = if self.bytes == 0 { self.blocks.saturating_mul(self.block) } else { self.bytes };
-        let bytes = checked_value(bytes, 0..=MAX_BYTES, ErrorNumber::END_CONDITIONS, "bytes of test")?;
+        let bytes = if self.bytes == 0 {
+            self.blocks.saturating_mul(self.block)
+        } else {
+            self.bytes
+        };
+        let bytes = checked_value(
+            bytes,
+            0..=MAX_BYTES,
+            ErrorNumber::END_CONDITIONS,
+            "bytes of test",
+        )?;
         Ok(if_any(bytes).map(ByteCount::new))
     }
 
@@ -353,19 +439,35 @@ impl TestParameters {
         let block = match self.carrier {
             TransportProtocol::Udp => {
                 let range = to_saturated_i64(udp::MIN_PAYLOAD as u64)..=MAX_DATAGRAM;
-                checked_value(self.block, range, ErrorNumber::UDP_BLOCK_SIZE, "bytes of one datagram")
+                checked_value(
+                    self.block,
+                    range,
+                    ErrorNumber::UDP_BLOCK_SIZE,
+                    "bytes of one datagram",
+                )
             }
-            TransportProtocol::Tcp | TransportProtocol::Sctp => {
-                checked_value(self.block, 1..=1024 * 1024, ErrorNumber::BLOCK_SIZE, "bytes of one block")
-            }
+            TransportProtocol::Tcp | TransportProtocol::Sctp => checked_value(
+                self.block,
+                1..=1024 * 1024,
+                ErrorNumber::BLOCK_SIZE,
+                "bytes of one block",
+            ),
         };
         block.map(ByteCount::new)
     }
 
     fn checked_buffer(&self) -> Result<Buffer, TestRefusal> {
-        let buffer =
-            checked_value(self.buffer, 0..=512 * 1024 * 1024, ErrorNumber::BUFFER_SIZE, "bytes of socket buffer")?;
-        Ok(if buffer == 0 { Buffer::Automatic } else { Buffer::Request(ByteCount::new(buffer)) })
+        let buffer = checked_value(
+            self.buffer,
+            0..=512 * 1024 * 1024,
+            ErrorNumber::BUFFER_SIZE,
+            "bytes of socket buffer",
+        )?;
+        Ok(if buffer == 0 {
+            Buffer::Automatic
+        } else {
+            Buffer::Request(ByteCount::new(buffer))
+        })
     }
 
     /// A name goes into a socket option, records and error texts, so it must look like one.
@@ -373,12 +475,16 @@ impl TestParameters {
         match self.congestion.as_deref() {
             None | Some("") => Ok(None),
             Some(name) if is_congestion_name(name) => Ok(Some(name.to_owned())),
-            Some(_) => Err(parameter_refusal(ErrorNumber::CONGESTION, "the name of the congestion control is not one")),
+            Some(_) => Err(parameter_refusal(
+                ErrorNumber::CONGESTION,
+                "the name of the congestion control is not one",
+            )),
         }
     }
 }
 
-/// Returns true if `name` can be a congestion control's. Names are printed, so they must not hold escape codes.
+/// Returns true if `name` can be a congestion control's. Names are printed, so they must not hold
+/// escape codes.
 pub(crate) fn is_congestion_name(name: &str) -> bool {
     name.len() <= MAX_CONGESTION_NAME && name.bytes().all(|byte| byte.is_ascii_graphic())
 }
@@ -394,7 +500,10 @@ fn if_any<T: Default + PartialEq>(value: T) -> Option<T> {
 }
 
 fn parameter_refusal(number: ErrorNumber, why: &str) -> TestRefusal {
-    TestRefusal { number, why: why.to_owned() }
+    TestRefusal {
+        number,
+        why: why.to_owned(),
+    }
 }
 
 /// Returns `value` if it is in `range`, which `N` must hold.
@@ -404,10 +513,16 @@ fn checked_value<N: TryFrom<i64>>(
     number: ErrorNumber,
     what: &str,
 ) -> Result<N, TestRefusal> {
-    let fitting = Some(value).filter(|value| range.contains(value)).and_then(|value| N::try_from(value).ok());
+    let fitting = Some(value)
+        .filter(|value| range.contains(value))
+        .and_then(|value| N::try_from(value).ok());
     fitting.ok_or_else(|| TestRefusal {
         number,
-        why: format!("{value} {what} asked for; {} to {} are possible", range.start(), range.end()),
+        why: format!(
+            "{value} {what} asked for; {} to {} are possible",
+            range.start(),
+            range.end()
+        ),
     })
 }
 

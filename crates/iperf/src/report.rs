@@ -1,5 +1,5 @@
-//! The report that a fullpipe server sends a fullpipe client while data flows: the state byte and an [`EndReport`] of
-//! what there is so far, behind its length.
+//! The report that a fullpipe server sends a fullpipe client while data flows: the state byte and
+//! an [`EndReport`] of what there is so far, behind its length.
 
 use fullpipe_record::EndReport;
 
@@ -18,9 +18,13 @@ pub(crate) fn encode_report(report: &EndReport) -> Option<Vec<u8>> {
 ///
 /// # Errors
 ///
-/// [`TestError::Malformed`] for what is no report, and for one with more than one sample of each connection.
+/// [`TestError::Malformed`] for what is no report, and for one with more than one sample of each
+/// connection.
 pub(crate) fn decode_report(json: &[u8], connections: u16) -> Result<EndReport, TestError> {
-    let malformed = |why: &str| TestError::Malformed { message: JsonMessage::Report, why: why.to_owned() };
+    let malformed = |why: &str| TestError::Malformed {
+        message: JsonMessage::Report,
+        why: why.to_owned(),
+    };
     if count_objects(json) > MAX_OBJECTS {
         return Err(malformed("it has more objects than a report can have"));
     }
@@ -29,20 +33,31 @@ pub(crate) fn decode_report(json: &[u8], connections: u16) -> Result<EndReport, 
     if report.samples.len() > most || report.sockets.len() > most || report.datagrams.len() > most {
         return Err(malformed("it describes more streams than the test has"));
     }
-    if report.samples.iter().any(|sample| sample.stream >= connections) {
-        return Err(malformed("it describes a stream that the test does not have"));
+    if report
+        .samples
+        .iter()
+        .any(|sample| sample.stream >= connections)
+    {
+        return Err(malformed(
+            "it describes a stream that the test does not have",
+        ));
     }
     if report.processors.len() > 1 {
         return Err(malformed("it has more than one sample of its processors"));
     }
-    if report.samples.iter().any(|sample| sample.at != report.samples[0].at) {
+    if report
+        .samples
+        .iter()
+        .any(|sample| sample.at != report.samples[0].at)
+    {
         return Err(malformed("it has more than one sample of its streams"));
     }
     Ok(report)
 }
 
-/// A sample has three objects, a socket and the counts of datagrams one each; a test has 256 connections at most. Of
-/// processors and queueing disciplines, with an object each, there are 576 at most.
+/// A sample has three objects, a socket and the counts of datagrams one each; a test has 256
+/// connections at most. Of processors and queueing disciplines, with an object each, there are 576
+/// at most.
 const MAX_OBJECTS: usize = 2048;
 
 #[cfg(test)]
@@ -53,7 +68,13 @@ mod tests {
 
     fn sample(stream: u16) -> Sample {
         let (tcp, memory) = (TcpInfo::default(), Some(SocketMemory::default()));
-        Sample { at: Span::from_secs(1), stream, bytes: ByteCount::new(5), tcp, memory }
+        Sample {
+            at: Span::from_secs(1),
+            stream,
+            bytes: ByteCount::new(5),
+            tcp,
+            memory,
+        }
     }
 
     fn refused(json: &str) -> String {
@@ -69,39 +90,85 @@ mod tests {
         };
         let message = encode_report(&report).unwrap();
         assert_eq!(message[0], 0x66);
-        assert_eq!(message[1..5], u32::try_from(message.len() - 5).unwrap().to_be_bytes());
+        assert_eq!(
+            message[1..5],
+            u32::try_from(message.len() - 5).unwrap().to_be_bytes()
+        );
         assert_eq!(decode_report(&message[5..], 256), Ok(report));
     }
 
     #[test]
     fn a_report_that_is_too_long_is_not_sent() {
-        let report = EndReport { output: Some("x".repeat(1 << 20)), ..EndReport::default() };
+        let report = EndReport {
+            output: Some("x".repeat(1 << 20)),
+            ..EndReport::default()
+        };
         assert_eq!(encode_report(&report), None);
     }
 
     #[test]
     fn what_is_no_report_is_malformed() {
-        for json in ["", "[]", "7", "{", "{}", r#"{"sockets":[]}"#, r#"{"sockets":[],"samples":[{}]}"#] {
-            assert!(refused(json).starts_with("cannot read the other end's interim results: "), "{json}");
+        for json in [
+            "",
+            "[]",
+            "7",
+            "{",
+            "{}",
+            r#"{"sockets":[]}"#,
+            r#"{"sockets":[],"samples":[{}]}"#,
+        ] {
+            assert!(
+                refused(json).starts_with("cannot read the other end's interim results: "),
+                "{json}"
+            );
         }
-        let blown_up = format!(r#"{{"sockets":[],"samples":[],"datagrams":[{}]}}"#, vec!["{}"; 300_000].join(","));
+        let blown_up = format!(
+            r#"{{"sockets":[],"samples":[],"datagrams":[{}]}}"#,
+            vec!["{}"; 300_000].join(",")
+        );
         assert!(refused(&blown_up).ends_with("more objects than a report can have"));
     }
 
     #[test]
     fn a_report_describes_the_streams_of_its_test() {
         let of = |samples| {
-            let message = encode_report(&EndReport { samples, ..EndReport::default() }).unwrap();
+            let message = encode_report(&EndReport {
+                samples,
+                ..EndReport::default()
+            })
+            .unwrap();
             decode_report(&message[5..], 2).map(|report| report.samples.len())
         };
         assert_eq!(of(vec![sample(0), sample(1)]), Ok(2));
-        assert!(of(vec![sample(2)]).unwrap_err().to_string().ends_with("a stream that the test does not have"));
-        let later = Sample { at: Span::from_secs(2), ..sample(1) };
-        assert!(of(vec![sample(0), later]).unwrap_err().to_string().ends_with("more than one sample of its streams"));
-        assert!(of(vec![sample(0); 3]).unwrap_err().to_string().ends_with("more streams than the test has"));
-        assert!(refused(r#"{"sockets":[],"samples":[],"datagrams":[{},{},{}]}"#).contains("more streams"));
         assert!(
-            refused(r#"{"sockets":[],"samples":[],"processors":[{},{}]}"#).contains("more than one sample of its pro")
+            of(vec![sample(2)])
+                .unwrap_err()
+                .to_string()
+                .ends_with("a stream that the test does not have")
+        );
+        let later = Sample {
+            at: Span::from_secs(2),
+            ..sample(1)
+        };
+        assert!(
+            of(vec![sample(0), later])
+                .unwrap_err()
+                .to_string()
+                .ends_with("more than one sample of its streams")
+        );
+        assert!(
+            of(vec![sample(0); 3])
+                .unwrap_err()
+                .to_string()
+                .ends_with("more streams than the test has")
+        );
+        assert!(
+            refused(r#"{"sockets":[],"samples":[],"datagrams":[{},{},{}]}"#)
+                .contains("more streams")
+        );
+        assert!(
+            refused(r#"{"sockets":[],"samples":[],"processors":[{},{}]}"#)
+                .contains("more than one sample of its pro")
         );
     }
 }

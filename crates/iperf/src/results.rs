@@ -23,11 +23,13 @@ pub struct TestResults {
     pub streams: Vec<StreamResult>,
     /// The output of a server about the test, if it was asked for.
     pub server_output: Option<ServerOutput>,
-    /// The report of that end, if both are fullpipe. Only servers send it: a client cannot know who will read it.
+    /// The report of that end, if both are fullpipe. Only servers send it: a client cannot know who
+    /// will read it.
     pub report: Option<Box<EndReport>>,
 }
 
-/// The output of a server. It comes from the peer: escape control characters before it reaches a terminal.
+/// The output of a server. It comes from the peer: escape control characters before it reaches a
+/// terminal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ServerOutput {
     /// Lines of text.
@@ -43,9 +45,11 @@ pub struct StreamResult {
     pub stream: u16,
     /// Bytes sent or received, without the omitted time.
     pub bytes: ByteCount,
-    /// Retransmitted segments; `None` from a receiver, or where the sender's system does not report.
+    /// Retransmitted segments; `None` from a receiver, or where the sender's system does not
+    /// report.
     pub retransmits: Option<SegCount>,
-    /// When this end began to count, since the data began to flow; zero up to iperf3 3.1, which does not say.
+    /// When this end began to count, since the data began to flow; zero up to iperf3 3.1, which
+    /// does not say.
     pub from: Span,
     /// When it ceased; zero up to iperf3 3.1.
     pub to: Span,
@@ -58,7 +62,8 @@ pub struct StreamResult {
 pub struct DatagramCounts {
     /// Since the first datagram.
     pub total: DatagramCount,
-    /// The part of it that falls into the omitted time; `None` up to iperf3 3.13, which does not say.
+    /// The part of it that falls into the omitted time; `None` up to iperf3 3.13, which does not
+    /// say.
     pub omitted: Option<DatagramCount>,
     /// Interarrival jitter (RFC 3550, section 6.4.1) at the end; zero from a sender.
     pub jitter: Span,
@@ -69,32 +74,46 @@ pub struct DatagramCounts {
 pub struct DatagramCount {
     /// From a sender, how many it sent; from a receiver, the highest number that it saw.
     pub packets: u64,
-    /// From a receiver, how many are missing: each gap adds to them, each datagram out of order takes one away, also
-    /// one that is there twice.
+    /// From a receiver, how many are missing: each gap adds to them, each datagram out of order
+    /// takes one away, also one that is there twice.
     pub lost: u64,
 }
 
 impl Default for DatagramCounts {
     /// None, and none of them omitted.
     fn default() -> Self {
-        Self { total: DatagramCount::default(), omitted: Some(DatagramCount::default()), jitter: Span::ZERO }
+        Self {
+            total: DatagramCount::default(),
+            omitted: Some(DatagramCount::default()),
+            jitter: Span::ZERO,
+        }
     }
 }
 
 impl DatagramCounts {
-    /// Returns the counts of a sender that sent `total` datagrams in all, `omitted` of them in the omitted time.
+    /// Returns the counts of a sender that sent `total` datagrams in all, `omitted` of them in the
+    /// omitted time.
     pub fn from_sender(total: u64, omitted: u64) -> Self {
         let count = |packets| DatagramCount { packets, lost: 0 };
-        Self { total: count(total), omitted: Some(count(omitted)), jitter: Span::ZERO }
+        Self {
+            total: count(total),
+            omitted: Some(count(omitted)),
+            jitter: Span::ZERO,
+        }
     }
 
-    /// Returns the counts of a receiver that saw `total` in all, `omitted` of it in the omitted time.
+    /// Returns the counts of a receiver that saw `total` in all, `omitted` of it in the omitted
+    /// time.
     pub fn from_receiver(total: &Datagrams, omitted: &Datagrams) -> Self {
         let count = |seen: &Datagrams| DatagramCount {
             packets: seen.received.saturating_add(seen.lost),
             lost: seen.lost_like_iperf3,
         };
-        Self { total: count(total), omitted: Some(count(omitted)), jitter: total.jitter }
+        Self {
+            total: count(total),
+            omitted: Some(count(omitted)),
+            jitter: total.jitter,
+        }
     }
 
     /// Returns the counts without the omitted time, if that is known.
@@ -121,31 +140,48 @@ impl DatagramCounts {
 }
 
 impl TestResults {
-    /// The message of an end that `sends` data, or does not: four bytes of length and JSON. If it would
-    /// be longer than a results message may be, the report goes without its samples, and if that is not enough, the
-    /// server's output stays away.
+    /// The message of an end that `sends` data, or does not: four bytes of length and JSON. If it
+    /// would be longer than a results message may be, the report goes without its samples, and if
+    /// that is not enough, the server's output stays away.
     pub(crate) fn encode_message(&self, sends: bool) -> Vec<u8> {
-        let fits = |message: &Vec<u8>| (message.len() - PREFIX) as u64 <= JsonMessage::Results.max_length().get();
+        let fits = |message: &Vec<u8>| {
+            (message.len() - PREFIX) as u64 <= JsonMessage::Results.max_length().get()
+        };
         let output = self.server_output.as_ref();
-        let whole = frame_json(&Sent::from_results(self, sends, output, self.report.as_deref()));
+        let whole = frame_json(&Sent::from_results(
+            self,
+            sends,
+            output,
+            self.report.as_deref(),
+        ));
         if fits(&whole) {
             return whole;
         }
-        let shortened = self.report.as_deref().map(|report| EndReport { samples: Vec::new(), ..report.clone() });
+        let shortened = self.report.as_deref().map(|report| EndReport {
+            samples: Vec::new(),
+            ..report.clone()
+        });
         let shorter = frame_json(&Sent::from_results(self, sends, output, shortened.as_ref()));
-        if fits(&shorter) { shorter } else { frame_json(&Sent::from_results(self, sends, None, shortened.as_ref())) }
+        if fits(&shorter) {
+            shorter
+        } else {
+            frame_json(&Sent::from_results(self, sends, None, shortened.as_ref()))
+        }
     }
 
-    /// Reads the JSON of either end, without its length, for a test of `streams` streams, both directions together.
-    /// What iperf3 did not always send may be missing, unknown keys are ignored, and so is an extension that cannot be
-    /// read.
+    /// Reads the JSON of either end, without its length, for a test of `streams` streams, both
+    /// directions together. What iperf3 did not always send may be missing, unknown keys are
+    /// ignored, and so is an extension that cannot be read.
     ///
     /// # Errors
     ///
-    /// [`TestError::Malformed`] for what is not a JSON object, and for a stream that has no count, is not one of the test,
-    /// or occurs twice.
+    /// [`TestError::Malformed`] for what is not a JSON object, and for a stream that has no count,
+    /// is not one of the test, or occurs twice.
     pub fn decode_json(json: &[u8], streams: u16) -> Result<Self, TestError> {
-        let malformed = |why| TestError::Malformed { message: JsonMessage::Results, why };
+        let malformed = |why| TestError::Malformed {
+            message: JsonMessage::Results,
+            why,
+        };
         let mut received: Received = json::parse_object(json).map_err(malformed)?;
         let results: Vec<StreamResult> = received
             .streams
@@ -156,13 +192,22 @@ impl TestResults {
             .map_err(malformed)?;
         let mut seen = HashSet::new();
         if let Some(twice) = results.iter().find(|result| !seen.insert(result.stream)) {
-            return Err(malformed(format!("stream {} occurs twice", id_of(twice.stream))));
+            return Err(malformed(format!(
+                "stream {} occurs twice",
+                id_of(twice.stream)
+            )));
         }
         let server_output = received.server_output();
         let share = |percent: Number| Ratio::new(percent.0.unwrap_or(0.0) / 100.0);
         Ok(Self {
-            cpu: Cpu { user: share(received.cpu_util_user), system: share(received.cpu_util_system) },
-            congestion: received.congestion_used.0.filter(|name| is_congestion_name(name)),
+            cpu: Cpu {
+                user: share(received.cpu_util_user),
+                system: share(received.cpu_util_system),
+            },
+            congestion: received
+                .congestion_used
+                .0
+                .filter(|name| is_congestion_name(name)),
             streams: results,
             server_output,
             report: received.x_fullpipe.parse_value(),
@@ -172,7 +217,11 @@ impl TestResults {
 
 /// iperf3 numbers streams 1, 3, 4, 5, …
 fn id_of(stream: u16) -> i64 {
-    if stream == 0 { 1 } else { i64::from(stream) + 2 }
+    if stream == 0 {
+        1
+    } else {
+        i64::from(stream) + 2
+    }
 }
 
 fn stream_of(id: i64) -> Option<u16> {
@@ -224,7 +273,10 @@ impl<'a> Sent<'a> {
         output: Option<&'a ServerOutput>,
         report: Option<&'a EndReport>,
     ) -> Self {
-        let counted = results.streams.iter().any(|stream| stream.retransmits.is_some());
+        let counted = results
+            .streams
+            .iter()
+            .any(|stream| stream.retransmits.is_some());
         let (output_text, output_json) = match output {
             None => (None, None),
             Some(ServerOutput::Text(text)) => (Some(text.as_str()), None),
@@ -239,7 +291,11 @@ impl<'a> Sent<'a> {
             cpu_util_system: results.cpu.system.as_percent(),
             sender_has_retransmits: if sends { counted.into() } else { -1 },
             congestion_used: results.congestion.as_deref(),
-            streams: results.streams.iter().map(SentStream::from_result).collect(),
+            streams: results
+                .streams
+                .iter()
+                .map(SentStream::from_result)
+                .collect(),
             server_output_text: output_text,
             server_output_json: output_json,
             x_fullpipe: report,
@@ -252,7 +308,9 @@ impl SentStream {
         Self {
             id: id_of(result.stream),
             bytes: result.bytes.get(),
-            retransmits: result.retransmits.map_or(-1, |count| i64::try_from(count.get()).unwrap_or(i64::MAX)),
+            retransmits: result
+                .retransmits
+                .map_or(-1, |count| i64::try_from(count.get()).unwrap_or(i64::MAX)),
             jitter: result.datagrams.jitter,
             errors: result.datagrams.total.lost,
             omitted_errors: result.datagrams.omitted.map(|omitted| omitted.lost),
@@ -279,7 +337,11 @@ struct Received {
 impl Received {
     fn server_output(&mut self) -> Option<ServerOutput> {
         let text = self.server_output_text.0.take().map(ServerOutput::Text);
-        text.or_else(|| self.server_output_json.json_text().map(|json| ServerOutput::Json(json.to_owned())))
+        text.or_else(|| {
+            self.server_output_json
+                .json_text()
+                .map(|json| ServerOutput::Json(json.to_owned()))
+        })
     }
 }
 
@@ -301,12 +363,16 @@ struct ReceivedStream {
 impl ReceivedStream {
     fn to_stream_result(&self, streams: u16) -> Result<StreamResult, String> {
         let id = self.id.0.ok_or("a stream has no id")?;
-        let stream = stream_of(id).filter(|stream| *stream < streams).ok_or(format!("no stream has the id {id}"))?;
+        let stream = stream_of(id)
+            .filter(|stream| *stream < streams)
+            .ok_or(format!("no stream has the id {id}"))?;
         let count = |value: Whole| value.0.and_then(|value| u64::try_from(value).ok());
         let time = |value: Number| Span::from_secs_f64(value.0.unwrap_or(0.0));
         Ok(StreamResult {
             stream,
-            bytes: count(self.bytes).map(ByteCount::new).ok_or(format!("stream {id} has no count of bytes"))?,
+            bytes: count(self.bytes)
+                .map(ByteCount::new)
+                .ok_or(format!("stream {id} has no count of bytes"))?,
             retransmits: count(self.retransmits).map(SegCount::new),
             from: time(self.start_time),
             to: time(self.end_time),
@@ -318,7 +384,10 @@ impl ReceivedStream {
         let count = |value: Whole| u64::try_from(value.0?).ok();
         let of = |packets, lost| DatagramCount { packets, lost };
         DatagramCounts {
-            total: of(count(self.packets).unwrap_or(0), count(self.errors).unwrap_or(0)),
+            total: of(
+                count(self.packets).unwrap_or(0),
+                count(self.errors).unwrap_or(0),
+            ),
             // One alone says nothing.
             omitted: count(self.omitted_packets)
                 .zip(count(self.omitted_errors))
@@ -328,8 +397,8 @@ impl ReceivedStream {
     }
 }
 
-/// The streams of a message, never more than a test can have: an empty one takes two bytes of text, but fifty of
-/// memory.
+/// The streams of a message, never more than a test can have: an empty one takes two bytes of text,
+/// but fifty of memory.
 #[derive(Default)]
 struct ReceivedStreams(Vec<ReceivedStream>);
 
@@ -403,7 +472,11 @@ mod tests {
     fn a_recorded_receiver_of_3_12_has_no_retransmits() {
         let results = read(RECEIVER_3_12).unwrap();
         assert_eq!(
-            results.streams.iter().map(|s| (s.stream, s.bytes.get())).collect::<Vec<_>>(),
+            results
+                .streams
+                .iter()
+                .map(|s| (s.stream, s.bytes.get()))
+                .collect::<Vec<_>>(),
             [(0, 672_240_628), (1, 662_088_788)]
         );
         assert!(results.streams.iter().all(|s| s.retransmits.is_none()));
@@ -428,7 +501,9 @@ mod tests {
     fn escape_codes_are_no_congestion_control() {
         let congestion = |name: &str| {
             let json = format!(r#"{{"congestion_used":"{name}","streams":[]}}"#);
-            TestResults::decode_json(json.as_bytes(), 1).unwrap().congestion
+            TestResults::decode_json(json.as_bytes(), 1)
+                .unwrap()
+                .congestion
         };
         assert_eq!(congestion(r"\u001b[2Jcubic"), None);
         assert_eq!(congestion("cubic").as_deref(), Some("cubic"));
@@ -441,14 +516,20 @@ mod tests {
             "streams":[{"id":1,"bytes":5,"retransmits":-1,"jitter":0,"errors":0,"packets":0}]}"#,
         )
         .unwrap();
-        assert_eq!((results.streams[0].from, results.streams[0].to), (Span::ZERO, Span::ZERO));
+        assert_eq!(
+            (results.streams[0].from, results.streams[0].to),
+            (Span::ZERO, Span::ZERO)
+        );
         assert_eq!(results.congestion, None);
     }
 
     #[test]
     fn results_are_sent_with_the_keys_and_ids_of_iperf3() {
         let results = TestResults {
-            cpu: Cpu { user: Ratio::new(0.25), system: Ratio::new(0.5) },
+            cpu: Cpu {
+                user: Ratio::new(0.25),
+                system: Ratio::new(0.5),
+            },
             congestion: Some("cubic".to_owned()),
             streams: vec![stream(0, 7, Some(3)), stream(1, 8, None)],
             ..TestResults::default()
@@ -468,12 +549,19 @@ mod tests {
     #[test]
     fn a_sender_says_whether_it_counts_retransmissions() {
         let said = |sends, retransmits| {
-            let results = TestResults { streams: vec![stream(0, 7, retransmits)], ..TestResults::default() };
-            let json: serde_json::Value = serde_json::from_slice(&results.encode_message(sends)[4..]).unwrap();
+            let results = TestResults {
+                streams: vec![stream(0, 7, retransmits)],
+                ..TestResults::default()
+            };
+            let json: serde_json::Value =
+                serde_json::from_slice(&results.encode_message(sends)[4..]).unwrap();
             json["sender_has_retransmits"].as_i64()
         };
         // As recorded from 3.12: a sender of TCP, one of UDP, and a receiver.
-        assert_eq!((said(true, Some(0)), said(true, None), said(false, None)), (Some(1), Some(0), Some(-1)));
+        assert_eq!(
+            (said(true, Some(0)), said(true, None), said(false, None)),
+            (Some(1), Some(0), Some(-1))
+        );
     }
 
     #[test]
@@ -485,12 +573,26 @@ mod tests {
             jitter: Span::from_micros(12),
             ..Datagrams::default()
         };
-        let omitted = Datagrams { received: 19, lost: 1, lost_like_iperf3: 1, ..Datagrams::default() };
+        let omitted = Datagrams {
+            received: 19,
+            lost: 1,
+            lost_like_iperf3: 1,
+            ..Datagrams::default()
+        };
         let counts = DatagramCounts::from_receiver(&seen, &omitted);
         assert_eq!(counts, datagrams(100, 7, Some((20, 1))));
-        assert_eq!(counts.counted_datagrams(), DatagramCount { packets: 80, lost: 6 });
+        assert_eq!(
+            counts.counted_datagrams(),
+            DatagramCount {
+                packets: 80,
+                lost: 6
+            }
+        );
         let results = TestResults {
-            streams: vec![StreamResult { datagrams: counts, ..stream(0, 7, None) }],
+            streams: vec![StreamResult {
+                datagrams: counts,
+                ..stream(0, 7, None)
+            }],
             ..TestResults::default()
         };
         let json = String::from_utf8(results.encode_message(true)[4..].to_vec()).unwrap();
@@ -506,16 +608,38 @@ mod tests {
         };
         let common = r#""jitter":1.2e-5,"errors":7,"packets":100"#;
         assert_eq!(stated(common), datagrams(100, 7, None));
-        assert_eq!(stated(&format!(r#"{common},"omitted_errors":1"#)), datagrams(100, 7, None));
-        assert_eq!(stated(&format!(r#"{common},"omitted_errors":-1,"omitted_packets":3"#)), datagrams(100, 7, None));
-        let whole = stated(&format!(r#"{common},"omitted_errors":1,"omitted_packets":20"#));
+        assert_eq!(
+            stated(&format!(r#"{common},"omitted_errors":1"#)),
+            datagrams(100, 7, None)
+        );
+        assert_eq!(
+            stated(&format!(
+                r#"{common},"omitted_errors":-1,"omitted_packets":3"#
+            )),
+            datagrams(100, 7, None)
+        );
+        let whole = stated(&format!(
+            r#"{common},"omitted_errors":1,"omitted_packets":20"#
+        ));
         assert_eq!(whole, datagrams(100, 7, Some((20, 1))));
         let seen = whole.as_seen();
-        assert_eq!((seen.received, seen.lost, seen.lost_like_iperf3), (74, 6, 6));
+        assert_eq!(
+            (seen.received, seen.lost, seen.lost_like_iperf3),
+            (74, 6, 6)
+        );
         // Counters that cannot be, and more lost than sent.
-        let none = stated(r#""jitter":-1,"errors":18446744073709551615,"packets":18446744073709551615"#);
-        assert_eq!((none.total, none.jitter), (DatagramCount::default(), Span::ZERO));
-        assert_eq!(stated(r#""errors":9,"packets":2,"omitted_errors":1,"omitted_packets":3"#).as_seen().received, 0);
+        let none =
+            stated(r#""jitter":-1,"errors":18446744073709551615,"packets":18446744073709551615"#);
+        assert_eq!(
+            (none.total, none.jitter),
+            (DatagramCount::default(), Span::ZERO)
+        );
+        assert_eq!(
+            stated(r#""errors":9,"packets":2,"omitted_errors":1,"omitted_packets":3"#)
+                .as_seen()
+                .received,
+            0
+        );
     }
 
     #[test]
@@ -524,16 +648,30 @@ mod tests {
             ServerOutput::Text("[  5] 0.00-1.00 sec\n".to_owned()),
             ServerOutput::Json("{\"start\": {\"version\": \"iperf 3.12\"}}".to_owned()),
         ] {
-            let sent = TestResults { server_output: Some(output.clone()), ..TestResults::default() };
+            let sent = TestResults {
+                server_output: Some(output.clone()),
+                ..TestResults::default()
+            };
             let received = TestResults::decode_json(&sent.encode_message(true)[4..], 1).unwrap();
             assert_eq!(received.server_output, Some(output));
         }
-        let broken = TestResults { server_output: Some(ServerOutput::Json("{".to_owned())), ..TestResults::default() };
+        let broken = TestResults {
+            server_output: Some(ServerOutput::Json("{".to_owned())),
+            ..TestResults::default()
+        };
         let received = TestResults::decode_json(&broken.encode_message(true)[4..], 1).unwrap();
-        assert_eq!(received.server_output, Some(ServerOutput::Text("{".to_owned())));
-        let long =
-            TestResults { server_output: Some(ServerOutput::Text("x".repeat(17 << 20))), ..TestResults::default() };
-        assert_eq!(TestResults::decode_json(&long.encode_message(true)[4..], 1).unwrap(), TestResults::default());
+        assert_eq!(
+            received.server_output,
+            Some(ServerOutput::Text("{".to_owned()))
+        );
+        let long = TestResults {
+            server_output: Some(ServerOutput::Text("x".repeat(17 << 20))),
+            ..TestResults::default()
+        };
+        assert_eq!(
+            TestResults::decode_json(&long.encode_message(true)[4..], 1).unwrap(),
+            TestResults::default()
+        );
     }
 
     #[test]
@@ -559,10 +697,18 @@ mod tests {
             "{}",
         ] {
             let result = read(&format!("{{\"streams\":{streams}}}"));
-            assert!(matches!(result, Err(TestError::Malformed { .. })), "{streams}: {result:?}");
+            assert!(
+                matches!(result, Err(TestError::Malformed { .. })),
+                "{streams}: {result:?}"
+            );
         }
         let many = format!("{{\"streams\":[{}]}}", vec!["{}"; 1_000_000].join(","));
-        assert!(read(&many).unwrap_err().to_string().contains("more streams"));
+        assert!(
+            read(&many)
+                .unwrap_err()
+                .to_string()
+                .contains("more streams")
+        );
     }
 
     #[test]
@@ -580,7 +726,10 @@ mod tests {
             ..EndReport::default()
         };
         for (samples, kept) in [(10, 10), (20_000, 0)] {
-            let sent = TestResults { report: Some(Box::new(report(samples))), ..TestResults::default() };
+            let sent = TestResults {
+                report: Some(Box::new(report(samples))),
+                ..TestResults::default()
+            };
             let bytes = sent.encode_message(true);
             assert!(bytes.len() <= 4 + (16 << 20));
             let received = TestResults::decode_json(&bytes[4..], 1).unwrap();

@@ -13,11 +13,12 @@ const WORD: u64 = 64;
 /// Words of the map.
 const WORDS: usize = (WINDOW / WORD) as usize;
 
-/// Runs that are kept; each is broken by a loss or a datagram out of order. With more of them within the window, an
-/// extent is counted from the oldest that is left, and reported too small.
+/// Runs that are kept; each is broken by a loss or a datagram out of order. With more of them
+/// within the window, an extent is counted from the oldest that is left, and reported too small.
 const MAX_RUNS: usize = 4096;
 
-/// Counts the numbered datagrams of a stream as they arrive. They are numbered from 1, in steps of one.
+/// Counts the numbered datagrams of a stream as they arrive. They are numbered from 1, in steps of
+/// one.
 ///
 /// Takes the same memory whatever numbers come, at most 120 KB, and as good as the same time.
 #[derive(Debug, Clone)]
@@ -44,22 +45,40 @@ struct InOrderRun {
 }
 
 impl SequenceCounter {
-    /// Returns the counts of a stream of which nothing has arrived; its numbers have 64 bits if `wide`, 32 otherwise.
+    /// Returns the counts of a stream of which nothing has arrived; its numbers have 64 bits if
+    /// `wide`, 32 otherwise.
     pub fn new(wide: bool) -> Self {
         let seen = vec![0; WORDS].into();
-        Self { wide, highest: 0, seen, runs: VecDeque::new(), counts: Datagrams::default() }
+        Self {
+            wide,
+            highest: 0,
+            seen,
+            runs: VecDeque::new(),
+            counts: Datagrams::default(),
+        }
     }
 
     /// Notes that a datagram with this number on it has arrived.
     pub fn record_datagram(&mut self, number: u64) {
         // What would be below zero is as late as can be.
-        let number = if self.wide { number } else { widen_number(low_half(number), self.highest).unwrap_or(0) };
-        if number > self.highest { self.in_front(number) } else { self.record_late(number) }
+        let number = if self.wide {
+            number
+        } else {
+            widen_number(low_half(number), self.highest).unwrap_or(0)
+        };
+        if number > self.highest {
+            self.in_front(number)
+        } else {
+            self.record_late(number)
+        }
     }
 
     /// Returns the counts of the datagrams so far, but for figures that need a clock or the kernel.
     pub fn datagram_counts(&self) -> Datagrams {
-        Datagrams { lost: self.highest.saturating_sub(self.counts.received), ..self.counts }
+        Datagrams {
+            lost: self.highest.saturating_sub(self.counts.received),
+            ..self.counts
+        }
     }
 
     fn in_front(&mut self, number: u64) {
@@ -81,7 +100,10 @@ impl SequenceCounter {
             self.counts.duplicated += 1;
         } else {
             self.counts.reordered += 1;
-            self.counts.reordering_extent = self.counts.reordering_extent.max(self.reordering_extent(number));
+            self.counts.reordering_extent = self
+                .counts
+                .reordering_extent
+                .max(self.reordering_extent(number));
             self.mark_seen(number);
             self.counts.received += 1;
         }
@@ -92,19 +114,29 @@ impl SequenceCounter {
     /// begins a run.
     fn reordering_extent(&self, number: u64) -> u64 {
         let later = self.runs.partition_point(|run| run.first < number);
-        self.runs.get(later).map_or(0, |run| self.counts.received - run.position)
+        self.runs
+            .get(later)
+            .map_or(0, |run| self.counts.received - run.position)
     }
 
     /// Adds the new highest `number`, the next to arrive, to the last run or a new one.
     fn extend_runs(&mut self, number: u64) {
         let position = self.counts.received;
         match self.runs.back_mut() {
-            Some(run) if run.last + 1 == number && run.position + (number - run.first) == position => run.last = number,
+            Some(run)
+                if run.last + 1 == number && run.position + (number - run.first) == position =>
+            {
+                run.last = number
+            }
             _ => {
                 if self.runs.len() == MAX_RUNS {
                     self.runs.pop_front();
                 }
-                self.runs.push_back(InOrderRun { first: number, last: number, position });
+                self.runs.push_back(InOrderRun {
+                    first: number,
+                    last: number,
+                    position,
+                });
             }
         }
     }
@@ -140,7 +172,8 @@ fn bit_position(number: u64) -> (usize, u64) {
     ((number % WINDOW / WORD) as usize, number % WORD)
 }
 
-/// The number nearest to `highest` that has these last 32 bits; none where that would be below zero.
+/// The number nearest to `highest` that has these last 32 bits; none where that would be below
+/// zero.
 fn widen_number(low: u32, highest: u64) -> Option<u64> {
     let ahead = low.wrapping_sub(low_half(highest)).cast_signed();
     highest.checked_add_signed(ahead.into())
@@ -157,7 +190,9 @@ mod tests {
 
     fn counts(wide: bool, numbers: impl IntoIterator<Item = u64>) -> Datagrams {
         let mut sequence = SequenceCounter::new(wide);
-        numbers.into_iter().for_each(|number| sequence.record_datagram(number));
+        numbers
+            .into_iter()
+            .for_each(|number| sequence.record_datagram(number));
         sequence.datagram_counts()
     }
 
@@ -191,7 +226,10 @@ mod tests {
     fn duplicates_hide_losses_only_where_iperf3_counts() {
         let found = counts(true, [1, 2, 2, 2, 5, 5]);
         assert_eq!((found.lost, found.duplicated), (2, 3));
-        assert_eq!((found.lost_like_iperf3, found.out_of_order_like_iperf3), (1, 3));
+        assert_eq!(
+            (found.lost_like_iperf3, found.out_of_order_like_iperf3),
+            (1, 3)
+        );
     }
 
     #[test]
@@ -199,8 +237,16 @@ mod tests {
         let end = 1 << 32;
         // Up to shortly before the end in steps that 32 bits can distinguish from steps back.
         let ascent = [1, 1 << 30, 1 << 31, 3 << 30, end - 70_000];
-        let around = (end - 69_999..end + 70_000).filter(|number| *number != end && *number != end + 5);
-        let found = counts(false, ascent.into_iter().chain(around).chain([end + 5]).map(|number| number % end));
+        let around =
+            (end - 69_999..end + 70_000).filter(|number| *number != end && *number != end + 5);
+        let found = counts(
+            false,
+            ascent
+                .into_iter()
+                .chain(around)
+                .chain([end + 5])
+                .map(|number| number % end),
+        );
         let (received, highest) = (5 + 139_999 - 2, end + 69_999);
         let expected = Datagrams {
             received,
@@ -221,7 +267,10 @@ mod tests {
         for number in sequence.highest + 1..sequence.highest + 200_001 {
             sequence.record_datagram(number & 0xffff_ffff);
         }
-        let expected = Datagrams { received: (1 << 32) + 199_000, ..Datagrams::default() };
+        let expected = Datagrams {
+            received: (1 << 32) + 199_000,
+            ..Datagrams::default()
+        };
         assert_eq!(sequence.datagram_counts(), expected);
     }
 
@@ -236,7 +285,10 @@ mod tests {
         sequence.record_datagram(u64::MAX);
         sequence.record_datagram(u64::MAX);
         let found = sequence.datagram_counts();
-        assert_eq!((found.received, found.late, found.duplicated), (100_001, 200_000, 1));
+        assert_eq!(
+            (found.received, found.late, found.duplicated),
+            (100_001, 200_000, 1)
+        );
         assert_eq!(found.lost, u64::MAX - 100_001);
         assert!(sequence.runs.len() <= MAX_RUNS);
     }
@@ -266,13 +318,18 @@ mod tests {
             } else {
                 if let Some(later) = firsts.iter().position(|first| *first > number) {
                     found.reordered += 1;
-                    found.reordering_extent = found.reordering_extent.max((firsts.len() - later) as u64);
+                    found.reordering_extent =
+                        found.reordering_extent.max((firsts.len() - later) as u64);
                 }
                 firsts.push(number);
             }
             highest = highest.max(number);
         }
-        Datagrams { received: firsts.len() as u64, lost: highest - firsts.len() as u64, ..found }
+        Datagrams {
+            received: firsts.len() as u64,
+            lost: highest - firsts.len() as u64,
+            ..found
+        }
     }
 
     /// Numbers as a bad network gives them: steps from the highest so far.

@@ -6,8 +6,8 @@ use fullpipe_units::{Span, Time};
 use crate::inbox::{ControlInbox, client_results_limit};
 use crate::key::MAC_LENGTH;
 use crate::{
-    ErrorNumber, JsonMessage, ServerNonce, SessionStep, SharedKey, StateByte, TestCookie, TestError, TestParameters,
-    TestRefusal, TestResults, Timeouts, data_connections, report,
+    ErrorNumber, JsonMessage, ServerNonce, SessionStep, SharedKey, StateByte, TestCookie,
+    TestError, TestParameters, TestRefusal, TestResults, Timeouts, data_connections, report,
 };
 
 /// The next step for the driver of a [`ServerSession`].
@@ -15,14 +15,15 @@ use crate::{
 pub enum ServerAction {
     /// Write these bytes to the control connection.
     Send(Vec<u8>),
-    /// Write these bytes too, whole and in their turn, but when the control connection takes them: nothing waits for
-    /// them, but what is sent later.
+    /// Write these bytes too, whole and in their turn, but when the control connection takes them:
+    /// nothing waits for them, but what is sent later.
     Report(Vec<u8>),
-    /// Prepare for this load, or call [`ServerSession::refuse_test`]: what else the client wants is in
-    /// [`ServerSession::client_parameters`]. As many connections as [`crate::data_connections`] says will come, in the order
-    /// of the streams, with the test's cookie or, with UDP, each with a [`crate::udp::HELLO`]. Report each with
-    /// [`ServerSession::stream_connected`]. The direction is the client's: in an upload, and on the first half of what
-    /// a test of both directions opens, this end receives.
+    /// Prepare for this load, or call [`ServerSession::refuse_test`]: what else the client wants is
+    /// in [`ServerSession::client_parameters`]. As many connections as [`crate::data_connections`]
+    /// says will come, in the order of the streams, with the test's cookie or, with UDP, each with
+    /// a [`crate::udp::HELLO`]. Report each with [`ServerSession::stream_connected`]. The direction
+    /// is the client's: in an upload, and on the first half of what a test of both directions
+    /// opens, this end receives.
     ExpectStreams(Request),
     /// Let data flow.
     StartTransfer,
@@ -30,7 +31,8 @@ pub enum ServerAction {
     StopTransfer,
     /// Give [`ServerSession::local_results`].
     CollectResults {
-        /// True if the client is fullpipe and wants this end's report in them; it is not sent to another.
+        /// True if the client is fullpipe and wants this end's report in them; it is not sent to
+        /// another.
         report: bool,
     },
     /// The test is complete, with what the client counted. Close.
@@ -80,13 +82,20 @@ pub struct KeyCheck {
 }
 
 impl KeyCheck {
-    /// Returns the check that the client of the test with this `cookie` has `key`. No `nonce` may be used twice.
+    /// Returns the check that the client of the test with this `cookie` has `key`. No `nonce` may
+    /// be used twice.
     pub fn new(key: SharedKey, cookie: TestCookie, nonce: ServerNonce) -> Self {
-        Self { key, cookie, nonce, parameters: Vec::new() }
+        Self {
+            key,
+            cookie,
+            nonce,
+            parameters: Vec::new(),
+        }
     }
 }
 
-/// Time that a client may take for a transfer in addition to what was agreed: iperf3's grace since 3.7.
+/// Time that a client may take for a transfer in addition to what was agreed: iperf3's grace since
+/// 3.7.
 const TRANSFER_GRACE: Span = Span::from_secs(40);
 
 impl ServerSession {
@@ -98,7 +107,9 @@ impl ServerSession {
             wait: timeouts.reply,
             deadline: now + timeouts.reply,
             inbox: ControlInbox::default(),
-            actions: VecDeque::from([ServerAction::Send(vec![StateByte::ParameterExchange.to_byte()])]),
+            actions: VecDeque::from([ServerAction::Send(vec![
+                StateByte::ParameterExchange.to_byte(),
+            ])]),
             connections: 0,
             connected: 0,
             streams_deadline: Time::ZERO,
@@ -113,7 +124,10 @@ impl ServerSession {
     /// Admits the client only if it passes `check`.
     #[must_use]
     pub fn with_key(self, check: KeyCheck) -> Self {
-        Self { key_check: Some(check), ..self }
+        Self {
+            key_check: Some(check),
+            ..self
+        }
     }
 
     /// The next thing to do, oldest first. Ask until there is none, after every other call.
@@ -140,8 +154,8 @@ impl ServerSession {
         while self.read_one(now) {}
     }
 
-    /// A data connection came with the test's cookie, or a UDP stream's hello was answered. `false` where none
-    /// was due: answer it with [`StateByte::AccessDenied`] and close it.
+    /// A data connection came with the test's cookie, or a UDP stream's hello was answered. `false`
+    /// where none was due: answer it with [`StateByte::AccessDenied`] and close it.
     #[must_use]
     pub fn stream_connected(&mut self, now: Time) -> bool {
         if self.phase != Some(SessionStep::Streams) {
@@ -151,7 +165,10 @@ impl ServerSession {
         if self.connected < self.connections {
             self.enter_step(SessionStep::Streams, now);
         } else {
-            self.send_bytes(vec![StateByte::TestStart.to_byte(), StateByte::TestRunning.to_byte()]);
+            self.send_bytes(vec![
+                StateByte::TestStart.to_byte(),
+                StateByte::TestRunning.to_byte(),
+            ]);
             self.actions.push_back(ServerAction::StartTransfer);
             self.enter_step(SessionStep::Transfer, now);
         }
@@ -163,9 +180,9 @@ impl ServerSession {
         self.phase == Some(SessionStep::Transfer) && self.wants_report()
     }
 
-    /// Sends the client a report of this end while data flows, if it takes reports: settings and sockets, or what has
-    /// been seen so far, with one sample of each stream at most. A client takes one such report a second, and some
-    /// more.
+    /// Sends the client a report of this end while data flows, if it takes reports: settings and
+    /// sockets, or what has been seen so far, with one sample of each stream at most. A client
+    /// takes one such report a second, and some more.
     pub fn send_report(&mut self, report: &EndReport) {
         if self.takes_reports()
             && let Some(message) = report::encode_report(report)
@@ -174,22 +191,34 @@ impl ServerSession {
         }
     }
 
-    /// Passes on the counts of this end. Its report and output are sent to a client that wants them.
+    /// Passes on the counts of this end. Its report and output are sent to a client that wants
+    /// them.
     pub fn local_results(&mut self, now: Time, results: TestResults) {
         if self.phase != Some(SessionStep::LocalResults) {
             return;
         }
         let report = results.report.filter(|_| self.wants_report());
-        let wants_output = self.parameters.as_ref().is_some_and(TestParameters::wants_server_output);
+        let wants_output = self
+            .parameters
+            .as_ref()
+            .is_some_and(TestParameters::wants_server_output);
         let server_output = results.server_output.filter(|_| wants_output);
-        self.send_bytes(TestResults { server_output, report, ..results }.encode_message(self.sends));
+        self.send_bytes(
+            TestResults {
+                server_output,
+                report,
+                ..results
+            }
+            .encode_message(self.sends),
+        );
         self.send_bytes(vec![StateByte::DisplayResults.to_byte()]);
         self.enter_step(SessionStep::Finish, now);
     }
 
-    /// The driver cannot run the test or go on with it, for `refusal` and the operating system's `os_error`, if there
-    /// was one (a congestion control that cannot be set, a limit of the operator's). The client is informed; before
-    /// anything else, where it is the answer to [`ServerAction::ExpectStreams`].
+    /// The driver cannot run the test or go on with it, for `refusal` and the operating system's
+    /// `os_error`, if there was one (a congestion control that cannot be set, a limit of the
+    /// operator's). The client is informed; before anything else, where it is the answer to
+    /// [`ServerAction::ExpectStreams`].
     pub fn refuse_test(&mut self, refusal: TestRefusal, os_error: Option<i32>) {
         if self.phase.is_some() {
             let consents = [StateByte::CreateStreams, StateByte::CreateStreamsTogether]
@@ -225,8 +254,19 @@ impl ServerSession {
         match self.phase {
             Some(SessionStep::Finish) => self.finish_test(),
             Some(step) => {
-                let number = if step == SessionStep::Transfer { ErrorNumber::EXPIRED } else { ErrorNumber::NO_MESSAGE };
-                self.break_off(number, None, TestError::Timeout { step, after: self.wait });
+                let number = if step == SessionStep::Transfer {
+                    ErrorNumber::EXPIRED
+                } else {
+                    ErrorNumber::NO_MESSAGE
+                };
+                self.break_off(
+                    number,
+                    None,
+                    TestError::Timeout {
+                        step,
+                        after: self.wait,
+                    },
+                );
             }
             None => {}
         }
@@ -234,10 +274,14 @@ impl ServerSession {
 
     /// Understands one state or message; whether there may be more.
     fn read_one(&mut self, now: Time) -> bool {
-        let (Some(step), Some(first)) = (self.phase, self.inbox.first_byte()) else { return false };
+        let (Some(step), Some(first)) = (self.phase, self.inbox.first_byte()) else {
+            return false;
+        };
         match (step, StateByte::from_byte(first)) {
             // No message within its limit begins with this byte, so it means the same everywhere.
-            (_, Some(StateByte::ClientTerminate)) => self.fail_test(TestError::ClientTerminated { step }),
+            (_, Some(StateByte::ClientTerminate)) => {
+                self.fail_test(TestError::ClientTerminated { step })
+            }
             (SessionStep::Parameters, _) => return self.read_parameters(now),
             (SessionStep::Key, Some(StateByte::Key)) => return self.read_proof(now),
             (SessionStep::Results, _) => return self.read_results(now),
@@ -248,7 +292,11 @@ impl ServerSession {
                 self.enter_step(SessionStep::Results, now);
             }
             (SessionStep::Finish, Some(StateByte::Done)) => self.finish_test(),
-            _ => self.break_off(ErrorNumber::UNKNOWN_MESSAGE, None, TestError::OutOfOrder { got: first, step }),
+            _ => self.break_off(
+                ErrorNumber::UNKNOWN_MESSAGE,
+                None,
+                TestError::OutOfOrder { got: first, step },
+            ),
         }
         true
     }
@@ -267,12 +315,19 @@ impl ServerSession {
 
     /// Asks the client to prove that it has the key, if there is one.
     fn request_proof(&mut self, parameters: TestParameters, json: Vec<u8>, now: Time) {
-        let Some(check) = &mut self.key_check else { return self.judge_parameters(parameters, now) };
+        let Some(check) = &mut self.key_check else {
+            return self.judge_parameters(parameters, now);
+        };
         if !parameters.proves_keys() {
             let older = parameters.speaks_fullpipe();
-            let client =
-                if older { "an older fullpipe, whose proof could be replayed: update it" } else { "not fullpipe" };
-            return self.refuse_unknown(format!("the client does not prove that it has the key: it is {client}"));
+            let client = if older {
+                "an older fullpipe, whose proof could be replayed: update it"
+            } else {
+                "not fullpipe"
+            };
+            return self.refuse_unknown(format!(
+                "the client does not prove that it has the key: it is {client}"
+            ));
         }
         check.parameters = json;
         let nonce = *check.nonce.as_bytes();
@@ -287,8 +342,15 @@ impl ServerSession {
             return false;
         }
         let proof = self.inbox.take_bytes(1 + MAC_LENGTH);
-        let Some((check, parameters)) = self.key_check.take().zip(self.parameters.take()) else { return false };
-        let KeyCheck { key, cookie, nonce, parameters: json } = check;
+        let Some((check, parameters)) = self.key_check.take().zip(self.parameters.take()) else {
+            return false;
+        };
+        let KeyCheck {
+            key,
+            cookie,
+            nonce,
+            parameters: json,
+        } = check;
         if key.accepts_proof(&proof[1..], &cookie, &nonce, &json) {
             self.judge_parameters(parameters, now);
         } else {
@@ -298,18 +360,29 @@ impl ServerSession {
     }
 
     fn refuse_unknown(&mut self, why: String) {
-        self.refuse_test(TestRefusal { number: ErrorNumber::AUTHENTICATION, why }, None);
+        self.refuse_test(
+            TestRefusal {
+                number: ErrorNumber::AUTHENTICATION,
+                why,
+            },
+            None,
+        );
     }
 
     fn judge_parameters(&mut self, parameters: TestParameters, now: Time) {
         match parameters.to_request() {
             Ok(request) => {
                 self.connections = data_connections(&request);
-                self.streams_deadline = now + self.timeouts.results + Span::from_secs(self.connections.into());
+                self.streams_deadline =
+                    now + self.timeouts.results + Span::from_secs(self.connections.into());
                 self.sends = request.direction != Direction::Upload;
                 self.transfer_limit = request.duration + request.omit;
                 let knows_us = parameters.speaks_fullpipe();
-                let consent = if knows_us { StateByte::CreateStreamsTogether } else { StateByte::CreateStreams };
+                let consent = if knows_us {
+                    StateByte::CreateStreamsTogether
+                } else {
+                    StateByte::CreateStreams
+                };
                 self.parameters = Some(parameters);
                 self.actions.push_back(ServerAction::ExpectStreams(request));
                 self.send_bytes(vec![consent.to_byte()]);
@@ -320,13 +393,23 @@ impl ServerSession {
     }
 
     fn read_results(&mut self, now: Time) -> bool {
-        let message = self.inbox.take_within(JsonMessage::Results, client_results_limit(self.connections));
-        match message.and_then(|json| json.map(|json| TestResults::decode_json(&json, self.connections)).transpose()) {
+        let message = self
+            .inbox
+            .take_within(JsonMessage::Results, client_results_limit(self.connections));
+        match message.and_then(|json| {
+            json.map(|json| TestResults::decode_json(&json, self.connections))
+                .transpose()
+        }) {
             Ok(None) => return false,
             Ok(Some(results)) => {
                 // Only servers have output; a client's would be held for nothing.
-                self.client_results = TestResults { server_output: None, ..results };
-                self.actions.push_back(ServerAction::CollectResults { report: self.wants_report() });
+                self.client_results = TestResults {
+                    server_output: None,
+                    ..results
+                };
+                self.actions.push_back(ServerAction::CollectResults {
+                    report: self.wants_report(),
+                });
                 self.enter_step(SessionStep::LocalResults, now);
             }
             Err(error) => self.break_off(ErrorNumber::RESULTS, None, error),
@@ -335,7 +418,9 @@ impl ServerSession {
     }
 
     fn wants_report(&self) -> bool {
-        self.parameters.as_ref().is_some_and(TestParameters::speaks_fullpipe)
+        self.parameters
+            .as_ref()
+            .is_some_and(TestParameters::speaks_fullpipe)
     }
 
     fn enter_step(&mut self, step: SessionStep, now: Time) {
@@ -343,7 +428,10 @@ impl ServerSession {
         self.wait = match step {
             SessionStep::Transfer => self.transfer_limit + TRANSFER_GRACE,
             SessionStep::Results => self.timeouts.results,
-            SessionStep::Streams => self.timeouts.reply.min(self.streams_deadline.duration_since(now)),
+            SessionStep::Streams => self
+                .timeouts
+                .reply
+                .min(self.streams_deadline.duration_since(now)),
             _ => self.timeouts.reply,
         };
         self.deadline = now + self.wait;
@@ -393,7 +481,10 @@ mod tests {
         let second = |second| Time::ZERO + Span::from_secs(second);
         let mut server = ServerSession::new(Time::ZERO, Timeouts::default());
         let parameters = br#"{"udp":true,"time":1,"parallel":20}"#;
-        server.receive_bytes(Time::ZERO, &u32::try_from(parameters.len()).unwrap().to_be_bytes());
+        server.receive_bytes(
+            Time::ZERO,
+            &u32::try_from(parameters.len()).unwrap().to_be_bytes(),
+        );
         server.receive_bytes(Time::ZERO, parameters);
         // Each within its ten seconds, the whole within fifty.
         for at in [9, 18, 27, 36, 45] {
@@ -422,10 +513,18 @@ mod tests {
 
     /// Runs a client with this key against `server` until neither has more to send. Returns the
     /// bytes that the client sent, and the server's last action.
-    fn talk(client_key: Option<&str>, server: &mut ServerSession) -> (Vec<u8>, Option<ServerAction>) {
+    fn talk(
+        client_key: Option<&str>,
+        server: &mut ServerSession,
+    ) -> (Vec<u8>, Option<ServerAction>) {
         let cookie = TestCookie::from_random([7; 36]);
-        let mut client = ClientSession::new(&Request::default(), cookie, Time::ZERO, Timeouts::default()).unwrap();
-        client = client_key.map(key).into_iter().fold(client, ClientSession::with_key);
+        let mut client =
+            ClientSession::new(&Request::default(), cookie, Time::ZERO, Timeouts::default())
+                .unwrap();
+        client = client_key
+            .map(key)
+            .into_iter()
+            .fold(client, ClientSession::with_key);
         let (mut sent, mut last) = (Vec::new(), None);
         client.next_action();
         loop {
@@ -463,11 +562,18 @@ mod tests {
         again.receive_bytes(Time::ZERO, &recorded);
         assert!(is_unauthorized(again.actions.back()), "{:?}", again.actions);
         let mut changed = recorded.clone();
-        let at = recorded.windows(9).position(|bytes| bytes == b"\"time\":10").unwrap();
+        let at = recorded
+            .windows(9)
+            .position(|bytes| bytes == b"\"time\":10")
+            .unwrap();
         changed[at + 7] = b'9';
         let mut server = server_with_key(1);
         server.receive_bytes(Time::ZERO, &changed);
-        assert!(is_unauthorized(server.actions.back()), "{:?}", server.actions);
+        assert!(
+            is_unauthorized(server.actions.back()),
+            "{:?}",
+            server.actions
+        );
     }
 
     #[test]
@@ -475,12 +581,25 @@ mod tests {
         let (_, last) = talk(Some("incorrect horse battery"), &mut server_with_key(1));
         assert!(is_unauthorized(last.as_ref()), "{last:?}");
         let (_, last) = talk(None, &mut server_with_key(1));
-        assert_eq!(last, Some(ServerAction::Failed(TestError::ClientTerminated { step: SessionStep::Key })));
-        for (json, why) in [(r#"{"tcp":true}"#, "not fullpipe"), (r#"{"x_fullpipe":{"version":1}}"#, "update it")] {
+        assert_eq!(
+            last,
+            Some(ServerAction::Failed(TestError::ClientTerminated {
+                step: SessionStep::Key
+            }))
+        );
+        for (json, why) in [
+            (r#"{"tcp":true}"#, "not fullpipe"),
+            (r#"{"x_fullpipe":{"version":1}}"#, "update it"),
+        ] {
             let mut server = server_with_key(1);
-            server.receive_bytes(Time::ZERO, &u32::try_from(json.len()).unwrap().to_be_bytes());
+            server.receive_bytes(
+                Time::ZERO,
+                &u32::try_from(json.len()).unwrap().to_be_bytes(),
+            );
             server.receive_bytes(Time::ZERO, json.as_bytes());
-            let Some(ServerAction::Failed(error)) = server.actions.back() else { panic!("{:?}", server.actions) };
+            let Some(ServerAction::Failed(error)) = server.actions.back() else {
+                panic!("{:?}", server.actions)
+            };
             assert!(error.to_string().contains(why), "{error}");
         }
     }
@@ -488,8 +607,18 @@ mod tests {
     #[test]
     fn a_busy_server_denies_access_in_the_words_of_iperf3() {
         let mut server = ServerSession::new(Time::ZERO, Timeouts::default());
-        server.refuse_test(TestRefusal { number: ErrorNumber::BUSY, why: "all streams are taken".to_owned() }, None);
-        assert!(server.actions.contains(&ServerAction::Send(vec![StateByte::AccessDenied.to_byte()])));
+        server.refuse_test(
+            TestRefusal {
+                number: ErrorNumber::BUSY,
+                why: "all streams are taken".to_owned(),
+            },
+            None,
+        );
+        assert!(
+            server
+                .actions
+                .contains(&ServerAction::Send(vec![StateByte::AccessDenied.to_byte()]))
+        );
     }
 
     #[test]
@@ -499,13 +628,19 @@ mod tests {
         let mut server = ServerSession::new(Time::ZERO, Timeouts::default());
         server.enter_step(SessionStep::Results, Time::ZERO);
         server.receive_bytes(Time::ZERO, &(16_u32 << 20).to_be_bytes());
-        assert!(matches!(server.actions.back(), Some(ServerAction::Failed(TestError::Oversized { .. }))));
+        assert!(matches!(
+            server.actions.back(),
+            Some(ServerAction::Failed(TestError::Oversized { .. }))
+        ));
     }
 
     #[test]
     fn no_more_than_one_message_is_held() {
         for (step, limit) in [
-            (SessionStep::Parameters, JsonMessage::Parameters.max_length()),
+            (
+                SessionStep::Parameters,
+                JsonMessage::Parameters.max_length(),
+            ),
             (SessionStep::Results, client_results_limit(0)),
         ] {
             let limit = usize::try_from(limit.get()).unwrap();

@@ -22,16 +22,17 @@ pub enum StateByte {
     DisplayResults = 14,
     /// 16, from the client: it has finished and closes.
     Done = 16,
-    /// 0x63 (`c`), from a fullpipe server to a fullpipe client in place of 10: open the data connections, several at a
-    /// time also with UDP. iperf3 has no such state.
+    /// 0x63 (`c`), from a fullpipe server to a fullpipe client in place of 10: open the data
+    /// connections, several at a time also with UDP. iperf3 has no such state.
     CreateStreamsTogether = b'c',
-    /// 0x66 (`f`), from a fullpipe server to a fullpipe client while data flows: a report of what it has seen so far
-    /// follows. iperf3 has no such state.
+    /// 0x66 (`f`), from a fullpipe server to a fullpipe client while data flows: a report of what
+    /// it has seen so far follows. iperf3 has no such state.
     Report = b'f',
-    /// 0x6B (`k`), between two ends that are fullpipe. From the server: prove that you have the key; a nonce follows.
-    /// From the client: the proof follows. iperf3 has no such state.
+    /// 0x6B (`k`), between two ends that are fullpipe. From the server: prove that you have the
+    /// key; a nonce follows. From the client: the proof follows. iperf3 has no such state.
     Key = b'k',
-    /// 0xFF (−1), from the server: it is busy, or a data connection brought a cookie that it does not know.
+    /// 0xFF (−1), from the server: it is busy, or a data connection brought a cookie that it does
+    /// not know.
     AccessDenied = 0xFF,
     /// 0xFE (−2), from the server: an error; one or two 32-bit numbers follow.
     ServerError = 0xFE,
@@ -73,8 +74,14 @@ mod tests {
     #[test]
     fn every_state_has_its_byte_and_no_other_byte_is_a_state() {
         for byte in 0..=255 {
-            let known = [1, 2, 4, 9, 10, 11, 12, 13, 14, 16, 0x63, 0x66, 0x6B, 0xFE, 0xFF].contains(&byte);
-            assert_eq!(StateByte::from_byte(byte).map(StateByte::to_byte), known.then_some(byte));
+            let known = [
+                1, 2, 4, 9, 10, 11, 12, 13, 14, 16, 0x63, 0x66, 0x6B, 0xFE, 0xFF,
+            ]
+            .contains(&byte);
+            assert_eq!(
+                StateByte::from_byte(byte).map(StateByte::to_byte),
+                known.then_some(byte)
+            );
         }
     }
 }

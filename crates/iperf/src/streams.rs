@@ -2,7 +2,11 @@ use fullpipe_record::{Direction, Request};
 
 /// Returns the number of data connections of a test: one per stream and direction.
 pub fn data_connections(request: &Request) -> u16 {
-    if request.direction == Direction::Both { request.streams.saturating_mul(2) } else { request.streams }
+    if request.direction == Direction::Both {
+        request.streams.saturating_mul(2)
+    } else {
+        request.streams
+    }
 }
 
 /// Returns the direction, seen from the client, of data connection `stream`, numbered from 0 in the
@@ -24,8 +28,14 @@ mod tests {
     #[test]
     fn the_clients_sending_connections_come_first() {
         let ways = |direction, streams| {
-            let request = Request { direction, streams, ..Request::default() };
-            (0..data_connections(&request)).map(|stream| direction_of(&request, stream)).collect::<Vec<_>>()
+            let request = Request {
+                direction,
+                streams,
+                ..Request::default()
+            };
+            (0..data_connections(&request))
+                .map(|stream| direction_of(&request, stream))
+                .collect::<Vec<_>>()
         };
         let (up, down) = (Direction::Upload, Direction::Download);
         assert_eq!(ways(up, 2), [up, up]);

@@ -1,4 +1,5 @@
-//! Users as iperf3 knows them: the text that a client encrypts for its server, and the server's file of users.
+//! Users as iperf3 knows them: the text that a client encrypts for its server, and the server's
+//! file of users.
 
 use std::fmt;
 
@@ -21,7 +22,8 @@ pub struct UserCredentials {
 #[error("{0} is empty or has a line break, which iperf3 cannot carry")]
 pub struct CredentialsError(&'static str);
 
-/// The users that a server serves, and the digests of their passwords: SHA-256 (FIPS 180-4) of `{user}password`.
+/// The users that a server serves, and the digests of their passwords: SHA-256 (FIPS 180-4) of
+/// `{user}password`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct UserList(Vec<(String, Digested)>);
 
@@ -45,7 +47,8 @@ pub enum UsersError {
     Empty,
 }
 
-/// Why a user is not served. It is for the server's log alone: a client gets the same answer in any case.
+/// Why a user is not served. It is for the server's log alone: a client gets the same answer in any
+/// case.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum UserError {
     /// The client named none.
@@ -75,7 +78,8 @@ pub enum UserError {
 type Digested = [u8; 32];
 
 impl UserCredentials {
-    /// The credentials of `user`. White space within them is for servers that are fullpipe: those of iperf3 read words.
+    /// The credentials of `user`. White space within them is for servers that are fullpipe: those
+    /// of iperf3 read words.
     ///
     /// # Errors
     /// If either is empty or has a line break.
@@ -93,7 +97,10 @@ impl UserCredentials {
     /// Returns the text that iperf3 encrypts for the server, `now` seconds after the beginning of
     /// 1970.
     pub fn to_text(&self, now: u64) -> Zeroizing<String> {
-        Zeroizing::new(format!("{USER}{}\n{PASSWORD}{}\n{TIME}{now}", self.user, *self.password))
+        Zeroizing::new(format!(
+            "{USER}{}\n{PASSWORD}{}\n{TIME}{now}",
+            self.user, *self.password
+        ))
     }
 
     /// Reads such a text, and the time in it.
@@ -105,7 +112,8 @@ impl UserCredentials {
             let mut lines = std::str::from_utf8(text).ok()?.splitn(3, '\n');
             let mut value = |name| lines.next()?.strip_prefix(name);
             let (user, password, time) = (value(USER)?, value(PASSWORD)?, value(TIME)?);
-            let credentials = Self::new(user.to_owned(), Zeroizing::new(password.to_owned())).ok()?;
+            let credentials =
+                Self::new(user.to_owned(), Zeroizing::new(password.to_owned())).ok()?;
             Some((credentials, time.parse().ok()?))
         };
         read().ok_or(UserError::Unreadable)
@@ -123,32 +131,53 @@ impl UserCredentials {
 impl fmt::Debug for UserCredentials {
     /// Never the password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Credentials").field("user", &self.user).finish_non_exhaustive()
+        f.debug_struct("Credentials")
+            .field("user", &self.user)
+            .finish_non_exhaustive()
     }
 }
 
 impl UserList {
-    /// The users in a file of this content: a line `user,digest` each, the digest in hexadecimal digits. As with
-    /// iperf3, lines without a comma and those that begin with `#` say nothing, nor does what follows a second comma.
+    /// The users in a file of this content: a line `user,digest` each, the digest in hexadecimal
+    /// digits. As with iperf3, lines without a comma and those that begin with `#` say nothing, nor
+    /// does what follows a second comma.
     ///
     /// # Errors
     /// If a digest is none, or there is no user.
     pub fn from_file_content(content: &[u8]) -> Result<Self, UsersError> {
         let text = std::str::from_utf8(content).map_err(|_| UsersError::NotText)?;
-        let lines = text.lines().zip(1..).filter(|(line, _)| !line.starts_with('#'));
-        let users = lines.filter_map(|(line, number)| line.split_once(',').map(|(user, rest)| (user, rest, number)));
+        let lines = text
+            .lines()
+            .zip(1..)
+            .filter(|(line, _)| !line.starts_with('#'));
+        let users = lines.filter_map(|(line, number)| {
+            line.split_once(',')
+                .map(|(user, rest)| (user, rest, number))
+        });
         let users = users.map(|(user, rest, line)| {
-            let digest = rest.split(',').next().and_then(|digits| from_hex(digits.trim()));
-            digest.map(|digest| (user.to_owned(), digest)).ok_or(UsersError::Line { line })
+            let digest = rest
+                .split(',')
+                .next()
+                .and_then(|digits| from_hex(digits.trim()));
+            digest
+                .map(|digest| (user.to_owned(), digest))
+                .ok_or(UsersError::Line { line })
         });
         let users: Vec<_> = users.collect::<Result<_, _>>()?;
-        if users.is_empty() { Err(UsersError::Empty) } else { Ok(Self(users)) }
+        if users.is_empty() {
+            Err(UsersError::Empty)
+        } else {
+            Ok(Self(users))
+        }
     }
 
-    /// Returns the number of the user that `text`, decrypted, names; `None` if there is no such user.
+    /// Returns the number of the user that `text`, decrypted, names; `None` if there is no such
+    /// user.
     pub fn number_of_user(&self, text: &[u8]) -> Option<usize> {
         let (credentials, _) = UserCredentials::from_text(text).ok()?;
-        self.0.iter().position(|(name, _)| *name == credentials.user)
+        self.0
+            .iter()
+            .position(|(name, _)| *name == credentials.user)
     }
 
     /// Checks that the user who sent `text`, decrypted, may come in `now` seconds after the
@@ -159,19 +188,37 @@ impl UserList {
     /// Fails with the reason why the user may not come in.
     pub fn check_login(&self, text: &[u8], now: u64, skew: Span) -> Result<(), UserError> {
         let read = UserCredentials::from_text(text);
-        let nobody = UserCredentials { user: String::new(), password: Zeroizing::default() };
-        let (credentials, time) = read.as_ref().map_or((&nobody, 0), |(credentials, time)| (credentials, *time));
+        let nobody = UserCredentials {
+            user: String::new(),
+            password: Zeroizing::default(),
+        };
+        let (credentials, time) = read
+            .as_ref()
+            .map_or((&nobody, 0), |(credentials, time)| (credentials, *time));
         let digest = credentials.password_digest();
-        let (is_known, is_right) = self.0.iter().fold((false, false), |(is_known, is_right), (name, theirs)| {
-            let is_it = *name == credentials.user;
-            (is_known | is_it, is_right | (is_it & is_same(theirs, &digest)))
-        });
-        let (user, apart) = (credentials.user.clone(), Span::from_secs(time.abs_diff(now)));
+        let (is_known, is_right) =
+            self.0
+                .iter()
+                .fold((false, false), |(is_known, is_right), (name, theirs)| {
+                    let is_it = *name == credentials.user;
+                    (
+                        is_known | is_it,
+                        is_right | (is_it & is_same(theirs, &digest)),
+                    )
+                });
+        let (user, apart) = (
+            credentials.user.clone(),
+            Span::from_secs(time.abs_diff(now)),
+        );
         read?;
         match (is_known, is_right) {
             (false, _) => Err(UserError::Unknown(user)),
             (true, false) => Err(UserError::Password(user)),
-            (true, true) if apart > skew => Err(UserError::Stale { user, apart, permitted: skew }),
+            (true, true) if apart > skew => Err(UserError::Stale {
+                user,
+                apart,
+                permitted: skew,
+            }),
             (true, true) => Ok(()),
         }
     }
@@ -180,13 +227,18 @@ impl UserList {
 impl fmt::Debug for UserList {
     /// Never the digests.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.0.iter().map(|(user, _)| user)).finish()
+        f.debug_list()
+            .entries(self.0.iter().map(|(user, _)| user))
+            .finish()
     }
 }
 
 /// Takes the same time wherever they differ.
 fn is_same(one: &Digested, other: &Digested) -> bool {
-    one.iter().zip(other).fold(0, |differ, (one, other)| differ | (one ^ other)) == 0
+    one.iter()
+        .zip(other)
+        .fold(0, |differ, (one, other)| differ | (one ^ other))
+        == 0
 }
 
 /// The label before each value; iperf3 fills up to one width.
@@ -224,7 +276,10 @@ mod tests {
     fn the_text_is_iperf3s() {
         let text = "user: mario\npwd:  ros si\nts:   1795291439";
         assert_eq!(*credentials("mario", "ros si").to_text(NOW), text);
-        assert_eq!(UserCredentials::from_text(text.as_bytes()), Ok((credentials("mario", "ros si"), NOW)));
+        assert_eq!(
+            UserCredentials::from_text(text.as_bytes()),
+            Ok((credentials("mario", "ros si"), NOW))
+        );
     }
 
     #[test]
@@ -234,19 +289,34 @@ mod tests {
             assert_eq!(check(&text, now), Ok(()));
         }
         for now in [NOW + 11, NOW - 11, 0, u64::MAX] {
-            assert!(matches!(check(&text, now), Err(UserError::Stale { .. })), "{now}");
+            assert!(
+                matches!(check(&text, now), Err(UserError::Stale { .. })),
+                "{now}"
+            );
         }
         let said = check(&text, NOW + 11).unwrap_err().to_string();
-        assert_eq!(said, "the clock of user \"mario\" differs from ours by 11 s, more than 10 s");
+        assert_eq!(
+            said,
+            "the clock of user \"mario\" differs from ours by 11 s, more than 10 s"
+        );
     }
 
     #[test]
     fn a_name_and_a_password_belong_together() {
         let stated = |user, password| check(&credentials(user, password).to_text(NOW), NOW);
-        assert_eq!(stated("mario", "Rossi"), Err(UserError::Password("mario".to_owned())));
-        assert_eq!(stated("Mario", "rossi"), Err(UserError::Unknown("Mario".to_owned())));
+        assert_eq!(
+            stated("mario", "Rossi"),
+            Err(UserError::Password("mario".to_owned()))
+        );
+        assert_eq!(
+            stated("Mario", "rossi"),
+            Err(UserError::Unknown("Mario".to_owned()))
+        );
         // The digest is of the name too, so this one is of no password.
-        assert_eq!(stated("Luigi", "rossi"), Err(UserError::Password("Luigi".to_owned())));
+        assert_eq!(
+            stated("Luigi", "rossi"),
+            Err(UserError::Password("Luigi".to_owned()))
+        );
     }
 
     #[test]
@@ -263,13 +333,22 @@ mod tests {
         ] {
             assert_eq!(check(text, NOW), Err(UserError::Unreadable), "{text}");
         }
-        assert_eq!(users(FILE).unwrap().check_login(&[0xFF; 256], NOW, SKEW), Err(UserError::Unreadable));
+        assert_eq!(
+            users(FILE).unwrap().check_login(&[0xFF; 256], NOW, SKEW),
+            Err(UserError::Unreadable)
+        );
     }
 
     #[test]
     fn what_iperf3_cannot_carry_is_refused() {
-        for (user, password, what) in [("", "x", "user name"), ("a\nb", "x", "user name"), ("a", "", "password")] {
-            let refused = UserCredentials::new(user.to_owned(), Zeroizing::new(password.to_owned())).unwrap_err();
+        for (user, password, what) in [
+            ("", "x", "user name"),
+            ("a\nb", "x", "user name"),
+            ("a", "", "password"),
+        ] {
+            let refused =
+                UserCredentials::new(user.to_owned(), Zeroizing::new(password.to_owned()))
+                    .unwrap_err();
             assert!(refused.to_string().contains(what), "{refused}");
         }
     }
@@ -278,14 +357,28 @@ mod tests {
     fn a_file_without_users_or_digests_is_none() {
         assert_eq!(users("# nobody\n"), Err(UsersError::Empty));
         assert_eq!(users("\nmario,rossi\n"), Err(UsersError::Line { line: 2 }));
-        assert!(users("mario,rossi").unwrap_err().to_string().contains("printf '%s' '{NAME}PASSWORD'"));
-        assert_eq!(UserList::from_file_content(&[0xFF, b',']), Err(UsersError::NotText));
+        assert!(
+            users("mario,rossi")
+                .unwrap_err()
+                .to_string()
+                .contains("printf '%s' '{NAME}PASSWORD'")
+        );
+        assert_eq!(
+            UserList::from_file_content(&[0xFF, b',']),
+            Err(UsersError::NotText)
+        );
     }
 
     #[test]
     fn nothing_secret_is_shown() {
-        assert_eq!(format!("{:?}", credentials("mario", "rossi")), "Credentials { user: \"mario\", .. }");
-        assert_eq!(format!("{:?}", users(FILE).unwrap()), "[\"mario\", \"Luigi\"]");
+        assert_eq!(
+            format!("{:?}", credentials("mario", "rossi")),
+            "Credentials { user: \"mario\", .. }"
+        );
+        assert_eq!(
+            format!("{:?}", users(FILE).unwrap()),
+            "[\"mario\", \"Luigi\"]"
+        );
     }
 
     proptest! {

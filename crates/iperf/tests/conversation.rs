@@ -1,17 +1,19 @@
-//! A client and a server session joined by two pipes, in virtual time, with the bytes cut wherever chance will.
+//! A client and a server session joined by two pipes, in virtual time, with the bytes cut wherever
+//! chance will.
 
 use std::collections::VecDeque;
 
 use fullpipe_iperf::{
-    ClientAction, ClientSession, DatagramCounts, ServerAction, ServerOutput, ServerSession, SessionStep, StreamResult,
-    TestCookie, TestError, TestParameters, TestResults, Timeouts, data_connections, direction_of,
+    ClientAction, ClientSession, DatagramCounts, ServerAction, ServerOutput, ServerSession,
+    SessionStep, StreamResult, TestCookie, TestError, TestParameters, TestResults, Timeouts,
+    data_connections, direction_of,
 };
 use fullpipe_record::{Cpu, Direction, EndReport, Request, Sample, TcpInfo, Transport};
 use fullpipe_units::{ByteCount, SegCount, Span, Time};
 use proptest::prelude::*;
 
-/// Both drivers and the wire between them. One way takes `DELAY`; data connections are open one delay after the client
-/// was asked for them, at both ends.
+/// Both drivers and the wire between them. One way takes `DELAY`; data connections are open one
+/// delay after the client was asked for them, at both ends.
 struct World {
     now: Time,
     client: ClientSession,
@@ -51,11 +53,16 @@ const DELAY: Span = Span::from_millis(50);
 
 impl Pipe {
     fn new(cuts: Vec<usize>) -> Self {
-        Self { bytes: VecDeque::new(), cuts, taken: 0 }
+        Self {
+            bytes: VecDeque::new(),
+            cuts,
+            taken: 0,
+        }
     }
 
     fn put(&mut self, now: Time, bytes: &[u8]) {
-        self.bytes.extend(bytes.iter().map(|byte| (now + DELAY, *byte)));
+        self.bytes
+            .extend(bytes.iter().map(|byte| (now + DELAY, *byte)));
     }
 
     /// The next chunk of what has arrived by `now`, as long as the next cut says.
@@ -70,9 +77,13 @@ impl Pipe {
 impl World {
     fn new(request: Request, cuts: Vec<usize>) -> Self {
         let cookie = TestCookie::from_random([7; 36]);
-        let mut client = ClientSession::new(&request, cookie, Time::ZERO, Timeouts::default()).unwrap();
+        let mut client =
+            ClientSession::new(&request, cookie, Time::ZERO, Timeouts::default()).unwrap();
         // The listener reads the cookie, and only then is there a session.
-        assert_eq!(client.next_action(), Some(ClientAction::Send(cookie.as_bytes().to_vec())));
+        assert_eq!(
+            client.next_action(),
+            Some(ClientAction::Send(cookie.as_bytes().to_vec()))
+        );
         Self {
             now: Time::ZERO,
             client,
@@ -100,7 +111,9 @@ impl World {
                 self.client.next_deadline(),
                 self.server.next_deadline(),
             ];
-            let Some(next) = next.into_iter().flatten().min() else { return };
+            let Some(next) = next.into_iter().flatten().min() else {
+                return;
+            };
             self.now = self.now.max(next);
         }
     }
@@ -162,15 +175,21 @@ impl World {
             ClientAction::Reported(report) => self.seen.stated.push((self.now, *report)),
             ClientAction::CollectResults => {
                 self.seen.client_collect = Some(self.now);
-                self.client.local_results(self.now, results_of(Side::Client, &self.request));
+                self.client
+                    .local_results(self.now, results_of(Side::Client, &self.request));
             }
-            end => assert!(self.seen.client_end.replace(end).is_none(), "a test ends once"),
+            end => assert!(
+                self.seen.client_end.replace(end).is_none(),
+                "a test ends once"
+            ),
         }
     }
 
     fn drive_server(&mut self, action: ServerAction) {
         match action {
-            ServerAction::Send(bytes) | ServerAction::Report(bytes) => self.to_client.put(self.now, &bytes),
+            ServerAction::Send(bytes) | ServerAction::Report(bytes) => {
+                self.to_client.put(self.now, &bytes)
+            }
             ServerAction::ExpectStreams(request) => self.seen.server_request = Some(request),
             ServerAction::StartTransfer => {
                 self.seen.server_flow = Some(self.now);
@@ -179,9 +198,13 @@ impl World {
             ServerAction::StopTransfer => self.seen.server_stop = Some(self.now),
             ServerAction::CollectResults { report } => {
                 self.seen.asked_for_report = Some(report);
-                self.server.local_results(self.now, results_of(Side::Server, &self.request));
+                self.server
+                    .local_results(self.now, results_of(Side::Server, &self.request));
             }
-            end => assert!(self.seen.server_end.replace(end).is_none(), "a test ends once"),
+            end => assert!(
+                self.seen.server_end.replace(end).is_none(),
+                "a test ends once"
+            ),
         }
     }
 }
@@ -206,10 +229,16 @@ fn results_of(side: Side, request: &Request) -> TestResults {
         at: Span::from_millis(100),
         stream: 0,
         bytes: ByteCount::new(5),
-        tcp: TcpInfo { rtt: Some(Span::from_millis(100)), ..TcpInfo::default() },
+        tcp: TcpInfo {
+            rtt: Some(Span::from_millis(100)),
+            ..TcpInfo::default()
+        },
         memory: None,
     };
-    let report = EndReport { samples: vec![sample], ..EndReport::default() };
+    let report = EndReport {
+        samples: vec![sample],
+        ..EndReport::default()
+    };
     TestResults {
         cpu: Cpu::default(),
         congestion: Some(if sends(0) { "bbr" } else { "cubic" }.to_owned()),
@@ -221,22 +250,33 @@ fn results_of(side: Side, request: &Request) -> TestResults {
 
 /// Returns what a server reports so many seconds after the data began to flow.
 fn stated(second: u64) -> EndReport {
-    EndReport { until: Some(Span::from_secs(second)), ..EndReport::default() }
+    EndReport {
+        until: Some(Span::from_secs(second)),
+        ..EndReport::default()
+    }
 }
 
 fn any_request() -> impl Strategy<Value = Request> {
     let transport = prop::sample::select(vec![Transport::Tcp, Transport::Udp]);
-    let direction = prop::sample::select(vec![Direction::Upload, Direction::Download, Direction::Both]);
-    (transport, direction, prop::sample::select(vec![1_u16, 4]), 0_u64..5).prop_map(
-        |(transport, direction, streams, omit)| Request {
+    let direction = prop::sample::select(vec![
+        Direction::Upload,
+        Direction::Download,
+        Direction::Both,
+    ]);
+    (
+        transport,
+        direction,
+        prop::sample::select(vec![1_u16, 4]),
+        0_u64..5,
+    )
+        .prop_map(|(transport, direction, streams, omit)| Request {
             transport,
             direction,
             streams,
             omit: Span::from_secs(omit),
             block: ByteCount::new(1448),
             ..Request::default()
-        },
-    )
+        })
 }
 
 proptest! {
@@ -271,21 +311,41 @@ proptest! {
 type ClientMove = fn(&mut ClientSession, Time);
 type ServerMove<'a> = &'a dyn Fn(&mut ServerSession, Time);
 
-/// A client that is at `step`, with a server that said what it must to get there, and the time at which it got there.
+/// A client that is at `step`, with a server that said what it must to get there, and the time at
+/// which it got there.
 fn client_at(step: SessionStep, request: &Request) -> (ClientSession, Time) {
-    let mut client =
-        ClientSession::new(request, TestCookie::from_random([0; 36]), Time::ZERO, Timeouts::default()).unwrap();
+    let mut client = ClientSession::new(
+        request,
+        TestCookie::from_random([0; 36]),
+        Time::ZERO,
+        Timeouts::default(),
+    )
+    .unwrap();
     let mut now = Time::ZERO;
     let moves: [(SessionStep, ClientMove); 9] = [
-        (SessionStep::Greeting, |client, now| client.receive_bytes(now, &[9])),
-        (SessionStep::Parameters, |client, now| client.receive_bytes(now, &[10])),
+        (SessionStep::Greeting, |client, now| {
+            client.receive_bytes(now, &[9])
+        }),
+        (SessionStep::Parameters, |client, now| {
+            client.receive_bytes(now, &[10])
+        }),
         (SessionStep::Streams, ClientSession::streams_opened),
-        (SessionStep::Start, |client, now| client.receive_bytes(now, &[1])),
-        (SessionStep::Preparation, |client, now| client.receive_bytes(now, &[2])),
+        (SessionStep::Start, |client, now| {
+            client.receive_bytes(now, &[1])
+        }),
+        (SessionStep::Preparation, |client, now| {
+            client.receive_bytes(now, &[2])
+        }),
         (SessionStep::Transfer, ClientSession::transfer_finished),
-        (SessionStep::End, |client, now| client.receive_bytes(now, &[13])),
-        (SessionStep::LocalResults, |client, now| client.local_results(now, TestResults::default())),
-        (SessionStep::Results, |client, now| client.receive_bytes(now, b"\x00\x00\x00\x0e{\"streams\":[]}")),
+        (SessionStep::End, |client, now| {
+            client.receive_bytes(now, &[13])
+        }),
+        (SessionStep::LocalResults, |client, now| {
+            client.local_results(now, TestResults::default())
+        }),
+        (SessionStep::Results, |client, now| {
+            client.receive_bytes(now, b"\x00\x00\x00\x0e{\"streams\":[]}")
+        }),
     ];
     for (_, go_on) in moves.iter().take_while(|(at, _)| *at != step) {
         now = now + Span::from_secs(1);
@@ -320,7 +380,11 @@ fn failure(client: &mut ClientSession) -> TestError {
 }
 
 fn four_streams() -> Request {
-    Request { streams: 4, omit: Span::from_secs(2), ..Request::default() }
+    Request {
+        streams: 4,
+        omit: Span::from_secs(2),
+        ..Request::default()
+    }
 }
 
 #[test]
@@ -351,8 +415,15 @@ fn a_server_that_says_nothing_may_be_iperf2() {
     assert_eq!(failure(&mut client).to_string(), sentence);
     // What iperf 2.1.8 says if the cookie begins with 2, recorded.
     let (mut client, now) = client_at(SessionStep::Greeting, &four_streams());
-    client.receive_bytes(now, b"\0\0\0\x02\0\0\0\x1C\0\0\0\0\0\x02\0\x01\0\x08\0\x03\0\0\0\0\0\0\0\0");
-    assert!(failure(&mut client).to_string().ends_with("it began with the byte 0x00, as iperf2 does"));
+    client.receive_bytes(
+        now,
+        b"\0\0\0\x02\0\0\0\x1C\0\0\0\0\0\x02\0\x01\0\x08\0\x03\0\0\0\0\0\0\0\0",
+    );
+    assert!(
+        failure(&mut client)
+            .to_string()
+            .ends_with("it began with the byte 0x00, as iperf2 does")
+    );
 }
 
 #[test]
@@ -367,7 +438,13 @@ fn results_that_trickle_in_have_thirty_seconds_in_all() {
     let deadline = client.next_deadline().unwrap();
     assert_eq!(deadline, since + Span::from_secs(30));
     client.check_deadline(deadline);
-    assert_eq!(failure(&mut client), TestError::Timeout { step: SessionStep::Results, after: Span::from_secs(30) });
+    assert_eq!(
+        failure(&mut client),
+        TestError::Timeout {
+            step: SessionStep::Results,
+            after: Span::from_secs(30)
+        }
+    );
 }
 
 #[test]
@@ -376,7 +453,10 @@ fn a_client_whose_server_closes_fails_in_every_step_but_the_last() {
         let (mut client, _) = client_at(step, &four_streams());
         client.connection_closed();
         if step == SessionStep::Finish {
-            assert_eq!(last_action(&mut client), Some(ClientAction::Finished(TestResults::default())));
+            assert_eq!(
+                last_action(&mut client),
+                Some(ClientAction::Finished(TestResults::default()))
+            );
         } else {
             assert_eq!(failure(&mut client), TestError::Closed { step });
         }
@@ -387,7 +467,10 @@ fn a_client_whose_server_closes_fails_in_every_step_but_the_last() {
 fn a_server_may_refuse_or_stop_in_every_step() {
     for step in CLIENT_STEPS {
         for (bytes, text) in [
-            (&[0xFF][..], "the server is busy with another test; try again later".to_owned()),
+            (
+                &[0xFF][..],
+                "the server is busy with another test; try again later".to_owned(),
+            ),
             (&[11], format!("the server was stopped while {step}")),
             (
                 &[0xFE, 0, 0, 0, 37, 0, 0, 0, 0],
@@ -416,7 +499,10 @@ fn a_server_may_refuse_or_stop_in_every_step() {
 #[test]
 fn an_error_with_one_number_or_none_does_not_block_the_client() {
     for (bytes, text) in [
-        (&[0xFE, 0, 0, 0, 142][..], "it did not accept the user name and password (iperf3 error 142)"),
+        (
+            &[0xFE, 0, 0, 0, 142][..],
+            "it did not accept the user name and password (iperf3 error 142)",
+        ),
         (&[0xFE, 0, 0], "it did not say why"),
         (&[0xFE, 0, 0, 0x10, 0, 0, 0], "iperf3 error 4096"),
     ] {
@@ -436,10 +522,18 @@ fn an_error_with_one_number_or_none_does_not_block_the_client() {
 
 #[test]
 fn another_program_on_the_port_is_distinguished_from_iperf3() {
-    for banner in [&b"SSH-2.0-OpenSSH_9.6\r\n"[..], b"HTTP/1.1 400 Bad Request\r\n", b"220 mail\r\n", b"\r\n"] {
+    for banner in [
+        &b"SSH-2.0-OpenSSH_9.6\r\n"[..],
+        b"HTTP/1.1 400 Bad Request\r\n",
+        b"220 mail\r\n",
+        b"\r\n",
+    ] {
         let (mut client, now) = client_at(SessionStep::Greeting, &four_streams());
         client.receive_bytes(now, banner);
-        assert_eq!(failure(&mut client), TestError::NotIperf3 { first: banner[0] });
+        assert_eq!(
+            failure(&mut client),
+            TestError::NotIperf3 { first: banner[0] }
+        );
     }
 }
 
@@ -462,7 +556,13 @@ fn states_out_of_order_end_the_test() {
     ] {
         let (mut client, now) = client_at(step, &four_streams());
         client.receive_bytes(now, bytes);
-        assert_eq!(failure(&mut client), TestError::OutOfOrder { got: bytes[0], step });
+        assert_eq!(
+            failure(&mut client),
+            TestError::OutOfOrder {
+                got: bytes[0],
+                step
+            }
+        );
     }
 }
 
@@ -486,18 +586,31 @@ const EMPTY_REPORT: &str = r#"{"sockets":[],"samples":[]}"#;
 fn a_report_before_the_own_driver_is_ready_is_waited_for() {
     let (mut client, now) = client_at(SessionStep::Streams, &four_streams());
     let report = stated(7);
-    let said = [&[1, 2][..], &reported(&serde_json::to_string(&report).unwrap())].concat();
+    let said = [
+        &[1, 2][..],
+        &reported(&serde_json::to_string(&report).unwrap()),
+    ]
+    .concat();
     for byte in said {
         client.receive_bytes(now, &[byte]);
         assert_eq!(client.next_action(), None);
     }
     client.streams_opened(now);
     assert_eq!(client.next_action(), Some(ClientAction::StartTransfer));
-    assert_eq!(client.next_action(), Some(ClientAction::Reported(Box::new(report))));
+    assert_eq!(
+        client.next_action(),
+        Some(ClientAction::Reported(Box::new(report)))
+    );
     // But not forever.
     let (mut client, now) = client_at(SessionStep::Streams, &four_streams());
     client.receive_bytes(now, &[&[1, 2, 0x66][..], &vec![0; 2 << 20]].concat());
-    assert_eq!(failure(&mut client), TestError::OutOfOrder { got: 1, step: SessionStep::Streams });
+    assert_eq!(
+        failure(&mut client),
+        TestError::OutOfOrder {
+            got: 1,
+            step: SessionStep::Streams
+        }
+    );
 }
 
 #[test]
@@ -506,8 +619,14 @@ fn hostile_reports_end_the_test() {
     for step in [SessionStep::Transfer, SessionStep::End] {
         for (bytes, text) in [
             (&b"\x66\x00\x20\x00\x00"[..], announced),
-            (b"\x66\x00\x00\x00\x02[]", "cannot read the other end's interim results: it is not a JSON object"),
-            (b"\x66\x00\x00\x00\x02{}", "cannot read the other end's interim results: missing field `sockets`"),
+            (
+                b"\x66\x00\x00\x00\x02[]",
+                "cannot read the other end's interim results: it is not a JSON object",
+            ),
+            (
+                b"\x66\x00\x00\x00\x02{}",
+                "cannot read the other end's interim results: missing field `sockets`",
+            ),
         ] {
             let (mut client, now) = client_at(step, &four_streams());
             client.receive_bytes(now, bytes);
@@ -538,36 +657,60 @@ fn a_server_that_reports_without_end_is_not_read_without_end() {
     let report = reported(EMPTY_REPORT);
     for _ in 0..124 {
         client.receive_bytes(now, &report);
-        assert!(matches!(client.next_action(), Some(ClientAction::Reported(_))));
+        assert!(matches!(
+            client.next_action(),
+            Some(ClientAction::Reported(_))
+        ));
     }
     client.receive_bytes(now, &report);
-    assert_eq!(failure(&mut client), TestError::OutOfOrder { got: 0x66, step: SessionStep::Transfer });
+    assert_eq!(
+        failure(&mut client),
+        TestError::OutOfOrder {
+            got: 0x66,
+            step: SessionStep::Transfer
+        }
+    );
 }
 
 #[test]
 fn a_client_that_did_not_say_that_it_is_fullpipe_gets_no_report() {
     let parameters = TestParameters::decode_json(br#"{"tcp":true,"time":10}"#).unwrap();
     let cookie = TestCookie::from_random([0; 36]);
-    let mut client = ClientSession::with_parameters(parameters, cookie, Time::ZERO, Timeouts::default()).unwrap();
+    let mut client =
+        ClientSession::with_parameters(parameters, cookie, Time::ZERO, Timeouts::default())
+            .unwrap();
     client.receive_bytes(Time::ZERO, &[9]);
     client.receive_bytes(Time::ZERO, &[10]);
     client.streams_opened(Time::ZERO);
     client.receive_bytes(Time::ZERO, &[1, 2]);
     client.receive_bytes(Time::ZERO, &reported(EMPTY_REPORT));
-    assert_eq!(failure(&mut client), TestError::OutOfOrder { got: 0x66, step: SessionStep::Transfer });
+    assert_eq!(
+        failure(&mut client),
+        TestError::OutOfOrder {
+            got: 0x66,
+            step: SessionStep::Transfer
+        }
+    );
 }
 
 const FULLPIPE: &str = r#"{"tcp":true,"time":1,"parallel":2,"x_fullpipe":{"version":1}}"#;
 
 #[test]
 fn a_server_reports_to_fullpipe_clients_alone_and_only_while_data_flows() {
-    for (parameters, stated) in [(FULLPIPE, &[SessionStep::Transfer][..]), (RECORDED_3_12, &[])] {
+    for (parameters, stated) in [
+        (FULLPIPE, &[SessionStep::Transfer][..]),
+        (RECORDED_3_12, &[]),
+    ] {
         for step in SERVER_STEPS {
             let (mut server, _) = server_at(step, parameters);
             assert_eq!(server.takes_reports(), stated.contains(&step), "{step:?}");
             server.send_report(&EndReport::default());
             let message = reported(r#"{"settings":null,"cpu":null,"sockets":[],"samples":[]}"#);
-            let expected = if stated.contains(&step) { vec![ServerAction::Report(message)] } else { Vec::new() };
+            let expected = if stated.contains(&step) {
+                vec![ServerAction::Report(message)]
+            } else {
+                Vec::new()
+            };
             assert_eq!(actions(&mut server), expected, "{step:?}");
         }
     }
@@ -579,20 +722,44 @@ fn a_report_that_waits_does_not_hold_up_a_servers_deadlines() {
     for second in 0..41 {
         server.check_deadline(since + Span::from_secs(second));
         server.send_report(&stated(second));
-        assert!(matches!(actions(&mut server)[..], [ServerAction::Report(_)]));
+        assert!(matches!(
+            actions(&mut server)[..],
+            [ServerAction::Report(_)]
+        ));
     }
     let after = Span::from_secs(41);
     server.check_deadline(since + after);
-    assert_eq!(breakdown(&mut server), (refusal_bytes(160), TestError::Timeout { step: SessionStep::Transfer, after }));
+    assert_eq!(
+        breakdown(&mut server),
+        (
+            refusal_bytes(160),
+            TestError::Timeout {
+                step: SessionStep::Transfer,
+                after
+            }
+        )
+    );
 }
 
 #[test]
 fn hostile_results_end_the_test() {
     for (bytes, text) in [
-        (&b"\x02\x00\x00\x00"[..], "the other end announced results of 32 MiB; at most 16 MiB are accepted"),
-        (b"\x7f\xff\xff\xff", "the other end announced results of 2 GiB; at most 16 MiB are accepted"),
-        (b"\x00\x00\x00\x00", "cannot read the other end's results: it is not a JSON object"),
-        (b"\x00\x00\x00\x02[]", "cannot read the other end's results: it is not a JSON object"),
+        (
+            &b"\x02\x00\x00\x00"[..],
+            "the other end announced results of 32 MiB; at most 16 MiB are accepted",
+        ),
+        (
+            b"\x7f\xff\xff\xff",
+            "the other end announced results of 2 GiB; at most 16 MiB are accepted",
+        ),
+        (
+            b"\x00\x00\x00\x00",
+            "cannot read the other end's results: it is not a JSON object",
+        ),
+        (
+            b"\x00\x00\x00\x02[]",
+            "cannot read the other end's results: it is not a JSON object",
+        ),
     ] {
         let (mut client, now) = client_at(SessionStep::Results, &four_streams());
         client.receive_bytes(now, bytes);
@@ -605,12 +772,20 @@ fn a_client_that_cannot_open_or_is_interrupted_informs_the_server() {
     let (mut client, _) = client_at(SessionStep::Streams, &four_streams());
     client.open_failed("connection refused");
     assert_eq!(client.next_action(), Some(ClientAction::Send(vec![12])));
-    assert_eq!(failure(&mut client).to_string(), "cannot open the data connections: connection refused");
+    assert_eq!(
+        failure(&mut client).to_string(),
+        "cannot open the data connections: connection refused"
+    );
 
     let (mut client, _) = client_at(SessionStep::Transfer, &four_streams());
     client.interrupt_test();
     assert_eq!(client.next_action(), Some(ClientAction::Send(vec![12])));
-    assert_eq!(failure(&mut client), TestError::ClientTerminated { step: SessionStep::Transfer });
+    assert_eq!(
+        failure(&mut client),
+        TestError::ClientTerminated {
+            step: SessionStep::Transfer
+        }
+    );
     client.interrupt_test();
     client.connection_closed();
     assert_eq!(client.next_action(), None);
@@ -631,7 +806,11 @@ const RECORDED_3_12: &str = concat!(
 );
 
 fn message(json: &str) -> Vec<u8> {
-    [&u32::try_from(json.len()).unwrap().to_be_bytes()[..], json.as_bytes()].concat()
+    [
+        &u32::try_from(json.len()).unwrap().to_be_bytes()[..],
+        json.as_bytes(),
+    ]
+    .concat()
 }
 
 fn server_at(step: SessionStep, parameters: &str) -> (ServerSession, Time) {
@@ -641,10 +820,16 @@ fn server_at(step: SessionStep, parameters: &str) -> (ServerSession, Time) {
         assert!(server.stream_connected(now) && server.stream_connected(now));
     };
     let moves: [(SessionStep, ServerMove); 5] = [
-        (SessionStep::Parameters, &|server, now| server.receive_bytes(now, &message(parameters))),
+        (SessionStep::Parameters, &|server, now| {
+            server.receive_bytes(now, &message(parameters))
+        }),
         (SessionStep::Streams, &connect_both),
-        (SessionStep::Transfer, &|server, now| server.receive_bytes(now, &[4])),
-        (SessionStep::Results, &|server, now| server.receive_bytes(now, &message(r#"{"streams":[]}"#))),
+        (SessionStep::Transfer, &|server, now| {
+            server.receive_bytes(now, &[4])
+        }),
+        (SessionStep::Results, &|server, now| {
+            server.receive_bytes(now, &message(r#"{"streams":[]}"#))
+        }),
         (SessionStep::LocalResults, &|server, now| {
             server.local_results(now, results_of(Side::Server, &Request::default()))
         }),
@@ -689,10 +874,20 @@ fn a_server_whose_client_is_stalled_gives_up_at_its_deadline_in_every_step() {
         assert_eq!(server.next_action(), None, "{step:?}");
         server.check_deadline(deadline);
         if step == SessionStep::Finish {
-            assert_eq!(actions(&mut server), [ServerAction::Finished(TestResults::default())]);
+            assert_eq!(
+                actions(&mut server),
+                [ServerAction::Finished(TestResults::default())]
+            );
         } else {
-            let number = if step == SessionStep::Transfer { 160 } else { 144 };
-            assert_eq!(breakdown(&mut server), (refusal_bytes(number), TestError::Timeout { step, after }));
+            let number = if step == SessionStep::Transfer {
+                160
+            } else {
+                144
+            };
+            assert_eq!(
+                breakdown(&mut server),
+                (refusal_bytes(number), TestError::Timeout { step, after })
+            );
         }
         assert_eq!(server.next_deadline(), None);
     }
@@ -702,7 +897,10 @@ fn a_server_whose_client_is_stalled_gives_up_at_its_deadline_in_every_step() {
 fn a_test_without_a_duration_is_not_ended_early() {
     let parameters = r#"{"tcp":true,"num":1048576,"parallel":2,"len":131072}"#;
     let (server, since) = server_at(SessionStep::Transfer, parameters);
-    assert_eq!(server.next_deadline(), Some(since + Span::from_secs(86_440)));
+    assert_eq!(
+        server.next_deadline(),
+        Some(since + Span::from_secs(86_440))
+    );
 }
 
 #[test]
@@ -715,7 +913,10 @@ fn every_data_connection_renews_the_wait_for_the_next() {
 
 #[test]
 fn a_data_connection_too_many_is_not_the_tests() {
-    for step in SERVER_STEPS.into_iter().filter(|step| *step != SessionStep::Streams) {
+    for step in SERVER_STEPS
+        .into_iter()
+        .filter(|step| *step != SessionStep::Streams)
+    {
         let (mut server, now) = server_at(step, RECORDED_3_12);
         assert!(!server.stream_connected(now), "{step:?}");
     }
@@ -726,13 +927,22 @@ fn a_client_may_leave_in_every_step() {
     for step in SERVER_STEPS {
         let (mut server, now) = server_at(step, RECORDED_3_12);
         server.receive_bytes(now, &[12]);
-        assert_eq!(breakdown(&mut server), (Vec::new(), TestError::ClientTerminated { step }));
+        assert_eq!(
+            breakdown(&mut server),
+            (Vec::new(), TestError::ClientTerminated { step })
+        );
 
         let (mut server, _) = server_at(step, RECORDED_3_12);
         server.connection_closed();
         match step {
-            SessionStep::Finish => assert_eq!(actions(&mut server), [ServerAction::Finished(TestResults::default())]),
-            _ => assert_eq!(breakdown(&mut server), (Vec::new(), TestError::ClientClosed { step })),
+            SessionStep::Finish => assert_eq!(
+                actions(&mut server),
+                [ServerAction::Finished(TestResults::default())]
+            ),
+            _ => assert_eq!(
+                breakdown(&mut server),
+                (Vec::new(), TestError::ClientClosed { step })
+            ),
         }
     }
 }
@@ -742,7 +952,10 @@ fn a_server_may_be_stopped_in_every_step() {
     for step in SERVER_STEPS {
         let (mut server, _) = server_at(step, RECORDED_3_12);
         server.announce_shutdown();
-        assert_eq!(breakdown(&mut server), (vec![11], TestError::ServerTerminated { step }));
+        assert_eq!(
+            breakdown(&mut server),
+            (vec![11], TestError::ServerTerminated { step })
+        );
     }
 }
 
@@ -758,7 +971,11 @@ fn bad_parameters_are_answered_with_two_numbers_instead_of_ten() {
     ] {
         let (mut server, now) = server_at(SessionStep::Parameters, "");
         server.receive_bytes(now, &message(parameters));
-        assert_eq!(breakdown(&mut server).0, refusal_bytes(number), "{parameters}");
+        assert_eq!(
+            breakdown(&mut server).0,
+            refusal_bytes(number),
+            "{parameters}"
+        );
     }
     let (mut server, now) = server_at(SessionStep::Parameters, "");
     server.receive_bytes(now, &[0, 1, 0, 1]);
@@ -774,7 +991,10 @@ fn what_the_driver_cannot_do_reaches_the_client() {
     };
     server.refuse_test(refusal.clone(), Some(2));
     let stated = vec![0xFE, 0, 0, 0, 134, 0, 0, 0, 2];
-    assert_eq!(breakdown(&mut server), (stated, TestError::Refused(refusal)));
+    assert_eq!(
+        breakdown(&mut server),
+        (stated, TestError::Refused(refusal))
+    );
 }
 
 #[test]
@@ -782,9 +1002,18 @@ fn a_refusal_takes_the_place_of_the_consent() {
     let mut server = ServerSession::new(Time::ZERO, Timeouts::default());
     server.receive_bytes(Time::ZERO, &message(RECORDED_3_12));
     assert_eq!(server.next_action(), Some(ServerAction::Send(vec![9])));
-    assert!(matches!(server.next_action(), Some(ServerAction::ExpectStreams(_))));
+    assert!(matches!(
+        server.next_action(),
+        Some(ServerAction::ExpectStreams(_))
+    ));
     let number = fullpipe_iperf::ErrorNumber::MAX_DURATION;
-    server.refuse_test(fullpipe_iperf::TestRefusal { number, why: "too long for us".to_owned() }, None);
+    server.refuse_test(
+        fullpipe_iperf::TestRefusal {
+            number,
+            why: "too long for us".to_owned(),
+        },
+        None,
+    );
     assert_eq!(breakdown(&mut server).0, refusal_bytes(37));
 }
 
@@ -792,10 +1021,14 @@ fn a_refusal_takes_the_place_of_the_consent() {
 fn the_servers_output_goes_to_a_client_that_asked() {
     let stated = |parameters: TestParameters| {
         let cookie = TestCookie::from_random([0; 36]);
-        let mut client = ClientSession::with_parameters(parameters, cookie, Time::ZERO, Timeouts::default()).unwrap();
+        let mut client =
+            ClientSession::with_parameters(parameters, cookie, Time::ZERO, Timeouts::default())
+                .unwrap();
         client.receive_bytes(Time::ZERO, &[9]);
         let asked = std::iter::from_fn(|| client.next_action()).last();
-        let Some(ClientAction::Send(asked)) = asked else { panic!("parameters should have been sent, not {asked:?}") };
+        let Some(ClientAction::Send(asked)) = asked else {
+            panic!("parameters should have been sent, not {asked:?}")
+        };
         let mut server = ServerSession::new(Time::ZERO, Timeouts::default());
         server.receive_bytes(Time::ZERO, &asked);
         assert!(server.stream_connected(Time::ZERO));
@@ -803,14 +1036,27 @@ fn the_servers_output_goes_to_a_client_that_asked() {
         server.receive_bytes(Time::ZERO, &message(r#"{"streams":[]}"#));
         let output = Some(ServerOutput::Text("what was printed".to_owned()));
         actions(&mut server);
-        server.local_results(Time::ZERO, TestResults { server_output: output, ..TestResults::default() });
-        let Some(ServerAction::Send(results)) = server.next_action() else { panic!("results should have been sent") };
-        TestResults::decode_json(&results[4..], 1).unwrap().server_output
+        server.local_results(
+            Time::ZERO,
+            TestResults {
+                server_output: output,
+                ..TestResults::default()
+            },
+        );
+        let Some(ServerAction::Send(results)) = server.next_action() else {
+            panic!("results should have been sent")
+        };
+        TestResults::decode_json(&results[4..], 1)
+            .unwrap()
+            .server_output
     };
     let parameters = TestParameters::from_request(&Request::default()).unwrap();
     assert_eq!(stated(parameters.clone()), None);
     let output = stated(parameters.with_server_output());
-    assert_eq!(output, Some(ServerOutput::Text("what was printed".to_owned())));
+    assert_eq!(
+        output,
+        Some(ServerOutput::Text("what was printed".to_owned()))
+    );
 }
 
 #[test]
@@ -823,7 +1069,13 @@ fn a_client_out_of_order_is_reported_so() {
     ] {
         let (mut server, now) = server_at(step, RECORDED_3_12);
         server.receive_bytes(now, &[byte]);
-        assert_eq!(breakdown(&mut server), (refusal_bytes(110), TestError::OutOfOrder { got: byte, step }));
+        assert_eq!(
+            breakdown(&mut server),
+            (
+                refusal_bytes(110),
+                TestError::OutOfOrder { got: byte, step }
+            )
+        );
     }
 }
 
@@ -832,15 +1084,25 @@ fn an_iperf3_client_is_not_sent_our_report() {
     let (mut server, now) = server_at(SessionStep::Results, RECORDED_3_12);
     let stated = r#"{"streams":[{"id":1,"bytes":5,"retransmits":18446744073709551615}],"server_output_text":"mine"}"#;
     server.receive_bytes(now, &message(stated));
-    assert_eq!(actions(&mut server), [ServerAction::CollectResults { report: false }]);
+    assert_eq!(
+        actions(&mut server),
+        [ServerAction::CollectResults { report: false }]
+    );
     server.local_results(now, results_of(Side::Server, &Request::default()));
     let sent = actions(&mut server);
-    let [ServerAction::Send(results), ServerAction::Send(display)] = &sent[..] else { panic!("{sent:?}") };
+    let [ServerAction::Send(results), ServerAction::Send(display)] = &sent[..] else {
+        panic!("{sent:?}")
+    };
     assert!(!String::from_utf8_lossy(results).contains("x_fullpipe"));
     assert_eq!(display, &[14]);
     server.receive_bytes(now, &[16]);
-    let [ServerAction::Finished(results)] = &actions(&mut server)[..] else { panic!("it should have finished") };
-    assert_eq!((results.streams[0].bytes, results.streams[0].retransmits), (ByteCount::new(5), None));
+    let [ServerAction::Finished(results)] = &actions(&mut server)[..] else {
+        panic!("it should have finished")
+    };
+    assert_eq!(
+        (results.streams[0].bytes, results.streams[0].retransmits),
+        (ByteCount::new(5), None)
+    );
     assert_eq!(results.server_output, None);
 }
 
@@ -865,7 +1127,14 @@ fn a_recorded_server_of_3_12_is_understood() {
     );
     client.receive_bytes(now, &[14]);
     let said: Vec<_> = std::iter::from_fn(|| client.next_action()).collect();
-    let [.., ClientAction::Send(done), ClientAction::Finished(results)] = &said[..] else { panic!("{said:?}") };
+    let [
+        ..,
+        ClientAction::Send(done),
+        ClientAction::Finished(results),
+    ] = &said[..]
+    else {
+        panic!("{said:?}")
+    };
     assert_eq!(done, &[16]);
     assert_eq!(results.streams[0].bytes, ByteCount::new(463_994_880));
     assert_eq!(results.streams[0].retransmits, Some(SegCount::new(6)));

@@ -1,6 +1,8 @@
 //! Peers that send anything at any time, and drivers that call anything at any time.
 
-use fullpipe_iperf::{ClientAction, ClientSession, ServerAction, ServerSession, TestCookie, TestResults, Timeouts};
+use fullpipe_iperf::{
+    ClientAction, ClientSession, ServerAction, ServerSession, TestCookie, TestResults, Timeouts,
+};
 use fullpipe_record::{EndReport, Request};
 use fullpipe_units::{Span, Time};
 use proptest::prelude::*;
@@ -17,7 +19,11 @@ enum Event {
 }
 
 fn message(json: &str) -> Vec<u8> {
-    [&u32::try_from(json.len()).unwrap().to_be_bytes()[..], json.as_bytes()].concat()
+    [
+        &u32::try_from(json.len()).unwrap().to_be_bytes()[..],
+        json.as_bytes(),
+    ]
+    .concat()
 }
 
 /// Mostly what moves a test on, so that random sequences reach its later steps.

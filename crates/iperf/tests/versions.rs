@@ -1,18 +1,23 @@
-//! The changes between the releases of iperf3, each break with the bytes of the releases before or after it, in virtual
-//! time.
+//! The changes between the releases of iperf3, each break with the bytes of the releases before or
+//! after it, in virtual time.
 //!
-//! Bytes that are called recorded came from a real program. The others are written from what the sources of that
-//! release send, as there is no such program here.
+//! Bytes that are called recorded came from a real program. The others are written from what the
+//! sources of that release send, as there is no such program here.
 
 use fullpipe_iperf::{
-    ClientAction, ClientSession, DatagramCount, ErrorNumber, MAX_TEST, ServerAction, ServerOutput, ServerSession,
-    SessionStep, TestCookie, TestError, TestParameters, TestResults, Timeouts, data_connections, udp,
+    ClientAction, ClientSession, DatagramCount, ErrorNumber, MAX_TEST, ServerAction, ServerOutput,
+    ServerSession, SessionStep, TestCookie, TestError, TestParameters, TestResults, Timeouts,
+    data_connections, udp,
 };
 use fullpipe_record::{Direction, Request, Transport};
 use fullpipe_units::{BitRate, ByteCount, Span, Time};
 
 fn message(json: &str) -> Vec<u8> {
-    [&u32::try_from(json.len()).unwrap().to_be_bytes()[..], json.as_bytes()].concat()
+    [
+        &u32::try_from(json.len()).unwrap().to_be_bytes()[..],
+        json.as_bytes(),
+    ]
+    .concat()
 }
 
 /// A session whose client sent `parameters`, and what it is to prepare for.
@@ -23,10 +28,14 @@ fn session(parameters: &str) -> (ServerSession, Request) {
         ServerAction::ExpectStreams(request) => Some(request),
         _ => None,
     });
-    (server, request.expect("the parameters should have been accepted"))
+    (
+        server,
+        request.expect("the parameters should have been accepted"),
+    )
 }
 
-/// Runs the session's test from `from` until its data has flowed for `flow`; whether it is still being waited for.
+/// Runs the session's test from `from` until its data has flowed for `flow`; whether it is still
+/// being waited for.
 fn flows_for(server: &mut ServerSession, streams: u16, flow: Span) -> bool {
     for _ in 0..streams {
         assert!(server.stream_connected(Time::ZERO));
@@ -40,8 +49,13 @@ fn flows_for(server: &mut ServerSession, streams: u16, flow: Span) -> bool {
 
 /// A client that has sent its parameters for `request`.
 fn asking(request: &Request) -> ClientSession {
-    let mut client =
-        ClientSession::new(request, TestCookie::from_random([0; 36]), Time::ZERO, Timeouts::default()).unwrap();
+    let mut client = ClientSession::new(
+        request,
+        TestCookie::from_random([0; 36]),
+        Time::ZERO,
+        Timeouts::default(),
+    )
+    .unwrap();
     client.receive_bytes(Time::ZERO, &[9]);
     while client.next_action().is_some() {}
     client
@@ -80,8 +94,8 @@ fn datagrams() -> Request {
     }
 }
 
-/// Results of iperf3 3.12, asked for its output, at the end of a UDP test in which 7 and 50 of 86 datagrams were left
-/// out.
+/// Results of iperf3 3.12, asked for its output, at the end of a UDP test in which 7 and 50 of 86
+/// datagrams were left out.
 const RECEIVER_3_12: &str = concat!(
     r#"{"cpu_util_total":0.39543444539624478,"cpu_util_user":0.036464241891047161,"#,
     r#""cpu_util_system":0.35885444400713079,"sender_has_retransmits":18446744073709551615,"#,
@@ -90,32 +104,46 @@ const RECEIVER_3_12: &str = concat!(
     r#""errors":2,"packets":86,"start_time":0,"end_time":0.863805}]}"#
 );
 
-/// 3.0 to 3.2 leave out a `time` of zero. A server that takes it for the usual ten seconds ends a test of many bytes
-/// after 49 s (iperf issue 1233).
+/// 3.0 to 3.2 leave out a `time` of zero. A server that takes it for the usual ten seconds ends a
+/// test of many bytes after 49 s (iperf issue 1233).
 #[test]
 fn from_3_0_to_3_2_a_test_of_bytes_has_no_time() {
     let sent = r#"{"tcp":true,"omit":0,"num":107374182400,"parallel":1,"len":131072,"client_version":"3.1.3"}"#;
     let (mut server, request) = session(sent);
-    assert_eq!((request.bytes, request.duration), (Some(ByteCount::new(107_374_182_400)), MAX_TEST));
+    assert_eq!(
+        (request.bytes, request.duration),
+        (Some(ByteCount::new(107_374_182_400)), MAX_TEST)
+    );
     assert!(flows_for(&mut server, 1, Span::from_secs(3600)));
 
     // -t 0: until the client ends it.
-    let (mut server, request) = session(r#"{"tcp":true,"omit":0,"parallel":1,"len":131072,"client_version":"3.1.3"}"#);
+    let (mut server, request) =
+        session(r#"{"tcp":true,"omit":0,"parallel":1,"len":131072,"client_version":"3.1.3"}"#);
     assert_eq!((request.bytes, request.duration), (None, MAX_TEST));
     assert!(flows_for(&mut server, 1, Span::from_secs(3600)));
 }
 
-/// Up to 3.6 servers end a test 5 s after the time that they were asked for, so that must not be less than what is
-/// meant.
+/// Up to 3.6 servers end a test 5 s after the time that they were asked for, so that must not be
+/// less than what is meant.
 #[test]
 fn servers_up_to_3_6_are_reported_no_less_time_than_is_meant() {
-    let request = Request { duration: Span::from_millis(1500), omit: Span::from_millis(100), ..Request::default() };
-    let stated = TestParameters::from_request(&request).unwrap().to_request().unwrap();
-    assert_eq!((stated.duration, stated.omit), (Span::from_secs(2), Span::from_secs(1)));
+    let request = Request {
+        duration: Span::from_millis(1500),
+        omit: Span::from_millis(100),
+        ..Request::default()
+    };
+    let stated = TestParameters::from_request(&request)
+        .unwrap()
+        .to_request()
+        .unwrap();
+    assert_eq!(
+        (stated.duration, stated.omit),
+        (Span::from_secs(2), Span::from_secs(1))
+    );
 }
 
-/// Up to 3.6 datagrams carry the wall clock, later ones the time since some start: the same bytes, and only their
-/// differences say anything.
+/// Up to 3.6 datagrams carry the wall clock, later ones the time since some start: the same bytes,
+/// and only their differences say anything.
 #[test]
 fn stamps_by_either_clock_differ_alike() {
     let stamp = |seconds: u32, micros: u32, number: u32| {
@@ -129,7 +157,8 @@ fn stamps_by_either_clock_differ_alike() {
     }
 }
 
-/// Up to 3.11 hello and reply are other bytes, and `num` and `blockcount` are left out where they are zero.
+/// Up to 3.11 hello and reply are other bytes, and `num` and `blockcount` are left out where they
+/// are zero.
 #[test]
 fn up_to_3_11_hello_and_reply_are_others() {
     assert!(udp::is_hello(&[0x15, 0xCD, 0x5B, 0x07]));
@@ -164,7 +193,11 @@ fn every_option_of_3_12_for_datagrams_is_understood() {
         ..datagrams()
     };
     assert_eq!(request, expected);
-    assert!(server.client_parameters().is_some_and(TestParameters::wants_server_output));
+    assert!(
+        server
+            .client_parameters()
+            .is_some_and(TestParameters::wants_server_output)
+    );
 }
 
 /// From 3.7 on a test may have both directions. Recorded from 3.12, which received nothing.
@@ -187,7 +220,11 @@ fn a_test_of_both_directions_has_twice_the_streams() {
         ..Request::default()
     };
     assert_eq!(request, expected);
-    assert!(flows_for(&mut server, data_connections(&request), Span::from_secs(1)));
+    assert!(flows_for(
+        &mut server,
+        data_connections(&request),
+        Span::from_secs(1)
+    ));
     server.receive_bytes(
         Time::ZERO,
         &message(concat!(
@@ -205,11 +242,24 @@ fn a_test_of_both_directions_has_twice_the_streams() {
     );
     server.local_results(Time::ZERO, TestResults::default());
     server.receive_bytes(Time::ZERO, &[16]);
-    let Some(ServerAction::Finished(results)) = std::iter::from_fn(|| server.next_action()).last() else {
+    let Some(ServerAction::Finished(results)) = std::iter::from_fn(|| server.next_action()).last()
+    else {
         panic!("the test should have finished")
     };
-    let counted: Vec<_> = results.streams.iter().map(|s| (s.stream, s.bytes.get(), s.retransmits.is_some())).collect();
-    assert_eq!(counted, [(0, 1_310_720, true), (1, 1_310_720, true), (2, 0, false), (3, 0, false)]);
+    let counted: Vec<_> = results
+        .streams
+        .iter()
+        .map(|s| (s.stream, s.bytes.get(), s.retransmits.is_some()))
+        .collect();
+    assert_eq!(
+        counted,
+        [
+            (0, 1_310_720, true),
+            (1, 1_310_720, true),
+            (2, 0, false),
+            (3, 0, false)
+        ]
+    );
 }
 
 /// Up to 3.13 there is 2⁶⁴−1 for −1, and no word of omitted datagrams. Recorded from 3.12.
@@ -218,7 +268,13 @@ fn up_to_3_13_minus_one_is_2_to_64_less_1_and_nothing_is_omitted() {
     let results = stated(&datagrams(), RECEIVER_3_12);
     let stream = &results.streams[0];
     assert_eq!(stream.retransmits, None);
-    assert_eq!(stream.datagrams.total, DatagramCount { packets: 86, lost: 2 });
+    assert_eq!(
+        stream.datagrams.total,
+        DatagramCount {
+            packets: 86,
+            lost: 2
+        }
+    );
     assert_eq!(stream.datagrams.omitted, None);
     assert_eq!(stream.datagrams.counted_datagrams(), stream.datagrams.total);
     assert_eq!(stream.datagrams.jitter, Span::from_nanos(234_037));
@@ -238,13 +294,23 @@ fn from_3_14_on_what_was_omitted_is_reported() {
         ),
     );
     assert_eq!(results.streams[0].retransmits, None);
-    assert_eq!(results.streams[0].datagrams.counted_datagrams(), DatagramCount { packets: 909, lost: 7 });
+    assert_eq!(
+        results.streams[0].datagrams.counted_datagrams(),
+        DatagramCount {
+            packets: 909,
+            lost: 7
+        }
+    );
 }
 
-/// From 3.16 on a receiver counts whole blocks: of a test of less than one it saw nothing, and still it is complete.
+/// From 3.16 on a receiver counts whole blocks: of a test of less than one it saw nothing, and
+/// still it is complete.
 #[test]
 fn from_3_16_on_less_than_a_block_is_nothing() {
-    let request = Request { bytes: Some(ByteCount::new(102_400)), ..Request::default() };
+    let request = Request {
+        bytes: Some(ByteCount::new(102_400)),
+        ..Request::default()
+    };
     let results = stated(
         &request,
         concat!(
@@ -253,16 +319,26 @@ fn from_3_16_on_less_than_a_block_is_nothing() {
             r#""omitted_errors":0,"packets":0,"omitted_packets":0,"start_time":0,"end_time":0.04}]}"#
         ),
     );
-    assert_eq!((results.streams[0].bytes, results.streams[0].to), (ByteCount::ZERO, Span::from_millis(40)));
+    assert_eq!(
+        (results.streams[0].bytes, results.streams[0].to),
+        (ByteCount::ZERO, Span::from_millis(40))
+    );
 }
 
-/// From 3.17 on tokens are encrypted with another padding. They are as long as before; what is in them is for those who
-/// have the key.
+/// From 3.17 on tokens are encrypted with another padding. They are as long as before; what is in
+/// them is for those who have the key.
 #[test]
 fn tokens_of_either_padding_reach_who_has_the_key() {
     let token = "A".repeat(344);
-    let (server, _) = session(&format!(r#"{{"tcp":true,"time":1,"parallel":1,"authtoken":"{token}"}}"#));
-    assert_eq!(server.client_parameters().and_then(TestParameters::auth_token), Some(token.as_str()));
+    let (server, _) = session(&format!(
+        r#"{{"tcp":true,"time":1,"parallel":1,"authtoken":"{token}"}}"#
+    ));
+    assert_eq!(
+        server
+            .client_parameters()
+            .and_then(TestParameters::auth_token),
+        Some(token.as_str())
+    );
 }
 
 /// From 3.18 on a server takes 8 KiB of parameters, and only values of the right type.
@@ -288,23 +364,34 @@ fn from_3_18_on_parameters_are_short_and_of_their_type() {
         extra_data: Some("e".repeat(5000)),
         ..datagrams()
     };
-    let mut client =
-        ClientSession::new(&all, TestCookie::from_random([0; 36]), Time::ZERO, Timeouts::default()).unwrap();
+    let mut client = ClientSession::new(
+        &all,
+        TestCookie::from_random([0; 36]),
+        Time::ZERO,
+        Timeouts::default(),
+    )
+    .unwrap();
     client.receive_bytes(Time::ZERO, &[9]);
     let Some(ClientAction::Send(sent)) = std::iter::from_fn(|| client.next_action()).last() else {
         panic!("parameters should have been sent")
     };
     assert!(sent.len() <= 4 + 8192);
-    let keys: serde_json::Map<String, serde_json::Value> = serde_json::from_slice(&sent[4..]).unwrap();
+    let keys: serde_json::Map<String, serde_json::Value> =
+        serde_json::from_slice(&sent[4..]).unwrap();
     for (key, value) in &keys {
         match key.as_str() {
             "udp" | "bidirectional" | "nodelay" | "mptcp" => assert_eq!(value, true, "{key}"),
-            "title" | "extra_data" | "congestion" | "client_version" => assert!(value.is_string(), "{key}"),
+            "title" | "extra_data" | "congestion" | "client_version" => {
+                assert!(value.is_string(), "{key}")
+            }
             "x_fullpipe" => assert!(value.is_object()),
             _ => assert!(value.is_i64(), "{key}"),
         }
     }
-    let too_long = Request { extra_data: Some("e".repeat(8000)), ..all };
+    let too_long = Request {
+        extra_data: Some("e".repeat(8000)),
+        ..all
+    };
     let refusal = TestParameters::from_request(&too_long).unwrap_err();
     assert_eq!(refusal.number, ErrorNumber::SEND_PARAMETERS);
 }
@@ -312,8 +399,12 @@ fn from_3_18_on_parameters_are_short_and_of_their_type() {
 /// A switch of 3.12 may be a number, which later releases take for off; ours are never numbers.
 #[test]
 fn a_switch_that_is_a_number_is_off_as_from_3_18_on() {
-    let (_, request) = session(r#"{"tcp":true,"time":1,"parallel":1,"len":131072,"reverse":1,"nodelay":1}"#);
-    assert_eq!((request.direction, request.no_delay), (Direction::Upload, false));
+    let (_, request) =
+        session(r#"{"tcp":true,"time":1,"parallel":1,"len":131072,"reverse":1,"nodelay":1}"#);
+    assert_eq!(
+        (request.direction, request.no_delay),
+        (Direction::Upload, false)
+    );
 }
 
 /// 3.2 to 3.18 send one number when they refuse a user, 3.19 and 3.20 two, and 3.21 none at all.
@@ -324,12 +415,29 @@ fn a_refused_user_is_reported_so_by_every_release() {
         client.receive_bytes(Time::ZERO, numbers);
         client.connection_closed();
         let error = failure(&mut client);
-        assert!(matches!(&error, TestError::Server { step: SessionStep::Parameters, .. }), "{error:?}");
-        assert!(error.to_string().ends_with("it did not accept the user name and password (iperf3 error 142)"));
+        assert!(
+            matches!(
+                &error,
+                TestError::Server {
+                    step: SessionStep::Parameters,
+                    ..
+                }
+            ),
+            "{error:?}"
+        );
+        assert!(
+            error
+                .to_string()
+                .ends_with("it did not accept the user name and password (iperf3 error 142)")
+        );
     }
     let mut client = asking(&Request::default());
     client.connection_closed();
-    assert!(failure(&mut client).to_string().contains("ask for a user name and password"));
+    assert!(
+        failure(&mut client)
+            .to_string()
+            .contains("ask for a user name and password")
+    );
 }
 
 /// From 3.19 on Multipath TCP and discarding in the kernel can be asked for.
@@ -342,7 +450,8 @@ fn from_3_19_on_there_are_mptcp_and_skip_rx_copy() {
     assert!(request.multipath && request.discard);
 }
 
-/// From 3.21 on clients always say what they offload, also where that is nothing. Recorded from 3.21.
+/// From 3.21 on clients always say what they offload, also where that is nothing. Recorded from
+/// 3.21.
 #[test]
 fn from_3_21_on_offload_is_always_reported() {
     let recorded = concat!(
@@ -351,7 +460,11 @@ fn from_3_21_on_offload_is_always_reported() {
         r#""client_version":"3.21"}"#
     );
     let (mut server, request) = session(recorded);
-    let expected = Request { duration: Span::from_secs(1), block: ByteCount::new(16_332), ..datagrams() };
+    let expected = Request {
+        duration: Span::from_secs(1),
+        block: ByteCount::new(16_332),
+        ..datagrams()
+    };
     assert_eq!(request, expected);
     assert!(flows_for(&mut server, 1, Span::from_secs(1)));
     let (_, request) = session(&recorded.replace(r#""gso":0"#, r#""gso":1"#));
@@ -362,13 +475,48 @@ fn from_3_21_on_offload_is_always_reported() {
 #[test]
 fn what_3_21_refuses_is_not_asked_for() {
     for (request, number) in [
-        (Request { omit: Span::from_secs(601), ..Request::default() }, ErrorNumber::OMIT),
-        (Request { streams: 129, ..Request::default() }, ErrorNumber::STREAMS),
-        (Request { mss: Some(ByteCount::new(32_768)), ..Request::default() }, ErrorNumber::MSS),
-        (Request { burst: Some(1001), ..Request::default() }, ErrorNumber::BURST),
-        (Request { block: ByteCount::new(65_508), ..datagrams() }, ErrorNumber::UDP_BLOCK_SIZE),
+        (
+            Request {
+                omit: Span::from_secs(601),
+                ..Request::default()
+            },
+            ErrorNumber::OMIT,
+        ),
+        (
+            Request {
+                streams: 129,
+                ..Request::default()
+            },
+            ErrorNumber::STREAMS,
+        ),
+        (
+            Request {
+                mss: Some(ByteCount::new(32_768)),
+                ..Request::default()
+            },
+            ErrorNumber::MSS,
+        ),
+        (
+            Request {
+                burst: Some(1001),
+                ..Request::default()
+            },
+            ErrorNumber::BURST,
+        ),
+        (
+            Request {
+                block: ByteCount::new(65_508),
+                ..datagrams()
+            },
+            ErrorNumber::UDP_BLOCK_SIZE,
+        ),
     ] {
-        let refused = ClientSession::new(&request, TestCookie::from_random([0; 36]), Time::ZERO, Timeouts::default());
+        let refused = ClientSession::new(
+            &request,
+            TestCookie::from_random([0; 36]),
+            Time::ZERO,
+            Timeouts::default(),
+        );
         assert_eq!(refused.map(|_| ()).unwrap_err().number, number);
     }
 }

@@ -1,5 +1,5 @@
-//! Captures of the packets that pass both ends of a path, in files that every tool for captures reads, and a record of
-//! what the path did to them.
+//! Captures of the packets that pass both ends of a path, in files that every tool for captures
+//! reads, and a record of what the path did to them.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -27,8 +27,8 @@ const KEPT: usize = 128;
 /// Packets on their way to the files; those above it are left out.
 const WAITING: usize = 65_536;
 
-/// Time for which packets are held to be sorted: those of the two directions come from two threads, and the stamps of
-/// those that arrive lie behind the clock by their lateness.
+/// Time for which packets are held to be sorted: those of the two directions come from two threads,
+/// and the stamps of those that arrive lie behind the clock by their lateness.
 const SORTED_OVER: Span = Span::from_secs(1);
 
 /// Packets that are held at the most.
@@ -88,7 +88,8 @@ struct CaptureRecord {
     kept: Vec<u8>,
 }
 
-/// Returns the files of a capture of one stretch: those of both ends, the sender's first, and the record of the path.
+/// Returns the files of a capture of one stretch: those of both ends, the sender's first, and the
+/// record of the path.
 pub(crate) fn capture_files(folder: &Path, name: &str) -> [PathBuf; 3] {
     ["sender.pcap", "receiver.pcap", "truth.json"].map(|end| folder.join(format!("{name}-{end}")))
 }
@@ -99,17 +100,24 @@ impl PathCapture {
     /// # Errors
     /// If a file could not be written.
     pub(crate) fn finish_capture(self) -> Result<CaptureSummary, LabError> {
-        let done = self.0.into_iter().map(StretchCapture::finish_stretch).collect::<Result<Vec<_>, _>>()?;
+        let done = self
+            .0
+            .into_iter()
+            .map(StretchCapture::finish_stretch)
+            .collect::<Result<Vec<_>, _>>()?;
         let missed = done.iter().map(|stretch| stretch.missed).sum();
-        let end = |stretch: Option<&CaptureSummary>, end: usize| stretch.map(|stretch| stretch.files[end].clone());
+        let end = |stretch: Option<&CaptureSummary>, end: usize| {
+            stretch.map(|stretch| stretch.files[end].clone())
+        };
         let files = [end(done.first(), 0), end(done.last(), 1)].map(Option::unwrap_or_default);
         Ok(CaptureSummary { files, missed })
     }
 }
 
 impl StretchCapture {
-    /// Begins the files `NAME-sender.pcap` and `NAME-receiver.pcap` in `folder`, each of at most `most` bytes, and the
-    /// record of what happens on `path`, for `NAME-truth.json`. `now` is the time of the link, which began at `epoch`.
+    /// Begins the files `NAME-sender.pcap` and `NAME-receiver.pcap` in `folder`, each of at most
+    /// `most` bytes, and the record of what happens on `path`, for `NAME-truth.json`. `now` is the
+    /// time of the link, which began at `epoch`.
     pub(crate) fn start(
         folder: &Path,
         name: &str,
@@ -125,20 +133,41 @@ impl StretchCapture {
             CaptureFile::create_file(path, most, epoch, &missed)
                 .map_err(LabError::from_io(&format!("write {}", path.display())))
         };
-        std::fs::create_dir_all(folder).map_err(LabError::from_io(&format!("make {}", folder.display())))?;
+        std::fs::create_dir_all(folder)
+            .map_err(LabError::from_io(&format!("make {}", folder.display())))?;
         let mut files = [file(Host::Sender)?, file(Host::Receiver)?];
         let (records, waiting) = sync_channel(WAITING);
         let logs = Host::ALL.map(|_| TruthLog::new(now));
         let tap = |from: Host| {
             let (records, missed) = (records.clone(), Arc::clone(&missed));
-            CaptureTap { from, records, missed, log: logs[from.index()].clone() }
+            CaptureTap {
+                from,
+                records,
+                missed,
+                log: logs[from.index()].clone(),
+            }
         };
         let taps = Host::ALL.map(tap);
-        let began = Span::from(epoch.duration_since(UNIX_EPOCH).unwrap_or_default()) + now.duration_since(Time::ZERO);
-        let truth = TruthFile { file: truth, name: name.to_owned(), began, path: path.clone(), logs };
-        let writer = thread::Builder::new().name("capture".to_owned()).spawn(move || write_all(&waiting, &mut files));
+        let began = Span::from(epoch.duration_since(UNIX_EPOCH).unwrap_or_default())
+            + now.duration_since(Time::ZERO);
+        let truth = TruthFile {
+            file: truth,
+            name: name.to_owned(),
+            began,
+            path: path.clone(),
+            logs,
+        };
+        let writer = thread::Builder::new()
+            .name("capture".to_owned())
+            .spawn(move || write_all(&waiting, &mut files));
         let writer = Some(writer.map_err(LabError::from_io("start the capture"))?);
-        Ok(Self { files: paths, taps, writer, missed, truth })
+        Ok(Self {
+            files: paths,
+            taps,
+            writer,
+            missed,
+            truth,
+        })
     }
 
     /// Returns the tap for the direction that leads away from `host`.
@@ -148,19 +177,31 @@ impl StretchCapture {
 
     fn finish_stretch(mut self) -> Result<CaptureSummary, LabError> {
         let writer = self.writer.take();
-        let Self { files, missed, truth, taps, .. } = self;
+        let Self {
+            files,
+            missed,
+            truth,
+            taps,
+            ..
+        } = self;
         // The writer ends once no thread can send to it.
         drop(taps);
-        let written = writer.and_then(|writer| writer.join().ok()).unwrap_or(Ok(()));
+        let written = writer
+            .and_then(|writer| writer.join().ok())
+            .unwrap_or(Ok(()));
         written.map_err(LabError::from_io("write the capture"))?;
         truth.write()?;
-        Ok(CaptureSummary { files, missed: missed.load(Ordering::Relaxed) })
+        Ok(CaptureSummary {
+            files,
+            missed: missed.load(Ordering::Relaxed),
+        })
     }
 }
 
 impl TruthFile {
     fn write(&self) -> Result<(), LabError> {
-        let written = truth::write_truth(&self.file, &self.name, self.began, &self.path, &self.logs);
+        let written =
+            truth::write_truth(&self.file, &self.name, self.began, &self.path, &self.logs);
         written.map_err(LabError::from_io(&format!("write {}", self.file.display())))
     }
 }
@@ -188,23 +229,36 @@ impl CaptureTap {
 
     fn record_packet(&self, at: Time, end: Host, packet: &LinkPacket) {
         let (kept, length) = packet.captured_bytes(KEPT);
-        if self.records.try_send(CaptureRecord { at, end, length, kept }).is_err() {
+        if self
+            .records
+            .try_send(CaptureRecord {
+                at,
+                end,
+                length,
+                kept,
+            })
+            .is_err()
+        {
             self.missed.fetch_add(1, Ordering::Relaxed);
         }
     }
 }
 
-/// Sorts what comes and writes it, until no thread can send any more. Packets of the same moment stay in the order in
-/// which their direction sent them.
+/// Sorts what comes and writes it, until no thread can send any more. Packets of the same moment
+/// stay in the order in which their direction sent them.
 fn write_all(waiting: &Receiver<CaptureRecord>, files: &mut [CaptureFile; 2]) -> io::Result<()> {
     let mut held = BinaryHeap::new();
     let mut newest = Time::ZERO;
     for (number, record) in waiting.iter().enumerate() {
         newest = newest.max(record.at);
         held.push(Reverse((record.at, number, record)));
-        let is_old = |first: &Reverse<(Time, usize, CaptureRecord)>| newest.duration_since(first.0.0) > SORTED_OVER;
+        let is_old = |first: &Reverse<(Time, usize, CaptureRecord)>| {
+            newest.duration_since(first.0.0) > SORTED_OVER
+        };
         while held.len() > MAX_HELD || held.peek().is_some_and(is_old) {
-            let Some(Reverse((.., first))) = held.pop() else { break };
+            let Some(Reverse((.., first))) = held.pop() else {
+                break;
+            };
             files[first.end.index()].write(&first)?;
         }
     }
@@ -224,13 +278,25 @@ struct CaptureFile {
 }
 
 impl CaptureFile {
-    fn create_file(path: &Path, max: ByteCount, epoch: SystemTime, missed: &Arc<AtomicU64>) -> io::Result<Self> {
+    fn create_file(
+        path: &Path,
+        max: ByteCount,
+        epoch: SystemTime,
+        missed: &Arc<AtomicU64>,
+    ) -> io::Result<Self> {
         let epoch = Span::from(epoch.duration_since(UNIX_EPOCH).unwrap_or_default());
-        Ok(Self { pcap: PcapFile::create(path, KEPT, max)?, epoch, missed: Arc::clone(missed) })
+        Ok(Self {
+            pcap: PcapFile::create(path, KEPT, max)?,
+            epoch,
+            missed: Arc::clone(missed),
+        })
     }
 
     fn write(&mut self, record: &CaptureRecord) -> io::Result<()> {
-        if !self.pcap.write(record.at + self.epoch, &record.kept, record.length)? {
+        if !self
+            .pcap
+            .write(record.at + self.epoch, &record.kept, record.length)?
+        {
             self.missed.fetch_add(1, Ordering::Relaxed);
         }
         Ok(())
@@ -242,16 +308,24 @@ mod tests {
     use super::*;
 
     fn record(millis: u64, end: Host, kept: usize) -> CaptureRecord {
-        CaptureRecord { at: Time::ZERO + Span::from_millis(millis), end, length: 1_500, kept: vec![0x45; kept] }
+        CaptureRecord {
+            at: Time::ZERO + Span::from_millis(millis),
+            end,
+            length: 1_500,
+            kept: vec![0x45; kept],
+        }
     }
 
-    /// The stamps, in milliseconds, and the bytes of what each file holds once `records` were written to it, and how
-    /// many were missed.
+    /// The stamps, in milliseconds, and the bytes of what each file holds once `records` were
+    /// written to it, and how many were missed.
     fn written(most: u64, records: Vec<CaptureRecord>) -> ([Vec<(u64, u64)>; 2], u64) {
         let folder = tempfile::tempdir().unwrap();
         let missed = Arc::new(AtomicU64::new(0));
         let path = |host: Host| folder.path().join(host.name());
-        let file = |host| CaptureFile::create_file(&path(host), ByteCount::new(most), UNIX_EPOCH, &missed).unwrap();
+        let file = |host| {
+            CaptureFile::create_file(&path(host), ByteCount::new(most), UNIX_EPOCH, &missed)
+                .unwrap()
+        };
         let mut files = Host::ALL.map(file);
         let (sender, waiting) = sync_channel(records.len());
         for record in records {
@@ -261,7 +335,8 @@ mod tests {
         write_all(&waiting, &mut files).unwrap();
         let read = Host::ALL.map(|host| {
             let bytes = std::fs::read(path(host)).unwrap();
-            let word = |at: usize| u64::from(u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()));
+            let word =
+                |at: usize| u64::from(u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()));
             assert_eq!([word(0), word(20)], [0xa1b2_3c4d, 101]);
             let mut at = 24;
             std::iter::from_fn(|| {
@@ -278,8 +353,18 @@ mod tests {
     #[test]
     fn packets_are_written_in_the_order_of_their_stamps() {
         let [near, far] = Host::ALL;
-        let records = [(7, near), (3, near), (2_500, far), (9, far), (8, near), (2_400, far)];
-        let records = records.into_iter().map(|(at, end)| record(at, end, 40)).collect();
+        let records = [
+            (7, near),
+            (3, near),
+            (2_500, far),
+            (9, far),
+            (8, near),
+            (2_400, far),
+        ];
+        let records = records
+            .into_iter()
+            .map(|(at, end)| record(at, end, 40))
+            .collect();
         let files = [[3, 7, 8], [9, 2_400, 2_500]].map(|stamps| stamps.map(|at| (at, 40)).to_vec());
         assert_eq!(written(1_000, records), (files, 0));
     }
@@ -288,12 +373,17 @@ mod tests {
     fn packets_of_the_same_moment_keep_their_order() {
         let lengths = [60, 40, 80, 40];
         let records = lengths.map(|kept| record(7, Host::Sender, kept)).into();
-        assert_eq!(written(1_000, records), ([lengths.map(|kept| (7, kept as u64)).to_vec(), vec![]], 0));
+        assert_eq!(
+            written(1_000, records),
+            ([lengths.map(|kept| (7, kept as u64)).to_vec(), vec![]], 0)
+        );
     }
 
     #[test]
     fn a_file_ends_at_its_size() {
-        let records = (0..5).map(|at| record(at, Host::Sender, if at == 2 { 80 } else { 40 })).collect();
+        let records = (0..5)
+            .map(|at| record(at, Host::Sender, if at == 2 { 80 } else { 40 }))
+            .collect();
         assert_eq!(
             written(174, records),
             ([vec![(0, 40), (1, 40)], vec![]], 3),

@@ -1,8 +1,8 @@
 use fullpipe_units::{ByteCount, Span};
 use hdrhistogram::Histogram;
 
-/// Counts of one direction of a path between two snapshots, whatever carries its packets. Bytes are counted as the
-/// path's framing says.
+/// Counts of one direction of a path between two snapshots, whatever carries its packets. Bytes are
+/// counted as the path's framing says.
 #[derive(Debug, Clone)]
 pub(crate) struct DirectionCounts {
     /// Bytes handed over.
@@ -30,7 +30,10 @@ impl DirectionCounts {
         (self.backlog, self.propagating) = (later.backlog, later.propagating);
         self.overflowed += later.overflowed;
         self.lost += later.lost;
-        self.reordered = self.reordered.zip(later.reordered).map(|(before, after)| before + after);
+        self.reordered = self
+            .reordered
+            .zip(later.reordered)
+            .map(|(before, after)| before + after);
         self.busy += later.busy;
         if let (Some(timing), Some(later)) = (&mut self.timing, &later.timing) {
             timing.add_timing(later);
@@ -54,6 +57,7 @@ pub(crate) struct LinkTiming {
     pub(crate) lateness: Histogram<u64>,
     /// Longest time between two polls of the device.
     pub(crate) longest_gap: Span,
-    /// Packets handed over that the far device would not take, and what a device gave that is no packet.
+    /// Packets handed over that the far device would not take, and what a device gave that is no
+    /// packet.
     pub(crate) refused: u64,
 }

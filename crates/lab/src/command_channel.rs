@@ -36,7 +36,16 @@ pub(crate) struct CommandInbox {
 pub(crate) fn new_channel() -> io::Result<(CommandChannel, CommandInbox)> {
     let (sender, receiver) = mpsc::channel();
     let eventfd = Arc::new(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?);
-    Ok((CommandChannel { mails: sender, eventfd: Arc::clone(&eventfd) }, CommandInbox { mails: receiver, eventfd }))
+    Ok((
+        CommandChannel {
+            mails: sender,
+            eventfd: Arc::clone(&eventfd),
+        },
+        CommandInbox {
+            mails: receiver,
+            eventfd,
+        },
+    ))
 }
 
 impl CommandChannel {

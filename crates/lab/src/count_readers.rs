@@ -39,13 +39,20 @@ impl UnreadCounts {
         number: u64,
         take_newest: impl FnOnce() -> Result<PathCounts, LabError>,
     ) -> Result<PathCounts, LabError> {
-        let counts = self.with_newest(take_newest, |readers| readers.insert(number, None).flatten())?;
-        counts.ok_or_else(|| LabError::Gone { action: "count what the path carried".to_owned() })
+        let counts = self.with_newest(take_newest, |readers| {
+            readers.insert(number, None).flatten()
+        })?;
+        counts.ok_or_else(|| LabError::Gone {
+            action: "count what the path carried".to_owned(),
+        })
     }
 
     /// Removes the reader `number`.
     pub(crate) fn remove_reader(&self, number: u64) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&number);
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(&number);
     }
 
     /// Adds the newest counts to those of every reader, before `change`.
@@ -59,7 +66,10 @@ impl UnreadCounts {
         for unread in readers.values_mut() {
             match unread {
                 Some(unread) => {
-                    let both = unread.as_flattened_mut().iter_mut().zip(newest.as_flattened());
+                    let both = unread
+                        .as_flattened_mut()
+                        .iter_mut()
+                        .zip(newest.as_flattened());
                     both.for_each(|(before, later)| before.add_counts(later));
                 }
                 None => *unread = Some(newest.clone()),

@@ -26,7 +26,8 @@ use crate::protocol::{Host, Layout};
 use crate::remote::StretchDevices;
 use crate::spin_sleeper::{SpinSleeper, WaitMode};
 
-/// Longest time that a thread sleeps while its direction is empty, and so the longest that it takes to end.
+/// Longest time that a thread sleeps while its direction is empty, and so the longest that it takes
+/// to end.
 const IDLE: Span = Span::from_millis(50);
 
 /// Packets read before due ones are written: a bound on how long a burst can hold up what is due.
@@ -66,15 +67,20 @@ struct RunningDirection {
 }
 
 impl LinkDriver {
-    /// Joins the hosts behind `devices` by `path`. Each direction draws its losses from `seed` on its own.
+    /// Joins the hosts behind `devices` by `path`. Each direction draws its losses from `seed` on
+    /// its own.
     pub(crate) fn start(path: &Path, seed: u64, devices: StretchDevices) -> io::Result<Self> {
-        let StretchDevices { layout, files: [sender, receiver] } = devices;
+        let StretchDevices {
+            layout,
+            files: [sender, receiver],
+        } = devices;
         let stop = Arc::new(AtomicBool::new(false));
         let origin = Instant::now();
         let (sender_again, receiver_again) = (sender.try_clone()?, receiver.try_clone()?);
         let forward = DeviceWire::new(sender, receiver_again, layout, origin);
         let reverse = DeviceWire::new(receiver, sender_again, layout, origin);
-        let [(to_forward, forward_inbox), (to_reverse, reverse_inbox)] = [new_channel()?, new_channel()?];
+        let [(to_forward, forward_inbox), (to_reverse, reverse_inbox)] =
+            [new_channel()?, new_channel()?];
         let [link, reverse_link] = LinkDirection::new_pair(path, seed);
         let forward = DriverLine::new(link, forward, forward_inbox, to_reverse.clone());
         let reverse = DriverLine::new(reverse_link, reverse, reverse_inbox, to_forward.clone());
@@ -91,10 +97,13 @@ impl LinkDriver {
 
     /// Makes the path that leads away from `host` another from now on.
     pub(crate) fn change_path(&self, host: Host, change: PathChange) {
-        self.directions[host.index()].channel.post_command(LinkCommand::Change(change));
+        self.directions[host.index()]
+            .channel
+            .post_command(LinkCommand::Change(change));
     }
 
-    /// Lets what passes both ends of `path`, which is this one, be written to files; see [`StretchCapture::start`].
+    /// Lets what passes both ends of `path`, which is this one, be written to files; see
+    /// [`StretchCapture::start`].
     pub(crate) fn capture_path(
         &self,
         folder: &std::path::Path,
@@ -116,18 +125,31 @@ impl LinkDriver {
 
     fn tap_directions(&self, tap: impl Fn(Host) -> Option<CaptureTap>) {
         for host in Host::ALL {
-            self.directions[host.index()].channel.post_command(LinkCommand::Capture(tap(host)));
+            self.directions[host.index()]
+                .channel
+                .post_command(LinkCommand::Capture(tap(host)));
         }
     }
 
     /// Returns the counts of each direction, forward first, since the last call.
     pub(crate) fn take_counts(&self) -> [DirectionCounts; 2] {
         self.directions.each_ref().map(|direction| {
-            // The link's thread waits for the lock: what takes memory is made before it, and given back behind it.
+            // The link's thread waits for the lock: what takes memory is made before it, and given
+            // back behind it.
             let fresh = DirectionReport::new(DirectionCounters::default());
-            let mut shared = direction.shared.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut shared = direction
+                .shared
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
             let counters = shared.counters;
-            let passed = std::mem::replace(&mut *shared, DirectionReport { since: counters, counters, ..fresh });
+            let passed = std::mem::replace(
+                &mut *shared,
+                DirectionReport {
+                    since: counters,
+                    counters,
+                    ..fresh
+                },
+            );
             drop(shared);
             passed.into_counts()
         })
@@ -150,7 +172,15 @@ impl DirectionReport {
         // One microsecond to LATEST with two significant digits: a few kilobytes.
         let lateness = Histogram::new_with_bounds(1_000, LATEST.as_nanos(), 2)
             .unwrap_or_else(|_| Histogram::new(2).expect("two digits are within its range"));
-        Self { timing: LinkTiming { lateness, longest_gap: Span::ZERO, refused: 0 }, since: counters, counters }
+        Self {
+            timing: LinkTiming {
+                lateness,
+                longest_gap: Span::ZERO,
+                refused: 0,
+            },
+            since: counters,
+            counters,
+        }
     }
 
     fn into_counts(self) -> DirectionCounts {
@@ -171,16 +201,38 @@ impl DirectionReport {
 
 /// Returns the bytes that wait or are being sent.
 fn backlog_bytes(counters: DirectionCounters) -> ByteCount {
-    let DirectionCounters { offered, lost, expired, too_big, policed, overflowed, aqm_dropped, sent, .. } = counters;
+    let DirectionCounters {
+        offered,
+        lost,
+        expired,
+        too_big,
+        policed,
+        overflowed,
+        aqm_dropped,
+        sent,
+        ..
+    } = counters;
     let dropped = [lost, expired, too_big, policed, overflowed, aqm_dropped];
-    dropped.iter().fold(offered.bytes - sent, |left, tally| left - tally.bytes)
+    dropped
+        .iter()
+        .fold(offered.bytes - sent, |left, tally| left - tally.bytes)
 }
 
 impl RunningDirection {
-    fn start(line: DriverLine, channel: CommandChannel, stop: &Arc<AtomicBool>) -> io::Result<Self> {
+    fn start(
+        line: DriverLine,
+        channel: CommandChannel,
+        stop: &Arc<AtomicBool>,
+    ) -> io::Result<Self> {
         let (stop, shared) = (Arc::clone(stop), Arc::clone(&line.report));
-        let thread = thread::Builder::new().name("link".to_owned()).spawn(move || line.run(&stop))?;
-        Ok(Self { shared, channel, thread: Some(thread) })
+        let thread = thread::Builder::new()
+            .name("link".to_owned())
+            .spawn(move || line.run(&stop))?;
+        Ok(Self {
+            shared,
+            channel,
+            thread: Some(thread),
+        })
     }
 }
 
@@ -208,7 +260,14 @@ enum ReadOutcome {
 impl DeviceWire {
     fn new(from: File, to: File, layout: Layout, origin: Instant) -> Self {
         let longest = VIRTIO_HEADER + layout.ethernet_header().len() + MAX_PACKET;
-        Self { from, to, layout, origin, frame: vec![0; longest], front: Vec::new() }
+        Self {
+            from,
+            to,
+            layout,
+            origin,
+            frame: vec![0; longest],
+            front: Vec::new(),
+        }
     }
 
     fn current_time(&self) -> Time {
@@ -219,7 +278,8 @@ impl DeviceWire {
         let Ok(length) = retry_on_intr(|| rustix::io::read(&self.from, &mut self.frame[..])) else {
             return ReadOutcome::Nothing;
         };
-        LinkPacket::parse(&self.frame[..length], self.layout).map_or(ReadOutcome::Malformed, ReadOutcome::Packet)
+        LinkPacket::parse(&self.frame[..length], self.layout)
+            .map_or(ReadOutcome::Malformed, ReadOutcome::Packet)
     }
 
     /// Hands `packet` to the far host; whether it took it.
@@ -243,7 +303,12 @@ struct DriverLine {
 }
 
 impl DriverLine {
-    fn new(link: LinkDirection<LinkPacket>, wire: DeviceWire, inbox: CommandInbox, other: CommandChannel) -> Self {
+    fn new(
+        link: LinkDirection<LinkPacket>,
+        wire: DeviceWire,
+        inbox: CommandInbox,
+        other: CommandChannel,
+    ) -> Self {
         Self {
             wire,
             link,
@@ -251,14 +316,17 @@ impl DriverLine {
             tap: None,
             inbox,
             other,
-            report: Arc::new(Mutex::new(DirectionReport::new(DirectionCounters::default()))),
+            report: Arc::new(Mutex::new(DirectionReport::new(
+                DirectionCounters::default(),
+            ))),
         }
     }
 
     fn run(mut self, stop: &AtomicBool) {
         // The default slack of 50 µs would be added to every packet's delay.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
-        // A link that waits for its hosts to let go of a processor delays their packets. Only root may ask for it.
+        // A link that waits for its hosts to let go of a processor delays their packets. Only root
+        // may ask for it.
         let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), HASTE);
         let report = Arc::clone(&self.report);
         let mut last_poll = self.wire.current_time();
@@ -311,7 +379,9 @@ impl DriverLine {
     fn deliver_batch(&mut self, report: &mut DirectionReport) -> bool {
         let mut now = self.wire.current_time();
         for _ in 0..BATCH {
-            let Some(delivery) = self.link.pop_arrived(now) else { return true };
+            let Some(delivery) = self.link.pop_arrived(now) else {
+                return true;
+            };
             if !self.wire.write(&delivery.train) {
                 report.timing.refused += 1;
             }
@@ -319,23 +389,37 @@ impl DriverLine {
                 tap.record_exit(delivery.due, &delivery.train);
             }
             now = self.wire.current_time();
-            report.timing.lateness.saturating_record(now.duration_since(delivery.due).as_nanos());
+            report
+                .timing
+                .lateness
+                .saturating_record(now.duration_since(delivery.due).as_nanos());
         }
         false
     }
 
-    /// Sleeps until a packet or mail waits or something is due; the moment up to which the sleep was meant.
+    /// Sleeps until a packet or mail waits or something is due; the moment up to which the sleep
+    /// was meant.
     fn wait_until_due(&mut self) -> Time {
         let from = self.wire.current_time();
-        let soon = self.link.next_deadline().filter(|due| due.duration_since(from) <= IDLE);
-        let planned = match soon.map_or(WaitMode::Sleep(IDLE), |due| self.sleeper.wait_mode(from, due)) {
+        let soon = self
+            .link
+            .next_deadline()
+            .filter(|due| due.duration_since(from) <= IDLE);
+        let planned = match soon.map_or(WaitMode::Sleep(IDLE), |due| {
+            self.sleeper.wait_mode(from, due)
+        }) {
             WaitMode::None => return from,
             WaitMode::Sleep(time) => time,
         };
         let sleep: Duration = planned.into();
-        let timeout = Timespec { tv_sec: sleep.as_secs().cast_signed(), tv_nsec: i64::from(sleep.subsec_nanos()) };
-        let mut waiting =
-            [PollFd::new(&self.wire.from, PollFlags::IN), PollFd::new(self.inbox.event_fd(), PollFlags::IN)];
+        let timeout = Timespec {
+            tv_sec: sleep.as_secs().cast_signed(),
+            tv_nsec: i64::from(sleep.subsec_nanos()),
+        };
+        let mut waiting = [
+            PollFd::new(&self.wire.from, PollFlags::IN),
+            PollFd::new(self.inbox.event_fd(), PollFlags::IN),
+        ];
         // An interrupted or failed wait is one more turn of the loop.
         let _ = poll(&mut waiting, Some(&timeout));
         let [packets, rung] = waiting.map(|waiting| !waiting.revents().is_empty());

@@ -29,7 +29,9 @@ pub enum LabError {
         action: String,
     },
     /// The keeper is there, and does not answer.
-    #[error("the lab did not {action} in time: its process lab-keeper is stopped or hangs, and was killed")]
+    #[error(
+        "the lab did not {action} in time: its process lab-keeper is stopped or hangs, and was killed"
+    )]
     Silent {
         /// The request.
         action: String,

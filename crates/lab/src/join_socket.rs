@@ -1,10 +1,12 @@
-//! The way into a lab that stands: a name on this machine, behind which its namespaces are handed out.
+//! The way into a lab that stands: a name on this machine, behind which its namespaces are handed
+//! out.
 //!
 //! Every program of this user can list the names, and ask for the end of a lab.
 //!
-//! The name is that of an abstract Unix socket, so that the kernel forgets it with the lab, however that ends.
-//! Whoever connects and is the same user gets descriptors of the lab's namespaces and enters them himself: his
-//! program is then his own child, at his own terminal, and ends with the lab.
+//! The name is that of an abstract Unix socket, so that the kernel forgets it with the lab, however
+//! that ends. Whoever connects and is the same user gets descriptors of the lab's namespaces and
+//! enters them himself: his program is then his own child, at his own terminal, and ends with the
+//! lab.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -18,28 +20,32 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
 
 use fullpipe_sys::{
-    NetNamespace, UnsharePrivilege, end_with_this_thread, enter_before_exec, enter_process, receive_with_descriptors,
-    send_with_descriptors,
+    NetNamespace, UnsharePrivilege, end_with_this_thread, enter_before_exec, enter_process,
+    receive_with_descriptors, send_with_descriptors,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{
-    AddressFamily, Shutdown, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect, listen, shutdown,
-    socket_with, sockopt,
+    AddressFamily, Shutdown, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect,
+    listen, shutdown, socket_with, sockopt,
 };
-use rustix::process::{Pid, PidfdFlags, Signal, geteuid, kill_process, pidfd_open, pidfd_send_signal};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, geteuid, kill_process, pidfd_open, pidfd_send_signal,
+};
 
 use crate::error::LabError;
 use crate::protocol::Host;
 
-/// Beginning of the greeting to a program that may join, sent with the descriptors of the namespaces. After it come the
-/// time at which the lab was opened, in seconds since 1970, and its description.
+/// Beginning of the greeting to a program that may join, sent with the descriptors of the
+/// namespaces. After it come the time at which the lab was opened, in seconds since 1970, and its
+/// description.
 const WELCOME: &str = "fullpipe-lab 1";
 
 /// Longest greeting in bytes.
 const MAX_GREETING: usize = 1024;
 
-/// Beginning of the names of all labs of this machine in `/proc/net/unix`, before the user and the lab.
+/// Beginning of the names of all labs of this machine in `/proc/net/unix`, before the user and the
+/// lab.
 const NAMES_BEGIN: &str = "fullpipe-lab/";
 
 /// The longest that a lab that stands may take to answer.
@@ -48,11 +54,15 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 /// The longest that a program may take to end after it was asked to.
 const END_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The longest that a lab that stands may take to end: its programs, its link and its cross traffic do before.
+/// The longest that a lab that stands may take to end: its programs, its link and its cross traffic
+/// do before.
 const END_OF_LAB_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The longest that a request to stop waits to be seen.
-const POLL_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+const POLL_INTERVAL: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 100_000_000,
+};
 
 /// The descriptors with which a program joins a lab.
 #[derive(Debug)]
@@ -65,8 +75,15 @@ pub(crate) struct LabEntry {
 
 impl LabEntry {
     fn try_clone(&self) -> io::Result<Self> {
-        let networks = self.networks.iter().map(OwnedFd::try_clone).collect::<io::Result<_>>()?;
-        Ok(Self { keeper: self.keeper.try_clone()?, networks })
+        let networks = self
+            .networks
+            .iter()
+            .map(OwnedFd::try_clone)
+            .collect::<io::Result<_>>()?;
+        Ok(Self {
+            keeper: self.keeper.try_clone()?,
+            networks,
+        })
     }
 }
 
@@ -100,12 +117,17 @@ impl StandingLab {
     /// # Errors
     /// If the kernel's list of sockets cannot be read.
     pub fn find_all() -> Result<Vec<Self>, LabError> {
-        let table =
-            std::fs::read_to_string("/proc/net/unix").map_err(LabError::from_io("list the labs that are up"))?;
+        let table = std::fs::read_to_string("/proc/net/unix")
+            .map_err(LabError::from_io("list the labs that are up"))?;
         let begin = format!("@{NAMES_BEGIN}{}/", geteuid().as_raw());
-        let paths = table.lines().filter_map(|line| line.split_whitespace().nth(7));
+        let paths = table
+            .lines()
+            .filter_map(|line| line.split_whitespace().nth(7));
         let names: BTreeSet<&str> = paths.filter_map(|path| path.strip_prefix(&begin)).collect();
-        Ok(names.into_iter().filter_map(|name| Self::find_named(name).ok()).collect())
+        Ok(names
+            .into_iter()
+            .filter_map(|name| Self::find_named(name).ok())
+            .collect())
     }
 
     /// Returns this user's lab of that name.
@@ -116,12 +138,15 @@ impl StandingLab {
         let (visit, _, greeting) = connect_greeted(name)?;
         let action = format!("find the holder of the lab \"{name}\"");
         let cannot = LabError::from_io(&action);
-        let holder = sockopt::socket_peercred(&visit).and_then(|peer| pidfd_open(peer.pid, PidfdFlags::empty()));
+        let holder = sockopt::socket_peercred(&visit)
+            .and_then(|peer| pidfd_open(peer.pid, PidfdFlags::empty()));
         let mut lines = greeting.lines().skip(1);
         let seconds = lines.next().and_then(|seconds| seconds.parse().ok());
         Ok(Self {
             name: name.to_owned(),
-            since: seconds.and_then(|seconds| SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds))),
+            since: seconds.and_then(|seconds| {
+                SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds))
+            }),
             description: lines.next().unwrap_or_default().to_owned(),
             holder: holder.map_err(|errno| cannot(errno.into()))?,
         })
@@ -139,9 +164,20 @@ impl StandingLab {
             Err(errno) => return Err(cannot(errno.into())),
             Ok(()) => {}
         }
-        let timeout = Timespec { tv_sec: END_OF_LAB_TIMEOUT.as_secs().cast_signed(), tv_nsec: 0 };
-        match retry_on_intr(|| poll(&mut [PollFd::new(&self.holder, PollFlags::IN)], Some(&timeout))) {
-            Ok(0) => Err(cannot(io::Error::new(io::ErrorKind::TimedOut, "its holder was asked to end and has not"))),
+        let timeout = Timespec {
+            tv_sec: END_OF_LAB_TIMEOUT.as_secs().cast_signed(),
+            tv_nsec: 0,
+        };
+        match retry_on_intr(|| {
+            poll(
+                &mut [PollFd::new(&self.holder, PollFlags::IN)],
+                Some(&timeout),
+            )
+        }) {
+            Ok(0) => Err(cannot(io::Error::new(
+                io::ErrorKind::TimedOut,
+                "its holder was asked to end and has not",
+            ))),
             Ok(_) => Ok(()),
             Err(errno) => Err(cannot(errno.into())),
         }
@@ -155,18 +191,31 @@ impl JoinSocket {
     /// If this user has a lab of that name already, or the name is too long.
     pub(crate) fn open(name: &str, description: &str, inside: &LabEntry) -> Result<Self, LabError> {
         let action = format!("be entered as \"{name}\"");
-        let refused = |reason: String| LabError::Refused { action: action.clone(), reason };
+        let refused = |reason: String| LabError::Refused {
+            action: action.clone(),
+            reason,
+        };
         let listener = listen_at(name).map_err(|errno| match errno {
-            Errno::ADDRINUSE => refused("there is a lab of that name already; choose another with --name".to_owned()),
+            Errno::ADDRINUSE => refused(
+                "there is a lab of that name already; choose another with --name".to_owned(),
+            ),
             errno => refused(io::Error::from(errno).to_string()),
         })?;
         let inside = inside.try_clone().map_err(LabError::from_io(&action))?;
         let listener = Arc::new(listener);
         let watched = Arc::clone(&listener);
-        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+        let since = SystemTime::now()
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap_or_default()
+            .as_secs();
         let mut greeting = format!("{WELCOME}\n{since}\n{description}");
         greeting.truncate(greeting.floor_char_boundary(MAX_GREETING));
-        Ok(Self { listener, accept_thread: Some(thread::spawn(move || admit_programs(&watched, &greeting, &inside))) })
+        Ok(Self {
+            listener,
+            accept_thread: Some(thread::spawn(move || {
+                admit_programs(&watched, &greeting, &inside)
+            })),
+        })
     }
 }
 
@@ -189,16 +238,26 @@ impl JoinedLab {
         Ok(Self(inside))
     }
 
-    /// Runs a program in a host of the lab, with this program's input, output and errors, to its end, and returns its
-    /// exit code, or 128 and the signal that ended it. Once `stop` is set, the program is asked to end. It is killed
-    /// with this process, which must have one thread and is in the lab from then on.
+    /// Runs a program in a host of the lab, with this program's input, output and errors, to its
+    /// end, and returns its exit code, or 128 and the signal that ended it. Once `stop` is set, the
+    /// program is asked to end. It is killed with this process, which must have one thread and is
+    /// in the lab from then on.
     ///
     /// # Errors
     /// If the namespaces cannot be entered, or there is no such program.
-    pub fn run(self, host: Host, program: &str, arguments: &[String], stop: &AtomicBool) -> Result<i32, LabError> {
+    pub fn run(
+        self,
+        host: Host,
+        program: &str,
+        arguments: &[String],
+        stop: &AtomicBool,
+    ) -> Result<i32, LabError> {
         let action = format!("start `{program}` in the {}", host.name());
         let LabEntry { keeper, networks } = self.0;
-        let network = networks.into_iter().nth(host.index()).map(NetNamespace::from);
+        let network = networks
+            .into_iter()
+            .nth(host.index())
+            .map(NetNamespace::from);
         let network = network.ok_or_else(|| LabError::from_io(&action)(missing_host(host)))?;
         let folder = std::env::current_dir();
         // Root's lab is in no user namespace, or in one where root lacks what it takes without.
@@ -211,16 +270,20 @@ impl JoinedLab {
         if let Ok(folder) = folder {
             command.current_dir(folder);
         }
-        enter_before_exec(&mut command, &network, host.name()).map_err(LabError::from_io(&action))?;
+        enter_before_exec(&mut command, &network, host.name())
+            .map_err(LabError::from_io(&action))?;
         end_with_this_thread(&mut command);
         let mut child = command.spawn().map_err(LabError::from_io(&action))?;
-        let status = wait_or_end(&mut child, stop).map_err(LabError::from_io(&format!("wait for `{program}`")))?;
-        Ok(status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default()))
+        let status = wait_or_end(&mut child, stop)
+            .map_err(LabError::from_io(&format!("wait for `{program}`")))?;
+        Ok(status
+            .code()
+            .unwrap_or_else(|| 128 + status.signal().unwrap_or_default()))
     }
 }
 
-/// Connects to this user's lab of that name. Returns the connection, the descriptors with which it is joined, and its
-/// greeting.
+/// Connects to this user's lab of that name. Returns the connection, the descriptors with which it
+/// is joined, and its greeting.
 ///
 /// # Errors
 /// If there is none, or it does not answer within 5 s.
@@ -237,16 +300,25 @@ fn connect_greeted(name: &str) -> Result<(OwnedFd, LabEntry, String), LabError> 
     let (listener, address) = socket_for(name).map_err(none)?;
     // Behind many who wait there is no place in the queue.
     sockopt::set_socket_timeout(&listener, sockopt::Timeout::Send, Some(TIMEOUT)).map_err(none)?;
-    connect(&listener, &address).map_err(|errno| if errno == Errno::AGAIN { silent() } else { none(errno) })?;
+    connect(&listener, &address).map_err(|errno| {
+        if errno == Errno::AGAIN {
+            silent()
+        } else {
+            none(errno)
+        }
+    })?;
     // Anybody may have taken the name.
     if sockopt::socket_peercred(&listener).map_err(none)?.uid != geteuid() {
         return Err(none(Errno::PERM));
     }
-    let (inside, greeting) = receive_inside(&listener).map_err(cannot)?.ok_or_else(silent)?;
+    let (inside, greeting) = receive_inside(&listener)
+        .map_err(cannot)?
+        .ok_or_else(silent)?;
     Ok((listener, inside, greeting))
 }
 
-/// Waits for the end of `child`. Once `stop` is set, asks it to end, and kills it [`END_TIMEOUT`] later.
+/// Waits for the end of `child`. Once `stop` is set, asks it to end, and kills it [`END_TIMEOUT`]
+/// later.
 fn wait_or_end(child: &mut Child, stop: &AtomicBool) -> io::Result<ExitStatus> {
     let process = Pid::from_child(child);
     let end = pidfd_open(process, PidfdFlags::empty())?;
@@ -265,18 +337,24 @@ fn wait_or_end(child: &mut Child, stop: &AtomicBool) -> io::Result<ExitStatus> {
             _ => {}
         }
         // A signal cuts the wait short.
-        let _ = poll(&mut [PollFd::new(&end, PollFlags::IN)], Some(&POLL_INTERVAL));
+        let _ = poll(
+            &mut [PollFd::new(&end, PollFlags::IN)],
+            Some(&POLL_INTERVAL),
+        );
     }
 }
 
 /// Accepts connections, and gives the descriptors to programs of this user.
 fn admit_programs(listener: &OwnedFd, greeting: &str, inside: &LabEntry) {
     let keeper = std::iter::once(inside.keeper.as_fd());
-    let descriptors: Vec<BorrowedFd<'_>> = keeper.chain(inside.networks.iter().map(AsFd::as_fd)).collect();
+    let descriptors: Vec<BorrowedFd<'_>> = keeper
+        .chain(inside.networks.iter().map(AsFd::as_fd))
+        .collect();
     loop {
         match accept_with(listener, SocketFlags::CLOEXEC) {
             Ok(visitor) => {
-                let is_ours = sockopt::socket_peercred(&visitor).is_ok_and(|peer| peer.uid == geteuid());
+                let is_ours =
+                    sockopt::socket_peercred(&visitor).is_ok_and(|peer| peer.uid == geteuid());
                 if is_ours {
                     // A visitor that went away needs no answer.
                     let _ = send_with_descriptors(&visitor, greeting.as_bytes(), &descriptors);
@@ -290,20 +368,34 @@ fn admit_programs(listener: &OwnedFd, greeting: &str, inside: &LabEntry) {
 
 /// Returns `None` if nothing comes in time.
 fn receive_inside(listener: &OwnedFd) -> io::Result<Option<(LabEntry, String)>> {
-    let timeout = Timespec { tv_sec: TIMEOUT.as_secs().cast_signed(), tv_nsec: 0 };
+    let timeout = Timespec {
+        tv_sec: TIMEOUT.as_secs().cast_signed(),
+        tv_nsec: 0,
+    };
     if retry_on_intr(|| poll(&mut [PollFd::new(listener, PollFlags::IN)], Some(&timeout)))? == 0 {
         return Ok(None);
     }
     let mut words = [0; MAX_GREETING];
     let (length, descriptors) = receive_with_descriptors(listener, &mut words)?;
-    let unexpected = || io::Error::new(io::ErrorKind::InvalidData, "it is of another version of this program");
+    let unexpected = || {
+        io::Error::new(
+            io::ErrorKind::InvalidData,
+            "it is of another version of this program",
+        )
+    };
     let mut descriptors = descriptors.into_iter();
     let keeper = descriptors.next().ok_or_else(unexpected)?;
     let greeting = String::from_utf8_lossy(words.get(..length).unwrap_or_default()).into_owned();
     if greeting.lines().next() != Some(WELCOME) {
         return Err(unexpected());
     }
-    Ok(Some((LabEntry { keeper, networks: descriptors.collect() }, greeting)))
+    Ok(Some((
+        LabEntry {
+            keeper,
+            networks: descriptors.collect(),
+        },
+        greeting,
+    )))
 }
 
 /// Returns the error of a host that this lab does not have.
@@ -321,7 +413,14 @@ fn listen_at(name: &str) -> Result<OwnedFd, Errno> {
 
 /// A socket, and the address of this user's lab of that name.
 fn socket_for(name: &str) -> Result<(OwnedFd, SocketAddrUnix), Errno> {
-    let address = SocketAddrUnix::new_abstract_name(format!("{NAMES_BEGIN}{}/{name}", geteuid().as_raw()).as_bytes())?;
-    let listener = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+    let address = SocketAddrUnix::new_abstract_name(
+        format!("{NAMES_BEGIN}{}/{name}", geteuid().as_raw()).as_bytes(),
+    )?;
+    let listener = socket_with(
+        AddressFamily::UNIX,
+        SocketType::SEQPACKET,
+        SocketFlags::CLOEXEC,
+        None,
+    )?;
     Ok((listener, address))
 }

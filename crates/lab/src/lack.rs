@@ -18,11 +18,12 @@ pub(crate) enum Lack {
     Setting,
 }
 
-/// Returns the error of a user who may not make namespaces, with what permits them. Reads the switches of
-/// distributions.
+/// Returns the error of a user who may not make namespaces, with what permits them. Reads the
+/// switches of distributions.
 pub(crate) fn lacking_namespaces(cause: &io::Error, is_root: bool) -> LabError {
     let set = |name: &str, value: &str| {
-        std::fs::read_to_string(format!("/proc/sys/{}", name.replace('.', "/"))).is_ok_and(|text| text.trim() == value)
+        std::fs::read_to_string(format!("/proc/sys/{}", name.replace('.', "/")))
+            .is_ok_and(|text| text.trim() == value)
     };
     let why = if is_root {
         "root may not make namespaces here, as in a container without CAP_SYS_ADMIN: start it with \
@@ -39,21 +40,37 @@ pub(crate) fn lacking_namespaces(cause: &io::Error, is_root: bool) -> LabError {
     } else {
         "user namespaces are refused to this user: run it with sudo"
     };
-    LabError::Lacking(format!("an emulated path needs namespaces ({cause}); {why}"))
+    LabError::Lacking(format!(
+        "an emulated path needs namespaces ({cause}); {why}"
+    ))
 }
 
 /// Returns the error of a machine on which the hosts cannot be built, with what would permit it.
-pub(crate) fn lacking_error(what: Lack, backend: Backend, reason: &str, errno: Option<i32>) -> LabError {
+pub(crate) fn lacking_error(
+    what: Lack,
+    backend: Backend,
+    reason: &str,
+    errno: Option<i32>,
+) -> LabError {
     LabError::Lacking(match (what, backend) {
-        (Lack::Namespaces, _) => format!("an emulated path needs network namespaces ({reason}); run it with sudo"),
-        (Lack::Tun, _) => format!("this backend needs a TUN device ({reason}); {}", advice_for_tun(errno)),
+        (Lack::Namespaces, _) => {
+            format!("an emulated path needs network namespaces ({reason}); run it with sudo")
+        }
+        (Lack::Tun, _) => format!(
+            "this backend needs a TUN device ({reason}); {}",
+            advice_for_tun(errno)
+        ),
         (Lack::PacketSockets, Backend::Automatic) => format!(
             "an emulated path needs a TUN device, which cannot be opened, or packet sockets ({reason}); {}",
             advice_for_tun(None)
         ),
-        (Lack::PacketSockets, _) => format!("this backend needs packet sockets ({reason}); run it with sudo"),
+        (Lack::PacketSockets, _) => {
+            format!("this backend needs packet sockets ({reason}); run it with sudo")
+        }
         (Lack::Discipline, _) => format!("{reason}; leave `--backend kernel` out"),
-        (Lack::Setting, _) => format!("a host of an emulated path cannot have what was asked for ({reason})"),
+        (Lack::Setting, _) => {
+            format!("a host of an emulated path cannot have what was asked for ({reason})")
+        }
     })
 }
 

@@ -1,10 +1,13 @@
-//! A path between two hosts, on one machine: real TCP of the running kernel at both ends, our own link between them.
+//! A path between two hosts, on one machine: real TCP of the running kernel at both ends, our own
+//! link between them.
 //!
-//! Hosts are processes, never threads. [`Lab::start`] runs this program again as the *keeper* ([`keeper::main`]): PID
-//! 1 of its own namespaces, which makes a network namespace and a device for each host, hands the devices'
-//! descriptors to the parent and starts programs in a host on request. It exits when the parent is gone, however that
-//! went, and the kernel then ends everything below it. The link runs in the parent, on one thread per direction, and
-//! needs no privilege. Where it is asked for, the kernel's own disciplines are in its place ([`Backend::Kernel`]).
+//! Hosts are processes, never threads. [`Lab::start`] runs this program again as the *keeper*
+//! ([`keeper::main`]): PID 1 of its own namespaces, which makes a network namespace and a device
+//! for each host, hands the devices' descriptors to the parent and starts programs in a host on
+//! request. It exits when the parent is gone, however that went, and the kernel then ends
+//! everything below it. The link runs in the parent, on one thread per direction, and needs no
+//! privilege. Where it is asked for, the kernel's own disciplines are in its place
+//! ([`Backend::Kernel`]).
 
 mod awake;
 mod backend;

@@ -22,8 +22,8 @@ impl LinkPacket {
         self.0.emit(layout.ethernet_header(), front)
     }
 
-    /// The first bytes of it as an IP packet, as many as `most`, and the length of all of it. Its checksum is finished,
-    /// as if the packet were on a wire; a train is one long packet.
+    /// The first bytes of it as an IP packet, as many as `most`, and the length of all of it. Its
+    /// checksum is finished, as if the packet were on a wire; a train is one long packet.
     pub(crate) fn captured_bytes(&self, most: usize) -> (Vec<u8>, u32) {
         let mut front = Vec::with_capacity(VIRTIO_HEADER + most);
         let mut whole = self.0.clone();
@@ -38,7 +38,10 @@ impl LinkPacket {
     pub(crate) fn segment_truth(&self) -> Option<SegmentTruth> {
         const SNAP: usize = 128;
         let (kept, length) = self.captured_bytes(SNAP);
-        let CapturedContent::Tcp(segment) = read_captured(LinkType::RAW, &kept, length as usize) else { return None };
+        let CapturedContent::Tcp(segment) = read_captured(LinkType::RAW, &kept, length as usize)
+        else {
+            return None;
+        };
         Some(SegmentTruth {
             ports: [segment.source.port(), segment.destination.port()],
             sequence: segment.sequence,
@@ -89,7 +92,11 @@ impl Train for LinkPacket {
             Edit::Router(_) if !self.0.count_hop() => return EditEffect::Stopped,
             Edit::Router(_) => true,
         };
-        if changed { EditEffect::Changed } else { EditEffect::Unchanged }
+        if changed {
+            EditEffect::Changed
+        } else {
+            EditEffect::Unchanged
+        }
     }
 
     fn time_exceeded(&self, by: IpAddr) -> Option<Self> {

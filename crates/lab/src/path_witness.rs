@@ -1,7 +1,8 @@
 //! The lateness of the path of a lab, for programs in its hosts that measure over it.
 //!
-//! Each host has a socket of the same name, an abstract one, which belongs to the network of the host. Whoever connects
-//! begins to be a witness, and gets the validity of the time since then for a message.
+//! Each host has a socket of the same name, an abstract one, which belongs to the network of the
+//! host. Whoever connects begins to be a witness, and gets the validity of the time since then for
+//! a message.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -10,8 +11,8 @@ use std::time::Duration;
 use fullpipe_record::Validity;
 use rustix::io::{Errno, ioctl_fionbio};
 use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, recv, send,
-    socket_with, sockopt,
+    AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, bind, connect,
+    listen, recv, send, socket_with, sockopt,
 };
 
 /// Name of the socket in each host.
@@ -38,8 +39,8 @@ impl PathWitness {
         Some(Self(socket))
     }
 
-    /// Returns the validity of what was measured over the path since the beginning; without an answer of the lab within
-    /// five seconds, a reason why it is not valid.
+    /// Returns the validity of what was measured over the path since the beginning; without an
+    /// answer of the lab within five seconds, a reason why it is not valid.
     pub fn finish_witness(self) -> Validity {
         let answer = || -> Option<Validity> {
             send(&self.0, b"?", SendFlags::NOSIGNAL).ok()?;
@@ -48,13 +49,21 @@ impl PathWitness {
             serde_json::from_slice(&bytes[..length]).ok()
         };
         let silent = || "the lab does not report how late its path was; has it ended?".to_owned();
-        answer().unwrap_or_else(|| Validity { broken: vec![silent()], ..Validity::default() })
+        answer().unwrap_or_else(|| Validity {
+            broken: vec![silent()],
+            ..Validity::default()
+        })
     }
 }
 
 fn own_socket() -> Result<(OwnedFd, SocketAddrUnix), Errno> {
     let address = SocketAddrUnix::new_abstract_name(NAME)?;
-    let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+    let socket = socket_with(
+        AddressFamily::UNIX,
+        SocketType::SEQPACKET,
+        SocketFlags::CLOEXEC,
+        None,
+    )?;
     Ok((socket, address))
 }
 

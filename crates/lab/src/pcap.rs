@@ -21,19 +21,23 @@ impl PcapFile {
         let mut file = BufWriter::new(File::create(path)?);
         let header = pcap_header(LinkType::RAW, snaplen as u32);
         file.write_all(&header)?;
-        Ok(Self { file, left: max.get().saturating_sub(header.len() as u64) })
+        Ok(Self {
+            file,
+            left: max.get().saturating_sub(header.len() as u64),
+        })
     }
 
-    /// Writes the first bytes of a packet of `length` bytes, stamped `at`, counted from 1970. Returns `false` if the
-    /// file has no room for it, or had none for one before it: a smaller packet written later would make a gap that
-    /// nothing shows.
+    /// Writes the first bytes of a packet of `length` bytes, stamped `at`, counted from 1970.
+    /// Returns `false` if the file has no room for it, or had none for one before it: a smaller
+    /// packet written later would make a gap that nothing shows.
     pub(crate) fn write(&mut self, at: Time, kept: &[u8], length: u32) -> io::Result<bool> {
         let Some(left) = self.left.checked_sub(16 + kept.len() as u64) else {
             self.left = 0;
             return Ok(false);
         };
         self.left = left;
-        self.file.write_all(&pcap_record(at, kept.len() as u32, length))?;
+        self.file
+            .write_all(&pcap_record(at, kept.len() as u32, length))?;
         self.file.write_all(kept)?;
         Ok(true)
     }

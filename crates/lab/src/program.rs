@@ -23,7 +23,8 @@ const MAX_ERRORS: ByteCount = ByteCount::from_mib(1);
 /// Maximum time after the end of a program for what it wrote.
 const LAST_OUTPUT: Duration = Duration::from_secs(2);
 
-/// Longest time from the end of a program, or from the signal that kills it, to the report of its end.
+/// Longest time from the end of a program, or from the signal that kills it, to the report of its
+/// end.
 const LAST_END: Duration = Duration::from_secs(10);
 
 /// The action of whoever ends a program.
@@ -89,21 +90,42 @@ impl<'l> LabProgram<'l> {
     ) -> Result<Self, LabError> {
         let action = format!("start `{program}` in the {}", host.name());
         let pipes = ProgramPipes::open(stdio).map_err(LabError::from_io(&action))?;
-        let request = Request::Start { host, program: program.to_owned(), arguments: arguments.to_vec() };
-        let descriptors = [pipes.input.as_fd(), pipes.output.as_fd(), pipes.errors.as_fd()];
+        let request = Request::Start {
+            host,
+            program: program.to_owned(),
+            arguments: arguments.to_vec(),
+        };
+        let descriptors = [
+            pipes.input.as_fd(),
+            pipes.output.as_fd(),
+            pipes.errors.as_fd(),
+        ];
         let (reply, process) = remote.exchange_messages(&action, &request, &descriptors)?;
         let (Reply::Started { pid }, Some(process)) = (reply, process.into_iter().next()) else {
             return Err(LabError::Gone { action });
         };
-        let stderr = pipes.from_errors.map(|file| LastOutput::read_pipe(file, MAX_ERRORS));
+        let stderr = pipes
+            .from_errors
+            .map(|file| LastOutput::read_pipe(file, MAX_ERRORS));
         let lines = pipes.from_output.map(read_lines);
         let name = program.to_owned();
-        Ok(Self { remote, ended: remote.ended_programs(), pid, process, name, end: None, lines, stderr })
+        Ok(Self {
+            remote,
+            ended: remote.ended_programs(),
+            pid,
+            process,
+            name,
+            end: None,
+            lines,
+            stderr,
+        })
     }
 
     /// Returns the next line that it writes to standard output, if it comes within `timeout`.
     pub fn next_line(&self, timeout: Duration) -> OutputLine {
-        let Some(lines) = &self.lines else { return OutputLine::End };
+        let Some(lines) = &self.lines else {
+            return OutputLine::End;
+        };
         match lines.recv_timeout(timeout) {
             Ok(line) => OutputLine::Text(line),
             Err(RecvTimeoutError::Timeout) => OutputLine::NotYet,
@@ -132,7 +154,9 @@ impl<'l> LabProgram<'l> {
 
     /// Returns the exit code of the program, if it ends within `timeout`.
     pub fn wait_for(&mut self, timeout: Duration) -> Option<i32> {
-        self.end = self.end.or_else(|| self.ended.wait_until(self.pid, Instant::now() + timeout));
+        self.end = self
+            .end
+            .or_else(|| self.ended.wait_until(self.pid, Instant::now() + timeout));
         self.end.map(|end| end.code)
     }
 
@@ -150,16 +174,35 @@ impl<'l> LabProgram<'l> {
     /// output.
     fn take_output(mut self) -> Result<ProgramOutput, LabError> {
         self.wait_for(LAST_END);
-        let reporting = || self.remote.give_up(&format!("report the end of `{}`", self.name));
+        let reporting = || {
+            self.remote
+                .give_up(&format!("report the end of `{}`", self.name))
+        };
         let ProgramEnd { code, cpu } = self.end.ok_or_else(reporting)?;
         let deadline = Instant::now() + LAST_OUTPUT;
-        let stdout = self.lines.as_ref().map(|lines| rest_of(lines, deadline)).unwrap_or_default();
-        let stderr = self.stderr.take().map(|errors| errors.text_until(deadline)).unwrap_or_default();
-        Ok(ProgramOutput { code, stdout, stderr, cpu })
+        let stdout = self
+            .lines
+            .as_ref()
+            .map(|lines| rest_of(lines, deadline))
+            .unwrap_or_default();
+        let stderr = self
+            .stderr
+            .take()
+            .map(|errors| errors.text_until(deadline))
+            .unwrap_or_default();
+        Ok(ProgramOutput {
+            code,
+            stdout,
+            stderr,
+            cpu,
+        })
     }
 
     fn send_signal(&self, signal: Signal) -> Result<(), LabError> {
-        let request = Request::Signal { pid: self.pid, signal: signal.as_raw() };
+        let request = Request::Signal {
+            pid: self.pid,
+            signal: signal.as_raw(),
+        };
         self.remote.ask_keeper(ENDING, &request, &[]).map(drop)
     }
 }
@@ -203,7 +246,10 @@ fn read_lines(file: File) -> Receiver<String> {
     let (found, lines) = mpsc::channel();
     thread::spawn(move || {
         for line in BufReader::new(file).split(b'\n').map_while(Result::ok) {
-            if found.send(String::from_utf8_lossy(&line).into_owned()).is_err() {
+            if found
+                .send(String::from_utf8_lossy(&line).into_owned())
+                .is_err()
+            {
                 return;
             }
         }
@@ -211,11 +257,14 @@ fn read_lines(file: File) -> Receiver<String> {
     lines
 }
 
-/// Returns the lines that come until the end or `deadline`: a child that is left behind may write without end.
+/// Returns the lines that come until the end or `deadline`: a child that is left behind may write
+/// without end.
 fn rest_of(lines: &Receiver<String>, deadline: Instant) -> String {
     let mut rest = String::new();
     while let Some(left) = deadline.checked_duration_since(Instant::now()) {
-        let Ok(line) = lines.recv_timeout(left) else { break };
+        let Ok(line) = lines.recv_timeout(left) else {
+            break;
+        };
         rest += &line;
         rest.push('\n');
     }
@@ -272,7 +321,9 @@ mod tests {
         assert_eq!(rest_of(&lines, Instant::now() + LAST_OUTPUT), "one\ntwo\n");
         let (found, lines) = mpsc::sync_channel(1);
         let end = Instant::now() + Duration::from_secs(5);
-        thread::spawn(move || while Instant::now() < end && found.send("more".to_owned()).is_ok() {});
+        thread::spawn(
+            move || while Instant::now() < end && found.send("more".to_owned()).is_ok() {},
+        );
         rest_of(&lines, Instant::now() + Duration::from_millis(20));
         assert!(Instant::now() < end, "it was read to its end");
     }

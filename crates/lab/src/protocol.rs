@@ -1,5 +1,5 @@
-//! Messages between the parent and the keeper: one JSON message per packet of a socket pair, with descriptors
-//! attached.
+//! Messages between the parent and the keeper: one JSON message per packet of a socket pair, with
+//! descriptors attached.
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -15,11 +15,12 @@ use crate::backend::Backend;
 use crate::kernel::{Counts, Discipline};
 use crate::lack::Lack;
 
-/// Longest message: the kernel's own limit on a program's arguments is of this order, and a packet must fit into the
-/// smallest default socket buffer.
+/// Longest message: the kernel's own limit on a program's arguments is of this order, and a packet
+/// must fit into the smallest default socket buffer.
 const MAX_MESSAGE: usize = 160 * 1024;
 
-/// The hardware address of both hosts where they have Ethernet devices, and of routers, of those that anybody may give.
+/// The hardware address of both hosts where they have Ethernet devices, and of routers, of those
+/// that anybody may give.
 pub(crate) const ETHERNET_ADDRESS: [u8; 6] = [2, 0, 0, 0, 0, 1];
 
 /// One of the hosts of a lab. The relays are there only if the path has stretches.
@@ -41,7 +42,12 @@ impl Host {
     pub const ALL: [Self; 2] = [Self::Sender, Self::Receiver];
 
     /// All hosts of a path with stretches, in its order.
-    pub(crate) const CHAIN: [Self; 4] = [Self::Sender, Self::NearRelay, Self::FarRelay, Self::Receiver];
+    pub(crate) const CHAIN: [Self; 4] = [
+        Self::Sender,
+        Self::NearRelay,
+        Self::FarRelay,
+        Self::Receiver,
+    ];
 
     /// The name of the host, in scenarios and as the host name that its programs see.
     pub const fn name(self) -> &'static str {
@@ -89,14 +95,16 @@ impl Host {
     }
 }
 
-/// Layout of what a host's device reads and writes, after the `struct virtio_net_hdr` that begins both.
+/// Layout of what a host's device reads and writes, after the `struct virtio_net_hdr` that begins
+/// both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Layout {
     /// An IP packet, of a TUN device.
     Tun,
-    /// A frame of a packet socket: the Ethernet header of 14 bytes and an IP packet. Both hosts have the same hardware
-    /// address and send to it, so that either takes the other's frames as they are.
+    /// A frame of a packet socket: the Ethernet header of 14 bytes and an IP packet. Both hosts
+    /// have the same hardware address and send to it, so that either takes the other's frames as
+    /// they are.
     Packet,
 }
 
@@ -143,7 +151,11 @@ pub(crate) struct Stretch {
 impl Blueprint {
     /// Returns the hosts in the order of the path.
     pub(crate) fn path_hosts(&self) -> &'static [Host] {
-        if self.stretches.len() == 1 { &Host::ALL } else { &Host::CHAIN }
+        if self.stretches.len() == 1 {
+            &Host::ALL
+        } else {
+            &Host::CHAIN
+        }
     }
 }
 
@@ -151,7 +163,11 @@ impl Blueprint {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Request {
     /// Start a program in a host; its input, output and errors come as descriptors.
-    Start { host: Host, program: String, arguments: Vec<String> },
+    Start {
+        host: Host,
+        program: String,
+        arguments: Vec<String>,
+    },
     /// Send a signal to a program that was started.
     Signal { pid: i32, signal: i32 },
     /// Read a host's settings.
@@ -160,21 +176,23 @@ pub(crate) enum Request {
     Apply { host: Host, changes: Vec<Change> },
     /// Undo all changes to a host, last first.
     Undo { host: Host },
-    /// Count the packets that a host's device dropped, and the device between the routers on the way to its own.
+    /// Count the packets that a host's device dropped, and the device between the routers on the
+    /// way to its own.
     DeviceDrops { host: Host },
     /// Count what a host's device sent and received.
     Device { host: Host },
     /// Count what the routers carried in each direction.
     Counts,
-    /// Make a socket that listens in the host for programs that ask about the path; it is the descriptor of the answer.
+    /// Make a socket that listens in the host for programs that ask about the path; it is the
+    /// descriptor of the answer.
     Listen { host: Host },
 }
 
 /// A message of the keeper.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Reply {
-    /// The hosts stand; as descriptors come the keeper and the hosts' networks and, where there is a link, their
-    /// devices, which have that layout.
+    /// The hosts stand; as descriptors come the keeper and the hosts' networks and, where there is
+    /// a link, their devices, which have that layout.
     Ready { layout: Option<Layout> },
     /// Done, without a result.
     Done,
@@ -190,9 +208,15 @@ pub(crate) enum Reply {
     Counts([Counts; 2]),
     /// The request could not be done; one sentence says why.
     Failed { message: String },
-    /// The hosts cannot be built because this machine lacks something; what the kernel said, and with which number.
-    Lacking { what: Lack, message: String, errno: Option<i32> },
-    /// Unasked: a program ended, with its exit code, or 128 and the signal that ended it, and its processor time.
+    /// The hosts cannot be built because this machine lacks something; what the kernel said, and
+    /// with which number.
+    Lacking {
+        what: Lack,
+        message: String,
+        errno: Option<i32>,
+    },
+    /// Unasked: a program ended, with its exit code, or 128 and the signal that ended it, and its
+    /// processor time.
     Exited { pid: i32, code: i32, cpu: Span },
 }
 
@@ -204,13 +228,18 @@ pub(crate) fn send_message(
 ) -> io::Result<()> {
     let bytes = serde_json::to_vec(message)?;
     if bytes.len() > MAX_MESSAGE {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "the command line is too long for the lab"));
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "the command line is too long for the lab",
+        ));
     }
     send_with_descriptors(socket, &bytes, descriptors)
 }
 
 /// Receives one message; `None` once the other end is gone.
-pub(crate) fn receive_message<M: DeserializeOwned>(socket: impl AsFd) -> io::Result<Option<(M, Vec<OwnedFd>)>> {
+pub(crate) fn receive_message<M: DeserializeOwned>(
+    socket: impl AsFd,
+) -> io::Result<Option<(M, Vec<OwnedFd>)>> {
     let mut buffer = vec![0; MAX_MESSAGE];
     let (length, descriptors) = match receive_with_descriptors(socket, &mut buffer) {
         Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(None),
@@ -219,5 +248,8 @@ pub(crate) fn receive_message<M: DeserializeOwned>(socket: impl AsFd) -> io::Res
     if length == 0 {
         return Ok(None);
     }
-    Ok(Some((serde_json::from_slice(&buffer[..length])?, descriptors)))
+    Ok(Some((
+        serde_json::from_slice(&buffer[..length])?,
+        descriptors,
+    )))
 }

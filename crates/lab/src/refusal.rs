@@ -16,24 +16,42 @@ pub(crate) struct KeeperRefusal {
 
 impl KeeperRefusal {
     pub(crate) fn step_failed(step: &'static str) -> impl FnOnce(io::Error) -> Self {
-        move |cause| Self { step, cause, lack: None }
+        move |cause| Self {
+            step,
+            cause,
+            lack: None,
+        }
     }
 
     pub(crate) fn step_lacking(lack: Lack, step: &'static str) -> impl FnOnce(io::Error) -> Self {
-        move |cause| Self { step, cause, lack: Some(lack) }
+        move |cause| Self {
+            step,
+            cause,
+            lack: Some(lack),
+        }
     }
 
-    /// Returns the refusal of a setting: lacking if it is not there or not ours, a failure if the kernel changed it.
+    /// Returns the refusal of a setting: lacking if it is not there or not ours, a failure if the
+    /// kernel changed it.
     pub(crate) fn setting_refused(error: ApplyError) -> Self {
         let step = "setting up the hosts as asked";
-        let lack = matches!(error, ApplyError::Sysctl(SysctlError::Io { .. })).then_some(Lack::Setting);
-        Self { step, cause: io::Error::other(error), lack }
+        let lack =
+            matches!(error, ApplyError::Sysctl(SysctlError::Io { .. })).then_some(Lack::Setting);
+        Self {
+            step,
+            cause: io::Error::other(error),
+            lack,
+        }
     }
 
     pub(crate) fn into_reply(self) -> Reply {
         let message = format!("{}: {}", self.step, self.cause);
         match self.lack {
-            Some(what) => Reply::Lacking { what, message, errno: self.cause.raw_os_error() },
+            Some(what) => Reply::Lacking {
+                what,
+                message,
+                errno: self.cause.raw_os_error(),
+            },
             None => Reply::Failed { message },
         }
     }

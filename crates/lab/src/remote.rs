@@ -24,7 +24,8 @@ use crate::keeper;
 use crate::lack::{lacking_error, lacking_namespaces};
 use crate::protocol::{Blueprint, Layout, Reply, Request, receive_message, send_message};
 
-/// The longest that the keeper may take over anything. Everything that it does is a handful of system calls.
+/// The longest that the keeper may take over anything. Everything that it does is a handful of
+/// system calls.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The devices at both ends of a stretch, in the order of the path, and their layout.
@@ -70,14 +71,20 @@ struct EndedState {
 
 impl EndedState {
     fn take_end(&mut self, pid: i32) -> Option<ProgramEnd> {
-        const KILLED: ProgramEnd = ProgramEnd { code: 128 + 9, cpu: Span::ZERO };
-        self.ends.remove(&pid).or(self.keeper_gone.then_some(KILLED))
+        const KILLED: ProgramEnd = ProgramEnd {
+            code: 128 + 9,
+            cpu: Span::ZERO,
+        };
+        self.ends
+            .remove(&pid)
+            .or(self.keeper_gone.then_some(KILLED))
     }
 }
 
 impl RemoteKeeper {
-    /// Starts the keeper and lets it build what `blueprint` says; with it come the devices of each stretch, where a
-    /// link is to read them. `interactive` leaves it in the terminal's foreground, for programs that read from there.
+    /// Starts the keeper and lets it build what `blueprint` says; with it come the devices of each
+    /// stretch, where a link is to read them. `interactive` leaves it in the terminal's foreground,
+    /// for programs that read from there.
     pub(crate) fn start(
         blueprint: &Blueprint,
         interactive: bool,
@@ -90,7 +97,16 @@ impl RemoteKeeper {
             Ok((devices, inside)) => {
                 let control = Arc::new(ours);
                 let (replies, ended) = listen_to_keeper(Arc::clone(&control));
-                Ok((Self { control, replies: Mutex::new(replies), ended, process, inside }, devices))
+                Ok((
+                    Self {
+                        control,
+                        replies: Mutex::new(replies),
+                        ended,
+                        process,
+                        inside,
+                    },
+                    devices,
+                ))
             }
             Err(error) => {
                 drop(ours);
@@ -110,7 +126,8 @@ impl RemoteKeeper {
         request: &Request,
         descriptors: &[BorrowedFd<'_>],
     ) -> Result<Reply, LabError> {
-        self.exchange_messages(action, request, descriptors).map(|(reply, _)| reply)
+        self.exchange_messages(action, request, descriptors)
+            .map(|(reply, _)| reply)
     }
 
     /// As [`Self::ask_keeper`], with the descriptors of the answer.
@@ -120,14 +137,22 @@ impl RemoteKeeper {
         request: &Request,
         descriptors: &[BorrowedFd<'_>],
     ) -> Result<Answer, LabError> {
-        let gone = || LabError::Gone { action: action.to_owned() };
+        let gone = || LabError::Gone {
+            action: action.to_owned(),
+        };
         let replies = lock_mutex(&self.replies);
         send_message(&self.control, request, descriptors).map_err(|cause| match cause.kind() {
-            io::ErrorKind::InvalidInput => LabError::Io { action: action.to_owned(), cause },
+            io::ErrorKind::InvalidInput => LabError::Io {
+                action: action.to_owned(),
+                cause,
+            },
             _ => gone(),
         })?;
         match replies.recv_timeout(TIMEOUT) {
-            Ok((Reply::Failed { message }, _)) => Err(LabError::Refused { action: action.to_owned(), reason: message }),
+            Ok((Reply::Failed { message }, _)) => Err(LabError::Refused {
+                action: action.to_owned(),
+                reason: message,
+            }),
             Ok(answer) => Ok(answer),
             // A late answer would be taken for the answer to the next request.
             Err(RecvTimeoutError::Timeout) => Err(self.give_up(action)),
@@ -135,12 +160,15 @@ impl RemoteKeeper {
         }
     }
 
-    /// Kills a keeper that does not answer, and with it every program in the lab. Returns the error of `action`.
+    /// Kills a keeper that does not answer, and with it every program in the lab. Returns the error
+    /// of `action`.
     pub(crate) fn give_up(&self, action: &str) -> LabError {
         self.end_keeper();
         // One that cannot be killed has ended.
         let _ = pidfd_send_signal(&self.inside.keeper, Signal::KILL);
-        LabError::Silent { action: action.to_owned() }
+        LabError::Silent {
+            action: action.to_owned(),
+        }
     }
 
     /// Ends the keeper, and with it every program in the lab.
@@ -160,11 +188,13 @@ impl RemoteKeeper {
 }
 
 impl Drop for RemoteKeeper {
-    /// Ends the keeper, and with it every program in the lab, and waits until the kernel has done so.
+    /// Ends the keeper, and with it every program in the lab, and waits until the kernel has done
+    /// so.
     fn drop(&mut self) {
         self.end_keeper();
         if !ends_within(&mut self.process, TIMEOUT) {
-            // They are stopped, or wait for a kernel that does not answer. In the first case they end now.
+            // They are stopped, or wait for a kernel that does not answer. In the first case they
+            // end now.
             let _ = pidfd_send_signal(&self.inside.keeper, Signal::KILL);
             let _ = self.process.kill();
             ends_within(&mut self.process, TIMEOUT);
@@ -173,7 +203,8 @@ impl Drop for RemoteKeeper {
 }
 
 impl EndedPrograms {
-    /// The end of `pid`, or `None` if `deadline` passes first. A program whose keeper is gone has ended too.
+    /// The end of `pid`, or `None` if `deadline` passes first. A program whose keeper is gone has
+    /// ended too.
     pub(crate) fn wait_until(&self, pid: i32, deadline: Instant) -> Option<ProgramEnd> {
         let mut state = lock_mutex(&self.state);
         loop {
@@ -181,7 +212,11 @@ impl EndedPrograms {
                 return Some(end);
             }
             let left = deadline.checked_duration_since(Instant::now())?;
-            state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+            state = self
+                .changed
+                .wait_timeout(state, left)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
         }
     }
 }
@@ -190,7 +225,10 @@ fn spawn_keeper(control: &OwnedFd, interactive: bool) -> Result<Child, LabError>
     let is_root = rustix::process::geteuid().is_root();
     let spawn = |unsharing| {
         let mut command = Command::new(std::env::current_exe()?);
-        command.arg(keeper::ARGUMENT).stdin(Stdio::from(control.try_clone()?)).stdout(Stdio::null());
+        command
+            .arg(keeper::ARGUMENT)
+            .stdin(Stdio::from(control.try_clone()?))
+            .stdout(Stdio::null());
         if !interactive {
             command.process_group(0);
         }
@@ -199,39 +237,78 @@ fn spawn_keeper(control: &OwnedFd, interactive: bool) -> Result<Child, LabError>
     };
     let spawned = if is_root {
         // Root of a container may lack the capability, and yet be one in a user namespace.
-        spawn(UnsharePrivilege::AsRoot).or_else(|cause| spawn(UnsharePrivilege::AsUser).map_err(|_| cause))
+        spawn(UnsharePrivilege::AsRoot)
+            .or_else(|cause| spawn(UnsharePrivilege::AsUser).map_err(|_| cause))
     } else {
         spawn(UnsharePrivilege::AsUser)
     };
     spawned.map_err(|cause| lacking_namespaces(&cause, is_root))
 }
 
-fn first_words(control: &OwnedFd, blueprint: &Blueprint) -> Result<(Option<Vec<StretchDevices>>, LabEntry), LabError> {
+fn first_words(
+    control: &OwnedFd,
+    blueprint: &Blueprint,
+) -> Result<(Option<Vec<StretchDevices>>, LabEntry), LabError> {
     let action = "build the hosts";
-    let gone = |_: io::Error| LabError::Gone { action: action.to_owned() };
+    let gone = |_: io::Error| LabError::Gone {
+        action: action.to_owned(),
+    };
     send_message(control, blueprint, &[]).map_err(gone)?;
-    let timeout = Timespec { tv_sec: TIMEOUT.as_secs().cast_signed(), tv_nsec: 0 };
+    let timeout = Timespec {
+        tv_sec: TIMEOUT.as_secs().cast_signed(),
+        tv_nsec: 0,
+    };
     // Whoever interrupts this process finds the hosts built, or knows why they are not.
-    let answered = retry_on_intr(|| poll(&mut [PollFd::new(control, PollFlags::IN)], Some(&timeout)));
+    let answered =
+        retry_on_intr(|| poll(&mut [PollFd::new(control, PollFlags::IN)], Some(&timeout)));
     if answered.map_err(|errno| gone(errno.into()))? == 0 {
-        return Err(LabError::Gone { action: action.to_owned() });
+        return Err(LabError::Gone {
+            action: action.to_owned(),
+        });
     }
     match receive_message::<Reply>(control).map_err(gone)? {
         Some((Reply::Ready { layout }, descriptors)) => {
-            let gone = || LabError::Gone { action: action.to_owned() };
+            let gone = || LabError::Gone {
+                action: action.to_owned(),
+            };
             let mut descriptors = descriptors.into_iter();
             let mut next = || descriptors.next().ok_or_else(gone);
             let keeper = next()?;
-            let networks = blueprint.path_hosts().iter().map(|_| next()).collect::<Result<_, _>>()?;
-            let mut devices = |layout| Ok(StretchDevices { layout, files: [File::from(next()?), File::from(next()?)] });
-            let devices = layout.map(|layout| blueprint.stretches.iter().map(|_| devices(layout)).collect());
+            let networks = blueprint
+                .path_hosts()
+                .iter()
+                .map(|_| next())
+                .collect::<Result<_, _>>()?;
+            let mut devices = |layout| {
+                Ok(StretchDevices {
+                    layout,
+                    files: [File::from(next()?), File::from(next()?)],
+                })
+            };
+            let devices = layout.map(|layout| {
+                blueprint
+                    .stretches
+                    .iter()
+                    .map(|_| devices(layout))
+                    .collect()
+            });
             Ok((devices.transpose()?, LabEntry { keeper, networks }))
         }
-        Some((Reply::Lacking { what, message, errno }, _)) => {
-            Err(lacking_error(what, blueprint.backend, &message, errno))
-        }
-        Some((Reply::Failed { message }, _)) => Err(LabError::Refused { action: action.to_owned(), reason: message }),
-        _ => Err(LabError::Gone { action: action.to_owned() }),
+        Some((
+            Reply::Lacking {
+                what,
+                message,
+                errno,
+            },
+            _,
+        )) => Err(lacking_error(what, blueprint.backend, &message, errno)),
+        Some((Reply::Failed { message }, _)) => Err(LabError::Refused {
+            action: action.to_owned(),
+            reason: message,
+        }),
+        _ => Err(LabError::Gone {
+            action: action.to_owned(),
+        }),
     }
 }
 
@@ -243,7 +320,9 @@ fn listen_to_keeper(control: Arc<OwnedFd>) -> (Receiver<Answer>, Arc<EndedProgra
     thread::spawn(move || {
         while let Ok(Some(answer)) = receive_message::<Reply>(control.as_fd()) {
             if let Reply::Exited { pid, code, cpu } = answer.0 {
-                lock_mutex(&state.state).ends.insert(pid, ProgramEnd { code, cpu });
+                lock_mutex(&state.state)
+                    .ends
+                    .insert(pid, ProgramEnd { code, cpu });
                 state.changed.notify_all();
             } else if answers.send(answer).is_err() {
                 break;
@@ -255,7 +334,8 @@ fn listen_to_keeper(control: Arc<OwnedFd>) -> (Receiver<Answer>, Arc<EndedProgra
     (replies, ended)
 }
 
-/// A poisoned lock means that another thread panicked between two assignments; what it guards is still whole.
+/// A poisoned lock means that another thread panicked between two assignments; what it guards is
+/// still whole.
 fn lock_mutex<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

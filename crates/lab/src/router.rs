@@ -7,8 +7,8 @@ use std::process::Command;
 
 use fullpipe_host::SysctlTree;
 use fullpipe_sys::{
-    Ipv4Link, NetNamespace, configure_ipv4, create_veth, device_state, lead_to_peer_alone, queue_states,
-    set_ethernet_address, without_arp,
+    Ipv4Link, NetNamespace, configure_ipv4, create_veth, device_state, lead_to_peer_alone,
+    queue_states, set_ethernet_address, without_arp,
 };
 use fullpipe_units::SegCount;
 
@@ -24,8 +24,8 @@ pub(crate) struct HostRouter {
 }
 
 impl HostRouter {
-    /// Makes the router of `host` and the pair of devices between both. The calling thread is in `network`, the
-    /// host's, and stays there.
+    /// Makes the router of `host` and the pair of devices between both. The calling thread is in
+    /// `network`, the host's, and stays there.
     pub(crate) fn build_router(
         host: Host,
         network: &NetNamespace,
@@ -34,10 +34,12 @@ impl HostRouter {
         let making = "making a network namespace";
         let router = Self {
             host,
-            network: NetNamespace::create().map_err(KeeperRefusal::step_lacking(Lack::Namespaces, making))?,
+            network: NetNamespace::create()
+                .map_err(KeeperRefusal::step_lacking(Lack::Namespaces, making))?,
         };
         let tree = SysctlTree::of_this_host();
-        tree.write("net.ipv4.ip_forward", "1").map_err(|error| KeeperRefusal::setting_refused(error.into()))?;
+        tree.write("net.ipv4.ip_forward", "1")
+            .map_err(|error| KeeperRefusal::setting_refused(error.into()))?;
         let joined = create_veth(TO_HOST, [network, &router.network])
             .and_then(|()| router.lead_to(host, TO_HOST, &blueprint.stretches[0]))
             .and_then(|()| network.enter())
@@ -47,14 +49,21 @@ impl HostRouter {
     }
 
     /// Joins the routers of both hosts to each other, and makes the path there.
-    pub(crate) fn join_routers(both: [&Self; 2], blueprint: &Blueprint) -> Result<(), KeeperRefusal> {
+    pub(crate) fn join_routers(
+        both: [&Self; 2],
+        blueprint: &Blueprint,
+    ) -> Result<(), KeeperRefusal> {
         let joining = "joining the routers";
-        create_veth(TO_ROUTER, both.map(|router| &router.network)).map_err(KeeperRefusal::step_failed(joining))?;
+        create_veth(TO_ROUTER, both.map(|router| &router.network))
+            .map_err(KeeperRefusal::step_failed(joining))?;
         for router in both {
-            let lead = || router.lead_to(router.host.peer_host(), TO_ROUTER, &blueprint.stretches[0]);
+            let lead =
+                || router.lead_to(router.host.peer_host(), TO_ROUTER, &blueprint.stretches[0]);
             let joined = router.network.enter().and_then(|()| lead());
             joined.map_err(KeeperRefusal::step_failed(joining))?;
-            blueprint.disciplines[router.host.index()].iter().try_for_each(set_discipline)?;
+            blueprint.disciplines[router.host.index()]
+                .iter()
+                .try_for_each(set_discipline)?;
         }
         Ok(())
     }
@@ -79,15 +88,15 @@ impl HostRouter {
         Ipv4Addr::from_bits(self.host.address().to_bits() + 10)
     }
 
-    /// Returns the packets from the other router that were dropped before this one read them. The calling thread is
-    /// in this router afterwards.
+    /// Returns the packets from the other router that were dropped before this one read them. The
+    /// calling thread is in this router afterwards.
     pub(crate) fn dropped_packets(&self) -> io::Result<u64> {
         self.network.enter()?;
         Ok(device_state(TO_ROUTER)?.dropped_in)
     }
 
-    /// Returns the counts from `near`, the router of the host that sends, to `far`. The calling thread is in that one
-    /// afterwards.
+    /// Returns the counts from `near`, the router of the host that sends, to `far`. The calling
+    /// thread is in that one afterwards.
     pub(crate) fn counts_between(near: &Self, far: &Self) -> io::Result<Counts> {
         near.network.enter()?;
         let line = device_state(TO_ROUTER)?;
@@ -97,8 +106,14 @@ impl HostRouter {
         let queue = |kind| queues.iter().find(|queue| queue.kind == kind);
         let dropped = |kind| queue(kind).map_or(0, |queue| queue.dropped);
         Ok(Counts {
-            sent: Passed { packets: line.sent_packets, bytes: line.sent },
-            delivered: Passed { packets: flight.sent_packets, bytes: flight.sent },
+            sent: Passed {
+                packets: line.sent_packets,
+                bytes: line.sent,
+            },
+            delivered: Passed {
+                packets: flight.sent_packets,
+                bytes: flight.sent,
+            },
             backlog: queue("tbf").map(|queue| queue.backlog).unwrap_or_default(),
             overflowed: dropped("tbf"),
             // What the queue below it does not take counts as dropped in both (`netem_dequeue`).
@@ -107,8 +122,8 @@ impl HostRouter {
     }
 }
 
-/// Switches IPv6 off, so that the path carries nothing that the load did not cause. The setting is absent in kernels
-/// without IPv6.
+/// Switches IPv6 off, so that the path carries nothing that the load did not cause. The setting is
+/// absent in kernels without IPv6.
 pub(crate) fn without_ipv6(device: &str) {
     let _ = SysctlTree::of_this_host().write(&format!("net.ipv6.conf.{device}.disable_ipv6"), "1");
 }
@@ -117,22 +132,32 @@ pub(crate) fn without_ipv6(device: &str) {
 fn set_discipline(discipline: &Discipline) -> Result<(), KeeperRefusal> {
     let Discipline { kind, arguments } = discipline;
     let making = "making the path";
-    let lacking = |why: String| KeeperRefusal::step_lacking(Lack::Discipline, making)(io::Error::other(why));
+    let lacking =
+        |why: String| KeeperRefusal::step_lacking(Lack::Discipline, making)(io::Error::other(why));
     let mut tc = Command::new("tc");
-    let output = tc.args(arguments.split_whitespace()).env("PATH", search_path()).output();
-    let output = output.map_err(|cause| lacking(format!("`tc`, of iproute2, cannot be run: {cause}")))?;
+    let output = tc
+        .args(arguments.split_whitespace())
+        .env("PATH", search_path())
+        .output();
+    let output =
+        output.map_err(|cause| lacking(format!("`tc`, of iproute2, cannot be run: {cause}")))?;
     if output.status.success() {
         return Ok(());
     }
     let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
     // The second is what kernels say that explain nothing (before Linux 4.17).
     if said.contains("kind is unknown") || said.contains("No such file or directory") {
-        return Err(lacking(format!("this kernel has no {kind} (`tc` says \"{said}\")")));
+        return Err(lacking(format!(
+            "this kernel has no {kind} (`tc` says \"{said}\")"
+        )));
     }
-    Err(KeeperRefusal::step_failed(making)(io::Error::other(format!("`tc {arguments}` says \"{said}\""))))
+    Err(KeeperRefusal::step_failed(making)(io::Error::other(
+        format!("`tc {arguments}` says \"{said}\""),
+    )))
 }
 
-/// Returns the directories of programs, followed by those of root, which the search path of ordinary users may lack.
+/// Returns the directories of programs, followed by those of root, which the search path of
+/// ordinary users may lack.
 fn search_path() -> OsString {
     let mut path = std::env::var_os("PATH").unwrap_or_default();
     path.push(":/usr/sbin:/sbin");

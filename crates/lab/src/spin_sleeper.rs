@@ -2,11 +2,13 @@
 
 use fullpipe_units::{Span, Time};
 
-/// The timer of a link's thread: it sleeps until shortly before each moment, and polls the clock for the rest.
+/// The timer of a link's thread: it sleeps until shortly before each moment, and polls the clock
+/// for the rest.
 ///
-/// A thread that sleeps until a moment wakes tens of microseconds after it, which each packet would be late by. How
-/// long before it is to wake is learnt from how late it was. What that takes of a processor is bounded: where packets
-/// come so densely that it would take more, some of them are slept for.
+/// A thread that sleeps until a moment wakes tens of microseconds after it, which each packet would
+/// be late by. How long before it is to wake is learnt from how late it was. What that takes of a
+/// processor is bounded: where packets come so densely that it would take more, some of them are
+/// slept for.
 #[derive(Debug)]
 pub(crate) struct SpinSleeper {
     /// Time before its moment at which the thread is to wake.
@@ -31,8 +33,8 @@ pub(crate) enum WaitMode {
 /// Bounds of the lead.
 const LEADS: [Span; 2] = [Span::from_micros(20), Span::from_micros(150)];
 
-/// Step by which the lead grows if it was too short, and by a share of which it shrinks if it was not: it settles
-/// where one in nine is late.
+/// Step by which the lead grows if it was too short, and by a share of which it shrinks if it was
+/// not: it settles where one in nine is late.
 const LONGER: Span = Span::from_micros(8);
 const SHORTER: Span = Span::from_micros(1);
 
@@ -44,7 +46,12 @@ const MAX_CREDIT: Span = Span::from_millis(10);
 
 impl SpinSleeper {
     pub(crate) fn new() -> Self {
-        Self { lead: Span::from_micros(100), credit: MAX_CREDIT, credited: Time::ZERO, held: None }
+        Self {
+            lead: Span::from_micros(100),
+            credit: MAX_CREDIT,
+            credited: Time::ZERO,
+            held: None,
+        }
     }
 
     /// Returns the way to wait at `now` until `due`.
@@ -52,7 +59,8 @@ impl SpinSleeper {
         if self.held.is_some_and(|(moment, _)| now < moment) {
             return WaitMode::None;
         }
-        self.credit = (self.credit + now.duration_since(self.credited).scale_by(SHARE)).min(MAX_CREDIT);
+        self.credit =
+            (self.credit + now.duration_since(self.credited).scale_by(SHARE)).min(MAX_CREDIT);
         self.credited = now;
         let left = due.duration_since(now);
         let cost = left.min(self.lead);
@@ -62,7 +70,11 @@ impl SpinSleeper {
         }
         self.credit = self.credit.saturating_sub(cost);
         self.held = Some((due, cost));
-        if left == cost { WaitMode::None } else { WaitMode::Sleep(left.saturating_sub(cost)) }
+        if left == cost {
+            WaitMode::None
+        } else {
+            WaitMode::Sleep(left.saturating_sub(cost))
+        }
     }
 
     /// Takes note that the thread woke at `now`, `early` if something else than its moment woke it.
@@ -75,7 +87,11 @@ impl SpinSleeper {
             return;
         }
         let [least, most] = LEADS;
-        let lead = if now > due { self.lead + LONGER } else { self.lead.saturating_sub(SHORTER) };
+        let lead = if now > due {
+            self.lead + LONGER
+        } else {
+            self.lead.saturating_sub(SHORTER)
+        };
         self.lead = lead.clamp(least, most);
     }
 }
@@ -92,7 +108,10 @@ mod tests {
     #[test]
     fn it_is_awake_before_its_moment() {
         let mut sleeper = SpinSleeper::new();
-        assert_eq!(sleeper.wait_mode(at(0), at(1_000)), WaitMode::Sleep(Span::from_micros(900)));
+        assert_eq!(
+            sleeper.wait_mode(at(0), at(1_000)),
+            WaitMode::Sleep(Span::from_micros(900))
+        );
         sleeper.record_wakeup(at(950), false);
         assert_eq!(sleeper.wait_mode(at(950), at(1_000)), WaitMode::None);
         assert_eq!(sleeper.wait_mode(at(999), at(1_000)), WaitMode::None);
@@ -104,7 +123,10 @@ mod tests {
         let mut sleeper = SpinSleeper::new();
         for moment in 0..1_000 {
             let now = at(moment);
-            assert_eq!(sleeper.wait_mode(now, now + Span::from_millis(1)), WaitMode::Sleep(Span::from_micros(900)));
+            assert_eq!(
+                sleeper.wait_mode(now, now + Span::from_millis(1)),
+                WaitMode::Sleep(Span::from_micros(900))
+            );
             sleeper.record_wakeup(now, true);
         }
     }
@@ -128,9 +150,15 @@ mod tests {
     fn it_learns_how_late_it_wakes() {
         for late in [30, 60, 100] {
             let lead = lead_after(Span::from_micros(late)).as_micros();
-            assert!((late..=late + 10).contains(&lead), "{lead} µs where it wakes {late} µs late");
+            assert!(
+                (late..=late + 10).contains(&lead),
+                "{lead} µs where it wakes {late} µs late"
+            );
         }
-        assert_eq!([0, 10_000].map(|late| lead_after(Span::from_micros(late))), LEADS);
+        assert_eq!(
+            [0, 10_000].map(|late| lead_after(Span::from_micros(late))),
+            LEADS
+        );
     }
 
     /// However close its moments are, it spends no more than its share.
@@ -154,7 +182,10 @@ mod tests {
                 now = due;
             }
             let share = awake.as_secs_f64() / 10.0;
-            assert!(share < SHARE + 0.002, "{share} of a processor at a packet each {gap} µs");
+            assert!(
+                share < SHARE + 0.002,
+                "{share} of a processor at a packet each {gap} µs"
+            );
         }
     }
 }

@@ -21,7 +21,12 @@ impl<'l> PathMeter<'l> {
     /// # Errors
     /// If the lab is gone.
     pub fn start(lab: &'l Lab) -> Result<Self, LabError> {
-        Ok(Self { counts: CountReader::start(lab)?, lab, since: Instant::now(), device_drops: lab.device_drops()? })
+        Ok(Self {
+            counts: CountReader::start(lab)?,
+            lab,
+            since: Instant::now(),
+            device_drops: lab.device_drops()?,
+        })
     }
 
     /// Returns the status since the last call; of stretches, that of the long one.
@@ -33,18 +38,31 @@ impl<'l> PathMeter<'l> {
         let now = Instant::now();
         let interval = Span::from(now - self.since);
         let carried = self.counts.read()?;
-        let refused: u64 =
-            carried.as_flattened().iter().filter_map(|one_way| Some(one_way.timing.as_ref()?.refused)).sum();
+        let refused: u64 = carried
+            .as_flattened()
+            .iter()
+            .filter_map(|one_way| Some(one_way.timing.as_ref()?.refused))
+            .sum();
         let device_drops = drops.saturating_sub(self.device_drops) + refused;
         (self.since, self.device_drops) = (now, drops);
-        let [forward, reverse] =
-            carried[carried.len() / 2].each_ref().map(|carried| direction_status(carried, interval));
-        Ok(PathStatus { interval, forward, reverse, device_drops })
+        let [forward, reverse] = carried[carried.len() / 2]
+            .each_ref()
+            .map(|carried| direction_status(carried, interval));
+        Ok(PathStatus {
+            interval,
+            forward,
+            reverse,
+            device_drops,
+        })
     }
 }
 
 fn direction_status(carried: &DirectionCounts, interval: Span) -> DirectionStatus {
-    let lateness = carried.timing.as_ref().map(|timing| &timing.lateness).filter(|lateness| !lateness.is_empty());
+    let lateness = carried
+        .timing
+        .as_ref()
+        .map(|timing| &timing.lateness)
+        .filter(|lateness| !lateness.is_empty());
     let late = |share| lateness.map(|lateness| Span::from_nanos(lateness.value_at_quantile(share)));
     DirectionStatus {
         rate: BitRate::from_bytes_in(carried.delivered, interval),

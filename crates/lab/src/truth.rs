@@ -6,7 +6,9 @@ use std::path::Path as FilePath;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use fullpipe_link::{PacketIncident, cut_train};
-use fullpipe_record::{Content, DirectionTruth, Document, Edit, EditTruth, PacketTruth, Path, PathTruth};
+use fullpipe_record::{
+    Content, DirectionTruth, Document, Edit, EditTruth, PacketTruth, Path, PathTruth,
+};
 use fullpipe_units::{SegCount, Span, Time};
 
 use crate::packet::LinkPacket;
@@ -25,7 +27,10 @@ pub(crate) struct TruthLog {
 
 impl TruthLog {
     pub(crate) fn new(began: Time) -> Self {
-        Self { began, direction: Arc::default() }
+        Self {
+            began,
+            direction: Arc::default(),
+        }
     }
 
     /// Adds the packets of `incidents`.
@@ -33,12 +38,26 @@ impl TruthLog {
         if incidents.is_empty() {
             return;
         }
-        let mut direction = self.direction.lock().unwrap_or_else(PoisonError::into_inner);
-        for PacketIncident { at, fate, queue, train } in incidents {
+        let mut direction = self
+            .direction
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        for PacketIncident {
+            at,
+            fate,
+            queue,
+            train,
+        } in incidents
+        {
             let at = at.duration_since(self.began);
             for packet in cut_train(train, SegCount::new(1)) {
                 if direction.packets.len() < MAX_PACKETS {
-                    direction.packets.push(PacketTruth { at, fate, queue, segment: packet.segment_truth() });
+                    direction.packets.push(PacketTruth {
+                        at,
+                        fate,
+                        queue,
+                        segment: packet.segment_truth(),
+                    });
                 } else {
                     direction.left_out += 1;
                 }
@@ -53,18 +72,28 @@ impl TruthLog {
             fields: edit.changed_fields(),
             packets: packets.get(),
         };
-        self.direction.lock().unwrap_or_else(PoisonError::into_inner).edits = edits.iter().map(edit).collect();
+        self.direction
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .edits = edits.iter().map(edit).collect();
     }
 
     fn take_truth(&self) -> DirectionTruth {
-        let mut direction = std::mem::take(&mut *self.direction.lock().unwrap_or_else(PoisonError::into_inner));
-        // Packets that overtake others are known once they arrive, which is later than they left the link.
+        let mut direction = std::mem::take(
+            &mut *self
+                .direction
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner),
+        );
+        // Packets that overtake others are known once they arrive, which is later than they left
+        // the link.
         direction.packets.sort_by_key(|packet| packet.at);
         direction
     }
 }
 
-/// Writes the record of both directions of `path` to `file`. `began` is the begin of the capture since 1970.
+/// Writes the record of both directions of `path` to `file`. `began` is the begin of the capture
+/// since 1970.
 pub(crate) fn write_truth(
     file: &FilePath,
     name: &str,

@@ -28,11 +28,17 @@ pub(crate) struct BottleneckLink<T> {
 
 impl<T: Train> BottleneckLink<T> {
     pub(crate) fn new(path: &PathDirection) -> Self {
-        let trace =
-            path.effects.opportunities.as_ref().and_then(SendOpportunities::new).map(LinkCapacity::Opportunities);
+        let trace = path
+            .effects
+            .opportunities
+            .as_ref()
+            .and_then(SendOpportunities::new)
+            .map(LinkCapacity::Opportunities);
         Self {
             queue: LinkQueue::new(path),
-            server: trace.or(path.rate.map(LinkCapacity::Rate)).map(LinkServer::new),
+            server: trace
+                .or(path.rate.map(LinkCapacity::Rate))
+                .map(LinkServer::new),
             sending: None,
             finish: None,
             most: SegCount::ZERO,
@@ -50,10 +56,15 @@ impl<T: Train> BottleneckLink<T> {
         self.sending.is_none()
     }
 
-    /// Queues as much of `train`, which comes at `at`, as there is room for, and sends it if the link is idle.
-    /// Returns the number of packets accepted.
-    /// At most `most` packets leave as one.
-    pub(crate) fn accept_train(&mut self, at: Time, train: T, most: SegCount, log: &mut DirectionLog<T>) -> SegCount {
+    /// Queues as much of `train`, which comes at `at`, as there is room for, and sends it if the
+    /// link is idle. Returns the number of packets accepted. At most `most` packets leave as one.
+    pub(crate) fn accept_train(
+        &mut self,
+        at: Time,
+        train: T,
+        most: SegCount,
+        log: &mut DirectionLog<T>,
+    ) -> SegCount {
         let segments = train.segment_count();
         let rest = self.queue.accept_train(at, train, self.being_sent(at), log);
         self.start_service(at, most, log);
@@ -66,15 +77,20 @@ impl<T: Train> BottleneckLink<T> {
         self.finish
     }
 
-    /// Removes what has been sent at `at`, which is [`BottleneckLink::finish_time`]; [`BottleneckLink::go_on`] begins the next.
-    /// Returns a train once the next packet is not part of it, or may not leave with it.
+    /// Removes what has been sent at `at`, which is [`BottleneckLink::finish_time`];
+    /// [`BottleneckLink::go_on`] begins the next. Returns a train once the next packet is not part
+    /// of it, or may not leave with it.
     pub(crate) fn make_way(&mut self, at: Time, log: &mut DirectionLog<T>) -> Option<T> {
         log.counters.sent += self.sending.take()?.total;
         self.finish = None;
         let served = self.queue.serving_index();
         let goes_on = self.queue.choose_next(at, log) && self.queue.serving_index() == served;
         let fifo = self.queue.fifo_mut(served);
-        if goes_on && fifo.goes_on() && fifo.begun_segments() < self.most { None } else { fifo.take_begun() }
+        if goes_on && fifo.goes_on() && fifo.begun_segments() < self.most {
+            None
+        } else {
+            fifo.take_begun()
+        }
     }
 
     /// Begins to send what was chosen when the last packet made way at `at`.
@@ -88,13 +104,15 @@ impl<T: Train> BottleneckLink<T> {
 
     /// From `at` on the link sends at `rate`.
     pub(crate) fn set_rate(&mut self, at: Time, rate: BitRate) {
-        let server = self.server.get_or_insert_with(|| LinkServer::new(LinkCapacity::Rate(rate)));
+        let server = self
+            .server
+            .get_or_insert_with(|| LinkServer::new(LinkCapacity::Rate(rate)));
         server.set_rate(at, rate);
         self.finish = self.sending.and_then(|_| server.finish_time());
     }
 
-    /// Goes on at `at` with `trains`, of the first of which so much work is left, in a busy period that began at a
-    /// moment, after others of a length in all.
+    /// Goes on at `at` with `trains`, of the first of which so much work is left, in a busy period
+    /// that began at a moment, after others of a length in all.
     pub(crate) fn resume_period(
         &mut self,
         at: Time,
@@ -116,19 +134,29 @@ impl<T: Train> BottleneckLink<T> {
 
     /// Packets that are being sent at `now`, or will be before the link chooses again.
     pub(crate) fn being_sent(&self, now: Time) -> PacketTally {
-        let (Some(load), Some(server)) = (self.sending, &self.server) else { return PacketTally::default() };
+        let (Some(load), Some(server)) = (self.sending, &self.server) else {
+            return PacketTally::default();
+        };
         if load.segments == SegCount::new(1) {
             return load.to_tally();
         }
-        load.packets_after(load.packets_in(load.total.saturating_sub(server.remaining_bytes(now)))).to_tally()
+        load.packets_after(load.packets_in(load.total.saturating_sub(server.remaining_bytes(now))))
+            .to_tally()
     }
 
     /// Returns `counters` with the bytes sent and the busy time up to `now`.
     pub(crate) fn add_progress(&self, now: Time, counters: DirectionCounters) -> DirectionCounters {
-        let complete =
-            self.sending.map_or(PacketTally::default(), |load| load.to_tally().difference_from(self.being_sent(now)));
-        let busy = self.sending.map_or(Span::ZERO, |_| now.duration_since(self.began));
-        DirectionCounters { sent: counters.sent + complete.bytes, busy: self.busy_before + busy, ..counters }
+        let complete = self.sending.map_or(PacketTally::default(), |load| {
+            load.to_tally().difference_from(self.being_sent(now))
+        });
+        let busy = self
+            .sending
+            .map_or(Span::ZERO, |_| now.duration_since(self.began));
+        DirectionCounters {
+            sent: counters.sent + complete.bytes,
+            busy: self.busy_before + busy,
+            ..counters
+        }
     }
 
     /// Begins to send at `at` where nothing is being sent.
@@ -164,7 +192,10 @@ impl<T: Train> BottleneckLink<T> {
 
     /// Returns the bytes that wait or are being sent.
     pub(crate) fn backlog_bytes(&self, at: Time) -> ByteCount {
-        self.queue.waiting_tally().sum_with(self.being_sent(at)).bytes
+        self.queue
+            .waiting_tally()
+            .sum_with(self.being_sent(at))
+            .bytes
     }
 
     fn note_backlog(&self, at: Time, log: &mut DirectionLog<T>) {

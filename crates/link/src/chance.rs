@@ -4,9 +4,10 @@ use rand_pcg::rand_core::{Rng, SeedableRng};
 
 /// An event that each packet suffers with probability p, independently of every other.
 ///
-/// The number of packets that pass before one is hit is geometric, P(k) = p (1 − p)ᵏ, so one random number per hit
-/// is enough (inversion: k = ⌊ln u ÷ ln(1 − p)⌋ for u uniform in (0, 1]; Devroye, Non-Uniform Random Variate
-/// Generation, 1986, X.2). The logarithms are `libm`'s, so that a seed means the same packets on every platform.
+/// The number of packets that pass before one is hit is geometric, P(k) = p (1 − p)ᵏ, so one random
+/// number per hit is enough (inversion: k = ⌊ln u ÷ ln(1 − p)⌋ for u uniform in (0, 1]; Devroye,
+/// Non-Uniform Random Variate Generation, 1986, X.2). The logarithms are `libm`'s, so that a seed
+/// means the same packets on every platform.
 #[derive(Debug)]
 pub(crate) struct HitChance {
     random: Pcg64Mcg,
@@ -19,7 +20,11 @@ pub(crate) struct HitChance {
 impl HitChance {
     /// Hits with `probability`, of which anything above one counts as one.
     pub(crate) fn new(probability: Ratio, seed: u64) -> Self {
-        let mut chance = Self { random: Pcg64Mcg::seed_from_u64(seed), log_pass: 0.0, gap: 0 };
+        let mut chance = Self {
+            random: Pcg64Mcg::seed_from_u64(seed),
+            log_pass: 0.0,
+            gap: 0,
+        };
         chance.set_probability(probability);
         chance
     }
@@ -68,8 +73,8 @@ pub(crate) fn log_pass(probability: Ratio) -> f64 {
     libm::log1p(-probability.get().min(1.0))
 }
 
-/// Draws the number of packets that pass before one is hit, each with the probability of `log_pass`; [`u64::MAX`] if
-/// none ever is.
+/// Draws the number of packets that pass before one is hit, each with the probability of
+/// `log_pass`; [`u64::MAX`] if none ever is.
 pub(crate) fn draw_gap(random: &mut Pcg64Mcg, log_pass: f64) -> u64 {
     if log_pass == 0.0 {
         return u64::MAX;
@@ -89,7 +94,9 @@ mod tests {
 
     /// Returns the numbers of the packets that are lost, of the first `packets`.
     fn lost(loss: &mut HitChance, packets: u64) -> Vec<u64> {
-        (0..packets).filter(|_| loss.passing_segments(SegCount::new(1)) == SegCount::ZERO).collect()
+        (0..packets)
+            .filter(|_| loss.passing_segments(SegCount::new(1)) == SegCount::ZERO)
+            .collect()
     }
 
     /// A binomial count lies within five standard deviations of its mean but once in 1.7 million.
@@ -98,10 +105,14 @@ mod tests {
         const PACKETS: u64 = 1_000_000;
         for probability in [1e-5, 1e-4, 1e-3, 0.01, 0.1, 0.5, 0.9] {
             for seed in 1..=3 {
-                let lost = lost(&mut HitChance::new(Ratio::new(probability), seed), PACKETS).len() as f64;
+                let lost =
+                    lost(&mut HitChance::new(Ratio::new(probability), seed), PACKETS).len() as f64;
                 let mean = PACKETS as f64 * probability;
                 let sigma = (mean * (1.0 - probability)).sqrt();
-                assert!((lost - mean).abs() <= 5.0 * sigma, "p = {probability}, seed {seed}: {lost} lost, not {mean}");
+                assert!(
+                    (lost - mean).abs() <= 5.0 * sigma,
+                    "p = {probability}, seed {seed}: {lost} lost, not {mean}"
+                );
             }
         }
     }
@@ -110,9 +121,15 @@ mod tests {
     #[test]
     fn a_loss_says_nothing_of_the_next_packet() {
         let lost = lost(&mut HitChance::new(Ratio::new(0.1), 4), 1_000_000);
-        let pairs = lost.windows(2).filter(|pair| pair[1] == pair[0] + 1).count() as f64;
+        let pairs = lost
+            .windows(2)
+            .filter(|pair| pair[1] == pair[0] + 1)
+            .count() as f64;
         let mean = lost.len() as f64 * 0.1;
-        assert!((pairs - mean).abs() <= 5.0 * (mean * 0.9).sqrt(), "{pairs} pairs, not {mean}");
+        assert!(
+            (pairs - mean).abs() <= 5.0 * (mean * 0.9).sqrt(),
+            "{pairs} pairs, not {mean}"
+        );
     }
 
     #[test]
@@ -126,7 +143,10 @@ mod tests {
     fn nothing_everything_and_almost_nothing() {
         assert!(lost(&mut HitChance::new(Ratio::ZERO, 1), 100_000).is_empty());
         assert_eq!(lost(&mut HitChance::new(Ratio::ONE, 1), 1000).len(), 1000);
-        assert_eq!(lost(&mut HitChance::new(Ratio::new(7.0), 1), 1000).len(), 1000);
+        assert_eq!(
+            lost(&mut HitChance::new(Ratio::new(7.0), 1), 1000).len(),
+            1000
+        );
         assert!(lost(&mut HitChance::new(Ratio::new(1e-300), 1), 100_000).is_empty());
     }
 

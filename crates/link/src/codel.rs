@@ -5,8 +5,9 @@ use crate::Train;
 use crate::fifo::{NextPacket, TrainFifo};
 use crate::log::DirectionLog;
 
-/// CoDel's control of one queue, word for word the pseudocode of RFC 8289, section 5: it looks at a packet when its
-/// turn has come to be sent. Marking instead of dropping ends a turn, as in Linux (`include/net/codel_impl.h`).
+/// CoDel's control of one queue, word for word the pseudocode of RFC 8289, section 5: it looks at a
+/// packet when its turn has come to be sent. Marking instead of dropping ends a turn, as in Linux
+/// (`include/net/codel_impl.h`).
 #[derive(Debug)]
 pub(crate) struct CodelState {
     parameters: Parameters,
@@ -24,10 +25,19 @@ impl CodelState {
     /// `packet` is the largest packet.
     pub(crate) fn new(parameters: Parameters, packet: ByteCount) -> Self {
         let (drop_next, count, last_count) = (Time::ZERO, 0, 0);
-        Self { parameters, packet, first_above: None, dropping: false, drop_next, count, last_count }
+        Self {
+            parameters,
+            packet,
+            first_above: None,
+            dropping: false,
+            drop_next,
+            count,
+            last_count,
+        }
     }
 
-    /// Drops or marks at `now` what the control law says; the next packet to be sent, if one is left.
+    /// Drops or marks at `now` what the control law says; the next packet to be sent, if one is
+    /// left.
     pub(crate) fn choose_next<T: Train>(
         &mut self,
         now: Time,
@@ -60,7 +70,12 @@ impl CodelState {
     }
 
     /// Signals for the first time, at about the rate that worked last time.
-    fn begin_dropping<T: Train>(&mut self, now: Time, fifo: &mut TrainFifo<T>, log: &mut DirectionLog<T>) {
+    fn begin_dropping<T: Train>(
+        &mut self,
+        now: Time,
+        fifo: &mut TrainFifo<T>,
+        log: &mut DirectionLog<T>,
+    ) {
         if !self.mark_or_drop(now, fifo, log) {
             self.has_standing_queue(now, fifo);
         }
@@ -77,17 +92,26 @@ impl CodelState {
         let above = fifo.next_packet().is_some_and(|next| {
             let behind = fifo.waiting_tally().bytes.saturating_sub(next.bytes);
             // What goes at once has not waited, whatever came with it.
-            now > next.came && now.duration_since(next.came) >= self.parameters.target && behind > self.packet
+            now > next.came
+                && now.duration_since(next.came) >= self.parameters.target
+                && behind > self.packet
         });
         if !above {
             self.first_above = None;
             return false;
         }
-        now >= *self.first_above.get_or_insert(now + self.parameters.interval)
+        now >= *self
+            .first_above
+            .get_or_insert(now + self.parameters.interval)
     }
 
     /// Marks or drops the next packet; returns whether it was marked.
-    fn mark_or_drop<T: Train>(&self, now: Time, fifo: &mut TrainFifo<T>, log: &mut DirectionLog<T>) -> bool {
+    fn mark_or_drop<T: Train>(
+        &self,
+        now: Time,
+        fifo: &mut TrainFifo<T>,
+        log: &mut DirectionLog<T>,
+    ) -> bool {
         let queue = Some(fifo.waiting_tally().bytes);
         if let Some(marked) = self.parameters.ecn.then(|| fifo.mark_next()).flatten() {
             log.record_fate(now, Fate::Marked, queue, marked);
@@ -100,6 +124,8 @@ impl CodelState {
     }
 
     fn control_law(&self, time: Time) -> Time {
-        time + Span::from_nanos((self.parameters.interval.as_nanos() as f64 / libm::sqrt(self.count.into())) as u64)
+        time + Span::from_nanos(
+            (self.parameters.interval.as_nanos() as f64 / libm::sqrt(self.count.into())) as u64,
+        )
     }
 }

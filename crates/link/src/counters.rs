@@ -14,7 +14,10 @@ pub struct PacketTally {
 
 impl PacketTally {
     pub(crate) fn from_train<T: Train>(train: &T, framing: Framing) -> Self {
-        Self { segments: train.segment_count(), bytes: train.wire_bytes(framing) }
+        Self {
+            segments: train.segment_count(),
+            bytes: train.wire_bytes(framing),
+        }
     }
 
     #[inline]
@@ -29,19 +32,25 @@ impl PacketTally {
 
     #[inline]
     pub(crate) fn sum_with(self, more: Self) -> Self {
-        Self { segments: self.segments + more.segments, bytes: self.bytes + more.bytes }
+        Self {
+            segments: self.segments + more.segments,
+            bytes: self.bytes + more.bytes,
+        }
     }
 
     #[inline]
     pub(crate) fn difference_from(self, less: Self) -> Self {
-        Self { segments: self.segments - less.segments, bytes: self.bytes - less.bytes }
+        Self {
+            segments: self.segments - less.segments,
+            bytes: self.bytes - less.bytes,
+        }
     }
 }
 
 /// Counts of one direction of the path up to a moment, stage by stage.
 ///
-/// Everything offered or duplicated is in one of these: lost, expired, too big, policed, overflowed, dropped by the
-/// queue's management, delivered, or still on its way.
+/// Everything offered or duplicated is in one of these: lost, expired, too big, policed,
+/// overflowed, dropped by the queue's management, delivered, or still on its way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DirectionCounters {
     /// Came in.
@@ -77,7 +86,8 @@ pub struct DirectionCounters {
 }
 
 impl DirectionCounters {
-    /// Rate at which packets left while the link was busy, counted as the framing says; zero if it never was.
+    /// Rate at which packets left while the link was busy, counted as the framing says; zero if it
+    /// never was.
     pub fn rate_while_busy(&self) -> BitRate {
         BitRate::from_bytes_in(self.sent, self.busy)
     }

@@ -9,11 +9,12 @@ const TRAIN_LASTS: Span = Span::from_micros(100);
 /// The longest train that is carried packet by packet all the same.
 const PAIR: SegCount = SegCount::new(2);
 
-/// Returns the packets of `train` in order, in trains of at most `longest`, and a pair as single packets.
+/// Returns the packets of `train` in order, in trains of at most `longest`, and a pair as single
+/// packets.
 ///
-/// A connection begins with pairs, and a receiver takes the share of its buffer that it advertises from the first
-/// packet that it gets (`tcp_measure_rcv_mss`). Network cards give it that one by itself; a pair in one block of
-/// memory would raise the share from 160 to 170 of 256.
+/// A connection begins with pairs, and a receiver takes the share of its buffer that it advertises
+/// from the first packet that it gets (`tcp_measure_rcv_mss`). Network cards give it that one by
+/// itself; a pair in one block of memory would raise the share from 160 to 170 of 256.
 pub fn cut_train<T: Train>(train: T, longest: SegCount) -> impl Iterator<Item = T> {
     let mut rest = Some(train);
     std::iter::from_fn(move || {
@@ -30,10 +31,18 @@ pub fn cut_train<T: Train>(train: T, longest: SegCount) -> impl Iterator<Item = 
 /// Takes the first of several parts of `train` out of it; `None` if it is carried whole.
 #[inline]
 pub(crate) fn cut_first<T: Train>(train: &mut T, longest: SegCount) -> Option<T> {
-    take_first(train, if train.segment_count() <= PAIR { SegCount::new(1) } else { longest })
+    take_first(
+        train,
+        if train.segment_count() <= PAIR {
+            SegCount::new(1)
+        } else {
+            longest
+        },
+    )
 }
 
-/// Takes the first `longest` packets, at least one, out of a `train` that is longer; `None` if it is not.
+/// Takes the first `longest` packets, at least one, out of a `train` that is longer; `None` if it
+/// is not.
 #[inline]
 pub fn take_first<T: Train>(train: &mut T, longest: SegCount) -> Option<T> {
     (train.segment_count() > longest).then(|| {
@@ -42,14 +51,14 @@ pub fn take_first<T: Train>(train: &mut T, longest: SegCount) -> Option<T> {
     })
 }
 
-/// Returns the packets that `path` sends within `time` at the lowest rate that is planned, at least one. Where nothing
-/// limits its rate, that is any number.
+/// Returns the packets that `path` sends within `time` at the lowest rate that is planned, at least
+/// one. Where nothing limits its rate, that is any number.
 pub fn packets_within(path: &PathDirection, time: Span) -> SegCount {
     packets_at(slowest_rate(path), largest_packet(path), time)
 }
 
-/// The longest train that a path carries whole: as long as its link takes to send in [`TRAIN_LASTS`], as the first of
-/// its packets arrives with the last.
+/// The longest train that a path carries whole: as long as its link takes to send in
+/// [`TRAIN_LASTS`], as the first of its packets arrives with the last.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LongestTrain {
     packet: ByteCount,
@@ -58,7 +67,10 @@ pub(crate) struct LongestTrain {
 
 impl LongestTrain {
     pub(crate) fn new(path: &PathDirection) -> Self {
-        Self { packet: largest_packet(path), segments: packets_within(path, TRAIN_LASTS) }
+        Self {
+            packet: largest_packet(path),
+            segments: packets_within(path, TRAIN_LASTS),
+        }
     }
 
     /// The link sends at `rate` from now on.
@@ -67,14 +79,21 @@ impl LongestTrain {
     }
 }
 
-/// The lowest rate that the path is to have, at which a train lasts longest; that of a single packet for a trace of
-/// moments, each of which sends one. `None` where nothing limits it.
+/// The lowest rate that the path is to have, at which a train lasts longest; that of a single
+/// packet for a trace of moments, each of which sends one. `None` where nothing limits it.
 fn slowest_rate(path: &PathDirection) -> Option<BitRate> {
-    let Effects { opportunities, steps, .. } = &path.effects;
+    let Effects {
+        opportunities,
+        steps,
+        ..
+    } = &path.effects;
     if opportunities.is_some() {
         return Some(BitRate::ZERO);
     }
-    let later = steps.iter().filter_map(|step| step.change.rate).filter(|rate| *rate > BitRate::ZERO);
+    let later = steps
+        .iter()
+        .filter_map(|step| step.change.rate)
+        .filter(|rate| *rate > BitRate::ZERO);
     path.rate.into_iter().chain(later).min()
 }
 
@@ -84,6 +103,8 @@ fn largest_packet(path: &PathDirection) -> ByteCount {
 }
 
 fn packets_at(rate: Option<BitRate>, packet: ByteCount, time: Span) -> SegCount {
-    let packets = rate.map_or(u64::MAX, |rate| rate.bytes_in(time).get() / packet.get().max(1));
+    let packets = rate.map_or(u64::MAX, |rate| {
+        rate.bytes_in(time).get() / packet.get().max(1)
+    });
     SegCount::new(packets.max(1))
 }

@@ -58,7 +58,10 @@ impl<T: Train> DelayLine<T> {
             corruption: HitChance::new(effects.corrupted, seed ^ CORRUPTION),
             duplication: HitChance::new(effects.duplicated, seed ^ DUPLICATION),
             delay: path.delay,
-            jitter: effects.jitter.as_ref().map(|jitter| JitterSampler::new(jitter, seed ^ JITTER)),
+            jitter: effects
+                .jitter
+                .as_ref()
+                .map(|jitter| JitterSampler::new(jitter, seed ^ JITTER)),
             held_back: HitChance::new(reordering.share, seed ^ HELD_BACK),
             held_back_by: reordering.by,
             ordered: VecDeque::new(),
@@ -134,13 +137,21 @@ impl<T: Train> DelayLine<T> {
     /// When the next of what has taken off arrives.
     pub(crate) fn next_due(&self) -> Option<Time> {
         self.next_is_free().map(|free| {
-            let next = if free { self.free.peek() } else { self.ordered.front() };
+            let next = if free {
+                self.free.peek()
+            } else {
+                self.ordered.front()
+            };
             next.map_or(Time::ZERO, |next| next.due)
         })
     }
 
     /// The next train that has arrived at `now`.
-    pub(crate) fn take_arrived(&mut self, now: Time, log: &mut DirectionLog<T>) -> Option<ArrivedTrain<T>> {
+    pub(crate) fn take_arrived(
+        &mut self,
+        now: Time,
+        log: &mut DirectionLog<T>,
+    ) -> Option<ArrivedTrain<T>> {
         let next = match self.next_is_free()? {
             false => self.ordered.pop_front_if(|next| next.due <= now)?,
             true if self.free.peek()?.due <= now => self.free.pop()?,
@@ -153,7 +164,10 @@ impl<T: Train> DelayLine<T> {
         } else {
             self.landed = next.number + tally.segments.get();
         }
-        Some(ArrivedTrain { due: next.due, train: next.train })
+        Some(ArrivedTrain {
+            due: next.due,
+            train: next.train,
+        })
     }
 
     /// Returns true if the next packet to arrive is one that others may pass; `None` if nothing is
@@ -161,20 +175,33 @@ impl<T: Train> DelayLine<T> {
     fn next_is_free(&self) -> Option<bool> {
         match (self.ordered.front(), self.free.peek()) {
             (None, None) => None,
-            (Some(ordered), Some(free)) => Some((free.due, free.number) < (ordered.due, ordered.number)),
+            (Some(ordered), Some(free)) => {
+                Some((free.due, free.number) < (ordered.due, ordered.number))
+            }
             (_, free) => Some(free.is_some()),
         }
     }
 
     fn delay_one(&mut self, departed: Time, train: T) {
         let held_back = hits_train(&mut self.held_back, &train);
-        let jitter = self.jitter.as_mut().map_or(Span::ZERO, JitterSampler::draw_delay);
+        let jitter = self
+            .jitter
+            .as_mut()
+            .map_or(Span::ZERO, JitterSampler::draw_delay);
         let free = held_back || self.jitter.as_ref().is_some_and(|jitter| jitter.reorders);
         let due = departed + self.delay + jitter;
         if free {
-            let held_back = if held_back { self.held_back_by } else { Span::ZERO };
+            let held_back = if held_back {
+                self.held_back_by
+            } else {
+                Span::ZERO
+            };
             let number = self.first_number(&train);
-            self.free.push(PropagatingTrain { due: due + held_back, number, train });
+            self.free.push(PropagatingTrain {
+                due: due + held_back,
+                number,
+                train,
+            });
         } else {
             self.keep_in_order(due, train);
         }
@@ -183,7 +210,11 @@ impl<T: Train> DelayLine<T> {
     fn keep_in_order(&mut self, due: Time, train: T) {
         self.last_due = self.last_due.max(due);
         let number = self.first_number(&train);
-        self.ordered.push_back(PropagatingTrain { due: self.last_due, number, train });
+        self.ordered.push_back(PropagatingTrain {
+            due: self.last_due,
+            number,
+            train,
+        });
     }
 
     /// The number of the first packet of `train`, which takes off.
@@ -196,9 +227,13 @@ impl<T: Train> DelayLine<T> {
 
 /// Returns true if packets behind the link are delayed, and nothing else happens to them.
 pub(crate) fn only_delays(effects: &Effects) -> bool {
-    let held_back = effects.reordering.map_or(Ratio::ZERO, |reordering| reordering.share);
+    let held_back = effects
+        .reordering
+        .map_or(Ratio::ZERO, |reordering| reordering.share);
     effects.jitter.is_none()
-        && [effects.corrupted, effects.duplicated, held_back].iter().all(|share| *share == Ratio::ZERO)
+        && [effects.corrupted, effects.duplicated, held_back]
+            .iter()
+            .all(|share| *share == Ratio::ZERO)
 }
 
 /// Returns true if `chance` hits `train`, which is one packet or no more than it spares.

@@ -1,6 +1,8 @@
 use std::collections::VecDeque;
 
-use fullpipe_record::{Edit, Fate, Framing, NarrowLink, Path, PathChange, PathDirection, PathStep, TooBig};
+use fullpipe_record::{
+    Edit, Fate, Framing, NarrowLink, Path, PathChange, PathDirection, PathStep, TooBig,
+};
 use fullpipe_units::{ByteCount, SegCount, Time};
 
 use crate::bottleneck::BottleneckLink;
@@ -16,8 +18,8 @@ use crate::train::{EditEffect, SievedTrain, Train, sieve_train, split_train_at};
 
 /// One direction of the path; [the crate](crate) describes its stages and their order.
 ///
-/// Calls must not go back in time: each takes a time equal to or later than the call before it. In debug builds a call
-/// that does go back panics.
+/// Calls must not go back in time: each takes a time equal to or later than the call before it. In
+/// debug builds a call that does go back panics.
 #[derive(Debug)]
 pub struct LinkDirection<T> {
     framing: Framing,
@@ -48,7 +50,8 @@ pub struct ArrivedTrain<T> {
     pub train: T,
 }
 
-/// The fate of the packets of one train on their way into the queue; together they are all that was offered.
+/// The fate of the packets of one train on their way into the queue; together they are all that was
+/// offered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueueOutcome<T> {
     /// Will be sent, if the queue's management does not drop them yet.
@@ -63,8 +66,8 @@ pub struct QueueOutcome<T> {
     pub policed: SegCount,
     /// Found the queue full. FQ-CoDel accepts all, and drops others in their place.
     pub overflowed: SegCount,
-    /// A router's answer, to be offered to the other direction: one for a train, as routers limit their answers (RFC
-    /// 1812, 4.3.2.8).
+    /// A router's answer, to be offered to the other direction: one for a train, as routers limit
+    /// their answers (RFC 1812, 4.3.2.8).
     pub reply: Option<T>,
 }
 
@@ -96,18 +99,22 @@ impl<T> QueueOutcome<T> {
 }
 
 impl<T: Train> LinkDirection<T> {
-    /// Both directions of `path`, empty, forward first: the same `seed` means the same losses for every driver.
+    /// Both directions of `path`, empty, forward first: the same `seed` means the same losses for
+    /// every driver.
     pub fn new_pair(path: &Path, seed: u64) -> [Self; 2] {
         let seed = seed.wrapping_mul(2);
-        [Self::new(&path.forward, seed), Self::new(&path.reverse, seed.wrapping_add(1))]
+        [
+            Self::new(&path.forward, seed),
+            Self::new(&path.reverse, seed.wrapping_add(1)),
+        ]
     }
 
-    /// An empty path, which begins at [`Time::ZERO`]. Where `path` does not say a rate, packets are sent at once;
-    /// without a queue, none overflows; without a loss, none is lost. The path's MTU is the hosts' affair: only a
-    /// narrow link finds packets too big.
+    /// An empty path, which begins at [`Time::ZERO`]. Where `path` does not say a rate, packets are
+    /// sent at once; without a queue, none overflows; without a loss, none is lost. The path's MTU
+    /// is the hosts' affair: only a narrow link finds packets too big.
     ///
-    /// `seed` decides what falls to chance. The two directions of a path need different seeds, or they lose packets
-    /// with the same numbers.
+    /// `seed` decides what falls to chance. The two directions of a path need different seeds, or
+    /// they lose packets with the same numbers.
     pub fn new(path: &PathDirection, seed: u64) -> Self {
         let mut steps = path.effects.steps.clone();
         steps.sort_by_key(|step| step.after);
@@ -115,7 +122,12 @@ impl<T: Train> LinkDirection<T> {
             framing: path.framing,
             longest: LongestTrain::new(path),
             loss: LossProcess::new(path, seed),
-            edits: path.effects.edits.iter().map(|edit| (*edit, SegCount::ZERO)).collect(),
+            edits: path
+                .effects
+                .edits
+                .iter()
+                .map(|edit| (*edit, SegCount::ZERO))
+                .collect(),
             narrow: path.effects.narrow,
             policer: path.effects.policer.map(PolicerState::new),
             reaches_queue: path.effects.edits.is_empty()
@@ -130,13 +142,15 @@ impl<T: Train> LinkDirection<T> {
         }
     }
 
-    /// Returns the packets of a host's `train` as this direction carries them, in order: in trains that it sends within
-    /// 100 µs at the lowest rate that is planned, and a pair as single packets, as [`cut_train`] says.
+    /// Returns the packets of a host's `train` as this direction carries them, in order: in trains
+    /// that it sends within 100 µs at the lowest rate that is planned, and a pair as single
+    /// packets, as [`cut_train`] says.
     pub fn cut_train(&self, train: T) -> impl Iterator<Item = T> + use<T> {
         cut_train(train, self.longest.segments)
     }
 
-    /// Takes the first of the parts of [`Self::cut_train`] out of `train`; `None` if there is one alone.
+    /// Takes the first of the parts of [`Self::cut_train`] out of `train`; `None` if there is one
+    /// alone.
     #[inline]
     pub fn cut_first(&self, train: &mut T) -> Option<T> {
         cut_first(train, self.longest.segments)
@@ -144,7 +158,8 @@ impl<T: Train> LinkDirection<T> {
 
     /// Takes in `train`, which reached the path at `at`.
     ///
-    /// Lost packets cut the train into several. Of each, a stage accepts the packets that it would accept one by one.
+    /// Lost packets cut the train into several. Of each, a stage accepts the packets that it would
+    /// accept one by one.
     #[inline]
     pub fn offer_train(&mut self, at: Time, train: T) -> QueueOutcome<T> {
         self.advance_to(at);
@@ -157,7 +172,11 @@ impl<T: Train> LinkDirection<T> {
         match &mut self.express {
             Some(express) if self.reaches_queue => {
                 let accepted = express.accept_train(at, train, load, &mut self.log);
-                QueueOutcome { accepted, overflowed: load.segments - accepted, ..QueueOutcome::default() }
+                QueueOutcome {
+                    accepted,
+                    overflowed: load.segments - accepted,
+                    ..QueueOutcome::default()
+                }
             }
             _ => self.enter_stages(at, train),
         }
@@ -183,7 +202,8 @@ impl<T: Train> LinkDirection<T> {
         outcome
     }
 
-    /// The next train that has arrived at `now`; `None` if there is none yet. A driver calls it until then.
+    /// The next train that has arrived at `now`; `None` if there is none yet. A driver calls it
+    /// until then.
     #[inline]
     pub fn pop_arrived(&mut self, now: Time) -> Option<ArrivedTrain<T>> {
         self.check_order(now);
@@ -203,8 +223,8 @@ impl<T: Train> LinkDirection<T> {
         self.delay_line.take_arrived(now, &mut self.log)
     }
 
-    /// A driver that calls [`LinkDirection::pop_arrived`] now needs to do so at this moment again: no train arrives before. `None`
-    /// if the path is empty.
+    /// A driver that calls [`LinkDirection::pop_arrived`] now needs to do so at this moment again:
+    /// no train arrives before. `None` if the path is empty.
     #[inline]
     pub fn next_deadline(&self) -> Option<Time> {
         match &self.express {
@@ -222,8 +242,9 @@ impl<T: Train> LinkDirection<T> {
         [due, self.next_departure()].into_iter().flatten().min()
     }
 
-    /// Changes the path at `at`. A packet whose sending has begun is finished at the new rate. What has left the link
-    /// keeps the delay that it had; a train of which packets are still being sent has the new one.
+    /// Changes the path at `at`. A packet whose sending has begun is finished at the new rate. What
+    /// has left the link keeps the delay that it had; a train of which packets are still being sent
+    /// has the new one.
     pub fn change_path(&mut self, at: Time, change: &PathChange) {
         self.advance_to(at);
         if let Some(express) = self.express.take() {
@@ -244,11 +265,13 @@ impl<T: Train> LinkDirection<T> {
         }
     }
 
-    /// Begins to keep incidents and to count edits anew, or ends it. A caller takes them often: there is no limit to
-    /// their number.
+    /// Begins to keep incidents and to count edits anew, or ends it. A caller takes them often:
+    /// there is no limit to their number.
     pub fn keep_incidents(&mut self, keep: bool) {
         self.log.keep_incidents(keep);
-        self.edits.iter_mut().for_each(|(_, packets)| *packets = SegCount::ZERO);
+        self.edits
+            .iter_mut()
+            .for_each(|(_, packets)| *packets = SegCount::ZERO);
     }
 
     /// Returns the incidents since the last call; none unless they are kept.
@@ -256,7 +279,8 @@ impl<T: Train> LinkDirection<T> {
         self.log.take_incidents()
     }
 
-    /// Returns the edits of the path, each with the packets that it changed since incidents are kept.
+    /// Returns the edits of the path, each with the packets that it changed since incidents are
+    /// kept.
     pub fn edit_counts(&self) -> &[(Edit, SegCount)] {
         &self.edits
     }
@@ -274,16 +298,23 @@ impl<T: Train> LinkDirection<T> {
 
     #[inline]
     fn check_order(&self, now: Time) {
-        debug_assert!(now >= self.clock, "a call at {now:?} after one at {:?}", self.clock);
+        debug_assert!(
+            now >= self.clock,
+            "a call at {now:?} after one at {:?}",
+            self.clock
+        );
     }
 
     fn advance_stages(&mut self, now: Time) {
         loop {
-            let finish = self.bottleneck.finish_time().filter(|finish| *finish <= now);
+            let finish = self
+                .bottleneck
+                .finish_time()
+                .filter(|finish| *finish <= now);
             // At the same moment, what has been sent leaves before the path changes.
-            let step = self
-                .steps
-                .pop_front_if(|step| finish.map_or(step_start(step) <= now, |finish| step_start(step) < finish));
+            let step = self.steps.pop_front_if(|step| {
+                finish.map_or(step_start(step) <= now, |finish| step_start(step) < finish)
+            });
             match (step, finish) {
                 (Some(step), _) => self.apply_change(step_start(&step), &step.change),
                 (None, Some(finish)) => self.depart_sent(finish),
@@ -309,7 +340,8 @@ impl<T: Train> LinkDirection<T> {
         if let Some(train) = self.bottleneck.make_way(at, &mut self.log) {
             self.delay_line.enqueue_train(at, train, &mut self.log);
         }
-        self.bottleneck.go_on(at, self.delay_line.uniform_segments());
+        self.bottleneck
+            .go_on(at, self.delay_line.uniform_segments());
     }
 
     /// No packet that has not taken off arrives before this.
@@ -318,7 +350,11 @@ impl<T: Train> LinkDirection<T> {
         if self.steps.is_empty() && self.delay_line.keeps_order() {
             return finish.map(|finish| finish + self.delay_line.fixed_delay());
         }
-        let step = self.steps.front().filter(|_| !self.bottleneck.is_idle()).map(step_start);
+        let step = self
+            .steps
+            .front()
+            .filter(|_| !self.bottleneck.is_idle())
+            .map(step_start);
         [finish, step].into_iter().flatten().min()
     }
 
@@ -328,15 +364,27 @@ impl<T: Train> LinkDirection<T> {
     fn enter_stages(&mut self, at: Time, mut train: T) -> QueueOutcome<T> {
         if let Some(edit) = self.edit_until_stopped(&mut train) {
             self.record_incident(at, Fate::Expired, &train);
-            let reply = if let Edit::Router(address) = edit { train.time_exceeded(address) } else { None };
-            return QueueOutcome { expired: train.segment_count(), reply, ..QueueOutcome::default() };
+            let reply = if let Edit::Router(address) = edit {
+                train.time_exceeded(address)
+            } else {
+                None
+            };
+            return QueueOutcome {
+                expired: train.segment_count(),
+                reply,
+                ..QueueOutcome::default()
+            };
         }
         if self.narrow.is_none() && self.policer.is_none() {
             return self.queue_train(at, train);
         }
         let mut outcome = QueueOutcome::default();
         for narrow in self.pass_mtu(at, train, &mut outcome).into_iter().flatten() {
-            for train in self.pass_policer(at, narrow, &mut outcome).into_iter().flatten() {
+            for train in self
+                .pass_policer(at, narrow, &mut outcome)
+                .into_iter()
+                .flatten()
+            {
                 outcome.add_outcome(self.queue_train(at, train));
             }
         }
@@ -357,7 +405,8 @@ impl<T: Train> LinkDirection<T> {
 
     /// Notes what happened to packets before the queue.
     fn record_incident(&mut self, at: Time, fate: Fate, train: &T) {
-        self.log.record_fate(at, fate, Some(self.backlog_bytes(at)), train);
+        self.log
+            .record_fate(at, fate, Some(self.backlog_bytes(at)), train);
     }
 
     /// Returns the bytes that wait or are being sent.
@@ -369,9 +418,15 @@ impl<T: Train> LinkDirection<T> {
     }
 
     fn pass_mtu(&mut self, at: Time, train: T, outcome: &mut QueueOutcome<T>) -> [Option<T>; 2] {
-        let Some(narrow) = self.narrow else { return [Some(train), None] };
+        let Some(narrow) = self.narrow else {
+            return [Some(train), None];
+        };
         let SievedTrain { passed, stopped } = sieve_train(train, Framing::Ip, |load| {
-            if load.packet_bytes() <= narrow.mtu { load.segments } else { SegCount::ZERO }
+            if load.packet_bytes() <= narrow.mtu {
+                load.segments
+            } else {
+                SegCount::ZERO
+            }
         });
         if let Some(train) = stopped {
             outcome.too_big += train.segment_count();
@@ -383,10 +438,18 @@ impl<T: Train> LinkDirection<T> {
         passed
     }
 
-    fn pass_policer(&mut self, at: Time, train: T, outcome: &mut QueueOutcome<T>) -> [Option<T>; 2] {
-        let Some(policer) = &mut self.policer else { return [Some(train), None] };
-        let SievedTrain { passed, stopped } =
-            sieve_train(train, self.framing, |load| policer.passing_packets(at, load));
+    fn pass_policer(
+        &mut self,
+        at: Time,
+        train: T,
+        outcome: &mut QueueOutcome<T>,
+    ) -> [Option<T>; 2] {
+        let Some(policer) = &mut self.policer else {
+            return [Some(train), None];
+        };
+        let SievedTrain { passed, stopped } = sieve_train(train, self.framing, |load| {
+            policer.passing_packets(at, load)
+        });
         if let Some(train) = stopped {
             outcome.policed += train.segment_count();
             self.record_incident(at, Fate::Policed, &train);
@@ -404,9 +467,18 @@ impl<T: Train> LinkDirection<T> {
             self.delay_line.enqueue_train(at, train, &mut self.log);
             segments
         } else {
-            self.bottleneck.accept_train(at, train, self.delay_line.uniform_segments(), &mut self.log)
+            self.bottleneck.accept_train(
+                at,
+                train,
+                self.delay_line.uniform_segments(),
+                &mut self.log,
+            )
         };
-        QueueOutcome { accepted, overflowed: segments - accepted, ..QueueOutcome::default() }
+        QueueOutcome {
+            accepted,
+            overflowed: segments - accepted,
+            ..QueueOutcome::default()
+        }
     }
 
     /// Loses the first packet of `train` and returns the others.

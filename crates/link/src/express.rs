@@ -12,11 +12,11 @@ use crate::server::{WORK_PER_BYTE, bytes_for};
 use crate::train::sieve_train;
 use crate::{ArrivedTrain, DirectionCounters, PacketTally, Train};
 
-/// A drop-tail queue, its link and its delay, where nothing else can happen to a packet: when it arrives is known as it
-/// comes, and nothing needs to be done in between.
+/// A drop-tail queue, its link and its delay, where nothing else can happen to a packet: when it
+/// arrives is known as it comes, and nothing needs to be done in between.
 ///
-/// The outcome is that of [`BottleneckLink`] and [`DelayLine`], to which [`ExpressLink::hand_over`] leaves what is on its way
-/// when the path changes.
+/// The outcome is that of [`BottleneckLink`] and [`DelayLine`], to which [`ExpressLink::hand_over`]
+/// leaves what is on its way when the path changes.
 #[derive(Debug)]
 pub(crate) struct ExpressLink<T> {
     framing: Framing,
@@ -55,8 +55,8 @@ struct PreciseMoment {
     spare: u64,
 }
 
-/// A link of a constant rate. Work is counted in billionths of a bit, of which it does as many in a nanosecond as its
-/// rate has bits per second; so no rounding error adds up from packet to packet.
+/// A link of a constant rate. Work is counted in billionths of a bit, of which it does as many in a
+/// nanosecond as its rate has bits per second; so no rounding error adds up from packet to packet.
 #[derive(Debug)]
 struct ConstantRateSender {
     /// Bits per second; not zero.
@@ -99,29 +99,47 @@ impl<T: Train> ExpressLink<T> {
         })
     }
 
-    /// Takes in as much of `train`, which comes at `at` and is this `load`, as there is room for. Returns the number of
-    /// packets accepted.
+    /// Takes in as much of `train`, which comes at `at` and is this `load`, as there is room for.
+    /// Returns the number of packets accepted.
     #[inline]
-    pub(crate) fn accept_train(&mut self, at: Time, train: T, load: TrainLoad, log: &mut DirectionLog<T>) -> SegCount {
+    pub(crate) fn accept_train(
+        &mut self,
+        at: Time,
+        train: T,
+        load: TrainLoad,
+        log: &mut DirectionLog<T>,
+    ) -> SegCount {
         if self.sender.is_none() {
             self.next_due.get_or_insert(at + self.delay);
-            self.trains.push_back(TravellingTrain { sent: PreciseMoment::at_time(at), train });
+            self.trains.push_back(TravellingTrain {
+                sent: PreciseMoment::at_time(at),
+                train,
+            });
             self.sent += 1;
             log.counters.sent += load.total;
             return load.segments;
         }
         // No more than this waits, so that most trains need no closer reckoning.
         let most = self.unsent.bytes + load.total;
-        if most <= log.counters.max_backlog && self.limit.accepted_packets(self.unsent, load) >= load.segments {
+        if most <= log.counters.max_backlog
+            && self.limit.accepted_packets(self.unsent, load) >= load.segments
+        {
             self.push(at, load, train);
             return load.segments;
         }
         self.accept_some(at, load, train, log)
     }
 
-    /// Takes in as much of `train` as there is room for, where that may not be all of it, or the backlog is large.
+    /// Takes in as much of `train` as there is room for, where that may not be all of it, or the
+    /// backlog is large.
     #[inline(never)]
-    fn accept_some(&mut self, at: Time, load: TrainLoad, train: T, log: &mut DirectionLog<T>) -> SegCount {
+    fn accept_some(
+        &mut self,
+        at: Time,
+        load: TrainLoad,
+        train: T,
+        log: &mut DirectionLog<T>,
+    ) -> SegCount {
         let mut backlog = self.backlog_at(at);
         let mut stopped = None;
         if self.limit.accepted_packets(backlog, load) >= load.segments {
@@ -139,7 +157,9 @@ impl<T: Train> ExpressLink<T> {
             stopped = sieved.stopped;
         }
         log.counters.max_backlog = log.counters.max_backlog.max(backlog.bytes);
-        let Some(train) = stopped else { return load.segments };
+        let Some(train) = stopped else {
+            return load.segments;
+        };
         log.record_fate(at, Fate::Overflowed, Some(backlog.bytes), &train);
         load.segments - train.segment_count()
     }
@@ -148,7 +168,9 @@ impl<T: Train> ExpressLink<T> {
     #[inline]
     pub(crate) fn advance_to(&mut self, now: Time, log: &mut DirectionLog<T>) {
         while let Some(by) = self.next_sent.filter(|by| *by <= now) {
-            let Some(first) = self.trains.get(self.sent) else { return };
+            let Some(first) = self.trains.get(self.sent) else {
+                return;
+            };
             let tally = PacketTally::from_train(&first.train, self.framing);
             self.unsent.subtract_packets(tally);
             log.counters.sent += tally.bytes;
@@ -162,7 +184,11 @@ impl<T: Train> ExpressLink<T> {
 
     /// The next train that has arrived at `now`.
     #[inline]
-    pub(crate) fn take_arrived(&mut self, now: Time, log: &mut DirectionLog<T>) -> Option<ArrivedTrain<T>> {
+    pub(crate) fn take_arrived(
+        &mut self,
+        now: Time,
+        log: &mut DirectionLog<T>,
+    ) -> Option<ArrivedTrain<T>> {
         let due = self.next_due.filter(|due| *due <= now)?;
         if self.sent == 0 {
             self.advance_to(now, log);
@@ -170,7 +196,9 @@ impl<T: Train> ExpressLink<T> {
         let train = self.trains.pop_front()?.train;
         self.sent -= 1;
         self.next_due = self.trains.front().map(|first| first.sent.by + self.delay);
-        log.counters.delivered.add(PacketTally::from_train(&train, self.framing));
+        log.counters
+            .delivered
+            .add(PacketTally::from_train(&train, self.framing));
         Some(ArrivedTrain { due, train })
     }
 
@@ -188,7 +216,11 @@ impl<T: Train> ExpressLink<T> {
     /// Returns `counters` with the bytes sent and the busy time up to `now`.
     pub(crate) fn add_progress(&self, now: Time, counters: DirectionCounters) -> DirectionCounters {
         let is_busy = self.unsent.segments > SegCount::ZERO;
-        let busy = if is_busy { now.duration_since(self.began) } else { Span::ZERO };
+        let busy = if is_busy {
+            now.duration_since(self.began)
+        } else {
+            Span::ZERO
+        };
         DirectionCounters {
             sent: counters.sent + self.completed_part(now).bytes,
             busy: self.busy_before + busy,
@@ -196,15 +228,24 @@ impl<T: Train> ExpressLink<T> {
         }
     }
 
-    /// Leaves all that is on its way at `now`, up to which it has been advanced, to the stages of a path that changes.
-    pub(crate) fn hand_over(self, now: Time, bottleneck: &mut BottleneckLink<T>, delay_line: &mut DelayLine<T>) {
+    /// Leaves all that is on its way at `now`, up to which it has been advanced, to the stages of a
+    /// path that changes.
+    pub(crate) fn hand_over(
+        self,
+        now: Time,
+        bottleneck: &mut BottleneckLink<T>,
+        delay_line: &mut DelayLine<T>,
+    ) {
         let first = self.trains.get(self.sent).map(|first| first.sent);
         let mut trains = self.trains;
         let unsent = trains.split_off(self.sent);
         for TravellingTrain { sent, train } in trains {
             delay_line.resume_train(sent.by, train);
         }
-        let work = self.sender.zip(first).map_or(0, |(sender, first)| sender.remaining_work(now, first));
+        let work = self
+            .sender
+            .zip(first)
+            .map_or(0, |(sender, first)| sender.remaining_work(now, first));
         let unsent = unsent.into_iter().map(|travelling| travelling.train);
         bottleneck.resume_period(now, unsent, work, (self.began, self.busy_before));
     }
@@ -219,12 +260,15 @@ impl<T: Train> ExpressLink<T> {
         }
         let left = bytes_for(sender.remaining_work(now, first.sent));
         let load = TrainLoad::from_train(&first.train, self.framing);
-        load.first_packets(load.packets_in(load.total.saturating_sub(left))).to_tally()
+        load.first_packets(load.packets_in(load.total.saturating_sub(left)))
+            .to_tally()
     }
 
     #[inline]
     fn push(&mut self, at: Time, load: TrainLoad, train: T) {
-        let Some(sender) = &mut self.sender else { return };
+        let Some(sender) = &mut self.sender else {
+            return;
+        };
         if self.unsent.segments == SegCount::ZERO {
             sender.free = PreciseMoment::at_time(at);
             self.began = at;
@@ -255,8 +299,16 @@ impl PreciseMoment {
 
 impl ConstantRateSender {
     fn new(rate: BitRate) -> Self {
-        let last = SendingTime { bytes: ByteCount::ZERO, whole: Span::ZERO, rest: 0 };
-        Self { rate: rate.bps(), free: PreciseMoment::at_time(Time::ZERO), last }
+        let last = SendingTime {
+            bytes: ByteCount::ZERO,
+            whole: Span::ZERO,
+            rest: 0,
+        };
+        Self {
+            rate: rate.bps(),
+            free: PreciseMoment::at_time(Time::ZERO),
+            last,
+        }
     }
 
     /// Sends `bytes` behind all that has come before; when they have been sent.
@@ -268,8 +320,14 @@ impl ConstantRateSender {
         let SendingTime { whole, rest, .. } = self.last;
         let PreciseMoment { by, spare } = self.free;
         self.free = match spare.checked_sub(rest) {
-            Some(spare) => PreciseMoment { by: by + whole, spare },
-            None => PreciseMoment { by: by + whole + Span::from_nanos(1), spare: self.rate - (rest - spare) },
+            Some(spare) => PreciseMoment {
+                by: by + whole,
+                spare,
+            },
+            None => PreciseMoment {
+                by: by + whole + Span::from_nanos(1),
+                spare: self.rate - (rest - spare),
+            },
         };
         self.free
     }
@@ -279,10 +337,20 @@ impl ConstantRateSender {
         let (whole, rest) = if let Some(work) = bytes.get().checked_mul(WORK_PER_BYTE as u64) {
             (work / self.rate, work % self.rate)
         } else {
-            let (work, rate) = (u128::from(bytes.get()) * WORK_PER_BYTE, u128::from(self.rate));
-            (u64::try_from(work / rate).unwrap_or(u64::MAX), (work % rate) as u64)
+            let (work, rate) = (
+                u128::from(bytes.get()) * WORK_PER_BYTE,
+                u128::from(self.rate),
+            );
+            (
+                u64::try_from(work / rate).unwrap_or(u64::MAX),
+                (work % rate) as u64,
+            )
         };
-        SendingTime { bytes, whole: Span::from_nanos(whole), rest }
+        SendingTime {
+            bytes,
+            whole: Span::from_nanos(whole),
+            rest,
+        }
     }
 
     /// Work from `now` to `sent`, which is later.

@@ -6,8 +6,8 @@ use fullpipe_units::{ByteCount, SegCount, Time};
 use crate::load::TrainLoad;
 use crate::{PacketTally, Train};
 
-/// Trains in the order in which they came. Packets of the first are sent while it stays here whole, so that only a
-/// train of which a packet fares differently is cut.
+/// Trains in the order in which they came. Packets of the first are sent while it stays here whole,
+/// so that only a train of which a packet fares differently is cut.
 #[derive(Debug)]
 pub(crate) struct TrainFifo<T> {
     framing: Framing,
@@ -33,7 +33,12 @@ pub(crate) struct NextPacket {
 
 impl<T: Train> TrainFifo<T> {
     pub(crate) fn new(framing: Framing) -> Self {
-        Self { framing, trains: VecDeque::new(), begun: SegCount::ZERO, held: PacketTally::default() }
+        Self {
+            framing,
+            trains: VecDeque::new(),
+            begun: SegCount::ZERO,
+            held: PacketTally::default(),
+        }
     }
 
     pub(crate) fn push(&mut self, came: Time, train: T) {
@@ -54,16 +59,26 @@ impl<T: Train> TrainFifo<T> {
     pub(crate) fn next_packet(&self) -> Option<NextPacket> {
         let first = self.trains.front()?;
         if self.begun < first.train.segment_count() {
-            let bytes = TrainLoad::from_train(&first.train, self.framing).packets_after(self.begun).packet_bytes();
-            return Some(NextPacket { came: first.came, bytes });
+            let bytes = TrainLoad::from_train(&first.train, self.framing)
+                .packets_after(self.begun)
+                .packet_bytes();
+            return Some(NextPacket {
+                came: first.came,
+                bytes,
+            });
         }
         let second = self.trains.get(1)?;
-        Some(NextPacket { came: second.came, bytes: TrainLoad::from_train(&second.train, self.framing).packet_bytes() })
+        Some(NextPacket {
+            came: second.came,
+            bytes: TrainLoad::from_train(&second.train, self.framing).packet_bytes(),
+        })
     }
 
     /// Returns true if the next packet belongs to the train of which others have begun.
     pub(crate) fn goes_on(&self) -> bool {
-        self.trains.front().is_some_and(|first| self.begun < first.train.segment_count())
+        self.trains
+            .front()
+            .is_some_and(|first| self.begun < first.train.segment_count())
     }
 
     /// Packets of the first train that have begun.
@@ -71,10 +86,13 @@ impl<T: Train> TrainFifo<T> {
         self.begun
     }
 
-    /// Begins to send the next packets, at most so many and all of one train; `None` where none is left.
+    /// Begins to send the next packets, at most so many and all of one train; `None` where none is
+    /// left.
     pub(crate) fn begin_service(&mut self, most: SegCount) -> Option<TrainLoad> {
         let first = self.trains.front()?;
-        let load = TrainLoad::from_train(&first.train, self.framing).packets_after(self.begun).first_packets(most);
+        let load = TrainLoad::from_train(&first.train, self.framing)
+            .packets_after(self.begun)
+            .first_packets(most);
         self.begun += load.segments;
         self.held.subtract_packets(load.to_tally());
         Some(load)
@@ -116,9 +134,14 @@ impl<T: Train> TrainFifo<T> {
 
     /// Cuts the train at `index` behind its first `at` packets, where both sides have some.
     fn split_train(&mut self, index: usize, at: SegCount) {
-        let Some(waiting) = self.trains.get_mut(index) else { return };
+        let Some(waiting) = self.trains.get_mut(index) else {
+            return;
+        };
         if at > SegCount::ZERO && at < waiting.train.segment_count() {
-            let rest = WaitingTrain { came: waiting.came, train: waiting.train.split_off(at) };
+            let rest = WaitingTrain {
+                came: waiting.came,
+                train: waiting.train.split_off(at),
+            };
             self.trains.insert(index + 1, rest);
         }
     }

@@ -9,7 +9,8 @@ use crate::load::TrainLoad;
 use crate::log::DirectionLog;
 use crate::{PacketTally, Train};
 
-/// Queues of connections, served in turn by deficit round robin, each under CoDel: RFC 8290, section 4.
+/// Queues of connections, served in turn by deficit round robin, each under CoDel: RFC 8290,
+/// section 4.
 #[derive(Debug)]
 pub(crate) struct FqCodel<T> {
     flows: Vec<FlowQueue<T>>,
@@ -83,17 +84,30 @@ impl<T: Train> FqCodel<T> {
     /// The next packet of the queue in which most bytes wait (4.1.2); `None` where none waits.
     pub(crate) fn drop_from_fattest(&mut self) -> Option<T> {
         // Of equals the first, so that the result is the same everywhere.
-        let fattest = self.flows.iter_mut().rev().max_by_key(|flow| flow.fifo.waiting_tally().bytes)?;
+        let fattest = self
+            .flows
+            .iter_mut()
+            .rev()
+            .max_by_key(|flow| flow.fifo.waiting_tally().bytes)?;
         let train = fattest.fifo.take_next()?;
-        self.held.subtract_packets(fattest.fifo.tally_of_train(&train));
+        self.held
+            .subtract_packets(fattest.fifo.tally_of_train(&train));
         Some(train)
     }
 
     /// The packet whose turn it is (4.2).
-    pub(crate) fn choose_next(&mut self, now: Time, log: &mut DirectionLog<T>) -> Option<NextPacket> {
+    pub(crate) fn choose_next(
+        &mut self,
+        now: Time,
+        log: &mut DirectionLog<T>,
+    ) -> Option<NextPacket> {
         loop {
             let from_new = !self.new.is_empty();
-            let list = if from_new { &mut self.new } else { &mut self.old };
+            let list = if from_new {
+                &mut self.new
+            } else {
+                &mut self.old
+            };
             let index = *list.front()?;
             let flow = &mut self.flows[index];
             if flow.deficit <= 0 {
@@ -104,14 +118,16 @@ impl<T: Train> FqCodel<T> {
             }
             let before = flow.fifo.waiting_tally();
             let next = flow.codel.choose_next(now, &mut flow.fifo, log);
-            self.held.subtract_packets(before.difference_from(flow.fifo.waiting_tally()));
+            self.held
+                .subtract_packets(before.difference_from(flow.fifo.waiting_tally()));
             if let Some(next) = next {
                 flow.deficit -= i64::try_from(next.bytes.get()).unwrap_or(i64::MAX);
                 self.serving = index;
                 return Some(next);
             }
             list.pop_front();
-            // A queue that was new waits once behind the old ones, lest a connection be new again with every packet.
+            // A queue that was new waits once behind the old ones, lest a connection be new again
+            // with every packet.
             if from_new && !self.old.is_empty() {
                 self.old.push_back(index);
             } else {
@@ -122,7 +138,9 @@ impl<T: Train> FqCodel<T> {
 
     /// Begins to send the packet that was chosen.
     pub(crate) fn begin_service(&mut self) -> Option<TrainLoad> {
-        let load = self.flows[self.serving].fifo.begin_service(SegCount::new(1))?;
+        let load = self.flows[self.serving]
+            .fifo
+            .begin_service(SegCount::new(1))?;
         self.held.subtract_packets(load.to_tally());
         Some(load)
     }

@@ -13,17 +13,30 @@ pub(crate) struct QueueLimit {
 
 impl QueueLimit {
     pub(crate) fn new(path: &PathDirection) -> Self {
-        Self { bytes: path.queue, packets: path.effects.queue_packets }
+        Self {
+            bytes: path.queue,
+            packets: path.effects.queue_packets,
+        }
     }
 
     /// Returns the number of packets of `load`, counted from its first, that find room behind
     /// `backlog`. On an idle link one always does.
     #[inline]
     pub(crate) fn accepted_packets(self, backlog: PacketTally, load: TrainLoad) -> SegCount {
-        let by_bytes = self.bytes.map(|limit| load.packets_in(limit.saturating_sub(backlog.bytes)));
-        let by_packets = self.packets.map(|limit| limit.saturating_sub(backlog.segments).min(load.segments));
-        let room = by_bytes.unwrap_or(load.segments).min(by_packets.unwrap_or(load.segments));
-        if backlog.segments == SegCount::ZERO { room.max(SegCount::new(1)) } else { room }
+        let by_bytes = self
+            .bytes
+            .map(|limit| load.packets_in(limit.saturating_sub(backlog.bytes)));
+        let by_packets = self
+            .packets
+            .map(|limit| limit.saturating_sub(backlog.segments).min(load.segments));
+        let room = by_bytes
+            .unwrap_or(load.segments)
+            .min(by_packets.unwrap_or(load.segments));
+        if backlog.segments == SegCount::ZERO {
+            room.max(SegCount::new(1))
+        } else {
+            room
+        }
     }
 
     /// Returns true if `backlog` is more than it allows.

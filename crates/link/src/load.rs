@@ -25,7 +25,10 @@ impl TrainLoad {
 
     #[inline]
     pub(crate) fn to_tally(self) -> PacketTally {
-        PacketTally { segments: self.segments, bytes: self.total }
+        PacketTally {
+            segments: self.segments,
+            bytes: self.total,
+        }
     }
 
     /// Returns the number of whole packets that `bytes` cover, counted from the first.
@@ -44,13 +47,21 @@ impl TrainLoad {
         if packets >= self.segments {
             return self;
         }
-        Self { segments: packets, segment: self.segment, total: packets.of_size(self.segment) }
+        Self {
+            segments: packets,
+            segment: self.segment,
+            total: packets.of_size(self.segment),
+        }
     }
 
     /// Returns the packets after the first `packets`.
     pub(crate) fn packets_after(self, packets: SegCount) -> Self {
         let first = self.first_packets(packets);
-        Self { segments: self.segments - first.segments, segment: self.segment, total: self.total - first.total }
+        Self {
+            segments: self.segments - first.segments,
+            segment: self.segment,
+            total: self.total - first.total,
+        }
     }
 
     /// Size of the first packet.

@@ -26,7 +26,11 @@ pub(crate) struct DirectionLog<T> {
 
 impl<T: Train> DirectionLog<T> {
     pub(crate) fn new(framing: Framing) -> Self {
-        Self { framing, counters: DirectionCounters::default(), incidents: None }
+        Self {
+            framing,
+            counters: DirectionCounters::default(),
+            incidents: None,
+        }
     }
 
     /// Begins to keep incidents, or ends it.
@@ -36,12 +40,24 @@ impl<T: Train> DirectionLog<T> {
 
     /// Returns the incidents since the last call.
     pub(crate) fn take_incidents(&mut self) -> Vec<PacketIncident<T>> {
-        self.incidents.as_mut().map(std::mem::take).unwrap_or_default()
+        self.incidents
+            .as_mut()
+            .map(std::mem::take)
+            .unwrap_or_default()
     }
 
     /// Counts packets by their fate, and keeps them where that is asked for.
-    pub(crate) fn record_fate(&mut self, at: Time, fate: Fate, queue: Option<ByteCount>, train: &T) {
-        let (counters, tally) = (&mut self.counters, PacketTally::from_train(train, self.framing));
+    pub(crate) fn record_fate(
+        &mut self,
+        at: Time,
+        fate: Fate,
+        queue: Option<ByteCount>,
+        train: &T,
+    ) {
+        let (counters, tally) = (
+            &mut self.counters,
+            PacketTally::from_train(train, self.framing),
+        );
         match fate {
             Fate::Lost => counters.lost.add(tally),
             Fate::Expired => counters.expired.add(tally),
@@ -55,7 +71,12 @@ impl<T: Train> DirectionLog<T> {
             Fate::Reordered => counters.reordered += tally.segments,
         }
         if let Some(incidents) = &mut self.incidents {
-            incidents.push(PacketIncident { at, fate, queue, train: train.clone() });
+            incidents.push(PacketIncident {
+                at,
+                fate,
+                queue,
+                train: train.clone(),
+            });
         }
     }
 }

@@ -27,13 +27,25 @@ enum LossModel {
 impl LossProcess {
     pub(crate) fn new(path: &PathDirection, seed: u64) -> Self {
         let pattern = path.effects.losses.as_ref().map(|pattern| match pattern {
-            LossPattern::GilbertElliott { to_bad, to_good, in_good, in_bad } => {
-                LossModel::GilbertElliott(GilbertElliott::new([*to_bad, *to_good], [*in_good, *in_bad], seed))
-            }
+            LossPattern::GilbertElliott {
+                to_bad,
+                to_good,
+                in_good,
+                in_bad,
+            } => LossModel::GilbertElliott(GilbertElliott::new(
+                [*to_bad, *to_good],
+                [*in_good, *in_bad],
+                seed,
+            )),
             LossPattern::Listed(numbers) => LossModel::Listed(ListedPackets::new(numbers)),
-            LossPattern::ListedData(numbers) => LossModel::ListedData(ListedData::new(numbers, path.mtu)),
+            LossPattern::ListedData(numbers) => {
+                LossModel::ListedData(ListedData::new(numbers, path.mtu))
+            }
         });
-        Self { independent: HitChance::new(path.loss.unwrap_or(Ratio::ZERO), seed), pattern }
+        Self {
+            independent: HitChance::new(path.loss.unwrap_or(Ratio::ZERO), seed),
+            pattern,
+        }
     }
 
     /// From now on each packet is lost with `probability`.
@@ -65,12 +77,13 @@ impl LossModel {
     }
 }
 
-/// A chain of two states (Gilbert, Bell System Technical Journal 39, 1960; Elliott, ibid. 42, 1963). A packet is lost
-/// with the probability of the state that it finds, and then the state may change.
+/// A chain of two states (Gilbert, Bell System Technical Journal 39, 1960; Elliott, ibid. 42,
+/// 1963). A packet is lost with the probability of the state that it finds, and then the state may
+/// change.
 ///
-/// The duration of a state is geometric, and so is the distance to the next loss in it: one random number for each
-/// loss and for each change of state. As the geometric distribution has no memory, the distance is drawn afresh in
-/// each state.
+/// The duration of a state is geometric, and so is the distance to the next loss in it: one random
+/// number for each loss and for each change of state. As the geometric distribution has no memory,
+/// the distance is drawn afresh in each state.
 #[derive(Debug)]
 struct GilbertElliott {
     random: Pcg64Mcg,
@@ -90,7 +103,14 @@ impl GilbertElliott {
         let random = Pcg64Mcg::seed_from_u64(seed);
         // It enters the good state by leaving the bad one.
         let (stay, pass) = (change.map(log_pass), lost.map(log_pass));
-        let mut chain = Self { random, stay, pass, bad: true, left: 0, gap: 0 };
+        let mut chain = Self {
+            random,
+            stay,
+            pass,
+            bad: true,
+            left: 0,
+            gap: 0,
+        };
         chain.change_state();
         chain
     }
@@ -148,7 +168,10 @@ struct ListedPackets {
 
 impl ListedPackets {
     fn new(numbers: &[u64]) -> Self {
-        Self { numbers: next_last(numbers), seen: 0 }
+        Self {
+            numbers: next_last(numbers),
+            seen: 0,
+        }
     }
 
     fn passing_segments(&mut self, segments: u64) -> u64 {
@@ -162,9 +185,10 @@ impl ListedPackets {
     }
 }
 
-/// Data packets with given numbers, counted from one in each flow. A number is lost in the flow that first reaches it,
-/// which is the one with most data: acknowledgements, the messages of a control connection and echo requests during the
-/// test do not change which packets of a transfer are lost.
+/// Data packets with given numbers, counted from one in each flow. A number is lost in the flow
+/// that first reaches it, which is the one with most data: acknowledgements, the messages of a
+/// control connection and echo requests during the test do not change which packets of a transfer
+/// are lost.
 #[derive(Debug)]
 struct ListedData {
     /// The numbers that no flow has reached, the next last.
@@ -175,13 +199,17 @@ struct ListedData {
     seen: HashMap<u64, u64>,
 }
 
-/// Share of the MTU from which on a packet counts. Those of a bulk transfer are as large as the MTU permits, and the
-/// messages before it smaller.
+/// Share of the MTU from which on a packet counts. Those of a bulk transfer are as large as the MTU
+/// permits, and the messages before it smaller.
 const FULL: f64 = 0.9;
 
 impl ListedData {
     fn new(numbers: &[u64], mtu: ByteCount) -> Self {
-        Self { numbers: next_last(numbers), least: mtu.scale_by(FULL), seen: HashMap::new() }
+        Self {
+            numbers: next_last(numbers),
+            least: mtu.scale_by(FULL),
+            seen: HashMap::new(),
+        }
     }
 
     /// Returns the number of packets of `train` that pass before one is lost; `None` if none of
@@ -203,8 +231,14 @@ impl ListedData {
     /// Returns the number of packets of `train` that count as data, from the first.
     fn data_packets<T: Train>(&self, train: &T) -> u64 {
         let load = TrainLoad::from_train(train, Framing::Ip);
-        let first = if load.packet_bytes() >= self.least { load.segments.get() } else { 0 };
-        let last_is_small = load.smaller_last().is_some_and(|last| last.total < self.least);
+        let first = if load.packet_bytes() >= self.least {
+            load.segments.get()
+        } else {
+            0
+        };
+        let last_is_small = load
+            .smaller_last()
+            .is_some_and(|last| last.total < self.least);
         first.saturating_sub(u64::from(last_is_small))
     }
 }
@@ -229,11 +263,14 @@ mod tests {
 
     /// Returns, for each of the first `packets`, whether it is lost.
     fn fates(chain: &mut GilbertElliott, packets: u64) -> Vec<bool> {
-        (0..packets).map(|_| chain.passing_segments(1) == 0).collect()
+        (0..packets)
+            .map(|_| chain.passing_segments(1) == 0)
+            .collect()
     }
 
-    /// Gilbert's model: runs of losses are geometric with mean 1 ÷ r, and p ÷ (p + r) of the packets are lost. The
-    /// variance of the number of losses is that of a two-state chain, n π (1 − π) (1 + λ) ÷ (1 − λ) with λ = 1 − p − r.
+    /// Gilbert's model: runs of losses are geometric with mean 1 ÷ r, and p ÷ (p + r) of the
+    /// packets are lost. The variance of the number of losses is that of a two-state chain, n π (1
+    /// − π) (1 + λ) ÷ (1 − λ) with λ = 1 − p − r.
     #[test]
     fn losses_come_in_runs() {
         const PACKETS: u64 = 1_000_000;
@@ -242,10 +279,19 @@ mod tests {
             let lost = fates.iter().filter(|lost| **lost).count() as f64;
             let runs = fates.windows(2).filter(|pair| pair[1] && !pair[0]).count() as f64;
             let (share, memory) = (p / (p + r), 1.0 - p - r);
-            let sigma = (PACKETS as f64 * share * (1.0 - share) * (1.0 + memory) / (1.0 - memory)).sqrt();
-            assert!((lost - PACKETS as f64 * share).abs() < 5.0 * sigma, "{lost} lost of a share of {share}");
+            let sigma =
+                (PACKETS as f64 * share * (1.0 - share) * (1.0 + memory) / (1.0 - memory)).sqrt();
+            assert!(
+                (lost - PACKETS as f64 * share).abs() < 5.0 * sigma,
+                "{lost} lost of a share of {share}"
+            );
             let run_sigma = (1.0 - r).sqrt() / r / runs.sqrt();
-            assert!((lost / runs - 1.0 / r).abs() < 5.0 * run_sigma, "{} in a run, not {}", lost / runs, 1.0 / r);
+            assert!(
+                (lost / runs - 1.0 / r).abs() < 5.0 * run_sigma,
+                "{} in a run, not {}",
+                lost / runs,
+                1.0 / r
+            );
         }
     }
 
@@ -259,15 +305,26 @@ mod tests {
         };
         let mean = pattern.mean_loss().get();
         assert!((mean - (0.8 * 0.001 + 0.2 * 0.3)).abs() < 1e-12);
-        let lost = fates(&mut chain(0.01, 0.04, 0.001, 0.3, 7), 1_000_000).iter().filter(|lost| **lost).count() as f64;
-        // Bound with the memory of the chain: (1 + 0.95) ÷ (1 − 0.95) times the variance of independent losses at most.
-        assert!((lost / 1e6 - mean).abs() < 5.0 * (mean * 39.0 / 1e6_f64).sqrt(), "{lost} lost of {mean}");
+        let lost = fates(&mut chain(0.01, 0.04, 0.001, 0.3, 7), 1_000_000)
+            .iter()
+            .filter(|lost| **lost)
+            .count() as f64;
+        // Bound with the memory of the chain: (1 + 0.95) ÷ (1 − 0.95) times the variance of
+        // independent losses at most.
+        assert!(
+            (lost / 1e6 - mean).abs() < 5.0 * (mean * 39.0 / 1e6_f64).sqrt(),
+            "{lost} lost of {mean}"
+        );
     }
 
     #[test]
     fn states_without_end_and_without_length() {
         assert!(!fates(&mut chain(0.0, 0.5, 0.0, 1.0, 1), 10_000).contains(&true));
-        assert!(fates(&mut chain(0.0, 0.0, 1.0, 0.0, 1), 10_000).iter().all(|lost| *lost));
+        assert!(
+            fates(&mut chain(0.0, 0.0, 1.0, 0.0, 1), 10_000)
+                .iter()
+                .all(|lost| *lost)
+        );
         // The state changes with every packet.
         let fates = fates(&mut chain(1.0, 1.0, 0.0, 1.0, 1), 6);
         assert_eq!(fates, [false, true, false, true, false, true]);
@@ -276,7 +333,9 @@ mod tests {
     #[test]
     fn listed_packets_are_lost_once() {
         let mut listed = ListedPackets::new(&[7, 0, 3, 4, 3, 1]);
-        let lost: Vec<_> = (1..=20).filter(|_| listed.passing_segments(1) == 0).collect();
+        let lost: Vec<_> = (1..=20)
+            .filter(|_| listed.passing_segments(1) == 0)
+            .collect();
         assert_eq!(lost, [1, 3, 4, 7]);
     }
 

@@ -4,7 +4,8 @@ use fullpipe_units::{ByteCount, SegCount, Time};
 use crate::load::TrainLoad;
 use crate::server::WORK_PER_BYTE;
 
-/// A token bucket that drops what finds too few tokens. It counts tokens exactly, in billionths of a bit.
+/// A token bucket that drops what finds too few tokens. It counts tokens exactly, in billionths of
+/// a bit.
 #[derive(Debug)]
 pub(crate) struct PolicerState {
     bucket: Bucket,
@@ -16,13 +17,21 @@ pub(crate) struct PolicerState {
 impl PolicerState {
     /// With a full bucket.
     pub(crate) fn new(bucket: Bucket) -> Self {
-        Self { bucket, tokens: full_tokens(bucket), filled: Time::ZERO }
+        Self {
+            bucket,
+            tokens: full_tokens(bucket),
+            filled: Time::ZERO,
+        }
     }
 
     /// Returns the number of packets of `load` that pass at `at`, counted from the first.
     pub(crate) fn passing_packets(&mut self, at: Time, load: TrainLoad) -> SegCount {
-        let came = u128::from(self.bucket.rate.bps()) * u128::from(at.duration_since(self.filled).as_nanos());
-        self.tokens = self.tokens.saturating_add(came).min(full_tokens(self.bucket));
+        let came = u128::from(self.bucket.rate.bps())
+            * u128::from(at.duration_since(self.filled).as_nanos());
+        self.tokens = self
+            .tokens
+            .saturating_add(came)
+            .min(full_tokens(self.bucket));
         self.filled = at;
         let bytes = u64::try_from(self.tokens / WORK_PER_BYTE).unwrap_or(u64::MAX);
         let packets = load.packets_in(ByteCount::new(bytes));

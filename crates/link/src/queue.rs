@@ -20,8 +20,14 @@ pub(crate) struct LinkQueue<T> {
 
 #[derive(Debug)]
 enum QueueDiscipline<T> {
-    DropTail { fifo: TrainFifo<T>, marks_above: Option<ByteCount> },
-    Codel { fifo: TrainFifo<T>, codel: CodelState },
+    DropTail {
+        fifo: TrainFifo<T>,
+        marks_above: Option<ByteCount>,
+    },
+    Codel {
+        fifo: TrainFifo<T>,
+        codel: CodelState,
+    },
     FqCodel(Box<FqCodel<T>>),
 }
 
@@ -31,18 +37,35 @@ impl<T: Train> LinkQueue<T> {
         let packet = path.mtu + path.framing.packet_overhead();
         let fifo = || TrainFifo::new(path.framing);
         let discipline = match path.effects.queueing {
-            Queueing::DropTail => QueueDiscipline::DropTail { fifo: fifo(), marks_above: None },
-            Queueing::Threshold(bytes) => QueueDiscipline::DropTail { fifo: fifo(), marks_above: Some(bytes) },
-            Queueing::Codel(codel) => QueueDiscipline::Codel { fifo: fifo(), codel: CodelState::new(codel, packet) },
-            Queueing::FqCodel(codel) => QueueDiscipline::FqCodel(Box::new(FqCodel::new(codel, packet, path.framing))),
+            Queueing::DropTail => QueueDiscipline::DropTail {
+                fifo: fifo(),
+                marks_above: None,
+            },
+            Queueing::Threshold(bytes) => QueueDiscipline::DropTail {
+                fifo: fifo(),
+                marks_above: Some(bytes),
+            },
+            Queueing::Codel(codel) => QueueDiscipline::Codel {
+                fifo: fifo(),
+                codel: CodelState::new(codel, packet),
+            },
+            Queueing::FqCodel(codel) => {
+                QueueDiscipline::FqCodel(Box::new(FqCodel::new(codel, packet, path.framing)))
+            }
         };
-        Self { framing: path.framing, limit: QueueLimit::new(path), discipline }
+        Self {
+            framing: path.framing,
+            limit: QueueLimit::new(path),
+            discipline,
+        }
     }
 
     /// Packets that have not begun to be sent.
     pub(crate) fn waiting_tally(&self) -> PacketTally {
         match &self.discipline {
-            QueueDiscipline::DropTail { fifo, .. } | QueueDiscipline::Codel { fifo, .. } => fifo.waiting_tally(),
+            QueueDiscipline::DropTail { fifo, .. } | QueueDiscipline::Codel { fifo, .. } => {
+                fifo.waiting_tally()
+            }
             QueueDiscipline::FqCodel(flows) => flows.waiting_tally(),
         }
     }
@@ -56,7 +79,9 @@ impl<T: Train> LinkQueue<T> {
         log: &mut DirectionLog<T>,
     ) -> Option<T> {
         let mut backlog = self.waiting_tally().sum_with(sending);
-        let room = self.limit.accepted_packets(backlog, TrainLoad::from_train(&train, self.framing));
+        let room = self
+            .limit
+            .accepted_packets(backlog, TrainLoad::from_train(&train, self.framing));
         if room >= train.segment_count() {
             self.push(at, train, sending, log);
             return None;
@@ -90,12 +115,25 @@ impl<T: Train> LinkQueue<T> {
     }
 
     /// Takes in `packet`, and drops others until all have room while `sending` is on the link.
-    pub(crate) fn force_packet(&mut self, at: Time, packet: T, sending: PacketTally, log: &mut DirectionLog<T>) {
+    pub(crate) fn force_packet(
+        &mut self,
+        at: Time,
+        packet: T,
+        sending: PacketTally,
+        log: &mut DirectionLog<T>,
+    ) {
         self.push(at, packet, sending, log);
-        let QueueDiscipline::FqCodel(flows) = &mut self.discipline else { return };
-        while self.limit.is_exceeded(flows.waiting_tally().sum_with(sending)) {
+        let QueueDiscipline::FqCodel(flows) = &mut self.discipline else {
+            return;
+        };
+        while self
+            .limit
+            .is_exceeded(flows.waiting_tally().sum_with(sending))
+        {
             let queue = flows.waiting_tally().sum_with(sending).bytes;
-            let Some(train) = flows.drop_from_fattest() else { return };
+            let Some(train) = flows.drop_from_fattest() else {
+                return;
+            };
             log.record_fate(at, Fate::Overflowed, Some(queue), &train);
         }
     }
@@ -103,7 +141,9 @@ impl<T: Train> LinkQueue<T> {
     /// Chooses the packet that is sent next; whether there is one.
     pub(crate) fn choose_next(&mut self, now: Time, log: &mut DirectionLog<T>) -> bool {
         match &mut self.discipline {
-            QueueDiscipline::DropTail { fifo, .. } => fifo.waiting_tally().segments > SegCount::ZERO,
+            QueueDiscipline::DropTail { fifo, .. } => {
+                fifo.waiting_tally().segments > SegCount::ZERO
+            }
             QueueDiscipline::Codel { fifo, codel } => codel.choose_next(now, fifo, log).is_some(),
             QueueDiscipline::FqCodel(flows) => flows.choose_next(now, log).is_some(),
         }
@@ -141,10 +181,14 @@ impl<T: Train> LinkQueue<T> {
         }
     }
 
-    /// A packet is marked that finds more than the threshold before it, so the first packets of a train may not be.
+    /// A packet is marked that finds more than the threshold before it, so the first packets of a
+    /// train may not be.
     fn push(&mut self, at: Time, train: T, sending: PacketTally, log: &mut DirectionLog<T>) {
         match &mut self.discipline {
-            QueueDiscipline::DropTail { fifo, marks_above: Some(threshold) } => {
+            QueueDiscipline::DropTail {
+                fifo,
+                marks_above: Some(threshold),
+            } => {
                 let load = TrainLoad::from_train(&train, self.framing);
                 let backlog = fifo.waiting_tally().sum_with(sending).bytes;
                 let unmarked = if backlog > *threshold {
@@ -163,7 +207,9 @@ impl<T: Train> LinkQueue<T> {
                     fifo.push(at, train);
                 }
             }
-            QueueDiscipline::DropTail { fifo, .. } | QueueDiscipline::Codel { fifo, .. } => fifo.push(at, train),
+            QueueDiscipline::DropTail { fifo, .. } | QueueDiscipline::Codel { fifo, .. } => {
+                fifo.push(at, train)
+            }
             QueueDiscipline::FqCodel(flows) => flows.push(at, train),
         }
     }

@@ -1,7 +1,8 @@
 use fullpipe_record::Opportunities as Trace;
 use fullpipe_units::{BitRate, ByteCount, Span, Time};
 
-/// Billionths of a bit in a byte: what a rate in bits per second does in a nanosecond is a whole number of them.
+/// Billionths of a bit in a byte: what a rate in bits per second does in a nanosecond is a whole
+/// number of them.
 pub(crate) const WORK_PER_BYTE: u128 = 8_000_000_000;
 
 /// Returns the bytes that so much work sends, the last of them perhaps in part.
@@ -40,7 +41,12 @@ pub(crate) struct LinkServer {
 
 impl LinkServer {
     pub(crate) fn new(capacity: LinkCapacity) -> Self {
-        Self { capacity, since: Time::ZERO, done: 0, needed: 0 }
+        Self {
+            capacity,
+            since: Time::ZERO,
+            done: 0,
+            needed: 0,
+        }
     }
 
     pub(crate) fn begin_period(&mut self, at: Time) {
@@ -62,7 +68,9 @@ impl LinkServer {
                 // Nearly always 64 bits suffice, and divide faster.
                 let nanos = match u64::try_from(left) {
                     Ok(left) => left.div_ceil(rate.bps()),
-                    Err(_) => u64::try_from(left.div_ceil(u128::from(rate.bps()))).unwrap_or(u64::MAX),
+                    Err(_) => {
+                        u64::try_from(left.div_ceil(u128::from(rate.bps()))).unwrap_or(u64::MAX)
+                    }
                 };
                 Some(self.since + Span::from_nanos(nanos))
             }
@@ -89,7 +97,9 @@ impl LinkServer {
 
     fn done_at(&self, now: Time) -> u128 {
         self.done.saturating_add(match &self.capacity {
-            LinkCapacity::Rate(rate) => u128::from(rate.bps()) * u128::from(now.duration_since(self.since).as_nanos()),
+            LinkCapacity::Rate(rate) => {
+                u128::from(rate.bps()) * u128::from(now.duration_since(self.since).as_nanos())
+            }
             LinkCapacity::Opportunities(trace) => trace.work_between(self.since, now),
         })
     }
@@ -112,7 +122,10 @@ impl SendOpportunities {
     pub(crate) fn new(trace: &Trace) -> Option<Self> {
         let mut millis = trace.millis.clone();
         millis.sort_unstable();
-        millis.last().is_some_and(|last| *last > 0).then_some(Self { millis })
+        millis
+            .last()
+            .is_some_and(|last| *last > 0)
+            .then_some(Self { millis })
     }
 
     /// The moment after `from` by which so much work can have been done.
@@ -123,21 +136,32 @@ impl SendOpportunities {
 
     /// Work that can be done after `from` and up to `to`.
     fn work_between(&self, from: Time, to: Time) -> u128 {
-        u128::from(self.moments_until(to).saturating_sub(self.moments_until(from))) * OPPORTUNITY
+        u128::from(
+            self.moments_until(to)
+                .saturating_sub(self.moments_until(from)),
+        ) * OPPORTUNITY
     }
 
     /// Returns the number of moments up to `to`.
     fn moments_until(&self, to: Time) -> u64 {
         let millis = to.as_nanos() / NANOS_PER_MILLI;
         let (rounds, rest) = (millis / self.period_millis(), millis % self.period_millis());
-        rounds * self.millis.len() as u64 + self.millis.partition_point(|stamp| u64::from(*stamp) <= rest) as u64
+        rounds * self.millis.len() as u64
+            + self
+                .millis
+                .partition_point(|stamp| u64::from(*stamp) <= rest) as u64
     }
 
     /// The moment with this number, counted from zero.
     fn moment_at(&self, number: u64) -> Time {
-        let (rounds, index) = (number / self.millis.len() as u64, number % self.millis.len() as u64);
+        let (rounds, index) = (
+            number / self.millis.len() as u64,
+            number % self.millis.len() as u64,
+        );
         let stamp = u64::from(self.millis[index as usize]);
-        let millis = rounds.saturating_mul(self.period_millis()).saturating_add(stamp);
+        let millis = rounds
+            .saturating_mul(self.period_millis())
+            .saturating_add(stamp);
         Time::ZERO + Span::from_millis(millis)
     }
 
@@ -157,17 +181,24 @@ mod tests {
 
     #[test]
     fn a_trace_begins_again_behind_its_last_moment() {
-        let trace = SendOpportunities::new(&Trace { millis: vec![0, 3, 3, 10] }).unwrap();
+        let trace = SendOpportunities::new(&Trace {
+            millis: vec![0, 3, 3, 10],
+        })
+        .unwrap();
         let moments: Vec<_> = (0..9).map(|number| trace.moment_at(number)).collect();
         assert_eq!(moments, [0, 3, 3, 10, 10, 13, 13, 20, 20].map(millis));
-        assert_eq!([0, 2, 3, 9, 10, 12, 13, 20].map(|at| trace.moments_until(millis(at))), [1, 1, 3, 3, 5, 5, 7, 9]);
+        assert_eq!(
+            [0, 2, 3, 9, 10, 12, 13, 20].map(|at| trace.moments_until(millis(at))),
+            [1, 1, 3, 3, 5, 5, 7, 9]
+        );
         for empty in [vec![], vec![0], vec![0, 0]] {
             assert!(SendOpportunities::new(&Trace { millis: empty }).is_none());
         }
     }
 
     proptest! {
-        /// Counting moments and naming them are inverse to each other, and what can be done by then suffices.
+        /// Counting moments and naming them are inverse to each other, and what can be done by then
+        /// suffices.
         #[test]
         fn moments_are_counted_as_they_come(
             stamps in proptest::collection::vec(0_u32..50, 1..20), from in 0_u64..500_000_000, bytes in 1_u64..100_000,

@@ -44,24 +44,39 @@ impl TransferHistory {
     pub(crate) fn push(&mut self, snapshot: TestSnapshot) {
         let now = snapshot.at;
         if self.recent.is_empty() {
-            let nothing = |stream: &StreamSnapshot| StreamSnapshot { bytes: ByteCount::ZERO, ..*stream };
+            let nothing = |stream: &StreamSnapshot| StreamSnapshot {
+                bytes: ByteCount::ZERO,
+                ..*stream
+            };
             let streams = snapshot.streams.iter().map(nothing).collect();
-            self.recent.push_back(TestSnapshot { at: Span::ZERO, rtt: None, streams });
+            self.recent.push_back(TestSnapshot {
+                at: Span::ZERO,
+                rtt: None,
+                streams,
+            });
         }
         if self.recent.back().is_some_and(|last| now <= last.at) {
             return;
         }
         let rtt = snapshot.rtt;
         self.recent.push_back(snapshot);
-        while self.recent.get(1).is_some_and(|second| second.at + MAX_WINDOW <= now) {
+        while self
+            .recent
+            .get(1)
+            .is_some_and(|second| second.at + MAX_WINDOW <= now)
+        {
             self.recent.pop_front();
         }
         if let Some(rtt) = rtt {
             self.rtts.push(now, rtt);
         }
         let window = rtt.unwrap_or_default().clamp(MIN_WINDOW, MAX_WINDOW);
-        for (way, track) in [(Direction::Upload, &mut self.sent), (Direction::Download, &mut self.received)] {
-            if let Some(rate) = window_rate(&self.recent, window, |stream| stream.direction == way) {
+        for (way, track) in [
+            (Direction::Upload, &mut self.sent),
+            (Direction::Download, &mut self.received),
+        ] {
+            if let Some(rate) = window_rate(&self.recent, window, |stream| stream.direction == way)
+            {
                 track.push(now, rate);
             }
         }
@@ -89,11 +104,18 @@ impl TransferHistory {
 
     /// Returns each stream with its rate in the last second.
     pub(crate) fn stream_rates(&self) -> Vec<(StreamSnapshot, BitRate)> {
-        let (Some(first), Some(last)) = (self.recent.front(), self.recent.back()) else { return Vec::new() };
+        let (Some(first), Some(last)) = (self.recent.front(), self.recent.back()) else {
+            return Vec::new();
+        };
         let pairs = first.streams.iter().zip(&last.streams);
         let elapsed = last.at.saturating_sub(first.at);
         pairs
-            .map(|(before, now)| (*now, BitRate::from_bytes_in(now.bytes.saturating_sub(before.bytes), elapsed)))
+            .map(|(before, now)| {
+                (
+                    *now,
+                    BitRate::from_bytes_in(now.bytes.saturating_sub(before.bytes), elapsed),
+                )
+            })
             .collect()
     }
 
@@ -101,8 +123,9 @@ impl TransferHistory {
         self.recent.back().map_or(&[], |last| &last.streams)
     }
 
-    /// Draws rate and round-trip time in so many columns and lines; the rate alone where there is no room for both. The
-    /// axis reaches to `end` at least, and `idle` is the round-trip time without load.
+    /// Draws rate and round-trip time in so many columns and lines; the rate alone where there is
+    /// no room for both. The axis reaches to `end` at least, and `idle` is the round-trip time
+    /// without load.
     pub(crate) fn draw_charts(
         &self,
         width: u16,
@@ -111,8 +134,16 @@ impl TransferHistory {
         idle: Option<Span>,
     ) -> Vec<Line<'static>> {
         let has_rtt = lines >= BOTH && !self.rtts.is_empty();
-        let drawn = if has_rtt { lines.saturating_sub(3) } else { lines.saturating_sub(2) };
-        let [rate, rtt] = if has_rtt { [drawn - drawn * 2 / 5, drawn * 2 / 5] } else { [drawn, 0] };
+        let drawn = if has_rtt {
+            lines.saturating_sub(3)
+        } else {
+            lines.saturating_sub(2)
+        };
+        let [rate, rtt] = if has_rtt {
+            [drawn - drawn * 2 / 5, drawn * 2 / 5]
+        } else {
+            [drawn, 0]
+        };
         let mut plot = Plot::new("Rate and round-trip time").with_panel(self.rate_panel(has_rtt));
         if has_rtt {
             plot = plot.with_panel(self.rtt_panel(idle));
@@ -126,16 +157,27 @@ impl TransferHistory {
             row if has_rtt && row <= rate + 1 + rtt => RTT,
             _ => dim_style(),
         };
-        text.lines().enumerate().map(|(row, line)| Line::styled(line.to_owned(), style(row))).collect()
+        text.lines()
+            .enumerate()
+            .map(|(row, line)| Line::styled(line.to_owned(), style(row)))
+            .collect()
     }
 
     fn rate_panel(&self, has_rtt: bool) -> Panel {
         let mut panel = Panel::new("rate");
         let both = !self.sent.is_empty() && !self.received.is_empty();
-        for (name, hue, track) in [("up", Hue::Blue, &self.sent), ("down", Hue::Orange, &self.received)] {
-            let last = track.points().last().map_or_else(String::new, |(_, rate)| rate.to_string());
+        for (name, hue, track) in [
+            ("up", Hue::Blue, &self.sent),
+            ("down", Hue::Orange, &self.received),
+        ] {
+            let last = track
+                .points()
+                .last()
+                .map_or_else(String::new, |(_, rate)| rate.to_string());
             let label = if both { format!("{name} {last}") } else { last };
-            panel = panel.with_series(PlotSeries::new(name, SeriesForm::Line, hue, track.points()).with_label(&label));
+            panel = panel.with_series(
+                PlotSeries::new(name, SeriesForm::Line, hue, track.points()).with_label(&label),
+            );
         }
         match self.last_rtt().filter(|_| !has_rtt) {
             // A label without a line.
@@ -145,9 +187,13 @@ impl TransferHistory {
     }
 
     fn rtt_panel(&self, idle: Option<Span>) -> Panel {
-        let last = self.last_rtt().map_or_else(String::new, |rtt| rtt.to_string());
-        let panel = Panel::new("RTT")
-            .with_series(PlotSeries::new("RTT", SeriesForm::Line, Hue::Orange, self.rtts.points()).with_label(&last));
+        let last = self
+            .last_rtt()
+            .map_or_else(String::new, |rtt| rtt.to_string());
+        let panel = Panel::new("RTT").with_series(
+            PlotSeries::new("RTT", SeriesForm::Line, Hue::Orange, self.rtts.points())
+                .with_label(&last),
+        );
         match idle {
             Some(idle) => panel.with_level(idle, &format!("{idle} idle")),
             None => panel,
@@ -155,16 +201,26 @@ impl TransferHistory {
     }
 }
 
-/// Returns the rate of the streams that count, over the last `window` or what there is of it; `None` without streams or
-/// time.
+/// Returns the rate of the streams that count, over the last `window` or what there is of it;
+/// `None` without streams or time.
 fn window_rate(
     recent: &VecDeque<TestSnapshot>,
     window: Span,
     counts: impl Fn(&StreamSnapshot) -> bool,
 ) -> Option<BitRate> {
     let last = recent.back()?;
-    let first = recent.iter().rev().find(|before| before.at + window <= last.at).or(recent.front())?;
-    let bytes = |of: &TestSnapshot| of.streams.iter().filter(|stream| counts(stream)).map(|stream| stream.bytes).sum();
+    let first = recent
+        .iter()
+        .rev()
+        .find(|before| before.at + window <= last.at)
+        .or(recent.front())?;
+    let bytes = |of: &TestSnapshot| {
+        of.streams
+            .iter()
+            .filter(|stream| counts(stream))
+            .map(|stream| stream.bytes)
+            .sum()
+    };
     let elapsed = last.at.saturating_sub(first.at);
     let (before, now): (ByteCount, ByteCount) = (bytes(first), bytes(last));
     let is_known = elapsed > Span::ZERO && last.streams.iter().any(counts);
@@ -176,8 +232,15 @@ mod tests {
     use super::*;
 
     fn snapshot(millis: u64, bytes: u64) -> TestSnapshot {
-        let stream = StreamSnapshot { direction: Direction::Upload, bytes: ByteCount::new(bytes) };
-        TestSnapshot { at: Span::from_millis(millis), rtt: Some(Span::from_millis(20)), streams: vec![stream] }
+        let stream = StreamSnapshot {
+            direction: Direction::Upload,
+            bytes: ByteCount::new(bytes),
+        };
+        TestSnapshot {
+            at: Span::from_millis(millis),
+            rtt: Some(Span::from_millis(20)),
+            streams: vec![stream],
+        }
     }
 
     #[test]
@@ -189,7 +252,10 @@ mod tests {
         (21..=25).for_each(|tenth| course.push(snapshot(tenth * 100, 2_500_000)));
         assert_eq!(course.recent_rate(), Some(BitRate::from_mbps(5)));
         assert_eq!(course.sent.points().last().unwrap().1, BitRate::ZERO);
-        assert_eq!((course.total_bytes(), course.last_time()), (ByteCount::new(2_500_000), Span::from_millis(2_500)));
+        assert_eq!(
+            (course.total_bytes(), course.last_time()),
+            (ByteCount::new(2_500_000), Span::from_millis(2_500))
+        );
         assert!(course.received.is_empty() && course.recent.len() <= 12);
         // A snapshot of the same samples has nothing new.
         course.push(snapshot(2_500, 9_999_999));

@@ -8,10 +8,16 @@ use ratatui_core::text::{Line, Span as Words};
 use ratatui_core::widgets::Widget;
 
 /// Least size that a picture needs.
-const MIN: Size = Size { width: 40, height: 10 };
+const MIN: Size = Size {
+    width: 40,
+    height: 10,
+};
 
 /// Most size that is drawn; a terminal may claim 65 535 × 65 535 characters.
-const MAX: Size = Size { width: 400, height: 200 };
+const MAX: Size = Size {
+    width: 400,
+    height: 200,
+};
 
 /// Colour of rates: of middle luminance, to be read on dark and on light.
 pub(crate) const RATE: Style = Style::new().fg(Color::Indexed(32));
@@ -40,8 +46,8 @@ pub trait LivePage: Send + 'static {
     /// Returns the title: what runs at the left, and how at the right.
     fn title(&self) -> (String, String);
 
-    /// Returns the lines below the title, at most as many and as long as `room` permits, `now` after the start. Text
-    /// of others has no control characters.
+    /// Returns the lines below the title, at most as many and as long as `room` permits, `now`
+    /// after the start. Text of others has no control characters.
     fn page_lines(&self, now: Span, room: Size) -> Vec<Line<'static>>;
 }
 
@@ -56,14 +62,20 @@ pub(crate) struct PictureState {
 
 /// Draws a page; a sentence in its place where the terminal is too small.
 pub(crate) fn draw_page(page: &impl LivePage, now: Span, view: PictureState) -> Buffer {
-    let size = Size { width: view.size.width.min(MAX.width), height: view.size.height.min(MAX.height) };
+    let size = Size {
+        width: view.size.width.min(MAX.width),
+        height: view.size.height.min(MAX.height),
+    };
     let mut buffer = Buffer::empty(Rect::new(0, 0, size.width, size.height));
     let lines = if size.width < MIN.width || size.height < MIN.height {
         let sentence = format!(
             "{} × {} characters are too few for the picture, which needs {} × {}. It goes on; q ends it.",
             view.size.width, view.size.height, MIN.width, MIN.height
         );
-        break_text(&sentence, size.width.into()).into_iter().map(Line::from).collect()
+        break_text(&sentence, size.width.into())
+            .into_iter()
+            .map(Line::from)
+            .collect()
     } else {
         full_page(page, now, size, view.is_ending)
     };
@@ -81,14 +93,25 @@ pub(crate) fn draw_page(page: &impl LivePage, now: Span, view: PictureState) -> 
 fn full_page(page: &impl LivePage, now: Span, size: Size, is_ending: bool) -> Vec<Line<'static>> {
     let (left, right) = page.title();
     let mut lines = vec![spread_line(&left, &right, size.width).style(bold_style())];
-    lines.extend(page.page_lines(now, Size { height: size.height - 2, ..size }));
+    lines.extend(page.page_lines(
+        now,
+        Size {
+            height: size.height - 2,
+            ..size
+        },
+    ));
     lines.resize(usize::from(size.height) - 1, Line::default());
-    let keys = if is_ending { "ending; Ctrl-C ends it at once" } else { "q ends it" };
+    let keys = if is_ending {
+        "ending; Ctrl-C ends it at once"
+    } else {
+        "q ends it"
+    };
     lines.push(Line::styled(keys, dim_style()));
     lines
 }
 
-/// Returns a line with text at both ends; that at the right is left out where there is no room for it.
+/// Returns a line with text at both ends; that at the right is left out where there is no room for
+/// it.
 fn spread_line(left: &str, right: &str, width: u16) -> Line<'static> {
     let gap = usize::from(width).saturating_sub(left.chars().count() + right.chars().count());
     if gap < 2 {
@@ -109,10 +132,14 @@ pub(crate) fn share_bar(share: f64, width: usize) -> String {
 
 /// Returns a line of a name and what is said of it.
 pub(crate) fn named_line(name: &str, said: String) -> Line<'static> {
-    Line::from(vec![Words::styled(format!("{name} "), bold_style()), Words::raw(said)])
+    Line::from(vec![
+        Words::styled(format!("{name} "), bold_style()),
+        Words::raw(said),
+    ])
 }
 
-/// Returns `text` broken at blanks into lines of at most `width` characters; a longer word is cut by the terminal.
+/// Returns `text` broken at blanks into lines of at most `width` characters; a longer word is cut
+/// by the terminal.
 pub(crate) fn break_text(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
@@ -142,7 +169,11 @@ pub(crate) fn shorten_text(text: &str, width: usize, most: usize) -> Vec<String>
 /// Returns a time since the start: `12 s` or `3:07 min`.
 pub(crate) fn clock_text(span: Span) -> String {
     let seconds = span.as_secs_f64() as u64;
-    if seconds < 100 { format!("{seconds} s") } else { format!("{}:{:02} min", seconds / 60, seconds % 60) }
+    if seconds < 100 {
+        format!("{seconds} s")
+    } else {
+        format!("{}:{:02} min", seconds / 60, seconds % 60)
+    }
 }
 
 #[cfg(test)]
@@ -154,12 +185,23 @@ pub(crate) mod tests {
     /// Returns a page as a terminal without colour of so many characters shows it.
     pub(crate) fn shown(page: &impl LivePage, now: Span, width: u16, height: u16) -> String {
         let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
-        let view = PictureState { size: Size { width, height }, has_colour: false, is_ending: false };
-        terminal.draw(|frame| frame.buffer_mut().merge(&draw_page(page, now, view))).unwrap();
-        let lines = terminal.backend().buffer().content.chunks(width.into()).map(|row| {
-            let line: String = row.iter().map(ratatui_core::buffer::Cell::symbol).collect();
-            line.trim_end().to_owned()
-        });
+        let view = PictureState {
+            size: Size { width, height },
+            has_colour: false,
+            is_ending: false,
+        };
+        terminal
+            .draw(|frame| frame.buffer_mut().merge(&draw_page(page, now, view)))
+            .unwrap();
+        let lines = terminal
+            .backend()
+            .buffer()
+            .content
+            .chunks(width.into())
+            .map(|row| {
+                let line: String = row.iter().map(ratatui_core::buffer::Cell::symbol).collect();
+                line.trim_end().to_owned()
+            });
         lines.collect::<Vec<_>>().join("\n")
     }
 
@@ -181,31 +223,54 @@ pub(crate) mod tests {
 
     #[test]
     fn a_picture_has_any_size_and_no_control_characters() {
-        for (width, height) in [(0, 0), (1, 1), (39, 10), (40, 9), (40, 10), (u16::MAX, u16::MAX)] {
-            let view = PictureState { size: Size { width, height }, has_colour: true, is_ending: true };
+        for (width, height) in [
+            (0, 0),
+            (1, 1),
+            (39, 10),
+            (40, 9),
+            (40, 10),
+            (u16::MAX, u16::MAX),
+        ] {
+            let view = PictureState {
+                size: Size { width, height },
+                has_colour: true,
+                is_ending: true,
+            };
             let drawn = draw_page(&Hostile, Span::ZERO, view);
             assert!(drawn.area.width <= width && drawn.area.height <= height);
-            assert!(drawn.content.iter().all(|cell| !cell.symbol().contains(char::is_control)));
+            assert!(
+                drawn
+                    .content
+                    .iter()
+                    .all(|cell| !cell.symbol().contains(char::is_control))
+            );
         }
     }
 
     #[test]
     fn a_terminal_that_is_too_small_has_a_sentence() {
-        let sentence =
-            "30 × 5 characters are too few\nfor the picture, which needs\n40 × 10. It goes on; q ends\nit.\n";
+        let sentence = "30 × 5 characters are too few\nfor the picture, which needs\n40 × 10. It goes on; q ends\nit.\n";
         assert_eq!(shown(&Hostile, Span::ZERO, 30, 5), sentence);
     }
 
     #[test]
     fn bars_are_filled_by_eighths() {
         assert_eq!(
-            [share_bar(0.0, 3), share_bar(0.5, 3), share_bar(1.0, 3), share_bar(f64::NAN, 3)],
+            [
+                share_bar(0.0, 3),
+                share_bar(0.5, 3),
+                share_bar(1.0, 3),
+                share_bar(f64::NAN, 3)
+            ],
             ["···", "█▌·", "███", "···"]
         );
     }
 
     #[test]
     fn text_keeps_to_its_lines() {
-        assert_eq!(shorten_text("one two three four", 9, 2), ["one two", "three…"].map(str::to_owned));
+        assert_eq!(
+            shorten_text("one two three four", 9, 2),
+            ["one two", "three…"].map(str::to_owned)
+        );
     }
 }

@@ -32,7 +32,8 @@ pub struct StopControls {
     pub interrupt: Arc<AtomicBool>,
     /// Set by each signal that asks for the end, and cleared when it was seen.
     pub signalled: Arc<AtomicBool>,
-    /// Ends the program: called when the user asks for the end a second time, and the terminal is given back.
+    /// Ends the program: called when the user asks for the end a second time, and the terminal is
+    /// given back.
     pub end_at_once: fn(),
 }
 
@@ -58,16 +59,32 @@ impl<U: Send + 'static> LiveDisplay<U> {
     ///
     /// # Errors
     /// Fails if there is no terminal, it cannot place text, or it is another program's.
-    pub fn start(page: impl LivePage<Update = U>, controls: StopControls) -> Result<Self, LiveError> {
+    pub fn start(
+        page: impl LivePage<Update = U>,
+        controls: StopControls,
+    ) -> Result<Self, LiveError> {
         let screen = TerminalScreen::take_terminal()?;
         give_back_before_panic(Arc::clone(screen.own_terminal()));
         let (updates, waiting) = sync_channel(WAITING);
         let (ended, wake) = pipe()?;
         let has_colour = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-        let drawer =
-            DisplayThread { page, updates: waiting, screen, controls, begun: Instant::now(), asked: 0, has_colour };
-        let thread = thread::Builder::new().name("live".to_owned()).spawn(move || drawer.run(&ended))?;
-        Ok(Self { updates, thread, wake: Some(wake) })
+        let drawer = DisplayThread {
+            page,
+            updates: waiting,
+            screen,
+            controls,
+            begun: Instant::now(),
+            asked: 0,
+            has_colour,
+        };
+        let thread = thread::Builder::new()
+            .name("live".to_owned())
+            .spawn(move || drawer.run(&ended))?;
+        Ok(Self {
+            updates,
+            thread,
+            wake: Some(wake),
+        })
     }
 
     /// Passes an update to the page. Never waits: where too many wait to be drawn, it is lost.
@@ -115,7 +132,11 @@ impl<P: LivePage> DisplayThread<P> {
                 self.page.apply_update(now, update);
             }
             let is_ending = self.controls.interrupt.load(Ordering::Relaxed);
-            let view = PictureState { size: self.screen.size(), has_colour: self.has_colour, is_ending };
+            let view = PictureState {
+                size: self.screen.size(),
+                has_colour: self.has_colour,
+                is_ending,
+            };
             self.screen.show_picture(draw_page(&self.page, now, view));
             if !self.wait_for_picture(ended) {
                 return;
@@ -123,11 +144,15 @@ impl<P: LivePage> DisplayThread<P> {
         }
     }
 
-    /// Waits until the next picture is due, and takes keys and signals meanwhile. Returns false at the end.
+    /// Waits until the next picture is due, and takes keys and signals meanwhile. Returns false at
+    /// the end.
     fn wait_for_picture(&mut self, ended: &PipeReader) -> bool {
         let due = Instant::now() + PERIOD;
         loop {
-            let Some(keys) = self.screen.wait_for_keys(ended, due.saturating_duration_since(Instant::now())) else {
+            let Some(keys) = self
+                .screen
+                .wait_for_keys(ended, due.saturating_duration_since(Instant::now()))
+            else {
                 return false;
             };
             for key in keys {
@@ -172,13 +197,21 @@ mod tests {
         let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         unlockpt(&ours).unwrap();
         let path = ptsname(&ours, Vec::new()).unwrap();
-        let theirs = File::options().read(true).write(true).open(path.to_str().unwrap()).unwrap();
+        let theirs = File::options()
+            .read(true)
+            .write(true)
+            .open(path.to_str().unwrap())
+            .unwrap();
         let modes = || tcgetattr(&theirs).unwrap().local_modes;
         let before = modes();
         let mut screen = TerminalScreen::from_file(theirs.try_clone().unwrap()).unwrap();
         assert!(before.contains(LocalModes::ECHO) && !modes().contains(LocalModes::ECHO));
         give_back_before_panic(Arc::clone(screen.own_terminal()));
-        assert!(thread::spawn(|| panic!("a fault, as this test wants one")).join().is_err());
+        assert!(
+            thread::spawn(|| panic!("a fault, as this test wants one"))
+                .join()
+                .is_err()
+        );
         assert_eq!(modes(), before);
         // Nothing is drawn on what is no longer ours.
         let mut picture = Buffer::empty(Rect::new(0, 0, 10, 1));
@@ -187,6 +220,10 @@ mod tests {
         drop(screen);
         let mut shown = [0; 1_000];
         let length = File::from(ours).read(&mut shown).unwrap();
-        assert!(shown[..length].ends_with(b"\x1b[?25h\x1b[?1049l"), "{:?}", String::from_utf8_lossy(&shown[..length]));
+        assert!(
+            shown[..length].ends_with(b"\x1b[?25h\x1b[?1049l"),
+            "{:?}",
+            String::from_utf8_lossy(&shown[..length])
+        );
     }
 }

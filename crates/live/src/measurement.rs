@@ -49,8 +49,8 @@ pub struct MeasurementPage {
 }
 
 impl MeasurementPage {
-    /// Returns the state before a measurement of `target` with the load `request` begins. A capacity makes the limit
-    /// surer.
+    /// Returns the state before a measurement of `target` with the load `request` begins. A
+    /// capacity makes the limit surer.
     pub fn new(target: &str, request: &Request, bandwidth: Option<BitRate>) -> Self {
         Self {
             target: displayable_text(target),
@@ -66,7 +66,10 @@ impl MeasurementPage {
 
     /// Returns the time at which the load ends, if it has one.
     fn load_end(&self) -> Option<Span> {
-        self.request.bytes.is_none().then(|| self.request.omit + self.request.duration)
+        self.request
+            .bytes
+            .is_none()
+            .then(|| self.request.omit + self.request.duration)
     }
 
     fn limit_lines(&self, width: usize, room: u16) -> Vec<Line<'static>> {
@@ -76,20 +79,35 @@ impl MeasurementPage {
         let Some(verdict) = &self.limit else {
             return vec![named_line("Limit so far:", "not yet known".to_owned())];
         };
-        let share = format!("{}, in {:.0} % of the judged time", verdict.name(), verdict.share.as_percent());
+        let share = format!(
+            "{}, in {:.0} % of the judged time",
+            verdict.name(),
+            verdict.share.as_percent()
+        );
         let mut lines = vec![named_line("Limit so far:", share)];
         if room >= ROOM_FOR_SENTENCE {
             let sentence = shorten_text(&displayable_text(&verdict.sentence), width - 2, 2);
-            lines.extend(sentence.into_iter().map(|line| Line::styled(format!("  {line}"), dim_style())));
+            lines.extend(
+                sentence
+                    .into_iter()
+                    .map(|line| Line::styled(format!("  {line}"), dim_style())),
+            );
         }
         lines
     }
 
     /// Returns the last results of earlier measurements.
     fn earlier_results(&self, room: u16) -> Vec<Line<'static>> {
-        let most = if room < ROOM_FOR_STREAMS { 1 } else { MAX_ENDED };
+        let most = if room < ROOM_FOR_STREAMS {
+            1
+        } else {
+            MAX_ENDED
+        };
         let from = self.ended.len().saturating_sub(most);
-        self.ended[from..].iter().map(|line| Line::styled(line.clone(), dim_style())).collect()
+        self.ended[from..]
+            .iter()
+            .map(|line| Line::styled(line.clone(), dim_style()))
+            .collect()
     }
 
     /// Draws up to `most` streams, or all in a word.
@@ -98,20 +116,43 @@ impl MeasurementPage {
         if streams.len() < 2 || most < 2 {
             return Vec::new();
         }
-        let fastest = streams.iter().map(|(_, rate)| *rate).max().unwrap_or_default();
-        let drawn = if streams.len() > most { most - 1 } else { streams.len() };
+        let fastest = streams
+            .iter()
+            .map(|(_, rate)| *rate)
+            .max()
+            .unwrap_or_default();
+        let drawn = if streams.len() > most {
+            most - 1
+        } else {
+            streams.len()
+        };
         let row = |(index, (stream, rate)): (usize, &(fullpipe_probe::StreamSnapshot, BitRate))| {
-            let way = if stream.direction == Direction::Download { "down" } else { "up" };
+            let way = if stream.direction == Direction::Download {
+                "down"
+            } else {
+                "up"
+            };
             let share = Ratio::from_quotient(rate.as_f64(), fastest.as_f64()).get();
             let bar = share_bar(share, width.saturating_sub(37).min(60));
-            Line::styled(format!("{index:>3} {way:<4} {bar} {:>12} {:>10}", rate.to_string(), stream.bytes), RATE)
+            Line::styled(
+                format!(
+                    "{index:>3} {way:<4} {bar} {:>12} {:>10}",
+                    rate.to_string(),
+                    stream.bytes
+                ),
+                RATE,
+            )
         };
-        let mut lines: Vec<Line<'static>> = streams.iter().take(drawn).enumerate().map(row).collect();
+        let mut lines: Vec<Line<'static>> =
+            streams.iter().take(drawn).enumerate().map(row).collect();
         if streams.len() > drawn {
             let rest = &streams[drawn..];
             let rates = || rest.iter().map(|(_, rate)| *rate);
             let [least, most] = [rates().min(), rates().max()].map(Option::unwrap_or_default);
-            lines.push(Line::styled(format!("    and {} more, {least} to {most} each", rest.len()), dim_style()));
+            lines.push(Line::styled(
+                format!("    and {} more, {least} to {most} each", rest.len()),
+                dim_style(),
+            ));
         }
         lines
     }
@@ -125,7 +166,10 @@ impl MeasurementPage {
         let (share, text) = match (self.load_end(), self.request.bytes) {
             (Some(end), _) => {
                 let share = Ratio::from_quotient(at.as_secs_f64(), end.as_secs_f64());
-                (share, format!("{} of {}, {bytes}", clock_text(at), clock_text(end)))
+                (
+                    share,
+                    format!("{} of {}, {bytes}", clock_text(at), clock_text(end)),
+                )
             }
             (None, budget) => {
                 let budget = budget.unwrap_or_default();
@@ -137,7 +181,10 @@ impl MeasurementPage {
         };
         Line::from(format!(
             "{text}  {}",
-            share_bar(share.get(), width.saturating_sub(text.chars().count() + 2).min(40))
+            share_bar(
+                share.get(),
+                width.saturating_sub(text.chars().count() + 2).min(40)
+            )
         ))
     }
 }
@@ -159,25 +206,38 @@ impl LivePage for MeasurementPage {
                 self.idle = measurement.rtt.idle.map(|idle| idle.min);
                 // As `measure` judges it at the end.
                 if self.request.transport == Transport::Tcp {
-                    self.limit =
-                        Some(diagnose(&Evidence::from_measurement(&measurement, self.bandwidth, Framing::Ethernet)));
+                    self.limit = Some(diagnose(&Evidence::from_measurement(
+                        &measurement,
+                        self.bandwidth,
+                        Framing::Ethernet,
+                    )));
                 }
             }
         }
     }
 
     fn title(&self) -> (String, String) {
-        (format!("fullpipe measure {}", self.target), describe_load(&self.request))
+        (
+            format!("fullpipe measure {}", self.target),
+            describe_load(&self.request),
+        )
     }
 
     fn page_lines(&self, _: Span, room: Size) -> Vec<Line<'static>> {
         let width = usize::from(room.width);
         let limit = self.limit_lines(width, room.height);
-        let most = if room.height < ROOM_FOR_STREAMS { 0 } else { 4 + room.height.saturating_sub(22) / 2 };
+        let most = if room.height < ROOM_FOR_STREAMS {
+            0
+        } else {
+            4 + room.height.saturating_sub(22) / 2
+        };
         let streams = self.stream_lines(width, most.into());
         let ended = self.earlier_results(room.height);
-        let drawn = usize::from(room.height).saturating_sub(limit.len() + streams.len() + ended.len() + 1);
-        let mut lines = self.course.draw_charts(room.width, drawn, self.load_end(), self.idle);
+        let drawn =
+            usize::from(room.height).saturating_sub(limit.len() + streams.len() + ended.len() + 1);
+        let mut lines = self
+            .course
+            .draw_charts(room.width, drawn, self.load_end(), self.idle);
         lines.resize(drawn, Line::default());
         lines.extend(limit);
         lines.extend(streams);
@@ -198,7 +258,10 @@ pub(crate) fn describe_load(request: &Request) -> String {
         Direction::Download => "download",
         Direction::Both => "both ways",
     };
-    format!("{transport}, {way}, {}", count_noun(request.streams, "stream"))
+    format!(
+        "{transport}, {way}, {}",
+        count_noun(request.streams, "stream")
+    )
 }
 
 #[cfg(test)]
@@ -210,23 +273,36 @@ mod tests {
     use fullpipe_units::ByteCount;
 
     fn request(streams: u16) -> Request {
-        Request { streams, ..Request::default() }
+        Request {
+            streams,
+            ..Request::default()
+        }
     }
 
-    /// Returns a page after `tenths` of a second in which each stream grew up to its share of 400 Mbit/s.
+    /// Returns a page after `tenths` of a second in which each stream grew up to its share of 400
+    /// Mbit/s.
     fn page(streams: u16, tenths: u64) -> MeasurementPage {
         let mut page = MeasurementPage::new("server.example", &request(streams), None);
-        page.apply_update(Span::ZERO, MeasurementUpdate::Connected(Box::new(request(streams))));
+        page.apply_update(
+            Span::ZERO,
+            MeasurementUpdate::Connected(Box::new(request(streams))),
+        );
         let mut bytes = vec![0; streams.into()];
         for tenth in 1..=tenths {
             for (index, bytes) in bytes.iter_mut().enumerate() {
                 *bytes += tenth.min(10) * (500_000 - 3_000 * index as u64) / u64::from(streams);
             }
-            let stream = |bytes: &u64| StreamSnapshot { direction: Direction::Upload, bytes: ByteCount::new(*bytes) };
+            let stream = |bytes: &u64| StreamSnapshot {
+                direction: Direction::Upload,
+                bytes: ByteCount::new(*bytes),
+            };
             let streams = bytes.iter().map(stream).collect();
             let rtt = Some(Span::from_millis(20 + tenth.min(30)));
             let at = Span::from_millis(100 * tenth);
-            page.apply_update(at, MeasurementUpdate::Snapshot(TestSnapshot { at, rtt, streams }));
+            page.apply_update(
+                at,
+                MeasurementUpdate::Snapshot(TestSnapshot { at, rtt, streams }),
+            );
         }
         page.idle = Some(Span::from_millis(20));
         page
@@ -252,7 +328,10 @@ mod tests {
             would_distinguish: None,
             other_end_would_show: None,
         };
-        MeasurementPage { limit: Some(limit), ..page }
+        MeasurementPage {
+            limit: Some(limit),
+            ..page
+        }
     }
 
     #[test]
@@ -268,7 +347,10 @@ mod tests {
     fn before_data_flows_it_connects() {
         let page = MeasurementPage::new("a\u{1b}[2Jb\u{202e}", &request(1), None);
         let picture = drawn(&page, Span::ZERO, 80, 24);
-        assert!(picture.contains("Connecting") && picture.contains("not yet known"), "{picture}");
+        assert!(
+            picture.contains("Connecting") && picture.contains("not yet known"),
+            "{picture}"
+        );
         assert!(!picture.contains(['\u{1b}', '\u{202e}']), "{picture}");
     }
 
@@ -276,15 +358,33 @@ mod tests {
     fn of_several_measurements_the_last_ones_stand_below_the_present_one() {
         let mut page = page(1, 42);
         for step in 1..=6 {
-            page.apply_update(Span::ZERO, MeasurementUpdate::Ended(format!("step {step}\u{1b}[2J")));
+            page.apply_update(
+                Span::ZERO,
+                MeasurementUpdate::Ended(format!("step {step}\u{1b}[2J")),
+            );
         }
-        page.apply_update(Span::ZERO, MeasurementUpdate::Connected(Box::new(request(1))));
-        assert_eq!((page.course.total_bytes(), page.limit.as_ref()), (ByteCount::ZERO, None));
+        page.apply_update(
+            Span::ZERO,
+            MeasurementUpdate::Connected(Box::new(request(1))),
+        );
+        assert_eq!(
+            (page.course.total_bytes(), page.limit.as_ref()),
+            (ByteCount::ZERO, None)
+        );
         let picture = drawn(&page, Span::ZERO, 80, 24);
-        assert!(picture.contains("step 3") && picture.contains("step 6"), "{picture}");
-        assert!(!picture.contains("step 2") && !picture.contains('\u{1b}'), "{picture}");
+        assert!(
+            picture.contains("step 3") && picture.contains("step 6"),
+            "{picture}"
+        );
+        assert!(
+            !picture.contains("step 2") && !picture.contains('\u{1b}'),
+            "{picture}"
+        );
         let small = drawn(&page, Span::ZERO, 80, 12);
-        assert!(small.contains("step 6") && !small.contains("step 5"), "{small}");
+        assert!(
+            small.contains("step 6") && !small.contains("step 5"),
+            "{small}"
+        );
     }
 
     #[test]
@@ -309,8 +409,14 @@ mod tests {
         for height in (10..60).step_by(3) {
             for width in [40, 41, 79, 200] {
                 let picture = drawn(&page, Span::from_secs(4), width, height);
-                assert!(picture.contains(" 4 s of 10 s") || picture.contains("\n4 s of 10 s"), "{width} × {height}");
-                assert!(picture.contains("Limit so far"), "{width} × {height}: {picture}");
+                assert!(
+                    picture.contains(" 4 s of 10 s") || picture.contains("\n4 s of 10 s"),
+                    "{width} × {height}"
+                );
+                assert!(
+                    picture.contains("Limit so far"),
+                    "{width} × {height}: {picture}"
+                );
             }
         }
     }

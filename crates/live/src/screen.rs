@@ -31,16 +31,23 @@ const CLEAR: &str = "\x1b[0m\x1b[2J";
 const LAST_BYTES: Duration = Duration::from_millis(200);
 
 /// Usual size, of a terminal that does not state its own.
-const USUAL: Size = Size { width: 80, height: 24 };
+const USUAL: Size = Size {
+    width: 80,
+    height: 24,
+};
 
 /// Reason for which nothing can be drawn.
 #[derive(Debug, thiserror::Error)]
 pub enum LiveError {
     /// There is no terminal.
-    #[error("--live needs a terminal, and there is none: leave it out, or run it where /dev/tty can be opened")]
+    #[error(
+        "--live needs a terminal, and there is none: leave it out, or run it where /dev/tty can be opened"
+    )]
     NoTerminal,
     /// The terminal cannot place text.
-    #[error("--live cannot draw on a terminal of type {0:?} (TERM): leave it out, or set TERM to the terminal's type")]
+    #[error(
+        "--live cannot draw on a terminal of type {0:?} (TERM): leave it out, or set TERM to the terminal's type"
+    )]
     Plain(String),
     /// Another program has the terminal.
     #[error("--live needs the terminal, which another program has: run it in the foreground")]
@@ -70,7 +77,8 @@ pub(crate) struct OwnTerminal {
 }
 
 impl TerminalScreen {
-    /// Takes the terminal of this process: that which controls it, or else the one that is standard error.
+    /// Takes the terminal of this process: that which controls it, or else the one that is standard
+    /// error.
     pub(crate) fn take_terminal() -> Result<Self, LiveError> {
         Self::from_file(Self::find_terminal()?)
     }
@@ -93,13 +101,24 @@ impl TerminalScreen {
     pub(crate) fn from_file(file: File) -> Result<Self, LiveError> {
         let before = tcgetattr(&file).map_err(io::Error::from)?;
         let mut ours = before.clone();
-        // Keys come one by one and unseen, and Ctrl-C too: a program that a signal ends leaves the terminal as it is.
-        ours.local_modes.remove(LocalModes::ECHO | LocalModes::ICANON | LocalModes::ISIG | LocalModes::IEXTEN);
+        // Keys come one by one and unseen, and Ctrl-C too: a program that a signal ends leaves the
+        // terminal as it is.
+        ours.local_modes
+            .remove(LocalModes::ECHO | LocalModes::ICANON | LocalModes::ISIG | LocalModes::IEXTEN);
         ours.input_modes.remove(InputModes::IXON);
         tcsetattr(&file, OptionalActions::Now, &ours).map_err(io::Error::from)?;
-        let terminal = Arc::new(OwnTerminal { file, before, is_ours: AtomicBool::new(true) });
+        let terminal = Arc::new(OwnTerminal {
+            file,
+            before,
+            is_ours: AtomicBool::new(true),
+        });
         let pending = ENTER.as_bytes().to_vec();
-        Ok(Self { terminal, shown: Buffer::default(), pending, is_gone: false })
+        Ok(Self {
+            terminal,
+            shown: Buffer::default(),
+            pending,
+            is_gone: false,
+        })
     }
 
     /// Returns the terminal, to be given back from wherever the program ends.
@@ -109,11 +128,17 @@ impl TerminalScreen {
 
     /// Returns the size in characters.
     pub(crate) fn size(&self) -> Size {
-        let size = tcgetwinsize(&self.terminal.file).ok().filter(|size| size.ws_col > 0 && size.ws_row > 0);
-        size.map_or(USUAL, |size| Size { width: size.ws_col, height: size.ws_row })
+        let size = tcgetwinsize(&self.terminal.file)
+            .ok()
+            .filter(|size| size.ws_col > 0 && size.ws_row > 0);
+        size.map_or(USUAL, |size| Size {
+            width: size.ws_col,
+            height: size.ws_row,
+        })
     }
 
-    /// Shows a picture in place of the last one. A terminal that has not yet taken the last one keeps that.
+    /// Shows a picture in place of the last one. A terminal that has not yet taken the last one
+    /// keeps that.
     pub(crate) fn show_picture(&mut self, picture: Buffer) {
         if !self.write_pending() {
             return;
@@ -144,9 +169,13 @@ impl TerminalScreen {
         !self.is_gone && self.terminal.is_ours.load(Ordering::Relaxed)
     }
 
-    /// Waits for keys, for the end of `wake`, or for `timeout`. Returns the keys; `None` if `wake` has ended.
+    /// Waits for keys, for the end of `wake`, or for `timeout`. Returns the keys; `None` if `wake`
+    /// has ended.
     pub(crate) fn wait_for_keys(&mut self, wake: impl AsFd, timeout: Duration) -> Option<Vec<u8>> {
-        let timeout = Timespec { tv_sec: timeout.as_secs().cast_signed(), tv_nsec: timeout.subsec_nanos().into() };
+        let timeout = Timespec {
+            tv_sec: timeout.as_secs().cast_signed(),
+            tv_nsec: timeout.subsec_nanos().into(),
+        };
         let mut watched = vec![PollFd::new(&wake, PollFlags::IN)];
         if self.is_open() {
             watched.push(PollFd::new(&self.terminal.file, PollFlags::IN));
@@ -163,7 +192,11 @@ impl TerminalScreen {
         let mut keys = [0; 64];
         match (&self.terminal.file).read(&mut keys) {
             Ok(length) if length > 0 => Some(typed_keys(&keys[..length])),
-            Err(error) if [ErrorKind::WouldBlock, ErrorKind::Interrupted].contains(&error.kind()) => Some(Vec::new()),
+            Err(error)
+                if [ErrorKind::WouldBlock, ErrorKind::Interrupted].contains(&error.kind()) =>
+            {
+                Some(Vec::new())
+            }
             _ => {
                 self.is_gone = true;
                 Some(Vec::new())
@@ -198,7 +231,9 @@ impl OwnTerminal {
         while !bytes.is_empty() && Instant::now() < deadline {
             match (&self.file).write(bytes) {
                 Ok(written) => bytes = &bytes[written..],
-                Err(error) if error.kind() == ErrorKind::WouldBlock => std::thread::sleep(Duration::from_millis(1)),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    std::thread::sleep(Duration::from_millis(1))
+                }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(_) => return,
             }
@@ -209,18 +244,32 @@ impl OwnTerminal {
 /// Opens the terminal for itself, so that nothing that others do with it waits or does not.
 fn open_terminal() -> Option<File> {
     let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let opened = |path: &str| open(Path::new(path), flags, Mode::empty()).ok().map(File::from);
-    let error = || io::stderr().is_terminal().then(|| opened("/proc/self/fd/2")).flatten();
+    let opened = |path: &str| {
+        open(Path::new(path), flags, Mode::empty())
+            .ok()
+            .map(File::from)
+    };
+    let error = || {
+        io::stderr()
+            .is_terminal()
+            .then(|| opened("/proc/self/fd/2"))
+            .flatten()
+    };
     opened("/dev/tty").or_else(error)
 }
 
-/// Returns keys without the sequences of others, such as arrows (ECMA-48: an escape, `[` or `O`, parameters, a letter).
+/// Returns keys without the sequences of others, such as arrows (ECMA-48: an escape, `[` or `O`,
+/// parameters, a letter).
 fn typed_keys(keys: &[u8]) -> Vec<u8> {
     let mut rest = keys.iter().copied();
     let mut typed = Vec::new();
     while let Some(key) = rest.next() {
         match key {
-            b'\x1b' => drop(rest.by_ref().skip(1).find(|key| (0x40..=0x7e).contains(key))),
+            b'\x1b' => drop(
+                rest.by_ref()
+                    .skip(1)
+                    .find(|key| (0x40..=0x7e).contains(key)),
+            ),
             key => typed.push(key),
         }
     }
@@ -249,12 +298,21 @@ fn bytes_of(cells: &[(u16, u16, &Cell)]) -> Vec<u8> {
 
 /// Returns the parameters of a cell's style (ECMA-48, SGR), each behind a semicolon.
 fn style_of(cell: &Cell) -> String {
-    let marks = [(Modifier::BOLD, ";1"), (Modifier::DIM, ";2"), (Modifier::REVERSED, ";7")];
-    let marks = marks.iter().filter(|(mark, _)| cell.modifier.contains(*mark)).map(|(_, code)| (*code).to_owned());
-    let colours = [(38, cell.fg), (48, cell.bg)].into_iter().filter_map(|(ground, colour)| match colour {
-        Color::Indexed(index) => Some(format!(";{ground};5;{index}")),
-        _ => None,
-    });
+    let marks = [
+        (Modifier::BOLD, ";1"),
+        (Modifier::DIM, ";2"),
+        (Modifier::REVERSED, ";7"),
+    ];
+    let marks = marks
+        .iter()
+        .filter(|(mark, _)| cell.modifier.contains(*mark))
+        .map(|(_, code)| (*code).to_owned());
+    let colours = [(38, cell.fg), (48, cell.bg)]
+        .into_iter()
+        .filter_map(|(ground, colour)| match colour {
+            Color::Indexed(index) => Some(format!(";{ground};5;{index}")),
+            _ => None,
+        });
     marks.chain(colours).collect()
 }
 
@@ -274,7 +332,14 @@ mod tests {
         let mut before = Buffer::empty(Rect::new(0, 0, 10, 2));
         before.set_string(0, 0, "rate 100", Style::new());
         let mut after = before.clone();
-        after.set_string(5, 0, "99 ", Style::new().fg(Color::Indexed(32)).add_modifier(Modifier::BOLD));
+        after.set_string(
+            5,
+            0,
+            "99 ",
+            Style::new()
+                .fg(Color::Indexed(32))
+                .add_modifier(Modifier::BOLD),
+        );
         let written = String::from_utf8(bytes_of(&before.diff(&after))).unwrap();
         assert_eq!(written, "\x1b[1;6H\x1b[0;1;38;5;32m99 \x1b[0m");
     }

@@ -16,7 +16,8 @@ use crate::measurement::describe_load;
 /// Reports that are kept, more than a terminal has room for.
 const MAX_REPORTS: usize = 200;
 
-/// Tests that are kept. A server admits fewer; the ends of some may have been lost in a flood of events.
+/// Tests that are kept. A server admits fewer; the ends of some may have been lost in a flood of
+/// events.
 const MAX_TESTS: usize = 2_000;
 
 /// An event of a server, with its line in the log, if it has one.
@@ -61,7 +62,15 @@ impl ServerPage {
         }
         let load = request.map_or_else(|| "iperf2, upload".to_owned(), describe_load);
         let (up, down) = (BitRate::ZERO, BitRate::ZERO);
-        self.tests.push_back(RunningTest { client, load, begun: now, up, down, bytes: ByteCount::ZERO, rtt: None });
+        self.tests.push_back(RunningTest {
+            client,
+            load,
+            begun: now,
+            up,
+            down,
+            bytes: ByteCount::ZERO,
+            rtt: None,
+        });
     }
 
     fn end_test(&mut self, client: SocketAddr) {
@@ -69,7 +78,9 @@ impl ServerPage {
     }
 
     fn add_interval(&mut self, client: SocketAddr, interval: &Interval) {
-        let Some(test) = self.tests.iter_mut().find(|test| test.client == client) else { return };
+        let Some(test) = self.tests.iter_mut().find(|test| test.client == client) else {
+            return;
+        };
         match interval.direction {
             Direction::Download => test.down = interval.rate,
             Direction::Upload | Direction::Both => test.up = interval.rate,
@@ -94,18 +105,30 @@ impl ServerPage {
             let figures = [&*rate.to_string(), &*test.bytes.to_string(), &*rtt, &*since];
             Line::styled(line(&test.client.to_string(), figures, &test.load), RATE)
         };
-        let drawn = if self.tests.len() > most { most.saturating_sub(1) } else { self.tests.len() };
+        let drawn = if self.tests.len() > most {
+            most.saturating_sub(1)
+        } else {
+            self.tests.len()
+        };
         let mut lines = vec![Line::styled(head, dim_style())];
         lines.extend(self.tests.iter().take(drawn).map(row));
         if self.tests.len() > drawn {
-            lines.push(Line::styled(format!("and {} more", self.tests.len() - drawn), dim_style()));
+            lines.push(Line::styled(
+                format!("and {} more", self.tests.len() - drawn),
+                dim_style(),
+            ));
         }
         lines
     }
 
     fn totals_line(&self) -> Line<'static> {
-        let text =
-            format!("{} under way, {} ended with {}, {} failed", self.tests.len(), self.ended, self.bytes, self.failed);
+        let text = format!(
+            "{} under way, {} ended with {}, {} failed",
+            self.tests.len(),
+            self.ended,
+            self.bytes,
+            self.failed
+        );
         Line::styled(text, bold_style())
     }
 }
@@ -134,7 +157,8 @@ impl LivePage for ServerPage {
             | ServerEvent::Rejected { .. }
             | ServerEvent::Idle => {}
         }
-        self.reports.extend(update.line.map(|line| displayable_text(&line)));
+        self.reports
+            .extend(update.line.map(|line| displayable_text(&line)));
         if self.reports.len() > MAX_REPORTS {
             self.reports.pop_front();
         }
@@ -152,7 +176,12 @@ impl LivePage for ServerPage {
         lines.push(Line::default());
         let most = height.saturating_sub(lines.len());
         let from = self.reports.len().saturating_sub(most);
-        lines.extend(self.reports.iter().skip(from).map(|line| Line::styled(line.clone(), dim_style())));
+        lines.extend(
+            self.reports
+                .iter()
+                .skip(from)
+                .map(|line| Line::styled(line.clone(), dim_style())),
+        );
         lines.truncate(height);
         lines
     }
@@ -192,10 +221,24 @@ mod tests {
             let line = Some(line.to_owned()).filter(|line| !line.is_empty());
             page.apply_update(Span::from_secs(at), ServerUpdate { event, line });
         };
-        apply(0, ServerEvent::Listening(SocketAddr::from(([0, 0, 0, 0], 5201))), "listening on 0.0.0.0:5201");
+        apply(
+            0,
+            ServerEvent::Listening(SocketAddr::from(([0, 0, 0, 0], 5201))),
+            "listening on 0.0.0.0:5201",
+        );
         for port in 1..=tests {
-            let (client, request) = (client(port), Request { streams: port, ..Request::default() });
-            apply(port.into(), ServerEvent::Began { client, request }, &format!("{client}: receiving"));
+            let (client, request) = (
+                client(port),
+                Request {
+                    streams: port,
+                    ..Request::default()
+                },
+            );
+            apply(
+                port.into(),
+                ServerEvent::Began { client, request },
+                &format!("{client}: receiving"),
+            );
             let interval = interval(Direction::Upload, 100 * u64::from(port));
             apply(port.into(), ServerEvent::Interval { client, interval }, "");
         }
@@ -221,10 +264,21 @@ mod tests {
     fn a_flood_of_tests_is_bounded_and_drawn_in_a_word() {
         let mut page = page(40);
         let picture = drawn(&page, Span::from_secs(60), 80, 24);
-        assert!(picture.contains("39 under way") && picture.contains(" more\n"), "{picture}");
+        assert!(
+            picture.contains("39 under way") && picture.contains(" more\n"),
+            "{picture}"
+        );
         for port in 0..3_000 {
-            let event = ServerEvent::BeganIperf2 { client: client(port) };
-            page.apply_update(Span::ZERO, ServerUpdate { event, line: Some("\u{1b}[2J".repeat(1_000)) });
+            let event = ServerEvent::BeganIperf2 {
+                client: client(port),
+            };
+            page.apply_update(
+                Span::ZERO,
+                ServerUpdate {
+                    event,
+                    line: Some("\u{1b}[2J".repeat(1_000)),
+                },
+            );
         }
         assert!(page.tests.len() <= MAX_TESTS && page.reports.len() <= MAX_REPORTS);
         assert!(!drawn(&page, Span::ZERO, 80, 24).contains('\u{1b}'));

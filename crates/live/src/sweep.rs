@@ -2,7 +2,9 @@
 
 use fullpipe_chart::displayable_text;
 use fullpipe_probe::TestSnapshot;
-use fullpipe_record::{SweepAnswer, SweepCell, SweepCost, SweepEstimate, SweepPlan, SweepReason, SweepRun};
+use fullpipe_record::{
+    SweepAnswer, SweepCell, SweepCost, SweepEstimate, SweepPlan, SweepReason, SweepRun,
+};
 use fullpipe_units::{BitRate, Ratio, Span, median};
 use ratatui_core::layout::Size;
 use ratatui_core::style::{Color, Modifier, Style};
@@ -26,7 +28,8 @@ const ROOM_FOR_RUNS: usize = 18;
 /// Lines of blanks and runs where there is room for them.
 const RUNS: usize = 4;
 
-/// Backgrounds of tiles by their rate, the darkest for the least: even steps of one hue among the 256 colours.
+/// Backgrounds of tiles by their rate, the darkest for the least: even steps of one hue among the
+/// 256 colours.
 const SHADES: [u8; 5] = [17, 18, 24, 31, 38];
 
 /// Something that happened in a sweep.
@@ -88,69 +91,144 @@ impl SweepPage {
     }
 
     fn spent_cost(&self) -> SweepCost {
-        let cost = |run: &SweepRun| SweepCost { bytes: run.sent, time: run.took };
-        self.runs.iter().map(cost).fold(SweepCost::default(), std::ops::Add::add)
+        let cost = |run: &SweepRun| SweepCost {
+            bytes: run.sent,
+            time: run.took,
+        };
+        self.runs
+            .iter()
+            .map(cost)
+            .fold(SweepCost::default(), std::ops::Add::add)
     }
 
-    /// Draws the map in at most so many columns and lines. Windows and numbers of streams without room are left out,
-    /// but for those of the run that is made.
+    /// Draws the map in at most so many columns and lines. Windows and numbers of streams without
+    /// room are left out, but for those of the run that is made.
     fn draw_map(&self, width: usize, lines: usize) -> Vec<Line<'static>> {
-        let SweepPlan { windows, streams, .. } = &self.plan;
-        let rows =
-            choose_positions(windows.len(), lines.saturating_sub(1), self.run_position(windows, |cell| cell.window));
+        let SweepPlan {
+            windows, streams, ..
+        } = &self.plan;
+        let rows = choose_positions(
+            windows.len(),
+            lines.saturating_sub(1),
+            self.run_position(windows, |cell| cell.window),
+        );
         let columns = choose_positions(
             streams.len(),
             width.saturating_sub(LEFT) / TILE,
             self.run_position(streams, |cell| cell.streams),
         );
-        let fastest = self.surface.iter().filter_map(|of| self.known_rate(of)).max().unwrap_or_default();
+        let fastest = self
+            .surface
+            .iter()
+            .filter_map(|of| self.known_rate(of))
+            .max()
+            .unwrap_or_default();
         let row = |row: &usize| {
-            let window = Words::raw(format!("{:>width$}", windows[*row].to_string(), width = LEFT));
-            let tiles =
-                columns.iter().map(|column| self.draw_tile(windows.len() * column + row, *row, *column, fastest));
-            std::iter::once(window).chain(tiles).collect::<Line<'static>>()
+            let window = Words::raw(format!(
+                "{:>width$}",
+                windows[*row].to_string(),
+                width = LEFT
+            ));
+            let tiles = columns
+                .iter()
+                .map(|column| self.draw_tile(windows.len() * column + row, *row, *column, fastest));
+            std::iter::once(window)
+                .chain(tiles)
+                .collect::<Line<'static>>()
         };
         let mut map: Vec<Line<'static>> = rows.iter().rev().map(row).collect();
-        let counts: Vec<String> = columns.iter().map(|column| format!("{:>4} ", streams[*column])).collect();
-        map.push(Line::styled(format!("{:>LEFT$}{}", "streams", counts.concat()), dim_style()));
+        let counts: Vec<String> = columns
+            .iter()
+            .map(|column| format!("{:>4} ", streams[*column]))
+            .collect();
+        map.push(Line::styled(
+            format!("{:>LEFT$}{}", "streams", counts.concat()),
+            dim_style(),
+        ));
         map
     }
 
     /// Returns the place of the run that is made among `values`.
-    fn run_position<T: PartialEq>(&self, values: &[T], of: impl Fn(SweepCell) -> T) -> Option<usize> {
+    fn run_position<T: PartialEq>(
+        &self,
+        values: &[T],
+        of: impl Fn(SweepCell) -> T,
+    ) -> Option<usize> {
         let cell = self.now.as_ref()?.cell;
         values.iter().position(|value| *value == of(cell))
     }
 
-    /// Returns the rate of a setting that was measured; by runs before those that count, if there are no others.
+    /// Returns the rate of a setting that was measured; by runs before those that count, if there
+    /// are no others.
     fn known_rate(&self, of: &SweepEstimate) -> Option<BitRate> {
-        let own = self.runs.iter().filter(|run| run.cell == of.cell).filter_map(|run| run.rate);
-        if of.runs > 0 { Some(of.rate) } else { median(own.collect()) }
+        let own = self
+            .runs
+            .iter()
+            .filter(|run| run.cell == of.cell)
+            .filter_map(|run| run.rate);
+        if of.runs > 0 {
+            Some(of.rate)
+        } else {
+            median(own.collect())
+        }
     }
 
     /// Draws a setting: its rate in percent of the fastest, or a dot if it was not measured.
-    fn draw_tile(&self, index: usize, row: usize, column: usize, fastest: BitRate) -> Words<'static> {
-        let cell = SweepCell { window: self.plan.windows[row], streams: self.plan.streams[column] };
+    fn draw_tile(
+        &self,
+        index: usize,
+        row: usize,
+        column: usize,
+        fastest: BitRate,
+    ) -> Words<'static> {
+        let cell = SweepCell {
+            window: self.plan.windows[row],
+            streams: self.plan.streams[column],
+        };
         let known = self.surface.get(index).and_then(|of| self.known_rate(of));
         let is_next = self.now.as_ref().is_some_and(|run| run.cell == cell);
-        let is_knee = self.answer.as_ref().is_some_and(|answer| answer.knee.cell == cell);
+        let is_knee = self
+            .answer
+            .as_ref()
+            .is_some_and(|answer| answer.knee.cell == cell);
         let share = known.map(|rate| Ratio::from_quotient(rate.as_f64(), fastest.as_f64()));
-        let figure = share.map_or_else(|| "·".to_owned(), |share| format!("{:.0}", share.as_percent()));
+        let figure = share.map_or_else(
+            || "·".to_owned(),
+            |share| format!("{:.0}", share.as_percent()),
+        );
         let style = share.map_or(dim_style(), tile_style);
         match (is_next, is_knee) {
-            (true, _) => Words::styled(format!("{:>5}", format!(">{figure}<")), style.add_modifier(Modifier::REVERSED)),
-            (false, true) => Words::styled(format!("{figure:>4}*"), style.add_modifier(Modifier::BOLD)),
+            (true, _) => Words::styled(
+                format!("{:>5}", format!(">{figure}<")),
+                style.add_modifier(Modifier::REVERSED),
+            ),
+            (false, true) => {
+                Words::styled(format!("{figure:>4}*"), style.add_modifier(Modifier::BOLD))
+            }
             (false, false) => Words::styled(format!("{figure:>4} "), style),
         }
     }
 
     fn run_line(&self, now: Span) -> Line<'static> {
-        let Some(run) = &self.now else { return Line::default() };
+        let Some(run) = &self.now else {
+            return Line::default();
+        };
         let course = &run.course;
-        let rate = course.recent_rate().map_or_else(String::new, |rate| format!(", {rate}"));
-        let rtt = course.last_rtt().map_or_else(String::new, |rtt| format!(", RTT {rtt}"));
+        let rate = course
+            .recent_rate()
+            .map_or_else(String::new, |rate| format!(", {rate}"));
+        let rtt = course
+            .last_rtt()
+            .map_or_else(String::new, |rtt| format!(", RTT {rtt}"));
         let since = clock_text(now.saturating_sub(run.begun));
-        named_line("Now:", format!("{}, because {}; {since}{rate}{rtt}", run.cell, reason_phrase(run.reason)))
+        named_line(
+            "Now:",
+            format!(
+                "{}, because {}; {since}{rate}{rtt}",
+                run.cell,
+                reason_phrase(run.reason)
+            ),
+        )
     }
 
     fn knee_line(&self) -> Line<'static> {
@@ -161,7 +239,10 @@ impl SweepPage {
         let (knee, best) = (&answer.knee, &answer.best);
         named_line(
             "Knee so far:",
-            format!("{}, {}; {sure}; fastest {}, {}", knee.cell, knee.rate, best.cell, best.rate),
+            format!(
+                "{}, {}; {sure}; fastest {}, {}",
+                knee.cell, knee.rate, best.cell, best.rate
+            ),
         )
     }
 
@@ -169,23 +250,42 @@ impl SweepPage {
         let spent = self.spent_cost();
         let whole = self.plan.order.is_some();
         let share = if whole { 1.0 } else { self.plan.budget.get() };
-        let allowed = self.grid.bytes.scale_by(share).min(self.plan.max_bytes.unwrap_or(self.grid.bytes));
+        let allowed = self
+            .grid
+            .bytes
+            .scale_by(share)
+            .min(self.plan.max_bytes.unwrap_or(self.grid.bytes));
         let time = self.grid.time.scale_by(share);
-        let text = format!("{} of {allowed}, {} of {}", spent.bytes, clock_text(spent.time), clock_text(time));
+        let text = format!(
+            "{} of {allowed}, {} of {}",
+            spent.bytes,
+            clock_text(spent.time),
+            clock_text(time)
+        );
         let used = Ratio::from_quotient(spent.bytes.as_f64(), allowed.as_f64())
             .get()
             .max(Ratio::from_quotient(spent.time.as_secs_f64(), time.as_secs_f64()).get());
-        let bar = share_bar(used, width.saturating_sub(text.chars().count() + 10).min(30));
+        let bar = share_bar(
+            used,
+            width.saturating_sub(text.chars().count() + 10).min(30),
+        );
         named_line("Spent:", format!("{text}  {bar}"))
     }
 
     /// Draws up to `most` of the last runs, the last first.
     fn last_runs(&self, most: usize) -> impl Iterator<Item = Line<'static>> {
         let row = |(index, run): (usize, &SweepRun)| {
-            let rate = run.rate.map_or_else(|| "does not count".to_owned(), |rate| rate.to_string());
-            let rtt = run.loaded_rtt.map_or_else(String::new, |rtt| format!("RTT {rtt}"));
+            let rate = run
+                .rate
+                .map_or_else(|| "does not count".to_owned(), |rate| rate.to_string());
+            let rtt = run
+                .loaded_rtt
+                .map_or_else(String::new, |rtt| format!("RTT {rtt}"));
             let cell = run.cell.to_string();
-            Line::styled(format!("{:>4}  {cell:<14} {rate:>14}  {rtt}", index + 1), dim_style())
+            Line::styled(
+                format!("{:>4}  {cell:<14} {rate:>14}  {rtt}", index + 1),
+                dim_style(),
+            )
         };
         self.runs.iter().enumerate().rev().take(most).map(row)
     }
@@ -197,14 +297,24 @@ impl LivePage for SweepPage {
     fn apply_update(&mut self, now: Span, update: SweepUpdate) {
         match update {
             SweepUpdate::Next { cell, reason } => {
-                self.now = Some(CurrentRun { cell, reason, begun: now, course: TransferHistory::new() });
+                self.now = Some(CurrentRun {
+                    cell,
+                    reason,
+                    begun: now,
+                    course: TransferHistory::new(),
+                });
             }
             SweepUpdate::Snapshot(snapshot) => {
                 if let Some(run) = &mut self.now {
                     run.course.push(snapshot);
                 }
             }
-            SweepUpdate::Known { runs, surface, answer, grid } => {
+            SweepUpdate::Known {
+                runs,
+                surface,
+                answer,
+                grid,
+            } => {
                 (self.runs, self.surface, self.grid) = (runs, surface, grid);
                 self.answer = answer.map(|answer| *answer);
             }
@@ -212,7 +322,10 @@ impl LivePage for SweepPage {
     }
 
     fn title(&self) -> (String, String) {
-        (format!("fullpipe sweep {}", displayable_text(&self.plan.target)), format!("run {}", self.runs.len() + 1))
+        (
+            format!("fullpipe sweep {}", displayable_text(&self.plan.target)),
+            format!("run {}", self.runs.len() + 1),
+        )
     }
 
     fn page_lines(&self, now: Span, room: Size) -> Vec<Line<'static>> {
@@ -230,8 +343,8 @@ impl LivePage for SweepPage {
     }
 }
 
-/// Returns the places of at most `most` of `count` values: every one, or every second and so on, with `wanted` in place
-/// of its neighbour.
+/// Returns the places of at most `most` of `count` values: every one, or every second and so on,
+/// with `wanted` in place of its neighbour.
 fn choose_positions(count: usize, most: usize, wanted: Option<usize>) -> Vec<usize> {
     let step = count.div_ceil(most.max(1)).max(1);
     let from = wanted.map_or(0, |wanted| wanted % step);
@@ -241,7 +354,9 @@ fn choose_positions(count: usize, most: usize, wanted: Option<usize>) -> Vec<usi
 /// Returns the style of a tile with this share of the fastest rate.
 fn tile_style(share: Ratio) -> Style {
     let index = ((share.get() * SHADES.len() as f64) as usize).min(SHADES.len() - 1);
-    Style::new().fg(Color::Indexed(255)).bg(Color::Indexed(SHADES[index]))
+    Style::new()
+        .fg(Color::Indexed(255))
+        .bg(Color::Indexed(SHADES[index]))
 }
 
 /// Returns the reason for a run as the end of a sentence.
@@ -270,7 +385,9 @@ mod tests {
         SweepPlan {
             id: "1".to_owned(),
             target: "server.example".to_owned(),
-            windows: (0..windows).map(|power| ByteCount::from_kib(8 << power)).collect(),
+            windows: (0..windows)
+                .map(|power| ByteCount::from_kib(8 << power))
+                .collect(),
             streams: streams.to_vec(),
             seed: 1,
             rtt: Span::from_millis(20),
@@ -281,14 +398,24 @@ mod tests {
     }
 
     fn estimate(cell: SweepCell, runs: u32) -> SweepEstimate {
-        let rate = BitRate::from_bytes_in(cell.flight_capacity(), Span::from_millis(20)).min(BitRate::from_mbps(622));
-        SweepEstimate { cell, rate, low: rate, high: rate, runs }
+        let rate = BitRate::from_bytes_in(cell.flight_capacity(), Span::from_millis(20))
+            .min(BitRate::from_mbps(622));
+        SweepEstimate {
+            cell,
+            rate,
+            low: rate,
+            high: rate,
+            runs,
+        }
     }
 
     fn page() -> SweepPage {
         let plan = plan(10, &[1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 90]);
         let mut page = SweepPage::new(&plan);
-        let cell = |streams, window| SweepCell { streams, window: ByteCount::from_kib(window) };
+        let cell = |streams, window| SweepCell {
+            streams,
+            window: ByteCount::from_kib(window),
+        };
         let measured = [cell(8, 4096), cell(90, 4096), cell(1, 4096), cell(24, 64)];
         let run = |cell| SweepRun {
             cell,
@@ -305,12 +432,14 @@ mod tests {
             broken: Vec::new(),
         };
         let runs = measured.map(run).to_vec();
-        let cells = plan
-            .streams
-            .iter()
-            .flat_map(|&streams| plan.windows.iter().map(move |&window| SweepCell { window, streams }));
-        let surface: Vec<SweepEstimate> =
-            cells.map(|cell| estimate(cell, u32::from(measured.contains(&cell)))).collect();
+        let cells = plan.streams.iter().flat_map(|&streams| {
+            plan.windows
+                .iter()
+                .map(move |&window| SweepCell { window, streams })
+        });
+        let surface: Vec<SweepEstimate> = cells
+            .map(|cell| estimate(cell, u32::from(measured.contains(&cell))))
+            .collect();
         let [knee, best] = [estimate(measured[3], 1), estimate(measured[0], 1)];
         let answer = SweepAnswer {
             knee,
@@ -323,14 +452,35 @@ mod tests {
             smallest_window: knee,
             frontier: Vec::new(),
         };
-        let grid = SweepCost { bytes: ByteCount::from_mib(40_000), time: Span::from_secs(2_600) };
-        page.apply_update(Span::ZERO, SweepUpdate::Known { runs, surface, answer: Some(Box::new(answer)), grid });
-        let next = SweepUpdate::Next { cell: cell(12, 128), reason: SweepReason::Best };
+        let grid = SweepCost {
+            bytes: ByteCount::from_mib(40_000),
+            time: Span::from_secs(2_600),
+        };
+        page.apply_update(
+            Span::ZERO,
+            SweepUpdate::Known {
+                runs,
+                surface,
+                answer: Some(Box::new(answer)),
+                grid,
+            },
+        );
+        let next = SweepUpdate::Next {
+            cell: cell(12, 128),
+            reason: SweepReason::Best,
+        };
         page.apply_update(Span::from_secs(33), next);
         for tenth in 1..=20 {
-            let stream = StreamSnapshot { direction: Direction::Upload, bytes: ByteCount::new(tenth * 7_500_000) };
+            let stream = StreamSnapshot {
+                direction: Direction::Upload,
+                bytes: ByteCount::new(tenth * 7_500_000),
+            };
             let at = Span::from_millis(tenth * 100);
-            let snapshot = TestSnapshot { at, rtt: Some(Span::from_millis(24)), streams: vec![stream] };
+            let snapshot = TestSnapshot {
+                at,
+                rtt: Some(Span::from_millis(24)),
+                streams: vec![stream],
+            };
             page.apply_update(Span::from_secs(33), SweepUpdate::Snapshot(snapshot));
         }
         page
@@ -347,12 +497,21 @@ mod tests {
     #[test]
     fn a_setting_of_which_no_run_counts_any_more_has_the_rate_of_its_runs() {
         let mut page = page();
-        let figure = |page: &SweepPage| drawn(page, Span::from_secs(35), 120, 40).matches(" 100").count();
+        let figure = |page: &SweepPage| {
+            drawn(page, Span::from_secs(35), 120, 40)
+                .matches(" 100")
+                .count()
+        };
         let all = figure(&page);
         for of in &mut page.surface {
             of.runs = if of.cell.streams == 8 { 0 } else { of.runs };
         }
-        assert_eq!(figure(&page), all, "{}", drawn(&page, Span::from_secs(35), 120, 40));
+        assert_eq!(
+            figure(&page),
+            all,
+            "{}",
+            drawn(&page, Span::from_secs(35), 120, 40)
+        );
     }
 
     #[test]
@@ -361,7 +520,10 @@ mod tests {
         for width in (40..120).step_by(9) {
             for height in (10..40).step_by(3) {
                 let picture = drawn(&page, Span::ZERO, width, height);
-                assert!(picture.contains(">·<") && picture.contains("Spent: "), "{width} × {height}: {picture}");
+                assert!(
+                    picture.contains(">·<") && picture.contains("Spent: "),
+                    "{width} × {height}: {picture}"
+                );
             }
         }
     }
@@ -370,6 +532,9 @@ mod tests {
     fn a_grid_of_one_setting_is_a_map() {
         let page = SweepPage::new(&plan(1, &[1]));
         let picture = drawn(&page, Span::ZERO, 80, 24);
-        assert!(picture.contains("too few runs") && picture.contains("8 KiB   ·"), "{picture}");
+        assert!(
+            picture.contains("too few runs") && picture.contains("8 KiB   ·"),
+            "{picture}"
+        );
     }
 }

@@ -16,7 +16,11 @@ pub(crate) struct ThinnedValues<T> {
 
 impl<T: Copy> ThinnedValues<T> {
     pub(crate) fn new() -> Self {
-        Self { points: Vec::new(), every: 1, seen: 0 }
+        Self {
+            points: Vec::new(),
+            every: 1,
+            seen: 0,
+        }
     }
 
     pub(crate) fn push(&mut self, at: Span, value: T) {
@@ -52,8 +56,16 @@ mod tests {
         let mut track = ThinnedValues::new();
         (0..864_000).for_each(|tenth| track.push(Span::from_millis(100 * tenth), tenth));
         let points: Vec<(Span, u64)> = track.points().collect();
-        assert!((MAX_POINTS / 2..=MAX_POINTS).contains(&points.len()), "{}", points.len());
+        assert!(
+            (MAX_POINTS / 2..=MAX_POINTS).contains(&points.len()),
+            "{}",
+            points.len()
+        );
         let step = points[1].0;
-        assert!(points.windows(2).all(|pair| pair[1].0.saturating_sub(pair[0].0) == step));
+        assert!(
+            points
+                .windows(2)
+                .all(|pair| pair[1].0.saturating_sub(pair[0].0) == step)
+        );
     }
 }

@@ -12,7 +12,8 @@ use crate::frame::{LivePage, clock_text, dim_style, named_line, shorten_text};
 /// Something that happened while a program is watched.
 #[derive(Debug, Clone, PartialEq)]
 pub enum WatchedUpdate {
-    /// A tenth of a second has passed; what was sent is the first stream, and what arrived the second.
+    /// A tenth of a second has passed; what was sent is the first stream, and what arrived the
+    /// second.
     Snapshot(TestSnapshot),
     /// The use that took most of the last seconds, and a sentence on it.
     Now(String, String),
@@ -27,9 +28,14 @@ pub struct WatchedPage {
 }
 
 impl WatchedPage {
-    /// Returns the state before anything is seen of what has this name: a command line, or `process 7`.
+    /// Returns the state before anything is seen of what has this name: a command line, or
+    /// `process 7`.
     pub fn new(title: &str) -> Self {
-        Self { title: displayable_text(title), course: TransferHistory::new(), now: None }
+        Self {
+            title: displayable_text(title),
+            course: TransferHistory::new(),
+            now: None,
+        }
     }
 }
 
@@ -46,19 +52,33 @@ impl LivePage for WatchedPage {
     }
 
     fn title(&self) -> (String, String) {
-        (format!("fullpipe diagnose {}", self.title), "watched".to_owned())
+        (
+            format!("fullpipe diagnose {}", self.title),
+            "watched".to_owned(),
+        )
     }
 
     fn page_lines(&self, now: Span, room: Size) -> Vec<Line<'static>> {
-        let (limit, sentence) = self.now.clone().unwrap_or_else(|| ("not yet known".to_owned(), String::new()));
+        let (limit, sentence) = self
+            .now
+            .clone()
+            .unwrap_or_else(|| ("not yet known".to_owned(), String::new()));
         let sentence = shorten_text(&sentence, usize::from(room.width) - 2, 2);
         let drawn = usize::from(room.height).saturating_sub(sentence.len() + 2);
         let mut lines = self.course.draw_charts(room.width, drawn, None, None);
         lines.resize(drawn, Line::default());
         lines.push(named_line("Limit of the last seconds:", limit));
-        lines.extend(sentence.into_iter().map(|line| Line::styled(format!("  {line}"), dim_style())));
+        lines.extend(
+            sentence
+                .into_iter()
+                .map(|line| Line::styled(format!("  {line}"), dim_style())),
+        );
         let rate = self.course.recent_rate().unwrap_or(BitRate::ZERO);
-        lines.push(Line::from(format!("{}, {rate}, {}", clock_text(now), self.course.total_bytes())));
+        lines.push(Line::from(format!(
+            "{}, {rate}, {}",
+            clock_text(now),
+            self.course.total_bytes()
+        )));
         lines
     }
 }
@@ -76,15 +96,28 @@ mod tests {
         let mut page = WatchedPage::new("pg_dump \u{1b}[2Jd");
         assert!(drawn(&page, Span::ZERO, 80, 20).contains("not yet known"));
         for tenth in 1..=20 {
-            let stream = |direction, bytes| StreamSnapshot { direction, bytes: ByteCount::new(bytes) };
-            let streams = vec![stream(Direction::Upload, 0), stream(Direction::Download, tenth * 125_000)];
+            let stream = |direction, bytes| StreamSnapshot {
+                direction,
+                bytes: ByteCount::new(bytes),
+            };
+            let streams = vec![
+                stream(Direction::Upload, 0),
+                stream(Direction::Download, tenth * 125_000),
+            ];
             let at = Span::from_millis(tenth * 100);
             page.apply_update(
                 at,
-                WatchedUpdate::Snapshot(TestSnapshot { at, rtt: Some(Span::from_millis(20)), streams }),
+                WatchedUpdate::Snapshot(TestSnapshot {
+                    at,
+                    rtt: Some(Span::from_millis(20)),
+                    streams,
+                }),
             );
         }
-        page.apply_update(Span::ZERO, WatchedUpdate::Now("send-buffer".to_owned(), "It is full.".to_owned()));
+        page.apply_update(
+            Span::ZERO,
+            WatchedUpdate::Now("send-buffer".to_owned(), "It is full.".to_owned()),
+        );
         for (width, height) in [(80, 20), (40, 10), (200, 50)] {
             let picture = drawn(&page, Span::from_secs(2), width, height);
             for part in ["send-buffer", "It is full.", "10 Mbit/s", "2 s, "] {

@@ -16,7 +16,8 @@ use crate::storage::FileStorage;
 pub struct StorageConfig {
     /// The file that downloads read, over and over.
     pub file: Option<PathBuf>,
-    /// The folder in which uploads are written, each to a file without a name, which ends with the test.
+    /// The folder in which uploads are written, each to a file without a name, which ends with the
+    /// test.
     pub folder: Option<PathBuf>,
 }
 
@@ -26,9 +27,13 @@ impl StorageConfig {
     /// # Errors
     /// The file system's error, with the name.
     pub fn check_access(&self) -> io::Result<()> {
-        for (direction, path) in [(Direction::Upload, &self.file), (Direction::Download, &self.folder)] {
-            let named =
-                |path: &Path, error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+        for (direction, path) in [
+            (Direction::Upload, &self.file),
+            (Direction::Download, &self.folder),
+        ] {
+            let named = |path: &Path, error: io::Error| {
+                io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+            };
             match (self.open_storage(direction), path) {
                 (Err(error), Some(path)) => return Err(named(path, error)),
                 (opened, _) => drop(opened?),
@@ -43,7 +48,9 @@ impl StorageConfig {
     /// The file system's error.
     pub fn open_storage(&self, direction: Direction) -> io::Result<Option<FileStorage>> {
         match (direction, &self.file, &self.folder) {
-            (Direction::Upload, Some(file), _) => to_send(file).map(|(file, _)| Some(FileStorage::for_repeating(file))),
+            (Direction::Upload, Some(file), _) => {
+                to_send(file).map(|(file, _)| Some(FileStorage::for_repeating(file)))
+            }
             (Direction::Download, _, Some(folder)) => {
                 unnamed_file(folder).map(|file| Some(FileStorage::for_writing(file)))
             }
@@ -55,9 +62,12 @@ impl StorageConfig {
 /// Opens the file that a client sends or writes to; returns it, and how much there is to send.
 ///
 /// # Errors
-/// The file system's error: `AlreadyExists` for a file that would be overwritten, `InvalidInput` for one that is empty
-/// or no regular file and so cannot be sent.
-pub fn open_file(path: &Path, direction: Direction) -> io::Result<(FileStorage, Option<ByteCount>)> {
+/// The file system's error: `AlreadyExists` for a file that would be overwritten, `InvalidInput`
+/// for one that is empty or no regular file and so cannot be sent.
+pub fn open_file(
+    path: &Path,
+    direction: Direction,
+) -> io::Result<(FileStorage, Option<ByteCount>)> {
     if direction == Direction::Upload {
         let (file, length) = to_send(path)?;
         return Ok((FileStorage::for_reading(file, length), Some(length)));
@@ -68,10 +78,16 @@ pub fn open_file(path: &Path, direction: Direction) -> io::Result<(FileStorage, 
 /// A file with something in it.
 fn to_send(path: &Path) -> io::Result<(File, ByteCount)> {
     // A pipe without a writer would be waited for.
-    let file = OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(path)?;
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(OFlags::NONBLOCK.bits().cast_signed())
+        .open(path)?;
     let found = file.metadata()?;
     if !found.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"));
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "it is no regular file",
+        ));
     }
     if found.len() == 0 {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is empty"));
@@ -90,7 +106,10 @@ fn to_keep(path: &Path) -> io::Result<File> {
 }
 
 fn unnamed_file(folder: &Path) -> io::Result<File> {
-    OpenOptions::new().write(true).custom_flags(OFlags::TMPFILE.bits().cast_signed()).open(folder)
+    OpenOptions::new()
+        .write(true)
+        .custom_flags(OFlags::TMPFILE.bits().cast_signed())
+        .open(folder)
 }
 
 #[cfg(test)]
@@ -98,7 +117,8 @@ mod tests {
     use super::*;
 
     fn folder(name: &str) -> PathBuf {
-        let folder = std::env::temp_dir().join(format!("fullpipe-files-{name}-{}", std::process::id()));
+        let folder =
+            std::env::temp_dir().join(format!("fullpipe-files-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         folder
     }
@@ -107,7 +127,10 @@ mod tests {
     fn nobodys_file_is_overwritten() {
         let path = folder("kept").join("kept");
         open_file(&path, Direction::Download).unwrap();
-        assert_eq!(open_file(&path, Direction::Download).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(
+            open_file(&path, Direction::Download).unwrap_err().kind(),
+            io::ErrorKind::AlreadyExists
+        );
         open_file(Path::new("/dev/null"), Direction::Download).unwrap();
         std::fs::remove_file(path).unwrap();
     }
@@ -116,22 +139,51 @@ mod tests {
     fn only_a_file_with_something_in_it_is_sent() {
         let path = folder("sent").join("sent");
         std::fs::write(&path, b"").unwrap();
-        for (path, why) in [(path.as_path(), "it is empty"), (Path::new("/dev"), "it is no regular file")] {
-            assert_eq!(open_file(path, Direction::Upload).unwrap_err().to_string(), why);
+        for (path, why) in [
+            (path.as_path(), "it is empty"),
+            (Path::new("/dev"), "it is no regular file"),
+        ] {
+            assert_eq!(
+                open_file(path, Direction::Upload).unwrap_err().to_string(),
+                why
+            );
         }
         std::fs::write(&path, b"abc").unwrap();
-        assert_eq!(open_file(&path, Direction::Upload).unwrap().1, Some(ByteCount::new(3)));
+        assert_eq!(
+            open_file(&path, Direction::Upload).unwrap().1,
+            Some(ByteCount::new(3))
+        );
         std::fs::remove_file(path).unwrap();
     }
 
     #[test]
     fn a_server_uses_what_it_was_given() {
-        let storage_config =
-            StorageConfig { file: Some("/proc/version".into()), folder: Some(folder("storage_config")) };
-        assert!(storage_config.open_storage(Direction::Both).unwrap().is_none());
-        assert!(storage_config.open_storage(Direction::Download).unwrap().is_some());
-        assert!(StorageConfig::default().open_storage(Direction::Upload).unwrap().is_none());
-        assert!(storage_config.open_storage(Direction::Upload).is_err(), "it says that it is empty");
+        let storage_config = StorageConfig {
+            file: Some("/proc/version".into()),
+            folder: Some(folder("storage_config")),
+        };
+        assert!(
+            storage_config
+                .open_storage(Direction::Both)
+                .unwrap()
+                .is_none()
+        );
+        assert!(
+            storage_config
+                .open_storage(Direction::Download)
+                .unwrap()
+                .is_some()
+        );
+        assert!(
+            StorageConfig::default()
+                .open_storage(Direction::Upload)
+                .unwrap()
+                .is_none()
+        );
+        assert!(
+            storage_config.open_storage(Direction::Upload).is_err(),
+            "it says that it is empty"
+        );
         // Nothing has a name there, so the folder can go.
         std::fs::remove_dir(folder("storage_config")).unwrap();
     }

@@ -53,8 +53,8 @@ pub struct StreamCount {
     pub bytes: ByteCount,
     /// Datagrams sent.
     pub datagrams_sent: u64,
-    /// The datagrams that arrived. Those dropped here are counted since the socket was made, which may be earlier; how
-    /// many they are is not known where the kernel joined them.
+    /// The datagrams that arrived. Those dropped here are counted since the socket was made, which
+    /// may be earlier; how many they are is not known where the kernel joined them.
     pub datagrams: Datagrams,
 }
 
@@ -75,14 +75,20 @@ impl StreamCount {
 pub(crate) struct RunningStream {
     pub(crate) channel: StreamChannel,
     pub(crate) role: StreamRole,
-    /// True if the kernel has joined datagrams that arrived: then it may have dropped joined ones, too.
+    /// True if the kernel has joined datagrams that arrived: then it may have dropped joined ones,
+    /// too.
     joins: AtomicBool,
     count: Mutex<StreamCount>,
 }
 
 impl RunningStream {
     pub(crate) fn new(lane: PlannedStream) -> Self {
-        Self { channel: lane.channel, role: lane.role, joins: AtomicBool::new(false), count: Mutex::default() }
+        Self {
+            channel: lane.channel,
+            role: lane.role,
+            joins: AtomicBool::new(false),
+            count: Mutex::default(),
+        }
     }
 
     /// The kernel has joined datagrams.
@@ -112,9 +118,9 @@ impl RunningStream {
         let _ = SockRef::from(&self.channel).shutdown(how);
     }
 
-    /// Messages that the kernel has dropped for want of room in this socket since it was made; nothing where it does
-    /// not report, and of TCP. It is the counter that `SO_RXQ_OVFL` reports, with those that were dropped behind the
-    /// last that was read.
+    /// Messages that the kernel has dropped for want of room in this socket since it was made;
+    /// nothing where it does not report, and of TCP. It is the counter that `SO_RXQ_OVFL` reports,
+    /// with those that were dropped behind the last that was read.
     pub(crate) fn dropped_messages(&self) -> Option<u64> {
         match &self.channel {
             StreamChannel::Tcp(_) => None,

@@ -1,12 +1,16 @@
 //! The load itself: a thread for each stream, and one that samples those of TCP.
 //!
-//! No async runtime and no channel is on the data path. A sending thread never waits longer than a millisecond before
-//! it tries again, so that the send buffer is really full when it is the limit; with [`Writer::Blocking`] it sleeps as
-//! ordinary programs do.
+//! No async runtime and no channel is on the data path. A sending thread never waits longer than a
+//! millisecond before it tries again, so that the send buffer is really full when it is the limit;
+//! with [`Writer::Blocking`] it sleeps as ordinary programs do.
 //!
 //! [`Writer::Blocking`]: fullpipe_record::Writer::Blocking
 
-#![warn(clippy::cast_possible_truncation, clippy::cast_precision_loss, clippy::cast_sign_loss)]
+#![warn(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss
+)]
 
 mod files;
 mod lane;
@@ -27,7 +31,9 @@ pub use files::{StorageConfig, open_file};
 pub use lane::{PlannedStream, StreamChannel, StreamCount, StreamRole};
 pub use pace::WriteAllowance;
 pub use plan::TransferPlan;
-pub use prepare::{LocalEndpoint, PrepareError, apply_options, prepare_socket, prepare_udp, read_back};
+pub use prepare::{
+    LocalEndpoint, PrepareError, apply_options, prepare_socket, prepare_udp, read_back,
+};
 pub use sampler::thin_out;
 pub use storage::{FileStorage, StorageFailure};
 pub use transfer::{RunningTransfer, SenderSockets, StreamTotals, TransferTotals};

@@ -13,9 +13,10 @@ use crate::shared::{MAX_WAIT, wait_for_socket};
 
 /// The wait of a receiver for more data.
 ///
-/// A receiver that waits in `poll` is woken for every packet, at the sender's expense if both share a machine. While
-/// much arrives, it sleeps for a moment and reads again, as network cards do that moderate their interrupts. The kernel
-/// acknowledges all the same, and the moment is too short to fill the buffer.
+/// A receiver that waits in `poll` is woken for every packet, at the sender's expense if both share
+/// a machine. While much arrives, it sleeps for a moment and reads again, as network cards do that
+/// moderate their interrupts. The kernel acknowledges all the same, and the moment is too short to
+/// fill the buffer.
 #[derive(Debug)]
 pub(crate) struct ReadPause {
     /// Bytes read since the last wait.
@@ -23,15 +24,16 @@ pub(crate) struct ReadPause {
 }
 
 impl ReadPause {
-    /// Time of the sleep. What arrives meanwhile still fits the processor's cache: over loopback, 50 µs carry a tenth
-    /// less.
+    /// Time of the sleep. What arrives meanwhile still fits the processor's cache: over loopback,
+    /// 50 µs carry a tenth less.
     const MOMENT: Duration = Duration::from_micros(20);
 
-    /// Minimum number of bytes since the last wait for which a sleep saves time: so many in each moment are 5 Gbit/s.
+    /// Minimum number of bytes since the last wait for which a sleep saves time: so many in each
+    /// moment are 5 Gbit/s.
     const WORTH: u64 = 12 * 1024;
 
-    /// Divisor of the receive buffer. If more than that part was filled since the last wait, a sleep could let the
-    /// buffer fill up, and would hold the sender up.
+    /// Divisor of the receive buffer. If more than that part was filled since the last wait, a
+    /// sleep could let the buffer fill up, and would hold the sender up.
     const PART: u64 = 2;
 
     pub(crate) fn new() -> Self {

@@ -6,17 +6,23 @@ const MAX_SAMPLES: usize = 20_000;
 
 /// The options of a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(clippy::struct_excessive_bools, reason = "each is an option of iperf3 by itself")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is an option of iperf3 by itself"
+)]
 pub struct TransferPlan {
-    /// Bytes of one write or read; of a datagram's payload with UDP, where less than 16 are taken for that many.
+    /// Bytes of one write or read; of a datagram's payload with UDP, where less than 16 are taken
+    /// for that many.
     pub block: ByteCount,
-    /// Bytes after which the senders of this end stop by themselves, all streams together. Datagrams are not cut: the
-    /// last may exceed it.
+    /// Bytes after which the senders of this end stop by themselves, all streams together.
+    /// Datagrams are not cut: the last may exceed it.
     pub budget: Option<ByteCount>,
-    /// Set if TCP senders complete the block that reaches the budget, as iperf3 does. Its receivers since 3.16 count
-    /// whole blocks only, and would wait for the rest of the last. Bytes from a file are never exceeded.
+    /// Set if TCP senders complete the block that reaches the budget, as iperf3 does. Its receivers
+    /// since 3.16 count whole blocks only, and would wait for the rest of the last. Bytes from a
+    /// file are never exceeded.
     pub whole_blocks: bool,
-    /// Rate at which each sender offers data, by its own clock; as fast as it can if not set, or zero.
+    /// Rate at which each sender offers data, by its own clock; as fast as it can if not set, or
+    /// zero.
     pub rate: Option<BitRate>,
     /// Writes in a row when `rate` permits one; one if not set.
     pub burst: Option<u16>,
@@ -24,8 +30,9 @@ pub struct TransferPlan {
     pub catches_up_at_once: bool,
     /// The method by which a TCP sender fills its socket.
     pub writer: Writer,
-    /// True if a TCP sender's socket may hold little that is unsent until the other end has acknowledged much, and a
-    /// buffer for a file is small: a server's, whose clients may read nothing.
+    /// True if a TCP sender's socket may hold little that is unsent until the other end has
+    /// acknowledged much, and a buffer for a file is small: a server's, whose clients may read
+    /// nothing.
     pub bounds_unsent: bool,
     /// True if a TCP sender hands the kernel pages of a file.
     pub sendfile: bool,
@@ -41,15 +48,17 @@ pub struct TransferPlan {
     pub wide_counters: bool,
     /// Processor that the data threads run on; the kernel's choice if not set.
     pub processor: Option<u16>,
-    /// Round-trip time of the idle path, if known: a TCP sender retries at least every 64th part of it.
+    /// Round-trip time of the idle path, if known: a TCP sender retries at least every 64th part of
+    /// it.
     pub base_rtt: Option<Span>,
-    /// Samples that are kept, of all streams together: when there are more, every second snapshot goes and snapshots
-    /// come half as often.
+    /// Samples that are kept, of all streams together: when there are more, every second snapshot
+    /// goes and snapshots come half as often.
     pub samples: usize,
 }
 
 impl TransferPlan {
-    /// Returns the plan for what `request` asks of the streams of one end. Its block must not be zero.
+    /// Returns the plan for what `request` asks of the streams of one end. Its block must not be
+    /// zero.
     pub fn from_request(request: &Request, base_rtt: Option<Span>) -> Self {
         Self {
             block: request.block,

@@ -12,8 +12,9 @@ use crate::lane::{RunningStream, StreamChannel};
 /// Time between two snapshots at first.
 const PERIOD: Duration = Duration::from_millis(50);
 
-/// Takes a snapshot of every stream every [`PERIOD`], from `origin` on, until `stop` says so; hands over each snapshot.
-/// Where `keep` says that there are too many, they come half as often from then on.
+/// Takes a snapshot of every stream every [`PERIOD`], from `origin` on, until `stop` says so; hands
+/// over each snapshot. Where `keep` says that there are too many, they come half as often from then
+/// on.
 pub(crate) fn run_sampler(
     streams: &[RunningStream],
     origin: Instant,
@@ -23,7 +24,9 @@ pub(crate) fn run_sampler(
     let mut next = origin;
     let mut period = PERIOD;
     // After an hour a period may be half a minute long: the end must not wait for it.
-    while stop.recv_timeout(next.saturating_duration_since(Instant::now())) == Err(RecvTimeoutError::Timeout) {
+    while stop.recv_timeout(next.saturating_duration_since(Instant::now()))
+        == Err(RecvTimeoutError::Timeout)
+    {
         if keep(sample_streams(streams, origin)) {
             period *= 2;
         }
@@ -49,7 +52,9 @@ pub fn thin_out(samples: &mut Vec<Sample>) {
 pub(crate) fn sample_streams(streams: &[RunningStream], origin: Instant) -> Vec<Sample> {
     let at = Span::from(origin.elapsed());
     let sample = |(stream, index): (&RunningStream, u16)| {
-        let StreamChannel::Tcp(socket) = &stream.channel else { return None };
+        let StreamChannel::Tcp(socket) = &stream.channel else {
+            return None;
+        };
         Some(Sample {
             at,
             stream: index,
@@ -79,7 +84,10 @@ mod tests {
             snapshots += 1;
             false
         });
-        assert!(snapshots == 1 && begun.elapsed() < Duration::from_secs(30), "{snapshots}");
+        assert!(
+            snapshots == 1 && begun.elapsed() < Duration::from_secs(30),
+            "{snapshots}"
+        );
         ends.join().unwrap();
     }
 
@@ -92,10 +100,14 @@ mod tests {
             tcp: fullpipe_record::TcpInfo::default(),
             memory: None,
         };
-        let mut samples: Vec<Sample> =
-            (0..5).flat_map(|number| (0..3).map(move |stream| sample(number, stream))).collect();
+        let mut samples: Vec<Sample> = (0..5)
+            .flat_map(|number| (0..3).map(move |stream| sample(number, stream)))
+            .collect();
         thin_out(&mut samples);
         let left: Vec<Span> = samples.iter().map(|sample| sample.at).collect();
-        assert_eq!(left, [0, 0, 0, 100, 100, 100, 200, 200, 200].map(Span::from_millis));
+        assert_eq!(
+            left,
+            [0, 0, 0, 100, 100, 100, 200, 200, 200].map(Span::from_millis)
+        );
     }
 }

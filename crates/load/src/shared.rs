@@ -12,7 +12,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use crate::lane::{RunningStream, StreamRole};
 use crate::storage::FileStorage;
 
-/// Longest time for which a thread waits before it checks whether it should end, where nothing wakes it.
+/// Longest time for which a thread waits before it checks whether it should end, where nothing
+/// wakes it.
 pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Longest time for which a thread waits for its socket, whose shutdown wakes it.
@@ -82,8 +83,11 @@ impl TransferState {
         if self.budget.load(Ordering::Relaxed) == u64::MAX {
             return wanted;
         }
-        let taken =
-            self.budget.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| Some(left.saturating_sub(wanted)));
+        let taken = self
+            .budget
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
+                Some(left.saturating_sub(wanted))
+            });
         taken.map_or(0, |left| left.min(wanted))
     }
 
@@ -114,7 +118,10 @@ pub(crate) fn to_length(bytes: u64) -> usize {
 
 /// Waits until a socket can do `what`, for as long as `timeout` at most.
 pub(crate) fn wait_for_socket(socket: impl AsFd, what: PollFlags, timeout: Duration) {
-    let timeout = Timespec { tv_sec: timeout.as_secs().cast_signed(), tv_nsec: timeout.subsec_nanos().into() };
+    let timeout = Timespec {
+        tv_sec: timeout.as_secs().cast_signed(),
+        tv_nsec: timeout.subsec_nanos().into(),
+    };
     // An interrupted or failed wait is one more turn of the loop.
     let _ = poll(&mut [PollFd::new(&socket, what)], Some(&timeout));
 }

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use fullpipe_record::StorageUse;
 use fullpipe_units::{ByteCount, Span};
 
-/// Longest time that storage may take in the end to write what it was given to the disk: the other end waits for the
-/// results meanwhile, for 10 s (iperf3 and fullpipe alike).
+/// Longest time that storage may take in the end to write what it was given to the disk: the other
+/// end waits for the results meanwhile, for 10 s (iperf3 and fullpipe alike).
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A file that all streams of a transfer share: each takes the next chunk.
@@ -60,15 +60,22 @@ impl FileStorage {
         Self::new(file, StoragePurpose::Repeat)
     }
 
-    /// Returns storage that writes what arrives to `file`, in the order in which chunks arrive: of one stream, as they
-    /// were sent.
+    /// Returns storage that writes what arrives to `file`, in the order in which chunks arrive: of
+    /// one stream, as they were sent.
     pub fn for_writing(file: File) -> Self {
         Self::new(file, StoragePurpose::Write)
     }
 
     fn new(file: File, purpose: StoragePurpose) -> Self {
         let zero = || AtomicU64::new(0);
-        Self { file: Arc::new(file), purpose, offset: zero(), bytes: zero(), busy: zero(), failure: OnceLock::new() }
+        Self {
+            file: Arc::new(file),
+            purpose,
+            offset: zero(),
+            bytes: zero(),
+            busy: zero(),
+            failure: OnceLock::new(),
+        }
     }
 
     /// Returns why a read or a write failed, if one did.
@@ -85,9 +92,13 @@ impl FileStorage {
         let offset = self.offset.fetch_add(chunk.len() as u64, Ordering::Relaxed);
         let length = self.read_at(chunk, offset)?;
         match self.purpose {
-            StoragePurpose::Once(whole) if (length as u64) < whole.saturating_sub(offset).min(chunk.len() as u64) => {
+            StoragePurpose::Once(whole)
+                if (length as u64) < whole.saturating_sub(offset).min(chunk.len() as u64) =>
+            {
                 let end = offset + length as u64;
-                let why = format!("the file ended after {end} of its {whole} bytes: it was cut while it was sent");
+                let why = format!(
+                    "the file ended after {end} of its {whole} bytes: it was cut while it was sent"
+                );
                 Err(self.record_failure(io::ErrorKind::UnexpectedEof, why, None))
             }
             StoragePurpose::Repeat if length == 0 && offset > 0 => {
@@ -110,17 +121,32 @@ impl FileStorage {
     /// Returns the use of the storage, once written data is on the disk, or could not be within
     /// [`TIMEOUT`].
     pub(crate) fn finish_storage(&self) -> (StorageUse, Option<String>) {
-        let (sync, note) = if self.is_read() { (Span::ZERO, None) } else { self.lay_down() };
+        let (sync, note) = if self.is_read() {
+            (Span::ZERO, None)
+        } else {
+            self.lay_down()
+        };
         let busy = Span::from_nanos(self.busy.load(Ordering::Relaxed));
         let bytes = ByteCount::new(self.bytes.load(Ordering::Relaxed));
-        (StorageUse { bytes, busy, sync, writes: !self.is_read() }, note)
+        (
+            StorageUse {
+                bytes,
+                busy,
+                sync,
+                writes: !self.is_read(),
+            },
+            note,
+        )
     }
 
     /// Reads until `chunk` is full or the file ends.
     fn read_at(&self, chunk: &mut [u8], offset: u64) -> io::Result<usize> {
         let mut filled = 0;
         while filled < chunk.len() {
-            let read = self.add_busy_time(|| self.file.read_at(&mut chunk[filled..], offset + filled as u64));
+            let read = self.add_busy_time(|| {
+                self.file
+                    .read_at(&mut chunk[filled..], offset + filled as u64)
+            });
             match read {
                 Ok(0) => break,
                 Ok(length) => filled += length,
@@ -133,31 +159,41 @@ impl FileStorage {
     }
 
     fn failed_to(&self, what: &str, error: &io::Error) -> io::Error {
-        self.record_failure(error.kind(), format!("cannot {what}: {error}"), error.raw_os_error())
+        self.record_failure(
+            error.kind(),
+            format!("cannot {what}: {error}"),
+            error.raw_os_error(),
+        )
     }
 
     /// Returns an error, and notes it as the failure of this storage.
     fn record_failure(&self, kind: io::ErrorKind, why: String, os_error: Option<i32>) -> io::Error {
-        let _ = self.failure.set(StorageFailure { why: why.clone(), os_error });
+        let _ = self.failure.set(StorageFailure {
+            why: why.clone(),
+            os_error,
+        });
         io::Error::new(kind, why)
     }
 
     fn add_busy_time<T>(&self, work: impl FnOnce() -> T) -> T {
         let begun = Instant::now();
         let result = work();
-        self.busy.fetch_add(Span::from(begun.elapsed()).as_nanos(), Ordering::Relaxed);
+        self.busy
+            .fetch_add(Span::from(begun.elapsed()).as_nanos(), Ordering::Relaxed);
         result
     }
 
-    /// Waits until the file is on the disk; how long that took. In a thread of its own, which outlives the wait for it:
-    /// nothing else ends a write to a disk that hangs.
+    /// Waits until the file is on the disk; how long that took. In a thread of its own, which
+    /// outlives the wait for it: nothing else ends a write to a disk that hangs.
     fn lay_down(&self) -> (Span, Option<String>) {
         let (file, begun) = (Arc::clone(&self.file), Instant::now());
         let (stated, end) = mpsc::channel();
-        let worker = thread::Builder::new().name("storage".to_owned()).spawn(move || {
-            // No thread waits any more if it took too long.
-            let _ = stated.send(file.sync_data());
-        });
+        let worker = thread::Builder::new()
+            .name("storage".to_owned())
+            .spawn(move || {
+                // No thread waits any more if it took too long.
+                let _ = stated.send(file.sync_data());
+            });
         let outcome = match worker {
             Ok(_) => end.recv_timeout(TIMEOUT).unwrap_or_else(|_| {
                 let why = format!("it took longer than {}", Span::from(TIMEOUT));
@@ -166,9 +202,16 @@ impl FileStorage {
             Err(error) => Err(error),
         };
         // A device that keeps nothing, as /dev/null, says that there is nothing to lay down.
-        let outcome =
-            outcome.or_else(|error| if error.kind() == io::ErrorKind::InvalidInput { Ok(()) } else { Err(error) });
-        let note = outcome.err().map(|error| format!("what arrived may not all be on the disk: {error}"));
+        let outcome = outcome.or_else(|error| {
+            if error.kind() == io::ErrorKind::InvalidInput {
+                Ok(())
+            } else {
+                Err(error)
+            }
+        });
+        let note = outcome
+            .err()
+            .map(|error| format!("what arrived may not all be on the disk: {error}"));
         (begun.elapsed().into(), note)
     }
 }
@@ -198,7 +241,10 @@ mod tests {
         let storage = FileStorage::for_reading(file(b"abcdefg"), ByteCount::new(7));
         assert_eq!(chunks(&storage, 3, 4), [&b"abc"[..], b"def", b"g", b""]);
         let (used, note) = storage.finish_storage();
-        assert_eq!((used.bytes.get(), used.writes, used.sync, note), (7, false, Span::ZERO, None));
+        assert_eq!(
+            (used.bytes.get(), used.writes, used.sync, note),
+            (7, false, Span::ZERO, None)
+        );
         assert!(used.busy > Span::ZERO);
     }
 
@@ -207,7 +253,10 @@ mod tests {
         let storage = FileStorage::for_repeating(file(b"abcd"));
         assert_eq!(chunks(&storage, 3, 4), [&b"abc"[..], b"d", b"abc", b"d"]);
         // One that is empty has nothing to begin anew with.
-        assert_eq!(chunks(&FileStorage::for_repeating(file(b"")), 3, 2), [b"", b""]);
+        assert_eq!(
+            chunks(&FileStorage::for_repeating(file(b"")), 3, 2),
+            [b"", b""]
+        );
     }
 
     #[test]
@@ -215,7 +264,10 @@ mod tests {
         let storage = FileStorage::for_reading(file(b"abcd"), ByteCount::new(7));
         assert_eq!(chunks(&storage, 2, 2), [b"ab", b"cd"]);
         let error = storage.read_chunk(&mut [0; 2]).unwrap_err();
-        assert_eq!(error.to_string(), "the file ended after 4 of its 7 bytes: it was cut while it was sent");
+        assert_eq!(
+            error.to_string(),
+            "the file ended after 4 of its 7 bytes: it was cut while it was sent"
+        );
     }
 
     #[test]
@@ -234,13 +286,19 @@ mod tests {
     #[test]
     fn a_full_disk_says_so() {
         let full = File::options().write(true).open("/dev/full").unwrap();
-        let error = FileStorage::for_writing(full).append_chunk(b"abc").unwrap_err();
-        assert_eq!(error.to_string(), "cannot write to the file: No space left on device (os error 28)");
+        let error = FileStorage::for_writing(full)
+            .append_chunk(b"abc")
+            .unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "cannot write to the file: No space left on device (os error 28)"
+        );
     }
 
     #[test]
     fn a_device_that_keeps_nothing_has_nothing_to_lay_down() {
-        let storage = FileStorage::for_writing(File::options().write(true).open("/dev/null").unwrap());
+        let storage =
+            FileStorage::for_writing(File::options().write(true).open("/dev/null").unwrap());
         storage.append_chunk(b"abc").unwrap();
         assert_eq!(storage.finish_storage().1, None);
     }

@@ -25,7 +25,8 @@ const MAX_RETRY: Span = Span::from_millis(1);
 /// Shortest, so that a short path does not make it spin.
 const MIN_RETRY: Span = Span::from_micros(50);
 
-/// Waits without progress after which each is twice as long as the one before: half a round trip of them.
+/// Waits without progress after which each is twice as long as the one before: half a round trip of
+/// them.
 const SHORT_WAITS: u32 = 32;
 
 /// Unsent bytes that a bounded socket may hold before its other end has acknowledged anything.
@@ -61,14 +62,20 @@ fn send_from(
     let mut retry = SendRetry::for_rtt(plan.base_rtt);
     let mut unsent = plan.bounds_unsent.then(UnsentBound::new);
     let stopped = || shared.is_stopped(StreamRole::Sender);
-    let mut room = SendBufferRoom::from_writer(plan.writer, SockRef::from(socket).tcp_mss().unwrap_or_default());
+    let mut room = SendBufferRoom::from_writer(
+        plan.writer,
+        SockRef::from(socket).tcp_mss().unwrap_or_default(),
+    );
     let mut allowance = WriteAllowance::of_bytes(plan);
     let mut grant = BudgetShare::from_plan(plan, shared);
     while !stopped() {
         if let Some(unsent) = &mut unsent {
             unsent.update_bound(socket);
         }
-        let fitting = room.fitting_bytes(socket, plan.block.get().min(allowance.wait_for_bytes(stopped)));
+        let fitting = room.fitting_bytes(
+            socket,
+            plan.block.get().min(allowance.wait_for_bytes(stopped)),
+        );
         if fitting == 0 {
             source.wait_for_room(socket, retry.next_wait());
             continue;
@@ -87,9 +94,11 @@ fn send_from(
             // Storage has no more.
             Ok(0) => return Ok(()),
             Ok(_) => retry.note_progress(),
-            // The kernel calls a socket writable only when a third of its buffer is free. Trying again soon, writable
-            // or not, keeps the buffer full.
-            Err(error) if error.kind() == ErrorKind::WouldBlock => source.wait_for_room(socket, retry.next_wait()),
+            // The kernel calls a socket writable only when a third of its buffer is free. Trying
+            // again soon, writable or not, keeps the buffer full.
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                source.wait_for_room(socket, retry.next_wait())
+            }
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) if source.falls_back(&error, shared) => {}
             Err(error) => return if stopped() { Ok(()) } else { Err(error) },
@@ -98,8 +107,9 @@ fn send_from(
     Ok(())
 }
 
-/// The waits of a sender for a socket that is full: short ones, which keep its buffer full, as long as there is
-/// progress, and longer and longer ones when there is none: a peer that reads nothing must cost nothing.
+/// The waits of a sender for a socket that is full: short ones, which keep its buffer full, as long
+/// as there is progress, and longer and longer ones when there is none: a peer that reads nothing
+/// must cost nothing.
 struct SendRetry {
     shortest: Duration,
     wait: Duration,
@@ -109,8 +119,15 @@ struct SendRetry {
 
 impl SendRetry {
     fn for_rtt(base_rtt: Option<Span>) -> Self {
-        let shortest = base_rtt.map_or(MAX_RETRY, |rtt| rtt / 64).clamp(MIN_RETRY, MAX_RETRY).into();
-        Self { shortest, wait: shortest, waits: 0 }
+        let shortest = base_rtt
+            .map_or(MAX_RETRY, |rtt| rtt / 64)
+            .clamp(MIN_RETRY, MAX_RETRY)
+            .into();
+        Self {
+            shortest,
+            wait: shortest,
+            waits: 0,
+        }
     }
 
     /// Returns the time to wait for room, at whose beginning there was none.
@@ -129,13 +146,14 @@ impl SendRetry {
     }
 }
 
-/// The bound of the bytes that a socket holds unsent (`TCP_NOTSENT_LOWAT`): a quarter of what its other end has lately
-/// acknowledged in a second, and [`MIN_UNSENT`] more. That fills any path whose other end reads; one that reads nothing
-/// fills no memory.
+/// The bound of the bytes that a socket holds unsent (`TCP_NOTSENT_LOWAT`): a quarter of what its
+/// other end has lately acknowledged in a second, and [`MIN_UNSENT`] more. That fills any path
+/// whose other end reads; one that reads nothing fills no memory.
 struct UnsentBound {
     /// The time of the latest setting.
     set: Instant,
-    /// When acknowledged bytes were counted for a window, and how many they were: for the one before this and for this.
+    /// When acknowledged bytes were counted for a window, and how many they were: for the one
+    /// before this and for this.
     marks: [(Instant, u64); 2],
     bytes: u64,
 }
@@ -144,19 +162,29 @@ impl UnsentBound {
     /// Returns a bound that has not been set yet.
     fn new() -> Self {
         let now = Instant::now();
-        Self { set: now, marks: [(now, 0); 2], bytes: 0 }
+        Self {
+            set: now,
+            marks: [(now, 0); 2],
+            bytes: 0,
+        }
     }
 
-    /// Sets the bound of `socket` if it is time to. A kernel that takes none leaves the socket as it is.
+    /// Sets the bound of `socket` if it is time to. A kernel that takes none leaves the socket as
+    /// it is.
     fn update_bound(&mut self, socket: &TcpStream) {
         let now = Instant::now();
         if self.bytes > 0 && now.duration_since(self.set) < UNSENT_INTERVAL {
             return;
         }
-        let acknowledged = tcp_info(socket).ok().and_then(|info| info.bytes_acked).unwrap_or_default().get();
+        let acknowledged = tcp_info(socket)
+            .ok()
+            .and_then(|info| info.bytes_acked)
+            .unwrap_or_default()
+            .get();
         let bytes = self.unsent_bytes(now, acknowledged);
         if bytes != self.bytes {
-            let _ = SockRef::from(socket).set_tcp_notsent_lowat(u32::try_from(bytes).unwrap_or(u32::MAX / 2));
+            let _ = SockRef::from(socket)
+                .set_tcp_notsent_lowat(u32::try_from(bytes).unwrap_or(u32::MAX / 2));
         }
         (self.set, self.bytes) = (now, bytes);
     }
@@ -173,7 +201,8 @@ impl UnsentBound {
 enum BudgetShare {
     /// As many bytes as it can write now; the rest goes back.
     Bytes,
-    /// One block at a time: the size of a block, and what is left to write of the one that was taken.
+    /// One block at a time: the size of a block, and what is left to write of the one that was
+    /// taken.
     Blocks { block: u64, left: u64 },
 }
 
@@ -181,7 +210,10 @@ impl BudgetShare {
     fn from_plan(plan: &TransferPlan, shared: &TransferState) -> Self {
         let is_file = shared.storage().is_some_and(|storage| storage.is_read());
         if plan.whole_blocks && plan.budget.is_some() && !is_file {
-            Self::Blocks { block: plan.block.get(), left: 0 }
+            Self::Blocks {
+                block: plan.block.get(),
+                left: 0,
+            }
         } else {
             Self::Bytes
         }
@@ -211,9 +243,10 @@ impl BudgetShare {
 
 /// Room that is left in a send buffer.
 ///
-/// The kernel checks its limit only where a write begins another packet. While the last one waits for the congestion
-/// window and is sent bit by bit, a write adds to it without a check (seen on Linux 6.18: 3.5 MB in a buffer of 312 500
-/// bytes). A writer that is to fill its buffer, and no more, must check it itself.
+/// The kernel checks its limit only where a write begins another packet. While the last one waits
+/// for the congestion window and is sent bit by bit, a write adds to it without a check (seen on
+/// Linux 6.18: 3.5 MB in a buffer of 312 500 bytes). A writer that is to fill its buffer, and no
+/// more, must check it itself.
 enum SendBufferRoom {
     /// As ordinary programs: the kernel decides.
     Unasked,
@@ -221,8 +254,8 @@ enum SendBufferRoom {
     AtLeast(u64, u64),
 }
 
-/// Bytes that are written at least, without a last segment that is not full: less than the kernel itself goes beyond
-/// the limit.
+/// Bytes that are written at least, without a last segment that is not full: less than the kernel
+/// itself goes beyond the limit.
 const MIN_CHUNK: u64 = 16_384;
 
 impl SendBufferRoom {
@@ -235,11 +268,14 @@ impl SendBufferRoom {
 
     /// Returns the bytes of `block` that fit the send buffer; asks the kernel only where it has to.
     fn fitting_bytes(&mut self, socket: &TcpStream, block: u64) -> u64 {
-        let Self::AtLeast(room, segment) = self else { return block };
+        let Self::AtLeast(room, segment) = self else {
+            return block;
+        };
         if *room < block {
             // A socket that cannot be asked is left to the kernel.
-            *room =
-                socket_memory(socket).map_or(u64::MAX, |memory| memory.sndbuf.saturating_sub(memory.wmem_queued).get());
+            *room = socket_memory(socket).map_or(u64::MAX, |memory| {
+                memory.sndbuf.saturating_sub(memory.wmem_queued).get()
+            });
         }
         match *room {
             0 => 0,
@@ -258,10 +294,15 @@ impl SendBufferRoom {
 
 /// So many bytes, without what would be less than a segment at their end.
 ///
-/// If the buffer holds little more than the window, such an end is sent alone, and the window then has room for less
-/// than a segment as long as it is on its way: a window of 12 segments carried 11.3 of them (Linux 6.18).
+/// If the buffer holds little more than the window, such an end is sent alone, and the window then
+/// has room for less than a segment as long as it is on its way: a window of 12 segments carried
+/// 11.3 of them (Linux 6.18).
 const fn in_whole(bytes: u64, segment: u64) -> u64 {
-    if segment == 0 || bytes < segment { bytes } else { bytes - bytes % segment }
+    if segment == 0 || bytes < segment {
+        bytes
+    } else {
+        bytes - bytes % segment
+    }
 }
 
 /// Reads until it is stopped or the other end has finished.
@@ -303,11 +344,22 @@ struct ReceiveSink {
 
 impl ReceiveSink {
     fn new(plan: &TransferPlan, shared: &TransferState) -> io::Result<Self> {
-        let storage = shared.storage().filter(|storage| !storage.is_read()).map(Arc::clone);
+        let storage = shared
+            .storage()
+            .filter(|storage| !storage.is_read())
+            .map(Arc::clone);
         let discard = plan.discard && storage.is_none();
         // Pages that no thread writes take no memory.
-        let bytes = if discard { DISCARDED } else { plan.block.get().min(COPIED) };
-        Ok(Self { data: MappedPages::new(to_length(bytes))?, discard, storage })
+        let bytes = if discard {
+            DISCARDED
+        } else {
+            plan.block.get().min(COPIED)
+        };
+        Ok(Self {
+            data: MappedPages::new(to_length(bytes))?,
+            discard,
+            storage,
+        })
     }
 
     /// Takes what has arrived from the socket; how many bytes, none at the end.
@@ -327,12 +379,16 @@ impl ReceiveSink {
 mod tests {
     use super::*;
 
-    /// A stalled download was tried again each 64th of a round trip, for ever: 128 of them took two processors.
+    /// A stalled download was tried again each 64th of a round trip, for ever: 128 of them took two
+    /// processors.
     #[test]
     fn a_socket_that_stays_full_is_tried_less_and_less_often() {
         let mut retry = SendRetry::for_rtt(Some(Span::from_millis(16)));
         let shortest = Duration::from_micros(250);
-        assert!((0..SHORT_WAITS).all(|_| retry.next_wait() == shortest), "half a round trip of short waits");
+        assert!(
+            (0..SHORT_WAITS).all(|_| retry.next_wait() == shortest),
+            "half a round trip of short waits"
+        );
         let (mut passed, mut tries) = (Duration::ZERO, 0);
         while passed < Duration::from_mins(1) {
             passed += retry.next_wait();
@@ -340,7 +396,11 @@ mod tests {
         }
         assert!(tries < 80, "{tries} in a minute");
         retry.note_progress();
-        assert_eq!(retry.next_wait(), MAX_WAIT / 2, "what is read now and then does not make the waits short");
+        assert_eq!(
+            retry.next_wait(),
+            MAX_WAIT / 2,
+            "what is read now and then does not make the waits short"
+        );
         for _ in 0..12 {
             retry.note_progress();
         }
@@ -351,14 +411,18 @@ mod tests {
     fn the_unsent_bytes_of_a_socket_are_bounded_by_what_was_lately_acknowledged() {
         let mut bound = UnsentBound::new();
         let start = bound.set;
-        let mut after =
-            |millis: u64, acknowledged| bound.unsent_bytes(start + Duration::from_millis(millis), acknowledged);
+        let mut after = |millis: u64, acknowledged| {
+            bound.unsent_bytes(start + Duration::from_millis(millis), acknowledged)
+        };
         assert_eq!(after(0, 0), MIN_UNSENT);
         // In the first round trips as in any other: 1 Gbit/s.
         assert_eq!(after(100, 12_500_000), MIN_UNSENT + 3_125_000);
         for millis in (100..10_000).step_by(100) {
             let bytes = after(millis, millis * 125_000);
-            assert!(millis < 1_000 || (31_250_000..=MIN_UNSENT + 62_500_000).contains(&bytes), "{bytes} at {millis}");
+            assert!(
+                millis < 1_000 || (31_250_000..=MIN_UNSENT + 62_500_000).contains(&bytes),
+                "{bytes} at {millis}"
+            );
         }
         let last = [10_500, 12_600].map(|millis| after(millis, 1_250_000_000));
         assert!(last[0] > MIN_UNSENT && last[1] == MIN_UNSENT, "{last:?}");
@@ -366,13 +430,30 @@ mod tests {
 
     #[test]
     fn chunks_have_no_segment_that_is_not_full() {
-        let socket = TcpStream::connect(std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap());
+        let socket = TcpStream::connect(
+            std::net::TcpListener::bind("127.0.0.1:0")
+                .unwrap()
+                .local_addr()
+                .unwrap(),
+        );
         let socket = socket.unwrap();
-        let fitting = |room, block| SendBufferRoom::AtLeast(room, 1_448).fitting_bytes(&socket, block);
-        assert_eq!([fitting(20_000, 18_000), fitting(40_000, 40_000)], [18_000, 40_000], "a block that fits is whole");
-        assert_eq!([in_whole(MIN_CHUNK, 1_448), in_whole(14_480, 1_448)], [11 * 1_448, 10 * 1_448]);
+        let fitting =
+            |room, block| SendBufferRoom::AtLeast(room, 1_448).fitting_bytes(&socket, block);
         assert_eq!(
-            [in_whole(MIN_CHUNK, 8_948), in_whole(MIN_CHUNK, 0), in_whole(MIN_CHUNK, 65_483)],
+            [fitting(20_000, 18_000), fitting(40_000, 40_000)],
+            [18_000, 40_000],
+            "a block that fits is whole"
+        );
+        assert_eq!(
+            [in_whole(MIN_CHUNK, 1_448), in_whole(14_480, 1_448)],
+            [11 * 1_448, 10 * 1_448]
+        );
+        assert_eq!(
+            [
+                in_whole(MIN_CHUNK, 8_948),
+                in_whole(MIN_CHUNK, 0),
+                in_whole(MIN_CHUNK, 65_483)
+            ],
             [8_948, MIN_CHUNK, MIN_CHUNK]
         );
         let left_to_the_kernel = SendBufferRoom::Unasked.fitting_bytes(&socket, 18_000);

@@ -58,14 +58,17 @@ pub struct StreamTotals {
     pub notes: Vec<String>,
 }
 
-/// Connections of TCP of a transfer that is over. They stay open: what was written before its end goes out after it.
+/// Connections of TCP of a transfer that is over. They stay open: what was written before its end
+/// goes out after it.
 #[derive(Debug, Default)]
 pub struct SenderSockets(Vec<TcpStream>);
 
 impl SenderSockets {
     /// Returns the connections of the senders.
     fn of_senders(streams: Vec<RunningStream>) -> Self {
-        let senders = streams.into_iter().filter(|stream| stream.role == StreamRole::Sender);
+        let senders = streams
+            .into_iter()
+            .filter(|stream| stream.role == StreamRole::Sender);
         let sockets = senders.filter_map(|stream| match stream.channel {
             StreamChannel::Tcp(socket) => Some(socket),
             StreamChannel::Udp(_) => None,
@@ -73,15 +76,21 @@ impl SenderSockets {
         Self(sockets.collect())
     }
 
-    /// Returns the payload that they have sent so far, retransmissions included (`tcpi_bytes_sent`, Linux 4.19); `None`
-    /// if there are none, or the kernel does not count it.
+    /// Returns the payload that they have sent so far, retransmissions included (`tcpi_bytes_sent`,
+    /// Linux 4.19); `None` if there are none, or the kernel does not count it.
     pub fn carried_bytes(&self) -> Option<ByteCount> {
-        let bytes: Option<Vec<ByteCount>> = self.0.iter().map(|socket| tcp_info(socket).ok()?.bytes_sent).collect();
-        bytes.filter(|bytes| !bytes.is_empty()).map(|bytes| bytes.into_iter().sum())
+        let bytes: Option<Vec<ByteCount>> = self
+            .0
+            .iter()
+            .map(|socket| tcp_info(socket).ok()?.bytes_sent)
+            .collect();
+        bytes
+            .filter(|bytes| !bytes.is_empty())
+            .map(|bytes| bytes.into_iter().sum())
     }
 
-    /// Makes those whose other ends have not acknowledged everything close with a reset: the kernel would keep
-    /// the rest as long as that end answers its probes, which may be for ever.
+    /// Makes those whose other ends have not acknowledged everything close with a reset: the kernel
+    /// would keep the rest as long as that end answers its probes, which may be for ever.
     pub fn reset_undelivered(&self) {
         for socket in self.0.iter().filter(|socket| !is_delivered(socket)) {
             let _ = SockRef::from(socket).set_linger(Some(Duration::ZERO));
@@ -92,12 +101,14 @@ impl SenderSockets {
 /// Returns true if everything that was written to `socket` has been sent and acknowledged.
 fn is_delivered(socket: &TcpStream) -> bool {
     tcp_info(socket).is_ok_and(|info| {
-        info.not_sent.unwrap_or_default() == ByteCount::ZERO && info.unacked.unwrap_or_default() == SegCount::ZERO
+        info.not_sent.unwrap_or_default() == ByteCount::ZERO
+            && info.unacked.unwrap_or_default() == SegCount::ZERO
     })
 }
 
 impl RunningTransfer {
-    /// Starts data on `lanes`, stream 0 first. Where data goes both ways, lanes of both roles are one transfer.
+    /// Starts data on `lanes`, stream 0 first. Where data goes both ways, lanes of both roles are
+    /// one transfer.
     ///
     /// # Errors
     /// If a thread cannot be started.
@@ -110,18 +121,35 @@ impl RunningTransfer {
     ///
     /// # Errors
     /// If a thread cannot be started.
-    pub fn start_with(lanes: Vec<PlannedStream>, plan: TransferPlan, storage: Option<FileStorage>) -> io::Result<Self> {
-        let plan = TransferPlan { block: plan.block.max(ByteCount::new(1)), ..plan };
+    pub fn start_with(
+        lanes: Vec<PlannedStream>,
+        plan: TransferPlan,
+        storage: Option<FileStorage>,
+    ) -> io::Result<Self> {
+        let plan = TransferPlan {
+            block: plan.block.max(ByteCount::new(1)),
+            ..plan
+        };
         let origin = Instant::now();
         let cpu = process_cpu_time()?;
-        let streams: Arc<Vec<RunningStream>> = Arc::new(lanes.into_iter().map(RunningStream::new).collect());
+        let streams: Arc<Vec<RunningStream>> =
+            Arc::new(lanes.into_iter().map(RunningStream::new).collect());
         let shared = Arc::new(TransferState::new(plan.budget, storage));
         let workers = start_workers(&streams, &shared, plan)?;
         let samples = Arc::new(Mutex::new(Vec::new()));
         let (stop_sampling, stop) = mpsc::channel();
-        let sampler =
-            start_sampler(&streams, origin, stop, &samples, plan.samples).inspect_err(|_| shared.stop(&streams))?;
-        Ok(Self { origin, streams, shared, stop_sampling, samples, workers, sampler, cpu })
+        let sampler = start_sampler(&streams, origin, stop, &samples, plan.samples)
+            .inspect_err(|_| shared.stop(&streams))?;
+        Ok(Self {
+            origin,
+            streams,
+            shared,
+            stop_sampling,
+            samples,
+            workers,
+            sampler,
+            cpu,
+        })
     }
 
     /// When the data began to flow.
@@ -133,7 +161,11 @@ impl RunningTransfer {
     pub fn totals(&self) -> TransferTotals {
         TransferTotals {
             at: self.origin.elapsed().into(),
-            streams: self.streams.iter().map(RunningStream::total_count).collect(),
+            streams: self
+                .streams
+                .iter()
+                .map(RunningStream::total_count)
+                .collect(),
         }
     }
 
@@ -141,13 +173,22 @@ impl RunningTransfer {
     pub fn latest_samples(&self) -> Vec<Sample> {
         let samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
         let at = samples.last().map(|sample| sample.at);
-        let latest = samples.iter().rev().take_while(|sample| Some(sample.at) == at).count();
+        let latest = samples
+            .iter()
+            .rev()
+            .take_while(|sample| Some(sample.at) == at)
+            .count();
         samples[samples.len() - latest..].to_vec()
     }
 
-    /// Returns the samples so far: every second snapshot, or every fourth and so on, of more than `most` samples.
+    /// Returns the samples so far: every second snapshot, or every fourth and so on, of more than
+    /// `most` samples.
     pub fn samples_within(&self, most: usize) -> Vec<Sample> {
-        let mut samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut samples = self
+            .samples
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
         while samples.len() > most.max(self.streams.len()) {
             sampler::thin_out(&mut samples);
         }
@@ -162,16 +203,19 @@ impl RunningTransfer {
     /// Processor time of this process since the data began to flow.
     pub fn cpu_time(&self) -> Option<Cpu> {
         let elapsed = self.origin.elapsed().into();
-        process_cpu_time().ok().map(|now| self.cpu_since_start(now, elapsed))
+        process_cpu_time()
+            .ok()
+            .map(|now| self.cpu_since_start(now, elapsed))
     }
 
-    /// Returns true if every stream has ended by itself: the budget is spent, or the other end is gone. A receiver of
-    /// datagrams cannot know and never does.
+    /// Returns true if every stream has ended by itself: the budget is spent, or the other end is
+    /// gone. A receiver of datagrams cannot know and never does.
     pub fn is_over(&self) -> bool {
         self.workers.iter().all(JoinHandle::is_finished)
     }
 
-    /// Returns why its file could not be read or written, if that is so: the stream that found out has ended.
+    /// Returns why its file could not be read or written, if that is so: the stream that found out
+    /// has ended.
     pub fn storage_failure(&self) -> Option<&StorageFailure> {
         self.shared.storage()?.failure()
     }
@@ -181,17 +225,21 @@ impl RunningTransfer {
         self.have_ended(StreamRole::Sender)
     }
 
-    /// Returns true if every receiver of this end has ended by itself: the other end has sent its last byte.
+    /// Returns true if every receiver of this end has ended by itself: the other end has sent its
+    /// last byte.
     pub fn has_received_all(&self) -> bool {
         self.have_ended(StreamRole::Receiver)
     }
 
     fn have_ended(&self, role: StreamRole) -> bool {
-        self.streams.iter().zip(&self.workers).all(|(stream, worker)| stream.role != role || worker.is_finished())
+        self.streams
+            .iter()
+            .zip(&self.workers)
+            .all(|(stream, worker)| stream.role != role || worker.is_finished())
     }
 
-    /// Returns true if everything that was written has been sent and acknowledged. Datagrams are not acknowledged, and
-    /// not waited for.
+    /// Returns true if everything that was written has been sent and acknowledged. Datagrams are
+    /// not acknowledged, and not waited for.
     pub fn is_drained(&self) -> bool {
         let is_empty = |stream: &RunningStream| match (&stream.channel, stream.role) {
             (StreamChannel::Tcp(socket), StreamRole::Sender) => is_delivered(socket),
@@ -205,20 +253,27 @@ impl RunningTransfer {
         self.shared.limit_bytes(bytes);
     }
 
-    /// Sends no more. A receiver goes on reading: what is under way must drain, or the other end never finishes.
+    /// Sends no more. A receiver goes on reading: what is under way must drain, or the other end
+    /// never finishes.
     pub fn stop_sending(&self) {
         self.shared.stop_sending();
         // What follows is no part of the transfer. A sampler that has ended needs no message.
         let _ = self.stop_sampling.send(());
     }
 
-    /// After [`RunningTransfer::stop_sending`], lets the other ends of TCP streams see that no more will come, once they have
-    /// read what is under way.
+    /// After [`RunningTransfer::stop_sending`], lets the other ends of TCP streams see that no more
+    /// will come, once they have read what is under way.
     pub fn close_sending(&self) {
         let is_sender = |stream: &&RunningStream| {
-            matches!((&stream.channel, stream.role), (StreamChannel::Tcp(_), StreamRole::Sender))
+            matches!(
+                (&stream.channel, stream.role),
+                (StreamChannel::Tcp(_), StreamRole::Sender)
+            )
         };
-        self.streams.iter().filter(is_sender).for_each(|stream| stream.shutdown(Shutdown::Write));
+        self.streams
+            .iter()
+            .filter(is_sender)
+            .for_each(|stream| stream.shutdown(Shutdown::Write));
     }
 
     /// Ends everything, whatever state it is in, and returns what was seen.
@@ -230,19 +285,31 @@ impl RunningTransfer {
         let _ = self.stop_sampling.send(());
         // Wakes a thread that is blocked in a write, too.
         self.shared.stop(&self.streams);
-        let outcomes = self
-            .workers
-            .into_iter()
-            .map(|worker| worker.join().unwrap_or_else(|_| Err(io::Error::other("its thread panicked"))));
-        let failures = outcomes.zip(0..).filter_map(|(end, index)| Some((index, end.err()?))).collect();
+        let outcomes = self.workers.into_iter().map(|worker| {
+            worker
+                .join()
+                .unwrap_or_else(|_| Err(io::Error::other("its thread panicked")))
+        });
+        let failures = outcomes
+            .zip(0..)
+            .filter_map(|(end, index)| Some((index, end.err()?)))
+            .collect();
         // A sender counts what it wrote a moment after the other end may have it.
         let streams = self.streams.iter().zip(totals.streams);
         let written = |(stream, count): (&RunningStream, _)| {
-            if stream.role == StreamRole::Sender { stream.total_count() } else { count }
+            if stream.role == StreamRole::Sender {
+                stream.total_count()
+            } else {
+                count
+            }
         };
-        let totals = TransferTotals { at, streams: streams.map(written).collect() };
+        let totals = TransferTotals {
+            at,
+            streams: streams.map(written).collect(),
+        };
         let _ = self.sampler.join();
-        let samples = std::mem::take(&mut *self.samples.lock().unwrap_or_else(PoisonError::into_inner));
+        let samples =
+            std::mem::take(&mut *self.samples.lock().unwrap_or_else(PoisonError::into_inner));
         let storage = self.shared.storage().map(|storage| {
             let (used, note) = storage.finish_storage();
             if let Some(note) = note {
@@ -251,8 +318,18 @@ impl RunningTransfer {
             used
         });
         // All threads have ended, so that no other owner holds them.
-        let sent_on = Arc::into_inner(self.streams).map(SenderSockets::of_senders).unwrap_or_default();
-        StreamTotals { totals, samples, sent_on, cpu, storage, failures, notes: self.shared.take_notes() }
+        let sent_on = Arc::into_inner(self.streams)
+            .map(SenderSockets::of_senders)
+            .unwrap_or_default();
+        StreamTotals {
+            totals,
+            samples,
+            sent_on,
+            cpu,
+            storage,
+            failures,
+            notes: self.shared.take_notes(),
+        }
     }
 
     fn note_unknown_drops(&self, totals: &TransferTotals) {
@@ -261,8 +338,7 @@ impl RunningTransfer {
                 && stream.dropped_messages().is_some()
                 && stream.role == StreamRole::Receiver
             {
-                let why =
-                    "this host dropped datagrams that the kernel had joined, and it does not report how many they were";
+                let why = "this host dropped datagrams that the kernel had joined, and it does not report how many they were";
                 self.shared.add_note(why.to_owned());
             }
         }
@@ -270,9 +346,15 @@ impl RunningTransfer {
 
     fn cpu_since_start(&self, now: CpuTime, elapsed: Span) -> Cpu {
         let share = |now: Span, before: Span| {
-            Ratio::from_quotient(now.saturating_sub(before).as_secs_f64(), elapsed.as_secs_f64())
+            Ratio::from_quotient(
+                now.saturating_sub(before).as_secs_f64(),
+                elapsed.as_secs_f64(),
+            )
         };
-        Cpu { user: share(now.user, self.cpu.user), system: share(now.system, self.cpu.system) }
+        Cpu {
+            user: share(now.user, self.cpu.user),
+            system: share(now.system, self.cpu.system),
+        }
     }
 }
 
@@ -282,8 +364,9 @@ fn start_workers(
     shared: &Arc<TransferState>,
     plan: TransferPlan,
 ) -> io::Result<Vec<JoinHandle<io::Result<()>>>> {
-    let workers: io::Result<Vec<_>> =
-        (0..streams.len()).map(|index| start_worker(index, streams, shared, plan)).collect();
+    let workers: io::Result<Vec<_>> = (0..streams.len())
+        .map(|index| start_worker(index, streams, shared, plan))
+        .collect();
     workers.inspect_err(|_| shared.stop(streams))
 }
 
@@ -294,26 +377,32 @@ fn start_worker(
     plan: TransferPlan,
 ) -> io::Result<JoinHandle<io::Result<()>>> {
     let (streams, shared) = (Arc::clone(streams), Arc::clone(shared));
-    thread::Builder::new().name(format!("stream {index}")).spawn(move || {
-        let stream = &streams[index];
-        if let Some(processor) = plan.processor
-            && let Err(error) = run_on(processor)
-        {
-            shared.add_note(format!(
+    thread::Builder::new()
+        .name(format!("stream {index}"))
+        .spawn(move || {
+            let stream = &streams[index];
+            if let Some(processor) = plan.processor
+                && let Err(error) = run_on(processor)
+            {
+                shared.add_note(format!(
                 "data threads run where the kernel puts them, not on processor {processor}: {error}"
             ));
-        }
-        match (&stream.channel, stream.role) {
-            (StreamChannel::Tcp(socket), StreamRole::Sender) => tcp::send_stream(socket, stream, &shared, &plan),
-            (StreamChannel::Tcp(socket), StreamRole::Receiver) => tcp::receive_stream(socket, stream, &shared, &plan),
-            (StreamChannel::Udp(socket), StreamRole::Sender) => {
-                udp_sender::send_datagrams(socket, stream, &shared, &plan)
             }
-            (StreamChannel::Udp(socket), StreamRole::Receiver) => {
-                udp_receiver::receive_datagrams(socket, stream, &shared, &plan)
+            match (&stream.channel, stream.role) {
+                (StreamChannel::Tcp(socket), StreamRole::Sender) => {
+                    tcp::send_stream(socket, stream, &shared, &plan)
+                }
+                (StreamChannel::Tcp(socket), StreamRole::Receiver) => {
+                    tcp::receive_stream(socket, stream, &shared, &plan)
+                }
+                (StreamChannel::Udp(socket), StreamRole::Sender) => {
+                    udp_sender::send_datagrams(socket, stream, &shared, &plan)
+                }
+                (StreamChannel::Udp(socket), StreamRole::Receiver) => {
+                    udp_receiver::receive_datagrams(socket, stream, &shared, &plan)
+                }
             }
-        }
-    })
+        })
 }
 
 /// Keeps this thread on one processor.
@@ -334,17 +423,19 @@ fn start_sampler(
     most: usize,
 ) -> io::Result<JoinHandle<()>> {
     let (streams, samples) = (Arc::clone(streams), Arc::clone(samples));
-    thread::Builder::new().name("sampler".to_owned()).spawn(move || {
-        sampler::run_sampler(&streams, origin, &stop, |snapshot| {
-            let mut samples = samples.lock().unwrap_or_else(PoisonError::into_inner);
-            samples.extend(snapshot);
-            let full = samples.len() > most;
-            if full {
-                sampler::thin_out(&mut samples);
-            }
-            full
-        });
-    })
+    thread::Builder::new()
+        .name("sampler".to_owned())
+        .spawn(move || {
+            sampler::run_sampler(&streams, origin, &stop, |snapshot| {
+                let mut samples = samples.lock().unwrap_or_else(PoisonError::into_inner);
+                samples.extend(snapshot);
+                let full = samples.len() > most;
+                if full {
+                    sampler::thin_out(&mut samples);
+                }
+                full
+            });
+        })
 }
 
 #[cfg(test)]
@@ -364,18 +455,32 @@ mod tests {
     const TIMEOUT: Duration = Duration::from_secs(10);
 
     fn plan() -> TransferPlan {
-        TransferPlan { whole_blocks: false, ..TransferPlan::from_request(&Request::default(), None) }
+        TransferPlan {
+            whole_blocks: false,
+            ..TransferPlan::from_request(&Request::default(), None)
+        }
     }
 
     fn connected(streams: usize) -> (Vec<TcpStream>, Vec<TcpStream>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let pair = |_| (TcpStream::connect(address).unwrap(), listener.accept().unwrap().0);
+        let pair = |_| {
+            (
+                TcpStream::connect(address).unwrap(),
+                listener.accept().unwrap().0,
+            )
+        };
         (0..streams).map(pair).unzip()
     }
 
     fn lanes(role: StreamRole, sockets: Vec<TcpStream>) -> Vec<PlannedStream> {
-        sockets.into_iter().map(|socket| PlannedStream { channel: StreamChannel::Tcp(socket), role }).collect()
+        sockets
+            .into_iter()
+            .map(|socket| PlannedStream {
+                channel: StreamChannel::Tcp(socket),
+                role,
+            })
+            .collect()
     }
 
     fn sender(sockets: Vec<TcpStream>, plan: TransferPlan) -> RunningTransfer {
@@ -399,8 +504,18 @@ mod tests {
         let (left, right) = connected(3);
         let budget = ByteCount::new(10_000_001);
         let receiver = receiver(right, plan);
-        let sender = sender(left, TransferPlan { budget: Some(budget), ..plan });
-        assert!(within(TIMEOUT, || moved(&receiver) == budget && sender.is_over()), "{:?}", receiver.totals());
+        let sender = sender(
+            left,
+            TransferPlan {
+                budget: Some(budget),
+                ..plan
+            },
+        );
+        assert!(
+            within(TIMEOUT, || moved(&receiver) == budget && sender.is_over()),
+            "{:?}",
+            receiver.totals()
+        );
         assert!(sender.has_sent_all() && within(TIMEOUT, || sender.is_drained()));
         let (sent, received) = (sender.finish_transfer(), receiver.finish_transfer());
         assert_eq!(sent.totals.streams, received.totals.streams);
@@ -413,9 +528,27 @@ mod tests {
         let plan = |request: Request| TransferPlan::from_request(&request, None);
         let free = plan(Request::default());
         assert!(free.discard && free.offload && !free.notes_lack_of_offload);
-        assert!(!plan(Request { rx_copy: true, ..Request::default() }).discard);
-        assert!(!plan(Request { no_gso: true, ..Request::default() }).offload);
-        assert!(plan(Request { offload: true, ..Request::default() }).notes_lack_of_offload);
+        assert!(
+            !plan(Request {
+                rx_copy: true,
+                ..Request::default()
+            })
+            .discard
+        );
+        assert!(
+            !plan(Request {
+                no_gso: true,
+                ..Request::default()
+            })
+            .offload
+        );
+        assert!(
+            plan(Request {
+                offload: true,
+                ..Request::default()
+            })
+            .notes_lack_of_offload
+        );
     }
 
     #[test]
@@ -426,43 +559,81 @@ mod tests {
     #[test]
     fn a_receiver_of_whole_blocks_gets_the_rest_of_the_last() {
         let (left, right) = connected(3);
-        let plan = TransferPlan { whole_blocks: true, budget: Some(ByteCount::new(10_000_001)), ..plan() };
+        let plan = TransferPlan {
+            whole_blocks: true,
+            budget: Some(ByteCount::new(10_000_001)),
+            ..plan()
+        };
         let (receiver, sender) = (receiver(right, plan), sender(left, plan));
         assert!(within(TIMEOUT, || sender.is_over() && sender.is_drained()));
         let whole = plan.block * 10_000_001_u64.div_ceil(plan.block.get());
-        assert!(within(TIMEOUT, || moved(&receiver) == whole), "{:?}", receiver.totals());
+        assert!(
+            within(TIMEOUT, || moved(&receiver) == whole),
+            "{:?}",
+            receiver.totals()
+        );
         let sent = sender.finish_transfer().totals.streams;
-        assert!(sent.iter().all(|stream| stream.bytes.get() % plan.block.get() == 0), "{sent:?}");
+        assert!(
+            sent.iter()
+                .all(|stream| stream.bytes.get() % plan.block.get() == 0),
+            "{sent:?}"
+        );
     }
 
     #[test]
     fn pages_of_a_file_arrive_and_what_arrives_may_be_discarded() {
-        let (sent, received) = send_budget(TransferPlan { sendfile: true, discard: true, ..plan() });
-        assert!(sent.notes.is_empty() && received.notes.is_empty(), "{:?}", sent.notes);
+        let (sent, received) = send_budget(TransferPlan {
+            sendfile: true,
+            discard: true,
+            ..plan()
+        });
+        assert!(
+            sent.notes.is_empty() && received.notes.is_empty(),
+            "{:?}",
+            sent.notes
+        );
     }
 
     /// Data arrives as over TCP, whichever of the options the kernel supports for Multipath TCP.
     #[test]
     fn multipath_connections_carry_data_with_every_option() {
-        let request = Request { multipath: true, sendfile: true, discard: true, ..Request::default() };
+        let request = Request {
+            multipath: true,
+            sendfile: true,
+            discard: true,
+            ..Request::default()
+        };
         let listener = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::MPTCP));
         let Ok(listener) = listener else { return };
-        listener.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+        listener
+            .bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into())
+            .unwrap();
         listener.listen(1).unwrap();
         let address = listener.local_addr().unwrap().as_socket().unwrap();
         let left = prepare_socket(address, &request, &LocalEndpoint::default()).unwrap();
         left.connect(&address.into()).unwrap();
         let right = listener.accept().unwrap().0;
         let budget = ByteCount::new(10_000_001);
-        let plan =
-            TransferPlan { budget: Some(budget), whole_blocks: false, ..TransferPlan::from_request(&request, None) };
+        let plan = TransferPlan {
+            budget: Some(budget),
+            whole_blocks: false,
+            ..TransferPlan::from_request(&request, None)
+        };
         let receiver = receiver(vec![right.into()], plan);
         let sender = sender(vec![left.into()], plan);
-        assert!(within(TIMEOUT, || moved(&receiver) == budget), "{:?}", receiver.totals());
+        assert!(
+            within(TIMEOUT, || moved(&receiver) == budget),
+            "{:?}",
+            receiver.totals()
+        );
         assert!(within(TIMEOUT, || sender.is_over() && sender.is_drained()));
         assert!(within(TIMEOUT, || sender.latest_samples().len() == 1));
         let (sent, received) = (sender.finish_transfer(), receiver.finish_transfer());
-        assert!(sent.failures.is_empty() && received.failures.is_empty(), "{:?}", sent.failures);
+        assert!(
+            sent.failures.is_empty() && received.failures.is_empty(),
+            "{:?}",
+            sent.failures
+        );
     }
 
     #[test]
@@ -470,15 +641,34 @@ mod tests {
         for (sendfile, zero_copy) in [(false, false), (true, false), (false, true)] {
             let (left, mut right) = connected(1);
             let budget = Some(ByteCount::new(300_000));
-            let sender = sender(left, TransferPlan { budget, sendfile, zero_copy, ..plan() });
+            let sender = sender(
+                left,
+                TransferPlan {
+                    budget,
+                    sendfile,
+                    zero_copy,
+                    ..plan()
+                },
+            );
             let mut read = vec![0; 300_000];
             std::io::Read::read_exact(&mut right[0], &mut read).unwrap();
-            // Chunks begin anew wherever a write ended: what is sent is part of the pattern in any case.
+            // Chunks begin anew wherever a write ended: what is sent is part of the pattern in any
+            // case.
             let pattern = crate::shared::incompressible_bytes(131_072);
-            assert!(read.starts_with(&pattern[..16_384]), "sendfile {sendfile}, zero copy {zero_copy}");
-            assert!(within(TIMEOUT, || sender.is_over()), "it also waits for what the kernel says of the sends");
+            assert!(
+                read.starts_with(&pattern[..16_384]),
+                "sendfile {sendfile}, zero copy {zero_copy}"
+            );
+            assert!(
+                within(TIMEOUT, || sender.is_over()),
+                "it also waits for what the kernel says of the sends"
+            );
             let notes = sender.finish_transfer().notes;
-            assert_eq!(notes.len(), usize::from(zero_copy), "loopback copies, and that is said: {notes:?}");
+            assert_eq!(
+                notes.len(),
+                usize::from(zero_copy),
+                "loopback copies, and that is said: {notes:?}"
+            );
         }
     }
 
@@ -491,12 +681,24 @@ mod tests {
     #[test]
     fn threads_run_where_they_are_reported_or_it_is_said_that_they_do_not() {
         let (left, right) = connected(1);
-        let (missing, here) =
-            (TransferPlan { processor: Some(4_000), ..plan() }, TransferPlan { processor: Some(0), ..plan() });
+        let (missing, here) = (
+            TransferPlan {
+                processor: Some(4_000),
+                ..plan()
+            },
+            TransferPlan {
+                processor: Some(0),
+                ..plan()
+            },
+        );
         let (sender, receiver) = (sender(left, here), receiver(right, missing));
         assert!(within(TIMEOUT, || moved(&receiver) > ByteCount::ZERO));
         let (sent, received) = (sender.finish_transfer(), receiver.finish_transfer());
-        assert!(sent.notes.is_empty() && received.notes[0].contains("processor 4000"), "{:?}", received.notes);
+        assert!(
+            sent.notes.is_empty() && received.notes[0].contains("processor 4000"),
+            "{:?}",
+            received.notes
+        );
     }
 
     #[test]
@@ -505,14 +707,25 @@ mod tests {
         let (left, right) = connected(1);
         let kept = file_of(&[]);
         let into = Some(FileStorage::for_writing(kept.try_clone().unwrap()));
-        let receiver = RunningTransfer::start_with(lanes(StreamRole::Receiver, right), plan(), into).unwrap();
-        let from = Some(FileStorage::for_reading(file_of(&content), ByteCount::new(3_000_001)));
-        let sender = RunningTransfer::start_with(lanes(StreamRole::Sender, left), plan(), from).unwrap();
-        assert!(within(TIMEOUT, || sender.has_sent_all() && moved(&receiver).get() == 3_000_001));
+        let receiver =
+            RunningTransfer::start_with(lanes(StreamRole::Receiver, right), plan(), into).unwrap();
+        let from = Some(FileStorage::for_reading(
+            file_of(&content),
+            ByteCount::new(3_000_001),
+        ));
+        let sender =
+            RunningTransfer::start_with(lanes(StreamRole::Sender, left), plan(), from).unwrap();
+        assert!(within(TIMEOUT, || sender.has_sent_all()
+            && moved(&receiver).get() == 3_000_001));
         let (sent, received) = (sender.finish_transfer(), receiver.finish_transfer());
         let (read, written) = (sent.storage.unwrap(), received.storage.unwrap());
-        assert_eq!((read.bytes.get(), written.bytes.get()), (3_000_001, 3_000_001));
-        assert!(!read.writes && written.writes && read.busy > Span::ZERO && written.busy > Span::ZERO);
+        assert_eq!(
+            (read.bytes.get(), written.bytes.get()),
+            (3_000_001, 3_000_001)
+        );
+        assert!(
+            !read.writes && written.writes && read.busy > Span::ZERO && written.busy > Span::ZERO
+        );
         let mut found = vec![0; 3_000_001];
         kept.read_exact_at(&mut found, 0).unwrap();
         assert!(found == content);
@@ -528,25 +741,40 @@ mod tests {
         ));
         let budget = Some(ByteCount::new(3_000_001));
         let plan = TransferPlan { budget, ..plan() };
-        let sender = RunningTransfer::start_with(lanes(StreamRole::Sender, left), plan, from).unwrap();
-        assert!(within(TIMEOUT, || sender.has_sent_all() && moved(&receiver).get() == 3_000_001));
-        assert_eq!(sender.finish_transfer().storage.unwrap().bytes.get(), 3_000_001);
+        let sender =
+            RunningTransfer::start_with(lanes(StreamRole::Sender, left), plan, from).unwrap();
+        assert!(within(TIMEOUT, || sender.has_sent_all()
+            && moved(&receiver).get() == 3_000_001));
+        assert_eq!(
+            sender.finish_transfer().storage.unwrap().bytes.get(),
+            3_000_001
+        );
         receiver.finish_transfer();
     }
 
     #[test]
     fn a_full_disk_ends_the_stream_and_says_so() {
         let (left, right) = connected(1);
-        let full = Some(FileStorage::for_writing(File::options().write(true).open("/dev/full").unwrap()));
-        let receiver = RunningTransfer::start_with(lanes(StreamRole::Receiver, right), plan(), full).unwrap();
+        let full = Some(FileStorage::for_writing(
+            File::options().write(true).open("/dev/full").unwrap(),
+        ));
+        let receiver =
+            RunningTransfer::start_with(lanes(StreamRole::Receiver, right), plan(), full).unwrap();
         let sender = sender(left, plan());
         assert!(within(TIMEOUT, || receiver.is_over()));
         let failures = receiver.finish_transfer().failures;
-        assert!(failures[0].1.to_string().contains("No space left on device"), "{failures:?}");
+        assert!(
+            failures[0]
+                .1
+                .to_string()
+                .contains("No space left on device"),
+            "{failures:?}"
+        );
         sender.finish_transfer();
     }
 
-    /// A receiver looks again after a moment while much arrives, and waits for the kernel's word else.
+    /// A receiver looks again after a moment while much arrives, and waits for the kernel's word
+    /// else.
     #[test]
     fn little_data_is_read_at_once() {
         let (left, right) = connected(1);
@@ -565,12 +793,22 @@ mod tests {
         let descriptors: Vec<RawFd> = left.iter().map(AsRawFd::as_raw_fd).collect();
         let budget = ByteCount::new(50_000);
         let receiver = receiver(right, plan());
-        let sender = sender(left, TransferPlan { budget: Some(budget), ..plan() });
+        let sender = sender(
+            left,
+            TransferPlan {
+                budget: Some(budget),
+                ..plan()
+            },
+        );
         assert!(within(TIMEOUT, || moved(&receiver) == budget));
         let (sent, received) = (sender.finish_transfer(), receiver.finish_transfer());
         let kept: Vec<RawFd> = sent.sent_on.0.iter().map(AsRawFd::as_raw_fd).collect();
         assert_eq!(kept, descriptors);
-        assert!(sent.sent_on.carried_bytes().is_some_and(|carried| carried >= budget));
+        assert!(
+            sent.sent_on
+                .carried_bytes()
+                .is_some_and(|carried| carried >= budget)
+        );
         assert_eq!(received.sent_on.carried_bytes(), None);
     }
 
@@ -583,10 +821,20 @@ mod tests {
             lanes
         };
         let budget = ByteCount::new(5_000_001);
-        let plan = TransferPlan { budget: Some(budget), ..plan() };
-        let here = RunningTransfer::start_transfer(both(left, StreamRole::Sender, StreamRole::Receiver), plan).unwrap();
-        let there =
-            RunningTransfer::start_transfer(both(right, StreamRole::Receiver, StreamRole::Sender), plan).unwrap();
+        let plan = TransferPlan {
+            budget: Some(budget),
+            ..plan()
+        };
+        let here = RunningTransfer::start_transfer(
+            both(left, StreamRole::Sender, StreamRole::Receiver),
+            plan,
+        )
+        .unwrap();
+        let there = RunningTransfer::start_transfer(
+            both(right, StreamRole::Receiver, StreamRole::Sender),
+            plan,
+        )
+        .unwrap();
         let total = budget * 2;
         assert!(within(TIMEOUT, || moved(&here) == total && moved(&there) == total));
         assert!(within(TIMEOUT, || here.has_sent_all() && there.has_sent_all()));
@@ -599,7 +847,10 @@ mod tests {
         assert!(within(TIMEOUT, || here.is_over() && there.is_over()));
         let (here, there) = (here.finish_transfer(), there.finish_transfer());
         assert_eq!(here.totals.streams, there.totals.streams);
-        assert_eq!(bytes(&here.totals)[2..].iter().copied().sum::<ByteCount>(), budget);
+        assert_eq!(
+            bytes(&here.totals)[2..].iter().copied().sum::<ByteCount>(),
+            budget
+        );
         assert!(here.failures.is_empty() && there.failures.is_empty());
     }
 
@@ -609,7 +860,15 @@ mod tests {
         let rate = BitRate::from_mbps(40);
         let block = ByteCount::new(20_000);
         let receiver = receiver(right, plan());
-        let sender = sender(left, TransferPlan { rate: Some(rate), burst: Some(3), block, ..plan() });
+        let sender = sender(
+            left,
+            TransferPlan {
+                rate: Some(rate),
+                burst: Some(3),
+                block,
+                ..plan()
+            },
+        );
         thread::sleep(Duration::from_secs(1));
         let sent = sender.totals();
         let least = rate.bytes_in(sent.at).scale_by(0.5);
@@ -625,7 +884,13 @@ mod tests {
     #[test]
     fn a_sender_that_waits_for_its_time_ends_when_reported() {
         let (left, _right) = connected(1);
-        let sender = sender(left, TransferPlan { rate: Some(BitRate::from_bps(8)), ..plan() });
+        let sender = sender(
+            left,
+            TransferPlan {
+                rate: Some(BitRate::from_bps(8)),
+                ..plan()
+            },
+        );
         assert!(within(TIMEOUT, || moved(&sender) == plan().block));
         let begun = Instant::now();
         sender.stop_sending();
@@ -637,7 +902,13 @@ mod tests {
     #[test]
     fn no_more_samples_are_kept_than_asked_for() {
         let (left, right) = connected(2);
-        let sender = sender(left, TransferPlan { samples: 10, ..plan() });
+        let sender = sender(
+            left,
+            TransferPlan {
+                samples: 10,
+                ..plan()
+            },
+        );
         let mut most = 0;
         for _ in 0..100 {
             most = most.max(sender.samples.lock().unwrap().len());
@@ -659,33 +930,54 @@ mod tests {
             let begun = Instant::now();
             let end = sender.finish_transfer();
             assert!(begun.elapsed() < Duration::from_secs(2), "{writer:?}");
-            assert!(end.samples.len() >= 2 && end.totals.streams[0].bytes > ByteCount::ZERO, "{writer:?}");
+            assert!(
+                end.samples.len() >= 2 && end.totals.streams[0].bytes > ByteCount::ZERO,
+                "{writer:?}"
+            );
             drop(right);
         }
     }
 
     #[test]
-    fn a_bounded_sender_to_a_peer_that_reads_nothing_fills_no_memory_and_still_carries_all_to_one_that_reads() {
+    fn a_bounded_sender_to_a_peer_that_reads_nothing_fills_no_memory_and_still_carries_all_to_one_that_reads()
+     {
         let queued = |bounds_unsent| {
             let (left, right) = connected(1);
-            let sender = sender(left, TransferPlan { bounds_unsent, ..plan() });
+            let sender = sender(
+                left,
+                TransferPlan {
+                    bounds_unsent,
+                    ..plan()
+                },
+            );
             thread::sleep(Duration::from_millis(300));
             let queued = sender.sample_now()[0].memory.as_ref().unwrap().wmem_queued;
             sender.finish_transfer().sent_on.reset_undelivered();
             let end = std::io::copy(&mut &right[0], &mut std::io::sink()).unwrap_err();
-            assert_eq!(end.kind(), io::ErrorKind::ConnectionReset, "the kernel keeps nothing for it");
+            assert_eq!(
+                end.kind(),
+                io::ErrorKind::ConnectionReset,
+                "the kernel keeps nothing for it"
+            );
             queued
         };
         let [bounded, free] = [true, false].map(queued);
-        assert!(bounded <= ByteCount::from_kib(192) && free > ByteCount::from_mib(1), "{bounded} of {free}");
-        send_budget(TransferPlan { bounds_unsent: true, ..plan() });
+        assert!(
+            bounded <= ByteCount::from_kib(192) && free > ByteCount::from_mib(1),
+            "{bounded} of {free}"
+        );
+        send_budget(TransferPlan {
+            bounds_unsent: true,
+            ..plan()
+        });
     }
 
     #[test]
     fn a_reader_that_waits_for_whole_blocks_sees_the_end() {
         let (left, mut right) = connected(1);
         let sender = sender(left, plan());
-        let reader = thread::spawn(move || std::io::copy(&mut right[0], &mut std::io::sink()).unwrap());
+        let reader =
+            thread::spawn(move || std::io::copy(&mut right[0], &mut std::io::sink()).unwrap());
         thread::sleep(Duration::from_millis(50));
         sender.stop_sending();
         sender.close_sending();
@@ -699,7 +991,13 @@ mod tests {
     #[test]
     fn what_nobody_reads_is_not_drained() {
         let (left, right) = connected(1);
-        let sender = sender(left, TransferPlan { budget: Some(ByteCount::from_mib(64)), ..plan() });
+        let sender = sender(
+            left,
+            TransferPlan {
+                budget: Some(ByteCount::from_mib(64)),
+                ..plan()
+            },
+        );
         assert!(within(TIMEOUT, || moved(&sender) >= ByteCount::from_mib(1)));
         assert!(!sender.is_drained());
         sender.stop_sending();

@@ -15,9 +15,12 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::lane::{RunningStream, StreamRole};
 use crate::pace::WriteAllowance;
 use crate::plan::TransferPlan;
-use crate::shared::{POLL_INTERVAL, TransferState, incompressible_bytes, to_length, wait_for_socket};
+use crate::shared::{
+    POLL_INTERVAL, TransferState, incompressible_bytes, to_length, wait_for_socket,
+};
 
-/// Bytes that are handed to the kernel at once: more than that brings nothing, and drives the data from the cache.
+/// Bytes that are handed to the kernel at once: more than that brings nothing, and drives the data
+/// from the cache.
 const MAX_AT_ONCE: usize = 256 * 1024;
 
 /// Longest payload of a UDP datagram over IPv4.
@@ -35,7 +38,10 @@ pub(crate) fn send_datagrams(
 ) -> io::Result<()> {
     socket.set_nonblocking(true)?;
     let stopped = || shared.is_stopped(StreamRole::Sender);
-    let plan = TransferPlan { block: plan.block.max(ByteCount::new(MIN_PAYLOAD as u64)), ..*plan };
+    let plan = TransferPlan {
+        block: plan.block.max(ByteCount::new(MIN_PAYLOAD as u64)),
+        ..*plan
+    };
     let size = plan.block.get();
     let mut train = DatagramTrain::new(socket, shared, &plan);
     let mut allowance = WriteAllowance::of_datagrams(&plan);
@@ -61,7 +67,9 @@ pub(crate) fn send_datagrams(
                 wait_for_socket(socket, PollFlags::OUT, POLL_INTERVAL)
             }
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) if error.raw_os_error() == Some(Errno::NOBUFS.raw_os_error()) => thread::sleep(NO_ROOM),
+            Err(error) if error.raw_os_error() == Some(Errno::NOBUFS.raw_os_error()) => {
+                thread::sleep(NO_ROOM)
+            }
             Err(error) if absence.may_pass(&error) => thread::sleep(NO_ROOM),
             Err(error) if train.falls_back(socket, &error, shared) => {}
             Err(error) => return if stopped() { Ok(()) } else { Err(error) },
@@ -110,7 +118,8 @@ impl DatagramTrain {
         (self.data.len() / self.size) as u64
     }
 
-    /// Sends up to `count` datagrams, no more than it holds; how many it sent. What was not sent keeps its number.
+    /// Sends up to `count` datagrams, no more than it holds; how many it sent. What was not sent
+    /// keeps its number.
     fn send_train(&mut self, socket: &UdpSocket, count: u64) -> io::Result<u64> {
         let data = &mut self.data[..to_length(count) * self.size];
         let sent = monotonic_time();
@@ -124,11 +133,19 @@ impl DatagramTrain {
         Ok(sent)
     }
 
-    /// Returns true if `error` may mean that this path takes no datagrams that are yet to be cut, and each will be sent
-    /// by itself from now on.
-    fn falls_back(&mut self, socket: &UdpSocket, error: &io::Error, shared: &TransferState) -> bool {
+    /// Returns true if `error` may mean that this path takes no datagrams that are yet to be cut,
+    /// and each will be sent by itself from now on.
+    fn falls_back(
+        &mut self,
+        socket: &UdpSocket,
+        error: &io::Error,
+        shared: &TransferState,
+    ) -> bool {
         let refused = [Errno::INVAL, Errno::IO, Errno::MSGSIZE].map(Errno::raw_os_error);
-        let falls_back = self.segments > 1 && error.raw_os_error().is_some_and(|number| refused.contains(&number));
+        let falls_back = self.segments > 1
+            && error
+                .raw_os_error()
+                .is_some_and(|number| refused.contains(&number));
         if falls_back {
             if self.notes_lack_of_offload {
                 shared.add_note(one_by_one(error));
@@ -143,7 +160,9 @@ impl DatagramTrain {
 }
 
 fn one_by_one(error: &io::Error) -> String {
-    format!("datagrams were handed to the kernel one by one, as it cuts none for this socket: {error}")
+    format!(
+        "datagrams were handed to the kernel one by one, as it cuts none for this socket: {error}"
+    )
 }
 
 /// The sender's clock, which is never set.
@@ -164,17 +183,24 @@ impl ReceiverAbsence {
     /// Time for which it must have reported so to be believed: the other end may be about to come.
     const MAX_LATENESS: Duration = Duration::from_secs(1);
 
-    /// After how long a word has nothing to do with the one before. Hosts may say it only once a second.
+    /// After how long a word has nothing to do with the one before. Hosts may say it only once a
+    /// second.
     const FORGOTTEN: Duration = Duration::from_secs(3);
 
     /// Returns true if `error` says that no receiver is there, and that is not certain yet.
     fn may_pass(&mut self, error: &io::Error) -> bool {
-        let absent = [ErrorKind::ConnectionRefused, ErrorKind::HostUnreachable, ErrorKind::NetworkUnreachable];
+        let absent = [
+            ErrorKind::ConnectionRefused,
+            ErrorKind::HostUnreachable,
+            ErrorKind::NetworkUnreachable,
+        ];
         absent.contains(&error.kind()) && self.may_pass_at(Instant::now())
     }
 
     fn may_pass_at(&mut self, now: Instant) -> bool {
-        let recent = self.said.filter(|(_, last)| now.duration_since(*last) < Self::FORGOTTEN);
+        let recent = self
+            .said
+            .filter(|(_, last)| now.duration_since(*last) < Self::FORGOTTEN);
         let first = recent.map_or(now, |(first, _)| first);
         self.said = Some((first, now));
         now.duration_since(first) < Self::MAX_LATENESS
@@ -188,17 +214,27 @@ mod tests {
 
     #[test]
     fn a_path_that_takes_no_datagrams_to_be_cut_gets_each_by_itself() {
-        let (left, right) = (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
+        let (left, right) = (
+            UdpSocket::bind("127.0.0.1:0").unwrap(),
+            UdpSocket::bind("127.0.0.1:0").unwrap(),
+        );
         left.connect(right.local_addr().unwrap()).unwrap();
-        let request = Request { block: ByteCount::new(1_000), offload: true, ..Request::default() };
+        let request = Request {
+            block: ByteCount::new(1_000),
+            offload: true,
+            ..Request::default()
+        };
         let shared = TransferState::new(None, None);
-        let mut train = DatagramTrain::new(&left, &shared, &TransferPlan::from_request(&request, None));
+        let mut train =
+            DatagramTrain::new(&left, &shared, &TransferPlan::from_request(&request, None));
         assert!(train.segments > 1 && train.max_datagrams() > 10);
         assert!(!train.falls_back(&left, &Errno::CONNREFUSED.into(), &shared));
         assert!(train.falls_back(&left, &Errno::INVAL.into(), &shared));
         assert!(!train.falls_back(&left, &Errno::INVAL.into(), &shared));
         assert_eq!((train.send_train(&left, 10).unwrap(), train.next), (10, 11));
-        right.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        right
+            .set_read_timeout(Some(Duration::from_secs(5)))
+            .unwrap();
         for _ in 0..10 {
             assert_eq!(right.recv(&mut [0; 2_000]).unwrap(), 1_000);
         }

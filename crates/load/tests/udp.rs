@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use fullpipe_iperf::udp;
 use fullpipe_load::{
-    PlannedStream, RunningTransfer, StreamChannel, StreamCount, StreamRole, StreamTotals, TransferPlan,
+    PlannedStream, RunningTransfer, StreamChannel, StreamCount, StreamRole, StreamTotals,
+    TransferPlan,
 };
 use fullpipe_record::{Datagrams, Request, Transport};
 use fullpipe_testkit::within;
@@ -20,18 +21,30 @@ const BLOCK: ByteCount = ByteCount::new(1_000);
 /// At a rate at which a socket holds what comes in 80 ms: a machine may be busy.
 fn plan() -> TransferPlan {
     let rate = Some(BitRate::from_mbps(16));
-    let request = Request { transport: Transport::Udp, block: BLOCK, rate, ..Request::default() };
+    let request = Request {
+        transport: Transport::Udp,
+        block: BLOCK,
+        rate,
+        ..Request::default()
+    };
     TransferPlan::from_request(&request, None)
 }
 
 fn of(datagrams: u64) -> TransferPlan {
-    TransferPlan { budget: Some(BLOCK * datagrams), ..plan() }
+    TransferPlan {
+        budget: Some(BLOCK * datagrams),
+        ..plan()
+    }
 }
 
 fn socket() -> UdpSocket {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-    socket.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
-    socket2::SockRef::from(&socket).set_recv_buffer_size(200_000).unwrap();
+    socket
+        .set_read_timeout(Some(Duration::from_millis(20)))
+        .unwrap();
+    socket2::SockRef::from(&socket)
+        .set_recv_buffer_size(200_000)
+        .unwrap();
     socket
 }
 
@@ -46,13 +59,25 @@ fn connected() -> (UdpSocket, UdpSocket) {
     (left, right)
 }
 
-fn start(role: StreamRole, sockets: impl IntoIterator<Item = UdpSocket>, plan: TransferPlan) -> RunningTransfer {
-    let lane = |socket| PlannedStream { channel: StreamChannel::Udp(socket), role };
+fn start(
+    role: StreamRole,
+    sockets: impl IntoIterator<Item = UdpSocket>,
+    plan: TransferPlan,
+) -> RunningTransfer {
+    let lane = |socket| PlannedStream {
+        channel: StreamChannel::Udp(socket),
+        role,
+    };
     RunningTransfer::start_transfer(sockets.into_iter().map(lane).collect(), plan).unwrap()
 }
 
 fn received(transfer: &RunningTransfer) -> u64 {
-    transfer.totals().streams.iter().map(|stream| stream.datagrams.received).sum()
+    transfer
+        .totals()
+        .streams
+        .iter()
+        .map(|stream| stream.datagrams.received)
+        .sum()
 }
 
 /// Sends what `plan` says over one stream; what the receiver has once it has `expected` datagrams.
@@ -60,9 +85,18 @@ fn transfer(plan: TransferPlan, expected: u64) -> (StreamTotals, StreamTotals) {
     let (left, right) = connected();
     let receiver = start(StreamRole::Receiver, [right], plan);
     let sender = start(StreamRole::Sender, [left], plan);
-    assert!(within(TIMEOUT, || sender.is_over() && received(&receiver) >= expected), "{:?}", receiver.totals());
+    assert!(
+        within(TIMEOUT, || sender.is_over()
+            && received(&receiver) >= expected),
+        "{:?}",
+        receiver.totals()
+    );
     let (sender, receiver) = (sender.finish_transfer(), receiver.finish_transfer());
-    assert!(sender.failures.is_empty() && receiver.failures.is_empty(), "{:?}", sender.failures);
+    assert!(
+        sender.failures.is_empty() && receiver.failures.is_empty(),
+        "{:?}",
+        sender.failures
+    );
     (sender, receiver)
 }
 
@@ -73,11 +107,32 @@ fn one(totals: &StreamTotals) -> StreamCount {
 #[test]
 fn every_datagram_is_counted_at_both_ends() {
     for wide_counters in [false, true] {
-        let (sent, received) = transfer(TransferPlan { wide_counters, ..of(1_000) }, 1_000);
-        assert_eq!((one(&sent).datagrams_sent, one(&sent).bytes), (1_000, BLOCK * 1_000));
+        let (sent, received) = transfer(
+            TransferPlan {
+                wide_counters,
+                ..of(1_000)
+            },
+            1_000,
+        );
+        assert_eq!(
+            (one(&sent).datagrams_sent, one(&sent).bytes),
+            (1_000, BLOCK * 1_000)
+        );
         let jitter = one(&received).datagrams.jitter;
-        let datagrams = Datagrams { received: 1_000, dropped_here: Some(0), jitter, ..Datagrams::default() };
-        assert_eq!(one(&received), StreamCount { bytes: BLOCK * 1_000, datagrams_sent: 0, datagrams });
+        let datagrams = Datagrams {
+            received: 1_000,
+            dropped_here: Some(0),
+            jitter,
+            ..Datagrams::default()
+        };
+        assert_eq!(
+            one(&received),
+            StreamCount {
+                bytes: BLOCK * 1_000,
+                datagrams_sent: 0,
+                datagrams
+            }
+        );
         assert!(jitter < Span::from_millis(100), "{jitter}");
         assert!(sent.samples.is_empty() && sent.notes.is_empty());
     }
@@ -101,20 +156,48 @@ fn a_hello_on_an_open_stream_is_answered() {
 #[test]
 fn datagrams_that_the_kernel_cuts_and_joins_are_counted_each() {
     let burst = Some(20);
-    let (sent, received) = transfer(TransferPlan { offload: true, burst, ..of(1_010) }, 1_010);
-    assert!(sent.notes.is_empty() && received.notes.is_empty(), "{:?} {:?}", sent.notes, received.notes);
+    let (sent, received) = transfer(
+        TransferPlan {
+            offload: true,
+            burst,
+            ..of(1_010)
+        },
+        1_010,
+    );
+    assert!(
+        sent.notes.is_empty() && received.notes.is_empty(),
+        "{:?} {:?}",
+        sent.notes,
+        received.notes
+    );
     assert_eq!(one(&sent).datagrams_sent, 1_010);
     let (datagrams, bytes) = (one(&received).datagrams, one(&received).bytes);
-    assert_eq!((datagrams.received, datagrams.lost, datagrams.duplicated, datagrams.reordered), (1_010, 0, 0, 0));
+    assert_eq!(
+        (
+            datagrams.received,
+            datagrams.lost,
+            datagrams.duplicated,
+            datagrams.reordered
+        ),
+        (1_010, 0, 0, 0)
+    );
     assert_eq!(bytes, BLOCK * 1_010);
 }
 
 #[test]
 fn datagrams_longer_than_a_packet_are_sent_in_fragments_whatever_was_asked_of_the_kernel() {
     let block = ByteCount::new(65_507);
-    let plan = TransferPlan { block, offload: true, budget: Some(block * 20), ..plan() };
+    let plan = TransferPlan {
+        block,
+        offload: true,
+        budget: Some(block * 20),
+        ..plan()
+    };
     let (sent, received) = transfer(plan, 20);
-    assert_eq!((one(&sent).datagrams_sent, one(&received).bytes), (20, block * 20));
+    assert_eq!(
+        (one(&sent).datagrams_sent, one(&received).bytes),
+        (20, block * 20)
+    );
 }
 
 #[test]
@@ -122,44 +205,86 @@ fn the_last_datagram_is_whole_and_streams_share_the_budget() {
     let pairs: Vec<_> = (0..3).map(|_| connected()).collect();
     let (left, right): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
     let receiver = start(StreamRole::Receiver, right, plan());
-    let sender = start(StreamRole::Sender, left, TransferPlan { budget: Some(ByteCount::new(300_001)), ..plan() });
+    let sender = start(
+        StreamRole::Sender,
+        left,
+        TransferPlan {
+            budget: Some(ByteCount::new(300_001)),
+            ..plan()
+        },
+    );
     assert!(within(TIMEOUT, || sender.is_over() && received(&receiver) == 301));
     assert!(!receiver.is_over());
     let sent = sender.finish_transfer().totals.streams;
-    assert_eq!(sent.iter().map(|stream| stream.bytes).sum::<ByteCount>(), BLOCK * 301);
+    assert_eq!(
+        sent.iter().map(|stream| stream.bytes).sum::<ByteCount>(),
+        BLOCK * 301
+    );
     let arrived = receiver.finish_transfer().totals.streams;
     for (sent, arrived) in sent.iter().zip(&arrived) {
-        assert_eq!((sent.bytes, sent.datagrams_sent), (arrived.bytes, arrived.datagrams.received));
+        assert_eq!(
+            (sent.bytes, sent.datagrams_sent),
+            (arrived.bytes, arrived.datagrams.received)
+        );
     }
 }
 
 #[test]
 fn datagrams_go_both_ways_on_one_transfer() {
     let (upload, download) = (connected(), connected());
-    let lane = |socket, role| PlannedStream { channel: StreamChannel::Udp(socket), role };
-    let here = vec![lane(upload.0, StreamRole::Sender), lane(download.0, StreamRole::Receiver)];
-    let there = vec![lane(upload.1, StreamRole::Receiver), lane(download.1, StreamRole::Sender)];
+    let lane = |socket, role| PlannedStream {
+        channel: StreamChannel::Udp(socket),
+        role,
+    };
+    let here = vec![
+        lane(upload.0, StreamRole::Sender),
+        lane(download.0, StreamRole::Receiver),
+    ];
+    let there = vec![
+        lane(upload.1, StreamRole::Receiver),
+        lane(download.1, StreamRole::Sender),
+    ];
     let (here, there) = (
         RunningTransfer::start_transfer(here, of(500)).unwrap(),
         RunningTransfer::start_transfer(there, of(700)).unwrap(),
     );
-    assert!(within(TIMEOUT, || received(&here) == 700 && received(&there) == 500));
+    assert!(within(TIMEOUT, || received(&here) == 700
+        && received(&there) == 500));
     // A sender ends once the datagram after the last would be due.
     assert!(within(TIMEOUT, || here.has_sent_all() && there.has_sent_all()) && here.is_drained());
-    let (here, there) = (here.finish_transfer().totals.streams, there.finish_transfer().totals.streams);
-    assert_eq!((here[0].datagrams_sent, there[0].datagrams.received), (500, 500));
-    assert_eq!((there[1].datagrams_sent, here[1].datagrams.received), (700, 700));
-    assert_eq!((here[0].datagrams, here[1].datagrams_sent), (Datagrams::default(), 0));
+    let (here, there) = (
+        here.finish_transfer().totals.streams,
+        there.finish_transfer().totals.streams,
+    );
+    assert_eq!(
+        (here[0].datagrams_sent, there[0].datagrams.received),
+        (500, 500)
+    );
+    assert_eq!(
+        (there[1].datagrams_sent, here[1].datagrams.received),
+        (700, 700)
+    );
+    assert_eq!(
+        (here[0].datagrams, here[1].datagrams_sent),
+        (Datagrams::default(), 0)
+    );
 }
 
-/// Passes datagrams on from one socket to another, the n-th as `what` says: what to send when it has come.
-fn relay(from: UdpSocket, to: UdpSocket, mut what: impl FnMut(u64, Vec<u8>) -> Vec<Vec<u8>> + Send + 'static) {
+/// Passes datagrams on from one socket to another, the n-th as `what` says: what to send when it
+/// has come.
+fn relay(
+    from: UdpSocket,
+    to: UdpSocket,
+    mut what: impl FnMut(u64, Vec<u8>) -> Vec<Vec<u8>> + Send + 'static,
+) {
     thread::spawn(move || {
         let mut buffer = [0; 2_000];
         let mut number = 0;
         let mut latest = Instant::now();
         while latest.elapsed() < Duration::from_secs(2) {
-            let Ok(length) = from.recv(&mut buffer) else { continue };
+            let Ok(length) = from.recv(&mut buffer) else {
+                continue;
+            };
             latest = Instant::now();
             number += 1;
             for datagram in what(number, buffer[..length].to_vec()) {
@@ -185,7 +310,11 @@ fn what_a_path_drops_repeats_and_reorders_is_reported_exactly() {
     });
     let receiver = start(StreamRole::Receiver, [far.1], plan());
     let sender = start(StreamRole::Sender, [near.0], of(1_000));
-    assert!(within(TIMEOUT, || sender.is_over() && received(&receiver) == 996), "{:?}", receiver.totals());
+    assert!(
+        within(TIMEOUT, || sender.is_over() && received(&receiver) == 996),
+        "{:?}",
+        receiver.totals()
+    );
     let count = one(&receiver.finish_transfer());
     let expected = Datagrams {
         received: 996,
@@ -207,8 +336,17 @@ fn what_a_path_drops_repeats_and_reorders_is_reported_exactly() {
 #[test]
 fn what_this_host_drops_is_distinguished_from_what_the_network_lost() {
     let (left, right) = connected();
-    socket2::SockRef::from(&right).set_recv_buffer_size(10_000).unwrap();
-    let sender = start(StreamRole::Sender, [left], TransferPlan { rate: None, ..of(5_000) });
+    socket2::SockRef::from(&right)
+        .set_recv_buffer_size(10_000)
+        .unwrap();
+    let sender = start(
+        StreamRole::Sender,
+        [left],
+        TransferPlan {
+            rate: None,
+            ..of(5_000)
+        },
+    );
     assert!(within(TIMEOUT, || sender.is_over()));
     assert_eq!(one(&sender.finish_transfer()).datagrams_sent, 5_000);
     // Nobody has read so far.
@@ -227,36 +365,74 @@ fn what_this_host_drops_is_distinguished_from_what_the_network_lost() {
 #[test]
 fn how_many_joined_datagrams_this_host_dropped_is_not_guessed() {
     let (left, right) = connected();
-    let plan = TransferPlan { offload: true, ..plan() };
+    let plan = TransferPlan {
+        offload: true,
+        ..plan()
+    };
     fullpipe_sys::join_datagrams(&right).unwrap();
-    socket2::SockRef::from(&right).set_recv_buffer_size(10_000).unwrap();
-    let sender = start(StreamRole::Sender, [left], TransferPlan { rate: None, budget: Some(BLOCK * 5_000), ..plan });
+    socket2::SockRef::from(&right)
+        .set_recv_buffer_size(10_000)
+        .unwrap();
+    let sender = start(
+        StreamRole::Sender,
+        [left],
+        TransferPlan {
+            rate: None,
+            budget: Some(BLOCK * 5_000),
+            ..plan
+        },
+    );
     assert!(within(TIMEOUT, || sender.is_over()));
     sender.finish_transfer();
     let receiver = start(StreamRole::Receiver, [right], plan);
-    assert!(within(TIMEOUT, || receiver.totals().streams[0].datagrams.dropped_here.is_none()));
+    assert!(within(TIMEOUT, || receiver.totals().streams[0]
+        .datagrams
+        .dropped_here
+        .is_none()));
     let end = receiver.finish_transfer();
-    assert!(end.notes.iter().any(|note| note.contains("joined")), "{:?}", end.notes);
+    assert!(
+        end.notes.iter().any(|note| note.contains("joined")),
+        "{:?}",
+        end.notes
+    );
 }
 
 #[test]
-#[expect(clippy::print_stdout, reason = "how exactly, the runner shows where it is asked to")]
+#[expect(
+    clippy::print_stdout,
+    reason = "how exactly, the runner shows where it is asked to"
+)]
 fn a_rate_is_kept() {
     for (mbps, burst) in [(2, None), (40, None), (40, Some(16))] {
         let (left, _right) = connected();
         let rate = BitRate::from_mbps(mbps);
-        let sender = start(StreamRole::Sender, [left], TransferPlan { rate: Some(rate), burst, ..plan() });
+        let sender = start(
+            StreamRole::Sender,
+            [left],
+            TransferPlan {
+                rate: Some(rate),
+                burst,
+                ..plan()
+            },
+        );
         thread::sleep(Duration::from_millis(500));
         let sent = sender.totals();
         let (bytes, due) = (sent.streams[0].bytes, rate.bytes_in(sent.at));
-        println!("{rate}: {bytes} of {due} bytes, {:+.3} %", (bytes.as_f64() / due.as_f64() - 1.0) * 100.0);
+        println!(
+            "{rate}: {bytes} of {due} bytes, {:+.3} %",
+            (bytes.as_f64() / due.as_f64() - 1.0) * 100.0
+        );
         // Not much less even where others use the machine, and never more.
         assert!(bytes.as_f64() > due.as_f64() * 0.3, "{bytes} of {due}");
         sender.stop_sending();
         assert!(within(TIMEOUT, || sender.is_over()));
         let sent = sender.finish_transfer().totals;
         let most = rate.bytes_in(sent.at) + BLOCK * u64::from(burst.unwrap_or(1));
-        assert!(sent.streams[0].bytes <= most, "{} of {most}", sent.streams[0].bytes);
+        assert!(
+            sent.streams[0].bytes <= most,
+            "{} of {most}",
+            sent.streams[0].bytes
+        );
     }
 }
 
@@ -267,7 +443,11 @@ fn a_port_where_nobody_listens_ends_the_stream_after_a_while() {
     let begun = Instant::now();
     let sender = start(StreamRole::Sender, [left], plan());
     assert!(within(TIMEOUT, || sender.is_over()));
-    assert!(begun.elapsed() > Duration::from_millis(900), "{:?}", begun.elapsed());
+    assert!(
+        begun.elapsed() > Duration::from_millis(900),
+        "{:?}",
+        begun.elapsed()
+    );
     let failures = sender.finish_transfer().failures;
     assert_eq!(failures[0].1.kind(), std::io::ErrorKind::ConnectionRefused);
 }
@@ -276,7 +456,14 @@ fn a_port_where_nobody_listens_ends_the_stream_after_a_while() {
 fn a_receiver_that_gets_nothing_and_a_sender_without_a_rate_end_when_reported() {
     let (left, right) = connected();
     let receiver = start(StreamRole::Receiver, [right], plan());
-    let sender = start(StreamRole::Sender, [left], TransferPlan { rate: None, ..plan() });
+    let sender = start(
+        StreamRole::Sender,
+        [left],
+        TransferPlan {
+            rate: None,
+            ..plan()
+        },
+    );
     let (_silent, alone) = connected();
     let alone = start(StreamRole::Receiver, [alone], plan());
     thread::sleep(Duration::from_millis(100));
@@ -288,7 +475,11 @@ fn a_receiver_that_gets_nothing_and_a_sender_without_a_rate_end_when_reported() 
     for end in [sender, receiver, alone] {
         assert!(end.finish_transfer().failures.is_empty());
     }
-    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+    assert!(
+        begun.elapsed() < Duration::from_secs(2),
+        "{:?}",
+        begun.elapsed()
+    );
 }
 
 #[test]
@@ -306,6 +497,10 @@ fn foreign_datagrams_harm_nothing() {
         let datagrams = transfer.totals().streams[0].datagrams;
         datagrams.received + datagrams.late + datagrams.duplicated
     };
-    assert!(within(TIMEOUT, || counted(&receiver) == 3), "{:?}", receiver.totals());
+    assert!(
+        within(TIMEOUT, || counted(&receiver) == 3),
+        "{:?}",
+        receiver.totals()
+    );
     assert_eq!(one(&receiver.finish_transfer()).bytes.get(), 36);
 }

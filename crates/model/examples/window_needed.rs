@@ -11,11 +11,27 @@ use fullpipe_units::{BitRate, ByteCount, Span};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
-    let capacity: BitRate = arguments.next().unwrap_or_else(|| "100Mbit/s".to_owned()).parse()?;
-    let rtt: Span = arguments.next().unwrap_or_else(|| "173ms".to_owned()).parse()?;
-    println!("{capacity} over {rtt} needs a window of {}", bdp(capacity, rtt));
-    for window in [ByteCount::from_kib(64), ByteCount::from_mib(1), ByteCount::from_mib(16)] {
-        println!("a window of {window} gives {}", rate_of_window(window, rtt).min(capacity));
+    let capacity: BitRate = arguments
+        .next()
+        .unwrap_or_else(|| "100Mbit/s".to_owned())
+        .parse()?;
+    let rtt: Span = arguments
+        .next()
+        .unwrap_or_else(|| "173ms".to_owned())
+        .parse()?;
+    println!(
+        "{capacity} over {rtt} needs a window of {}",
+        bdp(capacity, rtt)
+    );
+    for window in [
+        ByteCount::from_kib(64),
+        ByteCount::from_mib(1),
+        ByteCount::from_mib(16),
+    ] {
+        println!(
+            "a window of {window} gives {}",
+            rate_of_window(window, rtt).min(capacity)
+        );
     }
     Ok(())
 }

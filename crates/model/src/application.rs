@@ -1,7 +1,8 @@
-//! Windows that programs keep above TCP: where one binds, no setting of a host makes the transfer faster.
+//! Windows that programs keep above TCP: where one binds, no setting of a host makes the transfer
+//! faster.
 //!
-//! A program whose protocol carries several streams over one connection grants the other end a window for each. The
-//! receiving end grants it, so for an upload the server's counts.
+//! A program whose protocol carries several streams over one connection grants the other end a
+//! window for each. The receiving end grants it, so for an upload the server's counts.
 
 use fullpipe_units::{BitRate, ByteCount, Span};
 
@@ -14,16 +15,19 @@ pub struct Application {
     pub name: &'static str,
     /// Other names of what has the same window.
     pub aliases: &'static [&'static str],
-    /// The window at its largest; `None` where the program leaves the flow of data to TCP, or keeps up with it.
+    /// The window at its largest; `None` where the program leaves the flow of data to TCP, or keeps
+    /// up with it.
     pub window: Option<ByteCount>,
     /// One sentence on how it comes about.
     pub why: &'static str,
     /// Source of the figure.
     pub source: &'static str,
-    /// Bytes that the receiving end takes before it grants them again; zero where it grants each at once.
+    /// Bytes that the receiving end takes before it grants them again; zero where it grants each at
+    /// once.
     pub grants_after: ByteCount,
-    /// The most that it writes each time that it has asked whether its socket takes more (`poll`, `select`), before it
-    /// asks again: see [`crate::kernel::asked_in_flight`]. `None` where it writes until the kernel takes no more.
+    /// The most that it writes each time that it has asked whether its socket takes more (`poll`,
+    /// `select`), before it asks again: see [`crate::kernel::asked_in_flight`]. `None` where it
+    /// writes until the kernel takes no more.
     pub asks_after: Option<ByteCount>,
 }
 
@@ -39,36 +43,47 @@ const PLAIN: Application = Application {
 };
 
 impl Application {
-    /// Returns the rate that the window allows at this round-trip time, as a rate of the program's data; `None` where
-    /// it sets no limit. Published transfers stay a little below: of 171 Mbit/s at an RTT of 98 ms, rsync over ssh had
-    /// 161, and scp 150 at best and 119 on average.
+    /// Returns the rate that the window allows at this round-trip time, as a rate of the program's
+    /// data; `None` where it sets no limit. Published transfers stay a little below: of 171 Mbit/s
+    /// at an RTT of 98 ms, rsync over ssh had 161, and scp 150 at best and 119 on average.
     pub fn window_ceiling(&self, rtt: Span) -> Option<BitRate> {
         Some(window::rate_of_window(self.window?, rtt))
     }
 
-    /// Returns the rate to be expected of a long transfer over a path with this RTT and this rate of its link; `None`
-    /// where the window sets no limit.
+    /// Returns the rate to be expected of a long transfer over a path with this RTT and this rate
+    /// of its link; `None` where the window sets no limit.
     ///
-    /// A window that is granted again in parts lacks something in two ways. Data comes in bursts, and after each the
-    /// receiving end keeps what did not fill a part until the next: half of one, on average. And a part is granted when
-    /// its last byte is there, the time of a part on the link after the first. Measured with OpenSSH 9.2 over 1 Gbit/s
-    /// × 98 ms, by what both ends wrote of their grants: 49 113 bytes were kept on average, where this has 49 152; the
-    /// rate was 161.3 Mbit/s, and is 165.9 here.
+    /// A window that is granted again in parts lacks something in two ways. Data comes in bursts,
+    /// and after each the receiving end keeps what did not fill a part until the next: half of one,
+    /// on average. And a part is granted when its last byte is there, the time of a part on the
+    /// link after the first. Measured with OpenSSH 9.2 over 1 Gbit/s × 98 ms, by what both ends
+    /// wrote of their grants: 49 113 bytes were kept on average, where this has 49 152; the rate
+    /// was 161.3 Mbit/s, and is 165.9 here.
     pub fn expected_rate(&self, rtt: Span, link: Option<BitRate>) -> Option<BitRate> {
         let kept = ByteCount::new(self.grants_after.get() / 2);
-        let part =
-            link.filter(|link| *link > BitRate::ZERO).map_or(Span::ZERO, |link| link.time_for(self.grants_after));
-        Some(window::rate_of_window(self.window?.saturating_sub(kept), rtt + part))
+        let part = link
+            .filter(|link| *link > BitRate::ZERO)
+            .map_or(Span::ZERO, |link| link.time_for(self.grants_after));
+        Some(window::rate_of_window(
+            self.window?.saturating_sub(kept),
+            rtt + part,
+        ))
     }
 
     fn is_called(&self, name: &str) -> bool {
-        self.name.eq_ignore_ascii_case(name) || self.aliases.iter().any(|alias| alias.eq_ignore_ascii_case(name))
+        self.name.eq_ignore_ascii_case(name)
+            || self
+                .aliases
+                .iter()
+                .any(|alias| alias.eq_ignore_ascii_case(name))
     }
 }
 
 /// The application of this name or alias; case does not matter.
 pub fn find_application(name: &str) -> Option<&'static Application> {
-    APPLICATIONS.iter().find(|application| application.is_called(name))
+    APPLICATIONS
+        .iter()
+        .find(|application| application.is_called(name))
 }
 
 /// All that are known.
@@ -220,7 +235,13 @@ mod tests {
             (200, "83.89 Mbit/s"),
             (300, "55.92 Mbit/s"),
         ] {
-            assert_eq!(ssh.window_ceiling(Span::from_millis(rtt_ms)).unwrap().to_string(), rate, "{rtt_ms} ms");
+            assert_eq!(
+                ssh.window_ceiling(Span::from_millis(rtt_ms))
+                    .unwrap()
+                    .to_string(),
+                rate,
+                "{rtt_ms} ms"
+            );
         }
     }
 
@@ -229,22 +250,39 @@ mod tests {
         let ssh = find_application("scp").unwrap();
         let gigabit = Some(BitRate::from_mbps(1000));
         // 161.3 Mbit/s were measured.
-        assert_eq!(ssh.expected_rate(Span::from_millis(98), gigabit).unwrap().to_string(), "165.9 Mbit/s");
+        assert_eq!(
+            ssh.expected_rate(Span::from_millis(98), gigabit)
+                .unwrap()
+                .to_string(),
+            "165.9 Mbit/s"
+        );
         for millis in [4, 20, 98, 300] {
             let rtt = Span::from_millis(millis);
-            assert!(ssh.expected_rate(rtt, gigabit) < ssh.expected_rate(rtt, None), "{millis} ms");
-            assert!(ssh.expected_rate(rtt, None) < ssh.window_ceiling(rtt), "{millis} ms");
+            assert!(
+                ssh.expected_rate(rtt, gigabit) < ssh.expected_rate(rtt, None),
+                "{millis} ms"
+            );
+            assert!(
+                ssh.expected_rate(rtt, None) < ssh.window_ceiling(rtt),
+                "{millis} ms"
+            );
         }
         let dropbear = find_application("Dropbear").unwrap();
         assert_eq!(
             dropbear.expected_rate(Span::from_millis(98), gigabit),
             dropbear.window_ceiling(Span::from_millis(98))
         );
-        assert_eq!(find_application("curl").unwrap().expected_rate(Span::from_millis(98), gigabit), None);
+        assert_eq!(
+            find_application("curl")
+                .unwrap()
+                .expected_rate(Span::from_millis(98), gigabit),
+            None
+        );
     }
 
-    /// Returns the rate of a channel over a link, in virtual time, by the rules of OpenSSH: packets of 4 to 32 KiB as
-    /// its reads give them, and a receiving program that reads 64 KiB of a pipe at a time.
+    /// Returns the rate of a channel over a link, in virtual time, by the rules of OpenSSH: packets
+    /// of 4 to 32 KiB as its reads give them, and a receiving program that reads 64 KiB of a pipe
+    /// at a time.
     fn in_virtual_time(rtt: f64, link: f64) -> f64 {
         const WINDOW: f64 = 2_097_152.0;
         const END: f64 = 20.0;
@@ -257,10 +295,13 @@ mod tests {
         let mut random = 1_u64;
         let mut events: Vec<(f64, Event)> = vec![(0.0, Event::Grant(WINDOW))];
         let (mut granted, mut line_is_free) = (0.0, 0.0_f64);
-        // Missing from the window, waiting to be read, read and not granted; arrived since a third of the time.
+        // Missing from the window, waiting to be read, read and not granted; arrived since a third
+        // of the time.
         let (mut missing, mut waiting, mut read, mut arrived) = (0.0, 0.0_f64, 0.0, 0.0);
         loop {
-            let next = (0..events.len()).min_by(|one, other| events[*one].0.total_cmp(&events[*other].0)).unwrap();
+            let next = (0..events.len())
+                .min_by(|one, other| events[*one].0.total_cmp(&events[*other].0))
+                .unwrap();
             let (now, event) = events.swap_remove(next);
             if now > END {
                 return arrived * 8.0 / (END * 2.0 / 3.0);
@@ -269,8 +310,13 @@ mod tests {
                 Event::Grant(bytes) => {
                     granted += bytes;
                     while granted > 0.0 {
-                        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                        let size = f64::min(granted, 4096.0 + 28_672.0 * (random >> 40) as f64 / (1_u64 << 24) as f64);
+                        random = random
+                            .wrapping_mul(6_364_136_223_846_793_005)
+                            .wrapping_add(1_442_695_040_888_963_407);
+                        let size = f64::min(
+                            granted,
+                            4096.0 + 28_672.0 * (random >> 40) as f64 / (1_u64 << 24) as f64,
+                        );
                         granted -= size;
                         line_is_free = line_is_free.max(now) + size * 8.0 / link;
                         events.push((line_is_free + rtt / 2.0, Event::Data(size)));
@@ -304,31 +350,54 @@ mod tests {
     #[test]
     fn a_channel_in_virtual_time_has_the_expected_rate_over_every_path() {
         let ssh = find_application("ssh").unwrap();
-        for (millis, mbps) in [(20, 1000), (50, 500), (98, 1000), (98, 200), (200, 1000), (300, 100), (300, 1000)] {
+        for (millis, mbps) in [
+            (20, 1000),
+            (50, 500),
+            (98, 1000),
+            (98, 200),
+            (200, 1000),
+            (300, 100),
+            (300, 1000),
+        ] {
             let rtt = Span::from_millis(millis);
             let link = BitRate::from_mbps(mbps);
             let expected = ssh.expected_rate(rtt, Some(link)).unwrap().as_f64();
             let ratio = in_virtual_time(rtt.as_secs_f64(), link.as_f64()) / expected;
-            assert!((0.97..1.03).contains(&ratio), "{millis} ms, {mbps} Mbit/s: {ratio:.3}");
+            assert!(
+                (0.97..1.03).contains(&ratio),
+                "{millis} ms, {mbps} Mbit/s: {ratio:.3}"
+            );
         }
     }
 
     #[test]
     fn programs_that_leave_it_to_tcp_have_no_ceiling() {
         for name in ["curl", "rsync daemon", "HPN-SSH"] {
-            assert_eq!(find_application(name).unwrap().window_ceiling(Span::from_millis(98)), None, "{name}");
+            assert_eq!(
+                find_application(name)
+                    .unwrap()
+                    .window_ceiling(Span::from_millis(98)),
+                None,
+                "{name}"
+            );
         }
     }
 
     #[test]
     fn sftp_has_as_much_under_way_as_its_channel_holds() {
-        assert_eq!(find_application("sftp").unwrap().window, Some(ByteCount::from_kib(64 * 32)));
+        assert_eq!(
+            find_application("sftp").unwrap().window,
+            Some(ByteCount::from_kib(64 * 32))
+        );
     }
 
     #[test]
     fn old_sftp_of_go_reached_most_of_its_window() {
         // 72 Mbit/s, measured at an RTT of 200 ms.
-        let ceiling = find_application("pkg/sftp").unwrap().window_ceiling(Span::from_millis(200)).unwrap();
+        let ceiling = find_application("pkg/sftp")
+            .unwrap()
+            .window_ceiling(Span::from_millis(200))
+            .unwrap();
         assert_eq!(format!("{:.2}", 72.0 / ceiling.as_mbps()), "0.86");
     }
 
@@ -336,9 +405,13 @@ mod tests {
     fn names_are_found_whatever_their_case_and_only_once() {
         assert_eq!(find_application("openssh"), find_application("SSH"));
         assert_eq!(find_application("telnet"), None);
-        let names = APPLICATIONS.iter().flat_map(|application| application.aliases.iter().chain([&application.name]));
+        let names = APPLICATIONS
+            .iter()
+            .flat_map(|application| application.aliases.iter().chain([&application.name]));
         for name in names {
-            let of_that_name = APPLICATIONS.iter().filter(|application| application.is_called(name));
+            let of_that_name = APPLICATIONS
+                .iter()
+                .filter(|application| application.is_called(name));
             assert_eq!(of_that_name.count(), 1, "{name}");
         }
     }

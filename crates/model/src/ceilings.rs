@@ -38,8 +38,14 @@ impl ConnectionCeilings {
             receive_window: receive_window(connection),
             send_buffer: send_buffer(connection),
             capacity: capacity_ceiling(connection),
-            offered: connection.request.rate.map(|rate| requested_ceiling(connection, Limit::SenderApplication, rate)),
-            pacing: connection.request.pacing.map(|pace| requested_ceiling(connection, Limit::Pacing, pace)),
+            offered: connection
+                .request
+                .rate
+                .map(|rate| requested_ceiling(connection, Limit::SenderApplication, rate)),
+            pacing: connection
+                .request
+                .pacing
+                .map(|pace| requested_ceiling(connection, Limit::Pacing, pace)),
             loss: loss_ceiling(connection),
         }
     }
@@ -51,22 +57,36 @@ impl ConnectionCeilings {
     /// The ceilings that a rule gives.
     pub(crate) fn without_chance(&self) -> impl Iterator<Item = &CeilingFigures> {
         let asked = self.offered.iter().chain(&self.pacing);
-        [&self.receive_window, &self.send_buffer].into_iter().chain(&self.capacity).chain(asked)
+        [&self.receive_window, &self.send_buffer]
+            .into_iter()
+            .chain(&self.capacity)
+            .chain(asked)
     }
 
     /// The one with the lowest `kernel_model` rate.
     pub(crate) fn lowest_figures(&self) -> &CeilingFigures {
-        self.iter_figures().fold(&self.receive_window, |least, other| {
-            if other.kernel_model < least.kernel_model { other } else { least }
-        })
+        self.iter_figures()
+            .fold(&self.receive_window, |least, other| {
+                if other.kernel_model < least.kernel_model {
+                    other
+                } else {
+                    least
+                }
+            })
     }
 
-    /// Returns the rate that all of them together leave, by one of their figures: the least, and less where loss cuts
-    /// at the same height.
+    /// Returns the rate that all of them together leave, by one of their figures: the least, and
+    /// less where loss cuts at the same height.
     pub(crate) fn combined_rate(&self, rate: impl Fn(&CeilingFigures) -> BitRate) -> BitRate {
-        let by_rule = self.without_chance().map(&rate).min().unwrap_or(window::UNBOUNDED);
+        let by_rule = self
+            .without_chance()
+            .map(&rate)
+            .min()
+            .unwrap_or(window::UNBOUNDED);
         match self.loss.as_ref().map(rate) {
-            Some(by_chance) => BitRate::from_bps_f64(loss::smooth_min(by_chance.as_f64(), by_rule.as_f64())),
+            Some(by_chance) => {
+                BitRate::from_bps_f64(loss::smooth_min(by_chance.as_f64(), by_rule.as_f64()))
+            }
             None => by_rule,
         }
     }
@@ -78,14 +98,32 @@ fn receive_window(connection: &ConnectionTerms) -> CeilingFigures {
         Buffer::Window(wanted) => wanted.min(buffer.max_window()),
         Buffer::Automatic | Buffer::Request(_) => buffer.max_window(),
     };
-    let windows = StreamWindows { textbook: advertised, kernel_model: connection.allowed_in_flight() };
+    let windows = StreamWindows {
+        textbook: advertised,
+        kernel_model: connection.allowed_in_flight(),
+    };
     let used = connection.share_of_window_used(windows.kernel_model);
-    per_stream(connection, Limit::ReceiveWindow, &windows, used, LikelyFactor::by_rule())
+    per_stream(
+        connection,
+        Limit::ReceiveWindow,
+        &windows,
+        used,
+        LikelyFactor::by_rule(),
+    )
 }
 
 fn send_buffer(connection: &ConnectionTerms) -> CeilingFigures {
-    let windows = StreamWindows { textbook: connection.send, kernel_model: connection.send };
-    per_stream(connection, Limit::SendBuffer, &windows, connection.sending_share().get(), connection.send_fill())
+    let windows = StreamWindows {
+        textbook: connection.send,
+        kernel_model: connection.send,
+    };
+    per_stream(
+        connection,
+        Limit::SendBuffer,
+        &windows,
+        connection.sending_share().get(),
+        connection.send_fill(),
+    )
 }
 
 fn capacity_ceiling(connection: &ConnectionTerms) -> Option<CeilingFigures> {
@@ -106,8 +144,9 @@ fn capacity_ceiling(connection: &ConnectionTerms) -> Option<CeilingFigures> {
     })
 }
 
-/// A rate of payload that each stream was asked to keep to. The kernel paces payload too: it counts a packet before its
-/// headers are added (`tcp_update_skb_after_send`), but for the discipline `fq`, which counts them.
+/// A rate of payload that each stream was asked to keep to. The kernel paces payload too: it counts
+/// a packet before its headers are added (`tcp_update_skb_after_send`), but for the discipline
+/// `fq`, which counts them.
 fn requested_ceiling(connection: &ConnectionTerms, kind: Limit, asked: BitRate) -> CeilingFigures {
     let rate = asked.scale_by(f64::from(connection.request.streams));
     let rule = LikelyFactor::by_rule();
@@ -121,13 +160,20 @@ fn requested_ceiling(connection: &ConnectionTerms, kind: Limit, asked: BitRate) 
     }
 }
 
-/// The share of what BBR sends that arrives: it fills the link with what is then lost, too, unless that is lost before.
+/// The share of what BBR sends that arrives: it fills the link with what is then lost, too, unless
+/// that is lost before.
 fn delivered_share(connection: &ConnectionTerms) -> f64 {
-    1.0 - connection.path.forward.loss.unwrap_or(Ratio::ZERO).get().min(1.0)
+    1.0 - connection
+        .path
+        .forward
+        .loss
+        .unwrap_or(Ratio::ZERO)
+        .get()
+        .min(1.0)
 }
 
-/// Returns the rate of the congestion control on the link if the queue is known to be too short for its back-off and
-/// the windows are large enough to overflow it.
+/// Returns the rate of the congestion control on the link if the queue is known to be too short for
+/// its back-off and the windows are large enough to overflow it.
 ///
 /// The queue lowers only `low`: CUBIC does better than the sawtooth of the formula, several streams
 /// seldom back off together, and a link that the window cannot overfill loses nothing.
@@ -150,12 +196,16 @@ fn in_flight_at_most(connection: &ConnectionTerms) -> ByteCount {
 fn loss_ceiling(connection: &ConnectionTerms) -> Option<CeilingFigures> {
     let share = connection.path.forward.loss?;
     let kept = connection.window_under(share)?;
-    let windows = StreamWindows { textbook: loss::mathis_window(share, connection.mss), kernel_model: kept };
+    let windows = StreamWindows {
+        textbook: loss::mathis_window(share, connection.mss),
+        kernel_model: kept,
+    };
     let likely = losses_seen(connection, share, kept).likely_rate(connection.control, share);
     Some(per_stream(connection, Limit::Loss, &windows, 1.0, likely))
 }
 
-/// Losses below which a transfer says more about chance than about its path, and it is worth saying.
+/// Losses below which a transfer says more about chance than about its path, and it is worth
+/// saying.
 const FEW: f64 = 50.0;
 
 /// The losses that all streams should see in steady state, if they are few.
@@ -199,8 +249,8 @@ struct StreamWindows {
     kernel_model: ByteCount,
 }
 
-/// A ceiling of one window per round trip and stream, of which the share `used` of the time. The textbook's round trip
-/// is propagation alone; that of the kernel model has the serialisation too.
+/// A ceiling of one window per round trip and stream, of which the share `used` of the time. The
+/// textbook's round trip is propagation alone; that of the kernel model has the serialisation too.
 fn per_stream(
     connection: &ConnectionTerms,
     kind: Limit,
@@ -209,7 +259,8 @@ fn per_stream(
     likely: LikelyFactor,
 ) -> CeilingFigures {
     let streams = u64::from(connection.request.streams);
-    let whole = window::rate_of_window(windows.kernel_model * streams, connection.rtt).scale_by(used);
+    let whole =
+        window::rate_of_window(windows.kernel_model * streams, connection.rtt).scale_by(used);
     CeilingFigures {
         kind,
         textbook: window::rate_of_window(windows.textbook * streams, connection.path.rtt()),

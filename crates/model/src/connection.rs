@@ -6,7 +6,8 @@ use crate::kernel::{self, ReceiveBuffer};
 use crate::loss::{self, CongestionControl};
 use crate::{LikelyFactor, window};
 
-/// The values that the two ends of a connection agree on, from the path, their settings and the load.
+/// The values that the two ends of a connection agree on, from the path, their settings and the
+/// load.
 pub(crate) struct ConnectionTerms<'a> {
     pub(crate) path: &'a Path,
     pub(crate) sender: &'a HostSettings,
@@ -17,9 +18,10 @@ pub(crate) struct ConnectionTerms<'a> {
     pub(crate) mss: ByteCount,
     /// IP and TCP before each payload.
     pub(crate) headers: ByteCount,
-    /// Propagation, and the time that two full segments and their acknowledgement take to be put on the line: a
-    /// receiver acknowledges every second segment (RFC 5681 §4.2), so a window opens by two. Measured on Linux 6.18 at
-    /// 100 Mbit/s over 10 ms: 10.29 ms, of which this explains 10.26.
+    /// Propagation, and the time that two full segments and their acknowledgement take to be put on
+    /// the line: a receiver acknowledges every second segment (RFC 5681 §4.2), so a window opens by
+    /// two. Measured on Linux 6.18 at 100 Mbit/s over 10 ms: 10.29 ms, of which this explains
+    /// 10.26.
     pub(crate) rtt: Span,
     /// The request for both socket buffers at both ends, where there is one.
     pub(crate) fixed: Option<ByteCount>,
@@ -36,7 +38,12 @@ impl<'a> ConnectionTerms<'a> {
     ) -> Self {
         let timestamps = sender.timestamps && receiver.timestamps;
         let headers = framing::tcp_headers(path.forward.ip, timestamps);
-        let mss = framing::segment_payload(path.forward.inner_mtu(), path.forward.ip, timestamps, request.mss);
+        let mss = framing::segment_payload(
+            path.forward.inner_mtu(),
+            path.forward.ip,
+            timestamps,
+            request.mss,
+        );
         let fixed = match request.buffer {
             Buffer::Automatic => None,
             Buffer::Request(bytes) => Some(bytes),
@@ -47,7 +54,8 @@ impl<'a> ConnectionTerms<'a> {
             sender,
             receiver,
             request,
-            control: CongestionControl::from_name(control_name(sender, request)).unwrap_or(CongestionControl::Reno),
+            control: CongestionControl::from_name(control_name(sender, request))
+                .unwrap_or(CongestionControl::Reno),
             mss,
             headers,
             rtt: loaded_rtt(path, mss, headers),
@@ -67,13 +75,18 @@ impl<'a> ConnectionTerms<'a> {
         self.control.window_at_random(loss, self.rtt, self.mss)
     }
 
-    /// The share of the time that the congestion control uses: all of it but BBR's probes for the round-trip time. The
-    /// first comes 10 s after the least round-trip time was last seen, so in a transfer of 12 s sometimes (both were
-    /// measured).
+    /// The share of the time that the congestion control uses: all of it but BBR's probes for the
+    /// round-trip time. The first comes 10 s after the least round-trip time was last seen, so in a
+    /// transfer of 12 s sometimes (both were measured).
     pub(crate) fn sending_share(&self) -> Ratio {
-        let lasts = self.request.bytes.map_or(self.request.omit + self.request.duration, |_| Span::MAX);
-        let probed =
-            Ratio::from_quotient(lasts.saturating_sub(loss::PROBE_RTT_EVERY).as_secs_f64(), lasts.as_secs_f64());
+        let lasts = self
+            .request
+            .bytes
+            .map_or(self.request.omit + self.request.duration, |_| Span::MAX);
+        let probed = Ratio::from_quotient(
+            lasts.saturating_sub(loss::PROBE_RTT_EVERY).as_secs_f64(),
+            lasts.as_secs_f64(),
+        );
         match self.control {
             CongestionControl::Bbr => {
                 let spent = 1.0 - loss::bbr::sending_share(self.rtt).get();
@@ -83,8 +96,8 @@ impl<'a> ConnectionTerms<'a> {
         }
     }
 
-    /// Returns the share of the rate of a receive window that is used: all but BBR's probes and the waits for whole
-    /// trains.
+    /// Returns the share of the rate of a receive window that is used: all but BBR's probes and the
+    /// waits for whole trains.
     pub(crate) fn share_of_window_used(&self, window: ByteCount) -> f64 {
         self.sending_share().get() * self.kept_by_trains(window)
     }
@@ -92,31 +105,51 @@ impl<'a> ConnectionTerms<'a> {
     /// Bytes that each stream keeps in flight where nothing but the receive window limits it.
     pub(crate) fn allowed_in_flight(&self) -> ByteCount {
         let window = self.receive.in_flight(self.mss);
-        kernel::filled_window(self.path.segmentation, self.control, window, self.mss, self.rtt)
+        kernel::filled_window(
+            self.path.segmentation,
+            self.control,
+            window,
+            self.mss,
+            self.rtt,
+        )
     }
 
     /// The payload in each stream's send buffer ÷ the buffer.
     pub(crate) fn send_fill(&self) -> LikelyFactor {
-        kernel::mean_fill(self.request.writer, self.path.segmentation, self.mss, self.send, self.rtt)
+        kernel::mean_fill(
+            self.request.writer,
+            self.path.segmentation,
+            self.mss,
+            self.send,
+            self.rtt,
+        )
     }
 
-    /// Returns the share, after waiting for a whole train, of the rate that `window` gives each stream, from 0 to 1.
+    /// Returns the share, after waiting for a whole train, of the rate that `window` gives each
+    /// stream, from 0 to 1.
     ///
-    /// TCP sends in trains of what its pacing rate gives in a millisecond, and waits for acknowledgements until it may
-    /// send one (`tcp_tso_should_defer`). While it waits, the link does: three quarters of the train's time on the
-    /// line. Measured on Linux 6.18 with CUBIC and Reno at 100 Mbit/s: 0.25 to 0.45 ms over 5 ms, 0.43 to 0.84 ms over
-    /// 20 ms, for windows of 0.5 and 0.7 BDPs.
+    /// TCP sends in trains of what its pacing rate gives in a millisecond, and waits for
+    /// acknowledgements until it may send one (`tcp_tso_should_defer`). While it waits, the link
+    /// does: three quarters of the train's time on the line. Measured on Linux 6.18 with CUBIC and
+    /// Reno at 100 Mbit/s: 0.25 to 0.45 ms over 5 ms, 0.43 to 0.84 ms over 20 ms, for windows of
+    /// 0.5 and 0.7 BDPs.
     pub(crate) fn kept_by_trains(&self, window: ByteCount) -> f64 {
-        let Some(capacity) = self.payload_capacity() else { return 1.0 };
-        let longest = Ratio::from_quotient(self.waits_for_trains().as_secs_f64(), self.rtt.as_secs_f64()).get();
+        let Some(capacity) = self.payload_capacity() else {
+            return 1.0;
+        };
+        let longest = Ratio::from_quotient(
+            self.waits_for_trains().as_secs_f64(),
+            self.rtt.as_secs_f64(),
+        )
+        .get();
         let without = window::rate_of_window(window, self.rtt).relative_to(capacity);
         // Of the share of the link that is left, so that kept = 1 ÷ (1 + longest · without · kept).
         let kept = 2.0 / (1.0 + (1.0 + 4.0 * longest * without).sqrt());
         kept.max(1.0 / (1.0 + longest))
     }
 
-    /// At a full link. TCP gives up waiting when a part of the round trip is over: taken as a sixth, which is not
-    /// measured.
+    /// At a full link. TCP gives up waiting when a part of the round trip is over: taken as a
+    /// sixth, which is not measured.
     fn waits_for_trains(&self) -> Span {
         match self.path.segmentation {
             Segmentation::Trains => Span::from_micros(768).min(self.rtt / 6),
@@ -139,32 +172,55 @@ impl<'a> ConnectionTerms<'a> {
         Some(self.path.forward.rate?.scale_by(self.payload_share().get()))
     }
 
-    /// Payload that each stream must have in flight so that together they fill the bottleneck; twice that under BBR,
-    /// whose probes for bandwidth need the room.
+    /// Payload that each stream must have in flight so that together they fill the bottleneck;
+    /// twice that under BBR, whose probes for bandwidth need the room.
     pub(crate) fn window_needed(&self) -> Option<ByteCount> {
         let streams = u64::from(self.request.streams.max(1));
         let rtt = self.rtt + self.waits_for_trains() / streams;
-        let each = ByteCount::new(window::bdp(self.payload_capacity()?, rtt).get().div_ceil(streams));
-        Some(if self.control == CongestionControl::Bbr { each * 2 } else { each })
+        let each = ByteCount::new(
+            window::bdp(self.payload_capacity()?, rtt)
+                .get()
+                .div_ceil(streams),
+        );
+        Some(if self.control == CongestionControl::Bbr {
+            each * 2
+        } else {
+            each
+        })
     }
 }
 
 fn control_name<'a>(sender: &'a HostSettings, request: &'a Request) -> &'a str {
-    request.congestion.as_deref().unwrap_or(&sender.congestion_control)
+    request
+        .congestion
+        .as_deref()
+        .unwrap_or(&sender.congestion_control)
 }
 
 fn loaded_rtt(path: &Path, mss: ByteCount, headers: ByteCount) -> Span {
-    let time_on_line = |rate: Option<BitRate>, bytes| rate.map_or(Span::ZERO, |rate| rate.time_for(bytes));
+    let time_on_line =
+        |rate: Option<BitRate>, bytes| rate.map_or(Span::ZERO, |rate| rate.time_for(bytes));
     let segments = framing::wire_bytes(mss, headers, path.forward.packet_overhead()) * 2;
-    let acknowledgement = framing::wire_bytes(ByteCount::ZERO, headers, path.reverse.packet_overhead());
-    path.rtt() + time_on_line(path.forward.rate, segments) + time_on_line(path.reverse.rate, acknowledgement)
+    let acknowledgement =
+        framing::wire_bytes(ByteCount::ZERO, headers, path.reverse.packet_overhead());
+    path.rtt()
+        + time_on_line(path.forward.rate, segments)
+        + time_on_line(path.reverse.rate, acknowledgement)
 }
 
 /// Scaling works only where both ends offer it.
-fn receive_buffer(sender: &HostSettings, receiver: &HostSettings, fixed: Option<ByteCount>) -> ReceiveBuffer {
+fn receive_buffer(
+    sender: &HostSettings,
+    receiver: &HostSettings,
+    fixed: Option<ByteCount>,
+) -> ReceiveBuffer {
     let buffer = fixed.map_or_else(
         || ReceiveBuffer::autotuned_buffer(receiver),
         |request| ReceiveBuffer::fixed_buffer(receiver, request),
     );
-    if sender.window_scaling { buffer } else { buffer.without_scaling() }
+    if sender.window_scaling {
+        buffer
+    } else {
+        buffer.without_scaling()
+    }
 }

@@ -6,12 +6,13 @@ use fullpipe_units::BitRate;
 use crate::predict::predict;
 use crate::{datagrams, queue};
 
-/// Returns the prediction for `request` over `path` while the loads `cross_traffic` run there too, all from `sender` to
-/// `receiver`.
+/// Returns the prediction for `request` over `path` while the loads `cross_traffic` run there too,
+/// all from `sender` to `receiver`.
 ///
-/// Datagrams do not give way: together they take what they offer, each a share as it offers, up to the whole link, and
-/// leave TCP the rest ([`queue::unresponsive_shares`]). Streams of TCP share that as max-min fairness has it: each what it
-/// would take alone, or an equal share where that is less.
+/// Datagrams do not give way: together they take what they offer, each a share as it offers, up to
+/// the whole link, and leave TCP the rest ([`queue::unresponsive_shares`]). Streams of TCP share
+/// that as max-min fairness has it: each what it would take alone, or an equal share where that is
+/// less.
 pub fn predict_with_cross_traffic(
     path: &Path,
     sender: &HostSettings,
@@ -19,9 +20,15 @@ pub fn predict_with_cross_traffic(
     request: &Request,
     cross_traffic: &[Request],
 ) -> Prediction {
-    let shared = SharedLink { path, sender, receiver };
+    let shared = SharedLink {
+        path,
+        sender,
+        receiver,
+    };
     let share = match path.forward.rate {
-        Some(link) if !cross_traffic.is_empty() => shared.share_of_link(link, request, cross_traffic),
+        Some(link) if !cross_traffic.is_empty() => {
+            shared.share_of_link(link, request, cross_traffic)
+        }
         _ => path.forward.rate,
     };
     let mut rest = path.clone();
@@ -31,10 +38,19 @@ pub fn predict_with_cross_traffic(
 
 /// Returns the part of `path` that the datagrams among the loads `cross_traffic` leave.
 pub fn left_by_cross_traffic(path: &Path, cross_traffic: &[Request]) -> Path {
-    let datagrams = cross_traffic.iter().filter(|other| other.transport == Transport::Udp);
-    let offered = BitRate::from_bps_f64(datagrams.map(|other| offered_rate(&path.forward, other)).sum::<f64>());
+    let datagrams = cross_traffic
+        .iter()
+        .filter(|other| other.transport == Transport::Udp);
+    let offered = BitRate::from_bps_f64(
+        datagrams
+            .map(|other| offered_rate(&path.forward, other))
+            .sum::<f64>(),
+    );
     let mut left = path.clone();
-    left.forward.rate = path.forward.rate.map(|link| queue::unresponsive_shares(offered, link).left);
+    left.forward.rate = path
+        .forward
+        .rate
+        .map(|link| queue::unresponsive_shares(offered, link).left);
     left
 }
 
@@ -52,20 +68,39 @@ struct SharedLink<'a> {
 
 impl SharedLink<'_> {
     /// Returns the rate of `link` that `cross_traffic` leaves to `request`.
-    fn share_of_link(&self, link: BitRate, request: &Request, cross_traffic: &[Request]) -> Option<BitRate> {
-        let of_kind = |transport| cross_traffic.iter().filter(move |other| other.transport == transport);
+    fn share_of_link(
+        &self,
+        link: BitRate,
+        request: &Request,
+        cross_traffic: &[Request],
+    ) -> Option<BitRate> {
+        let of_kind = |transport| {
+            cross_traffic
+                .iter()
+                .filter(move |other| other.transport == transport)
+        };
         Some(match request.transport {
             Transport::Udp => {
-                let datagrams =
-                    of_kind(Transport::Udp).map(|other| offered_rate(&self.path.forward, other)).sum::<f64>();
+                let datagrams = of_kind(Transport::Udp)
+                    .map(|other| offered_rate(&self.path.forward, other))
+                    .sum::<f64>();
                 let own = offered_rate(&self.path.forward, request);
-                link.scale_by((own / (own + datagrams).max(1.0)).max(1.0 - datagrams / link.as_f64()))
+                link.scale_by(
+                    (own / (own + datagrams).max(1.0)).max(1.0 - datagrams / link.as_f64()),
+                )
             }
             Transport::Tcp => {
-                let left = left_by_cross_traffic(self.path, cross_traffic).forward.rate?;
-                let taken = of_kind(Transport::Tcp).map(|other| self.unshared_rate(other)).sum::<f64>();
-                let others = of_kind(Transport::Tcp).map(|other| f64::from(other.streams)).sum::<f64>();
-                let fair = f64::from(request.streams) / (f64::from(request.streams) + others).max(1.0);
+                let left = left_by_cross_traffic(self.path, cross_traffic)
+                    .forward
+                    .rate?;
+                let taken = of_kind(Transport::Tcp)
+                    .map(|other| self.unshared_rate(other))
+                    .sum::<f64>();
+                let others = of_kind(Transport::Tcp)
+                    .map(|other| f64::from(other.streams))
+                    .sum::<f64>();
+                let fair =
+                    f64::from(request.streams) / (f64::from(request.streams) + others).max(1.0);
                 left.scale_by(fair.max(1.0 - taken / left.as_f64().max(1.0)))
             }
         })
@@ -87,24 +122,38 @@ mod tests {
 
     fn udp(mbps: u64, streams: u16) -> Request {
         let rate = Some(BitRate::from_mbps(mbps));
-        Request { transport: Transport::Udp, rate, streams, block: ByteCount::new(1472), ..Request::default() }
+        Request {
+            transport: Transport::Udp,
+            rate,
+            streams,
+            block: ByteCount::new(1472),
+            ..Request::default()
+        }
     }
 
     fn tcp(kib: u64) -> Request {
-        Request { buffer: Buffer::Window(ByteCount::from_kib(kib)), ..Request::default() }
+        Request {
+            buffer: Buffer::Window(ByteCount::from_kib(kib)),
+            ..Request::default()
+        }
     }
 
     fn of(request: &Request, cross_traffic: &[Request]) -> f64 {
         let path = fixture::ethernet_path(BitRate::from_mbps(100), Span::from_millis(100));
         let host = fixture::default_settings("6.18.44");
-        predict_with_cross_traffic(&path, &host, &host, request, cross_traffic).kernel_model.as_mbps()
+        predict_with_cross_traffic(&path, &host, &host, request, cross_traffic)
+            .kernel_model
+            .as_mbps()
     }
 
     #[test]
     fn datagrams_leave_tcp_the_rest() {
         assert!((of(&tcp(4096), &[udp(50, 1)]) - 0.94148 * (100.0 - 50.0 / 0.957_087)).abs() < 0.1);
         assert!(of(&tcp(4096), &[udp(29, 10)]) < 0.001);
-        assert!((of(&tcp(128), &[udp(20, 1)]) - of(&tcp(128), &[])).abs() < 0.2, "a small window does not notice");
+        assert!(
+            (of(&tcp(128), &[udp(20, 1)]) - of(&tcp(128), &[])).abs() < 0.2,
+            "a small window does not notice"
+        );
     }
 
     #[test]
@@ -112,7 +161,10 @@ mod tests {
         let full = of(&udp(1000, 1), &[]);
         assert!((of(&udp(100, 1), &[udp(30, 10)]) - full / 4.0).abs() < 0.1);
         assert!((of(&udp(20, 1), &[udp(30, 1)]) - 20.0).abs() < 0.001);
-        assert!((of(&udp(20, 1), &[tcp(4096)]) - 20.0).abs() < 0.001, "TCP gives way");
+        assert!(
+            (of(&udp(20, 1), &[tcp(4096)]) - 20.0).abs() < 0.001,
+            "TCP gives way"
+        );
     }
 
     #[test]
@@ -120,7 +172,10 @@ mod tests {
         let whole = of(&tcp(4096), &[]);
         assert!((of(&tcp(4096), &[tcp(4096)]) - whole / 2.0).abs() < 0.5);
         assert!((of(&tcp(4096), &[tcp(128)]) - (whole - of(&tcp(128), &[]))).abs() < 0.5);
-        let three = Request { streams: 3, ..tcp(4096) };
+        let three = Request {
+            streams: 3,
+            ..tcp(4096)
+        };
         assert!((of(&tcp(4096), &[three]) - whole / 4.0).abs() < 0.5);
     }
 }

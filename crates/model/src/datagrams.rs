@@ -1,4 +1,5 @@
-//! Datagrams at a given rate: nothing bounds them but that rate and the link, and what finds no room is lost.
+//! Datagrams at a given rate: nothing bounds them but that rate and the link, and what finds no
+//! room is lost.
 
 use fullpipe_record::{Ceiling, Limit, Path, PathDirection, Prediction, Ramp, Request};
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
@@ -6,23 +7,36 @@ use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 use crate::window::UNBOUNDED;
 use crate::{LikelyFactor, framing, window};
 
-/// The payload of each datagram that `request` sends along `direction`: its block, or what one packet holds.
+/// The payload of each datagram that `request` sends along `direction`: its block, or what one
+/// packet holds.
 pub fn datagram_payload(direction: &PathDirection, request: &Request) -> ByteCount {
-    let fits = direction.inner_mtu().saturating_sub(framing::udp_headers(direction.ip));
-    if request.block == ByteCount::ZERO { fits } else { request.block }
+    let fits = direction
+        .inner_mtu()
+        .saturating_sub(framing::udp_headers(direction.ip));
+    if request.block == ByteCount::ZERO {
+        fits
+    } else {
+        request.block
+    }
 }
 
-/// Payload ÷ bytes on the wire, from 0 to 1. A datagram that fits no packet travels as fragments, each with an IP
-/// header of its own and, but for the last, a multiple of 8 bytes (RFC 791, section 2.3).
+/// Payload ÷ bytes on the wire, from 0 to 1. A datagram that fits no packet travels as fragments,
+/// each with an IP header of its own and, but for the last, a multiple of 8 bytes (RFC 791, section
+/// 2.3).
 pub fn payload_share(direction: &PathDirection, request: &Request) -> Ratio {
     const FRAGMENT_UNIT: u64 = 8;
     let payload = datagram_payload(direction, request);
-    let whole = payload + framing::udp_headers(direction.ip).saturating_sub(direction.ip.header_bytes());
-    let room = direction.inner_mtu().saturating_sub(direction.ip.header_bytes());
+    let whole =
+        payload + framing::udp_headers(direction.ip).saturating_sub(direction.ip.header_bytes());
+    let room = direction
+        .inner_mtu()
+        .saturating_sub(direction.ip.header_bytes());
     let packets = if whole <= room {
         1
     } else {
-        whole.get().div_ceil((room.get() / FRAGMENT_UNIT * FRAGMENT_UNIT).max(FRAGMENT_UNIT))
+        whole
+            .get()
+            .div_ceil((room.get() / FRAGMENT_UNIT * FRAGMENT_UNIT).max(FRAGMENT_UNIT))
     };
     let around = (direction.ip.header_bytes() + direction.packet_overhead()) * packets;
     Ratio::from_quotient(payload.as_f64(), (whole + around).as_f64())
@@ -30,42 +44,66 @@ pub fn payload_share(direction: &PathDirection, request: &Request) -> Ratio {
 
 /// The rate that all streams of `request` offer; [`UNBOUNDED`] where they send as fast as they can.
 pub fn offered_rate(request: &Request) -> BitRate {
-    request.rate.map_or(UNBOUNDED, |rate| rate.scale_by(f64::from(request.streams)))
+    request
+        .rate
+        .map_or(UNBOUNDED, |rate| rate.scale_by(f64::from(request.streams)))
 }
 
-/// Returns the arrivals to expect of the datagrams of `request`: the offered rate, up to the link's, less those lost at
-/// random. `textbook` counts a link by its own rate; `kernel_model` has the headers of these datagrams.
+/// Returns the arrivals to expect of the datagrams of `request`: the offered rate, up to the
+/// link's, less those lost at random. `textbook` counts a link by its own rate; `kernel_model` has
+/// the headers of these datagrams.
 pub(crate) fn predict_datagrams(path: &Path, request: &Request) -> Prediction {
     let forward = &path.forward;
     let efficiency = payload_share(forward, request);
     let arriving = 1.0 - forward.loss.unwrap_or(Ratio::ZERO).get().min(1.0);
     let offered = offered_rate(request);
-    let sender =
-        datagram_ceiling(Limit::SenderApplication, offered, offered.scale_by(arriving), format!("{offered} offered"));
+    let sender = datagram_ceiling(
+        Limit::SenderApplication,
+        offered,
+        offered.scale_by(arriving),
+        format!("{offered} offered"),
+    );
     let capacity = forward.rate.map(|rate| {
         let payload = rate.scale_by(efficiency.get() * arriving);
-        datagram_ceiling(Limit::Capacity, rate, payload, format!("{rate} × {efficiency}"))
+        datagram_ceiling(
+            Limit::Capacity,
+            rate,
+            payload,
+            format!("{rate} × {efficiency}"),
+        )
     });
     let mut ceilings: Vec<Ceiling> = std::iter::once(sender).chain(capacity).collect();
     ceilings.sort_by_key(|ceiling| ceiling.kernel_model);
-    let least = |rate: fn(&Ceiling) -> BitRate| ceilings.iter().map(rate).min().unwrap_or(UNBOUNDED);
+    let least =
+        |rate: fn(&Ceiling) -> BitRate| ceilings.iter().map(rate).min().unwrap_or(UNBOUNDED);
     Prediction {
         bdp: forward.rate.map(|rate| window::bdp(rate, path.rtt())),
         window_needed: None,
         efficiency,
         mss: datagram_payload(forward, request),
-        limit: ceilings.first().map_or(Limit::Unknown, |lowest| lowest.kind),
+        limit: ceilings
+            .first()
+            .map_or(Limit::Unknown, |lowest| lowest.kind),
         textbook: least(|ceiling| ceiling.textbook),
         kernel_model: least(|ceiling| ceiling.kernel_model),
         low: least(|ceiling| ceiling.low),
         high: least(|ceiling| ceiling.high),
-        ramp: Ramp { rounds: 0, duration: Span::ZERO, bytes: ByteCount::ZERO },
+        ramp: Ramp {
+            rounds: 0,
+            duration: Span::ZERO,
+            bytes: ByteCount::ZERO,
+        },
         notes: Vec::new(),
         ceilings,
     }
 }
 
-fn datagram_ceiling(kind: Limit, textbook: BitRate, kernel_model: BitRate, formula: String) -> Ceiling {
+fn datagram_ceiling(
+    kind: Limit,
+    textbook: BitRate,
+    kernel_model: BitRate,
+    formula: String,
+) -> Ceiling {
     let likely = LikelyFactor::by_rule();
     Ceiling {
         kind,
@@ -92,7 +130,13 @@ mod tests {
 
     fn datagrams(mbps: u64, streams: u16) -> Request {
         let rate = Some(BitRate::from_mbps(mbps));
-        Request { transport: Transport::Udp, rate, streams, block: ByteCount::new(1470), ..Request::default() }
+        Request {
+            transport: Transport::Udp,
+            rate,
+            streams,
+            block: ByteCount::new(1470),
+            ..Request::default()
+        }
     }
 
     fn of(path: &Path, request: &Request) -> Prediction {
@@ -103,9 +147,15 @@ mod tests {
     #[test]
     fn elsens_datagrams_fill_98_of_100() {
         let got = of(&elsen(), &datagrams(110, 1));
-        assert_eq!((got.textbook, got.limit), (BitRate::from_mbps(100), Limit::Capacity));
+        assert_eq!(
+            (got.textbook, got.limit),
+            (BitRate::from_mbps(100), Limit::Capacity)
+        );
         assert_eq!(got.kernel_model.to_string(), "98.13 Mbit/s");
-        assert_eq!(got.ceilings.iter().map(|ceiling| ceiling.kind).next_back(), Some(Limit::SenderApplication));
+        assert_eq!(
+            got.ceilings.iter().map(|ceiling| ceiling.kind).next_back(),
+            Some(Limit::SenderApplication)
+        );
     }
 
     #[test]
@@ -113,31 +163,62 @@ mod tests {
         let got = of(&elsen(), &datagrams(9, 10));
         assert_eq!(
             (got.kernel_model, got.textbook, got.limit),
-            (got.textbook, BitRate::from_mbps(90), Limit::SenderApplication)
+            (
+                got.textbook,
+                BitRate::from_mbps(90),
+                Limit::SenderApplication
+            )
         );
         let mut lossy = elsen();
         lossy.forward.loss = Some(Ratio::new(0.1));
-        assert_eq!(of(&lossy, &datagrams(9, 10)).kernel_model, BitRate::from_mbps(81));
+        assert_eq!(
+            of(&lossy, &datagrams(9, 10)).kernel_model,
+            BitRate::from_mbps(81)
+        );
     }
 
     #[test]
     fn a_flood_over_an_unknown_link_is_bound_by_nothing() {
         let mut path = elsen();
         path.forward.rate = None;
-        let flood = Request { rate: None, ..datagrams(1, 1) };
+        let flood = Request {
+            rate: None,
+            ..datagrams(1, 1)
+        };
         assert_eq!(of(&path, &flood).kernel_model, UNBOUNDED);
-        assert_eq!(of(&elsen(), &flood).kernel_model.to_string(), "98.13 Mbit/s");
+        assert_eq!(
+            of(&elsen(), &flood).kernel_model.to_string(),
+            "98.13 Mbit/s"
+        );
     }
 
     #[test]
     fn fragments_cost_a_header_each() {
         let link = fixture::ethernet_path(BitRate::from_mbps(100), Span::ZERO).forward;
-        for (block, percent) in [(0, "95.7087"), (1472, "95.7087"), (1473, "92.2354"), (8192, "95.8353"), (1, "1.4925")]
-        {
-            let request = Request { block: ByteCount::new(block), ..datagrams(1, 1) };
-            assert_eq!(format!("{:.4}", payload_share(&link, &request).as_percent()), percent, "{block}");
+        for (block, percent) in [
+            (0, "95.7087"),
+            (1472, "95.7087"),
+            (1473, "92.2354"),
+            (8192, "95.8353"),
+            (1, "1.4925"),
+        ] {
+            let request = Request {
+                block: ByteCount::new(block),
+                ..datagrams(1, 1)
+            };
+            assert_eq!(
+                format!("{:.4}", payload_share(&link, &request).as_percent()),
+                percent,
+                "{block}"
+            );
         }
-        let tiny = PathDirection { mtu: ByteCount::new(20), ..link };
-        assert!(payload_share(&tiny, &datagrams(1, 1)).get() < 0.2, "no room at all is no division by zero");
+        let tiny = PathDirection {
+            mtu: ByteCount::new(20),
+            ..link
+        };
+        assert!(
+            payload_share(&tiny, &datagrams(1, 1)).get() < 0.2,
+            "no room at all is no division by zero"
+        );
     }
 }

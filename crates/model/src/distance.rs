@@ -4,37 +4,50 @@ use std::ops::RangeInclusive;
 
 use fullpipe_units::{Distance, Span};
 
-/// The least round-trip time over `distance` in a fibre that runs straight: 9.79 µs per km, rounded down.
+/// The least round-trip time over `distance` in a fibre that runs straight: 9.79 µs per km, rounded
+/// down.
 ///
-/// Light in it is 1.468 times slower than in a vacuum, the group index of ordinary fibre (ITU-T G.652; data sheets give
-/// 1.4676 to 1.4682 between 1310 and 1550 nm). Radio relays and low satellites can be below it.
+/// Light in it is 1.468 times slower than in a vacuum, the group index of ordinary fibre (ITU-T
+/// G.652; data sheets give 1.4676 to 1.4682 between 1310 and 1550 nm). Radio relays and low
+/// satellites can be below it.
 pub fn fibre_floor(distance: Distance) -> Span {
-    Span::from_nanos(scaled_quotient(distance.metres(), NANOS_PER_STEP, METRES_PER_STEP))
+    Span::from_nanos(scaled_quotient(
+        distance.metres(),
+        NANOS_PER_STEP,
+        METRES_PER_STEP,
+    ))
 }
 
 /// The longest distance that fibre can span in `rtt`: the inverse of [`fibre_floor`].
 pub fn max_distance(rtt: Span) -> Distance {
-    Distance::from_metres(scaled_quotient(rtt.as_nanos(), METRES_PER_STEP, NANOS_PER_STEP))
+    Distance::from_metres(scaled_quotient(
+        rtt.as_nanos(),
+        METRES_PER_STEP,
+        NANOS_PER_STEP,
+    ))
 }
 
-/// Returns true if no fibre between two places `distance` apart has a round-trip time as short as `rtt`. Then something
-/// nearer answers: a proxy, or not the end that was meant.
+/// Returns true if no fibre between two places `distance` apart has a round-trip time as short as
+/// `rtt`. Then something nearer answers: a proxy, or not the end that was meant.
 pub fn below_floor(rtt: Span, distance: Distance) -> bool {
     rtt < fibre_floor(distance)
 }
 
-/// Round-trip times that real routes between places `distance` apart have: 1.3 to 2 times [`fibre_floor`].
+/// Round-trip times that real routes between places `distance` apart have: 1.3 to 2 times
+/// [`fibre_floor`].
 ///
-/// Bozkurt et al., "Dissecting Latency in the Internet's Fiber Infrastructure" (2018), for the United States: 1.3 in
-/// the median where the shortest conduits are taken, 2.1 in the rule of thumb from measurements. Places with no direct
-/// route are above it, access links (mobile, satellite) far above.
+/// Bozkurt et al., "Dissecting Latency in the Internet's Fiber Infrastructure" (2018), for the
+/// United States: 1.3 in the median where the shortest conduits are taken, 2.1 in the rule of thumb
+/// from measurements. Places with no direct route are above it, access links (mobile, satellite)
+/// far above.
 pub fn of_routes(distance: Distance) -> RangeInclusive<Span> {
     let floor = fibre_floor(distance);
     floor.scale_by(1.3)..=floor.scale_by(2.0)
 }
 
-/// A guess at the round-trip time over `distance` where it was not measured: a published guide of 15 ms for 1000 km,
-/// 50 ms for 4000 km and 120 ms for 8000 km, straight between its rows, and in proportion below and beyond them.
+/// A guess at the round-trip time over `distance` where it was not measured: a published guide of
+/// 15 ms for 1000 km, 50 ms for 4000 km and 120 ms for 8000 km, straight between its rows, and in
+/// proportion below and beyond them.
 pub fn guess_rtt(distance: Distance) -> Span {
     let (from, to) = match distance {
         d if d <= GUIDE[1].0 => (GUIDE[0], GUIDE[1]),
@@ -44,7 +57,12 @@ pub fn guess_rtt(distance: Distance) -> Span {
     };
     let beyond = distance.metres() - from.0.metres();
     let rise = (to.1 - from.1).as_nanos();
-    from.1 + Span::from_nanos(scaled_quotient(beyond, rise, to.0.metres() - from.0.metres()))
+    from.1
+        + Span::from_nanos(scaled_quotient(
+            beyond,
+            rise,
+            to.0.metres() - from.0.metres(),
+        ))
 }
 
 /// `value` · `times` ÷ `per`, rounded down.
@@ -77,8 +95,17 @@ mod tests {
     fn light_takes_its_time() {
         assert_eq!(fibre_floor(km(1)), Span::from_nanos(9_793));
         // London to New York is the second, to Singapore the last.
-        for (distance, millis) in [(1000, "9.8"), (5570, "54.5"), (8800, "86.2"), (10_850, "106.3")] {
-            assert_eq!(format!("{:.1}", fibre_floor(km(distance)).as_millis_f64()), millis, "{distance} km");
+        for (distance, millis) in [
+            (1000, "9.8"),
+            (5570, "54.5"),
+            (8800, "86.2"),
+            (10_850, "106.3"),
+        ] {
+            assert_eq!(
+                format!("{:.1}", fibre_floor(km(distance)).as_millis_f64()),
+                millis,
+                "{distance} km"
+            );
         }
     }
 
@@ -94,7 +121,11 @@ mod tests {
             (8000, 120.0),
             (16_000, 240.0),
         ] {
-            assert_eq!(guess_rtt(km(distance)), Span::from_secs_f64(millis / 1e3), "{distance} km");
+            assert_eq!(
+                guess_rtt(km(distance)),
+                Span::from_secs_f64(millis / 1e3),
+                "{distance} km"
+            );
         }
     }
 

@@ -1,7 +1,8 @@
-//! The shares of two flows of one congestion control at a bottleneck when their round-trip times differ.
+//! The shares of two flows of one congestion control at a bottleneck when their round-trip times
+//! differ.
 //!
-//! Only what a queue makes of the difference is left out: a long queue adds the same to both and so evens them out.
-//! Take round-trip times with it ([`crate::queue::loaded_rtt`]).
+//! Only what a queue makes of the difference is left out: a long queue adds the same to both and so
+//! evens them out. Take round-trip times with it ([`crate::queue::loaded_rtt`]).
 
 use fullpipe_units::{Ratio, Span};
 
@@ -23,21 +24,31 @@ pub enum LossDistribution {
 /// | Reno | inverse of the round-trip times (Mathis 1997) | its square: the windows gain one segment per own round trip (Lakshman, Madhow 1997 place the power between 1 and 2) |
 /// | CUBIC | its fourth root (RFC 8312 eq. 5) | inverse: the windows grow by the clock, alike (RFC 8312 §5.6) |
 ///
-/// For CUBIC where its own window is larger than Reno's ([`crate::loss::CubicConstants::leaves_reno_below`]); elsewhere it
-/// shares as Reno. `None` for BBR: version 1 favours the *longer* way, as its window of two BDPs puts more in the queue
-/// there, but there is no formula for by how much.
-pub fn rate_ratio(control: CongestionControl, losses: LossDistribution, first: Span, second: Span) -> Option<Ratio> {
+/// For CUBIC where its own window is larger than Reno's
+/// ([`crate::loss::CubicConstants::leaves_reno_below`]); elsewhere it shares as Reno. `None` for
+/// BBR: version 1 favours the *longer* way, as its window of two BDPs puts more in the queue there,
+/// but there is no formula for by how much.
+pub fn rate_ratio(
+    control: CongestionControl,
+    losses: LossDistribution,
+    first: Span,
+    second: Span,
+) -> Option<Ratio> {
     let power = match (control, losses) {
         (CongestionControl::Reno | CongestionControl::HighSpeed, LossDistribution::Independent)
         | (CongestionControl::Cubic, LossDistribution::Synchronised) => 1.0,
         (CongestionControl::Reno, LossDistribution::Synchronised) => 2.0,
         (CongestionControl::Cubic, LossDistribution::Independent) => 0.25,
-        (CongestionControl::HighSpeed, LossDistribution::Synchronised) | (CongestionControl::Bbr, _) => return None,
+        (CongestionControl::HighSpeed, LossDistribution::Synchronised)
+        | (CongestionControl::Bbr, _) => return None,
     };
     if first == second {
         return Some(Ratio::ONE);
     }
-    Some(Ratio::new(libm::pow(second.as_secs_f64() / first.as_secs_f64(), power)))
+    Some(Ratio::new(libm::pow(
+        second.as_secs_f64() / first.as_secs_f64(),
+        power,
+    )))
 }
 
 #[cfg(test)]
@@ -51,32 +62,72 @@ mod tests {
     const NEAR: Span = Span::from_millis(20);
     const FAR: Span = Span::from_millis(160);
     const FLOWS: [(CongestionControl, LossDistribution, &str); 4] = [
-        (CongestionControl::Reno, LossDistribution::Independent, "8.00"),
-        (CongestionControl::Reno, LossDistribution::Synchronised, "64.00"),
-        (CongestionControl::Cubic, LossDistribution::Independent, "1.68"),
-        (CongestionControl::Cubic, LossDistribution::Synchronised, "8.00"),
+        (
+            CongestionControl::Reno,
+            LossDistribution::Independent,
+            "8.00",
+        ),
+        (
+            CongestionControl::Reno,
+            LossDistribution::Synchronised,
+            "64.00",
+        ),
+        (
+            CongestionControl::Cubic,
+            LossDistribution::Independent,
+            "1.68",
+        ),
+        (
+            CongestionControl::Cubic,
+            LossDistribution::Synchronised,
+            "8.00",
+        ),
     ];
 
     #[test]
     fn a_way_eight_times_as_long() {
         for (control, losses, ratio) in FLOWS {
             let got = rate_ratio(control, losses, NEAR, FAR).unwrap();
-            assert_eq!(format!("{:.2}", got.get()), ratio, "{} {losses:?}", control.display_name());
+            assert_eq!(
+                format!("{:.2}", got.get()),
+                ratio,
+                "{} {losses:?}",
+                control.display_name()
+            );
         }
-        assert_eq!(rate_ratio(CongestionControl::Bbr, LossDistribution::Independent, NEAR, FAR), None);
+        assert_eq!(
+            rate_ratio(
+                CongestionControl::Bbr,
+                LossDistribution::Independent,
+                NEAR,
+                FAR
+            ),
+            None
+        );
     }
 
     #[test]
     fn under_independent_loss_it_is_the_ratio_of_the_response_functions() {
         let (loss, mss) = (Ratio::new(1e-7), ByteCount::new(1448));
-        let cubic = |rtt| window::rate_of_window(CubicConstants::default().mean_window(loss, rtt, mss), rtt);
+        let cubic = |rtt| {
+            window::rate_of_window(CubicConstants::default().mean_window(loss, rtt, mss), rtt)
+        };
         let reno = |rtt| window::rate_of_window(mathis_window(loss, mss), rtt);
         for (control, got) in [
-            (CongestionControl::Cubic, cubic(NEAR).relative_to(cubic(FAR))),
+            (
+                CongestionControl::Cubic,
+                cubic(NEAR).relative_to(cubic(FAR)),
+            ),
             (CongestionControl::Reno, reno(NEAR).relative_to(reno(FAR))),
         ] {
-            let formula = rate_ratio(control, LossDistribution::Independent, NEAR, FAR).unwrap().get();
-            assert!((got / formula - 1.0).abs() < 1e-5, "{}: {got}, not {formula}", control.display_name());
+            let formula = rate_ratio(control, LossDistribution::Independent, NEAR, FAR)
+                .unwrap()
+                .get();
+            assert!(
+                (got / formula - 1.0).abs() < 1e-5,
+                "{}: {got}, not {formula}",
+                control.display_name()
+            );
         }
     }
 

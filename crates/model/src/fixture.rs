@@ -5,7 +5,10 @@ use fullpipe_units::{BitRate, ByteCount, Span};
 
 /// A host with the defaults of Linux 6.18 that says it runs `kernel`.
 pub(crate) fn default_settings(kernel: &str) -> HostSettings {
-    HostSettings { kernel: kernel.parse().unwrap(), ..HostSettings::of_linux_6_18() }
+    HostSettings {
+        kernel: kernel.parse().unwrap(),
+        ..HostSettings::of_linux_6_18()
+    }
 }
 
 /// A clean Ethernet path with a queue of one BDP.

@@ -9,7 +9,10 @@ use crate::kernel::largest_window;
 use crate::loss::CongestionControl;
 
 /// The ceilings with their words, lowest first.
-pub(crate) fn explain_ceilings(ceilings: &ConnectionCeilings, connection: &ConnectionTerms) -> Vec<Ceiling> {
+pub(crate) fn explain_ceilings(
+    ceilings: &ConnectionCeilings,
+    connection: &ConnectionTerms,
+) -> Vec<Ceiling> {
     let explain = |figures: &CeilingFigures| Ceiling {
         kind: figures.kind,
         textbook: figures.textbook,
@@ -28,20 +31,30 @@ fn ceiling_formula(figures: &CeilingFigures, connection: &ConnectionTerms) -> St
     match figures.kind {
         Limit::ReceiveWindow => {
             let used = connection.share_of_window_used(connection.allowed_in_flight());
-            per_round_trip(&(receive_window(connection) + &used_share(used)), connection)
+            per_round_trip(
+                &(receive_window(connection) + &used_share(used)),
+                connection,
+            )
         }
-        Limit::SendBuffer => {
-            per_round_trip(&(send_buffer(connection) + &used_share(connection.sending_share().get())), connection)
-        }
+        Limit::SendBuffer => per_round_trip(
+            &(send_buffer(connection) + &used_share(connection.sending_share().get())),
+            connection,
+        ),
         Limit::Loss => per_round_trip(&loss_formula(figures, connection), connection),
-        Limit::SenderApplication => requested_formula("asked of the program", connection.request.rate, connection),
+        Limit::SenderApplication => {
+            requested_formula("asked of the program", connection.request.rate, connection)
+        }
         Limit::Pacing => requested_formula("maximum pace", connection.request.pacing, connection),
         _ => capacity_formula(figures, connection),
     }
 }
 
 fn requested_formula(what: &str, rate: Option<BitRate>, connection: &ConnectionTerms) -> String {
-    format!("{} {what}{}", rate.unwrap_or_default(), streams_factor(connection))
+    format!(
+        "{} {what}{}",
+        rate.unwrap_or_default(),
+        streams_factor(connection)
+    )
 }
 
 fn streams_factor(connection: &ConnectionTerms) -> String {
@@ -51,15 +64,24 @@ fn streams_factor(connection: &ConnectionTerms) -> String {
     }
 }
 
-/// Returns the factor for the share of a ceiling that is used, so that the formula gives the rate next to it.
+/// Returns the factor for the share of a ceiling that is used, so that the formula gives the rate
+/// next to it.
 fn used_share(share: f64) -> String {
     /// From here on the factor is less than the rounding of the others.
     const PRACTICALLY_ALL: f64 = 0.999;
-    if share >= PRACTICALLY_ALL { String::new() } else { format!(" × {}", Ratio::new(share)) }
+    if share >= PRACTICALLY_ALL {
+        String::new()
+    } else {
+        format!(" × {}", Ratio::new(share))
+    }
 }
 
 fn per_round_trip(source: &str, connection: &ConnectionTerms) -> String {
-    format!("{source} ÷ {}{}", connection.rtt, streams_factor(connection))
+    format!(
+        "{source} ÷ {}{}",
+        connection.rtt,
+        streams_factor(connection)
+    )
 }
 
 /// Returns the source of the advertised window: the buffer, or the scale if that says less.
@@ -67,7 +89,11 @@ fn receive_window(connection: &ConnectionTerms) -> String {
     let buffer = connection.receive;
     let in_flight = connection.allowed_in_flight();
     let said = largest_window(buffer.window_shift());
-    if said < buffer.window_share().window_from_space(buffer.buffer_bytes()) {
+    if said
+        < buffer
+            .window_share()
+            .window_from_space(buffer.buffer_bytes())
+    {
         return match buffer.window_shift() {
             Some(scale) => format!("{in_flight} in flight ({said} at window scale {scale})"),
             None => format!("{in_flight} in flight ({said} without window scaling)"),
@@ -78,12 +104,24 @@ fn receive_window(connection: &ConnectionTerms) -> String {
         None if connection.receiver.moderate_rcvbuf => "tcp_rmem",
         None => "untuned tcp_rmem",
     };
-    format!("{in_flight} in flight ({name} {} × {})", buffer.buffer_bytes(), buffer.window_share().as_ratio())
+    format!(
+        "{in_flight} in flight ({name} {} × {})",
+        buffer.buffer_bytes(),
+        buffer.window_share().as_ratio()
+    )
 }
 
 fn send_buffer(connection: &ConnectionTerms) -> String {
-    let name = if connection.fixed.is_some() { "SO_SNDBUF" } else { "tcp_wmem" };
-    format!("{name} {} × {}", connection.send, connection.send_fill().mid)
+    let name = if connection.fixed.is_some() {
+        "SO_SNDBUF"
+    } else {
+        "tcp_wmem"
+    };
+    format!(
+        "{name} {} × {}",
+        connection.send,
+        connection.send_fill().mid
+    )
 }
 
 fn capacity_formula(figures: &CeilingFigures, connection: &ConnectionTerms) -> String {
@@ -92,13 +130,20 @@ fn capacity_formula(figures: &CeilingFigures, connection: &ConnectionTerms) -> S
         (CongestionControl::Bbr, Some(loss)) if loss > Ratio::ZERO => format!(" less {loss} lost"),
         _ => String::new(),
     };
-    format!("{} × {}{probing}{lost}", figures.textbook, connection.payload_share())
+    format!(
+        "{} × {}{probing}{lost}",
+        figures.textbook,
+        connection.payload_share()
+    )
 }
 
 fn loss_formula(figures: &CeilingFigures, connection: &ConnectionTerms) -> String {
     let kept = figures.window.unwrap_or_default();
     let share = connection.path.forward.loss.unwrap_or_default();
-    format!("{kept} of {} under {share} loss", connection.control.display_name())
+    format!(
+        "{kept} of {} under {share} loss",
+        connection.control.display_name()
+    )
 }
 
 #[cfg(test)]
@@ -112,19 +157,34 @@ mod tests {
     /// Returns the value of a printed formula: sizes are bytes, times seconds, rates bit/s.
     fn value(formula: &str) -> f64 {
         // What stands in brackets says where a size comes from.
-        let open = formula.find(" in flight (").map(|at| (at, formula.find(')').unwrap() + 1));
-        let bare = open.map_or_else(|| formula.to_owned(), |(at, end)| formula[..at].to_owned() + &formula[end..]);
+        let open = formula
+            .find(" in flight (")
+            .map(|at| (at, formula.find(')').unwrap() + 1));
+        let bare = open.map_or_else(
+            || formula.to_owned(),
+            |(at, end)| formula[..at].to_owned() + &formula[end..],
+        );
         let bare = bare.trim_start_matches("tcp_wmem ").replace(" streams", "");
         let mut operation = "×";
         let mut words = bare.split(' ');
         let mut total = 1.0;
         while let Some(number) = words.next() {
-            let unit = words.clone().next().filter(|word| !["×", "÷"].contains(word));
-            let term = unit.map_or_else(|| number.parse().unwrap(), |unit| quantity(&format!("{number} {unit}")));
+            let unit = words
+                .clone()
+                .next()
+                .filter(|word| !["×", "÷"].contains(word));
+            let term = unit.map_or_else(
+                || number.parse().unwrap(),
+                |unit| quantity(&format!("{number} {unit}")),
+            );
             if unit.is_some() {
                 words.next();
             }
-            total = if operation == "×" { total * term } else { total / term };
+            total = if operation == "×" {
+                total * term
+            } else {
+                total / term
+            };
             operation = words.next().unwrap_or_default();
         }
         total
@@ -136,21 +196,36 @@ mod tests {
         let of_time = || text.parse::<Span>().ok().map(Span::as_secs_f64);
         let of_size = || text.parse::<ByteCount>().ok().map(bits);
         let of_share = || text.parse::<Ratio>().ok().map(Ratio::get);
-        of_share().or_else(of_rate).or_else(of_time).or_else(of_size).unwrap_or_else(|| panic!("{text:?}"))
+        of_share()
+            .or_else(of_rate)
+            .or_else(of_time)
+            .or_else(of_size)
+            .unwrap_or_else(|| panic!("{text:?}"))
     }
 
     #[test]
     fn a_formula_comes_to_the_rate_next_to_it() {
         // Under BBR `tcp_wmem 4 MiB × 96.86 % ÷ 100 ms`, which is 324.9 Mbit/s, stood next to 312.
-        for (control, mbps, millis, streams) in
-            [("bbr", 1000, 100, 1), ("bbr", 100, 5, 2), ("cubic", 100, 5, 1), ("cubic", 1000, 200, 4)]
-        {
+        for (control, mbps, millis, streams) in [
+            ("bbr", 1000, 100, 1),
+            ("bbr", 100, 5, 2),
+            ("cubic", 100, 5, 1),
+            ("cubic", 1000, 200, 4),
+        ] {
             let host = fixture::default_settings("6.18.44");
             let path = fixture::ethernet_path(BitRate::from_mbps(mbps), Span::from_millis(millis));
-            let request = Request { congestion: Some(control.to_owned()), streams, ..Request::default() };
+            let request = Request {
+                congestion: Some(control.to_owned()),
+                streams,
+                ..Request::default()
+            };
             for ceiling in predict(&path, &host, &host, &request).ceilings {
                 let (printed, shown) = (value(&ceiling.formula), ceiling.kernel_model.as_f64());
-                assert!((printed / shown - 1.0).abs() < 0.002, "{control}: {} is not {shown}", ceiling.formula);
+                assert!(
+                    (printed / shown - 1.0).abs() < 0.002,
+                    "{control}: {} is not {shown}",
+                    ceiling.formula
+                );
             }
         }
     }

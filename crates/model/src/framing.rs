@@ -1,8 +1,9 @@
-//! Payload, packets and bytes on the wire: RFC 791 and 8200 without options and extension headers, RFC 9293, IEEE
-//! 802.3.
+//! Payload, packets and bytes on the wire: RFC 791 and 8200 without options and extension headers,
+//! RFC 9293, IEEE 802.3.
 //!
-//! The bytes that tags and tunnels add to each packet are an [`overhead`](fullpipe_record::PathDirection::overhead),
-//! and what a tunnel leaves of the MTU an [inner MTU](fullpipe_record::PathDirection::inner_mtu).
+//! The bytes that tags and tunnels add to each packet are an
+//! [`overhead`](fullpipe_record::PathDirection::overhead), and what a tunnel leaves of the MTU an
+//! [inner MTU](fullpipe_record::PathDirection::inner_mtu).
 
 use fullpipe_record::IpVersion;
 use fullpipe_units::{ByteCount, Ratio};
@@ -12,10 +13,14 @@ const TCP_HEADER: ByteCount = ByteCount::new(20);
 const TIMESTAMPS: ByteCount = ByteCount::new(12);
 const UDP_HEADER: ByteCount = ByteCount::new(8);
 
-/// Bytes of IP and TCP before the payload of a data segment: over IPv4 52 with timestamps and 40 without, 20 more over
-/// IPv6.
+/// Bytes of IP and TCP before the payload of a data segment: over IPv4 52 with timestamps and 40
+/// without, 20 more over IPv6.
 pub fn tcp_headers(ip: IpVersion, timestamps: bool) -> ByteCount {
-    let options = if timestamps { TIMESTAMPS } else { ByteCount::ZERO };
+    let options = if timestamps {
+        TIMESTAMPS
+    } else {
+        ByteCount::ZERO
+    };
     ip.header_bytes() + TCP_HEADER + options
 }
 
@@ -24,25 +29,39 @@ pub fn udp_headers(ip: IpVersion) -> ByteCount {
     ip.header_bytes() + UDP_HEADER
 }
 
-/// Payload of a full segment in a packet of at most `mtu` bytes; nothing where the headers alone fill it.
+/// Payload of a full segment in a packet of at most `mtu` bytes; nothing where the headers alone
+/// fill it.
 ///
-/// `mtu` is that of the hosts' packets, so without a tunnel's headers. `wanted` is what a program asks with
-/// `TCP_MAXSEG`. As in Linux (`tcp_mtu_to_mss`) it counts the timestamps: a request of 1460 gives 1448 where they are
-/// on.
-pub fn segment_payload(mtu: ByteCount, ip: IpVersion, timestamps: bool, wanted: Option<ByteCount>) -> ByteCount {
+/// `mtu` is that of the hosts' packets, so without a tunnel's headers. `wanted` is what a program
+/// asks with `TCP_MAXSEG`. As in Linux (`tcp_mtu_to_mss`) it counts the timestamps: a request of
+/// 1460 gives 1448 where they are on.
+pub fn segment_payload(
+    mtu: ByteCount,
+    ip: IpVersion,
+    timestamps: bool,
+    wanted: Option<ByteCount>,
+) -> ByteCount {
     let room = mtu.saturating_sub(tcp_headers(ip, false));
     let asked = wanted.map_or(room, |wanted| wanted.min(room));
-    if timestamps { asked.saturating_sub(TIMESTAMPS) } else { asked }
+    if timestamps {
+        asked.saturating_sub(TIMESTAMPS)
+    } else {
+        asked
+    }
 }
 
-/// Bytes that a packet of `headers` and `payload` takes of a rate under which each packet costs `overhead` more.
+/// Bytes that a packet of `headers` and `payload` takes of a rate under which each packet costs
+/// `overhead` more.
 pub fn wire_bytes(payload: ByteCount, headers: ByteCount, overhead: ByteCount) -> ByteCount {
     payload + headers + overhead
 }
 
 /// Payload ÷ bytes on the wire, from 0 to 1, for TCP as for UDP.
 pub fn payload_share(payload: ByteCount, headers: ByteCount, overhead: ByteCount) -> Ratio {
-    Ratio::from_quotient(payload.as_f64(), wire_bytes(payload, headers, overhead).as_f64())
+    Ratio::from_quotient(
+        payload.as_f64(),
+        wire_bytes(payload, headers, overhead).as_f64(),
+    )
 }
 
 #[cfg(test)]
@@ -58,7 +77,12 @@ mod tests {
 
     fn link(mtu: u64, ip: IpVersion, encapsulation: Encapsulation) -> PathDirection {
         let direction = fixture::ethernet_path(BitRate::from_mbps(1000), Span::ZERO).forward;
-        PathDirection { mtu: ByteCount::new(mtu), ip, encapsulation, ..direction }
+        PathDirection {
+            mtu: ByteCount::new(mtu),
+            ip,
+            encapsulation,
+            ..direction
+        }
     }
 
     fn full_segment(link: &PathDirection, timestamps: bool) -> ByteCount {
@@ -66,7 +90,11 @@ mod tests {
     }
 
     fn full_efficiency(link: &PathDirection, timestamps: bool) -> Ratio {
-        payload_share(full_segment(link, timestamps), tcp_headers(link.ip, timestamps), link.packet_overhead())
+        payload_share(
+            full_segment(link, timestamps),
+            tcp_headers(link.ip, timestamps),
+            link.packet_overhead(),
+        )
     }
 
     fn percent(share: Ratio) -> String {
@@ -90,8 +118,17 @@ mod tests {
             (0, V6, false, None, 0),
             (1500, V4, true, Some(0), 0),
         ] {
-            let got = segment_payload(ByteCount::new(mtu), ip, timestamps, wanted.map(ByteCount::new));
-            assert_eq!(got.get(), payload, "MTU {mtu}, {ip:?}, timestamps {timestamps}, wanted {wanted:?}");
+            let got = segment_payload(
+                ByteCount::new(mtu),
+                ip,
+                timestamps,
+                wanted.map(ByteCount::new),
+            );
+            assert_eq!(
+                got.get(),
+                payload,
+                "MTU {mtu}, {ip:?}, timestamps {timestamps}, wanted {wanted:?}"
+            );
         }
     }
 
@@ -104,7 +141,17 @@ mod tests {
             (9000, 0, ["99.004", "99.137", "98.783", "98.916"]),
         ] {
             let got = [(V4, true), (V4, false), (V6, true), (V6, false)].map(|(ip, timestamps)| {
-                percent(full_efficiency(&link(mtu, ip, Encapsulation { vlan_tags, tunnel: None }), timestamps))
+                percent(full_efficiency(
+                    &link(
+                        mtu,
+                        ip,
+                        Encapsulation {
+                            vlan_tags,
+                            tunnel: None,
+                        },
+                    ),
+                    timestamps,
+                ))
             });
             assert_eq!(got, percents, "MTU {mtu}, {vlan_tags} tags");
         }
@@ -112,10 +159,15 @@ mod tests {
 
     #[test]
     fn a_gigabit_carries_941_megabits() {
-        for (ip, timestamps, mbps) in [(V4, true, 941.48), (V4, false, 949.28), (V6, true, 928.48), (V6, false, 936.28)]
-        {
+        for (ip, timestamps, mbps) in [
+            (V4, true, 941.48),
+            (V4, false, 949.28),
+            (V6, true, 928.48),
+            (V6, false, 936.28),
+        ] {
             let link = link(1500, ip, Encapsulation::default());
-            let payload = BitRate::from_mbps(1000).scale_by(full_efficiency(&link, timestamps).get());
+            let payload =
+                BitRate::from_mbps(1000).scale_by(full_efficiency(&link, timestamps).get());
             assert_eq!(format!("{:.2}", payload.as_mbps()), format!("{mbps:.2}"));
         }
     }
@@ -130,14 +182,32 @@ mod tests {
     #[test]
     fn datagrams_fill_98_of_100() {
         let payload = ByteCount::new(1470);
-        assert_eq!(percent(payload_share(payload, udp_headers(V4), Framing::Ip.packet_overhead())), "98.131");
-        assert_eq!(wire_bytes(payload, udp_headers(V4), Framing::Ip.packet_overhead()).get(), 1498);
-        assert_eq!(percent(payload_share(ByteCount::new(1452), udp_headers(V6), ETHERNET)), "94.408");
+        assert_eq!(
+            percent(payload_share(
+                payload,
+                udp_headers(V4),
+                Framing::Ip.packet_overhead()
+            )),
+            "98.131"
+        );
+        assert_eq!(
+            wire_bytes(payload, udp_headers(V4), Framing::Ip.packet_overhead()).get(),
+            1498
+        );
+        assert_eq!(
+            percent(payload_share(
+                ByteCount::new(1452),
+                udp_headers(V6),
+                ETHERNET
+            )),
+            "94.408"
+        );
     }
 
     #[test]
     fn a_tunnel_takes_from_the_segment_and_nothing_else() {
-        // The segments that these tunnels are known for, without timestamps: PPPoE's 1452, GRE's 1436, VXLAN's 1410.
+        // The segments that these tunnels are known for, without timestamps: PPPoE's 1452, GRE's
+        // 1436, VXLAN's 1410.
         for (tunnel, ip, segment) in [
             (Tunnel::Pppoe, V4, 1452),
             (Tunnel::Gre, V4, 1436),
@@ -146,17 +216,38 @@ mod tests {
             (Tunnel::WireGuard, V6, 1360),
             (Tunnel::Ipsec, V4, 1406),
         ] {
-            let link = link(1500, ip, Encapsulation { vlan_tags: 0, tunnel: Some(tunnel) });
-            assert_eq!(full_segment(&link, false).get(), segment, "{tunnel:?} over {ip:?}");
-            let wire = wire_bytes(full_segment(&link, false), tcp_headers(ip, false), link.packet_overhead());
+            let link = link(
+                1500,
+                ip,
+                Encapsulation {
+                    vlan_tags: 0,
+                    tunnel: Some(tunnel),
+                },
+            );
+            assert_eq!(
+                full_segment(&link, false).get(),
+                segment,
+                "{tunnel:?} over {ip:?}"
+            );
+            let wire = wire_bytes(
+                full_segment(&link, false),
+                tcp_headers(ip, false),
+                link.packet_overhead(),
+            );
             assert_eq!(wire.get(), 1538, "{tunnel:?} over {ip:?}");
         }
     }
 
     #[test]
     fn a_rate_of_ip_packets_counts_no_tag() {
-        let tagged = Encapsulation { vlan_tags: 2, tunnel: Some(Tunnel::Gre) };
-        let link = PathDirection { framing: Framing::Ip, ..link(1500, V4, tagged) };
+        let tagged = Encapsulation {
+            vlan_tags: 2,
+            tunnel: Some(Tunnel::Gre),
+        };
+        let link = PathDirection {
+            framing: Framing::Ip,
+            ..link(1500, V4, tagged)
+        };
         assert_eq!(link.packet_overhead().get(), 24);
     }
 
@@ -168,14 +259,29 @@ mod tests {
     }
 
     fn links() -> impl Strategy<Value = PathDirection> {
-        let tunnels = [Tunnel::Gre, Tunnel::Vxlan, Tunnel::WireGuard, Tunnel::Ipsec, Tunnel::Pppoe];
+        let tunnels = [
+            Tunnel::Gre,
+            Tunnel::Vxlan,
+            Tunnel::WireGuard,
+            Tunnel::Ipsec,
+            Tunnel::Pppoe,
+        ];
         let tunnel = proptest::option::of(prop::sample::select(tunnels.to_vec()));
         let mtu = prop_oneof![0_u64..10_000, 0_u64..1 << 40];
-        (mtu, any::<bool>(), any::<u8>(), tunnel, any::<bool>()).prop_map(|(mtu, v6, vlan_tags, tunnel, frames)| {
-            let framing = if frames { Framing::Ethernet } else { Framing::Ip };
-            let ip = if v6 { V6 } else { V4 };
-            PathDirection { framing, ..link(mtu, ip, Encapsulation { vlan_tags, tunnel }) }
-        })
+        (mtu, any::<bool>(), any::<u8>(), tunnel, any::<bool>()).prop_map(
+            |(mtu, v6, vlan_tags, tunnel, frames)| {
+                let framing = if frames {
+                    Framing::Ethernet
+                } else {
+                    Framing::Ip
+                };
+                let ip = if v6 { V6 } else { V4 };
+                PathDirection {
+                    framing,
+                    ..link(mtu, ip, Encapsulation { vlan_tags, tunnel })
+                }
+            },
+        )
     }
 
     proptest! {

@@ -1,4 +1,5 @@
-//! The change that removes a limit on the rate, as calculations, verdicts and the advice for a host all choose it.
+//! The change that removes a limit on the rate, as calculations, verdicts and the advice for a host
+//! all choose it.
 
 use fullpipe_record::{Buffer, Change, HostSettings, Limit};
 use fullpipe_units::ByteCount;
@@ -25,7 +26,8 @@ pub enum WindowConstraint {
 }
 
 impl WindowConstraint {
-    /// Returns the setting that causes `limit`; `None` if `limit` is neither the receive window nor the send buffer.
+    /// Returns the setting that causes `limit`; `None` if `limit` is neither the receive window nor
+    /// the send buffer.
     pub fn from_limit(
         limit: Limit,
         buffer_is_fixed: bool,
@@ -35,7 +37,9 @@ impl WindowConstraint {
         match limit {
             Limit::SendBuffer | Limit::ReceiveWindow if buffer_is_fixed => Some(Self::FixedBuffer),
             Limit::SendBuffer => Some(Self::SendMaximum),
-            Limit::ReceiveWindow if !(sender.window_scaling && receiver.window_scaling) => Some(Self::NoScaling),
+            Limit::ReceiveWindow if !(sender.window_scaling && receiver.window_scaling) => {
+                Some(Self::NoScaling)
+            }
             Limit::ReceiveWindow if !receiver.moderate_rcvbuf => Some(Self::NoAutotuning),
             Limit::ReceiveWindow => Some(Self::ReceiveMaximum),
             Limit::ReceiverApplication
@@ -51,8 +55,8 @@ impl WindowConstraint {
         }
     }
 
-    /// Returns the third value of `tcp_rmem` or `tcp_wmem` that allows `window` in flight, with room to repair losses;
-    /// `None` if this constraint is neither of these values.
+    /// Returns the third value of `tcp_rmem` or `tcp_wmem` that allows `window` in flight, with
+    /// room to repair losses; `None` if this constraint is neither of these values.
     pub fn maximum_for(
         self,
         window: ByteCount,
@@ -66,7 +70,8 @@ impl WindowConstraint {
         }
     }
 
-    /// Returns the reason for the size that [`Self::maximum_for`] gives, as a clause; `None` where it gives none.
+    /// Returns the reason for the size that [`Self::maximum_for`] gives, as a clause; `None` where
+    /// it gives none.
     pub fn reason_for_maximum(
         self,
         window: ByteCount,
@@ -92,7 +97,8 @@ impl WindowConstraint {
         }
     }
 
-    /// Returns the change that removes this constraint; `None` if the change needs a `maximum` and `maximum` is `None`.
+    /// Returns the change that removes this constraint; `None` if the change needs a `maximum` and
+    /// `maximum` is `None`.
     pub fn removing_change(self, maximum: Option<ByteCount>) -> Option<Change> {
         match self {
             Self::FixedBuffer => Some(Change::SocketBuffer(Buffer::Automatic)),
@@ -111,7 +117,10 @@ pub fn tolerate_loss() -> Change {
 
 /// Returns true if a host can use the congestion control that tolerates loss.
 pub fn can_tolerate_loss(sender: &HostSettings) -> bool {
-    sender.available_congestion_controls.iter().any(|name| name == LOSS_TOLERANT)
+    sender
+        .available_congestion_controls
+        .iter()
+        .any(|name| name == LOSS_TOLERANT)
 }
 
 #[cfg(test)]
@@ -121,14 +130,25 @@ mod tests {
     #[test]
     fn a_receive_window_is_small_for_the_first_of_its_reasons() {
         let host = HostSettings::of_linux_6_18();
-        let fixed = HostSettings { moderate_rcvbuf: false, ..host.clone() };
-        let unscaled = HostSettings { window_scaling: false, ..fixed.clone() };
-        let of = |fixed, receiver| WindowConstraint::from_limit(Limit::ReceiveWindow, fixed, &host, receiver);
+        let fixed = HostSettings {
+            moderate_rcvbuf: false,
+            ..host.clone()
+        };
+        let unscaled = HostSettings {
+            window_scaling: false,
+            ..fixed.clone()
+        };
+        let of = |fixed, receiver| {
+            WindowConstraint::from_limit(Limit::ReceiveWindow, fixed, &host, receiver)
+        };
         assert_eq!(of(true, &unscaled), Some(WindowConstraint::FixedBuffer));
         assert_eq!(of(false, &unscaled), Some(WindowConstraint::NoScaling));
         assert_eq!(of(false, &fixed), Some(WindowConstraint::NoAutotuning));
         assert_eq!(of(false, &host), Some(WindowConstraint::ReceiveMaximum));
-        assert_eq!(WindowConstraint::from_limit(Limit::Capacity, true, &host, &host), None);
+        assert_eq!(
+            WindowConstraint::from_limit(Limit::Capacity, true, &host, &host),
+            None
+        );
     }
 
     #[test]
@@ -139,6 +159,9 @@ mod tests {
             Some(Change::TcpWmemMax(ByteCount::from_mib(24)))
         );
         assert_eq!(WindowConstraint::ReceiveMaximum.removing_change(None), None);
-        assert_eq!(WindowConstraint::NoScaling.removing_change(None), Some(Change::WindowScaling(true)));
+        assert_eq!(
+            WindowConstraint::NoScaling.removing_change(None),
+            Some(Change::WindowScaling(true))
+        );
     }
 }

@@ -20,10 +20,11 @@
 //! * [`systems`]: operating systems that do not scale windows as they come;
 //! * [`unqueued`]: loss without a queue, as a sender sees it.
 //!
-//! [`predict_datagrams()`] puts them together and is the one predictor: a command line, a scenario and a remedy all ask it;
-//! [`predict_with_cross_traffic()`] asks it about the part of the path that other loads leave, and
-//! [`predict_with_relays()`] about each stretch of a path that relays split.
-//! Nothing here fails: an input at the edge of its range gives a figure at the edge of its own.
+//! [`predict_datagrams()`] puts them together and is the one predictor: a command line, a scenario
+//! and a remedy all ask it; [`predict_with_cross_traffic()`] asks it about the part of the path
+//! that other loads leave, and [`predict_with_relays()`] about each stretch of a path that relays
+//! split. Nothing here fails: an input at the edge of its range gives a figure at the edge of its
+//! own.
 
 pub mod application;
 pub mod datagrams;

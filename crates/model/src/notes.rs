@@ -20,8 +20,18 @@ pub(crate) fn prediction_notes(
     [
         scaling_off(connection),
         tuning_off(connection),
-        request_cut("SO_RCVBUF", "rmem_max", connection.fixed, kernel::rmem_max(connection.receiver)),
-        request_cut("SO_SNDBUF", "wmem_max", connection.fixed, kernel::wmem_max(connection.sender)),
+        request_cut(
+            "SO_RCVBUF",
+            "rmem_max",
+            connection.fixed,
+            kernel::rmem_max(connection.receiver),
+        ),
+        request_cut(
+            "SO_SNDBUF",
+            "wmem_max",
+            connection.fixed,
+            kernel::wmem_max(connection.sender),
+        ),
         hidden_maximum(connection),
         window_missed(connection),
         point_release(connection),
@@ -44,13 +54,18 @@ pub(crate) fn prediction_notes(
 }
 
 fn scaling_off(connection: &ConnectionTerms) -> Option<String> {
-    let end = match (connection.sender.window_scaling, connection.receiver.window_scaling) {
+    let end = match (
+        connection.sender.window_scaling,
+        connection.receiver.window_scaling,
+    ) {
         (true, true) => return None,
         (true, false) => "receiver",
         (false, true) => "sender",
         (false, false) => "sender and receiver",
     };
-    Some(format!("window scaling is off at the {end}: no window exceeds 65 535 B"))
+    Some(format!(
+        "window scaling is off at the {end}: no window exceeds 65 535 B"
+    ))
 }
 
 fn tuning_off(connection: &ConnectionTerms) -> Option<String> {
@@ -61,9 +76,16 @@ fn tuning_off(connection: &ConnectionTerms) -> Option<String> {
     })
 }
 
-fn request_cut(option: &str, setting: &str, request: Option<ByteCount>, max: ByteCount) -> Option<String> {
+fn request_cut(
+    option: &str,
+    setting: &str,
+    request: Option<ByteCount>,
+    max: ByteCount,
+) -> Option<String> {
     let request = request.filter(|request| *request > max)?;
-    Some(format!("the kernel cuts the {option} request of {request} to net.core.{setting}, {max}"))
+    Some(format!(
+        "the kernel cuts the {option} request of {request} to net.core.{setting}, {max}"
+    ))
 }
 
 fn hidden_maximum(connection: &ConnectionTerms) -> Option<String> {
@@ -74,15 +96,21 @@ fn hidden_maximum(connection: &ConnectionTerms) -> Option<String> {
         (Some(_), None) => "the sender's net.core.wmem_max",
         (None, None) => "the receiver's net.core.rmem_max and the sender's net.core.wmem_max",
     };
-    Some(format!("{setting} not visible: taken as the kernel's default"))
+    Some(format!(
+        "{setting} not visible: taken as the kernel's default"
+    ))
 }
 
 /// Says so where no request gives the window that was asked for.
 fn window_missed(connection: &ConnectionTerms) -> Option<String> {
-    let Buffer::Window(wanted) = connection.request.buffer else { return None };
+    let Buffer::Window(wanted) = connection.request.buffer else {
+        return None;
+    };
     let got = connection.allowed_in_flight();
     let missed = got > wanted || got + connection.mss <= wanted;
-    missed.then(|| format!("no SO_RCVBUF makes this receiver carry a window of {wanted}: taken as {got}"))
+    missed.then(|| {
+        format!("no SO_RCVBUF makes this receiver carry a window of {wanted}: taken as {got}")
+    })
 }
 
 fn point_release(connection: &ConnectionTerms) -> Option<String> {
@@ -118,13 +146,15 @@ fn bandwidth_unknown(connection: &ConnectionTerms) -> Option<String> {
 fn queue_unknown(connection: &ConnectionTerms) -> Option<String> {
     let path = &connection.path.forward;
     let control = connection.control;
-    (path.rate.is_some() && path.queue.is_none() && control.queue_needed() > Ratio::ZERO).then(|| {
-        format!(
-            "queue not known: taken as long enough for {} ({} of the BDP)",
-            control.display_name(),
-            control.queue_needed()
-        )
-    })
+    (path.rate.is_some() && path.queue.is_none() && control.queue_needed() > Ratio::ZERO).then(
+        || {
+            format!(
+                "queue not known: taken as long enough for {} ({} of the BDP)",
+                control.display_name(),
+                control.queue_needed()
+            )
+        },
+    )
 }
 
 fn control_unknown(connection: &ConnectionTerms) -> Option<String> {
@@ -135,7 +165,12 @@ fn control_unknown(connection: &ConnectionTerms) -> Option<String> {
 }
 
 fn loss_unknown(connection: &ConnectionTerms) -> Option<String> {
-    connection.path.forward.loss.is_none().then(|| "loss not known: taken as none".to_owned())
+    connection
+        .path
+        .forward
+        .loss
+        .is_none()
+        .then(|| "loss not known: taken as none".to_owned())
 }
 
 fn loss_out_of_range(connection: &ConnectionTerms) -> Option<String> {
@@ -158,7 +193,11 @@ fn losses_few(connection: &ConnectionTerms) -> Option<String> {
         Some(bytes) => bytes.to_string(),
         None => connection.request.duration.to_string(),
     };
-    let count = if losses < 1.0 { "less than one loss is".to_owned() } else { format!("about {losses:.0} losses are") };
+    let count = if losses < 1.0 {
+        "less than one loss is".to_owned()
+    } else {
+        format!("about {losses:.0} losses are")
+    };
     Some(format!(
         "{count} expected in {length}: chance decides much, and the window that slow start leaves takes several to \
          come down, so that a transfer this short may be several times as fast"
@@ -168,21 +207,33 @@ fn losses_few(connection: &ConnectionTerms) -> Option<String> {
 /// Says so where the prediction is clearly below the lowest ceiling.
 fn loss_next_to_another(ceilings: &ConnectionCeilings) -> Option<String> {
     const CLEARLY: f64 = 0.95;
-    let (least, together) =
-        (ceilings.lowest_figures().kernel_model, ceilings.combined_rate(|ceiling| ceiling.kernel_model));
+    let (least, together) = (
+        ceilings.lowest_figures().kernel_model,
+        ceilings.combined_rate(|ceiling| ceiling.kernel_model),
+    );
     (together.relative_to(least) < CLEARLY)
         .then(|| format!("loss swings the window and the next ceiling cuts its peaks: {together} instead of {least}"))
 }
 
 fn loss_absorbed(connection: &ConnectionTerms) -> Option<String> {
-    let loss = connection.path.forward.loss.filter(|loss| *loss > Ratio::ZERO)?;
+    let loss = connection
+        .path
+        .forward
+        .loss
+        .filter(|loss| *loss > Ratio::ZERO)?;
     (connection.control == CongestionControl::Bbr && loss.get() <= BBR_ABSORBS)
         .then(|| format!("BBR does not slow down under {loss} loss: no loss ceiling, but what is lost does not arrive"))
 }
 
 fn acknowledgements_lost(connection: &ConnectionTerms) -> Option<String> {
-    let loss = connection.path.reverse.loss.filter(|loss| *loss > Ratio::ZERO)?;
-    Some(format!("{loss} loss of acknowledgements left out: each one covers those before it"))
+    let loss = connection
+        .path
+        .reverse
+        .loss
+        .filter(|loss| *loss > Ratio::ZERO)?;
+    Some(format!(
+        "{loss} loss of acknowledgements left out: each one covers those before it"
+    ))
 }
 
 fn too_short(connection: &ConnectionTerms, ramp: &Ramp) -> Option<String> {
@@ -192,6 +243,9 @@ fn too_short(connection: &ConnectionTerms, ramp: &Ramp) -> Option<String> {
         None => request.omit + request.duration < ramp.duration,
     };
     ends_within.then(|| {
-        format!("the transfer ends within its ramp of {} and {}: its mean is lower", ramp.duration, ramp.bytes)
+        format!(
+            "the transfer ends within its ramp of {} and {}: its mean is lower",
+            ramp.duration, ramp.bytes
+        )
     })
 }

@@ -9,25 +9,31 @@ use crate::notes::prediction_notes;
 use crate::ramp::slow_start;
 use crate::window::{self, UNBOUNDED};
 
-/// Returns the prediction for `request` over `path`, from `sender` to `receiver`: every ceiling that is known, the
-/// lowest, and the steady rate of payload of all streams together.
+/// Returns the prediction for `request` over `path`, from `sender` to `receiver`: every ceiling
+/// that is known, the lowest, and the steady rate of payload of all streams together.
 ///
-/// The data goes along `path.forward`, whatever `request.direction` says: `sender` is the end that sends it, also where
-/// the other one asked for it.
+/// The data goes along `path.forward`, whatever `request.direction` says: `sender` is the end that
+/// sends it, also where the other one asked for it.
 ///
-/// Every rate stands twice. *Plain* is the textbook's: window ÷ propagation time, the link's own rate, Mathis.
-/// *Refined* follows the running kernel: the effective window of its buffers, the writer, serialisation, framing, the
-/// formula of the congestion control under losses at random. It is the lowest ceiling, and less where loss and another
-/// one lie close: losses keep the window swinging, and the other cuts its peaks.
+/// Every rate stands twice. *Plain* is the textbook's: window ÷ propagation time, the link's own
+/// rate, Mathis. *Refined* follows the running kernel: the effective window of its buffers, the
+/// writer, serialisation, framing, the formula of the congestion control under losses at random. It
+/// is the lowest ceiling, and less where loss and another one lie close: losses keep the window
+/// swinging, and the other cuts its peaks.
 ///
-/// `low` and `high` bound the `kernel_model` figure: three percent either way where a rule gives it, the measured range
-/// of a sleeping writer, and for loss what the formula and the number of losses to be seen leave open. A queue too
-/// short for the congestion control lowers only `low`.
+/// `low` and `high` bound the `kernel_model` figure: three percent either way where a rule gives
+/// it, the measured range of a sleeping writer, and for loss what the formula and the number of
+/// losses to be seen leave open. A queue too short for the congestion control lowers only `low`.
 ///
 /// Datagrams have two ceilings alone: what is offered, and the link.
 ///
 /// Nothing fails. What is not known of the path sets no ceiling, and `notes` says so.
-pub fn predict(path: &Path, sender: &HostSettings, receiver: &HostSettings, request: &Request) -> Prediction {
+pub fn predict(
+    path: &Path,
+    sender: &HostSettings,
+    receiver: &HostSettings,
+    request: &Request,
+) -> Prediction {
     if request.transport == Transport::Udp {
         return datagrams::predict_datagrams(path, request);
     }
@@ -68,7 +74,9 @@ pub struct RateOutlook {
 
 impl RateOutlook {
     fn from_ceilings(ceilings: &ConnectionCeilings) -> Self {
-        let least = |rate: fn(&CeilingFigures) -> BitRate| ceilings.iter_figures().map(rate).min().unwrap_or(UNBOUNDED);
+        let least = |rate: fn(&CeilingFigures) -> BitRate| {
+            ceilings.iter_figures().map(rate).min().unwrap_or(UNBOUNDED)
+        };
         Self {
             textbook: least(|ceiling| ceiling.textbook),
             kernel_model: ceilings.combined_rate(|ceiling| ceiling.kernel_model),
@@ -79,7 +87,8 @@ impl RateOutlook {
     }
 }
 
-/// Returns the figures of [`predict_datagrams()`] for TCP, without text: the same figures in a fraction of a microsecond.
+/// Returns the figures of [`predict_datagrams()`] for TCP, without text: the same figures in a
+/// fraction of a microsecond.
 pub fn evaluate_ceilings(
     path: &Path,
     sender: &HostSettings,
@@ -95,8 +104,15 @@ pub fn evaluate_ceilings(
 fn ramp_to(rate: BitRate, connection: &ConnectionTerms) -> Ramp {
     let streams = u64::from(connection.request.streams);
     let together = window::bdp(rate, connection.rtt).get();
-    let each = slow_start(ByteCount::new(together / streams.max(1)), connection.mss, connection.rtt);
-    Ramp { bytes: each.bytes * streams, ..each }
+    let each = slow_start(
+        ByteCount::new(together / streams.max(1)),
+        connection.mss,
+        connection.rtt,
+    );
+    Ramp {
+        bytes: each.bytes * streams,
+        ..each
+    }
 }
 
 #[cfg(test)]
@@ -117,7 +133,10 @@ mod tests {
     }
 
     fn asking(buffer: Buffer) -> Request {
-        Request { buffer, ..Request::default() }
+        Request {
+            buffer,
+            ..Request::default()
+        }
     }
 
     fn with_forward(path: &Path, change: impl FnOnce(&mut fullpipe_record::PathDirection)) -> Path {
@@ -132,7 +151,10 @@ mod tests {
 
     #[test]
     fn by_default_a_long_gigabit_ends_at_the_send_buffer() {
-        let got = by_default(&fixture::ethernet_path(GIGABIT, Span::from_millis(100)), &Request::default());
+        let got = by_default(
+            &fixture::ethernet_path(GIGABIT, Span::from_millis(100)),
+            &Request::default(),
+        );
         assert_eq!(got.limit, Limit::SendBuffer);
         assert_eq!(got.textbook.to_string(), "335.5 Mbit/s");
         assert_eq!(got.kernel_model.to_string(), "324.9 Mbit/s");
@@ -140,25 +162,54 @@ mod tests {
         assert_eq!(got.bdp, Some(ByteCount::new(12_500_000)));
         assert_eq!(got.mss, ByteCount::new(1448));
         let order: Vec<_> = got.ceilings.iter().map(|ceiling| ceiling.kind).collect();
-        assert_eq!(order, [Limit::SendBuffer, Limit::Capacity, Limit::ReceiveWindow]);
+        assert_eq!(
+            order,
+            [Limit::SendBuffer, Limit::Capacity, Limit::ReceiveWindow]
+        );
     }
 
     #[test]
     fn a_rate_that_was_asked_for_is_a_ceiling() {
         let path = fixture::ethernet_path(GIGABIT, Span::from_millis(100));
-        let asked = |rate, pacing| Request { rate, pacing, streams: 3, ..Request::default() };
+        let asked = |rate, pacing| Request {
+            rate,
+            pacing,
+            streams: 3,
+            ..Request::default()
+        };
         let offered = by_default(&path, &asked(Some(BitRate::from_mbps(40)), None));
-        assert_eq!((offered.limit, offered.kernel_model), (Limit::SenderApplication, BitRate::from_mbps(120)));
-        assert_eq!(offered.ceilings[0].formula, "40 Mbit/s asked of the program × 3 streams");
-        let paced = by_default(&path, &asked(Some(BitRate::from_mbps(40)), Some(BitRate::from_mbps(20))));
-        assert_eq!((paced.limit, paced.kernel_model), (Limit::Pacing, BitRate::from_mbps(60)));
-        assert_eq!(paced.ceilings[0].formula, "20 Mbit/s maximum pace × 3 streams");
+        assert_eq!(
+            (offered.limit, offered.kernel_model),
+            (Limit::SenderApplication, BitRate::from_mbps(120))
+        );
+        assert_eq!(
+            offered.ceilings[0].formula,
+            "40 Mbit/s asked of the program × 3 streams"
+        );
+        let paced = by_default(
+            &path,
+            &asked(Some(BitRate::from_mbps(40)), Some(BitRate::from_mbps(20))),
+        );
+        assert_eq!(
+            (paced.limit, paced.kernel_model),
+            (Limit::Pacing, BitRate::from_mbps(60))
+        );
+        assert_eq!(
+            paced.ceilings[0].formula,
+            "20 Mbit/s maximum pace × 3 streams"
+        );
     }
 
     #[test]
     fn a_sleeping_writer_fills_its_buffer_less() {
         let path = fixture::ethernet_path(GIGABIT, Span::from_millis(100));
-        let got = by_default(&path, &Request { writer: Writer::Blocking, ..Request::default() });
+        let got = by_default(
+            &path,
+            &Request {
+                writer: Writer::Blocking,
+                ..Request::default()
+            },
+        );
         // iperf3 was measured at 283 Mbit/s here.
         assert!(got.low < BitRate::from_mbps(283) && BitRate::from_mbps(283) < got.high);
         assert_eq!(got.kernel_model.to_string(), "250.1 Mbit/s");
@@ -167,8 +218,10 @@ mod tests {
     #[test]
     fn segments_one_by_one_fill_a_send_buffer_with_less() {
         // 210.8 Mbit/s were measured on Linux 6.18.44.
-        let path =
-            Path { segmentation: Segmentation::Exact, ..fixture::ethernet_path(GIGABIT, Span::from_millis(100)) };
+        let path = Path {
+            segmentation: Segmentation::Exact,
+            ..fixture::ethernet_path(GIGABIT, Span::from_millis(100))
+        };
         let got = by_default(&path, &Request::default());
         assert_eq!(got.limit, Limit::SendBuffer);
         assert_eq!(got.kernel_model.to_string(), "211.1 Mbit/s");
@@ -180,18 +233,32 @@ mod tests {
         let mut sender = fixture::default_settings("6.18.44");
         sender.tcp_wmem.max = ByteCount::from_mib(32);
         let path = fixture::ethernet_path(GIGABIT, Span::from_millis(100));
-        let got = predict(&path, &sender, &fixture::default_settings("6.18.44"), &Request::default());
+        let got = predict(
+            &path,
+            &sender,
+            &fixture::default_settings("6.18.44"),
+            &Request::default(),
+        );
         assert_eq!(got.limit, Limit::Capacity);
         assert_eq!(got.kernel_model.to_string(), "941.5 Mbit/s");
         assert_eq!(got.textbook, GIGABIT);
-        assert_eq!((got.ramp.rounds, got.ramp.duration.to_string().as_str()), (10, "1 s"));
+        assert_eq!(
+            (got.ramp.rounds, got.ramp.duration.to_string().as_str()),
+            (10, "1 s")
+        );
         assert!(got.high <= GIGABIT);
     }
 
     #[test]
     fn gordons_table_on_his_kernel() {
-        let host = HostSettings { adv_win_scale: 2, ..fixture::default_settings("3.0.0") };
-        let path = Path { segmentation: Segmentation::Exact, ..fixture::ethernet_path(FAST, Span::from_millis(10)) };
+        let host = HostSettings {
+            adv_win_scale: 2,
+            ..fixture::default_settings("3.0.0")
+        };
+        let path = Path {
+            segmentation: Segmentation::Exact,
+            ..fixture::ethernet_path(FAST, Span::from_millis(10))
+        };
         for (buffer, expected_mbps, measured_mbps) in [
             (50_000, 60.0, 54.1),
             (75_000, 90.0, 82.3),
@@ -205,7 +272,10 @@ mod tests {
             let got = predict(&path, &host, &host, &request);
             let window = got.find_ceiling(Limit::ReceiveWindow).unwrap();
             let textbook = window.textbook.min(FAST).as_mbps();
-            assert!((textbook - expected_mbps).abs() < 0.05, "{buffer}: {textbook}");
+            assert!(
+                (textbook - expected_mbps).abs() < 0.05,
+                "{buffer}: {textbook}"
+            );
             // His round trip was 10.5 ms, so he measured a little less.
             let capacity = got.find_ceiling(Limit::Capacity).unwrap();
             let accuracy = measured_mbps / window.kernel_model.min(capacity.kernel_model).as_mbps();
@@ -215,12 +285,14 @@ mod tests {
 
     #[test]
     fn elsens_windows_over_half_the_world() {
-        let path = with_forward(&fixture::ethernet_path(FAST, Span::from_millis(173)), |forward| {
-            forward.framing = Framing::Ip
-        });
-        for (kib, textbook, kernel_model, published_mbps) in
-            [(64, "3.031 Mbit/s", "3.008 Mbit/s", 2.77), (128, "6.061 Mbit/s", "6.016 Mbit/s", 5.35)]
-        {
+        let path = with_forward(
+            &fixture::ethernet_path(FAST, Span::from_millis(173)),
+            |forward| forward.framing = Framing::Ip,
+        );
+        for (kib, textbook, kernel_model, published_mbps) in [
+            (64, "3.031 Mbit/s", "3.008 Mbit/s", 2.77),
+            (128, "6.061 Mbit/s", "6.016 Mbit/s", 5.35),
+        ] {
             let got = by_default(&path, &asking(Buffer::Window(ByteCount::from_kib(kib))));
             assert_eq!(got.limit, Limit::ReceiveWindow);
             assert_eq!(
@@ -229,14 +301,28 @@ mod tests {
             );
             assert!((0.85..1.0).contains(&(published_mbps / got.kernel_model.as_mbps())));
         }
-        let ten = Request { streams: 10, ..asking(Buffer::Window(ByteCount::from_kib(128))) };
-        assert_eq!(by_default(&path, &ten).kernel_model.to_string(), "60.16 Mbit/s");
+        let ten = Request {
+            streams: 10,
+            ..asking(Buffer::Window(ByteCount::from_kib(128)))
+        };
+        assert_eq!(
+            by_default(&path, &ten).kernel_model.to_string(),
+            "60.16 Mbit/s"
+        );
     }
 
     #[test]
     fn the_lowest_of_windows_and_link_decides() {
         let path = fixture::ethernet_path(BitRate::from_mbps(622), Span::from_millis(154));
-        let at = |streams| by_default(&path, &Request { streams, ..asking(Buffer::Window(ByteCount::from_mib(1))) });
+        let at = |streams| {
+            by_default(
+                &path,
+                &Request {
+                    streams,
+                    ..asking(Buffer::Window(ByteCount::from_mib(1)))
+                },
+            )
+        };
         assert_eq!(at(4).limit, Limit::ReceiveWindow);
         assert_eq!(at(90).limit, Limit::Capacity);
         assert_eq!(at(90).kernel_model.to_string(), "585.6 Mbit/s");
@@ -251,7 +337,8 @@ mod tests {
         );
         assert_eq!(got.textbook, FAST);
         assert_eq!(got.limit, Limit::ReceiveWindow);
-        // 8 segments of 1448 B in 1 ms + 2 × 1538 B and 90 B at 100 Mbit/s, and the wait for a train.
+        // 8 segments of 1448 B in 1 ms + 2 × 1538 B and 90 B at 100 Mbit/s, and the wait for a
+        // train.
         assert_eq!(got.kernel_model.to_string(), "66.19 Mbit/s");
     }
 
@@ -262,19 +349,32 @@ mod tests {
             &asking(Buffer::Request(ByteCount::new(50_000))),
         );
         let ceiling = |kind| got.find_ceiling(kind).unwrap();
-        assert_eq!(ceiling(Limit::ReceiveWindow).window, Some(ByteCount::new(42 * 1448)));
+        assert_eq!(
+            ceiling(Limit::ReceiveWindow).window,
+            Some(ByteCount::new(42 * 1448))
+        );
         assert_eq!(
             ceiling(Limit::ReceiveWindow).formula,
             "59.39 KiB in flight (SO_RCVBUF 97.66 KiB × 62.5 %) ÷ 100 ms"
         );
-        assert_eq!(ceiling(Limit::SendBuffer).window, Some(ByteCount::new(82_903)));
+        assert_eq!(
+            ceiling(Limit::SendBuffer).window,
+            Some(ByteCount::new(82_903))
+        );
     }
 
     #[test]
     fn a_request_beyond_the_hosts_maximum_is_said() {
         let path = fixture::ethernet_path(GIGABIT, Span::from_millis(15));
         let got = by_default(&path, &asking(Buffer::Request(ByteCount::new(6_553_500))));
-        assert!(has_note(&got, "SO_RCVBUF request of 6.25 MiB to net.core.rmem_max, 4 MiB"), "{:?}", got.notes);
+        assert!(
+            has_note(
+                &got,
+                "SO_RCVBUF request of 6.25 MiB to net.core.rmem_max, 4 MiB"
+            ),
+            "{:?}",
+            got.notes
+        );
         assert_eq!(got.limit, Limit::Capacity);
     }
 
@@ -296,16 +396,32 @@ mod tests {
         assert!(jumbo.kernel_model.relative_to(small.kernel_model) >= 3.0);
         // Published for iperf; its own loss is not known, 2e-5 is planted to imitate it.
         let published = BitRate::from_mbps(80);
-        assert!(small.low < published && published < small.high, "{} to {}", small.low, small.high);
-        assert!(!has_note(&jumbo, "assumed at MTU") && has_note(&at(4000), "is assumed at MTU 4000"));
+        assert!(
+            small.low < published && published < small.high,
+            "{} to {}",
+            small.low,
+            small.high
+        );
+        assert!(
+            !has_note(&jumbo, "assumed at MTU") && has_note(&at(4000), "is assumed at MTU 4000")
+        );
     }
 
     #[test]
     fn bbr_ignores_loss_and_costs_its_probes() {
-        let path = with_forward(&fixture::ethernet_path(FAST, Span::from_millis(20)), |forward| {
-            forward.loss = Some(Ratio::new(0.02));
-        });
-        let got = by_default(&path, &Request { congestion: Some("bbr".to_owned()), ..Request::default() });
+        let path = with_forward(
+            &fixture::ethernet_path(FAST, Span::from_millis(20)),
+            |forward| {
+                forward.loss = Some(Ratio::new(0.02));
+            },
+        );
+        let got = by_default(
+            &path,
+            &Request {
+                congestion: Some("bbr".to_owned()),
+                ..Request::default()
+            },
+        );
         assert_eq!(got.find_ceiling(Limit::Loss), None);
         assert_eq!(got.kernel_model.to_string(), "92.27 Mbit/s");
         let cubic = by_default(&path, &Request::default());
@@ -315,10 +431,21 @@ mod tests {
 
     #[test]
     fn another_congestion_control_is_taken_as_reno() {
-        let path = with_forward(&fixture::ethernet_path(GIGABIT, Span::from_millis(100)), |forward| {
-            forward.loss = Some(Ratio::new(1e-4));
-        });
-        let of = |name: &str| by_default(&path, &Request { congestion: Some(name.to_owned()), ..Request::default() });
+        let path = with_forward(
+            &fixture::ethernet_path(GIGABIT, Span::from_millis(100)),
+            |forward| {
+                forward.loss = Some(Ratio::new(1e-4));
+            },
+        );
+        let of = |name: &str| {
+            by_default(
+                &path,
+                &Request {
+                    congestion: Some(name.to_owned()),
+                    ..Request::default()
+                },
+            )
+        };
         assert_eq!(of("htcp").kernel_model, of("reno").kernel_model);
         assert!(of("cubic").kernel_model > of("reno").kernel_model);
         assert!(has_note(&of("htcp"), "\"htcp\""));
@@ -329,16 +456,25 @@ mod tests {
     fn a_short_queue_lowers_only_the_low_figure() {
         let deep = fixture::ethernet_path(FAST, Span::from_millis(100));
         let short = with_forward(&deep, |forward| forward.queue = Some(ByteCount::ZERO));
-        let (deep, short) = (by_default(&deep, &Request::default()), by_default(&short, &Request::default()));
-        assert_eq!((deep.kernel_model, deep.high), (short.kernel_model, short.high));
+        let (deep, short) = (
+            by_default(&deep, &Request::default()),
+            by_default(&short, &Request::default()),
+        );
+        assert_eq!(
+            (deep.kernel_model, deep.high),
+            (short.kernel_model, short.high)
+        );
         assert!((short.low.relative_to(deep.low) - 0.85).abs() < 1e-6);
     }
 
     #[test]
     fn a_link_that_no_window_overfills_needs_no_queue() {
-        let path = with_forward(&fixture::ethernet_path(GIGABIT, Span::from_millis(100)), |forward| {
-            forward.queue = Some(ByteCount::ZERO);
-        });
+        let path = with_forward(
+            &fixture::ethernet_path(GIGABIT, Span::from_millis(100)),
+            |forward| {
+                forward.queue = Some(ByteCount::ZERO);
+            },
+        );
         let got = by_default(&path, &Request::default());
         let capacity = got.find_ceiling(Limit::Capacity).unwrap();
         assert!((capacity.low.relative_to(capacity.kernel_model) - 0.97).abs() < 1e-6);
@@ -348,23 +484,38 @@ mod tests {
     fn without_scaling_at_either_end_a_window_is_16_bits() {
         let (on, off) = (
             fixture::default_settings("6.18.44"),
-            HostSettings { window_scaling: false, ..fixture::default_settings("6.18.44") },
+            HostSettings {
+                window_scaling: false,
+                ..fixture::default_settings("6.18.44")
+            },
         );
         let path = fixture::ethernet_path(GIGABIT, Span::from_millis(50));
         for (sender, receiver, end) in [(&on, &off, "the receiver:"), (&off, &on, "the sender:")] {
             let got = predict(&path, sender, receiver, &Request::default());
             assert_eq!(got.textbook.to_string(), "10.49 Mbit/s");
-            assert_eq!(got.ceilings[0].formula, "63.63 KiB in flight (64 KiB without window scaling) ÷ 50.03 ms");
+            assert_eq!(
+                got.ceilings[0].formula,
+                "63.63 KiB in flight (64 KiB without window scaling) ÷ 50.03 ms"
+            );
             assert!(has_note(&got, end));
         }
     }
 
     #[test]
     fn an_unknown_bandwidth_sets_no_ceiling() {
-        let path =
-            with_forward(&fixture::ethernet_path(GIGABIT, Span::from_millis(100)), |forward| forward.rate = None);
+        let path = with_forward(
+            &fixture::ethernet_path(GIGABIT, Span::from_millis(100)),
+            |forward| forward.rate = None,
+        );
         let got = by_default(&path, &Request::default());
-        assert_eq!((got.bdp, got.window_needed, got.find_ceiling(Limit::Capacity)), (None, None, None));
+        assert_eq!(
+            (
+                got.bdp,
+                got.window_needed,
+                got.find_ceiling(Limit::Capacity)
+            ),
+            (None, None, None)
+        );
         assert_eq!(got.limit, Limit::SendBuffer);
         assert!(has_note(&got, "bandwidth not known"));
     }
@@ -372,7 +523,15 @@ mod tests {
     #[test]
     fn a_transfer_that_ends_in_its_ramp_is_said() {
         let path = fixture::ethernet_path(GIGABIT, Span::from_millis(100));
-        let of = |bytes| by_default(&path, &Request { bytes: Some(ByteCount::from_mib(bytes)), ..Request::default() });
+        let of = |bytes| {
+            by_default(
+                &path,
+                &Request {
+                    bytes: Some(ByteCount::from_mib(bytes)),
+                    ..Request::default()
+                },
+            )
+        };
         assert!(has_note(&of(1), "within its ramp"));
         assert!(!has_note(&of(100), "within its ramp"));
     }
@@ -384,16 +543,49 @@ mod tests {
         assert!(has_note(&of(70_000), "no SO_RCVBUF makes"));
         assert!(!has_note(&of(100_000), "no SO_RCVBUF makes"));
         // What was asked for is what the textbook computes with, not what was had in its place.
-        assert_eq!(of(70_000).find_ceiling(Limit::ReceiveWindow).unwrap().textbook.to_string(), "5.6 Mbit/s");
+        assert_eq!(
+            of(70_000)
+                .find_ceiling(Limit::ReceiveWindow)
+                .unwrap()
+                .textbook
+                .to_string(),
+            "5.6 Mbit/s"
+        );
     }
 
     /// Anything at all: rates, delays, losses and sizes at and beyond their edges.
     fn anything() -> impl Strategy<Value = (Path, HostSettings, Request)> {
-        let edges = || prop_oneof![Just(0_u64), Just(1), Just(u64::MAX), any::<u64>(), 0_u64..1 << 40];
+        let edges = || {
+            prop_oneof![
+                Just(0_u64),
+                Just(1),
+                Just(u64::MAX),
+                any::<u64>(),
+                0_u64..1 << 40
+            ]
+        };
         let share = prop_oneof![Just(0.0), Just(1.0), Just(f64::MAX), 0.0..0.2_f64];
-        let path = (proptest::option::of(edges()), edges(), proptest::option::of(edges()), share, edges());
-        let load = (any::<u16>(), edges(), 0_u8..3, prop::sample::select(vec!["cubic", "reno", "bbr", ""]), edges());
-        let host = (edges(), edges(), any::<[bool; 4]>(), any::<i32>(), (2_u16..8, 0_u16..20));
+        let path = (
+            proptest::option::of(edges()),
+            edges(),
+            proptest::option::of(edges()),
+            share,
+            edges(),
+        );
+        let load = (
+            any::<u16>(),
+            edges(),
+            0_u8..3,
+            prop::sample::select(vec!["cubic", "reno", "bbr", ""]),
+            edges(),
+        );
+        let host = (
+            edges(),
+            edges(),
+            any::<[bool; 4]>(),
+            any::<i32>(),
+            (2_u16..8, 0_u16..20),
+        );
         (path, load, host).prop_map(|(path, load, host)| {
             let size = ByteCount::new;
             let built = fullpipe_record::PathDirection {
@@ -409,8 +601,11 @@ mod tests {
             };
             let request = Request {
                 streams: load.0,
-                buffer: [Buffer::Automatic, Buffer::Request(size(load.1)), Buffer::Window(size(load.1))]
-                    [usize::from(load.2)],
+                buffer: [
+                    Buffer::Automatic,
+                    Buffer::Request(size(load.1)),
+                    Buffer::Window(size(load.1)),
+                ][usize::from(load.2)],
                 congestion: Some(load.3.to_owned()),
                 mss: host.2[0].then_some(size(load.4)),
                 ..Request::default()
@@ -423,7 +618,11 @@ mod tests {
             settings.timestamps = host.2[2];
             settings.moderate_rcvbuf = host.2[3];
             settings.adv_win_scale = host.3;
-            (Path::with_symmetric_rtt(&built, Span::from_nanos(path.1)), settings, request)
+            (
+                Path::with_symmetric_rtt(&built, Span::from_nanos(path.1)),
+                settings,
+                request,
+            )
         })
     }
 
@@ -472,7 +671,8 @@ mod tests {
                 4 => kernel_model(rate, rtt, loss, wmem, rmem * 2, streams),
                 _ => kernel_model(rate, rtt, loss, wmem, rmem, streams + 1),
             };
-            // Windows of loss are whole bytes, so each stream may lose one a round trip to rounding.
+            // Windows of loss are whole bytes, so each stream may lose one a round trip to
+            // rounding.
             let rounding = BitRate::from_bytes_in(ByteCount::new(u64::from(streams) + 1), Span::from_nanos(rtt / 2));
             prop_assert!(after.bps() + rounding.bps() >= before.bps(), "{after} after, {before} before");
         }

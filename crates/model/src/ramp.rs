@@ -1,4 +1,5 @@
-//! Slow start without loss: the window doubles every round trip (RFC 5681 §3.1 with appropriate byte counting).
+//! Slow start without loss: the window doubles every round trip (RFC 5681 §3.1 with appropriate
+//! byte counting).
 
 use fullpipe_record::Ramp;
 use fullpipe_units::{ByteCount, SegCount, Span};
@@ -8,19 +9,25 @@ use crate::loss::CubicConstants;
 /// The first window (RFC 6928), in segments.
 pub const INITIAL_WINDOW: SegCount = SegCount::new(10);
 
-/// Returns the course of slow start to `window`: ⌈log₂(window ÷ (10 · `mss`))⌉ rounds of one `rtt` each.
+/// Returns the course of slow start to `window`: ⌈log₂(window ÷ (10 · `mss`))⌉ rounds of one `rtt`
+/// each.
 ///
-/// Holds where slow start is not left early, by loss or by `HyStart`, and where neither end's buffer lags behind.
+/// Holds where slow start is not left early, by loss or by `HyStart`, and where neither end's
+/// buffer lags behind.
 pub fn slow_start(window: ByteCount, mss: ByteCount, rtt: Span) -> Ramp {
     let first = INITIAL_WINDOW.of_size(mss);
     let rounds = doubling_rounds(first, window);
     // 10 · mss · (1 + 2 + 4 + …)
     let sent = u128::from(first.get()) * ((1_u128 << rounds) - 1);
-    Ramp { rounds, duration: rtt * u64::from(rounds), bytes: ByteCount::new(u64::try_from(sent).unwrap_or(u64::MAX)) }
+    Ramp {
+        rounds,
+        duration: rtt * u64::from(rounds),
+        bytes: ByteCount::new(u64::try_from(sent).unwrap_or(u64::MAX)),
+    }
 }
 
-/// Returns the time that the window takes to fill a path under CUBIC, whose `HyStart` may leave slow start before there
-/// is loss.
+/// Returns the time that the window takes to fill a path under CUBIC, whose `HyStart` may leave
+/// slow start before there is loss.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RampRange {
     /// Slow start goes on to the whole window: `HyStart` finds nothing, or not too early.
@@ -29,29 +36,38 @@ pub struct RampRange {
     pub latest: Span,
 }
 
-/// The time to reach `window` under Linux's CUBIC, with slow start undisturbed and with it left at half the window.
+/// The time to reach `window` under Linux's CUBIC, with slow start undisturbed and with it left at
+/// half the window.
 ///
-/// `hystart_update` of `tcp_cubic.c` ends slow start, once the window is 16 segments or more, when the acknowledgements
-/// of one round arrive in a train (no gap above 2 ms) longer than half the least round-trip time (than all of it where
-/// the socket is paced), or when the least of the round's first eight samples exceeds the least round-trip time by an
-/// eighth of that, at least 4 ms and at most 16 ms. A train is that long only if half the window was in flight when it
-/// began: there `latest` leaves slow start. It is a cautious end of the range: where acknowledgements come at the
-/// bottleneck's pace the window has grown to one BDP by the time that the train is too long, and the exit costs
-/// nothing. Delay that other traffic makes can end slow start anywhere from 16 segments on, which no range covers.
+/// `hystart_update` of `tcp_cubic.c` ends slow start, once the window is 16 segments or more, when
+/// the acknowledgements of one round arrive in a train (no gap above 2 ms) longer than half the
+/// least round-trip time (than all of it where the socket is paced), or when the least of the
+/// round's first eight samples exceeds the least round-trip time by an eighth of that, at least 4
+/// ms and at most 16 ms. A train is that long only if half the window was in flight when it began:
+/// there `latest` leaves slow start. It is a cautious end of the range: where acknowledgements come
+/// at the bottleneck's pace the window has grown to one BDP by the time that the train is too long,
+/// and the exit costs nothing. Delay that other traffic makes can end slow start anywhere from 16
+/// segments on, which no range covers.
 ///
-/// From there CUBIC follows its curve with K = 0 (RFC 9438 §4.10): ∛(window ÷ 2C). But as long as there was no loss,
-/// Linux also grows by at least a twentieth of the window per round trip, and never by more than a half: 14.2 round
-/// trips at most, 1.7 at least.
+/// From there CUBIC follows its curve with K = 0 (RFC 9438 §4.10): ∛(window ÷ 2C). But as long as
+/// there was no loss, Linux also grows by at least a twentieth of the window per round trip, and
+/// never by more than a half: 14.2 round trips at most, 1.7 at least.
 pub fn ramp_range(window: ByteCount, mss: ByteCount, rtt: Span) -> RampRange {
     let soonest = slow_start(window, mss, rtt).duration;
     let half = window.scale_by(0.5);
     if mss == ByteCount::ZERO || half < HYSTART_LOW_WINDOW.of_size(mss) {
-        return RampRange { soonest, latest: soonest };
+        return RampRange {
+            soonest,
+            latest: soonest,
+        };
     }
     let by_curve = CubicConstants::default().growth_time(half.as_f64() / mss.as_f64());
     let rounds_at = |growth: f64| rtt.scale_by(libm::log(2.0) / libm::log(growth));
     let growth = by_curve.clamp(rounds_at(FASTEST), rounds_at(SLOWEST));
-    RampRange { soonest, latest: slow_start(half, mss, rtt).duration + growth }
+    RampRange {
+        soonest,
+        latest: slow_start(half, mss, rtt).duration + growth,
+    }
 }
 
 /// ⌈log₂(window ÷ first)⌉; none where `first` is nothing, as no window is then ever reached.
@@ -65,7 +81,8 @@ fn doubling_rounds(first: ByteCount, window: ByteCount) -> u32 {
 
 /// `hystart_low_window`.
 const HYSTART_LOW_WINDOW: SegCount = SegCount::new(16);
-/// `bictcp_update` lets the window grow by one for 20 acknowledged at the least, while no loss was seen …
+/// `bictcp_update` lets the window grow by one for 20 acknowledged at the least, while no loss was
+/// seen …
 const SLOWEST: f64 = 1.05;
 /// … and by one for 2 at the most.
 const FASTEST: f64 = 1.5;
@@ -81,9 +98,11 @@ mod tests {
 
     #[test]
     fn long_fat_networks_take_seconds_to_fill() {
-        for (gbps, rtt_ms, rounds, secs, megabytes) in
-            [(1, 100, 10, 1.0, "14.8"), (1, 200, 11, 2.2, "29.6"), (10, 100, 14, 1.4, "237.2")]
-        {
+        for (gbps, rtt_ms, rounds, secs, megabytes) in [
+            (1, 100, 10, 1.0, "14.8"),
+            (1, 200, 11, 2.2, "29.6"),
+            (10, 100, 14, 1.4, "237.2"),
+        ] {
             let rtt = Span::from_millis(rtt_ms);
             let got = slow_start(window::bdp(BitRate::from_mbps(gbps * 1000), rtt), MSS, rtt);
             assert_eq!(got.rounds, rounds);
@@ -94,8 +113,21 @@ mod tests {
 
     #[test]
     fn rounds_change_where_the_window_passes_a_doubling() {
-        for (segments, rounds) in [(0, 0), (1, 0), (10, 0), (11, 1), (20, 1), (21, 2), (40, 2), (41, 3)] {
-            let got = slow_start(SegCount::new(segments).of_size(MSS), MSS, Span::from_millis(1));
+        for (segments, rounds) in [
+            (0, 0),
+            (1, 0),
+            (10, 0),
+            (11, 1),
+            (20, 1),
+            (21, 2),
+            (40, 2),
+            (41, 3),
+        ] {
+            let got = slow_start(
+                SegCount::new(segments).of_size(MSS),
+                MSS,
+                Span::from_millis(1),
+            );
             assert_eq!(got.rounds, rounds, "{segments} segments");
         }
     }
@@ -111,8 +143,8 @@ mod tests {
         let rtt = Span::from_millis(100);
         let got = ramp_range(window::bdp(BitRate::from_mbps(1000), rtt), MSS, rtt);
         assert_eq!(got.soonest, Span::from_secs(1));
-        // Nine rounds to half of 8633 segments, then ln 2 ÷ ln 1.05 = 14.2 rounds; CUBIC's curve alone would take 22.1
-        // s.
+        // Nine rounds to half of 8633 segments, then ln 2 ÷ ln 1.05 = 14.2 rounds; CUBIC's curve
+        // alone would take 22.1 s.
         assert_eq!(got.latest.to_string(), "2.321 s");
         let curve = CubicConstants::default().growth_time(8633.0 / 2.0);
         assert_eq!(curve.to_string(), "22.1 s");
@@ -128,14 +160,23 @@ mod tests {
 
     #[test]
     fn hystart_leaves_small_windows_alone() {
-        let at = |segments| ramp_range(SegCount::new(segments).of_size(MSS), MSS, Span::from_millis(100));
+        let at = |segments| {
+            ramp_range(
+                SegCount::new(segments).of_size(MSS),
+                MSS,
+                Span::from_millis(100),
+            )
+        };
         assert_eq!(at(31).latest, at(31).soonest);
         assert!(at(32).latest > at(32).soonest);
-        assert_eq!(ramp_range(ByteCount::ZERO, ByteCount::ZERO, Span::MAX).latest, Span::ZERO);
+        assert_eq!(
+            ramp_range(ByteCount::ZERO, ByteCount::ZERO, Span::MAX).latest,
+            Span::ZERO
+        );
     }
 
-    /// Acknowledgements arrive one a unit of time, a round trip is as many units as the BDP has segments, and each adds
-    /// a segment to the window.
+    /// Acknowledgements arrive one a unit of time, a round trip is as many units as the BDP has
+    /// segments, and each adds a segment to the window.
     #[test]
     fn a_train_of_half_the_round_trip_needs_half_the_window_in_flight_and_leaves_it_whole() {
         for bdp in [100_u32, 733, 1000, 8633] {
@@ -144,7 +185,10 @@ mod tests {
                 in_flight *= 2;
             }
             let when_found = in_flight + bdp / 2;
-            assert!(in_flight > bdp / 2 && (bdp..=bdp * 3 / 2).contains(&when_found), "{when_found} of {bdp}");
+            assert!(
+                in_flight > bdp / 2 && (bdp..=bdp * 3 / 2).contains(&when_found),
+                "{when_found} of {bdp}"
+            );
         }
     }
 

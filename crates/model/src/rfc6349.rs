@@ -1,45 +1,63 @@
 //! The three metrics of RFC 6349, and the ideal that they are held against.
 //!
-//! The window that a path needs is [`crate::window::bdp`] (RFC 6349 §3.3.1). The ideal leaves out the ramp and counts
-//! headers of 40 bytes, so a connection with timestamps does not reach it by 0.8 % at MTU 1500.
+//! The window that a path needs is [`crate::window::bdp`] (RFC 6349 §3.3.1). The ideal leaves out
+//! the ramp and counts headers of 40 bytes, so a connection with timestamps does not reach it by
+//! 0.8 % at MTU 1500.
 
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
 
-/// Packets of `wire` bytes, all framing included, that pass in a second at `rate`, rounded down (RFC 6349 §4.1.1).
+/// Packets of `wire` bytes, all framing included, that pass in a second at `rate`, rounded down
+/// (RFC 6349 §4.1.1).
 pub fn frames_per_second(rate: BitRate, wire: ByteCount) -> SegCount {
     const BITS: u64 = 8;
-    SegCount::new(rate.bps().checked_div(wire.get().saturating_mul(BITS)).unwrap_or(0))
+    SegCount::new(
+        rate.bps()
+            .checked_div(wire.get().saturating_mul(BITS))
+            .unwrap_or(0),
+    )
 }
 
-/// Payload that passes when every frame of `wire` bytes carries `payload`: the maximum achievable TCP throughput of
-/// RFC 6349 §4.1.1.
+/// Payload that passes when every frame of `wire` bytes carries `payload`: the maximum achievable
+/// TCP throughput of RFC 6349 §4.1.1.
 pub fn max_throughput(rate: BitRate, payload: ByteCount, wire: ByteCount) -> BitRate {
-    BitRate::from_bytes_in(frames_per_second(rate, wire).of_size(payload), Span::from_secs(1))
+    BitRate::from_bytes_in(
+        frames_per_second(rate, wire).of_size(payload),
+        Span::from_secs(1),
+    )
 }
 
-/// Time that `size` takes at the maximum achievable throughput (RFC 6349 §4.1.2), rounded up to a nanosecond.
+/// Time that `size` takes at the maximum achievable throughput (RFC 6349 §4.1.2), rounded up to a
+/// nanosecond.
 pub fn ideal_transfer_time(size: ByteCount, throughput: BitRate) -> Span {
     throughput.time_for(size)
 }
 
-/// Actual ÷ ideal transfer time (RFC 6349 §4.1): 1 is perfect, 1.5 is half as long again; zero where the ideal is.
+/// Actual ÷ ideal transfer time (RFC 6349 §4.1): 1 is perfect, 1.5 is half as long again; zero
+/// where the ideal is.
 pub fn transfer_time_ratio(actual: Span, ideal: Span) -> Ratio {
     Ratio::from_quotient(actual.as_secs_f64(), ideal.as_secs_f64())
 }
 
-/// Share of the transmitted bytes that were not retransmissions (RFC 6349 §4.2), from 0 to 1. `transmitted` counts
-/// every transmission, first ones and others; nothing was wasted where it is zero.
+/// Share of the transmitted bytes that were not retransmissions (RFC 6349 §4.2), from 0 to 1.
+/// `transmitted` counts every transmission, first ones and others; nothing was wasted where it is
+/// zero.
 pub fn transmission_efficiency(transmitted: ByteCount, retransmitted: ByteCount) -> Ratio {
     if transmitted == ByteCount::ZERO {
         return Ratio::ONE;
     }
-    Ratio::from_quotient(transmitted.saturating_sub(retransmitted).as_f64(), transmitted.as_f64())
+    Ratio::from_quotient(
+        transmitted.saturating_sub(retransmitted).as_f64(),
+        transmitted.as_f64(),
+    )
 }
 
-/// Returns the increase of the round-trip time under load, as a share of that of the idle path (RFC 6349 §4.3).
-/// Zero where it was not longer, or where the idle one is unknown, which is zero.
+/// Returns the increase of the round-trip time under load, as a share of that of the idle path (RFC
+/// 6349 §4.3). Zero where it was not longer, or where the idle one is unknown, which is zero.
 pub fn buffer_delay(loaded: Span, idle: Span) -> Ratio {
-    Ratio::from_quotient(loaded.saturating_sub(idle).as_secs_f64(), idle.as_secs_f64())
+    Ratio::from_quotient(
+        loaded.saturating_sub(idle).as_secs_f64(),
+        idle.as_secs_f64(),
+    )
 }
 
 #[cfg(test)]
@@ -62,7 +80,10 @@ mod tests {
             (BitRate::from_bps(44_210_000), PPP, 3_664, "42.8"),
         ] {
             assert_eq!(frames_per_second(rate, wire).get(), frames);
-            assert_eq!(format!("{:.1}", max_throughput(rate, PAYLOAD, wire).as_mbps()), mbps);
+            assert_eq!(
+                format!("{:.1}", max_throughput(rate, PAYLOAD, wire).as_mbps()),
+                mbps
+            );
         }
     }
 
@@ -85,13 +106,19 @@ mod tests {
             (10_000_000_000, 300, "375.00"),
         ] {
             let window = window::bdp(BitRate::from_bps(bps), Span::from_micros(micros));
-            assert_eq!(format!("{:.2}", window.as_f64() / 1e3), kilobytes, "{bps} bit/s, {micros} µs");
+            assert_eq!(
+                format!("{:.2}", window.as_f64() / 1e3),
+                kilobytes,
+                "{bps} bit/s, {micros} µs"
+            );
         }
     }
 
     #[test]
     fn sixteen_kilobytes_over_five_milliseconds() {
-        let rate = |millis| window::rate_of_window(ByteCount::new(16_000), Span::from_millis(millis)).to_string();
+        let rate = |millis| {
+            window::rate_of_window(ByteCount::new(16_000), Span::from_millis(millis)).to_string()
+        };
         assert_eq!([rate(5), rate(10)], ["25.6 Mbit/s", "12.8 Mbit/s"]);
     }
 
@@ -102,7 +129,10 @@ mod tests {
         assert_eq!(format!("{:.3}", kept.as_percent()), "98.039");
         let delay = buffer_delay(Span::from_millis(32), Span::from_millis(25));
         assert_eq!(delay.to_string(), "28 %");
-        assert_eq!(transfer_time_ratio(Span::from_secs(12), Span::from_secs(8)), Ratio::new(1.5));
+        assert_eq!(
+            transfer_time_ratio(Span::from_secs(12), Span::from_secs(8)),
+            Ratio::new(1.5)
+        );
         // Five times 100 MB over 500 Mbit/s.
         let ideal = ideal_transfer_time(ByteCount::new(500_000_000), BitRate::from_mbps(500));
         assert_eq!(ideal, Span::from_secs(8));
@@ -110,13 +140,28 @@ mod tests {
 
     #[test]
     fn at_their_edges_the_metrics_stay_defined() {
-        assert_eq!(transmission_efficiency(ByteCount::ZERO, ByteCount::ZERO), Ratio::ONE);
-        assert_eq!(transmission_efficiency(ByteCount::new(1), ByteCount::new(2)), Ratio::ZERO);
-        assert_eq!(buffer_delay(Span::from_millis(20), Span::from_millis(25)), Ratio::ZERO);
+        assert_eq!(
+            transmission_efficiency(ByteCount::ZERO, ByteCount::ZERO),
+            Ratio::ONE
+        );
+        assert_eq!(
+            transmission_efficiency(ByteCount::new(1), ByteCount::new(2)),
+            Ratio::ZERO
+        );
+        assert_eq!(
+            buffer_delay(Span::from_millis(20), Span::from_millis(25)),
+            Ratio::ZERO
+        );
         assert_eq!(buffer_delay(Span::from_millis(20), Span::ZERO), Ratio::ZERO);
         assert_eq!(transfer_time_ratio(Span::MAX, Span::ZERO), Ratio::ZERO);
-        assert_eq!(frames_per_second(BitRate::from_mbps(1), ByteCount::ZERO), SegCount::ZERO);
-        assert_eq!(ideal_transfer_time(ByteCount::new(1), BitRate::ZERO), Span::MAX);
+        assert_eq!(
+            frames_per_second(BitRate::from_mbps(1), ByteCount::ZERO),
+            SegCount::ZERO
+        );
+        assert_eq!(
+            ideal_transfer_time(ByteCount::new(1), BitRate::ZERO),
+            Span::MAX
+        );
     }
 
     proptest! {

@@ -6,15 +6,22 @@ use crate::loss::{LossEpoch, PftkFlow, some_of, timeout_seconds, timeout_share};
 use crate::ramp::INITIAL_WINDOW;
 use crate::window;
 
-/// From the first data packet until the last of `bytes` is acknowledged: slow start from ten segments of `mss`,
-/// doubling each `rtt`, until one window fills an `rtt` at the `steady` rate, and that rate for the rest. The
-/// handshake, one `rtt` more, is not in it.
+/// From the first data packet until the last of `bytes` is acknowledged: slow start from ten
+/// segments of `mss`, doubling each `rtt`, until one window fills an `rtt` at the `steady` rate,
+/// and that rate for the rest. The handshake, one `rtt` more, is not in it.
 ///
-/// `steady` is payload and already knows of every ceiling, loss too. `loss` adds what its first repair costs: one
-/// `rtt`, by the chance that any packet is lost. Holds where slow start is not left early ([`crate::ramp::ramp_range`])
-/// and a loss is repaired without a timeout. Within one `rtt` of a stream sent packet by packet; where the steady rate
-/// is that of a small window over a fast link, up to one `rtt` too long.
-pub fn transfer_time(bytes: ByteCount, mss: ByteCount, rtt: Span, steady: BitRate, loss: Option<Ratio>) -> Span {
+/// `steady` is payload and already knows of every ceiling, loss too. `loss` adds what its first
+/// repair costs: one `rtt`, by the chance that any packet is lost. Holds where slow start is not
+/// left early ([`crate::ramp::ramp_range`]) and a loss is repaired without a timeout. Within one
+/// `rtt` of a stream sent packet by packet; where the steady rate is that of a small window over a
+/// fast link, up to one `rtt` too long.
+pub fn transfer_time(
+    bytes: ByteCount,
+    mss: ByteCount,
+    rtt: Span,
+    steady: BitRate,
+    loss: Option<Ratio>,
+) -> Span {
     if bytes == ByteCount::ZERO {
         return Span::ZERO;
     }
@@ -26,14 +33,27 @@ pub fn transfer_time(bytes: ByteCount, mss: ByteCount, rtt: Span, steady: BitRat
         start += rtt;
         round = round * 2;
     }
-    let repair = loss.map_or(0.0, |loss| some_of(segment_count(bytes, mss), loss.get().min(1.0)));
+    let repair = loss.map_or(0.0, |loss| {
+        some_of(segment_count(bytes, mss), loss.get().min(1.0))
+    });
     start + steady.time_for(left) + rtt + rtt.scale_by(repair)
 }
 
-/// The mean rate of `bytes` over [`transfer_time`]: what a test that counts from the first packet shows.
-pub fn mean_rate(bytes: ByteCount, mss: ByteCount, rtt: Span, steady: BitRate, loss: Option<Ratio>) -> BitRate {
+/// The mean rate of `bytes` over [`transfer_time`]: what a test that counts from the first packet
+/// shows.
+pub fn mean_rate(
+    bytes: ByteCount,
+    mss: ByteCount,
+    rtt: Span,
+    steady: BitRate,
+    loss: Option<Ratio>,
+) -> BitRate {
     let time = transfer_time(bytes, mss, rtt, steady, loss);
-    if time == Span::ZERO { steady } else { BitRate::from_bytes_in(bytes, time) }
+    if time == Span::ZERO {
+        steady
+    } else {
+        BitRate::from_bytes_in(bytes, time)
+    }
 }
 
 /// The parts of the expected time of a transfer (Cardwell, Savage, Anderson 2000, eq. 25).
@@ -63,13 +83,19 @@ impl TransferLatency {
     }
 }
 
-/// The expected time of `bytes` under random `loss` (the same both ways), with slow start from `initial_window`, which
-/// grows by γ = 1 + 1/b per round trip: 1.5 with delayed acknowledgements, 2 where each segment counts, as on Linux.
+/// The expected time of `bytes` under random `loss` (the same both ways), with slow start from
+/// `initial_window`, which grows by γ = 1 + 1/b per round trip: 1.5 with delayed acknowledgements,
+/// 2 where each segment counts, as on Linux.
 ///
-/// Checked against an independent implementation of the paper, whose equation numbers are given below. For Reno with
-/// timeouts of `flow.rto` at first; modern stacks repair the end of a transfer sooner. The longest span where all is
-/// lost.
-pub fn transfer_latency(flow: &PftkFlow, initial_window: SegCount, bytes: ByteCount, loss: Ratio) -> TransferLatency {
+/// Checked against an independent implementation of the paper, whose equation numbers are given
+/// below. For Reno with timeouts of `flow.rto` at first; modern stacks repair the end of a transfer
+/// sooner. The longest span where all is lost.
+pub fn transfer_latency(
+    flow: &PftkFlow,
+    initial_window: SegCount,
+    bytes: ByteCount,
+    loss: Ratio,
+) -> TransferLatency {
     let p = loss.get().min(1.0 - f64::EPSILON);
     let data = segment_count(bytes, flow.mss.max(ByteCount::new(1)));
     let first = initial_window.as_f64().max(1.0);
@@ -79,7 +105,12 @@ pub fn transfer_latency(flow: &PftkFlow, initial_window: SegCount, bytes: ByteCo
     TransferLatency {
         handshake: flow.rtt + Span::from_secs_f64(syn_timeouts(p)),
         slow_start: Span::from_secs_f64(rtt * slow_start_rounds(flow, first, before_loss)),
-        recovery: Span::from_secs_f64(recovery_seconds(flow, data, last_window(flow, first, before_loss), p)),
+        recovery: Span::from_secs_f64(recovery_seconds(
+            flow,
+            data,
+            last_window(flow, first, before_loss),
+            p,
+        )),
         congestion_avoidance: Span::from_secs_f64(steady_seconds(flow, data - before_loss, p)),
         delayed_acknowledgement: if single { MEAN_DELAYED_ACK } else { Span::ZERO },
     }
@@ -91,7 +122,11 @@ fn segment_count(bytes: ByteCount, mss: ByteCount) -> f64 {
 
 /// Eq. 5: the segments sent up to the first loss, that one too, of `data` in all.
 fn slow_start_segments(data: f64, p: f64) -> f64 {
-    if p == 0.0 { data } else { (some_of(data, p) * (1.0 - p) / p + 1.0).min(data) }
+    if p == 0.0 {
+        data
+    } else {
+        (some_of(data, p) * (1.0 - p) / p + 1.0).min(data)
+    }
 }
 
 /// γ: the growth of the window in one round trip.
@@ -109,7 +144,8 @@ fn unbound_window(flow: &PftkFlow, first: f64, sent: f64) -> f64 {
     sent * (growth - 1.0) / growth + first / growth
 }
 
-/// Eq. 15: round trips of slow start for `sent` segments; from the largest window on, one such window each.
+/// Eq. 15: round trips of slow start for `sent` segments; from the largest window on, one such
+/// window each.
 fn slow_start_rounds(flow: &PftkFlow, first: f64, sent: f64) -> f64 {
     let (growth, largest) = (window_growth(flow), flow.max_segments());
     let rounds = |ratio: f64| libm::log(ratio) / libm::log(growth);
@@ -127,7 +163,8 @@ fn recovery_seconds(flow: &PftkFlow, data: f64, window: f64, p: f64) -> f64 {
         return 0.0;
     }
     let timeout = timeout_share(p, window);
-    some_of(data, p) * (timeout * timeout_seconds(flow, p) + (1.0 - timeout) * flow.rtt.as_secs_f64())
+    some_of(data, p)
+        * (timeout * timeout_seconds(flow, p) + (1.0 - timeout) * flow.rtt.as_secs_f64())
 }
 
 /// Eq. 21 to 24: the segments that are left at PFTK's rate, counted as they arrive.
@@ -139,9 +176,14 @@ fn steady_seconds(flow: &PftkFlow, left: f64, p: f64) -> f64 {
     left * epoch.seconds / ((1.0 - p) / p + epoch.peak / 2.0 + epoch.timeout)
 }
 
-/// Eq. 4: the mean time of lost SYNs and their answers, each timeout twice the one before; endless from a half on.
+/// Eq. 4: the mean time of lost SYNs and their answers, each timeout twice the one before; endless
+/// from a half on.
 fn syn_timeouts(p: f64) -> f64 {
-    if p >= 0.5 { f64::INFINITY } else { SYN_TIMEOUT * 2.0 * ((1.0 - p) / (1.0 - 2.0 * p) - 1.0) }
+    if p >= 0.5 {
+        f64::INFINITY
+    } else {
+        SYN_TIMEOUT * 2.0 * ((1.0 - p) / (1.0 - 2.0 * p) - 1.0)
+    }
 }
 
 /// First timeout of a SYN in seconds (RFC 6298 §2.1); the paper's time had three.
@@ -159,7 +201,13 @@ mod tests {
     const TEN: SegCount = SegCount::new(10);
 
     fn flow(b: u16) -> PftkFlow {
-        PftkFlow { mss: MSS, rtt: RTT, rto: Span::from_secs(1), acknowledged_together: b, max_window: None }
+        PftkFlow {
+            mss: MSS,
+            rtt: RTT,
+            rto: Span::from_secs(1),
+            acknowledged_together: b,
+            max_window: None,
+        }
     }
 
     fn of(segments: u64) -> ByteCount {
@@ -177,12 +225,17 @@ mod tests {
             let got = losses.map(|loss| {
                 format!(
                     "{:.3}",
-                    transfer_latency(&flow(2), TEN, of(data), Ratio::new(loss)).data_duration().as_secs_f64()
+                    transfer_latency(&flow(2), TEN, of(data), Ratio::new(loss))
+                        .data_duration()
+                        .as_secs_f64()
                 )
             });
             assert_eq!(got, printed, "{data} segments");
         }
-        assert_eq!(transfer_latency(&flow(2), TEN, of(10), Ratio::ZERO).data_duration(), RTT);
+        assert_eq!(
+            transfer_latency(&flow(2), TEN, of(10), Ratio::ZERO).data_duration(),
+            RTT
+        );
     }
 
     #[test]
@@ -198,19 +251,35 @@ mod tests {
     fn the_segments_of_slow_start_are_a_mean_over_the_first_loss() {
         for (data, p) in [(5_u32, 0.3), (100, 0.01), (1000, 1e-3)] {
             let none_of = |k: u32| libm::pow(1.0 - p, f64::from(k));
-            let sum = (0..data).map(|k| none_of(k) * p * f64::from(k)).sum::<f64>() + none_of(data) * f64::from(data);
+            let sum = (0..data)
+                .map(|k| none_of(k) * p * f64::from(k))
+                .sum::<f64>()
+                + none_of(data) * f64::from(data);
             let got = slow_start_segments(f64::from(data), p);
             // The paper adds the lost segment, to transfers without a loss as well.
-            assert!((got - (sum + 1.0)).abs() < 1e-9 * sum, "{got}, not {sum} + 1");
+            assert!(
+                (got - (sum + 1.0)).abs() < 1e-9 * sum,
+                "{got}, not {sum} + 1"
+            );
         }
     }
 
     /// One window a round trip, up to the largest.
     #[test]
     fn rounds_up_to_the_largest_window_and_beyond() {
-        let bounded = PftkFlow { max_window: Some(of(80)), ..flow(1) };
+        let bounded = PftkFlow {
+            max_window: Some(of(80)),
+            ..flow(1)
+        };
         // 10, 20, 40, 80, 80, 80: 310 in six.
-        for (data, rounds) in [(10, 1.0), (30, 2.0), (70, 3.0), (150, 4.0), (230, 5.0), (310, 6.0)] {
+        for (data, rounds) in [
+            (10, 1.0),
+            (30, 2.0),
+            (70, 3.0),
+            (150, 4.0),
+            (230, 5.0),
+            (310, 6.0),
+        ] {
             let got = slow_start_rounds(&bounded, 10.0, data.into());
             assert!((got - rounds).abs() < 1e-9, "{data}: {got}");
         }
@@ -219,21 +288,48 @@ mod tests {
     #[test]
     fn handshakes_and_delayed_acknowledgements_come_on_top() {
         let lossless = transfer_latency(&flow(2), SegCount::new(1), of(1), Ratio::ZERO);
-        assert_eq!((lossless.handshake, lossless.delayed_acknowledgement), (RTT, Span::from_millis(100)));
-        assert_eq!(lossless.total_duration(), lossless.data_duration() + RTT * 2);
-        assert_eq!(transfer_latency(&flow(2), TEN, of(1), Ratio::ZERO).delayed_acknowledgement, Span::ZERO);
+        assert_eq!(
+            (lossless.handshake, lossless.delayed_acknowledgement),
+            (RTT, Span::from_millis(100))
+        );
+        assert_eq!(
+            lossless.total_duration(),
+            lossless.data_duration() + RTT * 2
+        );
+        assert_eq!(
+            transfer_latency(&flow(2), TEN, of(1), Ratio::ZERO).delayed_acknowledgement,
+            Span::ZERO
+        );
         // With p = 0.1 either way a SYN needs 1/8 s more in the mean.
-        assert_eq!(transfer_latency(&flow(2), TEN, of(1), Ratio::new(0.1)).handshake, RTT + Span::from_millis(250));
-        assert_eq!(transfer_latency(&flow(2), TEN, of(1), Ratio::new(0.5)).handshake, Span::MAX);
+        assert_eq!(
+            transfer_latency(&flow(2), TEN, of(1), Ratio::new(0.1)).handshake,
+            RTT + Span::from_millis(250)
+        );
+        assert_eq!(
+            transfer_latency(&flow(2), TEN, of(1), Ratio::new(0.5)).handshake,
+            Span::MAX
+        );
     }
 
     #[test]
     fn nothing_takes_no_time_and_total_loss_for_ever() {
-        assert_eq!(transfer_latency(&flow(2), TEN, ByteCount::ZERO, Ratio::new(0.1)).data_duration(), Span::ZERO);
-        assert_eq!(transfer_latency(&flow(2), TEN, of(100), Ratio::ONE).data_duration(), Span::MAX);
+        assert_eq!(
+            transfer_latency(&flow(2), TEN, ByteCount::ZERO, Ratio::new(0.1)).data_duration(),
+            Span::ZERO
+        );
+        assert_eq!(
+            transfer_latency(&flow(2), TEN, of(100), Ratio::ONE).data_duration(),
+            Span::MAX
+        );
         let gigabit = BitRate::from_mbps(1000);
-        assert_eq!(transfer_time(ByteCount::ZERO, MSS, RTT, gigabit, None), Span::ZERO);
-        assert_eq!(transfer_time(of(1), MSS, RTT, BitRate::ZERO, None), Span::MAX);
+        assert_eq!(
+            transfer_time(ByteCount::ZERO, MSS, RTT, gigabit, None),
+            Span::ZERO
+        );
+        assert_eq!(
+            transfer_time(of(1), MSS, RTT, BitRate::ZERO, None),
+            Span::MAX
+        );
     }
 
     /// Ten segments at once, two for each acknowledgement, one behind the other through the link.
@@ -242,7 +338,11 @@ mod tests {
         let mut acknowledged: Vec<Span> = Vec::with_capacity(data);
         let mut line_free = Span::ZERO;
         for segment in 0..data {
-            let clocked = if segment < 10 { Span::ZERO } else { acknowledged[(segment - 10) / 2] };
+            let clocked = if segment < 10 {
+                Span::ZERO
+            } else {
+                acknowledged[(segment - 10) / 2]
+            };
             line_free = clocked.max(line_free) + on_line;
             acknowledged.push(line_free + RTT);
         }
@@ -257,7 +357,10 @@ mod tests {
                 let sent = packet_by_packet(data as usize, steady);
                 let got = transfer_time(of(data), MSS, RTT, steady, None);
                 let off = got.as_secs_f64() - sent.as_secs_f64();
-                assert!(off.abs() <= RTT.as_secs_f64(), "{data} at {mbps} Mbit/s: {got}, not {sent}");
+                assert!(
+                    off.abs() <= RTT.as_secs_f64(),
+                    "{data} at {mbps} Mbit/s: {got}, not {sent}"
+                );
             }
         }
     }
@@ -266,10 +369,20 @@ mod tests {
     fn ten_seconds_of_a_gigabit_lose_a_second_to_the_ramp() {
         let gigabit = BitRate::from_mbps(1000);
         let bytes = gigabit.bytes_in(Span::from_secs(10));
-        // Ten rounds carry 14.8 MB and take as long as 125 MB would; then comes the last acknowledgement.
-        assert_eq!(transfer_time(bytes, MSS, RTT, gigabit, None).to_string(), "10.98 s");
-        assert_eq!(mean_rate(bytes, MSS, RTT, gigabit, None).to_string(), "910.6 Mbit/s");
-        assert_eq!(mean_rate(of(10), MSS, RTT, gigabit, None).to_string(), "1.157 Mbit/s");
+        // Ten rounds carry 14.8 MB and take as long as 125 MB would; then comes the last
+        // acknowledgement.
+        assert_eq!(
+            transfer_time(bytes, MSS, RTT, gigabit, None).to_string(),
+            "10.98 s"
+        );
+        assert_eq!(
+            mean_rate(bytes, MSS, RTT, gigabit, None).to_string(),
+            "910.6 Mbit/s"
+        );
+        assert_eq!(
+            mean_rate(of(10), MSS, RTT, gigabit, None).to_string(),
+            "1.157 Mbit/s"
+        );
         assert_eq!(mean_rate(ByteCount::ZERO, MSS, RTT, gigabit, None), gigabit);
     }
 

@@ -4,29 +4,40 @@ use fullpipe_units::{BitRate, Ratio};
 
 use crate::loss::CongestionControl;
 
-/// The rate of `streams` of which `each` alone would have that rate: their sum, up to the `capacity`.
+/// The rate of `streams` of which `each` alone would have that rate: their sum, up to the
+/// `capacity`.
 ///
-/// With `each` as window ÷ RTT it is the rule of parallel windows; with `each` by Mathis's formula it is that of
-/// Hacker, Athey and Noble 2002, which holds as long as the streams' own load adds no loss: not once the link is full.
+/// With `each` as window ÷ RTT it is the rule of parallel windows; with `each` by Mathis's formula
+/// it is that of Hacker, Athey and Noble 2002, which holds as long as the streams' own load adds no
+/// loss: not once the link is full.
 pub fn combined_rate(streams: u16, each: BitRate, capacity: BitRate) -> BitRate {
     BitRate::from_bps(each.bps().saturating_mul(streams.into())).min(capacity)
 }
 
-/// The fewest streams of that rate `each` that fill `capacity`: more add loss and queue, not rate. `None` where no
-/// number that fits does.
+/// The fewest streams of that rate `each` that fill `capacity`: more add loss and queue, not rate.
+/// `None` where no number that fits does.
 pub fn to_fill(each: BitRate, capacity: BitRate) -> Option<u16> {
     if capacity == BitRate::ZERO {
         return Some(0);
     }
-    capacity.bps().checked_next_multiple_of(each.bps())?.checked_div(each.bps())?.try_into().ok()
+    capacity
+        .bps()
+        .checked_next_multiple_of(each.bps())?
+        .checked_div(each.bps())?
+        .try_into()
+        .ok()
 }
 
-/// The fewest streams that use `utilisation` of a link without any queue: Altman et al. 2006 (MSR-TR-2005-130), solved
-/// for the streams: u ÷ (1 − u) · (1 − β) ÷ (1 + β). `None` where no number does, as for all of the link.
+/// The fewest streams that use `utilisation` of a link without any queue: Altman et al. 2006
+/// (MSR-TR-2005-130), solved for the streams: u ÷ (1 − u) · (1 − β) ÷ (1 + β). `None` where no
+/// number does, as for all of the link.
 ///
-/// Holds where one stream backs off at a time; streams that back off together stay at what one of them uses.
+/// Holds where one stream backs off at a time; streams that back off together stay at what one of
+/// them uses.
 pub fn to_use(utilisation: Ratio, control: CongestionControl) -> Option<u16> {
-    let enough = |streams: &u16| control.utilisation_without_queue(*streams).get() >= utilisation.get() - ROUNDING;
+    let enough = |streams: &u16| {
+        control.utilisation_without_queue(*streams).get() >= utilisation.get() - ROUNDING
+    };
     let (share, backoff) = (utilisation.get(), control.backoff_factor());
     let exact = share / (1.0 - share) * (1.0 - backoff) / (1.0 + backoff);
     // Whole numbers come out a digit of the last place above or below.
@@ -58,18 +69,29 @@ mod tests {
     #[test]
     fn under_loss_streams_add_up_until_the_link_is_full() {
         let rtt = Span::from_millis(100);
-        let each = window::rate_of_window(mathis_window(Ratio::new(1e-4), ByteCount::new(1460)), rtt);
+        let each =
+            window::rate_of_window(mathis_window(Ratio::new(1e-4), ByteCount::new(1460)), rtt);
         assert_eq!(each.to_string(), "14.31 Mbit/s");
-        assert_eq!(combined_rate(4, each, BitRate::from_mbps(100)).to_string(), "57.22 Mbit/s");
+        assert_eq!(
+            combined_rate(4, each, BitRate::from_mbps(100)).to_string(),
+            "57.22 Mbit/s"
+        );
         assert_eq!(to_fill(each, BitRate::from_mbps(100)), Some(7));
     }
 
     #[test]
     fn three_streams_use_90_percent_and_six_almost_95() {
         let reno = |share| to_use(Ratio::new(share), CongestionControl::Reno);
-        for (share, streams) in
-            [(0.0, 1), (0.75, 1), (6.0 / 7.0, 2), (0.9, 3), (0.9474, 7), (0.947, 6), (0.95, 7), (0.98, 17)]
-        {
+        for (share, streams) in [
+            (0.0, 1),
+            (0.75, 1),
+            (6.0 / 7.0, 2),
+            (0.9, 3),
+            (0.9474, 7),
+            (0.947, 6),
+            (0.95, 7),
+            (0.98, 17),
+        ] {
             assert_eq!(reno(share), Some(streams), "{share}");
         }
         assert_eq!(reno(1.0), None);
@@ -86,7 +108,8 @@ mod tests {
         assert_eq!(to_fill(BitRate::ZERO, BitRate::ZERO), Some(0));
     }
 
-    /// N equal streams in turn: each falls to β when the link is full, and all rise at the same pace.
+    /// N equal streams in turn: each falls to β when the link is full, and all rise at the same
+    /// pace.
     #[test]
     fn streams_that_back_off_in_turn_use_what_the_formula_says() {
         for control in [CongestionControl::Reno, CongestionControl::Cubic] {
@@ -106,7 +129,11 @@ mod tests {
                     }
                 }
                 let formula = control.utilisation_without_queue(streams).get();
-                assert!((sent / time - formula).abs() < 1e-4, "{} × {streams}: {formula}", control.display_name());
+                assert!(
+                    (sent / time - formula).abs() < 1e-4,
+                    "{} × {streams}: {formula}",
+                    control.display_name()
+                );
             }
         }
     }

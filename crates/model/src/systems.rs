@@ -1,7 +1,7 @@
 //! Window scaling (RFC 1323, now RFC 7323) of operating systems as they come.
 //!
-//! If one end does not scale, no window exceeds 65 535 bytes, whatever the buffers: 5.2 Mbit/s over 100 ms. Appliances
-//! are often built on an older system than their age suggests.
+//! If one end does not scale, no window exceeds 65 535 bytes, whatever the buffers: 5.2 Mbit/s over
+//! 100 ms. Appliances are often built on an older system than their age suggests.
 
 /// An operating system, and what it does by default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,16 +18,43 @@ pub struct System {
 
 /// The system of this name, as in [`SYSTEMS`]; case does not matter.
 pub fn find_system(name: &str) -> Option<&'static System> {
-    SYSTEMS.iter().find(|system| system.name.eq_ignore_ascii_case(name))
+    SYSTEMS
+        .iter()
+        .find(|system| system.name.eq_ignore_ascii_case(name))
 }
 
 /// All that are known, by family and age.
 pub const SYSTEMS: &[System] = &[
-    System { name: "Windows 2000", scales_windows: false, note: TCP_1323_OPTS, source: KB_224829 },
-    System { name: "Windows XP", scales_windows: false, note: TCP_1323_OPTS, source: KB_224829 },
-    System { name: "Windows Server 2003", scales_windows: false, note: TCP_1323_OPTS, source: KB_224829 },
-    System { name: "Windows Vista and later", scales_windows: true, note: AUTOTUNING, source: GUIDE },
-    System { name: "Windows Server 2008 and later", scales_windows: true, note: AUTOTUNING, source: GUIDE },
+    System {
+        name: "Windows 2000",
+        scales_windows: false,
+        note: TCP_1323_OPTS,
+        source: KB_224829,
+    },
+    System {
+        name: "Windows XP",
+        scales_windows: false,
+        note: TCP_1323_OPTS,
+        source: KB_224829,
+    },
+    System {
+        name: "Windows Server 2003",
+        scales_windows: false,
+        note: TCP_1323_OPTS,
+        source: KB_224829,
+    },
+    System {
+        name: "Windows Vista and later",
+        scales_windows: true,
+        note: AUTOTUNING,
+        source: GUIDE,
+    },
+    System {
+        name: "Windows Server 2008 and later",
+        scales_windows: true,
+        note: AUTOTUNING,
+        source: GUIDE,
+    },
     System {
         name: "Linux before 2.6.8",
         scales_windows: false,
@@ -41,10 +68,30 @@ pub const SYSTEMS: &[System] = &[
                more.",
         source: "LWN on 2.6.8 (2004); Linux 2.6.17, tcp_select_initial_window",
     },
-    System { name: "FreeBSD", scales_windows: true, note: RFC1323_SYSCTL, source: GUIDE },
-    System { name: "OpenBSD", scales_windows: true, note: RFC1323_SYSCTL, source: GUIDE },
-    System { name: "NetBSD", scales_windows: true, note: RFC1323_SYSCTL, source: GUIDE },
-    System { name: "macOS", scales_windows: true, note: RFC1323_SYSCTL, source: GUIDE },
+    System {
+        name: "FreeBSD",
+        scales_windows: true,
+        note: RFC1323_SYSCTL,
+        source: GUIDE,
+    },
+    System {
+        name: "OpenBSD",
+        scales_windows: true,
+        note: RFC1323_SYSCTL,
+        source: GUIDE,
+    },
+    System {
+        name: "NetBSD",
+        scales_windows: true,
+        note: RFC1323_SYSCTL,
+        source: GUIDE,
+    },
+    System {
+        name: "macOS",
+        scales_windows: true,
+        note: RFC1323_SYSCTL,
+        source: GUIDE,
+    },
     System {
         name: "Solaris 9 and earlier",
         scales_windows: false,
@@ -56,9 +103,9 @@ pub const SYSTEMS: &[System] = &[
 
 const TCP_1323_OPTS: &str = "It does not offer the option and answers one that is offered; Tcp1323Opts in the registry \
                              switches it on.";
-const AUTOTUNING: &str =
-    "The receive window is tuned up to 16 MB, unless the autotuning level is restricted or disabled.";
-const RFC1323_SYSCTL: &str = "The variable net.inet.tcp.rfc1323, where there is one, switches it off.";
+const AUTOTUNING: &str = "The receive window is tuned up to 16 MB, unless the autotuning level is restricted or disabled.";
+const RFC1323_SYSCTL: &str =
+    "The variable net.inet.tcp.rfc1323, where there is one, switches it off.";
 const KB_224829: &str = "Microsoft knowledge base 224829";
 const GUIDE: &str = "Wikipedia: TCP window scale option; published tables by system";
 
@@ -77,7 +124,11 @@ mod tests {
             ("Windows Server 2008 and later", true),
             ("Linux 2.6.8 and later", true),
         ] {
-            assert_eq!(find_system(name).map(|system| system.scales_windows), Some(scales), "{name}");
+            assert_eq!(
+                find_system(name).map(|system| system.scales_windows),
+                Some(scales),
+                "{name}"
+            );
         }
         assert_eq!(find_system("OS/2"), None);
     }

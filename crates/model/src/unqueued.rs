@@ -9,8 +9,8 @@ pub const INTERVAL: Span = Span::from_millis(50);
 /// A share of lost segments above which CUBIC suffers: at 100 ms it carries less than 100 Mbit/s.
 pub const LOSSY: f64 = 5e-5;
 
-/// Intervals, or round trips, with lost segments, and without a queue, from which a share can be taken. A sender under
-/// CUBIC has slowed down by two thirds by then.
+/// Intervals, or round trips, with lost segments, and without a queue, from which a share can be
+/// taken. A sender under CUBIC has slowed down by two thirds by then.
 pub const MIN_EVENTS: u32 = 3;
 
 /// Round trips for which a sender may retransmit what a queue has dropped.
@@ -32,23 +32,42 @@ pub struct SenderSample {
 }
 
 impl SenderSample {
-    /// Returns the sum of the figures of connections over the same path. The round-trip time of one with nothing on its
-    /// way is of the past.
+    /// Returns the sum of the figures of connections over the same path. The round-trip time of one
+    /// with nothing on its way is of the past.
     pub fn from_infos(infos: &[TcpInfo]) -> Self {
         let has_data = |info: &&TcpInfo| info.unacked > Some(SegCount::ZERO);
-        let rtt = infos.iter().filter(has_data).filter_map(|info| info.rtt).min();
-        let count = |of: fn(&TcpInfo) -> Option<SegCount>| infos.iter().filter_map(of).map(SegCount::get).sum();
+        let rtt = infos
+            .iter()
+            .filter(has_data)
+            .filter_map(|info| info.rtt)
+            .min();
+        let count = |of: fn(&TcpInfo) -> Option<SegCount>| {
+            infos.iter().filter_map(of).map(SegCount::get).sum()
+        };
         Self {
             segments: count(|info| info.data_segs_out),
-            // Probes of the tail may retransmit what has arrived, and the receiver says so (RFC 2883).
-            retransmitted: count(|info| info.total_retrans).saturating_sub(count(|info| info.dsack_dups)),
-            acknowledged: infos.iter().filter_map(|info| info.bytes_acked).map(ByteCount::get).sum(),
-            rtt: rtt.or_else(|| infos.iter().filter_map(|info| info.rtt).min()).unwrap_or_default(),
-            min_rtt: infos.iter().filter_map(|info| info.min_rtt).min().unwrap_or_default(),
+            // Probes of the tail may retransmit what has arrived, and the receiver says so (RFC
+            // 2883).
+            retransmitted: count(|info| info.total_retrans)
+                .saturating_sub(count(|info| info.dsack_dups)),
+            acknowledged: infos
+                .iter()
+                .filter_map(|info| info.bytes_acked)
+                .map(ByteCount::get)
+                .sum(),
+            rtt: rtt
+                .or_else(|| infos.iter().filter_map(|info| info.rtt).min())
+                .unwrap_or_default(),
+            min_rtt: infos
+                .iter()
+                .filter_map(|info| info.min_rtt)
+                .min()
+                .unwrap_or_default(),
         }
     }
 
-    /// Returns true if packets wait for less than a tenth of the propagation time ([`packets_wait`]).
+    /// Returns true if packets wait for less than a tenth of the propagation time
+    /// ([`packets_wait`]).
     pub fn has_no_queue(self) -> bool {
         !packets_wait(self.rtt, self.min_rtt)
     }
@@ -65,15 +84,16 @@ pub struct UnqueuedLoss {
     last: Option<(Time, SenderSample)>,
     /// Until then segments may be retransmitted because a queue had no room for them.
     recovers_until: Time,
-    /// Intervals with loss that no queue explains, and the segments that were sent and lost in those without a queue.
+    /// Intervals with loss that no queue explains, and the segments that were sent and lost in
+    /// those without a queue.
     events: u32,
     segments: u64,
     lost: u64,
 }
 
 impl UnqueuedLoss {
-    /// Takes a sample. Returns the share of segments that are lost while no packet waits, once it is known and so large
-    /// that CUBIC and Reno suffer from it.
+    /// Takes a sample. Returns the share of segments that are lost while no packet waits, once it
+    /// is known and so large that CUBIC and Reno suffer from it.
     pub fn add_sample(&mut self, at: Time, sample: SenderSample) -> Option<Ratio> {
         if !sample.has_no_queue() {
             self.end_recovery(at, sample);
@@ -124,29 +144,74 @@ mod tests {
             };
             (Time::from_nanos(tenth * 100_000_000), sample)
         });
-        samples.map(|(at, sample)| loss.add_sample(at, sample)).collect()
+        samples
+            .map(|(at, sample)| loss.add_sample(at, sample))
+            .collect()
     }
 
     #[test]
     fn loss_without_a_queue_is_found_from_its_fourth_interval_on() {
         let share = Some(Ratio::new(0.01));
-        let always =
-            [(0, 50), (10, 51), (20, 51), (30, 52), (40, 51), (50, 50), (60, 50), (70, 50), (80, 50), (90, 50)];
+        let always = [
+            (0, 50),
+            (10, 51),
+            (20, 51),
+            (30, 52),
+            (40, 51),
+            (50, 50),
+            (60, 50),
+            (70, 50),
+            (80, 50),
+            (90, 50),
+        ];
         // The first loss may be the end of slow start, for five round trips.
         let (known, unknown) = (followed(&always), [None; 7]);
         assert_eq!((&known[..7], known[9]), (&unknown[..], share));
-        let at_times = [(0, 50), (10, 50), (10, 50), (20, 50), (20, 50), (40, 50), (40, 50), (50, 50)];
-        assert_eq!(followed(&at_times).iter().position(Option::is_some), Some(7));
+        let at_times = [
+            (0, 50),
+            (10, 50),
+            (10, 50),
+            (20, 50),
+            (20, 50),
+            (40, 50),
+            (40, 50),
+            (50, 50),
+        ];
+        assert_eq!(
+            followed(&at_times).iter().position(Option::is_some),
+            Some(7)
+        );
         assert_eq!(followed(&[(0, 50); 30]), [None; 30]);
         // Twice may be chance.
-        assert_eq!(followed(&[(0, 50), (1, 50), (1, 50), (2, 50), (3, 50), (3, 50), (3, 50)]), [None; 7]);
+        assert_eq!(
+            followed(&[
+                (0, 50),
+                (1, 50),
+                (1, 50),
+                (2, 50),
+                (3, 50),
+                (3, 50),
+                (3, 50)
+            ]),
+            [None; 7]
+        );
     }
 
     #[test]
     fn loss_by_a_full_queue_is_not_found() {
-        let overflow = [(0, 55), (0, 95), (500, 99), (510, 52), (520, 51), (530, 51), (530, 50), (530, 51)];
+        let overflow = [
+            (0, 55),
+            (0, 95),
+            (500, 99),
+            (510, 52),
+            (520, 51),
+            (530, 51),
+            (530, 50),
+            (530, 51),
+        ];
         assert_eq!(followed(&overflow), [None; 8]);
-        // The sender retransmits what the receiver misses as long as that acknowledges nothing else.
+        // The sender retransmits what the receiver misses as long as that acknowledges nothing
+        // else.
         let mut loss = UnqueuedLoss::default();
         let share = (0..9).map(|tenth| {
             let sample = SenderSample {
@@ -161,8 +226,8 @@ mod tests {
         assert!(share.take(6).all(|share| share.is_none()));
     }
 
-    /// A connection that stood by had the round-trip time of its handshake: where another filled the queue, that was
-    /// taken for a path without one, and its losses for the path's.
+    /// A connection that stood by had the round-trip time of its handshake: where another filled
+    /// the queue, that was taken for a path without one, and its losses for the path's.
     #[test]
     fn the_round_trip_time_is_that_of_connections_with_data_on_its_way() {
         let info = |rtt, unacked| TcpInfo {
@@ -171,7 +236,10 @@ mod tests {
             ..TcpInfo::default()
         };
         let rtt = |infos: &[TcpInfo]| SenderSample::from_infos(infos).rtt;
-        assert_eq!(rtt(&[info(24, 16), info(4, 0), info(20, 1)]), Span::from_millis(20));
+        assert_eq!(
+            rtt(&[info(24, 16), info(4, 0), info(20, 1)]),
+            Span::from_millis(20)
+        );
         assert_eq!(rtt(&[info(24, 0), info(4, 0)]), Span::from_millis(4));
     }
 }

@@ -26,10 +26,15 @@ pub fn bdp(rate: BitRate, rtt: Span) -> ByteCount {
 ///
 /// An `rtt` of zero bounds nothing and gives [`UNBOUNDED`], but for an empty window.
 pub fn rate_of_window(window: ByteCount, rtt: Span) -> BitRate {
-    if rtt == Span::ZERO && window > ByteCount::ZERO { UNBOUNDED } else { BitRate::from_bytes_in(window, rtt) }
+    if rtt == Span::ZERO && window > ByteCount::ZERO {
+        UNBOUNDED
+    } else {
+        BitRate::from_bytes_in(window, rtt)
+    }
 }
 
-/// The round-trip time at which `window` gives `rate`, rounded up to a nanosecond; [`Span::MAX`] for a rate of zero.
+/// The round-trip time at which `window` gives `rate`, rounded up to a nanosecond; [`Span::MAX`]
+/// for a rate of zero.
 pub fn rtt_of_window(window: ByteCount, rate: BitRate) -> Span {
     rate.time_for(window)
 }
@@ -90,7 +95,11 @@ mod tests {
             (65_535, ms(200), 2_621),
             (65_536, ms(38), 13_797),
         ] {
-            assert_eq!(rate_of_window(ByteCount::new(window), rtt).bps() / 1000, kbps, "{window} B ÷ {rtt}");
+            assert_eq!(
+                rate_of_window(ByteCount::new(window), rtt).bps() / 1000,
+                kbps,
+                "{window} B ÷ {rtt}"
+            );
         }
     }
 
@@ -98,7 +107,10 @@ mod tests {
     fn at_its_edges_the_equation_bounds_nothing() {
         assert_eq!(rate_of_window(ByteCount::new(1), Span::ZERO), UNBOUNDED);
         assert_eq!(rate_of_window(ByteCount::ZERO, Span::ZERO), BitRate::ZERO);
-        assert_eq!(rate_of_window(ByteCount::new(u64::MAX), Span::from_nanos(1)), UNBOUNDED);
+        assert_eq!(
+            rate_of_window(ByteCount::new(u64::MAX), Span::from_nanos(1)),
+            UNBOUNDED
+        );
         assert_eq!(bdp(UNBOUNDED, Span::MAX).get(), u64::MAX);
         assert_eq!(rtt_of_window(ByteCount::new(1), BitRate::ZERO), Span::MAX);
     }
@@ -109,7 +121,8 @@ mod tests {
             let (window, span) = (ByteCount::new(bytes), Span::from_nanos(nanos));
             let bits = rate_of_window(window, span);
             prop_assume!(bits.bps() >= 1_000);
-            // One bit per second is what rounding may cost, and at the slowest rate that is 1 part in 1000.
+            // One bit per second is what rounding may cost, and at the slowest rate that is 1 part
+            // in 1000.
             let slack = 2.0 / bits.as_f64() + 2.0 / window.as_f64() + 2.0 / nanos as f64;
             let near = |a: f64, b: f64| (a - b).abs() <= b * slack;
             prop_assert!(near(bdp(bits, span).as_f64(), window.as_f64()));

@@ -12,7 +12,9 @@ pub enum WatchError {
     #[error("there is no process {0}")]
     NoProcess(u32),
     /// The process belongs to another user.
-    #[error("cannot read the sockets of process {pid}: {cause}; it is another user's: try with `sudo`")]
+    #[error(
+        "cannot read the sockets of process {pid}: {cause}; it is another user's: try with `sudo`"
+    )]
     Forbidden {
         /// Number of the process.
         pid: u32,
@@ -20,7 +22,9 @@ pub enum WatchError {
         cause: io::Error,
     },
     /// The process is in another network namespace, where its packets cannot be captured from here.
-    #[error("process {0} is in another network namespace: capture there, by `nsenter --net --target {0} fullpipe …`")]
+    #[error(
+        "process {0} is in another network namespace: capture there, by `nsenter --net --target {0} fullpipe …`"
+    )]
     OtherNetwork(u32),
     /// There is no such connection on this host.
     #[error(

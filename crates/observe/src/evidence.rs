@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use fullpipe_record::{
-    Buffer, Direction, Evidence, Framing, Machine, Request, Sample, SocketReadback, Steady, Transfer, Writer,
-    find_steady, steady_of_receiver,
+    Buffer, Direction, Evidence, Framing, Machine, Request, Sample, SocketReadback, Steady,
+    Transfer, Writer, find_steady, steady_of_receiver,
 };
 use fullpipe_units::{BitRate, ByteCount, Span};
 
 use crate::watch::{ObservedConnection, WatchedConnections};
 
-/// Minimum share of the bytes of the largest: a smaller transfer is left out, and so is a connection of a transfer,
-/// which only carries commands.
+/// Minimum share of the bytes of the largest: a smaller transfer is left out, and so is a
+/// connection of a transfer, which only carries commands.
 const MIN_SHARE: f64 = 0.1;
 
 /// Maximum number of transfers that are returned.
@@ -21,40 +21,66 @@ const MAX_TRANSFERS: usize = 8;
 /// Minimum number of snapshots of a transfer that can be judged.
 const MIN_SNAPSHOTS: usize = 5;
 
-/// Ramp of a transfer that is judged whole: it leaves out only the first snapshot, from which the counters are counted.
+/// Ramp of a transfer that is judged whole: it leaves out only the first snapshot, from which the
+/// counters are counted.
 const FIRST_SNAPSHOT: Span = Span::from_nanos(1);
 
-/// Returns the transfers that were watched, the one that moved most bytes first: connections of one program with one
-/// other host are one transfer with as many streams. Transfers with too few snapshots are left out.
+/// Returns the transfers that were watched, the one that moved most bytes first: connections of one
+/// program with one other host are one transfer with as many streams. Transfers with too few
+/// snapshots are left out.
 ///
-/// The evidence is of this end alone: as the sender where most of the data was sent, else as the receiver.
-pub fn watched_transfers(watched: &WatchedConnections, bandwidth: Option<BitRate>) -> Vec<(Transfer, Evidence)> {
+/// The evidence is of this end alone: as the sender where most of the data was sent, else as the
+/// receiver.
+pub fn watched_transfers(
+    watched: &WatchedConnections,
+    bandwidth: Option<BitRate>,
+) -> Vec<(Transfer, Evidence)> {
     let mut groups = connection_groups(watched);
     groups.retain(|group| snapshot_count(group) >= MIN_SNAPSHOTS);
     groups.sort_by_key(|group| std::cmp::Reverse(offered_bytes(group)));
-    let most = groups.first().map_or(ByteCount::ZERO, |group| offered_bytes(group));
+    let most = groups
+        .first()
+        .map_or(ByteCount::ZERO, |group| offered_bytes(group));
     groups.retain(|group| carries_data(offered_bytes(group), most));
     groups.truncate(MAX_TRANSFERS);
-    groups.iter().map(|group| group_transfer(group, watched, bandwidth)).collect()
+    groups
+        .iter()
+        .map(|group| group_transfer(group, watched, bandwidth))
+        .collect()
 }
 
-/// Returns the bytes that were seen to move over connections of which there are too few snapshots, where that is not
-/// next to nothing compared with those of [`watched_transfers`]; zero if there are none.
+/// Returns the bytes that were seen to move over connections of which there are too few snapshots,
+/// where that is not next to nothing compared with those of [`watched_transfers`]; zero if there
+/// are none.
 pub fn moved_too_briefly(watched: &WatchedConnections) -> ByteCount {
-    let (judged, brief): (Vec<_>, Vec<_>) =
-        connection_groups(watched).into_iter().partition(|group| snapshot_count(group) >= MIN_SNAPSHOTS);
-    let most = judged.iter().map(|group| offered_bytes(group)).max().unwrap_or_default();
+    let (judged, brief): (Vec<_>, Vec<_>) = connection_groups(watched)
+        .into_iter()
+        .partition(|group| snapshot_count(group) >= MIN_SNAPSHOTS);
+    let most = judged
+        .iter()
+        .map(|group| offered_bytes(group))
+        .max()
+        .unwrap_or_default();
     let moved: ByteCount = brief.iter().flatten().map(|course| course.moved).sum();
-    if carries_data(moved, most) { moved } else { ByteCount::ZERO }
+    if carries_data(moved, most) {
+        moved
+    } else {
+        ByteCount::ZERO
+    }
 }
 
 /// Returns the connections that carry data, those of one program with one other host together.
 fn connection_groups(watched: &WatchedConnections) -> Vec<Vec<ConnectionHistory<'_>>> {
-    let mut groups: BTreeMap<(Option<String>, IpAddr, bool), Vec<ConnectionHistory>> = BTreeMap::new();
+    let mut groups: BTreeMap<(Option<String>, IpAddr, bool), Vec<ConnectionHistory>> =
+        BTreeMap::new();
     for (stream, seen) in watched.connections.iter().enumerate() {
         let course = ConnectionHistory::from_samples(stream as u16, seen, watched);
         if course.offered > ByteCount::ZERO {
-            let key = (seen.owner.program.clone(), seen.remote.ip(), course.receives);
+            let key = (
+                seen.owner.program.clone(),
+                seen.remote.ip(),
+                course.receives,
+            );
             groups.entry(key).or_default().push(course);
         }
     }
@@ -68,12 +94,16 @@ fn offered_bytes(group: &[ConnectionHistory]) -> ByteCount {
 }
 
 fn keep_those_with_data(group: &mut Vec<ConnectionHistory>) {
-    let most = group.iter().map(|course| course.offered).max().unwrap_or_default();
+    let most = group
+        .iter()
+        .map(|course| course.offered)
+        .max()
+        .unwrap_or_default();
     group.retain(|course| carries_data(course.offered, most));
 }
 
-/// Returns true if a connection of a transfer is one that carries its data, where it moved so many bytes, and the one
-/// that moved most moved `most`.
+/// Returns true if a connection of a transfer is one that carries its data, where it moved so many
+/// bytes, and the one that moved most moved `most`.
 pub fn carries_data(moved: ByteCount, most: ByteCount) -> bool {
     moved >= most.scale_by(MIN_SHARE)
 }
@@ -91,17 +121,33 @@ struct ConnectionHistory<'w> {
 }
 
 impl<'w> ConnectionHistory<'w> {
-    fn from_samples(stream: u16, seen: &'w ObservedConnection, watched: &'w WatchedConnections) -> Self {
-        let samples: Vec<&Sample> = watched.samples.iter().filter(|sample| sample.stream == stream).collect();
+    fn from_samples(
+        stream: u16,
+        seen: &'w ObservedConnection,
+        watched: &'w WatchedConnections,
+    ) -> Self {
+        let samples: Vec<&Sample> = watched
+            .samples
+            .iter()
+            .filter(|sample| sample.stream == stream)
+            .collect();
         let growth = |count: fn(&Sample) -> ByteCount| {
-            let [first, last] =
-                [samples.first(), samples.last()].map(|sample| sample.map_or(ByteCount::ZERO, |one| count(one)));
+            let [first, last] = [samples.first(), samples.last()]
+                .map(|sample| sample.map_or(ByteCount::ZERO, |one| count(one)));
             last.saturating_sub(if seen.is_old { first } else { ByteCount::ZERO })
         };
         let (sent, received) = (growth(acknowledged_bytes), growth(received_bytes));
-        let waiting = samples.last().map_or(ByteCount::ZERO, |last| last.unacknowledged_bytes());
+        let waiting = samples
+            .last()
+            .map_or(ByteCount::ZERO, |last| last.unacknowledged_bytes());
         let moved = sent.max(received);
-        Self { seen, receives: received > sent + waiting, moved, offered: moved.max(sent + waiting), samples }
+        Self {
+            seen,
+            receives: received > sent + waiting,
+            moved,
+            offered: moved.max(sent + waiting),
+            samples,
+        }
     }
 }
 
@@ -114,7 +160,11 @@ fn received_bytes(sample: &Sample) -> ByteCount {
 }
 
 fn snapshot_count(group: &[ConnectionHistory]) -> usize {
-    group.iter().map(|course| course.samples.len()).max().unwrap_or(0)
+    group
+        .iter()
+        .map(|course| course.samples.len())
+        .max()
+        .unwrap_or(0)
 }
 
 fn group_transfer(
@@ -123,48 +173,90 @@ fn group_transfer(
     bandwidth: Option<BitRate>,
 ) -> (Transfer, Evidence) {
     let receives = group.iter().any(|course| course.receives);
-    let direction = if receives { Direction::Download } else { Direction::Upload };
-    let begin =
-        group.iter().filter_map(|course| course.samples.first()).map(|sample| sample.at).min().unwrap_or_default();
-    let samples: Vec<Sample> =
-        group.iter().zip(0..).flat_map(|(course, stream)| renumber_samples(course, stream, begin)).collect();
-    let took = samples.iter().map(|sample| sample.at).max().unwrap_or_default();
+    let direction = if receives {
+        Direction::Download
+    } else {
+        Direction::Upload
+    };
+    let begin = group
+        .iter()
+        .filter_map(|course| course.samples.first())
+        .map(|sample| sample.at)
+        .min()
+        .unwrap_or_default();
+    let samples: Vec<Sample> = group
+        .iter()
+        .zip(0..)
+        .flat_map(|(course, stream)| renumber_samples(course, stream, begin))
+        .collect();
+    let took = samples
+        .iter()
+        .map(|sample| sample.at)
+        .max()
+        .unwrap_or_default();
     let moved: ByteCount = group.iter().map(|course| course.moved).sum();
-    let sockets: Vec<SocketReadback> =
-        group.iter().zip(0..).map(|(course, stream)| socket_readback(course, stream)).collect();
+    let sockets: Vec<SocketReadback> = group
+        .iter()
+        .zip(0..)
+        .map(|(course, stream)| socket_readback(course, stream))
+        .collect();
     let seen = group.first().map(|course| course.seen);
     let request = Request {
         direction,
         streams: group.len() as u16,
         duration: took,
         block: ByteCount::ZERO,
-        buffer: fixed_buffer(group, &sockets).filter(|_| receives).unwrap_or_default(),
+        buffer: fixed_buffer(group, &sockets)
+            .filter(|_| receives)
+            .unwrap_or_default(),
         writer: Writer::Blocking,
         ..Request::default()
     };
     let here = Some(watched.settings.clone());
     let machine = seen
-        .map(|seen| watched.machines.connection_machine(seen.owner.pid, seen.remote.ip(), begin))
+        .map(|seen| {
+            watched
+                .machines
+                .connection_machine(seen.owner.pid, seen.remote.ip(), begin)
+        })
         .unwrap_or_default();
-    let (sender_machine, receiver_machine) =
-        if receives { (Machine::default(), machine) } else { (machine, Machine::default()) };
-    let (sender_samples, receiver_samples) = if receives { (Vec::new(), samples) } else { (samples, Vec::new()) };
+    let (sender_machine, receiver_machine) = if receives {
+        (Machine::default(), machine)
+    } else {
+        (machine, Machine::default())
+    };
+    let (sender_samples, receiver_samples) = if receives {
+        (Vec::new(), samples)
+    } else {
+        (samples, Vec::new())
+    };
     let both = || sender_samples.iter().chain(&receiver_samples);
     let evidence = Evidence {
         request,
-        idle_rtt: both().filter_map(|sample| sample.tcp.min_rtt).filter(|rtt| *rtt > Span::ZERO).min(),
+        idle_rtt: both()
+            .filter_map(|sample| sample.tcp.min_rtt)
+            .filter(|rtt| *rtt > Span::ZERO)
+            .min(),
         idle_spread: None,
         // The receiver's own estimate has the pauses of the sender in it.
         loaded_rtt: None,
         steady: course_of_all(
             group,
-            if receives { &receiver_samples } else { &sender_samples },
+            if receives {
+                &receiver_samples
+            } else {
+                &sender_samples
+            },
             receives,
             BitRate::from_bytes_in(moved, took),
         ),
         sender: here.clone().filter(|_| !receives),
         receiver: here.filter(|_| receives),
-        sender_sockets: if receives { Vec::new() } else { sockets.clone() },
+        sender_sockets: if receives {
+            Vec::new()
+        } else {
+            sockets.clone()
+        },
         receiver_sockets: if receives { sockets } else { Vec::new() },
         sender_machine,
         receiver_machine,
@@ -192,7 +284,11 @@ fn group_transfer(
 }
 
 fn renumber_samples(course: &ConnectionHistory, stream: u16, begin: Span) -> Vec<Sample> {
-    let bytes = if course.receives { received_bytes } else { acknowledged_bytes };
+    let bytes = if course.receives {
+        received_bytes
+    } else {
+        acknowledged_bytes
+    };
     let one = |sample: &&Sample| Sample {
         at: sample.at.saturating_sub(begin),
         stream,
@@ -203,32 +299,64 @@ fn renumber_samples(course: &ConnectionHistory, stream: u16, begin: Span) -> Vec
     course.samples.iter().map(one).collect()
 }
 
-/// Returns the part of a transfer that is judged. If it was under way when the watching began, that is the whole, as
-/// its ramp was not seen.
-fn course_of_all(group: &[ConnectionHistory], samples: &[Sample], receives: bool, rate: BitRate) -> Option<Steady> {
+/// Returns the part of a transfer that is judged. If it was under way when the watching began, that
+/// is the whole, as its ramp was not seen.
+fn course_of_all(
+    group: &[ConnectionHistory],
+    samples: &[Sample],
+    receives: bool,
+    rate: BitRate,
+) -> Option<Steady> {
     let took = samples.iter().map(|sample| sample.at).max()?;
-    let ended_at = group.iter().zip(0..).map(|(_, stream)| last_data(samples, stream)).max()?;
+    let ended_at = group
+        .iter()
+        .zip(0..)
+        .map(|(_, stream)| last_data(samples, stream))
+        .max()?;
     if group.iter().any(|course| course.seen.is_old) {
         let duration = took.saturating_sub(FIRST_SNAPSHOT);
-        return Some(Steady { ramp: FIRST_SNAPSHOT, ramp_rate: rate, rate, duration });
+        return Some(Steady {
+            ramp: FIRST_SNAPSHOT,
+            ramp_rate: rate,
+            rate,
+            duration,
+        });
     }
-    let with_data: Vec<Sample> = samples.iter().filter(|sample| sample.at <= ended_at).cloned().collect();
-    if receives { steady_of_receiver(&with_data, None, ended_at) } else { find_steady(&with_data, None, ended_at) }
+    let with_data: Vec<Sample> = samples
+        .iter()
+        .filter(|sample| sample.at <= ended_at)
+        .cloned()
+        .collect();
+    if receives {
+        steady_of_receiver(&with_data, None, ended_at)
+    } else {
+        find_steady(&with_data, None, ended_at)
+    }
 }
 
-/// Returns the time of the sample in which the last data of a stream had arrived; of its last sample where more than a
-/// segment is still on its way. Programs exchange a few messages after the data, which take round trips.
+/// Returns the time of the sample in which the last data of a stream had arrived; of its last
+/// sample where more than a segment is still on its way. Programs exchange a few messages after the
+/// data, which take round trips.
 pub fn last_data(samples: &[Sample], stream: u16) -> Span {
     let own = || samples.iter().filter(move |sample| sample.stream == stream);
-    let Some(last) = own().next_back() else { return Span::ZERO };
+    let Some(last) = own().next_back() else {
+        return Span::ZERO;
+    };
     let segment = last.tcp.snd_mss.unwrap_or_default();
     let is_over = last.unacknowledged_bytes() <= segment;
     let has_all = |sample: &&Sample| last.bytes.saturating_sub(sample.bytes) <= segment;
-    own().find(|sample| is_over && has_all(sample)).unwrap_or(last).at
+    own()
+        .find(|sample| is_over && has_all(sample))
+        .unwrap_or(last)
+        .at
 }
 
 fn socket_readback(course: &ConnectionHistory, stream: u16) -> SocketReadback {
-    let memory = course.samples.first().and_then(|sample| sample.memory).unwrap_or_default();
+    let memory = course
+        .samples
+        .first()
+        .and_then(|sample| sample.memory)
+        .unwrap_or_default();
     SocketReadback {
         stream,
         sndbuf: memory.sndbuf,
@@ -241,11 +369,13 @@ fn socket_readback(course: &ConnectionHistory, stream: u16) -> SocketReadback {
     }
 }
 
-/// Returns the receive buffer that the program asked for, half of what the kernel reports; `None` unless the programs
-/// of all connections asked for one.
+/// Returns the receive buffer that the program asked for, half of what the kernel reports; `None`
+/// unless the programs of all connections asked for one.
 fn fixed_buffer(group: &[ConnectionHistory], sockets: &[SocketReadback]) -> Option<Buffer> {
     let is_fixed = group.iter().all(|course| course.seen.has_fixed_rcvbuf);
-    let size = sockets.first().map(|socket| ByteCount::new(socket.rcvbuf.get() / 2));
+    let size = sockets
+        .first()
+        .map(|socket| ByteCount::new(socket.rcvbuf.get() / 2));
     size.filter(|_| is_fixed).map(Buffer::Request)
 }
 

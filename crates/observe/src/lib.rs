@@ -1,8 +1,10 @@
 //! TCP connections of other programs, sampled through the kernel's figures without sending a byte.
 //!
-//! * In: a process, a program started to be watched, or one connection ([`WatchSubject`]). [`watch_others`] samples its
-//!   connections from `/proc` and `sock_diag` until the caller ends it.
-//! * Out: [`WatchedConnections`], from which [`watched_transfers`] makes the evidence of each transfer, for `diagnose` to judge.
+//! * In: a process, a program started to be watched, or one connection ([`WatchSubject`]).
+//!   [`watch_others`] samples its connections from `/proc` and `sock_diag` until the caller ends
+//!   it.
+//! * Out: [`WatchedConnections`], from which [`watched_transfers`] makes the evidence of each
+//!   transfer, for `diagnose` to judge.
 //!
 //! Watching needs permission to read the process's descriptors ([`WatchError::Forbidden`] where
 //! there is none).

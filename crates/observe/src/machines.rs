@@ -16,7 +16,8 @@ const MAX_SAMPLES: usize = 600;
 /// Meters of the processes that have connections, and of the devices toward the other hosts.
 #[derive(Debug)]
 pub(crate) struct MachineMeters {
-    /// Unset where the devices are those of another network namespace, which this process does not see.
+    /// Unset where the devices are those of another network namespace, which this process does not
+    /// see.
     sees_devices: bool,
     processes: BTreeMap<u32, (ProcessorMeter, Vec<CpuSample>)>,
     devices: BTreeMap<IpAddr, (DeviceMeter, Option<DeviceReport>)>,
@@ -24,7 +25,11 @@ pub(crate) struct MachineMeters {
 
 impl MachineMeters {
     pub(crate) fn new(sees_devices: bool) -> Self {
-        Self { sees_devices, processes: BTreeMap::new(), devices: BTreeMap::new() }
+        Self {
+            sees_devices,
+            processes: BTreeMap::new(),
+            devices: BTreeMap::new(),
+        }
     }
 
     /// Starts to measure the owner of a connection, and the device toward its other end.
@@ -60,12 +65,25 @@ impl MachineMeters {
 
     /// Returns the figures of this machine for a connection of `pid` with `remote`, in times since
     /// `begin`.
-    pub(crate) fn connection_machine(&self, pid: Option<u32>, remote: IpAddr, begin: Span) -> Machine {
-        let samples = pid.and_then(|pid| self.processes.get(&pid)).map(|(_, samples)| samples.as_slice());
-        let since = |sample: &CpuSample| CpuSample { at: sample.at.saturating_sub(begin), ..sample.clone() };
+    pub(crate) fn connection_machine(
+        &self,
+        pid: Option<u32>,
+        remote: IpAddr,
+        begin: Span,
+    ) -> Machine {
+        let samples = pid
+            .and_then(|pid| self.processes.get(&pid))
+            .map(|(_, samples)| samples.as_slice());
+        let since = |sample: &CpuSample| CpuSample {
+            at: sample.at.saturating_sub(begin),
+            ..sample.clone()
+        };
         Machine {
             processors: samples.unwrap_or_default().iter().map(since).collect(),
-            device: self.devices.get(&remote).and_then(|(_, report)| report.clone()),
+            device: self
+                .devices
+                .get(&remote)
+                .and_then(|(_, report)| report.clone()),
             storage: None,
         }
     }

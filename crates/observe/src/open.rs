@@ -8,30 +8,45 @@ use crate::WatchSubject;
 use crate::error::WatchError;
 use crate::process;
 
-/// Returns the connections that a subject has now: this end and the other of each, those that moved most first.
+/// Returns the connections that a subject has now: this end and the other of each, those that moved
+/// most first.
 ///
 /// # Errors
 /// Fails as [`crate::watch_others`] does, and for a process in another network namespace.
 pub fn open_connections(subject: WatchSubject) -> Result<Vec<[SocketAddr; 2]>, WatchError> {
     let (WatchSubject::Process(root) | WatchSubject::Started(root)) = subject else {
-        let WatchSubject::Connection(local, remote) = subject else { return Ok(Vec::new()) };
+        let WatchSubject::Connection(local, remote) = subject else {
+            return Ok(Vec::new());
+        };
         return Ok(vec![[local, remote]]);
     };
     let of_root = |cause| WatchError::of_process(root, cause);
     if process::foreign_network(root).map_err(of_root)?.is_some() {
         return Err(WatchError::OtherNetwork(root));
     }
-    let mut sockets: BTreeSet<u64> =
-        process::process_sockets(root).map_err(of_root)?.into_iter().map(|(one, _)| one).collect();
+    let mut sockets: BTreeSet<u64> = process::process_sockets(root)
+        .map_err(of_root)?
+        .into_iter()
+        .map(|(one, _)| one)
+        .collect();
     // A child may have ended, or belong to another user.
-    let of_children = process::process_tree(root).into_iter().filter_map(|pid| process::process_sockets(pid).ok());
+    let of_children = process::process_tree(root)
+        .into_iter()
+        .filter_map(|pid| process::process_sockets(pid).ok());
     sockets.extend(of_children.flatten().map(|(socket, _)| socket));
-    let mut open = ConnectionTable::open().and_then(|mut all| all.list_all()).map_err(WatchError::Table)?;
+    let mut open = ConnectionTable::open()
+        .and_then(|mut all| all.list_all())
+        .map_err(WatchError::Table)?;
     open.retain(|one| sockets.contains(&one.inode));
     open.sort_by_key(|one| {
-        Reverse(one.tcp.bytes_acked.unwrap_or_default() + one.tcp.bytes_received.unwrap_or_default())
+        Reverse(
+            one.tcp.bytes_acked.unwrap_or_default() + one.tcp.bytes_received.unwrap_or_default(),
+        )
     });
-    Ok(open.into_iter().map(|one| [one.local, one.remote]).collect())
+    Ok(open
+        .into_iter()
+        .map(|one| [one.local, one.remote])
+        .collect())
 }
 
 #[cfg(test)]
@@ -46,6 +61,9 @@ mod tests {
         let ends = [client.local_addr().unwrap(), client.peer_addr().unwrap()];
         let found = open_connections(WatchSubject::Process(std::process::id())).unwrap();
         assert!(found.contains(&ends), "{found:?}");
-        assert!(matches!(open_connections(WatchSubject::Process(1 << 30)), Err(WatchError::NoProcess(_))));
+        assert!(matches!(
+            open_connections(WatchSubject::Process(1 << 30)),
+            Err(WatchError::NoProcess(_))
+        ));
     }
 }

@@ -28,9 +28,19 @@ pub fn process_tree(root: u32) -> BTreeSet<u32> {
 
 /// Returns the children of a process; each is listed with the thread that started it.
 fn child_pids(pid: u32) -> Vec<u32> {
-    let Ok(threads) = fs::read_dir(proc_path(pid, "task")) else { return Vec::new() };
-    let lists = threads.flatten().filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
-    lists.flat_map(|list| list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<_>>()).collect()
+    let Ok(threads) = fs::read_dir(proc_path(pid, "task")) else {
+        return Vec::new();
+    };
+    let lists = threads
+        .flatten()
+        .filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
+    lists
+        .flat_map(|list| {
+            list.split_whitespace()
+                .filter_map(|pid| pid.parse().ok())
+                .collect::<Vec<_>>()
+        })
+        .collect()
 }
 
 /// Returns the sockets of a process: their inode numbers and descriptors.
@@ -38,7 +48,9 @@ fn child_pids(pid: u32) -> Vec<u32> {
 /// # Errors
 /// `NotFound` if there is no such process, `PermissionDenied` if it belongs to another user.
 pub(crate) fn process_sockets(pid: u32) -> io::Result<Vec<(u64, i32)>> {
-    let descriptors = fs::read_dir(proc_path(pid, "fd"))?.take(MAX_DESCRIPTORS).flatten();
+    let descriptors = fs::read_dir(proc_path(pid, "fd"))?
+        .take(MAX_DESCRIPTORS)
+        .flatten();
     // The link of a descriptor that was closed meanwhile cannot be read.
     let socket = |entry: fs::DirEntry| {
         let number = socket_number(fs::read_link(entry.path()).ok()?.to_str()?)?;
@@ -47,17 +59,28 @@ pub(crate) fn process_sockets(pid: u32) -> io::Result<Vec<(u64, i32)>> {
     Ok(descriptors.filter_map(socket).collect())
 }
 
-/// Returns the process that has this socket and the descriptor, the youngest process if several have it; `None` if
-/// there is none, or it belongs to another user.
+/// Returns the process that has this socket and the descriptor, the youngest process if several
+/// have it; `None` if there is none, or it belongs to another user.
 pub(crate) fn socket_owner(socket: u64) -> Option<(u32, i32)> {
     let processes = fs::read_dir("/proc").ok()?.flatten();
     let numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    let descriptor = |pid: u32| process_sockets(pid).ok()?.into_iter().find(|(number, _)| *number == socket);
-    numbers.filter_map(|pid| Some((pid, descriptor(pid)?.1))).max()
+    let descriptor = |pid: u32| {
+        process_sockets(pid)
+            .ok()?
+            .into_iter()
+            .find(|(number, _)| *number == socket)
+    };
+    numbers
+        .filter_map(|pid| Some((pid, descriptor(pid)?.1)))
+        .max()
 }
 
 fn socket_number(target: &str) -> Option<u64> {
-    target.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
+    target
+        .strip_prefix("socket:[")?
+        .strip_suffix(']')?
+        .parse()
+        .ok()
 }
 
 /// Returns the name of a process; `None` if there is no such process, or it has no name.
@@ -66,8 +89,8 @@ pub(crate) fn process_name(pid: u32) -> Option<String> {
     Some(name.trim_end().to_owned()).filter(|name| !name.is_empty())
 }
 
-/// Returns the processor time of a process and of the children that it has waited for (fields 14 to 17 of `stat`);
-/// nothing if there is no such process.
+/// Returns the processor time of a process and of the children that it has waited for (fields 14 to
+/// 17 of `stat`); nothing if there is no such process.
 pub(crate) fn processor_time(pid: u32) -> Span {
     read_proc_file(pid, "stat").map_or(Span::ZERO, |stat| used_time(&stat))
 }
@@ -75,8 +98,15 @@ pub(crate) fn processor_time(pid: u32) -> Span {
 fn used_time(stat: &str) -> Span {
     /// The kernel reports times in hundredths of a second on every machine (`USER_HZ`).
     const TICK: Span = Span::from_millis(10);
-    let fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace();
-    let ticks: u64 = fields.skip(11).take(4).filter_map(|field| field.parse::<u64>().ok()).sum();
+    let fields = stat
+        .rsplit_once(')')
+        .map_or("", |(_, rest)| rest)
+        .split_whitespace();
+    let ticks: u64 = fields
+        .skip(11)
+        .take(4)
+        .filter_map(|field| field.parse::<u64>().ok())
+        .sum();
     TICK * ticks
 }
 
@@ -85,8 +115,8 @@ pub(crate) fn is_alive(pid: u32) -> bool {
     read_proc_file(pid, "stat").is_ok_and(|stat| is_running(&stat))
 }
 
-/// Returns the text of a file of a process. The kernel cuts names after 15 bytes, amid a character too, so that not
-/// all of it need be UTF-8.
+/// Returns the text of a file of a process. The kernel cuts names after 15 bytes, amid a character
+/// too, so that not all of it need be UTF-8.
 fn read_proc_file(pid: u32, file: &str) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&fs::read(proc_path(pid, file))?).into_owned())
 }
@@ -96,9 +126,17 @@ fn is_running(stat: &str) -> bool {
     /// `PF_EXITING` (`linux/sched.h`).
     const EXITING: u32 = 4;
     // The name before it may contain any character, but ends with the last bracket.
-    let mut fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace();
-    let is_there = fields.next().is_some_and(|state| !matches!(state, "Z" | "X"));
-    let flags: u32 = fields.nth(5).and_then(|flags| flags.parse().ok()).unwrap_or_default();
+    let mut fields = stat
+        .rsplit_once(')')
+        .map_or("", |(_, rest)| rest)
+        .split_whitespace();
+    let is_there = fields
+        .next()
+        .is_some_and(|state| !matches!(state, "Z" | "X"));
+    let flags: u32 = fields
+        .nth(5)
+        .and_then(|flags| flags.parse().ok())
+        .unwrap_or_default();
     is_there && flags & EXITING == 0
 }
 
@@ -109,7 +147,11 @@ fn is_running(stat: &str) -> bool {
 pub(crate) fn foreign_network(pid: u32) -> io::Result<Option<fs::File>> {
     let theirs = proc_path(pid, "ns/net");
     let ours = fs::read_link("/proc/thread-self/ns/net")?;
-    if fs::read_link(&theirs)? == ours { Ok(None) } else { fs::File::open(theirs).map(Some) }
+    if fs::read_link(&theirs)? == ours {
+        Ok(None)
+    } else {
+        fs::File::open(theirs).map(Some)
+    }
 }
 
 fn proc_path(pid: u32, file: &str) -> PathBuf {
@@ -131,9 +173,16 @@ mod tests {
         let link = fs::read_link(format!("/proc/self/fd/{}", listener.as_raw_fd())).unwrap();
         let number = socket_number(link.to_str().unwrap()).unwrap();
         let found = (number, listener.as_raw_fd());
-        assert!(process_sockets(std::process::id()).unwrap().contains(&found));
+        assert!(
+            process_sockets(std::process::id())
+                .unwrap()
+                .contains(&found)
+        );
         // A child that another test starts just now has it too, for a moment.
-        assert!(socket_owner(number).unwrap().0 >= std::process::id() && socket_owner(u64::MAX).is_none());
+        assert!(
+            socket_owner(number).unwrap().0 >= std::process::id()
+                && socket_owner(u64::MAX).is_none()
+        );
         assert!(is_alive(std::process::id()) && process_name(std::process::id()).is_some());
         assert!(foreign_network(std::process::id()).unwrap().is_none());
     }
@@ -141,28 +190,53 @@ mod tests {
     #[test]
     fn grandchildren_are_found_and_the_dead_are_not_alive() {
         let mut command = Command::new("sh");
-        let mut child = command.args(["-c", "sleep 30 & wait"]).stdin(Stdio::null()).spawn().unwrap();
+        let mut child = command
+            .args(["-c", "sleep 30 & wait"])
+            .stdin(Stdio::null())
+            .spawn()
+            .unwrap();
         let found = fullpipe_testkit::within(std::time::Duration::from_secs(10), || {
-            process_tree(child.id()).iter().any(|pid| process_name(*pid).as_deref() == Some("sleep"))
+            process_tree(child.id())
+                .iter()
+                .any(|pid| process_name(*pid).as_deref() == Some("sleep"))
         });
-        let own: Vec<u32> = process_tree(child.id()).into_iter().filter(|pid| *pid != child.id()).collect();
+        let own: Vec<u32> = process_tree(child.id())
+            .into_iter()
+            .filter(|pid| *pid != child.id())
+            .collect();
         for pid in own {
             let pid = rustix::process::Pid::from_raw(pid.cast_signed()).unwrap();
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
         }
         child.kill().unwrap();
-        assert!(fullpipe_testkit::within(std::time::Duration::from_secs(10), || !is_alive(child.id())), "a zombie");
+        assert!(
+            fullpipe_testkit::within(std::time::Duration::from_secs(10), || !is_alive(child.id())),
+            "a zombie"
+        );
         child.wait().unwrap();
         assert!(found);
-        assert_eq!(process_sockets(child.id()).unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert_eq!(
+            process_sockets(child.id()).unwrap_err().kind(),
+            io::ErrorKind::NotFound
+        );
     }
 
     #[test]
     fn a_process_whose_name_is_no_text_lives_and_has_a_name() {
         let script = "printf 'na\\377me' > /proc/$$/comm; echo named; read -r line";
         let mut command = Command::new("sh");
-        let mut child = command.args(["-c", script]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        child.stdout.as_mut().unwrap().read_exact(&mut [0; 5]).unwrap();
+        let mut child = command
+            .args(["-c", script])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        child
+            .stdout
+            .as_mut()
+            .unwrap()
+            .read_exact(&mut [0; 5])
+            .unwrap();
         let (is_alive, name) = (is_alive(child.id()), process_name(child.id()));
         child.kill().unwrap();
         child.wait().unwrap();
@@ -198,12 +272,16 @@ mod tests {
     #[test]
     fn one_that_has_ended_is_not_taken_for_that_of_another_user() {
         let mut child = Command::new("true").spawn().unwrap();
-        assert!(fullpipe_testkit::within(std::time::Duration::from_secs(10), || !is_alive(child.id())));
+        assert!(fullpipe_testkit::within(
+            std::time::Duration::from_secs(10),
+            || !is_alive(child.id())
+        ));
         // As `/proc` answers whoever is not root.
         let error = WatchError::of_process(child.id(), io::ErrorKind::PermissionDenied.into());
         assert!(matches!(error, WatchError::NoProcess(_)), "{error}");
         child.wait().unwrap();
-        let error = WatchError::of_process(std::process::id(), io::ErrorKind::PermissionDenied.into());
+        let error =
+            WatchError::of_process(std::process::id(), io::ErrorKind::PermissionDenied.into());
         assert!(matches!(error, WatchError::Forbidden { .. }), "{error}");
     }
 

@@ -16,7 +16,8 @@ use crate::process;
 /// Time between two snapshots.
 const PERIOD: Duration = Duration::from_millis(50);
 
-/// Time between two snapshots, and two searches, while a program that was just started may be done soon.
+/// Time between two snapshots, and two searches, while a program that was just started may be done
+/// soon.
 const PERIOD_AT_FIRST: Duration = Duration::from_millis(10);
 
 /// Time for which a program counts as just started.
@@ -25,8 +26,9 @@ const AT_FIRST: Duration = Duration::from_millis(500);
 /// Snapshots from one sample of the processors and buffers to the next.
 const SNAPSHOTS_PER_SAMPLE: u32 = 4;
 
-/// Time from one search for new sockets of a process to the next, in multiples of what the search took. A search that
-/// is cheap comes with each snapshot, so that connections of a tenth of a second are seen.
+/// Time from one search for new sockets of a process to the next, in multiples of what the search
+/// took. A search that is cheap comes with each snapshot, so that connections of a tenth of a
+/// second are seen.
 const SEARCH_PAUSE: u32 = 20;
 
 /// Longest such time.
@@ -35,30 +37,34 @@ const MAX_SEARCH_PAUSE: Duration = Duration::from_millis(200);
 /// State of a socket whose connection is not yet established (`net/tcp_states.h`).
 const SYN_SENT: u8 = 2;
 
-/// Searches after which a socket that is not among the TCP connections is rarely searched for: it may be none of TCP,
-/// or connect late.
+/// Searches after which a socket that is not among the TCP connections is rarely searched for: it
+/// may be none of TCP, or connect late.
 const SEARCHES: u8 = 20;
 
 /// Number of searches for a socket that was found.
 const FOUND: u8 = u8::MAX;
 
-/// Time from one search for such sockets to the next, in multiples of what the kernel took to list its connections.
+/// Time from one search for such sockets to the next, in multiples of what the kernel took to list
+/// its connections.
 const TABLE_PAUSE: u32 = 100;
 
 /// Longest such time.
 const MAX_TABLE_PAUSE: Duration = Duration::from_secs(1);
 
-/// Snapshots in a row without a connection after which it counts as closed: a list that the kernel makes while others
-/// come and go may miss one that is open.
+/// Snapshots in a row without a connection after which it counts as closed: a list that the kernel
+/// makes while others come and go may miss one that is open.
 const MISSES: u8 = 2;
 
-/// Failures in a row after which the kernel is not asked any more; the first of all is final, as nothing is lost.
+/// Failures in a row after which the kernel is not asked any more; the first of all is final, as
+/// nothing is lost.
 const MAX_FAILURES: u8 = 3;
 
-/// Maximum number of connections that are watched: of more, the closed ones that moved the fewest bytes are left out.
+/// Maximum number of connections that are watched: of more, the closed ones that moved the fewest
+/// bytes are left out.
 const MAX_CONNECTIONS: usize = 1024;
 
-/// Maximum number of samples; with more, every second snapshot is dropped and the period is doubled.
+/// Maximum number of samples; with more, every second snapshot is dropped and the period is
+/// doubled.
 const MAX_SAMPLES: usize = 40_000;
 
 /// The connections to watch.
@@ -66,7 +72,8 @@ const MAX_SAMPLES: usize = 40_000;
 pub enum WatchSubject {
     /// The connections of a process and of all that it started.
     Process(u32),
-    /// The connections of a process that was started to be watched, so that none of them is older than the watching.
+    /// The connections of a process that was started to be watched, so that none of them is older
+    /// than the watching.
     Started(u32),
     /// One connection: the address of this end, and that of the other.
     Connection(SocketAddr, SocketAddr),
@@ -146,12 +153,20 @@ pub(crate) struct ConnectionOwner {
 
 impl ConnectionOwner {
     fn new(pid: u32, descriptor: i32) -> Self {
-        Self { pid: Some(pid), program: process::process_name(pid), descriptor: Some(descriptor) }
+        Self {
+            pid: Some(pid),
+            program: process::process_name(pid),
+            descriptor: Some(descriptor),
+        }
     }
 
-    /// Returns true if the process fixed the receive buffer of its socket; false also if that cannot be read.
+    /// Returns true if the process fixed the receive buffer of its socket; false also if that
+    /// cannot be read.
     fn fixed_the_receive_buffer(&self) -> bool {
-        let stated = self.pid.zip(self.descriptor).and_then(|(pid, descriptor)| fixed_buffers(pid, descriptor).ok());
+        let stated = self
+            .pid
+            .zip(self.descriptor)
+            .and_then(|(pid, descriptor)| fixed_buffers(pid, descriptor).ok());
         stated.is_some_and(|[_, receive]| receive)
     }
 }
@@ -172,16 +187,27 @@ pub struct WatchProgress<'w> {
 }
 
 impl WatchProgress<'_> {
-    /// Returns the bytes that were sent, and those that arrived, over all connections since the watching began.
+    /// Returns the bytes that were sent, and those that arrived, over all connections since the
+    /// watching began.
     pub fn moved_each_way(&self) -> [ByteCount; 2] {
         let of = |count: fn(&Sample) -> ByteCount| {
             let mut ends: BTreeMap<u16, [ByteCount; 2]> = BTreeMap::new();
             for sample in &self.watch.samples {
-                let is_old = self.watch.seen.get(usize::from(sample.stream)).is_some_and(|seen| seen.is_old);
-                let first = if is_old { count(sample) } else { ByteCount::ZERO };
+                let is_old = self
+                    .watch
+                    .seen
+                    .get(usize::from(sample.stream))
+                    .is_some_and(|seen| seen.is_old);
+                let first = if is_old {
+                    count(sample)
+                } else {
+                    ByteCount::ZERO
+                };
                 ends.entry(sample.stream).or_insert([first; 2])[1] = count(sample);
             }
-            ends.values().map(|[first, last]| last.saturating_sub(*first)).sum()
+            ends.values()
+                .map(|[first, last]| last.saturating_sub(*first))
+                .sum()
         };
         [
             of(|sample| sample.tcp.bytes_acked.unwrap_or_default()),
@@ -193,8 +219,18 @@ impl WatchProgress<'_> {
     pub fn recent_interval(&self, time: Span) -> WatchedConnections {
         let begin = self.elapsed.saturating_sub(time);
         let since = |at: Span| at.saturating_sub(begin);
-        let recent = self.watch.samples.iter().rev().take_while(|sample| sample.at >= begin);
-        let mut samples: Vec<Sample> = recent.map(|one| Sample { at: since(one.at), ..one.clone() }).collect();
+        let recent = self
+            .watch
+            .samples
+            .iter()
+            .rev()
+            .take_while(|sample| sample.at >= begin);
+        let mut samples: Vec<Sample> = recent
+            .map(|one| Sample {
+                at: since(one.at),
+                ..one.clone()
+            })
+            .collect();
         samples.reverse();
         let is_old = |seen: &ObservedConnection| seen.is_old || seen.found < begin;
         let connections = self.watch.seen.iter().map(|seen| ObservedConnection {
@@ -202,8 +238,12 @@ impl WatchProgress<'_> {
             found: since(seen.found),
             ..seen.clone()
         });
-        let processor =
-            self.watch.processor.iter().filter(|(at, _)| *at >= begin).map(|(at, used)| (since(*at), *used));
+        let processor = self
+            .watch
+            .processor
+            .iter()
+            .filter(|(at, _)| *at >= begin)
+            .map(|(at, used)| (since(*at), *used));
         WatchedConnections {
             settings: self.settings.clone(),
             took: time.min(self.elapsed),
@@ -223,12 +263,17 @@ pub fn watch_others(
     subject: WatchSubject,
     stop: &mut dyn FnMut(WatchProgress<'_>) -> bool,
 ) -> Result<WatchedConnections, WatchError> {
-    let SubjectNetwork { connections, settings, is_ours } = in_its_network(subject)?;
+    let SubjectNetwork {
+        connections,
+        settings,
+        is_ours,
+    } = in_its_network(subject)?;
     let mut watch = ConnectionWatch::new(subject, connections, MachineMeters::new(is_ours));
     let (mut next, mut period, mut snapshots) = (watch.origin, PERIOD, 0_u32);
     let mut failures = MAX_FAILURES - 1;
     loop {
-        let just_started = matches!(subject, WatchSubject::Started(_)) && watch.origin.elapsed() < AT_FIRST;
+        let just_started =
+            matches!(subject, WatchSubject::Started(_)) && watch.origin.elapsed() < AT_FIRST;
         let done = watch.observe_connections(snapshots == 0, just_started);
         unless_repeated(done, &mut failures)?;
         if just_started || snapshots.is_multiple_of(SNAPSHOTS_PER_SAMPLE) {
@@ -245,13 +290,32 @@ pub fn watch_others(
         if stop(watch.current_progress(&settings)) || watch.is_over() {
             break;
         }
-        next = (next + if just_started { PERIOD_AT_FIRST } else { period }).max(Instant::now());
+        next = (next
+            + if just_started {
+                PERIOD_AT_FIRST
+            } else {
+                period
+            })
+        .max(Instant::now());
         thread::sleep(next.saturating_duration_since(Instant::now()));
     }
     let took = Span::from(watch.origin.elapsed());
     watch.machines.take_sample(took);
-    let ConnectionWatch { seen: connections, samples, machines, processor, .. } = watch;
-    Ok(WatchedConnections { settings, took, connections, samples, machines, processor })
+    let ConnectionWatch {
+        seen: connections,
+        samples,
+        machines,
+        processor,
+        ..
+    } = watch;
+    Ok(WatchedConnections {
+        settings,
+        took,
+        connections,
+        samples,
+        machines,
+        processor,
+    })
 }
 
 /// Passes over a failure, unless it is one too many in a row.
@@ -281,18 +345,28 @@ struct SubjectNetwork {
 fn in_its_network(subject: WatchSubject) -> Result<SubjectNetwork, WatchError> {
     let read = |is_ours| -> Result<_, WatchError> {
         let connections = ConnectionTable::open().map_err(WatchError::Table)?;
-        Ok(SubjectNetwork { connections, settings: inspect_host(&SysctlTree::of_this_host())?, is_ours })
+        Ok(SubjectNetwork {
+            connections,
+            settings: inspect_host(&SysctlTree::of_this_host())?,
+            is_ours,
+        })
     };
     let here = || read(true);
-    let (WatchSubject::Process(pid) | WatchSubject::Started(pid)) = subject else { return here() };
-    let Some(network) = process::foreign_network(pid).map_err(|cause| WatchError::of_process(pid, cause))? else {
+    let (WatchSubject::Process(pid) | WatchSubject::Started(pid)) = subject else {
+        return here();
+    };
+    let Some(network) =
+        process::foreign_network(pid).map_err(|cause| WatchError::of_process(pid, cause))?
+    else {
         return here();
     };
     let network = NetNamespace::from(std::os::fd::OwnedFd::from(network));
     // A thread that enters a namespace must not be used for anything else.
     let there = thread::scope(|scope| {
         let moved = scope.spawn(|| {
-            network.enter().map_err(|cause| WatchError::of_process(pid, cause))?;
+            network
+                .enter()
+                .map_err(|cause| WatchError::of_process(pid, cause))?;
             read(false)
         });
         moved.join()
@@ -308,8 +382,8 @@ struct ConnectionWatch {
     samples: Vec<Sample>,
     /// Owners of sockets, by inode number.
     owners: BTreeMap<u64, ConnectionOwner>,
-    /// Searches in which a socket was not among the connections, up to [`SEARCHES`], by inode number; [`FOUND`] once it
-    /// is known.
+    /// Searches in which a socket was not among the connections, up to [`SEARCHES`], by inode
+    /// number; [`FOUND`] once it is known.
     misses: BTreeMap<u64, u8>,
     /// Earliest time of the next search.
     search_due: Instant,
@@ -337,7 +411,8 @@ impl ConnectionWatch {
         }
     }
 
-    /// Takes a snapshot, before which it searches for new connections if `must_search` or a search is due.
+    /// Takes a snapshot, before which it searches for new connections if `must_search` or a search
+    /// is due.
     fn observe_connections(&mut self, is_first: bool, must_search: bool) -> Result<(), WatchError> {
         let began = Instant::now();
         if must_search || began >= self.search_due {
@@ -350,20 +425,31 @@ impl ConnectionWatch {
     /// Adds connections that are not yet known.
     fn search_connections(&mut self, is_first: bool) -> Result<(), WatchError> {
         match self.subject {
-            WatchSubject::Process(pid) | WatchSubject::Started(pid) => self.search_process(pid, is_first),
-            WatchSubject::Connection(local, remote) if is_first => self.search_connection(local, remote),
+            WatchSubject::Process(pid) | WatchSubject::Started(pid) => {
+                self.search_process(pid, is_first)
+            }
+            WatchSubject::Connection(local, remote) if is_first => {
+                self.search_connection(local, remote)
+            }
             WatchSubject::Connection(..) => Ok(()),
         }
     }
 
-    fn search_connection(&mut self, local: SocketAddr, remote: SocketAddr) -> Result<(), WatchError> {
+    fn search_connection(
+        &mut self,
+        local: SocketAddr,
+        remote: SocketAddr,
+    ) -> Result<(), WatchError> {
         let same = |one: SocketAddr, other: SocketAddr| {
             one.port() == other.port() && one.ip().to_canonical() == other.ip().to_canonical()
         };
         let all = self.connections.list_all().map_err(WatchError::Table)?;
-        let found = all.into_iter().find(|one| same(one.local, local) && same(one.remote, remote));
+        let found = all
+            .into_iter()
+            .find(|one| same(one.local, local) && same(one.remote, remote));
         let found = found.ok_or(WatchError::NoConnection { local, remote })?;
-        let owner = process::socket_owner(found.inode).map(|(pid, descriptor)| ConnectionOwner::new(pid, descriptor));
+        let owner = process::socket_owner(found.inode)
+            .map(|(pid, descriptor)| ConnectionOwner::new(pid, descriptor));
         self.add_connection(&found, owner.unwrap_or_default(), true);
         Ok(())
     }
@@ -376,7 +462,9 @@ impl ConnectionWatch {
         for pid in processes {
             let sockets = match process::process_sockets(pid) {
                 Ok(sockets) => sockets,
-                Err(cause) if pid == root && is_first => return Err(WatchError::of_process(pid, cause)),
+                Err(cause) if pid == root && is_first => {
+                    return Err(WatchError::of_process(pid, cause));
+                }
                 // The process has ended, or belongs to another user now.
                 Err(_) => continue,
             };
@@ -405,13 +493,20 @@ impl ConnectionWatch {
         for found in all.into_iter().filter(|one| new.contains(&one.inode)) {
             self.misses.insert(found.inode, FOUND);
             let owner = self.owners.get(&found.inode).cloned().unwrap_or_default();
-            self.add_connection(&found, owner, is_first && self.subject != WatchSubject::Started(root));
+            self.add_connection(
+                &found,
+                owner,
+                is_first && self.subject != WatchSubject::Started(root),
+            );
         }
         Ok(())
     }
 
     fn note_processor_time(&mut self, processes: &BTreeSet<u32>) {
-        let used: Span = processes.iter().map(|pid| process::processor_time(*pid)).sum();
+        let used: Span = processes
+            .iter()
+            .map(|pid| process::processor_time(*pid))
+            .sum();
         self.processor.push((self.origin.elapsed().into(), used));
         if self.processor.len() > MAX_SAMPLES {
             let mut is_kept = false;
@@ -424,7 +519,11 @@ impl ConnectionWatch {
 
     /// A program may ask for a buffer once it is connected.
     fn read_receive_buffers(&mut self) {
-        for seen in self.seen.iter_mut().filter(|seen| seen.is_open() && !seen.has_fixed_rcvbuf) {
+        for seen in self
+            .seen
+            .iter_mut()
+            .filter(|seen| seen.is_open() && !seen.has_fixed_rcvbuf)
+        {
             seen.has_fixed_rcvbuf = seen.owner.fixed_the_receive_buffer();
         }
     }
@@ -433,7 +532,9 @@ impl ConnectionWatch {
         if self.seen.iter().any(|seen| seen.cookie == found.cookie) {
             return;
         }
-        let Some(place) = self.free_place() else { return };
+        let Some(place) = self.free_place() else {
+            return;
+        };
         self.machines.add_connection(owner.pid, found.remote.ip());
         let seen = ObservedConnection {
             cookie: found.cookie,
@@ -449,15 +550,16 @@ impl ConnectionWatch {
         match self.seen.get_mut(place) {
             Some(closed) => {
                 *closed = seen;
-                self.samples.retain(|sample| usize::from(sample.stream) != place);
+                self.samples
+                    .retain(|sample| usize::from(sample.stream) != place);
             }
             None => self.seen.push(seen),
         }
     }
 
-    /// Returns the place of the next connection. Where all are taken, that is the place of the closed one that moved
-    /// the fewest bytes: a program that has thousands of short connections may have a long one after them. `None` if
-    /// all are open.
+    /// Returns the place of the next connection. Where all are taken, that is the place of the
+    /// closed one that moved the fewest bytes: a program that has thousands of short connections
+    /// may have a long one after them. `None` if all are open.
     fn free_place(&self) -> Option<usize> {
         if self.seen.len() < MAX_CONNECTIONS {
             return Some(self.seen.len());
@@ -474,10 +576,19 @@ impl ConnectionWatch {
     fn take_snapshot(&mut self) -> Result<(), WatchError> {
         let open = self.seen.iter().filter(|seen| seen.is_open());
         let ends: Vec<_> = open.map(|seen| (seen.local, seen.remote)).collect();
-        let found = self.connections.find_by_ends(&ends).map_err(WatchError::Table)?;
-        let mut by_cookie: BTreeMap<u64, TcpConnection> = found.into_iter().map(|one| (one.cookie, one)).collect();
+        let found = self
+            .connections
+            .find_by_ends(&ends)
+            .map_err(WatchError::Table)?;
+        let mut by_cookie: BTreeMap<u64, TcpConnection> =
+            found.into_iter().map(|one| (one.cookie, one)).collect();
         let at = Span::from(self.origin.elapsed());
-        for (stream, seen) in self.seen.iter_mut().enumerate().filter(|(_, seen)| seen.is_open()) {
+        for (stream, seen) in self
+            .seen
+            .iter_mut()
+            .enumerate()
+            .filter(|(_, seen)| seen.is_open())
+        {
             let Some(now) = by_cookie.remove(&seen.cookie) else {
                 seen.misses += 1;
                 continue;
@@ -498,16 +609,26 @@ impl ConnectionWatch {
     }
 
     fn current_progress<'w>(&'w self, settings: &'w HostSettings) -> WatchProgress<'w> {
-        let now =
-            self.samples.iter().rev().take_while(|sample| Some(sample.at) == self.samples.last().map(|last| last.at));
-        let is_open =
-            |sample: &Sample| self.seen.get(usize::from(sample.stream)).is_some_and(ObservedConnection::is_open);
-        let waits = |sample: &&Sample| is_open(sample) && sample.unacknowledged_bytes() > ByteCount::ZERO;
+        let now = self
+            .samples
+            .iter()
+            .rev()
+            .take_while(|sample| Some(sample.at) == self.samples.last().map(|last| last.at));
+        let is_open = |sample: &Sample| {
+            self.seen
+                .get(usize::from(sample.stream))
+                .is_some_and(ObservedConnection::is_open)
+        };
+        let waits =
+            |sample: &&Sample| is_open(sample) && sample.unacknowledged_bytes() > ByteCount::ZERO;
         WatchProgress {
             elapsed: self.origin.elapsed().into(),
             moved: now.clone().map(both_ways).sum(),
             is_sending: now.clone().any(|sample| waits(&sample)),
-            rtt: now.clone().max_by_key(|sample| both_ways(sample)).and_then(|sample| sample.tcp.rtt),
+            rtt: now
+                .clone()
+                .max_by_key(|sample| both_ways(sample))
+                .and_then(|sample| sample.tcp.rtt),
             watch: self,
             settings,
         }
@@ -539,7 +660,11 @@ mod tests {
     /// Of this process, as if it had been started to be watched.
     fn watch() -> ConnectionWatch {
         let subject = WatchSubject::Started(std::process::id());
-        ConnectionWatch::new(subject, ConnectionTable::open().unwrap(), MachineMeters::new(false))
+        ConnectionWatch::new(
+            subject,
+            ConnectionTable::open().unwrap(),
+            MachineMeters::new(false),
+        )
     }
 
     fn listener() -> (TcpListener, SocketAddr) {
@@ -573,7 +698,10 @@ mod tests {
     #[test]
     fn a_connection_is_closed_once_two_snapshots_in_a_row_miss_it() {
         let (listener, address) = listener();
-        let pair = (TcpStream::connect(address).unwrap(), listener.accept().unwrap().0);
+        let pair = (
+            TcpStream::connect(address).unwrap(),
+            listener.accept().unwrap().0,
+        );
         let mut watch = watch();
         watch.observe_connections(true, true).unwrap();
         assert!(of(&watch, address).is_some_and(|seen| seen.is_open() && !seen.is_missing()));
@@ -582,8 +710,14 @@ mod tests {
             watch.take_snapshot().unwrap();
             of(&watch, address).unwrap().is_missing()
         };
-        assert!(fullpipe_testkit::within(Duration::from_secs(10), is_missing));
-        assert!(of(&watch, address).unwrap().is_open(), "one list may miss it");
+        assert!(fullpipe_testkit::within(
+            Duration::from_secs(10),
+            is_missing
+        ));
+        assert!(
+            of(&watch, address).unwrap().is_open(),
+            "one list may miss it"
+        );
         watch.take_snapshot().unwrap();
         assert!(!of(&watch, address).unwrap().is_open());
     }
@@ -591,34 +725,67 @@ mod tests {
     #[test]
     fn a_connection_after_thousands_of_short_ones_takes_the_place_of_the_least_of_them() {
         let (listener, address) = listener();
-        let _pair = (TcpStream::connect(address).unwrap(), listener.accept().unwrap().0);
+        let _pair = (
+            TcpStream::connect(address).unwrap(),
+            listener.accept().unwrap().0,
+        );
         let mut watch = watch();
         watch.observe_connections(true, true).unwrap();
         // In place of as many connections, which are closed but for the first.
-        let one = watch.seen.iter().find(|seen| seen.remote == address).unwrap().clone();
-        let closed =
-            |number| ObservedConnection { cookie: u64::MAX - number, misses: MISSES, remote: one.local, ..one.clone() };
+        let one = watch
+            .seen
+            .iter()
+            .find(|seen| seen.remote == address)
+            .unwrap()
+            .clone();
+        let closed = |number| ObservedConnection {
+            cookie: u64::MAX - number,
+            misses: MISSES,
+            remote: one.local,
+            ..one.clone()
+        };
         watch.seen = (0..).map(closed).take(MAX_CONNECTIONS).collect();
         watch.seen[0].misses = 0;
         let sample = watch.samples[0].clone();
         let with = |stream: usize, bytes| {
-            let tcp = TcpInfo { bytes_acked: Some(ByteCount::new(bytes)), ..TcpInfo::default() };
-            Sample { stream: stream as u16, tcp, ..sample.clone() }
+            let tcp = TcpInfo {
+                bytes_acked: Some(ByteCount::new(bytes)),
+                ..TcpInfo::default()
+            };
+            Sample {
+                stream: stream as u16,
+                tcp,
+                ..sample.clone()
+            }
         };
         let least = MAX_CONNECTIONS - 2;
-        watch.samples = (0..MAX_CONNECTIONS).map(|stream| with(stream, if stream == least { 7 } else { 9 })).collect();
+        watch.samples = (0..MAX_CONNECTIONS)
+            .map(|stream| with(stream, if stream == least { 7 } else { 9 }))
+            .collect();
         watch.misses.clear();
         watch.search_connections(false).unwrap();
         assert_eq!(watch.seen.len(), MAX_CONNECTIONS);
         assert!(of(&watch, address).is_some());
-        assert!(watch.samples.iter().all(|sample| usize::from(sample.stream) != least));
-        assert_eq!(watch.seen[0].cookie, u64::MAX, "one that is open keeps its place");
+        assert!(
+            watch
+                .samples
+                .iter()
+                .all(|sample| usize::from(sample.stream) != least)
+        );
+        assert_eq!(
+            watch.seen[0].cookie,
+            u64::MAX,
+            "one that is open keeps its place"
+        );
     }
 
     #[test]
     fn a_search_that_is_cheap_comes_with_each_snapshot_and_none_takes_more_time_than_before() {
         assert!(until_next_search(Duration::from_millis(2)) < PERIOD);
-        assert_eq!(until_next_search(Duration::from_millis(7)), Duration::from_millis(140));
+        assert_eq!(
+            until_next_search(Duration::from_millis(7)),
+            Duration::from_millis(140)
+        );
         assert_eq!(until_next_search(Duration::from_secs(1)), MAX_SEARCH_PAUSE);
     }
 
@@ -626,7 +793,10 @@ mod tests {
     fn the_first_failure_and_several_in_a_row_end_the_watching() {
         let failed = || Err(WatchError::Table(std::io::ErrorKind::TimedOut.into()));
         let mut failures = MAX_FAILURES - 1;
-        assert!(unless_repeated(failed(), &mut failures).is_err(), "the first");
+        assert!(
+            unless_repeated(failed(), &mut failures).is_err(),
+            "the first"
+        );
         for _ in 0..2 {
             assert!(unless_repeated(Ok(()), &mut failures).is_ok());
             for _ in 1..MAX_FAILURES {

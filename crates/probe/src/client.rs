@@ -10,18 +10,19 @@ use std::time::{Duration, Instant};
 use fullpipe_control::{ControlConnection, connect_to_first, unix_seconds};
 use fullpipe_host::{SysctlTree, inspect_host};
 use fullpipe_iperf::{
-    ClientAction, ClientSession, ErrorNumber, SessionStep, TestCookie, TestError, TestParameters, TestRefusal,
-    TestResults, Timeouts, direction_of,
+    ClientAction, ClientSession, ErrorNumber, SessionStep, TestCookie, TestError, TestParameters,
+    TestRefusal, TestResults, Timeouts, direction_of,
 };
 use fullpipe_lab::PathWitness;
 use fullpipe_load::{
-    FileStorage, LocalEndpoint, PlannedStream, RunningTransfer, StreamChannel, TransferPlan, open_file, read_back,
+    FileStorage, LocalEndpoint, PlannedStream, RunningTransfer, StreamChannel, TransferPlan,
+    open_file, read_back,
 };
 use fullpipe_model::framing;
 use fullpipe_model::kernel::request_for_window;
 use fullpipe_record::{
-    Buffer, Direction, EndReport, HostSettings, Interval, IpVersion, Measurement, Placement, Request, SocketReadback,
-    Transport,
+    Buffer, Direction, EndReport, HostSettings, Interval, IpVersion, Measurement, Placement,
+    Request, SocketReadback, Transport,
 };
 use fullpipe_route::{EchoProber, syn_quotes, was_changed};
 use fullpipe_units::{ByteCount, Span, Time};
@@ -45,22 +46,24 @@ use crate::summary::FinishedTest;
 /// Timeout for a message to the server to be handed to the kernel.
 const SEND_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Time after which the next address of a name is tried, too: that of the first retransmission of a SYN.
+/// Time after which the next address of a name is tried, too: that of the first retransmission of a
+/// SYN.
 const NEXT_ADDRESS: Duration = Duration::from_secs(1);
 
 /// Maximum time to wait for the last bytes of a download.
 const MAX_DRAIN: Duration = Duration::from_secs(1);
 
-/// Maximum time without data from a server that sends, as in iperf3; for a test of a number of bytes, without an
-/// acknowledgement of one that receives.
+/// Maximum time without data from a server that sends, as in iperf3; for a test of a number of
+/// bytes, without an acknowledgement of one that receives.
 const MAX_SILENCE: Span = Span::from_secs(120);
 
 /// Time between two checks of a transfer, and for an interrupt.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Payload bytes of a segment of the control connection of a test over TCP: with headers they fit into the smallest MTU
-/// of IPv6 (RFC 8200, section 5). Reports and results are longer than a packet, and over a path that swallows large
-/// packets the byte that ends the test would wait behind them for ever.
+/// Payload bytes of a segment of the control connection of a test over TCP: with headers they fit
+/// into the smallest MTU of IPv6 (RFC 8200, section 5). Reports and results are longer than a
+/// packet, and over a path that swallows large packets the byte that ends the test would wait
+/// behind them for ever.
 const CONTROL_SEGMENT: u32 = 1220;
 
 /// MTU that is assumed when a window is turned into a buffer before there is a connection.
@@ -86,12 +89,13 @@ const MAX_DATAGRAM: ByteCount = ByteCount::new(65_507);
 pub enum TestEvent<'e> {
     /// The data connections are open, and data begins to flow.
     Connected(&'e ConnectedTest),
-    /// An interval has passed; if data goes both ways, that of the upload comes before that of the download.
+    /// An interval has passed; if data goes both ways, that of the upload comes before that of the
+    /// download.
     Interval(&'e Interval),
     /// A tenth of a second has passed; reported by [`watch_closely`] only.
     Snapshot(&'e TestSnapshot),
-    /// The measurement as if the test ended now, once a second; reported by [`watch_closely`] only. Its samples are
-    /// thinned, and its round-trip time without load is the least so far.
+    /// The measurement as if the test ended now, once a second; reported by [`watch_closely`] only.
+    /// Its samples are thinned, and its round-trip time without load is the least so far.
     SoFar(&'e Measurement),
 }
 
@@ -102,8 +106,8 @@ pub struct ConnectedTest {
     pub request: Request,
     /// Cookie that identifies the test at both ends.
     pub cookie: String,
-    /// Maximum segment size of the path, if the kernel reports it: that of the first data connection, or over UDP of
-    /// the control connection.
+    /// Maximum segment size of the path, if the kernel reports it: that of the first data
+    /// connection, or over UDP of the control connection.
     pub mss: Option<ByteCount>,
     /// The data connections, in the order of the streams.
     pub sockets: Vec<SocketReadback>,
@@ -116,16 +120,21 @@ impl ConnectedTest {
         mss: Option<ByteCount>,
         sockets: &[SocketReadback],
     ) -> Self {
-        Self { request: request.clone(), cookie: cookie.to_string(), mss, sockets: sockets.to_vec() }
+        Self {
+            request: request.clone(),
+            cookie: cookie.to_string(),
+            mss,
+            sockets: sockets.to_vec(),
+        }
     }
 }
 
-/// Measures against an iperf3 server, fullpipe's or any other. An interrupt ends the test cleanly at both ends; the
-/// measurement then holds what was counted so far.
+/// Measures against an iperf3 server, fullpipe's or any other. An interrupt ends the test cleanly
+/// at both ends; the measurement then holds what was counted so far.
 ///
 /// # Errors
-/// Fails if the server cannot be reached, breaks the protocol or ends the test before data flows, or if this host
-/// lacks what was asked for.
+/// Fails if the server cannot be reached, breaks the protocol or ends the test before data flows,
+/// or if this host lacks what was asked for.
 pub fn measure_transfer(
     destination: &Destination,
     request: &Request,
@@ -152,8 +161,9 @@ pub fn watch_transfer(
     start_test(destination, request, interrupt, report, false)
 }
 
-/// Measures as [`measure_transfer`] does, and reports all events and how the test goes between them. The reports come from the
-/// thread of the control connection, so what receives them should hand them on.
+/// Measures as [`measure_transfer`] does, and reports all events and how the test goes between
+/// them. The reports come from the thread of the control connection, so what receives them should
+/// hand them on.
 ///
 /// # Errors
 /// Fails as [`measure_transfer`] does.
@@ -173,7 +183,9 @@ fn start_test(
     report: &mut dyn FnMut(TestEvent<'_>),
     is_close: bool,
 ) -> Result<Measurement, ProbeError> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
     let runtime = runtime.map_err(ProbeError::from_io("start the client"))?;
     let witness = PathWitness::begin_witness();
     let result = runtime.block_on(run_test(destination, request, interrupt, report, is_close));
@@ -197,20 +209,32 @@ async fn run_test(
     let asked = request.clone();
     let (storage, request) = with_file(request, destination.file.as_deref())?;
     let request = with_buffer(&request, &settings);
-    let (control, prober) = unless_interrupted(interrupt, connect_control(destination, request.transport)).await?;
+    let (control, prober) =
+        unless_interrupted(interrupt, connect_control(destination, request.transport)).await?;
     let control = unless_interrupted(interrupt, encrypt_control(destination, control)).await?;
     let mss = segment_size(control.tcp_stream());
     let request = with_block(request, mss);
-    let address = control.tcp_stream().peer_addr().map_err(ProbeError::from_io("read the server's address"))?;
-    let handshake = fullpipe_sys::tcp_info(control.tcp_stream()).ok().and_then(|info| info.rtt);
+    let address = control
+        .tcp_stream()
+        .peer_addr()
+        .map_err(ProbeError::from_io("read the server's address"))?;
+    let handshake = fullpipe_sys::tcp_info(control.tcp_stream())
+        .ok()
+        .and_then(|info| info.rtt);
     if interrupt.load(Ordering::Relaxed) {
         return Err(ProbeError::Interrupted);
     }
     let cookie = random_cookie()?;
-    let parameters = test_parameters(&request, destination, &settings).map_err(ProbeError::Request)?;
-    let client = ClientSession::with_parameters(parameters, cookie, Time::ZERO, Timeouts::default());
+    let parameters =
+        test_parameters(&request, destination, &settings).map_err(ProbeError::Request)?;
+    let client =
+        ClientSession::with_parameters(parameters, cookie, Time::ZERO, Timeouts::default());
     let client = client.map_err(ProbeError::Request)?;
-    let client = destination.key.iter().cloned().fold(client, ClientSession::with_key);
+    let client = destination
+        .key
+        .iter()
+        .cloned()
+        .fold(client, ClientSession::with_key);
     let mut session = TestSession {
         destination,
         control,
@@ -235,12 +259,20 @@ async fn run_test(
         schedule: is_close.then(|| ReportSchedule::new(&asked, begun, &settings)),
         interrupted: false,
     };
-    let ended = session.drive_session(interrupt, report).await.map_err(|broken| broken.into_probe_error(destination));
+    let ended = session
+        .drive_session(interrupt, report)
+        .await
+        .map_err(|broken| broken.into_probe_error(destination));
     if ended.is_ok() && !session.interrupted {
         session.measure_after_load(interrupt);
     }
     let (results, broken_off) = match (ended, &session.finished) {
-        (Ok(results), finished) => (results, finished.as_ref().and_then(|finished| all_broke(&finished.rest))),
+        (Ok(results), finished) => (
+            results,
+            finished
+                .as_ref()
+                .and_then(|finished| all_broke(&finished.rest)),
+        ),
         // Data has flowed: what was counted is kept.
         (Err(error), Some(_)) => (TestResults::default(), Some(error.to_string())),
         (Err(error), None) => return Err(error),
@@ -269,24 +301,46 @@ async fn run_test(
 }
 
 /// Opens the file that is sent or written to. If it is sent, its length sets the bytes of the test.
-fn with_file(request: &Request, path: Option<&Path>) -> Result<(Option<FileStorage>, Request), ProbeError> {
-    let Some(path) = path else { return Ok((None, request.clone())) };
+fn with_file(
+    request: &Request,
+    path: Option<&Path>,
+) -> Result<(Option<FileStorage>, Request), ProbeError> {
+    let Some(path) = path else {
+        return Ok((None, request.clone()));
+    };
     let opened = open_file(path, request.direction);
-    let (storage, length) = opened.map_err(|cause| ProbeError::File { path: path.to_owned(), cause })?;
-    Ok((Some(storage), Request { bytes: length.or(request.bytes), ..request.clone() }))
+    let (storage, length) = opened.map_err(|cause| ProbeError::File {
+        path: path.to_owned(),
+        cause,
+    })?;
+    Ok((
+        Some(storage),
+        Request {
+            bytes: length.or(request.bytes),
+            ..request.clone()
+        },
+    ))
 }
 
-/// Replaces a window by the buffer request that yields it. The receiver may have another kernel than this host, so the
-/// window that was really used is in the samples.
+/// Replaces a window by the buffer request that yields it. The receiver may have another kernel
+/// than this host, so the window that was really used is in the samples.
 fn with_buffer(request: &Request, settings: &HostSettings) -> Request {
     let buffer = match request.buffer {
         Buffer::Window(window) => {
-            let mss = framing::segment_payload(COMMON_MTU, IpVersion::V4, settings.timestamps, request.mss);
+            let mss = framing::segment_payload(
+                COMMON_MTU,
+                IpVersion::V4,
+                settings.timestamps,
+                request.mss,
+            );
             Buffer::Request(request_for_window(settings, window, mss))
         }
         asked => asked,
     };
-    Request { buffer, ..request.clone() }
+    Request {
+        buffer,
+        ..request.clone()
+    }
 }
 
 /// Returns the parameters that are sent to the server.
@@ -302,23 +356,36 @@ fn test_parameters(
     if let Some(login) = &destination.login {
         parameters = parameters.with_auth_token(login.create_token(unix_seconds())?)?;
     }
-    Ok(parameters.with_request(request).with_settings(settings.clone()))
+    Ok(parameters
+        .with_request(request)
+        .with_settings(settings.clone()))
 }
 
-/// Fills in the length of a block if none was asked for: over TCP a long one without a rate, and a short one at a rate,
-/// sent without delay, as otherwise it would wait for the acknowledgement of the one before; over UDP the payload of a
-/// packet of the path, from the segment size of the control connection, as iperf3 does.
+/// Fills in the length of a block if none was asked for: over TCP a long one without a rate, and a
+/// short one at a rate, sent without delay, as otherwise it would wait for the acknowledgement of
+/// the one before; over UDP the payload of a packet of the path, from the segment size of the
+/// control connection, as iperf3 does.
 fn with_block(request: Request, mss: Option<ByteCount>) -> Request {
     if request.block > ByteCount::ZERO {
         return request;
     }
     match (request.transport, request.rate) {
-        (Transport::Tcp, None) => Request { block: request.bytes.map_or(MAX_BLOCK, even_block), ..request },
+        (Transport::Tcp, None) => Request {
+            block: request.bytes.map_or(MAX_BLOCK, even_block),
+            ..request
+        },
         (Transport::Tcp, Some(rate)) => {
             let block = rate.bytes_in(BURST).clamp(MIN_BLOCK, MAX_BLOCK);
-            Request { block, no_delay: true, ..request }
+            Request {
+                block,
+                no_delay: true,
+                ..request
+            }
         }
-        (Transport::Udp, _) => Request { block: mss.map_or(COMMON_DATAGRAM, |mss| mss.min(MAX_DATAGRAM)), ..request },
+        (Transport::Udp, _) => Request {
+            block: mss.map_or(COMMON_DATAGRAM, |mss| mss.min(MAX_DATAGRAM)),
+            ..request
+        },
     }
 }
 
@@ -342,7 +409,8 @@ async fn connect_control(
     connect_to_any(destination, &found, transport).await
 }
 
-/// Returns the control connection to the first of `addresses` that answers, and the echo requests to it.
+/// Returns the control connection to the first of `addresses` that answers, and the echo requests
+/// to it.
 ///
 /// # Errors
 /// Fails if none answers, with the last reason.
@@ -358,20 +426,38 @@ async fn connect_to_any(
         let (host, local) = (host.clone(), destination.local.clone());
         async move {
             let connected = timeout(limit, connect_to(address, &local, transport)).await;
-            let control =
-                connected.map_err(|_| ProbeError::Silent { host: host.clone(), address, after: limit.into() });
-            let control = control.and_then(|connected| connected.map_err(|cause| not_connected(host, address, cause)));
+            let control = connected.map_err(|_| ProbeError::Silent {
+                host: host.clone(),
+                address,
+                after: limit.into(),
+            });
+            let control = control.and_then(|connected| {
+                connected.map_err(|cause| not_connected(host, address, cause))
+            });
             Ok((control.map_err(io::Error::other)?, prober))
         }
     };
     let connected = connect_to_first(addresses, NEXT_ADDRESS, call).await;
-    connected.map_err(|error| error.downcast().unwrap_or_else(ProbeError::from_io("connect to the server")))
+    connected.map_err(|error| {
+        error
+            .downcast()
+            .unwrap_or_else(ProbeError::from_io("connect to the server"))
+    })
 }
 
 fn not_connected(host: String, address: SocketAddr, cause: io::Error) -> ProbeError {
     let refused = cause.kind() == io::ErrorKind::ConnectionRefused;
-    let hint = if refused { "; start `fullpipe serve` or `iperf3 -s` there" } else { "" };
-    ProbeError::Connect { host, address, cause, hint }
+    let hint = if refused {
+        "; start `fullpipe serve` or `iperf3 -s` there"
+    } else {
+        ""
+    };
+    ProbeError::Connect {
+        host,
+        address,
+        cause,
+        hint,
+    }
 }
 
 /// Runs `work` to its result, or to [`ProbeError::Interrupted`] once the user interrupts it.
@@ -391,17 +477,38 @@ async fn unless_interrupted<T, E: From<ProbeError>>(
 }
 
 /// Returns the control connection, over TLS if that was asked for.
-async fn encrypt_control(destination: &Destination, stream: TcpStream) -> Result<ControlConnection, ProbeError> {
-    let Some(trust) = &destination.tls else { return Ok(ControlConnection::Plain(stream)) };
-    let agreed = timeout(destination.connect_timeout(), trust.connect_tls(&destination.host, stream)).await;
+async fn encrypt_control(
+    destination: &Destination,
+    stream: TcpStream,
+) -> Result<ControlConnection, ProbeError> {
+    let Some(trust) = &destination.tls else {
+        return Ok(ControlConnection::Plain(stream));
+    };
+    let agreed = timeout(
+        destination.connect_timeout(),
+        trust.connect_tls(&destination.host, stream),
+    )
+    .await;
     let silent = || io::Error::new(io::ErrorKind::TimedOut, "the server does not answer");
     let control = agreed.unwrap_or_else(|_| Err(silent()));
-    control.map_err(|cause| ProbeError::Tls { host: destination.host.clone(), cause })
+    control.map_err(|cause| ProbeError::Tls {
+        host: destination.host.clone(),
+        cause,
+    })
 }
 
-/// Opens the control connection from the address and the device that were asked for; the kernel chooses its port.
-async fn connect_to(address: SocketAddr, local: &LocalEndpoint, transport: Transport) -> io::Result<TcpStream> {
-    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+/// Opens the control connection from the address and the device that were asked for; the kernel
+/// chooses its port.
+async fn connect_to(
+    address: SocketAddr,
+    local: &LocalEndpoint,
+    transport: Transport,
+) -> io::Result<TcpStream> {
+    let socket = if address.is_ipv4() {
+        TcpSocket::new_v4()
+    } else {
+        TcpSocket::new_v6()
+    }?;
     // Over UDP the segments of this connection show what a packet of the path holds.
     if transport == Transport::Tcp {
         // Where the kernel refuses, segments are as long as the path's.
@@ -452,23 +559,30 @@ fn login_hint(cause: &TestError, destination: &Destination) -> Option<&'static s
     let is_named = destination.login.is_some();
     match cause {
         TestError::KeyMissing => return Some("--key-file gives it"),
-        TestError::Server { step: SessionStep::Key, reason }
-            if reason.number == Some(ErrorNumber::AUTHENTICATION) && !is_named =>
-        {
+        TestError::Server {
+            step: SessionStep::Key,
+            reason,
+        } if reason.number == Some(ErrorNumber::AUTHENTICATION) && !is_named => {
             return Some("is the key the server's own?");
         }
         TestError::Server { reason, .. } if reason.number == Some(ErrorNumber::AUTHENTICATION) => {}
         // Since 3.21 a refusal is silent; without a user name there may be another reason.
-        TestError::Closed { step: SessionStep::Parameters } if is_named => {}
+        TestError::Closed {
+            step: SessionStep::Parameters,
+        } if is_named => {}
         _ => return None,
     }
     Some(match (is_named, destination.key.is_some()) {
-        (true, false) => "are name, password and clock right? iperf3 before 3.17 needs --use-pkcs1-padding",
+        (true, false) => {
+            "are name, password and clock right? iperf3 before 3.17 needs --use-pkcs1-padding"
+        }
         (true, true) => {
             "are name, password and clock right, and the key the server's own? iperf3 before 3.17 needs \
              --use-pkcs1-padding"
         }
-        (false, true) => "does this version of fullpipe run there? Older ones check keys in another way",
+        (false, true) => {
+            "does this version of fullpipe run there? Older ones check keys in another way"
+        }
         (false, false) => {
             "it asks for a user: --username and --rsa-public-key-path give a name and a password to it, --key-file a \
              key to an older fullpipe"
@@ -535,12 +649,18 @@ impl TestSession<'_> {
     ) -> Result<TestResults, SessionFailure> {
         loop {
             while let Some(action) = self.client.next_action() {
-                debug!(action = action_name(&action), "next step of the control connection");
+                debug!(
+                    action = action_name(&action),
+                    "next step of the control connection"
+                );
                 if let Some(results) = self.carry_out(action, interrupt, report).await? {
                     return Ok(results);
                 }
             }
-            let pause = self.progress.as_ref().map_or(POLL_INTERVAL, |progress| progress.sleep_time(POLL_INTERVAL));
+            let pause = self
+                .progress
+                .as_ref()
+                .map_or(POLL_INTERVAL, |progress| progress.sleep_time(POLL_INTERVAL));
             tokio::select! {
                 read = self.control.receive_bytes() => match read {
                     Ok(bytes) if !bytes.is_empty() => self.client.receive_bytes(self.session_time(), &bytes),
@@ -566,7 +686,8 @@ impl TestSession<'_> {
         Time::ZERO + self.origin.elapsed().into()
     }
 
-    /// Carries out an action of the protocol; returns the results of the server when the test is complete.
+    /// Carries out an action of the protocol; returns the results of the server when the test is
+    /// complete.
     async fn carry_out(
         &mut self,
         action: ClientAction,
@@ -593,7 +714,9 @@ impl TestSession<'_> {
                 self.start_transfer()?;
                 report(TestEvent::Connected(&self.connected_test()));
             }
-            ClientAction::Reported(report) => peer_report::merge_report(self.stated.get_or_insert_default(), *report),
+            ClientAction::Reported(report) => {
+                peer_report::merge_report(self.stated.get_or_insert_default(), *report)
+            }
             ClientAction::CollectResults => {
                 self.drain_transfer().await;
                 self.finished = self.progress.take().map(CountedTransfer::finish);
@@ -618,17 +741,24 @@ impl TestSession<'_> {
         }
     }
 
-    /// Waits until what is under way to this end has been read, for [`MAX_DRAIN`] at most: it loads the path, and is
-    /// part of what the test cost.
+    /// Waits until what is under way to this end has been read, for [`MAX_DRAIN`] at most: it loads
+    /// the path, and is part of what the test cost.
     async fn drain_transfer(&self) {
-        let (Some(progress), Transport::Tcp) = (&self.progress, self.request.transport) else { return };
+        let (Some(progress), Transport::Tcp) = (&self.progress, self.request.transport) else {
+            return;
+        };
         let begun = Instant::now();
         while !progress.has_received_all() && !self.interrupted && begun.elapsed() < MAX_DRAIN {
             tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 
-    async fn open_streams(&mut self, count: u16, together: bool, interrupt: &AtomicBool) -> Result<(), SessionFailure> {
+    async fn open_streams(
+        &mut self,
+        count: u16,
+        together: bool,
+        interrupt: &AtomicBool,
+    ) -> Result<(), SessionFailure> {
         // Until its streams are open, an iperf3 server would take any datagram for one of them.
         if self.request.transport == Transport::Tcp {
             self.offer_server();
@@ -647,13 +777,20 @@ impl TestSession<'_> {
         self.setup = Some(begun.elapsed().into());
         info!(streams = count, took = ?begun.elapsed(), "opened the data connections");
         for (OpenStream { channel, handshake }, index) in open.into_iter().zip(0..) {
-            let found =
-                read_back(&SockRef::from(&channel), index).map_err(ProbeError::from_io("read a socket's options"))?;
+            let found = read_back(&SockRef::from(&channel), index)
+                .map_err(ProbeError::from_io("read a socket's options"))?;
             if index == 0 {
                 let tcp = fullpipe_sys::tcp_info(&channel).ok();
                 self.mss = tcp.as_ref().and_then(|tcp| tcp.snd_mss).or(self.mss);
-                self.syn_was_changed =
-                    tcp.is_some_and(|tcp| was_changed(&SocketReadback { handshake, ..found.clone() }, &tcp));
+                self.syn_was_changed = tcp.is_some_and(|tcp| {
+                    was_changed(
+                        &SocketReadback {
+                            handshake,
+                            ..found.clone()
+                        },
+                        &tcp,
+                    )
+                });
             }
             debug!(stream = index, socket = ?found, "read back the settings of a socket");
             self.sockets.push(SocketReadback { handshake, ..found });
@@ -666,8 +803,9 @@ impl TestSession<'_> {
         Ok(())
     }
 
-    /// Waits for the answer to an echo request if there is none yet, for at most about two round trips: over UDP the
-    /// load follows at once, and there would be no round-trip time without load.
+    /// Waits for the answer to an echo request if there is none yet, for at most about two round
+    /// trips: over UDP the load follows at once, and there would be no round-trip time without
+    /// load.
     async fn await_echo(&self) {
         const MIN: Span = Span::from_millis(200);
         const MAX: Span = Span::from_millis(500);
@@ -679,14 +817,19 @@ impl TestSession<'_> {
         }
     }
 
-    /// Measures after the load: waits until the round-trip time has settled, and sends SYN probes if the SYN was
-    /// changed.
+    /// Measures after the load: waits until the round-trip time has settled, and sends SYN probes
+    /// if the SYN was changed.
     fn measure_after_load(&mut self, interrupt: &AtomicBool) {
         if let Some(prober) = &self.prober {
             prober.wait_until_settled(interrupt);
         }
         if let (true, Some(first)) = (self.syn_was_changed, self.sockets.first_mut()) {
-            first.syn_quotes = syn_quotes(self.address, &self.destination.local, self.handshake, interrupt);
+            first.syn_quotes = syn_quotes(
+                self.address,
+                &self.destination.local,
+                self.handshake,
+                interrupt,
+            );
         }
     }
 
@@ -700,24 +843,32 @@ impl TestSession<'_> {
     fn start_transfer(&mut self) -> Result<(), ProbeError> {
         info!(request = ?self.request, "starting the transfer");
         let channels = std::mem::take(&mut self.channels);
-        let ways: Vec<Direction> = (0..channels.len()).map(|index| direction_of(&self.request, index as u16)).collect();
+        let ways: Vec<Direction> = (0..channels.len())
+            .map(|index| direction_of(&self.request, index as u16))
+            .collect();
         let lanes = channels
             .into_iter()
             .zip(&ways)
-            .map(|(channel, way)| PlannedStream { channel, role: stream_role(*way) })
+            .map(|(channel, way)| PlannedStream {
+                channel,
+                role: stream_role(*way),
+            })
             .collect();
         let least = self.prober.as_ref().and_then(EchoProber::min_rtt);
         let plan = TransferPlan::from_request(&self.request, least.or(self.handshake));
         if self.request.near_device {
             self.placement = Some(go_near(self.address.ip(), &self.destination.local));
         }
-        let before = MachineSampler::from_route(self.address.ip(), self.destination.local.device.as_deref());
+        let before =
+            MachineSampler::from_route(self.address.ip(), self.destination.local.device.as_deref());
         let transfer = RunningTransfer::start_with(lanes, plan, self.storage.take())
             .map_err(ProbeError::from_io("start the data threads"))?;
         self.prober.iter().for_each(EchoProber::load_begins);
         self.offer_server();
         let machine = before.start_watch(transfer.origin());
-        self.progress = Some(CountedTransfer::new(transfer, machine, self.request.clone(), ways).limiting_bytes());
+        self.progress = Some(
+            CountedTransfer::new(transfer, machine, self.request.clone(), ways).limiting_bytes(),
+        );
         Ok(())
     }
 
@@ -727,11 +878,17 @@ impl TestSession<'_> {
 
     /// Reports the intervals that have passed, and ends the transfer when it is due.
     fn check_transfer(&mut self, report: &mut dyn FnMut(TestEvent<'_>)) {
-        let Some(progress) = &mut self.progress else { return };
+        let Some(progress) = &mut self.progress else {
+            return;
+        };
         let passed = progress.take_passed_intervals();
         let due = progress.is_due();
         if let Some(prober) = &self.prober {
-            prober.load_carries(&self.request, progress.mean_rate(), progress.origin().elapsed().into());
+            prober.load_carries(
+                &self.request,
+                progress.mean_rate(),
+                progress.origin().elapsed().into(),
+            );
         }
         self.report_intervals(passed, report);
         self.report_so_far(report);
@@ -742,7 +899,9 @@ impl TestSession<'_> {
 
     /// Reports how the test goes, if that is wanted and due.
     fn report_so_far(&mut self, report: &mut dyn FnMut(TestEvent<'_>)) {
-        let (Some(progress), Some(schedule)) = (&self.progress, &mut self.schedule) else { return };
+        let (Some(progress), Some(schedule)) = (&self.progress, &mut self.schedule) else {
+            return;
+        };
         if progress.has_ended() {
             return;
         }
@@ -756,7 +915,8 @@ impl TestSession<'_> {
         }
     }
 
-    /// Returns the measurement as if the test ended now; `None` if data does not flow, or no caller wants it.
+    /// Returns the measurement as if the test ended now; `None` if data does not flow, or no caller
+    /// wants it.
     fn so_far(&self) -> Option<Measurement> {
         let (progress, schedule) = (self.progress.as_ref()?, self.schedule.as_ref()?);
         let test = FinishedTest {
@@ -772,7 +932,11 @@ impl TestSession<'_> {
             results: TestResults::default(),
             stated: self.stated.clone(),
             taken: None,
-            handshake: self.prober.as_ref().and_then(EchoProber::min_rtt).or(self.handshake),
+            handshake: self
+                .prober
+                .as_ref()
+                .and_then(EchoProber::min_rtt)
+                .or(self.handshake),
             setup: self.setup,
             placement: self.placement.clone(),
             intervals: Vec::new(),
@@ -784,20 +948,36 @@ impl TestSession<'_> {
 
     /// Fails if no data has come, or none was acknowledged, for longer than is permitted.
     fn check_silence(&self) -> Result<(), ProbeError> {
-        let Some(progress) = &self.progress else { return Ok(()) };
+        let Some(progress) = &self.progress else {
+            return Ok(());
+        };
         let host = || self.destination.host.clone();
         let longest = self.destination.receive_timeout.unwrap_or(MAX_SILENCE);
-        match (progress.receive_silence(), progress.time_without_acknowledgement()) {
-            (after, _) if after > longest => Err(ProbeError::NoData { host: host(), after }),
-            (_, after) if after > MAX_SILENCE => Err(ProbeError::NotAcknowledged { host: host(), after }),
+        match (
+            progress.receive_silence(),
+            progress.time_without_acknowledgement(),
+        ) {
+            (after, _) if after > longest => Err(ProbeError::NoData {
+                host: host(),
+                after,
+            }),
+            (_, after) if after > MAX_SILENCE => Err(ProbeError::NotAcknowledged {
+                host: host(),
+                after,
+            }),
             _ => Ok(()),
         }
     }
 
-    /// Ends the transfer early; ends the whole test if there is no transfer, or it has ended already.
+    /// Ends the transfer early; ends the whole test if there is no transfer, or it has ended
+    /// already.
     fn interrupt_test(&mut self, report: &mut dyn FnMut(TestEvent<'_>)) {
         self.interrupted = true;
-        if self.progress.as_ref().is_some_and(|progress| !progress.has_ended()) {
+        if self
+            .progress
+            .as_ref()
+            .is_some_and(|progress| !progress.has_ended())
+        {
             self.end_transfer(report);
         } else {
             self.client.interrupt_test();
@@ -805,7 +985,11 @@ impl TestSession<'_> {
     }
 
     fn end_transfer(&mut self, report: &mut dyn FnMut(TestEvent<'_>)) {
-        let last = self.progress.as_mut().map(CountedTransfer::end_transfer).unwrap_or_default();
+        let last = self
+            .progress
+            .as_mut()
+            .map(CountedTransfer::end_transfer)
+            .unwrap_or_default();
         self.report_intervals(last, report);
         self.client.transfer_finished(self.session_time());
     }
@@ -824,14 +1008,19 @@ impl TestSession<'_> {
         }
         let echo_rtt = self.prober.as_ref().and_then(EchoProber::take_recent_rtt);
         for interval in passed {
-            let interval = Interval { echo_rtt, ..interval };
+            let interval = Interval {
+                echo_rtt,
+                ..interval
+            };
             report(TestEvent::Interval(&interval));
             self.intervals.push(interval);
         }
     }
 
     fn local_results(&self) -> TestResults {
-        let Some(finished) = &self.finished else { return TestResults::default() };
+        let Some(finished) = &self.finished else {
+            return TestResults::default();
+        };
         results_of(finished, &self.sockets)
     }
 }
@@ -849,7 +1038,11 @@ mod tests {
     }
 
     async fn connected(addresses: &[SocketAddr]) -> Result<SocketAddr, ProbeError> {
-        let destination = Destination { host: "name".to_owned(), without_echoes: true, ..Destination::default() };
+        let destination = Destination {
+            host: "name".to_owned(),
+            without_echoes: true,
+            ..Destination::default()
+        };
         let (control, _) = connect_to_any(&destination, addresses, Transport::Tcp).await?;
         Ok(control.peer_addr().unwrap())
     }
@@ -859,7 +1052,10 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let [first, second, third] = closed();
-        assert_eq!(connected(&[first, second, third, address]).await.unwrap(), address);
+        assert_eq!(
+            connected(&[first, second, third, address]).await.unwrap(),
+            address
+        );
     }
 
     #[tokio::test]

@@ -25,7 +25,8 @@ pub struct Destination {
     pub port: u16,
     /// The family of the server's address; any if not set.
     pub family: Option<IpVersion>,
-    /// This end's address, device and port. The port is that of the first stream, never of the control connection.
+    /// This end's address, device and port. The port is that of the first stream, never of the
+    /// control connection.
     pub local: LocalEndpoint,
     /// Timeout of a connection attempt; five seconds if not set.
     pub connect_timeout: Option<Span>,
@@ -41,7 +42,8 @@ pub struct Destination {
     pub key: Option<SharedKey>,
     /// User name and password, for a server with iperf3's authentication.
     pub login: Option<ClientLogin>,
-    /// Certificates that are trusted; if set, the control connection uses TLS. Data connections are never encrypted.
+    /// Certificates that are trusted; if set, the control connection uses TLS. Data connections are
+    /// never encrypted.
     pub tls: Option<TlsTrust>,
 }
 
@@ -51,25 +53,45 @@ impl Destination {
         self.connect_timeout.map_or(TIMEOUT, Into::into)
     }
 
-    /// Starts echo requests to `address`; `None` if they are not wanted, or no thread can be started.
+    /// Starts echo requests to `address`; `None` if they are not wanted, or no thread can be
+    /// started.
     pub(crate) fn start_prober(&self, address: SocketAddr) -> Option<EchoProber> {
-        if self.without_echoes { None } else { EchoProber::start(address, &self.local).ok() }
+        if self.without_echoes {
+            None
+        } else {
+            EchoProber::start(address, &self.local).ok()
+        }
     }
 
-    /// Returns the addresses of the host that have the family asked for, or that of this end's address; at least one.
+    /// Returns the addresses of the host that have the family asked for, or that of this end's
+    /// address; at least one.
     ///
     /// # Errors
     /// [`ProbeError::UnknownHost`] if there is none, or no name server answers within five seconds.
     pub fn resolve_host(&self) -> Result<Vec<SocketAddr>, ProbeError> {
-        let unknown = |cause: String| ProbeError::UnknownHost { host: self.host.clone(), cause };
+        let unknown = |cause: String| ProbeError::UnknownHost {
+            host: self.host.clone(),
+            cause,
+        };
         let (answer, answered) = mpsc::channel();
         let asked = (self.host.clone(), self.port);
         // A name server that does not answer blocks this thread, which is not waited for.
-        thread::spawn(move || answer.send(asked.to_socket_addrs().map(Iterator::collect::<Vec<_>>)));
-        let found = answered.recv_timeout(TIMEOUT).map_err(|_| unknown("no name server answers".to_owned()))?;
+        thread::spawn(move || {
+            answer.send(asked.to_socket_addrs().map(Iterator::collect::<Vec<_>>))
+        });
+        let found = answered
+            .recv_timeout(TIMEOUT)
+            .map_err(|_| unknown("no name server answers".to_owned()))?;
         let found = found.map_err(|cause| unknown(cause.to_string()))?;
-        let addresses: Vec<SocketAddr> = found.into_iter().filter(|address| self.accepts_address(address)).collect();
-        if addresses.is_empty() { Err(unknown(self.without_address())) } else { Ok(addresses) }
+        let addresses: Vec<SocketAddr> = found
+            .into_iter()
+            .filter(|address| self.accepts_address(address))
+            .collect();
+        if addresses.is_empty() {
+            Err(unknown(self.without_address()))
+        } else {
+            Ok(addresses)
+        }
     }
 
     fn without_address(&self) -> String {
@@ -82,8 +104,16 @@ impl Destination {
 
     /// Returns true if `address` is of the family asked for, or of that of this end's address.
     fn accepts_address(&self, address: &SocketAddr) -> bool {
-        let family = |is_ipv4: bool| if is_ipv4 { IpVersion::V4 } else { IpVersion::V6 };
-        let wanted = self.family.or(self.local.address.map(|local| family(local.is_ipv4())));
+        let family = |is_ipv4: bool| {
+            if is_ipv4 {
+                IpVersion::V4
+            } else {
+                IpVersion::V6
+            }
+        };
+        let wanted = self
+            .family
+            .or(self.local.address.map(|local| family(local.is_ipv4())));
         wanted.is_none_or(|wanted| wanted == family(address.is_ipv4()))
     }
 }

@@ -31,7 +31,9 @@ pub enum ProbeError {
         hint: &'static str,
     },
     /// The server does not answer at all.
-    #[error("cannot connect to {host} at {address}: no answer within {after}; is there a firewall?")]
+    #[error(
+        "cannot connect to {host} at {address}: no answer within {after}; is there a firewall?"
+    )]
     Silent {
         /// The name as it was given.
         host: String,
@@ -131,7 +133,9 @@ impl ProbeError {
 #[derive(Debug, Error)]
 pub enum ServeError {
     /// The limit of open files is too low.
-    #[error("{permitted} open files are permitted, {needed} are needed; raise the limit, as with `ulimit -n 1024`")]
+    #[error(
+        "{permitted} open files are permitted, {needed} are needed; raise the limit, as with `ulimit -n 1024`"
+    )]
     Descriptors {
         /// The limit.
         permitted: u64,

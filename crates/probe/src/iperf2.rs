@@ -1,7 +1,8 @@
 //! A client for servers of iperf2: it sends, over TCP or UDP.
 //!
-//! iperf2 has no control connection. Over TCP the server does not report the bytes that it received, so the bytes
-//! acknowledged by its kernel are counted. Over UDP it answers the last datagram with a report.
+//! iperf2 has no control connection. Over TCP the server does not report the bytes that it
+//! received, so the bytes acknowledged by its kernel are counted. Over UDP it answers the last
+//! datagram with a report.
 
 use std::cell::{Cell, RefCell};
 use std::io::{self, ErrorKind, Write};
@@ -16,12 +17,13 @@ use fullpipe_iperf::iperf2::{HEADER_LENGTH, Iperf2Datagram, Iperf2Header, Iperf2
 use fullpipe_iperf::{ErrorNumber, TestRefusal};
 use fullpipe_lab::PathWitness;
 use fullpipe_load::{
-    PlannedStream, RunningTransfer, StreamChannel, StreamRole, TransferPlan, WriteAllowance, prepare_socket,
-    prepare_udp, read_back,
+    PlannedStream, RunningTransfer, StreamChannel, StreamRole, TransferPlan, WriteAllowance,
+    prepare_socket, prepare_udp, read_back,
 };
 use fullpipe_record::{
-    Buffer, Cpu, Direction, EndReport, Interval, Measurement, Peer, Request, ResolvedRequest, RttReport, RunTotals,
-    Sample, SocketReadback, StreamInterval, StreamSummary, Summary, Transport, find_steady,
+    Buffer, Cpu, Direction, EndReport, Interval, Measurement, Peer, Request, ResolvedRequest,
+    RttReport, RunTotals, Sample, SocketReadback, StreamInterval, StreamSummary, Summary,
+    Transport, find_steady,
 };
 use fullpipe_route::{EchoProber, EchoResult};
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
@@ -36,10 +38,12 @@ use crate::summary::{new_id, round_trips, this_host, unmet_rate};
 /// Timeout for the last bytes of a TCP upload to be acknowledged.
 const DRAIN: Duration = Duration::from_secs(10);
 
-/// Timeout for the last bytes of a TCP upload that the user interrupts, or of which nothing more is acknowledged.
+/// Timeout for the last bytes of a TCP upload that the user interrupts, or of which nothing more is
+/// acknowledged.
 const HASTY_DRAIN: Duration = Duration::from_secs(1);
 
-/// Maximum time in which a server acknowledges nothing of an upload of a number of bytes, as with iperf3 servers.
+/// Maximum time in which a server acknowledges nothing of an upload of a number of bytes, as with
+/// iperf3 servers.
 const MAX_SILENCE: Span = Span::from_secs(120);
 
 /// Time between two checks of a transfer, and for an interrupt.
@@ -57,19 +61,20 @@ const USUAL_DATAGRAM: ByteCount = ByteCount::new(1470);
 /// Payload bytes of the largest datagram over IPv4.
 const MAX_DATAGRAM: u64 = 65_507;
 
-/// Maximum time for which the server's UDP port may seem closed, or a device may have no room for a datagram.
+/// Maximum time for which the server's UDP port may seem closed, or a device may have no room for a
+/// datagram.
 const MAX_REFUSAL: Duration = Duration::from_secs(1);
 
-/// Time from the start of one stream of datagrams to the next: the server makes a socket for each, and loses datagrams
-/// of other streams meanwhile.
+/// Time from the start of one stream of datagrams to the next: the server makes a socket for each,
+/// and loses datagrams of other streams meanwhile.
 const STAGGER: Duration = Duration::from_millis(2);
 
-/// Measures an upload to an iperf2 server. An interrupt ends it cleanly; the measurement then holds what was counted so
-/// far.
+/// Measures an upload to an iperf2 server. An interrupt ends it cleanly; the measurement then holds
+/// what was counted so far.
 ///
 /// # Errors
-/// Fails if the request is for more than an upload without omitted time, the server cannot be reached, or this host
-/// lacks what was asked for.
+/// Fails if the request is for more than an upload without omitted time, the server cannot be
+/// reached, or this host lacks what was asked for.
 pub fn measure_iperf2(
     destination: &Destination,
     request: &Request,
@@ -85,7 +90,14 @@ pub fn measure_iperf2(
     let placement = placement.map(|address| go_near(address.ip(), &destination.local));
     let started = jiff::Timestamp::now();
     let upload = match request.transport {
-        Transport::Tcp => over_tcp(destination, &addresses, &request, MAX_SILENCE, interrupt, progress)?,
+        Transport::Tcp => over_tcp(
+            destination,
+            &addresses,
+            &request,
+            MAX_SILENCE,
+            interrupt,
+            progress,
+        )?,
         Transport::Udp => over_udp(destination, &addresses, &request, interrupt, progress)?,
     };
     let summary = upload.to_summary();
@@ -96,12 +108,19 @@ pub fn measure_iperf2(
         carried: upload.carried,
     };
     let unmet = unmet_rate(&request, Direction::Upload, summary.sent, upload.watched.to);
-    let unmet: Vec<String> = unmet.filter(|_| upload.broken_off.is_none()).into_iter().collect();
+    let unmet: Vec<String> = unmet
+        .filter(|_| upload.broken_off.is_none())
+        .into_iter()
+        .collect();
     let measurement = Measurement {
         id: new_id(),
         started: format!("{started:.3}"),
         setup: None,
-        peer: Peer { host: destination.host.clone(), address: upload.address.to_string(), speaks_fullpipe: false },
+        peer: Peer {
+            host: destination.host.clone(),
+            address: upload.address.to_string(),
+            speaks_fullpipe: false,
+        },
         request: asked,
         resolved: Some(ResolvedRequest::new(request)),
         run: Some(run),
@@ -127,7 +146,10 @@ pub fn measure_iperf2(
         interrupted: upload.watched.interrupted,
         broken_off: upload.broken_off,
         warnings: Vec::new(),
-        validity: witness.map(PathWitness::finish_witness).unwrap_or_default().with_reasons(unmet),
+        validity: witness
+            .map(PathWitness::finish_witness)
+            .unwrap_or_default()
+            .with_reasons(unmet),
     };
     Ok(measurement.to_bounded())
 }
@@ -137,26 +159,50 @@ pub fn measure_iperf2(
 /// # Errors
 /// Fails if an iperf2 server cannot run the test.
 fn sendable_request(request: &Request) -> Result<Request, TestRefusal> {
-    let refuse = |number, why: &str| Err(TestRefusal { number, why: why.to_owned() });
+    let refuse = |number, why: &str| {
+        Err(TestRefusal {
+            number,
+            why: why.to_owned(),
+        })
+    };
     let usual = match request.transport {
         Transport::Tcp => ByteCount::from_kib(128),
         Transport::Udp => USUAL_DATAGRAM,
     };
-    let block = if request.block == ByteCount::ZERO { usual } else { request.block };
+    let block = if request.block == ByteCount::ZERO {
+        usual
+    } else {
+        request.block
+    };
     let datagrams = Iperf2Datagram::LENGTH as u64..=MAX_DATAGRAM;
     if request.direction != Direction::Upload {
-        return refuse(ErrorNumber::UNIMPLEMENTED, "with iperf2 servers only uploads are measured");
+        return refuse(
+            ErrorNumber::UNIMPLEMENTED,
+            "with iperf2 servers only uploads are measured",
+        );
     }
     if request.omit != Span::ZERO {
-        return refuse(ErrorNumber::OMIT, "iperf2 servers cannot leave out the start of a test");
+        return refuse(
+            ErrorNumber::OMIT,
+            "iperf2 servers cannot leave out the start of a test",
+        );
     }
     if matches!(request.buffer, Buffer::Window(_)) {
-        return refuse(ErrorNumber::UNIMPLEMENTED, "the window is the server's with iperf2: start `iperf -s -w` there");
+        return refuse(
+            ErrorNumber::UNIMPLEMENTED,
+            "the window is the server's with iperf2: start `iperf -s -w` there",
+        );
     }
     if request.transport == Transport::Udp && !datagrams.contains(&block.get()) {
-        return refuse(ErrorNumber::UDP_BLOCK_SIZE, "iperf2's datagrams have 20 to 65507 bytes");
+        return refuse(
+            ErrorNumber::UDP_BLOCK_SIZE,
+            "iperf2's datagrams have 20 to 65507 bytes",
+        );
     }
-    Ok(Request { block, ..request.clone() })
+    Ok(Request {
+        block,
+        ..request.clone()
+    })
 }
 
 /// An upload that is over.
@@ -178,15 +224,27 @@ struct FinishedUpload {
 impl FinishedUpload {
     fn to_summary(&self) -> Summary {
         let received: ByteCount = self.streams.iter().map(|stream| stream.received).sum();
-        let retransmits: Option<Vec<SegCount>> = self.streams.iter().map(|stream| stream.retransmits).collect();
+        let retransmits: Option<Vec<SegCount>> = self
+            .streams
+            .iter()
+            .map(|stream| stream.retransmits)
+            .collect();
         Summary {
             duration: self.duration,
             sent: self.streams.iter().map(|stream| stream.sent).sum(),
             received,
             rate: BitRate::from_bytes_in(received, self.duration.max(Span::from_nanos(1))),
             retransmits: retransmits.map(|counts| counts.into_iter().sum()),
-            steady: find_steady(&self.samples, self.rtt.idle.map(|idle| idle.min), self.watched.to),
-            datagrams_sent: self.streams.iter().map(|stream| stream.datagrams_sent).sum(),
+            steady: find_steady(
+                &self.samples,
+                self.rtt.idle.map(|idle| idle.min),
+                self.watched.to,
+            ),
+            datagrams_sent: self
+                .streams
+                .iter()
+                .map(|stream| stream.datagrams_sent)
+                .sum(),
             datagrams: self.streams.iter().map(|stream| stream.datagrams).sum(),
         }
     }
@@ -207,7 +265,8 @@ struct WatchedUpload {
     interrupted: bool,
 }
 
-/// Reports intervals until the time has passed, the transfer is over by itself, or the user interrupts it.
+/// Reports intervals until the time has passed, the transfer is over by itself, or the user
+/// interrupts it.
 fn watch_upload(
     request: &Request,
     prober: Option<&EchoProber>,
@@ -219,18 +278,28 @@ fn watch_upload(
     const MIN_INTERVAL: Span = Span::from_millis(1);
     let origin = Instant::now();
     prober.inspect(|prober| prober.load_begins());
-    let mut watched = WatchedUpload { origin, intervals: Vec::new(), to: Span::ZERO, interrupted: false };
+    let mut watched = WatchedUpload {
+        origin,
+        intervals: Vec::new(),
+        to: Span::ZERO,
+        interrupted: false,
+    };
     let mut before = vec![SentAmount::default(); request.streams.into()];
     let mut next = request.interval;
     loop {
         let now: Span = origin.elapsed().into();
         watched.interrupted = interrupt.load(Ordering::Relaxed);
-        let is_due = watched.interrupted || is_over() || (request.bytes.is_none() && now >= request.duration);
+        let is_due = watched.interrupted
+            || is_over()
+            || (request.bytes.is_none() && now >= request.duration);
         let has_passed = request.interval != Span::ZERO && now >= next;
         if (has_passed || is_due) && now >= watched.to + MIN_INTERVAL {
             let after = sent();
             let echo_rtt = prober.and_then(EchoProber::take_recent_rtt);
-            let interval = Interval { echo_rtt, ..upload_interval(watched.to, now, &before, &after) };
+            let interval = Interval {
+                echo_rtt,
+                ..upload_interval(watched.to, now, &before, &after)
+            };
             progress(&interval);
             watched.intervals.push(interval);
             (before, watched.to) = (after, now);
@@ -243,7 +312,11 @@ fn watch_upload(
         }
         if let Some(prober) = prober {
             let bytes = sent().iter().map(|sent| sent.bytes).sum();
-            prober.load_carries(request, BitRate::from_bytes_in(bytes, now.max(MIN_INTERVAL)), now);
+            prober.load_carries(
+                request,
+                BitRate::from_bytes_in(bytes, now.max(MIN_INTERVAL)),
+                now,
+            );
         }
         thread::sleep(POLL_INTERVAL);
     }
@@ -257,7 +330,9 @@ fn upload_interval(from: Span, to: Span, before: &[SentAmount], after: &[SentAmo
         .map(|((before, after), stream)| StreamInterval {
             stream,
             bytes: after.bytes.saturating_sub(before.bytes),
-            datagrams_sent: after.datagrams.map(|after| after.saturating_sub(before.datagrams.unwrap_or(0))),
+            datagrams_sent: after
+                .datagrams
+                .map(|after| after.saturating_sub(before.datagrams.unwrap_or(0))),
             datagrams: None,
             retransmits: None,
             tcp: None,
@@ -293,12 +368,17 @@ struct AcknowledgementWatch {
 
 impl AcknowledgementWatch {
     fn with_max_silence(max_silence: Span) -> Self {
-        Self { max_silence, bytes: ByteCount::ZERO, grew: Span::ZERO, next: Span::ZERO }
+        Self {
+            max_silence,
+            bytes: ByteCount::ZERO,
+            grew: Span::ZERO,
+            next: Span::ZERO,
+        }
     }
 
-    /// Returns true if the server has acknowledged nothing more for longer than is permitted, at `now`, although bytes
-    /// are missing. The acknowledged `bytes`, `None` if none are missing, are read a hundred times in that time at
-    /// most: each reading asks the kernel about every stream.
+    /// Returns true if the server has acknowledged nothing more for longer than is permitted, at
+    /// `now`, although bytes are missing. The acknowledged `bytes`, `None` if none are missing, are
+    /// read a hundred times in that time at most: each reading asks the kernel about every stream.
     fn is_overdue(&mut self, now: Span, bytes: impl FnOnce() -> Option<ByteCount>) -> bool {
         if now < self.next {
             return false;
@@ -312,8 +392,8 @@ impl AcknowledgementWatch {
     }
 }
 
-/// Uploads over TCP. An upload of a number of bytes breaks off once the server has acknowledged nothing for longer than
-/// `max_silence`.
+/// Uploads over TCP. An upload of a number of bytes breaks off once the server has acknowledged
+/// nothing for longer than `max_silence`.
 fn over_tcp(
     destination: &Destination,
     addresses: &[SocketAddr],
@@ -324,33 +404,68 @@ fn over_tcp(
 ) -> Result<FinishedUpload, ProbeError> {
     let header = ByteCount::new(HEADER_LENGTH as u64);
     let (address, prober, streams) = connect_streams(destination, addresses, request)?;
-    let handshake = streams.first().and_then(|stream| fullpipe_sys::tcp_info(stream).ok()?.rtt);
-    let sockets = streams.iter().zip(0..).map(|(stream, index)| read_back(&SockRef::from(stream), index));
-    let sockets = sockets.collect::<Result<_, _>>().map_err(ProbeError::from_io("read a socket's options"))?;
-    let budget = request.bytes.map(|bytes| bytes.saturating_sub(header * u64::from(request.streams)));
-    let plan = TransferPlan { budget, whole_blocks: false, ..TransferPlan::from_request(request, handshake) };
-    let lanes = streams
-        .into_iter()
-        .map(|stream| PlannedStream { channel: StreamChannel::Tcp(stream), role: StreamRole::Sender });
+    let handshake = streams
+        .first()
+        .and_then(|stream| fullpipe_sys::tcp_info(stream).ok()?.rtt);
+    let sockets = streams
+        .iter()
+        .zip(0..)
+        .map(|(stream, index)| read_back(&SockRef::from(stream), index));
+    let sockets = sockets
+        .collect::<Result<_, _>>()
+        .map_err(ProbeError::from_io("read a socket's options"))?;
+    let budget = request
+        .bytes
+        .map(|bytes| bytes.saturating_sub(header * u64::from(request.streams)));
+    let plan = TransferPlan {
+        budget,
+        whole_blocks: false,
+        ..TransferPlan::from_request(request, handshake)
+    };
+    let lanes = streams.into_iter().map(|stream| PlannedStream {
+        channel: StreamChannel::Tcp(stream),
+        role: StreamRole::Sender,
+    });
     let transfer = RunningTransfer::start_transfer(lanes.collect(), plan)
         .map_err(ProbeError::from_io("start the data threads"))?;
     let sent = || {
         let streams = transfer.totals().streams;
-        streams.iter().map(|count| SentAmount { bytes: count.bytes + header, datagrams: None }).collect::<Vec<_>>()
+        streams
+            .iter()
+            .map(|count| SentAmount {
+                bytes: count.bytes + header,
+                datagrams: None,
+            })
+            .collect::<Vec<_>>()
     };
-    let (acknowledged, is_silent) =
-        (RefCell::new(AcknowledgementWatch::with_max_silence(max_silence)), Cell::new(false));
+    let (acknowledged, is_silent) = (
+        RefCell::new(AcknowledgementWatch::with_max_silence(max_silence)),
+        Cell::new(false),
+    );
     let is_over = || {
         let now = transfer.origin().elapsed().into();
         // At a low rate there may be nothing to acknowledge for long.
         let bytes = || {
-            let sum = || transfer.sample_now().iter().filter_map(|sample| sample.tcp.bytes_acked).sum();
+            let sum = || {
+                transfer
+                    .sample_now()
+                    .iter()
+                    .filter_map(|sample| sample.tcp.bytes_acked)
+                    .sum()
+            };
             (!transfer.is_drained()).then(sum)
         };
         is_silent.set(request.bytes.is_some() && acknowledged.borrow_mut().is_overdue(now, bytes));
         transfer.is_over() || is_silent.get()
     };
-    let watched = watch_upload(request, prober.as_ref(), interrupt, progress, &sent, &is_over);
+    let watched = watch_upload(
+        request,
+        prober.as_ref(),
+        interrupt,
+        progress,
+        &sent,
+        &is_over,
+    );
     transfer.stop_sending();
     transfer.close_sending();
     let is_hasty = watched.interrupted || is_silent.get();
@@ -362,15 +477,29 @@ fn over_tcp(
     let duration = transfer.origin().elapsed().into();
     let rest = transfer.finish_transfer();
     let taken = settled_echo(prober, &watched, interrupt);
-    let within = rest.samples.iter().filter_map(|sample| sample.tcp.rtt).collect();
+    let within = rest
+        .samples
+        .iter()
+        .filter_map(|sample| sample.tcp.rtt)
+        .collect();
     let streams = sent.iter().zip(0..).map(|(sent, index)| {
-        let last = rest.samples.iter().rev().find(|sample| sample.stream == index);
-        let acknowledged = last.and_then(|sample| sample.tcp.bytes_acked).unwrap_or_default();
+        let last = rest
+            .samples
+            .iter()
+            .rev()
+            .find(|sample| sample.stream == index);
+        let acknowledged = last
+            .and_then(|sample| sample.tcp.bytes_acked)
+            .unwrap_or_default();
         StreamSummary {
             stream: index,
             direction: Direction::Upload,
             sent: sent.bytes,
-            received: if is_drained { sent.bytes } else { acknowledged.min(sent.bytes) },
+            received: if is_drained {
+                sent.bytes
+            } else {
+                acknowledged.min(sent.bytes)
+            },
             retransmits: last.and_then(|sample| sample.tcp.total_retrans),
             datagrams_sent: None,
             datagrams: None,
@@ -382,7 +511,12 @@ fn over_tcp(
         streams: streams.collect(),
         duration,
         cpu: rest.cpu,
-        rtt: round_trips(taken.as_ref(), (watched.origin, Span::ZERO, watched.to), handshake, within),
+        rtt: round_trips(
+            taken.as_ref(),
+            (watched.origin, Span::ZERO, watched.to),
+            handshake,
+            within,
+        ),
         watched,
         broken_off: is_silent
             .get()
@@ -394,7 +528,11 @@ fn over_tcp(
 }
 
 /// Returns the echo requests of a load that is over, once the path has settled.
-fn settled_echo(prober: Option<EchoProber>, watched: &WatchedUpload, interrupt: &AtomicBool) -> Option<EchoResult> {
+fn settled_echo(
+    prober: Option<EchoProber>,
+    watched: &WatchedUpload,
+    interrupt: &AtomicBool,
+) -> Option<EchoResult> {
     let prober = prober?;
     if !watched.interrupted {
         prober.wait_until_settled(interrupt);
@@ -402,7 +540,8 @@ fn settled_echo(prober: Option<EchoProber>, watched: &WatchedUpload, interrupt: 
     prober.finish()
 }
 
-/// Opens every stream to the first address that answers and sends its header; starts echo requests to that address.
+/// Opens every stream to the first address that answers and sends its header; starts echo requests
+/// to that address.
 fn connect_streams(
     destination: &Destination,
     addresses: &[SocketAddr],
@@ -411,14 +550,18 @@ fn connect_streams(
     let mut first = Err(ProbeError::Interrupted);
     for &address in addresses {
         let prober = destination.start_prober(address);
-        first = connect_stream(destination, address, request, 0).map(|stream| (address, prober, stream));
+        first = connect_stream(destination, address, request, 0)
+            .map(|stream| (address, prober, stream));
         if first.is_ok() {
             break;
         }
     }
     let (address, prober, first) = first?;
-    let rest = (1..request.streams).map(|stream| connect_stream(destination, address, request, stream));
-    let streams = std::iter::once(Ok(first)).chain(rest).collect::<Result<Vec<_>, _>>()?;
+    let rest =
+        (1..request.streams).map(|stream| connect_stream(destination, address, request, stream));
+    let streams = std::iter::once(Ok(first))
+        .chain(rest)
+        .collect::<Result<Vec<_>, _>>()?;
     for mut stream in &streams {
         stream
             .write_all(&Iperf2Header::tcp_header(request))
@@ -437,13 +580,24 @@ fn connect_stream(
     let socket = prepare_socket(address, request, &destination.local.of_stream(stream))?;
     match socket.connect_timeout(&address.into(), destination.connect_timeout()) {
         Ok(()) => Ok(socket.into()),
-        Err(cause) if cause.kind() == ErrorKind::TimedOut => {
-            Err(ProbeError::Silent { host, address, after: destination.connect_timeout().into() })
-        }
+        Err(cause) if cause.kind() == ErrorKind::TimedOut => Err(ProbeError::Silent {
+            host,
+            address,
+            after: destination.connect_timeout().into(),
+        }),
         Err(cause) => {
             let is_refused = cause.kind() == ErrorKind::ConnectionRefused;
-            let hint = if is_refused { "; start `iperf -s` there" } else { "" };
-            Err(ProbeError::Connect { host, address, cause, hint })
+            let hint = if is_refused {
+                "; start `iperf -s` there"
+            } else {
+                ""
+            };
+            Err(ProbeError::Connect {
+                host,
+                address,
+                cause,
+                hint,
+            })
         }
     }
 }
@@ -467,7 +621,10 @@ impl DatagramSender {
     fn sent_amount(&self) -> SentAmount {
         let (bytes, datagrams) = &*self.counted;
         let bytes = ByteCount::new(bytes.load(Ordering::Relaxed));
-        SentAmount { bytes, datagrams: Some(datagrams.load(Ordering::Relaxed)) }
+        SentAmount {
+            bytes,
+            datagrams: Some(datagrams.load(Ordering::Relaxed)),
+        }
     }
 }
 
@@ -486,23 +643,40 @@ fn over_udp(
         block: request.block.get() as usize,
         plan: TransferPlan::from_request(request, None),
     });
-    let opened = (0..request.streams).map(|stream| bind_stream(destination, address, request, stream));
-    let (sockets, found): (Vec<_>, Vec<_>) = opened.collect::<Result<Vec<_>, _>>()?.into_iter().unzip();
+    let opened =
+        (0..request.streams).map(|stream| bind_stream(destination, address, request, stream));
+    let (sockets, found): (Vec<_>, Vec<_>) =
+        opened.collect::<Result<Vec<_>, _>>()?.into_iter().unzip();
     let mut senders = Vec::new();
     for socket in sockets {
         senders.push(start_sender(socket, Arc::clone(&shared)).inspect_err(|_| shared.give_up())?);
         thread::sleep(STAGGER);
     }
-    let sent = || senders.iter().map(DatagramSender::sent_amount).collect::<Vec<_>>();
+    let sent = || {
+        senders
+            .iter()
+            .map(DatagramSender::sent_amount)
+            .collect::<Vec<_>>()
+    };
     let is_over = || senders.iter().all(|one| one.thread.is_finished());
-    let watched = watch_upload(request, prober.as_ref(), interrupt, progress, &sent, &is_over);
+    let watched = watch_upload(
+        request,
+        prober.as_ref(),
+        interrupt,
+        progress,
+        &sent,
+        &is_over,
+    );
     shared.give_up();
     let mut broken_off = None;
     let mut reported = None;
     let mut streams = Vec::new();
     for (sender, stream) in senders.into_iter().zip(0..) {
         let counted = Arc::clone(&sender.counted);
-        let report = sender.thread.join().unwrap_or_else(|_| Err(io::Error::other("its thread panicked")));
+        let report = sender
+            .thread
+            .join()
+            .unwrap_or_else(|_| Err(io::Error::other("its thread panicked")));
         let report = report.unwrap_or_else(|error| {
             broken_off = Some(format!("stream {stream} broke: {error}"));
             None
@@ -532,7 +706,12 @@ fn over_udp(
         cpu: None,
         samples: Vec::new(),
         carried: None,
-        rtt: round_trips(taken.as_ref(), (watched.origin, Span::ZERO, watched.to), None, Vec::new()),
+        rtt: round_trips(
+            taken.as_ref(),
+            (watched.origin, Span::ZERO, watched.to),
+            None,
+            Vec::new(),
+        ),
         watched,
         broken_off,
     })
@@ -545,7 +724,8 @@ fn bind_stream(
     stream: u16,
 ) -> Result<(UdpSocket, SocketReadback), ProbeError> {
     let failed = || ProbeError::from_io("open a UDP socket");
-    let socket: UdpSocket = prepare_udp(address, request, &destination.local.of_stream(stream))?.into();
+    let socket: UdpSocket =
+        prepare_udp(address, request, &destination.local.of_stream(stream))?.into();
     socket.connect(address).map_err(failed())?;
     socket.set_read_timeout(Some(REPEAT)).map_err(failed())?;
     let found = read_back(&SockRef::from(&socket), stream).map_err(failed())?;
@@ -566,24 +746,40 @@ impl DatagramState {
         if self.budget.load(Ordering::Relaxed) == u64::MAX {
             return Some(self.block);
         }
-        let left =
-            self.budget.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| Some(left.saturating_sub(wanted)));
+        let left = self
+            .budget
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
+                Some(left.saturating_sub(wanted))
+            });
         let length = left.map_or(0, |left| left.min(wanted)) as usize;
         // The bytes that are left may be too few for a number and a time.
         (length > 0).then_some(length.max(Iperf2Datagram::LENGTH))
     }
 }
 
-fn start_sender(socket: UdpSocket, shared: Arc<DatagramState>) -> Result<DatagramSender, ProbeError> {
+fn start_sender(
+    socket: UdpSocket,
+    shared: Arc<DatagramState>,
+) -> Result<DatagramSender, ProbeError> {
     let counted = Arc::new((AtomicU64::new(0), AtomicU64::new(0)));
     let counters = Arc::clone(&counted);
-    let thread = thread::Builder::new().name("datagrams".to_owned()).spawn(move || {
-        let mut stream =
-            DatagramStream { socket, payload: vec![b'x'; shared.block], number: 0, counted: counters, refused: None };
-        stream.send_all(&shared)?;
-        stream.request_report()
-    });
-    Ok(DatagramSender { counted, thread: thread.map_err(ProbeError::from_io("start the data threads"))? })
+    let thread = thread::Builder::new()
+        .name("datagrams".to_owned())
+        .spawn(move || {
+            let mut stream = DatagramStream {
+                socket,
+                payload: vec![b'x'; shared.block],
+                number: 0,
+                counted: counters,
+                refused: None,
+            };
+            stream.send_all(&shared)?;
+            stream.request_report()
+        });
+    Ok(DatagramSender {
+        counted,
+        thread: thread.map_err(ProbeError::from_io("start the data threads"))?,
+    })
 }
 
 /// The sending end of one stream of datagrams.
@@ -592,7 +788,8 @@ struct DatagramStream {
     payload: Vec<u8>,
     number: i64,
     counted: Arc<(AtomicU64, AtomicU64)>,
-    /// Time since which the port of the server has been reported closed, and time of the latest such report.
+    /// Time since which the port of the server has been reported closed, and time of the latest
+    /// such report.
     refused: Option<(Instant, Instant)>,
 }
 
@@ -601,7 +798,9 @@ impl DatagramStream {
     fn send_all(&mut self, shared: &DatagramState) -> io::Result<()> {
         let mut allowance = WriteAllowance::of_datagrams(&shared.plan);
         while allowance.wait_for_bytes(|| shared.stop.load(Ordering::Relaxed)) > 0 {
-            let Some(length) = shared.next_datagram_length() else { break };
+            let Some(length) = shared.next_datagram_length() else {
+                break;
+            };
             self.number += 1;
             self.send_datagram(self.number, length)?;
             self.count_datagram(length);
@@ -610,7 +809,8 @@ impl DatagramStream {
         Ok(())
     }
 
-    /// Repeats the last datagram until the server answers with its report; `None` if it does not in [`MAX_REPORT`].
+    /// Repeats the last datagram until the server answers with its report; `None` if it does not in
+    /// [`MAX_REPORT`].
     fn request_report(mut self) -> io::Result<Option<Iperf2Report>> {
         let deadline = Instant::now() + MAX_REPORT;
         let length = self.payload.len();
@@ -626,30 +826,40 @@ impl DatagramStream {
                         return Ok(report);
                     }
                 }
-                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
+                Err(error)
+                    if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
                 Err(error) => self.tolerate_refusal(error)?,
             }
         }
         Ok(None)
     }
 
-    /// Ignores an error if the port of the server is closed for a short time: the server opens its sockets one after
-    /// the other.
+    /// Ignores an error if the port of the server is closed for a short time: the server opens its
+    /// sockets one after the other.
     ///
     /// # Errors
     /// Returns `error` if it is another one, or the port stays closed for [`MAX_REFUSAL`].
     fn tolerate_refusal(&mut self, error: io::Error) -> io::Result<()> {
         let now = Instant::now();
-        let since = self.refused.filter(|(_, last)| now - *last < MAX_REFUSAL).map_or(now, |(since, _)| since);
+        let since = self
+            .refused
+            .filter(|(_, last)| now - *last < MAX_REFUSAL)
+            .map_or(now, |(since, _)| since);
         self.refused = Some((since, now));
         let is_short = error.kind() == ErrorKind::ConnectionRefused && now - since < MAX_REFUSAL;
         if is_short { Ok(()) } else { Err(error) }
     }
 
     fn send_datagram(&mut self, number: i64, length: usize) -> io::Result<()> {
-        let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let since_1970 = SystemTime::now()
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap_or_default();
         if let Some(start) = self.payload.first_chunk_mut() {
-            Iperf2Datagram { number, sent: since_1970.into() }.write_payload(start);
+            Iperf2Datagram {
+                number,
+                sent: since_1970.into(),
+            }
+            .write_payload(start);
         }
         let no_room = Some(rustix::io::Errno::NOBUFS.raw_os_error());
         let deadline = Instant::now() + MAX_REFUSAL;
@@ -683,14 +893,31 @@ mod tests {
         // Its backlog takes the connection, and no program reads.
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let destination = Destination { without_echoes: true, ..Destination::default() };
-        let request = Request { bytes: Some(ByteCount::from_mib(256)), ..Request::default() };
+        let destination = Destination {
+            without_echoes: true,
+            ..Destination::default()
+        };
+        let request = Request {
+            bytes: Some(ByteCount::from_mib(256)),
+            ..Request::default()
+        };
         let (max_silence, never) = (Span::from_millis(300), AtomicBool::new(false));
-        let upload = over_tcp(&destination, &[address], &request, max_silence, &never, &mut |_| {}).unwrap();
+        let upload = over_tcp(
+            &destination,
+            &[address],
+            &request,
+            max_silence,
+            &never,
+            &mut |_| {},
+        )
+        .unwrap();
         let why = upload.broken_off.unwrap();
         assert!(why.contains("acknowledged nothing for 300 ms"), "{why}");
         let stream = &upload.streams[0];
-        assert!(stream.received > ByteCount::ZERO && stream.received < stream.sent, "{stream:?}");
+        assert!(
+            stream.received > ByteCount::ZERO && stream.received < stream.sent,
+            "{stream:?}"
+        );
     }
 
     #[test]
@@ -701,6 +928,9 @@ mod tests {
         };
         assert!(!is_overdue(9, Some(0)) && !is_overdue(10, Some(1)) && !is_overdue(20, Some(1)));
         assert!(is_overdue(21, Some(1)) && !is_overdue(22, Some(2)) && is_overdue(33, Some(2)));
-        assert!(!is_overdue(60, None) && !is_overdue(70, Some(2)) && is_overdue(71, Some(2)), "nothing was missing");
+        assert!(
+            !is_overdue(60, None) && !is_overdue(70, Some(2)) && is_overdue(71, Some(2)),
+            "nothing was missing"
+        );
     }
 }

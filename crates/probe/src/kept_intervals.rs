@@ -3,7 +3,8 @@
 use fullpipe_record::{Interval, MAX_STREAM_INTERVALS};
 
 /// The intervals so far, with the kernel's view only as long as the record would keep it
-/// ([`fullpipe_record::Measurement::to_bounded`]): it is by far the most of an interval, and a test may last a day.
+/// ([`fullpipe_record::Measurement::to_bounded`]): it is by far the most of an interval, and a test
+/// may last a day.
 #[derive(Debug, Default)]
 pub(crate) struct KeptIntervals {
     pub(crate) all: Vec<Interval>,
@@ -19,7 +20,10 @@ impl KeptIntervals {
         if self.has_too_many() {
             // Those before have been cleared, unless this is the first one that is too many.
             let from = if had_too_many { self.all.len() - 1 } else { 0 };
-            self.all[from..].iter_mut().flat_map(|interval| &mut interval.streams).for_each(|stream| stream.tcp = None);
+            self.all[from..]
+                .iter_mut()
+                .flat_map(|interval| &mut interval.streams)
+                .for_each(|stream| stream.tcp = None);
         }
     }
 
@@ -44,11 +48,18 @@ mod tests {
             retransmits: None,
             tcp: Some(Box::new(TcpInfo::default())),
         };
-        Interval { streams: (0..streams).map(stream).collect(), ..fixture::upload_interval(0) }
+        Interval {
+            streams: (0..streams).map(stream).collect(),
+            ..fixture::upload_interval(0)
+        }
     }
 
     fn kernels_views(kept: &KeptIntervals) -> usize {
-        kept.all.iter().flat_map(|interval| &interval.streams).filter(|stream| stream.tcp.is_some()).count()
+        kept.all
+            .iter()
+            .flat_map(|interval| &interval.streams)
+            .filter(|stream| stream.tcp.is_some())
+            .count()
     }
 
     #[test]

@@ -1,7 +1,8 @@
-//! Measurements ([`Measurement`](fullpipe_record::Measurement)) of the path to a target, over the protocols of iperf3
-//! and iperf2, and the server at the other end.
+//! Measurements ([`Measurement`](fullpipe_record::Measurement)) of the path to a target, over the
+//! protocols of iperf3 and iperf2, and the server at the other end.
 //!
-//! The control connections run on a single-threaded runtime that this crate starts; the data runs on threads of `load`.
+//! The control connections run on a single-threaded runtime that this crate starts; the data runs
+//! on threads of `load`.
 
 mod client;
 mod destination;
@@ -26,6 +27,8 @@ pub use destination::Destination;
 pub use error::{ProbeError, ServeError};
 pub use fullpipe_load::{LocalEndpoint, StorageConfig};
 pub use iperf2::measure_iperf2;
-pub use server::{AdmissionQuota, Printer, ServeOptions, ServerEvent, ServerLimits, TestText, serve_clients};
+pub use server::{
+    AdmissionQuota, Printer, ServeOptions, ServerEvent, ServerLimits, TestText, serve_clients,
+};
 pub use so_far::{StreamSnapshot, TestSnapshot};
 pub use trace::trace_route;

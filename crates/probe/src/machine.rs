@@ -13,10 +13,17 @@ use fullpipe_record::{CpuSample, Machine};
 const PERIOD: Duration = Duration::from_millis(200);
 
 /// Bounds of the samples of processors that are kept, less than 1 MB.
-const KEPT: SampleBounds = SampleBounds { samples: 600, cores: 20_000 };
+const KEPT: SampleBounds = SampleBounds {
+    samples: 600,
+    cores: 20_000,
+};
 
-/// Bounds of the samples of processors that are sent to the other end with the results, about 400 KB.
-const STATED: SampleBounds = SampleBounds { samples: 240, cores: 4_000 };
+/// Bounds of the samples of processors that are sent to the other end with the results, about 400
+/// KB.
+const STATED: SampleBounds = SampleBounds {
+    samples: 240,
+    cores: 4_000,
+};
 
 /// Maximum number of processors whose times are sent to the other end while data flows.
 const MAX_CORES: usize = 512;
@@ -28,25 +35,42 @@ pub(crate) struct MachineSampler {
 }
 
 impl MachineSampler {
-    /// Returns the state now of the processors of this machine and of `device`, or else of the device by which packets
-    /// to `peer` leave.
+    /// Returns the state now of the processors of this machine and of `device`, or else of the
+    /// device by which packets to `peer` leave.
     pub(crate) fn from_route(peer: IpAddr, device: Option<&str>) -> Self {
-        let device =
-            device.map_or_else(|| DeviceMeter::toward_peer(peer), |name| DeviceMeter::for_device(name.to_owned()));
-        Self { device: device.ok(), processors: ProcessorMeter::of_this_process() }
+        let device = device.map_or_else(
+            || DeviceMeter::toward_peer(peer),
+            |name| DeviceMeter::for_device(name.to_owned()),
+        );
+        Self {
+            device: device.ok(),
+            processors: ProcessorMeter::of_this_process(),
+        }
     }
 
-    /// Starts a thread that takes samples at times counted from `origin`; `None` if it cannot be started.
+    /// Starts a thread that takes samples at times counted from `origin`; `None` if it cannot be
+    /// started.
     pub(crate) fn start_watch(self, origin: Instant) -> Option<MachineWatch> {
         let seen = Arc::new(Mutex::new(Machine::default()));
         let (stop, stopped) = channel();
         let shared = Arc::clone(&seen);
         let thread = thread::Builder::new().name("machine".to_owned());
-        let thread = thread.spawn(move || self.sample_until_stopped(origin, &stopped, &shared)).ok()?;
-        Some(MachineWatch { seen, stop: Some(stop), thread })
+        let thread = thread
+            .spawn(move || self.sample_until_stopped(origin, &stopped, &shared))
+            .ok()?;
+        Some(MachineWatch {
+            seen,
+            stop: Some(stop),
+            thread,
+        })
     }
 
-    fn sample_until_stopped(mut self, origin: Instant, stopped: &Receiver<()>, seen: &Mutex<Machine>) {
+    fn sample_until_stopped(
+        mut self,
+        origin: Instant,
+        stopped: &Receiver<()>,
+        seen: &Mutex<Machine>,
+    ) {
         let (mut next, mut period) = (origin + PERIOD, PERIOD);
         loop {
             let pause = next.saturating_duration_since(Instant::now());
@@ -82,12 +106,15 @@ impl MachineWatch {
     /// Returns the latest sample of the processors, and the device at that time.
     pub(crate) fn latest_sample(&self) -> Machine {
         let seen = lock_machine(&self.seen);
-        let latest = seen
-            .processors
-            .last()
-            .cloned()
-            .map(|sample| CpuSample { cores: sample.cores.into_iter().take(MAX_CORES).collect(), ..sample });
-        Machine { processors: latest.into_iter().collect(), device: seen.device.clone(), storage: None }
+        let latest = seen.processors.last().cloned().map(|sample| CpuSample {
+            cores: sample.cores.into_iter().take(MAX_CORES).collect(),
+            ..sample
+        });
+        Machine {
+            processors: latest.into_iter().collect(),
+            device: seen.device.clone(),
+            storage: None,
+        }
     }
 
     /// Returns all samples so far, and the device at the time of the last.
@@ -162,9 +189,16 @@ mod tests {
     #[test]
     fn samples_that_are_sent_or_kept_are_bounded_with_any_number_of_processors() {
         for (count, cores) in [(0, 0), (600, 2), (10_000, 1), (600, 128), (3, 8_192)] {
-            let (stated, kept) = (reduce_for_peer(&samples(count, cores)), reduce_for_record(samples(count, cores)));
+            let (stated, kept) = (
+                reduce_for_peer(&samples(count, cores)),
+                reduce_for_record(samples(count, cores)),
+            );
             assert!(stated.len() <= 240 && kept.len() <= 600);
-            assert!(stated.len() <= 1 || stated.len() * cores <= 4_000, "{} × {cores}", stated.len());
+            assert!(
+                stated.len() <= 1 || stated.len() * cores <= 4_000,
+                "{} × {cores}",
+                stated.len()
+            );
             assert_eq!(stated.is_empty(), count == 0);
         }
     }
@@ -172,13 +206,27 @@ mod tests {
     #[test]
     fn a_machine_is_sampled_until_its_watch_ends() {
         let origin = Instant::now();
-        let watch = MachineSampler::from_route(Ipv4Addr::LOCALHOST.into(), None).start_watch(origin).unwrap();
-        assert!(within(Duration::from_secs(30), || lock_machine(&watch.seen).processors.len() >= 2));
+        let watch = MachineSampler::from_route(Ipv4Addr::LOCALHOST.into(), None)
+            .start_watch(origin)
+            .unwrap();
+        assert!(within(Duration::from_secs(30), || lock_machine(
+            &watch.seen
+        )
+        .processors
+        .len()
+            >= 2));
         let latest = watch.latest_sample();
-        assert_eq!((latest.processors.len(), latest.device.unwrap().name), (1, "lo".to_owned()));
+        assert_eq!(
+            (latest.processors.len(), latest.device.unwrap().name),
+            (1, "lo".to_owned())
+        );
         let seen = watch.finish_sampling();
         assert!(seen.processors.len() >= 3);
-        assert!(seen.processors.windows(2).all(|pair| pair[1].at > pair[0].at && pair[1].user >= pair[0].user));
+        assert!(
+            seen.processors
+                .windows(2)
+                .all(|pair| pair[1].at > pair[0].at && pair[1].user >= pair[0].user)
+        );
         assert!(seen.device.unwrap().mtu > ByteCount::ZERO);
     }
 

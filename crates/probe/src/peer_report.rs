@@ -5,8 +5,8 @@ use fullpipe_record::EndReport;
 
 use crate::machine;
 
-/// Maximum number of samples that are kept, about 4 MB: a test may last a day. With more, every second snapshot is
-/// dropped.
+/// Maximum number of samples that are kept, about 4 MB: a test may last a day. With more, every
+/// second snapshot is dropped.
 const MAX_SAMPLES: usize = 4_000;
 
 /// Adds a report of the other end to the earlier ones.
@@ -23,13 +23,21 @@ pub(crate) fn merge_report(report: &mut EndReport, now: EndReport) {
     }
     report.device = now.device.or(report.device.take());
     let latest = report.processors.last().map(|sample| sample.at);
-    if now.processors.first().is_some_and(|sample| latest.is_none_or(|latest| sample.at > latest)) {
+    if now
+        .processors
+        .first()
+        .is_some_and(|sample| latest.is_none_or(|latest| sample.at > latest))
+    {
         report.processors.extend(now.processors);
         report.processors = machine::reduce_for_record(std::mem::take(&mut report.processors));
     }
     let latest = report.samples.last().map(|sample| sample.at);
     // Snapshots differ in their times.
-    if now.samples.first().is_some_and(|sample| latest.is_none_or(|latest| sample.at > latest)) {
+    if now
+        .samples
+        .first()
+        .is_some_and(|sample| latest.is_none_or(|latest| sample.at > latest))
+    {
         report.samples.extend(now.samples);
     }
     if report.samples.len() > MAX_SAMPLES {
@@ -55,7 +63,11 @@ mod tests {
     }
 
     fn at(second: u64) -> EndReport {
-        EndReport { samples: snapshot(second, 2), until: Some(Span::from_secs(second)), ..EndReport::default() }
+        EndReport {
+            samples: snapshot(second, 2),
+            until: Some(Span::from_secs(second)),
+            ..EndReport::default()
+        }
     }
 
     #[test]
@@ -80,14 +92,36 @@ mod tests {
         merge_report(&mut report, first.clone());
         assert_eq!(report, first);
         for second in 1..=3 {
-            let cpu = Some(Cpu { user: Ratio::new(second as f64), system: Ratio::default() });
-            let datagrams = vec![Datagrams { received: second, ..Datagrams::default() }];
-            merge_report(&mut report, EndReport { cpu, datagrams, ..at(second) });
+            let cpu = Some(Cpu {
+                user: Ratio::new(second as f64),
+                system: Ratio::default(),
+            });
+            let datagrams = vec![Datagrams {
+                received: second,
+                ..Datagrams::default()
+            }];
+            merge_report(
+                &mut report,
+                EndReport {
+                    cpu,
+                    datagrams,
+                    ..at(second)
+                },
+            );
         }
-        assert_eq!((&report.settings, &report.sockets), (&first.settings, &first.sockets));
+        assert_eq!(
+            (&report.settings, &report.sockets),
+            (&first.settings, &first.sockets)
+        );
         assert_eq!(report.cpu.unwrap().user, Ratio::new(3.0));
-        assert_eq!((report.datagrams.len(), report.datagrams[0].received), (1, 3));
-        assert_eq!((report.samples.len(), report.until), (6, Some(Span::from_secs(3))));
+        assert_eq!(
+            (report.datagrams.len(), report.datagrams[0].received),
+            (1, 3)
+        );
+        assert_eq!(
+            (report.samples.len(), report.until),
+            (6, Some(Span::from_secs(3)))
+        );
     }
 
     #[test]

@@ -3,10 +3,12 @@
 use std::time::{Duration, Instant, SystemTime};
 
 use fullpipe_load::{
-    RunningTransfer, SenderSockets, StorageFailure, StreamCount, StreamRole, StreamTotals, TransferTotals,
+    RunningTransfer, SenderSockets, StorageFailure, StreamCount, StreamRole, StreamTotals,
+    TransferTotals,
 };
 use fullpipe_record::{
-    Datagrams, Direction, EndReport, Interval, Machine, Request, Sample, StreamInterval, TcpInfo, Transport,
+    Datagrams, Direction, EndReport, Interval, Machine, Request, Sample, StreamInterval, TcpInfo,
+    Transport,
 };
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
 
@@ -19,7 +21,8 @@ pub(crate) struct CountMark {
     pub(crate) totals: TransferTotals,
     /// Retransmissions by stream; empty if the kernel does not count them.
     pub(crate) retransmits: Vec<SegCount>,
-    /// Bytes that the other end has acknowledged, by stream; empty if the kernel does not count them.
+    /// Bytes that the other end has acknowledged, by stream; empty if the kernel does not count
+    /// them.
     pub(crate) acknowledged: Vec<ByteCount>,
 }
 
@@ -37,7 +40,8 @@ pub(crate) struct CountedTransfer {
     omitted: Option<CountMark>,
     interval: CountMark,
     boundaries: IntervalBoundaries,
-    /// Set if this end lets its senders end by themselves once they have sent the bytes of the request.
+    /// Set if this end lets its senders end by themselves once they have sent the bytes of the
+    /// request.
     limits_bytes: bool,
     /// Bytes received at the latest update, and the time at which they last grew.
     arrivals: (ByteCount, Span),
@@ -73,13 +77,13 @@ pub(crate) struct FinishedTransfer {
     pub(crate) machine: Machine,
 }
 
-/// Time without data after which a download of a given number of bytes over UDP, of which some were lost, counts as
-/// complete.
+/// Time without data after which a download of a given number of bytes over UDP, of which some were
+/// lost, counts as complete.
 const SILENCE: Span = Span::from_secs(2);
 
 impl CountedTransfer {
-    /// Returns the progress of `transfer`. `ways` has the direction of each stream, seen from this end:
-    /// [`Direction::Upload`] sends.
+    /// Returns the progress of `transfer`. `ways` has the direction of each stream, seen from this
+    /// end: [`Direction::Upload`] sends.
     pub(crate) fn new(
         transfer: RunningTransfer,
         machine: Option<MachineWatch>,
@@ -87,7 +91,10 @@ impl CountedTransfer {
         ways: Vec<Direction>,
     ) -> Self {
         let started = CountMark {
-            totals: TransferTotals { at: Span::ZERO, streams: vec![StreamCount::default(); ways.len()] },
+            totals: TransferTotals {
+                at: Span::ZERO,
+                streams: vec![StreamCount::default(); ways.len()],
+            },
             retransmits: vec![SegCount::ZERO; ways.len()],
             acknowledged: vec![ByteCount::ZERO; ways.len()],
         };
@@ -113,17 +120,25 @@ impl CountedTransfer {
     /// until then, if the omitted time does not count, which is over a little earlier or later
     /// there.
     pub(crate) fn limiting_bytes(self) -> Self {
-        Self { limits_bytes: true, ..self }
+        Self {
+            limits_bytes: true,
+            ..self
+        }
     }
 
     pub(crate) fn origin(&self) -> Instant {
         self.transfer.origin()
     }
 
-    /// Returns the time to sleep, at most `longest` and the rest of the omitted time, at whose end counting begins.
+    /// Returns the time to sleep, at most `longest` and the rest of the omitted time, at whose end
+    /// counting begins.
     pub(crate) fn sleep_time(&self, longest: Duration) -> Duration {
         let omitted = Duration::from(self.request.omit).saturating_sub(self.origin().elapsed());
-        if omitted.is_zero() { longest } else { longest.min(omitted) }
+        if omitted.is_zero() {
+            longest
+        } else {
+            longest.min(omitted)
+        }
     }
 
     /// Returns the totals so far.
@@ -141,14 +156,19 @@ impl CountedTransfer {
         self.transfer.storage_failure()
     }
 
-    /// Returns the report of this end up to now, with one snapshot of each TCP stream and one sample of the processors.
-    /// Datagrams are counted from the end of the omitted time, once it is over.
+    /// Returns the report of this end up to now, with one snapshot of each TCP stream and one
+    /// sample of the processors. Datagrams are counted from the end of the omitted time, once it is
+    /// over.
     pub(crate) fn so_far(&self) -> EndReport {
         let samples = self.transfer.sample_now();
         let totals = self.transfer_totals();
         let from = self.omitted.as_ref().unwrap_or(&self.started);
         let counts = counts_between(&from.totals, &totals);
-        let machine = self.machine.as_ref().map(MachineWatch::latest_sample).unwrap_or_default();
+        let machine = self
+            .machine
+            .as_ref()
+            .map(MachineWatch::latest_sample)
+            .unwrap_or_default();
         EndReport {
             processors: machine.processors,
             device: machine.device,
@@ -160,20 +180,31 @@ impl CountedTransfer {
         }
     }
 
-    /// Returns the counts now: those of the latest sample of each stream, or else what was written and read.
+    /// Returns the counts now: those of the latest sample of each stream, or else what was written
+    /// and read.
     pub(crate) fn test_snapshot(&self, echo_rtt: Option<Span>) -> TestSnapshot {
         let (latest, totals) = (self.transfer.latest_samples(), self.transfer.totals());
         let is_sampled = latest.len() == self.ways.len();
         let bytes = |index: usize, way: Direction| match latest.get(index).filter(|_| is_sampled) {
-            Some(sample) if way == Direction::Upload => sample.tcp.bytes_acked.unwrap_or(sample.bytes),
+            Some(sample) if way == Direction::Upload => {
+                sample.tcp.bytes_acked.unwrap_or(sample.bytes)
+            }
             Some(sample) => sample.bytes,
             None => totals.streams[index].bytes,
         };
         let streams = self.ways.iter().enumerate();
         TestSnapshot {
-            at: latest.first().filter(|_| is_sampled).map_or(totals.at, |sample| sample.at),
+            at: latest
+                .first()
+                .filter(|_| is_sampled)
+                .map_or(totals.at, |sample| sample.at),
             rtt: echo_rtt.or_else(|| latest.first()?.tcp.rtt),
-            streams: streams.map(|(index, &way)| StreamSnapshot { direction: way, bytes: bytes(index, way) }).collect(),
+            streams: streams
+                .map(|(index, &way)| StreamSnapshot {
+                    direction: way,
+                    bytes: bytes(index, way),
+                })
+                .collect(),
         }
     }
 
@@ -196,17 +227,25 @@ impl CountedTransfer {
             from: self.omitted.clone().unwrap_or_else(|| to.clone()),
             to,
             rest,
-            machine: self.machine.as_ref().map(MachineWatch::so_far).unwrap_or_default(),
+            machine: self
+                .machine
+                .as_ref()
+                .map(MachineWatch::so_far)
+                .unwrap_or_default(),
         }
     }
 
     /// Returns the mean rate so far, of all streams together.
     pub(crate) fn mean_rate(&self) -> BitRate {
         let totals = self.transfer.totals();
-        BitRate::from_bytes_in(totals.streams.iter().map(|count| count.bytes).sum(), totals.at)
+        BitRate::from_bytes_in(
+            totals.streams.iter().map(|count| count.bytes).sum(),
+            totals.at,
+        )
     }
 
-    /// Marks the end of the omitted time, and returns the intervals that have passed, one for each direction.
+    /// Marks the end of the omitted time, and returns the intervals that have passed, one for each
+    /// direction.
     pub(crate) fn take_passed_intervals(&mut self) -> Vec<Interval> {
         let elapsed: Span = self.origin().elapsed().into();
         self.note_arrivals();
@@ -223,7 +262,8 @@ impl CountedTransfer {
         }
     }
 
-    /// Marks the end of the omitted time, from which bytes and intervals count. Returns the intervals before it.
+    /// Marks the end of the omitted time, from which bytes and intervals count. Returns the
+    /// intervals before it.
     fn begin_counting(&mut self, elapsed: Span) -> Vec<Interval> {
         if self.request.omit == Span::ZERO {
             self.omitted = Some(self.started.clone());
@@ -235,8 +275,13 @@ impl CountedTransfer {
         }
         self.boundaries = IntervalBoundaries::new(self.request.interval, self.request.omit);
         let rest = elapsed.saturating_sub(self.interval.totals.at);
-        let closes = self.ended.is_none() && self.request.interval > Span::ZERO && self.is_long_enough(rest);
-        if closes { self.close_intervals(self.request.omit) } else { Vec::new() }
+        let closes =
+            self.ended.is_none() && self.request.interval > Span::ZERO && self.is_long_enough(rest);
+        if closes {
+            self.close_intervals(self.request.omit)
+        } else {
+            Vec::new()
+        }
     }
 
     /// Notes what has arrived by now.
@@ -250,10 +295,16 @@ impl CountedTransfer {
         }
     }
 
-    /// Notes what the other end has acknowledged at `elapsed`, if that decides when the transfer ends.
+    /// Notes what the other end has acknowledged at `elapsed`, if that decides when the transfer
+    /// ends.
     fn note_acknowledgements(&mut self, elapsed: Span) {
         if self.request.bytes.is_some() && self.ways.contains(&Direction::Upload) {
-            let acknowledged = self.transfer.latest_samples().iter().filter_map(|sample| sample.tcp.bytes_acked).sum();
+            let acknowledged = self
+                .transfer
+                .latest_samples()
+                .iter()
+                .filter_map(|sample| sample.tcp.bytes_acked)
+                .sum();
             let is_quiet = elapsed.saturating_sub(self.acknowledged.1) >= Span::from_secs(1);
             // At a low rate there may be nothing to acknowledge for long.
             if acknowledged > self.acknowledged.0 || (is_quiet && self.transfer.is_drained()) {
@@ -262,8 +313,8 @@ impl CountedTransfer {
         }
     }
 
-    /// Returns true if this end, the client, should end the transfer: the time has passed, the bytes have arrived, or
-    /// all connections have ended.
+    /// Returns true if this end, the client, should end the transfer: the time has passed, the
+    /// bytes have arrived, or all connections have ended.
     pub(crate) fn is_due(&self) -> bool {
         if self.ended.is_some() || (self.omitted.is_none() && !self.transfer.is_over()) {
             return false;
@@ -272,7 +323,9 @@ impl CountedTransfer {
         match self.request.bytes {
             None => elapsed >= self.request.omit + self.request.duration || self.transfer.is_over(),
             Some(wanted) => self.request.data_directions().iter().all(|way| match way {
-                Direction::Upload | Direction::Both => self.transfer.has_sent_all() && self.transfer.is_drained(),
+                Direction::Upload | Direction::Both => {
+                    self.transfer.has_sent_all() && self.transfer.is_drained()
+                }
                 Direction::Download => self.has_received(wanted, elapsed),
             }),
         }
@@ -283,20 +336,28 @@ impl CountedTransfer {
         self.time_since(self.arrivals.1, self.ways.contains(&Direction::Download))
     }
 
-    /// Returns the time for which the other end has acknowledged nothing; zero if the test does not wait for that.
+    /// Returns the time for which the other end has acknowledged nothing; zero if the test does not
+    /// wait for that.
     pub(crate) fn time_without_acknowledgement(&self) -> Span {
         let is_tcp = self.request.transport == Transport::Tcp;
         let sends = self.ways.contains(&Direction::Upload);
-        self.time_since(self.acknowledged.1, is_tcp && sends && self.request.bytes.is_some())
+        self.time_since(
+            self.acknowledged.1,
+            is_tcp && sends && self.request.bytes.is_some(),
+        )
     }
 
     fn time_since(&self, last: Span, counts: bool) -> Span {
         let elapsed: Span = self.origin().elapsed().into();
-        if counts && self.ended.is_none() { elapsed.saturating_sub(last) } else { Span::ZERO }
+        if counts && self.ended.is_none() {
+            elapsed.saturating_sub(last)
+        } else {
+            Span::ZERO
+        }
     }
 
-    /// Returns true if `wanted` bytes have arrived. Bytes that UDP lost never arrive, so a download also ends after
-    /// [`SILENCE`].
+    /// Returns true if `wanted` bytes have arrived. Bytes that UDP lost never arrive, so a download
+    /// also ends after [`SILENCE`].
     fn has_received(&self, wanted: ByteCount, elapsed: Span) -> bool {
         let (arrived, at) = self.arrivals;
         let is_udp = self.request.transport == Transport::Udp;
@@ -306,8 +367,13 @@ impl CountedTransfer {
 
     /// Returns the bytes that have arrived since the omitted time; none before its end.
     pub(crate) fn counted_bytes(&self) -> ByteCount {
-        let omitted = self.omitted.as_ref().map(|mark| self.received_of(&mark.totals));
-        omitted.map_or(ByteCount::ZERO, |omitted| self.arrived_bytes().saturating_sub(omitted))
+        let omitted = self
+            .omitted
+            .as_ref()
+            .map(|mark| self.received_of(&mark.totals));
+        omitted.map_or(ByteCount::ZERO, |omitted| {
+            self.arrived_bytes().saturating_sub(omitted)
+        })
     }
 
     /// Returns the bytes that have arrived.
@@ -317,7 +383,11 @@ impl CountedTransfer {
 
     /// Returns the bytes of `totals` that arrived at this end.
     fn received_of(&self, totals: &TransferTotals) -> ByteCount {
-        let received = totals.streams.iter().zip(&self.ways).filter(|(_, way)| **way == Direction::Download);
+        let received = totals
+            .streams
+            .iter()
+            .zip(&self.ways)
+            .filter(|(_, way)| **way == Direction::Download);
         received.map(|(count, _)| count.bytes).sum()
     }
 
@@ -326,8 +396,8 @@ impl CountedTransfer {
         self.ended.is_some()
     }
 
-    /// Marks the end and stops sending. Returns the last intervals, unless they are too short; nothing if the end was
-    /// marked before.
+    /// Marks the end and stops sending. Returns the last intervals, unless they are too short;
+    /// nothing if the end was marked before.
     pub(crate) fn end_transfer(&mut self) -> Vec<Interval> {
         if self.has_ended() {
             return Vec::new();
@@ -340,7 +410,11 @@ impl CountedTransfer {
             mark.totals.at = self.arrivals.1;
         }
         let rest = mark.totals.at.saturating_sub(self.interval.totals.at);
-        let last = if self.is_long_enough(rest) { self.close_intervals(mark.totals.at) } else { Vec::new() };
+        let last = if self.is_long_enough(rest) {
+            self.close_intervals(mark.totals.at)
+        } else {
+            Vec::new()
+        };
         self.transfer.stop_sending();
         if let Some(machine) = &mut self.machine {
             machine.stop_sampling();
@@ -349,21 +423,22 @@ impl CountedTransfer {
         last
     }
 
-    /// Returns true if an interval of length `rest` is reported: always if it is the whole test, but not if it is only
-    /// the time between the last boundary and a late update.
+    /// Returns true if an interval of length `rest` is reported: always if it is the whole test,
+    /// but not if it is only the time between the last boundary and a late update.
     fn is_long_enough(&self, rest: Span) -> bool {
         const MIN_INTERVAL: Span = Span::from_millis(1);
         let is_whole = self.interval.totals.at == Span::ZERO;
         rest >= MIN_INTERVAL && (is_whole || rest >= self.request.interval / 20)
     }
 
-    /// Shuts down sending after the end. A server does so because an iperf3 client that drains its download reads whole
-    /// blocks, and would wait for the rest of the last one.
+    /// Shuts down sending after the end. A server does so because an iperf3 client that drains its
+    /// download reads whole blocks, and would wait for the rest of the last one.
     pub(crate) fn close_sending(&self) {
         self.transfer.close_sending();
     }
 
-    /// Returns true if the other end has sent its last byte on every connection on which this end receives.
+    /// Returns true if the other end has sent its last byte on every connection on which this end
+    /// receives.
     pub(crate) fn has_received_all(&self) -> bool {
         self.transfer.has_received_all()
     }
@@ -377,25 +452,48 @@ impl CountedTransfer {
         // In a transfer that ended within its omitted time, nothing counts.
         let from = self.omitted.unwrap_or_else(|| to.clone());
         let (origin, rest) = (self.transfer.origin(), self.transfer.finish_transfer());
-        let machine = self.machine.map(MachineWatch::finish_sampling).unwrap_or_default();
+        let machine = self
+            .machine
+            .map(MachineWatch::finish_sampling)
+            .unwrap_or_default();
         if self.request.bytes.is_some() {
-            // Such a test ends by bytes and not by the clock: the other end may receive the last ones before they are
-            // counted here.
-            let ends = to.totals.streams.iter_mut().zip(&rest.totals.streams).zip(&self.ways);
+            // Such a test ends by bytes and not by the clock: the other end may receive the last
+            // ones before they are counted here.
+            let ends = to
+                .totals
+                .streams
+                .iter_mut()
+                .zip(&rest.totals.streams)
+                .zip(&self.ways);
             ends.filter(|(_, way)| stream_role(**way) == StreamRole::Sender)
                 .for_each(|((end, written), _)| *end = *written);
         }
-        FinishedTransfer { origin, wall_start: self.wall_start, ways: self.ways, from, to, rest, machine }
+        FinishedTransfer {
+            origin,
+            wall_start: self.wall_start,
+            ways: self.ways,
+            from,
+            to,
+            rest,
+            machine,
+        }
     }
 
     fn take_mark(&self) -> CountMark {
         self.mark_with(&self.transfer.sample_now())
     }
 
-    /// Returns a mark of this moment, in which `samples` were taken: kept ones come less and less often.
+    /// Returns a mark of this moment, in which `samples` were taken: kept ones come less and less
+    /// often.
     fn mark_with(&self, samples: &[Sample]) -> CountMark {
-        let retransmits: Option<_> = samples.iter().map(|sample| sample.tcp.total_retrans).collect();
-        let acknowledged: Option<_> = samples.iter().map(|sample| sample.tcp.bytes_acked).collect();
+        let retransmits: Option<_> = samples
+            .iter()
+            .map(|sample| sample.tcp.total_retrans)
+            .collect();
+        let acknowledged: Option<_> = samples
+            .iter()
+            .map(|sample| sample.tcp.bytes_acked)
+            .collect();
         CountMark {
             totals: self.transfer.totals(),
             retransmits: retransmits.unwrap_or_default(),
@@ -408,28 +506,45 @@ impl CountedTransfer {
         let latest = self.transfer.sample_now();
         let now = self.mark_with(&latest);
         let before = std::mem::replace(&mut self.interval, now.clone());
-        let streams: Vec<StreamInterval> =
-            (0..self.ways.len()).map(|index| self.stream_interval(index, &before, &now, &latest)).collect();
-        let ways = [Direction::Upload, Direction::Download].into_iter().filter(|way| self.ways.contains(way));
+        let streams: Vec<StreamInterval> = (0..self.ways.len())
+            .map(|index| self.stream_interval(index, &before, &now, &latest))
+            .collect();
+        let ways = [Direction::Upload, Direction::Download]
+            .into_iter()
+            .filter(|way| self.ways.contains(way));
         let interval = |way| {
-            let streams = streams.iter().zip(&self.ways).filter(|(_, its)| **its == way);
+            let streams = streams
+                .iter()
+                .zip(&self.ways)
+                .filter(|(_, its)| **its == way);
             let streams: Vec<StreamInterval> = streams.map(|(stream, _)| stream.clone()).collect();
             combined_interval(way, &before, &now, streams, boundary <= self.request.omit)
         };
         ways.map(interval).collect()
     }
 
-    fn stream_interval(&self, index: usize, before: &CountMark, now: &CountMark, latest: &[Sample]) -> StreamInterval {
+    fn stream_interval(
+        &self,
+        index: usize,
+        before: &CountMark,
+        now: &CountMark,
+        latest: &[Sample],
+    ) -> StreamInterval {
         let count = now.totals.streams[index].counts_since(&before.totals.streams[index]);
         let sends = self.ways[index] == Direction::Upload;
         let is_udp = self.request.transport == Transport::Udp;
-        let retransmits = now.retransmits.get(index).zip(before.retransmits.get(index));
+        let retransmits = now
+            .retransmits
+            .get(index)
+            .zip(before.retransmits.get(index));
         StreamInterval {
             stream: index as u16,
             bytes: count.bytes,
             datagrams_sent: (is_udp && sends).then_some(count.datagrams_sent),
             datagrams: (is_udp && !sends).then_some(count.datagrams),
-            retransmits: retransmits.filter(|_| sends).map(|(&now, &before)| now.saturating_sub(before)),
+            retransmits: retransmits
+                .filter(|_| sends)
+                .map(|(&now, &before)| now.saturating_sub(before)),
             tcp: latest
                 .iter()
                 .find(|sample| usize::from(sample.stream) == index)
@@ -449,7 +564,8 @@ pub(crate) fn stream_role(way: Direction) -> StreamRole {
 /// Returns the reason of an early end if every data connection broke.
 pub(crate) fn all_broke(rest: &StreamTotals) -> Option<String> {
     let (_, error) = rest.failures.first()?;
-    (rest.failures.len() == rest.totals.streams.len()).then(|| format!("every data connection broke: {error}"))
+    (rest.failures.len() == rest.totals.streams.len())
+        .then(|| format!("every data connection broke: {error}"))
 }
 
 /// Returns the interval of all streams of one direction together.
@@ -462,7 +578,8 @@ fn combined_interval(
 ) -> Interval {
     let bytes = streams.iter().map(|stream| stream.bytes).sum();
     let span = now.totals.at.saturating_sub(before.totals.at);
-    let window = |stream: &StreamInterval| stream.tcp.as_deref().and_then(TcpInfo::congestion_window);
+    let window =
+        |stream: &StreamInterval| stream.tcp.as_deref().and_then(TcpInfo::congestion_window);
     Interval {
         direction: way,
         from: before.totals.at,
@@ -472,7 +589,11 @@ fn combined_interval(
         retransmits: streams.iter().map(|stream| stream.retransmits).sum(),
         rtt: streams.first().and_then(|stream| stream.tcp.as_ref()?.rtt),
         echo_rtt: None,
-        cwnd: if way == Direction::Upload { streams.iter().map(window).sum() } else { None },
+        cwnd: if way == Direction::Upload {
+            streams.iter().map(window).sum()
+        } else {
+            None
+        },
         omitted,
         datagrams_sent: streams.iter().map(|stream| stream.datagrams_sent).sum(),
         datagrams: streams.iter().map(|stream| stream.datagrams).sum(),
@@ -482,11 +603,15 @@ fn combined_interval(
 
 impl IntervalBoundaries {
     fn new(length: Span, from: Span) -> Self {
-        Self { length, from, next: from + length }
+        Self {
+            length,
+            from,
+            next: from + length,
+        }
     }
 
-    /// Returns the latest boundary up to `elapsed`, once. Intervals without a length have none: only the whole test is
-    /// reported.
+    /// Returns the latest boundary up to `elapsed`, once. Intervals without a length have none:
+    /// only the whole test is reported.
     fn passed_boundary(&mut self, elapsed: Span) -> Option<Span> {
         if self.length == Span::ZERO || elapsed < self.next {
             return None;
@@ -511,12 +636,20 @@ impl FinishedTransfer {
 
     /// Returns the retransmissions of each stream; empty if unknown.
     pub(crate) fn stream_retransmits(&self) -> Vec<SegCount> {
-        pairwise_differences(&self.from.retransmits, &self.to.retransmits, SegCount::saturating_sub)
+        pairwise_differences(
+            &self.from.retransmits,
+            &self.to.retransmits,
+            SegCount::saturating_sub,
+        )
     }
 
     /// Returns the bytes of each stream that the other end acknowledged; empty if unknown.
     pub(crate) fn acknowledged_bytes(&self) -> Vec<ByteCount> {
-        pairwise_differences(&self.from.acknowledged, &self.to.acknowledged, ByteCount::saturating_sub)
+        pairwise_differences(
+            &self.from.acknowledged,
+            &self.to.acknowledged,
+            ByteCount::saturating_sub,
+        )
     }
 
     /// Returns the counts of each stream that was received as datagrams.
@@ -527,12 +660,21 @@ impl FinishedTransfer {
 
 /// Returns the counts of each stream between two moments.
 fn counts_between(from: &TransferTotals, to: &TransferTotals) -> Vec<StreamCount> {
-    pairwise_differences(&from.streams, &to.streams, |to, from| to.counts_since(&from))
+    pairwise_differences(&from.streams, &to.streams, |to, from| {
+        to.counts_since(&from)
+    })
 }
 
 /// Returns the counts of each stream that is received as datagrams.
-fn received_datagrams(counts: &[StreamCount], ways: &[Direction], transport: Transport) -> Vec<Datagrams> {
-    let received = counts.iter().zip(ways).filter(|(_, way)| **way == Direction::Download);
+fn received_datagrams(
+    counts: &[StreamCount],
+    ways: &[Direction],
+    transport: Transport,
+) -> Vec<Datagrams> {
+    let received = counts
+        .iter()
+        .zip(ways)
+        .filter(|(_, way)| **way == Direction::Download);
     match transport {
         Transport::Tcp => Vec::new(),
         Transport::Udp => received.map(|(count, _)| count.datagrams).collect(),
@@ -540,7 +682,10 @@ fn received_datagrams(counts: &[StreamCount], ways: &[Direction], transport: Tra
 }
 
 fn pairwise_differences<T: Copy>(from: &[T], to: &[T], less: impl Fn(T, T) -> T) -> Vec<T> {
-    to.iter().zip(from).map(|(&to, &from)| less(to, from)).collect()
+    to.iter()
+        .zip(from)
+        .map(|(&to, &from)| less(to, from))
+        .collect()
 }
 
 #[cfg(test)]
@@ -549,7 +694,8 @@ mod tests {
     use fullpipe_load::{PlannedStream, StreamChannel, TransferPlan};
     use std::net::{TcpListener, TcpStream};
 
-    /// A test of a number of bytes at a very low rate once ended after two minutes without an acknowledgement.
+    /// A test of a number of bytes at a very low rate once ended after two minutes without an
+    /// acknowledgement.
     #[test]
     fn time_in_which_nothing_was_to_be_acknowledged_does_not_count() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -557,11 +703,23 @@ mod tests {
             let sender = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
             let _unread = listener.accept().unwrap();
             let block = ByteCount::new(1_000);
-            let request = Request { bytes: Some(ByteCount::from_mib(1024)), block, rate, ..Request::default() };
-            let lane = PlannedStream { channel: StreamChannel::Tcp(sender), role: StreamRole::Sender };
-            let transfer =
-                RunningTransfer::start_transfer(vec![lane], TransferPlan::from_request(&request, None)).unwrap();
-            let mut progress = CountedTransfer::new(transfer, None, request, vec![Direction::Upload]);
+            let request = Request {
+                bytes: Some(ByteCount::from_mib(1024)),
+                block,
+                rate,
+                ..Request::default()
+            };
+            let lane = PlannedStream {
+                channel: StreamChannel::Tcp(sender),
+                role: StreamRole::Sender,
+            };
+            let transfer = RunningTransfer::start_transfer(
+                vec![lane],
+                TransferPlan::from_request(&request, None),
+            )
+            .unwrap();
+            let mut progress =
+                CountedTransfer::new(transfer, None, request, vec![Direction::Upload]);
             while progress.origin().elapsed() < Duration::from_secs(3) {
                 progress.take_passed_intervals();
                 std::thread::sleep(Duration::from_millis(10));
@@ -575,17 +733,24 @@ mod tests {
     #[test]
     fn late_updates_do_not_move_the_boundaries() {
         let mut boundaries = IntervalBoundaries::new(Span::from_secs(1), Span::ZERO);
-        let passed: Vec<Span> =
-            (0..1_000).filter_map(|update| boundaries.passed_boundary(Span::from_millis(update * 13))).collect();
+        let passed: Vec<Span> = (0..1_000)
+            .filter_map(|update| boundaries.passed_boundary(Span::from_millis(update * 13)))
+            .collect();
         assert_eq!(passed, (1..=12).map(Span::from_secs).collect::<Vec<_>>());
     }
 
     #[test]
     fn boundaries_between_two_updates_count_once() {
         let mut boundaries = IntervalBoundaries::new(Span::from_secs(1), Span::ZERO);
-        assert_eq!(boundaries.passed_boundary(Span::from_millis(3_400)), Some(Span::from_secs(3)));
+        assert_eq!(
+            boundaries.passed_boundary(Span::from_millis(3_400)),
+            Some(Span::from_secs(3))
+        );
         assert_eq!(boundaries.passed_boundary(Span::from_millis(3_900)), None);
-        assert_eq!(boundaries.passed_boundary(Span::from_secs(4)), Some(Span::from_secs(4)));
+        assert_eq!(
+            boundaries.passed_boundary(Span::from_secs(4)),
+            Some(Span::from_secs(4))
+        );
     }
 
     #[test]
@@ -598,7 +763,13 @@ mod tests {
     fn intervals_begin_where_the_omitted_time_ends() {
         let mut boundaries = IntervalBoundaries::new(Span::from_secs(2), Span::from_secs(1));
         assert_eq!(boundaries.passed_boundary(Span::from_millis(2_900)), None);
-        assert_eq!(boundaries.passed_boundary(Span::from_millis(3_010)), Some(Span::from_secs(3)));
-        assert_eq!(boundaries.passed_boundary(Span::from_millis(7_500)), Some(Span::from_secs(7)));
+        assert_eq!(
+            boundaries.passed_boundary(Span::from_millis(3_010)),
+            Some(Span::from_secs(3))
+        );
+        assert_eq!(
+            boundaries.passed_boundary(Span::from_millis(7_500)),
+            Some(Span::from_secs(7))
+        );
     }
 }

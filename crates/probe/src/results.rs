@@ -2,7 +2,9 @@
 
 use fullpipe_iperf::{DatagramCounts, ServerOutput, StreamResult, TestResults};
 use fullpipe_load::StreamCount;
-use fullpipe_record::{Datagrams, Direction, EndReport, SocketReadback, StreamSummary, Summary, Transport};
+use fullpipe_record::{
+    Datagrams, Direction, EndReport, SocketReadback, StreamSummary, Summary, Transport,
+};
 use fullpipe_units::{BitRate, ByteCount, Span};
 
 use crate::progress::FinishedTransfer;
@@ -11,19 +13,31 @@ use crate::progress::FinishedTransfer;
 pub(crate) fn results_of(finished: &FinishedTransfer, sockets: &[SocketReadback]) -> TestResults {
     TestResults {
         cpu: finished.rest.cpu.unwrap_or_default(),
-        congestion: sockets.first().map(|socket| socket.congestion.clone()).filter(|name| !name.is_empty()),
-        streams: (0..finished.ways.len()).map(|index| stream_result(finished, index)).collect(),
+        congestion: sockets
+            .first()
+            .map(|socket| socket.congestion.clone())
+            .filter(|name| !name.is_empty()),
+        streams: (0..finished.ways.len())
+            .map(|index| stream_result(finished, index))
+            .collect(),
         ..TestResults::default()
     }
 }
 
 fn stream_result(finished: &FinishedTransfer, index: usize) -> StreamResult {
-    let (from, to) = (&finished.from.totals.streams[index], &finished.to.totals.streams[index]);
+    let (from, to) = (
+        &finished.from.totals.streams[index],
+        &finished.to.totals.streams[index],
+    );
     let sends = finished.ways[index] == Direction::Upload;
     StreamResult {
         stream: index as u16,
         bytes: to.counts_since(from).bytes,
-        retransmits: finished.stream_retransmits().get(index).copied().filter(|_| sends),
+        retransmits: finished
+            .stream_retransmits()
+            .get(index)
+            .copied()
+            .filter(|_| sends),
         from: Span::ZERO,
         to: finished.duration(),
         datagrams: if sends {
@@ -41,7 +55,12 @@ pub(crate) fn as_stated(results: &TestResults) -> EndReport {
     });
     // Results that were received have at least one stream; the default ones have none.
     let cpu = (!results.streams.is_empty()).then_some(results.cpu);
-    EndReport { cpu, congestion: results.congestion.clone(), output, ..EndReport::default() }
+    EndReport {
+        cpu,
+        congestion: results.congestion.clone(),
+        output,
+        ..EndReport::default()
+    }
 }
 
 /// Returns the counts of both ends, stream by stream. Directions are as this end sees them.
@@ -50,12 +69,22 @@ pub(crate) fn stream_summaries(
     theirs: &TestResults,
     transport: Transport,
 ) -> Vec<StreamSummary> {
-    let both = MergedResults { finished, theirs, transport };
-    (0..finished.ways.len()).map(|index| both.stream_summary(index)).collect()
+    let both = MergedResults {
+        finished,
+        theirs,
+        transport,
+    };
+    (0..finished.ways.len())
+        .map(|index| both.stream_summary(index))
+        .collect()
 }
 
 /// Returns the sum of all streams of one direction, over `duration`.
-pub(crate) fn direction_summary(way: Direction, streams: &[StreamSummary], duration: Span) -> Summary {
+pub(crate) fn direction_summary(
+    way: Direction,
+    streams: &[StreamSummary],
+    duration: Span,
+) -> Summary {
     let of_way = || streams.iter().filter(|stream| stream.direction == way);
     let received: ByteCount = of_way().map(|stream| stream.received).sum();
     Summary {
@@ -82,10 +111,17 @@ impl MergedResults<'_> {
         let way = self.finished.ways[index];
         let sends = way == Direction::Upload;
         let here = self.finished.stream_counts()[index];
-        let there = self.theirs.streams.iter().find(|result| usize::from(result.stream) == index);
+        let there = self
+            .theirs
+            .streams
+            .iter()
+            .find(|result| usize::from(result.stream) == index);
         let counted = there.map(|result| result.bytes);
         let (sent, received) = if sends {
-            (here.bytes, counted.unwrap_or_else(|| self.acknowledged_bytes(index, here)))
+            (
+                here.bytes,
+                counted.unwrap_or_else(|| self.acknowledged_bytes(index, here)),
+            )
         } else {
             // iperf3 has zero as well for what only the other end knows.
             (counted.unwrap_or_default(), here.bytes)
@@ -102,12 +138,21 @@ impl MergedResults<'_> {
             sent,
             received,
             retransmits,
-            datagrams_sent: if is_udp { datagrams_sent(sends, here, there) } else { None },
-            datagrams: if is_udp { self.receiver_datagrams(index, sends, here, there) } else { None },
+            datagrams_sent: if is_udp {
+                datagrams_sent(sends, here, there)
+            } else {
+                None
+            },
+            datagrams: if is_udp {
+                self.receiver_datagrams(index, sends, here, there)
+            } else {
+                None
+            },
         }
     }
 
-    /// Returns the counts of the receiver: exact if it is fullpipe, in the way of iperf3 if it is iperf3.
+    /// Returns the counts of the receiver: exact if it is fullpipe, in the way of iperf3 if it is
+    /// iperf3.
     fn receiver_datagrams(
         &self,
         index: usize,
@@ -118,19 +163,34 @@ impl MergedResults<'_> {
         if !sends {
             return Some(here.datagrams);
         }
-        // Their report has the streams that they receive, which this end sends, in the order of the streams.
-        let before = self.finished.ways[..index].iter().filter(|way| **way == Direction::Upload).count();
-        let exact = self.theirs.report.as_ref().and_then(|report| report.datagrams.get(before));
+        // Their report has the streams that they receive, which this end sends, in the order of the
+        // streams.
+        let before = self.finished.ways[..index]
+            .iter()
+            .filter(|way| **way == Direction::Upload)
+            .count();
+        let exact = self
+            .theirs
+            .report
+            .as_ref()
+            .and_then(|report| report.datagrams.get(before));
         exact.copied().or_else(|| Some(there?.datagrams.as_seen()))
     }
 
-    /// Returns the bytes of a stream that were acknowledged while this end counted, of those that it sent `here`: the
-    /// kernel also counts those from before, and of the cookie.
+    /// Returns the bytes of a stream that were acknowledged while this end counted, of those that
+    /// it sent `here`: the kernel also counts those from before, and of the cookie.
     fn acknowledged_bytes(&self, stream: usize, here: StreamCount) -> ByteCount {
-        self.finished.acknowledged_bytes().get(stream).map_or(ByteCount::ZERO, |bytes| here.bytes.min(*bytes))
+        self.finished
+            .acknowledged_bytes()
+            .get(stream)
+            .map_or(ByteCount::ZERO, |bytes| here.bytes.min(*bytes))
     }
 }
 
 fn datagrams_sent(sends: bool, here: StreamCount, there: Option<&StreamResult>) -> Option<u64> {
-    if sends { Some(here.datagrams_sent) } else { Some(there?.datagrams.counted_datagrams().packets) }
+    if sends {
+        Some(here.datagrams_sent)
+    } else {
+        Some(there?.datagrams.counted_datagrams().packets)
+    }
 }

@@ -19,7 +19,8 @@ pub(crate) const SO_FAR_SAMPLES: usize = 2_000;
 pub struct TestSnapshot {
     /// Time of the counts, since data began to flow.
     pub at: Span,
-    /// Last round-trip time of an echo request, or the kernel's estimate for the first connection if none was answered.
+    /// Last round-trip time of an echo request, or the kernel's estimate for the first connection
+    /// if none was answered.
     pub rtt: Option<Span>,
     /// The streams, in their order.
     pub streams: Vec<StreamSnapshot>,
@@ -30,11 +31,13 @@ pub struct TestSnapshot {
 pub struct StreamSnapshot {
     /// Direction, seen from this end.
     pub direction: Direction,
-    /// Payload so far: acknowledged bytes of a TCP stream that this end sends, or else what the program wrote or read.
+    /// Payload so far: acknowledged bytes of a TCP stream that this end sends, or else what the
+    /// program wrote or read.
     pub bytes: ByteCount,
 }
 
-/// Schedule of the reports on a test under way, and what a measurement of it needs from before the test.
+/// Schedule of the reports on a test under way, and what a measurement of it needs from before the
+/// test.
 pub(crate) struct ReportSchedule {
     /// The load that was asked for.
     pub(crate) asked: Request,
@@ -49,14 +52,23 @@ pub(crate) struct ReportSchedule {
 impl ReportSchedule {
     pub(crate) fn new(asked: &Request, begun: Instant, settings: &HostSettings) -> Self {
         let (next_snapshot, next_so_far) = (SNAPSHOT_PERIOD, SO_FAR_PERIOD);
-        Self { asked: asked.clone(), begun, settings: settings.clone(), next_snapshot, next_so_far }
+        Self {
+            asked: asked.clone(),
+            begun,
+            settings: settings.clone(),
+            next_snapshot,
+            next_so_far,
+        }
     }
 
     /// Returns two marks, true if a snapshot and if a measurement is due, `elapsed` after data
     /// began to flow.
     pub(crate) fn take_due(&mut self, elapsed: Span) -> (bool, bool) {
         let snapshot = is_due(&mut self.next_snapshot, SNAPSHOT_PERIOD, elapsed);
-        (snapshot, is_due(&mut self.next_so_far, SO_FAR_PERIOD, elapsed))
+        (
+            snapshot,
+            is_due(&mut self.next_so_far, SO_FAR_PERIOD, elapsed),
+        )
     }
 }
 

@@ -1,9 +1,9 @@
 //! Opens the data connections of a test, many at a time.
 //!
-//! A server numbers the connections as they arrive, and nothing but that order joins the two ends of a stream. This end
-//! numbers them as they are established, which is the same order unless a packet is lost or overtaken. Where data goes
-//! both ways the number decides who sends, so the second direction is opened only when the server has the whole first
-//! one.
+//! A server numbers the connections as they arrive, and nothing but that order joins the two ends
+//! of a stream. This end numbers them as they are established, which is the same order unless a
+//! packet is lost or overtaken. Where data goes both ways the number decides who sends, so the
+//! second direction is opened only when the server has the whole first one.
 
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpStream as StdTcpStream, UdpSocket as StdUdpSocket};
@@ -24,17 +24,19 @@ use tokio::time::{sleep, timeout};
 
 use crate::error::ProbeError;
 
-/// Maximum number of connections that are opened at the same time: fewer than a fullpipe server accepts from one
-/// address before they send their cookies.
+/// Maximum number of connections that are opened at the same time: fewer than a fullpipe server
+/// accepts from one address before they send their cookies.
 const MAX_TOGETHER: u16 = 96;
 
-/// Longest time between the first packets of two connections. Sent in one burst they would overflow a short queue.
+/// Longest time between the first packets of two connections. Sent in one burst they would overflow
+/// a short queue.
 const MAX_SPACING: Span = Span::from_millis(1);
 
 /// Time that a server may take to answer the hello of a UDP stream.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Time for which a closed UDP port may be one that the server is about to open again for the next stream.
+/// Time for which a closed UDP port may be one that the server is about to open again for the next
+/// stream.
 const REFUSED_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Time between two hellos to a port that was closed.
@@ -96,7 +98,8 @@ impl StreamOpener<'_> {
             match groups.last_mut() {
                 Some(group)
                     if group.end - group.start < most
-                        && direction_of(self.request, group.start) == direction_of(self.request, index) =>
+                        && direction_of(self.request, group.start)
+                            == direction_of(self.request, index) =>
                 {
                     group.end += 1;
                 }
@@ -106,10 +109,13 @@ impl StreamOpener<'_> {
         groups
     }
 
-    /// Waits until the server's kernel has all that was sent on `streams`. A UDP stream has been answered already.
+    /// Waits until the server's kernel has all that was sent on `streams`. A UDP stream has been
+    /// answered already.
     async fn until_taken(&self, streams: &[OpenStream]) -> Result<(), ProbeError> {
         let is_taken = |stream: &OpenStream| match &stream.channel {
-            StreamChannel::Tcp(socket) => fullpipe_sys::tcp_info(socket).map_or(true, |info| is_acknowledged(&info)),
+            StreamChannel::Tcp(socket) => {
+                fullpipe_sys::tcp_info(socket).map_or(true, |info| is_acknowledged(&info))
+            }
             StreamChannel::Udp(_) => true,
         };
         let acknowledged = async {
@@ -117,7 +123,9 @@ impl StreamOpener<'_> {
                 sleep(POLL_INTERVAL).await;
             }
         };
-        timeout(self.timeout, acknowledged).await.map_err(|_| connection_failed(ErrorKind::TimedOut.into()))
+        timeout(self.timeout, acknowledged)
+            .await
+            .map_err(|_| connection_failed(ErrorKind::TimedOut.into()))
     }
 
     async fn open_tcp_streams(&self, group: Range<u16>) -> Result<Vec<OpenStream>, ProbeError> {
@@ -139,9 +147,18 @@ impl StreamOpener<'_> {
         }
         let established = join_all(&mut connecting).await.map_err(connection_failed)?;
         let stream = |(stream, window): (StdTcpStream, _)| {
-            let options_overwritten = stream.local_addr().ok().and_then(|local| sniffer.options_overwritten(local));
-            let handshake = Some(Handshake { window, options_overwritten });
-            OpenStream { channel: StreamChannel::Tcp(stream), handshake }
+            let options_overwritten = stream
+                .local_addr()
+                .ok()
+                .and_then(|local| sniffer.options_overwritten(local));
+            let handshake = Some(Handshake {
+                window,
+                options_overwritten,
+            });
+            OpenStream {
+                channel: StreamChannel::Tcp(stream),
+                handshake,
+            }
         };
         Ok(established.into_iter().map(stream).collect())
     }
@@ -158,27 +175,37 @@ impl StreamOpener<'_> {
             socket.send(&hellos[0]).map_err(flow_failed)?;
             let socket = UdpSocket::from_std(socket.into()).map_err(flow_failed)?;
             let repeat = self.together.then_some(REPEAT_HELLO);
-            answers.spawn(until_answered(socket, hellos, repeat, self.takes_data(index)));
+            answers.spawn(until_answered(
+                socket,
+                hellos,
+                repeat,
+                self.takes_data(index),
+            ));
         }
         let answered = join_all(&mut answers).await.map_err(flow_failed)?;
-        let stream = |socket| OpenStream { channel: StreamChannel::Udp(socket), handshake: None };
+        let stream = |socket| OpenStream {
+            channel: StreamChannel::Udp(socket),
+            handshake: None,
+        };
         Ok(answered.into_iter().map(stream).collect())
     }
 
-    /// Returns the hellos of a UDP stream: the usual one, and before it one with the cookie for a fullpipe server,
-    /// which version 0.1 ignores.
+    /// Returns the hellos of a UDP stream: the usual one, and before it one with the cookie for a
+    /// fullpipe server, which version 0.1 ignores.
     fn hello_payloads(&self) -> Vec<Vec<u8>> {
         let own = self.together.then(|| udp::hello_with(&self.cookie));
         own.into_iter().chain([udp::HELLO.to_vec()]).collect()
     }
 
-    /// Returns true if data on UDP stream `index` shows that the server has the stream, like an answer: it sends data
-    /// once it has all streams. Data on a port that the user chose may be that of the test before.
+    /// Returns true if data on UDP stream `index` shows that the server has the stream, like an
+    /// answer: it sends data once it has all streams. Data on a port that the user chose may be
+    /// that of the test before.
     fn takes_data(&self, index: u16) -> bool {
         direction_of(self.request, index) == Direction::Download && self.local.port.is_none()
     }
 
-    /// Waits until the connection at `place` of `group` is due. All of a group are begun within one round trip.
+    /// Waits until the connection at `place` of `group` is due. All of a group are begun within one
+    /// round trip.
     async fn until_due(&self, begun: Instant, place: u32, group: &Range<u16>) {
         let spacing = (self.rtt.unwrap_or_default() / group.len() as u64).min(MAX_SPACING);
         let due = Duration::from(spacing) * place;
@@ -190,7 +217,8 @@ impl StreamOpener<'_> {
     }
 }
 
-/// Returns the results of the tasks of `set`, in the order in which they ended; the first error ends the others.
+/// Returns the results of the tasks of `set`, in the order in which they ended; the first error
+/// ends the others.
 async fn join_all<T: 'static>(set: &mut JoinSet<io::Result<T>>) -> io::Result<Vec<T>> {
     let mut results = Vec::with_capacity(set.len());
     while let Some(ended) = set.join_next().await {
@@ -199,8 +227,8 @@ async fn join_all<T: 'static>(set: &mut JoinSet<io::Result<T>>) -> io::Result<Ve
     Ok(results)
 }
 
-/// Waits until `stream` is established and writes the cookie; returns the window of the server's SYN-ACK with the
-/// stream.
+/// Waits until `stream` is established and writes the cookie; returns the window of the server's
+/// SYN-ACK with the stream.
 async fn send_cookie(
     mut stream: TcpStream,
     cookie: TestCookie,
@@ -215,19 +243,22 @@ async fn send_cookie(
         stream.write_all(cookie.as_bytes()).await?;
         Ok(window)
     };
-    let window = timeout(limit, greeting).await.unwrap_or_else(|_| Err(ErrorKind::TimedOut.into()))?;
+    let window = timeout(limit, greeting)
+        .await
+        .unwrap_or_else(|_| Err(ErrorKind::TimedOut.into()))?;
     let stream = stream.into_std()?;
     stream.set_nonblocking(false)?;
     Ok((stream, window))
 }
 
 fn is_acknowledged(info: &TcpInfo) -> bool {
-    info.not_sent.unwrap_or_default() == ByteCount::ZERO && info.unacked.unwrap_or_default() == SegCount::ZERO
+    info.not_sent.unwrap_or_default() == ByteCount::ZERO
+        && info.unacked.unwrap_or_default() == SegCount::ZERO
 }
 
-/// Waits for the answer to the first of `hellos`, which was sent on `socket`. Sends all of them if the port was closed,
-/// as it is for a moment at a server that makes a socket for each stream, and every `repeat`, if it is set. Data is an
-/// answer, too, if `takes_data`.
+/// Waits for the answer to the first of `hellos`, which was sent on `socket`. Sends all of them if
+/// the port was closed, as it is for a moment at a server that makes a socket for each stream, and
+/// every `repeat`, if it is set. Data is an answer, too, if `takes_data`.
 async fn until_answered(
     socket: UdpSocket,
     hellos: Vec<Vec<u8>>,
@@ -235,7 +266,12 @@ async fn until_answered(
     takes_data: bool,
 ) -> io::Result<StdUdpSocket> {
     let (begun, limit) = (Instant::now(), repeat.unwrap_or(HELLO_TIMEOUT));
-    while !is_answered(timeout(limit, await_reply(&socket, takes_data)).await, begun).await? {
+    while !is_answered(
+        timeout(limit, await_reply(&socket, takes_data)).await,
+        begun,
+    )
+    .await?
+    {
         if begun.elapsed() >= HELLO_TIMEOUT {
             return Err(io::Error::new(
                 ErrorKind::TimedOut,
@@ -265,7 +301,10 @@ async fn send_again(socket: &UdpSocket, hello: &[u8]) -> io::Result<()> {
 /// more.
 async fn is_answered(awaited: Result<io::Result<()>, Elapsed>, begun: Instant) -> io::Result<bool> {
     match awaited {
-        Ok(Err(error)) if error.kind() == ErrorKind::ConnectionRefused && begun.elapsed() < REFUSED_TIMEOUT => {
+        Ok(Err(error))
+            if error.kind() == ErrorKind::ConnectionRefused
+                && begun.elapsed() < REFUSED_TIMEOUT =>
+        {
             sleep(REFUSED_PAUSE).await;
             Ok(false)
         }
@@ -274,8 +313,8 @@ async fn is_answered(awaited: Result<io::Result<()>, Elapsed>, begun: Instant) -
     }
 }
 
-/// Waits for the reply to a hello, or for data if that is taken for one; the data stays in the socket, so that it is
-/// counted. Anything else that arrives on the port is ignored.
+/// Waits for the reply to a hello, or for data if that is taken for one; the data stays in the
+/// socket, so that it is counted. Anything else that arrives on the port is ignored.
 async fn await_reply(socket: &UdpSocket, takes_data: bool) -> io::Result<()> {
     let mut buffer = [0; 64];
     loop {
@@ -314,28 +353,63 @@ mod tests {
         together: bool,
         count: u16,
     ) -> Result<Vec<OpenStream>, ProbeError> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let (local, cookie) = (LocalEndpoint::default(), TestCookie::from_bytes([b'c'; TestCookie::LENGTH]));
-        let opener = StreamOpener { address, request, local: &local, cookie, timeout: TIMEOUT, rtt: None, together };
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        let (local, cookie) = (
+            LocalEndpoint::default(),
+            TestCookie::from_bytes([b'c'; TestCookie::LENGTH]),
+        );
+        let opener = StreamOpener {
+            address,
+            request,
+            local: &local,
+            cookie,
+            timeout: TIMEOUT,
+            rtt: None,
+            together,
+        };
         runtime.block_on(opener.open_streams(count))
     }
 
     fn groups(request: &Request, together: bool, count: u16) -> Vec<Range<u16>> {
-        let (local, cookie) = (LocalEndpoint::default(), TestCookie::from_bytes([b'c'; TestCookie::LENGTH]));
+        let (local, cookie) = (
+            LocalEndpoint::default(),
+            TestCookie::from_bytes([b'c'; TestCookie::LENGTH]),
+        );
         let address = (Ipv4Addr::LOCALHOST, 1).into();
-        let opener = StreamOpener { address, request, local: &local, cookie, timeout: TIMEOUT, rtt: None, together };
+        let opener = StreamOpener {
+            address,
+            request,
+            local: &local,
+            cookie,
+            timeout: TIMEOUT,
+            rtt: None,
+            together,
+        };
         opener.stream_groups(count)
     }
 
     fn udp() -> Request {
-        Request { transport: Transport::Udp, ..Request::default() }
+        Request {
+            transport: Transport::Udp,
+            ..Request::default()
+        }
     }
 
     #[test]
     fn one_direction_is_open_before_the_other_begins() {
-        let both = Request { direction: Direction::Both, streams: 90, ..Request::default() };
+        let both = Request {
+            direction: Direction::Both,
+            streams: 90,
+            ..Request::default()
+        };
         assert_eq!(groups(&both, false, 180), [0..90, 90..180]);
-        let many = Request { streams: 128, ..Request::default() };
+        let many = Request {
+            streams: 128,
+            ..Request::default()
+        };
         assert_eq!(groups(&many, false, 128), [0..96, 96..128]);
     }
 
@@ -357,7 +431,11 @@ mod tests {
 
     #[test]
     fn connections_are_numbered_as_the_server_accepts_them() {
-        let request = Request { direction: Direction::Both, streams: 20, ..Request::default() };
+        let request = Request {
+            direction: Direction::Both,
+            streams: 20,
+            ..Request::default()
+        };
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let accepted = accepting(listener, 40);
@@ -366,14 +444,26 @@ mod tests {
             StreamChannel::Tcp(socket) => socket.local_addr().unwrap().port(),
             StreamChannel::Udp(_) => 0,
         };
-        assert_eq!(streams.iter().map(port).collect::<Vec<_>>(), accepted.join().unwrap());
-        assert!(streams.iter().all(|stream| stream.handshake.is_some_and(|answer| answer.window.is_some())));
+        assert_eq!(
+            streams.iter().map(port).collect::<Vec<_>>(),
+            accepted.join().unwrap()
+        );
+        assert!(streams.iter().all(|stream| {
+            stream
+                .handshake
+                .is_some_and(|answer| answer.window.is_some())
+        }));
     }
 
     #[test]
     fn a_closed_port_is_an_error_of_the_first_connection() {
-        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let error = opened(address, &Request::default(), false, 3).err().unwrap();
+        let address = TcpListener::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap();
+        let error = opened(address, &Request::default(), false, 3)
+            .err()
+            .unwrap();
         assert!(error.to_string().contains("refused"), "{error}");
     }
 
@@ -385,7 +475,8 @@ mod tests {
         socket.into()
     }
 
-    /// Answers `count` hellos as a server does that makes a socket for each stream and has none in between.
+    /// Answers `count` hellos as a server does that makes a socket for each stream and has none in
+    /// between.
     fn answering_with_gaps(count: usize) -> (SocketAddr, JoinHandle<()>) {
         let first = bound((Ipv4Addr::LOCALHOST, 0).into());
         let address = first.local_addr().unwrap();
@@ -407,19 +498,25 @@ mod tests {
     #[test]
     fn a_udp_port_that_is_closed_between_two_streams_gets_another_hello() {
         let (address, server) = answering_with_gaps(4);
-        let request = Request { streams: 4, ..udp() };
+        let request = Request {
+            streams: 4,
+            ..udp()
+        };
         assert_eq!(opened(address, &request, false, 4).unwrap().len(), 4);
         server.join().unwrap();
     }
 
-    /// Answers the first hello with `answer` only. Returns whatever comes to the socket of the stream next, in 200 ms.
+    /// Answers the first hello with `answer` only. Returns whatever comes to the socket of the
+    /// stream next, in 200 ms.
     fn answering_with(answer: Vec<u8>) -> (SocketAddr, JoinHandle<Option<usize>>) {
         let socket = StdUdpSocket::bind("127.0.0.1:0").unwrap();
         let address = socket.local_addr().unwrap();
         let serve = move || {
             let (_, client) = socket.recv_from(&mut [0; 16]).unwrap();
             socket.send_to(&answer, client).unwrap();
-            socket.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+            socket
+                .set_read_timeout(Some(Duration::from_millis(200)))
+                .unwrap();
             socket.recv(&mut [0; 16]).ok()
         };
         (address, thread::spawn(serve))
@@ -428,9 +525,14 @@ mod tests {
     #[test]
     fn data_of_a_download_is_an_answer_and_stays_to_be_counted() {
         let (address, server) = answering_with(vec![7; 1000]);
-        let request = Request { direction: Direction::Download, ..udp() };
+        let request = Request {
+            direction: Direction::Download,
+            ..udp()
+        };
         let streams = opened(address, &request, true, 1).unwrap();
-        let StreamChannel::Udp(socket) = &streams[0].channel else { panic!("it is no UDP stream") };
+        let StreamChannel::Udp(socket) = &streams[0].channel else {
+            panic!("it is no UDP stream")
+        };
         socket.set_read_timeout(Some(TIMEOUT)).unwrap();
         assert_eq!(socket.recv(&mut [0; 2000]).unwrap(), 1000);
         assert_eq!(server.join().unwrap(), None, "no other hello was sent");
@@ -438,13 +540,29 @@ mod tests {
 
     #[test]
     fn data_is_no_answer_on_a_port_that_an_earlier_test_may_have_used_or_of_an_upload() {
-        let [free, chosen] = [None, Some(5000)].map(|port| LocalEndpoint { port, ..LocalEndpoint::default() });
+        let [free, chosen] = [None, Some(5000)].map(|port| LocalEndpoint {
+            port,
+            ..LocalEndpoint::default()
+        });
         let takes = |direction, local| {
-            let request = Request { direction, streams: 2, ..udp() };
-            let (address, cookie) =
-                ((Ipv4Addr::LOCALHOST, 1).into(), TestCookie::from_bytes([b'c'; TestCookie::LENGTH]));
-            let opener =
-                StreamOpener { address, request: &request, local, cookie, timeout: TIMEOUT, rtt: None, together: true };
+            let request = Request {
+                direction,
+                streams: 2,
+                ..udp()
+            };
+            let (address, cookie) = (
+                (Ipv4Addr::LOCALHOST, 1).into(),
+                TestCookie::from_bytes([b'c'; TestCookie::LENGTH]),
+            );
+            let opener = StreamOpener {
+                address,
+                request: &request,
+                local,
+                cookie,
+                timeout: TIMEOUT,
+                rtt: None,
+                together: true,
+            };
             [0, 2].map(|index| opener.takes_data(index))
         };
         assert_eq!(takes(Direction::Upload, &free), [false; 2]);
@@ -455,10 +573,17 @@ mod tests {
 
     #[test]
     fn a_udp_port_that_stays_closed_is_refused_long_before_the_deadline() {
-        let address = StdUdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let address = StdUdpSocket::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap();
         let begun = Instant::now();
         let error = opened(address, &udp(), false, 1).err().unwrap();
         assert!(error.to_string().contains("refused"), "{error}");
-        assert!(begun.elapsed() >= REFUSED_TIMEOUT && begun.elapsed() < HELLO_TIMEOUT, "{:?}", begun.elapsed());
+        assert!(
+            begun.elapsed() >= REFUSED_TIMEOUT && begun.elapsed() < HELLO_TIMEOUT,
+            "{:?}",
+            begun.elapsed()
+        );
     }
 }

@@ -6,9 +6,10 @@ use std::time::Instant;
 use fullpipe_iperf::TestResults;
 use fullpipe_load::StreamRole;
 use fullpipe_record::{
-    Buffer, Direction, EndReport, HostIdentity, HostSettings, Interval, LoadTime, Measurement, Peer, Placement,
-    Request, ResolvedRequest, RttReport, RttStats, RunTotals, Sample, SocketReadback, Steady, StreamSummary, Summary,
-    TcpInfo, Transport, Validity, find_steady, steady_of_receiver,
+    Buffer, Direction, EndReport, HostIdentity, HostSettings, Interval, LoadTime, Measurement,
+    Peer, Placement, Request, ResolvedRequest, RttReport, RttStats, RunTotals, Sample,
+    SocketReadback, Steady, StreamSummary, Summary, TcpInfo, Transport, Validity, find_steady,
+    steady_of_receiver,
 };
 use fullpipe_route::EchoResult;
 use fullpipe_units::{BitRate, ByteCount, Span, count_noun};
@@ -58,13 +59,21 @@ impl FinishedTest<'_> {
     pub(crate) fn into_measurement(self) -> Measurement {
         let streams = stream_summaries(&self.finished, &self.results, self.request.transport);
         let rtt = self.round_trips();
-        let mut summaries =
-            self.request.data_directions().iter().map(|&way| self.direction_summary(way, &streams, rtt.idle));
-        let summary = summaries.next().unwrap_or_else(|| self.direction_summary(Direction::Upload, &streams, rtt.idle));
+        let mut summaries = self
+            .request
+            .data_directions()
+            .iter()
+            .map(|&way| self.direction_summary(way, &streams, rtt.idle));
+        let summary = summaries
+            .next()
+            .unwrap_or_else(|| self.direction_summary(Direction::Upload, &streams, rtt.idle));
         let reverse = summaries.next();
         drop(summaries);
         let warnings = self.test_warnings();
-        let validity = Validity { broken: self.unmet_rates(&streams), ..Validity::default() };
+        let validity = Validity {
+            broken: self.unmet_rates(&streams),
+            ..Validity::default()
+        };
         let started = start_date(&self.finished);
         let peer = Peer {
             host: self.destination.host.clone(),
@@ -87,7 +96,10 @@ impl FinishedTest<'_> {
         };
         let plain = as_stated(&self.results);
         let remote = match self.results.report.map(|report| *report).or(self.stated) {
-            Some(report) => EndReport { output: plain.output, ..report },
+            Some(report) => EndReport {
+                output: plain.output,
+                ..report
+            },
             None => plain,
         };
         let measurement = Measurement {
@@ -117,12 +129,25 @@ impl FinishedTest<'_> {
         measurement.to_bounded()
     }
 
-    fn direction_summary(&self, way: Direction, streams: &[StreamSummary], idle: Option<RttStats>) -> Summary {
-        let its = |sample: &&Sample| self.finished.ways.get(usize::from(sample.stream)) == Some(&way);
+    fn direction_summary(
+        &self,
+        way: Direction,
+        streams: &[StreamSummary],
+        idle: Option<RttStats>,
+    ) -> Summary {
+        let its =
+            |sample: &&Sample| self.finished.ways.get(usize::from(sample.stream)) == Some(&way);
         let (samples, end) = self.best_samples(way);
         let samples: Vec<Sample> = samples.iter().filter(its).cloned().collect();
-        let steady = steady_part((&samples, end), idle.map(|idle| idle.min), self.finished.to.totals.at);
-        Summary { steady, ..direction_summary(way, streams, self.receiving_time(way)) }
+        let steady = steady_part(
+            (&samples, end),
+            idle.map(|idle| idle.min),
+            self.finished.to.totals.at,
+        );
+        Summary {
+            steady,
+            ..direction_summary(way, streams, self.receiving_time(way))
+        }
     }
 
     /// Returns the report of the other end; if the test broke off, that up to then.
@@ -132,15 +157,28 @@ impl FinishedTest<'_> {
 
     /// Returns the time over which the receiver counted, by its own clock if it reported that.
     fn receiving_time(&self, way: Direction) -> Span {
-        if way == Direction::Upload { self.their_time() } else { None }.unwrap_or_else(|| self.finished.duration())
+        if way == Direction::Upload {
+            self.their_time()
+        } else {
+            None
+        }
+        .unwrap_or_else(|| self.finished.duration())
     }
 
-    /// Returns why the senders of datagrams did not carry the load asked for. Of a test that broke off, the other end's
-    /// counts are not known.
+    /// Returns why the senders of datagrams did not carry the load asked for. Of a test that broke
+    /// off, the other end's counts are not known.
     fn unmet_rates(&self, streams: &[StreamSummary]) -> Vec<String> {
-        let directions = self.request.data_directions().iter().filter(|_| self.broken_off.is_none());
+        let directions = self
+            .request
+            .data_directions()
+            .iter()
+            .filter(|_| self.broken_off.is_none());
         let unmet = |way: &Direction| {
-            let sent = streams.iter().filter(|stream| stream.direction == *way).map(|stream| stream.sent).sum();
+            let sent = streams
+                .iter()
+                .filter(|stream| stream.direction == *way)
+                .map(|stream| stream.sent)
+                .sum();
             unmet_rate(&self.request, *way, sent, self.sending_time(*way))
         };
         directions.filter_map(unmet).collect()
@@ -148,34 +186,59 @@ impl FinishedTest<'_> {
 
     /// Returns the time over which the sender counted, by its own clock if it reported that.
     fn sending_time(&self, way: Direction) -> Span {
-        if way == Direction::Download { self.their_time() } else { None }.unwrap_or_else(|| self.finished.duration())
+        if way == Direction::Download {
+            self.their_time()
+        } else {
+            None
+        }
+        .unwrap_or_else(|| self.finished.duration())
     }
 
-    /// Returns the time over which the other end counted, by its own clock; `None` if it is not known.
+    /// Returns the time over which the other end counted, by its own clock; `None` if it is not
+    /// known.
     fn their_time(&self) -> Option<Span> {
-        let theirs = self.results.streams.iter().map(|result| result.to.saturating_sub(result.from));
+        let theirs = self
+            .results
+            .streams
+            .iter()
+            .map(|result| result.to.saturating_sub(result.from));
         theirs.max().filter(|theirs| *theirs > Span::ZERO)
     }
 
     fn best_samples(&self, way: Direction) -> (&[Sample], StreamRole) {
-        let theirs = self.results.report.as_ref().map_or(&[][..], |report| &report.samples);
+        let theirs = self
+            .results
+            .report
+            .as_ref()
+            .map_or(&[][..], |report| &report.samples);
         best_samples(way, &self.finished.rest.samples, theirs)
     }
 
     fn round_trips(&self) -> RttReport {
         let way = self.request.data_directions()[0];
         let (from, to) = (self.finished.from.totals.at, self.finished.to.totals.at);
-        let counted = self.best_samples(way).0.iter().filter(|sample| sample.at >= from);
+        let counted = self
+            .best_samples(way)
+            .0
+            .iter()
+            .filter(|sample| sample.at >= from);
         let within = counted.filter_map(|sample| sample.tcp.rtt).collect();
-        round_trips(self.taken.as_ref(), (self.finished.origin, from, to), self.handshake, within)
+        round_trips(
+            self.taken.as_ref(),
+            (self.finished.origin, from, to),
+            self.handshake,
+            within,
+        )
     }
 
     fn test_warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
-        if let (Buffer::Request(asked), Some(socket)) = (self.request.buffer, self.sockets.first()) {
-            for (name, limit, got) in
-                [("SO_SNDBUF", "wmem_max", socket.sndbuf), ("SO_RCVBUF", "rmem_max", socket.rcvbuf)]
-            {
+        if let (Buffer::Request(asked), Some(socket)) = (self.request.buffer, self.sockets.first())
+        {
+            for (name, limit, got) in [
+                ("SO_SNDBUF", "wmem_max", socket.sndbuf),
+                ("SO_RCVBUF", "rmem_max", socket.rcvbuf),
+            ] {
                 if got < asked * 2 {
                     warnings.push(format!(
                         "the kernel cut {name} to {} of the {asked} asked for; net.core.{limit} allows no more",
@@ -185,9 +248,14 @@ impl FinishedTest<'_> {
             }
         }
         let here = self.finished.stream_datagrams(self.request.transport);
-        let there = self.far_report().map_or(&[][..], |report| &report.datagrams);
+        let there = self
+            .far_report()
+            .map_or(&[][..], |report| &report.datagrams);
         for (whose, seen) in [("this", &here[..]), ("the other", there)] {
-            let dropped = seen.iter().filter_map(|seen| seen.dropped_here).fold(0, u64::saturating_add);
+            let dropped = seen
+                .iter()
+                .filter_map(|seen| seen.dropped_here)
+                .fold(0, u64::saturating_add);
             if dropped > 0 {
                 warnings.push(format!(
                     "{whose} host itself dropped {} for want of socket buffer; ask for more with --buffer",
@@ -198,10 +266,17 @@ impl FinishedTest<'_> {
         let omit = self.request.omit;
         let whole = Span::from_secs(omit.as_nanos().div_ceil(Span::from_secs(1).as_nanos()));
         if self.far_report().is_none() && whole != omit {
-            warnings.push(format!("the server leaves out {whole}, this end {omit}: iperf3 knows whole seconds only"));
+            warnings.push(format!(
+                "the server leaves out {whole}, this end {omit}: iperf3 knows whole seconds only"
+            ));
         }
         warnings.extend(self.finished.rest.notes.iter().cloned());
-        let stated = self.results.report.iter().flat_map(|report| &report.notes).take(MAX_NOTES);
+        let stated = self
+            .results
+            .report
+            .iter()
+            .flat_map(|report| &report.notes)
+            .take(MAX_NOTES);
         warnings.extend(stated.map(|note| format!("at the other end, {note}")));
         for (stream, error) in &self.finished.rest.failures {
             warnings.push(format!("stream {stream} broke: {error}"));
@@ -210,20 +285,34 @@ impl FinishedTest<'_> {
     }
 }
 
-/// Returns why the sender of datagrams in the direction `way`, which `sent` so much in `time`, did not carry the load
-/// of `request`: it missed the rate by more than 1 %, and by more than a burst and 20 ms of it. `None` if it met the
-/// rate, there is none, or the test ends by bytes, whose time is not known as exactly.
-pub(crate) fn unmet_rate(request: &Request, way: Direction, sent: ByteCount, time: Span) -> Option<String> {
+/// Returns why the sender of datagrams in the direction `way`, which `sent` so much in `time`, did
+/// not carry the load of `request`: it missed the rate by more than 1 %, and by more than a burst
+/// and 20 ms of it. `None` if it met the rate, there is none, or the test ends by bytes, whose time
+/// is not known as exactly.
+pub(crate) fn unmet_rate(
+    request: &Request,
+    way: Direction,
+    sent: ByteCount,
+    time: Span,
+) -> Option<String> {
     const MAX_SHORTFALL: f64 = 0.01;
     // Time that the threads of all streams take to start, or to stop.
     const EDGE: Span = Span::from_millis(20);
     let is_paced = request.transport == Transport::Udp && request.bytes.is_none();
-    let asked = request.rate.filter(|_| is_paced)?.scale_by(f64::from(request.streams));
-    let burst = request.block * (u64::from(request.burst.unwrap_or(1)) * u64::from(request.streams));
+    let asked = request
+        .rate
+        .filter(|_| is_paced)?
+        .scale_by(f64::from(request.streams));
+    let burst =
+        request.block * (u64::from(request.burst.unwrap_or(1)) * u64::from(request.streams));
     let missing = asked.bytes_in(time).saturating_sub(sent);
     let at_edges = burst + asked.bytes_in(EDGE);
     let is_met = missing <= at_edges || missing <= asked.scale_by(MAX_SHORTFALL).bytes_in(time);
-    let whose = if way == Direction::Download { "the other" } else { "this" };
+    let whose = if way == Direction::Download {
+        "the other"
+    } else {
+        "this"
+    };
     let offered = BitRate::from_bytes_in(sent, time);
     (!is_met).then(|| {
         format!(
@@ -233,9 +322,13 @@ pub(crate) fn unmet_rate(request: &Request, way: Direction, sent: ByteCount, tim
     })
 }
 
-/// Returns the samples of the end that sent, or else of the receiving end, which is this one where a peer that sends
-/// reports none.
-fn best_samples<'s>(way: Direction, ours: &'s [Sample], theirs: &'s [Sample]) -> (&'s [Sample], StreamRole) {
+/// Returns the samples of the end that sent, or else of the receiving end, which is this one where
+/// a peer that sends reports none.
+fn best_samples<'s>(
+    way: Direction,
+    ours: &'s [Sample],
+    theirs: &'s [Sample],
+) -> (&'s [Sample], StreamRole) {
     match way {
         Direction::Upload | Direction::Both => (ours, StreamRole::Sender),
         Direction::Download if theirs.is_empty() => (ours, StreamRole::Receiver),
@@ -243,30 +336,41 @@ fn best_samples<'s>(way: Direction, ours: &'s [Sample], theirs: &'s [Sample]) ->
     }
 }
 
-fn steady_part((samples, end): (&[Sample], StreamRole), idle_rtt: Option<Span>, ended_at: Span) -> Option<Steady> {
+fn steady_part(
+    (samples, end): (&[Sample], StreamRole),
+    idle_rtt: Option<Span>,
+    ended_at: Span,
+) -> Option<Steady> {
     match end {
         StreamRole::Sender => find_steady(samples, idle_rtt, ended_at),
         StreamRole::Receiver => steady_of_receiver(samples, idle_rtt, ended_at),
     }
 }
 
-/// Returns the round-trip times of the echo requests in `taken`, during a load that began at `origin` and was counted
-/// between `from` and `to`; without `taken`, the estimates of the kernel: that of the `handshake`, and those `within`
-/// the load.
+/// Returns the round-trip times of the echo requests in `taken`, during a load that began at
+/// `origin` and was counted between `from` and `to`; without `taken`, the estimates of the kernel:
+/// that of the `handshake`, and those `within` the load.
 pub(crate) fn round_trips(
     taken: Option<&EchoResult>,
     (origin, from, to): (Instant, Span, Span),
     handshake: Option<Span>,
     within: Vec<Span>,
 ) -> RttReport {
-    let Some(taken) = taken else { return RttReport::of_kernel(handshake, within) };
+    let Some(taken) = taken else {
+        return RttReport::of_kernel(handshake, within);
+    };
     let began = origin.duration_since(taken.origin).into();
-    let load = LoadTime { began, from: began + from, to: began + to, settled: taken.settled };
+    let load = LoadTime {
+        began,
+        from: began + from,
+        to: began + to,
+        settled: taken.settled,
+    };
     RttReport::of_echoes(taken.method, &taken.echoes, load, handshake, within)
 }
 
-/// Returns the time at which data began to flow, by the wall clock as it was then; empty if that cannot be written as a
-/// date.
+/// Returns the time at which data began to flow, by the wall clock as it was then; empty if that
+/// cannot be written as a date.
 pub(crate) fn start_date(finished: &FinishedTransfer) -> String {
     let stamp = jiff::Timestamp::try_from(finished.wall_start).ok();
     stamp.map_or_else(String::new, |stamp| format!("{stamp:.3}"))
@@ -289,11 +393,21 @@ pub(crate) fn this_host() -> HostIdentity {
     }
 }
 
-/// Returns the payload that the connections of `finished` and its `control` connection moved at this end, and the time
-/// since `begun`.
-pub(crate) fn run_totals(begun: Instant, finished: &FinishedTransfer, control: Option<&TcpInfo>) -> RunTotals {
+/// Returns the payload that the connections of `finished` and its `control` connection moved at
+/// this end, and the time since `begun`.
+pub(crate) fn run_totals(
+    begun: Instant,
+    finished: &FinishedTransfer,
+    control: Option<&TcpInfo>,
+) -> RunTotals {
     let streams = finished.ways.iter().zip(&finished.rest.totals.streams);
-    let moved = |way: Direction| streams.clone().filter(|(its, _)| **its == way).map(|(_, count)| count.bytes).sum();
+    let moved = |way: Direction| {
+        streams
+            .clone()
+            .filter(|(its, _)| **its == way)
+            .map(|(_, count)| count.bytes)
+            .sum()
+    };
     let (written, read) = (moved(Direction::Upload), moved(Direction::Download));
     let carried = control.and_then(|control| {
         if finished.ways.contains(&Direction::Upload) {
@@ -302,7 +416,12 @@ pub(crate) fn run_totals(begun: Instant, finished: &FinishedTransfer, control: O
             Some(read + control.bytes_received?)
         }
     });
-    RunTotals { wall: begun.elapsed().into(), written, read, carried }
+    RunTotals {
+        wall: begun.elapsed().into(),
+        written,
+        read,
+        carried,
+    }
 }
 
 #[cfg(test)]
@@ -313,21 +432,50 @@ mod tests {
     fn a_rate_that_is_missed_by_more_than_1_percent_is_named() {
         let rate = Some(BitRate::from_mbps(50));
         let block = ByteCount::new(1_448);
-        let request = Request { transport: Transport::Udp, rate, block, streams: 2, ..Request::default() };
+        let request = Request {
+            transport: Transport::Udp,
+            rate,
+            block,
+            streams: 2,
+            ..Request::default()
+        };
         let unmet = |request: &Request, bytes, seconds| {
-            unmet_rate(request, Direction::Upload, ByteCount::new(bytes), Span::from_secs(seconds))
+            unmet_rate(
+                request,
+                Direction::Upload,
+                ByteCount::new(bytes),
+                Span::from_secs(seconds),
+            )
         };
         // 100 Mbit/s for 3 s are 37.5 MB.
         assert_eq!(unmet(&request, 37_130_000, 3), None);
         let why = unmet(&request, 31_500_000, 3).unwrap();
-        assert!(why.starts_with("this end offered 84 Mbit/s of the 100 Mbit/s asked for: its host was too"), "{why}");
+        assert!(
+            why.starts_with(
+                "this end offered 84 Mbit/s of the 100 Mbit/s asked for: its host was too"
+            ),
+            "{why}"
+        );
         // In such a short time a datagram is more than that.
-        let slow = Request { rate: Some(BitRate::from_bps(100_000)), streams: 1, ..request.clone() };
+        let slow = Request {
+            rate: Some(BitRate::from_bps(100_000)),
+            streams: 1,
+            ..request.clone()
+        };
         assert_eq!(unmet(&slow, 12_500 - 1_448, 1), None);
         for other in [
-            Request { transport: Transport::Tcp, ..request.clone() },
-            Request { bytes: Some(ByteCount::new(1)), ..request.clone() },
-            Request { rate: None, ..request.clone() },
+            Request {
+                transport: Transport::Tcp,
+                ..request.clone()
+            },
+            Request {
+                bytes: Some(ByteCount::new(1)),
+                ..request.clone()
+            },
+            Request {
+                rate: None,
+                ..request.clone()
+            },
         ] {
             assert_eq!(unmet(&other, 1_448, 3), None);
         }
@@ -347,9 +495,19 @@ mod tests {
             memory: None,
         };
         let ours: Vec<Sample> = (1..=100).map(at).collect();
-        let steady = steady_part(best_samples(Direction::Download, &ours, &[]), None, Span::from_secs(5));
+        let steady = steady_part(
+            best_samples(Direction::Download, &ours, &[]),
+            None,
+            Span::from_secs(5),
+        );
         assert_eq!(steady.unwrap().rate, BitRate::from_mbps(10));
-        assert_eq!(best_samples(Direction::Download, &ours, &ours[..1]), (&ours[..1], StreamRole::Sender));
-        assert_eq!(best_samples(Direction::Upload, &ours, &[]), (&ours[..], StreamRole::Sender));
+        assert_eq!(
+            best_samples(Direction::Download, &ours, &ours[..1]),
+            (&ours[..1], StreamRole::Sender)
+        );
+        assert_eq!(
+            best_samples(Direction::Upload, &ours, &[]),
+            (&ours[..], StreamRole::Sender)
+        );
     }
 }

@@ -15,13 +15,17 @@ use fullpipe_units::{BitRate, ByteCount, Span};
 
 use support::with_server;
 
-/// Passes connections and datagrams on to `server`, except for the first datagram that comes back to each client.
-/// Returns the port for clients.
+/// Passes connections and datagrams on to `server`, except for the first datagram that comes back
+/// to each client. Returns the port for clients.
 fn losing_first_answers(server: SocketAddr) -> u16 {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let address = listener.local_addr().unwrap();
     let datagrams = Arc::new(UdpSocket::bind(address).unwrap());
-    thread::spawn(move || listener.incoming().for_each(|client| join(client.unwrap(), server)));
+    thread::spawn(move || {
+        listener
+            .incoming()
+            .for_each(|client| join(client.unwrap(), server))
+    });
     thread::spawn(move || pass_datagrams(&datagrams, server));
     address.port()
 }
@@ -29,7 +33,10 @@ fn losing_first_answers(server: SocketAddr) -> u16 {
 /// Copies what comes on a connection to one to the server, and back, until one end closes.
 fn join(client: TcpStream, server: SocketAddr) {
     let server = TcpStream::connect(server).unwrap();
-    let ends = [(client.try_clone().unwrap(), server.try_clone().unwrap()), (server, client)];
+    let ends = [
+        (client.try_clone().unwrap(), server.try_clone().unwrap()),
+        (server, client),
+    ];
     for (mut from, mut to) in ends {
         thread::spawn(move || {
             let _ = io::copy(&mut from, &mut to);
@@ -62,8 +69,12 @@ fn pass_answers(answers: &UdpSocket, clients: &UdpSocket, client: SocketAddr) {
 }
 
 fn measured(port: u16, direction: Direction) -> Measurement {
-    let destination =
-        Destination { host: "127.0.0.1".to_owned(), port, without_echoes: true, ..Destination::default() };
+    let destination = Destination {
+        host: "127.0.0.1".to_owned(),
+        port,
+        without_echoes: true,
+        ..Destination::default()
+    };
     let request = Request {
         transport: Transport::Udp,
         direction,
@@ -82,9 +93,20 @@ fn the_loss_of_the_first_answers_fails_no_test() {
         let port = losing_first_answers((Ipv4Addr::LOCALHOST, port).into());
         for direction in [Direction::Upload, Direction::Download, Direction::Both] {
             let measurement = measured(port, direction);
-            assert!(measurement.broken_off.is_none(), "{direction:?}: {:?}", measurement.broken_off);
-            let received: Vec<ByteCount> = measurement.streams.iter().map(|stream| stream.received).collect();
-            assert!(received.iter().all(|bytes| *bytes > ByteCount::new(10_000)), "{direction:?}: {received:?}");
+            assert!(
+                measurement.broken_off.is_none(),
+                "{direction:?}: {:?}",
+                measurement.broken_off
+            );
+            let received: Vec<ByteCount> = measurement
+                .streams
+                .iter()
+                .map(|stream| stream.received)
+                .collect();
+            assert!(
+                received.iter().all(|bytes| *bytes > ByteCount::new(10_000)),
+                "{direction:?}: {received:?}"
+            );
         }
     });
 }

@@ -1,4 +1,5 @@
-//! Reads the document of `fullpipe measure --json` on standard input and prints its rate and its limit.
+//! Reads the document of `fullpipe measure --json` on standard input and prints its rate and its
+//! limit.
 //!
 //!     fullpipe measure HOST --json | cargo run -p fullpipe-record --example read_document
 

@@ -13,7 +13,8 @@ use crate::Direction;
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct StoredFacts {
-    /// Step of the scenario, `trial` of a remedy that was tried, `run` and `knee` of a sweep; empty for the run itself.
+    /// Step of the scenario, `trial` of a remedy that was tried, `run` and `knee` of a sweep; empty
+    /// for the run itself.
     pub step: String,
     /// Direction of the data, seen from the end that asked for it.
     pub direction: Direction,
@@ -77,7 +78,8 @@ pub struct StoredDocument {
     pub address: String,
     /// Both ends: runs with the same value went over the same path, as far as the ends show.
     pub path_key: String,
-    /// Sweep, by the identifier of its plan, or scenario to which it belongs; empty if there is none.
+    /// Sweep, by the identifier of its plan, or scenario to which it belongs; empty if there is
+    /// none.
     pub campaign: String,
     /// Number and setting of the run in its sweep; empty if there is none.
     pub cell: String,
@@ -237,8 +239,8 @@ pub struct HistorySeries {
     pub days: Vec<HistoryDay>,
     /// Changes that the runs show.
     pub changes: Vec<HistoryChange>,
-    /// Change of the rate, as a share, that these runs would have shown with 8 valid ones or more on either side; null
-    /// where they show one, and of fewer than 16 valid ones.
+    /// Change of the rate, as a share, that these runs would have shown with 8 valid ones or more
+    /// on either side; null where they show one, and of fewer than 16 valid ones.
     #[serde(default)]
     pub detectable: Option<Ratio>,
 }

@@ -35,8 +35,8 @@ pub struct BufferAdvice {
     pub rmem_max: ByteCount,
 }
 
-/// Quantities of a transfer from which a calculation starts. `None` means that the quantity is unknown, or that the
-/// default of the host applies.
+/// Quantities of a transfer from which a calculation starts. `None` means that the quantity is
+/// unknown, or that the default of the host applies.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Inputs {
@@ -110,7 +110,9 @@ pub struct Estimate {
 }
 
 /// A quantity that a calculation may be given.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Quantity {
     /// Rate of the path.
@@ -198,7 +200,8 @@ pub struct Need {
     pub quantity: Quantity,
     /// On which side of `value`.
     pub side: Side,
-    /// The critical value: there the target is met, and just beyond it is not. None where no value will do.
+    /// The critical value: there the target is met, and just beyond it is not. None where no value
+    /// will do.
     pub value: Option<Value>,
     /// Present value, where it was given or the host states it.
     pub now: Option<Value>,
@@ -275,26 +278,30 @@ pub struct Calculation {
     pub buffers: BufferAdvice,
     /// Prediction with this host's settings at both ends.
     pub prediction: Prediction,
-    /// Quantities that the user gave; the round-trip time is the one of the calculation if the user gave none.
+    /// Quantities that the user gave; the round-trip time is the one of the calculation if the user
+    /// gave none.
     #[serde(default, rename = "given")]
     pub inputs: Inputs,
     /// Time for the given size, slow start included.
     #[serde(default)]
     pub time: Option<Span>,
-    /// The steady rate of payload that is wanted: as given, or what carries the size within its time, or what fills the
-    /// bandwidth. None where nothing says what is wanted, or no rate is high enough.
+    /// The steady rate of payload that is wanted: as given, or what carries the size within its
+    /// time, or what fills the bandwidth. None where nothing says what is wanted, or no rate is
+    /// high enough.
     #[serde(default)]
     pub target: Option<BitRate>,
-    /// Needs of the target, which must all hold. Each value is for the rest being ample: where losses are at random and
-    /// a window is only just large enough, the two together may miss what each would meet.
+    /// Needs of the target, which must all hold. Each value is for the rest being ample: where
+    /// losses are at random and a window is only just large enough, the two together may miss what
+    /// each would meet.
     #[serde(default)]
     pub needs: Vec<Need>,
-    /// Single changes that would meet the target, with the rest as it is. The distance is what fibre spans in that
-    /// round trip at best.
+    /// Single changes that would meet the target, with the rest as it is. The distance is what
+    /// fibre spans in that round trip at best.
     #[serde(default)]
     pub alone: Vec<Need>,
-    /// Changes that raise the rate until the target is met, or as far as known changes do. `None` if there is no
-    /// target, if the target is met without a change, or if no known change raises the rate.
+    /// Changes that raise the rate until the target is met, or as far as known changes do. `None`
+    /// if there is no target, if the target is met without a change, or if no known change raises
+    /// the rate.
     #[serde(default, rename = "lift")]
     pub improvement: Option<Improvement>,
     /// The answers to what-ifs, in their order.

@@ -60,8 +60,8 @@ pub struct OwnCapture {
     pub left_out: u64,
     /// The limit that the packets show; `None` where too little was captured.
     pub limit: Option<Verdict>,
-    /// True if it is the limit that the kernel's figures show too, or among the candidates of one of both; `None` where
-    /// either is not known.
+    /// True if it is the limit that the kernel's figures show too, or among the candidates of one
+    /// of both; `None` where either is not known.
     pub agrees: Option<bool>,
 }
 
@@ -69,8 +69,15 @@ impl OwnCapture {
     /// Returns the capture with what it shows, next to the `other` verdict on the same transfer.
     #[must_use]
     pub fn with_verdict(self, limit: Option<Verdict>, other: Option<&Verdict>) -> Self {
-        let agrees = limit.as_ref().zip(other).and_then(|(limit, other)| limit.agrees_with(other));
-        Self { limit, agrees, ..self }
+        let agrees = limit
+            .as_ref()
+            .zip(other)
+            .and_then(|(limit, other)| limit.agrees_with(other));
+        Self {
+            limit,
+            agrees,
+            ..self
+        }
     }
 }
 
@@ -88,7 +95,9 @@ pub struct RedactedFile {
 impl CaptureReport {
     /// Returns the limit of the first transfer that was explained; `None` without any.
     pub fn explained_limit(&self) -> Option<&Verdict> {
-        self.transfers.first().map(|transfer| &transfer.diagnosis.verdict)
+        self.transfers
+            .first()
+            .map(|transfer| &transfer.diagnosis.verdict)
     }
 
     /// Leaves connection `number` alone, in the other capture as well.
@@ -137,26 +146,33 @@ pub struct BurstRate {
 impl BurstRate {
     /// Returns the rate at which the largest share passed; `None` without any.
     pub fn most_frequent(rates: impl IntoIterator<Item = Self>) -> Option<Self> {
-        rates.into_iter().max_by(|one, other| one.share.get().total_cmp(&other.share.get()))
+        rates
+            .into_iter()
+            .max_by(|one, other| one.share.get().total_cmp(&other.share.get()))
     }
 }
 
-/// Figures of a transfer that a capture has and the sender's kernel has not. Samples made of a capture lack what no
-/// packet shows: congestion window, unsent data, buffers.
+/// Figures of a transfer that a capture has and the sender's kernel has not. Samples made of a
+/// capture lack what no packet shows: congestion window, unsent data, buffers.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a property of its own")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a property of its own"
+)]
 pub struct CaptureEvidence {
-    /// Place of the capture: an end, or the path between them; `None` where the packets do not show it.
+    /// Place of the capture: an end, or the path between them; `None` where the packets do not show
+    /// it.
     pub point: Option<At>,
-    /// The end whose packets alone were captured, as where the others take another path: what was acknowledged, in
-    /// flight or allowed is not known then, and of the sender alone the bytes of the samples are those that passed.
+    /// The end whose packets alone were captured, as where the others take another path: what was
+    /// acknowledged, in flight or allowed is not known then, and of the sender alone the bytes of
+    /// the samples are those that passed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub only: Option<At>,
-    /// True if the samples show what the sender had seen, by the timestamps that it echoed or the time that its answers
-    /// take, and not what had passed the place of the capture.
+    /// True if the samples show what the sender had seen, by the timestamps that it echoed or the
+    /// time that its answers take, and not what had passed the place of the capture.
     pub by_echo: bool,
-    /// Share of the data that was sent as soon as an acknowledgement had arrived, beyond what chance would give; `None`
-    /// where acknowledgements are so frequent that it cannot be known.
+    /// Share of the data that was sent as soon as an acknowledgement had arrived, beyond what
+    /// chance would give; `None` where acknowledgements are so frequent that it cannot be known.
     pub clocked: Option<Ratio>,
     /// Share of the time in which the sender had little in flight, though nothing held it back.
     pub idle: Ratio,
@@ -175,11 +191,12 @@ pub struct CaptureEvidence {
     pub faster: Option<Ratio>,
     /// Most frequent rate at which data is acknowledged.
     pub acknowledgements: Option<BurstRate>,
-    /// Most frequent rate at which data arrived at a second capture, which was taken at the receiver; `None` of one
-    /// capture.
+    /// Most frequent rate at which data arrived at a second capture, which was taken at the
+    /// receiver; `None` of one capture.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub beyond: Option<BurstRate>,
-    /// Share of the packets with data that hold no whole number of full segments and end what the program wrote (PSH).
+    /// Share of the packets with data that hold no whole number of full segments and end what the
+    /// program wrote (PSH).
     pub partial: Ratio,
     /// Round trips since the last loss; `None` where no round trip is known.
     pub quiet: Option<QuietRounds>,
@@ -187,10 +204,11 @@ pub struct CaptureEvidence {
     pub lost_before: u64,
     /// True if the sender closed the connection that moved most.
     pub closed: bool,
-    /// Data that it had sent by the sequence numbers of its later packets, and of which nothing came here.
+    /// Data that it had sent by the sequence numbers of its later packets, and of which nothing
+    /// came here.
     pub unseen: ByteCount,
-    /// Packets of the sender without data, from below what was acknowledged: they ask whether the window is open, or
-    /// whether the other end is there.
+    /// Packets of the sender without data, from below what was acknowledged: they ask whether the
+    /// window is open, or whether the other end is there.
     #[serde(default)]
     pub probes: u64,
     /// Packets with data that the receiver sent.
@@ -219,7 +237,8 @@ pub struct CaptureEvidence {
     /// Times in which the sender of the connection that moved most sent none of its data.
     #[serde(default, skip_serializing_if = "StallTimes::is_empty")]
     pub stalls: StallTimes,
-    /// Segment size (MSS) that a SYN announced before and behind a device that lowered it, as two captures show it.
+    /// Segment size (MSS) that a SYN announced before and behind a device that lowered it, as two
+    /// captures show it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clamped_mss: Option<[ByteCount; 2]>,
 }
@@ -229,11 +248,11 @@ pub struct CaptureEvidence {
 pub struct QuietRounds {
     /// Share of these round trips in all round trips.
     pub share: Ratio,
-    /// Most bytes in flight of a round trip: of the tenth with least by that of the twentieth with most, in their later
-    /// half. A buffer or a window holds always as much.
+    /// Most bytes in flight of a round trip: of the tenth with least by that of the twentieth with
+    /// most, in their later half. A buffer or a window holds always as much.
     pub level: Ratio,
-    /// Most bytes in flight of a round trip with much, in their later half, by the most ever: what was in flight before
-    /// a loss, or while a program caught up, fitted the sender's buffer.
+    /// Most bytes in flight of a round trip with much, in their later half, by the most ever: what
+    /// was in flight before a loss, or while a program caught up, fitted the sender's buffer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub of_most: Option<Ratio>,
     /// Share of the round trips in which the most in flight was a quarter more than ever before.
@@ -257,15 +276,18 @@ pub struct FlowReport {
     pub has_handshake: bool,
     /// Bytes of the headers of tunnels around each of its packets.
     pub overhead: ByteCount,
-    /// The packets of each end; the first is the end that opened the connection, as its SYN or the answer to it shows,
-    /// or else the one that sent the first packet.
+    /// The packets of each end; the first is the end that opened the connection, as its SYN or the
+    /// answer to it shows, or else the one that sent the first packet.
     pub ends: [FlowEnd; 2],
 }
 
 impl FlowReport {
     /// Returns the index of the end that sent more data, whether it was captured or not.
     pub fn sender_index(&self) -> usize {
-        let [first, second] = self.ends.each_ref().map(|end| end.moved_bytes() + end.unseen);
+        let [first, second] = self
+            .ends
+            .each_ref()
+            .map(|end| end.moved_bytes() + end.unseen);
         usize::from(second > first)
     }
 
@@ -308,14 +330,15 @@ pub struct FlowEnd {
     pub late_packets: u64,
     /// Late packets that their sender had sent in order, so that the network reordered them.
     pub reordered_packets: u64,
-    /// Segments that filled a gap and were sent later than what followed it: their first copies were lost before they
-    /// came to the place of the capture.
+    /// Segments that filled a gap and were sent later than what followed it: their first copies
+    /// were lost before they came to the place of the capture.
     #[serde(default)]
     pub lost_before: u64,
-    /// Bytes that the other end acknowledged and the capture lacks; all of them, if it has no packet of this end.
+    /// Bytes that the other end acknowledged and the capture lacks; all of them, if it has no
+    /// packet of this end.
     pub missing_bytes: ByteCount,
-    /// Data that it had sent by the sequence numbers of its later packets, and of which nothing came to the place of
-    /// the capture.
+    /// Data that it had sent by the sequence numbers of its later packets, and of which nothing
+    /// came to the place of the capture.
     #[serde(default)]
     pub unseen: ByteCount,
     /// Packets that were captured twice, which are left out of all other counts.
@@ -326,7 +349,8 @@ pub struct FlowEnd {
     pub fins: u64,
     /// Segments with a RST.
     pub resets: u64,
-    /// Acknowledgements without data that acknowledge what the one before did, while data was on the way.
+    /// Acknowledgements without data that acknowledge what the one before did, while data was on
+    /// the way.
     pub duplicate_acks: u64,
     /// Acknowledgements with SACK blocks.
     pub sack_packets: u64,
@@ -356,17 +380,18 @@ pub struct FlowEnd {
     pub stalls: StallTimes,
     /// Round-trip times of its data from the place of the capture to the other end and back.
     pub rtt: Option<RoundTrips>,
-    /// The most that it had sent and not seen acknowledged, as seen from the place of the capture; zero if that has no
-    /// packet of the other end.
+    /// The most that it had sent and not seen acknowledged, as seen from the place of the capture;
+    /// zero if that has no packet of the other end.
     pub flight: ByteCount,
     /// Longest silence of this end.
     pub longest_pause: Span,
-    /// Unique bytes by the duration of the connection; of an end without a packet, what the other one acknowledged.
+    /// Unique bytes by the duration of the connection; of an end without a packet, what the other
+    /// one acknowledged.
     pub rate: BitRate,
-    /// The rate at which bursts of its data arrive here or, in a capture taken at this end, at which they are
-    /// acknowledged, with headers and the 38 B that Ethernet adds: that of the bottleneck, unless a policer drops what
-    /// is above a lower rate. `None` where fewer than 200 packets or less than 30 % of the data pass within 3 % of one
-    /// rate.
+    /// The rate at which bursts of its data arrive here or, in a capture taken at this end, at
+    /// which they are acknowledged, with headers and the 38 B that Ethernet adds: that of the
+    /// bottleneck, unless a policer drops what is above a lower rate. `None` where fewer than 200
+    /// packets or less than 30 % of the data pass within 3 % of one rate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bursts: Option<BurstRate>,
 }
@@ -375,13 +400,20 @@ impl FlowEnd {
     /// Returns the bytes of data of this end, each counted once; of an end without a packet, those
     /// that the other one acknowledged.
     pub fn moved_bytes(&self) -> ByteCount {
-        if self.packets == 0 { self.missing_bytes } else { self.unique_bytes }
+        if self.packets == 0 {
+            self.missing_bytes
+        } else {
+            self.unique_bytes
+        }
     }
 }
 
 /// Fields of a SYN that devices on the way change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is an option of its own"
+)]
 pub struct SynReport {
     /// Sequence number of the SYN.
     pub sequence: u32,
@@ -413,10 +445,11 @@ pub struct SynReport {
 pub struct FlowPair {
     /// Number of the connection in each capture.
     pub numbers: [u64; 2],
-    /// The index of the capture that is nearer to the first end, where hop limits, times or places show it.
+    /// The index of the capture that is nearer to the first end, where hop limits, times or places
+    /// show it.
     pub nearer_to_first: Option<usize>,
-    /// The skew of the clocks; `None` where packets show none: too few, in too short a time, or behind queues that do
-    /// not empty.
+    /// The skew of the clocks; `None` where packets show none: too few, in too short a time, or
+    /// behind queues that do not empty.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock_skew: Option<ClockSkew>,
     /// The offset of the clocks; `None` unless both captures have packets of both directions.
@@ -439,21 +472,21 @@ pub struct ClockSkew {
     pub packets: u64,
 }
 
-/// The offset of the clocks of two captures, if both directions take equally long without queues. Where they do not, it
-/// is wrong by half of the difference.
+/// The offset of the clocks of two captures, if both directions take equally long without queues.
+/// Where they do not, it is wrong by half of the difference.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ClockOffset {
     /// Index of the capture whose clock is ahead at the first packet that is compared.
     pub ahead: usize,
     /// By so much.
     pub by: Span,
-    /// Round-trip time between both places without queues: the sum of the least delays of both directions, which no
-    /// offset changes.
+    /// Round-trip time between both places without queues: the sum of the least delays of both
+    /// directions, which no offset changes.
     pub rtt: Span,
 }
 
-/// The time that packets of one direction take between two captures, above the least of it, which would need clocks
-/// that agree.
+/// The time that packets of one direction take between two captures, above the least of it, which
+/// would need clocks that agree.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct OneWayDelay {
     /// Packets that were compared.
@@ -480,18 +513,19 @@ pub struct LossCourse {
 pub struct FlowDirection {
     /// Address and port of the end, as the capture near it has them.
     pub from: String,
-    /// True if both captures have packets of this direction; otherwise nothing is known of it, and all figures are
-    /// zero.
+    /// True if both captures have packets of this direction; otherwise nothing is known of it, and
+    /// all figures are zero.
     #[serde(default)]
     pub in_both: bool,
-    /// Data that passed the nearer capture and not the other: lost between them, unless a capture lacks packets.
+    /// Data that passed the nearer capture and not the other: lost between them, unless a capture
+    /// lacks packets.
     pub lost_bytes: ByteCount,
     /// Lost data in full segments.
     pub lost_segments: u64,
     /// Share of the segments that were lost, of those that must have passed both captures.
     pub lost: Ratio,
-    /// Data that passed the nearer capture so near to the begin or the end of either that it may have been under way:
-    /// it does not count as lost.
+    /// Data that passed the nearer capture so near to the begin or the end of either that it may
+    /// have been under way: it does not count as lost.
     #[serde(default)]
     pub undecided_bytes: ByteCount,
     /// Losses over time; `None` without losses, and where a capture lacks packets.
@@ -507,8 +541,8 @@ pub struct FlowDirection {
     /// True if the farther capture was taken at the receiver: what was repeated had arrived.
     #[serde(default)]
     pub ends_at_receiver: bool,
-    /// One-way delay above its least; `None` where too few packets were compared, or the skew of the clocks is not
-    /// known.
+    /// One-way delay above its least; `None` where too few packets were compared, or the skew of
+    /// the clocks is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delay: Option<OneWayDelay>,
     /// Packets that overtook others between the captures.
@@ -573,14 +607,14 @@ pub struct AdvertisedWindow {
     pub settled_share: Ratio,
     /// Packets that allowed nothing.
     pub zero: u64,
-    /// True if the scale is not known: all sizes are those of the header's field then, and the windows may have been
-    /// larger. Zero is zero at any scale.
+    /// True if the scale is not known: all sizes are those of the header's field then, and the
+    /// windows may have been larger. Zero is zero at any scale.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_unscaled: bool,
 }
 
-/// Times in which an end of a captured connection sent none of its data, by what it waited for. Each moment is booked
-/// once.
+/// Times in which an end of a captured connection sent none of its data, by what it waited for.
+/// Each moment is booked once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct StallTimes {
     /// From the handshake, or the first packet, to its first data.
@@ -591,7 +625,8 @@ pub struct StallTimes {
     pub timeout_count: u64,
     /// The other end advertised a window of zero.
     pub closed_window: Span,
-    /// Pauses beyond a round trip with nothing to repair and an open window: the program had nothing to send.
+    /// Pauses beyond a round trip with nothing to repair and an open window: the program had
+    /// nothing to send.
     pub no_data: Span,
     /// After its last data was acknowledged: keepalives, the end of the connection, silence.
     pub after_data: Span,

@@ -56,7 +56,8 @@ pub struct CopyReport {
     pub congestion_control: Option<String>,
     /// Retransmitted segments.
     pub retransmitted: SegCount,
-    /// Part of the time for which it sent next to nothing, because others loaded the path; with `--scavenge` only.
+    /// Part of the time for which it sent next to nothing, because others loaded the path; with
+    /// `--scavenge` only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gave_way: Option<Ratio>,
     /// The limit of the rate; absent if no data crossed, or where it is not known.
@@ -97,7 +98,8 @@ pub enum CopyTransport {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum CopyLimit {
-    /// For most of the time there was nothing on its way: reading the files, small files, or compression.
+    /// For most of the time there was nothing on its way: reading the files, small files, or
+    /// compression.
     Source,
     /// The receiver's windows were full while it wrote and hashed: its storage or processor.
     Storage,

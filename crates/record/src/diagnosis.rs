@@ -3,8 +3,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Direction, Evidence, Forecast, KernelDefect, Measurement, OwnCapture, Remedy, RttForecast, TimeAccount, Validity,
-    Verdict,
+    Direction, Evidence, Forecast, KernelDefect, Measurement, OwnCapture, Remedy, RttForecast,
+    TimeAccount, Validity, Verdict,
 };
 
 /// A transfer of another program, watched at this end.
@@ -94,13 +94,15 @@ pub struct CommandEnd {
 pub struct DiagnosisReport {
     /// Of each transfer, the one that moved most first.
     pub transfers: Vec<Diagnosis>,
-    /// The capture of the first of them, where one was asked for and fullpipe did not measure itself.
+    /// The capture of the first of them, where one was asked for and fullpipe did not measure
+    /// itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capture: Option<Box<OwnCapture>>,
     /// The end of the command, where one was run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<CommandEnd>,
-    /// Account of the time of the command, or of that for which a process or a connection was watched.
+    /// Account of the time of the command, or of that for which a process or a connection was
+    /// watched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time: Option<TimeAccount>,
     /// Validity of what was watched, where this host is in a lab.

@@ -49,7 +49,8 @@ pub struct ComparedRun {
     pub id: String,
     /// When its data began to flow, RFC 3339 in UTC.
     pub started: String,
-    /// Rate of the data that arrived: of the steady part where all runs have one, and else of the whole.
+    /// Rate of the data that arrived: of the steady part where all runs have one, and else of the
+    /// whole.
     pub rate: BitRate,
     /// Median round-trip time under load.
     pub rtt_median: Option<Span>,
@@ -68,8 +69,8 @@ pub struct ComparedRuns {
     pub name: String,
     /// Number of runs.
     pub runs: u32,
-    /// Lower and upper end of the 95 % interval of the mean rate within the run, if there is only one. It says nothing
-    /// about the next run.
+    /// Lower and upper end of the 95 % interval of the mean rate within the run, if there is only
+    /// one. It says nothing about the next run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub within_run: Option<[BitRate; 2]>,
 }
@@ -81,8 +82,8 @@ pub struct QuantityDifference<T> {
     pub a: T,
     /// Median of B's runs.
     pub b: T,
-    /// B ÷ A: the Hodges–Lehmann estimate from the logarithms; `None` of too few runs. Counts are increased by one
-    /// before, as none of zero has a logarithm.
+    /// B ÷ A: the Hodges–Lehmann estimate from the logarithms; `None` of too few runs. Counts are
+    /// increased by one before, as none of zero has a logarithm.
     pub ratio: Option<Ratio>,
     /// Lower end of the 95 % interval of the ratio.
     pub low: Option<Ratio>,
@@ -133,7 +134,8 @@ pub struct DifferenceReport {
     pub conclusion: DifferenceConclusion,
     /// The statement about the rate as a sentence.
     pub sentence: String,
-    /// Difference of the rate that four of five such comparisons would have shown, as a share; `None` of too few runs.
+    /// Difference of the rate that four of five such comparisons would have shown, as a share;
+    /// `None` of too few runs.
     pub detectable: Option<Ratio>,
     /// True if the rates are those of the steady parts of the runs.
     pub is_steady: bool,
@@ -152,7 +154,8 @@ pub struct DifferenceReport {
     /// Cost and power, as forecast before the first pair.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forecast: Option<PairForecast>,
-    /// Reasons for which A and B are not comparable, a sentence each; they were compared all the same.
+    /// Reasons for which A and B are not comparable, a sentence each; they were compared all the
+    /// same.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub incomparable: Vec<String>,
     /// Runs that were left out, and why, a sentence each.

@@ -2,10 +2,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, de};
 
 use crate::{
-    ArchiveCheck, ArchiveReport, ArchiveThinned, Calculation, CaptureReport, Combination, CopyReport, DiagnosisReport,
-    DifferenceReport, Experiment, GridReport, HistoryReport, HostAdvice, HostApplied, HostReport, HostUndone,
-    ImportedFile, LabReport, Measurement, Path, PathTruth, ProgramsReport, RampReport, SCHEMA_VERSION,
-    SimulatedTransfer, StoredDocument, SweepPlan, SweepReport, SweepRunRecord, WhatIfReport,
+    ArchiveCheck, ArchiveReport, ArchiveThinned, Calculation, CaptureReport, Combination,
+    CopyReport, DiagnosisReport, DifferenceReport, Experiment, GridReport, HistoryReport,
+    HostAdvice, HostApplied, HostReport, HostUndone, ImportedFile, LabReport, Measurement, Path,
+    PathTruth, ProgramsReport, RampReport, SCHEMA_VERSION, SimulatedTransfer, StoredDocument,
+    SweepPlan, SweepReport, SweepRunRecord, WhatIfReport,
 };
 
 /// Error of a command that failed.
@@ -17,18 +18,19 @@ pub struct ErrorReport {
     pub exit_code: u8,
 }
 
-/// JSON document that a command prints with `--json`: the version of the schema, the result with its `kind`, and the
-/// error if there is one.
+/// JSON document that a command prints with `--json`: the version of the schema, the result with
+/// its `kind`, and the error if there is one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Document {
     /// Version of the JSON schema.
     pub schema: u32,
-    /// Result of the command; partial if the command failed or was interrupted after the work had begun.
+    /// Result of the command; partial if the command failed or was interrupted after the work had
+    /// begun.
     #[serde(flatten)]
     pub content: Content,
-    /// Error with which the command failed. Absent if the command succeeded, and also if only the result itself shows
-    /// why the exit code is not 0: `lab run` or `lab grid` missed a bound, a run was invalid, not every setting was
-    /// restored, or the user interrupted the command.
+    /// Error with which the command failed. Absent if the command succeeded, and also if only the
+    /// result itself shows why the exit code is not 0: `lab run` or `lab grid` missed a bound, a
+    /// run was invalid, not every setting was restored, or the user interrupted the command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<ErrorReport>,
 }
@@ -36,12 +38,20 @@ pub struct Document {
 impl Document {
     /// Returns a document with `content` and without an error.
     pub const fn new(content: Content) -> Self {
-        Self { schema: SCHEMA_VERSION, content, error: None }
+        Self {
+            schema: SCHEMA_VERSION,
+            content,
+            error: None,
+        }
     }
 
     /// Returns the document of a command that failed with `error` before there was a result.
     pub const fn from_error(error: ErrorReport) -> Self {
-        Self { schema: SCHEMA_VERSION, content: Content::Error, error: Some(error) }
+        Self {
+            schema: SCHEMA_VERSION,
+            content: Content::Error,
+            error: Some(error),
+        }
     }
 
     /// Returns this document with `error` in place of its error; `None` removes the error.
@@ -51,8 +61,8 @@ impl Document {
     }
 }
 
-// The code that reads and writes a document is large. It is compiled here, once, in place of once for each crate that
-// reads or writes one.
+// The code that reads and writes a document is large. It is compiled here, once, in place of once
+// for each crate that reads or writes one.
 impl Document {
     /// Returns the document that `json` holds.
     ///
@@ -60,7 +70,8 @@ impl Document {
     /// Fails if it holds anything else, or a document of a newer version of the schema.
     pub fn from_json(json: &[u8]) -> serde_json::Result<Self> {
         let document = serde_json::from_slice(json);
-        // A newer document may have what this program does not know, and is reported for its version first.
+        // A newer document may have what this program does not know, and is reported for its
+        // version first.
         match serde_json::from_slice(json) {
             Ok(version) => DocumentVersion::check_supported(version).and(document),
             Err(_) => document,
@@ -99,7 +110,9 @@ impl DocumentVersion {
             return Ok(());
         }
         let Self { schema } = self;
-        let why = format!("it has schema {schema} of a newer fullpipe; this one knows up to {SCHEMA_VERSION}");
+        let why = format!(
+            "it has schema {schema} of a newer fullpipe; this one knows up to {SCHEMA_VERSION}"
+        );
         Err(de::Error::custom(why))
     }
 }
@@ -110,7 +123,8 @@ impl DocumentVersion {
 pub enum Content {
     /// Result of `fullpipe demo`.
     Experiment {
-        /// Prediction, measurement, verdict, remedy with its measurement, and the restored settings.
+        /// Prediction, measurement, verdict, remedy with its measurement, and the restored
+        /// settings.
         experiment: Box<Experiment>,
     },
     /// Result of `fullpipe measure`, and of `fullpipe simulate` for one transfer.
@@ -219,7 +233,8 @@ pub enum Content {
         /// The connections in the capture.
         capture: Box<CaptureReport>,
     },
-    /// Record of an emulated path, which `fullpipe lab run --capture` writes with the captures of its ends.
+    /// Record of an emulated path, which `fullpipe lab run --capture` writes with the captures of
+    /// its ends.
     PathTruth {
         /// Effects of the path on the packets.
         path_truth: Box<PathTruth>,
@@ -229,7 +244,8 @@ pub enum Content {
         /// The archive as a whole.
         archive: Box<ArchiveReport>,
     },
-    /// Result of `fullpipe store list`, `fullpipe store show` and each line of `fullpipe store export --json-lines`.
+    /// Result of `fullpipe store list`, `fullpipe store show` and each line of
+    /// `fullpipe store export --json-lines`.
     Stored {
         /// Documents of the archive with their facts, newest first.
         stored: Vec<StoredDocument>,
@@ -264,10 +280,16 @@ mod tests {
 
     #[test]
     fn a_failed_command_prints_the_kind_error_and_the_error() {
-        let error = ErrorReport { message: "no route to host".to_owned(), exit_code: 1 };
+        let error = ErrorReport {
+            message: "no route to host".to_owned(),
+            exit_code: 1,
+        };
         let document = Document::from_error(error);
         let json = String::from_utf8(document.to_json()).unwrap();
-        assert_eq!(json, r#"{"schema":2,"kind":"error","error":{"message":"no route to host","exit_code":1}}"#);
+        assert_eq!(
+            json,
+            r#"{"schema":2,"kind":"error","error":{"message":"no route to host","exit_code":1}}"#
+        );
         assert_eq!(Document::from_json(json.as_bytes()).unwrap(), document);
     }
 
@@ -276,16 +298,36 @@ mod tests {
         let document = Document::new(Content::Table { table: Vec::new() });
         let json = String::from_utf8(document.to_json()).unwrap();
         assert_eq!(json, r#"{"schema":2,"kind":"table","table":[]}"#);
-        assert_eq!(Document::from_value(json.parse().unwrap()).unwrap(), document);
+        assert_eq!(
+            Document::from_value(json.parse().unwrap()).unwrap(),
+            document
+        );
     }
 
     #[test]
     fn a_document_of_a_newer_version_is_refused_for_that() {
-        for json in [r#"{"schema":999,"kind":"table","table":[]}"#, r#"{"schema":999,"kind":"tomorrow"}"#] {
-            for refused in [Document::from_json(json.as_bytes()), Document::from_value(json.parse().unwrap())] {
-                assert!(refused.unwrap_err().to_string().contains("schema 999 of a newer fullpipe"), "{json}");
+        for json in [
+            r#"{"schema":999,"kind":"table","table":[]}"#,
+            r#"{"schema":999,"kind":"tomorrow"}"#,
+        ] {
+            for refused in [
+                Document::from_json(json.as_bytes()),
+                Document::from_value(json.parse().unwrap()),
+            ] {
+                assert!(
+                    refused
+                        .unwrap_err()
+                        .to_string()
+                        .contains("schema 999 of a newer fullpipe"),
+                    "{json}"
+                );
             }
         }
-        assert!(Document::from_json(br#"{"kind":"table"}"#).unwrap_err().to_string().contains("missing field"));
+        assert!(
+            Document::from_json(br#"{"kind":"table"}"#)
+                .unwrap_err()
+                .to_string()
+                .contains("missing field")
+        );
     }
 }

@@ -45,8 +45,8 @@ impl Effects {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum LossPattern {
-    /// Two states, between which each packet may lead (Gilbert 1960, Elliott 1963). The first packet finds the good
-    /// one.
+    /// Two states, between which each packet may lead (Gilbert 1960, Elliott 1963). The first
+    /// packet finds the good one.
     GilbertElliott {
         /// Probability that the good state ends with a packet: p.
         to_bad: Ratio,
@@ -59,9 +59,9 @@ pub enum LossPattern {
     },
     /// The packets with these numbers, counted from one as they come in.
     Listed(Vec<u64>),
-    /// The data packets with these numbers, counted from one in each connection and direction as they come in,
-    /// retransmissions included; each number once, in the connection that first reaches it. A data packet is an IP
-    /// packet of at least nine tenths of the path's MTU.
+    /// The data packets with these numbers, counted from one in each connection and direction as
+    /// they come in, retransmissions included; each number once, in the connection that first
+    /// reaches it. A data packet is an IP packet of at least nine tenths of the path's MTU.
     ListedData(Vec<u64>),
 }
 
@@ -70,8 +70,15 @@ impl LossPattern {
     pub fn mean_loss(&self) -> Ratio {
         match *self {
             // Without a way out of the good state it never ends.
-            Self::GilbertElliott { to_bad, in_good, .. } if to_bad == Ratio::ZERO => in_good,
-            Self::GilbertElliott { to_bad, to_good, in_good, in_bad } => {
+            Self::GilbertElliott {
+                to_bad, in_good, ..
+            } if to_bad == Ratio::ZERO => in_good,
+            Self::GilbertElliott {
+                to_bad,
+                to_good,
+                in_good,
+                in_bad,
+            } => {
                 let bad = to_bad.get() / (to_bad.get() + to_good.get());
                 Ratio::new((1.0 - bad) * in_good.get() + bad * in_bad.get())
             }
@@ -96,8 +103,8 @@ pub enum Edit {
     ClampMss(ByteCount),
     /// Makes a larger value of the window field this one, which a window scale multiplies.
     ClampWindow(ByteCount),
-    /// Counts hops down, as a router of this address; it drops what has none left, and notifies the sender (RFC 1812,
-    /// 5.3.1).
+    /// Counts hops down, as a router of this address; it drops what has none left, and notifies the
+    /// sender (RFC 1812, 5.3.1).
     Router(IpAddr),
 }
 
@@ -159,14 +166,19 @@ pub struct Codel {
 impl Default for Codel {
     /// 5 ms and 100 ms, without ECN.
     fn default() -> Self {
-        Self { target: Span::from_millis(5), interval: Span::from_millis(100), ecn: false }
+        Self {
+            target: Span::from_millis(5),
+            interval: Span::from_millis(100),
+            ecn: false,
+        }
     }
 }
 
 /// When a link may send, as Mahimahi records it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Opportunities {
-    /// Milliseconds at each of which 1504 bytes may leave, in order; after the last they begin again, with it as zero.
+    /// Milliseconds at each of which 1504 bytes may leave, in order; after the last they begin
+    /// again, with it as zero.
     pub millis: Vec<u32>,
 }
 

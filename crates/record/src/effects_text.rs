@@ -1,5 +1,5 @@
-//! The text forms of what a path does besides rate, delay, queue and loss, as scenarios and `--path` have them. A value
-//! of several parts has them in a fixed order with spaces between.
+//! The text forms of what a path does besides rate, delay, queue and loss, as scenarios and
+//! `--path` have them. A value of several parts has them in a fixed order with spaces between.
 
 use std::fmt::{self, Display, Formatter};
 use std::str::FromStr;
@@ -7,22 +7,26 @@ use std::str::FromStr;
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span, parse_quantity, require_valid};
 
 use crate::{
-    Codel, Distribution, Edit, LossPattern, NarrowLink, Opportunities, PathChange, PathStep, Policer, Queueing,
-    Reordering, TooBig,
+    Codel, Distribution, Edit, LossPattern, NarrowLink, Opportunities, PathChange, PathStep,
+    Policer, Queueing, Reordering, TooBig,
 };
 
 impl FromStr for LossPattern {
     type Err = String;
 
-    /// Reads `gilbert-elliott 0.1% 20%`, followed by the loss in each state where that is not 0 and 100 %; `packets 3
-    /// 17`; or `data 3 17`.
+    /// Reads `gilbert-elliott 0.1% 20%`, followed by the loss in each state where that is not 0 and
+    /// 100 %; `packets 3 17`; or `data 3 17`.
     fn from_str(text: &str) -> Result<Self, String> {
         let parts: Vec<_> = text.split_whitespace().collect();
         match parts.as_slice() {
             ["gilbert-elliott", p, r] => gilbert_elliott([p, r, "0", "1"]),
             ["gilbert-elliott", p, r, good, bad] => gilbert_elliott([p, r, good, bad]),
-            ["packets", numbers @ ..] if !numbers.is_empty() => parse_packets(text, numbers).map(LossPattern::Listed),
-            ["data", numbers @ ..] if !numbers.is_empty() => parse_packets(text, numbers).map(LossPattern::ListedData),
+            ["packets", numbers @ ..] if !numbers.is_empty() => {
+                parse_packets(text, numbers).map(LossPattern::Listed)
+            }
+            ["data", numbers @ ..] if !numbers.is_empty() => {
+                parse_packets(text, numbers).map(LossPattern::ListedData)
+            }
             _ => Err(format!(
                 "\"{text}\" is not a loss: write for example 0.01%, gilbert-elliott 0.1% 20%, packets 3 17 or data 3 17"
             )),
@@ -33,15 +37,20 @@ impl FromStr for LossPattern {
 fn parse_packets(text: &str, numbers: &[&str]) -> Result<Vec<u64>, String> {
     let number = |text: &&str| text.parse().ok().filter(|number| *number > 0);
     let numbers = numbers.iter().map(number).collect::<Option<Vec<u64>>>();
-    let mut numbers = numbers.ok_or_else(|| format!("\"{text}\" does not list packets: they count from 1"))?;
+    let mut numbers =
+        numbers.ok_or_else(|| format!("\"{text}\" does not list packets: they count from 1"))?;
     numbers.sort_unstable();
     Ok(numbers)
 }
 
 fn gilbert_elliott(parts: [&str; 4]) -> Result<LossPattern, String> {
     let [to_bad, to_good, in_good, in_bad] = parts.map(parse_probability);
-    let pattern =
-        LossPattern::GilbertElliott { to_bad: to_bad?, to_good: to_good?, in_good: in_good?, in_bad: in_bad? };
+    let pattern = LossPattern::GilbertElliott {
+        to_bad: to_bad?,
+        to_good: to_good?,
+        in_good: in_good?,
+        in_bad: in_bad?,
+    };
     require_valid(
         pattern.clone(),
         pattern.mean_loss() < Ratio::ONE,
@@ -54,29 +63,49 @@ fn gilbert_elliott(parts: [&str; 4]) -> Result<LossPattern, String> {
 /// Reads a share of the packets, from 0 to 100 %.
 pub(crate) fn parse_probability(text: &str) -> Result<Ratio, String> {
     let share = parse_quantity(text)?;
-    require_valid(share, share <= Ratio::ONE, text, "a share of packets", "it must not be above 100 %")
+    require_valid(
+        share,
+        share <= Ratio::ONE,
+        text,
+        "a share of packets",
+        "it must not be above 100 %",
+    )
 }
 
 impl FromStr for Distribution {
     type Err = String;
 
-    /// Reads `uniform 2ms`, `normal 2ms 1ms`, `exponential 1ms`, `pareto 1ms 3` or `listed 0ms 5ms`.
+    /// Reads `uniform 2ms`, `normal 2ms 1ms`, `exponential 1ms`, `pareto 1ms 3` or
+    /// `listed 0ms 5ms`.
     fn from_str(text: &str) -> Result<Self, String> {
         let parts: Vec<_> = text.split_whitespace().collect();
         Ok(match parts.as_slice() {
             ["uniform", max] => Distribution::Uniform(jitter_delay(max)?),
-            ["normal", mean, deviation] => {
-                Distribution::Normal { mean: jitter_delay(mean)?, deviation: jitter_delay(deviation)? }
-            }
+            ["normal", mean, deviation] => Distribution::Normal {
+                mean: jitter_delay(mean)?,
+                deviation: jitter_delay(deviation)?,
+            },
             ["exponential", mean] => Distribution::Exponential(jitter_delay(mean)?),
             ["pareto", least, shape] => {
                 let exponent: Ratio = parse_quantity(shape)?;
-                let shape = require_valid(exponent, exponent > Ratio::ONE, shape, "a shape", "above 1 it has a mean")?;
-                Distribution::Pareto { least: jitter_delay(least)?, shape }
+                let shape = require_valid(
+                    exponent,
+                    exponent > Ratio::ONE,
+                    shape,
+                    "a shape",
+                    "above 1 it has a mean",
+                )?;
+                Distribution::Pareto {
+                    least: jitter_delay(least)?,
+                    shape,
+                }
             }
-            ["listed", delays @ ..] if !delays.is_empty() => {
-                Distribution::Listed(delays.iter().map(|delay| jitter_delay(delay)).collect::<Result<_, _>>()?)
-            }
+            ["listed", delays @ ..] if !delays.is_empty() => Distribution::Listed(
+                delays
+                    .iter()
+                    .map(|delay| jitter_delay(delay))
+                    .collect::<Result<_, _>>()?,
+            ),
             _ => {
                 return Err(format!(
                     "\"{text}\" is not a jitter: write for example uniform 2ms, normal 2ms 1ms, exponential 1ms, \
@@ -89,7 +118,13 @@ impl FromStr for Distribution {
 
 fn jitter_delay(text: &str) -> Result<Span, String> {
     let delay = parse_quantity(text)?;
-    require_valid(delay, delay <= Span::from_secs(10), text, "a jitter", "it must not be above 10 s")
+    require_valid(
+        delay,
+        delay <= Span::from_secs(10),
+        text,
+        "a jitter",
+        "it must not be above 10 s",
+    )
 }
 
 /// Reads `kept` or `free`: whether a packet may pass one that was sent before it.
@@ -107,9 +142,14 @@ impl FromStr for Reordering {
     /// Reads `0.1% 5ms`: a share of the packets, and the time for which they are held back.
     fn from_str(text: &str) -> Result<Self, String> {
         let Some((share, by)) = key_and_value(text) else {
-            return Err(format!("\"{text}\" is not a reordering: write for example 0.1% 5ms"));
+            return Err(format!(
+                "\"{text}\" is not a reordering: write for example 0.1% 5ms"
+            ));
         };
-        Ok(Reordering { share: parse_probability(share)?, by: jitter_delay(by)? })
+        Ok(Reordering {
+            share: parse_probability(share)?,
+            by: jitter_delay(by)?,
+        })
     }
 }
 
@@ -119,9 +159,14 @@ impl FromStr for Policer {
     /// Reads `20Mbit/s 64KiB`: rate and burst.
     fn from_str(text: &str) -> Result<Self, String> {
         let Some((rate, burst)) = key_and_value(text) else {
-            return Err(format!("\"{text}\" is not a policer: write for example 20Mbit/s 64KiB"));
+            return Err(format!(
+                "\"{text}\" is not a policer: write for example 20Mbit/s 64KiB"
+            ));
         };
-        Ok(Policer { rate: positive_rate(rate)?, burst: parse_quantity(burst)? })
+        Ok(Policer {
+            rate: positive_rate(rate)?,
+            burst: parse_quantity(burst)?,
+        })
     }
 }
 
@@ -134,21 +179,26 @@ impl FromStr for NarrowLink {
             Some((size, "answered")) => (size, TooBig::Answered),
             Some((size, "swallowed")) => (size, TooBig::Swallowed),
             Some(_) => {
-                return Err(format!("\"{text}\" is not a narrow link: write for example 1400 or 1400 swallowed"));
+                return Err(format!(
+                    "\"{text}\" is not a narrow link: write for example 1400 or 1400 swallowed"
+                ));
             }
             None => (text, TooBig::Answered),
         };
         let mtu = parse_quantity(size)?;
         let valid = (68..=65_535).contains(&ByteCount::get(mtu));
-        Ok(NarrowLink { mtu: require_valid(mtu, valid, size, "an MTU", "it must be from 68 to 65535 B")?, too_big })
+        Ok(NarrowLink {
+            mtu: require_valid(mtu, valid, size, "an MTU", "it must be from 68 to 65535 B")?,
+            too_big,
+        })
     }
 }
 
 impl FromStr for Queueing {
     type Err = String;
 
-    /// Reads `drop-tail`, `threshold 30KiB`, `codel` or `fq-codel`, the last two with target and interval, or `ecn`, or
-    /// both.
+    /// Reads `drop-tail`, `threshold 30KiB`, `codel` or `fq-codel`, the last two with target and
+    /// interval, or `ecn`, or both.
     fn from_str(text: &str) -> Result<Self, String> {
         let parts: Vec<_> = text.split_whitespace().collect();
         match parts.as_slice() {
@@ -167,12 +217,25 @@ fn parse_codel(text: &str, parts: &[&str]) -> Result<Codel, String> {
         times => (times, false),
     };
     let codel = match times {
-        [] => Codel { ecn, ..Codel::default() },
-        [target, interval] => Codel { target: parse_quantity(target)?, interval: parse_quantity(interval)?, ecn },
+        [] => Codel {
+            ecn,
+            ..Codel::default()
+        },
+        [target, interval] => Codel {
+            target: parse_quantity(target)?,
+            interval: parse_quantity(interval)?,
+            ecn,
+        },
         _ => return Err(bad_queueing(text)),
     };
     let valid = Span::ZERO < codel.target && codel.target < codel.interval;
-    require_valid(codel, valid, text, "a managed queue", "its target must be above 0 and below its interval")
+    require_valid(
+        codel,
+        valid,
+        text,
+        "a managed queue",
+        "its target must be above 0 and below its interval",
+    )
 }
 
 fn bad_queueing(text: &str) -> String {
@@ -196,17 +259,19 @@ impl FromStr for Edit {
             ("strip-window-scale", "") => Edit::StripWindowScale,
             ("window-scale", shift) => {
                 let valid = shift.parse().ok().filter(|shift| *shift <= 14);
-                Edit::RewriteWindowScale(
-                    valid.ok_or_else(|| format!("\"{shift}\" is not a window scale: it must be from 0 to 14"))?,
-                )
+                Edit::RewriteWindowScale(valid.ok_or_else(|| {
+                    format!("\"{shift}\" is not a window scale: it must be from 0 to 14")
+                })?)
             }
             ("strip-sack", "") => Edit::StripSack,
             ("strip-timestamps", "") => Edit::StripTimestamps,
             ("clamp-mss", size) => Edit::ClampMss(sixteen_bits(size)?),
             ("clamp-window", size) => Edit::ClampWindow(sixteen_bits(size)?),
-            ("router", address) => {
-                Edit::Router(address.parse().map_err(|_| format!("\"{address}\" is not the address of a router"))?)
-            }
+            ("router", address) => Edit::Router(
+                address
+                    .parse()
+                    .map_err(|_| format!("\"{address}\" is not the address of a router"))?,
+            ),
             _ => {
                 return Err(format!(
                     "\"{text}\" is not an edit: write strip-window-scale, window-scale=2, strip-sack, \
@@ -221,14 +286,26 @@ impl FromStr for Edit {
 fn sixteen_bits(text: &str) -> Result<ByteCount, String> {
     let size = parse_quantity(text)?;
     let valid = (1..=65_535).contains(&ByteCount::get(size));
-    require_valid(size, valid, text, "what TCP's header can say", "it must be from 1 to 65535 B")
+    require_valid(
+        size,
+        valid,
+        text,
+        "what TCP's header can say",
+        "it must be from 1 to 65535 B",
+    )
 }
 
 /// Reads `10s rate=50M delay=20ms; 20s loss=1%`, in order of time.
 pub(crate) fn parse_steps(text: &str) -> Result<Vec<PathStep>, String> {
-    let steps = text.split(';').map(str::parse).collect::<Result<Vec<PathStep>, _>>()?;
+    let steps = text
+        .split(';')
+        .map(str::parse)
+        .collect::<Result<Vec<PathStep>, _>>()?;
     if let Some(pair) = steps.windows(2).find(|pair| pair[0].after > pair[1].after) {
-        return Err(format!("{} comes after {}; write the changes in order of time", pair[1].after, pair[0].after));
+        return Err(format!(
+            "{} comes after {}; write the changes in order of time",
+            pair[1].after, pair[0].after
+        ));
     }
     let last = steps.iter().rev().find_map(|step| step.change.rate);
     require_valid(
@@ -253,7 +330,11 @@ impl FromStr for PathStep {
                 Some(("rate", rate)) => change.rate = Some(parse_quantity(rate)?),
                 Some(("delay", delay)) => change.delay = Some(parse_quantity(delay)?),
                 Some(("loss", loss)) => change.loss = Some(parse_probability(loss)?),
-                _ => return Err(format!("\"{part}\" is not a change: write rate=50M, delay=20ms or loss=1%")),
+                _ => {
+                    return Err(format!(
+                        "\"{part}\" is not a change: write rate=50M, delay=20ms or loss=1%"
+                    ));
+                }
             }
         }
         let changes = change != PathChange::default();
@@ -269,17 +350,29 @@ impl FromStr for PathStep {
 
 fn positive_rate(text: &str) -> Result<BitRate, String> {
     let rate = parse_quantity(text)?;
-    require_valid(rate, rate > BitRate::ZERO, text, "the rate of a path", "nothing would ever arrive")
+    require_valid(
+        rate,
+        rate > BitRate::ZERO,
+        text,
+        "the rate of a path",
+        "nothing would ever arrive",
+    )
 }
 
 fn key_and_value(text: &str) -> Option<(&str, &str)> {
-    text.split_once(char::is_whitespace).map(|(first, second)| (first, second.trim()))
+    text.split_once(char::is_whitespace)
+        .map(|(first, second)| (first, second.trim()))
 }
 
 impl Display for LossPattern {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
-            Self::GilbertElliott { to_bad, to_good, in_good, in_bad } => {
+            Self::GilbertElliott {
+                to_bad,
+                to_good,
+                in_good,
+                in_bad,
+            } => {
                 let [p, r, good, bad] = [to_bad, to_good, in_good, in_bad].map(compact_text);
                 write!(f, "gilbert-elliott {p} {r} {good} {bad}")
             }
@@ -293,11 +386,22 @@ impl Display for Distribution {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
             Self::Uniform(max) => write!(f, "uniform {}", compact_text(max)),
-            Self::Normal { mean, deviation } => write!(f, "normal {} {}", compact_text(mean), compact_text(deviation)),
+            Self::Normal { mean, deviation } => write!(
+                f,
+                "normal {} {}",
+                compact_text(mean),
+                compact_text(deviation)
+            ),
             Self::Exponential(mean) => write!(f, "exponential {}", compact_text(mean)),
-            Self::Pareto { least, shape } => write!(f, "pareto {} {}", compact_text(least), shape.get()),
+            Self::Pareto { least, shape } => {
+                write!(f, "pareto {} {}", compact_text(least), shape.get())
+            }
             Self::Listed(delays) => {
-                write!(f, "listed {}", joined_text(&delays.iter().map(compact_text).collect::<Vec<_>>(), " "))
+                write!(
+                    f,
+                    "listed {}",
+                    joined_text(&delays.iter().map(compact_text).collect::<Vec<_>>(), " ")
+                )
             }
         }
     }
@@ -311,7 +415,12 @@ impl Display for Reordering {
 
 impl Display for Policer {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", compact_text(self.rate), compact_text(self.burst))
+        write!(
+            f,
+            "{} {}",
+            compact_text(self.rate),
+            compact_text(self.burst)
+        )
     }
 }
 
@@ -339,7 +448,12 @@ impl Display for Queueing {
 impl Display for Codel {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let ecn = if self.ecn { " ecn" } else { "" };
-        write!(f, "{} {}{ecn}", compact_text(self.target), compact_text(self.interval))
+        write!(
+            f,
+            "{} {}{ecn}",
+            compact_text(self.target),
+            compact_text(self.interval)
+        )
     }
 }
 
@@ -359,7 +473,12 @@ impl Display for Edit {
 
 impl Display for Opportunities {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        write!(f, "{} opportunities in {} ms", self.millis.len(), self.millis.last().unwrap_or(&0))
+        write!(
+            f,
+            "{} opportunities in {} ms",
+            self.millis.len(),
+            self.millis.last().unwrap_or(&0)
+        )
     }
 }
 
@@ -380,5 +499,9 @@ pub(crate) fn compact_text(quantity: impl Display) -> String {
 }
 
 pub(crate) fn joined_text(parts: &[impl Display], separator: &str) -> String {
-    parts.iter().map(ToString::to_string).collect::<Vec<_>>().join(separator)
+    parts
+        .iter()
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join(separator)
 }

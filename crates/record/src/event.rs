@@ -8,10 +8,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    CopyProgress, CopyReport, DiagnosisReport, DifferenceReport, ErrorReport, Experiment, FlowPair, FlowReport,
-    GridCell, GridReport, Interval, LabReport, Measurement, Path, PathDirection, PathStatus, Prediction, ProgramRun,
-    ProgramsReport, RampReport, RampStep, RelayJoined, RelayProgress, RelayedConnection, Remedy, Request, RouteReport,
-    SimulatedTransfer, SweepPlan, SweepReport, SweepRun, Undone, WhatIfReport,
+    CopyProgress, CopyReport, DiagnosisReport, DifferenceReport, ErrorReport, Experiment, FlowPair,
+    FlowReport, GridCell, GridReport, Interval, LabReport, Measurement, Path, PathDirection,
+    PathStatus, Prediction, ProgramRun, ProgramsReport, RampReport, RampStep, RelayJoined,
+    RelayProgress, RelayedConnection, Remedy, Request, RouteReport, SimulatedTransfer, SweepPlan,
+    SweepReport, SweepRun, Undone, WhatIfReport,
 };
 
 /// One line of `--json-lines`: an event and its time.
@@ -254,7 +255,8 @@ pub struct CrossTrafficFailure {
     pub message: String,
 }
 
-/// Flows of iperf2 datagrams that are not reported one by one, as anybody can begin them in anybody's name.
+/// Flows of iperf2 datagrams that are not reported one by one, as anybody can begin them in
+/// anybody's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct UnreportedFlows {
     /// Flows since the last report.
@@ -358,12 +360,25 @@ mod tests {
 
     #[test]
     fn a_line_is_an_event_with_its_time() {
-        let event = Event::Listening(Listening { address: "127.0.0.1:5201".parse().unwrap() });
+        let event = Event::Listening(Listening {
+            address: "127.0.0.1:5201".parse().unwrap(),
+        });
         for event in [event, Event::Idle] {
-            let line = EventLine { time: "2026-01-01T00:00:00Z".to_owned(), event: Cow::Borrowed(&event) };
+            let line = EventLine {
+                time: "2026-01-01T00:00:00Z".to_owned(),
+                event: Cow::Borrowed(&event),
+            };
             let json = serde_json::to_string(&line).unwrap();
-            assert_eq!(serde_json::from_str::<EventLine<'_>>(&json).unwrap(), line, "{json}");
-            assert_eq!(serde_json::from_str::<Event>(&json).unwrap(), event, "{json}");
+            assert_eq!(
+                serde_json::from_str::<EventLine<'_>>(&json).unwrap(),
+                line,
+                "{json}"
+            );
+            assert_eq!(
+                serde_json::from_str::<Event>(&json).unwrap(),
+                event,
+                "{json}"
+            );
         }
     }
 }

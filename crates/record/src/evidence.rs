@@ -3,8 +3,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    CaptureEvidence, EndReport, Framing, HostSettings, Machine, Measurement, Request, RttMethod, RttStats, Sample,
-    SocketReadback, Steady,
+    CaptureEvidence, EndReport, Framing, HostSettings, Machine, Measurement, Request, RttMethod,
+    RttStats, Sample, SocketReadback, Steady,
 };
 
 /// All that a verdict may rest on. Of the path it knows only the user's statements.
@@ -29,8 +29,8 @@ pub struct Evidence {
     /// The program whose connections these are, where it is another than fullpipe: `ssh`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program: Option<String>,
-    /// Set if connections of another program were watched, whether its name is known or not: that of another user's
-    /// program is not.
+    /// Set if connections of another program were watched, whether its name is known or not: that
+    /// of another user's program is not.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_watched: bool,
     /// Samples of the sending end.
@@ -61,9 +61,13 @@ impl Evidence {
         self.is_watched || self.program.is_some()
     }
 
-    /// Returns the evidence of `measurement`, with the bandwidth that the user stated, if any; of the upload where data
-    /// goes both ways, whose streams are numbered first.
-    pub fn from_measurement(measurement: &Measurement, bandwidth: Option<BitRate>, framing: Framing) -> Self {
+    /// Returns the evidence of `measurement`, with the bandwidth that the user stated, if any; of
+    /// the upload where data goes both ways, whose streams are numbered first.
+    pub fn from_measurement(
+        measurement: &Measurement,
+        bandwidth: Option<BitRate>,
+        framing: Framing,
+    ) -> Self {
         let (sender, receiver) = (measurement.sending_end(), measurement.receiving_end());
         let steady = measurement.summary.steady;
         let judged = |sample: &&Sample| sample.stream < measurement.request.streams;
@@ -80,7 +84,10 @@ impl Evidence {
             sender_samples: sender.samples.iter().filter(judged).cloned().collect(),
             receiver_samples: receiver.samples.iter().filter(judged).cloned().collect(),
             idle_rtt: measurement.rtt.idle.map(|rtt| rtt.min),
-            idle_spread: measurement.rtt.idle.filter(|_| measurement.rtt.method != RttMethod::TcpInfo),
+            idle_spread: measurement
+                .rtt
+                .idle
+                .filter(|_| measurement.rtt.method != RttMethod::TcpInfo),
             loaded_rtt: loaded_rtt(measurement, steady.map_or(Span::ZERO, |steady| steady.ramp)),
             steady,
             bandwidth,
@@ -90,15 +97,23 @@ impl Evidence {
     }
 }
 
-/// Returns the median round-trip time under load after the `ramp`: of echo requests or, without them, of the
-/// connections.
+/// Returns the median round-trip time under load after the `ramp`: of echo requests or, without
+/// them, of the connections.
 fn loaded_rtt(measurement: &Measurement, ramp: Span) -> Option<Span> {
-    let later = measurement.sending_end().samples.iter().filter(|sample| sample.at >= ramp);
+    let later = measurement
+        .sending_end()
+        .samples
+        .iter()
+        .filter(|sample| sample.at >= ramp);
     let of_kernel = median(later.filter_map(|sample| sample.tcp.rtt).collect());
     let of_kernel = of_kernel.filter(|_| measurement.rtt.method == RttMethod::TcpInfo);
     of_kernel.or_else(|| measurement.rtt.loaded_after(ramp))
 }
 
 fn machine_of_end(end: &EndReport) -> Machine {
-    Machine { processors: end.processors.clone(), device: end.device.clone(), storage: end.storage }
+    Machine {
+        processors: end.processors.clone(),
+        device: end.device.clone(),
+        storage: end.storage,
+    }
 }

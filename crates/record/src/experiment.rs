@@ -15,7 +15,8 @@ pub struct Proof {
     pub measurement: Measurement,
     /// Limit of the second measurement.
     pub verdict: Verdict,
-    /// Measured steady rate ÷ rate of the kernel model; `None` if the measurement has no steady part.
+    /// Measured steady rate ÷ rate of the kernel model; `None` if the measurement has no steady
+    /// part.
     pub accuracy: Option<Ratio>,
 }
 
@@ -30,8 +31,8 @@ pub struct Undone {
     pub restored: bool,
 }
 
-/// Result of `fullpipe demo`: a measurement with its prediction and verdict, and a second measurement with the best
-/// remedy.
+/// Result of `fullpipe demo`: a measurement with its prediction and verdict, and a second
+/// measurement with the best remedy.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Experiment {
     /// Path between the hosts.
@@ -48,14 +49,17 @@ pub struct Experiment {
     pub measurement: Measurement,
     /// Limit of the first measurement.
     pub verdict: Verdict,
-    /// Measured steady rate ÷ rate of the kernel model; `None` if the measurement has no steady part.
+    /// Measured steady rate ÷ rate of the kernel model; `None` if the measurement has no steady
+    /// part.
     pub accuracy: Option<Ratio>,
     /// Remedies for the limit, the best one first.
     pub remedies: Vec<Remedy>,
-    /// Best remedy and its measurement; `None` if no remedy can be applied or the user interrupted the experiment.
+    /// Best remedy and its measurement; `None` if no remedy can be applied or the user interrupted
+    /// the experiment.
     pub proof: Option<Proof>,
     /// Restoration of the settings; `None` if no remedy was applied.
     pub undone: Option<Undone>,
-    /// True if the user interrupted the experiment; the fields then hold the results up to that time.
+    /// True if the user interrupted the experiment; the fields then hold the results up to that
+    /// time.
     pub interrupted: bool,
 }

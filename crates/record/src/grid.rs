@@ -26,8 +26,8 @@ pub struct GridCell {
     pub request: Request,
     /// Fixed before it ran.
     pub prediction: Prediction,
-    /// Steady rate of the first valid run, which is the simulated one in a grid that ran in virtual time; `None` if no
-    /// run was valid.
+    /// Steady rate of the first valid run, which is the simulated one in a grid that ran in virtual
+    /// time; `None` if no run was valid.
     pub measured: Option<BitRate>,
     /// `measured` ÷ the kernel model's prediction.
     pub accuracy: Option<Ratio>,
@@ -58,8 +58,8 @@ pub struct GridAccuracy {
     pub inside: Ratio,
 }
 
-/// Agreement of simulated runs with those of the kernel. Each error is |simulated ÷ kernel − 1|, quantiles are by
-/// nearest rank.
+/// Agreement of simulated runs with those of the kernel. Each error is |simulated ÷ kernel − 1|,
+/// quantiles are by nearest rank.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GridAgreement {
     /// Cells with a run of both.
@@ -88,7 +88,8 @@ pub struct GridReport {
     pub by_rule: Option<GridAccuracy>,
     /// Accuracy on cells that loss limits; `None` where there are none.
     pub by_loss: Option<GridAccuracy>,
-    /// The simulation against the kernel on paths without random loss; `None` where there are no such cells.
+    /// The simulation against the kernel on paths without random loss; `None` where there are no
+    /// such cells.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub simulated_without_loss: Option<GridAgreement>,
     /// The simulation against the kernel on paths with random loss, where single runs differ by

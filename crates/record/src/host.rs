@@ -20,7 +20,8 @@ pub struct HostReport {
     pub memory: Option<ByteCount>,
     /// Sysctls by name, with their text; those that this namespace or kernel lacks are left out.
     pub sysctls: BTreeMap<String, String>,
-    /// Governors of the processors' clocks (`scaling_governor`), each once; empty if there are none.
+    /// Governors of the processors' clocks (`scaling_governor`), each once; empty if there are
+    /// none.
     pub governors: Vec<String>,
     /// The devices of this namespace.
     pub devices: Vec<HostDevice>,
@@ -34,7 +35,8 @@ pub struct HostReport {
     pub allows: Vec<Allowance>,
 }
 
-/// A known defect of a version of the kernel that slows transfers down. Distributions may have fixed it earlier.
+/// A known defect of a version of the kernel that slows transfers down. Distributions may have
+/// fixed it earlier.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct KernelDefect {
     /// The version that has it.

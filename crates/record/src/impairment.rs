@@ -2,20 +2,23 @@
 
 use fullpipe_units::{Ratio, Span};
 
-use crate::effects_text::{compact_text, joined_text, parse_edits, parse_probability, parse_reorders, parse_steps};
+use crate::effects_text::{
+    compact_text, joined_text, parse_edits, parse_probability, parse_reorders, parse_steps,
+};
 use crate::{Distribution, Effects, Jitter, Queueing};
 
 /// Something that an emulated path does to packets: a field of [`Effects`] and its text forms.
 ///
-/// Scenario keys, the keys of `--path`, the refusals of other backends and the description of a path all come from
-/// [`IMPAIRMENTS`].
+/// Scenario keys, the keys of `--path`, the refusals of other backends and the description of a
+/// path all come from [`IMPAIRMENTS`].
 #[derive(Debug)]
 pub struct PathImpairment {
     /// The field of [`Effects`], as JSON has it.
     pub field: &'static str,
     /// Name of the impairment in the plural, for messages: "policers".
     pub plural: &'static str,
-    /// The keys that set it; none where it follows from the queue, the loss or the trace of the path.
+    /// The keys that set it; none where it follows from the queue, the loss or the trace of the
+    /// path.
     pub keys: &'static [ImpairmentKey],
     /// Returns the value as its keys have it, or `None` where the path does not do it.
     text: fn(&Effects) -> Option<String>,
@@ -40,7 +43,10 @@ impl PathImpairment {
 impl Effects {
     /// Returns the impairments of the path, each as text: `policer=20Mbit/s 64KiB`.
     pub fn effect_texts(&self) -> Vec<String> {
-        IMPAIRMENTS.iter().filter_map(|impairment| (impairment.text)(self)).collect()
+        IMPAIRMENTS
+            .iter()
+            .filter_map(|impairment| (impairment.text)(self))
+            .collect()
     }
 }
 
@@ -50,19 +56,33 @@ pub const IMPAIRMENTS: &[PathImpairment] = &[
         field: "losses",
         plural: "losses in bursts or of listed packets",
         keys: &[],
-        text: |effects| effects.losses.as_ref().map(|losses| format!("loss={losses}")),
+        text: |effects| {
+            effects
+                .losses
+                .as_ref()
+                .map(|losses| format!("loss={losses}"))
+        },
     },
     PathImpairment {
         field: "queue_packets",
         plural: "queues in packets",
         keys: &[],
-        text: |effects| effects.queue_packets.map(|packets| format!("queue={packets}packets")),
+        text: |effects| {
+            effects
+                .queue_packets
+                .map(|packets| format!("queue={packets}packets"))
+        },
     },
     PathImpairment {
         field: "queueing",
         plural: "managed queues",
-        keys: &[ImpairmentKey { name: "aqm", set: |effects, text| set_field(&mut effects.queueing, text.parse()) }],
-        text: |effects| (effects.queueing != Queueing::DropTail).then(|| format!("aqm={}", effects.queueing)),
+        keys: &[ImpairmentKey {
+            name: "aqm",
+            set: |effects, text| set_field(&mut effects.queueing, text.parse()),
+        }],
+        text: |effects| {
+            (effects.queueing != Queueing::DropTail).then(|| format!("aqm={}", effects.queueing))
+        },
     },
     PathImpairment {
         field: "policer",
@@ -85,8 +105,14 @@ pub const IMPAIRMENTS: &[PathImpairment] = &[
     PathImpairment {
         field: "edits",
         plural: "middleboxes",
-        keys: &[ImpairmentKey { name: "edits", set: |effects, text| set_field(&mut effects.edits, parse_edits(text)) }],
-        text: |effects| (!effects.edits.is_empty()).then(|| format!("edits={}", joined_text(&effects.edits, " "))),
+        keys: &[ImpairmentKey {
+            name: "edits",
+            set: |effects, text| set_field(&mut effects.edits, parse_edits(text)),
+        }],
+        text: |effects| {
+            (!effects.edits.is_empty())
+                .then(|| format!("edits={}", joined_text(&effects.edits, " ")))
+        },
     },
     PathImpairment {
         field: "duplicated",
@@ -113,7 +139,11 @@ pub const IMPAIRMENTS: &[PathImpairment] = &[
             name: "reorder",
             set: |effects, text| set_field(&mut effects.reordering, text.parse().map(Some)),
         }],
-        text: |effects| effects.reordering.map(|reordering| format!("reorder={reordering}")),
+        text: |effects| {
+            effects
+                .reordering
+                .map(|reordering| format!("reorder={reordering}"))
+        },
     },
     PathImpairment {
         field: "jitter",
@@ -125,7 +155,9 @@ pub const IMPAIRMENTS: &[PathImpairment] = &[
             },
             ImpairmentKey {
                 name: "jitter_order",
-                set: |effects, text| set_field(&mut jitter_mut(effects).reorders, parse_reorders(text)),
+                set: |effects, text| {
+                    set_field(&mut jitter_mut(effects).reorders, parse_reorders(text))
+                },
             },
         ],
         text: |effects| effects.jitter.as_ref().map(jitter_text),
@@ -137,13 +169,21 @@ pub const IMPAIRMENTS: &[PathImpairment] = &[
             name: "changes",
             set: |effects, text| set_field(&mut effects.steps, parse_steps(text)),
         }],
-        text: |effects| (!effects.steps.is_empty()).then(|| format!("changes={}", joined_text(&effects.steps, "; "))),
+        text: |effects| {
+            (!effects.steps.is_empty())
+                .then(|| format!("changes={}", joined_text(&effects.steps, "; ")))
+        },
     },
     PathImpairment {
         field: "opportunities",
         plural: "traces",
         keys: &[],
-        text: |effects| effects.opportunities.as_ref().map(|trace| format!("trace={trace}")),
+        text: |effects| {
+            effects
+                .opportunities
+                .as_ref()
+                .map(|trace| format!("trace={trace}"))
+        },
     },
 ];
 
@@ -157,7 +197,10 @@ fn share_text(key: &str, share: Ratio) -> Option<String> {
 
 /// Returns the jitter of the path, which is none until one of its keys sets it.
 fn jitter_mut(effects: &mut Effects) -> &mut Jitter {
-    effects.jitter.get_or_insert(Jitter { distribution: Distribution::Uniform(Span::ZERO), reorders: false })
+    effects.jitter.get_or_insert(Jitter {
+        distribution: Distribution::Uniform(Span::ZERO),
+        reorders: false,
+    })
 }
 
 fn jitter_text(jitter: &Jitter) -> String {
@@ -185,7 +228,10 @@ mod tests {
     fn every_field_of_the_effects_is_in_the_table_once() {
         let fields = serde_json::to_value(Effects::default()).unwrap();
         let fields: BTreeSet<_> = fields.as_object().unwrap().keys().cloned().collect();
-        let named: Vec<_> = IMPAIRMENTS.iter().map(|impairment| impairment.field.to_owned()).collect();
+        let named: Vec<_> = IMPAIRMENTS
+            .iter()
+            .map(|impairment| impairment.field.to_owned())
+            .collect();
         assert_eq!(named.len(), fields.len());
         assert_eq!(BTreeSet::from_iter(named), fields);
     }
@@ -206,8 +252,14 @@ mod tests {
         for text in texts {
             assert_eq!(read(text).effect_texts(), [text]);
         }
-        let with_keys = IMPAIRMENTS.iter().filter(|impairment| !impairment.keys.is_empty());
-        assert!(with_keys.clone().all(|impairment| texts.iter().any(|text| impairment.is_in(&read(text)))));
+        let with_keys = IMPAIRMENTS
+            .iter()
+            .filter(|impairment| !impairment.keys.is_empty());
+        assert!(
+            with_keys
+                .clone()
+                .all(|impairment| texts.iter().any(|text| impairment.is_in(&read(text))))
+        );
         assert_eq!(with_keys.count(), texts.len());
     }
 

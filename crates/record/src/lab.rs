@@ -25,8 +25,8 @@ pub struct LabDatagrams {
     pub offered: BitRate,
     /// Share to be lost by what was asked for and the link's rate.
     pub loss_textbook: Ratio,
-    /// Share to be lost by what was really offered and the time in which the link was sending; `None` where the link
-    /// has no rate.
+    /// Share to be lost by what was really offered and the time in which the link was sending;
+    /// `None` where the link has no rate.
     pub loss_kernel_model: Option<Ratio>,
     /// Share that was lost.
     pub loss: Ratio,
@@ -76,8 +76,9 @@ pub struct LabStep {
     pub buffer: Option<ByteCount>,
     /// Largest window that the sender saw advertised.
     pub window_seen: Option<ByteCount>,
-    /// Median rate of the valid runs: the steady one, or that of all that was counted where the load is of datagrams or
-    /// has cross traffic. Of a ramp, the least load at which round trips are longer.
+    /// Median rate of the valid runs: the steady one, or that of all that was counted where the
+    /// load is of datagrams or has cross traffic. Of a ramp, the least load at which round trips
+    /// are longer.
     pub measured: Option<BitRate>,
     /// `measured` ÷ the kernel model's prediction.
     pub accuracy: Option<Ratio>,
@@ -89,7 +90,8 @@ pub struct LabStep {
     /// Cross traffic of the last valid run.
     #[serde(default)]
     pub cross_traffic: Vec<LabCrossTraffic>,
-    /// Share of the link that the step and its cross traffic filled together, in the last valid run.
+    /// Share of the link that the step and its cross traffic filled together, in the last valid
+    /// run.
     #[serde(default)]
     pub filled: Option<Ratio>,
     /// Round-trip time and loss by load, where the load grew.
@@ -128,6 +130,9 @@ impl LabReport {
     /// Runs of all steps, and how many of them were invalid.
     pub fn run_counts(&self) -> (usize, usize) {
         let runs = || self.steps.iter().flat_map(|step| &step.runs);
-        (runs().count(), runs().filter(|run| !run.validity.is_valid()).count())
+        (
+            runs().count(),
+            runs().filter(|run| !run.validity.is_valid()).count(),
+        )
     }
 }

@@ -11,8 +11,8 @@ pub struct Echo {
     pub at: Span,
     /// Round-trip time of the request; `None` if no answer came.
     pub rtt: Option<Span>,
-    /// Delay that this host added to that, and which is not in it: the time from the program to the wire and back,
-    /// where the kernel stamped both passages.
+    /// Delay that this host added to that, and which is not in it: the time from the program to the
+    /// wire and back, where the kernel stamped both passages.
     pub host: Option<Span>,
 }
 
@@ -38,8 +38,8 @@ pub struct EchoPhase {
     pub lost: u64,
     /// Round-trip times.
     pub rtt: Option<RttStats>,
-    /// Mean difference between the round-trip times of one answered request and the next (the magnitude of RFC 3393's
-    /// variation, of round trips).
+    /// Mean difference between the round-trip times of one answered request and the next (the
+    /// magnitude of RFC 3393's variation, of round trips).
     pub jitter: Option<Span>,
     /// Delay that this host added, which is not in the round-trip times.
     pub host: Option<RttStats>,
@@ -66,7 +66,8 @@ pub struct EchoReport {
     pub load: LoadTime,
     /// Answered before data flowed.
     pub before: EchoPhase,
-    /// While data flowed and counted, without the first two round trips, in which no queue can have been filled.
+    /// While data flowed and counted, without the first two round trips, in which no queue can have
+    /// been filled.
     pub during: EchoPhase,
     /// When the queues had emptied.
     pub after: EchoPhase,
@@ -96,27 +97,36 @@ impl EchoReport {
 }
 
 impl RttReport {
-    /// Returns the median round-trip time under load after a `ramp` that lasted so long since data began to flow: no
-    /// queue need have stood in it. That of the whole load where too few requests were answered later.
+    /// Returns the median round-trip time under load after a `ramp` that lasted so long since data
+    /// began to flow: no queue need have stood in it. That of the whole load where too few requests
+    /// were answered later.
     pub(crate) fn loaded_after(&self, ramp: Span) -> Option<Span> {
         let later = self.echoes.as_ref().map(|echoes| {
             let part = echoes.load.began + ramp..=echoes.load.to;
             let sent_in = echoes.samples.iter().filter(|echo| part.contains(&echo.at));
             sent_in.filter_map(|echo| echo.rtt).collect::<Vec<_>>()
         });
-        let later = later.filter(|rtts| rtts.len() >= EchoReport::MIN_OF_PART).and_then(median);
+        let later = later
+            .filter(|rtts| rtts.len() >= EchoReport::MIN_OF_PART)
+            .and_then(median);
         later.or_else(|| self.loaded.map(|rtt| rtt.median))
     }
 }
 
 /// Echo requests before, during and after a `load`.
 fn split_phases(echoes: &[Echo], load: LoadTime) -> [Vec<Echo>; 3] {
-    let chosen = |wanted: &dyn Fn(&Echo) -> bool| echoes.iter().filter(|echo| wanted(echo)).copied().collect();
+    let chosen = |wanted: &dyn Fn(&Echo) -> bool| {
+        echoes.iter().filter(|echo| wanted(echo)).copied().collect()
+    };
     let before: Vec<Echo> = chosen(&|echo| echo.at + echo.rtt.unwrap_or_default() < load.began);
     let ramp = echo_rtts(&before).into_iter().min().unwrap_or_default() * 2;
     let from = load.from.max(load.began + ramp);
     let during = chosen(&|echo| (from..=load.to).contains(&echo.at));
-    [before, during, chosen(&|echo| load.settled.is_some_and(|settled| echo.at >= settled))]
+    [
+        before,
+        during,
+        chosen(&|echo| load.settled.is_some_and(|settled| echo.at >= settled)),
+    ]
 }
 
 fn echo_rtts(echoes: &[Echo]) -> Vec<Span> {
@@ -124,8 +134,9 @@ fn echo_rtts(echoes: &[Echo]) -> Vec<Span> {
 }
 
 impl RttReport {
-    /// From `echoes` during a `load`, in the order in which they were sent. `handshake` is the idle round-trip time
-    /// where they have not seen the path idle, `within` the round-trip times of the connections that carry the load.
+    /// From `echoes` during a `load`, in the order in which they were sent. `handshake` is the idle
+    /// round-trip time where they have not seen the path idle, `within` the round-trip times of the
+    /// connections that carry the load.
     pub fn of_echoes(
         method: RttMethod,
         echoes: &[Echo],
@@ -143,7 +154,8 @@ impl RttReport {
         }
     }
 
-    /// From the kernel's own estimates: of the `handshake`, and of the connections that carry the load.
+    /// From the kernel's own estimates: of the `handshake`, and of the connections that carry the
+    /// load.
     pub fn of_kernel(handshake: Option<Span>, by_load: Vec<Span>) -> Self {
         Self {
             responsiveness: Responsiveness::from_rtts(Vec::new(), by_load.clone()),
@@ -178,13 +190,14 @@ impl Inflation {
 
 /// Round trips that fit into a minute under load, one after the other.
 ///
-/// After draft-ietf-ippm-responsiveness-09, section 5.3.1.1: the mean of two rates, each a minute by the mean of the
-/// fastest 95 % of the round trips of its kind. The draft takes the first from connections of their own (TCP and TLS
-/// handshake and a small download, in equal parts) and the second from requests on the connections that carry the load.
-/// Here the first is taken from echo requests, and the second from the smoothed round-trip time that the kernel has of
-/// the connections that carry the load: no server's time is in it, nor that of a data stream's queue in the sending
-/// program. It is therefore greater than what programs give that follow the draft to the letter, and not to be compared
-/// with it.
+/// After draft-ietf-ippm-responsiveness-09, section 5.3.1.1: the mean of two rates, each a minute
+/// by the mean of the fastest 95 % of the round trips of its kind. The draft takes the first from
+/// connections of their own (TCP and TLS handshake and a small download, in equal parts) and the
+/// second from requests on the connections that carry the load. Here the first is taken from echo
+/// requests, and the second from the smoothed round-trip time that the kernel has of the
+/// connections that carry the load: no server's time is in it, nor that of a data stream's queue in
+/// the sending program. It is therefore greater than what programs give that follow the draft to
+/// the letter, and not to be compared with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Responsiveness {
     /// The mean of those that are known.
@@ -196,8 +209,8 @@ pub struct Responsiveness {
 }
 
 impl Responsiveness {
-    /// From round-trip times of echo requests, `by_echo`, and of the load itself, `by_load`, each in any order; `None`
-    /// where there are none.
+    /// From round-trip times of echo requests, `by_echo`, and of the load itself, `by_load`, each
+    /// in any order; `None` where there are none.
     pub fn from_rtts(by_echo: Vec<Span>, by_load: Vec<Span>) -> Option<Self> {
         let [by_echo, by_load] = [by_echo, by_load].map(|rtts| trimmed_mean(rtts).map(per_minute));
         let known: Vec<f64> = [by_echo, by_load].into_iter().flatten().collect();
@@ -225,7 +238,9 @@ fn trimmed_mean(mut values: Vec<Span>) -> Option<Span> {
 
 /// The mean difference between each of `rtts` and the next.
 fn mean_jitter(rtts: &[Span]) -> Option<Span> {
-    let changes = rtts.windows(2).map(|pair| pair[0].max(pair[1]).saturating_sub(pair[0].min(pair[1])));
+    let changes = rtts
+        .windows(2)
+        .map(|pair| pair[0].max(pair[1]).saturating_sub(pair[0].min(pair[1])));
     let sum: Span = changes.sum();
     let pairs = rtts.len().checked_sub(1).filter(|&pairs| pairs > 0)?;
     Some(sum / pairs as u64)
@@ -241,13 +256,24 @@ mod tests {
     }
 
     fn echo(at: u64, rtt: Option<u64>) -> Echo {
-        Echo { at: millis(at), rtt: rtt.map(millis), host: rtt.map(|_| Span::from_micros(at)) }
+        Echo {
+            at: millis(at),
+            rtt: rtt.map(millis),
+            host: rtt.map(|_| Span::from_micros(at)),
+        }
     }
 
     #[test]
     fn the_ramp_is_no_part_of_the_load_that_is_judged() {
-        let echoes: Vec<Echo> = (0..20).map(|n| echo(n * 10, Some(if n < 12 { 10 } else { 30 }))).collect();
-        let load = LoadTime { began: Span::ZERO, from: Span::ZERO, to: millis(190), settled: None };
+        let echoes: Vec<Echo> = (0..20)
+            .map(|n| echo(n * 10, Some(if n < 12 { 10 } else { 30 })))
+            .collect();
+        let load = LoadTime {
+            began: Span::ZERO,
+            from: Span::ZERO,
+            to: millis(190),
+            settled: None,
+        };
         let rtt = RttReport::of_echoes(RttMethod::Icmp, &echoes, load, Some(millis(10)), vec![]);
         assert_eq!(rtt.loaded.map(|loaded| loaded.median), Some(millis(10)));
         assert_eq!(rtt.loaded_after(millis(110)), Some(millis(30)));
@@ -268,26 +294,61 @@ mod tests {
             echo(90, Some(25)), // Behind what is left of the queue.
             echo(130, Some(10)),
         ];
-        let load = LoadTime { began: millis(30), from: millis(30), to: millis(85), settled: Some(millis(125)) };
+        let load = LoadTime {
+            began: millis(30),
+            from: millis(30),
+            to: millis(85),
+            settled: Some(millis(125)),
+        };
         let report = EchoReport::from_echoes(&echoes, load);
-        let counts = [report.before, report.during, report.after].map(|phase| (phase.sent, phase.lost));
+        let counts =
+            [report.before, report.during, report.after].map(|phase| (phase.sent, phase.lost));
         assert_eq!(counts, [(3, 1), (4, 1), (1, 0)]);
         assert_eq!(report.before.jitter, Some(millis(4)));
         assert_eq!(report.during.jitter, Some(millis(3)));
         assert_eq!(report.after.jitter, None);
         let during = report.during.rtt.unwrap();
-        assert_eq!((during.count, during.min, during.median, during.max), (3, millis(30), millis(34), millis(36)));
+        assert_eq!(
+            (during.count, during.min, during.median, during.max),
+            (3, millis(30), millis(34), millis(36))
+        );
         assert_eq!(report.during.host.unwrap().median, Span::from_micros(70));
         assert_eq!(report.samples, echoes);
         let rtt = RttReport::of_echoes(RttMethod::Icmp, &echoes, load, Some(millis(99)), vec![]);
-        assert_eq!(rtt.idle.map(|idle| (idle.count, idle.median)), Some((3, millis(10))));
-        assert_eq!(rtt.inflation.map(|inflation| inflation.added), Some(millis(24)));
+        assert_eq!(
+            rtt.idle.map(|idle| (idle.count, idle.median)),
+            Some((3, millis(10)))
+        );
+        assert_eq!(
+            rtt.inflation.map(|inflation| inflation.added),
+            Some(millis(24))
+        );
         assert_eq!(rtt.responsiveness.unwrap().by_load, None);
-        let unseen = RttReport::of_echoes(RttMethod::Icmp, &echoes[5..8], load, Some(millis(12)), vec![millis(40)]);
-        assert_eq!(unseen.idle.map(|idle| (idle.count, idle.median)), Some((1, millis(12))));
+        let unseen = RttReport::of_echoes(
+            RttMethod::Icmp,
+            &echoes[5..8],
+            load,
+            Some(millis(12)),
+            vec![millis(40)],
+        );
+        assert_eq!(
+            unseen.idle.map(|idle| (idle.count, idle.median)),
+            Some((1, millis(12)))
+        );
         assert_eq!(unseen.responsiveness.unwrap().by_load, Some(1_500));
-        assert_eq!(rtt.loaded_after(millis(30)), Some(millis(34)), "too few were sent since then");
-        let later = EchoReport::from_echoes(&echoes, LoadTime { from: millis(65), settled: None, ..load });
+        assert_eq!(
+            rtt.loaded_after(millis(30)),
+            Some(millis(34)),
+            "too few were sent since then"
+        );
+        let later = EchoReport::from_echoes(
+            &echoes,
+            LoadTime {
+                from: millis(65),
+                settled: None,
+                ..load
+            },
+        );
         assert_eq!((later.during.sent, later.after), (2, EchoPhase::default()));
     }
 
@@ -295,7 +356,13 @@ mod tests {
     fn inflation_is_between_medians() {
         let of = |rtts: [u64; 3]| RttStats::from_samples(rtts.map(millis).to_vec()).unwrap();
         let inflation = Inflation::from_stats(&of([50, 50, 51]), &of([90, 100, 130]));
-        assert_eq!(inflation, Inflation { added: millis(50), ratio: Ratio::new(2.0) });
+        assert_eq!(
+            inflation,
+            Inflation {
+                added: millis(50),
+                ratio: Ratio::new(2.0)
+            }
+        );
         let none = Inflation::from_stats(&of([50, 50, 51]), &of([25, 25, 25]));
         assert_eq!((none.added, none.ratio), (Span::ZERO, Ratio::new(0.5)));
     }
@@ -306,7 +373,11 @@ mod tests {
         let with_outlier = |rtt| [vec![millis(rtt); 19], vec![millis(5_000)]].concat();
         assert_eq!(
             Responsiveness::from_rtts(with_outlier(100), with_outlier(200)),
-            Some(Responsiveness { per_minute: 450, by_echo: Some(600), by_load: Some(300) })
+            Some(Responsiveness {
+                per_minute: 450,
+                by_echo: Some(600),
+                by_load: Some(300)
+            })
         );
         assert_eq!(
             Responsiveness::from_rtts(vec![millis(80), millis(120)], vec![])

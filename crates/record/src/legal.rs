@@ -75,7 +75,8 @@ pub enum Cause {
     EvidenceMissing,
 }
 
-/// Makes an enum of the verdicts of each limit, and [`LegalVerdict`] of them all, from one row a verdict.
+/// Makes an enum of the verdicts of each limit, and [`LegalVerdict`] of them all, from one row a
+/// verdict.
 ///
 /// A row has the variant, its cause, the cause's name in JSON and the end. A row without a page in
 /// `docs/diagnosis/KIND/CAUSE.md` does not compile; nor does a `match` that leaves a row out.
@@ -97,7 +98,8 @@ macro_rules! legal_verdicts {
 
         /// A verdict that may be given: a limit with a cause and an end that belong to it.
         ///
-        /// In JSON it is an object of `kind`, `cause` and `at`; others than those of the table are refused.
+        /// In JSON it is an object of `kind`, `cause` and `at`; others than those of the table are
+        /// refused.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[serde(try_from = "Triple", into = "Triple")]
         #[expect(missing_docs, reason = "each has the name of its limit")]
@@ -220,16 +222,22 @@ struct VerdictRow {
 impl LegalVerdict {
     /// Returns the verdict of this kind, cause and end; `None` where they do not belong together.
     pub fn from_parts(kind: Limit, cause: Cause, at: At) -> Option<Self> {
+        Self::ALL.iter().copied().find(|verdict| {
+            (
+                verdict.limit_kind(),
+                verdict.limit_cause(),
+                verdict.limit_place(),
+            ) == (kind, cause, at)
+        })
+    }
+
+    /// Returns the first verdict of the table with this name, such as `loss/policer`; one cause has
+    /// one page, whichever end it is at.
+    pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL
             .iter()
             .copied()
-            .find(|verdict| (verdict.limit_kind(), verdict.limit_cause(), verdict.limit_place()) == (kind, cause, at))
-    }
-
-    /// Returns the first verdict of the table with this name, such as `loss/policer`; one cause has one page, whichever
-    /// end it is at.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.iter().copied().find(|verdict| verdict.name() == name)
+            .find(|verdict| verdict.name() == name)
     }
 
     /// Returns the limit.
@@ -268,7 +276,11 @@ struct Triple {
 
 impl From<LegalVerdict> for Triple {
     fn from(verdict: LegalVerdict) -> Self {
-        Self { kind: verdict.limit_kind(), cause: verdict.limit_cause(), at: verdict.limit_place() }
+        Self {
+            kind: verdict.limit_kind(),
+            cause: verdict.limit_cause(),
+            at: verdict.limit_place(),
+        }
     }
 }
 
@@ -290,7 +302,11 @@ mod tests {
     fn the_names_of_the_table_are_those_of_json() {
         for verdict in LegalVerdict::ALL {
             let json = serde_json::to_value(verdict).unwrap();
-            let name = format!("{}/{}", json["kind"].as_str().unwrap(), json["cause"].as_str().unwrap());
+            let name = format!(
+                "{}/{}",
+                json["kind"].as_str().unwrap(),
+                json["cause"].as_str().unwrap()
+            );
             assert_eq!(name, verdict.name());
             assert_eq!(verdict.limit_kind().name(), json["kind"], "{name}");
         }
@@ -307,21 +323,41 @@ mod tests {
     fn a_page_has_the_name_of_its_verdict_and_its_ends() {
         for verdict in LegalVerdict::ALL {
             let (name, page) = (verdict.name(), verdict.documentation_page());
-            assert!(page.starts_with(&format!("# {name}\n")), "{name}: {page:.60}");
+            assert!(
+                page.starts_with(&format!("# {name}\n")),
+                "{name}: {page:.60}"
+            );
             let at = serde_json::to_value(verdict.limit_place()).unwrap();
-            let ends = page.lines().find_map(|line| line.strip_prefix("At: ")).unwrap_or_else(|| panic!("{name}"));
-            assert!(ends.split(", ").any(|end| at == end), "{name} at {at}: {ends}");
+            let ends = page
+                .lines()
+                .find_map(|line| line.strip_prefix("At: "))
+                .unwrap_or_else(|| panic!("{name}"));
+            assert!(
+                ends.split(", ").any(|end| at == end),
+                "{name} at {at}: {ends}"
+            );
         }
     }
 
     #[test]
     fn what_does_not_belong_together_is_no_verdict() {
-        assert_eq!(LegalVerdict::from_parts(Limit::Loss, Cause::SoRcvbuf, At::Path), None);
+        assert_eq!(
+            LegalVerdict::from_parts(Limit::Loss, Cause::SoRcvbuf, At::Path),
+            None
+        );
         let wrong = r#"{"kind": "loss", "cause": "random", "at": "sender"}"#;
-        let error = serde_json::from_str::<LegalVerdict>(wrong).unwrap_err().to_string();
-        assert!(error.contains("loss/Random at Sender is no legal verdict"), "{error}");
+        let error = serde_json::from_str::<LegalVerdict>(wrong)
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("loss/Random at Sender is no legal verdict"),
+            "{error}"
+        );
         let right = LegalVerdict::from(LossVerdict::Random);
-        assert_eq!(LegalVerdict::from_parts(Limit::Loss, Cause::Random, At::Path), Some(right));
+        assert_eq!(
+            LegalVerdict::from_parts(Limit::Loss, Cause::Random, At::Path),
+            Some(right)
+        );
         assert_eq!(LegalVerdict::from_name("loss/random"), Some(right));
     }
 }

@@ -1,9 +1,10 @@
 //! The records that the crates exchange, and that `--json` prints.
 //!
-//! Everything here is data: what was asked ([`Request`]), over what ([`Path`]), between which settings
-//! ([`HostSettings`]), what was expected ([`Prediction`]), seen ([`Sample`], [`Measurement`]) and concluded
-//! ([`Verdict`], [`Remedy`]). In JSON, rates are bits per second, sizes bytes, times seconds and ratios fractions.
-//! The schema grows only: fields are added, never renamed or removed, within one [`SCHEMA_VERSION`].
+//! Everything here is data: what was asked ([`Request`]), over what ([`Path`]), between which
+//! settings ([`HostSettings`]), what was expected ([`Prediction`]), seen ([`Sample`],
+//! [`Measurement`]) and concluded ([`Verdict`], [`Remedy`]). In JSON, rates are bits per second,
+//! sizes bytes, times seconds and ratios fractions. The schema grows only: fields are added, never
+//! renamed or removed, within one [`SCHEMA_VERSION`].
 
 mod archive;
 mod calculation;
@@ -48,78 +49,85 @@ mod verdict;
 mod web100;
 
 pub use archive::{
-    ArchiveCheck, ArchiveReport, ArchiveThinned, DamagedDocument, HistoryChange, HistoryDay, HistoryPoint,
-    HistoryReport, HistorySeries, ImportedFile, StoredDocument, StoredFacts,
+    ArchiveCheck, ArchiveReport, ArchiveThinned, DamagedDocument, HistoryChange, HistoryDay,
+    HistoryPoint, HistoryReport, HistorySeries, ImportedFile, StoredDocument, StoredFacts,
 };
 pub use calculation::{
-    BufferAdvice, Calculation, Combination, Estimate, Improvement, Inputs, Leg, Need, Quantity, Side, Solved, Value,
-    WhatIf,
+    BufferAdvice, Calculation, Combination, Estimate, Improvement, Inputs, Leg, Need, Quantity,
+    Side, Solved, Value, WhatIf,
 };
 pub use capture::{
-    AdvertisedWindow, BurstRate, CaptureEvidence, CapturePoint, CaptureReport, CapturedTransfer, ChangedField,
-    ClockOffset, ClockSkew, FlowChange, FlowDirection, FlowEnd, FlowPair, FlowReport, LossCourse, OneWayDelay,
-    OwnCapture, QuietRounds, RedactedFile, RoundTrips, StallTimes, SynReport, WindowEdit,
+    AdvertisedWindow, BurstRate, CaptureEvidence, CapturePoint, CaptureReport, CapturedTransfer,
+    ChangedField, ClockOffset, ClockSkew, FlowChange, FlowDirection, FlowEnd, FlowPair, FlowReport,
+    LossCourse, OneWayDelay, OwnCapture, QuietRounds, RedactedFile, RoundTrips, StallTimes,
+    SynReport, WindowEdit,
 };
 pub use copy::{CopyLimit, CopyProgress, CopyReport, CopyTransport};
 pub use diagnosis::{CommandEnd, Diagnosis, DiagnosisReport, Transfer, Trial};
 pub use difference::{
-    ComparedRun, ComparedRuns, ComparedSide, ComparisonDesign, DifferenceConclusion, DifferenceReport, LimitCount,
-    PairForecast, QuantityDifference,
+    ComparedRun, ComparedRuns, ComparedSide, ComparisonDesign, DifferenceConclusion,
+    DifferenceReport, LimitCount, PairForecast, QuantityDifference,
 };
 pub use document::{Content, Document, ErrorReport};
 pub use effects::{
-    Codel, Distribution, Edit, Effects, Jitter, LossPattern, NarrowLink, Opportunities, PathChange, PathStep, Policer,
-    Queueing, Reordering, TooBig,
+    Codel, Distribution, Edit, Effects, Jitter, LossPattern, NarrowLink, Opportunities, PathChange,
+    PathStep, Policer, Queueing, Reordering, TooBig,
 };
 pub use event::{Event, EventLine};
 pub use evidence::Evidence;
 pub use experiment::{Experiment, Proof, Undone};
 pub use grid::{GridAccuracy, GridAgreement, GridCell, GridReport, GridRun};
 pub use host::{
-    AdvisedChange, Allowance, Folklore, HostAdvice, HostApplied, HostChange, HostDevice, HostLeft, HostManager,
-    HostMemory, HostReport, HostRoute, HostUndone, KernelDefect,
+    AdvisedChange, Allowance, Folklore, HostAdvice, HostApplied, HostChange, HostDevice, HostLeft,
+    HostManager, HostMemory, HostReport, HostRoute, HostUndone, KernelDefect,
 };
 pub use hours::DailyHours;
 pub use impairment::{IMPAIRMENTS, ImpairmentKey, PathImpairment};
 pub use lab::{LabCrossTraffic, LabDatagrams, LabReport, LabStep, Published};
 pub use latency::{Echo, EchoPhase, EchoReport, Inflation, LoadTime, Responsiveness};
 pub use legal::{
-    ApplicationWindowVerdict, CapacityVerdict, Cause, CongestionWindowVerdict, CpuVerdict, LegalVerdict, LossVerdict,
-    MtuVerdict, PacingVerdict, ReceiveWindowVerdict, ReceiverApplicationVerdict, SendBufferVerdict,
-    SenderApplicationVerdict, UnknownVerdict,
+    ApplicationWindowVerdict, CapacityVerdict, Cause, CongestionWindowVerdict, CpuVerdict,
+    LegalVerdict, LossVerdict, MtuVerdict, PacingVerdict, ReceiveWindowVerdict,
+    ReceiverApplicationVerdict, SendBufferVerdict, SenderApplicationVerdict, UnknownVerdict,
 };
 pub use machine::{CpuSample, CpuTime, DeviceCounts, DeviceReport, Machine, QdiscReport};
 pub use measurement::{
-    Cpu, Datagrams, Direction, EndReport, Handshake, HostIdentity, Interval, MAX_STREAM_INTERVALS, Measurement, Peer,
-    RttMethod, RttReport, RttStats, RunTotals, SocketReadback, Steady, StorageUse, StreamInterval, StreamSummary,
-    Summary, SynQuote, Validity,
+    Cpu, Datagrams, Direction, EndReport, Handshake, HostIdentity, Interval, MAX_STREAM_INTERVALS,
+    Measurement, Peer, RttMethod, RttReport, RttStats, RunTotals, SocketReadback, Steady,
+    StorageUse, StreamInterval, StreamSummary, Summary, SynQuote, Validity,
 };
 pub use path::{Encapsulation, Framing, IpVersion, Path, PathDirection, Segmentation, Tunnel};
 pub use path_status::{DirectionStatus, PathStatus};
 pub use placement::Placement;
 pub use prediction::{Ceiling, Limit, Prediction, Ramp};
-pub use programs::{ProgramBatch, ProgramLeftOut, ProgramPrediction, ProgramRow, ProgramRun, ProgramsReport};
+pub use programs::{
+    ProgramBatch, ProgramLeftOut, ProgramPrediction, ProgramRow, ProgramRun, ProgramsReport,
+};
 pub use progress::{SNAPSHOT_SPREAD, TransferProgress};
 pub use ramp::{RampReport, RampStep};
 pub use relay::{
-    RelayCompression, RelayEnding, RelayJoined, RelayLimit, RelayProgress, RelayStretch, RelayedConnection,
+    RelayCompression, RelayEnding, RelayJoined, RelayLimit, RelayProgress, RelayStretch,
+    RelayedConnection,
 };
 pub use request::{Buffer, Request, ResolvedRequest, Transport, Writer};
 pub use route::{Hop, Refusal, RouteMethod, RouteMtu, RouteReport};
 pub use sample::{CongestionState, Sample, SocketMemory, TcpInfo, packets_wait};
 pub use settings::{BufferTriple, Change, HostSettings, KernelVersion, RESTORABLE_QDISCS};
-pub use simulation::{Inferred, MeasuredTransfer, RateSpread, SegmentSpread, SimulatedTransfer, WhatIfReport};
+pub use simulation::{
+    Inferred, MeasuredTransfer, RateSpread, SegmentSpread, SimulatedTransfer, WhatIfReport,
+};
 pub use steady::{RAMP_ROUND_TRIPS, find_steady, least_rtt, steady_of_receiver};
 pub use sweep::{
-    SweepAnswer, SweepCell, SweepCost, SweepDevice, SweepDipCause, SweepDips, SweepEstimate, SweepForecast, SweepLoad,
-    SweepOrder, SweepPlan, SweepReason, SweepReport, SweepRtt, SweepRun, SweepRunRecord, SweepShape, SweepTraffic,
+    SweepAnswer, SweepCell, SweepCost, SweepDevice, SweepDipCause, SweepDips, SweepEstimate,
+    SweepForecast, SweepLoad, SweepOrder, SweepPlan, SweepReason, SweepReport, SweepRtt, SweepRun,
+    SweepRunRecord, SweepShape, SweepTraffic,
 };
 pub use thinning::{MAX_SAMPLES, Thinning};
 pub use time_account::{ConnectionSamples, TimeAccount, TransferTimeShare, TransferTimeUse};
 pub use truth::{DirectionTruth, EditTruth, Fate, PacketTruth, PathTruth, SegmentTruth};
 pub use verdict::{
-    At, Basis, Candidate, CommandTimeForecast, Commands, Elsewhere, Forecast, OtherLimit, Remedy, RttForecast,
-    RunnerUp, Scope, System, Verdict,
+    At, Basis, Candidate, CommandTimeForecast, Commands, Elsewhere, Forecast, OtherLimit, Remedy,
+    RttForecast, RunnerUp, Scope, System, Verdict,
 };
 pub use web100::{Web100, Web100Report};
 

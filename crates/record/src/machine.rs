@@ -10,15 +10,17 @@ use crate::StorageUse;
 pub struct Machine {
     /// Samples of CPU times, ordered by time; empty if the endpoint reported none.
     pub processors: Vec<CpuSample>,
-    /// Network interface of the test's data packets; `None` if the interface is unknown or the endpoint reported none.
+    /// Network interface of the test's data packets; `None` if the interface is unknown or the
+    /// endpoint reported none.
     pub device: Option<DeviceReport>,
-    /// File whose content the endpoint sent, or to which the endpoint wrote the received data; `None` if there was no
-    /// such file.
+    /// File whose content the endpoint sent, or to which the endpoint wrote the received data;
+    /// `None` if there was no such file.
     pub storage: Option<StorageUse>,
 }
 
-/// CPU times of one endpoint, counted from the moment at which data began to flow. The times of the fullpipe process
-/// cover the whole process: a server that runs several tests at once reports the sum of them in each test.
+/// CPU times of one endpoint, counted from the moment at which data began to flow. The times of the
+/// fullpipe process cover the whole process: a server that runs several tests at once reports the
+/// sum of them in each test.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct CpuSample {
@@ -28,21 +30,22 @@ pub struct CpuSample {
     pub user: Span,
     /// CPU time of all threads of the process in kernel mode (`ru_stime` of `getrusage`).
     pub system: Span,
-    /// Time for which threads of the process were ready to run and waited for a CPU, summed over all threads (second
-    /// field of `/proc/PID/task/TID/schedstat`). `None` if the kernel does not count this time, or if the process has
-    /// more than 512 threads.
+    /// Time for which threads of the process were ready to run and waited for a CPU, summed over
+    /// all threads (second field of `/proc/PID/task/TID/schedstat`). `None` if the kernel does not
+    /// count this time, or if the process has more than 512 threads.
     pub waited: Option<Span>,
-    /// Time for which CPU quotas kept the process from running, summed over all CPUs and over the control groups around
-    /// the process that have a quota (`throttled_usec` in `cpu.stat`, or `throttled_time` in version 1). Zero if no
-    /// group has a quota; `None` if `cpu.stat` of no group can be read.
+    /// Time for which CPU quotas kept the process from running, summed over all CPUs and over the
+    /// control groups around the process that have a quota (`throttled_usec` in `cpu.stat`, or
+    /// `throttled_time` in version 1). Zero if no group has a quota; `None` if `cpu.stat` of no
+    /// group can be read.
     pub throttled: Option<Span>,
-    /// Times of each CPU of the machine, ordered by CPU number. Empty if `/proc/stat` cannot be read, or if the set of
-    /// online CPUs has changed since data began to flow.
+    /// Times of each CPU of the machine, ordered by CPU number. Empty if `/proc/stat` cannot be
+    /// read, or if the set of online CPUs has changed since data began to flow.
     pub cores: Vec<CpuTime>,
 }
 
-/// Times that one CPU has spent in each state since data began to flow, from the line `cpuN` of `/proc/stat` with a
-/// resolution of 10 ms.
+/// Times that one CPU has spent in each state since data began to flow, from the line `cpuN` of
+/// `/proc/stat` with a resolution of 10 ms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct CpuTime {
@@ -52,14 +55,16 @@ pub struct CpuTime {
     pub system: Span,
     /// Time in interrupts and soft interrupts (fields `irq` and `softirq`).
     pub interrupts: Span,
-    /// Steal time: the hypervisor ran something else while this CPU was ready to run (field `steal`).
+    /// Steal time: the hypervisor ran something else while this CPU was ready to run (field
+    /// `steal`).
     pub stolen: Span,
-    /// Idle time, including the time with input or output to a disk under way (fields `idle` and `iowait`).
+    /// Idle time, including the time with input or output to a disk under way (fields `idle` and
+    /// `iowait`).
     pub idle: Span,
 }
 
-/// Network interface through which an endpoint sends or receives the data packets of a test. Counts cover the time
-/// since data began to flow.
+/// Network interface through which an endpoint sends or receives the data packets of a test. Counts
+/// cover the time since data began to flow.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct DeviceReport {
@@ -69,16 +74,17 @@ pub struct DeviceReport {
     pub mtu: ByteCount,
     /// Link speed that the driver reports; `None` if the driver reports none.
     pub speed: Option<BitRate>,
-    /// Maximum number of packets that wait in a queueing discipline that has no limit of its own (`txqueuelen`); `None`
-    /// if the endpoint did not report the number.
+    /// Maximum number of packets that wait in a queueing discipline that has no limit of its own
+    /// (`txqueuelen`); `None` if the endpoint did not report the number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue_length: Option<SegCount>,
     /// Outgoing packets that the interface dropped (`tx_dropped`).
     pub dropped_out: u64,
-    /// Incoming packets that the interface dropped or had no buffer for (`rx_dropped` and `rx_missed_errors`).
+    /// Incoming packets that the interface dropped or had no buffer for (`rx_dropped` and
+    /// `rx_missed_errors`).
     pub dropped_in: u64,
-    /// Queueing disciplines for outgoing packets, the root first; at most 64. One that was removed during the test
-    /// stays.
+    /// Queueing disciplines for outgoing packets, the root first; at most 64. One that was removed
+    /// during the test stays.
     pub qdiscs: Vec<QdiscReport>,
 }
 
@@ -106,33 +112,38 @@ pub struct DeviceCounts {
 impl DeviceCounts {
     /// Returns the counts since `earlier`; `None` if they are of another device, or began anew.
     pub fn counts_since(&self, earlier: &Self) -> Option<Self> {
-        let more = |now: ByteCount, before: ByteCount| now.get().checked_sub(before.get()).map(ByteCount::new);
+        let more = |now: ByteCount, before: ByteCount| {
+            now.get().checked_sub(before.get()).map(ByteCount::new)
+        };
         (self.name == earlier.name).then_some(())?;
         Some(Self {
             sent_packets: self.sent_packets.checked_sub(earlier.sent_packets)?,
             sent: more(self.sent, earlier.sent)?,
-            received_packets: self.received_packets.checked_sub(earlier.received_packets)?,
+            received_packets: self
+                .received_packets
+                .checked_sub(earlier.received_packets)?,
             received: more(self.received, earlier.received)?,
             ..self.clone()
         })
     }
 }
 
-/// Queueing discipline for outgoing packets of a network interface. Counts cover the time since data began to flow, or
-/// since the queueing discipline was added if that was later.
+/// Queueing discipline for outgoing packets of a network interface. Counts cover the time since
+/// data began to flow, or since the queueing discipline was added if that was later.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct QdiscReport {
     /// Kind of the queueing discipline, such as `tbf`, `fq` or `pfifo_fast`.
     pub kind: String,
-    /// Configured rate limit: of all packets together (`tbf`, `cake`), or of each flow (`maxrate` of `fq`). `None` if
-    /// no rate is configured or the queueing discipline is of another kind.
+    /// Configured rate limit: of all packets together (`tbf`, `cake`), or of each flow (`maxrate`
+    /// of `fq`). `None` if no rate is configured or the queueing discipline is of another kind.
     pub rate: Option<BitRate>,
     /// Number of packets that the queueing discipline dropped.
     pub dropped: u64,
     /// Number of times that a packet was delayed because of a limit on the rate (`overlimits`).
     pub overlimits: u64,
-    /// Number of times that the interface did not accept a packet and the packet was queued again (`requeues`).
+    /// Number of times that the interface did not accept a packet and the packet was queued again
+    /// (`requeues`).
     pub requeues: u64,
     /// Largest number of bytes in the queue among the samples taken during the test.
     pub backlog: ByteCount,

@@ -7,8 +7,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    CpuSample, DeviceReport, EchoReport, HostSettings, Inflation, MAX_SAMPLES, OwnCapture, Placement, Request,
-    ResolvedRequest, Responsiveness, RouteReport, Sample, TcpInfo, Thinning, Transport, Verdict, Web100, Web100Report,
+    CpuSample, DeviceReport, EchoReport, HostSettings, Inflation, MAX_SAMPLES, OwnCapture,
+    Placement, Request, ResolvedRequest, Responsiveness, RouteReport, Sample, TcpInfo, Thinning,
+    Transport, Verdict, Web100, Web100Report,
 };
 
 /// Direction of the data, seen from the end that asked for the test.
@@ -103,8 +104,8 @@ pub struct SocketReadback {
     /// The other end's handshake segment, where it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub handshake: Option<Handshake>,
-    /// SYN probes with a limited TTL, as routers quoted them, nearest first; they are sent where the
-    /// connection shows that something on the way changed its own.
+    /// SYN probes with a limited TTL, as routers quoted them, nearest first; they are sent where
+    /// the connection shows that something on the way changed its own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub syn_quotes: Vec<SynQuote>,
 }
@@ -122,12 +123,14 @@ pub struct SynQuote {
     pub mss: Option<ByteCount>,
 }
 
-/// The other end's handshake segment as it arrived: its SYN-ACK, or its SYN if it opened the connection.
+/// The other end's handshake segment as it arrived: its SYN-ACK, or its SYN if it opened the
+/// connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Handshake {
     /// Window field of the segment, which is never scaled (RFC 7323, 2.2).
     pub window: Option<ByteCount>,
-    /// True if an option had been overwritten with padding on the way; `None` without permission for raw sockets.
+    /// True if an option had been overwritten with padding on the way; `None` without permission
+    /// for raw sockets.
     pub options_overwritten: Option<bool>,
 }
 
@@ -145,10 +148,12 @@ pub struct EndReport {
     pub sockets: Vec<SocketReadback>,
     /// Samples of this end while data flowed; empty where it did not say.
     pub samples: Vec<Sample>,
-    /// The rule by which `samples` were thinned; `None` in records of schema 1, and of an end without samples.
+    /// The rule by which `samples` were thinned; `None` in records of schema 1, and of an end
+    /// without samples.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thinning: Option<Thinning>,
-    /// Congestion control of its data sockets, of an end that does not report the sockets themselves.
+    /// Congestion control of its data sockets, of an end that does not report the sockets
+    /// themselves.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub congestion: Option<String>,
     /// Output of this end about the test, where it was requested: text, or one JSON object.
@@ -172,9 +177,9 @@ pub struct EndReport {
     /// Counts of each stream that this end received as datagrams, in the order of the streams.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub datagrams: Vec<Datagrams>,
-    /// Up to when this was reported, since the data began to flow, of an end that did not report the whole: what it
-    /// said while data flowed, a snapshot of its streams now and then, is then all that there is. Not set where it
-    /// reported the whole.
+    /// Up to when this was reported, since the data began to flow, of an end that did not report
+    /// the whole: what it said while data flowed, a snapshot of its streams now and then, is then
+    /// all that there is. Not set where it reported the whole.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Span>,
 }
@@ -218,28 +223,30 @@ pub struct Datagrams {
     pub duplicated: u64,
     /// First arrivals behind a later one (RFC 4737, section 3.3).
     pub reordered: u64,
-    /// Greatest distance, in datagrams, between one that was reordered and the first later one before it (RFC 4737,
-    /// section 4.2.1).
+    /// Greatest distance, in datagrams, between one that was reordered and the first later one
+    /// before it (RFC 4737, section 4.2.1).
     pub reordering_extent: u64,
-    /// Arrivals so late that it is no longer known whether they are the first of their kind: neither received nor
-    /// duplicated, and what they carry was counted as lost.
+    /// Arrivals so late that it is no longer known whether they are the first of their kind:
+    /// neither received nor duplicated, and what they carry was counted as lost.
     pub late: u64,
-    /// Datagrams that this end's own kernel dropped, for want of room in the socket (`SO_RXQ_OVFL`). But for those
-    /// behind the last that arrived they are among the lost, though the network delivered them. Unknown where the
-    /// kernel had joined them (`UDP_GRO`): it drops many as one.
+    /// Datagrams that this end's own kernel dropped, for want of room in the socket
+    /// (`SO_RXQ_OVFL`). But for those behind the last that arrived they are among the lost, though
+    /// the network delivered them. Unknown where the kernel had joined them (`UDP_GRO`): it drops
+    /// many as one.
     pub dropped_here: Option<u64>,
     /// Interarrival jitter (RFC 3550, section 6.4.1).
     pub jitter: Span,
     /// Lost ones as iperf3 counts: each gap adds, each datagram out of order takes one away.
     pub lost_like_iperf3: u64,
-    /// Datagrams not above the highest so far, as iperf3 counts them: reordered, duplicated and late ones alike.
+    /// Datagrams not above the highest so far, as iperf3 counts them: reordered, duplicated and
+    /// late ones alike.
     pub out_of_order_like_iperf3: u64,
 }
 
 impl Datagrams {
-    /// Returns the counts since `earlier`, of the same stream. They are differences, and zero if one has gone down: a
-    /// datagram that was lost then and has come since is lost no more. Jitter and extent, of which there is no
-    /// difference, are those of now.
+    /// Returns the counts since `earlier`, of the same stream. They are differences, and zero if
+    /// one has gone down: a datagram that was lost then and has come since is lost no more. Jitter
+    /// and extent, of which there is no difference, are those of now.
     #[must_use]
     pub fn counts_since(&self, earlier: &Self) -> Self {
         Self {
@@ -249,28 +256,39 @@ impl Datagrams {
             reordered: self.reordered.saturating_sub(earlier.reordered),
             reordering_extent: self.reordering_extent,
             late: self.late.saturating_sub(earlier.late),
-            dropped_here: self.dropped_here.map(|now| now.saturating_sub(earlier.dropped_here.unwrap_or(0))),
+            dropped_here: self
+                .dropped_here
+                .map(|now| now.saturating_sub(earlier.dropped_here.unwrap_or(0))),
             jitter: self.jitter,
-            lost_like_iperf3: self.lost_like_iperf3.saturating_sub(earlier.lost_like_iperf3),
-            out_of_order_like_iperf3: self.out_of_order_like_iperf3.saturating_sub(earlier.out_of_order_like_iperf3),
+            lost_like_iperf3: self
+                .lost_like_iperf3
+                .saturating_sub(earlier.lost_like_iperf3),
+            out_of_order_like_iperf3: self
+                .out_of_order_like_iperf3
+                .saturating_sub(earlier.out_of_order_like_iperf3),
         }
     }
 }
 
 impl Sum for Datagrams {
-    /// Streams together: the counts of all, the greatest extent and, as iperf3 has it, the mean jitter. How many were
-    /// dropped here is known if it is of every stream.
+    /// Streams together: the counts of all, the greatest extent and, as iperf3 has it, the mean
+    /// jitter. How many were dropped here is known if it is of every stream.
     fn sum<I: Iterator<Item = Self>>(streams: I) -> Self {
         let streams: Vec<Self> = streams.collect();
         let count = |of: fn(&Self) -> u64| streams.iter().map(of).fold(0, u64::saturating_add);
         let jitter: Span = streams.iter().map(|stream| stream.jitter).sum();
-        let known = !streams.is_empty() && streams.iter().all(|stream| stream.dropped_here.is_some());
+        let known =
+            !streams.is_empty() && streams.iter().all(|stream| stream.dropped_here.is_some());
         Self {
             received: count(|stream| stream.received),
             lost: count(|stream| stream.lost),
             duplicated: count(|stream| stream.duplicated),
             reordered: count(|stream| stream.reordered),
-            reordering_extent: streams.iter().map(|stream| stream.reordering_extent).max().unwrap_or(0),
+            reordering_extent: streams
+                .iter()
+                .map(|stream| stream.reordering_extent)
+                .max()
+                .unwrap_or(0),
             late: count(|stream| stream.late),
             dropped_here: known.then(|| count(|stream| stream.dropped_here.unwrap_or(0))),
             jitter: jitter / (streams.len() as u64).max(1),
@@ -297,7 +315,8 @@ pub struct StreamSummary {
     /// Datagrams that were sent, with UDP, where the sender said.
     #[serde(default)]
     pub datagrams_sent: Option<u64>,
-    /// Counts of the receiver. Of a receiver that does not speak our extension, only iperf3's own counts.
+    /// Counts of the receiver. Of a receiver that does not speak our extension, only iperf3's own
+    /// counts.
     #[serde(default)]
     pub datagrams: Option<Datagrams>,
 }
@@ -337,7 +356,8 @@ pub struct Interval {
     pub retransmits: Option<SegCount>,
     /// Smoothed round-trip time of the first stream at its end.
     pub rtt: Option<Span>,
-    /// Median round-trip time of the echo requests during the load that were answered in it, where there are any.
+    /// Median round-trip time of the echo requests during the load that were answered in it, where
+    /// there are any.
     #[serde(default)]
     pub echo_rtt: Option<Span>,
     /// Congestion window of all streams at its end, where this end is the sender.
@@ -361,9 +381,11 @@ pub struct Interval {
 pub enum RttMethod {
     /// Echo requests on their own, which the other end's kernel answers.
     Icmp,
-    /// Datagrams on their own that a fullpipe server sends back, where those are not permitted or not answered.
+    /// Datagrams on their own that a fullpipe server sends back, where those are not permitted or
+    /// not answered.
     UdpEcho,
-    /// The kernel's estimate on the test's own connections, where nothing answers on a flow of its own.
+    /// The kernel's estimate on the test's own connections, where nothing answers on a flow of its
+    /// own.
     TcpInfo,
 }
 
@@ -391,7 +413,14 @@ impl RttStats {
         let (&min, &max) = (samples.first()?, samples.last()?);
         let quantile = |q: f64| samples[((samples.len() - 1) as f64 * q).round() as usize];
         let (p90, p99) = (quantile(0.9), quantile(0.99));
-        Some(Self { count: samples.len() as u64, min, p90, p99, max, median: median(samples)? })
+        Some(Self {
+            count: samples.len() as u64,
+            min,
+            p90,
+            p99,
+            max,
+            median: median(samples)?,
+        })
     }
 }
 
@@ -417,9 +446,22 @@ pub struct RttReport {
 
 impl RttReport {
     /// From `idle` and `loaded` round-trip times alone.
-    pub(crate) fn from_stats(method: RttMethod, idle: Option<RttStats>, loaded: Option<RttStats>) -> Self {
-        let inflation = idle.zip(loaded).map(|(idle, loaded)| Inflation::from_stats(&idle, &loaded));
-        Self { method, idle, loaded, inflation, responsiveness: None, echoes: None }
+    pub(crate) fn from_stats(
+        method: RttMethod,
+        idle: Option<RttStats>,
+        loaded: Option<RttStats>,
+    ) -> Self {
+        let inflation = idle
+            .zip(loaded)
+            .map(|(idle, loaded)| Inflation::from_stats(&idle, &loaded));
+        Self {
+            method,
+            idle,
+            loaded,
+            inflation,
+            responsiveness: None,
+            echoes: None,
+        }
     }
 }
 
@@ -508,8 +550,8 @@ pub struct Measurement {
     pub id: String,
     /// When the data began to flow, RFC 3339 in UTC.
     pub started: String,
-    /// Time that it took to open the data connections of a test, from the first packet of the first one until all could
-    /// carry data; `None` where one is watched that others opened.
+    /// Time that it took to open the data connections of a test, from the first packet of the first
+    /// one until all could carry data; `None` where one is watched that others opened.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub setup: Option<Span>,
     /// The other end.
@@ -559,7 +601,8 @@ pub struct Measurement {
     pub validity: Validity,
 }
 
-/// Intervals of streams that a record keeps the kernel's view in, all together; with more of them, none has it.
+/// Intervals of streams that a record keeps the kernel's view in, all together; with more of them,
+/// none has it.
 pub const MAX_STREAM_INTERVALS: usize = 500;
 
 impl Measurement {
@@ -568,7 +611,8 @@ impl Measurement {
         self.resolved.as_deref().unwrap_or(&self.request)
     }
 
-    /// Returns the addresses of the first connection with data, this end's first; `None` where they are not known.
+    /// Returns the addresses of the first connection with data, this end's first; `None` where they
+    /// are not known.
     pub fn first_connection(&self) -> Option<[SocketAddr; 2]> {
         let socket = self.local.sockets.first()?;
         Some([socket.local.parse().ok()?, socket.remote.parse().ok()?])
@@ -585,8 +629,17 @@ impl Measurement {
         for end in [&mut self.local, &mut self.remote] {
             end.thin_samples(ramp, MAX_SAMPLES);
         }
-        if self.intervals.iter().map(|interval| interval.streams.len()).sum::<usize>() > MAX_STREAM_INTERVALS {
-            self.intervals.iter_mut().flat_map(|interval| &mut interval.streams).for_each(|stream| stream.tcp = None);
+        if self
+            .intervals
+            .iter()
+            .map(|interval| interval.streams.len())
+            .sum::<usize>()
+            > MAX_STREAM_INTERVALS
+        {
+            self.intervals
+                .iter_mut()
+                .flat_map(|interval| &mut interval.streams)
+                .for_each(|stream| stream.tcp = None);
         }
         self
     }
@@ -598,11 +651,17 @@ impl Measurement {
         let no_delay = self.carried_out().no_delay;
         let [local, remote] = [&self.local, &self.remote].map(by_stream);
         let of_stream = |stream: &StreamSummary| {
-            let sender = if stream.direction == Direction::Download { &remote } else { &local };
+            let sender = if stream.direction == Direction::Download {
+                &remote
+            } else {
+                &local
+            };
             let samples = sender.get(&stream.stream).map_or(&[][..], Vec::as_slice);
             Web100::from_samples(samples.iter().copied(), no_delay)
         };
-        Some(Web100Report::from_streams(self.streams.iter().map(of_stream).collect()))
+        Some(Web100Report::from_streams(
+            self.streams.iter().map(of_stream).collect(),
+        ))
     }
 
     /// The end that sent the data; where data went both ways, this one.
@@ -616,12 +675,16 @@ impl Measurement {
     /// Returns the time for which the sender sent the counted data, as this end saw it.
     pub fn sending_time(&self) -> Span {
         let counted = self.intervals.iter().filter(|interval| !interval.omitted);
-        let upload = counted.filter(|interval| interval.direction != Direction::Download || self.reverse.is_none());
-        upload.map(|interval| interval.to.saturating_sub(interval.from)).sum()
+        let upload = counted
+            .filter(|interval| interval.direction != Direction::Download || self.reverse.is_none());
+        upload
+            .map(|interval| interval.to.saturating_sub(interval.from))
+            .sum()
     }
 
-    /// The rate at which datagrams arrive, of those that were counted. The receiver's own time is no measure of it: it
-    /// ends when the control connection says so, a round trip and a full queue after the last one was sent.
+    /// The rate at which datagrams arrive, of those that were counted. The receiver's own time is
+    /// no measure of it: it ends when the control connection says so, a round trip and a full queue
+    /// after the last one was sent.
     pub fn arrival_rate(&self) -> BitRate {
         BitRate::from_bytes_in(self.summary.received, self.sending_time())
     }
@@ -651,11 +714,19 @@ mod tests {
     fn quantiles_of_one_and_of_many() {
         assert_eq!(RttStats::from_samples(vec![]), None);
         let one = RttStats::from_samples(vec![Span::from_millis(7)]).unwrap();
-        assert_eq!((one.min, one.p99), (Span::from_millis(7), Span::from_millis(7)));
-        let hundred = RttStats::from_samples((1..=101).rev().map(Span::from_millis).collect()).unwrap();
+        assert_eq!(
+            (one.min, one.p99),
+            (Span::from_millis(7), Span::from_millis(7))
+        );
+        let hundred =
+            RttStats::from_samples((1..=101).rev().map(Span::from_millis).collect()).unwrap();
         assert_eq!(
             (hundred.median, hundred.p90, hundred.p99),
-            (Span::from_millis(51), Span::from_millis(91), Span::from_millis(100))
+            (
+                Span::from_millis(51),
+                Span::from_millis(91),
+                Span::from_millis(100)
+            )
         );
     }
 
@@ -678,16 +749,35 @@ mod tests {
     #[test]
     fn counts_since_a_mark_are_differences_and_the_rest_is_of_now() {
         let (earlier, now) = (datagrams(2), datagrams(5));
-        let expected = Datagrams { reordering_extent: now.reordering_extent, jitter: now.jitter, ..datagrams(3) };
+        let expected = Datagrams {
+            reordering_extent: now.reordering_extent,
+            jitter: now.jitter,
+            ..datagrams(3)
+        };
         assert_eq!(now.counts_since(&earlier), expected);
         assert_eq!(now.counts_since(&Datagrams::default()), now);
     }
 
     #[test]
     fn a_loss_that_was_made_good_is_no_negative_loss() {
-        let earlier = Datagrams { lost: 3, lost_like_iperf3: 3, ..Datagrams::default() };
-        let now = Datagrams { received: 9, lost: 1, lost_like_iperf3: 1, ..Datagrams::default() };
-        assert_eq!(now.counts_since(&earlier), Datagrams { received: 9, ..Datagrams::default() });
+        let earlier = Datagrams {
+            lost: 3,
+            lost_like_iperf3: 3,
+            ..Datagrams::default()
+        };
+        let now = Datagrams {
+            received: 9,
+            lost: 1,
+            lost_like_iperf3: 1,
+            ..Datagrams::default()
+        };
+        assert_eq!(
+            now.counts_since(&earlier),
+            Datagrams {
+                received: 9,
+                ..Datagrams::default()
+            }
+        );
     }
 
     #[test]
@@ -697,9 +787,16 @@ mod tests {
             jitter: datagrams(3).jitter,
             ..datagrams(6)
         };
-        assert_eq!([datagrams(2), datagrams(4)].into_iter().sum::<Datagrams>(), expected);
+        assert_eq!(
+            [datagrams(2), datagrams(4)].into_iter().sum::<Datagrams>(),
+            expected
+        );
         assert_eq!([].into_iter().sum::<Datagrams>(), Datagrams::default());
-        let unknown = Datagrams { dropped_here: None, lost: u64::MAX, ..datagrams(1) };
+        let unknown = Datagrams {
+            dropped_here: None,
+            lost: u64::MAX,
+            ..datagrams(1)
+        };
         let sum: Datagrams = [datagrams(1), unknown].into_iter().sum();
         assert_eq!((sum.dropped_here, sum.lost), (None, u64::MAX));
     }

@@ -8,7 +8,8 @@ use crate::Effects;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Framing {
-    /// The IP packet and 38 bytes of Ethernet: header, checksum, preamble and gap; and 4 for each VLAN tag.
+    /// The IP packet and 38 bytes of Ethernet: header, checksum, preamble and gap; and 4 for each
+    /// VLAN tag.
     #[default]
     Ethernet,
     /// The IP packet alone.
@@ -25,7 +26,8 @@ impl Framing {
     }
 }
 
-/// The version of IP that the hosts speak. The outer packets of a [`Tunnel`] are of the same version.
+/// The version of IP that the hosts speak. The outer packets of a [`Tunnel`] are of the same
+/// version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum IpVersion {
@@ -49,7 +51,8 @@ impl IpVersion {
 /// Headers that a link adds to the packets of the hosts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Encapsulation {
-    /// Tags of IEEE 802.1Q, 4 bytes each: one on a VLAN, two with VLANs inside VLANs. They come on top of the MTU.
+    /// Tags of IEEE 802.1Q, 4 bytes each: one on a VLAN, two with VLANs inside VLANs. They come on
+    /// top of the MTU.
     pub vlan_tags: u8,
     /// The tunnel that carries the packets inside others. Its headers are taken from the MTU.
     pub tunnel: Option<Tunnel>,
@@ -63,12 +66,13 @@ pub enum Tunnel {
     Gre,
     /// RFC 7348: IP, UDP, 8 bytes, and the untagged Ethernet header of the packet inside.
     Vxlan,
-    /// IP, UDP, a data message's header of 16 bytes and its authentication tag of 16. Padding to a multiple of 16 is
-    /// not counted: the largest packet has none.
+    /// IP, UDP, a data message's header of 16 bytes and its authentication tag of 16. Padding to a
+    /// multiple of 16 is not counted: the largest packet has none.
     WireGuard,
-    /// ESP in tunnel mode (RFC 4303) with AES-GCM (RFC 4106): IP, 8 bytes of header, 8 of initialisation vector, 2 of
-    /// trailer and 16 of check value. Up to 3 bytes of padding are not counted, of which the largest packet has none
-    /// where the MTU is a multiple of 4. Neither are the 8 of UDP where an address is translated on the way.
+    /// ESP in tunnel mode (RFC 4303) with AES-GCM (RFC 4106): IP, 8 bytes of header, 8 of
+    /// initialisation vector, 2 of trailer and 16 of check value. Up to 3 bytes of padding are not
+    /// counted, of which the largest packet has none where the MTU is a multiple of 4. Neither are
+    /// the 8 of UDP where an address is translated on the way.
     Ipsec,
     /// RFC 2516: 6 bytes, and 2 of PPP. There is no outer IP header.
     Pppoe,
@@ -147,7 +151,8 @@ impl PathDirection {
         self.mtu.saturating_sub(self.tunnel_headers())
     }
 
-    /// Bytes of the rate that each packet of the hosts costs on top of its own length: tunnel, tags, framing.
+    /// Bytes of the rate that each packet of the hosts costs on top of its own length: tunnel,
+    /// tags, framing.
     pub fn packet_overhead(&self) -> ByteCount {
         const TAG: u64 = 4;
         let tags = match self.framing {
@@ -158,7 +163,9 @@ impl PathDirection {
     }
 
     fn tunnel_headers(&self) -> ByteCount {
-        self.encapsulation.tunnel.map_or(ByteCount::ZERO, |tunnel| tunnel.header_bytes(self.ip))
+        self.encapsulation
+            .tunnel
+            .map_or(ByteCount::ZERO, |tunnel| tunnel.header_bytes(self.ip))
     }
 }
 
@@ -179,8 +186,14 @@ impl Path {
     pub fn with_symmetric_rtt(direction: &PathDirection, rtt: Span) -> Self {
         let half = rtt / 2;
         Self {
-            forward: PathDirection { delay: half, ..direction.clone() },
-            reverse: PathDirection { delay: rtt - half, ..direction.clone() },
+            forward: PathDirection {
+                delay: half,
+                ..direction.clone()
+            },
+            reverse: PathDirection {
+                delay: rtt - half,
+                ..direction.clone()
+            },
             segmentation: Segmentation::default(),
         }
     }
@@ -190,9 +203,9 @@ impl Path {
         self.forward.delay + self.reverse.delay
     }
 
-    /// Returns the path that consists of this one between `near` and `far`: the rate, its framing and its queue are
-    /// those of the slowest stretch, delays are added, losses combined, and the MTU is the smallest. The other effects
-    /// are those of this path alone.
+    /// Returns the path that consists of this one between `near` and `far`: the rate, its framing
+    /// and its queue are those of the slowest stretch, delays are added, losses combined, and the
+    /// MTU is the smallest. The other effects are those of this path alone.
     #[must_use]
     pub fn join_between(&self, near: &Self, far: &Self) -> Self {
         Self {
@@ -207,9 +220,15 @@ impl PathDirection {
     fn join_between(&self, near: &Self, far: &Self) -> Self {
         let all = [self, near, far];
         // Of equal rates, those of the middle.
-        let slowest = all.into_iter().filter(|stretch| stretch.rate.is_some()).min_by_key(|stretch| stretch.rate);
+        let slowest = all
+            .into_iter()
+            .filter(|stretch| stretch.rate.is_some())
+            .min_by_key(|stretch| stretch.rate);
         let slowest = slowest.unwrap_or(self);
-        let survive = all.iter().map(|stretch| 1.0 - stretch.loss.unwrap_or(Ratio::ZERO).get()).product::<f64>();
+        let survive = all
+            .iter()
+            .map(|stretch| 1.0 - stretch.loss.unwrap_or(Ratio::ZERO).get())
+            .product::<f64>();
         Self {
             rate: slowest.rate,
             delay: self.delay + near.delay + far.delay,
@@ -255,10 +274,16 @@ mod tests {
         };
         let near = Path::with_symmetric_rtt(&direction(1000, 0.5, 9000), Span::from_millis(2));
         let far = Path::with_symmetric_rtt(&direction(100, 0.0, 1400), Span::from_millis(4));
-        let whole =
-            Path::with_symmetric_rtt(&direction(622, 0.5, 1500), Span::from_millis(100)).join_between(&near, &far);
-        assert_eq!((whole.rtt(), whole.forward.mtu.get()), (Span::from_millis(106), 1400));
-        assert_eq!((whole.forward.rate, whole.forward.queue), (far.forward.rate, far.forward.queue));
+        let whole = Path::with_symmetric_rtt(&direction(622, 0.5, 1500), Span::from_millis(100))
+            .join_between(&near, &far);
+        assert_eq!(
+            (whole.rtt(), whole.forward.mtu.get()),
+            (Span::from_millis(106), 1400)
+        );
+        assert_eq!(
+            (whole.forward.rate, whole.forward.queue),
+            (far.forward.rate, far.forward.queue)
+        );
         assert!((whole.forward.loss.unwrap().get() - 0.75).abs() < 1e-12);
     }
 
@@ -266,7 +291,16 @@ mod tests {
     fn a_record_without_ip_version_and_encapsulation_is_plain_ipv4() {
         let text = r#"{"rate": null, "delay": 0, "queue": null, "loss": null, "mtu": 1500, "framing": "ethernet"}"#;
         let direction: PathDirection = serde_json::from_str(text).unwrap();
-        assert_eq!((direction.ip, direction.encapsulation), (IpVersion::V4, Encapsulation::default()));
-        assert_eq!((direction.inner_mtu().get(), direction.packet_overhead().get()), (1500, 38));
+        assert_eq!(
+            (direction.ip, direction.encapsulation),
+            (IpVersion::V4, Encapsulation::default())
+        );
+        assert_eq!(
+            (
+                direction.inner_mtu().get(),
+                direction.packet_overhead().get()
+            ),
+            (1500, 38)
+        );
     }
 }

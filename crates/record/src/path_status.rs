@@ -28,7 +28,8 @@ pub struct DirectionStatus {
     pub queue_drops: u64,
     /// Packets lost on purpose.
     pub injected_losses: u64,
-    /// Median lateness of the packets; `None` without packets, and where the kernel emulates the path.
+    /// Median lateness of the packets; `None` without packets, and where the kernel emulates the
+    /// path.
     pub lateness_median: Option<Span>,
     /// 90th percentile of the lateness; `None` as above.
     pub lateness_p90: Option<Span>,

@@ -1,7 +1,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Placement of an end's data threads near the network device that they use, where that was asked for.
+/// Placement of an end's data threads near the network device that they use, where that was asked
+/// for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Placement {
     /// The device; `None` where the kernel does not say which it is.
@@ -9,7 +10,8 @@ pub struct Placement {
     /// The device's NUMA node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<u16>,
-    /// The processors that the threads were put on, those of that node; empty where they run anywhere.
+    /// The processors that the threads were put on, those of that node; empty where they run
+    /// anywhere.
     pub processors: Vec<u16>,
     /// Why they run anywhere.
     #[serde(default, skip_serializing_if = "Option::is_none")]

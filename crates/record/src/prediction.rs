@@ -3,7 +3,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The limits of a transfer: the closed list of verdict kinds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Limit {
     /// The receiver advertises too little.
@@ -117,9 +119,10 @@ impl Prediction {
         self.ceilings.iter().find(|ceiling| ceiling.kind == kind)
     }
 
-    /// Returns the part of the bandwidth-delay product that each of so many streams keeps on the way; `None` where the
-    /// bandwidth is not known.
+    /// Returns the part of the bandwidth-delay product that each of so many streams keeps on the
+    /// way; `None` where the bandwidth is not known.
     pub fn bdp_of_each(&self, streams: u16) -> Option<ByteCount> {
-        self.bdp.map(|bdp| ByteCount::new(bdp.get().div_ceil(streams.max(1).into())))
+        self.bdp
+            .map(|bdp| ByteCount::new(bdp.get().div_ceil(streams.max(1).into())))
     }
 }

@@ -60,7 +60,8 @@ pub struct ProgramPrediction {
     pub program: String,
     /// The rate: of its TCP connections, or of the window that it keeps above TCP, if that is less.
     pub rate: BitRate,
-    /// Rates between which four fifths of simulated transfers of this size lie; `None` where nothing falls to chance.
+    /// Rates between which four fifths of simulated transfers of this size lie; `None` where
+    /// nothing falls to chance.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub range: Option<[BitRate; 2]>,
     /// The limit that sets it.
@@ -74,7 +75,8 @@ pub struct ProgramRow {
     pub program: String,
     /// Predicted steady rate; `None` of a program of which nothing is known.
     pub predicted: Option<BitRate>,
-    /// Rates between which four fifths of simulated transfers lie; `None` where nothing falls to chance.
+    /// Rates between which four fifths of simulated transfers lie; `None` where nothing falls to
+    /// chance.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub predicted_range: Option<[BitRate; 2]>,
     /// The limit that the prediction names.
@@ -91,7 +93,8 @@ pub struct ProgramRow {
     pub start_up: Option<Span>,
     /// Median round-trip time of the samples.
     pub rtt: Option<Span>,
-    /// Processor time of all processes at the end that sends ÷ time of the transfer: one processor is 1.
+    /// Processor time of all processes at the end that sends ÷ time of the transfer: one processor
+    /// is 1.
     #[serde(default)]
     pub sender_cpu: Option<Ratio>,
     /// Processor time of all processes at the end that receives ÷ time of the transfer: one
@@ -145,7 +148,8 @@ pub struct ProgramRun {
 }
 
 impl ProgramRun {
-    /// Returns true if the figures of the run count: the program moved the file, and the lab kept up.
+    /// Returns true if the figures of the run count: the program moved the file, and the lab kept
+    /// up.
     pub fn is_counted(&self) -> bool {
         self.failed.is_none() && self.validity.broken.is_empty()
     }

@@ -23,8 +23,8 @@ pub struct RelayedConnection {
     pub duration: Span,
     /// The end of the connection.
     pub ending: RelayEnding,
-    /// Bytes at most that were acknowledged to one end and that the other end has not acknowledged; zero where both
-    /// ends closed.
+    /// Bytes at most that were acknowledged to one end and that the other end has not acknowledged;
+    /// zero where both ends closed.
     pub undelivered: ByteCount,
     /// The bytes of the blocks between the relays, if they compress.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -35,7 +35,8 @@ pub struct RelayedConnection {
     pub target_stretch: RelayStretch,
 }
 
-/// The blocks of a connection between two relays that compress, without the bytes of TLS, TCP and IP.
+/// The blocks of a connection between two relays that compress, without the bytes of TLS, TCP and
+/// IP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RelayCompression {
     /// Bytes that carried the payload of the client.
@@ -96,15 +97,18 @@ pub enum RelayEnding {
     Forbidden,
     /// The other relay could not connect to the target, or did not answer.
     Unreachable,
-    /// The other relay sent bytes that are none of TLS, or that cannot be decompressed within the size of a block.
+    /// The other relay sent bytes that are none of TLS, or that cannot be decompressed within the
+    /// size of a block.
     Malformed,
     /// The relay stopped before the ends had closed.
     Stopped,
-    /// An end did not take what waited for it in the relay's kernel, and the client had too much there.
+    /// An end did not take what waited for it in the relay's kernel, and the client had too much
+    /// there.
     NotTaken,
 }
 
-/// One of the two TCP connections that a relay joins, as `TCP_INFO` of this host describes what it sent there.
+/// One of the two TCP connections that a relay joins, as `TCP_INFO` of this host describes what it
+/// sent there.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RelayStretch {
     /// Smoothed round-trip time.
@@ -113,8 +117,8 @@ pub struct RelayStretch {
     /// Retransmitted segments.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retransmitted: Option<SegCount>,
-    /// Share of packets that were lost without a queue, if that is so. This host has used BBR since, if its kernel
-    /// permits it.
+    /// Share of packets that were lost without a queue, if that is so. This host has used BBR
+    /// since, if its kernel permits it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lost: Option<Ratio>,
     /// Time during which data was on its way.
@@ -142,8 +146,8 @@ pub enum RelayLimit {
 }
 
 impl RelayStretch {
-    /// Returns the figures of a stretch from the kernel's, after a connection of `duration`; the share that was `lost`
-    /// without a queue is known or not.
+    /// Returns the figures of a stretch from the kernel's, after a connection of `duration`; the
+    /// share that was `lost` without a queue is known or not.
     pub fn from_tcp_info(info: &TcpInfo, lost: Option<Ratio>, duration: Span) -> Self {
         let figures = Self {
             rtt: info.rtt,
@@ -208,7 +212,10 @@ mod tests {
         assert_eq!(limit(900, 500, 100), RelayLimit::ReceiveWindow);
         assert_eq!(limit(900, 100, 500), RelayLimit::SendBuffer);
         assert_eq!(limit(900, 100, 100), RelayLimit::CongestionWindow);
-        assert_eq!(RelayStretch::from_tcp_info(&TcpInfo::default(), None, Span::ZERO).limit, RelayLimit::Idle);
+        assert_eq!(
+            RelayStretch::from_tcp_info(&TcpInfo::default(), None, Span::ZERO).limit,
+            RelayLimit::Idle
+        );
     }
 
     #[test]
@@ -225,8 +232,17 @@ mod tests {
         let (before, now) = (stretch(9000, 8000, 4), stretch(10_000, 8100, 7));
         assert_eq!(now.limit, RelayLimit::ReceiveWindow);
         let since = now.figures_since(&before, Span::from_secs(1));
-        assert_eq!((since.limit, since.retransmitted), (RelayLimit::CongestionWindow, Some(SegCount::new(3))));
-        assert_eq!((since.busy, since.receive_window_limited), (Span::from_secs(1), Span::from_millis(100)));
-        assert_eq!(now.figures_since(&now, Span::from_secs(1)).limit, RelayLimit::Idle);
+        assert_eq!(
+            (since.limit, since.retransmitted),
+            (RelayLimit::CongestionWindow, Some(SegCount::new(3)))
+        );
+        assert_eq!(
+            (since.busy, since.receive_window_limited),
+            (Span::from_secs(1), Span::from_millis(100))
+        );
+        assert_eq!(
+            now.figures_since(&now, Span::from_secs(1)).limit,
+            RelayLimit::Idle
+        );
     }
 }

@@ -13,9 +13,11 @@ pub enum Buffer {
     /// Nothing: the kernel tunes them.
     #[default]
     Automatic,
-    /// `SO_SNDBUF` and `SO_RCVBUF` at both ends, as iperf's `-w`. The kernel doubles it and advertises a share of that.
+    /// `SO_SNDBUF` and `SO_RCVBUF` at both ends, as iperf's `-w`. The kernel doubles it and
+    /// advertises a share of that.
     Request(ByteCount),
-    /// The window that the receiver should advertise: the buffer request is chosen so that the kernel yields it.
+    /// The window that the receiver should advertise: the buffer request is chosen so that the
+    /// kernel yields it.
     Window(ByteCount),
 }
 
@@ -44,7 +46,10 @@ pub enum Transport {
 /// The load asked for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
-#[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is an option of its own"
+)]
 pub struct Request {
     /// The transport protocol.
     pub transport: Transport,
@@ -56,19 +61,20 @@ pub struct Request {
     pub duration: Span,
     /// Time at the start that the totals leave out.
     pub omit: Span,
-    /// If set, the test ends after so many bytes in all, in each direction, instead of after `duration`.
+    /// If set, the test ends after so many bytes in all, in each direction, instead of after
+    /// `duration`.
     pub bytes: Option<ByteCount>,
-    /// Bytes of one write: of one datagram's payload with UDP. Zero asks for the usual: 1 MiB with TCP or, at a
-    /// rate, what it sends in a millisecond; what one packet of the path holds with UDP. What was measured never says
-    /// zero.
+    /// Bytes of one write: of one datagram's payload with UDP. Zero asks for the usual: 1 MiB with
+    /// TCP or, at a rate, what it sends in a millisecond; what one packet of the path holds with
+    /// UDP. What was measured never says zero.
     pub block: ByteCount,
     /// Rate at which the sending program offers each stream; as fast as it can if not set.
     pub rate: Option<BitRate>,
     /// Writes in a row when `rate` permits one; one if not set.
     pub burst: Option<u16>,
-    /// True if a sender of datagrams that has fallen behind `rate` sends all that is due at once, as iperf3 does.
-    /// Without this, it sends at most twice the rate until it has caught up, and gives up what it is more than 100 ms
-    /// behind.
+    /// True if a sender of datagrams that has fallen behind `rate` sends all that is due at once,
+    /// as iperf3 does. Without this, it sends at most twice the rate until it has caught up, and
+    /// gives up what it is more than 100 ms behind.
     pub catches_up_at_once: bool,
     /// Rate at which the kernel paces each stream (`SO_MAX_PACING_RATE`).
     pub pacing: Option<BitRate>,
@@ -86,17 +92,20 @@ pub struct Request {
     pub multipath: bool,
     /// True if a TCP sender hands the kernel pages of a file (`sendfile`) in place of copying.
     pub sendfile: bool,
-    /// True if a TCP sender hands the kernel the pages that data lies in (`MSG_ZEROCOPY`) in place of copying.
+    /// True if a TCP sender hands the kernel the pages that data lies in (`MSG_ZEROCOPY`) in place
+    /// of copying.
     pub zero_copy: bool,
-    /// True if a TCP receiver discards in the kernel what arrives (`MSG_TRUNC`), in place of copying it.
+    /// True if a TCP receiver discards in the kernel what arrives (`MSG_TRUNC`), in place of
+    /// copying it.
     pub discard: bool,
-    /// True if a TCP receiver must copy what arrives, as programs do that use it. Without this and without `discard`,
-    /// it is free to do either.
+    /// True if a TCP receiver must copy what arrives, as programs do that use it. Without this and
+    /// without `discard`, it is free to do either.
     pub rx_copy: bool,
-    /// True if UDP hands the kernel many datagrams at once, and takes many (`UDP_SEGMENT`, `UDP_GRO`).
+    /// True if UDP hands the kernel many datagrams at once, and takes many (`UDP_SEGMENT`,
+    /// `UDP_GRO`).
     pub offload: bool,
-    /// True if UDP must hand the kernel each datagram by itself, and take it so. Without this and without `offload`, it
-    /// is free to do either: the packets on the path are the same.
+    /// True if UDP must hand the kernel each datagram by itself, and take it so. Without this and
+    /// without `offload`, it is free to do either: the packets on the path are the same.
     pub no_gso: bool,
     /// True if datagrams are numbered in 64 bits rather than 32.
     pub wide_counters: bool,
@@ -107,7 +116,8 @@ pub struct Request {
     /// Processor that the other end's data threads run on, where it takes such wishes; the kernel's
     /// choice if not set.
     pub far_processor: Option<u16>,
-    /// True if this end's data threads run near the network device that they use, where that makes a difference.
+    /// True if this end's data threads run near the network device that they use, where that makes
+    /// a difference.
     pub near_device: bool,
     /// The way in which the sender fills its socket.
     pub writer: Writer,
@@ -158,8 +168,8 @@ impl Default for Request {
     }
 }
 
-/// The load as it was carried out: a window has become the buffer request that yields it, a block has its size, and a
-/// file its length.
+/// The load as it was carried out: a window has become the buffer request that yields it, a block
+/// has its size, and a file its length.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct ResolvedRequest(Request);

@@ -35,8 +35,8 @@ pub struct Hop {
     pub addresses: Vec<String>,
     /// Probes that were to end here.
     pub sent: u16,
-    /// Round-trip times of those that were answered; the others are lost, or not answered. Routers answer when they
-    /// have time for it, and many only so often.
+    /// Round-trip times of those that were answered; the others are lost, or not answered. Routers
+    /// answer when they have time for it, and many only so often.
     pub rtts: Vec<Span>,
     /// Why it forwards nothing to the target, if it says so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -55,8 +55,8 @@ impl Hop {
 pub struct RouteMtu {
     /// The largest that no router reported as too large, with its IP header.
     pub size: ByteCount,
-    /// True if the target answered a packet of that size; if it did answer small ones, something on the way drops large
-    /// ones and does not say so.
+    /// True if the target answered a packet of that size; if it did answer small ones, something on
+    /// the way drops large ones and does not say so.
     pub answered: bool,
     /// The router that said that no more passes; `None` where it is this host's own device.
     #[serde(default, skip_serializing_if = "Option::is_none")]

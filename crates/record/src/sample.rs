@@ -2,8 +2,8 @@ use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Retransmission timeouts in a row, at least, of a connection that is silent. Its last acknowledgement may be long ago
-/// although data has only just been sent.
+/// Retransmission timeouts in a row, at least, of a connection that is silent. Its last
+/// acknowledgement may be long ago although data has only just been sent.
 const MIN_TIMEOUTS: SegCount = SegCount::new(5);
 
 /// Probes of a closed window without an answer, at least: one may be on its way.
@@ -28,10 +28,11 @@ pub enum CongestionState {
     Loss,
 }
 
-/// The kernel's `struct tcp_info` in our units. A field that the running kernel does not return is `None`; each names
-/// the kernel's field in its comment and the release since which it exists. Layout: `include/uapi/linux/tcp.h`. Left
-/// out are the two that are always zero (`tcpi_fackets` since 4.15, `tcpi_last_ack_sent`) and the last word, which 6.18
-/// and 7.0 cut differently at the same length.
+/// The kernel's `struct tcp_info` in our units. A field that the running kernel does not return is
+/// `None`; each names the kernel's field in its comment and the release since which it exists.
+/// Layout: `include/uapi/linux/tcp.h`. Left out are the two that are always zero (`tcpi_fackets`
+/// since 4.15, `tcpi_last_ack_sent`) and the last word, which 6.18 and 7.0 cut differently at the
+/// same length.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct TcpInfo {
@@ -169,7 +170,8 @@ pub struct TcpInfo {
     pub total_rto_time: Option<Span>,
     /// `tcpi_received_ce` (6.18): segments that came with a congestion mark.
     pub received_ce: Option<SegCount>,
-    /// `tcpi_delivered_e1_bytes` (6.18): payload that arrived marked ECT(1), as the peer says by accurate ECN.
+    /// `tcpi_delivered_e1_bytes` (6.18): payload that arrived marked ECT(1), as the peer says by
+    /// accurate ECN.
     pub delivered_e1_bytes: Option<ByteCount>,
     /// `tcpi_delivered_e0_bytes` (6.18): the same for ECT(0).
     pub delivered_e0_bytes: Option<ByteCount>,
@@ -215,8 +217,8 @@ pub struct Sample {
     pub memory: Option<SocketMemory>,
 }
 
-/// Returns true if packets wait in a queue: a round trip takes a tenth more than the `base` without one, and 2 ms on
-/// top of that for the variation of any path.
+/// Returns true if packets wait in a queue: a round trip takes a tenth more than the `base` without
+/// one, and 2 ms on top of that for the variation of any path.
 pub fn packets_wait(rtt: Span, base: Span) -> bool {
     rtt > base.scale_by(1.1) + Span::from_millis(2)
 }
@@ -233,7 +235,11 @@ impl TcpInfo {
     /// connection.
     pub fn is_silent(&self, silence: Span) -> bool {
         let limit = match () {
-            () if self.unacked > Some(SegCount::ZERO) && self.timeouts_in_a_row >= Some(MIN_TIMEOUTS) => silence,
+            () if self.unacked > Some(SegCount::ZERO)
+                && self.timeouts_in_a_row >= Some(MIN_TIMEOUTS) =>
+            {
+                silence
+            }
             () if self.window_probes >= Some(MIN_PROBES) => PROBED_SILENCE,
             () => return false,
         };
@@ -242,12 +248,14 @@ impl TcpInfo {
 }
 
 impl Sample {
-    /// Bytes in flight in sequence space, as the advertised window limits them: sent at least once and not yet
-    /// acknowledged. Before Linux 4.19 this counts whole segments.
+    /// Bytes in flight in sequence space, as the advertised window limits them: sent at least once
+    /// and not yet acknowledged. Before Linux 4.19 this counts whole segments.
     pub fn outstanding_bytes(&self) -> Option<ByteCount> {
         let tcp = &self.tcp;
         match (tcp.bytes_sent, tcp.bytes_retrans, tcp.bytes_acked) {
-            (Some(sent), Some(again), Some(acked)) => Some(sent.saturating_sub(again).saturating_sub(acked)),
+            (Some(sent), Some(again), Some(acked)) => {
+                Some(sent.saturating_sub(again).saturating_sub(acked))
+            }
             _ => Some(tcp.unacked?.of_size(tcp.snd_mss?)),
         }
     }
@@ -257,8 +265,8 @@ impl Sample {
         self.outstanding_bytes().unwrap_or_default() + self.tcp.not_sent.unwrap_or_default()
     }
 
-    /// Bytes in the pipe, as the congestion window limits them (RFC 6675's estimate): unacknowledged, less those known
-    /// to have arrived or to be lost, plus the retransmitted.
+    /// Bytes in the pipe, as the congestion window limits them (RFC 6675's estimate):
+    /// unacknowledged, less those known to have arrived or to be lost, plus the retransmitted.
     pub fn pipe_bytes(&self) -> Option<ByteCount> {
         let tcp = &self.tcp;
         let gone = tcp.sacked.unwrap_or_default() + tcp.lost.unwrap_or_default();

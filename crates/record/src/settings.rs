@@ -8,7 +8,9 @@ use serde::{Deserialize, Serialize};
 use crate::{At, Buffer, Request};
 
 /// Version of a Linux kernel. The rules that turn buffers into windows differ between versions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 pub struct KernelVersion {
     /// The 6 of 6.18.44.
     pub major: u16,
@@ -21,7 +23,11 @@ pub struct KernelVersion {
 impl KernelVersion {
     /// A release, without a point release.
     pub const fn new(major: u16, minor: u16) -> Self {
-        Self { major, minor, patch: 0 }
+        Self {
+            major,
+            minor,
+            patch: 0,
+        }
     }
 }
 
@@ -36,15 +42,22 @@ impl FromStr for KernelVersion {
 
     /// Reads what `uname -r` prints; whatever follows the numbers is the distribution's.
     fn from_str(release: &str) -> Result<Self, String> {
-        let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map_while(|part| part.parse().ok());
+        let mut numbers = release
+            .split(|c: char| !c.is_ascii_digit())
+            .map_while(|part| part.parse().ok());
         match (numbers.next(), numbers.next()) {
-            (Some(major), Some(minor)) => Ok(Self { major, minor, patch: numbers.next().unwrap_or(0) }),
+            (Some(major), Some(minor)) => Ok(Self {
+                major,
+                minor,
+                patch: numbers.next().unwrap_or(0),
+            }),
             _ => Err(format!("\"{release}\" is not a kernel release")),
         }
     }
 }
 
-/// `tcp_rmem` or `tcp_wmem`: what a socket's buffer is at least, at first, and at most when the kernel tunes it.
+/// `tcp_rmem` or `tcp_wmem`: what a socket's buffer is at least, at first, and at most when the
+/// kernel tunes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct BufferTriple {
     /// Guaranteed even under memory pressure.
@@ -56,17 +69,24 @@ pub struct BufferTriple {
 }
 
 impl BufferTriple {
-    /// Returns these sizes with another maximum. A larger default is lowered to it: a socket begins with the default,
-    /// and keeps it whatever the maximum is.
+    /// Returns these sizes with another maximum. A larger default is lowered to it: a socket begins
+    /// with the default, and keeps it whatever the maximum is.
     #[must_use]
     pub fn with_max(self, max: ByteCount) -> Self {
-        Self { default: self.default.min(max), max, ..self }
+        Self {
+            default: self.default.min(max),
+            max,
+            ..self
+        }
     }
 }
 
 /// The settings of a host, or of a network namespace, that bear on bulk TCP.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[expect(clippy::struct_excessive_bools, reason = "each is one switch of the kernel")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is one switch of the kernel"
+)]
 pub struct HostSettings {
     /// Running kernel.
     pub kernel: KernelVersion,
@@ -86,7 +106,8 @@ pub struct HostSettings {
     pub sack: bool,
     /// `net.ipv4.tcp_moderate_rcvbuf`: receive buffers are tuned.
     pub moderate_rcvbuf: bool,
-    /// `net.ipv4.tcp_adv_win_scale`: share of the receive buffer that is advertised, before Linux 6.6.
+    /// `net.ipv4.tcp_adv_win_scale`: share of the receive buffer that is advertised, before Linux
+    /// 6.6.
     pub adv_win_scale: i32,
     /// `net.ipv4.tcp_congestion_control`: what a socket gets if it asks for nothing.
     pub congestion_control: String,
@@ -98,12 +119,18 @@ impl HostSettings {
     /// Returns the settings after these changes, in order.
     #[must_use]
     pub fn changed_by<'c>(&self, changes: impl IntoIterator<Item = &'c Change>) -> Self {
-        changes.into_iter().fold(self.clone(), |settings, change| change.applied_to(&settings))
+        changes.into_iter().fold(self.clone(), |settings, change| {
+            change.applied_to(&settings)
+        })
     }
 
     /// An untouched host: what Linux 6.18 starts with where memory is ample, and CUBIC.
     pub fn of_linux_6_18() -> Self {
-        let triple = |default, max| BufferTriple { min: ByteCount::new(4096), default: ByteCount::new(default), max };
+        let triple = |default, max| BufferTriple {
+            min: ByteCount::new(4096),
+            default: ByteCount::new(default),
+            max,
+        };
         Self {
             kernel: KernelVersion::new(6, 18),
             tcp_rmem: triple(131_072, ByteCount::from_mib(32)),
@@ -123,7 +150,11 @@ impl HostSettings {
     /// Returns a host that sets no ceiling, in place of one of which nothing is known.
     pub fn without_limits() -> Self {
         let size = ByteCount::from_mib(1 << 20);
-        let triple = BufferTriple { min: size, default: size, max: size };
+        let triple = BufferTriple {
+            min: size,
+            default: size,
+            max: size,
+        };
         Self {
             tcp_rmem: triple,
             tcp_wmem: triple,
@@ -155,8 +186,8 @@ pub enum Change {
     Streams(u16),
     /// The rate at which the program offers each stream; none lets it offer all that it can.
     Rate(Option<BitRate>),
-    /// The greatest pace that the program sets on each of its sockets (`SO_MAX_PACING_RATE`); none leaves it to the
-    /// kernel.
+    /// The greatest pace that the program sets on each of its sockets (`SO_MAX_PACING_RATE`); none
+    /// leaves it to the kernel.
     MaxPacingRate(Option<BitRate>),
     /// Any sysctl, whole.
     Sysctl {
@@ -181,8 +212,8 @@ pub enum Change {
         /// `fq`, `fq_codel`, `pfifo`…; `default` for the one that the kernel puts there by itself.
         kind: String,
     },
-    /// Number of packets that may wait for a device (`txqueuelen`), where its queueing discipline has no limit of its
-    /// own.
+    /// Number of packets that may wait for a device (`txqueuelen`), where its queueing discipline
+    /// has no limit of its own.
     QueueLength {
         /// The device.
         device: String,
@@ -207,16 +238,16 @@ pub enum Change {
     },
 }
 
-/// Queueing disciplines that can be taken away from a device and put back as they were, with every parameter. Of any
-/// other than these and the kernel's own, only whoever set it up knows how.
+/// Queueing disciplines that can be taken away from a device and put back as they were, with every
+/// parameter. Of any other than these and the kernel's own, only whoever set it up knows how.
 pub const RESTORABLE_QDISCS: [&str; 3] = ["tbf", "pfifo", "bfifo"];
 
 impl Change {
     /// The kind of [`Change::Qdisc`] that stands for the kernel's own choice.
     pub const DEFAULT_QDISC: &str = "default";
 
-    /// The settings of a host after this change; the same where the change is the program's to make, or one of a
-    /// setting that is not among them.
+    /// The settings of a host after this change; the same where the change is the program's to
+    /// make, or one of a setting that is not among them.
     #[must_use]
     pub fn applied_to(&self, before: &HostSettings) -> HostSettings {
         let mut after = before.clone();
@@ -240,9 +271,9 @@ impl Change {
         after
     }
 
-    /// The ends that must make this change for it to help: a send buffer the sender, a receive buffer the receiver,
-    /// window scaling both, as it works only where both offer it. None where it is the program's to make, or helps
-    /// wherever its remedy is.
+    /// The ends that must make this change for it to help: a send buffer the sender, a receive
+    /// buffer the receiver, window scaling both, as it works only where both offer it. None where
+    /// it is the program's to make, or helps wherever its remedy is.
     pub fn required_ends(&self) -> &'static [At] {
         match self {
             Self::TcpWmemMax(_) | Self::Qdisc { .. } | Self::QueueLength { .. } => &[At::Sender],
@@ -268,7 +299,9 @@ impl Change {
             Self::CongestionControl(name) => after.congestion = Some(name.clone()),
             Self::Streams(streams) => after.streams = *streams,
             // A burst is of writes that a rate holds back.
-            Self::Rate(rate) => (after.rate, after.burst) = (*rate, after.burst.filter(|_| rate.is_some())),
+            Self::Rate(rate) => {
+                (after.rate, after.burst) = (*rate, after.burst.filter(|_| rate.is_some()))
+            }
             Self::MaxPacingRate(pace) => after.pacing = *pace,
             Self::TcpRmemMax(_)
             | Self::TcpWmemMax(_)
@@ -285,8 +318,8 @@ impl Change {
     }
 }
 
-/// Returns the settings after `text` is written into a sysctl; nothing where the kernel would refuse it, or it is not
-/// among them.
+/// Returns the settings after `text` is written into a sysctl; nothing where the kernel would
+/// refuse it, or it is not among them.
 fn set_by_name(settings: &mut HostSettings, name: &str, text: &str) {
     let size = || text.trim().parse().map(ByteCount::new).ok();
     let switch = || text.trim().parse().ok().map(|value: u8| value != 0);
@@ -295,23 +328,35 @@ fn set_by_name(settings: &mut HostSettings, name: &str, text: &str) {
         "net.ipv4.tcp_wmem" => settings.tcp_wmem = parse_triple(settings.tcp_wmem, text),
         "net.core.rmem_max" => settings.rmem_max = size().or(settings.rmem_max),
         "net.core.wmem_max" => settings.wmem_max = size().or(settings.wmem_max),
-        "net.ipv4.tcp_window_scaling" => settings.window_scaling = switch().unwrap_or(settings.window_scaling),
+        "net.ipv4.tcp_window_scaling" => {
+            settings.window_scaling = switch().unwrap_or(settings.window_scaling)
+        }
         "net.ipv4.tcp_timestamps" => settings.timestamps = switch().unwrap_or(settings.timestamps),
         "net.ipv4.tcp_sack" => settings.sack = switch().unwrap_or(settings.sack),
-        "net.ipv4.tcp_moderate_rcvbuf" => settings.moderate_rcvbuf = switch().unwrap_or(settings.moderate_rcvbuf),
+        "net.ipv4.tcp_moderate_rcvbuf" => {
+            settings.moderate_rcvbuf = switch().unwrap_or(settings.moderate_rcvbuf)
+        }
         "net.ipv4.tcp_adv_win_scale" => {
             settings.adv_win_scale = text.trim().parse().unwrap_or(settings.adv_win_scale);
         }
-        "net.ipv4.tcp_congestion_control" => text.trim().clone_into(&mut settings.congestion_control),
+        "net.ipv4.tcp_congestion_control" => {
+            text.trim().clone_into(&mut settings.congestion_control)
+        }
         _ => {}
     }
 }
 
 /// Fewer than three sizes leave the rest as it was, as the kernel does.
 fn parse_triple(before: BufferTriple, text: &str) -> BufferTriple {
-    let mut sizes = text.split_whitespace().map_while(|word| word.parse().map(ByteCount::new).ok());
+    let mut sizes = text
+        .split_whitespace()
+        .map_while(|word| word.parse().map(ByteCount::new).ok());
     let mut next = |before| sizes.next().unwrap_or(before);
-    BufferTriple { min: next(before.min), default: next(before.default), max: next(before.max) }
+    BufferTriple {
+        min: next(before.min),
+        default: next(before.default),
+        max: next(before.max),
+    }
 }
 
 /// The ends at which a sysctl matters to bulk TCP.
@@ -329,7 +374,9 @@ fn ends_of(name: &str) -> &'static [At] {
         | "net.core.rmem_default"
         | "net.ipv4.tcp_moderate_rcvbuf"
         | "net.ipv4.tcp_adv_win_scale" => &[At::Receiver],
-        "net.ipv4.tcp_window_scaling" | "net.ipv4.tcp_timestamps" | "net.ipv4.tcp_sack" => &[At::Sender, At::Receiver],
+        "net.ipv4.tcp_window_scaling" | "net.ipv4.tcp_timestamps" | "net.ipv4.tcp_sack" => {
+            &[At::Sender, At::Receiver]
+        }
         _ => &[],
     }
 }
@@ -354,16 +401,34 @@ mod tests {
 
     #[test]
     fn a_sysctl_by_name_is_the_setting_that_it_is() {
-        let sysctl = |name: &str, value: &str| Change::Sysctl { name: name.to_owned(), value: value.to_owned() };
+        let sysctl = |name: &str, value: &str| Change::Sysctl {
+            name: name.to_owned(),
+            value: value.to_owned(),
+        };
         let before = HostSettings::of_linux_6_18();
         let rmem = sysctl("net.ipv4.tcp_rmem", "4096 131072 67108864");
-        assert_eq!(rmem.applied_to(&before), Change::TcpRmemMax(ByteCount::from_mib(64)).applied_to(&before));
-        assert_eq!(rmem.required_ends(), Change::TcpRmemMax(ByteCount::ZERO).required_ends());
+        assert_eq!(
+            rmem.applied_to(&before),
+            Change::TcpRmemMax(ByteCount::from_mib(64)).applied_to(&before)
+        );
+        assert_eq!(
+            rmem.required_ends(),
+            Change::TcpRmemMax(ByteCount::ZERO).required_ends()
+        );
         let small = Change::TcpRmemMax(ByteCount::from_kib(64)).applied_to(&before);
-        assert_eq!(small, sysctl("net.ipv4.tcp_rmem", "4096 65536 65536").applied_to(&before));
+        assert_eq!(
+            small,
+            sysctl("net.ipv4.tcp_rmem", "4096 65536 65536").applied_to(&before)
+        );
         let scaling = sysctl("net.ipv4.tcp_window_scaling", "0");
-        assert_eq!(scaling.applied_to(&before), Change::WindowScaling(false).applied_to(&before));
-        assert_eq!(scaling.required_ends(), Change::WindowScaling(false).required_ends());
+        assert_eq!(
+            scaling.applied_to(&before),
+            Change::WindowScaling(false).applied_to(&before)
+        );
+        assert_eq!(
+            scaling.required_ends(),
+            Change::WindowScaling(false).required_ends()
+        );
         let unknown = sysctl("net.ipv4.tcp_rmem", "much");
         assert_eq!(unknown.applied_to(&before), before);
     }
@@ -371,30 +436,79 @@ mod tests {
     #[test]
     fn what_a_program_asks_of_its_pace_is_of_the_load_alone() {
         let (slow, fast) = (BitRate::from_mbps(40), BitRate::from_mbps(80));
-        let before =
-            Request { rate: Some(slow), burst: Some(10), pacing: Some(slow), streams: 2, ..Request::default() };
+        let before = Request {
+            rate: Some(slow),
+            burst: Some(10),
+            pacing: Some(slow),
+            streams: 2,
+            ..Request::default()
+        };
         let table = [
-            (Change::Rate(None), Request { rate: None, burst: None, ..before.clone() }),
-            (Change::Rate(Some(fast)), Request { rate: Some(fast), ..before.clone() }),
-            (Change::MaxPacingRate(None), Request { pacing: None, ..before.clone() }),
-            (Change::MaxPacingRate(Some(fast)), Request { pacing: Some(fast), ..before.clone() }),
+            (
+                Change::Rate(None),
+                Request {
+                    rate: None,
+                    burst: None,
+                    ..before.clone()
+                },
+            ),
+            (
+                Change::Rate(Some(fast)),
+                Request {
+                    rate: Some(fast),
+                    ..before.clone()
+                },
+            ),
+            (
+                Change::MaxPacingRate(None),
+                Request {
+                    pacing: None,
+                    ..before.clone()
+                },
+            ),
+            (
+                Change::MaxPacingRate(Some(fast)),
+                Request {
+                    pacing: Some(fast),
+                    ..before.clone()
+                },
+            ),
         ];
         for (change, after) in table {
             assert_eq!(change.applied_to_request(&before), after, "{change:?}");
-            assert_eq!(change.applied_to(&HostSettings::of_linux_6_18()), HostSettings::of_linux_6_18());
+            assert_eq!(
+                change.applied_to(&HostSettings::of_linux_6_18()),
+                HostSettings::of_linux_6_18()
+            );
             assert_eq!(change.required_ends(), [], "{change:?}");
         }
     }
 
     #[test]
     fn settings_that_only_the_sender_reads_are_for_the_sender() {
-        let sysctl = |name: &str| Change::Sysctl { name: name.to_owned(), value: "1".to_owned() };
-        let queue = Change::QueueLength { device: "eth0".to_owned(), packets: SegCount::new(1000) };
-        let names = ["net.ipv4.tcp_mtu_probing", "net.ipv4.tcp_pacing_ca_ratio", "net.ipv4.tcp_pacing_ss_ratio"];
+        let sysctl = |name: &str| Change::Sysctl {
+            name: name.to_owned(),
+            value: "1".to_owned(),
+        };
+        let queue = Change::QueueLength {
+            device: "eth0".to_owned(),
+            packets: SegCount::new(1000),
+        };
+        let names = [
+            "net.ipv4.tcp_mtu_probing",
+            "net.ipv4.tcp_pacing_ca_ratio",
+            "net.ipv4.tcp_pacing_ss_ratio",
+        ];
         for change in names.map(sysctl).into_iter().chain([queue]) {
             assert_eq!(change.required_ends(), [At::Sender], "{change:?}");
-            assert_eq!(change.applied_to(&HostSettings::of_linux_6_18()), HostSettings::of_linux_6_18());
-            assert_eq!(change.applied_to_request(&Request::default()), Request::default());
+            assert_eq!(
+                change.applied_to(&HostSettings::of_linux_6_18()),
+                HostSettings::of_linux_6_18()
+            );
+            assert_eq!(
+                change.applied_to_request(&Request::default()),
+                Request::default()
+            );
         }
     }
 }

@@ -50,7 +50,8 @@ pub struct SimulatedTransfer {
     pub warnings: Vec<String>,
 }
 
-/// A fact about a path or a host that a measurement does not state, and the reason for the value that is taken for it.
+/// A fact about a path or a host that a measurement does not state, and the reason for the value
+/// that is taken for it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Inferred {
     /// The key of the path, as `--path` has it; or `sender` or `receiver`.

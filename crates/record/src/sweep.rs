@@ -58,7 +58,8 @@ pub struct SweepLoad {
     pub rates: Vec<BitRate>,
     /// Length of the ramp, where there is a steady part after it.
     pub ramp: Option<Span>,
-    /// Median over the streams and the time after the ramp of the smoothed round-trip time of the sender's kernel.
+    /// Median over the streams and the time after the ramp of the smoothed round-trip time of the
+    /// sender's kernel.
     pub smoothed_rtt: Option<Span>,
     /// Processor time of the sender, as a share of one core.
     pub cpu_sender: Option<Ratio>,
@@ -108,15 +109,21 @@ pub struct SweepDevice {
     pub before: Option<SweepTraffic>,
     /// Traffic of the device during the run, set-up and drain included.
     pub during: SweepTraffic,
-    /// Bytes of the run itself among these, in the direction of the data: its payload, retransmissions, and
-    /// headers, as far as they follow from sizes of packets. The rest is other traffic.
+    /// Bytes of the run itself among these, in the direction of the data: its payload,
+    /// retransmissions, and headers, as far as they follow from sizes of packets. The rest is other
+    /// traffic.
     pub own: ByteCount,
 }
 
 impl SweepDevice {
     /// Returns the rate of other traffic during the run, in the direction of the data.
     pub fn other_rate(&self, direction: Direction) -> BitRate {
-        BitRate::from_bytes_in(self.during.bytes_in_direction(direction).saturating_sub(self.own), self.during.span)
+        BitRate::from_bytes_in(
+            self.during
+                .bytes_in_direction(direction)
+                .saturating_sub(self.own),
+            self.during.span,
+        )
     }
 }
 
@@ -139,15 +146,16 @@ pub struct SweepRun {
     pub loaded_rtt: Option<Span>,
     /// Retransmitted segments.
     pub retransmits: Option<SegCount>,
-    /// Variance of the rate of all streams together over time, relative to the sum of the variances of each: below 1
-    /// where others take up what one leaves, above 1 where they rise and fall together. `None` with a single stream.
+    /// Variance of the rate of all streams together over time, relative to the sum of the variances
+    /// of each: below 1 where others take up what one leaves, above 1 where they rise and fall
+    /// together. `None` with a single stream.
     pub together: Option<Ratio>,
     /// Load over time, the kernel's round-trip time and the processors; `None` where they were not
     /// recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load: Option<SweepLoad>,
-    /// The device that carried its data, with other traffic before and during the run; `None` where it is not counted,
-    /// as in virtual time.
+    /// The device that carried its data, with other traffic before and during the run; `None` where
+    /// it is not counted, as in virtual time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<SweepDevice>,
     /// The reasons why the run does not count, a sentence each.
@@ -157,7 +165,12 @@ pub struct SweepRun {
 
 impl SweepRun {
     /// Returns a run of which only the rate and the cost are known.
-    pub const fn from_cost(cell: SweepCell, reason: SweepReason, rate: BitRate, cost: SweepCost) -> Self {
+    pub const fn from_cost(
+        cell: SweepCell,
+        reason: SweepReason,
+        rate: BitRate,
+        cost: SweepCost,
+    ) -> Self {
         Self {
             cell,
             reason,
@@ -174,8 +187,8 @@ impl SweepRun {
         }
     }
 
-    /// Returns true if the round trip under load was longer than without by more than a tenth and a millisecond;
-    /// `None` if one of both is not known.
+    /// Returns true if the round trip under load was longer than without by more than a tenth and a
+    /// millisecond; `None` if one of both is not known.
     pub fn is_rtt_longer(&self) -> Option<bool> {
         Some(is_longer(self.loaded_rtt?, self.idle_rtt?))
     }
@@ -192,7 +205,8 @@ pub struct SweepEstimate {
     pub low: BitRate,
     /// Upper end.
     pub high: BitRate,
-    /// Runs of this setting that count; the rate of a setting without any follows from its neighbours.
+    /// Runs of this setting that count; the rate of a setting without any follows from its
+    /// neighbours.
     pub runs: u32,
 }
 
@@ -237,13 +251,14 @@ pub struct SweepAnswer {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum SweepOrder {
-    /// All windows with the fewest streams, then all windows with the next number, as SLAC measured.
+    /// All windows with the fewest streams, then all windows with the next number, as SLAC
+    /// measured.
     Nested,
-    /// Blocks of which each has every window once, in random order: a slow change of the path does not look like an
-    /// effect of the settings.
+    /// Blocks of which each has every window once, in random order: a slow change of the path does
+    /// not look like an effect of the settings.
     Scrambled,
-    /// The nested order, and then the scrambled one: what comes again belongs to the settings, and what does not to the
-    /// time.
+    /// The nested order, and then the scrambled one: what comes again belongs to the settings, and
+    /// what does not to the time.
     Both,
 }
 
@@ -260,11 +275,15 @@ impl std::ops::Add for SweepCost {
     type Output = Self;
 
     fn add(self, other: Self) -> Self {
-        Self { bytes: self.bytes + other.bytes, time: self.time + other.time }
+        Self {
+            bytes: self.bytes + other.bytes,
+            time: self.time + other.time,
+        }
     }
 }
 
-/// The cost that a sweep will have in the end, by sweeps that were simulated over paths that may be this one.
+/// The cost that a sweep will have in the end, by sweeps that were simulated over paths that may be
+/// this one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SweepForecast {
     /// Bytes and time that half of them stayed below.
@@ -275,7 +294,8 @@ pub struct SweepForecast {
     pub high: SweepCost,
 }
 
-/// Everything that is fixed before the first run of a sweep: with it, the runs so far decide which run is next.
+/// Everything that is fixed before the first run of a sweep: with it, the runs so far decide which
+/// run is next.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SweepPlan {
     /// Name of the sweep.
@@ -288,7 +308,8 @@ pub struct SweepPlan {
     pub windows: Vec<ByteCount>,
     /// Numbers of streams, in rising order.
     pub streams: Vec<u16>,
-    /// Order in which the whole grid is measured; `None` to measure only what the answer depends on.
+    /// Order in which the whole grid is measured; `None` to measure only what the answer depends
+    /// on.
     pub order: Option<SweepOrder>,
     /// Seed of what falls to chance.
     pub seed: u64,
@@ -310,8 +331,8 @@ pub struct SweepPlan {
     /// Hours of each day in which runs begin; all if not set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hours: Option<DailyHours>,
-    /// Rates that are predicted for all settings: all windows with the fewest streams first. Empty where the capacity
-    /// of the path is not known.
+    /// Rates that are predicted for all settings: all windows with the fewest streams first. Empty
+    /// where the capacity of the path is not known.
     pub predicted: Vec<BitRate>,
     /// Cost in the end, forecast before the first run; `None` where no rates are predicted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -319,8 +340,8 @@ pub struct SweepPlan {
 }
 
 impl Default for SweepPlan {
-    /// Returns a plan without settings, which may spend the bytes and the time of the whole grid and load the path all
-    /// the time.
+    /// Returns a plan without settings, which may spend the bytes and the time of the whole grid
+    /// and load the path all the time.
     fn default() -> Self {
         Self {
             id: String::new(),
@@ -348,7 +369,8 @@ impl Default for SweepPlan {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum SweepDipCause {
-    /// The path changed slowly, which the order of the runs makes look like an effect of the settings.
+    /// The path changed slowly, which the order of the runs makes look like an effect of the
+    /// settings.
     Order,
     /// Other traffic came and went.
     CrossTraffic,
@@ -356,8 +378,8 @@ pub enum SweepDipCause {
     BeyondFlight,
 }
 
-/// Dips: runs with less than 80 % of the rate that a setting with no more streams and no larger window typically has.
-/// The figures decide between three causes.
+/// Dips: runs with less than 80 % of the rate that a setting with no more streams and no larger
+/// window typically has. The figures decide between three causes.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SweepDips {
     /// Runs that count.
@@ -374,11 +396,11 @@ pub struct SweepDips {
     pub repeated: u32,
     /// Dips whose setting has another run that is a dip too.
     pub again: u32,
-    /// Spearman's rank correlation of each run with the next one of its setting, by their depths, among the settings
-    /// that fill the path; `None` if hardly any of them has several runs.
+    /// Spearman's rank correlation of each run with the next one of its setting, by their depths,
+    /// among the settings that fill the path; `None` if hardly any of them has several runs.
     pub of_setting: Option<f64>,
-    /// Spearman's rank correlation of each run with the one after it, each relative to the typical run of its setting,
-    /// among the same settings.
+    /// Spearman's rank correlation of each run with the one after it, each relative to the typical
+    /// run of its setting, among the same settings.
     pub neighbours: Option<f64>,
     /// The cause, if the figures show one of the three.
     pub cause: Option<SweepDipCause>,
@@ -391,11 +413,12 @@ impl SweepDips {
     }
 }
 
-/// The rank correlations of the growth of the round-trip time under load with the rate and the setting.
+/// The rank correlations of the growth of the round-trip time under load with the rate and the
+/// setting.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SweepRtt {
-    /// The rate from which on the median round trip is longer than without load, by more than a tenth and a
-    /// millisecond: the one with the fewest exceptions. `None` if it hardly ever is.
+    /// The rate from which on the median round trip is longer than without load, by more than a
+    /// tenth and a millisecond: the one with the fewest exceptions. `None` if it hardly ever is.
     pub climbs_from: Option<BitRate>,
     /// Spearman's rank correlation with the rate, from -1 to 1.
     pub with_rate: f64,
@@ -418,10 +441,12 @@ pub struct SweepReport {
     pub segments: Vec<u32>,
     /// The answer; `None` if too few runs were made over the path as it is now.
     pub answer: Option<SweepAnswer>,
-    /// Settings that are left out, since at least two of their runs, and more than half, do not count.
+    /// Settings that are left out, since at least two of their runs, and more than half, do not
+    /// count.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<SweepCell>,
-    /// The cheapest setting for which 95 % of the best rate is predicted, where the capacity is known.
+    /// The cheapest setting for which 95 % of the best rate is predicted, where the capacity is
+    /// known.
     pub predicted_knee: Option<SweepCell>,
     /// Rates of all settings: all windows with the fewest streams first.
     pub surface: Vec<SweepEstimate>,

@@ -14,14 +14,16 @@ const MIN_SNAPSHOTS: usize = 10;
 
 /// The rule by which the samples of an end were thinned.
 ///
-/// A snapshot is one sample of each stream at the same time. The first and the last snapshot are kept. Of the others,
-/// each `ramp_kept_every`th is kept until `ramp_until`, and each `kept_every`th after it. Both are 1 where nothing was
-/// left out, and chosen so that about [`MAX_SAMPLES`] samples remain, up to half of them from the ramp.
+/// A snapshot is one sample of each stream at the same time. The first and the last snapshot are
+/// kept. Of the others, each `ramp_kept_every`th is kept until `ramp_until`, and each
+/// `kept_every`th after it. Both are 1 where nothing was left out, and chosen so that about
+/// [`MAX_SAMPLES`] samples remain, up to half of them from the ramp.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Thinning {
     /// Number of snapshots before thinning.
     pub snapshots: usize,
-    /// End of the ramp, since the data began to flow: that of the steady part's beginning, or a tenth of the test.
+    /// End of the ramp, since the data began to flow: that of the steady part's beginning, or a
+    /// tenth of the test.
     pub ramp_until: Span,
     /// Distance between the snapshots that were kept of the ramp.
     pub ramp_kept_every: usize,
@@ -30,23 +32,35 @@ pub struct Thinning {
 }
 
 impl Thinning {
-    /// Returns the rule for `samples`, ordered by time, of which about `max` shall remain. The ramp ends at `ramp`, or
-    /// after a tenth of the samples' time if that is not known.
+    /// Returns the rule for `samples`, ordered by time, of which about `max` shall remain. The ramp
+    /// ends at `ramp`, or after a tenth of the samples' time if that is not known.
     pub fn from_samples(samples: &[Sample], ramp: Option<Span>, max: usize) -> Self {
         let last = samples.last().map_or(Span::ZERO, |sample| sample.at);
         let ramp_until = ramp.unwrap_or(last / 10);
-        let sizes: Vec<(Span, usize)> =
-            samples.chunk_by(|one, next| one.at == next.at).map(|snapshot| (snapshot[0].at, snapshot.len())).collect();
+        let sizes: Vec<(Span, usize)> = samples
+            .chunk_by(|one, next| one.at == next.at)
+            .map(|snapshot| (snapshot[0].at, snapshot.len()))
+            .collect();
         let streams = sizes.iter().map(|(_, streams)| *streams).max().unwrap_or(1);
         let (snapshots, allowed) = (sizes.len(), (max / streams).max(MIN_SNAPSHOTS));
         if snapshots <= allowed {
-            return Self { snapshots, ramp_until, ramp_kept_every: 1, kept_every: 1 };
+            return Self {
+                snapshots,
+                ramp_until,
+                ramp_kept_every: 1,
+                kept_every: 1,
+            };
         }
         let in_ramp = sizes.iter().filter(|(at, _)| *at <= ramp_until).count();
         let ramp_kept_every = in_ramp.div_ceil(allowed / 2).max(1);
         let left = allowed - in_ramp.div_ceil(ramp_kept_every);
         let kept_every = (snapshots - in_ramp).div_ceil(left).max(1);
-        Self { snapshots, ramp_until, ramp_kept_every, kept_every }
+        Self {
+            snapshots,
+            ramp_until,
+            ramp_kept_every,
+            kept_every,
+        }
     }
 
     /// Returns the samples that the rule keeps.
@@ -82,9 +96,17 @@ mod tests {
     use fullpipe_units::ByteCount;
 
     fn samples(streams: u16, snapshots: u64) -> Vec<Sample> {
-        let sample = |at, stream| Sample { at, stream, bytes: ByteCount::ZERO, tcp: TcpInfo::default(), memory: None };
+        let sample = |at, stream| Sample {
+            at,
+            stream,
+            bytes: ByteCount::ZERO,
+            tcp: TcpInfo::default(),
+            memory: None,
+        };
         (0..snapshots)
-            .flat_map(|snapshot| (0..streams).map(move |stream| sample(Span::from_millis(snapshot * 50), stream)))
+            .flat_map(|snapshot| {
+                (0..streams).map(move |stream| sample(Span::from_millis(snapshot * 50), stream))
+            })
             .collect()
     }
 
@@ -104,8 +126,14 @@ mod tests {
         let kept = rule.apply_rule(all.clone());
         assert!(kept.len() <= MAX_SAMPLES + 180, "{}", kept.len());
         assert_eq!((kept.first(), kept.last()), (all.first(), all.last()));
-        assert!(kept.chunks(90).all(|snapshot| snapshot.iter().all(|sample| sample.at == snapshot[0].at)));
-        let in_ramp = kept.iter().filter(|sample| sample.at <= rule.ramp_until).count();
+        assert!(
+            kept.chunks(90)
+                .all(|snapshot| snapshot.iter().all(|sample| sample.at == snapshot[0].at))
+        );
+        let in_ramp = kept
+            .iter()
+            .filter(|sample| sample.at <= rule.ramp_until)
+            .count();
         assert!(in_ramp * 3 > kept.len(), "{in_ramp} of {}", kept.len());
     }
 }

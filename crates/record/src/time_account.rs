@@ -6,13 +6,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::Sample;
 
-/// Account of the time of a command, or of a process while it was watched. Each moment is booked once, so that the
-/// parts add up to `whole`; where several connections show different uses of a moment, the first in this order counts.
+/// Account of the time of a command, or of a process while it was watched. Each moment is booked
+/// once, so that the parts add up to `whole`; where several connections show different uses of a
+/// moment, the first in this order counts.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct TimeAccount {
     /// Time that is accounted for.
     pub whole: Span,
-    /// Data was under way: more than an initial window (10 segments, RFC 6928) in a round trip, or in one message.
+    /// Data was under way: more than an initial window (10 segments, RFC 6928) in a round trip, or
+    /// in one message.
     pub data: Span,
     /// Round trips of small messages, each of which waited for the answer to the one before.
     pub requests: Span,
@@ -20,12 +22,13 @@ pub struct TimeAccount {
     pub round_trips: u64,
     /// A connection was being opened, and no other had a request or data under way.
     pub connecting: Span,
-    /// An answer of the other program was due: more than a round trip had passed since the request, or since the part
-    /// before.
+    /// An answer of the other program was due: more than a round trip had passed since the request,
+    /// or since the part before.
     pub other_program: Span,
     /// Processor time of the command while none of this was under way.
     pub own_work: Span,
-    /// The rest: the command waited for something that is not TCP, such as a disk, a name or a timer.
+    /// The rest: the command waited for something that is not TCP, such as a disk, a name or a
+    /// timer.
     pub elsewhere: Span,
 }
 
@@ -42,8 +45,11 @@ pub struct ConnectionSamples<'s> {
     pub samples: Vec<&'s Sample>,
 }
 
-/// Use of a moment of a transfer: the accounts on which its time is booked, whatever view there is of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+/// Use of a moment of a transfer: the accounts on which its time is booked, whatever view there is
+/// of it.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum TransferTimeUse {
     /// Nothing moved between a loss and the timer that repaired it (RFC 6298).
@@ -96,6 +102,7 @@ pub struct TransferTimeShare {
     pub used_for: TransferTimeUse,
     /// Its time, the mean of all streams.
     pub time: Span,
-    /// Its share of the time of the transfer, silence after the data left out; of that silence, by the same time.
+    /// Its share of the time of the transfer, silence after the data left out; of that silence, by
+    /// the same time.
     pub share: Ratio,
 }

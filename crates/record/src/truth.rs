@@ -28,7 +28,8 @@ pub struct PathTruth {
 pub struct DirectionTruth {
     /// The edits of its middleboxes, in order, with what each changed.
     pub edits: Vec<EditTruth>,
-    /// The packets that did not arrive once, in order and as they were sent, by the time at which it happened.
+    /// The packets that did not arrive once, in order and as they were sent, by the time at which
+    /// it happened.
     pub packets: Vec<PacketTruth>,
     /// Packets beyond the maximum length of that list.
     pub left_out: u64,
@@ -52,8 +53,8 @@ pub struct PacketTruth {
     pub at: Span,
     /// The fate of the packet.
     pub fate: Fate,
-    /// Bytes that waited or were being sent when it was dropped or marked, as the framing of the path counts them; with
-    /// CoDel, those of its queue alone that waited.
+    /// Bytes that waited or were being sent when it was dropped or marked, as the framing of the
+    /// path counts them; with CoDel, those of its queue alone that waited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue: Option<ByteCount>,
     /// TCP header of the packet; `None` of other protocols.
@@ -77,7 +78,9 @@ pub struct SegmentTruth {
 }
 
 /// The fate of a packet on an emulated path.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Fate {
     /// Lost at random, or as one of the listed packets.
@@ -105,7 +108,10 @@ pub enum Fate {
 impl Fate {
     /// Returns true if the packet did not arrive.
     pub const fn is_loss(self) -> bool {
-        !matches!(self, Self::Marked | Self::Corrupted | Self::Duplicated | Self::Reordered)
+        !matches!(
+            self,
+            Self::Marked | Self::Corrupted | Self::Duplicated | Self::Reordered
+        )
     }
 }
 

@@ -7,7 +7,9 @@ use serde::{Deserialize, Serialize};
 use crate::{Cause, Change, LegalVerdict, Limit, TransferTimeShare};
 
 /// The end, or the part of the path, that has the limit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum At {
     /// The end that sends.
@@ -77,13 +79,18 @@ pub struct Candidate {
 impl Candidate {
     /// Returns kind and cause as `loss/policer`; the kind alone where they do not belong together.
     pub fn name(self) -> &'static str {
-        LegalVerdict::from_parts(self.kind, self.cause, self.at).map_or(self.kind.name(), LegalVerdict::name)
+        LegalVerdict::from_parts(self.kind, self.cause, self.at)
+            .map_or(self.kind.name(), LegalVerdict::name)
     }
 }
 
 impl From<LegalVerdict> for Candidate {
     fn from(verdict: LegalVerdict) -> Self {
-        Self { kind: verdict.limit_kind(), cause: verdict.limit_cause(), at: verdict.limit_place() }
+        Self {
+            kind: verdict.limit_kind(),
+            cause: verdict.limit_cause(),
+            at: verdict.limit_place(),
+        }
     }
 }
 
@@ -98,15 +105,16 @@ pub struct Verdict {
     pub at: At,
     /// Share of the judged time in which it held.
     pub share: Ratio,
-    /// Share of planted limits of which verdicts with as much evidence, from the same view, name the right one, or name
-    /// it among their candidates.
+    /// Share of planted limits of which verdicts with as much evidence, from the same view, name
+    /// the right one, or name it among their candidates.
     #[serde(default)]
     pub confidence: Ratio,
     /// The whole in one sentence.
     pub sentence: String,
     /// Every ceiling that the evidence gives, by kind.
     pub ceilings: BTreeMap<Limit, BitRate>,
-    /// The limit that is as good as this one, by a ceiling within a tenth of it or by the time in which it held.
+    /// The limit that is as good as this one, by a ceiling within a tenth of it or by the time in
+    /// which it held.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runner_up: Option<RunnerUp>,
     /// The figures that decided, by name.
@@ -120,8 +128,8 @@ pub struct Verdict {
     /// Whose view it rests on.
     #[serde(default)]
     pub basis: Basis,
-    /// The verdicts of which the evidence does not show which one is right, this one first; at most three, and none
-    /// where it shows.
+    /// The verdicts of which the evidence does not show which one is right, this one first; at most
+    /// three, and none where it shows.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub candidates: Vec<Candidate>,
     /// The figures that would show which of the candidates is right.
@@ -133,7 +141,8 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// Returns the row of the table of legal verdicts; `None` where kind, cause and end do not belong together.
+    /// Returns the row of the table of legal verdicts; `None` where kind, cause and end do not
+    /// belong together.
     pub fn legal_verdict(&self) -> Option<LegalVerdict> {
         LegalVerdict::from_parts(self.kind, self.cause, self.at)
     }
@@ -141,19 +150,24 @@ impl Verdict {
     /// Returns true if this verdict and `other` name the same limit, or one that is among the
     /// candidates of the other; `None` where one of both names none.
     pub fn agrees_with(&self, other: &Self) -> Option<bool> {
-        let allows = |one: &Self, kind| one.kind == kind || one.candidates.iter().any(|one| one.kind == kind);
+        let allows = |one: &Self, kind| {
+            one.kind == kind || one.candidates.iter().any(|one| one.kind == kind)
+        };
         let are_known = self.kind != Limit::Unknown && other.kind != Limit::Unknown;
         are_known.then(|| allows(self, other.kind) || allows(other, self.kind))
     }
 
     /// Returns kind and cause as `loss/policer`; the kind alone where they do not belong together.
     pub fn name(&self) -> &'static str {
-        self.legal_verdict().map_or(self.kind.name(), LegalVerdict::name)
+        self.legal_verdict()
+            .map_or(self.kind.name(), LegalVerdict::name)
     }
 }
 
 /// The scope of a remedy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scope {
     /// One socket.
@@ -189,7 +203,8 @@ pub struct Forecast {
 pub struct RttForecast {
     /// Round-trip time of the path while its queues are empty.
     pub low: Span,
-    /// The most that is likely; `None` where nothing but the length of the bottleneck's queue bounds it.
+    /// The most that is likely; `None` where nothing but the length of the bottleneck's queue
+    /// bounds it.
     pub high: Option<Span>,
 }
 
@@ -198,7 +213,8 @@ pub struct RttForecast {
 pub struct CommandTimeForecast {
     /// The time that it took.
     pub measured: Span,
-    /// The time that it should take: only that in which data was under way gets shorter (Amdahl's law).
+    /// The time that it should take: only that in which data was under way gets shorter (Amdahl's
+    /// law).
     pub predicted: Span,
 }
 
@@ -265,7 +281,8 @@ pub struct Remedy {
     pub commands: Commands,
     /// The predicted rate, where there is a prediction.
     pub predicted: Option<Forecast>,
-    /// The predicted round-trip time under load, for everyone on the link, where there is a prediction.
+    /// The predicted round-trip time under load, for everyone on the link, where there is a
+    /// prediction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rtt: Option<RttForecast>,
     /// The time of the whole command, where one was watched.
@@ -304,8 +321,11 @@ mod tests {
 
     #[test]
     fn each_change_is_made_where_it_helps() {
-        let (wmem, scaling, streams) =
-            (Change::TcpWmemMax(ByteCount::from_mib(24)), Change::WindowScaling(true), Change::Streams(3));
+        let (wmem, scaling, streams) = (
+            Change::TcpWmemMax(ByteCount::from_mib(24)),
+            Change::WindowScaling(true),
+            Change::Streams(3),
+        );
         let remedy = Remedy {
             id: "raise-tcp-wmem".to_owned(),
             scope: Scope::Namespace,
@@ -318,6 +338,9 @@ mod tests {
             why: String::new(),
         };
         let at_sender = vec![scaling.clone(), wmem, streams];
-        assert_eq!(remedy.by_end(), [(At::Sender, at_sender), (At::Receiver, vec![scaling])]);
+        assert_eq!(
+            remedy.by_end(),
+            [(At::Sender, at_sender), (At::Receiver, vec![scaling])]
+        );
     }
 }

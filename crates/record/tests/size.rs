@@ -1,8 +1,9 @@
 //! No document is unboundedly large.
 
 use fullpipe_record::{
-    Content, CpuSample, CpuTime, Document, EndReport, HostSettings, Interval, Measurement, Peer, Request, RttReport,
-    Sample, SocketMemory, SocketReadback, StreamInterval, StreamSummary, Summary, TcpInfo, Validity,
+    Content, CpuSample, CpuTime, Document, EndReport, HostSettings, Interval, Measurement, Peer,
+    Request, RttReport, Sample, SocketMemory, SocketReadback, StreamInterval, StreamSummary,
+    Summary, TcpInfo, Validity,
 };
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
 use serde_json::{Value, json};
@@ -15,13 +16,22 @@ fn tcp() -> TcpInfo {
     let mut fields = serde_json::to_value(TcpInfo::default()).unwrap();
     let names: Vec<String> = fields.as_object().unwrap().keys().cloned().collect();
     for name in names {
-        let values = [json!(0.173_456_789), json!(3_000_123_456_u64), json!(77), json!(true), json!("recovery")];
+        let values = [
+            json!(0.173_456_789),
+            json!(3_000_123_456_u64),
+            json!(77),
+            json!(true),
+            json!("recovery"),
+        ];
         let takes = |value: &Value| {
             let mut tried = fields.clone();
             tried[&name] = value.clone();
             serde_json::from_value::<TcpInfo>(tried).is_ok()
         };
-        fields[&name] = values.into_iter().find(takes).unwrap_or_else(|| panic!("{name} takes none of the values"));
+        fields[&name] = values
+            .into_iter()
+            .find(takes)
+            .unwrap_or_else(|| panic!("{name} takes none of the values"));
     }
     serde_json::from_value(fields).unwrap()
 }
@@ -32,7 +42,10 @@ fn end(tcp: &TcpInfo) -> EndReport {
         stream,
         bytes: ByteCount::new(3_000_123_456),
         tcp: tcp.clone(),
-        memory: Some(SocketMemory { sndbuf: ByteCount::from_mib(4), ..SocketMemory::default() }),
+        memory: Some(SocketMemory {
+            sndbuf: ByteCount::from_mib(4),
+            ..SocketMemory::default()
+        }),
     };
     let socket = |stream| SocketReadback {
         stream,
@@ -44,7 +57,10 @@ fn end(tcp: &TcpInfo) -> EndReport {
         handshake: None,
         syn_quotes: Vec::new(),
     };
-    let core = CpuTime { user: Span::from_nanos(1_234_567_891), ..CpuTime::default() };
+    let core = CpuTime {
+        user: Span::from_nanos(1_234_567_891),
+        ..CpuTime::default()
+    };
     EndReport {
         settings: Some(HostSettings::of_linux_6_18()),
         sockets: (0..STREAMS).map(socket).collect(),
@@ -52,7 +68,13 @@ fn end(tcp: &TcpInfo) -> EndReport {
             .flat_map(|at| (0..STREAMS).map(move |stream| (at, stream)))
             .map(|(at, stream)| sample(at, stream))
             .collect(),
-        processors: vec![CpuSample { cores: vec![core; 8], ..CpuSample::default() }; 600],
+        processors: vec![
+            CpuSample {
+                cores: vec![core; 8],
+                ..CpuSample::default()
+            };
+            600
+        ],
         ..EndReport::default()
     }
 }
@@ -101,8 +123,15 @@ fn ninety_streams_of_a_minute_fit_into_ten_megabytes() {
     let measurement = Measurement {
         id: String::new(),
         started: String::new(),
-        peer: Peer { host: String::new(), address: String::new(), speaks_fullpipe: true },
-        request: Request { streams: STREAMS, ..Request::default() },
+        peer: Peer {
+            host: String::new(),
+            address: String::new(),
+            speaks_fullpipe: true,
+        },
+        request: Request {
+            streams: STREAMS,
+            ..Request::default()
+        },
         resolved: None,
         run: None,
         setup: None,
@@ -133,9 +162,18 @@ fn ninety_streams_of_a_minute_fit_into_ten_megabytes() {
     };
     let bounded = measurement.to_bounded();
     let rule = bounded.local.thinning.expect("the rule is stated");
-    assert!(rule.kept_every > 1 && rule.ramp_kept_every <= rule.kept_every, "{rule:?}");
-    assert_eq!(bounded.web100.as_ref().map(|report| report.streams.len()), Some(STREAMS.into()));
-    let document = Document::new(Content::Measurement { measurement: Box::new(bounded), path: None });
+    assert!(
+        rule.kept_every > 1 && rule.ramp_kept_every <= rule.kept_every,
+        "{rule:?}"
+    );
+    assert_eq!(
+        bounded.web100.as_ref().map(|report| report.streams.len()),
+        Some(STREAMS.into())
+    );
+    let document = Document::new(Content::Measurement {
+        measurement: Box::new(bounded),
+        path: None,
+    });
     let size = serde_json::to_string(&document).unwrap().len();
     assert!((1_000_000..10_000_000).contains(&size), "{size} bytes");
 }

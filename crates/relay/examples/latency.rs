@@ -1,5 +1,5 @@
-//! Small requests over loopback, one after the other: direct, and through relays, alone and next to a bulk flow through
-//! the same relays. Prints the median and the 99th percentile of each.
+//! Small requests over loopback, one after the other: direct, and through relays, alone and next to
+//! a bulk flow through the same relays. Prints the median and the 99th percentile of each.
 //!
 //!     cargo run --release -p fullpipe-relay --example latency
 
@@ -26,7 +26,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let target = listener.local_addr()?.port();
     thread::spawn(move || {
-        listener.incoming().map_while(Result::ok).for_each(|client| drop(thread::spawn(|| answer(client))));
+        listener
+            .incoming()
+            .map_while(Result::ok)
+            .for_each(|client| drop(thread::spawn(|| answer(client))));
     });
     let direct = line("direct", &mut round_trips(target)?, None)?;
     let quiet = with_bulk(target, || round_trips(target))?;
@@ -37,7 +40,11 @@ fn main() -> Result<(), Box<dyn Error>> {
         thread::sleep(Duration::from_millis(300));
         line(kind, &mut round_trips(relays.port)?, Some(direct))?;
         let loaded = with_bulk(relays.port, || round_trips(relays.port))?;
-        line(&format!("{kind}, next to a bulk flow"), &mut loaded?, Some(direct))?;
+        line(
+            &format!("{kind}, next to a bulk flow"),
+            &mut loaded?,
+            Some(direct),
+        )?;
     }
     Ok(())
 }
@@ -94,11 +101,22 @@ fn with_bulk<T>(port: u16, measure: impl FnOnce() -> T) -> Result<T, Box<dyn Err
 }
 
 /// Prints a line, and returns the median.
-fn line(name: &str, times: &mut [Duration], direct: Option<Duration>) -> Result<Duration, Box<dyn Error>> {
+fn line(
+    name: &str,
+    times: &mut [Duration],
+    direct: Option<Duration>,
+) -> Result<Duration, Box<dyn Error>> {
     times.sort_unstable();
     let (median, high) = (times[times.len() / 2], times[times.len() * 99 / 100]);
     let micros = |time: Duration| time.as_secs_f64() * 1e6;
-    let more = direct.map_or_else(String::new, |direct| format!(", {:.0} µs more", micros(median) - micros(direct)));
-    writeln!(std::io::stdout(), "{name}: median {:.0} µs{more}, 99 % within {:.0} µs", micros(median), micros(high))?;
+    let more = direct.map_or_else(String::new, |direct| {
+        format!(", {:.0} µs more", micros(median) - micros(direct))
+    });
+    writeln!(
+        std::io::stdout(),
+        "{name}: median {:.0} µs{more}, 99 % within {:.0} µs",
+        micros(median),
+        micros(high)
+    )?;
     Ok(median)
 }

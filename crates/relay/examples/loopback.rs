@@ -1,6 +1,7 @@
-//! Bytes over loopback in one connection: direct, through this relay, through a bare loop of `splice(2)`, and through
-//! socat and `HAProxy` (with `splice`) if they are installed. Prints the rate of each, the processor time that each
-//! relay takes for a gigabyte, and how this relay compares in the same round.
+//! Bytes over loopback in one connection: direct, through this relay, through a bare loop of
+//! `splice(2)`, and through socat and `HAProxy` (with `splice`) if they are installed. Prints the
+//! rate of each, the processor time that each relay takes for a gigabyte, and how this relay
+//! compares in the same round.
 //!
 //!     cargo run --release -p fullpipe-relay --example loopback
 
@@ -63,14 +64,32 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn round() -> Result<Round, Box<dyn Error>> {
     let target = TcpListener::bind("127.0.0.1:0")?;
     let to = target.local_addr()?;
-    let direct = Transfer { rate: rate(transfer(&target, to.port())?), cpu: 0.0 };
+    let direct = Transfer {
+        rate: rate(transfer(&target, to.port())?),
+        cpu: 0.0,
+    };
     writeln!(std::io::stdout(), "direct: {:.1} Gbit/s", direct.rate)?;
     Ok(Round {
         direct,
-        relay: through("fullpipe relay", own(RELAY, 9431, &to.to_string())?, 9431, &target)?,
-        bare: through("bare splice", own(BARE, 9434, &to.to_string())?, 9434, &target)?,
+        relay: through(
+            "fullpipe relay",
+            own(RELAY, 9431, &to.to_string())?,
+            9431,
+            &target,
+        )?,
+        bare: through(
+            "bare splice",
+            own(BARE, 9434, &to.to_string())?,
+            9434,
+            &target,
+        )?,
         socat: through("socat", socat(9432, to.port()), 9432, &target)?,
-        haproxy: through("haproxy with splice", haproxy(9433, to.port())?, 9433, &target)?,
+        haproxy: through(
+            "haproxy with splice",
+            haproxy(9433, to.port())?,
+            9433,
+            &target,
+        )?,
     })
 }
 
@@ -81,17 +100,38 @@ fn compare(rounds: &[Round]) -> Result<(), Box<dyn Error>> {
         ratios.sort_by(f64::total_cmp);
         match &ratios[..] {
             [] => "none".to_owned(),
-            [least, .., greatest] => format!("{:.2} [{least:.2}, {greatest:.2}]", ratios[ratios.len() / 2]),
+            [least, .., greatest] => format!(
+                "{:.2} [{least:.2}, {greatest:.2}]",
+                ratios[ratios.len() / 2]
+            ),
             [only] => format!("{only:.2}"),
         }
     };
     let lines = [
-        ("rate, of direct", ratio(|round| Some(round.relay?.rate / round.direct.rate))),
-        ("rate of the bare loop, of direct", ratio(|round| Some(round.bare?.rate / round.direct.rate))),
-        ("rate, of the bare loop", ratio(|round| Some(round.relay?.rate / round.bare?.rate))),
-        ("rate, of socat", ratio(|round| Some(round.relay?.rate / round.socat?.rate))),
-        ("processor, of HAProxy", ratio(|round| Some(round.relay?.cpu / round.haproxy?.cpu))),
-        ("processor of the bare loop, of HAProxy", ratio(|round| Some(round.bare?.cpu / round.haproxy?.cpu))),
+        (
+            "rate, of direct",
+            ratio(|round| Some(round.relay?.rate / round.direct.rate)),
+        ),
+        (
+            "rate of the bare loop, of direct",
+            ratio(|round| Some(round.bare?.rate / round.direct.rate)),
+        ),
+        (
+            "rate, of the bare loop",
+            ratio(|round| Some(round.relay?.rate / round.bare?.rate)),
+        ),
+        (
+            "rate, of socat",
+            ratio(|round| Some(round.relay?.rate / round.socat?.rate)),
+        ),
+        (
+            "processor, of HAProxy",
+            ratio(|round| Some(round.relay?.cpu / round.haproxy?.cpu)),
+        ),
+        (
+            "processor of the bare loop, of HAProxy",
+            ratio(|round| Some(round.bare?.cpu / round.haproxy?.cpu)),
+        ),
     ];
     for (name, ratio) in lines {
         writeln!(std::io::stdout(), "{name}: {ratio}")?;
@@ -108,7 +148,10 @@ fn own(word: &str, port: u16, to: &str) -> Result<Command, Box<dyn Error>> {
 
 fn socat(port: u16, to: u16) -> Command {
     let mut command = Command::new("socat");
-    command.args([format!("TCP-LISTEN:{port},fork,reuseaddr"), format!("TCP:127.0.0.1:{to}")]);
+    command.args([
+        format!("TCP-LISTEN:{port},fork,reuseaddr"),
+        format!("TCP:127.0.0.1:{to}"),
+    ]);
     command
 }
 
@@ -137,10 +180,15 @@ fn serve(port: u16, to: &str) -> Result<(), Box<dyn Error>> {
         interval: None,
         role: RelayRole::Alone { to: to.parse()? },
     };
-    Ok(relay_connections(&options, &AtomicBool::new(false), &mut |_| {})?)
+    Ok(relay_connections(
+        &options,
+        &AtomicBool::new(false),
+        &mut |_| {},
+    )?)
 }
 
-/// Moves the bytes of one connection as fast as `splice` does, without anything that a relay must do.
+/// Moves the bytes of one connection as fast as `splice` does, without anything that a relay must
+/// do.
 fn bare(port: u16, to: &str) -> Result<(), Box<dyn Error>> {
     let (from, _) = TcpListener::bind(("127.0.0.1", port))?.accept()?;
     let to = TcpStream::connect(to)?;
@@ -169,7 +217,8 @@ fn bare(port: u16, to: &str) -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// Returns what a transfer through `command`, which listens on `port`, is; `None` if it is not installed.
+/// Returns what a transfer through `command`, which listens on `port`, is; `None` if it is not
+/// installed.
 fn through(
     name: &str,
     mut command: Command,
@@ -188,8 +237,16 @@ fn through(
     let cpu = processor_seconds(&child);
     child.kill()?;
     child.wait()?;
-    let made = Transfer { rate: rate(done?), cpu: cpu.ok_or("no processor time")? / GIGABYTES };
-    writeln!(std::io::stdout(), "{name}: {:.1} Gbit/s, {:.3} s of processor a gigabyte", made.rate, made.cpu)?;
+    let made = Transfer {
+        rate: rate(done?),
+        cpu: cpu.ok_or("no processor time")? / GIGABYTES,
+    };
+    writeln!(
+        std::io::stdout(),
+        "{name}: {:.1} Gbit/s, {:.3} s of processor a gigabyte",
+        made.rate,
+        made.cpu
+    )?;
     Ok(Some(made))
 }
 
@@ -218,14 +275,22 @@ fn transfer(target: &TcpListener, port: u16) -> Result<Duration, Box<dyn Error>>
     }
     let lasted = began.elapsed();
     sender.join().map_err(|_| "the sender panicked")??;
-    if received == BYTES { Ok(lasted) } else { Err(format!("{received} of {BYTES} bytes came").into()) }
+    if received == BYTES {
+        Ok(lasted)
+    } else {
+        Err(format!("{received} of {BYTES} bytes came").into())
+    }
 }
 
 /// Returns the processor time of a process and of its children.
 fn processor_seconds(process: &Child) -> Option<f64> {
     let pid = process.id();
-    let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
-    let of_children: f64 = children.split_whitespace().filter_map(|pid| own_seconds(pid.parse().ok()?)).sum();
+    let children =
+        std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    let of_children: f64 = children
+        .split_whitespace()
+        .filter_map(|pid| own_seconds(pid.parse().ok()?))
+        .sum();
     own_seconds(pid).map(|own| own + of_children)
 }
 
@@ -233,7 +298,11 @@ fn processor_seconds(process: &Child) -> Option<f64> {
 fn own_seconds(pid: u32) -> Option<f64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
-    let ticks: Option<Vec<f64>> = fields.get(11..15)?.iter().map(|field| field.parse().ok()).collect();
+    let ticks: Option<Vec<f64>> = fields
+        .get(11..15)?
+        .iter()
+        .map(|field| field.parse().ok())
+        .collect();
     Some(ticks?.iter().sum::<f64>() / TICKS)
 }
 

@@ -1,5 +1,5 @@
-//! Very many small requests through a relay or a pair, on several connections at once, each of which is opened anew
-//! after a hundred requests. Prints how many answers were wrong.
+//! Very many small requests through a relay or a pair, on several connections at once, each of
+//! which is opened anew after a hundred requests. Prints how many answers were wrong.
 //!
 //!     cargo run --release -p fullpipe-relay --example requests [alone|plain|tls|compress [REQUESTS [CLIENTS]]]
 
@@ -25,17 +25,26 @@ const DEADLINE: Duration = Duration::from_secs(10);
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     serve_if_asked(&arguments)?;
-    let number = |index: usize, default: usize| arguments.get(index).map_or(Ok(default), |text| text.parse());
+    let number = |index: usize, default: usize| {
+        arguments
+            .get(index)
+            .map_or(Ok(default), |text| text.parse())
+    };
     let kind = arguments.first().map_or("tls", String::as_str);
     let (requests, clients) = (number(1, 1_000_000)?, number(2, 16)?);
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let relays = Relays::start(kind, listener.local_addr()?.port(), 2 * clients)?;
     thread::spawn(move || {
-        listener.incoming().map_while(Result::ok).for_each(|client| drop(thread::spawn(|| answer(client))));
+        listener
+            .incoming()
+            .map_while(Result::ok)
+            .for_each(|client| drop(thread::spawn(|| answer(client))));
     });
     let (began, port) = (Instant::now(), relays.port);
     let each = requests.div_ceil(clients);
-    let clients: Vec<_> = (0..clients).map(|client| thread::spawn(move || ask(port, client, each))).collect();
+    let clients: Vec<_> = (0..clients)
+        .map(|client| thread::spawn(move || ask(port, client, each)))
+        .collect();
     let (mut right, mut wrong) = (0, 0);
     for client in clients {
         let answers = client.join().map_err(|_| "a client panicked")??;
@@ -44,7 +53,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     let took = began.elapsed().as_secs_f64();
     let rate = (right + wrong) as f64 / took;
-    writeln!(std::io::stdout(), "{kind}: {right} right answers, {wrong} wrong, {took:.1} s, {rate:.0} a second")?;
+    writeln!(
+        std::io::stdout(),
+        "{kind}: {right} right answers, {wrong} wrong, {took:.1} s, {rate:.0} a second"
+    )?;
     Ok(())
 }
 
@@ -70,7 +82,9 @@ fn ask(port: u16, client: usize, requests: usize) -> std::io::Result<Vec<bool>> 
     // Half of the clients send what can be compressed.
     let letters = if client.is_multiple_of(2) { u8::MAX } else { 3 };
     let mut next = || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         (state >> 56) as u8
     };
     let mut answers = Vec::with_capacity(requests);

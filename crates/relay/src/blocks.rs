@@ -4,8 +4,9 @@
 //! kind, 1 byte │ length of the rest, 3 bytes │ payload, or one or more frames of zstd
 //! ```
 //!
-//! Each block is compressed for itself, so no connection keeps a compressor. A block holds at most [`BLOCK_BYTES`],
-//! compressed or not: its receiver decompresses into a buffer of that size, and refuses what does not fit.
+//! Each block is compressed for itself, so no connection keeps a compressor. A block holds at most
+//! [`BLOCK_BYTES`], compressed or not: its receiver decompresses into a buffer of that size, and
+//! refuses what does not fit.
 
 use std::io;
 
@@ -68,8 +69,8 @@ impl BlockCodec {
         })
     }
 
-    /// Makes a block of the first `length` bytes of the input, compressed at `level` if there is one and it becomes
-    /// shorter. Returns the length of the block with its header.
+    /// Makes a block of the first `length` bytes of the input, compressed at `level` if there is
+    /// one and it becomes shorter. Returns the length of the block with its header.
     pub(crate) fn pack_block(&mut self, length: usize, level: Option<i32>) -> usize {
         let packed = level.and_then(|level| self.compress_input(length, level));
         if packed.is_none() {
@@ -88,7 +89,8 @@ impl BlockCodec {
     fn compress_input(&mut self, length: usize, level: i32) -> Option<usize> {
         // What does not become shorter does not fit.
         let room = &mut self.output[HEADER..HEADER + length.saturating_sub(1)];
-        self.compressor.compress_block(level, &self.input[..length], room)
+        self.compressor
+            .compress_block(level, &self.input[..length], room)
     }
 }
 
@@ -108,12 +110,18 @@ impl BlockReader {
         self.held.is_empty()
     }
 
-    /// Returns the payload of the next block, 1 to [`BLOCK_BYTES`] bytes; `None` if it is not complete.
+    /// Returns the payload of the next block, 1 to [`BLOCK_BYTES`] bytes; `None` if it is not
+    /// complete.
     ///
     /// # Errors
     /// Fails if it is none, or holds more than a block may. Then nothing that follows can be read.
-    pub fn next_payload<'c>(&mut self, codec: &'c mut BlockCodec) -> Result<Option<&'c [u8]>, BlockError> {
-        let Some((&[kind, high, middle, low], rest)) = self.held.split_first_chunk() else { return Ok(None) };
+    pub fn next_payload<'c>(
+        &mut self,
+        codec: &'c mut BlockCodec,
+    ) -> Result<Option<&'c [u8]>, BlockError> {
+        let Some((&[kind, high, middle, low], rest)) = self.held.split_first_chunk() else {
+            return Ok(None);
+        };
         let length = u32::from_be_bytes([0, high, middle, low]) as usize;
         if kind != PLAIN && kind != ZSTD {
             return Err(BlockError::Kind(kind));
@@ -121,13 +129,18 @@ impl BlockReader {
         if length == 0 || length > BLOCK_BYTES {
             return Err(BlockError::Length(length));
         }
-        let Some(body) = rest.get(..length) else { return Ok(None) };
+        let Some(body) = rest.get(..length) else {
+            return Ok(None);
+        };
         let into = &mut codec.output[..BLOCK_BYTES];
         let payload = if kind == PLAIN {
             into[..length].copy_from_slice(body);
             length
         } else {
-            codec.decompressor.decompress_block(body, into).ok_or(BlockError::Compressed)?
+            codec
+                .decompressor
+                .decompress_block(body, into)
+                .ok_or(BlockError::Compressed)?
         };
         if payload == 0 {
             return Err(BlockError::Compressed);
@@ -149,10 +162,14 @@ impl BlockReader {
     }
 }
 
-/// Returns the payload, at most, that `wire` bytes hold of blocks which expand up to `expansion` times: the first byte
-/// may be the last of a block.
+/// Returns the payload, at most, that `wire` bytes hold of blocks which expand up to `expansion`
+/// times: the first byte may be the last of a block.
 pub(crate) fn payload_in(wire: u64, expansion: f64) -> u64 {
-    if wire == 0 { 0 } else { (wire as f64 * expansion) as u64 + BLOCK_BYTES as u64 }
+    if wire == 0 {
+        0
+    } else {
+        (wire as f64 * expansion) as u64 + BLOCK_BYTES as u64
+    }
 }
 
 #[cfg(test)]
@@ -174,15 +191,23 @@ mod tests {
     fn read(bytes: &[u8]) -> Result<Option<Vec<u8>>, BlockError> {
         let mut reader = BlockReader::default();
         reader.push_bytes(bytes);
-        reader.next_payload(&mut BlockCodec::new().unwrap()).map(|payload| payload.map(<[u8]>::to_vec))
+        reader
+            .next_payload(&mut BlockCodec::new().unwrap())
+            .map(|payload| payload.map(<[u8]>::to_vec))
     }
 
     #[test]
     fn text_becomes_shorter_and_random_bytes_pass_as_they_are() {
         let mut codec = BlockCodec::new().unwrap();
-        let text: Vec<u8> = (0..9000).flat_map(|line| format!("line {line}\n").into_bytes()).collect();
+        let text: Vec<u8> = (0..9000)
+            .flat_map(|line| format!("line {line}\n").into_bytes())
+            .collect();
         let block = packed(&mut codec, &text, Some(1));
-        assert!(block.len() * 2 < text.len() && block[0] == ZSTD, "{}", block.len());
+        assert!(
+            block.len() * 2 < text.len() && block[0] == ZSTD,
+            "{}",
+            block.len()
+        );
         assert_eq!(read(&block), Ok(Some(text.clone())));
         let mut random = vec![0; BLOCK_BYTES];
         fill_at_random(&mut random);
@@ -195,7 +220,9 @@ mod tests {
     fn fill_at_random(bytes: &mut [u8]) {
         let mut state = 1_u64;
         for byte in bytes {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             *byte = (state >> 56) as u8;
         }
     }
@@ -203,12 +230,18 @@ mod tests {
     #[test]
     fn a_bomb_is_refused_and_nothing_larger_than_a_block_is_made() {
         let full = zstd::bulk::compress(&vec![0; BLOCK_BYTES], 1).unwrap();
-        assert_eq!(read(&compressed(&full)).unwrap().unwrap().len(), BLOCK_BYTES);
+        assert_eq!(
+            read(&compressed(&full)).unwrap().unwrap().len(),
+            BLOCK_BYTES
+        );
         let bomb = zstd::bulk::compress(&vec![0; 64 << 20], 1).unwrap();
         assert!(bomb.len() < BLOCK_BYTES);
         assert_eq!(read(&compressed(&bomb)), Err(BlockError::Compressed));
         // Many frames in one block, each small enough.
-        assert_eq!(read(&compressed(&full.repeat(2))), Err(BlockError::Compressed));
+        assert_eq!(
+            read(&compressed(&full.repeat(2))),
+            Err(BlockError::Compressed)
+        );
         // A frame that states a window of 2 GiB and no size.
         let wide = [0x28, 0xb5, 0x2f, 0xfd, 0x00, 0xa8, 0x01, 0x00, 0x00];
         assert_eq!(read(&compressed(&wide)), Err(BlockError::Compressed));
@@ -218,9 +251,15 @@ mod tests {
     fn what_is_no_block_is_refused() {
         assert_eq!(read(&[2, 0, 0, 1, 0]), Err(BlockError::Kind(2)));
         assert_eq!(read(&[PLAIN, 0, 0, 0]), Err(BlockError::Length(0)));
-        assert_eq!(read(&[ZSTD, 2, 0, 1]), Err(BlockError::Length(BLOCK_BYTES + 1)));
+        assert_eq!(
+            read(&[ZSTD, 2, 0, 1]),
+            Err(BlockError::Length(BLOCK_BYTES + 1))
+        );
         assert_eq!(read(&compressed(b"rubbish")), Err(BlockError::Compressed));
-        assert_eq!(read(&compressed(&zstd::bulk::compress(b"", 1).unwrap())), Err(BlockError::Compressed));
+        assert_eq!(
+            read(&compressed(&zstd::bulk::compress(b"", 1).unwrap())),
+            Err(BlockError::Compressed)
+        );
         assert_eq!(read(&[PLAIN, 0, 0, 2, 7]), Ok(None));
     }
 

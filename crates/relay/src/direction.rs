@@ -1,4 +1,5 @@
-//! One direction of a relayed connection: bytes read from one side, held if need be, and written to the other.
+//! One direction of a relayed connection: bytes read from one side, held if need be, and written to
+//! the other.
 
 use std::io;
 
@@ -11,14 +12,15 @@ use crate::message::{StatusError, TargetStatus};
 use crate::packer::BlockPacker;
 use crate::pipes::{PIPE_BYTES, PipePool, SplicePipe};
 
-/// Bytes of TLS that are opened at once: the begin of a record that is held, and at least one whole record.
+/// Bytes of TLS that are opened at once: the begin of a record that is held, and at least one whole
+/// record.
 const RECORD_BYTES: usize = 2 * MAX_RECORD;
 
 /// Payload of a block, at most, where there are very many connections: less hardly shrinks.
 const MIN_BLOCK_BYTES: usize = 16 << 10;
 
-/// Memory of a worker for blocks of which a part was written, or has arrived, as long as that leaves each connection
-/// enough.
+/// Memory of a worker for blocks of which a part was written, or has arrived, as long as that
+/// leaves each connection enough.
 const MAX_IN_BLOCKS: usize = 32 << 20;
 
 /// Reads of one direction before the next connection has its turn.
@@ -96,17 +98,23 @@ enum SideError {
 impl RelayDirection {
     /// Returns a direction that begins with a status of the far relay if it `expects_status`.
     pub(crate) fn new(expects_status: bool, blocks: DirectionBlocks) -> Self {
-        Self { expects_status, blocks, ..Self::default() }
+        Self {
+            expects_status,
+            blocks,
+            ..Self::default()
+        }
     }
 
-    /// Returns the payload, at most, that was read and of which the destination has not acknowledged the last
-    /// `unacknowledged` bytes.
+    /// Returns the payload, at most, that was read and of which the destination has not
+    /// acknowledged the last `unacknowledged` bytes.
     pub(crate) fn undelivered_bytes(&self, unacknowledged: u64) -> u64 {
         let held = (self.rest.len() + self.pipe.as_ref().map_or(0, |(_, bytes)| *bytes)) as u64;
         match &self.blocks {
             // TLS adds to it, and there is no more than was read.
             DirectionBlocks::None => (held + unacknowledged).min(self.read),
-            DirectionBlocks::Made(packer) => packer.payload_in(held + unacknowledged).min(self.read),
+            DirectionBlocks::Made(packer) => {
+                packer.payload_in(held + unacknowledged).min(self.read)
+            }
             DirectionBlocks::Read(reader) => held + unacknowledged + reader.held_payload(),
         }
     }
@@ -166,7 +174,10 @@ impl RelayDirection {
         shared: &mut WorkerBuffers,
     ) -> Result<MoveResult, SideError> {
         for _ in 0..TURNS {
-            if !self.flush_held(to, shared).map_err(SideError::Destination)? {
+            if !self
+                .flush_held(to, shared)
+                .map_err(SideError::Destination)?
+            {
                 return Ok(MoveResult::Waits);
             }
             if self.has_ended {
@@ -212,12 +223,21 @@ impl RelayDirection {
     }
 
     fn flush_pipe(&mut self, to: &mut RelaySocket, shared: &mut WorkerBuffers) -> io::Result<bool> {
-        let Some((pipe, bytes)) = &mut self.pipe else { return Ok(true) };
+        let Some((pipe, bytes)) = &mut self.pipe else {
+            return Ok(true);
+        };
         while *bytes > 0 {
             if !to.writable {
                 return Ok(false);
             }
-            let moved = splice(&pipe.read, None, &to.socket, None, *bytes, SpliceFlags::NONBLOCK | SpliceFlags::MOVE);
+            let moved = splice(
+                &pipe.read,
+                None,
+                &to.socket,
+                None,
+                *bytes,
+                SpliceFlags::NONBLOCK | SpliceFlags::MOVE,
+            );
             *bytes -= to.record_write(moved.map_err(io::Error::from))?;
         }
         if let Some((pipe, _)) = self.pipe.take() {
@@ -239,15 +259,26 @@ impl RelayDirection {
         Ok(true)
     }
 
-    /// Reads one block of the other relay, and writes its payload. Returns false if none is complete.
-    fn read_block(&mut self, to: &mut RelaySocket, shared: &mut WorkerBuffers) -> Result<bool, SideError> {
-        let DirectionBlocks::Read(reader) = &mut self.blocks else { return Ok(false) };
+    /// Reads one block of the other relay, and writes its payload. Returns false if none is
+    /// complete.
+    fn read_block(
+        &mut self,
+        to: &mut RelaySocket,
+        shared: &mut WorkerBuffers,
+    ) -> Result<bool, SideError> {
+        let DirectionBlocks::Read(reader) = &mut self.blocks else {
+            return Ok(false);
+        };
         if reader.is_empty() {
             return Ok(false);
         }
         let codec = codec_or_new(&mut shared.codec).map_err(SideError::Source)?;
-        let invalid = |error: BlockError| SideError::Source(io::Error::new(io::ErrorKind::InvalidData, error));
-        let Some(payload) = reader.next_payload(codec).map_err(invalid)? else { return Ok(false) };
+        let invalid = |error: BlockError| {
+            SideError::Source(io::Error::new(io::ErrorKind::InvalidData, error))
+        };
+        let Some(payload) = reader.next_payload(codec).map_err(invalid)? else {
+            return Ok(false);
+        };
         self.read += payload.len() as u64;
         self.write_or_rest(payload, to)?;
         Ok(true)
@@ -260,10 +291,16 @@ impl RelayDirection {
         to: &mut RelaySocket,
         shared: &mut WorkerBuffers,
     ) -> Result<ReadResult, SideError> {
-        let DirectionBlocks::Made(packer) = &mut self.blocks else { return Ok(ReadResult::Nothing) };
+        let DirectionBlocks::Made(packer) = &mut self.blocks else {
+            return Ok(ReadResult::Nothing);
+        };
         let codec = codec_or_new(&mut shared.codec).map_err(SideError::Source)?;
-        let got = from.read_socket(&mut codec.input[..shared.block_bytes]).map_err(SideError::Source)?;
-        let ReadResult::Bytes(count) = got else { return Ok(got) };
+        let got = from
+            .read_socket(&mut codec.input[..shared.block_bytes])
+            .map_err(SideError::Source)?;
+        let ReadResult::Bytes(count) = got else {
+            return Ok(got);
+        };
         self.read += count as u64;
         let length = packer.pack_block(codec, count, || to.socket_info().delivery_rate);
         self.write_or_keep(codec.block_bytes(length), to, &mut shared.sealed)?;
@@ -296,7 +333,9 @@ impl RelayDirection {
     }
 
     fn note_status(&mut self, byte: u8) -> Result<(), SideError> {
-        let invalid = |error: StatusError| SideError::Source(io::Error::new(io::ErrorKind::InvalidData, error));
+        let invalid = |error: StatusError| {
+            SideError::Source(io::Error::new(io::ErrorKind::InvalidData, error))
+        };
         match TargetStatus::from_byte(byte).map_err(invalid)? {
             TargetStatus::Connected => {
                 self.expects_status = false;
@@ -312,10 +351,19 @@ impl RelayDirection {
         from: &mut RelaySocket,
         shared: &mut WorkerBuffers,
     ) -> Result<ReadResult, SideError> {
-        let moved =
-            splice(&from.socket, None, &pipe.write, None, PIPE_BYTES, SpliceFlags::NONBLOCK | SpliceFlags::MOVE);
-        // A pipe is full before its bytes are, if segments are small: only nothing means that nothing is there.
-        let got = from.record_read(moved.map_err(io::Error::from), moved.unwrap_or(0)).map_err(SideError::Source);
+        let moved = splice(
+            &from.socket,
+            None,
+            &pipe.write,
+            None,
+            PIPE_BYTES,
+            SpliceFlags::NONBLOCK | SpliceFlags::MOVE,
+        );
+        // A pipe is full before its bytes are, if segments are small: only nothing means that
+        // nothing is there.
+        let got = from
+            .record_read(moved.map_err(io::Error::from), moved.unwrap_or(0))
+            .map_err(SideError::Source);
         match got {
             Ok(ReadResult::Bytes(count)) => {
                 self.read += count as u64;
@@ -333,8 +381,12 @@ impl RelayDirection {
         to: &mut RelaySocket,
         shared: &mut WorkerBuffers,
     ) -> Result<ReadResult, SideError> {
-        let got = from.read_payload(&mut shared.scratch).map_err(SideError::Source)?;
-        let ReadResult::Bytes(count) = got else { return Ok(got) };
+        let got = from
+            .read_payload(&mut shared.scratch)
+            .map_err(SideError::Source)?;
+        let ReadResult::Bytes(count) = got else {
+            return Ok(got);
+        };
         self.is_bulk = count == COPY_BYTES;
         let mut bytes = &shared.scratch[..count];
         if self.expects_status
@@ -352,9 +404,17 @@ impl RelayDirection {
         Ok(got)
     }
 
-    /// Writes payload, in records if there is TLS, and keeps what the destination does not take now.
-    fn write_or_keep(&mut self, payload: &[u8], to: &mut RelaySocket, sealed: &mut Vec<u8>) -> Result<(), SideError> {
-        let Some(tls) = &mut to.tls else { return self.write_or_rest(payload, to) };
+    /// Writes payload, in records if there is TLS, and keeps what the destination does not take
+    /// now.
+    fn write_or_keep(
+        &mut self,
+        payload: &[u8],
+        to: &mut RelaySocket,
+        sealed: &mut Vec<u8>,
+    ) -> Result<(), SideError> {
+        let Some(tls) = &mut to.tls else {
+            return self.write_or_rest(payload, to);
+        };
         sealed.clear();
         tls.seal_payload(payload, sealed).map_err(seal_error)?;
         self.write_or_rest(sealed, to)
@@ -377,7 +437,13 @@ fn seal_error(error: RecordError) -> SideError {
 impl WorkerBuffers {
     pub(crate) fn new(pipes: PipePool) -> Self {
         let scratch = vec![0; RECORD_BYTES].into();
-        Self { pipes, scratch, sealed: Vec::new(), codec: None, block_bytes: BLOCK_BYTES }
+        Self {
+            pipes,
+            scratch,
+            sealed: Vec::new(),
+            codec: None,
+            block_bytes: BLOCK_BYTES,
+        }
     }
 
     /// Divides the memory for blocks that are on their way among so many connections.

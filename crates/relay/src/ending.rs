@@ -1,7 +1,8 @@
 //! Rules by which the end of one side passes to the other, without a socket.
 //!
-//! Each of two directions is open until its source has closed (FIN), and then until everything before that has been
-//! passed on. A direction is broken once its destination takes nothing any more.
+//! Each of two directions is open until its source has closed (FIN), and then until everything
+//! before that has been passed on. A direction is broken once its destination takes nothing any
+//! more.
 
 /// One of the two sides of a relayed connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,7 +56,9 @@ impl RelaySide {
 
 impl EndingState {
     pub(crate) const fn new() -> Self {
-        Self { courses: [DirectionState::Open; 2] }
+        Self {
+            courses: [DirectionState::Open; 2],
+        }
     }
 
     /// Returns true if bytes still move in the direction that begins at `side`.
@@ -69,8 +72,8 @@ impl EndingState {
         self.next_step()
     }
 
-    /// The socket of `side` failed. `has_closed` is true if its FIN came before, whether or not it has been read: then
-    /// everything before the FIN is still to be delivered.
+    /// The socket of `side` failed. `has_closed` is true if its FIN came before, whether or not it
+    /// has been read: then everything before the FIN is still to be delivered.
     pub(crate) const fn record_failure(&mut self, side: RelaySide, has_closed: bool) -> EndingStep {
         if !has_closed && self.is_moving(side) {
             return EndingStep::Abort(side);
@@ -82,9 +85,15 @@ impl EndingState {
     const fn next_step(&self) -> EndingStep {
         match self.courses {
             [DirectionState::Passed, DirectionState::Passed] => EndingStep::Close,
-            [DirectionState::Passed, DirectionState::Broken] => EndingStep::ResetOther(RelaySide::Client),
-            [DirectionState::Broken, DirectionState::Passed] => EndingStep::ResetOther(RelaySide::Target),
-            [DirectionState::Broken, DirectionState::Broken] => EndingStep::Abort(RelaySide::Client),
+            [DirectionState::Passed, DirectionState::Broken] => {
+                EndingStep::ResetOther(RelaySide::Client)
+            }
+            [DirectionState::Broken, DirectionState::Passed] => {
+                EndingStep::ResetOther(RelaySide::Target)
+            }
+            [DirectionState::Broken, DirectionState::Broken] => {
+                EndingStep::Abort(RelaySide::Client)
+            }
             _ => EndingStep::Go,
         }
     }
@@ -109,10 +118,16 @@ mod tests {
     #[test]
     fn a_reset_without_a_fin_is_passed_on_at_once() {
         let mut ending = EndingState::new();
-        assert_eq!(ending.record_failure(Client, false), EndingStep::Abort(Client));
+        assert_eq!(
+            ending.record_failure(Client, false),
+            EndingStep::Abort(Client)
+        );
         let mut ending = EndingState::new();
         ending.record_fin(Client);
-        assert_eq!(ending.record_failure(Target, false), EndingStep::Abort(Target));
+        assert_eq!(
+            ending.record_failure(Target, false),
+            EndingStep::Abort(Target)
+        );
     }
 
     #[test]
@@ -120,7 +135,10 @@ mod tests {
         // The FIN has been passed on.
         let mut ending = EndingState::new();
         ending.record_fin(Client);
-        assert_eq!(ending.record_failure(Client, false), EndingStep::ResetOther(Client));
+        assert_eq!(
+            ending.record_failure(Client, false),
+            EndingStep::ResetOther(Client)
+        );
         // The kernel has the FIN, but there are bytes before it.
         let mut ending = EndingState::new();
         assert_eq!(ending.record_failure(Target, true), EndingStep::Go);
@@ -132,11 +150,15 @@ mod tests {
     fn a_reset_while_bytes_before_the_fin_are_on_their_way_to_a_side_that_is_reset_too() {
         let mut ending = EndingState::new();
         assert_eq!(ending.record_failure(Client, true), EndingStep::Go);
-        assert_eq!(ending.record_failure(Target, true), EndingStep::Abort(Client));
+        assert_eq!(
+            ending.record_failure(Target, true),
+            EndingStep::Abort(Client)
+        );
     }
 
     proptest! {
-        /// Whatever happens in whatever order, both directions end in order or the other side sees a reset.
+        /// Whatever happens in whatever order, both directions end in order or the other side sees
+        /// a reset.
         #[test]
         fn only_two_fins_close_in_order(events in prop::collection::vec(any::<[bool; 3]>(), 1..8)) {
             let mut ending = EndingState::new();

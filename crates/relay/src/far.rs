@@ -14,7 +14,9 @@ use tokio::time::timeout;
 
 use crate::message::{PAD, TAKES_BLOCKS, TAKES_PADDING, TargetError, TargetRequest, TargetStatus};
 use crate::rules::{AllowedTargets, TargetAddress, is_target_permitted};
-use crate::sockets::{CONNECT_DEADLINE, NEXT_ADDRESS, connect_to_any, resolve_target, timeout_error};
+use crate::sockets::{
+    CONNECT_DEADLINE, NEXT_ADDRESS, connect_to_any, resolve_target, timeout_error,
+};
 use crate::window::{HeldWindow, read_padding, send_padding};
 
 /// Time in which a caller must prove itself, and in which a request must be complete.
@@ -45,28 +47,44 @@ impl FarSettings {
         place: &mut PendingPlace,
     ) -> io::Result<Option<AuthenticatedPeer>> {
         in_time(async {
-            let Some(readable) = place.wait_for_first_byte(&stream).await else { return Ok(None) };
+            let Some(readable) = place.wait_for_first_byte(&stream).await else {
+                return Ok(None);
+            };
             readable?;
-            place.unless_lost(AuthenticatedPeer::accept_peer(stream, &self.key, self.tls.as_ref())).await.transpose()
+            place
+                .unless_lost(AuthenticatedPeer::accept_peer(
+                    stream,
+                    &self.key,
+                    self.tls.as_ref(),
+                ))
+                .await
+                .transpose()
         })
         .await
     }
 
-    /// Waits for the request of a near relay, for as long as it likes, and connects to its target. `None` if the near
-    /// relay closes the connection without a request.
+    /// Waits for the request of a near relay, for as long as it likes, and connects to its target.
+    /// `None` if the near relay closes the connection without a request.
     ///
     /// # Errors
-    /// Fails if the request is wrong, or the target is not permitted or not there; the near relay knows it then.
+    /// Fails if the request is wrong, or the target is not permitted or not there; the near relay
+    /// knows it then.
     pub(crate) async fn serve_request(
         &self,
         mut peer: AuthenticatedPeer,
     ) -> io::Result<Option<(AuthenticatedPeer, TargetRequest, TcpStream)>> {
         let mut window = None;
         let text = loop {
-            let Ok(length) = peer.control.read_u8().await else { return Ok(None) };
+            let Ok(length) = peer.control.read_u8().await else {
+                return Ok(None);
+            };
             let text = in_time(receive_exact(&mut peer, length.into())).await?;
             match &text[..] {
-                [] => peer.control.send_bytes(&[TAKES_BLOCKS | TAKES_PADDING]).await?,
+                [] => {
+                    peer.control
+                        .send_bytes(&[TAKES_BLOCKS | TAKES_PADDING])
+                        .await?
+                }
                 PAD => {
                     in_time(read_padding(&mut peer)).await?;
                     in_time(send_padding(&mut peer)).await?;
@@ -80,12 +98,17 @@ impl FarSettings {
         let target = &request.target;
         let (status, reached) = match self.connect_target(target).await {
             Ok(stream) => (TargetStatus::Connected, Ok(stream)),
-            Err(TargetFailure::Forbidden) => {
-                (TargetStatus::Forbidden, Err(io::Error::other(format!("the target {target} is not permitted"))))
-            }
+            Err(TargetFailure::Forbidden) => (
+                TargetStatus::Forbidden,
+                Err(io::Error::other(format!(
+                    "the target {target} is not permitted"
+                ))),
+            ),
             Err(TargetFailure::Unreachable(error)) => (
                 TargetStatus::Unreachable,
-                Err(io::Error::other(format!("the target {target} cannot be reached: {error}"))),
+                Err(io::Error::other(format!(
+                    "the target {target} cannot be reached: {error}"
+                ))),
             ),
         };
         peer.control.send_bytes(&[status.to_byte()]).await?;
@@ -103,14 +126,20 @@ impl FarSettings {
 
     async fn connect_target(&self, target: &TargetAddress) -> Result<TcpStream, TargetFailure> {
         let reached = async {
-            let addresses = resolve_target(target).await.map_err(TargetFailure::Unreachable)?;
+            let addresses = resolve_target(target)
+                .await
+                .map_err(TargetFailure::Unreachable)?;
             // The address is checked that is connected to, whatever the name means a moment later.
-            let permitted: Vec<_> =
-                addresses.into_iter().filter(|address| is_target_permitted(&self.targets, *address)).collect();
+            let permitted: Vec<_> = addresses
+                .into_iter()
+                .filter(|address| is_target_permitted(&self.targets, *address))
+                .collect();
             if permitted.is_empty() {
                 return Err(TargetFailure::Forbidden);
             }
-            connect_to_any(&permitted, NEXT_ADDRESS).await.map_err(TargetFailure::Unreachable)
+            connect_to_any(&permitted, NEXT_ADDRESS)
+                .await
+                .map_err(TargetFailure::Unreachable)
         };
         timeout(CONNECT_DEADLINE, reached)
             .await
@@ -119,11 +148,13 @@ impl FarSettings {
 }
 
 async fn in_time<T>(step: impl Future<Output = io::Result<T>>) -> io::Result<T> {
-    timeout(HANDSHAKE_DEADLINE, step).await.unwrap_or_else(|_| Err(timeout_error(HANDSHAKE_DEADLINE)))
+    timeout(HANDSHAKE_DEADLINE, step)
+        .await
+        .unwrap_or_else(|_| Err(timeout_error(HANDSHAKE_DEADLINE)))
 }
 
-/// Closes a connection so that what was sent arrives: what comes is discarded until the other end closes, too. If it
-/// were left unread, the kernel would reset the connection.
+/// Closes a connection so that what was sent arrives: what comes is discarded until the other end
+/// closes, too. If it were left unread, the kernel would reset the connection.
 async fn close_gracefully(peer: AuthenticatedPeer) -> io::Result<()> {
     let stream = peer.control.tcp_stream();
     let socket = SockRef::from(stream);
@@ -146,7 +177,10 @@ async fn receive_exact(peer: &mut AuthenticatedPeer, length: usize) -> io::Resul
     let mut tag = [0; AuthenticatedPeer::TAG];
     peer.control.read_exact(&mut tag).await?;
     if !peer.verifies_tag(&tag, &text) {
-        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "the request is not of the caller"));
+        return Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            "the request is not of the caller",
+        ));
     }
     Ok(text)
 }

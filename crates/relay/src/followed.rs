@@ -26,11 +26,15 @@ pub(crate) struct ReportInterval {
 impl LastReport {
     /// Begins with a connection that has just been joined.
     pub(crate) fn from_sockets(legs: &[RelaySocket; 2]) -> Self {
-        Self { at: Instant::now(), read: [0; 2], stretches: stretch_totals(legs) }
+        Self {
+            at: Instant::now(),
+            read: [0; 2],
+            stretches: stretch_totals(legs),
+        }
     }
 
-    /// Returns the part until now, in which payload was `read` to these counts; `None` if that is nothing more, and
-    /// nothing is held up.
+    /// Returns the part until now, in which payload was `read` to these counts; `None` if that is
+    /// nothing more, and nothing is held up.
     pub(crate) fn take_interval(
         &mut self,
         read: [u64; 2],
@@ -40,7 +44,8 @@ impl LastReport {
         let now = Instant::now();
         let interval = Span::from(now - replace(&mut self.at, now));
         let before = replace(&mut self.read, read);
-        // Of a part that is not reported, too: its time would count in the next part, which may be shorter.
+        // Of a part that is not reported, too: its time would count in the next part, which may be
+        // shorter.
         let stretches = stretch_totals(legs);
         let earlier = replace(&mut self.stretches, stretches.clone());
         if read == before && !is_held_up {
@@ -49,14 +54,18 @@ impl LastReport {
         Some(ReportInterval {
             interval,
             read: array::from_fn(|side| ByteCount::new(read[side] - before[side])),
-            stretches: array::from_fn(|side| stretches[side].figures_since(&earlier[side], interval)),
+            stretches: array::from_fn(|side| {
+                stretches[side].figures_since(&earlier[side], interval)
+            }),
         })
     }
 }
 
-/// Returns the figures of both stretches so far. Only differences of them are used, so their limits mean nothing.
+/// Returns the figures of both stretches so far. Only differences of them are used, so their limits
+/// mean nothing.
 fn stretch_totals(legs: &[RelaySocket; 2]) -> [RelayStretch; 2] {
-    legs.each_ref().map(|leg| RelayStretch::from_tcp_info(&leg.socket_info(), leg.loss_ratio(), Span::ZERO))
+    legs.each_ref()
+        .map(|leg| RelayStretch::from_tcp_info(&leg.socket_info(), leg.loss_ratio(), Span::ZERO))
 }
 
 #[cfg(test)]
@@ -85,7 +94,11 @@ mod tests {
         assert!(followed.take_interval([0, 0], false, &legs).is_none());
         let part = followed.take_interval([1, 0], false, &legs).unwrap();
         let busy = part.stretches[0].busy;
-        assert!(busy < Span::from_millis(200), "{busy} in an interval of {}", part.interval);
+        assert!(
+            busy < Span::from_millis(200),
+            "{busy} in an interval of {}",
+            part.interval
+        );
     }
 
     #[test]
@@ -94,9 +107,18 @@ mod tests {
         let mut followed = LastReport::from_sockets(&legs);
         assert!(followed.take_interval([0, 0], false, &legs).is_none());
         let read = |part: Option<ReportInterval>| part.map(|part| part.read.map(ByteCount::get));
-        assert_eq!(read(followed.take_interval([5, 7], false, &legs)), Some([5, 7]));
-        assert_eq!(read(followed.take_interval([5, 9], false, &legs)), Some([0, 2]));
-        assert_eq!(read(followed.take_interval([5, 9], true, &legs)), Some([0, 0]));
+        assert_eq!(
+            read(followed.take_interval([5, 7], false, &legs)),
+            Some([5, 7])
+        );
+        assert_eq!(
+            read(followed.take_interval([5, 9], false, &legs)),
+            Some([0, 2])
+        );
+        assert_eq!(
+            read(followed.take_interval([5, 9], true, &legs)),
+            Some([0, 0])
+        );
         assert!(followed.take_interval([5, 9], false, &legs).is_none());
     }
 }

@@ -18,7 +18,9 @@ use socket2::SockRef;
 const CLOSE_WAIT: u8 = 8;
 
 /// The events of a FIN and of a reset.
-const ENDS: EventFlags = EventFlags::RDHUP.union(EventFlags::HUP).union(EventFlags::ERR);
+const ENDS: EventFlags = EventFlags::RDHUP
+    .union(EventFlags::HUP)
+    .union(EventFlags::ERR);
 
 /// Bytes that are copied at once, and at most those that a direction without a pipe holds.
 pub(crate) const COPY_BYTES: usize = 32 << 10;
@@ -65,7 +67,8 @@ impl RelaySocket {
         // Before the figures: what comes meanwhile counts as read, never as a FIN.
         let unread = unread_bytes(&socket);
         let info = tcp_info(&socket).unwrap_or_default();
-        let received = count_or_zero(info.bytes_received).saturating_sub(u64::from(info.state == Some(CLOSE_WAIT)));
+        let received = count_or_zero(info.bytes_received)
+            .saturating_sub(u64::from(info.state == Some(CLOSE_WAIT)));
         let read = received.saturating_sub(unread);
         Self {
             socket,
@@ -87,29 +90,36 @@ impl RelaySocket {
         self.settled < self.written
     }
 
-    /// Looks at the queue to the other end, and returns the bytes that it does not take. Those in `source`, which is
-    /// read only as they are taken, count as well.
+    /// Looks at the queue to the other end, and returns the bytes that it does not take. Those in
+    /// `source`, which is read only as they are taken, count as well.
     pub(crate) fn stalled_bytes(&mut self, source: &Self, at: Span) -> StalledBytes {
         if !self.is_unsettled() {
             return StalledBytes::default();
         }
-        let Ok(mut sample) = QueueSample::from_socket(&self.socket) else { return StalledBytes::default() };
+        let Ok(mut sample) = QueueSample::from_socket(&self.socket) else {
+            return StalledBytes::default();
+        };
         if sample.queued == ByteCount::ZERO {
             self.settled = self.written;
         } else {
-            sample.queued += socket_memory(&source.socket).map_or(ByteCount::ZERO, |memory| memory.rmem_alloc);
+            sample.queued +=
+                socket_memory(&source.socket).map_or(ByteCount::ZERO, |memory| memory.rmem_alloc);
         }
         self.queue.follow(at, &sample)
     }
 
-    /// Takes a sample, unless nothing was written since the last one, and changes to BBR once packets are lost without
-    /// a queue: other congestion controls take that for a full path.
+    /// Takes a sample, unless nothing was written since the last one, and changes to BBR once
+    /// packets are lost without a queue: other congestion controls take that for a full path.
     pub(crate) fn watch_losses(&mut self, at: Time) {
-        let SocketLosses::Watched(loss, written) = &mut self.losses else { return };
+        let SocketLosses::Watched(loss, written) = &mut self.losses else {
+            return;
+        };
         if replace(written, self.written) == self.written {
             return;
         }
-        let Ok(info) = tcp_info(&self.socket) else { return };
+        let Ok(info) = tcp_info(&self.socket) else {
+            return;
+        };
         if let Some(share) = loss.add_sample(at, SenderSample::from_infos(&[info])) {
             // Where this host does not permit it, the connection goes on as it is.
             let changed = SockRef::from(&self.socket).set_tcp_congestion(LOSS_TOLERANT.as_bytes());
@@ -133,7 +143,8 @@ impl RelaySocket {
         self.writable |= flags.intersects(EventFlags::OUT | EventFlags::HUP | EventFlags::ERR);
     }
 
-    /// Returns true if urgent data has come: reads end before it, and `splice(2)` never gets beyond.
+    /// Returns true if urgent data has come: reads end before it, and `splice(2)` never gets
+    /// beyond.
     pub(crate) const fn has_urgent(&self) -> bool {
         self.noted.contains(EventFlags::PRI)
     }
@@ -146,12 +157,17 @@ impl RelaySocket {
     }
 
     /// Makes of the result of a read, or a splice, of `wanted` bytes what it means.
-    pub(crate) fn record_read(&mut self, result: io::Result<usize>, wanted: usize) -> io::Result<ReadResult> {
+    pub(crate) fn record_read(
+        &mut self,
+        result: io::Result<usize>,
+        wanted: usize,
+    ) -> io::Result<ReadResult> {
         match result {
             Ok(0) => Ok(ReadResult::End),
             Ok(count) => {
                 self.read += count as u64;
-                // After less than was wanted, epoll reports what comes next, unless it has reported the last already.
+                // After less than was wanted, epoll reports what comes next, unless it has reported
+                // the last already.
                 self.readable = count == wanted || self.noted.intersects(EventFlags::PRI | ENDS);
                 Ok(ReadResult::Bytes(count))
             }
@@ -187,14 +203,16 @@ impl RelaySocket {
         }
     }
 
-    /// Reads payload to the front of `buffer`, out of records if there is TLS. Zero bytes are no end then: parts of
-    /// records came.
+    /// Reads payload to the front of `buffer`, out of records if there is TLS. Zero bytes are no
+    /// end then: parts of records came.
     ///
     /// # Errors
-    /// Fails with `InvalidData` for what is no record of the other end, and with `UnexpectedEof` for a FIN that TLS did
-    /// not announce, which anybody on the path can send.
+    /// Fails with `InvalidData` for what is no record of the other end, and with `UnexpectedEof`
+    /// for a FIN that TLS did not announce, which anybody on the path can send.
     pub(crate) fn read_payload(&mut self, buffer: &mut [u8]) -> io::Result<ReadResult> {
-        let Some(mut tls) = self.tls.take() else { return self.read_socket(&mut buffer[..COPY_BYTES]) };
+        let Some(mut tls) = self.tls.take() else {
+            return self.read_socket(&mut buffer[..COPY_BYTES]);
+        };
         let got = self.read_records(&mut tls, buffer);
         self.tls = Some(tls);
         got
@@ -211,14 +229,17 @@ impl RelaySocket {
         match self.read_socket(&mut buffer[held..])? {
             ReadResult::Bytes(count) => {
                 let opened = tls.open_records(&mut buffer[..held + count]);
-                opened.map(ReadResult::Bytes).map_err(|error| io::Error::new(ErrorKind::InvalidData, error))
+                opened
+                    .map(ReadResult::Bytes)
+                    .map_err(|error| io::Error::new(ErrorKind::InvalidData, error))
             }
             ReadResult::Nothing => Ok(ReadResult::Nothing),
             ReadResult::End => Err(ErrorKind::UnexpectedEof.into()),
         }
     }
 
-    /// Returns true if the other end closed its direction of TLS, and everything before that has been read.
+    /// Returns true if the other end closed its direction of TLS, and everything before that has
+    /// been read.
     pub(crate) fn tls_has_ended(&self) -> bool {
         self.tls.as_ref().is_some_and(|tls| tls.has_ended())
     }
@@ -234,8 +255,8 @@ impl RelaySocket {
         let _ = SockRef::from(&self.socket).set_linger(None);
     }
 
-    /// Removes the error of the socket that epoll has reported. Returns whether the FIN of the other end came before
-    /// it; `None` if there is no error.
+    /// Removes the error of the socket that epoll has reported. Returns whether the FIN of the
+    /// other end came before it; `None` if there is no error.
     pub(crate) fn take_failure(&mut self) -> Option<bool> {
         if !self.noted.contains(EventFlags::ERR) {
             return None;
@@ -260,7 +281,8 @@ impl RelaySocket {
     /// Returns the number of bytes that the socket took and the other end has not acknowledged.
     pub(crate) fn unacknowledged_bytes(&self, info: &TcpInfo) -> u64 {
         let acknowledged = info.bytes_acked.map_or(0, ByteCount::get);
-        self.written.saturating_sub(acknowledged.saturating_sub(self.before))
+        self.written
+            .saturating_sub(acknowledged.saturating_sub(self.before))
     }
 }
 
@@ -294,23 +316,29 @@ mod tests {
         [caller, listener.accept().unwrap().0]
     }
 
-    /// A leg that has read some bytes before it became one, and some later. Its other end has closed if `closes`, this
-    /// end if `both`, and then the other is reset.
+    /// A leg that has read some bytes before it became one, and some later. Its other end has
+    /// closed if `closes`, this end if `both`, and then the other is reset.
     fn reset(closes: bool, both: bool) -> RelaySocket {
         let [mut other, mut socket] = ends();
         other.write_all(b"some bytes").unwrap();
         socket.read_exact(&mut [0; 4]).unwrap();
         let mut leg = RelaySocket::new(socket, None);
-        assert!(matches!(leg.read_socket(&mut [0; 3]), Ok(ReadResult::Bytes(3))));
+        assert!(matches!(
+            leg.read_socket(&mut [0; 3]),
+            Ok(ReadResult::Bytes(3))
+        ));
         if closes {
             other.shutdown(Shutdown::Write).unwrap();
         }
         if both {
             leg.shut_down();
         }
-        SockRef::from(&other).set_linger(Some(Duration::ZERO)).unwrap();
+        SockRef::from(&other)
+            .set_linger(Some(Duration::ZERO))
+            .unwrap();
         drop(other);
-        assert!(within(Duration::from_secs(5), || leg.socket_info().state == Some(CLOSE)));
+        assert!(within(Duration::from_secs(5), || leg.socket_info().state
+            == Some(CLOSE)));
         leg.note_events(EventFlags::ERR);
         leg
     }
@@ -322,6 +350,10 @@ mod tests {
         assert_eq!(reset(false, true).take_failure(), Some(false));
         // After two FINs there is no reset.
         assert_eq!(reset(true, true).take_failure(), None);
-        assert!(reset(true, true).has_closed() && reset(true, false).has_closed() && !reset(false, true).has_closed());
+        assert!(
+            reset(true, true).has_closed()
+                && reset(true, false).has_closed()
+                && !reset(false, true).has_closed()
+        );
     }
 }

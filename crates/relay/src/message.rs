@@ -1,4 +1,5 @@
-//! The messages of a pair, once each relay knows the other: near → far the target, far → near what became of it.
+//! The messages of a pair, once each relay knows the other: near → far the target, far → near what
+//! became of it.
 //!
 //! ```text
 //! near                                         far
@@ -10,11 +11,12 @@
 //!                                           ←  bytes of the target
 //! ```
 //!
-//! The length is one byte, the tag 32 ([`fullpipe_control::Peer::tag_text`]), the status one byte. A request is the target
-//! as HOST:PORT, behind the word `zstd` and a space if the bytes of both directions come in blocks
-//! ([`crate::BlockReader`]). The far relay is asked for its abilities (one byte; bit 0: blocks, bit 1: padding) before
-//! a request with blocks, and before one of the word `pad` alone: then 48 KiB of padding follow from near to far, and
-//! as many from far to near, and after them another request.
+//! The length is one byte, the tag 32 ([`fullpipe_control::Peer::tag_text`]), the status one byte.
+//! A request is the target as HOST:PORT, behind the word `zstd` and a space if the bytes of both
+//! directions come in blocks ([`crate::BlockReader`]). The far relay is asked for its abilities
+//! (one byte; bit 0: blocks, bit 1: padding) before a request with blocks, and before one of the
+//! word `pad` alone: then 48 KiB of padding follow from near to far, and as many from far to near,
+//! and after them another request.
 
 use thiserror::Error;
 
@@ -80,8 +82,13 @@ impl TargetRequest {
     /// Fails if they are no target.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, TargetError> {
         let text = str::from_utf8(bytes).map_err(|_| TargetError::NotText)?;
-        let (compress, target) = text.strip_prefix(ZSTD).map_or((false, text), |target| (true, target));
-        Ok(Self { target: target.parse()?, compress })
+        let (compress, target) = text
+            .strip_prefix(ZSTD)
+            .map_or((false, text), |target| (true, target));
+        Ok(Self {
+            target: target.parse()?,
+            compress,
+        })
     }
 }
 
@@ -116,7 +123,11 @@ mod tests {
 
     #[test]
     fn each_status_is_read_as_it_was_written() {
-        for status in [TargetStatus::Connected, TargetStatus::Forbidden, TargetStatus::Unreachable] {
+        for status in [
+            TargetStatus::Connected,
+            TargetStatus::Forbidden,
+            TargetStatus::Unreachable,
+        ] {
             assert_eq!(TargetStatus::from_byte(status.to_byte()), Ok(status));
         }
         assert_eq!(TargetStatus::from_byte(3), Err(StatusError(3)));
@@ -125,7 +136,10 @@ mod tests {
     #[test]
     fn a_request_for_blocks_is_read_as_it_was_written() {
         for compress in [false, true] {
-            let request = TargetRequest { target: "host:22".parse().unwrap(), compress };
+            let request = TargetRequest {
+                target: "host:22".parse().unwrap(),
+                compress,
+            };
             assert_eq!(TargetRequest::from_bytes(&request.to_bytes()), Ok(request));
         }
         assert!(TargetRequest::from_bytes(b"zstd zstd host:22").is_err());

@@ -26,14 +26,15 @@ use crate::window::{HeldWindow, read_padding, send_padding};
 /// Time between two attempts to reach the far relay.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Calls of the far relay at once, so that a few near relays leave places free there. A call takes three round trips:
-/// over 173 ms, 490 connections a second are made.
+/// Calls of the far relay at once, so that a few near relays leave places free there. A call takes
+/// three round trips: over 173 ms, 490 connections a second are made.
 const CALLS: usize = MAX_PENDING / 4;
 
 /// Time after which a far relay that had no place for a call is called again.
 const AGAIN: Duration = Duration::from_millis(250);
 
-/// Time between the padding of two connections, so that it takes little of a path: 0.4 Mbit/s each way.
+/// Time between the padding of two connections, so that it takes little of a path: 0.4 Mbit/s each
+/// way.
 const PADDING_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Time without padding after it failed, for example because the path is too slow for it.
@@ -160,7 +161,8 @@ impl FarConnectionPool {
         }
     }
 
-    /// Reports that the far relay cannot be used: once for each reason until it can, however many connections wait.
+    /// Reports that the far relay cannot be used: once for each reason until it can, however many
+    /// connections wait.
     fn report_failure(&self, error: &io::Error) {
         let why = format!("the far relay {} cannot be used: {error}", self.via);
         if self.reported.borrow_mut().insert(why.clone()) {
@@ -172,8 +174,8 @@ impl FarConnectionPool {
         self.call_within(CONNECT_DEADLINE).await
     }
 
-    /// Calls the far relay, and again if it closes the connection although it has answered before: others took all of
-    /// its places for callers.
+    /// Calls the far relay, and again if it closes the connection although it has answered before:
+    /// others took all of its places for callers.
     ///
     /// # Errors
     /// Fails if it does not answer within the deadline.
@@ -181,14 +183,20 @@ impl FarConnectionPool {
         let began = Instant::now();
         loop {
             match self.call_far().await {
-                Err(error) if self.has_no_place(&error) && began.elapsed() < CONNECT_DEADLINE => sleep(AGAIN).await,
+                Err(error) if self.has_no_place(&error) && began.elapsed() < CONNECT_DEADLINE => {
+                    sleep(AGAIN).await
+                }
                 called => return called,
             }
         }
     }
 
     fn has_no_place(&self, error: &io::Error) -> bool {
-        let kinds = [io::ErrorKind::ConnectionReset, io::ErrorKind::BrokenPipe, io::ErrorKind::UnexpectedEof];
+        let kinds = [
+            io::ErrorKind::ConnectionReset,
+            io::ErrorKind::BrokenPipe,
+            io::ErrorKind::UnexpectedEof,
+        ];
         self.answered.get().is_some() && kinds.contains(&error.kind())
     }
 
@@ -203,7 +211,9 @@ impl FarConnectionPool {
             let deadline = self.call_deadline(began, limit);
             match timeout_at(deadline.into(), turn.as_mut()).await {
                 Ok(turn) => break turn.map_err(io::Error::other)?,
-                Err(_) if self.call_deadline(began, limit) <= deadline => return Err(timeout_error(limit)),
+                Err(_) if self.call_deadline(began, limit) <= deadline => {
+                    return Err(timeout_error(limit));
+                }
                 Err(_) => {}
             }
         };
@@ -214,36 +224,62 @@ impl FarConnectionPool {
         Ok(ready)
     }
 
-    /// Returns the time at which a call that began then is given up: later if others have been answered since.
+    /// Returns the time at which a call that began then is given up: later if others have been
+    /// answered since.
     fn call_deadline(&self, began: Instant, limit: Duration) -> Instant {
-        self.answered.get().map_or(began, |answered| answered.max(began)) + limit
+        self.answered
+            .get()
+            .map_or(began, |answered| answered.max(began))
+            + limit
     }
 
     async fn prove_key(&self, stream: TcpStream) -> io::Result<FarConnection> {
-        let mut peer = AuthenticatedPeer::connect_peer(stream, &self.key, self.tls.as_ref()).await?;
+        let mut peer =
+            AuthenticatedPeer::connect_peer(stream, &self.key, self.tls.as_ref()).await?;
         let compress = self.compress && request_abilities(&mut peer).await? & TAKES_BLOCKS != 0;
-        Ok(FarConnection { peer, compress, window: None })
+        Ok(FarConnection {
+            peer,
+            compress,
+            window: None,
+        })
     }
 
-    /// Returns a connection to the far relay that has been asked for `target`: one that waited, or a new one.
+    /// Returns a connection to the far relay that has been asked for `target`: one that waited, or
+    /// a new one.
     ///
     /// # Errors
     /// Fails if the far relay cannot be reached, or does not have the key.
-    pub(crate) async fn request_target(self: &Rc<Self>, target: &TargetAddress) -> io::Result<FarConnection> {
+    pub(crate) async fn request_target(
+        self: &Rc<Self>,
+        target: &TargetAddress,
+    ) -> io::Result<FarConnection> {
         let waited = self.take_idle();
         self.fill_pool();
-        let FarConnection { mut peer, compress, window } = match waited {
+        let FarConnection {
+            mut peer,
+            compress,
+            window,
+        } = match waited {
             Some(ready) => ready,
             None => self.call_patiently().await?,
         };
-        let text = TargetRequest { target: target.clone(), compress }.to_bytes();
-        let length = u8::try_from(text.len()).map_err(|_| io::Error::other("the target's name is too long"))?;
+        let text = TargetRequest {
+            target: target.clone(),
+            compress,
+        }
+        .to_bytes();
+        let length = u8::try_from(text.len())
+            .map_err(|_| io::Error::other("the target's name is too long"))?;
         let request = [&[length][..], &text, &peer.tag_text(&text)].concat();
         peer.control.send_bytes(&request).await?;
         if let Some(window) = window {
             window.release_window(&peer);
         }
-        Ok(FarConnection { peer, compress, window: None })
+        Ok(FarConnection {
+            peer,
+            compress,
+            window: None,
+        })
     }
 
     /// Closes the connections that wait: the far relay does not answer on one of them.
@@ -251,7 +287,8 @@ impl FarConnectionPool {
         self.idle.borrow_mut().clear();
     }
 
-    /// Returns a connection that waited and has not gone: the far relay sends nothing of its own accord.
+    /// Returns a connection that waited and has not gone: the far relay sends nothing of its own
+    /// accord.
     fn take_idle(&self) -> Option<FarConnection> {
         let mut idle = self.idle.borrow_mut();
         std::iter::from_fn(|| idle.pop_front()).find(|ready| {
@@ -265,11 +302,13 @@ impl FarConnectionPool {
 async fn request_abilities(peer: &mut AuthenticatedPeer) -> io::Result<u8> {
     let question = [&[0][..], &peer.tag_text(&[])].concat();
     peer.control.send_bytes(&question).await?;
-    let unanswered = |_| io::Error::other("it does not answer what it can do: it is of an earlier version");
+    let unanswered =
+        |_| io::Error::other("it does not answer what it can do: it is of an earlier version");
     peer.control.read_u8().await.map_err(unanswered)
 }
 
-/// Returns the connection once its window has grown, at both relays; as it is, if the far relay takes no padding.
+/// Returns the connection once its window has grown, at both relays; as it is, if the far relay
+/// takes no padding.
 async fn grow_window(mut ready: FarConnection) -> io::Result<FarConnection> {
     let peer = &mut ready.peer;
     if request_abilities(peer).await? & TAKES_PADDING != 0 {
@@ -293,12 +332,19 @@ mod tests {
     fn pool(via: &str, size: u16) -> (Rc<FarConnectionPool>, UnboundedReceiver<RelayEvent>) {
         let key = SharedKey::from_file_content(b"correct horse battery").unwrap();
         let (events, reported) = tokio::sync::mpsc::unbounded_channel();
-        (FarConnectionPool::new(via.parse().unwrap(), key, None, false, size, events), reported)
+        (
+            FarConnectionPool::new(via.parse().unwrap(), key, None, false, size, events),
+            reported,
+        )
     }
 
-    /// Returns the request that a near relay makes of a far one with these abilities, and whether it will compress.
+    /// Returns the request that a near relay makes of a far one with these abilities, and whether
+    /// it will compress.
     fn asked(compress: bool, abilities: Option<u8>) -> io::Result<(String, bool)> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
         LocalSet::new().block_on(&runtime, async {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let via = listener.local_addr().unwrap().to_string().parse().unwrap();
@@ -306,7 +352,10 @@ mod tests {
             let (events, _) = tokio::sync::mpsc::unbounded_channel();
             let pool = FarConnectionPool::new(via, key.clone(), None, compress, 0, events);
             let target = "host:22".parse().unwrap();
-            let (ready, requests) = tokio::join!(pool.request_target(&target), far(&listener, &key, abilities));
+            let (ready, requests) = tokio::join!(
+                pool.request_target(&target),
+                far(&listener, &key, abilities)
+            );
             let text = requests.last().cloned().unwrap_or_default();
             Ok((String::from_utf8(text).unwrap(), ready?.compress))
         })
@@ -324,7 +373,11 @@ mod tests {
                 other => panic!("{other:?}"),
             })
             .collect();
-        assert_eq!(whys, ["refused", "no key"].map(|why| format!("the far relay 192.0.2.1:9 cannot be used: {why}")));
+        assert_eq!(
+            whys,
+            ["refused", "no key"]
+                .map(|why| format!("the far relay 192.0.2.1:9 cannot be used: {why}"))
+        );
     }
 
     #[test]
@@ -332,7 +385,10 @@ mod tests {
         let pool = pool("192.0.2.1:9", 0).0;
         let (before, limit) = (Instant::now(), Duration::from_millis(20));
         let began = before + limit;
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
         let error = runtime.block_on(async {
             let _others = pool.calls.acquire_many(CALLS as u32).await.unwrap();
             pool.call_within(limit).await.err().unwrap()
@@ -346,7 +402,10 @@ mod tests {
 
     #[test]
     fn a_call_that_finds_no_place_is_repeated_where_the_far_relay_has_answered_before() {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
         runtime.block_on(async {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let pool = pool(&listener.local_addr().unwrap().to_string(), 0).0;
@@ -357,21 +416,30 @@ mod tests {
             let answer = async {
                 refuse().await;
                 refuse().await;
-                AuthenticatedPeer::accept_peer(listener.accept().await.unwrap().0, &pool.key, None).await.unwrap()
+                AuthenticatedPeer::accept_peer(listener.accept().await.unwrap().0, &pool.key, None)
+                    .await
+                    .unwrap()
             };
             let (called, _peer) = tokio::join!(pool.call_patiently(), answer);
             called.unwrap();
         });
     }
 
-    /// Answers one near relay as a far one that can do this, or does not say what it can do, and returns its requests.
+    /// Answers one near relay as a far one that can do this, or does not say what it can do, and
+    /// returns its requests.
     async fn far(listener: &TcpListener, key: &SharedKey, abilities: Option<u8>) -> Vec<Vec<u8>> {
-        let mut peer = AuthenticatedPeer::accept_peer(listener.accept().await.unwrap().0, key, None).await.unwrap();
+        let mut peer =
+            AuthenticatedPeer::accept_peer(listener.accept().await.unwrap().0, key, None)
+                .await
+                .unwrap();
         let mut requests = Vec::new();
         loop {
             let mut text = vec![0; peer.control.read_u8().await.unwrap().into()];
             peer.control.read_exact(&mut text).await.unwrap();
-            peer.control.read_exact(&mut [0; AuthenticatedPeer::TAG]).await.unwrap();
+            peer.control
+                .read_exact(&mut [0; AuthenticatedPeer::TAG])
+                .await
+                .unwrap();
             requests.push(text.clone());
             match &text[..] {
                 [] => match abilities {
@@ -389,23 +457,37 @@ mod tests {
 
     #[test]
     fn windows_of_connections_that_wait_grow_where_the_far_relay_takes_padding() {
-        for (abilities, expected) in [(TAKES_PADDING, &[b"" as &[u8], PAD, b"host:22"][..]), (0, &[b"", b"host:22"])] {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        for (abilities, expected) in [
+            (TAKES_PADDING, &[b"" as &[u8], PAD, b"host:22"][..]),
+            (0, &[b"", b"host:22"]),
+        ] {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .unwrap();
             LocalSet::new().block_on(&runtime, async {
                 let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
                 let via = listener.local_addr().unwrap().to_string();
                 let pool = pool(&via, 1).0;
                 let key = pool.key.clone();
-                let requests = spawn_local(async move { far(&listener, &key, Some(abilities)).await });
+                let requests =
+                    spawn_local(async move { far(&listener, &key, Some(abilities)).await });
                 pool.fill_pool();
-                let has_grown = || pool.idle.borrow().front().is_some_and(|ready| ready.window.is_some());
+                let has_grown = || {
+                    pool.idle
+                        .borrow()
+                        .front()
+                        .is_some_and(|ready| ready.window.is_some())
+                };
                 while !has_grown() {
                     // As each client that comes meanwhile does.
                     pool.fill_pool();
                     yield_now().await;
                 }
                 assert_eq!((pool.idle.borrow().len(), pool.coming.get()), (1, 0));
-                pool.request_target(&"host:22".parse().unwrap()).await.unwrap();
+                pool.request_target(&"host:22".parse().unwrap())
+                    .await
+                    .unwrap();
                 assert_eq!(requests.await.unwrap(), expected);
             });
         }
@@ -414,7 +496,10 @@ mod tests {
     #[test]
     fn only_relays_that_both_compress_do_so() {
         let plain = |text: &str| (text.to_owned(), false);
-        assert_eq!(asked(true, Some(TAKES_BLOCKS)).unwrap(), ("zstd host:22".to_owned(), true));
+        assert_eq!(
+            asked(true, Some(TAKES_BLOCKS)).unwrap(),
+            ("zstd host:22".to_owned(), true)
+        );
         assert_eq!(asked(true, Some(0)).unwrap(), plain("host:22"));
         assert_eq!(asked(false, Some(TAKES_BLOCKS)).unwrap(), plain("host:22"));
         let error = asked(true, None).unwrap_err().to_string();

@@ -22,7 +22,8 @@ pub struct RelayOptions {
     pub allow: Vec<AddressPrefix>,
     /// Most connections at once.
     pub max_connections: u32,
-    /// Most of them of one address (IPv6: of one /64 network). A far relay, which near ones call, has no such limit.
+    /// Most of them of one address (IPv6: of one /64 network). A far relay, which near ones call,
+    /// has no such limit.
     pub max_connections_per_address: u32,
     /// Time that connections have to end by themselves once the relay stops.
     pub drain: Span,
@@ -84,7 +85,8 @@ pub enum RelayEvent {
         /// The reason, as a clause.
         why: String,
     },
-    /// Connections were closed at once, or not joined: the first of a reason, or those that followed.
+    /// Connections were closed at once, or not joined: the first of a reason, or those that
+    /// followed.
     Rejected(RefusedConnections),
     /// Connections cannot be accepted; they wait, and it is tried again at once.
     NotAccepting {

@@ -17,8 +17,8 @@ pub(crate) struct BlockPacker {
 }
 
 impl BlockPacker {
-    /// Makes a block of the first `length` bytes of the codec's input, and returns its length. `wire` is asked for the
-    /// rate between the relays only if compression is tried.
+    /// Makes a block of the first `length` bytes of the codec's input, and returns its length.
+    /// `wire` is asked for the rate between the relays only if compression is tried.
     pub(crate) fn pack_block(
         &mut self,
         codec: &mut BlockCodec,
@@ -30,7 +30,12 @@ impl BlockPacker {
         let packed = codec.pack_block(length, level);
         if level.is_some() {
             let took = thread_cpu_time().saturating_sub(began);
-            self.choice.record_trial(&CompressionTrial { payload: length, packed, took, way: wire() });
+            self.choice.record_trial(&CompressionTrial {
+                payload: length,
+                packed,
+                took,
+                way: wire(),
+            });
         }
         self.wire += packed as u64;
         self.expansion = self.expansion.max(length as f64 / packed as f64);

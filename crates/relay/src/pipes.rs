@@ -4,11 +4,12 @@ use std::os::fd::OwnedFd;
 
 use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
 
-/// Bytes that a pipe holds. With 64 KiB, half the rate passes, and the processor does twice as much.
+/// Bytes that a pipe holds. With 64 KiB, half the rate passes, and the processor does twice as
+/// much.
 pub(crate) const PIPE_BYTES: usize = 1 << 20;
 
-/// Pipes of all workers together. An ordinary user may have 64 MiB in pipes (`fs.pipe-user-pages-soft`), and other
-/// programs want some.
+/// Pipes of all workers together. An ordinary user may have 64 MiB in pipes
+/// (`fs.pipe-user-pages-soft`), and other programs want some.
 pub(crate) const MAX_PIPES: usize = 48;
 
 /// A pipe for bytes on their way.
@@ -28,7 +29,10 @@ pub(crate) struct PipePool {
 
 impl PipePool {
     pub(crate) const fn new(most: usize) -> Self {
-        Self { idle: Vec::new(), left: most }
+        Self {
+            idle: Vec::new(),
+            left: most,
+        }
     }
 
     /// Returns an empty pipe; `None` if there is none, so that the bytes must be copied.

@@ -9,8 +9,8 @@ use std::thread::{self, JoinHandle, available_parallelism};
 use std::time::{Duration, Instant};
 
 use fullpipe_control::{
-    AddressPrefix, ClientPlaces, PeerTls, PendingClients, PendingPlace, RefusalCounts, RefusedConnections,
-    canonical_address, is_admitted,
+    AddressPrefix, ClientPlaces, PeerTls, PendingClients, PendingPlace, RefusalCounts,
+    RefusedConnections, canonical_address, is_admitted,
 };
 use fullpipe_units::Span;
 use tokio::net::{TcpListener, TcpStream};
@@ -28,7 +28,8 @@ use crate::pipes::{MAX_PIPES, PipePool};
 use crate::quotas::{ClientQuotas, DISPLACED, MAX_PENDING};
 use crate::rules::TargetAddress;
 use crate::sockets::{
-    CONNECT_DEADLINE, connect_target, listen_for_clients, prepare_socket, raise_descriptors, unless_reset,
+    CONNECT_DEADLINE, connect_target, listen_for_clients, prepare_socket, raise_descriptors,
+    unless_reset,
 };
 use crate::worker::{ConnectionRole, RelayWorker, Sides, UnjoinedPair, WorkerInbox};
 
@@ -47,8 +48,9 @@ const MAX_WAITING_OF_ONE: usize = 256;
 /// Reason for which a caller of a far relay is not served.
 const NO_PLACE: &str = "too many callers have not yet proved who they are, or wait for room";
 
-/// Relays connections until `interrupt` is set. Then it stops listening, gives connections the time of the options to
-/// end by themselves, and resets the rest. `report` is called with each event, on this thread.
+/// Relays connections until `interrupt` is set. Then it stops listening, gives connections the time
+/// of the options to end by themselves, and resets the rest. `report` is called with each event, on
+/// this thread.
 ///
 /// # Errors
 /// Fails if it cannot listen, may open too few files, or has no threads.
@@ -61,11 +63,16 @@ pub fn relay_connections(
     let mut reporter = EventReporter::new(report);
     let (events, mut received) = unbounded_channel();
     let workers = WorkerThreads::start_workers(&events, options.interval)?;
-    let runtime = Builder::new_current_thread().enable_all().build().map_err(RelayError::from_io("the runtime"))?;
+    let runtime = Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(RelayError::from_io("the runtime"))?;
     let served = LocalSet::new().block_on(&runtime, async {
         let relay = Rc::new(RelayServer::new(options, &workers, events)?);
         let listener = listen_for_clients(options)?;
-        let address = listener.local_addr().map_err(RelayError::from_io("getsockname"))?;
+        let address = listener
+            .local_addr()
+            .map_err(RelayError::from_io("getsockname"))?;
         reporter.report_event(RelayEvent::Listening(address), Instant::now());
         if let RelayPart::OfClients(onward, ..) = &relay.part
             && let NextHop::Near(pool, _) = &**onward
@@ -76,7 +83,8 @@ pub fn relay_connections(
         report_until(interrupt, &mut received, &mut reporter).await;
         Ok(())
     });
-    // What the runtime holds is not joined yet: it is reset. No task waits for names that are being resolved.
+    // What the runtime holds is not joined yet: it is reset. No task waits for names that are being
+    // resolved.
     runtime.shutdown_background();
     if served.is_ok() {
         workers.stop_workers(options.drain, &mut received, &mut reporter);
@@ -109,17 +117,28 @@ struct EventReporter<'r> {
 
 impl<'r> EventReporter<'r> {
     fn new(report: &'r mut dyn FnMut(RelayEvent)) -> Self {
-        Self { report, refusals: RefusalCounts::default(), not_accepting: None }
+        Self {
+            report,
+            refusals: RefusalCounts::default(),
+            not_accepting: None,
+        }
     }
 
     fn report_event(&mut self, event: RelayEvent, now: Instant) {
         let is_due = match &event {
-            RelayEvent::Rejected(RefusedConnections { client, why, .. }) => self.refusals.is_first(*client, why, now),
+            RelayEvent::Rejected(RefusedConnections { client, why, .. }) => {
+                self.refusals.is_first(*client, why, now)
+            }
             RelayEvent::NotRelayed { client, why } => self.refusals.is_first(client.ip(), why, now),
             RelayEvent::NotAccepting { .. } => {
-                let is_due =
-                    self.not_accepting.is_none_or(|last| now.saturating_duration_since(last) >= REPORT_INTERVAL);
-                self.not_accepting = if is_due { Some(now) } else { self.not_accepting };
+                let is_due = self
+                    .not_accepting
+                    .is_none_or(|last| now.saturating_duration_since(last) >= REPORT_INTERVAL);
+                self.not_accepting = if is_due {
+                    Some(now)
+                } else {
+                    self.not_accepting
+                };
                 is_due
             }
             _ => true,
@@ -131,12 +150,20 @@ impl<'r> EventReporter<'r> {
 
     /// Reports what was counted, if it is time.
     fn report_due(&mut self, now: Instant) {
-        self.refusals.take_due(now).into_iter().map(RelayEvent::Rejected).for_each(&mut *self.report);
+        self.refusals
+            .take_due(now)
+            .into_iter()
+            .map(RelayEvent::Rejected)
+            .for_each(&mut *self.report);
     }
 
     /// Reports what was counted.
     fn report_all(&mut self, now: Instant) {
-        self.refusals.take_all(now).into_iter().map(RelayEvent::Rejected).for_each(&mut *self.report);
+        self.refusals
+            .take_all(now)
+            .into_iter()
+            .map(RelayEvent::Rejected)
+            .for_each(&mut *self.report);
     }
 }
 
@@ -170,19 +197,41 @@ impl RelayServer {
     ) -> Result<Self, RelayError> {
         let tls = |plain: bool| (!plain).then(PeerTls::new).transpose();
         let of_clients = |onward| {
-            let places = ClientPlaces::with_waiting(options.max_connections, options.max_connections_per_address);
+            let places = ClientPlaces::with_waiting(
+                options.max_connections,
+                options.max_connections_per_address,
+            );
             // There are as many as connections.
             RelayPart::OfClients(Rc::new(onward), places, PendingClients::new(usize::MAX, 0))
         };
         let part = match options.role.clone() {
             RelayRole::Alone { to } => of_clients(NextHop::Alone(to)),
-            RelayRole::Near { to, via, key, plain, compress, pool } => {
-                let pool = FarConnectionPool::new(via, key, tls(plain)?, compress, pool, events.clone());
+            RelayRole::Near {
+                to,
+                via,
+                key,
+                plain,
+                compress,
+                pool,
+            } => {
+                let pool =
+                    FarConnectionPool::new(via, key, tls(plain)?, compress, pool, events.clone());
                 of_clients(NextHop::Near(pool, to))
             }
-            RelayRole::Far { targets, key, plain } => {
+            RelayRole::Far {
+                targets,
+                key,
+                plain,
+            } => {
                 let pending = PendingClients::new(MAX_PENDING, MAX_WAITING_OF_ONE);
-                RelayPart::OfNearRelays(Rc::new(FarSettings { targets, key, tls: tls(plain)? }), pending)
+                RelayPart::OfNearRelays(
+                    Rc::new(FarSettings {
+                        targets,
+                        key,
+                        tls: tls(plain)?,
+                    }),
+                    pending,
+                )
             }
         };
         Ok(Self {
@@ -194,20 +243,24 @@ impl RelayServer {
         })
     }
 
-    /// Accepts clients. At the limit of connections, one that has sent nothing gives way; where there is none, those
-    /// that follow wait until one ends. Callers of a far relay count only once they have proved themselves.
+    /// Accepts clients. At the limit of connections, one that has sent nothing gives way; where
+    /// there is none, those that follow wait until one ends. Callers of a far relay count only once
+    /// they have proved themselves.
     async fn accept_clients(self: Rc<Self>, listener: TcpListener) {
         loop {
             match listener.accept().await {
                 Ok((stream, client)) => {
                     self.admit_client(stream, canonical_address(client)).await;
                     // Who has lost its place closes its socket before the next one comes.
-                    if matches!(&self.part, RelayPart::OfNearRelays(_, pending) if pending.is_full()) {
+                    if matches!(&self.part, RelayPart::OfNearRelays(_, pending) if pending.is_full())
+                    {
                         yield_now().await;
                     }
                 }
                 Err(error) => {
-                    let _ = self.events.send(RelayEvent::NotAccepting { why: error.to_string() });
+                    let _ = self.events.send(RelayEvent::NotAccepting {
+                        why: error.to_string(),
+                    });
                     sleep(ACCEPT_PAUSE).await;
                 }
             }
@@ -225,13 +278,25 @@ impl RelayServer {
         match &self.part {
             RelayPart::OfClients(onward, places, silent) => {
                 let Ok(place) = places.take_besides(client.ip(), silent.places_taken()) else {
-                    return self.reject_client(client, "its address has as many connections as one may have");
+                    return self.reject_client(
+                        client,
+                        "its address has as many connections as one may have",
+                    );
                 };
                 let (permit, silent) = self.permit_of_client(client, silent).await;
-                let (onward, mut quotas) =
-                    (Rc::clone(onward), ClientQuotas { _permit: permit, _place: Some(place), silent });
+                let (onward, mut quotas) = (
+                    Rc::clone(onward),
+                    ClientQuotas {
+                        _permit: permit,
+                        _place: Some(place),
+                        silent,
+                    },
+                );
                 self.start_connection(client, async move {
-                    let Some(sides) = quotas.unless_displaced(relay.connect_sides(&onward, stream)).await else {
+                    let Some(sides) = quotas
+                        .unless_displaced(relay.connect_sides(&onward, stream))
+                        .await
+                    else {
                         relay.reject_client(client, DISPLACED);
                         return Ok(None);
                     };
@@ -243,16 +308,16 @@ impl RelayServer {
                     return self.reject_client(client, NO_PLACE);
                 };
                 let far = Rc::clone(far);
-                self.start_connection(
-                    client,
-                    async move { relay.answer_near_relay(&far, stream, client, place).await },
-                );
+                self.start_connection(client, async move {
+                    relay.answer_near_relay(&far, stream, client, place).await
+                });
             }
         }
     }
 
-    /// Waits until there is room for a connection of a client, and makes it where one that has sent nothing can give
-    /// way. Returns the client's share of all connections, and its place among those that have sent nothing.
+    /// Waits until there is room for a connection of a client, and makes it where one that has sent
+    /// nothing can give way. Returns the client's share of all connections, and its place among
+    /// those that have sent nothing.
     async fn permit_of_client(
         &self,
         client: SocketAddr,
@@ -269,7 +334,11 @@ impl RelayServer {
     }
 
     fn reject_client(&self, client: SocketAddr, why: &'static str) {
-        let refused = RefusedConnections { client: client.ip(), why: why.to_owned(), connections: 1 };
+        let refused = RefusedConnections {
+            client: client.ip(),
+            why: why.to_owned(),
+            connections: 1,
+        };
         let _ = self.events.send(RelayEvent::Rejected(refused));
     }
 
@@ -285,7 +354,10 @@ impl RelayServer {
                 Ok(Some((sides, quotas))) => relay.hand_over(sides, client, quotas),
                 Ok(None) => {}
                 Err(error) => {
-                    let _ = relay.events.send(RelayEvent::NotRelayed { client, why: error.to_string() });
+                    let _ = relay.events.send(RelayEvent::NotRelayed {
+                        client,
+                        why: error.to_string(),
+                    });
                 }
             }
         });
@@ -295,8 +367,13 @@ impl RelayServer {
     async fn connect_sides(&self, onward: &NextHop, stream: TcpStream) -> io::Result<Sides> {
         match onward {
             NextHop::Alone(to) => {
-                let unreachable = |error| io::Error::other(format!("the target {to} cannot be reached: {error}"));
-                let reached = async { connect_target(to, stream.local_addr().ok()).await.map_err(unreachable) };
+                let unreachable =
+                    |error| io::Error::other(format!("the target {to} cannot be reached: {error}"));
+                let reached = async {
+                    connect_target(to, stream.local_addr().ok())
+                        .await
+                        .map_err(unreachable)
+                };
                 let target = plain_socket(unless_reset(&stream, reached).await?)?;
                 Ok(Sides {
                     client: plain_socket(stream)?,
@@ -306,9 +383,20 @@ impl RelayServer {
                 })
             }
             NextHop::Near(pool, to) => {
-                let unusable = |error| io::Error::other(format!("the far relay {} cannot be used: {error}", pool.via));
+                let unusable = |error| {
+                    io::Error::other(format!(
+                        "the far relay {} cannot be used: {error}",
+                        pool.via
+                    ))
+                };
                 // Each is asked, so that none says later what is known now.
-                if self.inboxes.iter().filter(|inbox| inbox.take_unanswered()).count() > 0 {
+                if self
+                    .inboxes
+                    .iter()
+                    .filter(|inbox| inbox.take_unanswered())
+                    .count()
+                    > 0
+                {
                     pool.drop_idle();
                 }
                 let asked = async { pool.request_target(to).await.map_err(unusable) };
@@ -325,7 +413,8 @@ impl RelayServer {
         }
     }
 
-    /// Returns both sides of the connection of a near relay; `None` if it has lost its place, or wants nothing.
+    /// Returns both sides of the connection of a near relay; `None` if it has lost its place, or
+    /// wants nothing.
     async fn answer_near_relay(
         &self,
         far: &FarSettings,
@@ -338,13 +427,28 @@ impl RelayServer {
             return Ok(None);
         };
         place.mark_proven()?;
-        let quotas = ClientQuotas { _permit: Some(self.connection_permit().await?), ..ClientQuotas::default() };
+        let quotas = ClientQuotas {
+            _permit: Some(self.connection_permit().await?),
+            ..ClientQuotas::default()
+        };
         drop(place);
-        let Some((peer, request, target)) = far.serve_request(peer).await? else { return Ok(None) };
+        let Some((peer, request, target)) = far.serve_request(peer).await? else {
+            return Ok(None);
+        };
         let (near, tls) = peer.control.into_records()?;
         let client = RelaySocket::new(near.into_std()?, tls);
-        let joint = ConnectionRole::Far { compress: request.compress };
-        Ok(Some((Sides { client, target: plain_socket(target)?, whither: request.target.to_string(), joint }, quotas)))
+        let joint = ConnectionRole::Far {
+            compress: request.compress,
+        };
+        Ok(Some((
+            Sides {
+                client,
+                target: plain_socket(target)?,
+                whither: request.target.to_string(),
+                joint,
+            },
+            quotas,
+        )))
     }
 
     /// Waits until there is room for a connection.
@@ -353,21 +457,29 @@ impl RelayServer {
     /// Fails at the deadline.
     async fn connection_permit(&self) -> io::Result<OwnedSemaphorePermit> {
         let all_used = |_| io::Error::other("as many connections as permitted are open");
-        let permit = timeout(CONNECT_DEADLINE, Arc::clone(&self.permits).acquire_owned()).await.map_err(all_used)?;
+        let permit = timeout(CONNECT_DEADLINE, Arc::clone(&self.permits).acquire_owned())
+            .await
+            .map_err(all_used)?;
         permit.map_err(io::Error::other)
     }
 
     /// Gives a connection to the worker with the fewest.
     fn hand_over(&self, sides: Sides, who: SocketAddr, quotas: ClientQuotas) {
         let pair = UnjoinedPair { sides, who, quotas };
-        if let Some(inbox) = self.inboxes.iter().min_by_key(|inbox| inbox.connection_count()) {
+        if let Some(inbox) = self
+            .inboxes
+            .iter()
+            .min_by_key(|inbox| inbox.connection_count())
+        {
             inbox.add_connection(pair);
         }
     }
 }
 
 fn plain_socket(stream: TcpStream) -> io::Result<RelaySocket> {
-    stream.into_std().map(|stream| RelaySocket::new(stream, None))
+    stream
+        .into_std()
+        .map(|stream| RelaySocket::new(stream, None))
 }
 
 /// The threads that move data.
@@ -379,32 +491,61 @@ struct WorkerThreads {
 /// Threads of a relay that cannot start end, too.
 impl Drop for WorkerThreads {
     fn drop(&mut self) {
-        self.inboxes.iter().for_each(|inbox| inbox.stop_at(Instant::now()));
+        self.inboxes
+            .iter()
+            .for_each(|inbox| inbox.stop_at(Instant::now()));
     }
 }
 
 impl WorkerThreads {
-    fn start_workers(events: &UnboundedSender<RelayEvent>, interval: Option<Span>) -> Result<Self, RelayError> {
+    fn start_workers(
+        events: &UnboundedSender<RelayEvent>,
+        interval: Option<Span>,
+    ) -> Result<Self, RelayError> {
         let failed = RelayError::from_io("starting a thread for data");
         let count = available_parallelism().map_or(1, usize::from);
-        let mut workers = Self { inboxes: Vec::new(), threads: Vec::new() };
+        let mut workers = Self {
+            inboxes: Vec::new(),
+            threads: Vec::new(),
+        };
         for _ in 0..count {
             let inbox = Arc::new(WorkerInbox::new().map_err(&failed)?);
             let pipes = PipePool::new(MAX_PIPES.div_ceil(count));
-            let mut worker = RelayWorker::new(Arc::clone(&inbox), events.clone(), pipes, interval).map_err(&failed)?;
-            let thread = thread::Builder::new().name("relay".to_owned()).spawn(move || worker.run_worker());
+            let mut worker = RelayWorker::new(Arc::clone(&inbox), events.clone(), pipes, interval)
+                .map_err(&failed)?;
+            let thread = thread::Builder::new()
+                .name("relay".to_owned())
+                .spawn(move || worker.run_worker());
             workers.threads.push(thread.map_err(&failed)?);
             workers.inboxes.push(inbox);
         }
         Ok(workers)
     }
 
-    /// Waits for the workers, which reset at the deadline what is left, and reports what ends meanwhile.
-    fn stop_workers(self, drain: Span, events: &mut UnboundedReceiver<RelayEvent>, reporter: &mut EventReporter<'_>) {
-        let connections = self.inboxes.iter().map(|inbox| inbox.connection_count() as u32).sum();
-        reporter.report_event(RelayEvent::Stopping { connections, deadline: drain }, Instant::now());
+    /// Waits for the workers, which reset at the deadline what is left, and reports what ends
+    /// meanwhile.
+    fn stop_workers(
+        self,
+        drain: Span,
+        events: &mut UnboundedReceiver<RelayEvent>,
+        reporter: &mut EventReporter<'_>,
+    ) {
+        let connections = self
+            .inboxes
+            .iter()
+            .map(|inbox| inbox.connection_count() as u32)
+            .sum();
+        reporter.report_event(
+            RelayEvent::Stopping {
+                connections,
+                deadline: drain,
+            },
+            Instant::now(),
+        );
         let deadline = Instant::now() + Duration::from(drain);
-        self.inboxes.iter().for_each(|inbox| inbox.stop_at(deadline));
+        self.inboxes
+            .iter()
+            .for_each(|inbox| inbox.stop_at(deadline));
         while !self.threads.iter().all(JoinHandle::is_finished) {
             thread::sleep(POLL_INTERVAL);
             while let Ok(event) = events.try_recv() {
@@ -427,21 +568,47 @@ mod tests {
         let mut reported = Vec::new();
         let report = &mut |event| reported.push(format!("{event:?}"));
         let mut reporter = EventReporter::new(report);
-        let (client, why) = (SocketAddr::from(([192, 0, 2, 1], 9)), "it is late".to_owned());
-        let refused = RefusedConnections { client: client.ip(), why: why.clone(), connections: 1 };
+        let (client, why) = (
+            SocketAddr::from(([192, 0, 2, 1], 9)),
+            "it is late".to_owned(),
+        );
+        let refused = RefusedConnections {
+            client: client.ip(),
+            why: why.clone(),
+            connections: 1,
+        };
         let now = Instant::now();
         for _ in 0..3 {
             reporter.report_event(RelayEvent::Rejected(refused.clone()), now);
-            reporter.report_event(RelayEvent::NotRelayed { client, why: why.clone() }, now);
-            reporter.report_event(RelayEvent::NotAccepting { why: "no descriptors".to_owned() }, now);
+            reporter.report_event(
+                RelayEvent::NotRelayed {
+                    client,
+                    why: why.clone(),
+                },
+                now,
+            );
+            reporter.report_event(
+                RelayEvent::NotAccepting {
+                    why: "no descriptors".to_owned(),
+                },
+                now,
+            );
         }
         reporter.report_due(now);
         reporter.report_due(now + REPORT_INTERVAL);
         reporter.report_event(RelayEvent::Rejected(refused), now + REPORT_INTERVAL);
         reporter.report_due(now + REPORT_INTERVAL);
         reporter.report_all(now + REPORT_INTERVAL);
-        let [first, second, third, last] = &reported[..] else { panic!("{reported:?}") };
-        assert!(first.contains("connections: 1") && second.contains("NotAccepting"), "{reported:?}");
-        assert!(third.contains("connections: 5") && last.contains("connections: 1"), "{reported:?}");
+        let [first, second, third, last] = &reported[..] else {
+            panic!("{reported:?}")
+        };
+        assert!(
+            first.contains("connections: 1") && second.contains("NotAccepting"),
+            "{reported:?}"
+        );
+        assert!(
+            third.contains("connections: 5") && last.contains("connections: 1"),
+            "{reported:?}"
+        );
     }
 }

@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 
 use fullpipe_control::{QUEUE_INTERVAL, QueueBudget, QueueExcess, QueueShare, RefusedConnections};
 use fullpipe_record::{
-    RelayCompression, RelayEnding, RelayJoined, RelayProgress, RelayStretch, RelayedConnection, TcpInfo,
+    RelayCompression, RelayEnding, RelayJoined, RelayProgress, RelayStretch, RelayedConnection,
+    TcpInfo,
 };
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span, Time};
 use rustix::event::epoll::{CreateFlags, Event, EventData, EventFlags, add, create, wait};
@@ -76,40 +77,49 @@ impl ConnectionRole {
     /// Returns the directions from the client and from the target.
     fn new_directions(self) -> [RelayDirection; 2] {
         let [made, read] = match self {
-            Self::Near { compress: true } | Self::Far { compress: true } => {
-                [DirectionBlocks::Made(BlockPacker::default()), DirectionBlocks::Read(BlockReader::default())]
-            }
+            Self::Near { compress: true } | Self::Far { compress: true } => [
+                DirectionBlocks::Made(BlockPacker::default()),
+                DirectionBlocks::Read(BlockReader::default()),
+            ],
             _ => [DirectionBlocks::None, DirectionBlocks::None],
         };
         match self {
             Self::Alone => [RelayDirection::default(), RelayDirection::default()],
-            Self::Near { .. } => [RelayDirection::new(false, made), RelayDirection::new(true, read)],
-            Self::Far { .. } => [RelayDirection::new(false, read), RelayDirection::new(false, made)],
+            Self::Near { .. } => [
+                RelayDirection::new(false, made),
+                RelayDirection::new(true, read),
+            ],
+            Self::Far { .. } => [
+                RelayDirection::new(false, read),
+                RelayDirection::new(false, made),
+            ],
         }
     }
 }
 
-/// Time in which the other side of a connection, of which one was reset, must take some of the rest.
+/// Time in which the other side of a connection, of which one was reset, must take some of the
+/// rest.
 const LAST_BYTES: Duration = Duration::from_mins(2);
 
-/// Time for the status of a far relay, which may wait for [`CONNECT_DEADLINE`] until it has room, and then take as long
-/// for the target, and time for the path.
+/// Time for the status of a far relay, which may wait for [`CONNECT_DEADLINE`] until it has room,
+/// and then take as long for the target, and time for the path.
 const STATUS_DEADLINE: Duration = Duration::from_secs(2 * CONNECT_DEADLINE.as_secs() + 5);
 
 /// Time after which a side that acknowledges nothing counts as gone.
 const SILENCE: Span = Span::from_secs(120);
 
-/// Bytes that a target may send to a client that has sent nothing and is still taken for silent: the greeting of a
-/// server that speaks first.
+/// Bytes that a target may send to a client that has sent nothing and is still taken for silent:
+/// the greeting of a server that speaks first.
 const GREETING: u64 = 64 << 10;
 
 /// Time between two checks of connections that end, and of all of them.
 const SHORT: Duration = Duration::from_millis(10);
 const LONG: Duration = Duration::from_secs(5);
 
-/// Connections of a worker up to which a new one is not paced where it stays within this host, and so shares no path.
-/// Over loopback, one connection has two thirds of the rate under BBR, which paces, and takes 1.7 times the processor
-/// time; but a hundred connections without pacing have so much on the way that they lose a fifth.
+/// Connections of a worker up to which a new one is not paced where it stays within this host, and
+/// so shares no path. Over loopback, one connection has two thirds of the rate under BBR, which
+/// paces, and takes 1.7 times the processor time; but a hundred connections without pacing have so
+/// much on the way that they lose a fifth.
 const FEW: usize = 8;
 
 /// Events that are taken at once.
@@ -150,7 +160,10 @@ impl WorkerInbox {
     /// Hands a connection over.
     pub(crate) fn add_connection(&self, pair: UnjoinedPair) {
         self.load.fetch_add(1, Ordering::Relaxed);
-        self.pairs.lock().unwrap_or_else(PoisonError::into_inner).push(pair);
+        self.pairs
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(pair);
         self.wake_worker();
     }
 
@@ -231,7 +244,12 @@ impl RelayWorker {
         interval: Option<Span>,
     ) -> io::Result<Self> {
         let epoll = create(CreateFlags::CLOEXEC)?;
-        add(&epoll, &inbox.wake, EventData::new_u64(WAKE), EventFlags::IN)?;
+        add(
+            &epoll,
+            &inbox.wake,
+            EventData::new_u64(WAKE),
+            EventFlags::IN,
+        )?;
         Ok(Self {
             inbox,
             events,
@@ -257,7 +275,11 @@ impl RelayWorker {
         let mut events = Vec::with_capacity(EVENTS);
         loop {
             events.clear();
-            match wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), Some(&self.poll_timeout())) {
+            match wait(
+                &self.epoll,
+                rustix::buffer::spare_capacity(&mut events),
+                Some(&self.poll_timeout()),
+            ) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -282,24 +304,40 @@ impl RelayWorker {
             () if !self.queue.is_empty() => Duration::ZERO,
             () if !self.resetting.is_empty() || self.inbox.stop_deadline().is_some() => SHORT,
             () => {
-                let longest = if self.has_unsettled { QUEUE_INTERVAL } else { LONG };
+                let longest = if self.has_unsettled {
+                    QUEUE_INTERVAL
+                } else {
+                    LONG
+                };
                 longest.min(self.until_report().unwrap_or(LONG))
             }
         };
-        Timespec { tv_sec: timeout.as_secs().cast_signed(), tv_nsec: timeout.subsec_nanos().into() }
+        Timespec {
+            tv_sec: timeout.as_secs().cast_signed(),
+            tv_nsec: timeout.subsec_nanos().into(),
+        }
     }
 
     fn handle_events(&mut self, events: &[Event]) {
         for event in events {
             let (token, flags) = (event.data.u64(), event.flags);
             if token == WAKE {
-                self.inbox.take_connections().into_iter().for_each(|pair| self.add_connection(pair));
+                self.inbox
+                    .take_connections()
+                    .into_iter()
+                    .for_each(|pair| self.add_connection(pair));
                 self.end_displaced();
                 continue;
             }
             let slot = (token >> 1) as usize;
-            let Some(joined) = self.joined.get_mut(slot).and_then(Option::as_mut) else { continue };
-            let side = if token & 1 == 0 { RelaySide::Client } else { RelaySide::Target };
+            let Some(joined) = self.joined.get_mut(slot).and_then(Option::as_mut) else {
+                continue;
+            };
+            let side = if token & 1 == 0 {
+                RelaySide::Client
+            } else {
+                RelaySide::Target
+            };
             joined.legs[side as usize].note_events(flags);
             self.enqueue_slot(slot);
         }
@@ -318,7 +356,17 @@ impl RelayWorker {
             self.joined.push(None);
             self.joined.len() - 1
         });
-        let UnjoinedPair { sides: Sides { client, target, whither, joint }, who, quotas } = pair;
+        let UnjoinedPair {
+            sides:
+                Sides {
+                    client,
+                    target,
+                    whither,
+                    joint,
+                },
+            who,
+            quotas,
+        } = pair;
         let legs = [client, target];
         if self.connection_count() <= FEW {
             for leg in &legs {
@@ -340,9 +388,16 @@ impl RelayWorker {
             share: QueueBudget::of_this_process()
                 .join(Some(who.ip()).filter(|_| !matches!(joint, ConnectionRole::Far { .. }))),
         };
-        let flags = EventFlags::IN | EventFlags::PRI | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
+        let flags =
+            EventFlags::IN | EventFlags::PRI | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
         let watched = joined.legs.iter().zip(0..).all(|(leg, side)| {
-            add(&self.epoll, &leg.socket, EventData::new_u64((slot as u64) << 1 | side), flags).is_ok()
+            add(
+                &self.epoll,
+                &leg.socket,
+                EventData::new_u64((slot as u64) << 1 | side),
+                flags,
+            )
+            .is_ok()
         });
         if joined.quotas.is_displaced() {
             // It has lost its place on the way here.
@@ -369,7 +424,9 @@ impl RelayWorker {
 
     /// Gives a connection its turn.
     fn advance_connection(&mut self, slot: usize) {
-        let Some(joined) = self.joined.get_mut(slot).and_then(Option::as_mut) else { return };
+        let Some(joined) = self.joined.get_mut(slot).and_then(Option::as_mut) else {
+            return;
+        };
         joined.is_queued = false;
         // A status of the far relay stands before what ends its connection.
         let mut again = joined.expects_status() && self.advance_direction(slot, RelaySide::Target);
@@ -391,7 +448,9 @@ impl RelayWorker {
 
     /// Gives one direction its turn. Returns whether it could go on.
     fn advance_direction(&mut self, slot: usize, side: RelaySide) -> bool {
-        let Some(joined) = self.joined.get_mut(slot).and_then(Option::as_mut) else { return false };
+        let Some(joined) = self.joined.get_mut(slot).and_then(Option::as_mut) else {
+            return false;
+        };
         if !joined.ending.is_moving(side) {
             return false;
         }
@@ -405,9 +464,9 @@ impl RelayWorker {
             MoveResult::SourceFailed => Ok(joined.ending.record_failure(side, false)),
             MoveResult::Malformed => Err(RelayEnding::Malformed),
             // The kernel says EPIPE if the FIN came before the reset, and ECONNRESET if not.
-            MoveResult::DestinationFailed(error) => {
-                Ok(joined.ending.record_failure(side.other_side(), error.kind() == io::ErrorKind::BrokenPipe))
-            }
+            MoveResult::DestinationFailed(error) => Ok(joined
+                .ending
+                .record_failure(side.other_side(), error.kind() == io::ErrorKind::BrokenPipe)),
             MoveResult::Refused(TargetStatus::Forbidden) => Err(RelayEnding::Forbidden),
             MoveResult::Refused(_) => Err(RelayEnding::Unreachable),
         };
@@ -418,11 +477,14 @@ impl RelayWorker {
         false
     }
 
-    /// Deals with errors that epoll has reported: a read or a write finds them only where there is something to move.
-    /// Those of a client wait for the far relay, which takes no bytes, and no reset, before it has connected.
+    /// Deals with errors that epoll has reported: a read or a write finds them only where there is
+    /// something to move. Those of a client wait for the far relay, which takes no bytes, and no
+    /// reset, before it has connected.
     fn find_failures(&mut self, slot: usize) {
         for side in RelaySide::BOTH {
-            let Some(joined) = self.joined.get_mut(slot).and_then(Option::as_mut) else { return };
+            let Some(joined) = self.joined.get_mut(slot).and_then(Option::as_mut) else {
+                return;
+            };
             if side == RelaySide::Client && joined.expects_status() {
                 continue;
             }
@@ -433,14 +495,20 @@ impl RelayWorker {
         }
     }
 
-    /// Reports that a connection begins, where an interval of reports was asked for, once its target is connected.
+    /// Reports that a connection begins, where an interval of reports was asked for, once its
+    /// target is connected.
     fn report_begin(&mut self, slot: usize) {
-        let Some(joined) = self.joined.get_mut(slot).and_then(Option::as_mut) else { return };
+        let Some(joined) = self.joined.get_mut(slot).and_then(Option::as_mut) else {
+            return;
+        };
         if self.interval.is_none() || joined.followed.is_some() || joined.expects_status() {
             return;
         }
         joined.followed = Some(Box::new(LastReport::from_sockets(&joined.legs)));
-        let begun = RelayJoined { client: joined.who, target: joined.whither.clone() };
+        let begun = RelayJoined {
+            client: joined.who,
+            target: joined.whither.clone(),
+        };
         let _ = self.events.send(RelayEvent::Joined(begun));
     }
 
@@ -458,18 +526,27 @@ impl RelayWorker {
                 if let Some(joined) = &mut self.joined[slot]
                     && joined.resets.is_none()
                 {
-                    joined.resets = Some(LastBytes { side, until: Instant::now() + LAST_BYTES, left: u64::MAX });
+                    joined.resets = Some(LastBytes {
+                        side,
+                        until: Instant::now() + LAST_BYTES,
+                        left: u64::MAX,
+                    });
                     self.resetting.push(slot);
                 }
             }
         }
     }
 
-    /// Resets sides that have acknowledged everything, or long nothing more, whose other side was reset.
+    /// Resets sides that have acknowledged everything, or long nothing more, whose other side was
+    /// reset.
     fn finish_resets(&mut self, now: Instant) {
         for slot in std::mem::take(&mut self.resetting) {
-            let Some(joined) = self.joined.get_mut(slot).and_then(Option::as_mut) else { continue };
-            let Some(last) = &mut joined.resets else { continue };
+            let Some(joined) = self.joined.get_mut(slot).and_then(Option::as_mut) else {
+                continue;
+            };
+            let Some(last) = &mut joined.resets else {
+                continue;
+            };
             let leg = &joined.legs[last.side.other_side() as usize];
             let info = leg.socket_info();
             let left = leg.unacknowledged_bytes(&info);
@@ -485,8 +562,8 @@ impl RelayWorker {
         }
     }
 
-    /// Samples the connections, for those that lose packets without a queue, and ends those whose clients have too much
-    /// in queues of the kernel.
+    /// Samples the connections, for those that lose packets without a queue, and ends those whose
+    /// clients have too much in queues of the kernel.
     fn take_samples(&mut self) {
         if self.sampled.elapsed() < QUEUE_INTERVAL {
             return;
@@ -494,7 +571,9 @@ impl RelayWorker {
         self.sampled = Instant::now();
         self.has_unsettled = false;
         for slot in 0..self.joined.len() {
-            let Some(joined) = &mut self.joined[slot] else { continue };
+            let Some(joined) = &mut self.joined[slot] else {
+                continue;
+            };
             let checked = joined.take_sample();
             self.has_unsettled |= joined.is_unsettled();
             if let Err(excess) = checked {
@@ -504,19 +583,25 @@ impl RelayWorker {
         }
     }
 
-    /// Ends connections whose far relay does not answer, and those of which a side has long acknowledged nothing.
+    /// Ends connections whose far relay does not answer, and those of which a side has long
+    /// acknowledged nothing.
     fn end_silent(&mut self, now: Instant) {
         if now.saturating_duration_since(self.checked) < LONG {
             return;
         }
         self.checked = now;
         for slot in 0..self.joined.len() {
-            let Some(joined) = &self.joined[slot] else { continue };
-            if joined.expects_status() && now.saturating_duration_since(joined.began) > STATUS_DEADLINE {
+            let Some(joined) = &self.joined[slot] else {
+                continue;
+            };
+            if joined.expects_status()
+                && now.saturating_duration_since(joined.began) > STATUS_DEADLINE
+            {
                 self.inbox.is_unanswered.store(true, Ordering::Relaxed);
                 self.end_connection(slot, RelayEnding::Unreachable);
-            } else if let Some(side) =
-                RelaySide::BOTH.into_iter().find(|side| joined.legs[*side as usize].socket_info().is_silent(SILENCE))
+            } else if let Some(side) = RelaySide::BOTH
+                .into_iter()
+                .find(|side| joined.legs[*side as usize].socket_info().is_silent(SILENCE))
             {
                 self.end_connection(slot, reset_by(side));
             }
@@ -542,9 +627,14 @@ impl RelayWorker {
     }
 
     fn has_stopped(&mut self) -> bool {
-        let Some(deadline) = self.inbox.stop_deadline() else { return false };
+        let Some(deadline) = self.inbox.stop_deadline() else {
+            return false;
+        };
         if Instant::now() >= deadline {
-            self.inbox.take_connections().into_iter().for_each(|pair| self.add_connection(pair));
+            self.inbox
+                .take_connections()
+                .into_iter()
+                .for_each(|pair| self.add_connection(pair));
             for slot in 0..self.joined.len() {
                 self.end_connection(slot, RelayEnding::Stopped);
             }
@@ -562,7 +652,11 @@ impl RelayWorker {
                 && joined.quotas.is_displaced()
             {
                 let why = DISPLACED.to_owned();
-                let refused = RefusedConnections { client: joined.who.ip(), why, connections: 1 };
+                let refused = RefusedConnections {
+                    client: joined.who.ip(),
+                    why,
+                    connections: 1,
+                };
                 let _ = self.events.send(RelayEvent::Rejected(refused));
                 self.remove_connection(slot);
             }
@@ -572,17 +666,26 @@ impl RelayWorker {
     /// Ends a connection, and reports it.
     fn end_connection(&mut self, slot: usize, ending: RelayEnding) {
         self.report_begin(slot);
-        let Some(joined) = &self.joined[slot] else { return };
+        let Some(joined) = &self.joined[slot] else {
+            return;
+        };
         // Who does not listen any more does not want to know.
-        let _ = self.events.send(RelayEvent::Relayed(Box::new(joined.connection_report(ending))));
+        let _ = self.events.send(RelayEvent::Relayed(Box::new(
+            joined.connection_report(ending),
+        )));
         self.remove_connection(slot);
     }
 
     fn remove_connection(&mut self, slot: usize) {
-        let Some(mut joined) = self.joined[slot].take() else { return };
+        let Some(mut joined) = self.joined[slot].take() else {
+            return;
+        };
         self.free.push(slot);
         self.divide_memory();
-        joined.directions.iter_mut().for_each(|direction| direction.release_pipe(&mut self.shared));
+        joined
+            .directions
+            .iter_mut()
+            .for_each(|direction| direction.release_pipe(&mut self.shared));
         drop(joined);
         self.inbox.load.fetch_sub(1, Ordering::Relaxed);
     }
@@ -605,7 +708,9 @@ impl RelayConnection {
     fn take_sample(&mut self) -> Result<(), QueueExcess> {
         let at = self.began.elapsed();
         let [client, target] = &mut self.legs;
-        let stalled = client.stalled_bytes(target, at.into()).plus(target.stalled_bytes(client, at.into()));
+        let stalled = client
+            .stalled_bytes(target, at.into())
+            .plus(target.stalled_bytes(client, at.into()));
         for leg in &mut self.legs {
             leg.watch_losses(Time::from_nanos(at.as_nanos() as u64));
         }
@@ -614,7 +719,11 @@ impl RelayConnection {
 
     fn move_side_bytes(&mut self, side: RelaySide, shared: &mut WorkerBuffers) -> MoveResult {
         let [client, target] = &mut self.legs;
-        let (from, to) = if side == RelaySide::Client { (client, target) } else { (target, client) };
+        let (from, to) = if side == RelaySide::Client {
+            (client, target)
+        } else {
+            (target, client)
+        };
         self.directions[side as usize].move_bytes(from, to, shared)
     }
 
@@ -623,7 +732,10 @@ impl RelayConnection {
     fn take_progress(&mut self) -> Option<RelayProgress> {
         let read = [self.directions[0].read, self.directions[1].read];
         let is_held_up = self.directions.iter().any(RelayDirection::is_held_up);
-        let part = self.followed.as_mut()?.take_interval(read, is_held_up, &self.legs)?;
+        let part = self
+            .followed
+            .as_mut()?
+            .take_interval(read, is_held_up, &self.legs)?;
         let [from_client, from_target] = part.read;
         let [client_stretch, target_stretch] = part.stretches;
         Some(RelayProgress {
@@ -645,12 +757,18 @@ impl RelayConnection {
         let duration = Span::from(self.began.elapsed());
         let lost = |side: RelaySide| {
             let to = side.other_side() as usize;
-            self.directions[side as usize].undelivered_bytes(self.legs[to].unacknowledged_bytes(&infos[to]))
+            self.directions[side as usize]
+                .undelivered_bytes(self.legs[to].unacknowledged_bytes(&infos[to]))
         };
-        let undelivered =
-            if ending == RelayEnding::Closed { 0 } else { lost(RelaySide::Client) + lost(RelaySide::Target) };
+        let undelivered = if ending == RelayEnding::Closed {
+            0
+        } else {
+            lost(RelaySide::Client) + lost(RelaySide::Target)
+        };
         let [client, target] = &infos;
-        let blocks = self.directions[0].block_bytes().zip(self.directions[1].block_bytes());
+        let blocks = self.directions[0]
+            .block_bytes()
+            .zip(self.directions[1].block_bytes());
         let payload = ByteCount::new(self.directions[0].read + self.directions[1].read);
         RelayedConnection {
             client: self.who,
@@ -664,10 +782,21 @@ impl RelayConnection {
                 from_client: ByteCount::new(from_client),
                 from_target: ByteCount::new(from_target),
                 effective_rate: BitRate::from_bytes_in(payload, duration),
-                wire_rate: BitRate::from_bytes_in(ByteCount::new(from_client + from_target), duration),
+                wire_rate: BitRate::from_bytes_in(
+                    ByteCount::new(from_client + from_target),
+                    duration,
+                ),
             }),
-            client_stretch: RelayStretch::from_tcp_info(client, self.legs[0].loss_ratio(), duration),
-            target_stretch: RelayStretch::from_tcp_info(target, self.legs[1].loss_ratio(), duration),
+            client_stretch: RelayStretch::from_tcp_info(
+                client,
+                self.legs[0].loss_ratio(),
+                duration,
+            ),
+            target_stretch: RelayStretch::from_tcp_info(
+                target,
+                self.legs[1].loss_ratio(),
+                duration,
+            ),
         }
     }
 }
@@ -710,18 +839,31 @@ mod tests {
     ) -> (RelayWorker, UnboundedReceiver<RelayEvent>, [TcpStream; 2]) {
         let (events, received) = unbounded_channel();
         let inbox = Arc::new(WorkerInbox::new().unwrap());
-        let mut worker = RelayWorker::new(Arc::clone(&inbox), events, PipePool::new(2), interval).unwrap();
+        let mut worker =
+            RelayWorker::new(Arc::clone(&inbox), events, PipePool::new(2), interval).unwrap();
         let [(client, one), (target, other)] = legs();
         inbox.add_connection(pair([client, target], joint));
-        inbox.take_connections().into_iter().for_each(|pair| worker.add_connection(pair));
+        inbox
+            .take_connections()
+            .into_iter()
+            .for_each(|pair| worker.add_connection(pair));
         worker.advance_connection(0);
         (worker, received, [one, other])
     }
 
     fn pair([client, target]: [RelaySocket; 2], joint: ConnectionRole) -> UnjoinedPair {
         let who = client.socket.peer_addr().unwrap();
-        let sides = Sides { client, target, whither: "host:22".to_owned(), joint };
-        UnjoinedPair { sides, who, quotas: ClientQuotas::default() }
+        let sides = Sides {
+            client,
+            target,
+            whither: "host:22".to_owned(),
+            joint,
+        };
+        UnjoinedPair {
+            sides,
+            who,
+            quotas: ClientQuotas::default(),
+        }
     }
 
     #[test]
@@ -742,7 +884,10 @@ mod tests {
             .flat_map(|joined| joined.legs.each_ref().map(|leg| name(&leg.socket)))
             .collect();
         let (few, more) = names.split_at(2 * FEW);
-        assert!(few.iter().all(|name| name.starts_with(UNPACED)) && more == [&*usual; 2], "{names:?}");
+        assert!(
+            few.iter().all(|name| name.starts_with(UNPACED)) && more == [&*usual; 2],
+            "{names:?}"
+        );
     }
 
     /// The side of the client.
@@ -753,7 +898,12 @@ mod tests {
     /// Gives the connection its turn after what epoll says next.
     fn next_events(worker: &mut RelayWorker) {
         let mut events = Vec::with_capacity(EVENTS);
-        wait(&worker.epoll, rustix::buffer::spare_capacity(&mut events), None).unwrap();
+        wait(
+            &worker.epoll,
+            rustix::buffer::spare_capacity(&mut events),
+            None,
+        )
+        .unwrap();
         worker.handle_events(&events);
         worker.advance_connection(0);
     }
@@ -767,12 +917,16 @@ mod tests {
 
     #[test]
     fn a_far_relay_that_does_not_answer_is_given_up_and_so_is_its_pool() {
-        let (mut worker, mut events, _ends) = joined(ConnectionRole::Near { compress: false }, None);
+        let (mut worker, mut events, _ends) =
+            joined(ConnectionRole::Near { compress: false }, None);
         let began = Instant::now();
         // It may wait for room as long as for the target, one after the other.
         for most in [CONNECT_DEADLINE, 2 * CONNECT_DEADLINE] {
             worker.end_silent(began + most);
-            assert!(ending(&mut events).is_none() && !worker.inbox.take_unanswered(), "{most:?}");
+            assert!(
+                ending(&mut events).is_none() && !worker.inbox.take_unanswered(),
+                "{most:?}"
+            );
         }
         worker.end_silent(began + STATUS_DEADLINE + LONG);
         assert_eq!(ending(&mut events), Some(RelayEnding::Unreachable));
@@ -788,12 +942,14 @@ mod tests {
         let interval = Some(Span::from_secs(1));
         let (_worker, mut events, _ends) = joined(ConnectionRole::Alone, interval);
         assert!(matches!(events.try_recv(), Ok(RelayEvent::Joined(_))));
-        let (mut worker, mut events, [_client, mut far]) = joined(ConnectionRole::Near { compress: false }, interval);
+        let (mut worker, mut events, [_client, mut far]) =
+            joined(ConnectionRole::Near { compress: false }, interval);
         assert!(events.try_recv().is_err(), "there is no status");
         io::Write::write_all(&mut far, &[TargetStatus::Connected.to_byte()]).unwrap();
         next_events(&mut worker);
         assert!(matches!(events.try_recv(), Ok(RelayEvent::Joined(_))));
-        let (mut worker, mut events, [_client, mut far]) = joined(ConnectionRole::Near { compress: false }, interval);
+        let (mut worker, mut events, [_client, mut far]) =
+            joined(ConnectionRole::Near { compress: false }, interval);
         io::Write::write_all(&mut far, &[TargetStatus::Forbidden.to_byte()]).unwrap();
         next_events(&mut worker);
         assert_eq!(ending(&mut events), Some(RelayEnding::Forbidden));

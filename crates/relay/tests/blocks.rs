@@ -10,7 +10,9 @@ use std::time::Duration;
 use fullpipe_control::AuthenticatedPeer;
 use fullpipe_iperf::SharedKey;
 use fullpipe_record::{RelayEnding, RelayedConnection};
-use fullpipe_relay::{BLOCK_BYTES, RelayEvent, RelayOptions, RelayRole, TargetRequest, relay_connections};
+use fullpipe_relay::{
+    BLOCK_BYTES, RelayEvent, RelayOptions, RelayRole, TargetRequest, relay_connections,
+};
 use fullpipe_units::Span;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
@@ -37,7 +39,11 @@ fn with_far_relay(target: SocketAddr, test: impl FnOnce(SocketAddr)) -> Vec<Rela
         max_connections_per_address: 20,
         drain: Span::ZERO,
         interval: None,
-        role: RelayRole::Far { targets: vec![target.to_string().parse().unwrap()], key: key(), plain: true },
+        role: RelayRole::Far {
+            targets: vec![target.to_string().parse().unwrap()],
+            key: key(),
+            plain: true,
+        },
     };
     let interrupt = Arc::new(AtomicBool::new(false));
     let (listens, address) = mpsc::channel();
@@ -61,11 +67,28 @@ fn with_far_relay(target: SocketAddr, test: impl FnOnce(SocketAddr)) -> Vec<Rela
 
 /// Calls the far relay, and asks for `target` with blocks.
 async fn ask(far: SocketAddr, target: SocketAddr) -> AuthenticatedPeer {
-    let mut peer = AuthenticatedPeer::connect_peer(TcpStream::connect(far).await.unwrap(), &key(), None).await.unwrap();
-    peer.control.send_bytes(&[&[0][..], &peer.tag_text(&[])].concat()).await.unwrap();
-    assert_eq!(peer.control.read_u8().await.unwrap() & 1, 1, "it takes blocks");
-    let text = TargetRequest { target: target.to_string().parse().unwrap(), compress: true }.to_bytes();
-    peer.control.send_bytes(&[&[text.len() as u8][..], &text, &peer.tag_text(&text)].concat()).await.unwrap();
+    let mut peer =
+        AuthenticatedPeer::connect_peer(TcpStream::connect(far).await.unwrap(), &key(), None)
+            .await
+            .unwrap();
+    peer.control
+        .send_bytes(&[&[0][..], &peer.tag_text(&[])].concat())
+        .await
+        .unwrap();
+    assert_eq!(
+        peer.control.read_u8().await.unwrap() & 1,
+        1,
+        "it takes blocks"
+    );
+    let text = TargetRequest {
+        target: target.to_string().parse().unwrap(),
+        compress: true,
+    }
+    .to_bytes();
+    peer.control
+        .send_bytes(&[&[text.len() as u8][..], &text, &peer.tag_text(&text)].concat())
+        .await
+        .unwrap();
     assert_eq!(peer.control.read_u8().await.unwrap(), 0, "it is connected");
     peer
 }
@@ -99,22 +122,35 @@ fn bombs_and_rubbish_are_refused_and_others_are_served() {
                 let mut peer = ask(far, target).await;
                 let (mut victim, _) = listener.accept().unwrap();
                 victim.set_read_timeout(Some(DEADLINE)).unwrap();
-                peer.control.send_bytes(&[block(0, b"first"), bytes].concat()).await.unwrap();
+                peer.control
+                    .send_bytes(&[block(0, b"first"), bytes].concat())
+                    .await
+                    .unwrap();
                 let refused = timeout(DEADLINE, peer.control.read_u8()).await.unwrap();
                 assert_eq!(refused.unwrap_err().kind(), ErrorKind::ConnectionReset);
                 let mut received = Vec::new();
                 let ended = victim.read_to_end(&mut received).unwrap_err();
                 assert_eq!(ended.kind(), ErrorKind::ConnectionReset);
-                assert!(b"first".starts_with(&received[..]), "{} bytes", received.len());
+                assert!(
+                    b"first".starts_with(&received[..]),
+                    "{} bytes",
+                    received.len()
+                );
             }
-            others.control.send_bytes(&block(1, &zstd::bulk::compress(&zeros, 1).unwrap())).await.unwrap();
+            others
+                .control
+                .send_bytes(&block(1, &zstd::bulk::compress(&zeros, 1).unwrap()))
+                .await
+                .unwrap();
             let mut received = vec![1; BLOCK_BYTES];
             served.set_read_timeout(Some(DEADLINE)).unwrap();
             served.read_exact(&mut received).unwrap();
             assert!(received == zeros);
         });
     });
-    let malformed = done.iter().filter(|connection| connection.ending == RelayEnding::Malformed);
+    let malformed = done
+        .iter()
+        .filter(|connection| connection.ending == RelayEnding::Malformed);
     assert_eq!(malformed.count(), count, "{done:#?}");
 }
 
@@ -127,9 +163,16 @@ fn an_end_within_a_block_is_no_end_of_the_data() {
             let mut peer = ask(far, target).await;
             let (mut victim, _) = listener.accept().unwrap();
             victim.set_read_timeout(Some(DEADLINE)).unwrap();
-            peer.control.send_bytes(&block(0, b"half of a block")[..9]).await.unwrap();
+            peer.control
+                .send_bytes(&block(0, b"half of a block")[..9])
+                .await
+                .unwrap();
             let (stream, _) = peer.control.into_records().unwrap();
-            stream.into_std().unwrap().shutdown(std::net::Shutdown::Write).unwrap();
+            stream
+                .into_std()
+                .unwrap()
+                .shutdown(std::net::Shutdown::Write)
+                .unwrap();
             let ended = victim.read_to_end(&mut Vec::new()).unwrap_err();
             assert_eq!(ended.kind(), ErrorKind::ConnectionReset);
         });

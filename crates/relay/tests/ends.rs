@@ -36,7 +36,10 @@ impl Running {
     }
 
     /// Starts a relay with at most so many connections, and so many of one address.
-    fn with_limits(role: RelayRole, [max_connections, max_connections_per_address]: [u32; 2]) -> Self {
+    fn with_limits(
+        role: RelayRole,
+        [max_connections, max_connections_per_address]: [u32; 2],
+    ) -> Self {
         let options = RelayOptions {
             address: Some([127, 0, 0, 1].into()),
             port: 0,
@@ -61,20 +64,46 @@ impl Running {
             relay_connections(&options, &stops, note).unwrap();
             events
         });
-        Self { address: address.recv_timeout(DEADLINE).unwrap(), interrupt, thread }
+        Self {
+            address: address.recv_timeout(DEADLINE).unwrap(),
+            interrupt,
+            thread,
+        }
     }
 
     fn alone(target: SocketAddr) -> Self {
-        Self::start(RelayRole::Alone { to: target.to_string().parse().unwrap() }, 100)
+        Self::start(
+            RelayRole::Alone {
+                to: target.to_string().parse().unwrap(),
+            },
+            100,
+        )
     }
 
     fn far(allowed: &str, plain: bool, max_connections: u32) -> Self {
-        Self::start(RelayRole::Far { targets: vec![allowed.parse().unwrap()], key: key(), plain }, max_connections)
+        Self::start(
+            RelayRole::Far {
+                targets: vec![allowed.parse().unwrap()],
+                key: key(),
+                plain,
+            },
+            max_connections,
+        )
     }
 
     fn near(target: SocketAddr, via: SocketAddr, plain: bool) -> Self {
         let [to, via] = [target, via].map(|address| address.to_string().parse().unwrap());
-        Self::start(RelayRole::Near { to, via, key: key(), plain, compress: false, pool: 0 }, 100)
+        Self::start(
+            RelayRole::Near {
+                to,
+                via,
+                key: key(),
+                plain,
+                compress: false,
+                pool: 0,
+            },
+            100,
+        )
     }
 
     fn connect(&self) -> TcpStream {
@@ -105,7 +134,9 @@ fn listener() -> (TcpListener, SocketAddr) {
 }
 
 fn reset(stream: TcpStream) {
-    SockRef::from(&stream).set_linger(Some(Duration::ZERO)).unwrap();
+    SockRef::from(&stream)
+        .set_linger(Some(Duration::ZERO))
+        .unwrap();
     drop(stream);
 }
 
@@ -117,7 +148,9 @@ fn was_reset(stream: &TcpStream) -> bool {
 
 /// Writes until nothing more is taken.
 fn fill(mut stream: &TcpStream) {
-    stream.set_write_timeout(Some(Duration::from_millis(300))).unwrap();
+    stream
+        .set_write_timeout(Some(Duration::from_millis(300)))
+        .unwrap();
     while stream.write(&[7; 1 << 14]).is_ok() {}
 }
 
@@ -151,7 +184,11 @@ fn urgent_data_keeps_its_place_and_stops_nothing() {
         served.write_all(b"reply").unwrap();
         received.clear();
         served.read_to_end(&mut received).unwrap();
-        assert!(received == [&vec![b'c'; length][..], b"!d"].concat(), "{} bytes", received.len());
+        assert!(
+            received == [&vec![b'c'; length][..], b"!d"].concat(),
+            "{} bytes",
+            received.len()
+        );
         drop((sender.join().unwrap(), served));
         relay.stop();
     }
@@ -162,8 +199,10 @@ fn a_reset_close_behind_a_fin_is_passed_on() {
     for pair in [false, true] {
         let (listener, target) = listener();
         let far = pair.then(|| Running::far(&target.to_string(), false, 100));
-        let relay =
-            far.as_ref().map_or_else(|| Running::alone(target), |far| Running::near(target, far.address, false));
+        let relay = far.as_ref().map_or_else(
+            || Running::alone(target),
+            |far| Running::near(target, far.address, false),
+        );
         let ends: Vec<TcpStream> = (0..20)
             .map(|_| {
                 let mut client = relay.connect();
@@ -204,20 +243,30 @@ fn a_reset_is_passed_on_to_a_side_that_does_not_read() {
         reset(client);
         assert!(within(DEADLINE, || was_reset(&served)), "closes: {closes}");
         let done = relay.stop();
-        assert!(done.iter().any(|event| matches!(event, RelayEvent::Relayed(done)
-            if done.ending == RelayEnding::ClientReset && done.undelivered.get() > 0)));
+        assert!(
+            done.iter()
+                .any(|event| matches!(event, RelayEvent::Relayed(done)
+            if done.ending == RelayEnding::ClientReset && done.undelivered.get() > 0))
+        );
     }
 }
 
-/// A far relay that serves one connection: it says that it is connected, and sends more than the client takes.
+/// A far relay that serves one connection: it says that it is connected, and sends more than the
+/// client takes.
 fn far_that_dies(listener: TcpListener) -> TcpStream {
     listener.set_nonblocking(true).unwrap();
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
     let peer = runtime.block_on(async {
         let listener = tokio::net::TcpListener::from_std(listener).unwrap();
-        let mut peer = AuthenticatedPeer::accept_peer(listener.accept().await.unwrap().0, &key(), None).await.unwrap();
+        let mut peer =
+            AuthenticatedPeer::accept_peer(listener.accept().await.unwrap().0, &key(), None)
+                .await
+                .unwrap();
         let length = peer.control.read_u8().await.unwrap();
-        peer.control.read_exact(&mut vec![0; usize::from(length) + AuthenticatedPeer::TAG]).await.unwrap();
+        peer.control
+            .read_exact(&mut vec![0; usize::from(length) + AuthenticatedPeer::TAG])
+            .await
+            .unwrap();
         peer.control.send_bytes(&[CONNECTED]).await.unwrap();
         peer.control.into_records().unwrap().0.into_std().unwrap()
     });
@@ -262,7 +311,9 @@ fn a_target_that_is_forbidden_is_the_reason_although_the_client_speaks_first() {
 fn callers_that_prove_nothing_take_no_connection() {
     let (listener, target) = listener();
     let far = Running::far(&target.to_string(), true, 3);
-    let silent: Vec<TcpStream> = (0..30).map(|_| TcpStream::connect(far.address).unwrap()).collect();
+    let silent: Vec<TcpStream> = (0..30)
+        .map(|_| TcpStream::connect(far.address).unwrap())
+        .collect();
     let near = Running::near(target, far.address, true);
     let mut client = near.connect();
     let mut served = with_timeouts(listener.accept().unwrap().0);
@@ -276,33 +327,45 @@ fn callers_that_prove_nothing_take_no_connection() {
 /// Connects from another address of loopback.
 fn connect_from(last: u8, relay: &Running) -> TcpStream {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
-    socket.bind(&SocketAddr::from(([127, 0, 0, last], 0)).into()).unwrap();
+    socket
+        .bind(&SocketAddr::from(([127, 0, 0, last], 0)).into())
+        .unwrap();
     socket.connect(&relay.address.into()).unwrap();
     with_timeouts(socket.into())
 }
 
-/// More of them than a far relay has places for callers: of five other addresses, and of the near relay's own.
+/// More of them than a far relay has places for callers: of five other addresses, and of the near
+/// relay's own.
 #[test]
 fn hosts_that_call_and_stay_silent_keep_no_near_relay_out() {
     allow_descriptors(5000).unwrap();
     for addresses in [[2, 3, 4, 5, 6], [1; 5]] {
         let (listener, target) = listener();
         // Nor does an accept last longer.
-        SockRef::from(&listener).set_read_timeout(Some(DEADLINE)).unwrap();
+        SockRef::from(&listener)
+            .set_read_timeout(Some(DEADLINE))
+            .unwrap();
         let far = Running::far(&target.to_string(), true, 100);
         let near = Running::near(target, far.address, true);
         // The near relay knows then that the far one serves it.
         let _first = (near.connect(), listener.accept().unwrap());
-        let silent: Vec<TcpStream> = (0..1100).map(|call| connect_from(addresses[call % 5], &far)).collect();
+        let silent: Vec<TcpStream> = (0..1100)
+            .map(|call| connect_from(addresses[call % 5], &far))
+            .collect();
         let mut clients: Vec<TcpStream> = (0..50).map(|_| near.connect()).collect();
         for client in &mut clients {
             client.write_all(b"hello").unwrap();
         }
-        let served: Vec<TcpStream> = (0..50).map(|_| with_timeouts(listener.accept().unwrap().0)).collect();
+        let served: Vec<TcpStream> = (0..50)
+            .map(|_| with_timeouts(listener.accept().unwrap().0))
+            .collect();
         for mut end in &served {
             end.read_exact(&mut [0; 5]).unwrap();
         }
-        assert!(!silent.iter().all(was_reset), "a place is lost only to another caller");
+        assert!(
+            !silent.iter().all(was_reset),
+            "a place is lost only to another caller"
+        );
         near.stop();
         far.stop();
     }
@@ -312,7 +375,12 @@ fn hosts_that_call_and_stay_silent_keep_no_near_relay_out() {
 fn silent_clients_keep_nobody_out_of_a_relay() {
     allow_descriptors(2000).unwrap();
     let (listener, target) = listener();
-    let relay = Running::with_limits(RelayRole::Alone { to: target.to_string().parse().unwrap() }, [128, 128]);
+    let relay = Running::with_limits(
+        RelayRole::Alone {
+            to: target.to_string().parse().unwrap(),
+        },
+        [128, 128],
+    );
     // The target speaks first, and then answers.
     thread::spawn(move || {
         for served in listener.incoming() {
@@ -334,16 +402,31 @@ fn silent_clients_keep_nobody_out_of_a_relay() {
     };
     let speaking = relay.connect();
     exchange(&speaking);
-    let silent: Vec<TcpStream> = (0..512).map(|call| connect_from(2 + (call % 8) as u8, &relay)).collect();
+    let silent: Vec<TcpStream> = (0..512)
+        .map(|call| connect_from(2 + (call % 8) as u8, &relay))
+        .collect();
     for _ in 0..20 {
         let began = std::time::Instant::now();
         exchange(&relay.connect());
-        assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+        assert!(
+            began.elapsed() < Duration::from_secs(1),
+            "{:?}",
+            began.elapsed()
+        );
     }
-    assert!(!was_reset(&speaking), "who has sent something keeps its place");
-    assert!(within(DEADLINE, || silent.iter().filter(|client| was_reset(client)).count() >= 512 - 128));
+    assert!(
+        !was_reset(&speaking),
+        "who has sent something keeps its place"
+    );
+    assert!(within(DEADLINE, || silent
+        .iter()
+        .filter(|client| was_reset(client))
+        .count()
+        >= 512 - 128));
     let rejected = |event: &RelayEvent| match event {
-        RelayEvent::Rejected(refused) if refused.why.contains("had sent nothing") => refused.connections,
+        RelayEvent::Rejected(refused) if refused.why.contains("had sent nothing") => {
+            refused.connections
+        }
         _ => 0,
     };
     assert!(relay.stop().iter().map(rejected).sum::<u64>() >= 512 - 128);
@@ -352,7 +435,12 @@ fn silent_clients_keep_nobody_out_of_a_relay() {
 #[test]
 fn one_address_does_not_take_the_places_of_all() {
     let (listener, target) = listener();
-    let relay = Running::with_limits(RelayRole::Alone { to: target.to_string().parse().unwrap() }, [10, 2]);
+    let relay = Running::with_limits(
+        RelayRole::Alone {
+            to: target.to_string().parse().unwrap(),
+        },
+        [10, 2],
+    );
     let served = || with_timeouts(listener.accept().unwrap().0);
     let first = [connect_from(2, &relay), connect_from(2, &relay)];
     let _open = [served(), served()];
@@ -377,14 +465,23 @@ fn one_address_does_not_take_the_places_of_all() {
 fn a_few_addresses_that_take_all_they_get_keep_nobody_out() {
     allow_descriptors(2000).unwrap();
     let (listener, target) = listener();
-    let relay = Running::with_limits(RelayRole::Alone { to: target.to_string().parse().unwrap() }, [160, 40]);
+    let relay = Running::with_limits(
+        RelayRole::Alone {
+            to: target.to_string().parse().unwrap(),
+        },
+        [160, 40],
+    );
     thread::spawn(move || {
         for served in listener.incoming() {
             let served = served.unwrap();
             thread::spawn(move || std::io::copy(&mut &served, &mut &served));
         }
     });
-    let exchange = |mut client: &TcpStream| client.write_all(b"x").and_then(|()| client.read_exact(&mut [0]));
+    let exchange = |mut client: &TcpStream| {
+        client
+            .write_all(b"x")
+            .and_then(|()| client.read_exact(&mut [0]))
+    };
     let taken: Vec<TcpStream> = (0..5 * 40)
         .map(|call| connect_from(2 + (call % 5) as u8, &relay))
         .filter(|client| exchange(client).is_ok())
@@ -394,11 +491,21 @@ fn a_few_addresses_that_take_all_they_get_keep_nobody_out() {
         .map(|last| {
             let (began, client) = (std::time::Instant::now(), connect_from(100 + last, &relay));
             exchange(&client).unwrap();
-            assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+            assert!(
+                began.elapsed() < Duration::from_secs(1),
+                "{:?}",
+                began.elapsed()
+            );
             client
         })
         .collect();
-    assert!(taken.iter().chain(&newcomers).all(|client| exchange(client).is_ok()), "nobody has to leave");
+    assert!(
+        taken
+            .iter()
+            .chain(&newcomers)
+            .all(|client| exchange(client).is_ok()),
+        "nobody has to leave"
+    );
     relay.stop();
 }
 
@@ -406,7 +513,9 @@ fn a_few_addresses_that_take_all_they_get_keep_nobody_out() {
 fn a_client_that_closes_at_once_is_served_and_one_that_is_reset_takes_no_time() {
     // Nobody answers: the queue of connections is full.
     let silent = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
-    silent.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+    silent
+        .bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into())
+        .unwrap();
     silent.listen(0).unwrap();
     let target = silent.local_addr().unwrap().as_socket().unwrap();
     let _queued = TcpStream::connect(target).unwrap();
@@ -419,7 +528,10 @@ fn a_client_that_closes_at_once_is_served_and_one_that_is_reset_takes_no_time() 
     thread::sleep(Duration::from_millis(100));
     let mut buffer = [0];
     waiting.set_nonblocking(true).unwrap();
-    assert_eq!((&waiting).read(&mut buffer).unwrap_err().kind(), ErrorKind::WouldBlock);
+    assert_eq!(
+        (&waiting).read(&mut buffer).unwrap_err().kind(),
+        ErrorKind::WouldBlock
+    );
     let events = relay.stop();
     let ended: Vec<_> = events
         .iter()

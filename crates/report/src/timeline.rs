@@ -7,8 +7,8 @@ use fullpipe_units::{BitRate, ByteCount, Span};
 /// Rests that are shorter are not worth a rate: a few packets would be a high one.
 const MIN_REST: Span = Span::from_millis(500);
 
-/// Share of the most that the device carried below which other traffic is hardly any. That of runs is known to about a
-/// hundredth of their rate.
+/// Share of the most that the device carried below which other traffic is hardly any. That of runs
+/// is known to about a hundredth of their rate.
 const HARDLY: f64 = 0.02;
 
 /// A run, and when it was.
@@ -21,15 +21,20 @@ pub(crate) struct TimedRun<'r> {
     pub(crate) to: Span,
 }
 
-/// Returns the runs in their order: as they were, where the device was read before and after each, and else with their
-/// planned rests.
+/// Returns the runs in their order: as they were, where the device was read before and after each,
+/// and else with their planned rests.
 pub(crate) fn timed_runs(report: &SweepReport) -> Vec<TimedRun<'_>> {
     let (mut planned, mut end) = (Span::ZERO, Span::ZERO);
     let mut runs = Vec::new();
     for run in &report.runs {
         let device = run.device.as_ref();
-        let from = device.and_then(|device| device.before).map_or(planned, |before| end + before.span);
-        end = from + device.map_or(run.took.scale_by(report.plan.duty.get()), |device| device.during.span);
+        let from = device
+            .and_then(|device| device.before)
+            .map_or(planned, |before| end + before.span);
+        end = from
+            + device.map_or(run.took.scale_by(report.plan.duty.get()), |device| {
+                device.during.span
+            });
         planned = from + run.took;
         runs.push(TimedRun { run, from, to: end });
     }
@@ -62,18 +67,42 @@ pub(crate) struct DeviceTraffic {
 
 /// Returns the traffic of the device of the last run; `None` where none was read.
 pub(crate) fn device_traffic(report: &SweepReport, runs: &[TimedRun<'_>]) -> Option<DeviceTraffic> {
-    let last = runs.iter().rev().find_map(|placed| placed.run.device.as_ref())?;
+    let last = runs
+        .iter()
+        .rev()
+        .find_map(|placed| placed.run.device.as_ref())?;
     let direction = report.plan.direction;
     let mut parts = Vec::new();
     for TimedRun { run, from, to } in runs {
-        let Some(device) = run.device.as_ref().filter(|device| device.name == last.name) else { continue };
+        let Some(device) = run
+            .device
+            .as_ref()
+            .filter(|device| device.name == last.name)
+        else {
+            continue;
+        };
         if let Some(rest) = device.before.filter(|rest| rest.span >= MIN_REST) {
             let all = rest.rate_in_direction(direction);
             let begin = from.saturating_sub(rest.span);
-            parts.push(TrafficInterval { from: begin, to: *from, all, other: all, is_run: false });
+            parts.push(TrafficInterval {
+                from: begin,
+                to: *from,
+                all,
+                other: all,
+                is_run: false,
+            });
         }
-        let (all, other) = (device.during.rate_in_direction(direction), device.other_rate(direction));
-        parts.push(TrafficInterval { from: *from, to: *to, all, other, is_run: true });
+        let (all, other) = (
+            device.during.rate_in_direction(direction),
+            device.other_rate(direction),
+        );
+        parts.push(TrafficInterval {
+            from: *from,
+            to: *to,
+            all,
+            other,
+            is_run: true,
+        });
     }
     // Some virtual devices state a speed that is none.
     let most = parts.iter().map(|part| part.all).max()?;
@@ -87,13 +116,27 @@ pub(crate) fn device_traffic(report: &SweepReport, runs: &[TimedRun<'_>]) -> Opt
 impl DeviceTraffic {
     /// Returns other traffic on average and at most, as words.
     pub(crate) fn of_others(&self) -> String {
-        let most_of_all = self.parts.iter().map(|part| part.all).max().unwrap_or_default();
-        let most = self.parts.iter().map(|part| part.other).max().unwrap_or_default();
+        let most_of_all = self
+            .parts
+            .iter()
+            .map(|part| part.all)
+            .max()
+            .unwrap_or_default();
+        let most = self
+            .parts
+            .iter()
+            .map(|part| part.other)
+            .max()
+            .unwrap_or_default();
         if most <= most_of_all.scale_by(HARDLY) {
             return "hardly any other traffic".to_owned();
         }
         let length = |part: &TrafficInterval| part.to.saturating_sub(part.from);
-        let bytes: ByteCount = self.parts.iter().map(|part| part.other.bytes_in(length(part))).sum();
+        let bytes: ByteCount = self
+            .parts
+            .iter()
+            .map(|part| part.other.bytes_in(length(part)))
+            .sum();
         let mean = BitRate::from_bytes_in(bytes, self.parts.iter().map(length).sum());
         format!("{mean} of other traffic on average, {most} at most")
     }

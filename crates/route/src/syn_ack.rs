@@ -14,7 +14,8 @@ use socket2::{Domain, Protocol, SockFilter, Socket, Type};
 /// Bytes of the longest IPv4 header and the longest TCP header.
 const MAX_PACKET: usize = 60 + 60;
 
-/// Maximum number of SYN-ACKs read in one go: other connections to the same port send theirs to this socket too.
+/// Maximum number of SYN-ACKs read in one go: other connections to the same port send theirs to
+/// this socket too.
 const MAX_SYN_ACKS: usize = 1024;
 
 /// Receives the SYN-ACKs of connections that are about to be opened to one peer.
@@ -29,41 +30,59 @@ pub struct SynAckSniffer {
 impl SynAckSniffer {
     /// Starts to receive the SYN-ACKs that `peer` sends.
     pub fn with_peer(peer: SocketAddr) -> Self {
-        Self { peer, raw: open_socket(peer).ok(), received: HashMap::new() }
+        Self {
+            peer,
+            raw: open_socket(peer).ok(),
+            received: HashMap::new(),
+        }
     }
 
-    /// Returns true if an option was overwritten in the SYN-ACK of the connection that begins at `local`; `None` if
-    /// that SYN-ACK was not received.
+    /// Returns true if an option was overwritten in the SYN-ACK of the connection that begins at
+    /// `local`; `None` if that SYN-ACK was not received.
     pub fn options_overwritten(&mut self, local: SocketAddr) -> Option<bool> {
         self.receive_syn_acks();
-        self.received.get(&local.port()).map(|answer| answer.options_overwritten)
+        self.received
+            .get(&local.port())
+            .map(|answer| answer.options_overwritten)
     }
 
     fn receive_syn_acks(&mut self) {
         let Some(raw) = &mut self.raw else { return };
         let mut packet = [0; MAX_PACKET];
         for _ in 0..MAX_SYN_ACKS {
-            let Ok(length) = raw.read(&mut packet) else { return };
+            let Ok(length) = raw.read(&mut packet) else {
+                return;
+            };
             // A raw socket returns an IPv4 packet whole, and an IPv6 packet without its IP header.
-            let read = if self.peer.is_ipv4() { SynSegment::of_packet } else { SynSegment::parse_header };
-            if let Some(answer) = read(&packet[..length]).filter(|answer| answer.ports[0] == self.peer.port()) {
+            let read = if self.peer.is_ipv4() {
+                SynSegment::of_packet
+            } else {
+                SynSegment::parse_header
+            };
+            if let Some(answer) =
+                read(&packet[..length]).filter(|answer| answer.ports[0] == self.peer.port())
+            {
                 self.received.insert(answer.ports[1], answer);
             }
         }
     }
 }
 
-/// Returns the window of the SYN-ACK of `connection`, on which no other packet may have arrived yet: only the window of
-/// a SYN or SYN-ACK is never scaled, and the kernel keeps it until the next packet.
+/// Returns the window of the SYN-ACK of `connection`, on which no other packet may have arrived
+/// yet: only the window of a SYN or SYN-ACK is never scaled, and the kernel keeps it until the next
+/// packet.
 pub fn first_window(connection: impl AsFd) -> Option<ByteCount> {
     tcp_info(connection).ok().and_then(|tcp| tcp.snd_wnd)
 }
 
-/// Returns the window and the options of the SYN with which the peer opened `connection`; `None` if the kernel did not
-/// keep the SYN.
+/// Returns the window and the options of the SYN with which the peer opened `connection`; `None` if
+/// the kernel did not keep the SYN.
 pub fn caller_handshake(connection: impl AsFd) -> Option<Handshake> {
     let syn = SynSegment::of_packet(&fullpipe_sys::saved_syn(connection).ok()?)?;
-    Some(Handshake { window: Some(syn.window), options_overwritten: Some(syn.options_overwritten) })
+    Some(Handshake {
+        window: Some(syn.window),
+        options_overwritten: Some(syn.options_overwritten),
+    })
 }
 
 /// Opens a socket that receives a copy of every SYN-ACK from the port of `peer`.
@@ -74,14 +93,20 @@ fn open_socket(peer: SocketAddr) -> std::io::Result<Socket> {
     Ok(socket)
 }
 
-/// Returns a classic packet filter (`linux/filter.h`) that accepts SYN-ACKs from the port of `peer`. Its input is a
-/// whole IPv4 packet, or an IPv6 packet without its IP header.
+/// Returns a classic packet filter (`linux/filter.h`) that accepts SYN-ACKs from the port of
+/// `peer`. Its input is a whole IPv4 packet, or an IPv6 packet without its IP header.
 fn syn_acks_from(peer: SocketAddr) -> [SockFilter; 8] {
     const SYN_AND_ACK: u32 = 0x12;
     let code = |parts: &[u32]| parts.iter().sum::<u32>() as u16;
     let statement = |code: u16, operand: u32| SockFilter::new(code, 0, 0, operand);
-    let unless =
-        |value: u32, skip: u8| SockFilter::new(code(&[libc::BPF_JMP, libc::BPF_JEQ, libc::BPF_K]), 0, skip, value);
+    let unless = |value: u32, skip: u8| {
+        SockFilter::new(
+            code(&[libc::BPF_JMP, libc::BPF_JEQ, libc::BPF_K]),
+            0,
+            skip,
+            value,
+        )
+    };
     let header_length = match peer {
         SocketAddr::V4(_) => statement(code(&[libc::BPF_LDX, libc::BPF_B, libc::BPF_MSH]), 0),
         SocketAddr::V6(_) => statement(code(&[libc::BPF_LDX, libc::BPF_W, libc::BPF_IMM]), 0),
@@ -93,7 +118,10 @@ fn syn_acks_from(peer: SocketAddr) -> [SockFilter; 8] {
         unless(peer.port().into(), 4),
         statement(code(&[libc::BPF_LD, libc::BPF_B, libc::BPF_IND]), 13),
         // The other flag bits negotiate ECN (RFC 3168, 6.1.1).
-        statement(code(&[libc::BPF_ALU, libc::BPF_AND, libc::BPF_K]), SYN_AND_ACK),
+        statement(
+            code(&[libc::BPF_ALU, libc::BPF_AND, libc::BPF_K]),
+            SYN_AND_ACK,
+        ),
         unless(SYN_AND_ACK, 1),
         statement(accept, MAX_PACKET as u32),
         statement(accept, 0),
@@ -105,7 +133,8 @@ mod tests {
     use super::*;
     use std::net::{TcpListener, TcpStream};
 
-    /// Returns the handshake with a listener at `address`; `None` if this machine has no such address.
+    /// Returns the handshake with a listener at `address`; `None` if this machine has no such
+    /// address.
     fn answer_at(address: &str) -> Handshake {
         let listener = TcpListener::bind((address, 0)).unwrap();
         let mut sniffer = SynAckSniffer::with_peer(listener.local_addr().unwrap());
@@ -113,14 +142,25 @@ mod tests {
         let local = connection.local_addr().unwrap();
         let _other = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let window = first_window(&connection);
-        Handshake { window, options_overwritten: sniffer.options_overwritten(local) }
+        Handshake {
+            window,
+            options_overwritten: sniffer.options_overwritten(local),
+        }
     }
 
     #[test]
     fn a_syn_ack_is_received_where_raw_sockets_are_permitted() {
         let permitted = rustix::process::geteuid().is_root();
-        for answer in fullpipe_testkit::loopback_addresses(module_path!()).into_iter().map(answer_at) {
-            assert!(answer.window.is_some_and(|window| window.get() > 0 && window.get() < 65_536), "{answer:?}");
+        for answer in fullpipe_testkit::loopback_addresses(module_path!())
+            .into_iter()
+            .map(answer_at)
+        {
+            assert!(
+                answer
+                    .window
+                    .is_some_and(|window| window.get() > 0 && window.get() < 65_536),
+                "{answer:?}"
+            );
             assert_eq!(answer.options_overwritten, permitted.then_some(false));
         }
     }
@@ -137,7 +177,10 @@ mod tests {
             fullpipe_sys::save_syn(&listener).unwrap();
             let connection = accepted();
             let asked = caller_handshake(&connection).unwrap();
-            assert!(asked.window.is_some_and(|window| window.get() > 0), "{asked:?}");
+            assert!(
+                asked.window.is_some_and(|window| window.get() > 0),
+                "{asked:?}"
+            );
             assert_eq!(asked.options_overwritten, Some(false));
             assert_eq!(caller_handshake(&connection), None, "it is returned once");
         }

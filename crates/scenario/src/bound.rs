@@ -27,7 +27,8 @@ pub struct StepBounds {
     pub textbook: Option<AccuracyBound>,
     /// Of the payload that the link carries.
     pub capacity: Option<AccuracyBound>,
-    /// Distance of the share of lost datagrams from what the rate really offered and the link's busy time predict.
+    /// Distance of the share of lost datagrams from what the rate really offered and the link's
+    /// busy time predict.
     pub loss: Option<Ratio>,
     /// Of the packets that the link let others pass: how many datagrams were seen out of order.
     pub reordered: Option<AccuracyBound>,
@@ -70,15 +71,30 @@ pub enum ExpectedRatio {
 
 /// The keys of `kernel_model = { … }` and `textbook = { … }`.
 pub(crate) const BOUND_KEYS: &[Key<Option<AccuracyBound>>] = &[
-    Key { name: "within", set: |bound, text| set_once(bound, AccuracyBound::Within(positive_ratio(text)?)) },
-    Key { name: "at_least", set: |bound, text| set_once(bound, AccuracyBound::AtLeast(positive_ratio(text)?)) },
-    Key { name: "at_most", set: |bound, text| set_once(bound, AccuracyBound::AtMost(positive_ratio(text)?)) },
+    Key {
+        name: "within",
+        set: |bound, text| set_once(bound, AccuracyBound::Within(positive_ratio(text)?)),
+    },
+    Key {
+        name: "at_least",
+        set: |bound, text| set_once(bound, AccuracyBound::AtLeast(positive_ratio(text)?)),
+    },
+    Key {
+        name: "at_most",
+        set: |bound, text| set_once(bound, AccuracyBound::AtMost(positive_ratio(text)?)),
+    },
 ];
 
 /// A ratio above zero.
 pub(crate) fn positive_ratio(text: &str) -> Result<Ratio, String> {
     let ratio = parse_quantity(text)?;
-    require_valid(ratio, ratio > Ratio::ZERO, text, "a bound", "it must be above 0")
+    require_valid(
+        ratio,
+        ratio > Ratio::ZERO,
+        text,
+        "a bound",
+        "it must be above 0",
+    )
 }
 
 impl AccuracyBound {
@@ -105,18 +121,30 @@ impl fmt::Display for AccuracyBound {
 impl ExpectedRatio {
     /// "`kernel_model`", or a number above zero.
     pub(crate) fn read(text: &str) -> Result<Self, String> {
-        if text == "kernel_model" { Ok(Self::KernelModel) } else { positive_ratio(text).map(Self::Ratio) }
+        if text == "kernel_model" {
+            Ok(Self::KernelModel)
+        } else {
+            positive_ratio(text).map(Self::Ratio)
+        }
     }
 }
 
 impl ExpectedVerdict {
     /// `kind` or `kind/cause`, as the verdict of `--json` has them.
     pub(crate) fn read(text: &str) -> Result<Self, String> {
-        let (kind, cause) = text.split_once('/').map_or((text, None), |(kind, cause)| (kind, Some(cause)));
-        let not_one = || format!("\"{text}\" is no verdict: write a kind, as loss, or kind/cause, as loss/random");
+        let (kind, cause) = text
+            .split_once('/')
+            .map_or((text, None), |(kind, cause)| (kind, Some(cause)));
+        let not_one = || {
+            format!(
+                "\"{text}\" is no verdict: write a kind, as loss, or kind/cause, as loss/random"
+            )
+        };
         Ok(Self {
             kind: from_json_name(kind).ok_or_else(not_one)?,
-            cause: cause.map(|cause| from_json_name(cause).ok_or_else(not_one)).transpose()?,
+            cause: cause
+                .map(|cause| from_json_name(cause).ok_or_else(not_one))
+                .transpose()?,
         })
     }
 }
@@ -127,11 +155,13 @@ fn from_json_name<V: DeserializeOwned>(name: &str) -> Option<V> {
 }
 
 impl RatioBound {
-    /// Returns true if the measured rates of the two steps are within the bound, if those of `expected` are to be
-    /// expected; never if the second is zero.
+    /// Returns true if the measured rates of the two steps are within the bound, if those of
+    /// `expected` are to be expected; never if the second is zero.
     pub fn allows_rates(&self, [numerator, denominator]: [BitRate; 2], expected: Ratio) -> bool {
         denominator > BitRate::ZERO
-            && self.bound.allows_ratio(Ratio::new(numerator.relative_to(denominator) / expected.get()))
+            && self.bound.allows_ratio(Ratio::new(
+                numerator.relative_to(denominator) / expected.get(),
+            ))
     }
 }
 
@@ -160,20 +190,35 @@ mod tests {
             (AccuracyBound::AtMost(tenth), 0.1, true),
             (AccuracyBound::AtMost(tenth), 0.11, false),
         ] {
-            assert_eq!(bound.allows_ratio(Ratio::new(accuracy)), holds, "{bound:?} of {accuracy}");
+            assert_eq!(
+                bound.allows_ratio(Ratio::new(accuracy)),
+                holds,
+                "{bound:?} of {accuracy}"
+            );
         }
     }
 
     #[test]
     fn a_ratio_is_held_against_what_is_expected() {
-        let bound = |bound| RatioBound { numerator: 1, denominator: 0, expect: ExpectedRatio::KernelModel, bound };
+        let bound = |bound| RatioBound {
+            numerator: 1,
+            denominator: 0,
+            expect: ExpectedRatio::KernelModel,
+            bound,
+        };
         let holds = |held, first, second| {
-            bound(held).allows_rates([BitRate::from_bps(first), BitRate::from_bps(second)], Ratio::new(2.0))
+            bound(held).allows_rates(
+                [BitRate::from_bps(first), BitRate::from_bps(second)],
+                Ratio::new(2.0),
+            )
         };
         let within = AccuracyBound::Within("5%".parse().unwrap());
         assert!(holds(within, 209, 100) && holds(within, 191, 100));
         assert!(!holds(within, 211, 100) && !holds(within, 189, 100));
-        assert!(!holds(within, 1, 0) && !holds(within, 0, 0), "nothing was measured");
+        assert!(
+            !holds(within, 1, 0) && !holds(within, 0, 0),
+            "nothing was measured"
+        );
         let half = AccuracyBound::AtMost(Ratio::new(0.5));
         assert!(holds(half, 99, 100) && !holds(half, 101, 100) && !holds(half, 0, 0));
     }
@@ -181,8 +226,17 @@ mod tests {
     #[test]
     fn verdicts_are_read_by_their_names() {
         let read = |text| ExpectedVerdict::read(text).ok();
-        assert_eq!(read("loss"), Some(ExpectedVerdict { kind: Limit::Loss, cause: None }));
-        let random = ExpectedVerdict { kind: Limit::Loss, cause: Some(Cause::Random) };
+        assert_eq!(
+            read("loss"),
+            Some(ExpectedVerdict {
+                kind: Limit::Loss,
+                cause: None
+            })
+        );
+        let random = ExpectedVerdict {
+            kind: Limit::Loss,
+            cause: Some(Cause::Random),
+        };
         assert_eq!(read("loss/random"), Some(random));
         for text in ["", "lost", "loss/", "loss/luck", "/random"] {
             assert_eq!(read(text), None, "{text}");
@@ -192,8 +246,12 @@ mod tests {
     #[test]
     fn bounds_are_written_for_a_reader() {
         let share = "5%".parse().unwrap();
-        let written = [AccuracyBound::Within(share), AccuracyBound::AtLeast(share), AccuracyBound::AtMost(share)]
-            .map(|b| b.to_string());
+        let written = [
+            AccuracyBound::Within(share),
+            AccuracyBound::AtLeast(share),
+            AccuracyBound::AtMost(share),
+        ]
+        .map(|b| b.to_string());
         assert_eq!(written, ["within 100 ± 5 %", "at least 5 %", "at most 5 %"]);
     }
 }

@@ -30,17 +30,50 @@ pub enum LoadStart {
 
 /// The keys of `[[step.cross_traffic]]` but for what was published.
 pub(crate) const CROSS_TRAFFIC_KEYS: &[Key<CrossTraffic>] = &[
-    Key { name: "transport", set: |cross_traffic, text| cross_traffic.request.set_transport(text) },
-    Key { name: "window", set: |cross_traffic, text| cross_traffic.request.set_window(text) },
-    Key { name: "buffer", set: |cross_traffic, text| cross_traffic.request.set_buffer(text) },
-    Key { name: "streams", set: |cross_traffic, text| cross_traffic.request.set_streams(text) },
-    Key { name: "rate", set: CrossTraffic::set_rate },
-    Key { name: "length", set: |cross_traffic, text| cross_traffic.request.set_length(text) },
-    Key { name: "congestion", set: |cross_traffic, text| cross_traffic.request.set_congestion(text) },
-    Key { name: "before", set: |cross_traffic, text| cross_traffic.set_start(text, LoadStart::Before) },
-    Key { name: "after", set: |cross_traffic, text| cross_traffic.set_start(text, LoadStart::After) },
-    Key { name: "on", set: |cross_traffic, text| cross_traffic.set_phase(text, |(on, _), time| *on = time) },
-    Key { name: "off", set: |cross_traffic, text| cross_traffic.set_phase(text, |(_, off), time| *off = time) },
+    Key {
+        name: "transport",
+        set: |cross_traffic, text| cross_traffic.request.set_transport(text),
+    },
+    Key {
+        name: "window",
+        set: |cross_traffic, text| cross_traffic.request.set_window(text),
+    },
+    Key {
+        name: "buffer",
+        set: |cross_traffic, text| cross_traffic.request.set_buffer(text),
+    },
+    Key {
+        name: "streams",
+        set: |cross_traffic, text| cross_traffic.request.set_streams(text),
+    },
+    Key {
+        name: "rate",
+        set: CrossTraffic::set_rate,
+    },
+    Key {
+        name: "length",
+        set: |cross_traffic, text| cross_traffic.request.set_length(text),
+    },
+    Key {
+        name: "congestion",
+        set: |cross_traffic, text| cross_traffic.request.set_congestion(text),
+    },
+    Key {
+        name: "before",
+        set: |cross_traffic, text| cross_traffic.set_start(text, LoadStart::Before),
+    },
+    Key {
+        name: "after",
+        set: |cross_traffic, text| cross_traffic.set_start(text, LoadStart::After),
+    },
+    Key {
+        name: "on",
+        set: |cross_traffic, text| cross_traffic.set_phase(text, |(on, _), time| *on = time),
+    },
+    Key {
+        name: "off",
+        set: |cross_traffic, text| cross_traffic.set_phase(text, |(_, off), time| *off = time),
+    },
 ];
 
 /// The start of a load of which nothing is said.
@@ -49,18 +82,31 @@ const AT_ONCE: LoadStart = LoadStart::Before(Span::ZERO);
 impl CrossTraffic {
     /// A load of which nothing was said yet.
     pub(crate) fn new_unset() -> Self {
-        let request = Request { offload: true, ..Request::default() };
-        Self { request, lowest: None, starts: AT_ONCE, on_off: None, published: None }
+        let request = Request {
+            offload: true,
+            ..Request::default()
+        };
+        Self {
+            request,
+            lowest: None,
+            starts: AT_ONCE,
+            on_off: None,
+            published: None,
+        }
     }
 
     /// One rate, or a range `100M..250M`.
     fn set_rate(&mut self, text: &str) -> Result<(), String> {
-        let (lowest, highest) = text.split_once("..").map_or((None, text), |(low, high)| (Some(low), high));
+        let (lowest, highest) = text
+            .split_once("..")
+            .map_or((None, text), |(low, high)| (Some(low), high));
         let highest = offered_rate(highest)?;
         self.lowest = lowest.map(offered_rate).transpose()?;
         self.request.rate = Some(highest);
         if self.lowest.is_some_and(|lowest| lowest >= highest) {
-            return Err(format!("\"{text}\" is no range of rates: it must go from a rate to a higher one"));
+            return Err(format!(
+                "\"{text}\" is no range of rates: it must go from a rate to a higher one"
+            ));
         }
         Ok(())
     }
@@ -71,7 +117,13 @@ impl CrossTraffic {
         }
         let time = parse_quantity(text)?;
         let valid = (Span::from_nanos(1)..=MAX_TIME).contains(&time);
-        self.starts = starts(require_valid(time, valid, text, "a start", "it must be above 0 and at most 10 minutes")?);
+        self.starts = starts(require_valid(
+            time,
+            valid,
+            text,
+            "a start",
+            "it must be above 0 and at most 10 minutes",
+        )?);
         Ok(())
     }
 
@@ -79,7 +131,13 @@ impl CrossTraffic {
         let time = parse_quantity(text)?;
         // A phase is a measurement of its own, which takes some round trips to set up.
         let valid = (MIN_PHASE..=MAX_TIME).contains(&time);
-        let time = require_valid(time, valid, text, "a phase", "it must be from 500ms to 10 minutes")?;
+        let time = require_valid(
+            time,
+            valid,
+            text,
+            "a phase",
+            "it must be from 500ms to 10 minutes",
+        )?;
         set(self.on_off.get_or_insert((Span::ZERO, Span::ZERO)), time);
         Ok(())
     }

@@ -27,13 +27,19 @@ pub struct ScenarioError {
 impl FileLocation {
     /// The place of byte `offset` of `text`.
     pub(crate) fn new(file: &str, text: &str, offset: usize) -> Self {
-        Self { file: file.to_owned(), line: 1, column: 1 }.after_text(text.get(..offset).unwrap_or(text))
+        Self {
+            file: file.to_owned(),
+            line: 1,
+            column: 1,
+        }
+        .after_text(text.get(..offset).unwrap_or(text))
     }
 
     /// The place behind `text`, which begins at this one.
     pub(crate) fn after_text(&self, text: &str) -> Self {
         let newline = text.rfind('\n');
-        let (before, last) = newline.map_or((self.column, text), |newline| (1, &text[newline + 1..]));
+        let (before, last) =
+            newline.map_or((self.column, text), |newline| (1, &text[newline + 1..]));
         Self {
             file: self.file.clone(),
             line: self.line + text.matches('\n').count(),
@@ -50,7 +56,10 @@ impl fmt::Display for FileLocation {
 
 impl ScenarioError {
     pub(crate) fn new(place: FileLocation, message: &str) -> Self {
-        Self { place, message: printable_line(message) }
+        Self {
+            place,
+            message: printable_line(message),
+        }
     }
 }
 
@@ -63,6 +72,8 @@ pub struct FlagError {
 
 impl FlagError {
     pub(crate) fn new(message: impl AsRef<str>) -> Self {
-        Self { message: printable_line(message.as_ref()) }
+        Self {
+            message: printable_line(message.as_ref()),
+        }
     }
 }

@@ -1,4 +1,6 @@
-use fullpipe_record::{Buffer, Change, Encapsulation, Framing, IpVersion, Path, PathDirection, Request};
+use fullpipe_record::{
+    Buffer, Change, Encapsulation, Framing, IpVersion, Path, PathDirection, Request,
+};
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 
 use crate::bound::positive_ratio;
@@ -8,7 +10,8 @@ use crate::section::{FileSection, FileSource};
 use crate::step::{congestion_control, read_duration, read_streams};
 use crate::{FileLocation, RequiredControl, Scenario, ScenarioError, ScenarioStep};
 
-/// A checked grid: many paths, each with one measurement, that together show how good the predictions are.
+/// A checked grid: many paths, each with one measurement, that together show how good the
+/// predictions are.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ScenarioGrid {
     /// Name of the grid, for the command line.
@@ -41,13 +44,17 @@ impl ScenarioGrid {
     ///
     /// The first thing that is no TOML, no key of a grid, or cannot be, with its place.
     pub fn parse(file_name: &str, text: &str) -> Result<Self, ScenarioError> {
-        let source = FileSource { file: file_name, text };
+        let source = FileSource {
+            file: file_name,
+            text,
+        };
         let tables = source.parse_tables()?;
         let root = FileSection::from_root(source, &tables);
         root.has_only(&["name", "title", "longest", "bounds", "block"])?;
         let mut cells = Vec::new();
         let blocks = root.child_sections("block")?;
-        let places = root.offset_locations(blocks.iter().map(|block| block.offset_of("congestion")));
+        let places =
+            root.offset_locations(blocks.iter().map(|block| block.offset_of("congestion")));
         for (block, place) in blocks.iter().zip(places) {
             read_block(block, &place, &mut cells)?;
         }
@@ -57,7 +64,9 @@ impl ScenarioGrid {
         Ok(Self {
             name: read_words(&root, "name")?,
             title: read_words(&root, "title")?,
-            longest: root.read_value("longest", read_duration)?.ok_or_else(|| root.missing_key("longest"))?,
+            longest: root
+                .read_value("longest", read_duration)?
+                .ok_or_else(|| root.missing_key("longest"))?,
             bounds: read_bounds(&root)?,
             cells,
         })
@@ -65,7 +74,9 @@ impl ScenarioGrid {
 }
 
 fn read_bounds(root: &FileSection<'_>) -> Result<GridBounds, ScenarioError> {
-    let Some(section) = root.child_section("bounds")? else { return Ok(GridBounds::default()) };
+    let Some(section) = root.child_section("bounds")? else {
+        return Ok(GridBounds::default());
+    };
     section.has_only(&["median", "p95", "inside"])?;
     Ok(GridBounds {
         median: section.read_value("median", positive_ratio)?,
@@ -88,19 +99,48 @@ enum WindowBound {
 }
 
 /// Every combination of what a block lists; `place` is that of its congestion controls.
-fn read_block(block: &FileSection<'_>, place: &FileLocation, cells: &mut Vec<Scenario>) -> Result<(), ScenarioError> {
-    block.has_only(&["rate", "rtt", "queue", "window", "tcp_rmem", "tcp_wmem", "loss", "congestion", "streams"])?;
+fn read_block(
+    block: &FileSection<'_>,
+    place: &FileLocation,
+    cells: &mut Vec<Scenario>,
+) -> Result<(), ScenarioError> {
+    block.has_only(&[
+        "rate",
+        "rtt",
+        "queue",
+        "window",
+        "tcp_rmem",
+        "tcp_wmem",
+        "loss",
+        "congestion",
+        "streams",
+    ])?;
     let rates = read_list(block, "rate", read_rate)?.ok_or_else(|| block.missing_key("rate"))?;
     let rtts = read_list(block, "rtt", read_rtt)?.ok_or_else(|| block.missing_key("rtt"))?;
-    let queues =
-        read_list(block, "queue", positive_ratio)?.map_or_else(|| vec![None], |of| of.into_iter().map(Some).collect());
+    let queues = read_list(block, "queue", positive_ratio)?
+        .map_or_else(|| vec![None], |of| of.into_iter().map(Some).collect());
     let bounded = read_bounded(block)?;
     let losses = read_list(block, "loss", read_loss)?.unwrap_or_else(|| vec![Ratio::ZERO]);
-    let controls = read_list(block, "congestion", congestion_control)?.unwrap_or_else(|| vec!["cubic".to_owned()]);
+    let controls = read_list(block, "congestion", congestion_control)?
+        .unwrap_or_else(|| vec!["cubic".to_owned()]);
     let streams = read_list(block, "streams", read_streams)?.unwrap_or_else(|| vec![1]);
-    let lengths = [rates.len(), rtts.len(), queues.len(), bounded.len(), losses.len(), controls.len(), streams.len()];
-    if lengths.iter().fold(cells.len(), |product, length| product.saturating_mul(*length).max(*length)) > MAX_CELLS {
-        return Err(block.error_at("rate", format!("the lists multiply to more than {MAX_CELLS} cells")));
+    let lengths = [
+        rates.len(),
+        rtts.len(),
+        queues.len(),
+        bounded.len(),
+        losses.len(),
+        controls.len(),
+        streams.len(),
+    ];
+    if lengths.iter().fold(cells.len(), |product, length| {
+        product.saturating_mul(*length).max(*length)
+    }) > MAX_CELLS
+    {
+        return Err(block.error_at(
+            "rate",
+            format!("the lists multiply to more than {MAX_CELLS} cells"),
+        ));
     }
     for &rate in &rates {
         for &rtt in &rtts {
@@ -111,7 +151,15 @@ fn read_block(block: &FileSection<'_>, place: &FileLocation, cells: &mut Vec<Sce
                             for &streams in &streams {
                                 add_scenarios(
                                     (block, place),
-                                    &CellSettings { rate, rtt, queue, bounded, loss, control, streams },
+                                    &CellSettings {
+                                        rate,
+                                        rtt,
+                                        queue,
+                                        bounded,
+                                        loss,
+                                        control,
+                                        streams,
+                                    },
                                     cells,
                                 )?;
                             }
@@ -130,10 +178,20 @@ fn add_scenarios(
     cells: &mut Vec<Scenario>,
 ) -> Result<(), ScenarioError> {
     let seed = cells.len() as u64 + 1;
-    let queue = cell.queue_size().map_err(|why| block.error_at("queue", why))?;
-    let scenario = cell.to_scenario(queue, seed).map_err(|why| block.error_at(cell.bounded.bound_key(), why))?;
-    let needed = RequiredControl { name: cell.control.to_owned(), place: place.clone() };
-    cells.push(Scenario { controls: vec![needed], ..scenario });
+    let queue = cell
+        .queue_size()
+        .map_err(|why| block.error_at("queue", why))?;
+    let scenario = cell
+        .to_scenario(queue, seed)
+        .map_err(|why| block.error_at(cell.bounded.bound_key(), why))?;
+    let needed = RequiredControl {
+        name: cell.control.to_owned(),
+        place: place.clone(),
+    };
+    cells.push(Scenario {
+        controls: vec![needed],
+        ..scenario
+    });
     Ok(())
 }
 
@@ -151,7 +209,9 @@ impl WindowBound {
 fn read_bounded(block: &FileSection<'_>) -> Result<Vec<WindowBound>, ScenarioError> {
     let mut given = None;
     for key in ["window", "tcp_rmem", "tcp_wmem"] {
-        let Some(times) = read_list(block, key, positive_ratio)? else { continue };
+        let Some(times) = read_list(block, key, positive_ratio)? else {
+            continue;
+        };
         let of = |times| match key {
             "window" => WindowBound::Window(times),
             "tcp_rmem" => WindowBound::TcpRmem(times),
@@ -171,26 +231,50 @@ fn read_list<V>(
     key: &str,
     read: impl Fn(&str) -> Result<V, String>,
 ) -> Result<Option<Vec<V>>, ScenarioError> {
-    let Some(texts) = block.read_values(key)? else { return Ok(None) };
+    let Some(texts) = block.read_values(key)? else {
+        return Ok(None);
+    };
     if texts.is_empty() {
         return Err(block.error_at(key, "it lists nothing"));
     }
-    texts.iter().map(|text| read(text).map_err(|why| block.error_at(key, why))).collect::<Result<_, _>>().map(Some)
+    texts
+        .iter()
+        .map(|text| read(text).map_err(|why| block.error_at(key, why)))
+        .collect::<Result<_, _>>()
+        .map(Some)
 }
 
 fn read_rate(text: &str) -> Result<BitRate, String> {
     let rate = parse_quantity(text)?;
-    require_valid(rate, rate > BitRate::ZERO, text, "the rate of a path", "nothing would ever arrive")
+    require_valid(
+        rate,
+        rate > BitRate::ZERO,
+        text,
+        "the rate of a path",
+        "nothing would ever arrive",
+    )
 }
 
 fn read_rtt(text: &str) -> Result<Span, String> {
     let rtt = parse_quantity(text)?;
-    require_valid(rtt, rtt > Span::ZERO, text, "a round-trip time", "it must be above 0")
+    require_valid(
+        rtt,
+        rtt > Span::ZERO,
+        text,
+        "a round-trip time",
+        "it must be above 0",
+    )
 }
 
 fn read_loss(text: &str) -> Result<Ratio, String> {
     let loss = parse_quantity(text)?;
-    require_valid(loss, loss < Ratio::ONE, text, "the loss of a path", "it must be below 100 %")
+    require_valid(
+        loss,
+        loss < Ratio::ONE,
+        text,
+        "the loss of a path",
+        "it must be below 100 %",
+    )
 }
 
 /// One combination.
@@ -228,11 +312,21 @@ impl CellSettings<'_> {
             WindowBound::TcpRmem(times) => rmem = of_bdp(times)?,
             WindowBound::TcpWmem(times) => wmem = of_bdp(times)?,
         }
-        let request =
-            Request { streams: self.streams, congestion: Some(self.control.to_owned()), buffer, ..Request::default() };
+        let request = Request {
+            streams: self.streams,
+            congestion: Some(self.control.to_owned()),
+            buffer,
+            ..Request::default()
+        };
         let title = self.bound_words();
-        let name = format!("{} × {}, {title}, {} × {}", self.rate, self.rtt, self.streams, self.control);
-        let step = ScenarioStep { request, ..ScenarioStep::with_name(name.clone()) };
+        let name = format!(
+            "{} × {}, {title}, {} × {}",
+            self.rate, self.rtt, self.streams, self.control
+        );
+        let step = ScenarioStep {
+            request,
+            ..ScenarioStep::with_name(name.clone())
+        };
         Ok(Scenario {
             name,
             title,
@@ -256,7 +350,9 @@ impl CellSettings<'_> {
     /// # Errors
     /// A queue without room for a packet.
     fn queue_size(&self) -> Result<ByteCount, String> {
-        let Some(times) = self.queue else { return Ok(self.bdp().max(MIN_QUEUE)) };
+        let Some(times) = self.queue else {
+            return Ok(self.bdp().max(MIN_QUEUE));
+        };
         let bytes = self.bdp().scale_by(times.get());
         let (rate, rtt, times) = (self.rate, self.rtt, times.get());
         (bytes >= PACKET).then_some(bytes).ok_or_else(|| {
@@ -299,8 +395,8 @@ impl CellSettings<'_> {
     }
 }
 
-/// Buffers that never bound a window, in BDPs: two for the path and its queue, twice that to resend, and what of a
-/// receive buffer is not window.
+/// Buffers that never bound a window, in BDPs: two for the path and its queue, twice that to
+/// resend, and what of a receive buffer is not window.
 const AMPLE: f64 = 8.0;
 const MIN_AMPLE: ByteCount = ByteCount::from_mib(16);
 const MAX_AMPLE: ByteCount = ByteCount::from_mib(1024);

@@ -2,10 +2,17 @@ use fullpipe_record::Change;
 
 use crate::key::{Key, buffer_size};
 
-/// The keys of `[sender]`, `[receiver]` and `[relay]`, and of `--sender` and `--receiver`: sysctls by their names.
+/// The keys of `[sender]`, `[receiver]` and `[relay]`, and of `--sender` and `--receiver`: sysctls
+/// by their names.
 pub(crate) const HOST_KEYS: &[Key<Vec<Change>>] = &[
-    Key { name: "tcp_rmem", set: |changes, text| push_change(changes, buffer_size(text).map(Change::TcpRmemMax)) },
-    Key { name: "tcp_wmem", set: |changes, text| push_change(changes, buffer_size(text).map(Change::TcpWmemMax)) },
+    Key {
+        name: "tcp_rmem",
+        set: |changes, text| push_change(changes, buffer_size(text).map(Change::TcpRmemMax)),
+    },
+    Key {
+        name: "tcp_wmem",
+        set: |changes, text| push_change(changes, buffer_size(text).map(Change::TcpWmemMax)),
+    },
     Key {
         name: "tcp_window_scaling",
         set: |changes, text| push_change(changes, read_switch(text).map(Change::WindowScaling)),

@@ -5,7 +5,8 @@ pub(crate) use fullpipe_units::{parse_quantity, require_valid};
 pub(crate) type Key<T> = NamedSetter<fn(&mut T, &str) -> Result<(), String>>;
 
 /// A key of a file or a flag whose setter depends on a table.
-pub(crate) type TableKey<T> = NamedSetter<Box<dyn Fn(&mut T, &str) -> Result<(), String> + Send + Sync>>;
+pub(crate) type TableKey<T> =
+    NamedSetter<Box<dyn Fn(&mut T, &str) -> Result<(), String> + Send + Sync>>;
 
 /// A key of a file or a flag.
 pub(crate) struct NamedSetter<S> {
@@ -21,8 +22,15 @@ pub(crate) fn find_key<'k, S>(
     name: &str,
 ) -> Result<&'k NamedSetter<S>, String> {
     keys.iter().find(|key| key.name == name).ok_or_else(|| {
-        let names: Vec<_> = keys.iter().map(|key| key.name).chain(others.iter().copied()).collect();
-        format!("\"{name}\" is not a key here; the keys are {}", names.join(", "))
+        let names: Vec<_> = keys
+            .iter()
+            .map(|key| key.name)
+            .chain(others.iter().copied())
+            .collect();
+        format!(
+            "\"{name}\" is not a key here; the keys are {}",
+            names.join(", ")
+        )
     })
 }
 
@@ -31,5 +39,11 @@ pub(crate) fn find_key<'k, S>(
 pub(crate) fn buffer_size(text: &str) -> Result<ByteCount, String> {
     let size: ByteCount = parse_quantity(text)?;
     let valid = (1..=i32::MAX as u64).contains(&size.get());
-    require_valid(size, valid, text, "the size of a buffer", "it must be above 0 and below 2 GiB")
+    require_valid(
+        size,
+        valid,
+        text,
+        "the size of a buffer",
+        "it must be above 0 and below 2 GiB",
+    )
 }

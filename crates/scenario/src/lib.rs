@@ -1,8 +1,9 @@
 //! Scenario files: what to run over which path between which hosts, and what must come out.
 //!
-//! [`Scenario::parse`] turns TOML text into a checked [`Scenario`], or into one sentence with file, line and column.
-//! [`parse_path_flag`] and [`parse_host_flag`] read the same keys from the command line: each key is defined once, so
-//! files and flags cannot drift apart. [`builtin_scenarios`] has the scenarios that the program brings along.
+//! [`Scenario::parse`] turns TOML text into a checked [`Scenario`], or into one sentence with file,
+//! line and column. [`parse_path_flag`] and [`parse_host_flag`] read the same keys from the command
+//! line: each key is defined once, so files and flags cannot drift apart. [`builtin_scenarios`] has
+//! the scenarios that the program brings along.
 //!
 #![doc = include_str!("../../../docs/scenarios.md")]
 

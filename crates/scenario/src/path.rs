@@ -2,7 +2,8 @@ use std::iter;
 use std::sync::LazyLock;
 
 use fullpipe_record::{
-    Effects, Encapsulation, Framing, IMPAIRMENTS, IpVersion, LossPattern, Path, PathChange, PathDirection, Segmentation,
+    Effects, Encapsulation, Framing, IMPAIRMENTS, IpVersion, LossPattern, Path, PathChange,
+    PathDirection, Segmentation,
 };
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span, parse_quantity, require_valid};
 
@@ -10,10 +11,12 @@ use crate::FlagError;
 use crate::key::{Key, TableKey};
 use crate::trace;
 
-/// The stretches of a path, from the sender to the receiver: to the near relay, between the relays, from the far relay.
+/// The stretches of a path, from the sender to the receiver: to the near relay, between the relays,
+/// from the far relay.
 pub type Stretches = [Path; 3];
 
-/// A path as a person describes it: its queue may be given in BDPs, which follow when a flag changes rate or RTT.
+/// A path as a person describes it: its queue may be given in BDPs, which follow when a flag
+/// changes rate or RTT.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PathSpec {
     pub(crate) forward: DirectionSpec,
@@ -45,7 +48,8 @@ enum TraceFile {
     Rates(String),
 }
 
-/// Reads a file that a path names: the name as it stands there → the text, or the reason why there is none.
+/// Reads a file that a path names: the name as it stands there → the text, or the reason why there
+/// is none.
 pub type ReadFile<'f> = &'f dyn Fn(&str) -> Result<String, String>;
 
 /// The size of a queue, in the units in which people think of it.
@@ -77,48 +81,90 @@ pub(crate) static PATH_KEYS: LazyLock<Vec<TableKey<PathSpec>>> = LazyLock::new(|
             (key.set)(&mut path.reverse, text)
         }),
     };
-    let mut keys = vec![TableKey { name: "rtt", set: Box::new(PathSpec::set_rtt) }];
+    let mut keys = vec![TableKey {
+        name: "rtt",
+        set: Box::new(PathSpec::set_rtt),
+    }];
     keys.extend(direction_keys().map(both));
-    keys.push(TableKey { name: "segmentation", set: Box::new(PathSpec::set_segmentation) });
+    keys.push(TableKey {
+        name: "segmentation",
+        set: Box::new(PathSpec::set_segmentation),
+    });
     keys
 });
 
 /// The keys of `[path.forward]` and `[path.reverse]`.
 pub(crate) static DIRECTION_KEYS: LazyLock<Vec<TableKey<DirectionSpec>>> = LazyLock::new(|| {
-    let delay = TableKey { name: "delay", set: Box::new(DirectionSpec::set_delay) as _ };
+    let delay = TableKey {
+        name: "delay",
+        set: Box::new(DirectionSpec::set_delay) as _,
+    };
     iter::once(delay).chain(direction_keys()).collect()
 });
 
 /// Returns the keys of a direction that also set both: its own, and those of [`IMPAIRMENTS`].
 fn direction_keys() -> impl Iterator<Item = TableKey<DirectionSpec>> {
     let own: [Key<DirectionSpec>; 6] = [
-        Key { name: "rate", set: DirectionSpec::set_rate },
-        Key { name: "queue", set: DirectionSpec::set_queue },
-        Key { name: "loss", set: DirectionSpec::set_loss },
-        Key { name: "mtu", set: DirectionSpec::set_mtu },
-        Key { name: "framing", set: DirectionSpec::set_framing },
-        Key { name: "trace", set: DirectionSpec::set_trace },
+        Key {
+            name: "rate",
+            set: DirectionSpec::set_rate,
+        },
+        Key {
+            name: "queue",
+            set: DirectionSpec::set_queue,
+        },
+        Key {
+            name: "loss",
+            set: DirectionSpec::set_loss,
+        },
+        Key {
+            name: "mtu",
+            set: DirectionSpec::set_mtu,
+        },
+        Key {
+            name: "framing",
+            set: DirectionSpec::set_framing,
+        },
+        Key {
+            name: "trace",
+            set: DirectionSpec::set_trace,
+        },
     ];
-    let own = own.into_iter().map(|key| TableKey { name: key.name, set: Box::new(key.set) as _ });
-    own.chain(IMPAIRMENTS.iter().flat_map(|impairment| impairment.keys).map(|key| TableKey {
+    let own = own.into_iter().map(|key| TableKey {
         name: key.name,
-        set: Box::new(|direction: &mut DirectionSpec, text: &str| (key.set)(&mut direction.effects, text)),
-    }))
+        set: Box::new(key.set) as _,
+    });
+    own.chain(
+        IMPAIRMENTS
+            .iter()
+            .flat_map(|impairment| impairment.keys)
+            .map(|key| TableKey {
+                name: key.name,
+                set: Box::new(|direction: &mut DirectionSpec, text: &str| {
+                    (key.set)(&mut direction.effects, text)
+                }),
+            }),
+    )
 }
 
 impl PathSpec {
-    /// The path of `fullpipe demo`: 1 Gbit/s of Ethernet, RTT 100 ms, MTU 1500, a queue of one BDP, no loss.
+    /// The path of `fullpipe demo`: 1 Gbit/s of Ethernet, RTT 100 ms, MTU 1500, a queue of one BDP,
+    /// no loss.
     pub fn demo_path() -> Self {
         let direction = DirectionSpec {
             rate: Some(BitRate::from_mbps(1000)),
             delay: Some(Span::from_millis(50)),
             ..DirectionSpec::new_unset()
         };
-        Self { forward: direction.clone(), reverse: direction, segmentation: Segmentation::default() }
+        Self {
+            forward: direction.clone(),
+            reverse: direction,
+            segmentation: Segmentation::default(),
+        }
     }
 
-    /// The description of `path`, to change single keys of it. Its queues are in bytes or in packets, and do not follow
-    /// rate and RTT.
+    /// The description of `path`, to change single keys of it. Its queues are in bytes or in
+    /// packets, and do not follow rate and RTT.
     pub fn from_path(path: &Path) -> Self {
         Self {
             forward: DirectionSpec::from_direction(&path.forward),
@@ -142,7 +188,8 @@ impl PathSpec {
     ///
     /// As [`PathSpec::to_path`]; a trace that cannot be read or used.
     pub(crate) fn path_with(&self, files: ReadFile<'_>) -> Result<Path, FlagError> {
-        self.resolve_path(files).map_err(|bad| FlagError::new(format!("{}: {}", bad.key, bad.why)))
+        self.resolve_path(files)
+            .map_err(|bad| FlagError::new(format!("{}: {}", bad.key, bad.why)))
     }
 
     /// A path of which nothing was said yet.
@@ -164,7 +211,9 @@ impl PathSpec {
     pub(crate) fn resolve_path(&self, files: ReadFile<'_>) -> Result<Path, BadDirection> {
         let rtt = self.forward.delay.unwrap_or_default() + self.reverse.delay.unwrap_or_default();
         let resolve = |direction: &DirectionSpec, reverse| {
-            direction.resolve_direction(rtt, files).map_err(|(key, why)| BadDirection { reverse, key, why })
+            direction
+                .resolve_direction(rtt, files)
+                .map_err(|(key, why)| BadDirection { reverse, key, why })
         };
         Ok(Path {
             forward: resolve(&self.forward, false)?,
@@ -185,7 +234,11 @@ impl PathSpec {
         self.segmentation = match text {
             "trains" => Segmentation::Trains,
             "exact" => Segmentation::Exact,
-            _ => return Err(format!("\"{text}\" is not a segmentation: write trains or exact")),
+            _ => {
+                return Err(format!(
+                    "\"{text}\" is not a segmentation: write trains or exact"
+                ));
+            }
         };
         Ok(())
     }
@@ -199,9 +252,16 @@ impl DirectionSpec {
     /// Leaves out a trace, and changes of the rate that begin with the path.
     pub(crate) fn forget_trace(&mut self) {
         self.trace = None;
-        let Effects { opportunities, steps, .. } = &mut self.effects;
+        let Effects {
+            opportunities,
+            steps,
+            ..
+        } = &mut self.effects;
         *opportunities = None;
-        if steps.first().is_some_and(|step| step.after == Span::ZERO && step.change.rate.is_some()) {
+        if steps
+            .first()
+            .is_some_and(|step| step.after == Span::ZERO && step.change.rate.is_some())
+        {
             for step in &mut *steps {
                 step.change.rate = None;
             }
@@ -218,7 +278,10 @@ impl DirectionSpec {
             loss: way.loss.unwrap_or(Ratio::ZERO),
             mtu: way.mtu,
             framing: way.framing,
-            effects: Effects { queue_packets: None, ..way.effects.clone() },
+            effects: Effects {
+                queue_packets: None,
+                ..way.effects.clone()
+            },
             trace: None,
         }
     }
@@ -237,20 +300,28 @@ impl DirectionSpec {
     }
 
     /// The direction; or a key, and why it cannot be.
-    fn resolve_direction(&self, rtt: Span, files: ReadFile<'_>) -> Result<PathDirection, (&'static str, String)> {
+    fn resolve_direction(
+        &self,
+        rtt: Span,
+        files: ReadFile<'_>,
+    ) -> Result<PathDirection, (&'static str, String)> {
         let mut effects = self.effects.clone();
         if let Some(policer) = effects.policer
             && policer.burst < self.max_packet()
         {
             let (burst, packet) = (policer.burst.get(), self.max_packet().get());
-            let why = format!("its burst of {burst} B would never pass a packet of {packet} B; make it larger");
+            let why = format!(
+                "its burst of {burst} B would never pass a packet of {packet} B; make it larger"
+            );
             return Err(("policer", why));
         }
         if let Some(QueueSize::Packets(packets)) = self.queue {
             effects.queue_packets = Some(packets);
         }
         if let Some(trace) = &self.trace {
-            trace.read_effects(files, &mut effects).map_err(|why| ("trace", why))?;
+            trace
+                .read_effects(files, &mut effects)
+                .map_err(|why| ("trace", why))?;
         }
         Ok(PathDirection {
             rate: self.rate,
@@ -284,15 +355,22 @@ impl DirectionSpec {
         };
         if bytes < packet {
             let (bytes, packet) = (bytes.get(), packet.get());
-            return Err(format!("it would hold {bytes} B, and one packet is {packet} B; make it longer"));
+            return Err(format!(
+                "it would hold {bytes} B, and one packet is {packet} B; make it longer"
+            ));
         }
         Ok(Some(bytes))
     }
 
     fn set_rate(&mut self, text: &str) -> Result<(), String> {
         let rate = parse_quantity(text)?;
-        self.rate =
-            Some(require_valid(rate, rate > BitRate::ZERO, text, "the rate of a path", "nothing would ever arrive")?);
+        self.rate = Some(require_valid(
+            rate,
+            rate > BitRate::ZERO,
+            text,
+            "the rate of a path",
+            "nothing would ever arrive",
+        )?);
         Ok(())
     }
 
@@ -303,10 +381,9 @@ impl DirectionSpec {
 
     fn set_queue(&mut self, text: &str) -> Result<(), String> {
         let queue = QueueSize::read(text);
-        self.queue =
-            Some(queue.ok_or_else(|| {
-                format!("\"{text}\" is not a queue: write for example 1bdp, 64KiB, 100packets or 20ms")
-            })?);
+        self.queue = Some(queue.ok_or_else(|| {
+            format!("\"{text}\" is not a queue: write for example 1bdp, 64KiB, 100packets or 20ms")
+        })?);
         Ok(())
     }
 
@@ -317,7 +394,13 @@ impl DirectionSpec {
             return Ok(());
         }
         let loss = parse_quantity(text)?;
-        self.loss = require_valid(loss, loss < Ratio::ONE, text, "the loss of a path", "it must be below 100 %")?;
+        self.loss = require_valid(
+            loss,
+            loss < Ratio::ONE,
+            text,
+            "the loss of a path",
+            "it must be below 100 %",
+        )?;
         self.effects.losses = None;
         Ok(())
     }
@@ -343,7 +426,11 @@ impl DirectionSpec {
         self.trace = Some(match text.split_once(char::is_whitespace) {
             Some(("mahimahi", file)) => TraceFile::Mahimahi(file.trim().to_owned()),
             Some(("rates", file)) => TraceFile::Rates(file.trim().to_owned()),
-            _ => return Err(format!("\"{text}\" is not a trace: write mahimahi FILE or rates FILE")),
+            _ => {
+                return Err(format!(
+                    "\"{text}\" is not a trace: write mahimahi FILE or rates FILE"
+                ));
+            }
         });
         Ok(())
     }
@@ -355,12 +442,15 @@ impl TraceFile {
         let in_file = |file: &str, why: String| format!("\"{file}\": {why}");
         match self {
             Self::Mahimahi(file) => {
-                let trace =
-                    files(file).and_then(|text| trace::read_mahimahi(&text)).map_err(|why| in_file(file, why))?;
+                let trace = files(file)
+                    .and_then(|text| trace::read_mahimahi(&text))
+                    .map_err(|why| in_file(file, why))?;
                 effects.opportunities = Some(trace);
             }
             Self::Rates(file) => {
-                let steps = files(file).and_then(|text| trace::read_rates(&text)).map_err(|why| in_file(file, why))?;
+                let steps = files(file)
+                    .and_then(|text| trace::read_rates(&text))
+                    .map_err(|why| in_file(file, why))?;
                 effects.steps.extend(steps);
                 effects.steps.sort_by_key(|step| step.after);
             }
@@ -372,7 +462,13 @@ impl TraceFile {
 /// Reads a time that a packet takes at most: to Mars and back it is less than an hour.
 fn up_to_an_hour(text: &str, what: &str) -> Result<Span, String> {
     let time: Span = parse_quantity(text)?;
-    require_valid(time, time <= Span::from_secs(3600), text, what, "it must be at most an hour")
+    require_valid(
+        time,
+        time <= Span::from_secs(3600),
+        text,
+        what,
+        "it must be at most an hour",
+    )
 }
 
 /// Fails: no files can be read here.
@@ -382,13 +478,21 @@ pub(crate) fn no_files(_: &str) -> Result<String, String> {
 
 impl QueueSize {
     fn read(text: &str) -> Option<Self> {
-        let number_before = |units: [&str; 2]| units.iter().find_map(|unit| text.strip_suffix(unit)).map(str::trim);
+        let number_before = |units: [&str; 2]| {
+            units
+                .iter()
+                .find_map(|unit| text.strip_suffix(unit))
+                .map(str::trim)
+        };
         if let Some(times) = number_before(["bdp", "BDP"]) {
             return times.parse().ok().map(Self::Bdp);
         }
         if let Some(packets) = number_before(["packets", "packet"]) {
             return packets.parse().ok().map(SegCount::new).map(Self::Packets);
         }
-        text.parse().map(Self::Time).or_else(|_| text.parse().map(Self::Bytes)).ok()
+        text.parse()
+            .map(Self::Time)
+            .or_else(|_| text.parse().map(Self::Bytes))
+            .ok()
     }
 }

@@ -61,10 +61,13 @@ impl Scenario {
         step.stretches.as_ref().or(self.stretches.as_ref())
     }
 
-    /// Returns the settings of a step that differ from the machine's: at the host that sends, and at the one that
-    /// receives.
+    /// Returns the settings of a step that differ from the machine's: at the host that sends, and
+    /// at the one that receives.
     pub fn hosts_of(&self, step: &ScenarioStep) -> [Vec<Change>; 2] {
-        [[&self.sender[..], &step.sender].concat(), [&self.receiver[..], &step.receiver].concat()]
+        [
+            [&self.sender[..], &step.sender].concat(),
+            [&self.receiver[..], &step.receiver].concat(),
+        ]
     }
 
     /// Reads the text of a scenario file; `file_name` is for errors only.
@@ -81,14 +84,23 @@ impl Scenario {
     /// # Errors
     ///
     /// As [`Scenario::parse`]; a trace that cannot be read or used, at the place that names it.
-    pub fn parse_with(file_name: &str, text: &str, files: ReadFile<'_>) -> Result<Self, ScenarioError> {
-        let source = FileSource { file: file_name, text };
+    pub fn parse_with(
+        file_name: &str,
+        text: &str,
+        files: ReadFile<'_>,
+    ) -> Result<Self, ScenarioError> {
+        let source = FileSource {
+            file: file_name,
+            text,
+        };
         let tables = source.parse_tables()?;
         let root = FileSection::from_root(source, &tables);
         root.has_only(ROOT_KEYS)?;
         lacks_no_more_than_one(&root)?;
         let (name, title) = (read_words(&root, "name")?, read_words(&root, "title")?);
-        let section = root.child_section("path")?.ok_or_else(|| root.missing_key("path"))?;
+        let section = root
+            .child_section("path")?
+            .ok_or_else(|| root.missing_key("path"))?;
         let mut spec = PathSpec::new_unset();
         let path = read_path(&section, &["seed"], &mut spec, files)?;
         let outer = read_outer(&root, files)?;
@@ -99,10 +111,20 @@ impl Scenario {
         if stretches.is_none() && !relay.is_empty() {
             return Err(root.error_at("relay", NO_RELAYS));
         }
-        let steps = read_steps(&root, &SharedPath { spec: &spec, outer: outer.as_ref(), files })?;
+        let steps = read_steps(
+            &root,
+            &SharedPath {
+                spec: &spec,
+                outer: outer.as_ref(),
+                files,
+            },
+        )?;
         let controls = read_controls(&root, &steps)?;
-        let bounds =
-            root.child_sections("bound")?.iter().map(|bound| read_bound(bound, &steps)).collect::<Result<_, _>>()?;
+        let bounds = root
+            .child_sections("bound")?
+            .iter()
+            .map(|bound| read_bound(bound, &steps))
+            .collect::<Result<_, _>>()?;
         Ok(Self {
             name,
             title,
@@ -120,32 +142,49 @@ impl Scenario {
     }
 }
 
-/// Fails with the names of all keys that a scenario must have, if more than one of them is missing: whoever writes a
-/// scenario from nothing learns of them at once.
+/// Fails with the names of all keys that a scenario must have, if more than one of them is missing:
+/// whoever writes a scenario from nothing learns of them at once.
 fn lacks_no_more_than_one(root: &FileSection<'_>) -> Result<(), ScenarioError> {
-    let path = if root.is_table("path") { root.child_section("path")? } else { None };
-    let has_rtt = |path: &FileSection<'_>| ["rtt", "forward", "reverse"].into_iter().any(|key| path.has_key(key));
+    let path = if root.is_table("path") {
+        root.child_section("path")?
+    } else {
+        None
+    };
+    let has_rtt = |path: &FileSection<'_>| {
+        ["rtt", "forward", "reverse"]
+            .into_iter()
+            .any(|key| path.has_key(key))
+    };
     let missing: Vec<&str> = [
         ("name", !root.has_key("name")),
         ("title", !root.has_key("title")),
         ("[path] with rtt", !root.has_key("path")),
-        ("rtt of [path]", path.as_ref().is_some_and(|path| !has_rtt(path))),
+        (
+            "rtt of [path]",
+            path.as_ref().is_some_and(|path| !has_rtt(path)),
+        ),
         ("[[step]] with name", !root.has_key("step")),
     ]
     .into_iter()
     .filter_map(|(key, is_missing)| is_missing.then_some(key))
     .collect();
-    if missing.len() < 2 { Ok(()) } else { Err(root.error_at("missing", missing.join(", "))) }
+    if missing.len() < 2 {
+        Ok(())
+    } else {
+        Err(root.error_at("missing", missing.join(", ")))
+    }
 }
 
-const ROOT_KEYS: &[&str] =
-    &["name", "title", "source", "path", "near", "far", "sender", "receiver", "relay", "step", "bound"];
+const ROOT_KEYS: &[&str] = &[
+    "name", "title", "source", "path", "near", "far", "sender", "receiver", "relay", "step",
+    "bound",
+];
 
 /// The error of a scenario of two hosts that says what relays are to do.
 const NO_RELAYS: &str = "no hosts can relay; write [near] and [far]";
 
-/// The path that `section` makes of `spec`; `others` are keys that the caller reads. A rate takes the place of a trace
-/// that was there before.
+/// The path that `section` makes of `spec`; `others` are keys that the caller reads. A rate takes
+/// the place of a trace that was there before.
 fn read_path(
     section: &FileSection<'_>,
     others: &[&str],
@@ -155,15 +194,27 @@ fn read_path(
     if section.has_key("rate") {
         spec.forget_traces();
     }
-    section.set_all(&PATH_KEYS, &[others, &["forward", "reverse"]].concat(), spec)?;
-    for (key, direction) in [("forward", &mut spec.forward), ("reverse", &mut spec.reverse)] {
-        let Some(own) = section.child_section(key)? else { continue };
+    section.set_all(
+        &PATH_KEYS,
+        &[others, &["forward", "reverse"]].concat(),
+        spec,
+    )?;
+    for (key, direction) in [
+        ("forward", &mut spec.forward),
+        ("reverse", &mut spec.reverse),
+    ] {
+        let Some(own) = section.child_section(key)? else {
+            continue;
+        };
         if own.has_key("rate") {
             direction.forget_trace();
         }
         own.set_all(&DIRECTION_KEYS, &[], direction)?;
         if section.has_key("rtt") && own.has_key("delay") {
-            return Err(own.error_at("delay", "write the rtt of [path] or the delay of both directions, not both"));
+            return Err(own.error_at(
+                "delay",
+                "write the rtt of [path] or the delay of both directions, not both",
+            ));
         }
     }
     if spec.forward.delay.is_none() || spec.reverse.delay.is_none() {
@@ -171,7 +222,10 @@ fn read_path(
     }
     spec.resolve_path(files).or_else(|bad| {
         let own = section.child_section(if bad.reverse { "reverse" } else { "forward" })?;
-        let place = own.as_ref().filter(|own| own.has_key(bad.key)).unwrap_or(section);
+        let place = own
+            .as_ref()
+            .filter(|own| own.has_key(bad.key))
+            .unwrap_or(section);
         Err(place.error_at(bad.key, bad.why))
     })
 }
@@ -185,40 +239,70 @@ struct SharedPath<'r> {
 }
 
 /// Reads the stretches `[near]` and `[far]`.
-fn read_outer(root: &FileSection<'_>, files: ReadFile<'_>) -> Result<Option<[Path; 2]>, ScenarioError> {
+fn read_outer(
+    root: &FileSection<'_>,
+    files: ReadFile<'_>,
+) -> Result<Option<[Path; 2]>, ScenarioError> {
     let read = |key| {
         let section = root.child_section(key)?;
-        section.map(|section| read_path(&section, &[], &mut PathSpec::new_unset(), files)).transpose()
+        section
+            .map(|section| read_path(&section, &[], &mut PathSpec::new_unset(), files))
+            .transpose()
     };
     match (read("near")?, read("far")?) {
         (Some(near), Some(far)) => Ok(Some([near, far])),
         (None, None) => Ok(None),
-        (Some(_), None) => Err(root.error_at("near", "write [far], too: each end has a stretch to its relay")),
-        (None, Some(_)) => Err(root.error_at("far", "write [near], too: each end has a stretch to its relay")),
+        (Some(_), None) => Err(root.error_at(
+            "near",
+            "write [far], too: each end has a stretch to its relay",
+        )),
+        (None, Some(_)) => Err(root.error_at(
+            "far",
+            "write [near], too: each end has a stretch to its relay",
+        )),
     }
 }
 
-/// Returns the whole path of which `path` is the stretch in the middle, if it is, and all stretches.
+/// Returns the whole path of which `path` is the stretch in the middle, if it is, and all
+/// stretches.
 fn join_stretches(path: Path, outer: Option<&[Path; 2]>) -> (Path, Option<Stretches>) {
     match outer {
         None => (path, None),
-        Some([near, far]) => (path.join_between(near, far), Some([near.clone(), path, far.clone()])),
+        Some([near, far]) => (
+            path.join_between(near, far),
+            Some([near.clone(), path, far.clone()]),
+        ),
     }
 }
 
 fn read_seed(text: &str) -> Result<u64, String> {
-    text.parse().map_err(|_| format!("\"{text}\" is not a seed: it must be a whole number"))
+    text.parse()
+        .map_err(|_| format!("\"{text}\" is not a seed: it must be a whole number"))
 }
 
 pub(crate) fn read_words(section: &FileSection<'_>, key: &str) -> Result<String, ScenarioError> {
-    section.read_value(key, read_sentence)?.ok_or_else(|| section.missing_key(key))
+    section
+        .read_value(key, read_sentence)?
+        .ok_or_else(|| section.missing_key(key))
 }
 
 /// Reads a name or a sentence, which is printed as it is.
 fn read_sentence(text: &str) -> Result<String, String> {
-    let words = require_valid(text.to_owned(), !text.trim().is_empty(), text, "a name", "it must not be empty")?;
+    let words = require_valid(
+        text.to_owned(),
+        !text.trim().is_empty(),
+        text,
+        "a name",
+        "it must not be empty",
+    )?;
     let plain = !text.chars().any(char::is_control);
-    require_valid(words, plain, text, "a name", "it must be one line without control characters")
+    require_valid(
+        words,
+        plain,
+        text,
+        "a name",
+        "it must be one line without control characters",
+    )
 }
 
 fn read_host(root: &FileSection<'_>, key: &str) -> Result<Vec<Change>, ScenarioError> {
@@ -229,14 +313,19 @@ fn read_host(root: &FileSection<'_>, key: &str) -> Result<Vec<Change>, ScenarioE
     Ok(changes)
 }
 
-fn read_steps(root: &FileSection<'_>, between: &SharedPath<'_>) -> Result<Vec<ScenarioStep>, ScenarioError> {
+fn read_steps(
+    root: &FileSection<'_>,
+    between: &SharedPath<'_>,
+) -> Result<Vec<ScenarioStep>, ScenarioError> {
     let sections = root.child_sections("step")?;
     let mut names = HashSet::new();
     let mut steps = Vec::with_capacity(sections.len());
     for section in sections {
         let step = read_step(&section, between)?;
         if !names.insert(step.name.clone()) {
-            return Err(section.error_at("name", format!("there is a step \"{}\" already", step.name)));
+            return Err(
+                section.error_at("name", format!("there is a step \"{}\" already", step.name))
+            );
         }
         steps.push(step);
     }
@@ -247,19 +336,32 @@ fn read_steps(root: &FileSection<'_>, between: &SharedPath<'_>) -> Result<Vec<Sc
 }
 
 /// Returns the congestion controls of `steps` and of their cross traffic, in the order of the file.
-fn read_controls(root: &FileSection<'_>, steps: &[ScenarioStep]) -> Result<Vec<RequiredControl>, ScenarioError> {
+fn read_controls(
+    root: &FileSection<'_>,
+    steps: &[ScenarioStep],
+) -> Result<Vec<RequiredControl>, ScenarioError> {
     let mut asked = Vec::new();
     for (section, step) in root.child_sections("step")?.iter().zip(steps) {
         let cross_traffic = section.child_sections("cross_traffic")?;
         let loads = std::iter::once((section, &step.request));
-        let loads = loads.chain(cross_traffic.iter().zip(step.cross_traffic.iter().map(|load| &load.request)));
-        asked.extend(
-            loads.filter_map(|(section, request)| Some((section.offset_of("congestion"), request.congestion.clone()?))),
+        let loads = loads.chain(
+            cross_traffic
+                .iter()
+                .zip(step.cross_traffic.iter().map(|load| &load.request)),
         );
+        asked.extend(loads.filter_map(|(section, request)| {
+            Some((section.offset_of("congestion"), request.congestion.clone()?))
+        }));
     }
     asked.sort_by_key(|(offset, _)| *offset);
     let places = root.offset_locations(asked.iter().map(|(offset, _)| *offset));
-    Ok(places.zip(&asked).map(|(place, (_, name))| RequiredControl { name: name.clone(), place }).collect())
+    Ok(places
+        .zip(&asked)
+        .map(|(place, (_, name))| RequiredControl {
+            name: name.clone(),
+            place,
+        })
+        .collect())
 }
 
 /// Keys of `[[step]]` in addition to [`STEP_KEYS`].
@@ -280,20 +382,29 @@ const STEP_SECTIONS: &[&str] = &[
     "verdict",
 ];
 
-fn read_step(section: &FileSection<'_>, between: &SharedPath<'_>) -> Result<ScenarioStep, ScenarioError> {
+fn read_step(
+    section: &FileSection<'_>,
+    between: &SharedPath<'_>,
+) -> Result<ScenarioStep, ScenarioError> {
     let mut step = ScenarioStep::with_name(read_words(section, "name")?);
     section.set_all(STEP_KEYS, STEP_SECTIONS, &mut step)?;
     complete_request(&mut step.request).map_err(|(key, why)| section.error_at(key, why))?;
     step.published = read_published(section)?;
     step.ramp = read_ramp(section)?;
-    step.cross_traffic =
-        section.child_sections("cross_traffic")?.iter().map(read_cross_traffic).collect::<Result<_, _>>()?;
+    step.cross_traffic = section
+        .child_sections("cross_traffic")?
+        .iter()
+        .map(read_cross_traffic)
+        .collect::<Result<_, _>>()?;
     if let Some(own) = section.child_section("path")? {
         let path = read_path(&own, &[], &mut between.spec.clone(), between.files)?;
         let (whole, stretches) = join_stretches(path, between.outer);
         (step.path, step.stretches) = (Some(whole), stretches);
     }
-    (step.sender, step.receiver) = (read_host(section, "sender")?, read_host(section, "receiver")?);
+    (step.sender, step.receiver) = (
+        read_host(section, "sender")?,
+        read_host(section, "receiver")?,
+    );
     step.bounds = read_step_bounds(section)?;
     match unfit_key(&step, between.spec).or_else(|| unfit_relays(&step, between)) {
         Some((key, why)) => Err(section.error_at(key, why)),
@@ -304,7 +415,10 @@ fn read_step(section: &FileSection<'_>, between: &SharedPath<'_>) -> Result<Scen
 /// The key whose value fits no step like this one, and why.
 fn unfit_key(step: &ScenarioStep, path: &PathSpec) -> Option<(&'static str, &'static str)> {
     let is_udp = step.request.transport == Transport::Udp;
-    let rate = step.path.as_ref().map_or_else(|| path.forward.rate(), |own| own.forward.rate);
+    let rate = step
+        .path
+        .as_ref()
+        .map_or_else(|| path.forward.rate(), |own| own.forward.rate);
     let bounds = &step.bounds;
     [
         (
@@ -335,14 +449,24 @@ fn unfit_key(step: &ScenarioStep, path: &PathSpec) -> Option<(&'static str, &'st
 }
 
 /// The key whose value fits no relays like those of this step, and why.
-fn unfit_relays(step: &ScenarioStep, between: &SharedPath<'_>) -> Option<(&'static str, &'static str)> {
+fn unfit_relays(
+    step: &ScenarioStep,
+    between: &SharedPath<'_>,
+) -> Option<(&'static str, &'static str)> {
     [
         (NO_RELAYS, between.outer.is_none()),
-        ("they carry TCP; write transport = \"tcp\"", step.request.transport == Transport::Udp),
-        ("the receiver cannot ask for data through them; write direction = \"upload\"", {
-            step.request.direction != Direction::Upload
-        }),
-        ("cross traffic does not go through them; leave one of the two out", !step.cross_traffic.is_empty()),
+        (
+            "they carry TCP; write transport = \"tcp\"",
+            step.request.transport == Transport::Udp,
+        ),
+        (
+            "the receiver cannot ask for data through them; write direction = \"upload\"",
+            { step.request.direction != Direction::Upload },
+        ),
+        (
+            "cross traffic does not go through them; leave one of the two out",
+            !step.cross_traffic.is_empty(),
+        ),
     ]
     .into_iter()
     .find_map(|(why, is_so)| (step.relays && is_so).then_some(("relays", why)))
@@ -352,7 +476,10 @@ fn unfit_relays(step: &ScenarioStep, between: &SharedPath<'_>) -> Option<(&'stat
 fn read_published(step: &FileSection<'_>) -> Result<Option<Published>, ScenarioError> {
     if !step.is_table("published") {
         let rate = step.read_value("published", parse_quantity)?;
-        return Ok(rate.map(|rate| Published { rate: Some(rate), ..Published::default() }));
+        return Ok(rate.map(|rate| Published {
+            rate: Some(rate),
+            ..Published::default()
+        }));
     }
     let mut published = Published::default();
     if let Some(section) = step.child_section("published")? {
@@ -362,20 +489,26 @@ fn read_published(step: &FileSection<'_>) -> Result<Option<Published>, ScenarioE
 }
 
 fn read_ramp(step: &FileSection<'_>) -> Result<Option<StepRamp>, ScenarioError> {
-    let Some(section) = step.child_section("ramp")? else { return Ok(None) };
+    let Some(section) = step.child_section("ramp")? else {
+        return Ok(None);
+    };
     let mut ramp = StepRamp::new_unset();
     section.set_all(RAMP_KEYS, &[], &mut ramp)?;
     if ramp.is_growing() {
         Ok(Some(ramp))
     } else {
-        Err(step.error_at("ramp", "write from, to and loads: it goes from a load above 0 to a greater one"))
+        Err(step.error_at(
+            "ramp",
+            "write from, to and loads: it goes from a load above 0 to a greater one",
+        ))
     }
 }
 
 fn read_cross_traffic(section: &FileSection<'_>) -> Result<CrossTraffic, ScenarioError> {
     let mut cross_traffic = CrossTraffic::new_unset();
     section.set_all(CROSS_TRAFFIC_KEYS, &["published"], &mut cross_traffic)?;
-    complete_request(&mut cross_traffic.request).map_err(|(key, why)| section.error_at(key, why))?;
+    complete_request(&mut cross_traffic.request)
+        .map_err(|(key, why)| section.error_at(key, why))?;
     cross_traffic.published = read_published(section)?;
     if let Some(key) = cross_traffic.missing_key() {
         return Err(section.missing_key(key));
@@ -389,7 +522,12 @@ fn read_cross_traffic(section: &FileSection<'_>) -> Result<CrossTraffic, Scenari
 fn read_step_bounds(step: &FileSection<'_>) -> Result<StepBounds, ScenarioError> {
     let loss = match read_step_bound(step, "loss")? {
         Some(AccuracyBound::Within(points)) => Some(points),
-        Some(_) => return Err(step.error_at("loss", "write within: points around the loss that is predicted")),
+        Some(_) => {
+            return Err(step.error_at(
+                "loss",
+                "write within: points around the loss that is predicted",
+            ));
+        }
         None => None,
     };
     Ok(StepBounds {
@@ -403,8 +541,13 @@ fn read_step_bounds(step: &FileSection<'_>) -> Result<StepBounds, ScenarioError>
     })
 }
 
-fn read_step_bound(step: &FileSection<'_>, key: &str) -> Result<Option<AccuracyBound>, ScenarioError> {
-    let Some(section) = step.child_section(key)? else { return Ok(None) };
+fn read_step_bound(
+    step: &FileSection<'_>,
+    key: &str,
+) -> Result<Option<AccuracyBound>, ScenarioError> {
+    let Some(section) = step.child_section(key)? else {
+        return Ok(None);
+    };
     let mut bound = None;
     section.set_all(BOUND_KEYS, &[], &mut bound)?;
     if bound.is_none() {
@@ -413,10 +556,15 @@ fn read_step_bound(step: &FileSection<'_>, key: &str) -> Result<Option<AccuracyB
     Ok(bound)
 }
 
-fn read_bound(section: &FileSection<'_>, steps: &[ScenarioStep]) -> Result<RatioBound, ScenarioError> {
+fn read_bound(
+    section: &FileSection<'_>,
+    steps: &[ScenarioStep],
+) -> Result<RatioBound, ScenarioError> {
     let mut bound = None;
     section.set_all(BOUND_KEYS, &["ratio", "expect"], &mut bound)?;
-    let names = section.read_values("ratio")?.ok_or_else(|| section.missing_key("ratio"))?;
+    let names = section
+        .read_values("ratio")?
+        .ok_or_else(|| section.missing_key("ratio"))?;
     let [numerator, denominator] = names.as_slice() else {
         return Err(section.error_at("ratio", "write the names of two steps"));
     };
@@ -430,7 +578,10 @@ fn read_bound(section: &FileSection<'_>, steps: &[ScenarioStep]) -> Result<Ratio
     Ok(RatioBound {
         numerator: index(numerator)?,
         denominator: index(denominator)?,
-        expect: section.read_value("expect", ExpectedRatio::read)?.unwrap_or(ExpectedRatio::Ratio(Ratio::ONE)),
-        bound: bound.ok_or_else(|| section.error_at("ratio", "write within, at_least or at_most"))?,
+        expect: section
+            .read_value("expect", ExpectedRatio::read)?
+            .unwrap_or(ExpectedRatio::Ratio(Ratio::ONE)),
+        bound: bound
+            .ok_or_else(|| section.error_at("ratio", "write within, at_least or at_most"))?,
     })
 }

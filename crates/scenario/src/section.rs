@@ -41,10 +41,15 @@ impl<'a> FileSource<'a> {
 
 impl<'a> FileSection<'a> {
     pub(crate) fn from_root(source: FileSource<'a>, root: &'a Spanned<DeTable<'a>>) -> Self {
-        Self { source, table: root.get_ref(), at: 0 }
+        Self {
+            source,
+            table: root.get_ref(),
+            at: 0,
+        }
     }
 
-    /// Sets in `target` what this section says, key by key as they come; `others` are read by the caller.
+    /// Sets in `target` what this section says, key by key as they come; `others` are read by the
+    /// caller.
     pub(crate) fn set_all<T, S: Fn(&mut T, &str) -> Result<(), String>>(
         &self,
         keys: &[NamedSetter<S>],
@@ -77,38 +82,65 @@ impl<'a> FileSection<'a> {
         key: &str,
         read: impl Fn(&str) -> Result<V, String>,
     ) -> Result<Option<V>, ScenarioError> {
-        let Some(value) = self.table.get(key) else { return Ok(None) };
+        let Some(value) = self.table.get(key) else {
+            return Ok(None);
+        };
         let text = self.scalar_text(key, value)?;
         read(&text).map(Some).map_err(|why| self.error_at(key, why))
     }
 
     /// The values of the array at `key`; `None` where the key is not there.
-    pub(crate) fn read_values(&self, key: &str) -> Result<Option<Vec<Cow<'a, str>>>, ScenarioError> {
-        let Some(array) = self.array_at(key)? else { return Ok(None) };
-        array.iter().map(|value| self.scalar_text(key, value)).collect::<Result<_, _>>().map(Some)
+    pub(crate) fn read_values(
+        &self,
+        key: &str,
+    ) -> Result<Option<Vec<Cow<'a, str>>>, ScenarioError> {
+        let Some(array) = self.array_at(key)? else {
+            return Ok(None);
+        };
+        array
+            .iter()
+            .map(|value| self.scalar_text(key, value))
+            .collect::<Result<_, _>>()
+            .map(Some)
     }
 
     /// The section `[key]` in this one; `None` where it is not there.
     pub(crate) fn child_section(&self, key: &str) -> Result<Option<Self>, ScenarioError> {
-        let Some(value) = self.table.get(key) else { return Ok(None) };
+        let Some(value) = self.table.get(key) else {
+            return Ok(None);
+        };
         match value.get_ref() {
-            DeValue::Table(table) => Ok(Some(Self { source: self.source, table, at: value.span().start })),
+            DeValue::Table(table) => Ok(Some(Self {
+                source: self.source,
+                table,
+                at: value.span().start,
+            })),
             _ => Err(self.error_at(key, "it must be a table")),
         }
     }
 
     /// The sections `[[key]]` in this one.
     pub(crate) fn child_sections(&self, key: &str) -> Result<Vec<Self>, ScenarioError> {
-        let values = self.array_at(key)?.into_iter().flat_map(|array| array.iter());
+        let values = self
+            .array_at(key)?
+            .into_iter()
+            .flat_map(|array| array.iter());
         let section = |value: &'a Spanned<DeValue<'a>>| match value.get_ref() {
-            DeValue::Table(table) => Ok(Self { source: self.source, table, at: value.span().start }),
+            DeValue::Table(table) => Ok(Self {
+                source: self.source,
+                table,
+                at: value.span().start,
+            }),
             _ => Err(self.error_at(key, format!("each must be a table, [[{key}]]"))),
         };
         values.map(section).collect()
     }
 
     pub(crate) fn is_table(&self, key: &str) -> bool {
-        matches!(self.table.get(key).map(Spanned::get_ref), Some(DeValue::Table(_)))
+        matches!(
+            self.table.get(key).map(Spanned::get_ref),
+            Some(DeValue::Table(_))
+        )
     }
 
     pub(crate) fn has_key(&self, key: &str) -> bool {
@@ -117,23 +149,34 @@ impl<'a> FileSection<'a> {
 
     /// An error about the value of `key`, at its place.
     pub(crate) fn error_at(&self, key: &str, why: impl AsRef<str>) -> ScenarioError {
-        ScenarioError::new(self.source.location_at_offset(self.offset_of(key)), &format!("{key}: {}", why.as_ref()))
+        ScenarioError::new(
+            self.source.location_at_offset(self.offset_of(key)),
+            &format!("{key}: {}", why.as_ref()),
+        )
     }
 
     /// Returns the place of the value of `key` in bytes; of this section if the key is not there.
     pub(crate) fn offset_of(&self, key: &str) -> usize {
-        self.table.get(key).map_or(self.at, |value| value.span().start)
+        self.table
+            .get(key)
+            .map_or(self.at, |value| value.span().start)
     }
 
-    /// Returns the places of `offsets` of the file, none of which is before the one that precedes it: the file is read
-    /// once.
-    pub(crate) fn offset_locations(&self, offsets: impl Iterator<Item = usize>) -> impl Iterator<Item = FileLocation> {
+    /// Returns the places of `offsets` of the file, none of which is before the one that precedes
+    /// it: the file is read once.
+    pub(crate) fn offset_locations(
+        &self,
+        offsets: impl Iterator<Item = usize>,
+    ) -> impl Iterator<Item = FileLocation> {
         let source = self.source;
-        offsets.scan((0, source.location_at_offset(0)), move |(at, place), offset| {
-            *place = place.after_text(source.text.get(*at..offset).unwrap_or_default());
-            *at = offset;
-            Some(place.clone())
-        })
+        offsets.scan(
+            (0, source.location_at_offset(0)),
+            move |(at, place), offset| {
+                *place = place.after_text(source.text.get(*at..offset).unwrap_or_default());
+                *at = offset;
+                Some(place.clone())
+            },
+        )
     }
 
     /// An error about a key that should be there.
@@ -145,12 +188,20 @@ impl<'a> FileSection<'a> {
         match self.table.get(key).map(Spanned::get_ref) {
             None => Ok(None),
             Some(DeValue::Array(array)) => Ok(Some(array)),
-            Some(_) => Err(self.error_at(key, format!("it must be a list, as [[{key}]] or [a, b] makes one"))),
+            Some(_) => Err(self.error_at(
+                key,
+                format!("it must be a list, as [[{key}]] or [a, b] makes one"),
+            )),
         }
     }
 
-    /// The text of a single value: files may write `mtu = 1500` or `mtu = "1500"`, flags know only text.
-    fn scalar_text(&self, key: &str, value: &'a Spanned<DeValue<'a>>) -> Result<Cow<'a, str>, ScenarioError> {
+    /// The text of a single value: files may write `mtu = 1500` or `mtu = "1500"`, flags know only
+    /// text.
+    fn scalar_text(
+        &self,
+        key: &str,
+        value: &'a Spanned<DeValue<'a>>,
+    ) -> Result<Cow<'a, str>, ScenarioError> {
         Ok(match value.get_ref() {
             DeValue::String(text) => Cow::Borrowed(text.as_ref()),
             DeValue::Integer(number) if number.radix() == 10 => Cow::Borrowed(number.as_str()),

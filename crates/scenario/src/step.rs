@@ -46,32 +46,86 @@ pub struct StepRamp {
 
 /// The keys of `[[step]]` but for its name, its sections and its bounds.
 pub(crate) const STEP_KEYS: &[Key<ScenarioStep>] = &[
-    Key { name: "transport", set: |step, text| step.request.set_transport(text) },
-    Key { name: "window", set: |step, text| step.request.set_window(text) },
-    Key { name: "buffer", set: |step, text| step.request.set_buffer(text) },
-    Key { name: "streams", set: |step, text| step.request.set_streams(text) },
-    Key { name: "rate", set: ScenarioStep::set_rate },
-    Key { name: "length", set: |step, text| step.request.set_length(text) },
-    Key { name: "congestion", set: |step, text| step.request.set_congestion(text) },
-    Key { name: "duration", set: ScenarioStep::set_duration },
-    Key { name: "omit", set: ScenarioStep::set_omit },
-    Key { name: "direction", set: ScenarioStep::set_direction },
-    Key { name: "relays", set: |step, text| read_switch(text).map(|on| step.relays = on) },
+    Key {
+        name: "transport",
+        set: |step, text| step.request.set_transport(text),
+    },
+    Key {
+        name: "window",
+        set: |step, text| step.request.set_window(text),
+    },
+    Key {
+        name: "buffer",
+        set: |step, text| step.request.set_buffer(text),
+    },
+    Key {
+        name: "streams",
+        set: |step, text| step.request.set_streams(text),
+    },
+    Key {
+        name: "rate",
+        set: ScenarioStep::set_rate,
+    },
+    Key {
+        name: "length",
+        set: |step, text| step.request.set_length(text),
+    },
+    Key {
+        name: "congestion",
+        set: |step, text| step.request.set_congestion(text),
+    },
+    Key {
+        name: "duration",
+        set: ScenarioStep::set_duration,
+    },
+    Key {
+        name: "omit",
+        set: ScenarioStep::set_omit,
+    },
+    Key {
+        name: "direction",
+        set: ScenarioStep::set_direction,
+    },
+    Key {
+        name: "relays",
+        set: |step, text| read_switch(text).map(|on| step.relays = on),
+    },
 ];
 
 /// The keys of `published = { … }`.
 pub(crate) const PUBLISHED_KEYS: &[Key<Published>] = &[
-    Key { name: "rate", set: |published, text| parse_quantity(text).map(|rate| published.rate = Some(rate)) },
-    Key { name: "loss", set: |published, text| parse_quantity(text).map(|loss| published.loss = Some(loss)) },
-    Key { name: "jitter", set: |published, text| parse_quantity(text).map(|jitter| published.jitter = Some(jitter)) },
-    Key { name: "reordered", set: |published, text| read_count(text).map(|count| published.reordered = Some(count)) },
+    Key {
+        name: "rate",
+        set: |published, text| parse_quantity(text).map(|rate| published.rate = Some(rate)),
+    },
+    Key {
+        name: "loss",
+        set: |published, text| parse_quantity(text).map(|loss| published.loss = Some(loss)),
+    },
+    Key {
+        name: "jitter",
+        set: |published, text| parse_quantity(text).map(|jitter| published.jitter = Some(jitter)),
+    },
+    Key {
+        name: "reordered",
+        set: |published, text| read_count(text).map(|count| published.reordered = Some(count)),
+    },
 ];
 
 /// The keys of `ramp = { … }`.
 pub(crate) const RAMP_KEYS: &[Key<StepRamp>] = &[
-    Key { name: "from", set: |ramp, text| parse_quantity(text).map(|share| ramp.from = share) },
-    Key { name: "to", set: |ramp, text| parse_quantity(text).map(|share| ramp.to = share) },
-    Key { name: "loads", set: StepRamp::set_loads },
+    Key {
+        name: "from",
+        set: |ramp, text| parse_quantity(text).map(|share| ramp.from = share),
+    },
+    Key {
+        name: "to",
+        set: |ramp, text| parse_quantity(text).map(|share| ramp.to = share),
+    },
+    Key {
+        name: "loads",
+        set: StepRamp::set_loads,
+    },
 ];
 
 /// The largest window that TCP can advertise: 65 535 shifted by 14 (RFC 7323, section 2.3).
@@ -82,7 +136,10 @@ impl ScenarioStep {
     pub(crate) fn with_name(name: String) -> Self {
         Self {
             name,
-            request: Request { offload: true, ..Request::default() },
+            request: Request {
+                offload: true,
+                ..Request::default()
+            },
             ramp: None,
             cross_traffic: Vec::new(),
             path: None,
@@ -108,8 +165,13 @@ impl ScenarioStep {
     fn set_omit(&mut self, text: &str) -> Result<(), String> {
         // iperf3's own limit (MAX_OMIT_TIME).
         let omit = parse_quantity(text)?;
-        self.request.omit =
-            require_valid(omit, omit <= Span::from_secs(600), text, "a time to omit", "600s is the most")?;
+        self.request.omit = require_valid(
+            omit,
+            omit <= Span::from_secs(600),
+            text,
+            "a time to omit",
+            "600s is the most",
+        )?;
         Ok(())
     }
 
@@ -118,7 +180,11 @@ impl ScenarioStep {
             "upload" => Direction::Upload,
             "download" => Direction::Download,
             "both" => Direction::Both,
-            _ => return Err(format!("\"{text}\" is not a direction: write upload, download or both")),
+            _ => {
+                return Err(format!(
+                    "\"{text}\" is not a direction: write upload, download or both"
+                ));
+            }
         };
         Ok(())
     }
@@ -127,7 +193,11 @@ impl ScenarioStep {
 impl StepRamp {
     /// A ramp of which nothing was said yet.
     pub(crate) const fn new_unset() -> Self {
-        Self { from: Ratio::ZERO, to: Ratio::ZERO, loads: 0 }
+        Self {
+            from: Ratio::ZERO,
+            to: Ratio::ZERO,
+            loads: 0,
+        }
     }
 
     /// Returns true if the load grows from step to step.
@@ -137,7 +207,8 @@ impl StepRamp {
 
     fn set_loads(&mut self, text: &str) -> Result<(), String> {
         let loads = text.parse().ok().filter(|loads| (2..=100).contains(loads));
-        self.loads = loads.ok_or_else(|| format!("\"{text}\" is no number of loads: it must be from 2 to 100"))?;
+        self.loads = loads
+            .ok_or_else(|| format!("\"{text}\" is no number of loads: it must be from 2 to 100"))?;
         Ok(())
     }
 }
@@ -165,7 +236,13 @@ impl LoadKeys for Request {
     fn set_window(&mut self, text: &str) -> Result<(), String> {
         let window: ByteCount = parse_quantity(text)?;
         let valid = (1..=MAX_WINDOW).contains(&window.get());
-        let window = require_valid(window, valid, text, "a window of TCP", "it must be from 1 to 1073725440 B")?;
+        let window = require_valid(
+            window,
+            valid,
+            text,
+            "a window of TCP",
+            "it must be from 1 to 1073725440 B",
+        )?;
         set_buffer_once(self, Buffer::Window(window))
     }
 
@@ -179,10 +256,17 @@ impl LoadKeys for Request {
     }
 
     fn set_length(&mut self, text: &str) -> Result<(), String> {
-        // What a datagram can carry over IPv4 (RFC 768, RFC 791), and more than iperf3's header needs.
+        // What a datagram can carry over IPv4 (RFC 768, RFC 791), and more than iperf3's header
+        // needs.
         let length: ByteCount = parse_quantity(text)?;
         let valid = (32..=65_507).contains(&length.get());
-        self.block = require_valid(length, valid, text, "the length of a datagram", "it must be from 32 to 65507 B")?;
+        self.block = require_valid(
+            length,
+            valid,
+            text,
+            "the length of a datagram",
+            "it must be from 32 to 65507 B",
+        )?;
         Ok(())
     }
 
@@ -200,16 +284,22 @@ fn set_buffer_once(request: &mut Request, buffer: Buffer) -> Result<(), String> 
     Ok(())
 }
 
-/// Completes the load with what the file need not say. Fails with the key, and why, of what does not fit its
-/// transport: datagrams have neither window nor congestion control, and TCP no length.
+/// Completes the load with what the file need not say. Fails with the key, and why, of what does
+/// not fit its transport: datagrams have neither window nor congestion control, and TCP no length.
 pub(crate) fn complete_request(request: &mut Request) -> Result<(), (&'static str, &'static str)> {
     match request.transport {
         Transport::Udp => {
             if let Buffer::Window(_) = request.buffer {
-                return Err(("window", "datagrams have no window; write transport = \"tcp\", or a buffer"));
+                return Err((
+                    "window",
+                    "datagrams have no window; write transport = \"tcp\", or a buffer",
+                ));
             }
             if request.congestion.is_some() {
-                return Err(("congestion", "datagrams have no congestion control; write transport = \"tcp\""));
+                return Err((
+                    "congestion",
+                    "datagrams have no congestion control; write transport = \"tcp\"",
+                ));
             }
             // Unless the file says how long datagrams are, they are as long as the path takes.
             if request.block == Request::default().block {
@@ -219,7 +309,10 @@ pub(crate) fn complete_request(request: &mut Request) -> Result<(), (&'static st
         Transport::Tcp => {
             request.offload = false;
             if request.block != Request::default().block {
-                return Err(("length", "it is that of datagrams; write transport = \"udp\""));
+                return Err((
+                    "length",
+                    "it is that of datagrams; write transport = \"udp\"",
+                ));
             }
             request.congestion.get_or_insert_with(|| "cubic".to_owned());
         }
@@ -229,28 +322,52 @@ pub(crate) fn complete_request(request: &mut Request) -> Result<(), (&'static st
 
 pub(crate) fn offered_rate(text: &str) -> Result<BitRate, String> {
     let rate = parse_quantity(text)?;
-    require_valid(rate, rate > BitRate::ZERO, text, "the rate of a load", "nothing would be sent")
+    require_valid(
+        rate,
+        rate > BitRate::ZERO,
+        text,
+        "the rate of a load",
+        "nothing would be sent",
+    )
 }
 
 fn read_count(text: &str) -> Result<u64, String> {
-    text.parse().map_err(|_| format!("\"{text}\" is not a count: it must be a whole number"))
+    text.parse()
+        .map_err(|_| format!("\"{text}\" is not a count: it must be a whole number"))
 }
 
 pub(crate) fn read_streams(text: &str) -> Result<u16, String> {
     // 128 is what iperf3 allows (MAX_STREAMS).
-    let streams = text.parse().ok().filter(|streams| (1..=128).contains(streams));
-    streams.ok_or_else(|| format!("\"{text}\" is not a number of streams: it must be a whole number from 1 to 128"))
+    let streams = text
+        .parse()
+        .ok()
+        .filter(|streams| (1..=128).contains(streams));
+    streams.ok_or_else(|| {
+        format!("\"{text}\" is not a number of streams: it must be a whole number from 1 to 128")
+    })
 }
 
 pub(crate) fn congestion_control(text: &str) -> Result<String, String> {
     // TCP_CA_NAME_MAX is 16 with the zero at the end.
     let in_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '_' | '-');
     let valid = (1..16).contains(&text.len()) && text.chars().all(in_name);
-    require_valid(text.to_owned(), valid, text, "a congestion control", "write for example cubic, reno or bbr")
+    require_valid(
+        text.to_owned(),
+        valid,
+        text,
+        "a congestion control",
+        "write for example cubic, reno or bbr",
+    )
 }
 
 pub(crate) fn read_duration(text: &str) -> Result<Span, String> {
     let duration = parse_quantity(text)?;
     let valid = (Span::from_secs(1)..=Span::from_secs(86_400)).contains(&duration);
-    require_valid(duration, valid, text, "the duration of a step", "it must be from 1s to 24h")
+    require_valid(
+        duration,
+        valid,
+        text,
+        "the duration of a step",
+        "it must be from 1s to 24h",
+    )
 }

@@ -1,4 +1,5 @@
-//! Captures of both ends as `pcap-savefile(5)` has them: each segment as a host's own capture holds it, trains whole.
+//! Captures of both ends as `pcap-savefile(5)` has them: each segment as a host's own capture holds
+//! it, trains whole.
 
 use fullpipe_link::Train;
 use fullpipe_model::framing;
@@ -83,14 +84,20 @@ impl PathEnd {
     }
 
     fn other_end(self) -> Self {
-        if self == Self::Sender { Self::Receiver } else { Self::Sender }
+        if self == Self::Sender {
+            Self::Receiver
+        } else {
+            Self::Sender
+        }
     }
 }
 
 impl PathCaptures {
     /// Returns empty ones of the transfer of `plan` over `connection`.
     pub(crate) fn new(plan: &SimulationPlan, connection: &ConnectionSetup) -> Self {
-        let Path { forward, reverse, .. } = &plan.path;
+        let Path {
+            forward, reverse, ..
+        } = &plan.path;
         let header = pcap_header(LinkType::RAW, SNAP_LENGTH).to_vec();
         Self {
             files: [header.clone(), header],
@@ -126,7 +133,11 @@ impl PathCaptures {
     }
 
     fn data_segment(&self, flow: u32, burst: &SegmentBurst) -> WrittenSegment {
-        let payload = if burst.is_probe { 0 } else { burst.segments.of_size(self.mss).get() };
+        let payload = if burst.is_probe {
+            0
+        } else {
+            burst.segments.of_size(self.mss).get()
+        };
         WrittenSegment {
             from: PathEnd::Sender,
             flow,
@@ -145,7 +156,11 @@ impl PathCaptures {
         if !ack.blocks.is_empty() {
             options.extend([1, 1, 5, 2 + 8 * ack.blocks.len() as u8]);
             for (start, end) in ack.blocks.block_ranges(ack.next) {
-                options.extend([start, end].iter().flat_map(|edge| (self.sequence_number(*edge) as u32).to_be_bytes()));
+                options.extend(
+                    [start, end]
+                        .iter()
+                        .flat_map(|edge| (self.sequence_number(*edge) as u32).to_be_bytes()),
+                );
             }
         }
         WrittenSegment {
@@ -166,31 +181,53 @@ impl PathCaptures {
     }
 
     fn timestamp_option(&self, value: u32, echo: u32) -> Vec<u8> {
-        if self.offers[0][0].timestamps { [&[1, 1][..], &timestamp_bytes(value, echo)].concat() } else { Vec::new() }
+        if self.offers[0][0].timestamps {
+            [&[1, 1][..], &timestamp_bytes(value, echo)].concat()
+        } else {
+            Vec::new()
+        }
     }
 
-    /// Adds the handshake of a connection before its first data, which the sender sends at `at`, counted from 1970.
+    /// Adds the handshake of a connection before its first data, which the sender sends at `at`,
+    /// counted from 1970.
     fn open_connection(&mut self, flow: u32, at: Time, first: &SegmentBurst) {
         if self.opened.contains(&flow) {
             return;
         }
         self.opened.push(flow);
-        let (opens, answers) =
-            if self.sender_opens { (PathEnd::Sender, PathEnd::Receiver) } else { (PathEnd::Receiver, PathEnd::Sender) };
+        let (opens, answers) = if self.sender_opens {
+            (PathEnd::Sender, PathEnd::Receiver)
+        } else {
+            (PathEnd::Receiver, PathEnd::Sender)
+        };
         let earlier = |stamp: u32| stamp.wrapping_sub((self.handshake.as_micros() / 1_000) as u32);
-        // The answer of the end that did not open it left when its later stamp says, or else a handshake before.
+        // The answer of the end that did not open it left when its later stamp says, or else a
+        // handshake before.
         let (sender, receiver) = (first.stamp.as_millis(), first.echo.as_millis());
         let (syn, answer, last) = if self.sender_opens {
             (earlier(sender), receiver, sender)
         } else {
             (earlier(receiver), earlier(sender), receiver)
         };
-        // As the sender has it: its SYN or the answer left a handshake before the last segment passed it.
+        // As the sender has it: its SYN or the answer left a handshake before the last segment
+        // passed it.
         let done = time_before(at, BEFORE_DATA);
         let began = time_before(done, self.handshake);
-        let sent = if self.sender_opens { began } else { time_before(began, self.delays[1]) };
-        let answered = if self.sender_opens { sent + self.delays[0] } else { began };
-        let acknowledged = if self.sender_opens { done } else { time_before(done, self.delays[1]) };
+        let sent = if self.sender_opens {
+            began
+        } else {
+            time_before(began, self.delays[1])
+        };
+        let answered = if self.sender_opens {
+            sent + self.delays[0]
+        } else {
+            began
+        };
+        let acknowledged = if self.sender_opens {
+            done
+        } else {
+            time_before(done, self.delays[1])
+        };
         let steps = [
             (opens, sent, None, flags::SYN, [syn, 0]),
             (answers, answered, Some(1), flags::SYN, [answer, syn]),
@@ -198,7 +235,11 @@ impl PathCaptures {
         ];
         for (from, at, acknowledgement, flag, stamp) in steps {
             for (place, end) in [from, from.other_end()].into_iter().enumerate() {
-                let passed = if place == 0 { at } else { at + self.delays[from.end_index()] };
+                let passed = if place == 0 {
+                    at
+                } else {
+                    at + self.delays[from.end_index()]
+                };
                 let segment = self.of_handshake(from, flow, place, (acknowledgement, flag, stamp));
                 self.write_segment(end, passed, &segment);
             }
@@ -221,8 +262,16 @@ impl PathCaptures {
             sequence: u64::from(!is_syn),
             acknowledgement,
             flags: flag,
-            window: if is_syn { offer.window } else { offer.window >> offer.scale.unwrap_or(0) },
-            options: if is_syn { offer.syn_options(value, echo) } else { self.timestamp_option(value, echo) },
+            window: if is_syn {
+                offer.window
+            } else {
+                offer.window >> offer.scale.unwrap_or(0)
+            },
+            options: if is_syn {
+                offer.syn_options(value, echo)
+            } else {
+                self.timestamp_option(value, echo)
+            },
             payload: 0,
         }
     }
@@ -234,7 +283,10 @@ impl PathCaptures {
         let file = &mut self.files[end.end_index()];
         file.extend(pcap_record(at, kept, length));
         file.extend(header);
-        file.resize(file.len() + kept.saturating_sub(length - segment.payload as u32) as usize, 0);
+        file.resize(
+            file.len() + kept.saturating_sub(length - segment.payload as u32) as usize,
+            0,
+        );
     }
 }
 
@@ -254,13 +306,28 @@ impl SynOffer {
 
     /// Returns the offer as it arrives over `way`.
     fn after_path(self, way: &PathDirection) -> Self {
-        way.effects.edits.iter().fold(self, |offer, edit| match edit {
-            Edit::StripWindowScale => Self { scale: None, ..offer },
-            Edit::RewriteWindowScale(shift) => Self { scale: offer.scale.map(|_| *shift), ..offer },
-            Edit::ClampMss(most) => Self { mss: offer.mss.min(most.get() as u16), ..offer },
-            Edit::ClampWindow(most) => Self { window: offer.window.min(most.get() as u16), ..offer },
-            Edit::StripSack | Edit::StripTimestamps | Edit::Router(_) => offer,
-        })
+        way.effects
+            .edits
+            .iter()
+            .fold(self, |offer, edit| match edit {
+                Edit::StripWindowScale => Self {
+                    scale: None,
+                    ..offer
+                },
+                Edit::RewriteWindowScale(shift) => Self {
+                    scale: offer.scale.map(|_| *shift),
+                    ..offer
+                },
+                Edit::ClampMss(most) => Self {
+                    mss: offer.mss.min(most.get() as u16),
+                    ..offer
+                },
+                Edit::ClampWindow(most) => Self {
+                    window: offer.window.min(most.get() as u16),
+                    ..offer
+                },
+                Edit::StripSack | Edit::StripTimestamps | Edit::Router(_) => offer,
+            })
     }
 }
 
@@ -268,15 +335,26 @@ impl WrittenSegment {
     /// Returns the headers of IPv4 and TCP, without checksums: nothing was sent.
     fn tcp_header(&self, sender_opens: bool) -> Vec<u8> {
         let of_client = FIRST_CLIENT.wrapping_add(self.flow as u16);
-        let ports =
-            if (self.from == PathEnd::Sender) == sender_opens { [of_client, SERVER] } else { [SERVER, of_client] };
+        let ports = if (self.from == PathEnd::Sender) == sender_opens {
+            [of_client, SERVER]
+        } else {
+            [SERVER, of_client]
+        };
         let length = 40 + self.options.len() as u64 + self.payload;
         // Trains that are longer leave their length out, as Linux's own do (BIG TCP).
         let [high, low] = u16::try_from(length).unwrap_or(0).to_be_bytes();
-        let acknowledges = if self.acknowledgement.is_some() { flags::ACK } else { 0 };
+        let acknowledges = if self.acknowledgement.is_some() {
+            flags::ACK
+        } else {
+            0
+        };
         let words = ((5 + self.options.len() / 4) as u16) << 12;
         let mut header = vec![0x45, 0, high, low, 0, 0, 0x40, 0, 64, 6, 0, 0];
-        header.extend([self.from, self.from.other_end()].iter().flat_map(|end| ADDRESSES[end.end_index()]));
+        header.extend(
+            [self.from, self.from.other_end()]
+                .iter()
+                .flat_map(|end| ADDRESSES[end.end_index()]),
+        );
         header.extend(ports.iter().flat_map(|port| port.to_be_bytes()));
         header.extend((self.sequence as u32).to_be_bytes());
         header.extend((self.acknowledgement.unwrap_or(0) as u32).to_be_bytes());
@@ -301,22 +379,32 @@ fn time_before(at: Time, span: Span) -> Time {
     Time::from_nanos(at.as_nanos().saturating_sub(span.as_nanos()))
 }
 
-/// Returns the SYN of each end, as it sends it and as it arrives. The answer scales windows only if it was asked to
-/// (RFC 7323, 1.3).
+/// Returns the SYN of each end, as it sends it and as it arrives. The answer scales windows only if
+/// it was asked to (RFC 7323, 1.3).
 fn syn_offers(plan: &SimulationPlan, connection: &ConnectionSetup) -> [[SynOffer; 2]; 2] {
-    let Path { forward, reverse, .. } = &plan.path;
-    let mss = forward.inner_mtu().saturating_sub(framing::tcp_headers(forward.ip, false));
+    let Path {
+        forward, reverse, ..
+    } = &plan.path;
+    let mss = forward
+        .inner_mtu()
+        .saturating_sub(framing::tcp_headers(forward.ip, false));
     let offer = |scale: Option<u8>, window: ByteCount| SynOffer {
         mss: u16::try_from(mss.get()).unwrap_or(u16::MAX),
         scale,
         timestamps: connection.timestamps,
         window: u16::try_from(window.get()).unwrap_or(u16::MAX),
     };
-    let sender = offer(plan.sender.window_scaling.then_some(SENDER_SCALE), ByteCount::from_kib(64));
+    let sender = offer(
+        plan.sender.window_scaling.then_some(SENDER_SCALE),
+        ByteCount::from_kib(64),
+    );
     let receiver = offer(connection.offered_scale, connection.first_window);
     let both = |first: SynOffer, there: &PathDirection, second: SynOffer, back: &PathDirection| {
         let arrived = first.after_path(there);
-        let answer = SynOffer { scale: second.scale.filter(|_| arrived.scale.is_some()), ..second };
+        let answer = SynOffer {
+            scale: second.scale.filter(|_| arrived.scale.is_some()),
+            ..second
+        };
         ([first, arrived], [answer, answer.after_path(back)])
     };
     if plan.request.direction == Direction::Download {

@@ -1,7 +1,9 @@
 //! The values that two hosts agree on in their handshake, as their settings and the path have it.
 
 use fullpipe_model::{framing, kernel};
-use fullpipe_record::{Buffer, Direction, Edit, HostSettings, Path, PathDirection, Segmentation, TooBig, Transport};
+use fullpipe_record::{
+    Buffer, Direction, Edit, HostSettings, Path, PathDirection, Segmentation, TooBig, Transport,
+};
 use fullpipe_tcp::{AutotuningRules, CongestionControl, HostClock, ReceiverSetup, SenderSetup};
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
 
@@ -10,8 +12,8 @@ use crate::{NotModelled, SimulationPlan};
 /// The packets of a connection.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PacketSizes {
-    /// IP bytes of a full segment, of one without payload, and of an acknowledgement without blocks; a tunnel's headers
-    /// included.
+    /// IP bytes of a full segment, of one without payload, and of an acknowledgement without
+    /// blocks; a tunnel's headers included.
     pub(crate) segment: ByteCount,
     /// IP bytes of a full segment once the sender knows of a narrow link, where a router answers to
     /// packets that are too big for it.
@@ -25,8 +27,8 @@ pub(crate) struct PacketSizes {
 /// A connection before its first data.
 #[derive(Debug, Clone)]
 pub(crate) struct ConnectionSetup {
-    /// Payload of a segment. Before a narrow link that answers, the first flight counts with this payload, too, though
-    /// its packets are larger.
+    /// Payload of a segment. Before a narrow link that answers, the first flight counts with this
+    /// payload, too, though its packets are larger.
     pub(crate) mss: ByteCount,
     /// Payload of a segment that packets of the path have room for, however small the receiver's
     /// window is.
@@ -57,12 +59,18 @@ impl ConnectionSetup {
     /// Fails if the plan asks for something that is not modelled.
     pub(crate) fn new(plan: &SimulationPlan) -> Result<Self, NotModelled> {
         refuse_unmodelled(plan)?;
-        let SimulationPlan { path, sender, receiver, request, .. } = plan;
+        let SimulationPlan {
+            path,
+            sender,
+            receiver,
+            request,
+            ..
+        } = plan;
         let control = requested_control(plan)?;
         let is_stripped = path_edits(path).any(|edit| *edit == Edit::StripTimestamps);
         let timestamps = sender.timestamps && receiver.timestamps && !is_stripped;
-        let [first_mss, mss] =
-            [path.forward.inner_mtu(), known_mtu(&path.forward)].map(|mtu| segment_size(plan, mtu, timestamps));
+        let [first_mss, mss] = [path.forward.inner_mtu(), known_mtu(&path.forward)]
+            .map(|mtu| segment_size(plan, mtu, timestamps));
         if mss == ByteCount::ZERO {
             return Err(NotModelled::NoPayload);
         }
@@ -79,14 +87,27 @@ impl ConnectionSetup {
         );
         let buffer = buffer.with_packets(receiver, mss);
         let is_tuned = fixed.is_none() && receiver.moderate_rcvbuf;
-        let at_first = if fixed.is_some() { buffer.buffer_bytes() } else { receiver.tcp_rmem.default };
+        let at_first = if fixed.is_some() {
+            buffer.buffer_bytes()
+        } else {
+            receiver.tcp_rmem.default
+        };
         let space = kernel::WindowShare::at_first(receiver).window_from_space(at_first);
-        let first_window =
-            if fixed.is_some() { kernel::offered_at_first(space, mss) } else { kernel::first_window(receiver, mss) };
+        let first_window = if fixed.is_some() {
+            kernel::offered_at_first(space, mss)
+        } else {
+            kernel::first_window(receiver, mss)
+        };
         let scales = window_scales(plan, buffer.window_shift());
-        let next_window = kernel::window_behind_handshake(receiver, [space, first_window], mss, scales[0]);
-        // A window that grows later lets the kernel send longer segments, too. Here they keep their first size.
-        let offered = if is_tuned { first_window } else { buffer.max_window() };
+        let next_window =
+            kernel::window_behind_handshake(receiver, [space, first_window], mss, scales[0]);
+        // A window that grows later lets the kernel send longer segments, too. Here they keep their
+        // first size.
+        let offered = if is_tuned {
+            first_window
+        } else {
+            buffer.max_window()
+        };
         let window = lowered_field(path, first_window).max(arriving_window(path, offered, scales));
         let [first_mss, mss] = [first_mss, mss].map(|mss| kernel::segment_in_window(mss, window));
         let buffer = buffer.with_packets(receiver, mss);
@@ -108,9 +129,24 @@ impl ConnectionSetup {
                 let stored = kernel::stored_sndbuf(sender, request);
                 (stored, stored)
             }),
-            receive_buffer: (at_first, if is_tuned { receiver.tcp_rmem.max } else { at_first }),
-            share: [kernel::WindowShare::at_first(receiver), buffer.window_share()].map(in_256ths),
-            autotuning: if is_tuned { AutotuningRules::for_kernel(receiver.kernel) } else { AutotuningRules::Off },
+            receive_buffer: (
+                at_first,
+                if is_tuned {
+                    receiver.tcp_rmem.max
+                } else {
+                    at_first
+                },
+            ),
+            share: [
+                kernel::WindowShare::at_first(receiver),
+                buffer.window_share(),
+            ]
+            .map(in_256ths),
+            autotuning: if is_tuned {
+                AutotuningRules::for_kernel(receiver.kernel)
+            } else {
+                AutotuningRules::Off
+            },
         })
     }
 
@@ -124,7 +160,12 @@ impl ConnectionSetup {
         }
     }
 
-    pub(crate) fn sender_setup(&self, plan: &SimulationPlan, [clock, other]: [HostClock; 2], seed: u64) -> SenderSetup {
+    pub(crate) fn sender_setup(
+        &self,
+        plan: &SimulationPlan,
+        [clock, other]: [HostClock; 2],
+        seed: u64,
+    ) -> SenderSetup {
         SenderSetup {
             clock,
             echo: other.stamp_before(plan.path.reverse.delay),
@@ -144,22 +185,35 @@ impl ConnectionSetup {
         }
     }
 
-    /// Returns the window of the receiver's handshake segment as it arrives: devices on the way lower it.
+    /// Returns the window of the receiver's handshake segment as it arrives: devices on the way
+    /// lower it.
     pub(crate) fn first_window_that_arrives(&self, path: &Path) -> ByteCount {
         lowered_field(path, self.first_window)
     }
 
-    /// Returns the window that the sender knows when its data begins: the answer to its first message may say more than
-    /// the handshake could.
+    /// Returns the window that the sender knows when its data begins: the answer to its first
+    /// message may say more than the handshake could.
     fn window_before_data(&self, path: &Path) -> ByteCount {
-        self.first_window_that_arrives(path).max(arriving_window(path, self.next_window, self.scales))
+        self.first_window_that_arrives(path).max(arriving_window(
+            path,
+            self.next_window,
+            self.scales,
+        ))
     }
 
     /// The receiving end of a connection that begins with `first` segments in one train.
-    pub(crate) fn receiver_setup(&self, [sender, clock]: [HostClock; 2], first: SegCount) -> ReceiverSetup {
+    pub(crate) fn receiver_setup(
+        &self,
+        [sender, clock]: [HostClock; 2],
+        first: SegCount,
+    ) -> ReceiverSetup {
         let [at_first, of_single] = self.share;
         let learns = at_first != of_single && first > SegCount::new(1);
-        let learnt = if learns { share_of_train(first.of_size(self.mss)) } else { of_single };
+        let learnt = if learns {
+            share_of_train(first.of_size(self.mss))
+        } else {
+            of_single
+        };
         ReceiverSetup {
             clock,
             mss: self.mss,
@@ -181,12 +235,17 @@ fn requested_control(plan: &SimulationPlan) -> Result<CongestionControl, NotMode
     if plan.request.transport == Transport::Udp {
         return Ok(CongestionControl::Cubic);
     }
-    let name = plan.request.congestion.as_deref().unwrap_or(&plan.sender.congestion_control);
+    let name = plan
+        .request
+        .congestion
+        .as_deref()
+        .unwrap_or(&plan.sender.congestion_control);
     name.parse().map_err(NotModelled::Congestion)
 }
 
-/// The share of a train's memory that is payload, in 256ths, if a device hands it over as a whole: it lies in pages, in
-/// blocks of a power of two of them (`tun_alloc_skb`, `alloc_skb_with_frags`), next to a packet's structures.
+/// The share of a train's memory that is payload, in 256ths, if a device hands it over as a whole:
+/// it lies in pages, in blocks of a power of two of them (`tun_alloc_skb`, `alloc_skb_with_frags`),
+/// next to a packet's structures.
 fn share_of_train(payload: ByteCount) -> u16 {
     const PAGE: u64 = 4_096;
     const MAX_BLOCK: u64 = 8 * PAGE;
@@ -202,7 +261,13 @@ fn share_of_train(payload: ByteCount) -> u16 {
 }
 
 fn refuse_unmodelled(plan: &SimulationPlan) -> Result<(), NotModelled> {
-    let SimulationPlan { path, sender, receiver, request, .. } = plan;
+    let SimulationPlan {
+        path,
+        sender,
+        receiver,
+        request,
+        ..
+    } = plan;
     if request.direction == Direction::Both {
         return Err(NotModelled::BothDirections);
     }
@@ -217,13 +282,22 @@ fn refuse_unmodelled(plan: &SimulationPlan) -> Result<(), NotModelled> {
 }
 
 fn path_edits(path: &Path) -> impl Iterator<Item = &Edit> {
-    path.forward.effects.edits.iter().chain(&path.reverse.effects.edits)
+    path.forward
+        .effects
+        .edits
+        .iter()
+        .chain(&path.reverse.effects.edits)
 }
 
 /// Returns the largest packet of a host that knows the path.
 pub(crate) fn known_mtu(forward: &PathDirection) -> ByteCount {
-    let answered = forward.effects.narrow.filter(|narrow| narrow.too_big == TooBig::Answered);
-    answered.map_or(forward.inner_mtu(), |narrow| narrow.mtu.min(forward.inner_mtu()))
+    let answered = forward
+        .effects
+        .narrow
+        .filter(|narrow| narrow.too_big == TooBig::Answered);
+    answered.map_or(forward.inner_mtu(), |narrow| {
+        narrow.mtu.min(forward.inner_mtu())
+    })
 }
 
 fn segment_size(plan: &SimulationPlan, mtu: ByteCount, timestamps: bool) -> ByteCount {
@@ -235,9 +309,11 @@ fn segment_size(plan: &SimulationPlan, mtu: ByteCount, timestamps: bool) -> Byte
     framing::segment_payload(mtu, plan.path.forward.ip, timestamps, wanted)
 }
 
-/// Bytes of each packet that the path counts on top of the hosts' own, less those of its framing, which the link adds.
+/// Bytes of each packet that the path counts on top of the hosts' own, less those of its framing,
+/// which the link adds.
 fn tunnel_overhead(way: &PathDirection) -> ByteCount {
-    way.packet_overhead().saturating_sub(way.framing.packet_overhead())
+    way.packet_overhead()
+        .saturating_sub(way.framing.packet_overhead())
 }
 
 /// The way there and back, with a packet's time on each line.
@@ -245,17 +321,24 @@ fn handshake_time(path: &Path) -> Span {
     const SYN_OPTIONS: ByteCount = ByteCount::new(20);
     let time = |way: &PathDirection| {
         let bytes = framing::tcp_headers(way.ip, false) + SYN_OPTIONS + way.packet_overhead();
-        way.rate.filter(|rate| *rate > BitRate::ZERO).map_or(Span::ZERO, |rate| rate.time_for(bytes))
+        way.rate
+            .filter(|rate| *rate > BitRate::ZERO)
+            .map_or(Span::ZERO, |rate| rate.time_for(bytes))
     };
     path.rtt() + time(&path.forward) + time(&path.reverse)
 }
 
 /// Returns the window field of a segment that left with `field`, as it arrives.
 fn lowered_field(path: &Path, field: ByteCount) -> ByteCount {
-    let clamps = path.reverse.effects.edits.iter().filter_map(|edit| match edit {
-        Edit::ClampWindow(most) => Some(*most),
-        _ => None,
-    });
+    let clamps = path
+        .reverse
+        .effects
+        .edits
+        .iter()
+        .filter_map(|edit| match edit {
+            Edit::ClampWindow(most) => Some(*most),
+            _ => None,
+        });
     clamps.fold(field, ByteCount::min)
 }
 
@@ -266,25 +349,42 @@ fn arriving_window(path: &Path, window: ByteCount, scales: [Option<u8>; 2]) -> B
     ByteCount::new(lowered_field(path, field).get() << seen)
 }
 
-/// The shift of the receiver's windows as each end applies it. Middleboxes change what the other end was offered: the
-/// answer to a connection attempt has the option only if the attempt had it.
+/// The shift of the receiver's windows as each end applies it. Middleboxes change what the other
+/// end was offered: the answer to a connection attempt has the option only if the attempt had it.
 fn window_scales(plan: &SimulationPlan, offered: Option<u8>) -> [Option<u8>; 2] {
-    let SimulationPlan { path, sender, receiver, request, .. } = plan;
+    let SimulationPlan {
+        path,
+        sender,
+        receiver,
+        request,
+        ..
+    } = plan;
     // The sender of the data opens the connection, unless the other end asked for it.
     let sender_opens = request.direction != Direction::Download;
-    let (attempt, answer) = if sender_opens { (&path.forward, &path.reverse) } else { (&path.reverse, &path.forward) };
+    let (attempt, answer) = if sender_opens {
+        (&path.forward, &path.reverse)
+    } else {
+        (&path.reverse, &path.forward)
+    };
     let strips = |way: &PathDirection| way.effects.edits.contains(&Edit::StripWindowScale);
     if !sender.window_scaling || !receiver.window_scaling || strips(attempt) {
         return [None, None];
     }
-    let rewritten = path.reverse.effects.edits.iter().rev().find_map(|edit| match edit {
-        Edit::RewriteWindowScale(shift) => Some((*shift).min(14)),
-        _ => None,
-    });
+    let rewritten = path
+        .reverse
+        .effects
+        .edits
+        .iter()
+        .rev()
+        .find_map(|edit| match edit {
+            Edit::RewriteWindowScale(shift) => Some((*shift).min(14)),
+            _ => None,
+        });
     let seen = rewritten.or(offered);
     match (strips(answer), sender_opens) {
         (false, _) => [offered, seen],
-        // The end that opened the connection scales nothing, in either direction; the other end does not know.
+        // The end that opened the connection scales nothing, in either direction; the other end
+        // does not know.
         (true, true) => [offered, None],
         (true, false) => [None, seen],
     }
@@ -292,7 +392,13 @@ fn window_scales(plan: &SimulationPlan, offered: Option<u8>) -> [Option<u8>; 2] 
 
 /// Returns true if a device overwrites an option of the receiver's handshake segment with padding.
 pub(crate) fn overwrites_options(plan: &SimulationPlan) -> bool {
-    let SimulationPlan { path, sender, receiver, request, .. } = plan;
+    let SimulationPlan {
+        path,
+        sender,
+        receiver,
+        request,
+        ..
+    } = plan;
     let opens = request.direction == Direction::Download;
     let is_overwritten = |edit: &Edit, has: fn(&HostSettings) -> bool| {
         // An answer has an option only if the attempt arrived with it.
@@ -311,9 +417,13 @@ fn in_256ths(share: kernel::WindowShare) -> u16 {
 mod tests {
     use super::*;
 
-    /// Windows of Linux 6.18 in the lab: 123 of 256 if the first arrival was a train of three segments.
+    /// Windows of Linux 6.18 in the lab: 123 of 256 if the first arrival was a train of three
+    /// segments.
     #[test]
     fn a_train_of_three_segments_takes_two_pages() {
-        assert_eq!([3, 8].map(|segments| share_of_train(ByteCount::new(segments * 1448))), [123, 226]);
+        assert_eq!(
+            [3, 8].map(|segments| share_of_train(ByteCount::new(segments * 1448))),
+            [123, 226]
+        );
     }
 }

@@ -48,7 +48,10 @@ pub(crate) struct CrossLoad {
 impl CrossLoad {
     pub(crate) fn new(plan: &SimulationPlan, load: &CrossTraffic, streams: Range<usize>) -> Self {
         let way = &plan.path.forward;
-        let queue = way.rate.zip(way.queue).map_or(Span::ZERO, |(rate, queue)| rate.time_for(queue));
+        let queue = way
+            .rate
+            .zip(way.queue)
+            .map_or(Span::ZERO, |(rate, queue)| rate.time_for(queue));
         let starts = Time::ZERO + load.starts;
         let stops = starts + load.request.duration;
         Self {
@@ -73,7 +76,12 @@ impl CrossLoad {
     }
 
     /// Does what is due.
-    pub(crate) fn attend_due(&mut self, now: Time, flows: &mut [SimulatedFlow], datagrams: &mut [DatagramStream]) {
+    pub(crate) fn attend_due(
+        &mut self,
+        now: Time,
+        flows: &mut [SimulatedFlow],
+        datagrams: &mut [DatagramStream],
+    ) {
         if self.stops <= now {
             self.stop(now, flows, datagrams);
         }
@@ -83,14 +91,23 @@ impl CrossLoad {
     }
 
     /// Ends it, if it sends.
-    pub(crate) fn stop(&mut self, now: Time, flows: &mut [SimulatedFlow], datagrams: &mut [DatagramStream]) {
+    pub(crate) fn stop(
+        &mut self,
+        now: Time,
+        flows: &mut [SimulatedFlow],
+        datagrams: &mut [DatagramStream],
+    ) {
         if self.stopped.is_some() {
             return;
         }
         self.stopped = Some(now);
         match self.transport {
-            Transport::Tcp => flows[self.streams.clone()].iter_mut().for_each(SimulatedFlow::stop),
-            Transport::Udp => datagrams[self.streams.clone()].iter_mut().for_each(DatagramStream::stop),
+            Transport::Tcp => flows[self.streams.clone()]
+                .iter_mut()
+                .for_each(SimulatedFlow::stop),
+            Transport::Udp => datagrams[self.streams.clone()]
+                .iter_mut()
+                .for_each(DatagramStream::stop),
         }
     }
 
@@ -114,10 +131,18 @@ impl CrossLoad {
             }
             Transport::Udp => {
                 let streams = &datagrams[self.streams.clone()];
-                let counts = streams.iter().map(|stream| (stream, stream.stream_counts()));
+                let counts = streams
+                    .iter()
+                    .map(|stream| (stream, stream.stream_counts()));
                 CrossTrafficResult {
-                    sent: counts.clone().map(|(stream, counts)| stream.payload_bytes(counts.sent)).sum(),
-                    received: counts.clone().map(|(stream, counts)| stream.payload_bytes(counts.arrived)).sum(),
+                    sent: counts
+                        .clone()
+                        .map(|(stream, counts)| stream.payload_bytes(counts.sent))
+                        .sum(),
+                    received: counts
+                        .clone()
+                        .map(|(stream, counts)| stream.payload_bytes(counts.arrived))
+                        .sum(),
                     sending,
                     datagrams: Some(counts.map(|(_, counts)| counts.datagrams).sum()),
                 }

@@ -11,8 +11,8 @@ use crate::packet::{DatagramFields, SimulatedPacket};
 use crate::program::SendingPace;
 use crate::{NotModelled, SimulationPlan, load_duration};
 
-/// The most by which a program is late with a burst. Without that, streams of equal pace would stay in step, and always
-/// the same ones would find a full queue.
+/// The most by which a program is late with a burst. Without that, streams of equal pace would stay
+/// in step, and always the same ones would find a full queue.
 const LATENESS: Span = Span::from_micros(50);
 
 /// Time between two echo requests.
@@ -26,9 +26,16 @@ pub(crate) const MAX_DATAGRAMS: u64 = 1_000_000_000;
 
 /// Fails if the loads of `plan` have more than [`MAX_DATAGRAMS`].
 pub(crate) fn check_number(plan: &SimulationPlan) -> Result<(), NotModelled> {
-    let loads = std::iter::once(&plan.request).chain(plan.cross_traffic.iter().map(|load| &load.request));
-    let all = loads.map(|request| datagram_count(&plan.path, request)).fold(0, u64::saturating_add);
-    if all <= MAX_DATAGRAMS { Ok(()) } else { Err(NotModelled::TooManyDatagrams(all)) }
+    let loads =
+        std::iter::once(&plan.request).chain(plan.cross_traffic.iter().map(|load| &load.request));
+    let all = loads
+        .map(|request| datagram_count(&plan.path, request))
+        .fold(0, u64::saturating_add);
+    if all <= MAX_DATAGRAMS {
+        Ok(())
+    } else {
+        Err(NotModelled::TooManyDatagrams(all))
+    }
 }
 
 /// The datagrams that `request` sends; a few more if it ends by its bytes.
@@ -36,10 +43,19 @@ fn datagram_count(path: &Path, request: &Request) -> u64 {
     if request.transport == Transport::Tcp {
         return 0;
     }
-    let payload = datagrams::datagram_payload(&path.forward, request).get().max(1);
-    let each = request.rate.unwrap_or_default().bytes_in(load_duration(request)).get() / payload;
+    let payload = datagrams::datagram_payload(&path.forward, request)
+        .get()
+        .max(1);
+    let each = request
+        .rate
+        .unwrap_or_default()
+        .bytes_in(load_duration(request))
+        .get()
+        / payload;
     let all = each.saturating_mul(request.streams.into());
-    request.bytes.map_or(all, |bytes| all.min(bytes.get().div_ceil(payload)))
+    request
+        .bytes
+        .map_or(all, |bytes| all.min(bytes.get().div_ceil(payload)))
 }
 
 /// A program that sends datagrams at a rate, and what its far end has counted.
@@ -70,7 +86,8 @@ pub(crate) struct StreamCounts {
 }
 
 impl DatagramStream {
-    /// One of the streams of `request`, which begins at `start`; it sends `bytes` in all, if that is limited.
+    /// One of the streams of `request`, which begins at `start`; it sends `bytes` in all, if that
+    /// is limited.
     ///
     /// Fails if they have no rate, or travel as fragments.
     pub(crate) fn new(
@@ -82,14 +99,21 @@ impl DatagramStream {
         let way = &path.forward;
         let payload = datagrams::datagram_payload(way, request);
         let headers = framing::udp_headers(way.ip);
-        let rate = request.rate.filter(|rate| *rate > BitRate::ZERO).ok_or(NotModelled::DatagramsWithoutRate)?;
+        let rate = request
+            .rate
+            .filter(|rate| *rate > BitRate::ZERO)
+            .ok_or(NotModelled::DatagramsWithoutRate)?;
         if payload == ByteCount::ZERO || payload + headers > way.inner_mtu() {
             return Err(NotModelled::Fragments);
         }
         let burst = payload * u64::from(request.burst.unwrap_or(1).max(1));
         let mut stream = Self {
             payload,
-            packet: payload + headers + way.packet_overhead().saturating_sub(way.framing.packet_overhead()),
+            packet: payload
+                + headers
+                + way
+                    .packet_overhead()
+                    .saturating_sub(way.framing.packet_overhead()),
             pace: SendingPace::new(rate, burst, start),
             random: Pcg64Mcg::seed_from_u64(seed),
             // Before the next one is due.
@@ -121,11 +145,22 @@ impl DatagramStream {
         }
         let due = self.pace.due_bytes(now).get() / self.payload.get();
         let due = self.total.map_or(due, |total| due.min(total));
-        let count = due.checked_sub(self.counts.sent).filter(|count| *count > 0)?;
-        let numbered = DatagramFields { first: self.counts.sent + 1, sent: now };
+        let count = due
+            .checked_sub(self.counts.sent)
+            .filter(|count| *count > 0)?;
+        let numbered = DatagramFields {
+            first: self.counts.sent + 1,
+            sent: now,
+        };
         self.counts.sent += count;
-        self.departs = self.pace.time_beyond(self.payload * self.counts.sent) + self.burst_lateness();
-        Some(SimulatedPacket::datagram_packet(flow, self.packet, SegCount::new(count), numbered))
+        self.departs =
+            self.pace.time_beyond(self.payload * self.counts.sent) + self.burst_lateness();
+        Some(SimulatedPacket::datagram_packet(
+            flow,
+            self.packet,
+            SegCount::new(count),
+            numbered,
+        ))
     }
 
     /// Returns when more is due.
@@ -143,16 +178,25 @@ impl DatagramStream {
         self.counts.arrived += count;
         for number in numbered.first..numbered.first + count {
             self.sequence.record_datagram(number);
-            self.jitter.record_datagram(numbered.sent.duration_since(Time::ZERO), now.duration_since(Time::ZERO));
+            self.jitter.record_datagram(
+                numbered.sent.duration_since(Time::ZERO),
+                now.duration_since(Time::ZERO),
+            );
         }
     }
 
     /// Returns the counts so far.
     pub(crate) fn stream_counts(&self) -> StreamCounts {
         // No host of theirs dropped any.
-        let datagrams =
-            Datagrams { jitter: self.jitter.get(), dropped_here: Some(0), ..self.sequence.datagram_counts() };
-        StreamCounts { datagrams, ..self.counts }
+        let datagrams = Datagrams {
+            jitter: self.jitter.get(),
+            dropped_here: Some(0),
+            ..self.sequence.datagram_counts()
+        };
+        StreamCounts {
+            datagrams,
+            ..self.counts
+        }
     }
 
     /// Returns the payload of so many datagrams.
@@ -178,7 +222,11 @@ pub(crate) struct EchoRequests {
 
 impl EchoRequests {
     pub(crate) fn new(path: &Path, start: Time) -> Self {
-        Self { start, bytes: path.forward.ip.header_bytes() + ECHO_BYTES, taken: Vec::new() }
+        Self {
+            start,
+            bytes: path.forward.ip.header_bytes() + ECHO_BYTES,
+            taken: Vec::new(),
+        }
     }
 
     /// Returns when the next request is due.
@@ -189,14 +237,20 @@ impl EchoRequests {
     /// Returns the next request.
     pub(crate) fn next_request(&mut self) -> SimulatedPacket {
         let number = self.taken.len() as u32;
-        self.taken.push(Echo { at: self.due_time().duration_since(self.start), rtt: None, host: None });
+        self.taken.push(Echo {
+            at: self.due_time().duration_since(self.start),
+            rtt: None,
+            host: None,
+        });
         SimulatedPacket::echo_packet(number, self.bytes)
     }
 
-    /// Returns the requests up to the last that was answered; later ones are still under way. All, if none was.
+    /// Returns the requests up to the last that was answered; later ones are still under way. All,
+    /// if none was.
     pub(crate) fn settled_echoes(&self) -> &[Echo] {
         let last = self.taken.iter().rposition(|echo| echo.rtt.is_some());
-        last.and_then(|last| self.taken.get(..=last)).unwrap_or(&self.taken)
+        last.and_then(|last| self.taken.get(..=last))
+            .unwrap_or(&self.taken)
     }
 
     /// Notes that the answer to the request with this number has arrived.

@@ -8,7 +8,8 @@ pub enum TransferDivision {
     /// Each has an equal part from the start.
     #[default]
     Equal,
-    /// The sender keeps one queue of chunks of this size: each connection takes the next when it has written one.
+    /// The sender keeps one queue of chunks of this size: each connection takes the next when it
+    /// has written one.
     Queue(ByteCount),
     /// The receiver asks each connection for a range of chunks of this size, as aria2 does. The
     /// first request is for all, and the others follow when it is answered; each later one is for
@@ -31,7 +32,9 @@ impl DividedTransfer {
     pub(crate) fn new(division: TransferDivision, total: Option<ByteCount>) -> Self {
         match (division, total) {
             (TransferDivision::Queue(chunk), Some(left)) => Self::Queue(ChunkQueue { left, chunk }),
-            (TransferDivision::Ranges(chunk), Some(total)) => Self::Ranges(FileRanges::new(total, chunk)),
+            (TransferDivision::Ranges(chunk), Some(total)) => {
+                Self::Ranges(FileRanges::new(total, chunk))
+            }
             _ => Self::Equal,
         }
     }
@@ -85,7 +88,8 @@ enum RequestState {
     /// A range of which nothing has arrived.
     Waiting(ChunkRange),
     Receiving(ChunkRange),
-    /// A range that another connection receives instead. This one had received so many bytes when it asked.
+    /// A range that another connection receives instead. This one had received so many bytes when
+    /// it asked.
     Robbed(ByteCount),
 }
 
@@ -107,7 +111,8 @@ pub(crate) enum ArrivedPart {
     Part,
     /// All that it was asked for.
     All,
-    /// All up to a chunk of another connection, or something of a chunk that another one has taken from it.
+    /// All up to a chunk of another connection, or something of a chunk that another one has taken
+    /// from it.
     UpToAnother,
 }
 
@@ -129,26 +134,53 @@ impl FileRanges {
         let count = total.get().div_ceil(chunk.get()).max(1);
         let last = total.saturating_sub(chunk * (count - 1));
         let count = count as usize;
-        Self { chunks: vec![ChunkState::Free; count], chunk, last, asked: Vec::new(), left: count }
+        Self {
+            chunks: vec![ChunkState::Free; count],
+            chunk,
+            last,
+            asked: Vec::new(),
+            left: count,
+        }
     }
 
     /// All connections know their first chunk before they ask; only the first one has asked then.
     fn at_first(&mut self, connections: usize) -> Vec<ByteCount> {
         let begun: Vec<Option<usize>> = (0..connections).map(|_| self.begin_range()).collect();
-        let ends = |at: usize| if at == 0 { self.chunks.len() } else { self.next_begun(at) };
-        let range = |at: usize| ChunkRange { at, end: ends(at), before: ByteCount::ZERO };
+        let ends = |at: usize| {
+            if at == 0 {
+                self.chunks.len()
+            } else {
+                self.next_begun(at)
+            }
+        };
+        let range = |at: usize| ChunkRange {
+            at,
+            end: ends(at),
+            before: ByteCount::ZERO,
+        };
         let ranges: Vec<Option<ChunkRange>> = begun.into_iter().map(|at| at.map(range)).collect();
-        self.asked = ranges.iter().map(|range| range.map_or(RequestState::Idle, RequestState::Waiting)).collect();
+        self.asked = ranges
+            .iter()
+            .map(|range| range.map_or(RequestState::Idle, RequestState::Waiting))
+            .collect();
         let size = |range: ChunkRange| self.chunk_bytes(range.at, range.end);
-        ranges.into_iter().map(|range| range.map_or(ByteCount::ZERO, size)).collect()
+        ranges
+            .into_iter()
+            .map(|range| range.map_or(ByteCount::ZERO, size))
+            .collect()
     }
 
-    /// Returns the bytes that a connection is asked for next, which had received `read` in all; `None` if nothing is
-    /// left to ask for.
+    /// Returns the bytes that a connection is asked for next, which had received `read` in all;
+    /// `None` if nothing is left to ask for.
     pub(crate) fn next_range(&mut self, connection: usize, read: ByteCount) -> Option<ByteCount> {
-        self.asked.resize(self.asked.len().max(connection + 1), RequestState::Idle);
+        self.asked
+            .resize(self.asked.len().max(connection + 1), RequestState::Idle);
         let at = self.begin_range()?;
-        let range = ChunkRange { at, end: self.next_begun(at), before: read };
+        let range = ChunkRange {
+            at,
+            end: self.next_begun(at),
+            before: read,
+        };
         self.asked[connection] = RequestState::Waiting(range);
         Some(self.chunk_bytes(range.at, range.end))
     }
@@ -171,7 +203,11 @@ impl FileRanges {
             }
             self.chunks[range.at] = ChunkState::Whole;
             self.left -= 1;
-            range = ChunkRange { at: range.at + 1, before: whole, ..range };
+            range = ChunkRange {
+                at: range.at + 1,
+                before: whole,
+                ..range
+            };
             if range.at == range.end {
                 return self.end_range(connection, ArrivedPart::All);
             }
@@ -187,11 +223,13 @@ impl FileRanges {
         arrived
     }
 
-    /// Takes a chunk from a connection that waits for its first byte (`SegmentMan::getCleanSegmentIfOwnerIsIdle`).
-    /// Returns whether there is one.
+    /// Takes a chunk from a connection that waits for its first byte
+    /// (`SegmentMan::getCleanSegmentIfOwnerIsIdle`). Returns whether there is one.
     fn rob_chunk(&mut self, chunk: usize) -> bool {
         let waits = |asked: &&mut RequestState| matches!(asked, RequestState::Waiting(range) if range.at == chunk);
-        let Some(owner) = self.asked.iter_mut().find(waits) else { return false };
+        let Some(owner) = self.asked.iter_mut().find(waits) else {
+            return false;
+        };
         if let RequestState::Waiting(range) = owner {
             *owner = RequestState::Robbed(range.before);
         }
@@ -200,7 +238,9 @@ impl FileRanges {
 
     /// Returns true if a connection is to receive more of what it was asked for.
     pub(crate) fn is_receiving(&self, connection: usize) -> bool {
-        self.asked.get(connection).is_some_and(|asked| !matches!(asked, RequestState::Idle))
+        self.asked
+            .get(connection)
+            .is_some_and(|asked| !matches!(asked, RequestState::Idle))
     }
 
     /// Returns the bytes of the chunks that are not there.
@@ -220,9 +260,15 @@ impl FileRanges {
         let count = self.chunks.len();
         let (mut best, mut from) = (None, 0);
         while let Some(start) = (from..count).find(|at| self.chunks[*at] == ChunkState::Free) {
-            let end = (start..count).find(|at| self.chunks[*at] != ChunkState::Free).unwrap_or(count);
+            let end = (start..count)
+                .find(|at| self.chunks[*at] != ChunkState::Free)
+                .unwrap_or(count);
             let is_received = start > 0 && self.chunks[start - 1] == ChunkState::Begun;
-            let at = if is_received { start.midpoint(end) } else { start };
+            let at = if is_received {
+                start.midpoint(end)
+            } else {
+                start
+            };
             if best.is_none_or(|(_, size)| size < end - at) {
                 best = Some((at, end - at));
             }
@@ -234,13 +280,19 @@ impl FileRanges {
     }
 
     fn next_begun(&self, at: usize) -> usize {
-        (at + 1..self.chunks.len()).find(|next| self.chunks[*next] != ChunkState::Free).unwrap_or(self.chunks.len())
+        (at + 1..self.chunks.len())
+            .find(|next| self.chunks[*next] != ChunkState::Free)
+            .unwrap_or(self.chunks.len())
     }
 
     /// Returns the bytes from one chunk to another.
     fn chunk_bytes(&self, from: usize, to: usize) -> ByteCount {
         let whole = self.chunk * (to - from) as u64;
-        if to == self.chunks.len() { whole.saturating_sub(self.chunk) + self.last } else { whole }
+        if to == self.chunks.len() {
+            whole.saturating_sub(self.chunk) + self.last
+        } else {
+            whole
+        }
     }
 }
 
@@ -279,7 +331,10 @@ mod tests {
         assert_eq!(ranges.record_arrival(0, read(45)), ArrivedPart::UpToAnother);
         assert_eq!(ranges.next_range(2, read(0)), Some(read(20)));
         assert_eq!(ranges.record_arrival(2, read(1)), ArrivedPart::Part);
-        assert_eq!(ranges.record_arrival(1, read(100)), ArrivedPart::UpToAnother);
+        assert_eq!(
+            ranges.record_arrival(1, read(100)),
+            ArrivedPart::UpToAnother
+        );
         assert!(!ranges.is_complete());
         assert_eq!(ranges.record_arrival(2, read(20)), ArrivedPart::All);
         assert!(ranges.is_complete() && ranges.next_range(2, read(20)).is_none());
@@ -302,10 +357,19 @@ mod tests {
 
     #[test]
     fn the_last_chunk_of_a_queue_is_what_is_left() {
-        let mut queue = ChunkQueue { left: ByteCount::new(25), chunk: CHUNK };
-        assert_eq!((queue.take_chunk(), queue.take_chunk()), (Some(CHUNK), Some(CHUNK)));
+        let mut queue = ChunkQueue {
+            left: ByteCount::new(25),
+            chunk: CHUNK,
+        };
+        assert_eq!(
+            (queue.take_chunk(), queue.take_chunk()),
+            (Some(CHUNK), Some(CHUNK))
+        );
         assert_eq!(queue.remaining_bytes(), ByteCount::new(5));
-        assert_eq!((queue.take_chunk(), queue.take_chunk()), (Some(ByteCount::new(5)), None));
+        assert_eq!(
+            (queue.take_chunk(), queue.take_chunk()),
+            (Some(ByteCount::new(5)), None)
+        );
         assert_eq!(queue.remaining_bytes(), ByteCount::ZERO);
     }
 }

@@ -19,12 +19,15 @@ use crate::flow::{SimulatedFlow, WAKES_WITHIN};
 use crate::packet::{PacketContent, SimulatedPacket};
 use crate::program::{ReceivingProgram, SendingProgram};
 use crate::sampling::{TransferSampler, sending_ends};
-use crate::{CrossTraffic, NotModelled, SimulationPlan, TrainGranularity, TransferDivision, load_duration};
+use crate::{
+    CrossTraffic, NotModelled, SimulationPlan, TrainGranularity, TransferDivision, load_duration,
+};
 
-/// The first connection begins within so much of when it may: a program takes part of a millisecond, by which the
-/// stamps of both hosts count, to do so.
+/// The first connection begins within so much of when it may: a program takes part of a
+/// millisecond, by which the stamps of both hosts count, to do so.
 const FIRST_START: Span = Span::from_millis(1);
-/// Connections begin within so much of each other, as those of a program do that opens one after the other.
+/// Connections begin within so much of each other, as those of a program do that opens one after
+/// the other.
 const START_SPREAD: Span = Span::from_millis(10);
 
 /// The bit of a number by which a stream of datagrams differs from a connection.
@@ -32,9 +35,10 @@ const DATAGRAMS: u32 = 1 << 31;
 
 /// A transfer in virtual time.
 ///
-/// At the same moment, what arrives over the forward direction comes first, then what arrives over the reverse one,
-/// then timers in the order of the connections, then what begins and ends of other loads, then the end of the transfer,
-/// then the sample. So nothing depends on when, and how often, it is [run](Self::run_until).
+/// At the same moment, what arrives over the forward direction comes first, then what arrives over
+/// the reverse one, then timers in the order of the connections, then what begins and ends of other
+/// loads, then the end of the transfer, then the sample. So nothing depends on when, and how often,
+/// it is [run](Self::run_until).
 #[derive(Debug)]
 pub struct Simulation {
     pub(crate) plan: SimulationPlan,
@@ -59,9 +63,11 @@ pub struct Simulation {
     pub(crate) sampler: TransferSampler,
     pub(crate) stage: TransferStage,
     events: u64,
-    /// Packets of the longest train that the path carries whole, unless it carries them as the laboratory does.
+    /// Packets of the longest train that the path carries whole, unless it carries them as the
+    /// laboratory does.
     longest_train: SegCount,
-    /// Connections that have not sent everything, of a transfer that ends by its bytes in equal parts.
+    /// Connections that have not sent everything, of a transfer that ends by its bytes in equal
+    /// parts.
     pending: usize,
     /// The bytes that are left for the connections.
     divided: DividedTransfer,
@@ -75,8 +81,8 @@ pub struct Simulation {
 pub(crate) enum TransferStage {
     /// Programs write, until then at the latest.
     Flowing { until: Time },
-    /// The programs stopped at the first time. The other end counts what arrives until that is known there, at the
-    /// second time at the latest.
+    /// The programs stopped at the first time. The other end counts what arrives until that is
+    /// known there, at the second time at the latest.
     Ending { stopped: Time, until: Time },
     /// All is over; the programs stopped at this time.
     Over { stopped: Time },
@@ -117,8 +123,14 @@ impl Simulation {
         streams.add_streams(&plan, origin, &mut divided)?;
         let pending = streams.flows.len();
         let loads = streams.add_loads(&plan)?;
-        let PreparedStreams { mut flows, datagrams, maker, .. } = streams;
-        // What ends by its bytes, and what counts at a moment of its own, needs each read at its time.
+        let PreparedStreams {
+            mut flows,
+            datagrams,
+            maker,
+            ..
+        } = streams;
+        // What ends by its bytes, and what counts at a moment of its own, needs each read at its
+        // time.
         let defers_reads = plan.request.bytes.is_none() && loads.is_empty();
         let wakes_early = wakes_early(&plan);
         for flow in &mut flows {
@@ -130,11 +142,14 @@ impl Simulation {
             forward,
             reverse,
             sampler: TransferSampler::new(&plan),
-            stage: TransferStage::Flowing { until: origin + load_duration(&plan.request) },
+            stage: TransferStage::Flowing {
+                until: origin + load_duration(&plan.request),
+            },
             pending,
             divided,
             maker,
-            echoes: (plan.request.transport == Transport::Udp).then(|| EchoRequests::new(&plan.path, origin)),
+            echoes: (plan.request.transport == Transport::Udp)
+                .then(|| EchoRequests::new(&plan.path, origin)),
             connection,
             flows,
             datagrams,
@@ -155,7 +170,8 @@ impl Simulation {
         while !self.advance_to(until, u32::MAX) {}
     }
 
-    /// As [`Self::run_until`], but lets at most so many `events` happen. Returns whether it got there.
+    /// As [`Self::run_until`], but lets at most so many `events` happen. Returns whether it got
+    /// there.
     pub fn advance_to(&mut self, until: Time, events: u32) -> bool {
         for _ in 0..events {
             if self.is_over() {
@@ -174,7 +190,8 @@ impl Simulation {
         self.is_over()
     }
 
-    /// Returns true if the time of the transfer has passed, or all its bytes have been read, and both ends know.
+    /// Returns true if the time of the transfer has passed, or all its bytes have been read, and
+    /// both ends know.
     pub fn is_over(&self) -> bool {
         matches!(self.stage, TransferStage::Over { .. })
     }
@@ -184,7 +201,8 @@ impl Simulation {
         self.now
     }
 
-    /// Changes the congestion control of the connections of the transfer itself, which keep their windows.
+    /// Changes the congestion control of the connections of the transfer itself, which keep their
+    /// windows.
     ///
     /// # Errors
     ///
@@ -204,12 +222,15 @@ impl Simulation {
 
     /// Returns the counts of the path, forward and reverse.
     pub fn path_counters(&mut self) -> [DirectionCounters; 2] {
-        [self.forward.counters_at(self.now), self.reverse.counters_at(self.now)]
+        [
+            self.forward.counters_at(self.now),
+            self.reverse.counters_at(self.now),
+        ]
     }
 
-    /// Returns the captures of the sender and of the receiver so far, as bytes of files in pcap; `None` if none were
-    /// asked for, or they were taken before. The first 128 bytes of each packet of TCP are in them, without checksums:
-    /// handshakes, and trains whole.
+    /// Returns the captures of the sender and of the receiver so far, as bytes of files in pcap;
+    /// `None` if none were asked for, or they were taken before. The first 128 bytes of each packet
+    /// of TCP are in them, without checksums: handshakes, and trains whole.
     pub fn take_captures(&mut self) -> Option<[Vec<u8>; 2]> {
         self.captures.take().map(PathCaptures::into_files)
     }
@@ -219,15 +240,21 @@ impl Simulation {
         sending_ends(self.now, self.own_flows(), &self.connection, &self.plan)
     }
 
-    /// Returns the bytes that wait for the link in the direction of the data or are being sent, as the path's framing
-    /// counts them; zero on a path without a rate.
+    /// Returns the bytes that wait for the link in the direction of the data or are being sent, as
+    /// the path's framing counts them; zero on a path without a rate.
     pub fn queued_bytes(&mut self) -> ByteCount {
         if self.plan.path.forward.rate.is_none() {
             return ByteCount::ZERO;
         }
         let counted = self.forward.counters_at(self.now);
-        let never_sent =
-            [counted.lost, counted.expired, counted.too_big, counted.policed, counted.overflowed, counted.aqm_dropped];
+        let never_sent = [
+            counted.lost,
+            counted.expired,
+            counted.too_big,
+            counted.policed,
+            counted.overflowed,
+            counted.aqm_dropped,
+        ];
         let gone: ByteCount = never_sent.iter().map(|tally| tally.bytes).sum();
         counted.offered.bytes.saturating_sub(gone + counted.sent)
     }
@@ -237,23 +264,34 @@ impl Simulation {
         self.events
     }
 
-    /// Returns the segments that both ends of each connection of the transfer have counted: retransmitted, and
-    /// acknowledged.
+    /// Returns the segments that both ends of each connection of the transfer have counted:
+    /// retransmitted, and acknowledged.
     pub fn segment_counts(&self) -> impl Iterator<Item = [u64; 2]> + '_ {
-        self.own_flows()
-            .iter()
-            .map(|flow| [flow.sender.retransmitted_segments().get(), flow.sender.acknowledged_segments()])
+        self.own_flows().iter().map(|flow| {
+            [
+                flow.sender.retransmitted_segments().get(),
+                flow.sender.acknowledged_segments(),
+            ]
+        })
     }
 
     /// The connections of the transfer itself.
     pub(crate) fn own_flows(&self) -> &[SimulatedFlow] {
-        let own = if self.plan.request.transport == Transport::Tcp { self.plan.request.streams } else { 0 };
+        let own = if self.plan.request.transport == Transport::Tcp {
+            self.plan.request.streams
+        } else {
+            0
+        };
         self.flows.get(..usize::from(own)).unwrap_or_default()
     }
 
     /// The streams of datagrams of the transfer itself.
     pub(crate) fn own_datagrams(&self) -> &[DatagramStream] {
-        let own = if self.plan.request.transport == Transport::Udp { self.plan.request.streams } else { 0 };
+        let own = if self.plan.request.transport == Transport::Udp {
+            self.plan.request.streams
+        } else {
+            0
+        };
         self.datagrams.get(..usize::from(own)).unwrap_or_default()
     }
 
@@ -264,9 +302,12 @@ impl Simulation {
         match self.plan.request.transport {
             Transport::Tcp => {
                 let flows = self.flows.get(..own).unwrap_or_default();
-                self.sampler.take_due(at, is_over, flows, (&self.connection, &self.plan));
+                self.sampler
+                    .take_due(at, is_over, flows, (&self.connection, &self.plan));
             }
-            Transport::Udp => self.sampler.count_datagrams(at, self.datagrams.get(..own).unwrap_or_default()),
+            Transport::Udp => self
+                .sampler
+                .count_datagrams(at, self.datagrams.get(..own).unwrap_or_default()),
         }
     }
 
@@ -275,7 +316,11 @@ impl Simulation {
             self.serve_connection(flow);
         }
         for (stream, index) in self.datagrams.iter().zip(0..) {
-            self.timers.extend(stream.next_deadline().map(|at| Reverse((at, index | DATAGRAMS))));
+            self.timers.extend(
+                stream
+                    .next_deadline()
+                    .map(|at| Reverse((at, index | DATAGRAMS))),
+            );
         }
         self.plan_ahead();
     }
@@ -283,7 +328,11 @@ impl Simulation {
     /// Notes when something of the agenda is due.
     fn plan_ahead(&mut self) {
         let loads = self.loads.iter().filter_map(CrossLoad::next_deadline).min();
-        let echo = self.echoes.as_ref().filter(|_| self.is_flowing()).map(EchoRequests::due_time);
+        let echo = self
+            .echoes
+            .as_ref()
+            .filter(|_| self.is_flowing())
+            .map(EchoRequests::due_time);
         let begin = self.before.is_none().then_some(self.origin);
         self.agenda = Time::earlier_deadline(loads, Time::earlier_deadline(echo, begin));
     }
@@ -301,7 +350,11 @@ impl Simulation {
             load.attend_due(now, &mut self.flows, &mut self.datagrams);
         }
         let is_flowing = self.is_flowing();
-        while let Some(echoes) = self.echoes.as_mut().filter(|echoes| is_flowing && echoes.due_time() <= now) {
+        while let Some(echoes) = self
+            .echoes
+            .as_mut()
+            .filter(|echoes| is_flowing && echoes.due_time() <= now)
+        {
             self.forward.offer_train(now, echoes.next_request());
         }
         self.plan_ahead();
@@ -309,10 +362,14 @@ impl Simulation {
 
     fn next_event(&self) -> Option<Time> {
         let timer = self.timers.peek().map(|Reverse((at, _))| *at);
-        let links = Time::earlier_deadline(self.forward.next_deadline(), self.reverse.next_deadline());
+        let links =
+            Time::earlier_deadline(self.forward.next_deadline(), self.reverse.next_deadline());
         Time::earlier_deadline(
             links,
-            Time::earlier_deadline(timer, Time::earlier_deadline(self.agenda, self.stage_ends())),
+            Time::earlier_deadline(
+                timer,
+                Time::earlier_deadline(self.agenda, self.stage_ends()),
+            ),
         )
     }
 
@@ -325,7 +382,9 @@ impl Simulation {
 
     /// Lets the receiving programs read what they read by `now`.
     fn catch_up(&mut self, now: Time) {
-        self.flows.iter_mut().for_each(|flow| flow.catch_up(now + Span::from_nanos(1)));
+        self.flows
+            .iter_mut()
+            .for_each(|flow| flow.catch_up(now + Span::from_nanos(1)));
     }
 
     /// Defers no read any more: from now on each may end the transfer.
@@ -345,36 +404,49 @@ impl Simulation {
             TransferStage::Flowing { .. } => {
                 self.defer_no_reads(now);
                 let own = self.own_flows().len();
-                self.sampler.count_flows(now, true, self.flows.get(..own).unwrap_or_default());
+                self.sampler
+                    .count_flows(now, true, self.flows.get(..own).unwrap_or_default());
                 self.flows.iter_mut().for_each(SimulatedFlow::stop);
                 self.datagrams.iter_mut().for_each(DatagramStream::stop);
                 for load in &mut self.loads {
                     load.stop(now, &mut self.flows, &mut self.datagrams);
                 }
-                self.stage = TransferStage::Ending { stopped: now, until: self.announce_end(now) };
+                self.stage = TransferStage::Ending {
+                    stopped: now,
+                    until: self.announce_end(now),
+                };
             }
             TransferStage::Ending { stopped, .. } => self.stage = TransferStage::Over { stopped },
             TransferStage::Over { .. } => {}
         }
     }
 
-    /// Sends the message by which the end that asked for the transfer ends it. Returns when the other end knows, at the
-    /// latest: that message is behind the data in its queue. A receiver that asked for the data knows by itself, but
-    /// its clock began when the first of it was on its way.
+    /// Sends the message by which the end that asked for the transfer ends it. Returns when the
+    /// other end knows, at the latest: that message is behind the data in its queue. A receiver
+    /// that asked for the data knows by itself, but its clock began when the first of it was on its
+    /// way.
     fn announce_end(&mut self, now: Time) -> Time {
         let way = &self.plan.path.forward;
         if self.plan.request.direction == fullpipe_record::Direction::Download {
             return now + way.delay;
         }
-        let queue = way.rate.zip(way.queue).map_or(Span::ZERO, |(rate, queue)| rate.time_for(queue));
+        let queue = way
+            .rate
+            .zip(way.queue)
+            .map_or(Span::ZERO, |(rate, queue)| rate.time_for(queue));
         let bytes = self.connection.acknowledgement;
-        let accepted = self.forward.offer_train(now, SimulatedPacket::end_packet(bytes)).accepted > SegCount::ZERO;
+        let accepted = self
+            .forward
+            .offer_train(now, SimulatedPacket::end_packet(bytes))
+            .accepted
+            > SegCount::ZERO;
         // Where the queue's management drops it, it never arrives.
         let waits = (queue * 2).clamp(Span::from_millis(1), Span::from_secs(2));
         now + way.delay + if accepted { waits } else { Span::ZERO }
     }
 
-    /// Takes the samples that are due before `next`; one that is due then comes after what happens then.
+    /// Takes the samples that are due before `next`; one that is due then comes after what happens
+    /// then.
     fn sample_until(&mut self, next: Time) {
         while self.sampler.due_time() < next {
             self.take_samples(self.sampler.due_time());
@@ -401,7 +473,11 @@ impl Simulation {
                 continue;
             }
             let flow = flow as usize;
-            if self.flows.get_mut(flow).is_some_and(|flow| flow.disarm_deadline(at)) {
+            if self
+                .flows
+                .get_mut(flow)
+                .is_some_and(|flow| flow.disarm_deadline(at))
+            {
                 self.expire_deadline(flow);
             }
         }
@@ -415,20 +491,29 @@ impl Simulation {
 
     fn deliver_packet(&mut self, packet: SimulatedPacket) {
         let (now, index, segments) = (self.now, packet.flow as usize, packet.segment_count());
-        if let (PacketContent::End, TransferStage::Ending { stopped, .. }) = (&packet.content, self.stage) {
+        if let (PacketContent::End, TransferStage::Ending { stopped, .. }) =
+            (&packet.content, self.stage)
+        {
             self.stage = TransferStage::Over { stopped };
         }
         if packet.is_spoiled {
             return;
         }
-        let arrives_at =
-            if matches!(packet.content, PacketContent::Data(_)) { PathEnd::Receiver } else { PathEnd::Sender };
+        let arrives_at = if matches!(packet.content, PacketContent::Data(_)) {
+            PathEnd::Receiver
+        } else {
+            PathEnd::Sender
+        };
         self.capture_packet(arrives_at, &packet);
         match packet.content {
             PacketContent::Data(data) => {
-                let Some(flow) = self.flows.get_mut(index).filter(|flow| !flow.is_closed()) else { return };
+                let Some(flow) = self.flows.get_mut(index).filter(|flow| !flow.is_closed()) else {
+                    return;
+                };
                 flow.catch_up(now);
-                let answer = flow.receiver.receive_burst(now, &data.segment_burst(segments));
+                let answer = flow
+                    .receiver
+                    .receive_burst(now, &data.segment_burst(segments));
                 let after_read = flow.read(now);
                 if let Some(ack) = answer {
                     self.process_acknowledgement(index, ack);
@@ -436,16 +521,26 @@ impl Simulation {
                 if let Some(ack) = after_read {
                     self.process_acknowledgement(index, ack);
                 }
-                let due = self.flows.get_mut(index).and_then(|flow| flow.arm_receiver(now));
+                let due = self
+                    .flows
+                    .get_mut(index)
+                    .and_then(|flow| flow.arm_receiver(now));
                 self.queue_timer(index, due);
                 self.settle_connection(index);
             }
             content @ PacketContent::Acknowledgement { .. } => {
-                let Some(flow) = self.flows.get_mut(index) else { return };
-                let Some(ack) = content.into_ack(flow.wire.scales[1]) else { return };
+                let Some(flow) = self.flows.get_mut(index) else {
+                    return;
+                };
+                let Some(ack) = content.into_ack(flow.wire.scales[1]) else {
+                    return;
+                };
                 flow.sender.receive_ack(now, &ack);
                 self.send_all(index);
-                let due = self.flows.get_mut(index).and_then(|flow| flow.arm_sender(now));
+                let due = self
+                    .flows
+                    .get_mut(index)
+                    .and_then(|flow| flow.arm_sender(now));
                 self.queue_timer(index, due);
             }
             PacketContent::Datagrams(numbered) => {
@@ -454,11 +549,16 @@ impl Simulation {
                 }
             }
             PacketContent::TooBig => {
-                self.flows.get_mut(index).into_iter().for_each(|flow| flow.learn_of_narrow_link(now));
+                self.flows
+                    .get_mut(index)
+                    .into_iter()
+                    .for_each(|flow| flow.learn_of_narrow_link(now));
                 self.serve_connection(index);
             }
             PacketContent::Echo(number) => {
-                self.echoes.iter_mut().for_each(|echoes| echoes.record_answer(now, number));
+                self.echoes
+                    .iter_mut()
+                    .for_each(|echoes| echoes.record_answer(now, number));
             }
             PacketContent::End => {}
         }
@@ -466,7 +566,9 @@ impl Simulation {
 
     fn expire_deadline(&mut self, index: usize) {
         let now = self.now;
-        let Some(flow) = self.flows.get_mut(index) else { return };
+        let Some(flow) = self.flows.get_mut(index) else {
+            return;
+        };
         let sends = flow.sends_at(now);
         flow.catch_up(now);
         let delayed = flow.wake_timers(now);
@@ -478,7 +580,11 @@ impl Simulation {
             self.process_acknowledgement(index, ack);
         }
         self.settle_connection(index);
-        if sends { self.serve_connection(index) } else { self.arm_deadline(index) }
+        if sends {
+            self.serve_connection(index)
+        } else {
+            self.arm_deadline(index)
+        }
     }
 
     /// Sends what a connection may send, and queues its next deadline.
@@ -513,17 +619,30 @@ impl Simulation {
         self.offer_packet(packet);
     }
 
-    /// Gives a connection that has written everything the next chunk of the queue. Returns whether there was one.
+    /// Gives a connection that has written everything the next chunk of the queue. Returns whether
+    /// there was one.
     fn takes_chunk(&mut self, index: usize) -> bool {
-        let DividedTransfer::Queue(queue) = &mut self.divided else { return false };
-        let flow = self.flows.get_mut(index).filter(|flow| flow.has_written_all() && !flow.sender.is_dead());
-        flow.is_some_and(|flow| queue.take_chunk().map(|chunk| flow.grant_bytes(chunk)).is_some())
+        let DividedTransfer::Queue(queue) = &mut self.divided else {
+            return false;
+        };
+        let flow = self
+            .flows
+            .get_mut(index)
+            .filter(|flow| flow.has_written_all() && !flow.sender.is_dead());
+        flow.is_some_and(|flow| {
+            queue
+                .take_chunk()
+                .map(|chunk| flow.grant_bytes(chunk))
+                .is_some()
+        })
     }
 
     /// Sends what is due of a stream of datagrams.
     fn send_datagrams(&mut self, number: u32) {
         let now = self.now;
-        let Some(stream) = self.datagrams.get_mut((number & !DATAGRAMS) as usize) else { return };
+        let Some(stream) = self.datagrams.get_mut((number & !DATAGRAMS) as usize) else {
+            return;
+        };
         let due = stream.next_burst(now, number);
         let next = stream.next_deadline();
         self.timers.extend(next.map(|at| Reverse((at, number))));
@@ -543,12 +662,15 @@ impl Simulation {
         self.offer_whole(packet);
     }
 
-    /// Takes the first of the parts in which the path carries `packet` out of it; `None` if there is one alone.
+    /// Takes the first of the parts in which the path carries `packet` out of it; `None` if there
+    /// is one alone.
     #[inline]
     fn cut_first(&self, packet: &mut SimulatedPacket) -> Option<SimulatedPacket> {
         match self.plan.granularity {
             TrainGranularity::Cut => self.forward.cut_first(packet),
-            TrainGranularity::Segment | TrainGranularity::Train => take_first(packet, self.longest_train),
+            TrainGranularity::Segment | TrainGranularity::Train => {
+                take_first(packet, self.longest_train)
+            }
         }
     }
 
@@ -559,7 +681,9 @@ impl Simulation {
     }
 
     fn process_acknowledgement(&mut self, index: usize, ack: AckSegment) {
-        let Some(flow) = self.flows.get(index) else { return };
+        let Some(flow) = self.flows.get(index) else {
+            return;
+        };
         let bytes = flow.wire.acknowledgement + ack.blocks.option_bytes();
         let packet = SimulatedPacket::ack_packet(index as u32, bytes, ack, flow.wire.scales[0]);
         self.capture_packet(PathEnd::Receiver, &packet);
@@ -575,7 +699,10 @@ impl Simulation {
 
     fn arm_deadline(&mut self, index: usize) {
         let now = self.now;
-        let due = self.flows.get_mut(index).and_then(|flow| flow.arm_deadline(now));
+        let due = self
+            .flows
+            .get_mut(index)
+            .and_then(|flow| flow.arm_deadline(now));
         self.queue_timer(index, due);
     }
 
@@ -600,11 +727,16 @@ impl Simulation {
         }
         let is_complete = match &self.divided {
             DividedTransfer::Equal => {
-                self.pending -= usize::from(self.flows.get_mut(index).is_some_and(SimulatedFlow::ends_now));
+                self.pending -= usize::from(
+                    self.flows
+                        .get_mut(index)
+                        .is_some_and(SimulatedFlow::ends_now),
+                );
                 self.pending == 0
             }
             DividedTransfer::Queue(queue) => {
-                queue.remaining_bytes() == ByteCount::ZERO && self.own_flows().iter().all(SimulatedFlow::is_over)
+                queue.remaining_bytes() == ByteCount::ZERO
+                    && self.own_flows().iter().all(SimulatedFlow::is_over)
             }
             DividedTransfer::Ranges(_) => self.follow_ranges(index) || !self.receives_ranges(),
         };
@@ -615,17 +747,26 @@ impl Simulation {
 
     /// Returns true if all connections of the transfer that are open have given up.
     pub(crate) fn is_broken(&self) -> bool {
-        let mut open = self.own_flows().iter().filter(|flow| !flow.is_closed()).peekable();
+        let mut open = self
+            .own_flows()
+            .iter()
+            .filter(|flow| !flow.is_closed())
+            .peekable();
         open.peek().is_some() && open.all(|flow| flow.sender.is_dead())
     }
 
-    /// Lets the receiving program of a connection ask for more when it has what it asked for, and close it when it
-    /// comes to what another one receives. Returns whether everything is there.
+    /// Lets the receiving program of a connection ask for more when it has what it asked for, and
+    /// close it when it comes to what another one receives. Returns whether everything is there.
     fn follow_ranges(&mut self, index: usize) -> bool {
-        let (Some(flow), DividedTransfer::Ranges(ranges)) = (self.flows.get_mut(index), &mut self.divided) else {
+        let (Some(flow), DividedTransfer::Ranges(ranges)) =
+            (self.flows.get_mut(index), &mut self.divided)
+        else {
             return false;
         };
-        let (read, knows_at) = (flow.receiver.bytes_read(), self.now + self.plan.path.reverse.delay);
+        let (read, knows_at) = (
+            flow.receiver.bytes_read(),
+            self.now + self.plan.path.reverse.delay,
+        );
         match ranges.record_arrival(index, read) {
             ArrivedPart::Part => return false,
             ArrivedPart::All => {
@@ -647,16 +788,24 @@ impl Simulation {
         matches!(&self.divided, DividedTransfer::Ranges(ranges) if ranges.is_complete())
     }
 
-    /// Returns true if a connection that has not given up is to receive more of what it was asked for.
+    /// Returns true if a connection that has not given up is to receive more of what it was asked
+    /// for.
     fn receives_ranges(&self) -> bool {
-        let DividedTransfer::Ranges(ranges) = &self.divided else { return false };
+        let DividedTransfer::Ranges(ranges) = &self.divided else {
+            return false;
+        };
         let mut flows = self.own_flows().iter().enumerate();
         flows.any(|(index, flow)| ranges.is_receiving(index) && !flow.sender.is_dead())
     }
 
     /// Returns the bytes of a transfer that ends by its bytes which have not been read.
     pub(crate) fn missing_bytes(&self) -> ByteCount {
-        let of_connections = || self.own_flows().iter().map(SimulatedFlow::missing_bytes).sum();
+        let of_connections = || {
+            self.own_flows()
+                .iter()
+                .map(SimulatedFlow::missing_bytes)
+                .sum()
+        };
         match &self.divided {
             DividedTransfer::Equal => of_connections(),
             DividedTransfer::Queue(queue) => queue.remaining_bytes() + of_connections(),
@@ -666,9 +815,20 @@ impl Simulation {
 
     /// Adds a connection whose sender is asked for so many bytes at `starts`.
     fn open_connection(&mut self, starts: Time, bytes: ByteCount) {
-        let Self { plan, connection, forward, maker, flows, .. } = self;
-        let mut flow =
-            maker.make_flow((&*plan, &*connection, &*forward), [starts; 2], FIRST_START, Some(ByteCount::ZERO));
+        let Self {
+            plan,
+            connection,
+            forward,
+            maker,
+            flows,
+            ..
+        } = self;
+        let mut flow = maker.make_flow(
+            (&*plan, &*connection, &*forward),
+            [starts; 2],
+            FIRST_START,
+            Some(ByteCount::ZERO),
+        );
         flow.grant_bytes(bytes);
         let index = flows.len();
         flows.push(flow);
@@ -677,13 +837,16 @@ impl Simulation {
     }
 }
 
-/// Returns the longest train that the path carries whole, where it does not cut as the laboratory's. Its first packet
-/// waits for the last, and where the window holds few trains, each round trip is longer by that.
+/// Returns the longest train that the path carries whole, where it does not cut as the
+/// laboratory's. Its first packet waits for the last, and where the window holds few trains, each
+/// round trip is longer by that.
 fn longest_train(plan: &SimulationPlan) -> SegCount {
     const PART_OF_ROUND_TRIP: u64 = 100;
     match plan.granularity {
         TrainGranularity::Segment | TrainGranularity::Cut => SegCount::new(1),
-        TrainGranularity::Train => packets_within(&plan.path.forward, plan.path.rtt() / PART_OF_ROUND_TRIP),
+        TrainGranularity::Train => {
+            packets_within(&plan.path.forward, plan.path.rtt() / PART_OF_ROUND_TRIP)
+        }
     }
 }
 
@@ -706,7 +869,9 @@ fn resolve_write_size(plan: SimulationPlan) -> SimulationPlan {
     if request.transport == Transport::Udp {
         request.block = datagrams::datagram_payload(&plan.path.forward, request);
     } else if request.block == ByteCount::ZERO {
-        let at_rate = request.rate.map(|rate| rate.bytes_in(Span::from_millis(1)).max(ByteCount::new(1)));
+        let at_rate = request
+            .rate
+            .map(|rate| rate.bytes_in(Span::from_millis(1)).max(ByteCount::new(1)));
         request.block = at_rate.unwrap_or(ByteCount::from_mib(1));
     }
     request.streams = request.streams.max(1);
@@ -716,7 +881,10 @@ fn resolve_write_size(plan: SimulationPlan) -> SimulationPlan {
 /// A host that has been up for some time, so that its clocks have a phase.
 fn host_clock(plan: &SimulationPlan, random: &mut Pcg64Mcg) -> HostClock {
     const UP: Span = Span::from_secs(1_000);
-    HostClock::new(plan.ticks_per_second, UP + Span::from_nanos(random.next_u64() % 1_000_000_000))
+    HostClock::new(
+        plan.ticks_per_second,
+        UP + Span::from_nanos(random.next_u64() % 1_000_000_000),
+    )
 }
 
 /// The streams of all loads while they are prepared.
@@ -730,10 +898,16 @@ struct PreparedStreams<'d> {
 
 impl<'d> PreparedStreams<'d> {
     fn new(plan: &SimulationPlan, forward: &'d LinkDirection<SimulatedPacket>) -> Self {
-        Self { forward, maker: FlowMaker::new(plan), flows: Vec::new(), datagrams: Vec::new() }
+        Self {
+            forward,
+            maker: FlowMaker::new(plan),
+            flows: Vec::new(),
+            datagrams: Vec::new(),
+        }
     }
 
-    /// Adds the streams of the load of `plan`, which begins at `start`, with what each has of `divided`.
+    /// Adds the streams of the load of `plan`, which begins at `start`, with what each has of
+    /// `divided`.
     fn add_streams(
         &mut self,
         plan: &SimulationPlan,
@@ -743,26 +917,51 @@ impl<'d> PreparedStreams<'d> {
         let request = &plan.request;
         let streams = u64::from(request.streams);
         let share = |stream: u16| {
-            request.bytes.map(|bytes| ByteCount::new((bytes.get() + streams - 1 - u64::from(stream)) / streams))
+            request.bytes.map(|bytes| {
+                ByteCount::new((bytes.get() + streams - 1 - u64::from(stream)) / streams)
+            })
         };
         if request.transport == Transport::Udp {
             let first = self.datagrams.len();
             for stream in 0..request.streams {
                 let begin = (start, self.maker.random.next_u64());
-                self.datagrams.push(DatagramStream::new(&plan.path, request, share(stream), begin)?);
+                self.datagrams.push(DatagramStream::new(
+                    &plan.path,
+                    request,
+                    share(stream),
+                    begin,
+                )?);
             }
             return Ok(first..self.datagrams.len());
         }
         let (connection, first) = (ConnectionSetup::new(plan)?, self.flows.len());
         let of_divided = divided.at_first(usize::from(request.streams));
         for stream in 0..request.streams {
-            let spread = if stream == 0 { FIRST_START } else { START_SPREAD };
-            // The other end opens further connections when the first one has been answered, and asks then.
+            let spread = if stream == 0 {
+                FIRST_START
+            } else {
+                START_SPREAD
+            };
+            // The other end opens further connections when the first one has been answered, and
+            // asks then.
             let waits = stream > 0 && matches!(divided, DividedTransfer::Ranges(_));
-            let starts = if waits { start + connection.handshake * 2 } else { start };
+            let starts = if waits {
+                start + connection.handshake * 2
+            } else {
+                start
+            };
             let part = of_divided.as_ref().map(|parts| parts[usize::from(stream)]);
-            let total = if part.is_some() { Some(ByteCount::ZERO) } else { share(stream) };
-            let mut flow = self.maker.make_flow((plan, &connection, self.forward), [start, starts], spread, total);
+            let total = if part.is_some() {
+                Some(ByteCount::ZERO)
+            } else {
+                share(stream)
+            };
+            let mut flow = self.maker.make_flow(
+                (plan, &connection, self.forward),
+                [start, starts],
+                spread,
+                total,
+            );
             if let Some(bytes) = part {
                 flow.grant_bytes(bytes);
             }
@@ -774,10 +973,16 @@ impl<'d> PreparedStreams<'d> {
     /// Adds those of other loads.
     fn add_loads(&mut self, plan: &SimulationPlan) -> Result<Vec<CrossLoad>, NotModelled> {
         let mut load = |other: &CrossTraffic| {
-            let alone =
-                SimulationPlan { request: other.request.clone(), division: TransferDivision::Equal, ..plan.clone() };
-            let streams =
-                self.add_streams(&resolve_write_size(alone), Time::ZERO + other.starts, &mut DividedTransfer::Equal)?;
+            let alone = SimulationPlan {
+                request: other.request.clone(),
+                division: TransferDivision::Equal,
+                ..plan.clone()
+            };
+            let streams = self.add_streams(
+                &resolve_write_size(alone),
+                Time::ZERO + other.starts,
+                &mut DividedTransfer::Equal,
+            )?;
             Ok(CrossLoad::new(plan, other, streams))
         };
         plan.cross_traffic.iter().map(&mut load).collect()
@@ -798,22 +1003,47 @@ impl FlowMaker {
         Self { random, clocks }
     }
 
-    /// Makes a connection that is there at the first time, and whose data begins to flow within `spread` of the second.
+    /// Makes a connection that is there at the first time, and whose data begins to flow within
+    /// `spread` of the second.
     fn make_flow(
         &mut self,
-        (plan, connection, forward): (&SimulationPlan, &ConnectionSetup, &LinkDirection<SimulatedPacket>),
+        (plan, connection, forward): (
+            &SimulationPlan,
+            &ConnectionSetup,
+            &LinkDirection<SimulatedPacket>,
+        ),
         [there, starts]: [Time; 2],
         spread: Span,
         total: Option<ByteCount>,
     ) -> SimulatedFlow {
-        let sender = Sender::new(&connection.sender_setup(plan, self.clocks, self.random.next_u64()), there);
-        let train = SimulatedPacket::data_packet(0, connection.packet_sizes().segment, &sender.first_train(there));
-        let first = forward.cut_train(train).next().map_or(SegCount::ZERO, |first| first.segment_count());
-        let receiver = Receiver::new(&connection.receiver_setup(self.clocks, first), connection.handshake, there);
+        let sender = Sender::new(
+            &connection.sender_setup(plan, self.clocks, self.random.next_u64()),
+            there,
+        );
+        let train = SimulatedPacket::data_packet(
+            0,
+            connection.packet_sizes().segment,
+            &sender.first_train(there),
+        );
+        let first = forward
+            .cut_train(train)
+            .next()
+            .map_or(SegCount::ZERO, |first| first.segment_count());
+        let receiver = Receiver::new(
+            &connection.receiver_setup(self.clocks, first),
+            connection.handshake,
+            there,
+        );
         let starts = starts + Span::from_nanos(self.random.next_u64() % spread.as_nanos());
         let source = SendingProgram::new(&plan.request, total, connection.handshake, starts);
         let programs = (source, ReceivingProgram::new(plan.reads, starts));
-        SimulatedFlow::new((sender, receiver), connection.packet_sizes(), programs, starts, self.random.next_u64())
+        SimulatedFlow::new(
+            (sender, receiver),
+            connection.packet_sizes(),
+            programs,
+            starts,
+            self.random.next_u64(),
+        )
     }
 }
 
@@ -825,13 +1055,31 @@ mod tests {
 
     #[test]
     fn a_deferred_read_changes_nothing_but_the_number_of_events() {
-        for (loss, streams, timestamps) in [(None, 1, true), (Some(Ratio::new(1e-3)), 3, true), (None, 2, false)] {
-            let direction = PathDirection { loss, ..PathDirection::of_rate(Some(BitRate::from_mbps(50))) };
-            let sender = HostSettings { timestamps, ..HostSettings::of_linux_6_18() };
-            let request = Request { duration: Span::from_secs(3), streams, ..Request::default() };
+        for (loss, streams, timestamps) in [
+            (None, 1, true),
+            (Some(Ratio::new(1e-3)), 3, true),
+            (None, 2, false),
+        ] {
+            let direction = PathDirection {
+                loss,
+                ..PathDirection::of_rate(Some(BitRate::from_mbps(50)))
+            };
+            let sender = HostSettings {
+                timestamps,
+                ..HostSettings::of_linux_6_18()
+            };
+            let request = Request {
+                duration: Span::from_secs(3),
+                streams,
+                ..Request::default()
+            };
             let hosts = [sender, HostSettings::of_linux_6_18()];
-            let plan =
-                SimulationPlan::new(Path::with_symmetric_rtt(&direction, Span::from_millis(60)), hosts, request, 3);
+            let plan = SimulationPlan::new(
+                Path::with_symmetric_rtt(&direction, Span::from_millis(60)),
+                hosts,
+                request,
+                3,
+            );
             let mut simulations = [plan.clone(), plan].map(|plan| Simulation::new(plan).unwrap());
             for flow in &mut simulations[1].flows {
                 flow.defer_reads(false);
@@ -839,9 +1087,15 @@ mod tests {
             for simulation in &mut simulations {
                 simulation.run_until(Time::from_nanos(u64::MAX));
             }
-            assert!(simulations[0].event_count() < simulations[1].event_count(), "{loss:?}");
+            assert!(
+                simulations[0].event_count() < simulations[1].event_count(),
+                "{loss:?}"
+            );
             let [deferred, at_once] = simulations.map(Simulation::run_to_measurement);
-            assert_eq!(deferred, at_once, "{loss:?}, {streams} streams, timestamps {timestamps}");
+            assert_eq!(
+                deferred, at_once,
+                "{loss:?}, {streams} streams, timestamps {timestamps}"
+            );
         }
     }
 }

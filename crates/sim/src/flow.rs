@@ -6,11 +6,13 @@ use rand_pcg::rand_core::{Rng, SeedableRng};
 use crate::connection::PacketSizes;
 use crate::program::{ReceivingProgram, SendingProgram};
 
-/// A program that sleeps until something arrives reads within so much of that. In the lab the acknowledgements that a
-/// reader gives came 50 µs after the segment in the median, those that the kernel gives by itself after 10 µs.
+/// A program that sleeps until something arrives reads within so much of that. In the lab the
+/// acknowledgements that a reader gives came 50 µs after the segment in the median, those that the
+/// kernel gives by itself after 10 µs.
 pub(crate) const WAKES_WITHIN: Span = Span::from_micros(100);
-/// Time after which a processor sleeps so soundly that the program needs [`WAKES_LATE`] instead: on the paths of 100 ms
-/// and more of the lab the first read of a flight came up to half a millisecond late.
+/// Time after which a processor sleeps so soundly that the program needs [`WAKES_LATE`] instead: on
+/// the paths of 100 ms and more of the lab the first read of a flight came up to half a millisecond
+/// late.
 const DOZES_AFTER: Span = Span::from_millis(5);
 const WAKES_LATE: Span = Span::from_millis(1);
 
@@ -28,15 +30,16 @@ pub(crate) struct SimulatedFlow {
     reads_at: Option<Time>,
     /// When it last read.
     read_last: Time,
-    /// True if a read without a visible effect may be made up for when something else happens at the receiving end, or
-    /// somebody asks for its state ([`Self::catch_up`]).
+    /// True if a read without a visible effect may be made up for when something else happens at
+    /// the receiving end, or somebody asks for its state ([`Self::catch_up`]).
     defers_reads: bool,
     /// True if the exact moment at which a program wakes has no visible effect: it reads as soon as
     /// something arrives, and tries to write again when something is acknowledged.
     wakes_early: bool,
     random: Pcg64Mcg,
-    /// The deadlines that are queued for it, the earliest first: those of both programs, of the receiver and of the
-    /// sender, of which near ones come and go many times before one that is far away.
+    /// The deadlines that are queued for it, the earliest first: those of both programs, of the
+    /// receiver and of the sender, of which near ones come and go many times before one that is far
+    /// away.
     queued: [Option<Time>; 4],
     /// True if everything that it has to send has been read, or never will be.
     ended: bool,
@@ -79,8 +82,9 @@ impl SimulatedFlow {
         now <= self.starts || self.sending_deadline().is_some_and(|due| due <= now)
     }
 
-    /// Lets timers go off that are due, unless the connection was closed: what its sender does for half a round trip
-    /// from then on follows the last acknowledgements alone. Returns an acknowledgement that was delayed.
+    /// Lets timers go off that are due, unless the connection was closed: what its sender does for
+    /// half a round trip from then on follows the last acknowledgements alone. Returns an
+    /// acknowledgement that was delayed.
     pub(crate) fn wake_timers(&mut self, now: Time) -> Option<AckSegment> {
         if self.is_closed() {
             return None;
@@ -107,8 +111,8 @@ impl SimulatedFlow {
         }
     }
 
-    /// Returns `burst` as the path carries it, with the size of its packets, and what of it is a packet of its own
-    /// behind them: the last segment of a stream may be short.
+    /// Returns `burst` as the path carries it, with the size of its packets, and what of it is a
+    /// packet of its own behind them: the last segment of a stream may be short.
     #[inline]
     pub(crate) fn split_burst(
         &self,
@@ -119,13 +123,29 @@ impl SimulatedFlow {
             return ((burst, empty), None);
         }
         let end = burst.first + burst.segments.get();
-        let short = self.sender.short_segment().filter(|(last, _)| (burst.first..end).contains(last));
-        let Some((last, payload)) = short else { return ((burst, segment), None) };
-        let tail = (SegmentBurst { first: last, segments: SegCount::new(1), ..burst }, segment.min(empty + payload));
+        let short = self
+            .sender
+            .short_segment()
+            .filter(|(last, _)| (burst.first..end).contains(last));
+        let Some((last, payload)) = short else {
+            return ((burst, segment), None);
+        };
+        let tail = (
+            SegmentBurst {
+                first: last,
+                segments: SegCount::new(1),
+                ..burst
+            },
+            segment.min(empty + payload),
+        );
         if last == burst.first {
             return (tail, None);
         }
-        let whole = SegmentBurst { segments: SegCount::new(last - burst.first), pushes: false, ..burst };
+        let whole = SegmentBurst {
+            segments: SegCount::new(last - burst.first),
+            pushes: false,
+            ..burst
+        };
         ((whole, segment), Some(tail))
     }
 
@@ -135,9 +155,13 @@ impl SimulatedFlow {
             return None;
         }
         // The last segment may be shorter than the others.
-        let left = self.source.total_bytes().map(|total| total.saturating_sub(self.receiver.bytes_read()));
+        let left = self
+            .source
+            .total_bytes()
+            .map(|total| total.saturating_sub(self.receiver.bytes_read()));
         let wanted = self.sink.wanted_bytes(now, &self.receiver);
-        self.receiver.read(now, left.map_or(wanted, |left| wanted.min(left)))
+        self.receiver
+            .read(now, left.map_or(wanted, |left| wanted.min(left)))
     }
 
     /// Lets the receiving program defer reads without a visible effect, or no longer.
@@ -155,17 +179,22 @@ impl SimulatedFlow {
     pub(crate) fn catch_up(&mut self, until: Time) {
         if let Some(at) = self.reads_at.filter(|at| self.defers_reads && *at < until) {
             let answer = self.read(at);
-            debug_assert!(answer.is_none(), "an acknowledgement by a read that was deferred");
+            debug_assert!(
+                answer.is_none(),
+                "an acknowledgement by a read that was deferred"
+            );
         }
     }
 
     /// When the receiving program reads, unless that is deferred.
     #[inline]
     fn next_read(&self) -> Option<Time> {
-        self.reads_at.filter(|_| !(self.defers_reads && self.receiver.reads_silently()))
+        self.reads_at
+            .filter(|_| !(self.defers_reads && self.receiver.reads_silently()))
     }
 
-    /// Returns true if the receiving program has been woken by what waits for it, and lets it sleep again then.
+    /// Returns true if the receiving program has been woken by what waits for it, and lets it sleep
+    /// again then.
     fn is_awake(&mut self, now: Time) -> bool {
         if self.receiver.unread_bytes() == ByteCount::ZERO {
             return false;
@@ -184,7 +213,8 @@ impl SimulatedFlow {
         awake
     }
 
-    /// Returns the next deadline if it is earlier than the one that is queued, and takes it for queued.
+    /// Returns the next deadline if it is earlier than the one that is queued, and takes it for
+    /// queued.
     pub(crate) fn arm_deadline(&mut self, now: Time) -> Option<Time> {
         self.arm_at(self.next_deadline(now))
     }
@@ -218,7 +248,8 @@ impl SimulatedFlow {
         counts
     }
 
-    /// Informs the sender that its segments were too big for a link on the way. Only the first answer is news.
+    /// Informs the sender that its segments were too big for a link on the way. Only the first
+    /// answer is news.
     pub(crate) fn learn_of_narrow_link(&mut self, now: Time) {
         if let Some(segment) = self.wire.narrow_segment.take() {
             self.wire.segment = segment;
@@ -238,7 +269,9 @@ impl SimulatedFlow {
 
     /// Returns true if all that the sending program has to write has been read.
     pub(crate) fn has_arrived(&self) -> bool {
-        self.source.total_bytes().is_some_and(|total| self.receiver.bytes_read() >= total)
+        self.source
+            .total_bytes()
+            .is_some_and(|total| self.receiver.bytes_read() >= total)
     }
 
     /// Returns true if everything that the program has to send has been read, or never will be.
@@ -289,8 +322,8 @@ impl SimulatedFlow {
         if now < self.starts {
             return Some(self.starts);
         }
-        let due =
-            Time::earlier_deadline(self.sending_deadline(), self.receiving_deadline()).filter(|_| self.has_deadlines());
+        let due = Time::earlier_deadline(self.sending_deadline(), self.receiving_deadline())
+            .filter(|_| self.has_deadlines());
         due.map(|due| due.max(now))
     }
 
@@ -301,12 +334,21 @@ impl SimulatedFlow {
     #[inline]
     fn receiving_deadline(&self) -> Option<Time> {
         // A last segment that is shorter than the others is counted whole where it waits.
-        let paced = self.sink.next_deadline(&self.receiver).filter(|_| !self.has_arrived());
-        Time::earlier_deadline(self.receiver.next_deadline(), Time::earlier_deadline(self.next_read(), paced))
+        let paced = self
+            .sink
+            .next_deadline(&self.receiver)
+            .filter(|_| !self.has_arrived());
+        Time::earlier_deadline(
+            self.receiver.next_deadline(),
+            Time::earlier_deadline(self.next_read(), paced),
+        )
     }
 
     fn sending_deadline(&self) -> Option<Time> {
-        let source = self.source.next_deadline().filter(|_| !(self.wakes_early && self.sender.has_plenty()));
+        let source = self
+            .source
+            .next_deadline()
+            .filter(|_| !(self.wakes_early && self.sender.has_plenty()));
         let program = Time::earlier_deadline(source, self.asked.map(|(at, _)| at));
         Time::earlier_deadline(self.sender.next_deadline(), program)
     }

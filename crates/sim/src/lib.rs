@@ -1,11 +1,14 @@
-//! A transfer in virtual time: path, two hosts and a load in, the measurement that a probe would make out.
+//! A transfer in virtual time: path, two hosts and a load in, the measurement that a probe would
+//! make out.
 //!
-//! Two ends of TCP (`fullpipe-tcp`) exchange segments over the path that the laboratory drives in real time
-//! (`fullpipe-link`), so that a queue or a loss means the same in both. What comes out is the same record, with samples
-//! of both ends that a diagnosis can judge. The same seed gives the same bytes.
+//! Two ends of TCP (`fullpipe-tcp`) exchange segments over the path that the laboratory drives in
+//! real time (`fullpipe-link`), so that a queue or a loss means the same in both. What comes out is
+//! the same record, with samples of both ends that a diagnosis can judge. The same seed gives the
+//! same bytes.
 //!
-//! A simulated transfer shows what the protocol and the path permit. No processor, no network card and no queue of a
-//! host takes part, so that a result near the rate of a fast link is a bound, and not what a host does.
+//! A simulated transfer shows what the protocol and the path permit. No processor, no network card
+//! and no queue of a host takes part, so that a result near the rate of a fast link is a bound, and
+//! not what a host does.
 
 mod captures;
 mod connection;
@@ -36,9 +39,10 @@ pub enum TrainGranularity {
     /// As the laboratory carries them: in trains that the link sends within 100 µs.
     #[default]
     Cut,
-    /// Whole, as the hosts send them, where the path sends them within a hundredth of its round-trip time, and in parts
-    /// that it does otherwise: the fastest. Programs wake with what happens next where they would so within a
-    /// fivehundredth of the round trip, and before a second train.
+    /// Whole, as the hosts send them, where the path sends them within a hundredth of its
+    /// round-trip time, and in parts that it does otherwise: the fastest. Programs wake with what
+    /// happens next where they would so within a fivehundredth of the round trip, and before a
+    /// second train.
     Train,
 }
 
@@ -63,7 +67,8 @@ pub struct SimulationPlan {
     pub ticks_per_second: u32,
     /// Rate at which the receiving program reads each stream; at once if not set.
     pub reads: Option<BitRate>,
-    /// Other loads on the same path, between the same hosts; those that still send when the transfer ends, end with it.
+    /// Other loads on the same path, between the same hosts; those that still send when the
+    /// transfer ends, end with it.
     pub cross_traffic: Vec<CrossTraffic>,
     /// Time from which on the path exists before the transfer begins.
     pub lead: Span,
@@ -74,7 +79,12 @@ impl SimulationPlan {
     pub const USUAL_TICKS: u32 = 250;
 
     /// A plan with the usual granularity and ticks, and a program that reads at once.
-    pub fn new(path: Path, [sender, receiver]: [HostSettings; 2], request: Request, seed: u64) -> Self {
+    pub fn new(
+        path: Path,
+        [sender, receiver]: [HostSettings; 2],
+        request: Request,
+        seed: u64,
+    ) -> Self {
         Self {
             path,
             sender,
@@ -91,11 +101,15 @@ impl SimulationPlan {
     }
 }
 
-/// The longest time for which a load sends data. One that ends by its bytes could take for ever on a path that loses
-/// all.
+/// The longest time for which a load sends data. One that ends by its bytes could take for ever on
+/// a path that loses all.
 pub(crate) fn load_duration(request: &Request) -> Span {
     const DAY: Span = Span::from_secs(86_400);
-    if request.bytes.is_some() { DAY } else { request.omit + request.duration }
+    if request.bytes.is_some() {
+        DAY
+    } else {
+        request.omit + request.duration
+    }
 }
 
 /// Something that a simulation was asked for and that is not modelled.
@@ -105,7 +119,9 @@ pub enum NotModelled {
     #[error("{0}")]
     Congestion(String),
     /// Datagrams that are sent as fast as a host can.
-    #[error("datagrams without a rate are not modelled: no host takes part, whose speed that would be")]
+    #[error(
+        "datagrams without a rate are not modelled: no host takes part, whose speed that would be"
+    )]
     DatagramsWithoutRate,
     /// Datagrams that no packet of the path holds.
     #[error("datagrams that are larger than a packet of the path are not modelled")]

@@ -3,9 +3,10 @@
 use fullpipe_link::DirectionCounters;
 use fullpipe_model::host;
 use fullpipe_record::{
-    Buffer, Direction, EndReport, Handshake, HostIdentity, HostSettings, Interval, LoadTime, MAX_STREAM_INTERVALS,
-    Measurement, Peer, Request, ResolvedRequest, RttMethod, RttReport, RunTotals, Sample, SocketReadback,
-    StreamInterval, StreamSummary, Summary, Transport, Validity, find_steady,
+    Buffer, Direction, EndReport, Handshake, HostIdentity, HostSettings, Interval, LoadTime,
+    MAX_STREAM_INTERVALS, Measurement, Peer, Request, ResolvedRequest, RttMethod, RttReport,
+    RunTotals, Sample, SocketReadback, StreamInterval, StreamSummary, Summary, Transport, Validity,
+    find_steady,
 };
 use fullpipe_units::{BitRate, ByteCount, Span, Time};
 
@@ -29,22 +30,36 @@ struct CountTimes {
 }
 
 impl CountTimes {
-    /// As a probe has them: the end that asked for the transfer counts by its own clock, and the other one from when it
-    /// permits the transfer, half a round trip before the first end knows, until the message arrives that it is over.
+    /// As a probe has them: the end that asked for the transfer counts by its own clock, and the
+    /// other one from when it permits the transfer, half a round trip before the first end knows,
+    /// until the message arrives that it is over.
     fn from_simulation(simulation: &Simulation) -> Self {
-        let Simulation { plan, now, stage, origin, .. } = simulation;
+        let Simulation {
+            plan,
+            now,
+            stage,
+            origin,
+            ..
+        } = simulation;
         let over = now.duration_since(*origin);
         let stopped = match stage {
-            TransferStage::Over { stopped } | TransferStage::Ending { stopped, .. } => stopped.duration_since(*origin),
+            TransferStage::Over { stopped } | TransferStage::Ending { stopped, .. } => {
+                stopped.duration_since(*origin)
+            }
             TransferStage::Flowing { .. } => over,
         };
         let omit = plan.request.omit;
-        let time = if plan.request.direction == Direction::Download || plan.request.bytes.is_some() {
+        let time = if plan.request.direction == Direction::Download || plan.request.bytes.is_some()
+        {
             stopped.saturating_sub(omit)
         } else {
             (over + plan.path.reverse.delay).saturating_sub(omit)
         };
-        Self { omit, stopped, received: [over, time] }
+        Self {
+            omit,
+            stopped,
+            received: [over, time],
+        }
     }
 }
 
@@ -54,11 +69,21 @@ impl Simulation {
         self.measure_with_cross_traffic().0
     }
 
-    /// Runs the transfer to its end and returns what a probe would have measured, and the results of the other loads.
+    /// Runs the transfer to its end and returns what a probe would have measured, and the results
+    /// of the other loads.
     pub fn measure_with_cross_traffic(mut self) -> (Measurement, Vec<CrossTrafficResult>) {
         self.run_until(Time::from_nanos(u64::MAX));
-        let Self { now, loads, flows, datagrams, .. } = &mut self;
-        let results = loads.iter_mut().map(|load| load.count_arrivals(*now, flows, datagrams)).collect();
+        let Self {
+            now,
+            loads,
+            flows,
+            datagrams,
+            ..
+        } = &mut self;
+        let results = loads
+            .iter_mut()
+            .map(|load| load.count_arrivals(*now, flows, datagrams))
+            .collect();
         (finish_measurement(self), results)
     }
 }
@@ -69,7 +94,9 @@ fn finish_measurement(mut simulation: Simulation) -> Measurement {
     let [forward, _] = simulation.path_counters();
     let mut validity = path_validity(&forward, &simulation.before.unwrap_or_default());
     validity.broken.extend(incomplete_reason(&simulation));
-    let broken_off = simulation.is_broken().then(|| "no connection was answered any more: timed out".to_owned());
+    let broken_off = simulation
+        .is_broken()
+        .then(|| "no connection was answered any more: timed out".to_owned());
     let run = run_totals(&simulation, times.received[0]);
     // Of many connections, their state and the record are large.
     drop(std::mem::take(&mut simulation.flows));
@@ -79,25 +106,53 @@ fn finish_measurement(mut simulation: Simulation) -> Measurement {
     let request = resolved_request(&plan.request, connection.fixed);
     let is_udp = request.transport == Transport::Udp;
     let (streams, intervals) = if is_udp {
-        (datagram_summaries(&simulation, times), datagram_intervals(&simulation, times.stopped))
+        (
+            datagram_summaries(&simulation, times),
+            datagram_intervals(&simulation, times.stopped),
+        )
     } else {
-        (stream_summaries(&simulation, times), count_intervals(&request, &simulation, &samples, times.stopped))
+        (
+            stream_summaries(&simulation, times),
+            count_intervals(&request, &simulation, &samples, times.stopped),
+        )
     };
     let rtt = round_trips(&simulation, &samples[0], times);
     let summary = transfer_summary(&samples[0], &streams, connection.handshake, times);
     let rate = summary.steady.map_or(summary.rate, |steady| steady.rate);
     let [sent, received] = samples;
-    let sender = end_report(&plan.sender, socket_readbacks(&simulation, &sent, [true, false]), sent);
-    let arrived = streams.iter().filter_map(|stream| stream.datagrams).collect();
-    let receiver = end_report(&plan.receiver, socket_readbacks(&simulation, &received, [false, true]), received);
-    let receiver = EndReport { datagrams: arrived, ..receiver };
+    let sender = end_report(
+        &plan.sender,
+        socket_readbacks(&simulation, &sent, [true, false]),
+        sent,
+    );
+    let arrived = streams
+        .iter()
+        .filter_map(|stream| stream.datagrams)
+        .collect();
+    let receiver = end_report(
+        &plan.receiver,
+        socket_readbacks(&simulation, &received, [false, true]),
+        received,
+    );
+    let receiver = EndReport {
+        datagrams: arrived,
+        ..receiver
+    };
     let is_download = request.direction == Direction::Download;
-    let (local, remote) = if is_download { (receiver, sender) } else { (sender, receiver) };
+    let (local, remote) = if is_download {
+        (receiver, sender)
+    } else {
+        (sender, receiver)
+    };
     let measurement = Measurement {
         id: String::new(),
         started: String::new(),
         setup: Some(connection.handshake),
-        peer: Peer { host: NAME.to_owned(), address: NAME.to_owned(), speaks_fullpipe: true },
+        peer: Peer {
+            host: NAME.to_owned(),
+            address: NAME.to_owned(),
+            speaks_fullpipe: true,
+        },
         request: plan.request.clone(),
         resolved: Some(ResolvedRequest::new(request)),
         run: Some(run),
@@ -121,8 +176,11 @@ fn finish_measurement(mut simulation: Simulation) -> Measurement {
 }
 
 fn rate_warnings(rate: BitRate, streams: u16) -> Vec<String> {
-    let simulated = "simulated: no processor, no network card and no queue of a host took part".to_owned();
-    std::iter::once(simulated).chain(host::beyond_hosts(rate, streams)).collect()
+    let simulated =
+        "simulated: no processor, no network card and no queue of a host took part".to_owned();
+    std::iter::once(simulated)
+        .chain(host::beyond_hosts(rate, streams))
+        .collect()
 }
 
 /// The round-trip times of echo requests, or as the kernel has them of the connections.
@@ -130,15 +188,30 @@ fn round_trips(simulation: &Simulation, samples: &[Sample], times: CountTimes) -
     let handshake = Some(simulation.connection.handshake);
     let Some(echoes) = &simulation.echoes else {
         let within = samples.iter().filter(|sample| sample.at >= times.omit);
-        return RttReport::of_kernel(handshake, within.filter_map(|sample| sample.tcp.rtt).collect());
+        return RttReport::of_kernel(
+            handshake,
+            within.filter_map(|sample| sample.tcp.rtt).collect(),
+        );
     };
-    let load = LoadTime { began: Span::ZERO, from: times.omit, to: times.stopped, settled: None };
-    RttReport::of_echoes(RttMethod::Icmp, echoes.settled_echoes(), load, handshake, Vec::new())
+    let load = LoadTime {
+        began: Span::ZERO,
+        from: times.omit,
+        to: times.stopped,
+        settled: None,
+    };
+    RttReport::of_echoes(
+        RttMethod::Icmp,
+        echoes.settled_echoes(),
+        load,
+        handshake,
+        Vec::new(),
+    )
 }
 
 /// The path's own counts since the transfer began. There is no clock that could be late.
 fn path_validity(forward: &DirectionCounters, before: &DirectionCounters) -> Validity {
-    let drops = |counters: &DirectionCounters| counters.overflowed.segments + counters.aqm_dropped.segments;
+    let drops =
+        |counters: &DirectionCounters| counters.overflowed.segments + counters.aqm_dropped.segments;
     Validity {
         queue_drops: Some((drops(forward) - drops(before)).get()),
         injected_losses: Some((forward.lost.segments - before.lost.segments).get()),
@@ -150,7 +223,11 @@ fn path_validity(forward: &DirectionCounters, before: &DirectionCounters) -> Val
 
 /// Returns the reason for which a transfer that was to end by its bytes is none of them.
 fn incomplete_reason(simulation: &Simulation) -> Option<String> {
-    let wanted = simulation.plan.request.bytes.filter(|_| simulation.plan.request.transport == Transport::Tcp)?;
+    let wanted = simulation
+        .plan
+        .request
+        .bytes
+        .filter(|_| simulation.plan.request.transport == Transport::Tcp)?;
     let took = simulation.now.duration_since(simulation.origin);
     let arrived = wanted.saturating_sub(simulation.missing_bytes());
     (arrived < wanted).then(|| format!("only {arrived} of {wanted} arrived in {took}"))
@@ -158,10 +235,17 @@ fn incomplete_reason(simulation: &Simulation) -> Option<String> {
 
 fn resolved_request(request: &Request, fixed: Option<ByteCount>) -> Request {
     let buffer = fixed.map_or(request.buffer, Buffer::Request);
-    Request { buffer, ..request.clone() }
+    Request {
+        buffer,
+        ..request.clone()
+    }
 }
 
-fn end_report(settings: &HostSettings, sockets: Vec<SocketReadback>, samples: Vec<Sample>) -> EndReport {
+fn end_report(
+    settings: &HostSettings,
+    sockets: Vec<SocketReadback>,
+    samples: Vec<Sample>,
+) -> EndReport {
     EndReport {
         host: Some(HostIdentity {
             name: NAME.to_owned(),
@@ -176,16 +260,30 @@ fn end_report(settings: &HostSettings, sockets: Vec<SocketReadback>, samples: Ve
 }
 
 /// The sockets of one end when the data began to flow, from its first samples.
-fn socket_readbacks(simulation: &Simulation, samples: &[Sample], [sends, receives]: [bool; 2]) -> Vec<SocketReadback> {
+fn socket_readbacks(
+    simulation: &Simulation,
+    samples: &[Sample],
+    [sends, receives]: [bool; 2],
+) -> Vec<SocketReadback> {
     let connection = &simulation.connection;
-    let first = samples.iter().take(usize::from(simulation.plan.request.streams));
+    let first = samples
+        .iter()
+        .take(usize::from(simulation.plan.request.streams));
     first
         .map(|sample| {
             let memory = sample.memory.unwrap_or_default();
             SocketReadback {
                 stream: sample.stream,
-                sndbuf: if sends { memory.sndbuf } else { simulation.plan.receiver.tcp_wmem.default },
-                rcvbuf: if receives { memory.rcvbuf } else { simulation.plan.sender.tcp_rmem.default },
+                sndbuf: if sends {
+                    memory.sndbuf
+                } else {
+                    simulation.plan.receiver.tcp_wmem.default
+                },
+                rcvbuf: if receives {
+                    memory.rcvbuf
+                } else {
+                    simulation.plan.sender.tcp_rmem.default
+                },
                 congestion: connection.control.kernel_name().to_owned(),
                 local: String::new(),
                 remote: String::new(),
@@ -199,17 +297,27 @@ fn socket_readbacks(simulation: &Simulation, samples: &[Sample], [sends, receive
         .collect()
 }
 
-/// The last sample of `stream` up to `at`. A snapshot is one sample of each stream that is open, in order; none is
-/// found where others were closed.
+/// The last sample of `stream` up to `at`. A snapshot is one sample of each stream that is open, in
+/// order; none is found where others were closed.
 fn latest_sample(samples: &[Sample], stream: u16, at: Span) -> Option<&Sample> {
     let up_to = &samples[..samples.partition_point(|sample| sample.at <= at)];
-    let snapshot = up_to.len().saturating_sub(usize::from(up_to.last()?.stream) + 1);
-    up_to.get(snapshot + usize::from(stream)).filter(|sample| sample.stream == stream)
+    let snapshot = up_to
+        .len()
+        .saturating_sub(usize::from(up_to.last()?.stream) + 1);
+    up_to
+        .get(snapshot + usize::from(stream))
+        .filter(|sample| sample.stream == stream)
 }
 
 /// The counts of a stream between two times.
 fn counts_between(simulation: &Simulation, stream: u16, from: Span, to: Span) -> StreamTotal {
-    let of_stream = |totals: &AllStreamTotals| totals.streams.get(usize::from(stream)).copied().unwrap_or_default();
+    let of_stream = |totals: &AllStreamTotals| {
+        totals
+            .streams
+            .get(usize::from(stream))
+            .copied()
+            .unwrap_or_default()
+    };
     count_growth(simulation, of_stream, [from, to])
 }
 
@@ -221,7 +329,10 @@ fn count_growth(
 ) -> StreamTotal {
     let totals = &simulation.sampler.totals;
     let up_to = |at: Span| {
-        let last = totals.partition_point(|totals| totals.at <= at).checked_sub(1).filter(|_| at > Span::ZERO);
+        let last = totals
+            .partition_point(|totals| totals.at <= at)
+            .checked_sub(1)
+            .filter(|_| at > Span::ZERO);
         last.map_or_else(StreamTotal::default, |last| of(&totals[last]))
     };
     let (before, now) = (up_to(from), up_to(to));
@@ -233,7 +344,11 @@ fn count_growth(
 }
 
 fn stream_summaries(simulation: &Simulation, times: CountTimes) -> Vec<StreamSummary> {
-    let CountTimes { omit, stopped, received: [over, _] } = times;
+    let CountTimes {
+        omit,
+        stopped,
+        received: [over, _],
+    } = times;
     let of_stream = |stream| {
         let StreamTotal { written, again, .. } = counts_between(simulation, stream, omit, stopped);
         StreamSummary {
@@ -246,10 +361,17 @@ fn stream_summaries(simulation: &Simulation, times: CountTimes) -> Vec<StreamSum
             datagrams: None,
         }
     };
-    (0..simulation.plan.request.streams).map(of_stream).collect()
+    (0..simulation.plan.request.streams)
+        .map(of_stream)
+        .collect()
 }
 
-fn transfer_summary(samples: &[Sample], streams: &[StreamSummary], handshake: Span, times: CountTimes) -> Summary {
+fn transfer_summary(
+    samples: &[Sample],
+    streams: &[StreamSummary],
+    handshake: Span,
+    times: CountTimes,
+) -> Summary {
     let duration = times.received[1];
     let received: ByteCount = streams.iter().map(|stream| stream.received).sum();
     Summary {
@@ -265,7 +387,10 @@ fn transfer_summary(samples: &[Sample], streams: &[StreamSummary], handshake: Sp
 }
 
 fn run_totals(simulation: &Simulation, over: Span) -> RunTotals {
-    let (flows, datagrams) = (simulation.own_flows().iter(), simulation.own_datagrams().iter());
+    let (flows, datagrams) = (
+        simulation.own_flows().iter(),
+        simulation.own_datagrams().iter(),
+    );
     let [mut written, mut read] = [ByteCount::ZERO; 2];
     for flow in flows {
         written += flow.sender.written_bytes();
@@ -278,9 +403,19 @@ fn run_totals(simulation: &Simulation, over: Span) -> RunTotals {
     let is_download = simulation.plan.request.direction == Direction::Download;
     let wall = simulation.connection.handshake + over;
     if is_download {
-        RunTotals { wall, written: ByteCount::ZERO, read, carried: None }
+        RunTotals {
+            wall,
+            written: ByteCount::ZERO,
+            read,
+            carried: None,
+        }
     } else {
-        RunTotals { wall, written, read: ByteCount::ZERO, carried: None }
+        RunTotals {
+            wall,
+            written,
+            read: ByteCount::ZERO,
+            carried: None,
+        }
     }
 }
 
@@ -288,8 +423,13 @@ fn run_totals(simulation: &Simulation, over: Span) -> RunTotals {
 fn datagrams_between(simulation: &Simulation, stream: u16, from: Span, to: Span) -> StreamCounts {
     let marks = &simulation.sampler.marks;
     let up_to = |at: Span| {
-        let mark = marks.partition_point(|mark| mark.at <= at).checked_sub(1).filter(|_| at > Span::ZERO);
-        mark.and_then(|mark| marks.get(mark)?.streams.get(usize::from(stream))).copied().unwrap_or_default()
+        let mark = marks
+            .partition_point(|mark| mark.at <= at)
+            .checked_sub(1)
+            .filter(|_| at > Span::ZERO);
+        mark.and_then(|mark| marks.get(mark)?.streams.get(usize::from(stream)))
+            .copied()
+            .unwrap_or_default()
     };
     let (before, now) = (up_to(from), up_to(to));
     StreamCounts {
@@ -312,12 +452,19 @@ fn datagram_summaries(simulation: &Simulation, times: CountTimes) -> Vec<StreamS
             datagrams: Some(counts.datagrams),
         }
     };
-    simulation.own_datagrams().iter().zip(0..).map(of_stream).collect()
+    simulation
+        .own_datagrams()
+        .iter()
+        .zip(0..)
+        .map(of_stream)
+        .collect()
 }
 
 fn datagram_intervals(simulation: &Simulation, over: Span) -> Vec<Interval> {
     let times = interval_times(&simulation.plan.request, over);
-    times.map(|[from, to]| datagram_interval(simulation, from, to)).collect()
+    times
+        .map(|[from, to]| datagram_interval(simulation, from, to))
+        .collect()
 }
 
 fn datagram_interval(simulation: &Simulation, from: Span, to: Span) -> Interval {
@@ -334,7 +481,12 @@ fn datagram_interval(simulation: &Simulation, from: Span, to: Span) -> Interval 
             tcp: None,
         }
     };
-    let streams: Vec<StreamInterval> = simulation.own_datagrams().iter().zip(0..).map(of_stream).collect();
+    let streams: Vec<StreamInterval> = simulation
+        .own_datagrams()
+        .iter()
+        .zip(0..)
+        .map(of_stream)
+        .collect();
     let bytes = streams.iter().map(|stream| stream.bytes).sum();
     Interval {
         direction: request.direction,
@@ -355,12 +507,17 @@ fn datagram_interval(simulation: &Simulation, from: Span, to: Span) -> Interval 
 
 /// The begin and the end of each interval.
 fn interval_times(request: &Request, over: Span) -> impl Iterator<Item = [Span; 2]> + use<> {
-    let length = if request.interval == Span::ZERO { over } else { request.interval };
+    let length = if request.interval == Span::ZERO {
+        over
+    } else {
+        request.interval
+    };
     let count = over.as_nanos().checked_div(length.as_nanos()).unwrap_or(0);
     (0..count).map(move |index| [length * index, length * (index + 1)])
 }
 
-/// The intervals as the end that ran the test counts them: bytes written if it sends, read if it receives.
+/// The intervals as the end that ran the test counts them: bytes written if it sends, read if it
+/// receives.
 fn count_intervals(
     request: &Request,
     simulation: &Simulation,
@@ -368,9 +525,25 @@ fn count_intervals(
     over: Span,
 ) -> Vec<Interval> {
     let times = interval_times(request, over);
-    let ours = if request.direction == Direction::Download { &samples[1] } else { &samples[0] };
-    let count = times.size_hint().0.saturating_mul(usize::from(request.streams));
-    times.map(|times| count_interval(request, simulation, (ours, count <= MAX_STREAM_INTERVALS), times)).collect()
+    let ours = if request.direction == Direction::Download {
+        &samples[1]
+    } else {
+        &samples[0]
+    };
+    let count = times
+        .size_hint()
+        .0
+        .saturating_mul(usize::from(request.streams));
+    times
+        .map(|times| {
+            count_interval(
+                request,
+                simulation,
+                (ours, count <= MAX_STREAM_INTERVALS),
+                times,
+            )
+        })
+        .collect()
 }
 
 fn count_interval(
@@ -381,17 +554,38 @@ fn count_interval(
 ) -> Interval {
     let sends = request.direction != Direction::Download;
     let tcp_of = |stream| latest_sample(samples, stream, to).map(|sample| &sample.tcp);
-    let kept = if simulation.sampler.keeps_streams { 0..request.streams } else { 0..0 };
+    let kept = if simulation.sampler.keeps_streams {
+        0..request.streams
+    } else {
+        0..0
+    };
     let streams: Vec<StreamInterval> = kept
         .map(|stream| {
-            let StreamTotal { written, read, again } = counts_between(simulation, stream, from, to);
+            let StreamTotal {
+                written,
+                read,
+                again,
+            } = counts_between(simulation, stream, from, to);
             let bytes = if sends { written } else { read };
-            let tcp = tcp_of(stream).filter(|_| keeps_tcp).map(|tcp| Box::new(tcp.clone()));
+            let tcp = tcp_of(stream)
+                .filter(|_| keeps_tcp)
+                .map(|tcp| Box::new(tcp.clone()));
             let retransmits = sends.then_some(again);
-            StreamInterval { stream, bytes, datagrams_sent: None, datagrams: None, retransmits, tcp }
+            StreamInterval {
+                stream,
+                bytes,
+                datagrams_sent: None,
+                datagrams: None,
+                retransmits,
+                tcp,
+            }
         })
         .collect();
-    let StreamTotal { written, read, again } = count_growth(simulation, |totals| totals.all, [from, to]);
+    let StreamTotal {
+        written,
+        read,
+        again,
+    } = count_growth(simulation, |totals| totals.all, [from, to]);
     let bytes = if sends { written } else { read };
     Interval {
         direction: request.direction,
@@ -402,7 +596,11 @@ fn count_interval(
         retransmits: sends.then_some(again),
         rtt: tcp_of(0).and_then(|tcp| tcp.rtt),
         echo_rtt: None,
-        cwnd: sends.then(|| (0..request.streams).filter_map(|stream| tcp_of(stream)?.congestion_window()).sum()),
+        cwnd: sends.then(|| {
+            (0..request.streams)
+                .filter_map(|stream| tcp_of(stream)?.congestion_window())
+                .sum()
+        }),
         omitted: to <= request.omit,
         datagrams_sent: None,
         datagrams: None,

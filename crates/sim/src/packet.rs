@@ -5,8 +5,8 @@ use fullpipe_record::{Edit, Framing};
 use fullpipe_tcp::{AckSegment, SackBlocks, SegmentBurst, TimestampValue};
 use fullpipe_units::{ByteCount, SegCount, Time};
 
-/// Packets of one connection as the path sees them: fields, and no payload. There may be millions in a queue, so they
-/// are small.
+/// Packets of one connection as the path sees them: fields, and no payload. There may be millions
+/// in a queue, so they are small.
 #[derive(Debug, Clone)]
 pub(crate) struct SimulatedPacket {
     pub(crate) flow: u32,
@@ -59,25 +59,70 @@ pub(crate) struct SegmentFields {
 impl SegmentFields {
     /// So many segments of it.
     pub(crate) fn segment_burst(&self, segments: SegCount) -> SegmentBurst {
-        let &Self { first, stamp, echo, pushes, is_probe } = self;
-        SegmentBurst { first, segments, stamp, echo, pushes, is_probe }
+        let &Self {
+            first,
+            stamp,
+            echo,
+            pushes,
+            is_probe,
+        } = self;
+        SegmentBurst {
+            first,
+            segments,
+            stamp,
+            echo,
+            pushes,
+            is_probe,
+        }
     }
 }
 
 impl PacketContent {
-    /// An acknowledgement as an end understands it that shifts windows by `scale`; `None` for anything else.
+    /// An acknowledgement as an end understands it that shifts windows by `scale`; `None` for
+    /// anything else.
     pub(crate) fn into_ack(self, scale: u8) -> Option<AckSegment> {
-        let Self::Acknowledgement { next, blocks, stamp, echo, window } = self else { return None };
-        Some(AckSegment { next, window: ByteCount::new(u64::from(window) << scale), blocks, stamp, echo })
+        let Self::Acknowledgement {
+            next,
+            blocks,
+            stamp,
+            echo,
+            window,
+        } = self
+        else {
+            return None;
+        };
+        Some(AckSegment {
+            next,
+            window: ByteCount::new(u64::from(window) << scale),
+            blocks,
+            stamp,
+            echo,
+        })
     }
 }
 
 impl SimulatedPacket {
     /// Segments of `bytes` each.
     pub(crate) fn data_packet(flow: u32, bytes: ByteCount, burst: &SegmentBurst) -> Self {
-        let &SegmentBurst { first, segments, stamp, echo, pushes, is_probe } = burst;
-        let data = SegmentFields { first, stamp, echo, pushes, is_probe };
-        Self { segments: segments.get() as u32, ..Self::single_packet(flow, bytes, PacketContent::Data(data)) }
+        let &SegmentBurst {
+            first,
+            segments,
+            stamp,
+            echo,
+            pushes,
+            is_probe,
+        } = burst;
+        let data = SegmentFields {
+            first,
+            stamp,
+            echo,
+            pushes,
+            is_probe,
+        };
+        Self {
+            segments: segments.get() as u32,
+            ..Self::single_packet(flow, bytes, PacketContent::Data(data))
+        }
     }
 
     /// An acknowledgement of `bytes`, whose window counts in units of 2^`scale`.
@@ -93,8 +138,16 @@ impl SimulatedPacket {
     }
 
     /// Datagrams of `bytes` each.
-    pub(crate) fn datagram_packet(flow: u32, bytes: ByteCount, count: SegCount, numbered: DatagramFields) -> Self {
-        Self { segments: count.get() as u32, ..Self::single_packet(flow, bytes, PacketContent::Datagrams(numbered)) }
+    pub(crate) fn datagram_packet(
+        flow: u32,
+        bytes: ByteCount,
+        count: SegCount,
+        numbered: DatagramFields,
+    ) -> Self {
+        Self {
+            segments: count.get() as u32,
+            ..Self::single_packet(flow, bytes, PacketContent::Datagrams(numbered))
+        }
     }
 
     /// The echo request with this number.
@@ -109,7 +162,13 @@ impl SimulatedPacket {
 
     /// A single packet.
     fn single_packet(flow: u32, bytes: ByteCount, content: PacketContent) -> Self {
-        Self { flow, segments: 1, bytes: packet_size(bytes), content, is_spoiled: false }
+        Self {
+            flow,
+            segments: 1,
+            bytes: packet_size(bytes),
+            content,
+            is_spoiled: false,
+        }
     }
 }
 
@@ -132,25 +191,35 @@ impl Train for SimulatedPacket {
 
     /// In one multiplication, which cannot overflow.
     fn wire_bytes(&self, framing: Framing) -> ByteCount {
-        ByteCount::new(u64::from(self.segments) * (u64::from(self.bytes) + framing.packet_overhead().get()))
+        ByteCount::new(
+            u64::from(self.segments) * (u64::from(self.bytes) + framing.packet_overhead().get()),
+        )
     }
 
     #[inline]
     fn split_off(&mut self, at: SegCount) -> Self {
         let content = match &mut self.content {
             PacketContent::Data(data) => {
-                let rest = SegmentFields { first: data.first + at.get(), ..*data };
+                let rest = SegmentFields {
+                    first: data.first + at.get(),
+                    ..*data
+                };
                 data.pushes = false;
                 PacketContent::Data(rest)
             }
-            PacketContent::Datagrams(numbered) => {
-                PacketContent::Datagrams(DatagramFields { first: numbered.first + at.get(), ..*numbered })
-            }
+            PacketContent::Datagrams(numbered) => PacketContent::Datagrams(DatagramFields {
+                first: numbered.first + at.get(),
+                ..*numbered
+            }),
             other => other.clone(),
         };
         let segments = self.segments - at.get() as u32;
         self.segments = at.get() as u32;
-        Self { segments, content, ..*self }
+        Self {
+            segments,
+            content,
+            ..*self
+        }
     }
 
     fn flow_hash(&self) -> u64 {
@@ -195,6 +264,10 @@ mod tests {
 
     #[test]
     fn a_packet_is_small() {
-        assert!(size_of::<SimulatedPacket>() <= 48, "{}", size_of::<SimulatedPacket>());
+        assert!(
+            size_of::<SimulatedPacket>() <= 48,
+            "{}",
+            size_of::<SimulatedPacket>()
+        );
     }
 }

@@ -14,7 +14,11 @@ pub(crate) struct SendingPace {
 
 impl SendingPace {
     pub(crate) const fn new(rate: BitRate, portion: ByteCount, start: Time) -> Self {
-        Self { rate, portion, start }
+        Self {
+            rate,
+            portion,
+            start,
+        }
     }
 
     /// The bytes that are due at `now`, since the start.
@@ -59,13 +63,24 @@ impl SendingProgram {
         });
         let retries_after = Span::from_millis(1).min(rtt / 64).max(Span::from_micros(1));
         let (kind, unwritten) = (request.writer, ByteCount::ZERO);
-        Self { pace, total, kind, retries_after, blocked_since: None, wakes: None, finished: false, unwritten }
+        Self {
+            pace,
+            total,
+            kind,
+            retries_after,
+            blocked_since: None,
+            wakes: None,
+            finished: false,
+            unwritten,
+        }
     }
 
     /// Writes nothing more.
     pub(crate) fn stop(&mut self, sender: &Sender) {
         let written = sender.written_bytes();
-        self.unwritten = self.total.map_or(ByteCount::ZERO, |total| total.saturating_sub(written));
+        self.unwritten = self
+            .total
+            .map_or(ByteCount::ZERO, |total| total.saturating_sub(written));
         self.total = Some(written);
         self.wakes = None;
         self.finished = true;
@@ -80,7 +95,8 @@ impl SendingProgram {
 
     /// Returns true if the program has written all that it has to.
     pub(crate) fn has_written_all(&self, sender: &Sender) -> bool {
-        self.total.is_some_and(|total| sender.written_bytes() >= total)
+        self.total
+            .is_some_and(|total| sender.written_bytes() >= total)
     }
 
     /// Returns the bytes that it writes in all, where that is known.
@@ -120,19 +136,29 @@ impl SendingProgram {
     /// When more is due, if not everything is written.
     fn next_portion(&self, sender: &Sender) -> Option<Time> {
         let written = sender.written_bytes();
-        let pace = self.pace.as_ref().filter(|_| self.total.is_none_or(|total| written < total));
+        let pace = self
+            .pace
+            .as_ref()
+            .filter(|_| self.total.is_none_or(|total| written < total));
         pace.map(|pace| pace.time_beyond(written))
     }
 
     fn wanted_bytes(&self, now: Time, sender: &Sender) -> ByteCount {
         let written = sender.written_bytes();
-        let due = self.pace.as_ref().map_or(ByteCount::new(u64::MAX), |pace| pace.due_bytes(now));
-        self.total.map_or(due, |total| total.min(due)).saturating_sub(written)
+        let due = self
+            .pace
+            .as_ref()
+            .map_or(ByteCount::new(u64::MAX), |pace| pace.due_bytes(now));
+        self.total
+            .map_or(due, |total| total.min(due))
+            .saturating_sub(written)
     }
 
     /// Returns true if the program tries now, and notes when it does otherwise.
     fn may_write(&mut self, now: Time, sender: &Sender) -> bool {
-        let Some(since) = self.blocked_since else { return true };
+        let Some(since) = self.blocked_since else {
+            return true;
+        };
         let room = sender.free_room();
         if room == BufferRoom::Third {
             return true;
@@ -147,10 +173,17 @@ impl SendingProgram {
     /// The first of the equally spaced tries after `since` that is not before `now`.
     fn next_try(&self, since: Time, now: Time) -> Time {
         // Most often the one that is already known.
-        if let Some(known) = self.wakes.filter(|known| *known >= now && *known < now + self.retries_after) {
+        if let Some(known) = self
+            .wakes
+            .filter(|known| *known >= now && *known < now + self.retries_after)
+        {
             return known;
         }
-        let tries = now.duration_since(since).as_nanos().div_ceil(self.retries_after.as_nanos()).max(1);
+        let tries = now
+            .duration_since(since)
+            .as_nanos()
+            .div_ceil(self.retries_after.as_nanos())
+            .max(1);
         since + self.retries_after * tries
     }
 }
@@ -167,7 +200,13 @@ impl ReceivingProgram {
 
     pub(crate) fn new(rate: Option<BitRate>, start: Time) -> Self {
         let rate = rate.filter(|rate| *rate > BitRate::ZERO);
-        Self { pace: rate.map(|rate| SendingPace { rate, portion: Self::PORTION, start }) }
+        Self {
+            pace: rate.map(|rate| SendingPace {
+                rate,
+                portion: Self::PORTION,
+                start,
+            }),
+        }
     }
 
     /// Returns true if the program sleeps until something arrives, and reads all of it then.
@@ -177,7 +216,10 @@ impl ReceivingProgram {
 
     /// The bytes that it reads now, at most.
     pub(crate) fn wanted_bytes(&self, now: Time, receiver: &Receiver) -> ByteCount {
-        let due = self.pace.as_ref().map_or(ByteCount::new(u64::MAX), |pace| pace.due_bytes(now));
+        let due = self
+            .pace
+            .as_ref()
+            .map_or(ByteCount::new(u64::MAX), |pace| pace.due_bytes(now));
         due.saturating_sub(receiver.bytes_read())
     }
 

@@ -26,7 +26,8 @@ pub(crate) struct TransferSampler {
     next: Time,
     /// Of the sending end, and of the receiving one.
     pub(crate) samples: [Vec<Sample>; 2],
-    /// Counts of streams, at the ends of the intervals and of the omitted time, and when the programs stop.
+    /// Counts of streams, at the ends of the intervals and of the omitted time, and when the
+    /// programs stop.
     pub(crate) totals: Vec<AllStreamTotals>,
     /// True if the counts of each stream are there at the end of each interval.
     pub(crate) keeps_streams: bool,
@@ -63,7 +64,11 @@ pub(crate) struct StreamTotal {
 
 impl StreamTotal {
     fn plus_total(self, other: Self) -> Self {
-        Self { written: self.written + other.written, read: self.read + other.read, again: self.again + other.again }
+        Self {
+            written: self.written + other.written,
+            read: self.read + other.read,
+            again: self.again + other.again,
+        }
     }
 }
 
@@ -106,7 +111,8 @@ impl TransferSampler {
         }
     }
 
-    /// Takes the counts of `flows` at `at`. Those of each stream are needed if the programs stop then, or all is over.
+    /// Takes the counts of `flows` at `at`. Those of each stream are needed if the programs stop
+    /// then, or all is over.
     pub(crate) fn count_flows(&mut self, at: Time, is_end: bool, flows: &[SimulatedFlow]) {
         let of_flow = |flow: &SimulatedFlow| StreamTotal {
             written: flow.sender.written_bytes(),
@@ -115,14 +121,28 @@ impl TransferSampler {
         };
         let passed = at.duration_since(self.origin);
         let is_kept = is_end || passed == self.omit;
-        let all = flows.iter().map(of_flow).fold(StreamTotal::default(), StreamTotal::plus_total);
-        let streams: Vec<StreamTotal> =
-            if is_kept || self.keeps_streams { flows.iter().map(of_flow).collect() } else { Vec::new() };
+        let all = flows
+            .iter()
+            .map(of_flow)
+            .fold(StreamTotal::default(), StreamTotal::plus_total);
+        let streams: Vec<StreamTotal> = if is_kept || self.keeps_streams {
+            flows.iter().map(of_flow).collect()
+        } else {
+            Vec::new()
+        };
         self.rows += streams.len();
-        self.totals.push(AllStreamTotals { at: passed, all, streams, is_kept });
+        self.totals.push(AllStreamTotals {
+            at: passed,
+            all,
+            streams,
+            is_kept,
+        });
         if self.keeps_streams && self.rows > MAX_ROWS {
             self.keeps_streams = false;
-            self.totals.iter_mut().filter(|totals| !totals.is_kept).for_each(|totals| totals.streams = Vec::new());
+            self.totals
+                .iter_mut()
+                .filter(|totals| !totals.is_kept)
+                .for_each(|totals| totals.streams = Vec::new());
         }
         self.counts_next = self.next_count(passed);
     }
@@ -149,20 +169,35 @@ impl TransferSampler {
     /// Takes the counts of `streams` at `at`.
     pub(crate) fn count_datagrams(&mut self, at: Time, streams: &[DatagramStream]) {
         let passed = at.duration_since(self.origin);
-        self.marks
-            .push(DatagramMark { at: passed, streams: streams.iter().map(DatagramStream::stream_counts).collect() });
+        self.marks.push(DatagramMark {
+            at: passed,
+            streams: streams.iter().map(DatagramStream::stream_counts).collect(),
+        });
         self.counts_next = self.next_count(passed);
         self.next = self.counts_next;
     }
 
-    /// Returns the end of an interval, or of the omitted time, that comes first after so much has `passed`.
+    /// Returns the end of an interval, or of the omitted time, that comes first after so much has
+    /// `passed`.
     fn next_count(&self, passed: Span) -> Time {
-        let boundary = passed.as_nanos().checked_div(self.interval.as_nanos()).map(|count| self.interval * (count + 1));
-        let next = boundary.into_iter().chain(Some(self.omit).filter(|omit| *omit > passed)).min();
+        let boundary = passed
+            .as_nanos()
+            .checked_div(self.interval.as_nanos())
+            .map(|count| self.interval * (count + 1));
+        let next = boundary
+            .into_iter()
+            .chain(Some(self.omit).filter(|omit| *omit > passed))
+            .min();
         next.map_or(Time::from_nanos(u64::MAX), |next| self.origin + next)
     }
 
-    fn add_samples(&mut self, at: Time, flows: &[SimulatedFlow], connection: &ConnectionSetup, plan: &SimulationPlan) {
+    fn add_samples(
+        &mut self,
+        at: Time,
+        flows: &[SimulatedFlow],
+        connection: &ConnectionSetup,
+        plan: &SimulationPlan,
+    ) {
         for (flow, stream) in flows.iter().zip(0..).filter(|(flow, _)| !flow.is_gone(at)) {
             let [sender, receiver] = sample_ends((at, self.origin), stream, flow, connection, plan);
             self.samples[0].push(sender);

@@ -1,7 +1,9 @@
 //! Captures of simulated transfers: what their packets show is what the simulation did.
 
 use fullpipe_flow::{ExplainedTransfers, FinishedFlows, FlowTable};
-use fullpipe_record::{CapturePoint, Direction, Edit, FlowReport, HostSettings, Path, PathDirection, Request};
+use fullpipe_record::{
+    CapturePoint, Direction, Edit, FlowReport, HostSettings, Path, PathDirection, Request,
+};
 use fullpipe_sim::{Simulation, SimulationPlan};
 use fullpipe_units::{BitRate, Ratio, Span, Time};
 use fullpipe_wire::{CapturedContent, LinkType, read_captured};
@@ -12,10 +14,21 @@ const MSS: u64 = 1448;
 /// 50 Mbit/s over 20 ms for two seconds.
 fn plan() -> SimulationPlan {
     let rate = BitRate::from_mbps(50);
-    let direction = PathDirection { queue: Some(rate.bytes_in(RTT)), ..PathDirection::of_rate(Some(rate)) };
+    let direction = PathDirection {
+        queue: Some(rate.bytes_in(RTT)),
+        ..PathDirection::of_rate(Some(rate))
+    };
     let host = HostSettings::of_linux_6_18();
-    let request = Request { duration: Span::from_secs(2), ..Request::default() };
-    SimulationPlan::new(Path::with_symmetric_rtt(&direction, RTT), [host.clone(), host], request, 5)
+    let request = Request {
+        duration: Span::from_secs(2),
+        ..Request::default()
+    };
+    SimulationPlan::new(
+        Path::with_symmetric_rtt(&direction, RTT),
+        [host.clone(), host],
+        request,
+        5,
+    )
 }
 
 /// Returns what a capture shows.
@@ -23,10 +36,13 @@ fn read(file: &[u8]) -> FinishedFlows {
     let mut flows = FlowTable::default();
     let mut rest = &file[24..];
     while let Some((head, after)) = rest.split_first_chunk::<16>() {
-        let number = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
+        let number =
+            |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
         let (bytes, next) = after.split_at(number(8) as usize);
         let at = Time::from_nanos(u64::from(number(0)) * 1_000_000_000 + u64::from(number(4)));
-        let CapturedContent::Tcp(segment) = read_captured(LinkType::RAW, bytes, number(12) as usize) else {
+        let CapturedContent::Tcp(segment) =
+            read_captured(LinkType::RAW, bytes, number(12) as usize)
+        else {
             panic!("every packet is one of TCP");
         };
         flows.add_segment(&segment, at);
@@ -59,7 +75,10 @@ fn losses_windows_and_places_are_those_of_the_simulation() {
     assert!(again > 5);
     assert_eq!(near.ends[0].retransmitted_bytes.get(), again * MSS);
     assert!(far.ends[0].late_packets > 0 && far.ends[0].unique_bytes <= near.ends[0].unique_bytes);
-    assert_eq!([near.point, far.point], [Some(CapturePoint::First), Some(CapturePoint::Second)]);
+    assert_eq!(
+        [near.point, far.point],
+        [Some(CapturePoint::First), Some(CapturePoint::Second)]
+    );
     assert_eq!((near.has_handshake, far.has_handshake), (true, true));
     assert_eq!(near.ends[1].window_scale, far.ends[1].window_scale);
     assert!(near.ends[1].window_scale.is_some() && near.ends[1].sack_packets > 0);

@@ -1,26 +1,38 @@
-//! Transfers in virtual time: what they keep to whatever the path does, and that a diagnosis names what was planted.
+//! Transfers in virtual time: what they keep to whatever the path does, and that a diagnosis names
+//! what was planted.
 
 use std::fmt::Write;
 
 use fullpipe_diagnose::diagnose;
 use fullpipe_link::DirectionCounters;
 use fullpipe_record::{
-    Buffer, Cause, Direction, Edit, Evidence, Framing, HostSettings, Jitter, Limit, LossPattern, Measurement,
-    NarrowLink, Path, PathDirection, Policer, Request, TooBig,
+    Buffer, Cause, Direction, Edit, Evidence, Framing, HostSettings, Jitter, Limit, LossPattern,
+    Measurement, NarrowLink, Path, PathDirection, Policer, Request, TooBig,
 };
 use fullpipe_sim::{NotModelled, Simulation, SimulationPlan, TrainGranularity};
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span, Time};
 use proptest::prelude::*;
 
-/// `mbps` over `rtt` milliseconds, with a queue of a bandwidth-delay product, for `seconds`, between hosts with large
-/// buffers.
+/// `mbps` over `rtt` milliseconds, with a queue of a bandwidth-delay product, for `seconds`,
+/// between hosts with large buffers.
 fn plan(mbps: u64, rtt: u64, seconds: u64) -> SimulationPlan {
     let (rate, rtt) = (BitRate::from_mbps(mbps), Span::from_millis(rtt));
-    let direction = PathDirection { queue: Some(rate.bytes_in(rtt)), ..PathDirection::of_rate(Some(rate)) };
+    let direction = PathDirection {
+        queue: Some(rate.bytes_in(rtt)),
+        ..PathDirection::of_rate(Some(rate))
+    };
     let mut host = HostSettings::of_linux_6_18();
     (host.tcp_rmem.max, host.tcp_wmem.max) = (ByteCount::from_mib(64), ByteCount::from_mib(64));
-    let request = Request { duration: Span::from_secs(seconds), ..Request::default() };
-    SimulationPlan::new(Path::with_symmetric_rtt(&direction, rtt), [host.clone(), host], request, 7)
+    let request = Request {
+        duration: Span::from_secs(seconds),
+        ..Request::default()
+    };
+    SimulationPlan::new(
+        Path::with_symmetric_rtt(&direction, rtt),
+        [host.clone(), host],
+        request,
+        7,
+    )
 }
 
 fn measure(plan: SimulationPlan) -> Measurement {
@@ -29,7 +41,11 @@ fn measure(plan: SimulationPlan) -> Measurement {
 
 fn verdict(plan: SimulationPlan) -> (Limit, Cause) {
     let bandwidth = plan.path.forward.rate;
-    let verdict = diagnose(&Evidence::from_measurement(&measure(plan), bandwidth, Framing::Ethernet));
+    let verdict = diagnose(&Evidence::from_measurement(
+        &measure(plan),
+        bandwidth,
+        Framing::Ethernet,
+    ));
     (verdict.kind, verdict.cause)
 }
 
@@ -54,30 +70,62 @@ fn a_planted_limit_is_named() {
     let base = || plan(100, 20, 6);
     let table: [(Limit, Cause, SimulationPlan); 10] = [
         (Limit::Capacity, Cause::Link, base()),
-        (Limit::ReceiveWindow, Cause::TcpRmemMax, with(base(), |p| p.receiver.tcp_rmem.max = ByteCount::from_kib(128))),
-        (Limit::ReceiveWindow, Cause::NoWindowScaling, with(base(), |p| p.receiver.window_scaling = false)),
+        (
+            Limit::ReceiveWindow,
+            Cause::TcpRmemMax,
+            with(base(), |p| {
+                p.receiver.tcp_rmem.max = ByteCount::from_kib(128)
+            }),
+        ),
+        (
+            Limit::ReceiveWindow,
+            Cause::NoWindowScaling,
+            with(base(), |p| p.receiver.window_scaling = false),
+        ),
         (
             Limit::ReceiveWindow,
             Cause::SoRcvbuf,
-            with(base(), |p| p.request.buffer = Buffer::Window(ByteCount::from_kib(64))),
+            with(base(), |p| {
+                p.request.buffer = Buffer::Window(ByteCount::from_kib(64))
+            }),
         ),
-        (Limit::SendBuffer, Cause::TcpWmemMax, with(base(), |p| p.sender.tcp_wmem.max = ByteCount::from_kib(128))),
-        (Limit::Loss, Cause::Random, with(base(), |p| p.path.forward.loss = Some(Ratio::new(0.003)))),
+        (
+            Limit::SendBuffer,
+            Cause::TcpWmemMax,
+            with(base(), |p| p.sender.tcp_wmem.max = ByteCount::from_kib(128)),
+        ),
+        (
+            Limit::Loss,
+            Cause::Random,
+            with(base(), |p| p.path.forward.loss = Some(Ratio::new(0.003))),
+        ),
         (
             Limit::Loss,
             Cause::Policer,
             with(plan(200, 20, 6), |p| {
-                p.path.forward.effects.policer =
-                    Some(Policer { rate: BitRate::from_mbps(50), burst: ByteCount::from_kib(60) });
+                p.path.forward.effects.policer = Some(Policer {
+                    rate: BitRate::from_mbps(50),
+                    burst: ByteCount::from_kib(60),
+                });
             }),
         ),
-        (Limit::Pacing, Cause::MaxPacingRate, with(base(), |p| p.request.pacing = Some(BitRate::from_mbps(30)))),
+        (
+            Limit::Pacing,
+            Cause::MaxPacingRate,
+            with(base(), |p| p.request.pacing = Some(BitRate::from_mbps(30))),
+        ),
         (
             Limit::Mtu,
             Cause::BlackHole,
-            with(base(), |p| p.path.forward.effects.narrow = Some(narrow(TooBig::Swallowed))),
+            with(base(), |p| {
+                p.path.forward.effects.narrow = Some(narrow(TooBig::Swallowed))
+            }),
         ),
-        (Limit::SenderApplication, Cause::RateLimited, with(base(), |p| p.request.rate = Some(BitRate::from_mbps(20)))),
+        (
+            Limit::SenderApplication,
+            Cause::RateLimited,
+            with(base(), |p| p.request.rate = Some(BitRate::from_mbps(20))),
+        ),
     ];
     let failed: Vec<_> = table
         .into_iter()
@@ -88,7 +136,10 @@ fn a_planted_limit_is_named() {
 }
 
 fn narrow(too_big: TooBig) -> NarrowLink {
-    NarrowLink { mtu: ByteCount::new(1_400), too_big }
+    NarrowLink {
+        mtu: ByteCount::new(1_400),
+        too_big,
+    }
 }
 
 #[test]
@@ -98,13 +149,22 @@ fn a_sender_that_learns_of_a_narrow_link_sends_its_first_flight_again() {
             p.path.forward.effects.narrow = Some(narrow(TooBig::Answered));
             p.granularity = granularity;
         }));
-        let last = measurement.sending_end().samples.last().unwrap().tcp.clone();
+        let last = measurement
+            .sending_end()
+            .samples
+            .last()
+            .unwrap()
+            .tcp
+            .clone();
         assert_eq!(last.snd_mss, Some(ByteCount::new(1_348)), "{granularity:?}");
         let again = last.total_retrans.unwrap().get();
         assert!((10..200).contains(&again), "{granularity:?}: {again}");
         // 1348 of 1438 bytes are payload.
         let steady = measurement.summary.steady.unwrap().rate;
-        assert!((93.0..94.0).contains(&steady.as_mbps()), "{granularity:?}: {steady}");
+        assert!(
+            (93.0..94.0).contains(&steady.as_mbps()),
+            "{granularity:?}: {steady}"
+        );
     }
 }
 
@@ -120,7 +180,10 @@ fn a_window_of_few_trains_carries_as_much_in_trains() {
             measured.summary.rate.as_mbps()
         };
         let (segments, trains) = (of(TrainGranularity::Segment), of(TrainGranularity::Train));
-        assert!((trains / segments - 1.0).abs() < 0.02, "{mbps} Mbit/s, {rtt} ms: {segments} by segment, {trains}");
+        assert!(
+            (trains / segments - 1.0).abs() < 0.02,
+            "{mbps} Mbit/s, {rtt} ms: {segments} by segment, {trains}"
+        );
     }
 }
 
@@ -141,13 +204,27 @@ fn windows_of_less_than_a_segment_carry_small_ones() {
             p.path.forward.queue = Some(ByteCount::from_mib(1));
             p.request.buffer = buffer;
         }));
-        let last = measurement.sending_end().samples.last().unwrap().tcp.clone();
+        let last = measurement
+            .sending_end()
+            .samples
+            .last()
+            .unwrap()
+            .tcp
+            .clone();
         assert_eq!(last.snd_mss, Some(ByteCount::new(mss)), "{mtu}, {buffer:?}");
         // At least a segment a round trip; acknowledgements may be delayed.
         let least = BitRate::from_bytes_in(ByteCount::new(mss), Span::from_millis(62));
-        assert!(measurement.summary.rate >= least, "{mtu}, {buffer:?}: {}", measurement.summary.rate);
+        assert!(
+            measurement.summary.rate >= least,
+            "{mtu}, {buffer:?}: {}",
+            measurement.summary.rate
+        );
         let is_tuned = buffer == Buffer::Automatic;
-        assert!(!is_tuned || measurement.summary.rate.as_mbps() > 90.0, "{mtu}: {}", measurement.summary.rate);
+        assert!(
+            !is_tuned || measurement.summary.rate.as_mbps() > 90.0,
+            "{mtu}: {}",
+            measurement.summary.rate
+        );
     }
 }
 
@@ -159,29 +236,42 @@ fn a_transfer_that_cannot_end_breaks_off_and_is_not_valid() {
     }));
     assert!(lossy.broken_off.is_some());
     assert!(!lossy.validity.is_valid());
-    let whole = measure(with(plan(10, 20, 1), |p| p.request.bytes = Some(ByteCount::from_kib(300))));
-    assert_eq!((whole.broken_off, whole.validity.broken), (None, Vec::new()));
+    let whole = measure(with(plan(10, 20, 1), |p| {
+        p.request.bytes = Some(ByteCount::from_kib(300))
+    }));
+    assert_eq!(
+        (whole.broken_off, whole.validity.broken),
+        (None, Vec::new())
+    );
 }
 
 #[test]
 fn a_short_segment_takes_the_time_of_its_own_bytes() {
     let busy = |bytes| {
-        let one = with(plan(1, 20, 1), |p| p.request.bytes = Some(ByteCount::new(bytes)));
+        let one = with(plan(1, 20, 1), |p| {
+            p.request.bytes = Some(ByteCount::new(bytes))
+        });
         measure(one).validity.link_busy.unwrap()
     };
     let on_the_line = |bytes| BitRate::from_mbps(1).time_for(ByteCount::new(bytes));
     // 52 bytes of headers, 38 of the frame.
-    assert_eq!([busy(1), busy(1_448), busy(1_449)], [on_the_line(91), on_the_line(1_538), on_the_line(1_629)]);
+    assert_eq!(
+        [busy(1), busy(1_448), busy(1_449)],
+        [on_the_line(91), on_the_line(1_538), on_the_line(1_629)]
+    );
 }
 
 #[test]
 fn plain_loss_is_no_black_hole() {
     for loss in [0.2, 0.3, 0.5] {
-        let heavy = with(plan(20, 20, 10), |p| p.path.forward.loss = Some(Ratio::new(loss)));
+        let heavy = with(plan(20, 20, 10), |p| {
+            p.path.forward.loss = Some(Ratio::new(loss))
+        });
         assert_ne!(verdict(heavy).0, Limit::Mtu, "{loss}");
     }
-    let bursts =
-        |p: &mut SimulationPlan| p.path.forward.effects.losses = Some("gilbert-elliott 1% 20%".parse().unwrap());
+    let bursts = |p: &mut SimulationPlan| {
+        p.path.forward.effects.losses = Some("gilbert-elliott 1% 20%".parse().unwrap())
+    };
     assert_ne!(verdict(with(plan(20, 20, 10), bursts)).0, Limit::Mtu);
 }
 
@@ -189,7 +279,8 @@ fn plain_loss_is_no_black_hole() {
 fn of_many_intervals_of_many_streams_the_sums_are_kept() {
     let run = |interval| {
         measure(with(plan(20, 20, 3), |p| {
-            (p.request.streams, p.request.interval, p.request.omit) = (50, interval, Span::from_secs(1));
+            (p.request.streams, p.request.interval, p.request.omit) =
+                (50, interval, Span::from_secs(1));
         }))
     };
     let (few, many) = (run(Span::from_secs(1)), run(Span::from_millis(1)));
@@ -198,10 +289,18 @@ fn of_many_intervals_of_many_streams_the_sums_are_kept() {
         let intervals = measurement.intervals.iter();
         intervals
             .map(|interval| (interval.bytes, interval.retransmits.unwrap().get()))
-            .fold((ByteCount::ZERO, 0), |(bytes, again), interval| (bytes + interval.0, again + interval.1))
+            .fold((ByteCount::ZERO, 0), |(bytes, again), interval| {
+                (bytes + interval.0, again + interval.1)
+            })
     };
     assert_eq!(sums(&few), sums(&many));
-    assert_eq!([few.intervals[0].streams.len(), many.intervals[0].streams.len()], [50, 0]);
+    assert_eq!(
+        [
+            few.intervals[0].streams.len(),
+            many.intervals[0].streams.len()
+        ],
+        [50, 0]
+    );
 }
 
 #[test]
@@ -224,8 +323,21 @@ fn every_control_fills_the_link_and_both_ways_round() {
         }));
         let payload = BitRate::from_mbps(50).scale_by(1448.0 / 1538.0);
         let share = measurement.summary.rate.relative_to(payload);
-        assert!((0.94..=1.001).contains(&share), "{control} {direction:?}: {share}");
-        assert_eq!(measurement.sending_end().samples.last().unwrap().tcp.total_rto, Some(SegCount::ZERO), "{control}");
+        assert!(
+            (0.94..=1.001).contains(&share),
+            "{control} {direction:?}: {share}"
+        );
+        assert_eq!(
+            measurement
+                .sending_end()
+                .samples
+                .last()
+                .unwrap()
+                .tcp
+                .total_rto,
+            Some(SegCount::ZERO),
+            "{control}"
+        );
     }
 }
 
@@ -238,7 +350,11 @@ fn a_number_of_bytes_arrives_once_and_whole() {
         }));
         let summary = &measurement.summary;
         assert_eq!((summary.sent.get(), summary.received.get()), (bytes, bytes));
-        assert!(summary.duration < Span::from_secs(20), "{bytes}: {}", summary.duration);
+        assert!(
+            summary.duration < Span::from_secs(20),
+            "{bytes}: {}",
+            summary.duration
+        );
     }
 }
 
@@ -252,7 +368,11 @@ fn planted_losses_are_the_segments_that_are_sent_again() {
             p.path.forward.effects.losses = Some(LossPattern::Listed(lost.clone()));
         }));
         assert_eq!(measurement.validity.injected_losses, Some(4));
-        assert_eq!(measurement.summary.retransmits, Some(SegCount::new(4)), "{granularity:?}");
+        assert_eq!(
+            measurement.summary.retransmits,
+            Some(SegCount::new(4)),
+            "{granularity:?}"
+        );
     }
 }
 
@@ -260,15 +380,20 @@ fn planted_losses_are_the_segments_that_are_sent_again() {
 #[test]
 fn a_fixed_window_gives_the_rate_of_the_kernel() {
     for (kib, kernel) in [(32, 6.215), (64, 12.832), (128, 25.453)] {
-        let plan = with(plan(200, 40, 5), |p| p.request.buffer = Buffer::Window(ByteCount::from_kib(kib)));
+        let plan = with(plan(200, 40, 5), |p| {
+            p.request.buffer = Buffer::Window(ByteCount::from_kib(kib))
+        });
         let measured = measure(plan).summary.steady.unwrap().rate.as_mbps();
-        assert!((measured / kernel - 1.0).abs() < 0.03, "{kib} KiB: {measured} Mbit/s, kernel {kernel}");
+        assert!(
+            (measured / kernel - 1.0).abs() < 0.03,
+            "{kib} KiB: {measured} Mbit/s, kernel {kernel}"
+        );
     }
 }
 
-/// Since 6.10 a fixed buffer's window is whole behind the handshake. Where it had to grow, each segment was
-/// acknowledged for longer, and HyStart took that for a train of acknowledgements: three runs of Linux 6.18 in the
-/// lab sent 84 to 86 segments again.
+/// Since 6.10 a fixed buffer's window is whole behind the handshake. Where it had to grow, each
+/// segment was acknowledged for longer, and HyStart took that for a train of acknowledgements:
+/// three runs of Linux 6.18 in the lab sent 84 to 86 segments again.
 #[test]
 fn a_fixed_window_does_not_end_slow_start_of_a_slow_path() {
     let plan = with(plan(10, 50, 6), |p| {
@@ -276,7 +401,10 @@ fn a_fixed_window_does_not_end_slow_start_of_a_slow_path() {
         p.request.congestion = Some("cubic".to_owned());
     });
     let simulation = Simulation::new(plan.clone()).unwrap();
-    assert_eq!(simulation.sender_samples()[0].tcp.snd_wnd, Some(ByteCount::new(199_824)));
+    assert_eq!(
+        simulation.sender_samples()[0].tcp.snd_wnd,
+        Some(ByteCount::new(199_824))
+    );
     let resent = measure(plan).summary.retransmits.unwrap().get();
     assert!((80..=92).contains(&resent), "{resent}");
 }
@@ -284,11 +412,22 @@ fn a_fixed_window_does_not_end_slow_start_of_a_slow_path() {
 #[test]
 fn streams_share_a_link() {
     let measurement = measure(with(plan(100, 20, 20), |p| p.request.streams = 8));
-    let rates: Vec<f64> = measurement.streams.iter().map(|stream| stream.received.as_f64()).collect();
-    let (sum, squares) = (rates.iter().sum::<f64>(), rates.iter().map(|rate| rate * rate).sum::<f64>());
+    let rates: Vec<f64> = measurement
+        .streams
+        .iter()
+        .map(|stream| stream.received.as_f64())
+        .collect();
+    let (sum, squares) = (
+        rates.iter().sum::<f64>(),
+        rates.iter().map(|rate| rate * rate).sum::<f64>(),
+    );
     let fairness = sum * sum / (8.0 * squares);
     assert!(fairness > 0.8, "{fairness}: {rates:?}");
-    assert!(measurement.summary.rate > BitRate::from_mbps(88), "{}", measurement.summary.rate);
+    assert!(
+        measurement.summary.rate > BitRate::from_mbps(88),
+        "{}",
+        measurement.summary.rate
+    );
 }
 
 #[test]
@@ -308,10 +447,16 @@ fn the_same_seed_gives_the_same_bytes_and_another_one_others() {
 #[test]
 fn what_is_not_modelled_is_refused_by_name() {
     for (change, expected) in [
-        ((|p| p.request.congestion = Some("htcp".to_owned())) as fn(&mut SimulationPlan), "\"htcp\" is not modelled"),
+        (
+            (|p| p.request.congestion = Some("htcp".to_owned())) as fn(&mut SimulationPlan),
+            "\"htcp\" is not modelled",
+        ),
         (|p| p.request.direction = Direction::Both, "both directions"),
         (|p| p.receiver.sack = false, "selective acknowledgements"),
-        (|p| p.path.forward.effects.edits = vec![Edit::StripSack], "selective acknowledgements"),
+        (
+            |p| p.path.forward.effects.edits = vec![Edit::StripSack],
+            "selective acknowledgements",
+        ),
     ] {
         let refused: NotModelled = Simulation::new(with(plan(100, 20, 1), change)).unwrap_err();
         assert!(refused.to_string().contains(expected), "{refused}");
@@ -329,16 +474,28 @@ fn a_middlebox_that_strips_the_scale_leaves_64_kib() {
                 _ => p.path.forward.effects.edits = edits,
             }
         }));
-        let most = measurement.sending_end().samples.iter().filter_map(|sample| sample.tcp.snd_wnd).max().unwrap();
+        let most = measurement
+            .sending_end()
+            .samples
+            .iter()
+            .filter_map(|sample| sample.tcp.snd_wnd)
+            .max()
+            .unwrap();
         assert!(most <= ByteCount::new(65_535), "{way:?}: {most}");
-        assert!(measurement.summary.rate < BitRate::from_mbps(14), "{way:?}: {}", measurement.summary.rate);
+        assert!(
+            measurement.summary.rate < BitRate::from_mbps(14),
+            "{way:?}: {}",
+            measurement.summary.rate
+        );
     }
 }
 
 #[test]
 fn a_middlebox_that_lowers_windows_lowers_that_of_the_handshake_too() {
     let most = ByteCount::new(2000);
-    let clamped = measure(with(plan(100, 40, 2), |p| p.path.reverse.effects.edits = vec![Edit::ClampWindow(most)]));
+    let clamped = measure(with(plan(100, 40, 2), |p| {
+        p.path.reverse.effects.edits = vec![Edit::ClampWindow(most)]
+    }));
     let handshake = clamped.sending_end().sockets[0].handshake.unwrap();
     assert_eq!(handshake.window, Some(most));
     let free = measure(plan(100, 40, 2));
@@ -348,28 +505,36 @@ fn a_middlebox_that_lowers_windows_lowers_that_of_the_handshake_too() {
 /// Any path that loses, reorders, copies and polices a little.
 fn paths() -> impl Strategy<Value = SimulationPlan> {
     let effects = (0.0..0.03_f64, 0.0..0.01_f64, any::<bool>(), 0_u64..5);
-    let load = (1_u16..4, prop::sample::select(vec!["reno", "cubic", "bbr"]), any::<u64>());
-    (2_u64..40, 1_u64..60, 4_u64..200, effects, load).prop_map(|(mbps, rtt, queue, effects, load)| {
-        let (loss, copies, policed, jitter) = effects;
-        let (streams, control, seed) = load;
-        with(plan(mbps, rtt, 2), |p| {
-            let forward = &mut p.path.forward;
-            forward.queue = Some(ByteCount::new(queue * 1538));
-            forward.loss = Some(Ratio::new(loss));
-            forward.effects.duplicated = Ratio::new(copies);
-            forward.effects.corrupted = Ratio::new(copies);
-            forward.effects.policer =
-                policed.then_some(Policer { rate: BitRate::from_mbps(mbps), burst: ByteCount::from_kib(40) });
-            forward.effects.jitter = (jitter > 0).then(|| Jitter {
-                distribution: fullpipe_record::Distribution::Uniform(Span::from_millis(jitter)),
-                reorders: true,
-            });
-            p.path.reverse.loss = Some(Ratio::new(loss));
-            p.request.streams = streams;
-            p.request.congestion = Some(control.to_owned());
-            p.seed = seed;
-        })
-    })
+    let load = (
+        1_u16..4,
+        prop::sample::select(vec!["reno", "cubic", "bbr"]),
+        any::<u64>(),
+    );
+    (2_u64..40, 1_u64..60, 4_u64..200, effects, load).prop_map(
+        |(mbps, rtt, queue, effects, load)| {
+            let (loss, copies, policed, jitter) = effects;
+            let (streams, control, seed) = load;
+            with(plan(mbps, rtt, 2), |p| {
+                let forward = &mut p.path.forward;
+                forward.queue = Some(ByteCount::new(queue * 1538));
+                forward.loss = Some(Ratio::new(loss));
+                forward.effects.duplicated = Ratio::new(copies);
+                forward.effects.corrupted = Ratio::new(copies);
+                forward.effects.policer = policed.then_some(Policer {
+                    rate: BitRate::from_mbps(mbps),
+                    burst: ByteCount::from_kib(40),
+                });
+                forward.effects.jitter = (jitter > 0).then(|| Jitter {
+                    distribution: fullpipe_record::Distribution::Uniform(Span::from_millis(jitter)),
+                    reorders: true,
+                });
+                p.path.reverse.loss = Some(Ratio::new(loss));
+                p.request.streams = streams;
+                p.request.congestion = Some(control.to_owned());
+                p.seed = seed;
+            })
+        },
+    )
 }
 
 fn on_the_way(counters: &DirectionCounters) -> Option<u64> {
@@ -423,19 +588,39 @@ fn what_the_path_delivers_is_what_its_ends_count() {
             simulation.run_until(simulation.current_time() + Span::from_millis(100));
         }
         let [forward, reverse] = simulation.path_counters();
-        let receiver = simulation.run_to_measurement().remote.samples.pop().unwrap().tcp;
-        assert!(forward.lost.segments > SegCount::ZERO && forward.overflowed.segments > SegCount::ZERO, "{control}");
+        let receiver = simulation
+            .run_to_measurement()
+            .remote
+            .samples
+            .pop()
+            .unwrap()
+            .tcp;
+        assert!(
+            forward.lost.segments > SegCount::ZERO && forward.overflowed.segments > SegCount::ZERO,
+            "{control}"
+        );
         // The last packet is the message that ends the transfer.
         let data = forward.delivered.segments.get() - 1;
-        assert_eq!(receiver.data_segs_in.map(SegCount::get), Some(data), "{control}");
-        assert_eq!(receiver.segs_out, Some(reverse.offered.segments), "{control}");
+        assert_eq!(
+            receiver.data_segs_in.map(SegCount::get),
+            Some(data),
+            "{control}"
+        );
+        assert_eq!(
+            receiver.segs_out,
+            Some(reverse.offered.segments),
+            "{control}"
+        );
     }
 }
 
-/// The same on every machine, in debug builds and in release builds; a change of the model shows here.
+/// The same on every machine, in debug builds and in release builds; a change of the model shows
+/// here.
 #[test]
 fn rates_over_queue_loss_control_and_granularity() {
-    let mut table = String::from("control, queue in BDP, loss: Mbit/s and retransmissions by segment, by train\n");
+    let mut table = String::from(
+        "control, queue in BDP, loss: Mbit/s and retransmissions by segment, by train\n",
+    );
     for control in ["reno", "cubic", "bbr"] {
         for (queue, loss) in [(0.25, 0.0), (1.0, 0.001)] {
             write!(table, "{control} {queue} {loss}:").unwrap();
@@ -447,7 +632,13 @@ fn rates_over_queue_loss_control_and_granularity() {
                     p.path.forward.loss = Some(Ratio::new(loss));
                 }))
                 .summary;
-                write!(table, " {} {}", summary.rate.bps(), summary.retransmits.unwrap()).unwrap();
+                write!(
+                    table,
+                    " {} {}",
+                    summary.rate.bps(),
+                    summary.retransmits.unwrap()
+                )
+                .unwrap();
             }
             table.push('\n');
         }
@@ -458,10 +649,21 @@ fn rates_over_queue_loss_control_and_granularity() {
 #[test]
 fn no_round_trip_is_shorter_than_that_of_the_path() {
     for seed in 0..20 {
-        let lossy = with(plan(50, 20, 2), |p| (p.seed, p.path.forward.loss) = (seed, Some(Ratio::new(0.02))));
+        let lossy = with(plan(50, 20, 2), |p| {
+            (p.seed, p.path.forward.loss) = (seed, Some(Ratio::new(0.02)))
+        });
         let measured = measure(lossy);
-        let least = measured.sending_end().samples.iter().filter_map(|sample| sample.tcp.min_rtt).min().unwrap();
+        let least = measured
+            .sending_end()
+            .samples
+            .iter()
+            .filter_map(|sample| sample.tcp.min_rtt)
+            .min()
+            .unwrap();
         // Stamps count milliseconds.
-        assert!(least + Span::from_millis(1) >= Span::from_millis(20), "{least} with seed {seed}");
+        assert!(
+            least + Span::from_millis(1) >= Span::from_millis(20),
+            "{least} with seed {seed}"
+        );
     }
 }

@@ -10,14 +10,23 @@ pub(crate) struct IntervalEstimate {
     pub(crate) high: f64,
 }
 
-/// Returns the median of `values`, with the interval that leaves out `cut` of them at each end; `None` if that is all.
+/// Returns the median of `values`, with the interval that leaves out `cut` of them at each end;
+/// `None` if that is all.
 pub(crate) fn median_interval(mut values: Vec<f64>, cut: usize) -> Option<IntervalEstimate> {
     values.sort_unstable_by(f64::total_cmp);
-    let last = values.len().checked_sub(1 + cut).filter(|last| *last >= cut)?;
-    Some(IntervalEstimate { estimate: median(values.clone())?, low: values[cut], high: values[last] })
+    let last = values
+        .len()
+        .checked_sub(1 + cut)
+        .filter(|last| *last >= cut)?;
+    Some(IntervalEstimate {
+        estimate: median(values.clone())?,
+        low: values[cut],
+        high: values[last],
+    })
 }
 
-/// Returns the largest index up to which the `shares` sum to 2.5 % at most; `None` if the first one alone exceeds that.
+/// Returns the largest index up to which the `shares` sum to 2.5 % at most; `None` if the first one
+/// alone exceeds that.
 pub(crate) fn lower_tail(shares: &[f64]) -> Option<usize> {
     let mut sum = 0.0;
     let within = shares.iter().take_while(|share| {

@@ -17,13 +17,14 @@ pub struct RateInterval {
 /// Blocks into which a run is cut.
 const BLOCKS: usize = 5;
 
-/// Returns the mean of the steady part of one run from its rates at equal intervals, in the order of time. `None` of
-/// fewer than five; what exceeds a multiple of five is cut off at the beginning.
+/// Returns the mean of the steady part of one run from its rates at equal intervals, in the order
+/// of time. `None` of fewer than five; what exceeds a multiple of five is cut off at the beginning.
 ///
-/// The interval is Student's over the means of five blocks (batch means; Law, Simulation Modeling and Analysis, 5th
-/// edition, 9.5.3), because samples that follow each other are alike: one over single samples holds the true mean in
-/// half of all cases and fewer. With 200 samples it holds in 94 % of all cases if they are alike for a 50th of the run,
-/// in 90 % for a tenth, in 61 % for half. It says nothing about the next run: [`crate::paired_difference`] and
+/// The interval is Student's over the means of five blocks (batch means; Law, Simulation Modeling
+/// and Analysis, 5th edition, 9.5.3), because samples that follow each other are alike: one over
+/// single samples holds the true mean in half of all cases and fewer. With 200 samples it holds in
+/// 94 % of all cases if they are alike for a 50th of the run, in 90 % for a tenth, in 61 % for
+/// half. It says nothing about the next run: [`crate::paired_difference`] and
 /// [`crate::unpaired_difference`] do.
 pub fn within_run(rates: &[BitRate]) -> Option<RateInterval> {
     let length = rates.len() / BLOCKS;
@@ -43,11 +44,18 @@ mod tests {
 
     #[test]
     fn five_blocks_have_students_interval() {
-        let rates: Vec<BitRate> = [99, 8, 10, 10, 11, 9, 11, 9, 11, 13, 11].map(BitRate::from_mbps).to_vec();
-        // The first is cut off. Means of the blocks: 9, 10.5, 10, 10, 12; with 2.776 of Student's table.
+        let rates: Vec<BitRate> = [99, 8, 10, 10, 11, 9, 11, 9, 11, 13, 11]
+            .map(BitRate::from_mbps)
+            .to_vec();
+        // The first is cut off. Means of the blocks: 9, 10.5, 10, 10, 12; with 2.776 of Student's
+        // table.
         let found = within_run(&rates).unwrap();
         let (mean, half) = (10.3e6, 2.776 * (1.2_f64 / 5.0).sqrt() * 1e6);
-        for (is, shall) in [(found.mean, mean), (found.low, mean - half), (found.high, mean + half)] {
+        for (is, shall) in [
+            (found.mean, mean),
+            (found.low, mean - half),
+            (found.high, mean + half),
+        ] {
             assert!((is.as_f64() - shall).abs() < 1e3, "{found:?}");
         }
         assert_eq!((within_run(&rates[..4]), within_run(&[])), (None, None));

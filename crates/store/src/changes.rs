@@ -3,33 +3,47 @@
 use std::collections::BTreeMap;
 
 use fullpipe_record::{HistoryChange, HistoryPoint};
-use fullpipe_stats::{HistoryLevelChange, detectable_change, find_level_changes as changes_of_level};
+use fullpipe_stats::{
+    HistoryLevelChange, detectable_change, find_level_changes as changes_of_level,
+};
 use fullpipe_units::{BitRate, Ratio, Span, Time, median};
 
 use crate::columns::parse_nanoseconds;
 
-/// Runs that are searched for changes, the newest: time grows with the square of their number, and these take a tenth
-/// of a second.
+/// Runs that are searched for changes, the newest: time grows with the square of their number, and
+/// these take a tenth of a second.
 const MAX_RUNS: usize = 3000;
 
 /// Round-trip times without load differ if one is longer than the other by this factor.
 const LONGER: f64 = 1.2;
 
-/// Returns the changes of the rate in a series of runs that is in the order of time, or the one that they would have
-/// shown; invalid runs take no part.
+/// Returns the changes of the rate in a series of runs that is in the order of time, or the one
+/// that they would have shown; invalid runs take no part.
 pub(crate) fn rate_changes(points: &[HistoryPoint]) -> (Vec<HistoryChange>, Option<Ratio>) {
     let valid: Vec<&HistoryPoint> = points.iter().filter(|point| point.valid).collect();
     let runs = &valid[valid.len().saturating_sub(MAX_RUNS)..];
     let rates: Vec<(Time, BitRate)> = runs.iter().map(|run| (point_time(run), run.rate)).collect();
     let found = changes_of_level(&rates);
-    let ends: Vec<usize> = found.iter().map(|change| change.index).chain([runs.len()]).collect();
+    let ends: Vec<usize> = found
+        .iter()
+        .map(|change| change.index)
+        .chain([runs.len()])
+        .collect();
     let mut from = 0;
     let mut described = Vec::new();
     for (change, to) in found.iter().zip(ends.into_iter().skip(1)) {
-        described.push(describe_change(change, &runs[from..change.index], &runs[change.index..to]));
+        described.push(describe_change(
+            change,
+            &runs[from..change.index],
+            &runs[change.index..to],
+        ));
         from = change.index;
     }
-    let detectable = if described.is_empty() { detectable_change(&rates) } else { None };
+    let detectable = if described.is_empty() {
+        detectable_change(&rates)
+    } else {
+        None
+    };
     (described, detectable)
 }
 
@@ -38,13 +52,30 @@ fn point_time(run: &HistoryPoint) -> Time {
     Time::from_nanos(parse_nanoseconds(&run.started).max(0).cast_unsigned())
 }
 
-fn describe_change(change: &HistoryLevelChange, before: &[&HistoryPoint], after: &[&HistoryPoint]) -> HistoryChange {
-    let at = after.first().map_or_else(String::new, |run| run.started.clone());
+fn describe_change(
+    change: &HistoryLevelChange,
+    before: &[&HistoryPoint],
+    after: &[&HistoryPoint],
+) -> HistoryChange {
+    let at = after
+        .first()
+        .map_or_else(String::new, |run| run.started.clone());
     let reasons = [limit_change(before, after), round_trips(before, after)];
-    let reasons = reasons.into_iter().flatten().fold(String::new(), |text, reason| text + "; " + &reason);
-    let minute = at.chars().take("2026-03-12T10:00".len()).collect::<String>().replace('T', " ");
-    let sentence =
-        format!("Since {minute} about {}: {} → {}{reasons}.", change_extent(change), change.before, change.after);
+    let reasons = reasons
+        .into_iter()
+        .flatten()
+        .fold(String::new(), |text, reason| text + "; " + &reason);
+    let minute = at
+        .chars()
+        .take("2026-03-12T10:00".len())
+        .collect::<String>()
+        .replace('T', " ");
+    let sentence = format!(
+        "Since {minute} about {}: {} → {}{reasons}.",
+        change_extent(change),
+        change.before,
+        change.after
+    );
     let difference = change.difference;
     HistoryChange {
         at,
@@ -66,7 +97,11 @@ fn change_extent(change: &HistoryLevelChange) -> String {
         ("faster", difference.low, difference.high)
     };
     let middle = percent(difference.ratio);
-    format!("{middle:.0} % {word} ({:.0} to {:.0} %, 95 %)", percent(least), percent(greatest))
+    format!(
+        "{middle:.0} % {word} ({:.0} to {:.0} %, 95 %)",
+        percent(least),
+        percent(greatest)
+    )
 }
 
 fn limit_change(before: &[&HistoryPoint], after: &[&HistoryPoint]) -> Option<String> {
@@ -75,7 +110,9 @@ fn limit_change(before: &[&HistoryPoint], after: &[&HistoryPoint]) -> Option<Str
 }
 
 fn round_trips(before: &[&HistoryPoint], after: &[&HistoryPoint]) -> Option<String> {
-    let idle = |runs: &[&HistoryPoint]| median::<Span>(runs.iter().filter_map(|run| run.rtt_idle).collect());
+    let idle = |runs: &[&HistoryPoint]| {
+        median::<Span>(runs.iter().filter_map(|run| run.rtt_idle).collect())
+    };
     let (before, after) = (idle(before)?, idle(after)?);
     let differ = before.max(after) > before.min(after).scale_by(LONGER);
     differ.then(|| format!("the round trip without load changed from {before} to {after}"))
@@ -87,7 +124,10 @@ pub(crate) fn usual_limit<'r>(runs: &[&'r HistoryPoint]) -> Option<&'r str> {
     for limit in runs.iter().filter_map(|run| run.limit.as_deref()) {
         *limits.entry(limit).or_default() += 1;
     }
-    limits.into_iter().max_by_key(|(_, count)| *count).map(|(limit, _)| limit)
+    limits
+        .into_iter()
+        .max_by_key(|(_, count)| *count)
+        .map(|(limit, _)| limit)
 }
 
 #[cfg(test)]
@@ -97,15 +137,17 @@ mod tests {
 
     fn series(rates: impl Iterator<Item = (u64, &'static str, u64, bool)>) -> Vec<HistoryPoint> {
         let start: Timestamp = "2026-03-01T00:00:00Z".parse().unwrap();
-        let runs = (0..).zip(rates).map(|(number, (mbps, limit, rtt, valid))| HistoryPoint {
-            id: String::new(),
-            started: (start + SignedDuration::from_hours(6 * number)).to_string(),
-            rate: BitRate::from_mbps(mbps),
-            rtt_idle: Some(Span::from_millis(rtt)),
-            rtt_loaded: None,
-            limit: Some(limit.to_owned()),
-            valid,
-        });
+        let runs = (0..)
+            .zip(rates)
+            .map(|(number, (mbps, limit, rtt, valid))| HistoryPoint {
+                id: String::new(),
+                started: (start + SignedDuration::from_hours(6 * number)).to_string(),
+                rate: BitRate::from_mbps(mbps),
+                rtt_idle: Some(Span::from_millis(rtt)),
+                rtt_loaded: None,
+                limit: Some(limit.to_owned()),
+                valid,
+            });
         runs.collect()
     }
 
@@ -118,7 +160,9 @@ mod tests {
             _ => (420 + number % 5, "loss/random", 31, true),
         }));
         let (found, detectable) = rate_changes(&runs);
-        let [change] = &found[..] else { panic!("{found:?}") };
+        let [change] = &found[..] else {
+            panic!("{found:?}")
+        };
         assert_eq!(detectable, None);
         assert_eq!(change.at, "2026-03-16T00:00:00Z");
         assert_eq!(
@@ -126,16 +170,29 @@ mod tests {
             "Since 2026-03-16 00:00 about 31 % slower (31 to 31 %, 95 %): 612 Mbit/s → 422 Mbit/s; the limit changed \
              from capacity/link to loss/random; the round trip without load changed from 20 ms to 31 ms."
         );
-        assert!(change.low <= change.high && change.high.get() < 0.7, "{change:?}");
+        assert!(
+            change.low <= change.high && change.high.get() < 0.7,
+            "{change:?}"
+        );
     }
 
     #[test]
     fn a_series_without_a_step_has_no_change_and_says_which_one_it_would_have_shown() {
-        let runs = series((0..100).map(|number| (600 + number * 37 % 53, "capacity/link", 20, number % 20 != 7)));
+        let runs = series((0..100).map(|number| {
+            (
+                600 + number * 37 % 53,
+                "capacity/link",
+                20,
+                number % 20 != 7,
+            )
+        }));
         let few = &runs[..16];
         let (found, detectable) = rate_changes(&runs);
         assert_eq!(found, []);
-        assert!(detectable.is_some_and(|least| (0.03..0.1).contains(&least.get())), "{detectable:?}");
+        assert!(
+            detectable.is_some_and(|least| (0.03..0.1).contains(&least.get())),
+            "{detectable:?}"
+        );
         assert_eq!(
             (rate_changes(few), rate_changes(&[])),
             ((vec![], None), (vec![], None)),
@@ -149,7 +206,14 @@ mod tests {
         for (before, all) in [(18, 30), (15, 30), (20, 30), (22, 44)] {
             let noise = |number: u64| 1000 + number * 7919 % 141 - 70;
             let level = |number: u64| if number < before { 620 } else { 430 };
-            let run = |number: u64| (level(number) * noise(number) / 1000, "capacity/link", 20, true);
+            let run = |number: u64| {
+                (
+                    level(number) * noise(number) / 1000,
+                    "capacity/link",
+                    20,
+                    true,
+                )
+            };
             let found = rate_changes(&series((0..all).map(run))).0;
             assert_eq!(found.len(), 1, "{before} of {all}: {found:?}");
         }

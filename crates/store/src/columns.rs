@@ -56,8 +56,8 @@ pub(crate) fn facts_row(facts: &StoredFacts) -> Row {
     ]
 }
 
-/// Values of a row, taken in the order of their columns. A value of another type than its column, which only another
-/// program can have written, is taken as missing.
+/// Values of a row, taken in the order of their columns. A value of another type than its column,
+/// which only another program can have written, is taken as missing.
 pub(crate) struct RowReader(IntoIter<DatabaseValue>);
 
 impl RowReader {
@@ -73,7 +73,8 @@ impl RowReader {
     }
 
     pub(crate) fn next_count(&mut self) -> Option<u64> {
-        self.next_integer().and_then(|number| u64::try_from(number).ok())
+        self.next_integer()
+            .and_then(|number| u64::try_from(number).ok())
     }
 
     pub(crate) fn next_text(&mut self) -> Option<String> {
@@ -114,7 +115,10 @@ impl RowReader {
         StoredDocument {
             id: self.next_string(),
             kind: self.next_string(),
-            schema: self.next_count().and_then(|schema| schema.try_into().ok()).unwrap_or(0),
+            schema: self
+                .next_count()
+                .and_then(|schema| schema.try_into().ok())
+                .unwrap_or(0),
             started: format_rfc3339(self.next_integer().unwrap_or(0)),
             host: self.next_string(),
             peer: self.next_string(),
@@ -135,7 +139,11 @@ impl RowReader {
     pub(crate) fn next_facts(&mut self) -> StoredFacts {
         StoredFacts {
             step: self.next_string(),
-            direction: if self.next_string() == DOWNLOAD { Direction::Download } else { Direction::Upload },
+            direction: if self.next_string() == DOWNLOAD {
+                Direction::Download
+            } else {
+                Direction::Upload
+            },
             rate: self.next_count().map(BitRate::from_bps),
             steady: self.next_count().map(BitRate::from_bps),
             rtt_idle: self.next_span(),
@@ -149,7 +157,9 @@ impl RowReader {
             cpu_sender: self.next_ratio(),
             cpu_receiver: self.next_ratio(),
             valid: self.next_integer() == Some(1),
-            streams: self.next_count().and_then(|streams| streams.try_into().ok()),
+            streams: self
+                .next_count()
+                .and_then(|streams| streams.try_into().ok()),
             buffer: self.next_bytes(),
             window: self.next_bytes(),
             congestion: self.next_text(),
@@ -175,11 +185,14 @@ pub(crate) fn parse_nanoseconds(rfc3339: &str) -> i64 {
     rfc3339.parse().map_or(0, timestamp_nanoseconds)
 }
 
-/// Returns nanoseconds since 1970; times that a BIGINT does not hold (before 1677, after 2262) are its ends.
+/// Returns nanoseconds since 1970; times that a BIGINT does not hold (before 1677, after 2262) are
+/// its ends.
 pub(crate) fn timestamp_nanoseconds(time: Timestamp) -> i64 {
     time.as_nanosecond().clamp(i64::MIN.into(), i64::MAX.into()) as i64
 }
 
 fn format_rfc3339(nanoseconds: i64) -> String {
-    Timestamp::from_nanosecond(nanoseconds.into()).unwrap_or_default().to_string()
+    Timestamp::from_nanosecond(nanoseconds.into())
+        .unwrap_or_default()
+        .to_string()
 }

@@ -1,6 +1,6 @@
 use fullpipe_record::{
-    Buffer, Content, Diagnosis, Direction, Document, EndReport, LabReport, Measurement, Request, StoredDocument,
-    StoredFacts, Summary, SweepReport, SweepRunRecord, Transport, Verdict,
+    Buffer, Content, Diagnosis, Direction, Document, EndReport, LabReport, Measurement, Request,
+    StoredDocument, StoredFacts, Summary, SweepReport, SweepRunRecord, Transport, Verdict,
 };
 use fullpipe_units::{BitRate, ByteCount, Ratio, count_noun, median};
 use jiff::Timestamp;
@@ -9,7 +9,8 @@ use uuid::Uuid;
 
 use crate::text::{clean_line, host_of, ip_of};
 
-/// A document that is to be kept: its metadata and facts, and its bytes, which are kept as they are.
+/// A document that is to be kept: its metadata and facts, and its bytes, which are kept as they
+/// are.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewDocument {
     /// Metadata and facts. Without an `id` it gets a new one; `bytes` and `blake3` are filled in.
@@ -24,9 +25,10 @@ impl NewDocument {
     /// a host. A report of several scenarios becomes one document for each.
     pub fn from_document(document: &Document, now: Timestamp) -> Vec<Self> {
         match &document.content {
-            Content::Lab { lab } => {
-                lab.iter().map(|lab| Self::whole_document(&one_scenario(document, lab), now)).collect()
-            }
+            Content::Lab { lab } => lab
+                .iter()
+                .map(|lab| Self::whole_document(&one_scenario(document, lab), now))
+                .collect(),
             Content::Measurement { .. }
             | Content::Diagnosis { .. }
             | Content::Experiment { .. }
@@ -39,7 +41,8 @@ impl NewDocument {
 
     fn whole_document(document: &Document, now: Timestamp) -> Self {
         let (mut head, body) = (document_head(document, now), document.to_json());
-        // Those of the body, of which a reader may round the last digit of a number: a check finds the same.
+        // Those of the body, of which a reader may round the last digit of a number: a check finds
+        // the same.
         if let Ok(read) = Document::from_json(&body) {
             head.facts = document_facts(&read);
         }
@@ -49,19 +52,35 @@ impl NewDocument {
 
 /// Returns the document of one of its scenarios.
 fn one_scenario(document: &Document, lab: &LabReport) -> Document {
-    Document { content: Content::Lab { lab: vec![lab.clone()] }, ..document.clone() }
+    Document {
+        content: Content::Lab {
+            lab: vec![lab.clone()],
+        },
+        ..document.clone()
+    }
 }
 
 /// Returns metadata and facts of a document of fullpipe; `now` is its time if it states none.
 pub(crate) fn document_head(document: &Document, now: Timestamp) -> StoredDocument {
     let first = step_measurements(document).into_iter().next();
-    let (host, peer, address) =
-        first.map_or_else(|| ends_watched(document), |(_, measurement)| measurement_ends(measurement));
+    let (host, peer, address) = first.map_or_else(
+        || ends_watched(document),
+        |(_, measurement)| measurement_ends(measurement),
+    );
     let (campaign, cell) = campaign_and_cell(document);
     let started = first.map(|(_, measurement)| measurement.started.clone());
-    let started = started.filter(|started| started.parse::<Timestamp>().is_ok()).or_else(|| campaign_start(&campaign));
-    let is_lab = matches!(document.content, Content::Lab { .. } | Content::Experiment { .. });
-    let (peer, address) = if is_lab { (String::new(), String::new()) } else { (peer, address) };
+    let started = started
+        .filter(|started| started.parse::<Timestamp>().is_ok())
+        .or_else(|| campaign_start(&campaign));
+    let is_lab = matches!(
+        document.content,
+        Content::Lab { .. } | Content::Experiment { .. }
+    );
+    let (peer, address) = if is_lab {
+        (String::new(), String::new())
+    } else {
+        (peer, address)
+    };
     let id = match &document.content {
         // The name of a sweep is the identifier of its plan.
         Content::SweepPlan { sweep_plan } => sweep_plan.id.clone(),
@@ -78,7 +97,9 @@ pub(crate) fn document_head(document: &Document, now: Timestamp) -> StoredDocume
         address,
         campaign: clean_line(&campaign),
         cell,
-        request_key: first.map_or_else(String::new, |(_, measurement)| clean_line(&request_key(&measurement.request))),
+        request_key: first.map_or_else(String::new, |(_, measurement)| {
+            clean_line(&request_key(&measurement.request))
+        }),
         program: format!("fullpipe {}", env!("CARGO_PKG_VERSION")),
         facts: document_facts(document),
         ..StoredDocument::default()
@@ -88,15 +109,21 @@ pub(crate) fn document_head(document: &Document, now: Timestamp) -> StoredDocume
 /// Kind of the document of a sweep's run.
 pub(crate) const SWEEP_RUN: &str = "sweep-run";
 
-/// Returns the campaign of a document, and its cell in it: for a run of a sweep, its number and its setting, which no
-/// other run of that sweep has.
+/// Returns the campaign of a document, and its cell in it: for a run of a sweep, its number and its
+/// setting, which no other run of that sweep has.
 fn campaign_and_cell(document: &Document) -> (String, String) {
     match &document.content {
-        Content::Lab { lab } => (lab.first().map_or_else(String::new, |lab| lab.scenario.clone()), String::new()),
+        Content::Lab { lab } => (
+            lab.first()
+                .map_or_else(String::new, |lab| lab.scenario.clone()),
+            String::new(),
+        ),
         Content::SweepPlan { sweep_plan } => (sweep_plan.id.clone(), String::new()),
         Content::Sweep { sweep } => (sweep.plan.id.clone(), String::new()),
         Content::SweepRun { sweep_run } => {
-            let SweepRunRecord { sweep, number, run, .. } = &**sweep_run;
+            let SweepRunRecord {
+                sweep, number, run, ..
+            } = &**sweep_run;
             (sweep.clone(), format!("{}: {}", number + 1, run.cell))
         }
         _ => Default::default(),
@@ -110,13 +137,25 @@ fn campaign_start(campaign: &str) -> Option<String> {
     Some(time.to_string())
 }
 
-/// Kinds of the documents of an archive; those of other programs have their format behind `foreign/`.
-pub(crate) const KINDS_OF_DOCUMENTS: [&str; 9] =
-    ["measurement", "diagnosis", "experiment", "lab", "sweep", "sweep-plan", SWEEP_RUN, "foreign", "other"];
+/// Kinds of the documents of an archive; those of other programs have their format behind
+/// `foreign/`.
+pub(crate) const KINDS_OF_DOCUMENTS: [&str; 9] = [
+    "measurement",
+    "diagnosis",
+    "experiment",
+    "lab",
+    "sweep",
+    "sweep-plan",
+    SWEEP_RUN,
+    "foreign",
+    "other",
+];
 
 /// Returns true if documents may be of this kind.
 pub(crate) fn is_kind(kind: &str) -> bool {
-    kind.split('/').next().is_some_and(|first| KINDS_OF_DOCUMENTS.contains(&first))
+    kind.split('/')
+        .next()
+        .is_some_and(|first| KINDS_OF_DOCUMENTS.contains(&first))
 }
 
 /// Returns the name of the variant in JSON, which is one of [`KINDS_OF_DOCUMENTS`].
@@ -136,15 +175,28 @@ fn document_kind(document: &Document) -> String {
 
 /// Returns the name of this host, the other end as it was named, and its IP address.
 fn measurement_ends(measurement: &Measurement) -> (String, String, String) {
-    let host = measurement.local.host.as_ref().map_or_else(String::new, |host| host.name.clone());
-    (host, host_of(&measurement.peer.host), ip_of(&measurement.peer.address))
+    let host = measurement
+        .local
+        .host
+        .as_ref()
+        .map_or_else(String::new, |host| host.name.clone());
+    (
+        host,
+        host_of(&measurement.peer.host),
+        ip_of(&measurement.peer.address),
+    )
 }
 
 /// Returns the name of this host, the other end as it was named, and its IP address, of a transfer
 /// of another program, of which only the address is known.
 fn ends_watched(document: &Document) -> (String, String, String) {
-    let Content::Diagnosis { diagnosis, .. } = &document.content else { return Default::default() };
-    let transfer = diagnosis.transfers.first().and_then(|diagnosis| diagnosis.transfer.as_ref());
+    let Content::Diagnosis { diagnosis, .. } = &document.content else {
+        return Default::default();
+    };
+    let transfer = diagnosis
+        .transfers
+        .first()
+        .and_then(|diagnosis| diagnosis.transfer.as_ref());
     let address = transfer.map_or_else(String::new, |transfer| ip_of(&transfer.remote));
     (String::new(), address.clone(), address)
 }
@@ -152,11 +204,16 @@ fn ends_watched(document: &Document) -> (String, String, String) {
 /// Returns both ends of a path, by which runs over the same path are found.
 pub(crate) fn path_key(host: &str, peer: &str, address: &str) -> String {
     let peer = if address.is_empty() { peer } else { address };
-    if peer.is_empty() { String::new() } else { format!("{host} → {peer}").trim_start().to_owned() }
+    if peer.is_empty() {
+        String::new()
+    } else {
+        format!("{host} → {peer}").trim_start().to_owned()
+    }
 }
 
-/// Returns the load that was asked for in words: transport, direction, streams and duration, and then each other field
-/// that is not as usual. Runs of the same words can be compared. Texts for the user take no part.
+/// Returns the load that was asked for in words: transport, direction, streams and duration, and
+/// then each other field that is not as usual. Runs of the same words can be compared. Texts for
+/// the user take no part.
 pub(crate) fn request_key(request: &Request) -> String {
     let usual = Request {
         transport: request.transport,
@@ -169,7 +226,11 @@ pub(crate) fn request_key(request: &Request) -> String {
         interval: request.interval,
         ..Request::default()
     };
-    let transport = if request.transport == Transport::Udp { "udp" } else { "tcp" };
+    let transport = if request.transport == Transport::Udp {
+        "udp"
+    } else {
+        "tcp"
+    };
     let direction = match request.direction {
         Direction::Upload => "upload",
         Direction::Download => "download",
@@ -180,7 +241,9 @@ pub(crate) fn request_key(request: &Request) -> String {
     if let (Ok(Value::Object(usual)), Ok(Value::Object(asked))) =
         (serde_json::to_value(usual), serde_json::to_value(request))
     {
-        let unusual = asked.iter().filter(|(name, value)| usual.get(*name) != Some(*value));
+        let unusual = asked
+            .iter()
+            .filter(|(name, value)| usual.get(*name) != Some(*value));
         words.extend(unusual.map(|(name, value)| format!(", {name}={}", plain_text(value))));
     }
     words
@@ -188,11 +251,16 @@ pub(crate) fn request_key(request: &Request) -> String {
 
 /// Returns the words with which every request begins.
 pub(crate) fn load_words(transport: &str, direction: &str, streams: u16, seconds: f64) -> String {
-    format!("{transport} {direction}, {}, {seconds} s", count_noun(streams, "stream"))
+    format!(
+        "{transport} {direction}, {}, {seconds} s",
+        count_noun(streams, "stream")
+    )
 }
 
 fn plain_text(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+    value
+        .as_str()
+        .map_or_else(|| value.to_string(), str::to_owned)
 }
 
 /// Returns the facts of a document.
@@ -202,12 +270,18 @@ pub(crate) fn document_facts(document: &Document) -> Vec<StoredFacts> {
         .flat_map(|(step, measurement)| of_measurement(step, measurement))
         .collect();
     match &document.content {
-        Content::Diagnosis { measurement: None, diagnosis } => {
+        Content::Diagnosis {
+            measurement: None,
+            diagnosis,
+        } => {
             facts.extend(diagnosis.transfers.iter().filter_map(watched_facts));
         }
         Content::Diagnosis { diagnosis, .. } => {
             // The verdict of the diagnosis is that of the measurement before the trial.
-            let verdict = diagnosis.transfers.first().map(|transfer| &transfer.verdict);
+            let verdict = diagnosis
+                .transfers
+                .first()
+                .map(|transfer| &transfer.verdict);
             for fact in facts.iter_mut().filter(|fact| fact.step.is_empty()) {
                 set_limit(fact, verdict);
             }
@@ -239,21 +313,39 @@ fn of_knee(sweep: &SweepReport) -> Option<StoredFacts> {
 fn step_measurements(document: &Document) -> Vec<(&str, &Measurement)> {
     match &document.content {
         Content::Measurement { measurement, .. } => vec![("", measurement)],
-        Content::Diagnosis { measurement, diagnosis } => {
+        Content::Diagnosis {
+            measurement,
+            diagnosis,
+        } => {
             let own = measurement.iter().map(|measurement| ("", &**measurement));
-            own.chain(diagnosis.trial.iter().map(|trial| ("trial", &trial.measurement))).collect()
+            own.chain(
+                diagnosis
+                    .trial
+                    .iter()
+                    .map(|trial| ("trial", &trial.measurement)),
+            )
+            .collect()
         }
         Content::Experiment { experiment } => {
-            let proof = experiment.proof.iter().map(|proof| ("proof", &proof.measurement));
-            std::iter::once(("", &experiment.measurement)).chain(proof).collect()
+            let proof = experiment
+                .proof
+                .iter()
+                .map(|proof| ("proof", &proof.measurement));
+            std::iter::once(("", &experiment.measurement))
+                .chain(proof)
+                .collect()
         }
         Content::Lab { lab } => {
             let steps = lab.iter().flat_map(|lab| &lab.steps);
-            steps.flat_map(|step| step.runs.iter().map(|run| (step.name.as_str(), run))).collect()
+            steps
+                .flat_map(|step| step.runs.iter().map(|run| (step.name.as_str(), run)))
+                .collect()
         }
-        Content::SweepRun { sweep_run } => {
-            sweep_run.measurement.iter().map(|measurement| ("run", &**measurement)).collect()
-        }
+        Content::SweepRun { sweep_run } => sweep_run
+            .measurement
+            .iter()
+            .map(|measurement| ("run", &**measurement))
+            .collect(),
         _ => Vec::new(),
     }
 }
@@ -292,19 +384,30 @@ fn of_measurement(step: &str, measurement: &Measurement) -> Vec<StoredFacts> {
 
 /// Returns the figures of one direction that its totals and its two ends have.
 fn of_ends(summary: &Summary, sender: &EndReport, receiver: &EndReport) -> StoredFacts {
-    let windows = sender.samples.iter().filter_map(|sample| sample.tcp.snd_wnd);
-    let congestion = sender.sockets.first().map(|socket| socket.congestion.clone());
+    let windows = sender
+        .samples
+        .iter()
+        .filter_map(|sample| sample.tcp.snd_wnd);
+    let congestion = sender
+        .sockets
+        .first()
+        .map(|socket| socket.congestion.clone());
     StoredFacts {
         rate: Some(summary.rate),
         steady: summary.steady.map(|steady| steady.rate),
         retransmits: summary.retransmits,
         loss: summary.datagrams.map(|datagrams| {
-            Ratio::from_quotient(datagrams.lost as f64, datagrams.lost.saturating_add(datagrams.received) as f64)
+            Ratio::from_quotient(
+                datagrams.lost as f64,
+                datagrams.lost.saturating_add(datagrams.received) as f64,
+            )
         }),
         cpu_sender: sender.cpu.map(|cpu| cpu.total_share()),
         cpu_receiver: receiver.cpu.map(|cpu| cpu.total_share()),
         window: windows.max(),
-        congestion: congestion.filter(|name| !name.is_empty()).or_else(|| sender.congestion.clone()),
+        congestion: congestion
+            .filter(|name| !name.is_empty())
+            .or_else(|| sender.congestion.clone()),
         sent: Some(summary.sent),
         duration: Some(summary.duration),
         ..StoredFacts::default()
@@ -319,7 +422,9 @@ fn is_whole(measurement: &Measurement) -> bool {
 fn set_limit(fact: &mut StoredFacts, verdict: Option<&Verdict>) {
     let Some(verdict) = verdict else { return };
     fact.limit = Some(verdict.kind.name().to_owned());
-    fact.cause = serde_json::to_value(verdict.cause).ok().and_then(|cause| cause.as_str().map(str::to_owned));
+    fact.cause = serde_json::to_value(verdict.cause)
+        .ok()
+        .and_then(|cause| cause.as_str().map(str::to_owned));
     fact.share = Some(verdict.share);
 }
 
@@ -343,7 +448,13 @@ fn watched_facts(diagnosis: &Diagnosis) -> Option<StoredFacts> {
 
 fn loaded_rtt(diagnosis: &Diagnosis) -> Option<fullpipe_units::Span> {
     let evidence = diagnosis.evidence.as_ref()?;
-    median(evidence.sender_samples.iter().filter_map(|sample| sample.tcp.rtt).collect())
+    median(
+        evidence
+            .sender_samples
+            .iter()
+            .filter_map(|sample| sample.tcp.rtt)
+            .collect(),
+    )
 }
 
 /// Returns the rate by which runs are compared: the steady one, or the mean where there is none.

@@ -38,7 +38,8 @@ impl From<bool> for DatabaseValue {
 
 impl From<&str> for DatabaseValue {
     fn from(text: &str) -> Self {
-        // PostgreSQL has no text with this character; SQLite would cut the text at it for most readers.
+        // PostgreSQL has no text with this character; SQLite would cut the text at it for most
+        // readers.
         Self::Text(text.replace('\0', ""))
     }
 }
@@ -94,29 +95,47 @@ impl EngineError {
 
     /// Returns true if the error may come of a disk to which nothing can be written.
     pub(crate) fn is_of_disk(&self) -> bool {
-        matches!(self.kind, EngineErrorKind::Disk | EngineErrorKind::Forbidden)
+        matches!(
+            self.kind,
+            EngineErrorKind::Disk | EngineErrorKind::Forbidden
+        )
     }
 
     pub(crate) fn from_cause(cause: impl Into<String>) -> Self {
-        Self { cause: cause.into(), kind: EngineErrorKind::Other }
+        Self {
+            cause: cause.into(),
+            kind: EngineErrorKind::Other,
+        }
     }
 
     pub(crate) fn no_archive(cause: impl Into<String>) -> Self {
-        Self { cause: cause.into(), kind: EngineErrorKind::NoArchive }
+        Self {
+            cause: cause.into(),
+            kind: EngineErrorKind::NoArchive,
+        }
     }
 }
 
 impl From<io::Error> for EngineError {
     fn from(error: io::Error) -> Self {
-        const FORBIDDEN: [ErrorKind; 2] = [ErrorKind::PermissionDenied, ErrorKind::ReadOnlyFilesystem];
+        const FORBIDDEN: [ErrorKind; 2] =
+            [ErrorKind::PermissionDenied, ErrorKind::ReadOnlyFilesystem];
         let is_forbidden = FORBIDDEN.contains(&error.kind());
-        let kind = if is_forbidden { EngineErrorKind::Forbidden } else { EngineErrorKind::Other };
-        Self { kind, ..Self::from_error(&error) }
+        let kind = if is_forbidden {
+            EngineErrorKind::Forbidden
+        } else {
+            EngineErrorKind::Other
+        };
+        Self {
+            kind,
+            ..Self::from_error(&error)
+        }
     }
 }
 
-/// A database that takes the statements of [`crate::statements`]: parameters are `$1`, `$2`, …; types are BIGINT, TEXT
-/// and DOUBLE PRECISION, and one for bytes, which has a name of its own in each.
+/// A database that takes the statements of [`crate::statements`]: parameters are `$1`, `$2`, …;
+/// types are BIGINT, TEXT and DOUBLE PRECISION, and one for bytes, which has a name of its own in
+/// each.
 pub(crate) trait DatabaseEngine {
     /// Type of a column of bytes.
     fn blob_type(&self) -> &'static str;

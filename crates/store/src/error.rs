@@ -18,7 +18,9 @@ pub enum StoreError {
         cause: String,
     },
     /// The archive has no documents of this kind, and this program makes none.
-    #[error("{kind} is no kind of documents; kinds are {known}, and for one format of foreign ones foreign/iperf3")]
+    #[error(
+        "{kind} is no kind of documents; kinds are {known}, and for one format of foreign ones foreign/iperf3"
+    )]
     UnknownKind {
         /// The kind that was asked for.
         kind: String,
@@ -82,15 +84,30 @@ pub enum StoreError {
 
 impl StoreError {
     pub(crate) fn unknown_kind(kind: &str) -> Self {
-        Self::UnknownKind { kind: clean_line(kind), known: KINDS_OF_DOCUMENTS.join(", ") }
+        Self::UnknownKind {
+            kind: clean_line(kind),
+            known: KINDS_OF_DOCUMENTS.join(", "),
+        }
     }
 
-    pub(crate) fn from_engine(operation: &'static str, location: &impl ToString, error: EngineError) -> Self {
+    pub(crate) fn from_engine(
+        operation: &'static str,
+        location: &impl ToString,
+        error: EngineError,
+    ) -> Self {
         let (location, EngineError { cause, kind }) = (location.to_string(), error);
         match kind {
-            EngineErrorKind::Forbidden => Self::Forbidden { operation, location, cause },
+            EngineErrorKind::Forbidden => Self::Forbidden {
+                operation,
+                location,
+                cause,
+            },
             EngineErrorKind::NoArchive => Self::NoArchive { location, cause },
-            EngineErrorKind::Disk | EngineErrorKind::Other => Self::Database { operation, location, cause },
+            EngineErrorKind::Disk | EngineErrorKind::Other => Self::Database {
+                operation,
+                location,
+                cause,
+            },
         }
     }
 }

@@ -1,6 +1,8 @@
 use std::collections::BTreeMap;
 
-use fullpipe_record::{Direction, HistoryDay, HistoryPoint, HistoryReport, HistorySeries, StoredDocument, StoredFacts};
+use fullpipe_record::{
+    Direction, HistoryDay, HistoryPoint, HistoryReport, HistorySeries, StoredDocument, StoredFacts,
+};
 use fullpipe_units::{BitRate, median};
 use jiff::Timestamp;
 
@@ -17,32 +19,53 @@ use crate::{Store, StoreError};
 type Key = (String, String, &'static str);
 
 impl Store {
-    /// Returns the runs towards `host`, a name or an address with or without a port, that started at `since` or later:
-    /// a series for each path, request and direction, the one with the most runs first.
+    /// Returns the runs towards `host`, a name or an address with or without a port, that started
+    /// at `since` or later: a series for each path, request and direction, the one with the most
+    /// runs first.
     ///
     /// # Errors
     /// Fails if the database refuses.
-    pub fn host_history(&mut self, host: &str, since: Option<Timestamp>) -> Result<HistoryReport, StoreError> {
-        let columns = format!("{}, {}", of_table("document", DOCUMENT), of_table("fact", FACT));
+    pub fn host_history(
+        &mut self,
+        host: &str,
+        since: Option<Timestamp>,
+    ) -> Result<HistoryReport, StoreError> {
+        let columns = format!(
+            "{}, {}",
+            of_table("document", DOCUMENT),
+            of_table("fact", FACT)
+        );
         let rows = self.read(
             &format!(
                 "SELECT {columns} FROM document JOIN fact ON fact.document = document.id
                  WHERE (peer = $1 OR address = $1) AND started >= $2 ORDER BY started DESC, id DESC"
             ),
-            &[host_of(host).as_str().into(), since.map_or(DatabaseValue::Integer(i64::MIN), timestamp_value)],
+            &[
+                host_of(host).as_str().into(),
+                since.map_or(DatabaseValue::Integer(i64::MIN), timestamp_value),
+            ],
         )?;
         let mut series: BTreeMap<Key, Vec<HistoryPoint>> = BTreeMap::new();
         // The newest is first.
         for (document, facts) in rows.into_iter().rev().map(read_run) {
             if let Some(point) = history_point(&document, &facts) {
-                let key = (document.path_key, document.request_key, direction_name(facts.direction));
+                let key = (
+                    document.path_key,
+                    document.request_key,
+                    direction_name(facts.direction),
+                );
                 series.entry(key).or_default().push(point);
             }
         }
-        let mut series: Vec<HistorySeries> =
-            series.into_iter().map(|(key, points)| history_series(key, points)).collect();
+        let mut series: Vec<HistorySeries> = series
+            .into_iter()
+            .map(|(key, points)| history_series(key, points))
+            .collect();
         series.sort_by_key(|series| std::cmp::Reverse(series.points.len()));
-        Ok(HistoryReport { host: host.to_owned(), series })
+        Ok(HistoryReport {
+            host: host.to_owned(),
+            series,
+        })
     }
 }
 
@@ -69,16 +92,28 @@ fn history_point(document: &StoredDocument, facts: &StoredFacts) -> Option<Histo
 
 fn limit_name(facts: &StoredFacts) -> Option<String> {
     let kind = facts.limit.as_deref()?;
-    Some(facts.cause.as_deref().map_or_else(|| kind.to_owned(), |cause| format!("{kind}/{cause}")))
+    Some(
+        facts
+            .cause
+            .as_deref()
+            .map_or_else(|| kind.to_owned(), |cause| format!("{kind}/{cause}")),
+    )
 }
 
-fn history_series((path_key, request_key, direction): Key, points: Vec<HistoryPoint>) -> HistorySeries {
+fn history_series(
+    (path_key, request_key, direction): Key,
+    points: Vec<HistoryPoint>,
+) -> HistorySeries {
     let is_upload = direction == direction_name(Direction::Upload);
     let (changes, detectable) = rate_changes(&points);
     HistorySeries {
         path_key,
         request_key,
-        direction: if is_upload { Direction::Upload } else { Direction::Download },
+        direction: if is_upload {
+            Direction::Upload
+        } else {
+            Direction::Download
+        },
         days: history_days(&points),
         changes,
         detectable,
@@ -89,7 +124,10 @@ fn history_series((path_key, request_key, direction): Key, points: Vec<HistoryPo
 /// Returns the medians by day (UTC) of the valid runs, which are in the order of time.
 fn history_days(points: &[HistoryPoint]) -> Vec<HistoryDay> {
     let valid: Vec<&HistoryPoint> = points.iter().filter(|point| point.valid).collect();
-    valid.chunk_by(|one, next| point_date(one) == point_date(next)).filter_map(history_day).collect()
+    valid
+        .chunk_by(|one, next| point_date(one) == point_date(next))
+        .filter_map(history_day)
+        .collect()
 }
 
 /// Returns the date of a time in RFC 3339.
@@ -136,11 +174,19 @@ mod tests {
             run("2026-03-12T18:00:00Z", 3, "capacity/link", true),
         ];
         let days = history_days(&runs);
-        assert_eq!(days.iter().map(|day| day.date.as_str()).collect::<Vec<_>>(), ["2026-03-11", "2026-03-12"]);
+        assert_eq!(
+            days.iter().map(|day| day.date.as_str()).collect::<Vec<_>>(),
+            ["2026-03-11", "2026-03-12"]
+        );
         let second = &days[1];
         assert_eq!(
             (second.runs, second.rate, second.min, second.max),
-            (3, BitRate::from_mbps(3), BitRate::from_mbps(1), BitRate::from_mbps(5))
+            (
+                3,
+                BitRate::from_mbps(3),
+                BitRate::from_mbps(1),
+                BitRate::from_mbps(5)
+            )
         );
         assert_eq!(second.limit.as_deref(), Some("capacity/link"));
     }

@@ -1,9 +1,10 @@
 //! The archive: what was measured is kept, and found again.
 //!
-//! A document goes in as it was printed, and comes out byte for byte: a measurement of fullpipe, or a result of another
-//! program ([`read_import`]). Facts of it (rates, round-trip times, the limit) are derived, so that lists and histories
-//! need not read the documents. Both are kept in SQLite, one file, or in PostgreSQL, by the same statements. A document
-//! is on the disk when [`Store::put_document`] returns.
+//! A document goes in as it was printed, and comes out byte for byte: a measurement of fullpipe, or
+//! a result of another program ([`read_import`]). Facts of it (rates, round-trip times, the limit)
+//! are derived, so that lists and histories need not read the documents. Both are kept in SQLite,
+//! one file, or in PostgreSQL, by the same statements. A document is on the disk when
+//! [`Store::put_document`] returns.
 //!
 //! Times are arguments; identifiers are random (UUID version 7).
 

@@ -34,7 +34,9 @@ impl FromStr for ArchiveLocation {
             Some(("postgres" | "postgresql", _)) => Ok(Self::Postgresql(text.to_owned())),
             None if !text.is_empty() => Ok(Self::File(text.into())),
             None => Err(StoreError::Location("\"\"".to_owned())),
-            Some(_) => Err(StoreError::Location(printable_line(&without_password(text)))),
+            Some(_) => Err(StoreError::Location(printable_line(&without_password(
+                text,
+            )))),
         }
     }
 }
@@ -49,8 +51,8 @@ impl fmt::Display for ArchiveLocation {
     }
 }
 
-/// Returns the URL without the password between user and host, and without its parameters, which may have one too; only
-/// its begin where the place of the password is in doubt.
+/// Returns the URL without the password between user and host, and without its parameters, which
+/// may have one too; only its begin where the place of the password is in doubt.
 fn without_password(url: &str) -> String {
     let (scheme, rest) = url.split_once("://").unwrap_or(("postgres", url));
     let (ends, parameters) = rest.split_once('?').unwrap_or((rest, ""));
@@ -64,10 +66,14 @@ fn without_password(url: &str) -> String {
     }
 }
 
-/// Returns false if a colon is followed by what is no port, as by a password without a host behind it.
+/// Returns false if a colon is followed by what is no port, as by a password without a host behind
+/// it.
 fn has_port_or_none(ends: &str) -> bool {
     let host = ends.split('/').next().unwrap_or_default();
-    host.ends_with(']') || host.rsplit_once(':').is_none_or(|(_, port)| port.bytes().all(|byte| byte.is_ascii_digit()))
+    host.ends_with(']')
+        || host
+            .rsplit_once(':')
+            .is_none_or(|(_, port)| port.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 #[cfg(test)]
@@ -77,16 +83,34 @@ mod tests {
     #[test]
     fn a_password_is_never_shown() {
         for (url, shown) in [
-            ("postgres://me:se@cret@db.example/x", "postgres://me@db.example/x"),
-            ("postgres://db.example/x?password=secret", "postgres://db.example/x"),
+            (
+                "postgres://me:se@cret@db.example/x",
+                "postgres://me@db.example/x",
+            ),
+            (
+                "postgres://db.example/x?password=secret",
+                "postgres://db.example/x",
+            ),
             ("postgresql:///x?host=/run/db&user=me", "postgresql:///x"),
             ("postgres://me:se?cret@db.example/x", "postgres://me…"),
             ("postgres://me:se@cr?et@db.example/x", "postgres://me…"),
-            ("postgres://me:se/cret@db.example/x", "postgres://me@db.example/x"),
-            ("postgres://db.example/x?password=se@cret", "postgres://db.example…"),
-            ("postgres://db.example:5432?password=se@cret", "postgres://db.example…"),
+            (
+                "postgres://me:se/cret@db.example/x",
+                "postgres://me@db.example/x",
+            ),
+            (
+                "postgres://db.example/x?password=se@cret",
+                "postgres://db.example…",
+            ),
+            (
+                "postgres://db.example:5432?password=se@cret",
+                "postgres://db.example…",
+            ),
             ("postgres://me:secret/x", "postgres://me…"),
-            ("postgres://[::1]:5432,db:5433/x", "postgres://[::1]:5432,db:5433/x"),
+            (
+                "postgres://[::1]:5432,db:5433/x",
+                "postgres://[::1]:5432,db:5433/x",
+            ),
             ("postgres://[2001:db8::1]/x", "postgres://[2001:db8::1]/x"),
         ] {
             assert_eq!(url.parse::<ArchiveLocation>().unwrap().to_string(), shown);
@@ -100,7 +124,10 @@ mod tests {
             ("mysql://db/x?password=secret", "mysql://db/x"),
             ("x\u{1b}://me:secret@db/x", "x\\u{1b}://me@db/x"),
         ] {
-            assert_eq!(url.parse::<ArchiveLocation>(), Err(StoreError::Location(shown.to_owned())));
+            assert_eq!(
+                url.parse::<ArchiveLocation>(),
+                Err(StoreError::Location(shown.to_owned()))
+            );
         }
     }
 
@@ -108,7 +135,13 @@ mod tests {
     fn a_file_or_a_url_of_postgresql_is_a_place() {
         assert_eq!("a/b.db".parse(), Ok(ArchiveLocation::File("a/b.db".into())));
         for text in ["", "mysql://x/y", "https://example.org/"] {
-            assert!(matches!(text.parse::<ArchiveLocation>(), Err(StoreError::Location(_))), "{text}");
+            assert!(
+                matches!(
+                    text.parse::<ArchiveLocation>(),
+                    Err(StoreError::Location(_))
+                ),
+                "{text}"
+            );
         }
     }
 }

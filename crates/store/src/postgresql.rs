@@ -10,7 +10,9 @@ use postgres::types::private::BytesMut;
 use postgres::types::{IsNull, ToSql, Type, to_sql_checked};
 use postgres::{Client, Config, NoTls};
 
-use crate::engine::{DatabaseEngine, DatabaseValue, EngineError, EngineErrorKind, Row, run_transaction};
+use crate::engine::{
+    DatabaseEngine, DatabaseValue, EngineError, EngineErrorKind, Row, run_transaction,
+};
 
 /// Time limit for a connection, where the URL gives none, for data that the server does not
 /// acknowledge, and for another program that keeps a table for itself.
@@ -35,7 +37,10 @@ impl PostgresEngine {
     pub(crate) fn open(url: &str, create: bool) -> Result<Self, EngineError> {
         let mut config: Config = url.parse()?;
         let connecting = config.get_connect_timeout().copied().unwrap_or(TIMEOUT);
-        config.connect_timeout(connecting).application_name("fullpipe").tcp_user_timeout(TIMEOUT);
+        config
+            .connect_timeout(connecting)
+            .application_name("fullpipe")
+            .tcp_user_timeout(TIMEOUT);
         // The time limit of a connection ends where a server is to answer.
         let mut opened = Self::connect(config, connecting.saturating_add(TIMEOUT))?;
         opened.prepare_schema(create)?;
@@ -45,7 +50,10 @@ impl PostgresEngine {
 
     fn connect(config: Config, timeout: Duration) -> Result<Self, EngineError> {
         let client = run_with_timeout(timeout, move || config.connect(NoTls))??;
-        Ok(Self { client: Some(client), timeout })
+        Ok(Self {
+            client: Some(client),
+            timeout,
+        })
     }
 
     fn prepare_schema(&mut self, create: bool) -> Result<(), EngineError> {
@@ -86,7 +94,9 @@ fn run_with_timeout<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, EngineError> {
     let (sender, receiver) = mpsc::channel();
-    thread::Builder::new().name("postgresql".to_owned()).spawn(move || drop(sender.send(work())))?;
+    thread::Builder::new()
+        .name("postgresql".to_owned())
+        .spawn(move || drop(sender.send(work())))?;
     receiver.recv_timeout(timeout).map_err(|_| timeout_error())
 }
 
@@ -102,9 +112,16 @@ impl DatabaseEngine for PostgresEngine {
     fn query(&mut self, sql: &str, values: &[DatabaseValue]) -> Result<Vec<Row>, EngineError> {
         let (sql, values) = (sql.to_owned(), values.to_vec());
         self.ask_server(move |client| {
-            let parameters: Vec<&(dyn ToSql + Sync)> = values.iter().map(|value| value as _).collect();
+            let parameters: Vec<&(dyn ToSql + Sync)> =
+                values.iter().map(|value| value as _).collect();
             let rows = client.query(&sql, &parameters)?;
-            rows.iter().map(|row| (0..row.len()).map(|column| column_value(row, column)).collect()).collect()
+            rows.iter()
+                .map(|row| {
+                    (0..row.len())
+                        .map(|column| column_value(row, column))
+                        .collect()
+                })
+                .collect()
         })
     }
 
@@ -122,7 +139,9 @@ impl DatabaseEngine for PostgresEngine {
     }
 
     fn schema_version(&mut self) -> Result<u32, EngineError> {
-        if !self.has_rows("SELECT 1 FROM pg_tables WHERE schemaname = 'fullpipe' AND tablename = 'version'")? {
+        if !self.has_rows(
+            "SELECT 1 FROM pg_tables WHERE schemaname = 'fullpipe' AND tablename = 'version'",
+        )? {
             return Ok(0);
         }
         // By its full name: without a permission for the schema, the search path leads nowhere.
@@ -160,15 +179,25 @@ impl DatabaseEngine for PostgresEngine {
 impl From<postgres::Error> for EngineError {
     fn from(error: postgres::Error) -> Self {
         let is_forbidden = error.code().is_some_and(is_forbidden);
-        let kind = if is_forbidden { EngineErrorKind::Forbidden } else { EngineErrorKind::Other };
-        Self { kind, ..Self::from_error(&error) }
+        let kind = if is_forbidden {
+            EngineErrorKind::Forbidden
+        } else {
+            EngineErrorKind::Other
+        };
+        Self {
+            kind,
+            ..Self::from_error(&error)
+        }
     }
 }
 
-/// Returns true if the server refuses this user: a permission that it lacks, a wrong password, or a copy of a database
-/// that can only be read.
+/// Returns true if the server refuses this user: a permission that it lacks, a wrong password, or a
+/// copy of a database that can only be read.
 fn is_forbidden(code: &SqlState) -> bool {
-    const LACKS: [SqlState; 2] = [SqlState::INSUFFICIENT_PRIVILEGE, SqlState::READ_ONLY_SQL_TRANSACTION];
+    const LACKS: [SqlState; 2] = [
+        SqlState::INSUFFICIENT_PRIVILEGE,
+        SqlState::READ_ONLY_SQL_TRANSACTION,
+    ];
     // Class 28: invalid authorization.
     LACKS.contains(code) || code.code().starts_with("28")
 }
@@ -185,7 +214,11 @@ fn column_value(row: &postgres::Row, column: usize) -> Result<DatabaseValue, Eng
 }
 
 impl ToSql for DatabaseValue {
-    fn to_sql(&self, of: &Type, out: &mut BytesMut) -> Result<IsNull, Box<dyn Error + Sync + Send>> {
+    fn to_sql(
+        &self,
+        of: &Type,
+        out: &mut BytesMut,
+    ) -> Result<IsNull, Box<dyn Error + Sync + Send>> {
         match self {
             Self::Null => Ok(IsNull::Yes),
             Self::Integer(number) => number.to_sql(of, out),
@@ -214,9 +247,13 @@ mod tests {
     #[test]
     fn a_server_that_accepts_and_says_nothing_is_waited_for_with_a_limit() {
         let deaf = TcpListener::bind("127.0.0.1:0").unwrap();
-        let url = format!("postgres://me@127.0.0.1:{}/x", deaf.local_addr().unwrap().port());
+        let url = format!(
+            "postgres://me@127.0.0.1:{}/x",
+            deaf.local_addr().unwrap().port()
+        );
         let begun = Instant::now();
-        let refused = PostgresEngine::connect(url.parse().unwrap(), Duration::from_millis(50)).err();
+        let refused =
+            PostgresEngine::connect(url.parse().unwrap(), Duration::from_millis(50)).err();
         assert_eq!(refused, Some(timeout_error()));
         assert!(begun.elapsed() < TIMEOUT);
     }
@@ -227,7 +264,10 @@ mod tests {
         let server = Postgres::start();
         let mut engine = PostgresEngine::open(&server.database("silent"), true).unwrap();
         engine.timeout = Duration::from_millis(100);
-        assert_eq!(engine.execute_batch("SELECT pg_sleep(30)"), Err(timeout_error()));
+        assert_eq!(
+            engine.execute_batch("SELECT pg_sleep(30)"),
+            Err(timeout_error())
+        );
         let begun = Instant::now();
         engine.timeout = TIMEOUT;
         assert_eq!(engine.begin_transaction(), Err(timeout_error()));

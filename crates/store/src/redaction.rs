@@ -33,19 +33,21 @@ const NAMES: &[&str] = &[
     "target",
 ];
 
-/// Words of the schema: names of fields, values of which a field has one of a few, and the words within these.
+/// Words of the schema: names of fields, values of which a field has one of a few, and the words
+/// within these.
 static WORDS: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
     let mut words = BTreeSet::new();
     add_words(&mut words, schemars::schema_for!(Document).as_value());
     words
 });
 
-/// Replaces addresses, names and paths. What was replaced once is replaced by the same everywhere, so that it can still
-/// be seen which results belong together; which was which is known to nobody once this is dropped.
+/// Replaces addresses, names and paths. What was replaced once is replaced by the same everywhere,
+/// so that it can still be seen which results belong together; which was which is known to nobody
+/// once this is dropped.
 #[derive(Debug, Default)]
 pub struct Redaction {
-    /// Names, and whether each is a word of the schema (a host called `sender`). Such a name is replaced where a name
-    /// stands; others are replaced wherever they occur.
+    /// Names, and whether each is a word of the schema (a host called `sender`). Such a name is
+    /// replaced where a name stands; others are replaced wherever they occur.
     names: BTreeMap<String, bool>,
     replaced: HashMap<String, String>,
     /// Replacements so far, by kind.
@@ -81,8 +83,8 @@ impl Redaction {
         }
     }
 
-    /// Returns the body of a document, redacted: its JSON, one value a line, decompressed if it was compressed. Returns
-    /// `None` if it is no JSON.
+    /// Returns the body of a document, redacted: its JSON, one value a line, decompressed if it was
+    /// compressed. Returns `None` if it is no JSON.
     pub fn redact_body(&mut self, body: &[u8]) -> Option<String> {
         let mut unpacked = Vec::new();
         let is_packed = MultiGzDecoder::new(body).read_to_end(&mut unpacked).is_ok();
@@ -126,7 +128,8 @@ impl Redaction {
         }
     }
 
-    /// Addresses and paths are found without being learned; a name of one character would be found everywhere.
+    /// Addresses and paths are found without being learned; a name of one character would be found
+    /// everywhere.
     fn learn_name(&mut self, name: &str) {
         let is_common = ["localhost", "true", "false", "none", "null", "auto"].contains(&name);
         let is_found = name.starts_with('/') || name.parse::<IpAddr>().is_ok();
@@ -137,28 +140,37 @@ impl Redaction {
         }
     }
 
-    /// Returns a value redacted, which is the text of names if `is_named`. No field of a document of fullpipe is called
-    /// after a host; those of others may be, as the series of flent.
+    /// Returns a value redacted, which is the text of names if `is_named`. No field of a document
+    /// of fullpipe is called after a host; those of others may be, as the series of flent.
     fn redact_value(&mut self, value: Value, is_own: bool, is_named: bool) -> Value {
         match value {
             Value::String(text) if is_named => Value::String(self.text_of_names(&text)),
             Value::String(text) => Value::String(self.redact_text(&text)),
-            Value::Array(values) => {
-                values.into_iter().map(|value| self.redact_value(value, is_own, is_named)).collect()
-            }
+            Value::Array(values) => values
+                .into_iter()
+                .map(|value| self.redact_value(value, is_own, is_named))
+                .collect(),
             Value::Object(fields) => {
                 let named: Vec<bool> = fields.keys().map(|name| has_names(&fields, name)).collect();
-                let fields = fields.into_iter().zip(named).map(|((name, value), is_named)| {
-                    let new = if is_own { name } else { self.redact_text(&name) };
-                    (new, self.redact_value(value, is_own, is_named))
-                });
+                let fields = fields
+                    .into_iter()
+                    .zip(named)
+                    .map(|((name, value), is_named)| {
+                        let new = if is_own {
+                            name
+                        } else {
+                            self.redact_text(&name)
+                        };
+                        (new, self.redact_value(value, is_own, is_named))
+                    });
                 Value::Object(fields.collect::<Map<_, _>>())
             }
             other => other,
         }
     }
 
-    /// Returns a text in which addresses, paths, URLs, and known names that are no words of the schema are replaced.
+    /// Returns a text in which addresses, paths, URLs, and known names that are no words of the
+    /// schema are replaced.
     fn redact_text(&mut self, text: &str) -> String {
         let named = self.without_names(text, false);
         self.without_others(&named)
@@ -183,12 +195,16 @@ impl Redaction {
         redacted + rest
     }
 
-    /// Replaces the known names, at each place the longest, so that none is found within another; words of the schema
-    /// only if `all`. Takes no longer if more names are known.
+    /// Replaces the known names, at each place the longest, so that none is found within another;
+    /// words of the schema only if `all`. Takes no longer if more names are known.
     fn without_names(&mut self, text: &str, all: bool) -> String {
         let (mut done, mut rest, mut last) = (String::with_capacity(text.len()), text, None);
         while let Some(first) = rest.chars().next() {
-            let known = if is_part(last) { None } else { self.longest_name(rest, all) };
+            let known = if is_part(last) {
+                None
+            } else {
+                self.longest_name(rest, all)
+            };
             let length = known.unwrap_or(first.len_utf8());
             let (part, after) = rest.split_at(length);
             match known {
@@ -201,19 +217,29 @@ impl Redaction {
         done
     }
 
-    /// Returns the length of the longest known name with which a text begins, if a word ends behind it.
+    /// Returns the length of the longest known name with which a text begins, if a word ends behind
+    /// it.
     fn longest_name(&self, text: &str, all: bool) -> Option<usize> {
-        // Each name with which this begins is at most the last one that is not greater, and begins that one, too.
+        // Each name with which this begins is at most the last one that is not greater, and begins
+        // that one, too.
         let mut begin = text;
         while !begin.is_empty() {
-            let (name, is_of_schema) =
-                self.names.range::<str, _>((Bound::Unbounded, Bound::Included(begin))).next_back()?;
+            let (name, is_of_schema) = self
+                .names
+                .range::<str, _>((Bound::Unbounded, Bound::Included(begin)))
+                .next_back()?;
             let is_begin = begin.starts_with(name.as_str());
             if is_begin && (all || !is_of_schema) && !is_part(text[name.len()..].chars().next()) {
                 return Some(name.len());
             }
-            let same = name.char_indices().zip(begin.chars()).find(|((_, one), other)| one != other);
-            let end = same.map_or_else(|| name.char_indices().next_back().map_or(0, |(at, _)| at), |((at, _), _)| at);
+            let same = name
+                .char_indices()
+                .zip(begin.chars())
+                .find(|((_, one), other)| one != other);
+            let end = same.map_or_else(
+                || name.char_indices().next_back().map_or(0, |(at, _)| at),
+                |((at, _), _)| at,
+            );
             begin = &begin[..end];
         }
         None
@@ -233,11 +259,16 @@ impl Redaction {
         }
     }
 
-    /// Replaces the addresses in a word, whatever else it has: ports, a zone, the length of a prefix, a field's name.
+    /// Replaces the addresses in a word, whatever else it has: ports, a zone, the length of a
+    /// prefix, a field's name.
     fn redact_addresses(&mut self, word: &str) -> String {
         let is_of_v6 = |c: char| c.is_ascii_hexdigit() || c == ':' || c == '.';
         let without_v6 = self.redact_runs(word, is_of_v6, |run| run.parse().ok().map(IpAddr::V6));
-        self.redact_runs(&without_v6, |c| c.is_ascii_digit() || c == '.', |run| run.parse().ok().map(IpAddr::V4))
+        self.redact_runs(
+            &without_v6,
+            |c| c.is_ascii_digit() || c == '.',
+            |run| run.parse().ok().map(IpAddr::V4),
+        )
     }
 
     /// Replaces the runs of such characters that are addresses and no part of a longer name.
@@ -253,7 +284,9 @@ impl Redaction {
             let run = &rest[start..];
             let (run, after) = run.split_at(run.find(|c: char| !is_of(c)).unwrap_or(run.len()));
             let is_whole = !is_part(done.chars().next_back()) && !is_part(after.chars().next());
-            let found = address_candidates(run).find_map(|text| Some((parse(text)?, text.len()))).filter(|_| is_whole);
+            let found = address_candidates(run)
+                .find_map(|text| Some((parse(text)?, text.len())))
+                .filter(|_| is_whole);
             let replaced = found.map_or(0, |(_, length)| length);
             done.extend(found.map(|(address, _)| self.redact_address(address).to_string()));
             done.push_str(&run[replaced..]);
@@ -284,10 +317,11 @@ impl Redaction {
     }
 }
 
-/// Returns true if the text of this field names hosts, users or files. A host of ours is an object with `name` and
-/// `kernel`.
+/// Returns true if the text of this field names hosts, users or files. A host of ours is an object
+/// with `name` and `kernel`.
 fn has_names(fields: &Map<String, Value>, field: &str) -> bool {
-    NAMES.contains(&field.to_ascii_lowercase().as_str()) || (field == "name" && fields.contains_key("kernel"))
+    NAMES.contains(&field.to_ascii_lowercase().as_str())
+        || (field == "name" && fields.contains_key("kernel"))
 }
 
 /// Returns true if a character is of a word, so that none ends before it and none begins behind it.
@@ -295,15 +329,18 @@ fn is_part(character: Option<char>) -> bool {
     character.is_some_and(char::is_alphanumeric)
 }
 
-/// Adds a word of a schema, and all that stands between the beginning of a word within it and the end of one.
+/// Adds a word of a schema, and all that stands between the beginning of a word within it and the
+/// end of one.
 fn add_word(words: &mut BTreeSet<String>, word: &str) {
-    let begins =
-        word.char_indices().filter(|(at, one)| is_part(Some(*one)) && !is_part(word[..*at].chars().next_back()));
+    let begins = word
+        .char_indices()
+        .filter(|(at, one)| is_part(Some(*one)) && !is_part(word[..*at].chars().next_back()));
     for (begin, _) in begins {
         let inner = &word[begin..];
         let ends = inner.char_indices().map(|(at, one)| at + one.len_utf8());
-        let of_words =
-            ends.filter(|end| is_part(inner[..*end].chars().next_back()) && !is_part(inner[*end..].chars().next()));
+        let of_words = ends.filter(|end| {
+            is_part(inner[..*end].chars().next_back()) && !is_part(inner[*end..].chars().next())
+        });
         words.extend(of_words.map(|end| inner[..end].to_owned()));
     }
     words.insert(word.to_owned());
@@ -318,9 +355,13 @@ fn add_words(words: &mut BTreeSet<String>, schema: &Value) {
                 match (key.as_str(), value) {
                     ("const", Value::String(word)) => add_word(words, word),
                     ("enum", Value::Array(of)) => {
-                        of.iter().filter_map(Value::as_str).for_each(|word| add_word(words, word));
+                        of.iter()
+                            .filter_map(Value::as_str)
+                            .for_each(|word| add_word(words, word));
                     }
-                    ("properties", Value::Object(fields)) => fields.keys().for_each(|word| add_word(words, word)),
+                    ("properties", Value::Object(fields)) => {
+                        fields.keys().for_each(|word| add_word(words, word))
+                    }
                     _ => {}
                 }
                 add_words(words, value);
@@ -330,13 +371,17 @@ fn add_words(words: &mut BTreeSet<String>, schema: &Value) {
     }
 }
 
-/// Returns the replacement with this number. Addresses are of the range for benchmarks (RFC 2544, 198.18.0.0/15), which
-/// is large enough, and of the range for documentation (RFC 3849, RFC 7042).
+/// Returns the replacement with this number. Addresses are of the range for benchmarks (RFC 2544,
+/// 198.18.0.0/15), which is large enough, and of the range for documentation (RFC 3849, RFC 7042).
 fn made_up(kind: &str, number: u32) -> String {
     match kind {
         "ipv4" => Ipv4Addr::from_bits(0xc612_0000 | number & 0x1_ffff).to_string(),
         "ipv6" => Ipv6Addr::from_bits((0x2001_0db8 << 96) | u128::from(number)).to_string(),
-        "mac" => format!("00:00:5e:00:{:02x}:{:02x}", number >> 8 & 0xff, number & 0xff),
+        "mac" => format!(
+            "00:00:5e:00:{:02x}:{:02x}",
+            number >> 8 & 0xff,
+            number & 0xff
+        ),
         kind => format!("{kind}-{number}"),
     }
 }
@@ -345,26 +390,37 @@ fn is_separator(c: char) -> bool {
     c.is_whitespace() || "\"'`(),;=<>{}|→@".contains(c)
 }
 
-/// Returns the texts of a run of characters of addresses that may be one: it may end a sentence, or with a port behind
-/// a dot as `tcpdump` writes it.
+/// Returns the texts of a run of characters of addresses that may be one: it may end a sentence, or
+/// with a port behind a dot as `tcpdump` writes it.
 fn address_candidates(run: &str) -> impl Iterator<Item = &str> {
     let without_port = run.rsplit_once('.').map(|(address, _)| address);
-    [run, run.trim_end_matches(['.', ':'])].into_iter().chain(without_port)
+    [run, run.trim_end_matches(['.', ':'])]
+        .into_iter()
+        .chain(without_port)
 }
 
 /// Returns the text before a path, and the path, which begins the word, or follows the colon behind
 /// a host. The two colons at the end of a prefix of IPv6 are none behind a host.
 fn split_path(word: &str) -> Option<(&str, &str)> {
     let begins = |text: &str| (text.starts_with('/') || text.starts_with("~/")) && text.len() > 2;
-    let colons = word.match_indices(':').map(|(at, _)| at + 1).filter(|at| !word[..*at].ends_with("::"));
-    let at = [0].into_iter().chain(colons).find(|at| begins(&word[*at..]))?;
+    let colons = word
+        .match_indices(':')
+        .map(|(at, _)| at + 1)
+        .filter(|at| !word[..*at].ends_with("::"));
+    let at = [0]
+        .into_iter()
+        .chain(colons)
+        .find(|at| begins(&word[*at..]))?;
     Some(word.split_at(at))
 }
 
 /// Returns true if `word` is six bytes in hexadecimal with colons or dashes between.
 fn is_mac(word: &str) -> bool {
     let is_byte = |byte: &str| byte.len() == 2 && u8::from_str_radix(byte, 16).is_ok();
-    word.len() == 17 && [':', '-'].into_iter().any(|between| word.split(between).all(is_byte))
+    word.len() == 17
+        && [':', '-']
+            .into_iter()
+            .any(|between| word.split(between).all(is_byte))
 }
 
 #[cfg(test)]
@@ -384,24 +440,39 @@ mod tests {
     fn many_names_take_no_longer_than_few_and_the_longest_at_a_place_counts() {
         let count = 20_000;
         let hosts: Vec<String> = (0..count).map(|number| format!("a-{number}")).collect();
-        let texts: Vec<String> = (0..count).map(|number| format!("from a-{number} to xa-1 and a-{number}x")).collect();
+        let texts: Vec<String> = (0..count)
+            .map(|number| format!("from a-{number} to xa-1 and a-{number}x"))
+            .collect();
         let body = serde_json::json!({ "hosts": hosts, "texts": texts }).to_string();
         let began = std::time::Instant::now();
         let redacted = Redaction::default().redact_body(body.as_bytes()).unwrap();
-        assert!(began.elapsed() < std::time::Duration::from_secs(20), "{:?}", began.elapsed());
+        assert!(
+            began.elapsed() < std::time::Duration::from_secs(20),
+            "{:?}",
+            began.elapsed()
+        );
         let value: Value = serde_json::from_str(&redacted).unwrap();
-        assert_eq!(value["texts"][7], format!("from {} to xa-1 and a-7x", value["hosts"][7].as_str().unwrap()));
+        assert_eq!(
+            value["texts"][7],
+            format!(
+                "from {} to xa-1 and a-7x",
+                value["hosts"][7].as_str().unwrap()
+            )
+        );
         let mut redaction = knowing(&["box", "box-1", "box-1.example", "\u{fc}ber", "sender"]);
-        let new = redaction.redact_text("box box-1 box-1.example box-12 boxes box-1.examples \u{fc}ber sender");
+        let new = redaction
+            .redact_text("box box-1 box-1.example box-12 boxes box-1.examples \u{fc}ber sender");
         let shape = new.replace(|c: char| c.is_ascii_digit(), "#");
-        assert_eq!(shape, "name-# name-# name-# name-#-## boxes name-#.examples name-# sender", "{new}");
+        assert_eq!(
+            shape, "name-# name-# name-# name-#-## boxes name-#.examples name-# sender",
+            "{new}"
+        );
     }
 
     #[test]
     fn the_same_is_replaced_by_the_same_everywhere() {
         let mut redaction = knowing(&["alpha", "alpha.example.org"]);
-        let text =
-            "alpha → 10.1.2.3: ssh me@alpha.example.org:22 from [2001:db8:9::1]:5201, 10.1.2.3:5201 in 10.1.0.0/16";
+        let text = "alpha → 10.1.2.3: ssh me@alpha.example.org:22 from [2001:db8:9::1]:5201, 10.1.2.3:5201 in 10.1.0.0/16";
         assert_eq!(
             redaction.redact_text(text),
             "name-1 → 198.18.0.1: ssh me@name-2:22 from [2001:db8::1]:5201, 198.18.0.1:5201 in 198.18.0.2/16"
@@ -413,27 +484,41 @@ mod tests {
     fn paths_and_urls_are_replaced_and_quantities_are_not() {
         let mut redaction = knowing(&["alpha"]);
         assert_eq!(
-            redaction.redact_text("94.1 Mbit/s by /home/me/a.pcap, https://alpha/x and ~/b; alphabet 1/2"),
+            redaction.redact_text(
+                "94.1 Mbit/s by /home/me/a.pcap, https://alpha/x and ~/b; alphabet 1/2"
+            ),
             "94.1 Mbit/s by /path-1, url-1 and /path-2; alphabet 1/2"
         );
-        assert_eq!(redaction.redact_text("aa:bb:cc:dd:ee:0f at 12:30:45"), "00:00:5e:00:00:01 at 12:30:45");
+        assert_eq!(
+            redaction.redact_text("aa:bb:cc:dd:ee:0f at 12:30:45"),
+            "00:00:5e:00:00:01 at 12:30:45"
+        );
     }
 
     #[test]
     fn addresses_are_found_whatever_stands_around_them() {
         for (text, redacted) in [
             ("fe80::5054:ff:fe12:3456%eth0", "2001:db8::1%eth0"),
-            ("[fe80::5054:ff:fe12:3456%eth0]:5201", "[2001:db8::1%eth0]:5201"),
+            (
+                "[fe80::5054:ff:fe12:3456%eth0]:5201",
+                "[2001:db8::1%eth0]:5201",
+            ),
             ("up to 2001:db8:9::", "up to 2001:db8::1"),
             ("2001:db8:9::/48", "2001:db8::1/48"),
             ("10.1.2.3/5201", "198.18.0.1/5201"),
             ("10.1.2.3-10.1.2.9", "198.18.0.1-198.18.0.2"),
             ("[10.1.2.3]:5201", "[198.18.0.1]:5201"),
             ("peer:10.1.2.3:5201", "peer:198.18.0.1:5201"),
-            ("10.1.2.3.5201 > 10.1.2.9.22:", "198.18.0.1.5201 > 198.18.0.2.22:"),
+            (
+                "10.1.2.3.5201 > 10.1.2.9.22:",
+                "198.18.0.1.5201 > 198.18.0.2.22:",
+            ),
             ("10.1.2.3!", "198.18.0.1!"),
             ("AA-bb-cc-dd-ee-0f", "00:00:5e:00:00:01"),
-            ("10.1.2.3:/home/me/x and beta:~/y", "198.18.0.1:/path-1 and beta:/path-2"),
+            (
+                "10.1.2.3:/home/me/x and beta:~/y",
+                "198.18.0.1:/path-1 and beta:/path-2",
+            ),
         ] {
             assert_eq!(Redaction::default().redact_text(text), redacted);
         }
@@ -454,7 +539,10 @@ mod tests {
         let body = r#"{"peer":{"host":"beta:5201"},"local":{"host":{"name":"gamma","kernel":"6.18"}},
             "warnings":["gamma cannot reach beta"],"rate":5,"qdisc_gamma::sent":[1]}"#;
         let redacted = Redaction::default().redact_body(body.as_bytes()).unwrap();
-        assert!(!redacted.contains("beta") && !redacted.contains("gamma"), "{redacted}");
+        assert!(
+            !redacted.contains("beta") && !redacted.contains("gamma"),
+            "{redacted}"
+        );
         assert!(redacted.contains("\"rate\":5"), "{redacted}");
     }
 
@@ -468,14 +556,26 @@ mod tests {
         let redacted = Redaction::default().redact_body(body.as_bytes()).unwrap();
         let value: Value = serde_json::from_str(&redacted).unwrap();
         assert_eq!(value["local"]["host"]["name"], "name-1");
-        assert_eq!((&value["at"], &value["limit"]), (&"sender".into(), &"sender-application".into()));
+        assert_eq!(
+            (&value["at"], &value["limit"]),
+            (&"sender".into(), &"sender-application".into())
+        );
         assert_eq!(value["text"], "gamma: loss holds the sender back");
-        assert!(value["sender_samples"].is_array() && value["sender"] == 1 && value["gamma"] == 2, "{redacted}");
+        assert!(
+            value["sender_samples"].is_array() && value["sender"] == 1 && value["gamma"] == 2,
+            "{redacted}"
+        );
         let mut redaction = knowing(&["sender", "gamma"]);
-        let document =
-            StoredDocument { host: "sender".to_owned(), path_key: "sender → gamma".to_owned(), ..Default::default() };
+        let document = StoredDocument {
+            host: "sender".to_owned(),
+            path_key: "sender → gamma".to_owned(),
+            ..Default::default()
+        };
         let redacted = redaction.redact_document(&document);
-        assert!(!redacted.path_key.contains("sender") && !redacted.host.contains("sender"), "{redacted:?}");
+        assert!(
+            !redacted.path_key.contains("sender") && !redacted.host.contains("sender"),
+            "{redacted:?}"
+        );
     }
 
     #[test]
@@ -488,13 +588,24 @@ mod tests {
             ..Default::default()
         };
         let redacted = Redaction::default().redact_document(&document);
-        assert_eq!((redacted.campaign.as_str(), redacted.host.as_str()), ("from name-1 to 198.18.0.1", "name-1"));
-        assert_eq!((redacted.cell.as_str(), redacted.peer.as_str()), ("1: name-2", "name-2"));
+        assert_eq!(
+            (redacted.campaign.as_str(), redacted.host.as_str()),
+            ("from name-1 to 198.18.0.1", "name-1")
+        );
+        assert_eq!(
+            (redacted.cell.as_str(), redacted.peer.as_str()),
+            ("1: name-2", "name-2")
+        );
     }
 
     #[test]
     fn words_of_the_schema_are_fields_and_values() {
-        for word in ["sender_samples", "sender-application", "measurement", "receiver"] {
+        for word in [
+            "sender_samples",
+            "sender-application",
+            "measurement",
+            "receiver",
+        ] {
             assert!(WORDS.contains(word), "{word}");
         }
     }

@@ -37,35 +37,52 @@ impl SqliteEngine {
         let writable = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         // SQLite does not say why.
         let unopened = |error| File::open(file).map_or_else(EngineError::from, |_| error);
-        let connection = Connection::open_with_flags(file, writable).map_err(|error| unopened(error.into()))?;
+        let connection =
+            Connection::open_with_flags(file, writable).map_err(|error| unopened(error.into()))?;
         connection.busy_timeout(BUSY)?;
-        let mut opened = Self { connection, file: file.to_owned(), only_read: None };
-        let Err(error) = opened.check_identity() else { return Ok(opened) };
+        let mut opened = Self {
+            connection,
+            file: file.to_owned(),
+            only_read: None,
+        };
+        let Err(error) = opened.check_identity() else {
+            return Ok(opened);
+        };
         if create || !error.is_of_disk() {
             return Err(error);
         }
         // Its locks would be in the way.
         drop(opened);
         match Self::open_where_nothing_can_be_made(file) {
-            Some(opened) => Ok(Self { only_read: Some(error), ..opened }),
+            Some(opened) => Ok(Self {
+                only_read: Some(error),
+                ..opened
+            }),
             None => Err(with_hint(error, file)),
         }
     }
 
-    /// Opens an archive to read it where the files that SQLite makes next to it cannot be made: on a disk that is full
-    /// or read-only. What a killed program has left in the log is read with the index of it in memory, which takes the
-    /// archive for this program alone; without such a log, nothing of the file changes (SQLite, "Write-Ahead Logging",
-    /// sections 8 and 10).
+    /// Opens an archive to read it where the files that SQLite makes next to it cannot be made: on
+    /// a disk that is full or read-only. What a killed program has left in the log is read with the
+    /// index of it in memory, which takes the archive for this program alone; without such a log,
+    /// nothing of the file changes (SQLite, "Write-Ahead Logging", sections 8 and 10).
     fn open_where_nothing_can_be_made(file: &Path) -> Option<Self> {
         let connection = if has_log(file) {
-            let connection = Connection::open_with_flags(file, OpenFlags::SQLITE_OPEN_READ_WRITE).ok()?;
-            connection.execute_batch("PRAGMA locking_mode = EXCLUSIVE").ok()?;
+            let connection =
+                Connection::open_with_flags(file, OpenFlags::SQLITE_OPEN_READ_WRITE).ok()?;
+            connection
+                .execute_batch("PRAGMA locking_mode = EXCLUSIVE")
+                .ok()?;
             connection
         } else {
             let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
             Connection::open_with_flags(immutable_uri(file), flags).ok()?
         };
-        let mut opened = Self { connection, file: file.to_owned(), only_read: None };
+        let mut opened = Self {
+            connection,
+            file: file.to_owned(),
+            only_read: None,
+        };
         opened.check_identity().is_ok().then_some(opened)
     }
 
@@ -75,14 +92,17 @@ impl SqliteEngine {
         let tables = self.query("SELECT count(*) FROM sqlite_master", &[])?;
         let is_empty = tables == [[DatabaseValue::Integer(0)]];
         if application != APPLICATION && !is_empty {
-            return Err(EngineError::no_archive("it is the database of another program"));
+            return Err(EngineError::no_archive(
+                "it is the database of another program",
+            ));
         }
         // A file on a read-only file system cannot change its mode, and needs not.
         let _ = self.execute_batch("PRAGMA journal_mode = WAL");
         self.execute_batch("PRAGMA synchronous = FULL")
     }
 
-    /// Copies the archive into a file that its owner only can read; returns the version of the tables in the copy.
+    /// Copies the archive into a file that its owner only can read; returns the version of the
+    /// tables in the copy.
     fn copy_to(&mut self, file: &Path) -> Result<i64, EngineError> {
         // One of a program that was killed.
         let _ = std::fs::remove_file(file);
@@ -94,7 +114,9 @@ impl SqliteEngine {
     }
 
     fn pragma_value(&mut self, name: &str) -> Result<i64, EngineError> {
-        Ok(self.connection.query_row(&format!("PRAGMA {name}"), [], |row| row.get(0))?)
+        Ok(self
+            .connection
+            .query_row(&format!("PRAGMA {name}"), [], |row| row.get(0))?)
     }
 }
 
@@ -104,13 +126,15 @@ impl DatabaseEngine for SqliteEngine {
     }
 
     fn query(&mut self, sql: &str, values: &[DatabaseValue]) -> Result<Vec<Row>, EngineError> {
-        // `$2` is a name to SQLite, and gets its number by the order of appearance; `?2` is a number.
+        // `$2` is a name to SQLite, and gets its number by the order of appearance; `?2` is a
+        // number.
         let mut statement = self.connection.prepare_cached(&sql.replace('$', "?"))?;
         let columns = statement.column_count();
         let mut rows = statement.query(params_from_iter(values))?;
         let mut found = Vec::new();
         while let Some(row) = rows.next()? {
-            let values = (0..columns).map(|column| row.get::<_, SqlValue>(column).map(DatabaseValue::from));
+            let values =
+                (0..columns).map(|column| row.get::<_, SqlValue>(column).map(DatabaseValue::from));
             found.push(values.collect::<Result<Row, _>>()?);
         }
         Ok(found)
@@ -138,17 +162,21 @@ impl DatabaseEngine for SqliteEngine {
     }
 
     fn set_version(&mut self, version: u32) -> Result<(), EngineError> {
-        self.execute_batch(&format!("PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {version}"))
+        self.execute_batch(&format!(
+            "PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {version}"
+        ))
     }
 
-    /// The copy is of one moment, and is kept only if the tables had this version then: another program may change them
-    /// meanwhile, and has a copy of its own.
+    /// The copy is of one moment, and is kept only if the tables had this version then: another
+    /// program may change them meanwhile, and has a copy of its own.
     fn copy_before_change(&mut self, version: u32) -> Result<(), EngineError> {
         let copy = PathBuf::from(format!("{}.version-{version}", self.file.display()));
         let unfinished = PathBuf::from(format!("{}.{}", copy.display(), std::process::id()));
         let mut copied = self.copy_to(&unfinished);
         if copied == Ok(version.into()) {
-            copied = std::fs::rename(&unfinished, &copy).map(|()| version.into()).map_err(EngineError::from);
+            copied = std::fs::rename(&unfinished, &copy)
+                .map(|()| version.into())
+                .map_err(EngineError::from);
         }
         // There is none if it was renamed.
         let _ = std::fs::remove_file(&unfinished);
@@ -169,7 +197,8 @@ impl DatabaseEngine for SqliteEngine {
     }
 }
 
-/// Returns the name of a file with its folder: `:memory:` and `file:` at its begin are no files to SQLite.
+/// Returns the name of a file with its folder: `:memory:` and `file:` at its begin are no files to
+/// SQLite.
 fn in_folder(file: &Path) -> PathBuf {
     Path::new(".").join(file)
 }
@@ -186,20 +215,30 @@ fn with_hint(error: EngineError, file: &Path) -> EngineError {
     }
     let hint = "a program that was killed has left a log, and to read it takes a disk that can be written: copy it \
                 with its log (-wal) there";
-    EngineError { cause: format!("{}; {hint}", error.cause), ..error }
+    EngineError {
+        cause: format!("{}; {hint}", error.cause),
+        ..error
+    }
 }
 
-/// Returns the URI by which SQLite reads a file that no program changes, without locks and without files next to it.
+/// Returns the URI by which SQLite reads a file that no program changes, without locks and without
+/// files next to it.
 fn immutable_uri(file: &Path) -> String {
     let escaped = |byte: &u8| match byte {
         b'%' | b'?' | b'#' => format!("%{byte:02x}").into_bytes(),
         _ => vec![*byte],
     };
-    let path: Vec<u8> = file.as_os_str().as_bytes().iter().flat_map(escaped).collect();
+    let path: Vec<u8> = file
+        .as_os_str()
+        .as_bytes()
+        .iter()
+        .flat_map(escaped)
+        .collect();
     format!("file:{}?immutable=1", String::from_utf8_lossy(&path))
 }
 
-/// Fails if something is there that is no regular file: to open a pipe takes until somebody opens its other end.
+/// Fails if something is there that is no regular file: to open a pipe takes until somebody opens
+/// its other end.
 fn check_regular(file: &Path) -> Result<(), EngineError> {
     match std::fs::metadata(file) {
         Ok(found) if !found.is_file() => Err(EngineError::no_archive("it is no regular file")),
@@ -212,7 +251,12 @@ fn create_file(file: &Path) -> io::Result<()> {
     if let Some(folder) = file.parent() {
         std::fs::create_dir_all(folder)?;
     }
-    OpenOptions::new().create(true).append(true).mode(0o600).open(file).map(drop)
+    OpenOptions::new()
+        .create(true)
+        .append(true)
+        .mode(0o600)
+        .open(file)
+        .map(drop)
 }
 
 impl From<rusqlite::Error> for EngineError {
@@ -224,16 +268,28 @@ impl From<rusqlite::Error> for EngineError {
         let cause = message.unwrap_or_else(|| Self::from_error(&error).cause);
         // On a full disk, SQLite cannot make its auxiliary files, and says no more than this.
         let is = |kind| code.is_some_and(|failure| failure.code == kind);
-        let hint = if is(ErrorCode::SystemIoFailure) { "; is the disk full?" } else { "" };
+        let hint = if is(ErrorCode::SystemIoFailure) {
+            "; is the disk full?"
+        } else {
+            ""
+        };
         let kind = match () {
-            () if is(ErrorCode::ReadOnly) || is(ErrorCode::PermissionDenied) => EngineErrorKind::Forbidden,
+            () if is(ErrorCode::ReadOnly) || is(ErrorCode::PermissionDenied) => {
+                EngineErrorKind::Forbidden
+            }
             () if is(ErrorCode::NotADatabase) => EngineErrorKind::NoArchive,
-            () if is(ErrorCode::CannotOpen) || is(ErrorCode::SystemIoFailure) || is(ErrorCode::DiskFull) => {
+            () if is(ErrorCode::CannotOpen)
+                || is(ErrorCode::SystemIoFailure)
+                || is(ErrorCode::DiskFull) =>
+            {
                 EngineErrorKind::Disk
             }
             () => EngineErrorKind::Other,
         };
-        Self { cause: cause + hint, kind }
+        Self {
+            cause: cause + hint,
+            kind,
+        }
     }
 }
 
@@ -272,14 +328,27 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("archive.db");
         migrate_tables(&mut SqliteEngine::open(&file, true).unwrap(), 0, 1).unwrap();
-        assert_eq!(Store::open(&ArchiveLocation::File(file)).unwrap().archive_report().unwrap().version, KNOWN);
-        let copy = SqliteEngine::open(&folder.path().join("archive.db.version-1"), false).unwrap().schema_version();
+        assert_eq!(
+            Store::open(&ArchiveLocation::File(file))
+                .unwrap()
+                .archive_report()
+                .unwrap()
+                .version,
+            KNOWN
+        );
+        let copy = SqliteEngine::open(&folder.path().join("archive.db.version-1"), false)
+            .unwrap()
+            .schema_version();
         assert_eq!(copy, Ok(1));
     }
 
     #[test]
     fn every_name_is_one_of_a_file() {
-        for (name, file) in [(":memory:", "./:memory:"), ("file:x?mode=memory", "./file:x?mode=memory"), ("/a", "/a")] {
+        for (name, file) in [
+            (":memory:", "./:memory:"),
+            ("file:x?mode=memory", "./file:x?mode=memory"),
+            ("/a", "/a"),
+        ] {
             assert_eq!(in_folder(Path::new(name)).as_os_str(), file);
         }
     }
@@ -294,21 +363,31 @@ mod tests {
         assert_eq!(copy.permissions().mode() & 0o777, 0o600);
     }
 
-    /// The second of two programs that open an old archive copied the changed one under the name of the old.
+    /// The second of two programs that open an old archive copied the changed one under the name of
+    /// the old.
     #[test]
     fn an_archive_that_another_program_has_changed_replaces_no_copy() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("archive.db");
-        let (mut first, mut second) =
-            (SqliteEngine::open(&file, true).unwrap(), SqliteEngine::open(&file, false).unwrap());
+        let (mut first, mut second) = (
+            SqliteEngine::open(&file, true).unwrap(),
+            SqliteEngine::open(&file, false).unwrap(),
+        );
         migrate_tables(&mut first, 0, 1).unwrap();
         for engine in [&mut first, &mut second] {
             assert_eq!(migrate_tables(engine, 1, 2), Ok(2));
         }
-        let mut names: Vec<_> = folder.path().read_dir().unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        let mut names: Vec<_> = folder
+            .path()
+            .read_dir()
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name())
+            .collect();
         names.retain(|name| name.to_string_lossy().contains("version"));
         assert_eq!(names, ["archive.db.version-1"]);
-        let copy = SqliteEngine::open(&folder.path().join("archive.db.version-1"), false).unwrap().schema_version();
+        let copy = SqliteEngine::open(&folder.path().join("archive.db.version-1"), false)
+            .unwrap()
+            .schema_version();
         assert_eq!(copy, Ok(1));
     }
 
@@ -322,6 +401,13 @@ mod tests {
             engine.copy_before_change(KNOWN).unwrap();
         }
         let copy = ArchiveLocation::File(folder.path().join(format!("archive.db.version-{KNOWN}")));
-        assert!(Store::open(&copy).unwrap().archive_report().unwrap().documents.is_empty());
+        assert!(
+            Store::open(&copy)
+                .unwrap()
+                .archive_report()
+                .unwrap()
+                .documents
+                .is_empty()
+        );
     }
 }

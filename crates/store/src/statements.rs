@@ -1,7 +1,7 @@
 //! The statements that both databases take.
 
-/// Changes of the tables, in order: the first makes them, and the version of an archive is how many it has. A change is
-/// added, never edited. `{BLOB}` stands for the type of bytes.
+/// Changes of the tables, in order: the first makes them, and the version of an archive is how many
+/// it has. A change is added, never edited. `{BLOB}` stands for the type of bytes.
 pub(crate) const MIGRATIONS: &[&str] = &[
     "
     CREATE TABLE document (
@@ -66,8 +66,8 @@ pub(crate) const MIGRATIONS: &[&str] = &[
     CREATE INDEX document_address ON document (address, started, id, kind)",
 ];
 
-/// Kinds of documents, each found by a step in an index, of which there are few: those that are `$1`, or begin with it
-/// and a `/`.
+/// Kinds of documents, each found by a step in an index, of which there are few: those that are
+/// `$1`, or begin with it and a `/`.
 pub(crate) const KINDS: &str = "
     WITH RECURSIVE known (kind) AS (
         SELECT min(kind) FROM document
@@ -88,13 +88,21 @@ pub(crate) const FACT: &str = "step, direction, bits_per_second, steady_bits_per
 
 /// Returns the statement that inserts a row, unless there is one with the same key.
 pub(crate) fn insert_statement(table: &str, columns: &str) -> String {
-    let parameters: Vec<String> = (1..=columns.split(',').count()).map(|number| format!("${number}")).collect();
+    let parameters: Vec<String> = (1..=columns.split(',').count())
+        .map(|number| format!("${number}"))
+        .collect();
     let parameters = parameters.join(", ");
     let key = columns.split(',').next().unwrap_or_default();
-    format!("INSERT INTO {table} ({columns}) VALUES ({parameters}) ON CONFLICT DO NOTHING RETURNING {key}")
+    format!(
+        "INSERT INTO {table} ({columns}) VALUES ({parameters}) ON CONFLICT DO NOTHING RETURNING {key}"
+    )
 }
 
 /// Returns the columns with the name of their table in front.
 pub(crate) fn of_table(table: &str, columns: &str) -> String {
-    columns.split(", ").map(|column| format!("{table}.{column}")).collect::<Vec<_>>().join(", ")
+    columns
+        .split(", ")
+        .map(|column| format!("{table}.{column}"))
+        .collect::<Vec<_>>()
+        .join(", ")
 }

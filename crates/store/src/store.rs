@@ -70,14 +70,16 @@ impl Store {
         Self::connect(location, true)
     }
 
-    /// Opens an archive that exists, and brings the layout of its tables up to date, after a copy where it is a file.
-    /// One that a newer program has changed can only be read.
+    /// Opens an archive that exists, and brings the layout of its tables up to date, after a copy
+    /// where it is a file. One that a newer program has changed can only be read.
     ///
     /// # Errors
     /// Fails if there is none, if it is something else, or if the database refuses.
     pub fn open(location: &ArchiveLocation) -> Result<Self, StoreError> {
         if let ArchiveLocation::File(file) = location {
-            let exists = file.try_exists().map_err(|error| StoreError::from_engine("find", location, error.into()))?;
+            let exists = file
+                .try_exists()
+                .map_err(|error| StoreError::from_engine("find", location, error.into()))?;
             if !exists {
                 return Err(StoreError::Missing(location.to_string()));
             }
@@ -87,8 +89,12 @@ impl Store {
 
     fn connect(location: &ArchiveLocation, create: bool) -> Result<Self, StoreError> {
         let opened: Result<Box<dyn DatabaseEngine>, EngineError> = match location {
-            ArchiveLocation::File(file) => SqliteEngine::open(file, create).map(|engine| Box::new(engine) as _),
-            ArchiveLocation::Postgresql(url) => PostgresEngine::open(url, create).map(|engine| Box::new(engine) as _),
+            ArchiveLocation::File(file) => {
+                SqliteEngine::open(file, create).map(|engine| Box::new(engine) as _)
+            }
+            ArchiveLocation::Postgresql(url) => {
+                PostgresEngine::open(url, create).map(|engine| Box::new(engine) as _)
+            }
         };
         let failed = |error| StoreError::from_engine("open", location, error);
         let mut engine = opened.map_err(failed)?;
@@ -97,30 +103,41 @@ impl Store {
             return Err(StoreError::Missing(location.to_string()));
         }
         if version < KNOWN {
-            version = migrate_tables(&mut *engine, version, KNOWN)
-                .map_err(|error| StoreError::from_engine("change the tables of", location, error))?;
+            version = migrate_tables(&mut *engine, version, KNOWN).map_err(|error| {
+                StoreError::from_engine("change the tables of", location, error)
+            })?;
         }
-        Ok(Self { engine, location: location.clone(), version })
+        Ok(Self {
+            engine,
+            location: location.clone(),
+            version,
+        })
     }
 
     /// Keeps a document, whole or not at all. When this returns, it is on the disk.
     ///
     /// # Errors
-    /// Fails if the archive is of a newer program, or if the database refuses: a full disk, another writer for more
-    /// than ten seconds.
+    /// Fails if the archive is of a newer program, or if the database refuses: a full disk, another
+    /// writer for more than ten seconds.
     pub fn put_document(&mut self, document: &NewDocument) -> Result<KeptDocument, StoreError> {
         self.require_writable()?;
         let NewDocument { head, body } = document;
         let packed = compress_body(body);
         let hash = blake3::hash(body).to_hex().to_string();
         let head = StoredDocument {
-            id: if is_id(&head.id) { head.id.clone() } else { new_id() },
+            id: if is_id(&head.id) {
+                head.id.clone()
+            } else {
+                new_id()
+            },
             bytes: ByteCount::new(body.len() as u64),
             blake3: hash,
             ..head.clone()
         };
         let origin = document_origin(&head);
-        let written = run_transaction(&mut *self.engine, |engine| insert_document(engine, head, &origin, packed));
+        let written = run_transaction(&mut *self.engine, |engine| {
+            insert_document(engine, head, &origin, packed)
+        });
         written.map_err(|error| self.database_error("write to", error))
     }
 
@@ -128,19 +145,31 @@ impl Store {
     ///
     /// # Errors
     /// Fails if there is no such kind, or if the database refuses.
-    pub fn list_documents(&mut self, filter: &DocumentFilter) -> Result<Vec<StoredDocument>, StoreError> {
+    pub fn list_documents(
+        &mut self,
+        filter: &DocumentFilter,
+    ) -> Result<Vec<StoredDocument>, StoreError> {
         let kinds = match &filter.kind {
             Some(kind) => self.read(KINDS, &[kind.as_str().into()])?,
             None => vec![vec![DatabaseValue::Null]],
         };
         if kinds.is_empty() {
             let kind = filter.kind.as_deref().unwrap_or_default();
-            return if is_kind(kind) { Ok(Vec::new()) } else { Err(StoreError::unknown_kind(kind)) };
+            return if is_kind(kind) {
+                Ok(Vec::new())
+            } else {
+                Err(StoreError::unknown_kind(kind))
+            };
         }
         let (ids, values) = filter.id_query(kinds.into_iter().flatten());
-        let limit = filter.limit.map_or_else(String::new, |limit| format!(" LIMIT {limit}"));
+        let limit = filter
+            .limit
+            .map_or_else(String::new, |limit| format!(" LIMIT {limit}"));
         let newest = format!("WHERE id IN ({ids}) ORDER BY started DESC, id DESC{limit}");
-        let documents = self.read(&format!("SELECT {DOCUMENT} FROM document {newest}"), &values)?;
+        let documents = self.read(
+            &format!("SELECT {DOCUMENT} FROM document {newest}"),
+            &values,
+        )?;
         let facts = format!(
             "SELECT document, {FACT} FROM fact WHERE document IN (SELECT id FROM document {newest}) ORDER BY part"
         );
@@ -152,7 +181,10 @@ impl Store {
         }
         let with_facts = |row| {
             let document = RowReader::new(row).next_document();
-            StoredDocument { facts: by_document.remove(&document.id).unwrap_or_default(), ..document }
+            StoredDocument {
+                facts: by_document.remove(&document.id).unwrap_or_default(),
+                ..document
+            }
         };
         Ok(documents.into_iter().map(with_facts).collect())
     }
@@ -163,9 +195,16 @@ impl Store {
     /// Fails if there is none or more than one, or if the database refuses.
     pub fn find_document(&mut self, id: &str) -> Result<StoredDocument, StoreError> {
         let id = id.to_ascii_lowercase();
-        let is_end = !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
+        let is_end = !id.is_empty()
+            && id
+                .bytes()
+                .all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
         if !is_end {
-            return Err(StoreError::Unknown(if id.is_empty() { "\"\"".to_owned() } else { printable_line(&id) }));
+            return Err(StoreError::Unknown(if id.is_empty() {
+                "\"\"".to_owned()
+            } else {
+                printable_line(&id)
+            }));
         }
         let like = format!("%{id}");
         // Identifiers alone are in an index.
@@ -177,7 +216,10 @@ impl Store {
             return Err(StoreError::Ambiguous(id));
         }
         let document = RowReader::new(row).next_document();
-        Ok(StoredDocument { facts: self.facts_of_document(&document.id)?, ..document })
+        Ok(StoredDocument {
+            facts: self.facts_of_document(&document.id)?,
+            ..document
+        })
     }
 
     /// Returns the body of a document as it was written, or as `store thin` left it.
@@ -189,7 +231,10 @@ impl Store {
             return Err(StoreError::Removed(document.id.clone()));
         }
         let rows = self.read(CONTENT, &[document.id.as_str().into()])?;
-        let damaged = |why: &str| StoreError::Damaged { id: document.id.clone(), why: why.to_owned() };
+        let damaged = |why: &str| StoreError::Damaged {
+            id: document.id.clone(),
+            why: why.to_owned(),
+        };
         verify_body(rows, &document.blake3).map_err(damaged)
     }
 
@@ -199,10 +244,16 @@ impl Store {
     /// Fails if the database refuses.
     pub fn archive_report(&mut self) -> Result<ArchiveReport, StoreError> {
         let kinds = self.read("SELECT kind, count(*) FROM document GROUP BY kind", &[])?;
-        let bytes = self.read("SELECT CAST(coalesce(sum(length(content)), 0) AS BIGINT) FROM body", &[])?;
+        let bytes = self.read(
+            "SELECT CAST(coalesce(sum(length(content)), 0) AS BIGINT) FROM body",
+            &[],
+        )?;
         let counted = |row| {
             let mut reader = RowReader::new(row);
-            (reader.next_text().unwrap_or_default(), reader.next_count().unwrap_or(0))
+            (
+                reader.next_text().unwrap_or_default(),
+                reader.next_count().unwrap_or(0),
+            )
         };
         Ok(ArchiveReport {
             location: self.location.to_string(),
@@ -211,18 +262,32 @@ impl Store {
             version: self.version,
             documents: kinds.into_iter().map(counted).collect(),
             bytes: ByteCount::new(
-                bytes.into_iter().next().and_then(|row| RowReader::new(row).next_count()).unwrap_or(0),
+                bytes
+                    .into_iter()
+                    .next()
+                    .and_then(|row| RowReader::new(row).next_count())
+                    .unwrap_or(0),
             ),
         })
     }
 
     pub(crate) fn facts_of_document(&mut self, id: &str) -> Result<Vec<StoredFacts>, StoreError> {
         let sql = format!("SELECT {FACT} FROM fact WHERE document = $1 ORDER BY part");
-        Ok(self.read(&sql, &[id.into()])?.into_iter().map(|row| RowReader::new(row).next_facts()).collect())
+        Ok(self
+            .read(&sql, &[id.into()])?
+            .into_iter()
+            .map(|row| RowReader::new(row).next_facts())
+            .collect())
     }
 
-    pub(crate) fn read(&mut self, sql: &str, values: &[DatabaseValue]) -> Result<Vec<Row>, StoreError> {
-        self.engine.query(sql, values).map_err(|error| self.database_error("read", error))
+    pub(crate) fn read(
+        &mut self,
+        sql: &str,
+        values: &[DatabaseValue],
+    ) -> Result<Vec<Row>, StoreError> {
+        self.engine
+            .query(sql, values)
+            .map_err(|error| self.database_error("read", error))
     }
 
     pub(crate) fn write<T>(
@@ -230,7 +295,8 @@ impl Store {
         work: impl FnOnce(&mut dyn DatabaseEngine) -> Result<T, EngineError>,
     ) -> Result<T, StoreError> {
         self.require_writable()?;
-        run_transaction(&mut *self.engine, work).map_err(|error| self.database_error("write to", error))
+        run_transaction(&mut *self.engine, work)
+            .map_err(|error| self.database_error("write to", error))
     }
 
     pub(crate) fn database_error(&self, operation: &'static str, error: EngineError) -> StoreError {
@@ -241,15 +307,24 @@ impl Store {
         if self.version <= KNOWN {
             return Ok(());
         }
-        Err(StoreError::Newer { location: self.location.to_string(), found: self.version, known: KNOWN })
+        Err(StoreError::Newer {
+            location: self.location.to_string(),
+            found: self.version,
+            known: KNOWN,
+        })
     }
 }
 
 /// Newest version of the tables that this program knows.
 pub(crate) const KNOWN: u32 = MIGRATIONS.len() as u32;
 
-/// Brings the tables from version `from` to version `to`, whole or not at all; another program may do so first.
-pub(crate) fn migrate_tables(engine: &mut dyn DatabaseEngine, from: u32, to: u32) -> Result<u32, EngineError> {
+/// Brings the tables from version `from` to version `to`, whole or not at all; another program may
+/// do so first.
+pub(crate) fn migrate_tables(
+    engine: &mut dyn DatabaseEngine,
+    from: u32,
+    to: u32,
+) -> Result<u32, EngineError> {
     if from > 0 {
         engine.copy_before_change(from)?;
     }
@@ -270,7 +345,11 @@ pub(crate) fn migrate_tables(engine: &mut dyn DatabaseEngine, from: u32, to: u32
 /// Returns the key of a document that an archive has only once: the hash of its bytes; of a run of
 /// a sweep its campaign and setting, even if two programs go on with that sweep at the same time.
 fn document_origin(head: &StoredDocument) -> String {
-    if head.kind == SWEEP_RUN { format!("{}/{}", head.campaign, head.cell) } else { head.blake3.clone() }
+    if head.kind == SWEEP_RUN {
+        format!("{}/{}", head.campaign, head.cell)
+    } else {
+        head.blake3.clone()
+    }
 }
 
 /// Inserts a document, unless the archive has one of the same origin.
@@ -288,22 +367,36 @@ fn insert_document(
         if let Some(row) = known.into_iter().next() {
             let known = RowReader::new(row).next_document();
             let is_restored = restore_body(engine, &known, &head, packed)?;
-            return Ok(KeptDocument { id: known.id, is_new: false, is_restored });
+            return Ok(KeptDocument {
+                id: known.id,
+                is_new: false,
+                is_restored,
+            });
         }
-        if !engine.query(&sql, &[document_row(&head), vec![origin.into()]].concat())?.is_empty() {
+        if !engine
+            .query(&sql, &[document_row(&head), vec![origin.into()]].concat())?
+            .is_empty()
+        {
             insert_body(engine, &head.id, packed)?;
             insert_facts(engine, &head.id, &head.facts)?;
-            return Ok(KeptDocument { id: head.id, is_new: true, is_restored: false });
+            return Ok(KeptDocument {
+                id: head.id,
+                is_new: true,
+                is_restored: false,
+            });
         }
-        // Another document has this identifier: the same measurement within a diagnosis. Or another writer has kept
-        // this document meanwhile.
+        // Another document has this identifier: the same measurement within a diagnosis. Or another
+        // writer has kept this document meanwhile.
         head.id = new_id();
     }
-    Err(EngineError::from_cause("another program keeps and removes this document"))
+    Err(EngineError::from_cause(
+        "another program keeps and removes this document",
+    ))
 }
 
-/// Keeps the body of a known document again if it was thinned or removed, or is damaged; returns whether it did. Facts
-/// remain. A run of a sweep may be another one in the same place, and is left as it is.
+/// Keeps the body of a known document again if it was thinned or removed, or is damaged; returns
+/// whether it did. Facts remain. A run of a sweep may be another one in the same place, and is left
+/// as it is.
 fn restore_body(
     engine: &mut dyn DatabaseEngine,
     known: &StoredDocument,
@@ -311,7 +404,8 @@ fn restore_body(
     packed: Vec<u8>,
 ) -> Result<bool, EngineError> {
     let id = known.id.as_str();
-    let is_whole = !known.thinned && verify_body(engine.query(CONTENT, &[id.into()])?, &known.blake3).is_ok();
+    let is_whole =
+        !known.thinned && verify_body(engine.query(CONTENT, &[id.into()])?, &known.blake3).is_ok();
     if is_whole || known.bytes != head.bytes {
         return Ok(false);
     }
@@ -322,14 +416,26 @@ fn restore_body(
     Ok(true)
 }
 
-fn insert_body(engine: &mut dyn DatabaseEngine, id: &str, packed: Vec<u8>) -> Result<(), EngineError> {
-    engine.query(&insert_statement("body", "document, content"), &[id.into(), packed.into()]).map(drop)
+fn insert_body(
+    engine: &mut dyn DatabaseEngine,
+    id: &str,
+    packed: Vec<u8>,
+) -> Result<(), EngineError> {
+    engine
+        .query(
+            &insert_statement("body", "document, content"),
+            &[id.into(), packed.into()],
+        )
+        .map(drop)
 }
 
 /// Returns a body that was read by [`CONTENT`], if it is the one with this hash, or else why not.
 fn verify_body(rows: Vec<Row>, blake3: &str) -> Result<Vec<u8>, &'static str> {
-    let packed =
-        rows.into_iter().next().and_then(|row| RowReader::new(row).next_blob()).ok_or("its body is missing")?;
+    let packed = rows
+        .into_iter()
+        .next()
+        .and_then(|row| RowReader::new(row).next_blob())
+        .ok_or("its body is missing")?;
     let body = decompress_body(&packed).ok_or("its body cannot be decompressed")?;
     if blake3::hash(&body).to_hex().as_str() != blake3 {
         return Err("its body is not the one whose hash was kept");
@@ -373,9 +479,9 @@ fn is_id(text: &str) -> bool {
 }
 
 impl DocumentFilter {
-    /// Returns a query of the identifiers of documents of these `kinds`, a null for any, with the values of its
-    /// parameters. It has a part for each kind, and for name and address of a peer, which follows an index and has no
-    /// more than the limit.
+    /// Returns a query of the identifiers of documents of these `kinds`, a null for any, with the
+    /// values of its parameters. It has a part for each kind, and for name and address of a peer,
+    /// which follows an index and has no more than the limit.
     fn id_query(&self, kinds: impl Iterator<Item = DatabaseValue>) -> (String, Vec<DatabaseValue>) {
         let mut values = Vec::new();
         let mut parameter = |value: DatabaseValue| {
@@ -384,20 +490,35 @@ impl DocumentFilter {
         };
         let mut common = Vec::new();
         common.extend(
-            self.campaign.as_ref().map(|campaign| format!("campaign = {}", parameter(campaign.as_str().into()))),
+            self.campaign
+                .as_ref()
+                .map(|campaign| format!("campaign = {}", parameter(campaign.as_str().into()))),
         );
-        common.extend(self.since.map(|since| format!("started >= {}", parameter(timestamp_value(since)))));
-        common.extend(self.before.map(|before| format!("started < {}", parameter(timestamp_value(before)))));
+        common.extend(
+            self.since
+                .map(|since| format!("started >= {}", parameter(timestamp_value(since)))),
+        );
+        common.extend(
+            self.before
+                .map(|before| format!("started < {}", parameter(timestamp_value(before)))),
+        );
         let mut peers = vec![None];
         if let Some(peer) = &self.peer {
             let peer = parameter(host_of(peer).as_str().into());
-            peers = ["peer", "address"].map(|name| Some(format!("{name} = {peer}"))).to_vec();
+            peers = ["peer", "address"]
+                .map(|name| Some(format!("{name} = {peer}")))
+                .to_vec();
         }
         let mut parts = Vec::new();
         for kind in kinds {
             // With a peer, the index of that is to be followed, and not the one of kinds.
-            let column = if self.peer.is_some() { "kind || ''" } else { "kind" };
-            let kind = (kind != DatabaseValue::Null).then(|| format!("{column} = {}", parameter(kind)));
+            let column = if self.peer.is_some() {
+                "kind || ''"
+            } else {
+                "kind"
+            };
+            let kind =
+                (kind != DatabaseValue::Null).then(|| format!("{column} = {}", parameter(kind)));
             for peer in &peers {
                 let own = [peer.clone(), kind.clone()].into_iter().flatten();
                 let conditions: Vec<String> = own.chain(common.iter().cloned()).collect();
@@ -407,12 +528,17 @@ impl DocumentFilter {
         (parts.join(" UNION "), values)
     }
 
-    /// Returns a query of the identifiers of the newest documents that meet these conditions, by the number of the part
-    /// that it is.
+    /// Returns a query of the identifiers of the newest documents that meet these conditions, by
+    /// the number of the part that it is.
     fn newest_query(&self, conditions: &[String], part: usize) -> String {
-        let conditions =
-            if conditions.is_empty() { String::new() } else { format!("WHERE {}", conditions.join(" AND ")) };
-        let Some(limit) = self.limit else { return format!("SELECT id FROM document {conditions}") };
+        let conditions = if conditions.is_empty() {
+            String::new()
+        } else {
+            format!("WHERE {}", conditions.join(" AND "))
+        };
+        let Some(limit) = self.limit else {
+            return format!("SELECT id FROM document {conditions}");
+        };
         format!(
             "SELECT id FROM (SELECT id, started FROM document {conditions} ORDER BY started DESC, id DESC LIMIT {limit})
              AS part_{part}"

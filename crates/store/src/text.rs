@@ -12,7 +12,8 @@ pub(crate) fn clean_line(text: &str) -> String {
     printable_line(text).chars().take(MAX_NAME).collect()
 }
 
-/// Returns a host without its port: `example.org:5201` and `[2001:db8::1]:5201` have one, `2001:db8::1` has none.
+/// Returns a host without its port: `example.org:5201` and `[2001:db8::1]:5201` have one,
+/// `2001:db8::1` has none.
 pub(crate) fn host_of(text: &str) -> String {
     let text = text.trim();
     if let Ok(address) = text.parse::<SocketAddr>() {
@@ -26,7 +27,9 @@ pub(crate) fn host_of(text: &str) -> String {
 
 /// Returns the IP address of a text with one, with or without a port; empty if there is none.
 pub(crate) fn ip_of(text: &str) -> String {
-    host_of(text).parse::<IpAddr>().map_or_else(|_| String::new(), |address| address.to_string())
+    host_of(text)
+        .parse::<IpAddr>()
+        .map_or_else(|_| String::new(), |address| address.to_string())
 }
 
 #[cfg(test)]

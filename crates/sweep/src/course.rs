@@ -9,23 +9,45 @@ pub(crate) fn sweep_load(measurement: &Measurement) -> Option<SweepLoad> {
     let (streams, duration) = (measurement.request.streams, measurement.summary.duration);
     let ramp = measurement.summary.steady.map(|steady| steady.ramp);
     let of_upload = |sample: &&Sample| sample.stream < streams;
-    let mut rates =
-        rates_of(&TransferProgress::from_samples(sender.samples.iter().filter(of_upload), Span::MAX), duration);
+    let mut rates = rates_of(
+        &TransferProgress::from_samples(sender.samples.iter().filter(of_upload), Span::MAX),
+        duration,
+    );
     if rates.is_empty() {
-        rates =
-            rates_of(&TransferProgress::of_receiver(receiver.samples.iter().filter(of_upload), Span::MAX), duration);
+        rates = rates_of(
+            &TransferProgress::of_receiver(receiver.samples.iter().filter(of_upload), Span::MAX),
+            duration,
+        );
     }
-    let steady = sender.samples.iter().filter(|sample| sample.at >= ramp.unwrap_or_default());
+    let steady = sender
+        .samples
+        .iter()
+        .filter(|sample| sample.at >= ramp.unwrap_or_default());
     let smoothed_rtt = median(steady.filter_map(|sample| sample.tcp.rtt).collect());
-    let [cpu_sender, cpu_receiver] = [sender, receiver].map(|end| end.cpu.map(|cpu| cpu.total_share()));
-    (!rates.is_empty()).then_some(SweepLoad { rates, ramp, smoothed_rtt, cpu_sender, cpu_receiver })
+    let [cpu_sender, cpu_receiver] =
+        [sender, receiver].map(|end| end.cpu.map(|cpu| cpu.total_share()));
+    (!rates.is_empty()).then_some(SweepLoad {
+        rates,
+        ramp,
+        smoothed_rtt,
+        cpu_sender,
+        cpu_receiver,
+    })
 }
 
 /// Returns the rate of each whole half second of a load of this duration.
 fn rates_of(progress: &TransferProgress, duration: Span) -> Vec<BitRate> {
-    let last = progress.snapshot_times().last().copied().unwrap_or_default().min(duration);
-    let ends = (1..).map(|number| SweepLoad::STEP * number).take_while(|end| *end <= last);
-    ends.map(|end| progress.mean_rate(end - SweepLoad::STEP, end)).collect()
+    let last = progress
+        .snapshot_times()
+        .last()
+        .copied()
+        .unwrap_or_default()
+        .min(duration);
+    let ends = (1..)
+        .map(|number| SweepLoad::STEP * number)
+        .take_while(|end| *end <= last);
+    ends.map(|end| progress.mean_rate(end - SweepLoad::STEP, end))
+        .collect()
 }
 
 #[cfg(test)]
@@ -38,16 +60,41 @@ mod tests {
         let sample = |index: u64, stream: u16| {
             let at = Span::from_millis(100 * index);
             let bytes = BitRate::from_mbps(80).bytes_in(at);
-            Sample { at, stream, bytes, tcp: TcpInfo::default(), memory: None }
+            Sample {
+                at,
+                stream,
+                bytes,
+                tcp: TcpInfo::default(),
+                memory: None,
+            }
         };
-        let samples: Vec<Sample> = (1..=17).flat_map(|index| [sample(index, 0), sample(index, 1)]).collect();
-        let of = |samples: &[Sample], duration| rates_of(&TransferProgress::from_samples(samples, Span::MAX), duration);
-        assert_eq!(of(&samples, Span::from_millis(1_600)), [BitRate::from_mbps(160); 3]);
-        assert_eq!(of(&samples, Span::from_millis(1_400)), [BitRate::from_mbps(160); 2], "what drains is no load");
+        let samples: Vec<Sample> = (1..=17)
+            .flat_map(|index| [sample(index, 0), sample(index, 1)])
+            .collect();
+        let of = |samples: &[Sample], duration| {
+            rates_of(
+                &TransferProgress::from_samples(samples, Span::MAX),
+                duration,
+            )
+        };
+        assert_eq!(
+            of(&samples, Span::from_millis(1_600)),
+            [BitRate::from_mbps(160); 3]
+        );
+        assert_eq!(
+            of(&samples, Span::from_millis(1_400)),
+            [BitRate::from_mbps(160); 2],
+            "what drains is no load"
+        );
         assert_eq!(of(&[], Span::from_secs(1)), []);
         // Of samples far apart, none falls into the second half second.
-        let sparse: Vec<Sample> =
-            [4, 11, 15].into_iter().flat_map(|index| [sample(index, 0), sample(index, 1)]).collect();
-        assert_eq!(of(&sparse, Span::from_secs(2)), [BitRate::from_mbps(160); 3]);
+        let sparse: Vec<Sample> = [4, 11, 15]
+            .into_iter()
+            .flat_map(|index| [sample(index, 0), sample(index, 1)])
+            .collect();
+        assert_eq!(
+            of(&sparse, Span::from_secs(2)),
+            [BitRate::from_mbps(160); 3]
+        );
     }
 }

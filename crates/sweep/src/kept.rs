@@ -38,8 +38,8 @@ pub enum KeptError {
 
 /// Runs on their way to the archive.
 ///
-/// One that could not be started waits for a later one that was: if none is, as where the server is gone, a sweep that
-/// is resumed tries these settings again.
+/// One that could not be started waits for a later one that was: if none is, as where the server is
+/// gone, a sweep that is resumed tries these settings again.
 #[derive(Debug, Default)]
 pub struct PendingRuns(Vec<SweepRunRecord>);
 
@@ -48,7 +48,11 @@ impl PendingRuns {
     pub fn push_record(&mut self, record: SweepRunRecord) -> Vec<SweepRunRecord> {
         let was_started = record.measurement.is_some();
         self.0.push(record);
-        if was_started { std::mem::take(&mut self.0) } else { Vec::new() }
+        if was_started {
+            std::mem::take(&mut self.0)
+        } else {
+            Vec::new()
+        }
     }
 
     /// Returns true if no run waits.
@@ -58,8 +62,8 @@ impl PendingRuns {
 }
 
 impl KeptSweep {
-    /// Reads the sweep whose plan has this identifier, or the end of it; without one, the sweep that began last. A run
-    /// that is not there, as after a failure of the archive, ends it.
+    /// Reads the sweep whose plan has this identifier, or the end of it; without one, the sweep
+    /// that began last. A run that is not there, as after a failure of the archive, ends it.
     ///
     /// # Errors
     /// Fails if there is none, or if a document cannot be read.
@@ -67,7 +71,10 @@ impl KeptSweep {
         let head = match id {
             Some(id) => store.find_document(id)?,
             None => store
-                .list_documents(&DocumentFilter { limit: Some(1), ..of_kind(PLAN) })?
+                .list_documents(&DocumentFilter {
+                    limit: Some(1),
+                    ..of_kind(PLAN)
+                })?
                 .pop()
                 .ok_or(KeptError::Nothing)?,
         };
@@ -82,27 +89,44 @@ impl KeptSweep {
 /// Returns the runs of a sweep, in their order, up to the first that is missing.
 fn of_sweep(store: &mut Store, sweep: &str) -> Result<Vec<SweepRun>, KeptError> {
     let mut records: Vec<SweepRunRecord> = Vec::new();
-    for head in store.list_documents(&DocumentFilter { campaign: Some(sweep.to_owned()), ..of_kind(RUN) })? {
+    for head in store.list_documents(&DocumentFilter {
+        campaign: Some(sweep.to_owned()),
+        ..of_kind(RUN)
+    })? {
         let Content::SweepRun { sweep_run } = read_content(store, &head, RUN)? else {
             return wrong_content(&head, RUN);
         };
         records.push(*sweep_run);
     }
     records.sort_by_key(|record| record.number);
-    let in_order = (0..).zip(records).take_while(|(number, record)| *number == record.number);
+    let in_order = (0..)
+        .zip(records)
+        .take_while(|(number, record)| *number == record.number);
     Ok(in_order.map(|(_, record)| record.run).collect())
 }
 
 fn of_kind(kind: &str) -> DocumentFilter {
-    DocumentFilter { kind: Some(kind.to_owned()), ..DocumentFilter::default() }
+    DocumentFilter {
+        kind: Some(kind.to_owned()),
+        ..DocumentFilter::default()
+    }
 }
 
-fn read_content(store: &mut Store, head: &StoredDocument, what: &'static str) -> Result<Content, KeptError> {
+fn read_content(
+    store: &mut Store,
+    head: &StoredDocument,
+    what: &'static str,
+) -> Result<Content, KeptError> {
     let body = store.document_body(head)?;
     let document = Document::from_json(&body);
-    document.map(|document| document.content).or_else(|_| wrong_content(head, what))
+    document
+        .map(|document| document.content)
+        .or_else(|_| wrong_content(head, what))
 }
 
 fn wrong_content<T>(head: &StoredDocument, what: &'static str) -> Result<T, KeptError> {
-    Err(KeptError::Other { id: head.id.clone(), what })
+    Err(KeptError::Other {
+        id: head.id.clone(),
+        what,
+    })
 }

@@ -3,8 +3,8 @@
 use fullpipe_campaign::{CampaignPlan, SweepGrid, run_cost};
 use fullpipe_model::predict;
 use fullpipe_record::{
-    Buffer, DailyHours, Direction, HostSettings, Measurement, Path, Request, SweepCell, SweepCost, SweepOrder,
-    SweepPlan,
+    Buffer, DailyHours, Direction, HostSettings, Measurement, Path, Request, SweepCell, SweepCost,
+    SweepOrder, SweepPlan,
 };
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 use uuid::Uuid;
@@ -39,8 +39,8 @@ pub struct SweepWishes {
     pub hours: Option<DailyHours>,
 }
 
-/// Returns the load of the measurement that precedes a plan: it states round-trip time and settings, and hardly loads
-/// the path.
+/// Returns the load of the measurement that precedes a plan: it states round-trip time and
+/// settings, and hardly loads the path.
 pub fn light_request(wishes: &SweepWishes) -> Request {
     Request {
         duration: LIGHT_TIME,
@@ -52,12 +52,19 @@ pub fn light_request(wishes: &SweepWishes) -> Request {
     }
 }
 
-/// Returns the plan after `light`, the measurement of [`light_request`]. With a `path` whose capacity is known, rates
-/// are predicted for all settings.
+/// Returns the plan after `light`, the measurement of [`light_request`]. With a `path` whose
+/// capacity is known, rates are predicted for all settings.
 pub fn plan_sweep(wishes: SweepWishes, light: &Measurement, path: Option<&Path>) -> SweepPlan {
-    let rtt = idle_rtt(light).or(path.map(Path::rtt)).unwrap_or(Span::from_millis(1));
-    let settings = |settings: &Option<HostSettings>| settings.clone().unwrap_or_else(HostSettings::of_linux_6_18);
-    let ends = [settings(&light.sending_end().settings), settings(&light.receiving_end().settings)];
+    let rtt = idle_rtt(light)
+        .or(path.map(Path::rtt))
+        .unwrap_or(Span::from_millis(1));
+    let settings = |settings: &Option<HostSettings>| {
+        settings.clone().unwrap_or_else(HostSettings::of_linux_6_18)
+    };
+    let ends = [
+        settings(&light.sending_end().settings),
+        settings(&light.receiving_end().settings),
+    ];
     let predicted = path.map_or_else(Vec::new, |path| predict_rates(&wishes, path, &ends));
     SweepPlan {
         id: Uuid::now_v7().to_string(),
@@ -82,7 +89,9 @@ pub fn plan_sweep(wishes: SweepWishes, light: &Measurement, path: Option<&Path>)
 
 /// Returns the time that a measurement took, with set-up and drain.
 pub(crate) fn wall_time(measurement: &Measurement) -> Span {
-    measurement.run.map_or(measurement.summary.duration, |totals| totals.wall)
+    measurement
+        .run
+        .map_or(measurement.summary.duration, |totals| totals.wall)
 }
 
 /// Returns the round-trip time without load that a measurement shows.
@@ -90,9 +99,15 @@ pub(crate) fn idle_rtt(measurement: &Measurement) -> Option<Span> {
     measurement.rtt.idle.map(|idle| idle.min)
 }
 
-fn predict_rates(wishes: &SweepWishes, path: &Path, [sender, receiver]: &[HostSettings; 2]) -> Vec<BitRate> {
-    let request =
-        |cell: SweepCell| Request { congestion: wishes.congestion.clone(), ..run_request(cell, Span::from_secs(60)) };
+fn predict_rates(
+    wishes: &SweepWishes,
+    path: &Path,
+    [sender, receiver]: &[HostSettings; 2],
+) -> Vec<BitRate> {
+    let request = |cell: SweepCell| Request {
+        congestion: wishes.congestion.clone(),
+        ..run_request(cell, Span::from_secs(60))
+    };
     let rate = |cell| predict(path, sender, receiver, &request(cell)).kernel_model;
     wishes.grid.all_cells().into_iter().map(rate).collect()
 }
@@ -108,15 +123,22 @@ pub(crate) fn run_request(cell: SweepCell, duration: Span) -> Request {
     }
 }
 
-/// Returns the cost of the whole grid, measured as often as the order says, as far as rates are predicted; `None` where
-/// they are not.
+/// Returns the cost of the whole grid, measured as often as the order says, as far as rates are
+/// predicted; `None` where they are not.
 pub fn predicted_grid_cost(plan: &CampaignPlan) -> Option<SweepCost> {
     let fixed = plan.fixed_plan();
     if fixed.predicted.is_empty() {
         return None;
     }
     let cost = |rate: &BitRate| run_cost(fixed, Span::from_secs(10), *rate);
-    let times = if fixed.order == Some(SweepOrder::Both) { 2 } else { 1 };
+    let times = if fixed.order == Some(SweepOrder::Both) {
+        2
+    } else {
+        1
+    };
     let runs = std::iter::repeat_n(&fixed.predicted, times).flatten();
-    Some(runs.map(cost).fold(SweepCost::default(), std::ops::Add::add))
+    Some(
+        runs.map(cost)
+            .fold(SweepCost::default(), std::ops::Add::add),
+    )
 }

@@ -3,10 +3,12 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use fullpipe_campaign::{CampaignPlan, CampaignStep, find_dips, growth_of_rtt, spent_cost, stream_variance_ratio};
+use fullpipe_campaign::{
+    CampaignPlan, CampaignStep, find_dips, growth_of_rtt, spent_cost, stream_variance_ratio,
+};
 use fullpipe_record::{
-    DailyHours, DeviceCounts, Direction, Measurement, Request, Summary, SweepCell, SweepCost, SweepLoad, SweepReason,
-    SweepReport, SweepRun, SweepRunRecord,
+    DailyHours, DeviceCounts, Direction, Measurement, Request, Summary, SweepCell, SweepCost,
+    SweepLoad, SweepReason, SweepReport, SweepRun, SweepRunRecord,
 };
 use fullpipe_units::{BitRate, ByteCount, Span};
 
@@ -26,7 +28,8 @@ const USUAL_MSS: ByteCount = ByteCount::new(1448);
 /// Attempts to start a run, after which it is one that does not count.
 const ATTEMPTS: u32 = 3;
 
-/// Pause after an attempt that failed: a server that is started again, or serves somebody else, is there again soon.
+/// Pause after an attempt that failed: a server that is started again, or serves somebody else, is
+/// there again soon.
 const PAUSE: Span = Span::from_secs(5);
 
 /// Something that measures: a real host, a lab or a simulation.
@@ -34,12 +37,13 @@ pub trait SweepMeasurer {
     /// Why a measurement could not be made at all.
     type Error;
 
-    /// Returns the reason for which a single measurement could not be made, a sentence, where another attempt or
-    /// another setting may succeed; `None` of an error with which the whole sweep fails.
+    /// Returns the reason for which a single measurement could not be made, a sentence, where
+    /// another attempt or another setting may succeed; `None` of an error with which the whole
+    /// sweep fails.
     fn of_single(error: &Self::Error) -> Option<String>;
 
-    /// Makes one measurement, the `number`th of the sweep, from 0. It is interrupted once it has moved more than `most`
-    /// bytes of payload, where bytes cost somebody something.
+    /// Makes one measurement, the `number`th of the sweep, from 0. It is interrupted once it has
+    /// moved more than `most` bytes of payload, where bytes cost somebody something.
     ///
     /// # Errors
     /// If it cannot be made. One that broke off is none, and an interrupt neither.
@@ -50,8 +54,8 @@ pub trait SweepMeasurer {
         most: Option<ByteCount>,
     ) -> Result<Measurement, Self::Error>;
 
-    /// Returns the counts of the device of this end that carries the data, as they are now; `None` where they are not
-    /// known, as in virtual time.
+    /// Returns the counts of the device of this end that carries the data, as they are now; `None`
+    /// where they are not known, as in virtual time.
     fn device_counts(&mut self) -> Option<DeviceCounts>;
 
     /// Waits, without load, or less if the user interrupts.
@@ -73,9 +77,10 @@ pub struct RunningSweep<'s> {
 }
 
 impl RunningSweep<'_> {
-    /// Makes the runs that are left, and passes each to `keep` before the next begins. An interrupt ends it before its
-    /// next run, and a run that it cut short is not kept. One that reaches the bytes that are permitted is the last. A
-    /// run that cannot be started at three attempts does not count, and has no measurement.
+    /// Makes the runs that are left, and passes each to `keep` before the next begins. An interrupt
+    /// ends it before its next run, and a run that it cut short is not kept. One that reaches the
+    /// bytes that are permitted is the last. A run that cannot be started at three attempts does
+    /// not count, and has no measurement.
     ///
     /// # Errors
     /// Fails if no measurement can be made, and with an error of `keep`.
@@ -104,18 +109,34 @@ impl RunningSweep<'_> {
             }
             let (run, measurement, rest) = match measured {
                 Ok(measurement) => {
-                    let device = sweep_device(before.as_ref(), during, &measurement, device_payload(&measurement));
-                    let run = SweepRun { device, ..self.run_figures(cell, reason, &measurement) };
+                    let device = sweep_device(
+                        before.as_ref(),
+                        during,
+                        &measurement,
+                        device_payload(&measurement),
+                    );
+                    let run = SweepRun {
+                        device,
+                        ..self.run_figures(cell, reason, &measurement)
+                    };
                     let rest = run.took.saturating_sub(wall_time(&measurement));
                     (run, Some(measurement), rest)
                 }
                 Err(error) => {
-                    let Some(why) = M::of_single(&error) else { return Err(error) };
-                    (not_started(cell, reason, begun.elapsed().into(), why), None, PAUSE)
+                    let Some(why) = M::of_single(&error) else {
+                        return Err(error);
+                    };
+                    (
+                        not_started(cell, reason, begun.elapsed().into(), why),
+                        None,
+                        PAUSE,
+                    )
                 }
             };
             let was_started = measurement.is_some();
-            let is_last = measurement.as_ref().is_some_and(|measurement| measurement.interrupted);
+            let is_last = measurement
+                .as_ref()
+                .is_some_and(|measurement| measurement.interrupted);
             keep(run_record(self.plan, number, &run, measurement))?;
             self.runs.push(run);
             if was_started {
@@ -137,7 +158,11 @@ impl RunningSweep<'_> {
         cell: SweepCell,
     ) -> Result<Measurement, M::Error> {
         let request = self.cell_request(cell);
-        let left = self.plan.fixed_plan().max_bytes.map(|most| most.saturating_sub(spent_cost(&self.runs).bytes));
+        let left = self
+            .plan
+            .fixed_plan()
+            .max_bytes
+            .map(|most| most.saturating_sub(spent_cost(&self.runs).bytes));
         let mut measured = measure.measure_run(number, &request, left);
         for _ in 1..ATTEMPTS {
             if measured.as_ref().err().and_then(M::of_single).is_none() {
@@ -160,14 +185,28 @@ impl RunningSweep<'_> {
         let fixed = self.plan.fixed_plan();
         let request = run_request(cell, self.plan.run_length().total_time());
         let congestion = fixed.congestion.clone();
-        Request { congestion, direction: fixed.direction, interval: INTERVAL, ..request }
+        Request {
+            congestion,
+            direction: fixed.direction,
+            interval: INTERVAL,
+            ..request
+        }
     }
 
-    fn run_figures(&self, cell: SweepCell, reason: SweepReason, measurement: &Measurement) -> SweepRun {
+    fn run_figures(
+        &self,
+        cell: SweepCell,
+        reason: SweepReason,
+        measurement: &Measurement,
+    ) -> SweepRun {
         let summary = &measurement.summary;
         let mut broken = measurement.validity.broken.clone();
         broken.extend(measurement.broken_off.clone());
-        broken.extend(measurement.interrupted.then(|| "--max-bytes ended it".to_owned()));
+        broken.extend(
+            measurement
+                .interrupted
+                .then(|| "--max-bytes ended it".to_owned()),
+        );
         let rate = summary.steady.map_or(summary.rate, |steady| steady.rate);
         SweepRun {
             cell,
@@ -185,8 +224,8 @@ impl RunningSweep<'_> {
         }
     }
 
-    /// Returns the report. The runs behind the first `started` ones could not be started: a server that is gone says
-    /// nothing about their settings.
+    /// Returns the report. The runs behind the first `started` ones could not be started: a server
+    /// that is gone says nothing about their settings.
     fn into_report(self, interrupted: bool, started: usize) -> SweepReport {
         let Self { plan, runs, .. } = self;
         let judged = &runs[..started];
@@ -209,12 +248,17 @@ impl RunningSweep<'_> {
     }
 }
 
-/// Returns the bytes that the path carried, retransmissions included. What was written is no measure of it, since
-/// large send buffers hold much of that when a run ends; nor is what arrived in time, since a window more is under way
-/// then. The kernel of a receiver does not know what was retransmitted.
+/// Returns the bytes that the path carried, retransmissions included. What was written is no
+/// measure of it, since large send buffers hold much of that when a run ends; nor is what arrived
+/// in time, since a window more is under way then. The kernel of a receiver does not know what was
+/// retransmitted.
 fn carried_bytes(measurement: &Measurement) -> ByteCount {
     let carried = measurement.run.and_then(|run| run.carried);
-    let Summary { received, retransmits, .. } = measurement.summary;
+    let Summary {
+        received,
+        retransmits,
+        ..
+    } = measurement.summary;
     let again = retransmits.unwrap_or_default().of_size(USUAL_MSS);
     match (carried, measurement.carried_out().direction) {
         (Some(carried), Direction::Upload) => carried,
@@ -222,22 +266,37 @@ fn carried_bytes(measurement: &Measurement) -> ByteCount {
     }
 }
 
-/// Returns the payload that passed this end's device in the direction of the data, of an upload with what was sent
-/// again.
+/// Returns the payload that passed this end's device in the direction of the data, of an upload
+/// with what was sent again.
 fn device_payload(measurement: &Measurement) -> ByteCount {
     match measurement.carried_out().direction {
-        Direction::Download => measurement.run.and_then(|run| run.carried).unwrap_or(measurement.summary.received),
+        Direction::Download => measurement
+            .run
+            .and_then(|run| run.carried)
+            .unwrap_or(measurement.summary.received),
         Direction::Upload | Direction::Both => carried_bytes(measurement),
     }
 }
 
 /// Returns a run that could not be started, after attempts that took so long.
 fn not_started(cell: SweepCell, reason: SweepReason, took: Span, why: String) -> SweepRun {
-    let cost = SweepCost { bytes: ByteCount::ZERO, time: took };
-    SweepRun { rate: None, broken: vec![why], ..SweepRun::from_cost(cell, reason, BitRate::ZERO, cost) }
+    let cost = SweepCost {
+        bytes: ByteCount::ZERO,
+        time: took,
+    };
+    SweepRun {
+        rate: None,
+        broken: vec![why],
+        ..SweepRun::from_cost(cell, reason, BitRate::ZERO, cost)
+    }
 }
 
-fn run_record(plan: &CampaignPlan, number: u32, run: &SweepRun, measurement: Option<Measurement>) -> SweepRunRecord {
+fn run_record(
+    plan: &CampaignPlan,
+    number: u32,
+    run: &SweepRun,
+    measurement: Option<Measurement>,
+) -> SweepRunRecord {
     let thinned = measurement.map(|mut measurement| {
         let ramp = measurement.summary.steady.map(|steady| steady.ramp);
         for end in [&mut measurement.local, &mut measurement.remote] {
@@ -245,5 +304,10 @@ fn run_record(plan: &CampaignPlan, number: u32, run: &SweepRun, measurement: Opt
         }
         Box::new(measurement)
     });
-    SweepRunRecord { sweep: plan.fixed_plan().id.clone(), number, run: run.clone(), measurement: thinned }
+    SweepRunRecord {
+        sweep: plan.fixed_plan().id.clone(),
+        number,
+        run: run.clone(),
+        measurement: thinned,
+    }
 }

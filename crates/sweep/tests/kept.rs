@@ -22,7 +22,11 @@ fn plan(id: &str) -> SweepPlan {
     SweepPlan {
         id: id.to_owned(),
         target: "host".to_owned(),
-        windows: vec![ByteCount::from_kib(64), ByteCount::from_kib(128), ByteCount::from_kib(256)],
+        windows: vec![
+            ByteCount::from_kib(64),
+            ByteCount::from_kib(128),
+            ByteCount::from_kib(256),
+        ],
         streams: vec![1, 2, 4],
         seed: 1,
         rtt: Span::from_millis(20),
@@ -34,8 +38,11 @@ fn plan(id: &str) -> SweepPlan {
 
 /// A run of the next cell: 100 Mbit/s, or what the windows permit.
 fn next_run(plan: &CampaignPlan, runs: &[SweepRun]) -> Option<SweepRun> {
-    let CampaignStep::Run { cell, reason } = plan.next_step(runs) else { return None };
-    let rate = BitRate::from_bytes_in(cell.flight_capacity(), Span::from_millis(20)).min(BitRate::from_mbps(100));
+    let CampaignStep::Run { cell, reason } = plan.next_step(runs) else {
+        return None;
+    };
+    let rate = BitRate::from_bytes_in(cell.flight_capacity(), Span::from_millis(20))
+        .min(BitRate::from_mbps(100));
     Some(SweepRun {
         cell,
         reason,
@@ -54,20 +61,36 @@ fn next_run(plan: &CampaignPlan, runs: &[SweepRun]) -> Option<SweepRun> {
 
 /// Keeps a document; returns whether the archive did not have it.
 fn keep(store: &mut Store, content: Content) -> bool {
-    let [new] = &NewDocument::from_document(&Document::new(content), Timestamp::UNIX_EPOCH)[..] else {
+    let [new] = &NewDocument::from_document(&Document::new(content), Timestamp::UNIX_EPOCH)[..]
+    else {
         panic!("not one document")
     };
     store.put_document(new).unwrap().is_new
 }
 
 fn keep_plan(store: &mut Store, plan: &SweepPlan) -> bool {
-    keep(store, Content::SweepPlan { sweep_plan: Box::new(plan.clone()) })
+    keep(
+        store,
+        Content::SweepPlan {
+            sweep_plan: Box::new(plan.clone()),
+        },
+    )
 }
 
 fn keep_run(store: &mut Store, number: usize, run: &SweepRun) -> bool {
     let number = u32::try_from(number).unwrap();
-    let record = SweepRunRecord { sweep: FIRST.to_owned(), number, run: run.clone(), measurement: None };
-    keep(store, Content::SweepRun { sweep_run: Box::new(record) })
+    let record = SweepRunRecord {
+        sweep: FIRST.to_owned(),
+        number,
+        run: run.clone(),
+        measurement: None,
+    };
+    keep(
+        store,
+        Content::SweepRun {
+            sweep_run: Box::new(record),
+        },
+    )
 }
 
 #[test]
@@ -85,7 +108,10 @@ fn a_sweep_that_was_ended_after_any_run_has_the_same_next_one() {
         assert!(keep_run(&mut store, runs.len(), &run));
         runs.push(run);
     }
-    assert!(runs.len() >= 10 && runs.iter().any(|run| run.reason == SweepReason::Reference), "{runs:?}");
+    assert!(
+        runs.len() >= 10 && runs.iter().any(|run| run.reason == SweepReason::Reference),
+        "{runs:?}"
+    );
 }
 
 #[test]
@@ -95,32 +121,63 @@ fn no_run_is_kept_twice_and_none_is_read_after_one_that_is_missing() {
     keep_plan(&mut store, plan.fixed_plan());
     let run = next_run(&plan, &[]).unwrap();
     assert!(keep_run(&mut store, 0, &run) && keep_run(&mut store, 2, &run));
-    let faster = SweepRun { rate: Some(BitRate::from_mbps(1000)), ..run.clone() };
-    assert!(!keep_run(&mut store, 0, &faster), "another program has kept this run");
-    assert_eq!(KeptSweep::find_sweep(&mut store, Some(FIRST)).unwrap().runs, [run]);
+    let faster = SweepRun {
+        rate: Some(BitRate::from_mbps(1000)),
+        ..run.clone()
+    };
+    assert!(
+        !keep_run(&mut store, 0, &faster),
+        "another program has kept this run"
+    );
+    assert_eq!(
+        KeptSweep::find_sweep(&mut store, Some(FIRST)).unwrap().runs,
+        [run]
+    );
     let listed = store
-        .list_documents(&DocumentFilter { campaign: Some(FIRST.to_owned()), ..DocumentFilter::default() })
+        .list_documents(&DocumentFilter {
+            campaign: Some(FIRST.to_owned()),
+            ..DocumentFilter::default()
+        })
         .unwrap();
-    let cells: Vec<&str> = listed.iter().map(|document| document.cell.as_str()).collect();
+    let cells: Vec<&str> = listed
+        .iter()
+        .map(|document| document.cell.as_str())
+        .collect();
     assert_eq!(listed.len(), 3, "{cells:?}");
-    assert!(cells.iter().any(|cell| cell.starts_with("1: ")), "{cells:?}");
+    assert!(
+        cells.iter().any(|cell| cell.starts_with("1: ")),
+        "{cells:?}"
+    );
 }
 
 #[test]
 fn the_last_sweep_is_found_and_others_by_the_end_of_their_identifier() {
     let (_folder, mut store) = archive();
-    assert!(matches!(KeptSweep::find_sweep(&mut store, None), Err(KeptError::Nothing)));
+    assert!(matches!(
+        KeptSweep::find_sweep(&mut store, None),
+        Err(KeptError::Nothing)
+    ));
     for id in [SECOND, FIRST] {
         keep_plan(&mut store, &plan(id));
     }
-    keep_run(&mut store, 0, &next_run(&CampaignPlan::new(plan(FIRST)).unwrap(), &[]).unwrap());
+    keep_run(
+        &mut store,
+        0,
+        &next_run(&CampaignPlan::new(plan(FIRST)).unwrap(), &[]).unwrap(),
+    );
     let found = |store: &mut Store, id| KeptSweep::find_sweep(store, id).map(|kept| kept.plan.id);
     assert_eq!(found(&mut store, None).unwrap(), SECOND);
     assert_eq!(found(&mut store, Some("0000001")).unwrap(), FIRST);
     let unknown = found(&mut store, Some("../x")).unwrap_err().to_string();
-    assert!(unknown.contains("no document of the archive has the identifier"), "{unknown}");
+    assert!(
+        unknown.contains("no document of the archive has the identifier"),
+        "{unknown}"
+    );
     let run = store
-        .list_documents(&DocumentFilter { kind: Some("sweep-run".to_owned()), ..DocumentFilter::default() })
+        .list_documents(&DocumentFilter {
+            kind: Some("sweep-run".to_owned()),
+            ..DocumentFilter::default()
+        })
         .unwrap()
         .remove(0);
     let other = found(&mut store, Some(&run.id)).unwrap_err().to_string();

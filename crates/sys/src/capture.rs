@@ -33,7 +33,8 @@ const RETIRE_AFTER: u32 = 20;
 /// Time in which it has done so, on a busy machine too.
 const LAST_WAIT: Duration = Duration::from_millis(60);
 
-/// Bytes of a frame, by which nothing but the size of the ring is checked (`TPACKET_V3` packs them).
+/// Bytes of a frame, by which nothing but the size of the ring is checked (`TPACKET_V3` packs
+/// them).
 const FRAME: usize = 2048;
 
 /// Connections that are captured.
@@ -45,8 +46,8 @@ pub struct CapturedPeer {
     pub local_port: Option<u16>,
 }
 
-/// Maximum number of peers: those beyond it are not captured. Their filter must fit into the memory of options that a
-/// socket has (`net.core.optmem_max`, 20 KiB until Linux 6.7).
+/// Maximum number of peers: those beyond it are not captured. Their filter must fit into the memory
+/// of options that a socket has (`net.core.optmem_max`, 20 KiB until Linux 6.7).
 pub const MAX_PEERS: usize = 12;
 
 /// A packet that passed the device.
@@ -60,8 +61,8 @@ pub struct CapturedFrame<'f> {
     pub original: u32,
 }
 
-/// A socket that captures the TCP segments which pass a device, each once, through a ring that it shares with the
-/// kernel (`TPACKET_V3`, packet(7)).
+/// A socket that captures the TCP segments which pass a device, each once, through a ring that it
+/// shares with the kernel (`TPACKET_V3`, packet(7)).
 #[derive(Debug)]
 pub struct CaptureSocket {
     socket: OwnedFd,
@@ -72,39 +73,73 @@ pub struct CaptureSocket {
 }
 
 impl CaptureSocket {
-    /// Opens a socket on device `name` of the calling thread's network namespace, or with [`ALL_DEVICES`] on all of
-    /// them: for all TCP, or for what passes to and from the first [`MAX_PEERS`] of `peers` if there are any. What
-    /// passes several devices is captured on each.
+    /// Opens a socket on device `name` of the calling thread's network namespace, or with
+    /// [`ALL_DEVICES`] on all of them: for all TCP, or for what passes to and from the first
+    /// [`MAX_PEERS`] of `peers` if there are any. What passes several devices is captured on each.
     ///
     /// # Errors
-    /// `PermissionDenied` without `CAP_NET_RAW` over the namespace, `ENODEV` if there is no such device.
+    /// `PermissionDenied` without `CAP_NET_RAW` over the namespace, `ENODEV` if there is no such
+    /// device.
     pub fn open(name: &str, peers: &[CapturedPeer]) -> io::Result<Self> {
-        // Without a protocol it receives nothing yet. A socket of datagrams begins packets at the IP header, whatever
-        // the device is.
-        let socket = socket_with(AddressFamily::PACKET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+        // Without a protocol it receives nothing yet. A socket of datagrams begins packets at the
+        // IP header, whatever the device is.
+        let socket = socket_with(
+            AddressFamily::PACKET,
+            SocketType::DGRAM,
+            SocketFlags::CLOEXEC,
+            None,
+        )?;
         let index = match name_to_index(&socket, name) {
             Err(rustix::io::Errno::NODEV) if name == ALL_DEVICES => None,
             found => Some(found?),
         };
-        let loopback = list_devices()?.into_iter().find(|device| device.is_loopback).map(|device| device.index);
+        let loopback = list_devices()?
+            .into_iter()
+            .find(|device| device.is_loopback)
+            .map(|device| device.index);
         attach_filter(&socket, &filter_program(peers, loopback))?;
-        set_option(&socket, libc::SOL_PACKET, PACKET_VERSION, &TPACKET_V3.to_ne_bytes())?;
-        let request: [u32; 7] =
-            [BLOCK as u32, BLOCKS as u32, FRAME as u32, (BLOCK / FRAME * BLOCKS) as u32, RETIRE_AFTER, 0, 0];
+        set_option(
+            &socket,
+            libc::SOL_PACKET,
+            PACKET_VERSION,
+            &TPACKET_V3.to_ne_bytes(),
+        )?;
+        let request: [u32; 7] = [
+            BLOCK as u32,
+            BLOCKS as u32,
+            FRAME as u32,
+            (BLOCK / FRAME * BLOCKS) as u32,
+            RETIRE_AFTER,
+            0,
+            0,
+        ];
         let request: Vec<u8> = request.into_iter().flat_map(u32::to_ne_bytes).collect();
         set_option(&socket, libc::SOL_PACKET, libc::PACKET_RX_RING, &request)?;
         let ring = CaptureRing::map_ring(&socket)?;
         bind_to(&socket, index.unwrap_or(0), libc::ETH_P_ALL as u16)?;
-        Ok(Self { socket, ring, next: 0, drops: 0 })
+        Ok(Self {
+            socket,
+            ring,
+            next: 0,
+            drops: 0,
+        })
     }
 
-    /// Waits until `timeout` for packets, and passes those of one block to `each`. Returns how many there were.
+    /// Waits until `timeout` for packets, and passes those of one block to `each`. Returns how many
+    /// there were.
     ///
     /// # Errors
     /// `ENETDOWN` once the device is down or away. What was captured before was passed on.
-    pub fn read(&mut self, timeout: Duration, each: &mut dyn FnMut(CapturedFrame<'_>)) -> io::Result<usize> {
+    pub fn read(
+        &mut self,
+        timeout: Duration,
+        each: &mut dyn FnMut(CapturedFrame<'_>),
+    ) -> io::Result<usize> {
         if !self.ring.is_ready(self.next) {
-            let timeout = Timespec { tv_sec: timeout.as_secs().cast_signed(), tv_nsec: timeout.subsec_nanos().into() };
+            let timeout = Timespec {
+                tv_sec: timeout.as_secs().cast_signed(),
+                tv_nsec: timeout.subsec_nanos().into(),
+            };
             let mut waiting = [PollFd::new(&self.socket, PollFlags::IN)];
             match poll(&mut waiting, Some(&timeout)) {
                 Err(rustix::io::Errno::INTR) => return Ok(0),
@@ -121,13 +156,15 @@ impl CaptureSocket {
         Ok(count)
     }
 
-    /// Passes all packets that were captured up to now to `each`, and few of the later ones: it ends though packets
-    /// keep coming.
+    /// Passes all packets that were captured up to now to `each`, and few of the later ones: it
+    /// ends though packets keep coming.
     ///
     /// # Errors
     /// As [`CaptureSocket::read`].
     pub fn drain_frames(&mut self, each: &mut dyn FnMut(CapturedFrame<'_>)) -> io::Result<()> {
-        let ready = (self.next..self.next + BLOCKS).take_while(|number| self.ring.is_ready(*number)).count();
+        let ready = (self.next..self.next + BLOCKS)
+            .take_while(|number| self.ring.is_ready(*number))
+            .count();
         // One more, which the kernel is filling.
         for _ in 0..=ready {
             if self.read(LAST_WAIT, each)? == 0 {
@@ -152,15 +189,30 @@ impl CaptureSocket {
 fn visit_frames(block: &[u8], each: &mut dyn FnMut(CapturedFrame<'_>)) -> usize {
     const BLOCK_PACKETS: usize = 12;
     const BLOCK_FIRST: usize = 16;
-    let (packets, mut at) = (read_word(block, BLOCK_PACKETS), read_word(block, BLOCK_FIRST) as usize);
+    let (packets, mut at) = (
+        read_word(block, BLOCK_PACKETS),
+        read_word(block, BLOCK_FIRST) as usize,
+    );
     let mut count = 0;
     for _ in 0..packets {
-        let Some(header) = block.get(at..).filter(|header| header.len() >= FRAME_HEADER) else { break };
-        let [next, seconds, nanos, captured, original] = [0, 4, 8, 12, 16].map(|place| read_word(header, place));
+        let Some(header) = block
+            .get(at..)
+            .filter(|header| header.len() >= FRAME_HEADER)
+        else {
+            break;
+        };
+        let [next, seconds, nanos, captured, original] =
+            [0, 4, 8, 12, 16].map(|place| read_word(header, place));
         let begin = usize::from(u16::from_ne_bytes([header[26], header[27]]));
-        let Some(bytes) = header.get(begin..begin + captured as usize) else { break };
+        let Some(bytes) = header.get(begin..begin + captured as usize) else {
+            break;
+        };
         let at_nanos = u64::from(seconds) * 1_000_000_000 + u64::from(nanos);
-        each(CapturedFrame { at: Time::from_nanos(at_nanos), bytes, original });
+        each(CapturedFrame {
+            at: Time::from_nanos(at_nanos),
+            bytes,
+            original,
+        });
         count += 1;
         at += next as usize;
     }
@@ -194,9 +246,17 @@ impl CaptureRing {
     }
 
     fn block_status(&self, number: usize) -> &AtomicU32 {
-        // SAFETY: block `number` is one of the ring's, and its status lies within it at a multiple of four bytes. The
-        // kernel and this program change it as a whole only.
-        unsafe { AtomicU32::from_ptr(self.0.start.as_ptr().add(number % BLOCKS * BLOCK + BLOCK_STATUS).cast()) }
+        // SAFETY: block `number` is one of the ring's, and its status lies within it at a multiple
+        // of four bytes. The kernel and this program change it as a whole only.
+        unsafe {
+            AtomicU32::from_ptr(
+                self.0
+                    .start
+                    .as_ptr()
+                    .add(number % BLOCKS * BLOCK + BLOCK_STATUS)
+                    .cast(),
+            )
+        }
     }
 
     /// Returns true if the kernel has handed the block over.
@@ -209,14 +269,17 @@ impl CaptureRing {
         if !self.is_ready(number) {
             return &[];
         }
-        // SAFETY: the block lies within the ring. The kernel does not write it until it is given back, which takes the
-        // ring exclusively.
-        unsafe { std::slice::from_raw_parts(self.0.start.as_ptr().add(number % BLOCKS * BLOCK), BLOCK) }
+        // SAFETY: the block lies within the ring. The kernel does not write it until it is given
+        // back, which takes the ring exclusively.
+        unsafe {
+            std::slice::from_raw_parts(self.0.start.as_ptr().add(number % BLOCKS * BLOCK), BLOCK)
+        }
     }
 
     /// Lets the kernel write the block again.
     fn give_back(&mut self, number: usize) {
-        self.block_status(number).store(TP_STATUS_KERNEL, Ordering::Release);
+        self.block_status(number)
+            .store(TP_STATUS_KERNEL, Ordering::Release);
     }
 }
 
@@ -241,13 +304,22 @@ enum FilterField {
 /// Comparison of a field: true if it is equal to the value.
 type Check = (FilterField, u32);
 
-/// Returns the filter: a packet passes if all checks of one of several lists are true, but for those that the device
-/// `loopback` sends, as it receives them.
+/// Returns the filter: a packet passes if all checks of one of several lists are true, but for
+/// those that the device `loopback` sends, as it receives them.
 fn filter_program(peers: &[CapturedPeer], loopback: Option<u32>) -> Vec<libc::sock_filter> {
     const OUTGOING: u32 = 4;
     let of_peers = || peers.iter().take(MAX_PEERS).flat_map(of_peer).collect();
-    let kept: Vec<Vec<Check>> = if peers.is_empty() { any_tcp() } else { of_peers() };
-    let sent = |loopback| vec![(FilterField::PacketType, OUTGOING), (FilterField::Device, loopback)];
+    let kept: Vec<Vec<Check>> = if peers.is_empty() {
+        any_tcp()
+    } else {
+        of_peers()
+    };
+    let sent = |loopback| {
+        vec![
+            (FilterField::PacketType, OUTGOING),
+            (FilterField::Device, loopback),
+        ]
+    };
     let dropped = loopback.map(|loopback| (sent(loopback), 0));
     let kept = kept.into_iter().map(|list| (list, CAPTURED_LENGTH));
     assemble_filter(&dropped.into_iter().chain(kept).collect::<Vec<_>>())
@@ -256,11 +328,17 @@ fn filter_program(peers: &[CapturedPeer], loopback: Option<u32>) -> Vec<libc::so
 const TCP: u32 = 6;
 
 fn is_v4() -> [Check; 2] {
-    [(FilterField::Protocol, libc::ETH_P_IP as u32), (FilterField::Byte(9), TCP)]
+    [
+        (FilterField::Protocol, libc::ETH_P_IP as u32),
+        (FilterField::Byte(9), TCP),
+    ]
 }
 
 fn is_v6(next: u32) -> [Check; 2] {
-    [(FilterField::Protocol, libc::ETH_P_IPV6 as u32), (FilterField::Byte(6), next)]
+    [
+        (FilterField::Protocol, libc::ETH_P_IPV6 as u32),
+        (FilterField::Byte(6), next),
+    ]
 }
 
 fn any_tcp() -> Vec<Vec<Check>> {
@@ -273,12 +351,18 @@ fn of_peer(peer: &CapturedPeer) -> [Vec<Check>; 2] {
     // The remote end is the source, or the destination.
     [0, 1].map(|end| {
         let ports = [(end, Some(peer.remote.port())), (1 - end, peer.local_port)];
-        let ports = ports.into_iter().filter_map(|(end, port)| Some((end, u32::from(port?))));
+        let ports = ports
+            .into_iter()
+            .filter_map(|(end, port)| Some((end, u32::from(port?))));
         match peer.remote.ip().to_canonical() {
             IpAddr::V4(address) => {
                 let address = (FilterField::Word(12 + 4 * end), u32::from(address));
                 let ports = ports.map(|(end, port)| (FilterField::Behind(2 * end), port));
-                is_v4().into_iter().chain([address, (FilterField::Offset, 0)]).chain(ports).collect()
+                is_v4()
+                    .into_iter()
+                    .chain([address, (FilterField::Offset, 0)])
+                    .chain(ports)
+                    .collect()
             }
             IpAddr::V6(address) => {
                 let words = address.octets();
@@ -292,8 +376,8 @@ fn of_peer(peer: &CapturedPeer) -> [Vec<Check>; 2] {
     })
 }
 
-/// Returns lists of checks, each with the bytes to keep of a packet that it is the first to be true for, in the classic
-/// language of filters (bpf(4), `linux/filter.h`).
+/// Returns lists of checks, each with the bytes to keep of a packet that it is the first to be true
+/// for, in the classic language of filters (bpf(4), `linux/filter.h`).
 fn assemble_filter(lists: &[(Vec<Check>, u32)]) -> Vec<libc::sock_filter> {
     const LOAD_WORD: u16 = 0x20;
     const LOAD_HALF: u16 = 0x28;
@@ -303,7 +387,12 @@ fn assemble_filter(lists: &[(Vec<Check>, u32)]) -> Vec<libc::sock_filter> {
     const AND: u16 = 0x54;
     const JUMP_IF_EQUAL: u16 = 0x15;
     const RETURN: u16 = 0x06;
-    let line = |code: u16, k: u32| libc::sock_filter { code, jt: 0, jf: 0, k };
+    let line = |code: u16, k: u32| libc::sock_filter {
+        code,
+        jt: 0,
+        jf: 0,
+        k,
+    };
     let ancillary = |number: i32| line(LOAD_WORD, (libc::SKF_AD_OFF + number) as u32);
     let load = |field: FilterField| match field {
         FilterField::Protocol => vec![ancillary(libc::SKF_AD_PROTOCOL)],
@@ -337,10 +426,13 @@ fn assemble_filter(lists: &[(Vec<Check>, u32)]) -> Vec<libc::sock_filter> {
 }
 
 fn attach_filter(socket: &OwnedFd, program: &[libc::sock_filter]) -> io::Result<()> {
-    let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_ptr().cast_mut() };
+    let filter = libc::sock_fprog {
+        len: program.len() as u16,
+        filter: program.as_ptr().cast_mut(),
+    };
     let length = size_of::<libc::sock_fprog>() as libc::socklen_t;
-    // SAFETY: the descriptor is open; the kernel reads `length` bytes of `filter` and the `len` lines that it refers
-    // to, both of which outlive the call, and writes neither.
+    // SAFETY: the descriptor is open; the kernel reads `length` bytes of `filter` and the `len`
+    // lines that it refers to, both of which outlive the call, and writes neither.
     let result = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
@@ -350,7 +442,11 @@ fn attach_filter(socket: &OwnedFd, program: &[libc::sock_filter]) -> io::Result<
             length,
         )
     };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
 }
 
 #[cfg(test)]
@@ -362,7 +458,13 @@ mod tests {
         kept_on(DEVICE, program, packet, protocol, packet_type)
     }
 
-    fn kept_on(device: u32, program: &[libc::sock_filter], packet: &[u8], protocol: u32, packet_type: u32) -> u32 {
+    fn kept_on(
+        device: u32,
+        program: &[libc::sock_filter],
+        packet: &[u8],
+        protocol: u32,
+        packet_type: u32,
+    ) -> u32 {
         let byte = |at: u32| packet.get(at as usize).copied();
         let half = |at: u32| Some(u32::from(byte(at)?) << 8 | u32::from(byte(at + 1)?));
         let (mut a, mut x, mut at) = (0, 0, 0);
@@ -373,7 +475,9 @@ mod tests {
                 0x20 if line.k == libc::SKF_AD_OFF as u32 => Some(protocol),
                 0x20 if line.k == libc::SKF_AD_OFF as u32 + 4 => Some(packet_type),
                 0x20 if line.k == libc::SKF_AD_OFF as u32 + 8 => Some(device),
-                0x20 => half(line.k).zip(half(line.k + 2)).map(|(high, low)| high << 16 | low),
+                0x20 => half(line.k)
+                    .zip(half(line.k + 2))
+                    .map(|(high, low)| high << 16 | low),
                 0x28 => half(line.k),
                 0x30 => byte(line.k).map(u32::from),
                 0x48 => half(line.k + x),
@@ -431,31 +535,87 @@ mod tests {
         let kept = |packet: &[u8], protocol| kept(&program, packet, protocol, 0);
         assert_eq!(kept(&v4(6, [1, 2], [7, 8]), V4), CAPTURED_LENGTH);
         assert_eq!(kept(&v6(6, [1, 2], [7, 8]), V6), CAPTURED_LENGTH);
-        let fragment = |protocol| [&v6(44, [1, 2], [0, 0])[..40], &[protocol, 0, 0, 0, 0, 0, 0, 0]].concat();
-        assert_eq!((kept(&fragment(6), V6), kept(&fragment(17), V6)), (CAPTURED_LENGTH, 0));
-        assert_eq!((kept(&v4(17, [1, 2], [7, 8]), V4), kept(&v6(58, [1, 2], [7, 8]), V6)), (0, 0));
-        assert_eq!((kept(&[0; 28], 0x0806), kept(&[0x45; 4], V4)), (0, 0), "ARP, and what is too short");
+        let fragment = |protocol| {
+            [
+                &v6(44, [1, 2], [0, 0])[..40],
+                &[protocol, 0, 0, 0, 0, 0, 0, 0],
+            ]
+            .concat()
+        };
+        assert_eq!(
+            (kept(&fragment(6), V6), kept(&fragment(17), V6)),
+            (CAPTURED_LENGTH, 0)
+        );
+        assert_eq!(
+            (
+                kept(&v4(17, [1, 2], [7, 8]), V4),
+                kept(&v6(58, [1, 2], [7, 8]), V6)
+            ),
+            (0, 0)
+        );
+        assert_eq!(
+            (kept(&[0; 28], 0x0806), kept(&[0x45; 4], V4)),
+            (0, 0),
+            "ARP, and what is too short"
+        );
     }
 
     #[test]
     fn a_filter_for_a_peer_passes_both_directions_of_its_connections() {
         type Build = fn(u8, [u8; 2], [u16; 2]) -> Vec<u8>;
-        for (remote, packet, protocol) in [("10.0.0.2:5201", v4 as Build, V4), ("[fd00::2]:5201", v6, V6)] {
-            let other = CapturedPeer { remote: "192.0.2.1:5201".parse().unwrap(), local_port: None };
-            let peer = CapturedPeer { remote: remote.parse().unwrap(), local_port: None };
+        for (remote, packet, protocol) in [
+            ("10.0.0.2:5201", v4 as Build, V4),
+            ("[fd00::2]:5201", v6, V6),
+        ] {
+            let other = CapturedPeer {
+                remote: "192.0.2.1:5201".parse().unwrap(),
+                local_port: None,
+            };
+            let peer = CapturedPeer {
+                remote: remote.parse().unwrap(),
+                local_port: None,
+            };
             let any_port = filter_program(&[other, peer], Some(LOOPBACK));
             let passes = |packet: &[u8]| kept(&any_port, packet, protocol, 0) > 0;
-            assert!(passes(&packet(6, [1, 2], [40_000, 5201])) && passes(&packet(6, [2, 1], [5201, 40_000])));
-            assert!(!passes(&packet(6, [1, 2], [5201, 40_000])), "the port is the other end's");
-            assert!(!passes(&packet(6, [1, 3], [40_000, 5201])) && !passes(&packet(6, [3, 1], [5201, 40_000])));
+            assert!(
+                passes(&packet(6, [1, 2], [40_000, 5201]))
+                    && passes(&packet(6, [2, 1], [5201, 40_000]))
+            );
+            assert!(
+                !passes(&packet(6, [1, 2], [5201, 40_000])),
+                "the port is the other end's"
+            );
+            assert!(
+                !passes(&packet(6, [1, 3], [40_000, 5201]))
+                    && !passes(&packet(6, [3, 1], [5201, 40_000]))
+            );
             assert!(!passes(&packet(17, [1, 2], [40_000, 5201])));
-            let one_port = filter_program(&[CapturedPeer { local_port: Some(40_000), ..peer }], None);
+            let one_port = filter_program(
+                &[CapturedPeer {
+                    local_port: Some(40_000),
+                    ..peer
+                }],
+                None,
+            );
             let passes = |packet: &[u8]| kept(&one_port, packet, protocol, 0) > 0;
-            assert!(passes(&packet(6, [1, 2], [40_000, 5201])) && passes(&packet(6, [2, 1], [5201, 40_000])));
-            assert!(!passes(&packet(6, [1, 2], [40_001, 5201])) && !passes(&packet(6, [2, 1], [5201, 40_001])));
+            assert!(
+                passes(&packet(6, [1, 2], [40_000, 5201]))
+                    && passes(&packet(6, [2, 1], [5201, 40_000]))
+            );
+            assert!(
+                !passes(&packet(6, [1, 2], [40_001, 5201]))
+                    && !passes(&packet(6, [2, 1], [5201, 40_001]))
+            );
         }
-        let many = vec![CapturedPeer { remote: "[fd00::2]:1".parse().unwrap(), local_port: Some(1) }; 1000];
-        // In the kernel a load is up to eight instructions, and a comparison two, of eight bytes each.
+        let many = vec![
+            CapturedPeer {
+                remote: "[fd00::2]:1".parse().unwrap(),
+                local_port: Some(1)
+            };
+            1000
+        ];
+        // In the kernel a load is up to eight instructions, and a comparison two, of eight bytes
+        // each.
         assert!(filter_program(&many, Some(LOOPBACK)).len() / 2 * (8 + 2) * 8 <= 20 << 10);
     }
 
@@ -464,8 +624,14 @@ mod tests {
         let (program, packet) = (filter_program(&[], Some(LOOPBACK)), v4(6, [1, 2], [7, 8]));
         let outgoing = 4;
         let kept = |device, packet_type| kept_on(device, &program, &packet, V4, packet_type);
-        assert_eq!([kept(LOOPBACK, outgoing), kept(LOOPBACK, 0)], [0, CAPTURED_LENGTH]);
-        assert_eq!([kept(DEVICE, outgoing), kept(DEVICE, 0)], [CAPTURED_LENGTH; 2]);
+        assert_eq!(
+            [kept(LOOPBACK, outgoing), kept(LOOPBACK, 0)],
+            [0, CAPTURED_LENGTH]
+        );
+        assert_eq!(
+            [kept(DEVICE, outgoing), kept(DEVICE, 0)],
+            [CAPTURED_LENGTH; 2]
+        );
     }
 
     #[test]
@@ -482,7 +648,11 @@ mod tests {
         frame(48, 100, 30, 70);
         frame(148, 100, 300, 70);
         let mut lengths = Vec::new();
-        assert_eq!(visit_frames(&block, &mut |frame| lengths.push((frame.bytes.len(), frame.at.as_nanos()))), 1);
+        assert_eq!(
+            visit_frames(&block, &mut |frame| lengths
+                .push((frame.bytes.len(), frame.at.as_nanos()))),
+            1
+        );
         assert_eq!(lengths, [(30, 7_000_000_000)]);
         assert_eq!(visit_frames(&[], &mut |_| panic!()), 0);
     }

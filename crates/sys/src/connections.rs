@@ -1,4 +1,5 @@
-//! The TCP connections of this network namespace, whoever they belong to (`sock_diag(7)`, `linux/inet_diag.h`).
+//! The TCP connections of this network namespace, whoever they belong to (`sock_diag(7)`,
+//! `linux/inet_diag.h`).
 //!
 //! Written by hand: the crates that offer it bring along six others for one request and one answer.
 
@@ -10,7 +11,9 @@ use std::time::{Duration, Instant};
 use fullpipe_record::{SocketMemory, TcpInfo};
 use rustix::net::netlink::SOCK_DIAG;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with,
+};
 
 use crate::dump::{self, DumpProgress};
 use crate::socket::memory_of;
@@ -25,7 +28,8 @@ pub struct TcpConnection {
     pub local: SocketAddr,
     /// The other end.
     pub remote: SocketAddr,
-    /// Number of the socket's file, by which `/proc/PID/fd` names it; zero where no process has it any more.
+    /// Number of the socket's file, by which `/proc/PID/fd` names it; zero where no process has it
+    /// any more.
     pub inode: u64,
     /// Bytes that have arrived and that the program has not read.
     pub unread: u32,
@@ -52,17 +56,26 @@ impl ConnectionTable {
     /// # Errors
     /// Fails with the kernel's error.
     pub fn open() -> io::Result<Self> {
-        let netlink = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, Some(SOCK_DIAG))?;
+        let netlink = socket_with(
+            AddressFamily::NETLINK,
+            SocketType::RAW,
+            SocketFlags::CLOEXEC,
+            Some(SOCK_DIAG),
+        )?;
         set_socket_timeout(&netlink, Timeout::Recv, Some(TIMEOUT))?;
-        Ok(Self { netlink, buffer: vec![0; ANSWER], is_unread: false })
+        Ok(Self {
+            netlink,
+            buffer: vec![0; ANSWER],
+            is_unread: false,
+        })
     }
 
-    /// Every connection that carries data or may: established, or closed by one end only. At most 65,536 of each
-    /// family.
+    /// Every connection that carries data or may: established, or closed by one end only. At most
+    /// 65,536 of each family.
     ///
     /// # Errors
-    /// Fails with the kernel's error: `NotFound` where it was built without the answer to this; `WouldBlock` or
-    /// `TimedOut` where it does not answer within two seconds.
+    /// Fails with the kernel's error: `NotFound` where it was built without the answer to this;
+    /// `WouldBlock` or `TimedOut` where it does not answer within two seconds.
     pub fn list_all(&mut self) -> io::Result<Vec<TcpConnection>> {
         let mut found = Vec::new();
         for family in [libc::AF_INET, libc::AF_INET6] {
@@ -76,10 +89,17 @@ impl ConnectionTable {
     ///
     /// # Errors
     /// As [`ConnectionTable::list_all`].
-    pub fn find_by_ends(&mut self, ends: &[(SocketAddr, SocketAddr)]) -> io::Result<Vec<TcpConnection>> {
+    pub fn find_by_ends(
+        &mut self,
+        ends: &[(SocketAddr, SocketAddr)],
+    ) -> io::Result<Vec<TcpConnection>> {
         let mut found = Vec::new();
         for (family, is_v4) in [(libc::AF_INET, true), (libc::AF_INET6, false)] {
-            let own: Vec<_> = ends.iter().filter(|(local, _)| local.is_ipv4() == is_v4).copied().collect();
+            let own: Vec<_> = ends
+                .iter()
+                .filter(|(local, _)| local.is_ipv4() == is_v4)
+                .copied()
+                .collect();
             for some in own.chunks(MAX_WANTED) {
                 self.dump_family(family, &ends_filter(some), TIMEOUT, &mut found)?;
             }
@@ -98,7 +118,11 @@ impl ConnectionTable {
         if self.is_unread {
             self.pass_over_the_last_answer()?;
         }
-        send(&self.netlink, &diag_request(family, filter), SendFlags::empty())?;
+        send(
+            &self.netlink,
+            &diag_request(family, filter),
+            SendFlags::empty(),
+        )?;
         self.is_unread = true;
         self.read_to_the_end(RecvFlags::empty(), timeout, most, found)
     }
@@ -115,7 +139,8 @@ impl ConnectionTable {
         }
     }
 
-    /// Reads on, beyond `most` without keeping it, so that the next answer is that to the next request.
+    /// Reads on, beyond `most` without keeping it, so that the next answer is that to the next
+    /// request.
     fn read_to_the_end(
         &mut self,
         flags: RecvFlags,
@@ -155,11 +180,14 @@ fn diag_request(family: i32, filter: &[u8]) -> Vec<u8> {
     dump::netlink_message(SOCK_DIAG_BY_FAMILY, libc::NLM_F_DUMP, &payload)
 }
 
-/// The kernel's little program (`struct inet_diag_bc_op`) that lets these connections through: an alternative after the
-/// other, each two conditions and a jump to the end; one that fails goes on with the next alternative.
+/// The kernel's little program (`struct inet_diag_bc_op`) that lets these connections through: an
+/// alternative after the other, each two conditions and a jump to the end; one that fails goes on
+/// with the next alternative.
 fn ends_filter(ends: &[(SocketAddr, SocketAddr)]) -> Vec<u8> {
-    let lengths: Vec<usize> =
-        ends.iter().map(|(local, remote)| condition_length(*local) + condition_length(*remote) + OP).collect();
+    let lengths: Vec<usize> = ends
+        .iter()
+        .map(|(local, remote)| condition_length(*local) + condition_length(*remote) + OP)
+        .collect();
     let mut left: usize = lengths.iter().sum();
     let mut program = Vec::with_capacity(left);
     for ((local, remote), length) in ends.iter().zip(lengths) {
@@ -167,7 +195,12 @@ fn ends_filter(ends: &[(SocketAddr, SocketAddr)]) -> Vec<u8> {
         // Beyond the end means no.
         let no = if is_last { left + 4 } else { length };
         push_condition(&mut program, BC_S_COND, *local, no);
-        push_condition(&mut program, BC_D_COND, *remote, no - condition_length(*local));
+        push_condition(
+            &mut program,
+            BC_D_COND,
+            *remote,
+            no - condition_length(*local),
+        );
         // To the end, which means yes.
         let to_end = left - condition_length(*local) - condition_length(*remote);
         push_op(&mut program, BC_JMP, OP, to_end);
@@ -196,7 +229,11 @@ fn push_op(program: &mut Vec<u8>, code: u8, yes: usize, no: usize) {
 }
 
 /// Reads the messages of one datagram; connections beyond `most` are passed over.
-fn read_answer(answer: &[u8], most: usize, found: &mut Vec<TcpConnection>) -> io::Result<DumpProgress> {
+fn read_answer(
+    answer: &[u8],
+    most: usize,
+    found: &mut Vec<TcpConnection>,
+) -> io::Result<DumpProgress> {
     dump::read_messages(answer, &mut |_, body| {
         if found.len() < most {
             found.extend(parse_connection(body));
@@ -204,16 +241,19 @@ fn read_answer(answer: &[u8], most: usize, found: &mut Vec<TcpConnection>) -> io
     })
 }
 
-/// `struct inet_diag_msg` and what follows it; `None` where it is cut short, or without counters: what is left of a
-/// connection that only waits for the other end's FIN (`inet_timewait_sock`) has the state `FIN_WAIT2` and its cookie,
-/// and no more.
+/// `struct inet_diag_msg` and what follows it; `None` where it is cut short, or without counters:
+/// what is left of a connection that only waits for the other end's FIN (`inet_timewait_sock`) has
+/// the state `FIN_WAIT2` and its cookie, and no more.
 fn parse_connection(body: &[u8]) -> Option<TcpConnection> {
     const MESSAGE: usize = 72;
     let attributes = body.get(MESSAGE..)?;
     let family = i32::from(body[0]);
     let end = |port: usize, address: usize| {
         let ip = dump::address_of(family, body.get(address..)?)?;
-        Some(SocketAddr::new(ip, u16::from_be_bytes([body[port], body[port + 1]])))
+        Some(SocketAddr::new(
+            ip,
+            u16::from_be_bytes([body[port], body[port + 1]]),
+        ))
     };
     let mut connection = TcpConnection {
         cookie: u64::from(read_word(body, 44)) | u64::from(read_word(body, 48)) << 32,
@@ -242,7 +282,10 @@ fn parse_connection(body: &[u8]) -> Option<TcpConnection> {
 
 /// A word of the machine; zero beyond the end.
 fn read_word(bytes: &[u8], at: usize) -> u32 {
-    bytes.get(at..).and_then(dump::parse_u32).unwrap_or_default()
+    bytes
+        .get(at..)
+        .and_then(dump::parse_u32)
+        .unwrap_or_default()
 }
 
 /// More connections than this of one family are not reported.
@@ -270,8 +313,8 @@ const INFO: u16 = 2;
 const CONG: u16 = 4;
 const SKMEMINFO: u16 = 7;
 
-/// Established, `SYN_SENT`, `FIN_WAIT1`, `FIN_WAIT2`, `CLOSE_WAIT`, `LAST_ACK` and `CLOSING`, a bit each
-/// (`net/tcp_states.h`).
+/// Established, `SYN_SENT`, `FIN_WAIT1`, `FIN_WAIT2`, `CLOSE_WAIT`, `LAST_ACK` and `CLOSING`, a bit
+/// each (`net/tcp_states.h`).
 const STATES: u32 = 1 << 1 | 1 << 2 | 1 << 4 | 1 << 5 | 1 << 8 | 1 << 9 | 1 << 11;
 
 #[cfg(test)]
@@ -286,7 +329,14 @@ mod tests {
     fn pairs(host: &str, count: usize) -> Vec<(TcpStream, TcpStream)> {
         let listener = TcpListener::bind((host, 0)).unwrap();
         let address = listener.local_addr().unwrap();
-        (0..count).map(|_| (TcpStream::connect(address).unwrap(), listener.accept().unwrap().0)).collect()
+        (0..count)
+            .map(|_| {
+                (
+                    TcpStream::connect(address).unwrap(),
+                    listener.accept().unwrap().0,
+                )
+            })
+            .collect()
     }
 
     fn ends(socket: &TcpStream) -> (SocketAddr, SocketAddr) {
@@ -299,11 +349,24 @@ mod tests {
         let (client, server) = &pairs[0];
         (&mut &*client).write_all(&[7; 1000]).unwrap();
         let mut connections = ConnectionTable::open().unwrap();
-        let found = connections.find_by_ends(&[ends(client), ends(server)]).unwrap();
+        let found = connections
+            .find_by_ends(&[ends(client), ends(server)])
+            .unwrap();
         assert_eq!(found.len(), 2, "{found:#?}");
-        let of = |socket| found.iter().find(|one| (one.local, one.remote) == ends(socket)).unwrap();
-        assert_eq!(of(client).tcp.snd_mss, crate::tcp_info(client).unwrap().snd_mss);
-        assert_eq!(of(client).memory.unwrap().sndbuf, crate::socket_memory(client).unwrap().sndbuf);
+        let of = |socket| {
+            found
+                .iter()
+                .find(|one| (one.local, one.remote) == ends(socket))
+                .unwrap()
+        };
+        assert_eq!(
+            of(client).tcp.snd_mss,
+            crate::tcp_info(client).unwrap().snd_mss
+        );
+        assert_eq!(
+            of(client).memory.unwrap().sndbuf,
+            crate::socket_memory(client).unwrap().sndbuf
+        );
         assert_eq!((of(server).unread, of(client).unread), (1000, 0));
         assert!(!of(client).congestion.is_empty() && of(client).inode > 0);
         assert_ne!(of(client).cookie, of(server).cookie);
@@ -314,7 +377,12 @@ mod tests {
         let pairs = pairs("127.0.0.1", 600);
         let wanted: Vec<_> = pairs.iter().map(|(client, _)| ends(client)).collect();
         let mut connections = ConnectionTable::open().unwrap();
-        let of = |found: &[TcpConnection]| found.iter().map(|one| (one.local, one.remote)).collect::<Vec<_>>();
+        let of = |found: &[TcpConnection]| {
+            found
+                .iter()
+                .map(|one| (one.local, one.remote))
+                .collect::<Vec<_>>()
+        };
         // More than one filter holds, and the first, a middle and the last of another.
         let mut found = of(&connections.find_by_ends(&wanted).unwrap());
         found.sort_unstable();
@@ -322,7 +390,10 @@ mod tests {
         expected.sort_unstable();
         assert_eq!(found, expected);
         for one in [0, 255, 599] {
-            assert_eq!(of(&connections.find_by_ends(&wanted[one..=one]).unwrap()), [wanted[one]]);
+            assert_eq!(
+                of(&connections.find_by_ends(&wanted[one..=one]).unwrap()),
+                [wanted[one]]
+            );
         }
         let all = of(&connections.list_all().unwrap());
         assert!(wanted.iter().all(|one| all.contains(one)));
@@ -334,7 +405,14 @@ mod tests {
         let addresses = fullpipe_testkit::loopback_addresses(module_path!()).into_iter();
         let pairs: Vec<_> = addresses.flat_map(|address| pairs(address, 2)).collect();
         let wanted: Vec<_> = pairs.iter().map(|(client, _)| ends(client)).collect();
-        assert_eq!(ConnectionTable::open().unwrap().find_by_ends(&wanted).unwrap().len(), pairs.len());
+        assert_eq!(
+            ConnectionTable::open()
+                .unwrap()
+                .find_by_ends(&wanted)
+                .unwrap()
+                .len(),
+            pairs.len()
+        );
     }
 
     #[test]
@@ -342,10 +420,18 @@ mod tests {
         let pairs = pairs("127.0.0.1", 300);
         let wanted = ends(&pairs[7].0);
         let mut connections = ConnectionTable::open().unwrap();
-        let error = connections.dump_family(libc::AF_INET, &[], Duration::ZERO, &mut Vec::new()).unwrap_err();
+        let error = connections
+            .dump_family(libc::AF_INET, &[], Duration::ZERO, &mut Vec::new())
+            .unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
         let found = connections.find_by_ends(&[wanted]).unwrap();
-        assert_eq!(found.iter().map(|one| (one.local, one.remote)).collect::<Vec<_>>(), [wanted]);
+        assert_eq!(
+            found
+                .iter()
+                .map(|one| (one.local, one.remote))
+                .collect::<Vec<_>>(),
+            [wanted]
+        );
         assert!(!connections.is_unread);
     }
 
@@ -367,7 +453,10 @@ mod tests {
         drop(client);
         let mut connections = ConnectionTable::open().unwrap();
         let is_gone = || connections.find_by_ends(&[wanted]).unwrap().is_empty();
-        assert!(fullpipe_testkit::within(Duration::from_secs(10), is_gone), "its counters are all zero");
+        assert!(
+            fullpipe_testkit::within(Duration::from_secs(10), is_gone),
+            "its counters are all zero"
+        );
         drop(server);
     }
 

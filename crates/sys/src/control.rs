@@ -18,22 +18,35 @@ pub(crate) struct ControlMessage<'t> {
 }
 
 /// Writes a control message into `into`; returns its length, or `None` if it has no room.
-pub(crate) fn control_message(into: &mut [u8], level: i32, kind: i32, data: &[u8]) -> Option<usize> {
+pub(crate) fn control_message(
+    into: &mut [u8],
+    level: i32,
+    kind: i32,
+    data: &[u8],
+) -> Option<usize> {
     let length = size_of::<usize>() + 8 + data.len();
-    let message = [&length.to_ne_bytes()[..], &level.to_ne_bytes(), &kind.to_ne_bytes(), data].concat();
+    let message = [
+        &length.to_ne_bytes()[..],
+        &level.to_ne_bytes(),
+        &kind.to_ne_bytes(),
+        data,
+    ]
+    .concat();
     into.get_mut(..length)?.copy_from_slice(&message);
     Some(length)
 }
 
-/// The control messages in `stated`, each a `struct cmsghdr` and its data, aligned to the machine's word. Behind the
-/// last are zeros, which is no length that a message can have.
+/// The control messages in `stated`, each a `struct cmsghdr` and its data, aligned to the machine's
+/// word. Behind the last are zeros, which is no length that a message can have.
 pub(crate) fn control_messages(mut stated: &[u8]) -> impl Iterator<Item = ControlMessage<'_>> {
     const WORD: usize = size_of::<usize>();
     const HEADER: usize = WORD + 8;
     std::iter::from_fn(move || {
         let (length, level, kind) = parse_header(stated)?;
         let data = stated.get(HEADER..length)?;
-        stated = stated.get(length.next_multiple_of(WORD)..).unwrap_or_default();
+        stated = stated
+            .get(length.next_multiple_of(WORD)..)
+            .unwrap_or_default();
         Some(ControlMessage { level, kind, data })
     })
 }
@@ -43,7 +56,11 @@ fn parse_header(stated: &[u8]) -> Option<(usize, i32, i32)> {
     let (length, rest) = stated.split_first_chunk()?;
     let (level, rest) = rest.split_first_chunk()?;
     let (kind, _) = rest.split_first_chunk()?;
-    Some((usize::from_ne_bytes(*length), i32::from_ne_bytes(*level), i32::from_ne_bytes(*kind)))
+    Some((
+        usize::from_ne_bytes(*length),
+        i32::from_ne_bytes(*level),
+        i32::from_ne_bytes(*kind),
+    ))
 }
 
 #[cfg(test)]
@@ -53,15 +70,19 @@ mod tests {
 
     fn message(level: i32, kind: i32, data: &[u8]) -> Vec<u8> {
         let mut bytes = vec![0; (16 + data.len()).next_multiple_of(8)];
-        assert_eq!(control_message(&mut bytes, level, kind, data), Some(16 + data.len()));
+        assert_eq!(
+            control_message(&mut bytes, level, kind, data),
+            Some(16 + data.len())
+        );
         bytes
     }
 
     #[test]
     fn messages_are_reported_apart() {
         let stated = [message(1, 2, &[7; 5]), message(3, 4, &[8; 16]), vec![0; 32]].concat();
-        let found: Vec<_> =
-            control_messages(&stated).map(|found| (found.level, found.kind, found.data.to_vec())).collect();
+        let found: Vec<_> = control_messages(&stated)
+            .map(|found| (found.level, found.kind, found.data.to_vec()))
+            .collect();
         assert_eq!(found, [(1, 2, vec![7; 5]), (3, 4, vec![8; 16])]);
     }
 

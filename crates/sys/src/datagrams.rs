@@ -11,14 +11,16 @@ use crate::socket::set_option;
 /// Messages that one call sends or receives at most.
 pub const MAX_MESSAGES: usize = 64;
 
-/// Datagrams that the kernel cuts one message into at most (`UDP_MAX_SEGMENTS`; 128 since Linux 6.8).
+/// Datagrams that the kernel cuts one message into at most (`UDP_MAX_SEGMENTS`; 128 since Linux
+/// 6.8).
 pub const MAX_SEGMENTS: usize = 64;
 
 /// `include/uapi/linux/udp.h`.
 const UDP_SEGMENT: i32 = 103;
 const UDP_GRO: i32 = 104;
 
-/// Room for the control messages that the kernel passes with a message: a time and a length, each with its header.
+/// Room for the control messages that the kernel passes with a message: a time and a length, each
+/// with its header.
 const CONTROL_LENGTH: usize = 64;
 
 /// A message that was received.
@@ -26,8 +28,8 @@ const CONTROL_LENGTH: usize = 64;
 pub struct ReceivedMessage {
     /// Bytes of it that are in the buffer.
     pub length: usize,
-    /// Bytes of each datagram in it but the last, which may be shorter, where the kernel has joined several
-    /// (`UDP_GRO`).
+    /// Bytes of each datagram in it but the last, which may be shorter, where the kernel has joined
+    /// several (`UDP_GRO`).
     pub segment: Option<usize>,
     /// When the kernel received it, since 1970, where [`stamp_arrivals`] asked for it.
     pub at: Option<Span>,
@@ -40,8 +42,9 @@ impl ReceivedMessage {
     }
 }
 
-/// Sends `data` on a connected socket, in messages of `size` bytes of which the last may be shorter, at most
-/// [`MAX_MESSAGES`] of them; how many bytes were sent. It waits for room as any write to the socket does.
+/// Sends `data` on a connected socket, in messages of `size` bytes of which the last may be
+/// shorter, at most [`MAX_MESSAGES`] of them; how many bytes were sent. It waits for room as any
+/// write to the socket does.
 ///
 /// # Errors
 /// Fails as `sendmmsg` does for the first message; for a later one, the next call does.
@@ -49,24 +52,39 @@ pub fn send_messages(socket: impl AsFd, data: &[u8], size: usize) -> io::Result<
     let mut parts = [EMPTY_PART; MAX_MESSAGES];
     let mut headers = [EMPTY_MESSAGE; MAX_MESSAGES];
     let mut count = 0;
-    for (message, (part, header)) in data.chunks(size.max(1)).zip(parts.iter_mut().zip(&mut headers)) {
+    for (message, (part, header)) in data
+        .chunks(size.max(1))
+        .zip(parts.iter_mut().zip(&mut headers))
+    {
         part.iov_base = message.as_ptr().cast_mut().cast();
         part.iov_len = message.len();
         header.msg_hdr.msg_iov = part;
         header.msg_hdr.msg_iovlen = 1;
         count += 1;
     }
-    // SAFETY: the descriptor is open for the borrow; the first `count` headers point to parts that live on this stack,
-    // and these to parts of `data`, which the kernel only reads. Of the headers it writes `msg_len` alone.
-    let sent = unsafe { libc::sendmmsg(socket.as_fd().as_raw_fd(), headers.as_mut_ptr(), count, libc::MSG_NOSIGNAL) };
+    // SAFETY: the descriptor is open for the borrow; the first `count` headers point to parts that
+    // live on this stack, and these to parts of `data`, which the kernel only reads. Of the headers
+    // it writes `msg_len` alone.
+    let sent = unsafe {
+        libc::sendmmsg(
+            socket.as_fd().as_raw_fd(),
+            headers.as_mut_ptr(),
+            count,
+            libc::MSG_NOSIGNAL,
+        )
+    };
     if sent < 0 {
         return Err(io::Error::last_os_error());
     }
-    Ok(headers[..sent as usize].iter().map(|header| header.msg_len as usize).sum())
+    Ok(headers[..sent as usize]
+        .iter()
+        .map(|header| header.msg_len as usize)
+        .sum())
 }
 
-/// Receives messages into `data`, one each `slot` bytes, and describes each in `arrivals`; how many they are. It waits
-/// for the first as any read from the socket does, and for no other. What is longer than a slot is cut off.
+/// Receives messages into `data`, one each `slot` bytes, and describes each in `arrivals`; how many
+/// they are. It waits for the first as any read from the socket does, and for no other. What is
+/// longer than a slot is cut off.
 ///
 /// # Errors
 /// Fails as `recvmmsg` does.
@@ -91,23 +109,34 @@ pub fn receive_messages(
         count += 1;
     }
     let flags = libc::MSG_WAITFORONE;
-    // SAFETY: the descriptor is open for the borrow; the first `count` headers point to parts and control buffers on
-    // this stack, with their lengths, and the parts to parts of `data`, which is borrowed mutably. No time limit is
-    // given.
-    let received =
-        unsafe { libc::recvmmsg(socket.as_fd().as_raw_fd(), headers.as_mut_ptr(), count, flags, std::ptr::null_mut()) };
+    // SAFETY: the descriptor is open for the borrow; the first `count` headers point to parts and
+    // control buffers on this stack, with their lengths, and the parts to parts of `data`, which is
+    // borrowed mutably. No time limit is given.
+    let received = unsafe {
+        libc::recvmmsg(
+            socket.as_fd().as_raw_fd(),
+            headers.as_mut_ptr(),
+            count,
+            flags,
+            std::ptr::null_mut(),
+        )
+    };
     if received < 0 {
         return Err(io::Error::last_os_error());
     }
     let received = received as usize;
-    for ((arrival, header), control) in arrivals.iter_mut().zip(&headers[..received]).zip(&controls) {
-        *arrival = ReceivedMessage { length: header.msg_len as usize, ..read_control(&control.0) };
+    for ((arrival, header), control) in arrivals.iter_mut().zip(&headers[..received]).zip(&controls)
+    {
+        *arrival = ReceivedMessage {
+            length: header.msg_len as usize,
+            ..read_control(&control.0)
+        };
     }
     Ok(received)
 }
 
-/// Has the kernel cut what is written to a UDP socket into datagrams of `size` bytes (`UDP_SEGMENT`, Linux 4.18), or no
-/// longer.
+/// Has the kernel cut what is written to a UDP socket into datagrams of `size` bytes
+/// (`UDP_SEGMENT`, Linux 4.18), or no longer.
 ///
 /// # Errors
 /// Fails as `setsockopt` does, for example where the kernel lacks it.
@@ -129,13 +158,22 @@ pub fn join_datagrams(socket: impl AsFd) -> io::Result<()> {
 /// # Errors
 /// Fails as `setsockopt` does.
 pub fn stamp_arrivals(socket: impl AsFd) -> io::Result<()> {
-    set_option(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, &1_i32.to_ne_bytes())
+    set_option(
+        socket,
+        libc::SOL_SOCKET,
+        libc::SO_TIMESTAMPNS,
+        &1_i32.to_ne_bytes(),
+    )
 }
 
-const EMPTY_PART: libc::iovec = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
+const EMPTY_PART: libc::iovec = libc::iovec {
+    iov_base: std::ptr::null_mut(),
+    iov_len: 0,
+};
 
 const EMPTY_MESSAGE: libc::mmsghdr = {
-    // SAFETY: `mmsghdr` is a plain C structure of pointers and integers, for which all zeros is a value.
+    // SAFETY: `mmsghdr` is a plain C structure of pointers and integers, for which all zeros is a
+    // value.
     unsafe { std::mem::zeroed() }
 };
 
@@ -147,7 +185,9 @@ fn read_control(stated: &[u8]) -> ReceivedMessage {
             (libc::SOL_SOCKET, libc::SO_TIMESTAMPNS) => arrival.at = parse_timespec(message.data),
             (libc::SOL_UDP, UDP_GRO) => {
                 let size = message.data.try_into().ok().map(i32::from_ne_bytes);
-                arrival.segment = size.and_then(|size| usize::try_from(size).ok()).filter(|&size| size > 0);
+                arrival.segment = size
+                    .and_then(|size| usize::try_from(size).ok())
+                    .filter(|&size| size > 0);
             }
             _ => {}
         }
@@ -171,15 +211,23 @@ mod tests {
     use std::time::{Duration, SystemTime};
 
     fn connected() -> (UdpSocket, UdpSocket) {
-        let (left, right) = (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
+        let (left, right) = (
+            UdpSocket::bind("127.0.0.1:0").unwrap(),
+            UdpSocket::bind("127.0.0.1:0").unwrap(),
+        );
         left.connect(right.local_addr().unwrap()).unwrap();
         right.connect(left.local_addr().unwrap()).unwrap();
-        right.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        right
+            .set_read_timeout(Some(Duration::from_secs(5)))
+            .unwrap();
         (left, right)
     }
 
     fn receive(socket: &UdpSocket) -> (Vec<u8>, Vec<ReceivedMessage>) {
-        let (mut data, mut arrivals) = (vec![0; 65_536 * 4], [ReceivedMessage::default(); MAX_MESSAGES]);
+        let (mut data, mut arrivals) = (
+            vec![0; 65_536 * 4],
+            [ReceivedMessage::default(); MAX_MESSAGES],
+        );
         let count = receive_messages(socket, &mut data, 65_536, &mut arrivals).unwrap();
         (data, arrivals[..count].to_vec())
     }
@@ -191,21 +239,30 @@ mod tests {
         let data: Vec<u8> = (0..250).collect();
         assert_eq!(send_messages(&left, &data, 100).unwrap(), 250);
         let (received, arrivals) = receive(&right);
-        assert_eq!(arrivals.iter().map(|arrival| arrival.length).collect::<Vec<_>>(), [100, 100, 50]);
-        assert_eq!(received[65_536..65_636], data[100..200]);
-        let now = Span::from(SystemTime::UNIX_EPOCH.elapsed().unwrap());
-        assert!(
+        assert_eq!(
             arrivals
                 .iter()
-                .all(|arrival| arrival.at.is_some_and(|at| at <= now && now.saturating_sub(at) < Span::from_secs(5)))
+                .map(|arrival| arrival.length)
+                .collect::<Vec<_>>(),
+            [100, 100, 50]
         );
+        assert_eq!(received[65_536..65_636], data[100..200]);
+        let now = Span::from(SystemTime::UNIX_EPOCH.elapsed().unwrap());
+        assert!(arrivals.iter().all(|arrival| {
+            arrival
+                .at
+                .is_some_and(|at| at <= now && now.saturating_sub(at) < Span::from_secs(5))
+        }));
         assert!(arrivals.iter().all(|arrival| arrival.segment.is_none()));
     }
 
     #[test]
     fn no_more_messages_than_fit_are_sent() {
         let (left, _right) = connected();
-        assert_eq!(send_messages(&left, &[0; 1_000], 10).unwrap(), MAX_MESSAGES * 10);
+        assert_eq!(
+            send_messages(&left, &[0; 1_000], 10).unwrap(),
+            MAX_MESSAGES * 10
+        );
         assert_eq!(send_messages(&left, &[], 10).unwrap(), 0);
     }
 
@@ -218,7 +275,12 @@ mod tests {
         let (_, arrivals) = receive(&right);
         let total: usize = arrivals.iter().map(|arrival| arrival.length).sum();
         assert_eq!(total, 250, "{arrivals:?}");
-        assert!(arrivals.iter().all(|arrival| arrival.length <= 100 || arrival.segment == Some(100)), "{arrivals:?}");
+        assert!(
+            arrivals
+                .iter()
+                .all(|arrival| arrival.length <= 100 || arrival.segment == Some(100)),
+            "{arrivals:?}"
+        );
     }
 
     #[test]
@@ -226,6 +288,10 @@ mod tests {
         let (left, right) = connected();
         drop(right);
         let sends = (0..10).map(|_| send_messages(&left, &[1], 1));
-        assert!(sends.into_iter().any(|sent| sent.is_err_and(|e| e.kind() == io::ErrorKind::ConnectionRefused)));
+        assert!(
+            sends
+                .into_iter()
+                .any(|sent| sent.is_err_and(|e| e.kind() == io::ErrorKind::ConnectionRefused))
+        );
     }
 }

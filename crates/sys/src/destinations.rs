@@ -1,6 +1,6 @@
-//! Datagrams with the address of this host that they were sent to, and from which the answer must leave: a UDP socket
-//! of all addresses answers from the one that the routes prefer (`IP_PKTINFO`, `ip(7)`; `IPV6_PKTINFO`, RFC 3542,
-//! section 6).
+//! Datagrams with the address of this host that they were sent to, and from which the answer must
+//! leave: a UDP socket of all addresses answers from the one that the routes prefer (`IP_PKTINFO`,
+//! `ip(7)`; `IPV6_PKTINFO`, RFC 3542, section 6).
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -22,8 +22,9 @@ pub struct ReceivedDatagram {
     pub length: usize,
     /// Source of the datagram.
     pub from: SocketAddr,
-    /// The address of this host that it was sent to, where [`report_destinations`] asked for it. A socket of both
-    /// families reports one of IPv4 as an IPv6 address that stands for it, as it does with the source.
+    /// The address of this host that it was sent to, where [`report_destinations`] asked for it. A
+    /// socket of both families reports one of IPv4 as an IPv6 address that stands for it, as it
+    /// does with the source.
     pub to: Option<IpAddr>,
 }
 
@@ -42,25 +43,41 @@ pub fn report_destinations(socket: impl AsFd) -> io::Result<()> {
 ///
 /// # Errors
 /// Fails as `recvmsg` does, and with `InvalidData` if the source is no IP address.
-pub fn receive_with_destination(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<ReceivedDatagram> {
+pub fn receive_with_destination(
+    socket: impl AsFd,
+    buffer: &mut [u8],
+) -> io::Result<ReceivedDatagram> {
     let message = message::receive_message(socket, buffer, 0)?;
     let from = message.peer_address().ok_or(io::ErrorKind::InvalidData)?;
-    Ok(ReceivedDatagram { length: message.length, from, to: parse_destination(&message.stated.0) })
+    Ok(ReceivedDatagram {
+        length: message.length,
+        from,
+        to: parse_destination(&message.stated.0),
+    })
 }
 
-/// Sends a datagram to `to`, from the address `from` of this host, which [`ReceivedDatagram::to`] has stated, or without one
-/// from that which the routes prefer.
+/// Sends a datagram to `to`, from the address `from` of this host, which [`ReceivedDatagram::to`]
+/// has stated, or without one from that which the routes prefer.
 ///
 /// # Errors
 /// Fails as `sendmsg` does, for example if this host does not have the address `from`.
-pub fn send_from(socket: impl AsFd, data: &[u8], to: SocketAddr, from: Option<IpAddr>) -> io::Result<usize> {
+pub fn send_from(
+    socket: impl AsFd,
+    data: &[u8],
+    to: SocketAddr,
+    from: Option<IpAddr>,
+) -> io::Result<usize> {
     const EMPTY: libc::msghdr = {
-        // SAFETY: `msghdr` is a plain C structure of pointers and integers, for which all zeros is a value.
+        // SAFETY: `msghdr` is a plain C structure of pointers and integers, for which all zeros is
+        // a value.
         unsafe { std::mem::zeroed() }
     };
     let mut control = ControlBuffer::<CONTROL_LENGTH>::EMPTY;
     let stated = from.map_or(Ok(0), |from| write_source(&mut control.0, from))?;
-    let mut part = libc::iovec { iov_base: data.as_ptr().cast_mut().cast(), iov_len: data.len() };
+    let mut part = libc::iovec {
+        iov_base: data.as_ptr().cast_mut().cast(),
+        iov_len: data.len(),
+    };
     let send = |name: *const SocketAddrOpaque, length| {
         let mut header = EMPTY;
         header.msg_name = name.cast_mut().cast();
@@ -69,9 +86,15 @@ pub fn send_from(socket: impl AsFd, data: &[u8], to: SocketAddr, from: Option<Ip
         header.msg_iovlen = 1;
         header.msg_control = control.0.as_mut_ptr().cast();
         header.msg_controllen = stated as _;
-        // SAFETY: the descriptor is open for the borrow; name, part and control buffer live until the call returns,
-        // with their lengths, and the part is `data`. The kernel only reads them.
-        unsafe { libc::sendmsg(socket.as_fd().as_raw_fd(), &raw const header, libc::MSG_NOSIGNAL) }
+        // SAFETY: the descriptor is open for the borrow; name, part and control buffer live until
+        // the call returns, with their lengths, and the part is `data`. The kernel only reads them.
+        unsafe {
+            libc::sendmsg(
+                socket.as_fd().as_raw_fd(),
+                &raw const header,
+                libc::MSG_NOSIGNAL,
+            )
+        }
     };
     // SAFETY: the name is read within its length, and no longer than the call lasts.
     let sent = unsafe { to.with_sockaddr(send) };
@@ -102,7 +125,9 @@ fn parse_destination(stated: &[u8]) -> Option<IpAddr> {
             let (_device, rest) = message.data.split_first_chunk::<4>()?;
             Some(Ipv4Addr::from(*rest.first_chunk::<4>()?).into())
         }
-        (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => Some(Ipv6Addr::from(*message.data.first_chunk::<16>()?).into()),
+        (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
+            Some(Ipv6Addr::from(*message.data.first_chunk::<16>()?).into())
+        }
         _ => None,
     })
 }
@@ -125,13 +150,22 @@ mod tests {
                 client.send_to(b"question", called).unwrap();
                 let mut buffer = [0; 100];
                 let received = receive_with_destination(&server, &mut buffer).unwrap();
-                assert_eq!((&buffer[..received.length], received.from.port()), (&b"question"[..], port_of(&client)));
+                assert_eq!(
+                    (&buffer[..received.length], received.from.port()),
+                    (&b"question"[..], port_of(&client))
+                );
                 assert_eq!(received.to.map(|to| to.to_canonical()), Some(called.ip()));
-                assert_eq!(send_from(&server, b"answer", received.from, received.to).unwrap(), 6);
+                assert_eq!(
+                    send_from(&server, b"answer", received.from, received.to).unwrap(),
+                    6
+                );
                 assert_eq!(client.recv_from(&mut buffer).unwrap(), (6, called));
                 // Without an address the routes decide.
                 send_from(&server, b"answer", received.from, None).unwrap();
-                assert_eq!(client.recv_from(&mut buffer).unwrap().1.ip(), client.local_addr().unwrap().ip());
+                assert_eq!(
+                    client.recv_from(&mut buffer).unwrap().1.ip(),
+                    client.local_addr().unwrap().ip()
+                );
             }
         }
     }

@@ -1,5 +1,5 @@
-//! The counters of a network device and its queueing disciplines, by netlink: `/sys` may be of another network
-//! namespace.
+//! The counters of a network device and its queueing disciplines, by netlink: `/sys` may be of
+//! another network namespace.
 
 use std::io;
 
@@ -15,7 +15,8 @@ pub struct DeviceState {
     pub index: u32,
     /// MTU of the device.
     pub mtu: ByteCount,
-    /// Bytes of the header of the link that its counts include with each packet: 14 of Ethernet, else none.
+    /// Bytes of the header of the link that its counts include with each packet: 14 of Ethernet,
+    /// else none.
     pub link_header: ByteCount,
     /// Packets that it has sent; some drivers count a train of segments as one.
     pub sent_packets: u64,
@@ -64,7 +65,10 @@ pub struct QueueState {
 pub fn device_state(name: &str) -> io::Result<DeviceState> {
     let mut answer = vec![0; ANSWER];
     let answer = ask(&get_link_request(name), &mut answer)?;
-    answer.get(HEADER_LENGTH..).and_then(read_device).ok_or_else(malformed_answer)
+    answer
+        .get(HEADER_LENGTH..)
+        .and_then(read_device)
+        .ok_or_else(malformed_answer)
 }
 
 /// The queueing disciplines of device `index` for packets on their way out, outermost first.
@@ -74,17 +78,24 @@ pub fn device_state(name: &str) -> io::Result<DeviceState> {
 pub fn queue_states(index: u32) -> io::Result<Vec<QueueState>> {
     let mut found = Vec::new();
     // For all: the kernel knows no dump of one device.
-    dump_list(None, libc::RTM_GETQDISC, &[0; QUEUE_LENGTH], &mut |_, body| found.extend(read_queue(body, index)))?;
+    dump_list(
+        None,
+        libc::RTM_GETQDISC,
+        &[0; QUEUE_LENGTH],
+        &mut |_, body| found.extend(read_queue(body, index)),
+    )?;
     Ok(outermost_first(found))
 }
 
-/// Room for one answer: the kernel gives a dump as much at once as the reader has room for, 32 KiB at most.
+/// Room for one answer: the kernel gives a dump as much at once as the reader has room for, 32 KiB
+/// at most.
 const ANSWER: usize = 32 << 10;
 
 /// `struct ifinfomsg`, with the device's number at [`INDEX_AT`].
 const LINK_LENGTH: usize = 16;
 
-/// Offset of the kind of the link in it (`ARPHRD_ETHER` and others), and bytes of Ethernet's header.
+/// Offset of the kind of the link in it (`ARPHRD_ETHER` and others), and bytes of Ethernet's
+/// header.
 const KIND_AT: usize = 2;
 const ETHERNET_HEADER: ByteCount = ByteCount::new(14);
 
@@ -125,12 +136,20 @@ fn read_device(body: &[u8]) -> Option<DeviceState> {
     let count = |at: usize| parse_u64(counts.get(at * 8..)?);
     let missed = count(RX_MISSED).unwrap_or(0);
     let word = |kind: u16| parse_u32(attribute(attributes, kind)?);
-    let kind = body.get(KIND_AT..)?.first_chunk().copied().map(u16::from_ne_bytes);
+    let kind = body
+        .get(KIND_AT..)?
+        .first_chunk()
+        .copied()
+        .map(u16::from_ne_bytes);
     let is_ethernet = kind == Some(libc::ARPHRD_ETHER);
     Some(DeviceState {
         index: parse_u32(body.get(INDEX_AT..)?)?,
         mtu: ByteCount::new(word(libc::IFLA_MTU)?.into()),
-        link_header: if is_ethernet { ETHERNET_HEADER } else { ByteCount::ZERO },
+        link_header: if is_ethernet {
+            ETHERNET_HEADER
+        } else {
+            ByteCount::ZERO
+        },
         received_packets: count(RX_PACKETS).unwrap_or(0),
         received: ByteCount::new(count(RX_BYTES).unwrap_or(0)),
         queue_length: SegCount::new(word(libc::IFLA_TXQLEN).unwrap_or(0).into()),
@@ -149,10 +168,16 @@ fn read_queue(body: &[u8], index: u32) -> Option<QueueState> {
         return None;
     }
     let attributes = body.get(QUEUE_LENGTH..)?;
-    let kind = attribute(attributes, TCA_KIND)?.split(|byte| *byte == 0).next()?;
+    let kind = attribute(attributes, TCA_KIND)?
+        .split(|byte| *byte == 0)
+        .next()?;
     let kind = String::from_utf8_lossy(&kind[..kind.len().min(MAX_KIND)]).into_owned();
     // `struct gnet_stats_queue`: packets, bytes, dropped, requeued, over the limit.
-    let counts = attribute(attribute(attributes, TCA_STATS2).unwrap_or_default(), TCA_STATS_QUEUE).unwrap_or_default();
+    let counts = attribute(
+        attribute(attributes, TCA_STATS2).unwrap_or_default(),
+        TCA_STATS_QUEUE,
+    )
+    .unwrap_or_default();
     let count = |at: usize| counts.get(at * 4..).and_then(parse_u32).unwrap_or(0);
     let options = attribute(attributes, TCA_OPTIONS).unwrap_or_default();
     Some(QueueState {
@@ -168,27 +193,41 @@ fn read_queue(body: &[u8], index: u32) -> Option<QueueState> {
     })
 }
 
-/// The rate among the options of a queueing discipline of this kind, where one is set: the kernel counts bytes.
+/// The rate among the options of a queueing discipline of this kind, where one is set: the kernel
+/// counts bytes.
 fn qdisc_rate(kind: &str, options: &[u8]) -> Option<BitRate> {
     // Of `struct tc_tbf_qopt`, which begins with a `struct tc_ratespec`.
     const RATE_AT: usize = 8;
-    let narrow = |value: &[u8]| parse_u32(value).filter(|rate| *rate != u32::MAX).map(u64::from);
+    let narrow = |value: &[u8]| {
+        parse_u32(value)
+            .filter(|rate| *rate != u32::MAX)
+            .map(u64::from)
+    };
     let bytes = match kind {
         "tbf" => {
             let wide = attribute(options, TCA_TBF_RATE64).and_then(parse_u64);
-            wide.or_else(|| attribute(options, TCA_TBF_PARMS)?.get(RATE_AT..).and_then(narrow))
+            wide.or_else(|| {
+                attribute(options, TCA_TBF_PARMS)?
+                    .get(RATE_AT..)
+                    .and_then(narrow)
+            })
         }
         "fq" => attribute(options, TCA_FQ_FLOW_MAX_RATE).and_then(narrow),
         "cake" => attribute(options, TCA_CAKE_BASE_RATE64).and_then(parse_u64),
         _ => None,
     };
-    bytes.filter(|bytes| *bytes > 0).map(|bytes| BitRate::from_bps(bytes.saturating_mul(8)))
+    bytes
+        .filter(|bytes| *bytes > 0)
+        .map(|bytes| BitRate::from_bps(bytes.saturating_mul(8)))
 }
 
 /// Sorts disciplines that serve the device itself before those that serve a class of another, and
 /// so on inwards.
 fn outermost_first(mut found: Vec<QueueState>) -> Vec<QueueState> {
-    let parents: Vec<(u32, u32)> = found.iter().map(|queue| (queue.handle, queue.parent)).collect();
+    let parents: Vec<(u32, u32)> = found
+        .iter()
+        .map(|queue| (queue.handle, queue.parent))
+        .collect();
     found.sort_by_cached_key(|queue| class_depth(queue.parent, &parents));
     found
 }
@@ -198,8 +237,14 @@ fn outermost_first(mut found: Vec<QueueState>) -> Vec<QueueState> {
 fn class_depth(mut parent: u32, parents: &[(u32, u32)]) -> usize {
     // The kernel takes no more either (`check_loop`).
     const DEEPEST: usize = 8;
-    let around = |class: u32| parents.iter().find(|(handle, _)| *handle != 0 && handle >> 16 == class >> 16);
-    (0..DEEPEST).take_while(|_| around(parent).map(|(_, outer)| parent = *outer).is_some()).count()
+    let around = |class: u32| {
+        parents
+            .iter()
+            .find(|(handle, _)| *handle != 0 && handle >> 16 == class >> 16)
+    };
+    (0..DEEPEST)
+        .take_while(|_| around(parent).map(|(_, outer)| parent = *outer).is_some())
+        .count()
 }
 
 fn parse_u64(bytes: &[u8]) -> Option<u64> {
@@ -207,7 +252,10 @@ fn parse_u64(bytes: &[u8]) -> Option<u64> {
 }
 
 fn malformed_answer() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, "the kernel's answer about a device cannot be read")
+    io::Error::new(
+        io::ErrorKind::InvalidData,
+        "the kernel's answer about a device cannot be read",
+    )
 }
 
 #[cfg(test)]
@@ -215,7 +263,8 @@ mod tests {
     use super::*;
     use crate::dump::{self, DumpProgress};
 
-    /// The answer of Linux 6.18 about a pair of devices, the second with `tbf rate 200mbit burst 64kb limit 200kb`.
+    /// The answer of Linux 6.18 about a pair of devices, the second with
+    /// `tbf rate 200mbit burst 64kb limit 200kb`.
     const NOQUEUE: &str = "9400000024000200000000001a3f0000000000000200000000000000ffffffff020000000c0001006e6f717565\
         75650005000c0000000000300007001400010000000000000000000000000000000000180003000000000000000000000000\
         00000000000000\
@@ -227,15 +276,24 @@ mod tests {
     const DONE: &str = "1400000003000200000000001a3f000000000000";
 
     fn bytes(texts: &[&str]) -> Vec<u8> {
-        let digits: Vec<char> = texts.concat().chars().filter(|digit| !digit.is_whitespace()).collect();
-        let byte = |pair: &[char]| u8::from_str_radix(&pair.iter().collect::<String>(), 16).unwrap();
+        let digits: Vec<char> = texts
+            .concat()
+            .chars()
+            .filter(|digit| !digit.is_whitespace())
+            .collect();
+        let byte =
+            |pair: &[char]| u8::from_str_radix(&pair.iter().collect::<String>(), 16).unwrap();
         digits.chunks(2).map(byte).collect()
     }
 
     fn read(answer: &[u8], index: u32) -> (Vec<QueueState>, io::Result<bool>) {
         let mut found = Vec::new();
-        let progress = dump::read_messages(answer, &mut |_, body| found.extend(read_queue(body, index)));
-        (found, progress.map(|progress| progress == DumpProgress::Ended))
+        let progress =
+            dump::read_messages(answer, &mut |_, body| found.extend(read_queue(body, index)));
+        (
+            found,
+            progress.map(|progress| progress == DumpProgress::Ended),
+        )
     }
 
     #[test]
@@ -261,7 +319,8 @@ mod tests {
     #[test]
     fn counts_are_taken_from_their_places() {
         let mut answer = bytes(&[TBF]);
-        // `TCA_STATS2` is behind the options and `TCA_HW_OFFLOAD`, `TCA_STATS_QUEUE` behind the basic counts.
+        // `TCA_STATS2` is behind the options and `TCA_HW_OFFLOAD`, `TCA_STATS_QUEUE` behind the
+        // basic counts.
         let at = 36 + 8 + 44 + 8 + 4 + 20 + 4;
         for (place, value) in [7_u32, 65_000, 11, 13, 17].into_iter().enumerate() {
             answer[at + place * 4..][..4].copy_from_slice(&value.to_ne_bytes());
@@ -276,30 +335,62 @@ mod tests {
         let mut refusal = bytes(&[DONE]);
         refusal[4..6].copy_from_slice(&(libc::NLMSG_ERROR as u16).to_ne_bytes());
         refusal[16..20].copy_from_slice(&(-libc::EPERM).to_ne_bytes());
-        assert_eq!(read(&refusal, 3).1.unwrap_err().raw_os_error(), Some(libc::EPERM));
+        assert_eq!(
+            read(&refusal, 3).1.unwrap_err().raw_os_error(),
+            Some(libc::EPERM)
+        );
     }
 
     #[test]
     fn wide_rates_count_and_rates_without_a_limit_do_not() {
         let with = |kind: u16, value: &[u8]| {
-            [&(4 + value.len() as u16).to_ne_bytes()[..], &kind.to_ne_bytes(), value].concat()
+            [
+                &(4 + value.len() as u16).to_ne_bytes()[..],
+                &kind.to_ne_bytes(),
+                value,
+            ]
+            .concat()
         };
         let wide = with(TCA_TBF_RATE64, &12_500_000_000_u64.to_ne_bytes());
         assert_eq!(qdisc_rate("tbf", &wide), Some(BitRate::from_mbps(100_000)));
-        assert_eq!(qdisc_rate("fq", &with(TCA_FQ_FLOW_MAX_RATE, &u32::MAX.to_ne_bytes())), None);
+        assert_eq!(
+            qdisc_rate("fq", &with(TCA_FQ_FLOW_MAX_RATE, &u32::MAX.to_ne_bytes())),
+            None
+        );
         let slow = with(TCA_FQ_FLOW_MAX_RATE, &1_250_000_u32.to_ne_bytes());
-        assert_eq!((qdisc_rate("fq", &slow), qdisc_rate("pfifo", &slow)), (Some(BitRate::from_mbps(10)), None));
+        assert_eq!(
+            (qdisc_rate("fq", &slow), qdisc_rate("pfifo", &slow)),
+            (Some(BitRate::from_mbps(10)), None)
+        );
     }
 
     #[test]
     fn what_serves_a_class_comes_after_what_has_the_class() {
-        let queue = |handle, parent| QueueState { handle, parent, ..QueueState::default() };
-        let inner = [queue(0, 0x8001_0002), queue(0x0002_0000, 0x0001_0010), queue(0x0001_0000, 0x8001_0001)];
+        let queue = |handle, parent| QueueState {
+            handle,
+            parent,
+            ..QueueState::default()
+        };
+        let inner = [
+            queue(0, 0x8001_0002),
+            queue(0x0002_0000, 0x0001_0010),
+            queue(0x0001_0000, 0x8001_0001),
+        ];
         let all = [&inner[..], &[queue(0x8001_0000, u32::MAX)]].concat();
-        let sorted: Vec<u32> = outermost_first(all).iter().map(|queue| queue.parent).collect();
+        let sorted: Vec<u32> = outermost_first(all)
+            .iter()
+            .map(|queue| queue.parent)
+            .collect();
         assert_eq!(sorted, [u32::MAX, 0x8001_0002, 0x8001_0001, 0x0001_0010]);
         // Each in a class of the other: no kernel says so, and it ends.
-        assert_eq!(outermost_first(vec![queue(0x0001_0000, 0x0002_0001), queue(0x0002_0000, 0x0001_0001)]).len(), 2);
+        assert_eq!(
+            outermost_first(vec![
+                queue(0x0001_0000, 0x0002_0001),
+                queue(0x0002_0000, 0x0001_0001)
+            ])
+            .len(),
+            2
+        );
     }
 
     #[test]
@@ -307,9 +398,20 @@ mod tests {
         let state = device_state("lo").unwrap();
         assert!(state.index > 0 && state.mtu > ByteCount::ZERO, "{state:?}");
         assert_eq!(state.link_header, ByteCount::ZERO, "{state:?}");
-        assert!(state.received <= device_state("lo").unwrap().sent, "what it receives, it sent");
-        assert!(queue_states(state.index).unwrap().iter().all(|queue| queue.rate.is_none()));
-        assert_eq!(device_state("no-such-device").unwrap_err().raw_os_error(), Some(libc::ENODEV));
+        assert!(
+            state.received <= device_state("lo").unwrap().sent,
+            "what it receives, it sent"
+        );
+        assert!(
+            queue_states(state.index)
+                .unwrap()
+                .iter()
+                .all(|queue| queue.rate.is_none())
+        );
+        assert_eq!(
+            device_state("no-such-device").unwrap_err().raw_os_error(),
+            Some(libc::ENODEV)
+        );
     }
 
     proptest::proptest! {

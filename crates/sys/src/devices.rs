@@ -39,11 +39,16 @@ pub struct NetworkDevice {
 /// Fails with the kernel's error.
 pub fn list_devices() -> io::Result<Vec<NetworkDevice>> {
     let mut found = Vec::new();
-    dump_list(None, libc::RTM_GETLINK, &[0; INFO_LENGTH], &mut |kind, message| {
-        if kind == libc::RTM_NEWLINK {
-            found.extend(parse_device(message));
-        }
-    })?;
+    dump_list(
+        None,
+        libc::RTM_GETLINK,
+        &[0; INFO_LENGTH],
+        &mut |kind, message| {
+            if kind == libc::RTM_NEWLINK {
+                found.extend(parse_device(message));
+            }
+        },
+    )?;
     Ok(found)
 }
 
@@ -87,7 +92,10 @@ mod tests {
         let devices = list_devices().unwrap();
         let loopback = devices.iter().find(|device| device.name == "lo").unwrap();
         assert!(
-            loopback.index > 0 && loopback.is_loopback && loopback.mtu.get() >= 1500 && loopback.transmit_queues > 0,
+            loopback.index > 0
+                && loopback.is_loopback
+                && loopback.mtu.get() >= 1500
+                && loopback.transmit_queues > 0,
             "{loopback:?}"
         );
     }

@@ -5,7 +5,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
-use rustix::net::{AddressFamily, Protocol, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with};
+use rustix::net::{
+    AddressFamily, Protocol, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with,
+};
 
 /// `struct nlmsghdr`, and behind it an error number or a `struct ifinfomsg`.
 pub(crate) const HEADER_LENGTH: usize = 16;
@@ -18,7 +20,9 @@ const BUFFER: usize = 64 * 1024;
 
 /// A netlink message: header and payload.
 pub(crate) fn netlink_message(kind: u16, flags: libc::c_int, payload: &[u8]) -> Vec<u8> {
-    let mut message = ((HEADER_LENGTH + payload.len()) as u32).to_ne_bytes().to_vec();
+    let mut message = ((HEADER_LENGTH + payload.len()) as u32)
+        .to_ne_bytes()
+        .to_vec();
     message.extend(kind.to_ne_bytes());
     message.extend(((libc::NLM_F_REQUEST | flags) as u16).to_ne_bytes());
     message.extend([0; 8]);
@@ -26,16 +30,26 @@ pub(crate) fn netlink_message(kind: u16, flags: libc::c_int, payload: &[u8]) -> 
     message
 }
 
-/// Asks for the list of `kind` and shows each message of it to `visit`: its kind, and what follows its header.
+/// Asks for the list of `kind` and shows each message of it to `visit`: its kind, and what follows
+/// its header.
 pub(crate) fn dump_list(
     protocol: Option<Protocol>,
     kind: u16,
     payload: &[u8],
     visit: &mut dyn FnMut(u16, &[u8]),
 ) -> io::Result<()> {
-    let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, protocol)?;
+    let socket = socket_with(
+        AddressFamily::NETLINK,
+        SocketType::RAW,
+        SocketFlags::CLOEXEC,
+        protocol,
+    )?;
     set_socket_timeout(&socket, Timeout::Recv, Some(TIMEOUT))?;
-    send(&socket, &netlink_message(kind, libc::NLM_F_DUMP, payload), SendFlags::empty())?;
+    send(
+        &socket,
+        &netlink_message(kind, libc::NLM_F_DUMP, payload),
+        SendFlags::empty(),
+    )?;
     let mut buffer = vec![0; BUFFER];
     loop {
         let (length, _) = recv(&socket, buffer.as_mut_slice(), RecvFlags::empty())?;
@@ -53,18 +67,31 @@ pub(crate) enum DumpProgress {
 }
 
 /// Reads the messages of one datagram.
-pub(crate) fn read_messages(mut messages: &[u8], visit: &mut dyn FnMut(u16, &[u8])) -> io::Result<DumpProgress> {
+pub(crate) fn read_messages(
+    mut messages: &[u8],
+    visit: &mut dyn FnMut(u16, &[u8]),
+) -> io::Result<DumpProgress> {
     while let Some((length, rest)) = messages.split_first_chunk() {
         let length = u32::from_ne_bytes(*length) as usize;
-        let (Some((kind, _)), Some(payload)) = (rest.split_first_chunk(), messages.get(HEADER_LENGTH..length)) else {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "the kernel's list is cut off"));
+        let (Some((kind, _)), Some(payload)) = (
+            rest.split_first_chunk(),
+            messages.get(HEADER_LENGTH..length),
+        ) else {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "the kernel's list is cut off",
+            ));
         };
         match i32::from(u16::from_ne_bytes(*kind)) {
             libc::NLMSG_DONE => return check_completion(payload).map(|()| DumpProgress::Ended),
-            libc::NLMSG_ERROR => return check_acknowledgement(messages).map(|()| DumpProgress::Ended),
+            libc::NLMSG_ERROR => {
+                return check_acknowledgement(messages).map(|()| DumpProgress::Ended);
+            }
             _ => visit(u16::from_ne_bytes(*kind), payload),
         }
-        messages = messages.get(length.next_multiple_of(4)..).unwrap_or_default();
+        messages = messages
+            .get(length.next_multiple_of(4)..)
+            .unwrap_or_default();
     }
     Ok(DumpProgress::GoesOn)
 }
@@ -92,7 +119,9 @@ pub(crate) fn parse_attributes(mut rest: &[u8]) -> impl Iterator<Item = (u16, &[
 
 /// The value of the first attribute of this kind.
 pub(crate) fn attribute(within: &[u8], wanted: u16) -> Option<&[u8]> {
-    parse_attributes(within).find(|(kind, _)| *kind == wanted).map(|(_, value)| value)
+    parse_attributes(within)
+        .find(|(kind, _)| *kind == wanted)
+        .map(|(_, value)| value)
 }
 
 /// The family of an address, and its bytes.
@@ -114,10 +143,17 @@ pub(crate) fn address_of(family: i32, bytes: &[u8]) -> Option<IpAddr> {
 
 /// An acknowledgement is an error with the number zero; any other is negative.
 pub(crate) fn check_acknowledgement(answer: &[u8]) -> io::Result<()> {
-    match answer.get(HEADER_LENGTH..).and_then(parse_u32).map(u32::cast_signed) {
+    match answer
+        .get(HEADER_LENGTH..)
+        .and_then(parse_u32)
+        .map(u32::cast_signed)
+    {
         Some(0) => Ok(()),
         Some(errno) => Err(io::Error::from_raw_os_error(errno.saturating_neg())),
-        None => Err(io::Error::new(io::ErrorKind::InvalidData, "an answer without an error number")),
+        None => Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "an answer without an error number",
+        )),
     }
 }
 
@@ -128,7 +164,10 @@ pub(crate) fn parse_u32(value: &[u8]) -> Option<u32> {
 
 /// A text that ends with a zero byte, or with its attribute.
 pub(crate) fn parse_text(value: &[u8]) -> String {
-    let end = value.iter().position(|byte| *byte == 0).unwrap_or(value.len());
+    let end = value
+        .iter()
+        .position(|byte| *byte == 0)
+        .unwrap_or(value.len());
     String::from_utf8_lossy(&value[..end]).into_owned()
 }
 
@@ -153,20 +192,37 @@ mod tests {
         let mut seen = Vec::new();
         let both = [one.clone(), done].concat();
         assert_eq!(
-            read_messages(&both, &mut |kind, payload| seen.push((kind, payload.to_vec()))).unwrap(),
+            read_messages(&both, &mut |kind, payload| seen
+                .push((kind, payload.to_vec())))
+            .unwrap(),
             DumpProgress::Ended
         );
         assert_eq!(seen, [(16, vec![7; 4])]);
-        assert_eq!(read_messages(&one, &mut |_, _| {}).unwrap(), DumpProgress::GoesOn);
+        assert_eq!(
+            read_messages(&one, &mut |_, _| {}).unwrap(),
+            DumpProgress::GoesOn
+        );
     }
 
     #[test]
     fn a_list_that_the_kernel_could_not_complete_is_none() {
         let ended = |errno: i32| {
-            read_messages(&netlink_message(libc::NLMSG_DONE as u16, 0, &errno.to_ne_bytes()), &mut |_, _| {})
+            read_messages(
+                &netlink_message(libc::NLMSG_DONE as u16, 0, &errno.to_ne_bytes()),
+                &mut |_, _| {},
+            )
         };
-        assert_eq!(ended(-libc::ENOENT).unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert_eq!(
+            ended(-libc::ENOENT).unwrap_err().kind(),
+            io::ErrorKind::NotFound
+        );
         assert!(ended(i32::MIN).is_err() && ended(0).is_ok());
-        assert!(read_messages(&netlink_message(libc::NLMSG_DONE as u16, 0, &[]), &mut |_, _| {}).is_ok());
+        assert!(
+            read_messages(
+                &netlink_message(libc::NLMSG_DONE as u16, 0, &[]),
+                &mut |_, _| {}
+            )
+            .is_ok()
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! The features of a network device, available and enabled, by the `ioctl` of ethtool (`linux/ethtool.h`).
+//! The features of a network device, available and enabled, by the `ioctl` of ethtool
+//! (`linux/ethtool.h`).
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -47,10 +48,16 @@ pub fn device_features(name: &str) -> io::Result<Vec<DeviceFeature>> {
     let mut buffer = [GET_FEATURES.to_ne_bytes(), (blocks as u32).to_ne_bytes()].concat();
     buffer.resize(8 + blocks * 16, 0);
     ethtool_request(name, &mut buffer)?;
-    // For each 32 of them: which can change, which were asked for, which are on, and which never change.
-    let word = |bit: usize, which: usize| parse_u32(&buffer[8 + bit / 32 * 16 + which * 4..]).unwrap_or_default();
+    // For each 32 of them: which can change, which were asked for, which are on, and which never
+    // change.
+    let word = |bit: usize, which: usize| {
+        parse_u32(&buffer[8 + bit / 32 * 16 + which * 4..]).unwrap_or_default()
+    };
     let is_set = |bit, which| word(bit, which) >> (bit % 32) & 1 == 1;
-    let named = names.into_iter().enumerate().filter(|(_, name)| !name.is_empty());
+    let named = names
+        .into_iter()
+        .enumerate()
+        .filter(|(_, name)| !name.is_empty());
     Ok(named
         .map(|(bit, name)| DeviceFeature {
             name,
@@ -73,7 +80,12 @@ pub fn set_feature(name: &str, feature: &DeviceFeature, on: bool) -> io::Result<
     let mut words = vec![[0, 0]; feature.blocks];
     words[feature.bit / 32] = [mask, if on { mask } else { 0 }];
     let head = [SET_FEATURES, feature.blocks as u32];
-    let mut buffer: Vec<u8> = [head].into_iter().chain(words).flatten().flat_map(u32::to_ne_bytes).collect();
+    let mut buffer: Vec<u8> = [head]
+        .into_iter()
+        .chain(words)
+        .flatten()
+        .flat_map(u32::to_ne_bytes)
+        .collect();
     ethtool_request(name, &mut buffer)
 }
 
@@ -85,9 +97,15 @@ pub fn device_rings(name: &str) -> io::Result<DeviceRings> {
     let mut buffer = GET_RINGS.to_ne_bytes().to_vec();
     buffer.resize(4 + 8 * 4, 0);
     ethtool_request(name, &mut buffer)?;
-    let [most_receive, most_transmit, receive, transmit] =
-        [1, 4, 5, 8].map(|word: usize| SegCount::new(parse_u32(&buffer[word * 4..]).unwrap_or_default().into()));
-    Ok(DeviceRings { receive, transmit, most_receive, most_transmit })
+    let [most_receive, most_transmit, receive, transmit] = [1, 4, 5, 8].map(|word: usize| {
+        SegCount::new(parse_u32(&buffer[word * 4..]).unwrap_or_default().into())
+    });
+    Ok(DeviceRings {
+        receive,
+        transmit,
+        most_receive,
+        most_transmit,
+    })
 }
 
 /// Returns the speed that the driver of device `name` states; `None` where it does not know.
@@ -127,12 +145,21 @@ fn feature_names(name: &str) -> io::Result<Vec<String>> {
     ethtool_request(name, &mut count)?;
     let there = parse_u32(&count[16..]).unwrap_or_default() as usize;
     if there > MAX_FEATURES {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "the kernel reports of too many features"));
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "the kernel reports of too many features",
+        ));
     }
-    let mut strings = [GET_STRINGS, FEATURES, there as u32].map(u32::to_ne_bytes).concat();
+    let mut strings = [GET_STRINGS, FEATURES, there as u32]
+        .map(u32::to_ne_bytes)
+        .concat();
     strings.resize(12 + MAX_FEATURES * NAME_LENGTH, 0);
     ethtool_request(name, &mut strings)?;
-    Ok(strings[12..].chunks(NAME_LENGTH).take(there).map(parse_text).collect())
+    Ok(strings[12..]
+        .chunks(NAME_LENGTH)
+        .take(there)
+        .map(parse_text)
+        .collect())
 }
 
 /// Asks of device `name` what `buffer` begins with, which has room for the answer.
@@ -140,10 +167,17 @@ fn ethtool_request(name: &str, buffer: &mut [u8]) -> io::Result<()> {
     let mut request = interface_request(name)?;
     request.ifr_ifru.ifru_data = buffer.as_mut_ptr().cast();
     let control = control_socket()?;
-    // SAFETY: the request holds a name and a pointer to `buffer`, which is borrowed mutably meanwhile. Each caller
-    // sizes it for the whole answer: of fixed length, or of as many blocks as it says, or with room for more names than
-    // there are.
-    if unsafe { libc::ioctl(control.as_raw_fd(), libc::SIOCETHTOOL as _, &raw mut request) } < 0 {
+    // SAFETY: the request holds a name and a pointer to `buffer`, which is borrowed mutably
+    // meanwhile. Each caller sizes it for the whole answer: of fixed length, or of as many blocks
+    // as it says, or with room for more names than there are.
+    if unsafe {
+        libc::ioctl(
+            control.as_raw_fd(),
+            libc::SIOCETHTOOL as _,
+            &raw mut request,
+        )
+    } < 0
+    {
         return Err(io::Error::last_os_error());
     }
     Ok(())
@@ -156,7 +190,10 @@ mod tests {
     #[test]
     fn the_loopback_device_joins_packets_and_has_neither_rings_nor_speed() {
         let features = device_features("lo").unwrap();
-        let gro = features.iter().find(|feature| feature.name == "rx-gro").unwrap();
+        let gro = features
+            .iter()
+            .find(|feature| feature.name == "rx-gro")
+            .unwrap();
         assert!(gro.can_change, "{gro:?}");
         assert!(device_rings("lo").is_err() && device_speed("lo").is_err());
         assert!(super::device_features("no-such-device").is_err());

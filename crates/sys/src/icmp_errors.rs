@@ -1,6 +1,6 @@
-//! ICMP errors about messages that the network did not deliver (`IP_RECVERR`, `IPV6_RECVERR`; `ip(7)`): the packets of
-//! ICMP that answer them, which the kernel gives to the socket that sent them and to nobody else. No privilege is
-//! needed.
+//! ICMP errors about messages that the network did not deliver (`IP_RECVERR`, `IPV6_RECVERR`;
+//! `ip(7)`): the packets of ICMP that answer them, which the kernel gives to the socket that sent
+//! them and to nobody else. No privilege is needed.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -10,7 +10,8 @@ use crate::control::control_messages;
 use crate::message::{self, parse_address};
 use crate::socket::set_option;
 
-/// `struct sock_extended_err` (`include/uapi/linux/errqueue.h`): where its fields begin, and the address behind it.
+/// `struct sock_extended_err` (`include/uapi/linux/errqueue.h`): where its fields begin, and the
+/// address behind it.
 const ORIGIN: usize = 4;
 const KIND: usize = 5;
 const CODE: usize = 6;
@@ -24,14 +25,16 @@ const ORIGIN_ICMP6: u8 = 3;
 /// An ICMP error about a message that this socket sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IcmpError {
-    /// Bytes of the message, from its first, that are in the buffer: as many as the packet of ICMP quotes.
+    /// Bytes of the message, from its first, that are in the buffer: as many as the packet of ICMP
+    /// quotes.
     pub quoted: usize,
     /// Destination of the message.
     pub target: Option<SocketAddr>,
     /// Address that reports the error; `None` if it is this host itself, of a message that it did
     /// not send.
     pub by: Option<IpAddr>,
-    /// Type of the packet of ICMP (of its version 6 where the address is one of IPv6); 0 of this host itself.
+    /// Type of the packet of ICMP (of its version 6 where the address is one of IPv6); 0 of this
+    /// host itself.
     pub kind: u8,
     /// Code of the packet of ICMP.
     pub code: u8,
@@ -39,13 +42,17 @@ pub struct IcmpError {
     pub mtu: u32,
 }
 
-/// Has the kernel keep what the network says of the messages of a `socket` of IPv4 or IPv6, for [`icmp_error`].
+/// Has the kernel keep what the network says of the messages of a `socket` of IPv4 or IPv6, for
+/// [`icmp_error`].
 ///
 /// # Errors
 /// Fails as `setsockopt` does.
 pub fn enable_recverr(socket: impl AsFd, is_ipv6: bool) -> io::Result<()> {
-    let (level, name) =
-        if is_ipv6 { (libc::IPPROTO_IPV6, libc::IPV6_RECVERR) } else { (libc::IPPROTO_IP, libc::IP_RECVERR) };
+    let (level, name) = if is_ipv6 {
+        (libc::IPPROTO_IPV6, libc::IPV6_RECVERR)
+    } else {
+        (libc::IPPROTO_IP, libc::IP_RECVERR)
+    };
     set_option(socket, level, name, &1_i32.to_ne_bytes())
 }
 
@@ -54,7 +61,8 @@ pub fn enable_recverr(socket: impl AsFd, is_ipv6: bool) -> io::Result<()> {
 /// # Errors
 /// Fails as `recvmsg` does: with `WouldBlock` where there is none.
 pub fn icmp_error(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<Option<IcmpError>> {
-    let message = message::receive_message(socket, buffer, libc::MSG_DONTWAIT | libc::MSG_ERRQUEUE)?;
+    let message =
+        message::receive_message(socket, buffer, libc::MSG_DONTWAIT | libc::MSG_ERRQUEUE)?;
     Ok(parse_icmp_error(&message.stated.0).map(|stated| IcmpError {
         quoted: message.length,
         target: message.peer_address(),
@@ -63,8 +71,12 @@ pub fn icmp_error(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<Option<Icm
 }
 
 fn parse_icmp_error(stated: &[u8]) -> Option<IcmpError> {
-    let kinds = [(libc::IPPROTO_IP, libc::IP_RECVERR), (libc::IPPROTO_IPV6, libc::IPV6_RECVERR)];
-    let found = control_messages(stated).find(|message| kinds.contains(&(message.level, message.kind)))?;
+    let kinds = [
+        (libc::IPPROTO_IP, libc::IP_RECVERR),
+        (libc::IPPROTO_IPV6, libc::IPV6_RECVERR),
+    ];
+    let found =
+        control_messages(stated).find(|message| kinds.contains(&(message.level, message.kind)))?;
     let data = found.data;
     let by = match *data.get(ORIGIN)? {
         ORIGIN_LOCAL => None,
@@ -72,7 +84,14 @@ fn parse_icmp_error(stated: &[u8]) -> Option<IcmpError> {
         _ => return None,
     };
     let mtu = u32::from_ne_bytes(*data.get(INFORMATION..)?.first_chunk()?);
-    Some(IcmpError { quoted: 0, target: None, by, kind: *data.get(KIND)?, code: *data.get(CODE)?, mtu })
+    Some(IcmpError {
+        quoted: 0,
+        target: None,
+        by,
+        kind: *data.get(KIND)?,
+        code: *data.get(CODE)?,
+        mtu,
+    })
 }
 
 #[cfg(test)]
@@ -88,7 +107,9 @@ mod tests {
         loop {
             match icmp_error(socket, buffer) {
                 Ok(found) => return found.unwrap(),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock && Instant::now() < deadline => {
+                Err(error)
+                    if error.kind() == io::ErrorKind::WouldBlock && Instant::now() < deadline =>
+                {
                     std::thread::sleep(Duration::from_millis(1));
                 }
                 Err(error) => panic!("{error}"),
@@ -119,7 +140,10 @@ mod tests {
     fn without_an_error_nobody_waits() {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         enable_recverr(&socket, false).unwrap();
-        assert_eq!(icmp_error(&socket, &mut []).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        assert_eq!(
+            icmp_error(&socket, &mut []).unwrap_err().kind(),
+            io::ErrorKind::WouldBlock
+        );
     }
 
     proptest! {

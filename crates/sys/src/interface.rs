@@ -22,18 +22,31 @@ pub struct Ipv4Link {
     pub transmit_queue: SegCount,
 }
 
-/// Gives device `name` its addresses, its MTU and its queue, and brings it up; the kernel routes the peer to it.
+/// Gives device `name` its addresses, its MTU and its queue, and brings it up; the kernel routes
+/// the peer to it.
 ///
 /// # Errors
 /// Fails with the kernel's error at the step that failed, with the step named.
 pub fn configure_ipv4(name: &str, link: Ipv4Link) -> io::Result<()> {
     let control = control_socket()?;
-    set_interface(&control, name, "its address", libc::SIOCSIFADDR, |request| {
-        request.ifr_ifru.ifru_addr = socket_address(link.local);
-    })?;
-    set_interface(&control, name, "its peer's address", libc::SIOCSIFDSTADDR, |request| {
-        request.ifr_ifru.ifru_dstaddr = socket_address(link.peer);
-    })?;
+    set_interface(
+        &control,
+        name,
+        "its address",
+        libc::SIOCSIFADDR,
+        |request| {
+            request.ifr_ifru.ifru_addr = socket_address(link.local);
+        },
+    )?;
+    set_interface(
+        &control,
+        name,
+        "its peer's address",
+        libc::SIOCSIFDSTADDR,
+        |request| {
+            request.ifr_ifru.ifru_dstaddr = socket_address(link.peer);
+        },
+    )?;
     set_mtu(&control, name, link.mtu)?;
     set_device_queue_length(name, link.transmit_queue)?;
     bring_up(&control, name, 0)
@@ -46,9 +59,18 @@ pub fn configure_ipv4(name: &str, link: Ipv4Link) -> io::Result<()> {
 pub fn set_ethernet_address(name: &str, address: [u8; 6]) -> io::Result<()> {
     let mut data = [0; 14];
     data[..6].copy_from_slice(&address.map(|byte| byte as libc::c_char));
-    set_interface(&control_socket()?, name, "its hardware address", libc::SIOCSIFHWADDR, |request| {
-        request.ifr_ifru.ifru_hwaddr = libc::sockaddr { sa_family: libc::ARPHRD_ETHER, sa_data: data };
-    })
+    set_interface(
+        &control_socket()?,
+        name,
+        "its hardware address",
+        libc::SIOCSIFHWADDR,
+        |request| {
+            request.ifr_ifru.ifru_hwaddr = libc::sockaddr {
+                sa_family: libc::ARPHRD_ETHER,
+                sa_data: data,
+            };
+        },
+    )
 }
 
 /// Brings Ethernet device `name` up without an address, for frames with packets of up to `mtu`.
@@ -71,8 +93,9 @@ pub fn without_arp(name: &str) -> io::Result<()> {
     bring_up(&control_socket()?, name, libc::IFF_NOARP)
 }
 
-/// Makes device `name`, which [`configure_ipv4`] has set up, lead to its peer and nowhere else. Before, it is a way to
-/// the whole network of its peer's address, which an Ethernet device takes to be as large as the address's class.
+/// Makes device `name`, which [`configure_ipv4`] has set up, lead to its peer and nowhere else.
+/// Before, it is a way to the whole network of its peer's address, which an Ethernet device takes
+/// to be as large as the address's class.
 ///
 /// # Errors
 /// Fails with the kernel's error.
@@ -80,8 +103,8 @@ pub fn lead_to_peer_alone(name: &str) -> io::Result<()> {
     set_netmask(name, Ipv4Addr::BROADCAST)
 }
 
-/// Makes device `name`, which [`configure_ipv4`] has set up, lead to every address that begins with the same 24 bits as
-/// that of its peer.
+/// Makes device `name`, which [`configure_ipv4`] has set up, lead to every address that begins with
+/// the same 24 bits as that of its peer.
 ///
 /// # Errors
 /// Fails with the kernel's error.
@@ -91,14 +114,16 @@ pub fn lead_to_network_of_peer(name: &str) -> io::Result<()> {
 
 /// Makes TCP build single segments for device `name` (`gso_max_segs` 1), by one `RTM_SETLINK`.
 ///
-/// Switching the device's own segmentation off is not enough: since Linux 4.17 TCP builds trains for every device, lets
-/// the kernel cut them at the last moment, and meanwhile defers to make them longer (`tcp_tso_should_defer`), so that
-/// it sends in bursts and leaves a part of its window unused.
+/// Switching the device's own segmentation off is not enough: since Linux 4.17 TCP builds trains
+/// for every device, lets the kernel cut them at the last moment, and meanwhile defers to make them
+/// longer (`tcp_tso_should_defer`), so that it sends in bursts and leaves a part of its window
+/// unused.
 ///
 /// # Errors
 /// Fails with the kernel's error.
 pub fn single_segments(name: &str) -> io::Result<()> {
-    set_link(name, libc::IFLA_GSO_MAX_SEGS, 1).map_err(|cause| interface_error("its longest train", name, &cause))
+    set_link(name, libc::IFLA_GSO_MAX_SEGS, 1)
+        .map_err(|cause| interface_error("its longest train", name, &cause))
 }
 
 /// Gives device `name` the largest IP packet `mtu`.
@@ -109,15 +134,18 @@ pub fn set_device_mtu(name: &str, mtu: ByteCount) -> io::Result<()> {
     set_mtu(&control_socket()?, name, mtu)
 }
 
-/// Lets so many packets wait for device `name`, trains of segments counted as one, where its queueing discipline has no
-/// limit of its own (`txqueuelen`). Disciplines that size a ring by it, as `pfifo_fast`, size it anew.
+/// Lets so many packets wait for device `name`, trains of segments counted as one, where its
+/// queueing discipline has no limit of its own (`txqueuelen`). Disciplines that size a ring by it,
+/// as `pfifo_fast`, size it anew.
 ///
 /// # Errors
 /// Fails with the kernel's error: `ERANGE` where it is not an `int` of the kernel's.
 pub fn set_device_queue_length(name: &str, packets: SegCount) -> io::Result<()> {
     // Root of the user namespace that owns the network may do this, which `SIOCSIFTXQLEN` refuses.
-    let packets = u32::try_from(packets.get()).map_err(|_| io::Error::from_raw_os_error(libc::ERANGE))?;
-    set_link(name, libc::IFLA_TXQLEN, packets).map_err(|cause| interface_error("its queue length", name, &cause))
+    let packets =
+        u32::try_from(packets.get()).map_err(|_| io::Error::from_raw_os_error(libc::ERANGE))?;
+    set_link(name, libc::IFLA_TXQLEN, packets)
+        .map_err(|cause| interface_error("its queue length", name, &cause))
 }
 
 /// Brings the loopback device up.
@@ -130,10 +158,14 @@ pub fn loopback_up() -> io::Result<()> {
 
 /// An empty request for device `name`.
 pub(crate) fn interface_request(name: &str) -> io::Result<libc::ifreq> {
-    // SAFETY: `ifreq` is a plain C structure of integers and byte arrays, for which all zeros is a value.
+    // SAFETY: `ifreq` is a plain C structure of integers and byte arrays, for which all zeros is a
+    // value.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     if name.len() >= request.ifr_name.len() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("\"{name}\" is too long for a device")));
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            format!("\"{name}\" is too long for a device"),
+        ));
     }
     for (slot, byte) in request.ifr_name.iter_mut().zip(name.bytes()) {
         *slot = byte as libc::c_char;
@@ -146,13 +178,21 @@ pub(crate) fn control_socket() -> io::Result<OwnedFd> {
 }
 
 fn set_mtu(control: &OwnedFd, name: &str, mtu: ByteCount) -> io::Result<()> {
-    set_interface(control, name, "its MTU", libc::SIOCSIFMTU, |request| request.ifr_ifru.ifru_mtu = mtu.get() as i32)
+    set_interface(control, name, "its MTU", libc::SIOCSIFMTU, |request| {
+        request.ifr_ifru.ifru_mtu = mtu.get() as i32
+    })
 }
 
 fn set_netmask(name: &str, mask: Ipv4Addr) -> io::Result<()> {
-    set_interface(&control_socket()?, name, "its netmask", libc::SIOCSIFNETMASK, |request| {
-        request.ifr_ifru.ifru_netmask = socket_address(mask);
-    })
+    set_interface(
+        &control_socket()?,
+        name,
+        "its netmask",
+        libc::SIOCSIFNETMASK,
+        |request| {
+            request.ifr_ifru.ifru_netmask = socket_address(mask);
+        },
+    )
 }
 
 fn bring_up(control: &OwnedFd, name: &str, flags: libc::c_int) -> io::Result<()> {
@@ -178,7 +218,10 @@ fn set_interface(
 }
 
 fn interface_error(what: &str, name: &str, cause: &io::Error) -> io::Error {
-    io::Error::new(cause.kind(), format!("cannot set {what} on device {name}: {cause}"))
+    io::Error::new(
+        cause.kind(),
+        format!("cannot set {what} on device {name}: {cause}"),
+    )
 }
 
 fn socket_address(address: Ipv4Addr) -> libc::sockaddr {
@@ -186,5 +229,8 @@ fn socket_address(address: Ipv4Addr) -> libc::sockaddr {
     let mut data = [0; 14];
     // `sockaddr_in` seen as `sockaddr`: two bytes of port, then the address in network order.
     data[2..6].copy_from_slice(&octets);
-    libc::sockaddr { sa_family: libc::AF_INET as libc::sa_family_t, sa_data: data }
+    libc::sockaddr {
+        sa_family: libc::AF_INET as libc::sa_family_t,
+        sa_data: data,
+    }
 }

@@ -1,7 +1,7 @@
 //! The system calls that the standard library lacks, as safe functions. Linux only; synchronous.
 //!
-//! The only room with `unsafe`: every block says why it is sound. What rustix or socket2 offer safely is taken from
-//! there, so little is left here.
+//! The only room with `unsafe`: every block says why it is sound. What rustix or socket2 offer
+//! safely is taken from there, so little is left here.
 
 mod capture;
 mod child;
@@ -31,35 +31,49 @@ mod tun;
 mod usage;
 mod zero_copy;
 
-pub use capture::{ALL_DEVICES, CAPTURED_LENGTH, CaptureSocket, CapturedFrame, CapturedPeer, MAX_PEERS};
+pub use capture::{
+    ALL_DEVICES, CAPTURED_LENGTH, CaptureSocket, CapturedFrame, CapturedPeer, MAX_PEERS,
+};
 pub use child::ends_within;
 pub use connections::{ConnectionTable, TcpConnection};
 pub use datagrams::{
-    MAX_MESSAGES, MAX_SEGMENTS, ReceivedMessage, cut_datagrams, join_datagrams, receive_messages, send_messages,
-    stamp_arrivals,
+    MAX_MESSAGES, MAX_SEGMENTS, ReceivedMessage, cut_datagrams, join_datagrams, receive_messages,
+    send_messages, stamp_arrivals,
 };
 pub use descriptors::{receive_with_descriptors, send_with_descriptors, seqpacket_pair};
-pub use destinations::{ReceivedDatagram, receive_with_destination, report_destinations, send_from};
+pub use destinations::{
+    ReceivedDatagram, receive_with_destination, report_destinations, send_from,
+};
 pub use device::{DeviceState, QueueState, device_state, queue_states};
 pub use devices::{NetworkDevice, list_devices};
-pub use ethtool::{DeviceFeature, DeviceRings, device_features, device_rings, device_speed, set_feature};
+pub use ethtool::{
+    DeviceFeature, DeviceRings, device_features, device_rings, device_speed, set_feature,
+};
 pub use icmp_errors::{IcmpError, enable_recverr, icmp_error};
 pub use interface::{
-    Ipv4Link, configure_ipv4, ethernet_up, lead_to_network_of_peer, lead_to_peer_alone, loopback_up, set_device_mtu,
-    set_device_queue_length, set_ethernet_address, single_segments, without_arp,
+    Ipv4Link, configure_ipv4, ethernet_up, lead_to_network_of_peer, lead_to_peer_alone,
+    loopback_up, set_device_mtu, set_device_queue_length, set_ethernet_address, single_segments,
+    without_arp,
 };
 pub use namespace::{
-    ForkSide, NetNamespace, UnsharePrivilege, end_with_this_thread, enter_before_exec, enter_process,
-    fork_single_threaded, ignore_terminal_signals, network_cookie, unshare_before_exec,
+    ForkSide, NetNamespace, UnsharePrivilege, end_with_this_thread, enter_before_exec,
+    enter_process, fork_single_threaded, ignore_terminal_signals, network_cookie,
+    unshare_before_exec,
 };
 pub use packet::{open_packet_socket, packet_drops};
 pub use qdisc::{RootQdisc, delete_root_qdisc, restore_root_qdisc, root_qdisc, set_root_qdisc};
 pub use route::{create_veth, output_device};
 pub use routes::{NUMERIC_METRICS, UnicastRoute, list_routes, set_route_metric};
-pub use socket::{fixed_buffers, save_syn, saved_syn, set_pacing_rate, socket_memory, tcp_info, unfix_buffers};
+pub use socket::{
+    fixed_buffers, save_syn, saved_syn, set_pacing_rate, socket_memory, tcp_info, unfix_buffers,
+};
 pub use stamps::{TimestampedMessage, receive_arrival, receive_departure, stamp_passages};
 pub use tcp_info::decode_tcp_info;
 pub use tcp_metrics::tcp_metrics;
 pub use tun::{TunOffload, open_tun};
-pub use usage::{ChildUsage, CpuTime, children_cpu_time, process_cpu_time, thread_cpu_time, wait_with_usage};
-pub use zero_copy::{MappedPages, ZeroCopyCompletions, allow_zero_copy, receive_completions, send_zero_copy};
+pub use usage::{
+    ChildUsage, CpuTime, children_cpu_time, process_cpu_time, thread_cpu_time, wait_with_usage,
+};
+pub use zero_copy::{
+    MappedPages, ZeroCopyCompletions, allow_zero_copy, receive_completions, send_zero_copy,
+};

@@ -1,5 +1,5 @@
-//! A message with the address that it came from, or was to go to, and the control messages that the kernel passes with
-//! it.
+//! A message with the address that it came from, or was to go to, and the control messages that the
+//! kernel passes with it.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
@@ -7,8 +7,8 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use crate::control::ControlBuffer;
 
-/// Room for the control messages that the kernel passes with a message: three times and an error with an address, each
-/// with its header.
+/// Room for the control messages that the kernel passes with a message: three times and an error
+/// with an address, each with its header.
 const CONTROL_LENGTH: usize = 256;
 
 /// `struct sockaddr_in6`, the longest that is read here.
@@ -38,13 +38,25 @@ impl SocketMessage {
 ///
 /// # Errors
 /// Fails as `recvmsg` does.
-pub(crate) fn receive_message(socket: impl AsFd, buffer: &mut [u8], flags: i32) -> io::Result<SocketMessage> {
+pub(crate) fn receive_message(
+    socket: impl AsFd,
+    buffer: &mut [u8],
+    flags: i32,
+) -> io::Result<SocketMessage> {
     const EMPTY: libc::msghdr = {
-        // SAFETY: `msghdr` is a plain C structure of pointers and integers, for which all zeros is a value.
+        // SAFETY: `msghdr` is a plain C structure of pointers and integers, for which all zeros is
+        // a value.
         unsafe { std::mem::zeroed() }
     };
-    let mut message = SocketMessage { length: 0, stated: ControlBuffer::EMPTY, name: SocketName([0; NAME_LENGTH]) };
-    let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+    let mut message = SocketMessage {
+        length: 0,
+        stated: ControlBuffer::EMPTY,
+        name: SocketName([0; NAME_LENGTH]),
+    };
+    let mut part = libc::iovec {
+        iov_base: buffer.as_mut_ptr().cast(),
+        iov_len: buffer.len(),
+    };
     let mut header = EMPTY;
     header.msg_name = message.name.0.as_mut_ptr().cast();
     header.msg_namelen = NAME_LENGTH as libc::socklen_t;
@@ -52,8 +64,8 @@ pub(crate) fn receive_message(socket: impl AsFd, buffer: &mut [u8], flags: i32) 
     header.msg_iovlen = 1;
     header.msg_control = message.stated.0.as_mut_ptr().cast();
     header.msg_controllen = CONTROL_LENGTH as _;
-    // SAFETY: the descriptor is open for the borrow; name, part and control buffer live on this stack with their
-    // lengths, and the part is `buffer`, which is borrowed mutably.
+    // SAFETY: the descriptor is open for the borrow; name, part and control buffer live on this
+    // stack with their lengths, and the part is `buffer`, which is borrowed mutably.
     let received = unsafe { libc::recvmsg(socket.as_fd().as_raw_fd(), &raw mut header, flags) };
     message.length = usize::try_from(received).map_err(|_| io::Error::last_os_error())?;
     Ok(message)

@@ -8,7 +8,9 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use rustix::net::{AddressFamily, SocketType, socket};
-use rustix::thread::{LinkNameSpaceType, ThreadNameSpaceType, move_into_link_name_space, move_into_thread_name_spaces};
+use rustix::thread::{
+    LinkNameSpaceType, ThreadNameSpaceType, move_into_link_name_space, move_into_thread_name_spaces,
+};
 
 use crate::socket::socket_option;
 
@@ -20,7 +22,8 @@ impl NetNamespace {
     /// Moves the calling thread into a new network namespace and keeps hold of it.
     ///
     /// # Errors
-    /// Fails as `unshare` does (`PermissionDenied` without the capability), or if the namespace cannot be opened.
+    /// Fails as `unshare` does (`PermissionDenied` without the capability), or if the namespace
+    /// cannot be opened.
     pub fn create() -> io::Result<Self> {
         // SAFETY: CLONE_NEWNET changes which network the thread sees and shares no memory.
         if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
@@ -29,13 +32,16 @@ impl NetNamespace {
         Ok(Self(File::open("/proc/thread-self/ns/net")?))
     }
 
-    /// Moves the calling thread into this namespace. `/proc/sys/net` follows at once; `/proc/net` only under
-    /// `/proc/thread-self`.
+    /// Moves the calling thread into this namespace. `/proc/sys/net` follows at once; `/proc/net`
+    /// only under `/proc/thread-self`.
     ///
     /// # Errors
     /// Fails as `setns` does.
     pub fn enter(&self) -> io::Result<()> {
-        Ok(move_into_link_name_space(self.0.as_fd(), Some(LinkNameSpaceType::Network))?)
+        Ok(move_into_link_name_space(
+            self.0.as_fd(),
+            Some(LinkNameSpaceType::Network),
+        )?)
     }
 }
 
@@ -46,38 +52,44 @@ impl AsFd for NetNamespace {
 }
 
 impl From<OwnedFd> for NetNamespace {
-    /// Takes a descriptor of a network namespace, as another process handed it over. That it is one shows when it is
-    /// entered.
+    /// Takes a descriptor of a network namespace, as another process handed it over. That it is one
+    /// shows when it is entered.
     fn from(descriptor: OwnedFd) -> Self {
         Self(File::from(descriptor))
     }
 }
 
-/// The number that the kernel gives to the network namespace of the calling thread and, until it boots again, to no
-/// other (`SO_NETNS_COOKIE`).
+/// The number that the kernel gives to the network namespace of the calling thread and, until it
+/// boots again, to no other (`SO_NETNS_COOKIE`).
 ///
 /// # Errors
 /// `Other` (`ENOPROTOOPT`) before Linux 5.14.
 pub fn network_cookie() -> io::Result<u64> {
     let socket = socket(AddressFamily::INET, SocketType::DGRAM, None)?;
     let mut bytes = [MaybeUninit::<u8>::uninit(); 8];
-    let cookie = socket_option(socket.as_fd(), libc::SOL_SOCKET, SO_NETNS_COOKIE, &mut bytes)?;
+    let cookie = socket_option(
+        socket.as_fd(),
+        libc::SOL_SOCKET,
+        SO_NETNS_COOKIE,
+        &mut bytes,
+    )?;
     Ok(cookie.first_chunk().copied().map_or(0, u64::from_ne_bytes))
 }
 
 /// `asm-generic/socket.h`; the libc crate lacks it for some targets.
 const SO_NETNS_COOKIE: libc::c_int = 71;
 
-/// Moves this process, which has one thread, into the mount and IPC namespaces of the process behind `pidfd`, and the
-/// programs that it starts into its PID namespace; into its user namespace too if that process is of
-/// [`UnsharePrivilege::AsUser`].
+/// Moves this process, which has one thread, into the mount and IPC namespaces of the process
+/// behind `pidfd`, and the programs that it starts into its PID namespace; into its user namespace
+/// too if that process is of [`UnsharePrivilege::AsUser`].
 ///
 /// # Errors
-/// Fails as `setns` does: with `InvalidInput` from a process with more threads, or before Linux 5.8; with `NotFound`
-/// (`ESRCH`) if the process is gone.
+/// Fails as `setns` does: with `InvalidInput` from a process with more threads, or before Linux
+/// 5.8; with `NotFound` (`ESRCH`) if the process is gone.
 pub fn enter_process(pidfd: BorrowedFd<'_>, unsharing: UnsharePrivilege) -> io::Result<()> {
-    let others =
-        ThreadNameSpaceType::MOUNT | ThreadNameSpaceType::PROCESS_ID | ThreadNameSpaceType::INTER_PROCESS_COMMUNICATION;
+    let others = ThreadNameSpaceType::MOUNT
+        | ThreadNameSpaceType::PROCESS_ID
+        | ThreadNameSpaceType::INTER_PROCESS_COMMUNICATION;
     let user = match unsharing {
         UnsharePrivilege::AsRoot => ThreadNameSpaceType::empty(),
         UnsharePrivilege::AsUser => ThreadNameSpaceType::USER,
@@ -85,7 +97,8 @@ pub fn enter_process(pidfd: BorrowedFd<'_>, unsharing: UnsharePrivilege) -> io::
     Ok(move_into_thread_name_spaces(pidfd, others | user)?)
 }
 
-/// True if the namespaces of a program are made with the caller's own rights or below a new user namespace.
+/// True if the namespaces of a program are made with the caller's own rights or below a new user
+/// namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UnsharePrivilege {
     /// The caller is root: no user namespace.
@@ -94,19 +107,24 @@ pub enum UnsharePrivilege {
     AsUser,
 }
 
-/// Makes `command` start in new mount, PID, IPC and UTS namespaces, and below a new user namespace where asked. The
-/// program itself stays outside the PID namespace: its first child is PID 1 there.
+/// Makes `command` start in new mount, PID, IPC and UTS namespaces, and below a new user namespace
+/// where asked. The program itself stays outside the PID namespace: its first child is PID 1 there.
 ///
-/// `spawn` then fails with what the kernel refused: `EPERM` where user namespaces are forbidden or their identity map
-/// may not be written, `ENOSPC` where there are too many.
+/// `spawn` then fails with what the kernel refused: `EPERM` where user namespaces are forbidden or
+/// their identity map may not be written, `ENOSPC` where there are too many.
 pub fn unshare_before_exec(command: &mut Command, unsharing: UnsharePrivilege) {
     let others = libc::CLONE_NEWNS | libc::CLONE_NEWPID | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS;
     // Formatted here because nothing may be allocated between fork and exec.
     let user_map = format!("0 {} 1", rustix::process::geteuid().as_raw());
     let group_map = format!("0 {} 1", rustix::process::getegid().as_raw());
     let before_exec = move || {
-        let flags = if unsharing == UnsharePrivilege::AsUser { others | libc::CLONE_NEWUSER } else { others };
-        // SAFETY: the child of a fork has one thread, as CLONE_NEWUSER demands; no memory is shared or freed.
+        let flags = if unsharing == UnsharePrivilege::AsUser {
+            others | libc::CLONE_NEWUSER
+        } else {
+            others
+        };
+        // SAFETY: the child of a fork has one thread, as CLONE_NEWUSER demands; no memory is shared
+        // or freed.
         if unsafe { libc::unshare(flags) } != 0 {
             return Err(io::Error::last_os_error());
         }
@@ -117,8 +135,8 @@ pub fn unshare_before_exec(command: &mut Command, unsharing: UnsharePrivilege) {
         }
         Ok(())
     };
-    // SAFETY: between fork and exec the closure makes only system calls (unshare, open, write, close) and allocates
-    // nothing: `io::Error::last_os_error` holds a bare number.
+    // SAFETY: between fork and exec the closure makes only system calls (unshare, open, write,
+    // close) and allocates nothing: `io::Error::last_os_error` holds a bare number.
     unsafe { command.pre_exec(before_exec) };
 }
 
@@ -126,18 +144,26 @@ pub fn unshare_before_exec(command: &mut Command, unsharing: UnsharePrivilege) {
 ///
 /// # Errors
 /// If the namespace's descriptor cannot be duplicated.
-pub fn enter_before_exec(command: &mut Command, network: &NetNamespace, host_name: &str) -> io::Result<()> {
+pub fn enter_before_exec(
+    command: &mut Command,
+    network: &NetNamespace,
+    host_name: &str,
+) -> io::Result<()> {
     let network = network.as_fd().try_clone_to_owned()?;
     let host_name = host_name.to_owned();
     let before_exec = move || {
-        // SAFETY: the closure owns the descriptor, which the fork inherits; setns and unshare share no memory;
-        // sethostname reads exactly the bytes of `host_name`.
+        // SAFETY: the closure owns the descriptor, which the fork inherits; setns and unshare share
+        // no memory; sethostname reads exactly the bytes of `host_name`.
         let done = unsafe {
             libc::setns(network.as_raw_fd(), libc::CLONE_NEWNET) == 0
                 && libc::unshare(libc::CLONE_NEWUTS) == 0
                 && libc::sethostname(host_name.as_ptr().cast(), host_name.len()) == 0
         };
-        if done { Ok(()) } else { Err(io::Error::last_os_error()) }
+        if done {
+            Ok(())
+        } else {
+            Err(io::Error::last_os_error())
+        }
     };
     // SAFETY: between fork and exec the closure makes only system calls and allocates nothing.
     unsafe { command.pre_exec(before_exec) };
@@ -149,7 +175,11 @@ pub fn end_with_this_thread(command: &mut Command) {
     let before_exec = || {
         // SAFETY: PR_SET_PDEATHSIG takes a signal's number and concerns the calling process alone.
         let done = unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) } == 0;
-        if done { Ok(()) } else { Err(io::Error::last_os_error()) }
+        if done {
+            Ok(())
+        } else {
+            Err(io::Error::last_os_error())
+        }
     };
     // SAFETY: between fork and exec the closure makes one system call and allocates nothing.
     unsafe { command.pre_exec(before_exec) };
@@ -171,9 +201,12 @@ pub enum ForkSide {
 /// hold locks that no thread releases.
 pub fn fork_single_threaded() -> io::Result<ForkSide> {
     if std::fs::read_dir("/proc/self/task")?.count() != 1 {
-        return Err(io::Error::other("a process with several threads cannot be forked safely"));
+        return Err(io::Error::other(
+            "a process with several threads cannot be forked safely",
+        ));
     }
-    // SAFETY: there is one thread, so no lock is held by another, and the child may go on as the parent would.
+    // SAFETY: there is one thread, so no lock is held by another, and the child may go on as the
+    // parent would.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
         0 => Ok(ForkSide::Child),
@@ -181,25 +214,31 @@ pub fn fork_single_threaded() -> io::Result<ForkSide> {
     }
 }
 
-/// Makes this process outlive what a terminal sends to everything in it: interrupts, and its own closing. What it
-/// executes afterwards would ignore them too.
+/// Makes this process outlive what a terminal sends to everything in it: interrupts, and its own
+/// closing. What it executes afterwards would ignore them too.
 pub fn ignore_terminal_signals() {
     for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGHUP, libc::SIGTERM] {
-        // SAFETY: SIG_IGN is a valid disposition for each of these signals, and no handler of ours is replaced.
+        // SAFETY: SIG_IGN is a valid disposition for each of these signals, and no handler of ours
+        // is replaced.
         unsafe { libc::signal(signal, libc::SIG_IGN) };
     }
 }
 
 /// Writes a file with bare system calls, as is needed between fork and exec.
 fn write_file(path: &std::ffi::CStr, bytes: &[u8]) -> io::Result<()> {
-    // SAFETY: `path` ends with a zero byte; `bytes` is valid for its length; the descriptor is closed once.
+    // SAFETY: `path` ends with a zero byte; `bytes` is valid for its length; the descriptor is
+    // closed once.
     unsafe {
         let file = libc::open(path.as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC);
         if file < 0 {
             return Err(io::Error::last_os_error());
         }
         let written = libc::write(file, bytes.as_ptr().cast(), bytes.len());
-        let result = if written == bytes.len() as isize { Ok(()) } else { Err(io::Error::last_os_error()) };
+        let result = if written == bytes.len() as isize {
+            Ok(())
+        } else {
+            Err(io::Error::last_os_error())
+        };
         libc::close(file);
         result
     }

@@ -31,7 +31,8 @@ pub struct RootQdisc {
 /// Fails with the kernel's error: `ENODEV` where there is no such device.
 pub fn root_qdisc(name: &str) -> io::Result<Option<RootQdisc>> {
     let all = queue_states(device_index(name)?)?;
-    let (mut roots, inner): (Vec<_>, Vec<_>) = all.into_iter().partition(|queue| queue.parent == ROOT);
+    let (mut roots, inner): (Vec<_>, Vec<_>) =
+        all.into_iter().partition(|queue| queue.parent == ROOT);
     Ok(roots.pop().map(|queue| RootQdisc {
         is_default: queue.handle == 0,
         kind: queue.kind,
@@ -49,11 +50,12 @@ pub fn set_root_qdisc(name: &str, kind: &str) -> io::Result<()> {
     replace_qdisc(&traffic_control(device_index(name)?, 0), kind, &[])
 }
 
-/// Puts the discipline at the root of device `name` that [`root_qdisc()`] returned, with its number and its parameters.
-/// What it counted begins anew, and what served classes of it is not there.
+/// Puts the discipline at the root of device `name` that [`root_qdisc()`] returned, with its number
+/// and its parameters. What it counted begins anew, and what served classes of it is not there.
 ///
 /// # Errors
-/// Fails with the kernel's error: `EINVAL` of a kind that does not take its parameters as it reports them.
+/// Fails with the kernel's error: `EINVAL` of a kind that does not take its parameters as it
+/// reports them.
 pub fn restore_root_qdisc(name: &str, kind: &str, handle: u32, options: &[u8]) -> io::Result<()> {
     replace_qdisc(&traffic_control(device_index(name)?, handle), kind, options)
 }
@@ -73,7 +75,11 @@ fn replace_qdisc(place: &[u8], kind: &str, options: &[u8]) -> io::Result<()> {
 /// # Errors
 /// Fails with the kernel's error: `ENOENT` where the default is there already.
 pub fn delete_root_qdisc(name: &str) -> io::Result<()> {
-    send_request(&netlink_message(libc::RTM_DELQDISC, libc::NLM_F_ACK, &traffic_control(device_index(name)?, 0)))
+    send_request(&netlink_message(
+        libc::RTM_DELQDISC,
+        libc::NLM_F_ACK,
+        &traffic_control(device_index(name)?, 0),
+    ))
 }
 
 /// `TC_H_ROOT`.
@@ -85,7 +91,10 @@ fn traffic_control(index: u32, handle: u32) -> Vec<u8> {
 }
 
 fn device_index(name: &str) -> io::Result<u32> {
-    Ok(name_to_index(socket(AddressFamily::INET, SocketType::DGRAM, None)?, name)?)
+    Ok(name_to_index(
+        socket(AddressFamily::INET, SocketType::DGRAM, None)?,
+        name,
+    )?)
 }
 
 #[cfg(test)]

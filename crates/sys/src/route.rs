@@ -1,13 +1,18 @@
-//! Configuration of network devices by netlink, for what `ioctl` does not offer or permits to the machine's root only.
+//! Configuration of network devices by netlink, for what `ioctl` does not offer or permits to the
+//! machine's root only.
 
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd};
 
 use rustix::net::netdevice::index_to_name;
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with,
+};
 
-use crate::dump::{HEADER_LENGTH, address_bytes, attribute, check_acknowledgement, netlink_message, parse_u32};
+use crate::dump::{
+    HEADER_LENGTH, address_bytes, attribute, check_acknowledgement, netlink_message, parse_u32,
+};
 use crate::namespace::NetNamespace;
 
 /// `struct ifinfomsg`; all zeros names no device by its number.
@@ -16,14 +21,17 @@ const NO_DEVICE: [u8; 16] = [0; 16];
 /// The other end of a pair, among the data of a `veth` device (`linux/veth.h`).
 const VETH_INFO_PEER: u16 = 1;
 
-/// Makes a pair of Ethernet devices that lead to each other, one in each of two network namespaces, both called `name`.
-/// They go with the first namespace that goes.
+/// Makes a pair of Ethernet devices that lead to each other, one in each of two network namespaces,
+/// both called `name`. They go with the first namespace that goes.
 ///
 /// # Errors
-/// Fails with the kernel's error: `PermissionDenied` without the capability in both namespaces, `AlreadyExists` if one
-/// of them has a device of that name.
+/// Fails with the kernel's error: `PermissionDenied` without the capability in both namespaces,
+/// `AlreadyExists` if one of them has a device of that name.
 pub fn create_veth(name: &str, [first, second]: [&NetNamespace; 2]) -> io::Result<()> {
-    send_request(&create_veth_request(name, [first, second].map(|network| network.as_fd().as_raw_fd())))
+    send_request(&create_veth_request(
+        name,
+        [first, second].map(|network| network.as_fd().as_raw_fd()),
+    ))
 }
 
 fn create_veth_request(name: &str, [first, second]: [i32; 2]) -> Vec<u8> {
@@ -36,7 +44,11 @@ fn create_veth_request(name: &str, [first, second]: [i32; 2]) -> Vec<u8> {
     let mut link = NO_DEVICE.to_vec();
     push_place(&mut link, name, first);
     push_attribute(&mut link, libc::IFLA_LINKINFO, &kind);
-    netlink_message(libc::RTM_NEWLINK, libc::NLM_F_ACK | libc::NLM_F_CREATE | libc::NLM_F_EXCL, &link)
+    netlink_message(
+        libc::RTM_NEWLINK,
+        libc::NLM_F_ACK | libc::NLM_F_CREATE | libc::NLM_F_EXCL,
+        &link,
+    )
 }
 
 /// Name and network namespace of a new device.
@@ -45,7 +57,8 @@ fn push_place(attributes: &mut Vec<u8>, name: &str, network: i32) {
     push_attribute(attributes, libc::IFLA_NET_NS_FD, &network.to_ne_bytes());
 }
 
-/// Gives device `name` in the network namespace of the calling thread the 32-bit `attribute` (`IFLA_…`).
+/// Gives device `name` in the network namespace of the calling thread the 32-bit `attribute`
+/// (`IFLA_…`).
 ///
 /// # Errors
 /// Fails with the kernel's error.
@@ -60,7 +73,8 @@ fn set_link_request(name: &str, attribute: u16, value: u32) -> Vec<u8> {
     netlink_message(libc::RTM_SETLINK, libc::NLM_F_ACK, &link)
 }
 
-/// `RTM_GETLINK` for the device of that name, which is answered with the device and not with an acknowledgement.
+/// `RTM_GETLINK` for the device of that name, which is answered with the device and not with an
+/// acknowledgement.
 pub(crate) fn get_link_request(name: &str) -> Vec<u8> {
     netlink_message(libc::RTM_GETLINK, 0, &named_link(name))
 }
@@ -80,9 +94,19 @@ pub fn output_device(target: IpAddr) -> io::Result<String> {
     let mut answer = [0; 1024];
     let answer = ask(&route_request(target), &mut answer)?;
     let unknown = || io::Error::new(io::ErrorKind::InvalidData, "an answer without a device");
-    let index = attribute(answer.get(HEADER_LENGTH + ROUTE_LENGTH..).unwrap_or_default(), libc::RTA_OIF);
+    let index = attribute(
+        answer
+            .get(HEADER_LENGTH + ROUTE_LENGTH..)
+            .unwrap_or_default(),
+        libc::RTA_OIF,
+    );
     let index = index.and_then(parse_u32).ok_or_else(unknown)?;
-    let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+    let socket = socket_with(
+        AddressFamily::INET,
+        SocketType::DGRAM,
+        SocketFlags::CLOEXEC,
+        None,
+    )?;
     Ok(index_to_name(&socket, index)?)
 }
 
@@ -114,7 +138,12 @@ pub(crate) fn ask<'a>(message: &[u8], buffer: &'a mut [u8]) -> io::Result<&'a [u
 
 fn exchange_messages<'a>(message: &[u8], buffer: &'a mut [u8]) -> io::Result<&'a [u8]> {
     // Protocol 0 of this family is NETLINK_ROUTE.
-    let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
+    let socket = socket_with(
+        AddressFamily::NETLINK,
+        SocketType::RAW,
+        SocketFlags::CLOEXEC,
+        None,
+    )?;
     send(&socket, message, SendFlags::empty())?;
     let (length, _) = recv(&socket, &mut *buffer, RecvFlags::empty())?;
     Ok(&buffer[..length])
@@ -142,7 +171,10 @@ mod tests {
         let message = set_link_request("path0", libc::IFLA_TXQLEN, 20_000);
         assert_eq!(message.len(), 16 + 16 + 12 + 8);
         assert_eq!(message[..4], 52_u32.to_ne_bytes());
-        assert_eq!(message[32..44], [&[10, 0, 3, 0], "path0\0\0\0".as_bytes()].concat());
+        assert_eq!(
+            message[32..44],
+            [&[10, 0, 3, 0], "path0\0\0\0".as_bytes()].concat()
+        );
     }
 
     #[test]
@@ -153,7 +185,10 @@ mod tests {
         let kind = 8 + 4 + peer;
         assert_eq!(message.len(), 16 + 16 + place + 4 + kind);
         assert_eq!(message[..4], (message.len() as u32).to_ne_bytes());
-        assert!(message.ends_with(&[8, 0, 28, 0, 4, 0, 0, 0]), "the peer's namespace comes last");
+        assert!(
+            message.ends_with(&[8, 0, 28, 0, 4, 0, 0, 0]),
+            "the peer's namespace comes last"
+        );
     }
 
     #[test]
@@ -162,7 +197,10 @@ mod tests {
         // There may be no route, and no IPv6.
         for elsewhere in ["192.0.2.1", "2001:db8::1"] {
             let device = output_device(elsewhere.parse().unwrap());
-            assert!(device.is_err() || device.is_ok_and(|device| device != "lo"), "{elsewhere}");
+            assert!(
+                device.is_err() || device.is_ok_and(|device| device != "lo"),
+                "{elsewhere}"
+            );
         }
     }
 
@@ -177,6 +215,11 @@ mod tests {
     fn a_device_that_is_not_there_is_an_error() {
         let error = set_link("no-such-device", libc::IFLA_TXQLEN, 1).unwrap_err();
         let refused = [libc::ENODEV, libc::EPERM];
-        assert!(error.raw_os_error().is_some_and(|errno| refused.contains(&errno)), "{error}");
+        assert!(
+            error
+                .raw_os_error()
+                .is_some_and(|errno| refused.contains(&errno)),
+            "{error}"
+        );
     }
 }

@@ -6,10 +6,13 @@ use std::io;
 use rustix::net::netdevice::index_to_name;
 use rustix::net::{AddressFamily, SocketType, socket};
 
-use crate::dump::{address_of, attribute, dump_list, netlink_message, parse_attributes, parse_text, parse_u32};
+use crate::dump::{
+    address_of, attribute, dump_list, netlink_message, parse_attributes, parse_text, parse_u32,
+};
 use crate::route::{push_attribute, send_request};
 
-/// Metrics of a route that are numbers, by the names of `ip route` and their numbers in `linux/rtnetlink.h`.
+/// Metrics of a route that are numbers, by the names of `ip route` and their numbers in
+/// `linux/rtnetlink.h`.
 pub const NUMERIC_METRICS: [(&str, u16); 14] = [
     ("mtu", 2),
     ("window", 3),
@@ -39,7 +42,8 @@ pub struct UnicastRoute {
     pub device: Option<String>,
     /// Metrics of the route by name; those that the kernel knows by other names are left out.
     pub metrics: BTreeMap<String, String>,
-    /// True if the kernel keeps it by router advertisements, with marks that no user can give a route.
+    /// True if the kernel keeps it by router advertisements, with marks that no user can give a
+    /// route.
     pub is_advertised: bool,
     raw: Vec<u8>,
 }
@@ -63,7 +67,11 @@ pub fn list_routes() -> io::Result<Vec<UnicastRoute>> {
         header[0] = family as u8;
         let listed = dump_list(None, libc::RTM_GETROUTE, &header, &mut |kind, message| {
             let name = |index| index_to_name(&names, index).ok();
-            found.extend((kind == libc::RTM_NEWROUTE).then(|| parse_route(message, name)).flatten());
+            found.extend(
+                (kind == libc::RTM_NEWROUTE)
+                    .then(|| parse_route(message, name))
+                    .flatten(),
+            );
         });
         // A kernel without IPv6 has no such routes.
         if family == libc::AF_INET {
@@ -73,19 +81,31 @@ pub fn list_routes() -> io::Result<Vec<UnicastRoute>> {
     Ok(found)
 }
 
-/// Gives the metric `name` of `route` this value, or takes it away; the rest of the route stays as it is.
+/// Gives the metric `name` of `route` this value, or takes it away; the rest of the route stays as
+/// it is.
 ///
 /// # Errors
-/// `InvalidInput` for a name that is none of [`NUMERIC_METRICS`], `Unsupported` for a route that is kept by router
-/// advertisements; else what the kernel says, as `ENOENT` where the route is gone.
+/// `InvalidInput` for a name that is none of [`NUMERIC_METRICS`], `Unsupported` for a route that is
+/// kept by router advertisements; else what the kernel says, as `ENOENT` where the route is gone.
 pub fn set_route_metric(route: &UnicastRoute, name: &str, value: Option<u32>) -> io::Result<()> {
-    let metric = NUMERIC_METRICS.iter().find(|(known, _)| *known == name).map(|(_, number)| *number);
-    let metric = metric.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "there is no such metric"))?;
+    let metric = NUMERIC_METRICS
+        .iter()
+        .find(|(known, _)| *known == name)
+        .map(|(_, number)| *number);
+    let metric = metric
+        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "there is no such metric"))?;
     if route.is_advertised {
-        return Err(io::Error::new(io::ErrorKind::Unsupported, "the kernel keeps it by router advertisements"));
+        return Err(io::Error::new(
+            io::ErrorKind::Unsupported,
+            "the kernel keeps it by router advertisements",
+        ));
     }
     let payload = with_metric(&route.raw, metric, value);
-    send_request(&netlink_message(libc::RTM_NEWROUTE, libc::NLM_F_ACK | libc::NLM_F_REPLACE, &payload))
+    send_request(&netlink_message(
+        libc::RTM_NEWROUTE,
+        libc::NLM_F_ACK | libc::NLM_F_REPLACE,
+        &payload,
+    ))
 }
 
 /// `linux/rtnetlink.h`: seconds after which a route goes by itself.
@@ -97,7 +117,9 @@ const HEADER: usize = 12;
 fn parse_route(message: &[u8], name: impl FnOnce(u32) -> Option<String>) -> Option<UnicastRoute> {
     let (header, rest) = message.split_at_checked(HEADER)?;
     let of = |wanted| attribute(rest, wanted);
-    let table = of(libc::RTA_TABLE).and_then(parse_u32).unwrap_or(header[4].into());
+    let table = of(libc::RTA_TABLE)
+        .and_then(parse_u32)
+        .unwrap_or(header[4].into());
     if table != u32::from(libc::RT_TABLE_MAIN) || header[7] != libc::RTN_UNICAST {
         return None;
     }
@@ -119,18 +141,28 @@ fn is_advertised(header: &[u8], seconds_left: Option<u32>) -> bool {
 /// `RTPROT_RA`.
 const ADVERTISED: u8 = 9;
 
-/// Returns the time after which a route goes by itself, from `struct rta_cacheinfo`, rounded up; none if it stays.
+/// Returns the time after which a route goes by itself, from `struct rta_cacheinfo`, rounded up;
+/// none if it stays.
 fn seconds_left(cache: &[u8]) -> Option<u32> {
     /// `USER_HZ`.
     const TICKS: u32 = 100;
     let ticks = parse_u32(cache.get(8..)?)?;
     // Below zero it is over.
-    (1..=i32::MAX.cast_unsigned()).contains(&ticks).then(|| ticks.div_ceil(TICKS))
+    (1..=i32::MAX.cast_unsigned())
+        .contains(&ticks)
+        .then(|| ticks.div_ceil(TICKS))
 }
 
 fn destination_text(family: u8, length: u8, address: Option<&[u8]>) -> Option<String> {
     let Some(address) = address.filter(|_| length > 0) else {
-        return Some(if i32::from(family) == libc::AF_INET { "default" } else { "default6" }.to_owned());
+        return Some(
+            if i32::from(family) == libc::AF_INET {
+                "default"
+            } else {
+                "default6"
+            }
+            .to_owned(),
+        );
     };
     Some(format!("{}/{length}", address_of(family.into(), address)?))
 }
@@ -153,13 +185,19 @@ fn with_metric(raw: &[u8], metric: u16, value: Option<u32>) -> Vec<u8> {
     let (header, rest) = raw.split_at_checked(HEADER).unwrap_or((raw, &[]));
     let mut payload = header.to_vec();
     if let Some((fixed, flags)) = header.split_last_chunk::<4>() {
-        payload = [fixed, &(u32::from_ne_bytes(*flags) & FLAGS_TO_KEEP).to_ne_bytes()].concat();
+        payload = [
+            fixed,
+            &(u32::from_ne_bytes(*flags) & FLAGS_TO_KEEP).to_ne_bytes(),
+        ]
+        .concat();
     }
     let mut metrics = Vec::new();
     for (kind, attribute) in parse_attributes(rest) {
         match kind {
             libc::RTA_METRICS => {
-                for (other, value) in parse_attributes(attribute).filter(|(other, _)| *other != metric) {
+                for (other, value) in
+                    parse_attributes(attribute).filter(|(other, _)| *other != metric)
+                {
                     push_attribute(&mut metrics, other, value);
                 }
             }
@@ -185,7 +223,20 @@ mod tests {
 
     /// 10.0.0.0/8 with a metric.
     fn example(metrics: &[(u16, u32)]) -> Vec<u8> {
-        let mut raw = vec![libc::AF_INET as u8, 8, 0, 0, libc::RT_TABLE_MAIN, 4, 0, libc::RTN_UNICAST, 16, 0, 0, 0];
+        let mut raw = vec![
+            libc::AF_INET as u8,
+            8,
+            0,
+            0,
+            libc::RT_TABLE_MAIN,
+            4,
+            0,
+            libc::RTN_UNICAST,
+            16,
+            0,
+            0,
+            0,
+        ];
         push_attribute(&mut raw, libc::RTA_DST, &[10, 0, 0, 0]);
         let mut nested = Vec::new();
         for (kind, value) in metrics {
@@ -200,13 +251,17 @@ mod tests {
         let read = |raw: &[u8]| parse_route(raw, |_| None).unwrap();
         let before = example(&[(3, 65_535)]);
         let after = with_metric(&before, 11, Some(30));
-        let expected =
-            [("initcwnd", "30"), ("window", "65535")].map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let expected = [("initcwnd", "30"), ("window", "65535")]
+            .map(|(name, value)| (name.to_owned(), value.to_owned()));
         assert_eq!(read(&after).metrics, expected.into());
         assert_eq!(read(&after).destination, "10.0.0.0/8");
         let back = read(&with_metric(&after, 11, None));
         assert_eq!(back.metrics, read(&before).metrics);
-        assert_eq!(back.raw[8..12], [0; 4], "whether the link is down is the kernel's to say");
+        assert_eq!(
+            back.raw[8..12],
+            [0; 4],
+            "whether the link is down is the kernel's to say"
+        );
     }
 
     #[test]
@@ -215,10 +270,15 @@ mod tests {
         let cache = |ticks: u32| [0, 0, ticks, 0, 0, 0, 0, 0].map(u32::to_ne_bytes).concat();
         push_attribute(&mut raw, libc::RTA_CACHEINFO, &cache(49_901));
         let after = with_metric(&raw, 11, Some(30));
-        let expires = parse_attributes(&after[HEADER..]).find(|(kind, _)| *kind == RTA_EXPIRES).map(|(_, value)| value);
+        let expires = parse_attributes(&after[HEADER..])
+            .find(|(kind, _)| *kind == RTA_EXPIRES)
+            .map(|(_, value)| value);
         assert_eq!(expires.and_then(parse_u32), Some(500));
         assert!(parse_attributes(&after[HEADER..]).all(|(kind, _)| kind != libc::RTA_CACHEINFO));
-        assert_eq!([cache(0), cache(u32::MAX)].map(|cache| seconds_left(&cache)), [None, None]);
+        assert_eq!(
+            [cache(0), cache(u32::MAX)].map(|cache| seconds_left(&cache)),
+            [None, None]
+        );
     }
 
     #[test]
@@ -233,11 +293,16 @@ mod tests {
             (libc::AF_INET, libc::RTPROT_KERNEL, None, false),
         ] {
             (raw[0], raw[5]) = (family as u8, protocol);
-            assert_eq!(is_advertised(&raw, seconds_left), is_theirs, "{family} {protocol} {seconds_left:?}");
+            assert_eq!(
+                is_advertised(&raw, seconds_left),
+                is_theirs,
+                "{family} {protocol} {seconds_left:?}"
+            );
         }
         raw[0] = libc::AF_INET6 as u8;
         raw[5] = 9;
-        let refused = set_route_metric(&parse_route(&raw, |_| None).unwrap(), "window", Some(1)).unwrap_err();
+        let refused =
+            set_route_metric(&parse_route(&raw, |_| None).unwrap(), "window", Some(1)).unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::Unsupported);
     }
 

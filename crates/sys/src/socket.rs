@@ -11,7 +11,8 @@ use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open}
 use crate::dump::parse_u32;
 use crate::tcp_info::{MAX_TCP_INFO, decode_tcp_info};
 
-/// Longest that is asked for of a packet that opened a connection: its headers without what IPv6 may put between them.
+/// Longest that is asked for of a packet that opened a connection: its headers without what IPv6
+/// may put between them.
 const MAX_SAVED_SYN: usize = 120;
 
 /// Words of `SO_MEMINFO` (`enum sk_meminfo_vars`).
@@ -27,7 +28,12 @@ const SO_BUF_LOCK: i32 = 72;
 /// Fails as `getsockopt` does, for example for a descriptor that is not a TCP socket.
 pub fn tcp_info(socket: impl AsFd) -> io::Result<TcpInfo> {
     let mut bytes = [MaybeUninit::<u8>::uninit(); MAX_TCP_INFO];
-    Ok(decode_tcp_info(socket_option(socket.as_fd(), libc::IPPROTO_TCP, libc::TCP_INFO, &mut bytes)?))
+    Ok(decode_tcp_info(socket_option(
+        socket.as_fd(),
+        libc::IPPROTO_TCP,
+        libc::TCP_INFO,
+        &mut bytes,
+    )?))
 }
 
 /// Memory of a socket (`SO_MEMINFO`, Linux 4.12).
@@ -36,26 +42,43 @@ pub fn tcp_info(socket: impl AsFd) -> io::Result<TcpInfo> {
 /// Fails as `getsockopt` does.
 pub fn socket_memory(socket: impl AsFd) -> io::Result<SocketMemory> {
     let mut bytes = [MaybeUninit::<u8>::uninit(); MEMINFO_WORDS * 4];
-    Ok(memory_of(socket_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_MEMINFO, &mut bytes)?))
+    Ok(memory_of(socket_option(
+        socket.as_fd(),
+        libc::SOL_SOCKET,
+        libc::SO_MEMINFO,
+        &mut bytes,
+    )?))
 }
 
-/// Lets the kernel keep the packet that opens a connection for each that `listener` takes in (`TCP_SAVE_SYN`, Linux
-/// 4.2).
+/// Lets the kernel keep the packet that opens a connection for each that `listener` takes in
+/// (`TCP_SAVE_SYN`, Linux 4.2).
 ///
 /// # Errors
 /// Fails as `setsockopt` does, for example where the kernel lacks it.
 pub fn save_syn(listener: impl AsFd) -> io::Result<()> {
-    set_option(listener, libc::IPPROTO_TCP, libc::TCP_SAVE_SYN, &1_i32.to_ne_bytes())
+    set_option(
+        listener,
+        libc::IPPROTO_TCP,
+        libc::TCP_SAVE_SYN,
+        &1_i32.to_ne_bytes(),
+    )
 }
 
-/// Returns the IP and TCP headers of the SYN with which the peer opened `connection` (`TCP_SAVED_SYN`); empty if the
-/// kernel was not asked to keep them, or they have been read before.
+/// Returns the IP and TCP headers of the SYN with which the peer opened `connection`
+/// (`TCP_SAVED_SYN`); empty if the kernel was not asked to keep them, or they have been read
+/// before.
 ///
 /// # Errors
 /// Fails as `getsockopt` does, for example for headers that are longer than 120 bytes.
 pub fn saved_syn(connection: impl AsFd) -> io::Result<Vec<u8>> {
     let mut bytes = [MaybeUninit::<u8>::uninit(); MAX_SAVED_SYN];
-    Ok(socket_option(connection.as_fd(), libc::IPPROTO_TCP, libc::TCP_SAVED_SYN, &mut bytes)?.to_vec())
+    Ok(socket_option(
+        connection.as_fd(),
+        libc::IPPROTO_TCP,
+        libc::TCP_SAVED_SYN,
+        &mut bytes,
+    )?
+    .to_vec())
 }
 
 /// Returns true for each buffer of a socket, send buffer first, that a program fixed itself
@@ -63,8 +86,9 @@ pub fn saved_syn(connection: impl AsFd) -> io::Result<Vec<u8>> {
 /// `pid`, which may be another.
 ///
 /// # Errors
-/// Fails with the kernel's error: `PermissionDenied` where that process is not ours to trace, `NotFound` (`ESRCH`)
-/// where it is gone; and as `getsockopt` does, for example for a descriptor that is no socket, or before Linux 5.14.
+/// Fails with the kernel's error: `PermissionDenied` where that process is not ours to trace,
+/// `NotFound` (`ESRCH`) where it is gone; and as `getsockopt` does, for example for a descriptor
+/// that is no socket, or before Linux 5.14.
 pub fn fixed_buffers(pid: u32, descriptor: i32) -> io::Result<[bool; 2]> {
     let pid = Pid::from_raw(pid.cast_signed()).ok_or(io::ErrorKind::NotFound)?;
     let process = pidfd_open(pid, PidfdFlags::empty())?;
@@ -75,8 +99,8 @@ pub fn fixed_buffers(pid: u32, descriptor: i32) -> io::Result<[bool; 2]> {
     Ok([locks & 1 != 0, locks & 2 != 0])
 }
 
-/// Gives the sizes of both buffers of `socket` back to the kernel, which then tunes them as if no program had set them
-/// (`SO_BUF_LOCK`, Linux 5.14). The sizes stay as they are until it does.
+/// Gives the sizes of both buffers of `socket` back to the kernel, which then tunes them as if no
+/// program had set them (`SO_BUF_LOCK`, Linux 5.14). The sizes stay as they are until it does.
 ///
 /// # Errors
 /// Fails if `setsockopt` does, as before Linux 5.14.
@@ -86,7 +110,12 @@ pub fn unfix_buffers(socket: impl AsFd) -> io::Result<()> {
 
 /// The kernel's answer, of whatever length.
 pub(crate) fn memory_of(answer: &[u8]) -> SocketMemory {
-    let word = |index: usize| answer.get(index * 4..).and_then(parse_u32).map_or(0, u64::from);
+    let word = |index: usize| {
+        answer
+            .get(index * 4..)
+            .and_then(parse_u32)
+            .map_or(0, u64::from)
+    };
     let size = |index| ByteCount::new(word(index));
     SocketMemory {
         rmem_alloc: size(0),
@@ -98,21 +127,40 @@ pub(crate) fn memory_of(answer: &[u8]) -> SocketMemory {
     }
 }
 
-/// Paces what a socket sends (`SO_MAX_PACING_RATE`): TCP by itself, UDP where the device has the queue `fq`.
+/// Paces what a socket sends (`SO_MAX_PACING_RATE`): TCP by itself, UDP where the device has the
+/// queue `fq`.
 ///
 /// # Errors
 /// Fails as `setsockopt` does.
 pub fn set_pacing_rate(socket: impl AsFd, rate: BitRate) -> io::Result<()> {
     // Bytes per second in the kernel, of which there are 64 bits since Linux 4.20.
-    set_option(socket, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &(rate.bps() / 8).to_ne_bytes())
+    set_option(
+        socket,
+        libc::SOL_SOCKET,
+        libc::SO_MAX_PACING_RATE,
+        &(rate.bps() / 8).to_ne_bytes(),
+    )
 }
 
 /// `setsockopt` with a value as the kernel wants its bytes.
 pub(crate) fn set_option(socket: impl AsFd, level: i32, name: i32, value: &[u8]) -> io::Result<()> {
     let length = value.len() as libc::socklen_t;
-    // SAFETY: the descriptor is open for the borrow, and the kernel reads at most the `length` bytes of `value`.
-    let result = unsafe { libc::setsockopt(socket.as_fd().as_raw_fd(), level, name, value.as_ptr().cast(), length) };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    // SAFETY: the descriptor is open for the borrow, and the kernel reads at most the `length`
+    // bytes of `value`.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_fd().as_raw_fd(),
+            level,
+            name,
+            value.as_ptr().cast(),
+            length,
+        )
+    };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
 }
 
 /// `getsockopt` into `buffer`; the part that the kernel filled.
@@ -123,15 +171,25 @@ pub(crate) fn socket_option<'b>(
     buffer: &'b mut [MaybeUninit<u8>],
 ) -> io::Result<&'b [u8]> {
     let mut length = buffer.len() as libc::socklen_t;
-    // SAFETY: the descriptor is open for the borrow; the kernel writes at most `length` bytes, which is the length of
-    // the buffer, and puts into `length` how many it wrote.
-    let result =
-        unsafe { libc::getsockopt(socket.as_raw_fd(), level, name, buffer.as_mut_ptr().cast(), &raw mut length) };
+    // SAFETY: the descriptor is open for the borrow; the kernel writes at most `length` bytes,
+    // which is the length of the buffer, and puts into `length` how many it wrote.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            level,
+            name,
+            buffer.as_mut_ptr().cast(),
+            &raw mut length,
+        )
+    };
     if result != 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the kernel has written the first `length` bytes, and `length` never grows beyond the buffer.
-    Ok(unsafe { std::slice::from_raw_parts(buffer.as_ptr().cast(), (length as usize).min(buffer.len())) })
+    // SAFETY: the kernel has written the first `length` bytes, and `length` never grows beyond the
+    // buffer.
+    Ok(unsafe {
+        std::slice::from_raw_parts(buffer.as_ptr().cast(), (length as usize).min(buffer.len()))
+    })
 }
 
 #[cfg(test)]
@@ -147,7 +205,10 @@ mod tests {
         assert!(info.cwnd.unwrap().get() >= 2);
         assert!(info.snd_mss.unwrap().get() > 500);
         let memory = socket_memory(&client).unwrap();
-        assert!(memory.sndbuf.get() >= 4096 && memory.rcvbuf.get() >= 2304, "{memory:?}");
+        assert!(
+            memory.sndbuf.get() >= 4096 && memory.rcvbuf.get() >= 2304,
+            "{memory:?}"
+        );
     }
 
     #[test]
@@ -156,9 +217,21 @@ mod tests {
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let locks = || fixed_buffers(std::process::id(), client.as_raw_fd());
         assert_eq!(locks().unwrap(), [false, false]);
-        set_option(&client, libc::SOL_SOCKET, libc::SO_RCVBUF, &65_536_u32.to_ne_bytes()).unwrap();
+        set_option(
+            &client,
+            libc::SOL_SOCKET,
+            libc::SO_RCVBUF,
+            &65_536_u32.to_ne_bytes(),
+        )
+        .unwrap();
         assert_eq!(locks().unwrap(), [false, true]);
-        set_option(&client, libc::SOL_SOCKET, libc::SO_SNDBUF, &65_536_u32.to_ne_bytes()).unwrap();
+        set_option(
+            &client,
+            libc::SOL_SOCKET,
+            libc::SO_SNDBUF,
+            &65_536_u32.to_ne_bytes(),
+        )
+        .unwrap();
         assert_eq!(locks().unwrap(), [true, true]);
         let file = std::fs::File::open("/dev/null").unwrap();
         assert!(fixed_buffers(std::process::id(), file.as_raw_fd()).is_err());
@@ -178,6 +251,9 @@ mod tests {
     #[test]
     fn a_file_is_not_a_socket() {
         let file = std::fs::File::open("/dev/null").unwrap();
-        assert_eq!(tcp_info(&file).unwrap_err().raw_os_error(), Some(libc::ENOTSOCK));
+        assert_eq!(
+            tcp_info(&file).unwrap_err().raw_os_error(),
+            Some(libc::ENOTSOCK)
+        );
     }
 }

@@ -22,15 +22,25 @@ pub struct TimestampedMessage {
     pub at: Option<Span>,
 }
 
-/// Has the kernel report when each message arrived and, if they are asked for, when each left (`SO_TIMESTAMPING`, by
-/// software). The second come with the messages themselves to [`receive_departure`].
+/// Has the kernel report when each message arrived and, if they are asked for, when each left
+/// (`SO_TIMESTAMPING`, by software). The second come with the messages themselves to
+/// [`receive_departure`].
 ///
 /// # Errors
 /// Fails as `setsockopt` does.
 pub fn stamp_passages(socket: impl AsFd, departures: bool) -> io::Result<()> {
     let arrivals = libc::SOF_TIMESTAMPING_RX_SOFTWARE | libc::SOF_TIMESTAMPING_SOFTWARE;
-    let flags = if departures { arrivals | libc::SOF_TIMESTAMPING_TX_SOFTWARE } else { arrivals };
-    set_option(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, &flags.to_ne_bytes())
+    let flags = if departures {
+        arrivals | libc::SOF_TIMESTAMPING_TX_SOFTWARE
+    } else {
+        arrivals
+    };
+    set_option(
+        socket,
+        libc::SOL_SOCKET,
+        libc::SO_TIMESTAMPING,
+        &flags.to_ne_bytes(),
+    )
 }
 
 /// The next message, which is cut off where `buffer` is too short; waits for none.
@@ -49,7 +59,11 @@ pub fn receive_departure(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<Tim
     receive_timestamped(socket, buffer, libc::MSG_DONTWAIT | libc::MSG_ERRQUEUE)
 }
 
-fn receive_timestamped(socket: impl AsFd, buffer: &mut [u8], flags: i32) -> io::Result<TimestampedMessage> {
+fn receive_timestamped(
+    socket: impl AsFd,
+    buffer: &mut [u8],
+    flags: i32,
+) -> io::Result<TimestampedMessage> {
     let message = message::receive_message(socket, buffer, flags)?;
     Ok(TimestampedMessage {
         length: message.length,
@@ -61,7 +75,8 @@ fn receive_timestamped(socket: impl AsFd, buffer: &mut [u8], flags: i32) -> io::
 /// The stamp that the kernel made by software: the first of `struct scm_timestamping`.
 fn software_stamp(stated: &[u8]) -> Option<Span> {
     let is_stamp = (libc::SOL_SOCKET, libc::SCM_TIMESTAMPING);
-    let found = control_messages(stated).find(|message| (message.level, message.kind) == is_stamp)?;
+    let found =
+        control_messages(stated).find(|message| (message.level, message.kind) == is_stamp)?;
     parse_timespec(found.data).filter(|stamp| *stamp > Span::ZERO)
 }
 
@@ -82,7 +97,9 @@ mod tests {
         loop {
             match read() {
                 Ok(found) => return found,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock && Instant::now() < deadline => {
+                Err(error)
+                    if error.kind() == io::ErrorKind::WouldBlock && Instant::now() < deadline =>
+                {
                     std::thread::sleep(Duration::from_millis(1));
                 }
                 Err(error) => panic!("{error}"),
@@ -97,7 +114,8 @@ mod tests {
             left.connect(right.local_addr().unwrap()).unwrap();
             stamp_passages(&left, true).unwrap();
             stamp_passages(&right, false).unwrap();
-            // The kernel begins to stamp what comes a moment after it was first asked to, by a worker of its own.
+            // The kernel begins to stamp what comes a moment after it was first asked to, by a
+            // worker of its own.
             let deadline = Instant::now() + Duration::from_secs(5);
             let (before, gone, come) = loop {
                 let before = now();
@@ -114,7 +132,10 @@ mod tests {
             };
             // The wall clock may be set meanwhile, but not by a second.
             let slack = Span::from_secs(1);
-            assert!(before <= gone + slack && gone <= come + slack && come <= now() + slack, "{before} {gone} {come}");
+            assert!(
+                before <= gone + slack && gone <= come + slack && come <= now() + slack,
+                "{before} {gone} {come}"
+            );
         }
     }
 
@@ -122,7 +143,10 @@ mod tests {
     fn where_nothing_came_nobody_waits() {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         stamp_passages(&socket, true).unwrap();
-        for nothing in [receive_arrival(&socket, &mut [0; 8]), receive_departure(&socket, &mut [0; 8])] {
+        for nothing in [
+            receive_arrival(&socket, &mut [0; 8]),
+            receive_departure(&socket, &mut [0; 8]),
+        ] {
             assert_eq!(nothing.unwrap_err().kind(), io::ErrorKind::WouldBlock);
         }
     }

@@ -1,10 +1,12 @@
-//! `struct tcp_info` as bytes → [`TcpInfo`]. The kernel returns the shorter of its own length and ours, so each field
-//! is present exactly if the returned length covers it; the kernel's version is never asked.
+//! `struct tcp_info` as bytes → [`TcpInfo`]. The kernel returns the shorter of its own length and
+//! ours, so each field is present exactly if the returned length covers it; the kernel's version is
+//! never asked.
 
 use fullpipe_record::{CongestionState, TcpInfo};
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
 
-/// Length of `struct tcp_info` in Linux 6.18, the longest so far. Later kernels cut their answer to this.
+/// Length of `struct tcp_info` in Linux 6.18, the longest so far. Later kernels cut their answer to
+/// this.
 pub(crate) const MAX_TCP_INFO: usize = 280;
 
 /// `tcpi_options` bits.
@@ -39,8 +41,8 @@ pub fn decode_tcp_info(bytes: &[u8]) -> TcpInfo {
         ecn: option(OPTION_ECN),
         ecn_seen: option(OPTION_ECN_SEEN),
         syn_data: option(OPTION_SYN_DATA),
-        // Kernels before 6.7 leave these two bits zero, which is no answer; the second came in 6.16, at the same
-        // length.
+        // Kernels before 6.7 leave these two bits zero, which is no answer; the second came in
+        // 6.16, at the same length.
         usec_timestamps: field.u16(240).and(option(OPTION_USEC_TS)),
         fast_open_child: field.u16(240).and(option(OPTION_TFO_CHILD)),
         snd_wscale: field.u8(6).map(|scales| scales & 0x0f),
@@ -64,11 +66,17 @@ pub fn decode_tcp_info(bytes: &[u8]) -> TcpInfo {
         rcv_ssthresh: field.bytes(64),
         rtt: field.micros(68),
         rtt_variation: field.micros(72),
-        ssthresh: field.u32(76).filter(|&n| n < SSTHRESH_NEVER_SET).map(|n| SegCount::new(n.into())),
+        ssthresh: field
+            .u32(76)
+            .filter(|&n| n < SSTHRESH_NEVER_SET)
+            .map(|n| SegCount::new(n.into())),
         cwnd: field.segments(80),
         advmss: field.bytes(84),
         reordering: field.segments(88),
-        rcv_rtt: field.u32(92).filter(|&us| us != 0).map(|us| Span::from_micros(us.into())),
+        rcv_rtt: field
+            .u32(92)
+            .filter(|&us| us != 0)
+            .map(|us| Span::from_micros(us.into())),
         rcv_space: field.bytes(96),
         total_retrans: field.segments(100),
         pacing_rate: field.rate(104),
@@ -78,7 +86,10 @@ pub fn decode_tcp_info(bytes: &[u8]) -> TcpInfo {
         segs_out: field.segments(136),
         segs_in: field.segments(140),
         not_sent: field.bytes(144),
-        min_rtt: field.u32(148).filter(|&us| us != u32::MAX).map(|us| Span::from_micros(us.into())),
+        min_rtt: field
+            .u32(148)
+            .filter(|&us| us != u32::MAX)
+            .map(|us| Span::from_micros(us.into())),
         data_segs_in: field.segments(152),
         data_segs_out: field.segments(156),
         delivery_rate: field.rate(160),
@@ -169,7 +180,9 @@ impl TcpInfoReader<'_> {
 
     /// Bytes per second in the kernel; all ones mean "no limit", which is no rate.
     fn rate(&self, offset: usize) -> Option<BitRate> {
-        self.u64(offset).filter(|&rate| rate != u64::MAX).map(|rate| BitRate::from_bps(rate.saturating_mul(8)))
+        self.u64(offset)
+            .filter(|&rate| rate != u64::MAX)
+            .map(|rate| BitRate::from_bps(rate.saturating_mul(8)))
     }
 }
 
@@ -180,7 +193,13 @@ mod tests {
 
     fn of_length(length: usize) -> TcpInfo {
         let mut bytes = vec![0_u8; length];
-        for (offset, value) in [(68, 100_000_u32), (80, 2_800), (16, 1448), (228, 4_194_304), (240, 2)] {
+        for (offset, value) in [
+            (68, 100_000_u32),
+            (80, 2_800),
+            (16, 1448),
+            (228, 4_194_304),
+            (240, 2),
+        ] {
             if offset + 4 <= length {
                 bytes[offset..offset + 4].copy_from_slice(&value.to_ne_bytes());
             }
@@ -223,7 +242,10 @@ mod tests {
         bytes[104..112].copy_from_slice(&u64::MAX.to_ne_bytes());
         bytes[148..152].copy_from_slice(&u32::MAX.to_ne_bytes());
         let info = decode_tcp_info(&bytes);
-        assert_eq!((info.ssthresh, info.pacing_rate, info.min_rtt, info.rcv_rtt), (None, None, None, None));
+        assert_eq!(
+            (info.ssthresh, info.pacing_rate, info.min_rtt, info.rcv_rtt),
+            (None, None, None, None)
+        );
     }
 
     #[test]
@@ -233,7 +255,10 @@ mod tests {
         bytes[6] = 0xa7;
         let info = decode_tcp_info(&bytes);
         assert_eq!((info.snd_wscale, info.rcv_wscale), (Some(7), Some(10)));
-        assert_eq!((info.window_scaling, info.sack, info.timestamps), (Some(true), Some(true), Some(false)));
+        assert_eq!(
+            (info.window_scaling, info.sack, info.timestamps),
+            (Some(true), Some(true), Some(false))
+        );
     }
 
     proptest! {

@@ -16,11 +16,16 @@ use crate::route::push_attribute;
 pub fn tcp_metrics() -> io::Result<Vec<HostMemory>> {
     let family = family_number()?;
     let mut found = Vec::new();
-    dump_list(Some(netlink::GENERIC), family, &[GET, VERSION, 0, 0], &mut |kind, message| {
-        if kind == family {
-            found.extend(message.get(HEADER..).and_then(parse_tcp_metrics));
-        }
-    })?;
+    dump_list(
+        Some(netlink::GENERIC),
+        family,
+        &[GET, VERSION, 0, 0],
+        &mut |kind, message| {
+            if kind == family {
+                found.extend(message.get(HEADER..).and_then(parse_tcp_metrics));
+            }
+        },
+    )?;
     Ok(found)
 }
 
@@ -36,13 +41,26 @@ fn family_number() -> io::Result<u16> {
     let mut payload = CONTROL_GET_FAMILY.to_vec();
     push_attribute(&mut payload, libc::CTRL_ATTR_FAMILY_NAME as u16, NAME);
     let mut number = None;
-    dump_list(Some(netlink::GENERIC), libc::GENL_ID_CTRL as u16, &payload, &mut |_, message| {
-        let of = |wanted: i32| attribute(message.get(HEADER..)?, wanted as u16);
-        if of(libc::CTRL_ATTR_FAMILY_NAME) == Some(NAME) {
-            number = of(libc::CTRL_ATTR_FAMILY_ID).and_then(<[u8]>::first_chunk).copied().map(u16::from_ne_bytes);
-        }
-    })?;
-    number.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "this kernel remembers nothing of other hosts"))
+    dump_list(
+        Some(netlink::GENERIC),
+        libc::GENL_ID_CTRL as u16,
+        &payload,
+        &mut |_, message| {
+            let of = |wanted: i32| attribute(message.get(HEADER..)?, wanted as u16);
+            if of(libc::CTRL_ATTR_FAMILY_NAME) == Some(NAME) {
+                number = of(libc::CTRL_ATTR_FAMILY_ID)
+                    .and_then(<[u8]>::first_chunk)
+                    .copied()
+                    .map(u16::from_ne_bytes);
+            }
+        },
+    )?;
+    number.ok_or_else(|| {
+        io::Error::new(
+            io::ErrorKind::NotFound,
+            "this kernel remembers nothing of other hosts",
+        )
+    })
 }
 
 const NAME: &[u8] = b"tcp_metrics\0";

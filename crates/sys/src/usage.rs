@@ -38,8 +38,8 @@ pub fn thread_cpu_time() -> Span {
     Span::from_nanos(time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned())
 }
 
-/// Processor time of the children of this process that have ended and were waited for, each with those that it waited
-/// for (`getrusage`).
+/// Processor time of the children of this process that have ended and were waited for, each with
+/// those that it waited for (`getrusage`).
 ///
 /// # Errors
 /// Fails as `getrusage` does.
@@ -87,11 +87,20 @@ pub fn wait_with_usage(child: Child) -> io::Result<(ExitStatus, ChildUsage)> {
     let usage = unsafe { usage.assume_init() };
     // The kernel counts in KiB.
     let peak = ByteCount::new((usage.ru_maxrss as u64) << 10);
-    Ok((ExitStatus::from_raw(status), ChildUsage { cpu: cpu_time(&usage), peak }))
+    Ok((
+        ExitStatus::from_raw(status),
+        ChildUsage {
+            cpu: cpu_time(&usage),
+            peak,
+        },
+    ))
 }
 
 fn cpu_time(usage: &libc::rusage) -> CpuTime {
-    CpuTime { user: span_from_timeval(usage.ru_utime), system: span_from_timeval(usage.ru_stime) }
+    CpuTime {
+        user: span_from_timeval(usage.ru_utime),
+        system: span_from_timeval(usage.ru_stime),
+    }
 }
 
 fn span_from_timeval(time: libc::timeval) -> Span {
@@ -115,9 +124,16 @@ mod tests {
     #[test]
     fn what_a_program_used_is_known_at_its_end() {
         let script = "i=0; while [ $i -lt 30000 ]; do i=$((i+1)); done; exit 3";
-        let (status, usage) = wait_with_usage(Command::new("sh").args(["-c", script]).spawn().unwrap()).unwrap();
+        let (status, usage) =
+            wait_with_usage(Command::new("sh").args(["-c", script]).spawn().unwrap()).unwrap();
         assert_eq!(status.code(), Some(3));
-        assert!(usage.cpu.user + usage.cpu.system >= Span::from_millis(1), "{usage:?}");
-        assert!((ByteCount::new(100 << 10)..ByteCount::new(1 << 30)).contains(&usage.peak), "{usage:?}");
+        assert!(
+            usage.cpu.user + usage.cpu.system >= Span::from_millis(1),
+            "{usage:?}"
+        );
+        assert!(
+            (ByteCount::new(100 << 10)..ByteCount::new(1 << 30)).contains(&usage.peak),
+            "{usage:?}"
+        );
     }
 }

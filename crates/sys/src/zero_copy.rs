@@ -1,4 +1,5 @@
-//! Data that is sent from where it lies (`MSG_ZEROCOPY`, Linux 4.14; `Documentation/networking/msg_zerocopy.rst`).
+//! Data that is sent from where it lies (`MSG_ZEROCOPY`, Linux 4.14;
+//! `Documentation/networking/msg_zerocopy.rst`).
 
 use std::io;
 use std::ops::{Deref, DerefMut};
@@ -53,7 +54,8 @@ impl Deref for MappedPages {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: the mapping has `length` readable bytes until it is dropped, and nobody writes them meanwhile.
+        // SAFETY: the mapping has `length` readable bytes until it is dropped, and nobody writes
+        // them meanwhile.
         unsafe { std::slice::from_raw_parts(self.0.start.as_ptr(), self.0.length) }
     }
 }
@@ -70,21 +72,34 @@ impl DerefMut for MappedPages {
 /// # Errors
 /// Fails as `setsockopt` does, for example where the kernel lacks it.
 pub fn allow_zero_copy(socket: impl AsFd) -> io::Result<()> {
-    set_option(socket, libc::SOL_SOCKET, libc::SO_ZEROCOPY, &1_i32.to_ne_bytes())
+    set_option(
+        socket,
+        libc::SOL_SOCKET,
+        libc::SO_ZEROCOPY,
+        &1_i32.to_ne_bytes(),
+    )
 }
 
-/// Sends the first `length` bytes of `pages`, or all of them where there are fewer, without a copy on a socket that was
-/// allowed to; how many the kernel took. Each call that takes any is one send whose end [`receive_completions`] reports later.
+/// Sends the first `length` bytes of `pages`, or all of them where there are fewer, without a copy
+/// on a socket that was allowed to; how many the kernel took. Each call that takes any is one send
+/// whose end [`receive_completions`] reports later.
 ///
 /// # Errors
-/// Fails as `send` does: with `ENOBUFS` where notices of completed sends fill the room for them, or pages may not be
-/// locked.
+/// Fails as `send` does: with `ENOBUFS` where notices of completed sends fill the room for them, or
+/// pages may not be locked.
 pub fn send_zero_copy(socket: impl AsFd, pages: &MappedPages, length: usize) -> io::Result<usize> {
     let data = &pages[..length.min(pages.len())];
     let flags = libc::MSG_ZEROCOPY | libc::MSG_NOSIGNAL;
-    // SAFETY: the descriptor is open for the borrow; the kernel reads `data` now, and later through pages that it
-    // holds, which `Pages` never hands to anybody else.
-    let sent = unsafe { libc::send(socket.as_fd().as_raw_fd(), data.as_ptr().cast(), data.len(), flags) };
+    // SAFETY: the descriptor is open for the borrow; the kernel reads `data` now, and later through
+    // pages that it holds, which `Pages` never hands to anybody else.
+    let sent = unsafe {
+        libc::send(
+            socket.as_fd().as_raw_fd(),
+            data.as_ptr().cast(),
+            data.len(),
+            flags,
+        )
+    };
     usize::try_from(sent).map_err(|_| io::Error::last_os_error())
 }
 
@@ -95,11 +110,17 @@ pub fn send_zero_copy(socket: impl AsFd, pages: &MappedPages, length: usize) -> 
 pub fn receive_completions(socket: impl AsFd) -> io::Result<ZeroCopyCompletions> {
     let mut total = ZeroCopyCompletions::default();
     loop {
-        let message = match message::receive_message(&socket, &mut [], libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT) {
+        let message = match message::receive_message(
+            &socket,
+            &mut [],
+            libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT,
+        ) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(total),
             received => received?,
         };
-        for notice in control_messages(&message.stated.0).filter_map(|message| parse_notice(message.data)) {
+        for notice in
+            control_messages(&message.stated.0).filter_map(|message| parse_notice(message.data))
+        {
             total.done += notice.done;
             total.copied += notice.copied;
         }
@@ -114,7 +135,14 @@ fn parse_notice(stated: &[u8]) -> Option<ZeroCopyCompletions> {
         return None;
     }
     let done = u64::from(last.wrapping_sub(first)) + 1;
-    Some(ZeroCopyCompletions { done, copied: if stated[CODE] & CODE_COPIED == 0 { 0 } else { done } })
+    Some(ZeroCopyCompletions {
+        done,
+        copied: if stated[CODE] & CODE_COPIED == 0 {
+            0
+        } else {
+            done
+        },
+    })
 }
 
 #[cfg(test)]
@@ -131,17 +159,26 @@ mod tests {
         let mut right = listener.accept().unwrap().0;
         allow_zero_copy(&left).unwrap();
         let mut pages = MappedPages::new(30_000).unwrap();
-        pages.iter_mut().zip(0_u8..=255).for_each(|(byte, value)| *byte = value);
+        pages
+            .iter_mut()
+            .zip(0_u8..=255)
+            .for_each(|(byte, value)| *byte = value);
         for _ in 0..3 {
             assert_eq!(send_zero_copy(&left, &pages, 30_000).unwrap(), 30_000);
         }
         let mut read = vec![1; 90_000];
         right.read_exact(&mut read).unwrap();
         assert!(read[..30_000] == pages[..] && read[60_000..] == pages[..]);
-        let (mut total, deadline) = (ZeroCopyCompletions::default(), Instant::now() + Duration::from_secs(5));
+        let (mut total, deadline) = (
+            ZeroCopyCompletions::default(),
+            Instant::now() + Duration::from_secs(5),
+        );
         while total.done < 3 && Instant::now() < deadline {
             let found = receive_completions(&left).unwrap();
-            total = ZeroCopyCompletions { done: total.done + found.done, copied: total.copied + found.copied };
+            total = ZeroCopyCompletions {
+                done: total.done + found.done,
+                copied: total.copied + found.copied,
+            };
         }
         assert_eq!(total, ZeroCopyCompletions { done: 3, copied: 3 });
     }
@@ -150,8 +187,14 @@ mod tests {
     fn a_socket_without_leave_copies_and_says_nothing() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let left = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        assert_eq!(send_zero_copy(&left, &MappedPages::new(10).unwrap(), 100).unwrap(), 10);
-        assert_eq!(receive_completions(&left).unwrap(), ZeroCopyCompletions::default());
+        assert_eq!(
+            send_zero_copy(&left, &MappedPages::new(10).unwrap(), 100).unwrap(),
+            10
+        );
+        assert_eq!(
+            receive_completions(&left).unwrap(),
+            ZeroCopyCompletions::default()
+        );
         assert!(MappedPages::new(0).is_err());
     }
 
@@ -161,10 +204,19 @@ mod tests {
         stated[ORIGIN] = ORIGIN_ZERO_COPY;
         stated[FIRST..LAST].copy_from_slice(&u32::MAX.to_ne_bytes());
         stated[LAST..].copy_from_slice(&1_u32.to_ne_bytes());
-        assert_eq!(parse_notice(&stated), Some(ZeroCopyCompletions { done: 3, copied: 0 }));
+        assert_eq!(
+            parse_notice(&stated),
+            Some(ZeroCopyCompletions { done: 3, copied: 0 })
+        );
         stated[CODE] = CODE_COPIED;
-        assert_eq!(parse_notice(&stated), Some(ZeroCopyCompletions { done: 3, copied: 3 }));
+        assert_eq!(
+            parse_notice(&stated),
+            Some(ZeroCopyCompletions { done: 3, copied: 3 })
+        );
         stated[ORIGIN] = 2;
-        assert_eq!((parse_notice(&stated), parse_notice(&stated[..12])), (None, None));
+        assert_eq!(
+            (parse_notice(&stated), parse_notice(&stated[..12])),
+            (None, None)
+        );
     }
 }

@@ -10,8 +10,8 @@ use std::thread;
 use std::time::Duration;
 
 use fullpipe_sys::{
-    Ipv4Link, NetNamespace, configure_ipv4, create_veth, ethernet_up, open_packet_socket, packet_drops,
-    set_ethernet_address, without_arp,
+    Ipv4Link, NetNamespace, configure_ipv4, create_veth, ethernet_up, open_packet_socket,
+    packet_drops, set_ethernet_address, without_arp,
 };
 use fullpipe_testkit::require;
 use fullpipe_units::{ByteCount, SegCount};
@@ -24,7 +24,8 @@ const MTU: ByteCount = ByteCount::new(1500);
 const VIRTIO: usize = 10;
 const ETHERNET: usize = 14;
 
-/// A host, in whose network the calling thread is then, and the socket at the other end of its device.
+/// A host, in whose network the calling thread is then, and the socket at the other end of its
+/// device.
 fn host(local: Ipv4Addr, peer: Ipv4Addr) -> (NetNamespace, File) {
     let network = NetNamespace::create().unwrap();
     let outside = NetNamespace::create().unwrap();
@@ -33,7 +34,16 @@ fn host(local: Ipv4Addr, peer: Ipv4Addr) -> (NetNamespace, File) {
     let socket = open_packet_socket(DEVICE).unwrap();
     network.enter().unwrap();
     set_ethernet_address(DEVICE, ADDRESS).unwrap();
-    configure_ipv4(DEVICE, Ipv4Link { local, peer, mtu: MTU, transmit_queue: SegCount::new(1000) }).unwrap();
+    configure_ipv4(
+        DEVICE,
+        Ipv4Link {
+            local,
+            peer,
+            mtu: MTU,
+            transmit_queue: SegCount::new(1000),
+        },
+    )
+    .unwrap();
     without_arp(DEVICE).unwrap();
     (network, File::from(socket))
 }
@@ -44,13 +54,16 @@ fn pass_on(mut from: File, mut to: File, done: &AtomicBool) -> usize {
     while !done.load(Ordering::Relaxed) {
         match from.read(&mut frame) {
             Ok(length) => {
-                // Without a word about hardware addresses in between, it is the frame that the other host takes.
+                // Without a word about hardware addresses in between, it is the frame that the
+                // other host takes.
                 assert_eq!(frame[VIRTIO..VIRTIO + 12], [ADDRESS, ADDRESS].concat());
                 assert_eq!(frame[VIRTIO + 12..=VIRTIO + ETHERNET], [8, 0, 0x45]);
                 to.write_all(&frame[..length]).unwrap();
                 longest = longest.max(length);
             }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => thread::sleep(Duration::from_micros(200)),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                thread::sleep(Duration::from_micros(200))
+            }
             Err(error) => panic!("{error}"),
         }
     }
@@ -76,19 +89,34 @@ fn tcp_runs_through_two_sockets_in_trains() {
     let expected = sent.clone();
     let sender = thread::spawn(move || {
         first.enter().unwrap();
-        TcpStream::connect_timeout(&to, Duration::from_secs(3)).unwrap().write_all(&sent).unwrap();
+        TcpStream::connect_timeout(&to, Duration::from_secs(3))
+            .unwrap()
+            .write_all(&sent)
+            .unwrap();
         first
     });
     let (mut connection, _) = listener.accept().unwrap();
-    connection.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    connection
+        .set_read_timeout(Some(Duration::from_secs(10)))
+        .unwrap();
     let mut received = Vec::new();
     connection.read_to_end(&mut received).unwrap();
     // Their devices go with the namespaces.
     let _hosts = (sender.join().unwrap(), second);
     done.store(true, Ordering::Relaxed);
-    assert!(received == expected, "{} bytes of {BYTES}, or other ones", received.len());
-    assert!(forward.join().unwrap() > VIRTIO + ETHERNET + 1500, "data goes in trains");
-    assert!(reverse.join().unwrap() <= VIRTIO + ETHERNET + 1500, "acknowledgements do not");
+    assert!(
+        received == expected,
+        "{} bytes of {BYTES}, or other ones",
+        received.len()
+    );
+    assert!(
+        forward.join().unwrap() > VIRTIO + ETHERNET + 1500,
+        "data goes in trains"
+    );
+    assert!(
+        reverse.join().unwrap() <= VIRTIO + ETHERNET + 1500,
+        "acknowledgements do not"
+    );
 }
 
 #[test]

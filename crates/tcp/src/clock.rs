@@ -5,7 +5,8 @@ use fullpipe_units::{Span, Time};
 /// Nanoseconds of a second.
 const SECOND: u64 = 1_000_000_000;
 
-/// Milliseconds of a host's clock, as a timestamp option carries them (RFC 7323, section 3; `tcp_time_stamp_ms`).
+/// Milliseconds of a host's clock, as a timestamp option carries them (RFC 7323, section 3;
+/// `tcp_time_stamp_ms`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct TimestampValue(u32);
 
@@ -21,10 +22,11 @@ impl TimestampValue {
     }
 }
 
-/// The clocks of a host: nanoseconds since it booted, and the ticks by which its kernel's timers go.
+/// The clocks of a host: nanoseconds since it booted, and the ticks by which its kernel's timers
+/// go.
 ///
-/// CUBIC's curve, timeouts and BBR's filters move in ticks (`jiffies`), of which a kernel has 100, 250, 300 or 1000 a
-/// second (`CONFIG_HZ`).
+/// CUBIC's curve, timeouts and BBR's filters move in ticks (`jiffies`), of which a kernel has 100,
+/// 250, 300 or 1000 a second (`CONFIG_HZ`).
 #[derive(Debug, Clone, Copy)]
 pub struct HostClock {
     ticks_per_second: u32,
@@ -43,16 +45,24 @@ struct ClockReading {
 }
 
 impl HostClock {
-    /// A clock with `ticks_per_second`, of a host that has been up for `up` at [`Time::ZERO`]; its fraction of a tick,
-    /// or of a millisecond, is the phase of the host against the others.
+    /// A clock with `ticks_per_second`, of a host that has been up for `up` at [`Time::ZERO`]; its
+    /// fraction of a tick, or of a millisecond, is the phase of the host against the others.
     pub fn new(ticks_per_second: u32, up: Span) -> Self {
         let ticks_per_second = ticks_per_second.clamp(1, 1_000_000);
-        let tick = SECOND.is_multiple_of(u64::from(ticks_per_second)).then(|| SECOND as u32 / ticks_per_second);
+        let tick = SECOND
+            .is_multiple_of(u64::from(ticks_per_second))
+            .then(|| SECOND as u32 / ticks_per_second);
         let last = ClockReading::at_time(Time::ZERO, up, ticks_per_second);
-        Self { ticks_per_second, tick: tick.and_then(NonZeroU32::new), up, last }
+        Self {
+            ticks_per_second,
+            tick: tick.and_then(NonZeroU32::new),
+            up,
+            last,
+        }
     }
 
-    /// Reads the clock at `now`, so that [`Self::micros_at`] and [`Self::ticks_at`] of that moment are known.
+    /// Reads the clock at `now`, so that [`Self::micros_at`] and [`Self::ticks_at`] of that moment
+    /// are known.
     #[inline]
     pub(crate) fn read(&mut self, now: Time) {
         if self.last.now != now {
@@ -62,7 +72,11 @@ impl HostClock {
 
     #[inline]
     fn reading_at(&self, now: Time) -> ClockReading {
-        if self.last.now == now { self.last } else { ClockReading::at_time(now, self.up, self.ticks_per_second) }
+        if self.last.now == now {
+            self.last
+        } else {
+            ClockReading::at_time(now, self.up, self.ticks_per_second)
+        }
     }
 
     /// Returns the stamp of a packet sent so long before [`Time::ZERO`].
@@ -110,20 +124,26 @@ impl HostClock {
 
     /// Microseconds in `ticks` (`jiffies_to_usecs`).
     pub(crate) fn micros_in(&self, ticks: u64) -> u64 {
-        self.tick_nanos().map_or_else(|| ticks * 1_000_000 / self.ticks_per_second(), |tick| ticks * tick / 1_000)
+        self.tick_nanos().map_or_else(
+            || ticks * 1_000_000 / self.ticks_per_second(),
+            |tick| ticks * tick / 1_000,
+        )
     }
 
     /// The moment at which a timer goes off that is set at `now` to `delay` ticks.
     ///
-    /// The wheel never fires early, and its levels become coarser by eight (`calc_index`, `kernel/time/timer.c`, since
-    /// 4.8).
+    /// The wheel never fires early, and its levels become coarser by eight (`calc_index`,
+    /// `kernel/time/timer.c`, since 4.8).
     pub(crate) fn timer_expiry(&self, now: Time, delay: u64) -> Time {
         let expires = self.ticks_at(now) + delay;
         let level = (0..8).find(|level| delay < 63 << (3 * level)).unwrap_or(8);
         let shift = 3 * level;
         let fires = ((expires >> shift) + 1) << shift;
         // Ticks are counted by the timer interrupt, so the tick itself is the moment.
-        self.moment_at(self.tick_nanos().map_or_else(|| self.tick_begins(fires), |tick| fires * tick))
+        self.moment_at(
+            self.tick_nanos()
+                .map_or_else(|| self.tick_begins(fires), |tick| fires * tick),
+        )
     }
 
     fn tick_nanos(&self) -> Option<u64> {
@@ -132,7 +152,10 @@ impl HostClock {
 
     /// When a tick begins, in nanoseconds, rounded up.
     fn tick_begins(&self, tick: u64) -> u64 {
-        let (seconds, ticks) = (tick / self.ticks_per_second(), tick % self.ticks_per_second());
+        let (seconds, ticks) = (
+            tick / self.ticks_per_second(),
+            tick % self.ticks_per_second(),
+        );
         seconds * SECOND + (ticks * SECOND).div_ceil(self.ticks_per_second())
     }
 }
@@ -141,7 +164,11 @@ impl ClockReading {
     fn at_time(now: Time, up: Span, ticks_per_second: u32) -> Self {
         let (nanos, hz) = ((now + up).as_nanos(), u64::from(ticks_per_second));
         let ticks = (nanos / SECOND) * hz + (nanos % SECOND) * hz / SECOND;
-        Self { now, micros: nanos / 1_000, ticks }
+        Self {
+            now,
+            micros: nanos / 1_000,
+            ticks,
+        }
     }
 }
 
@@ -154,7 +181,14 @@ mod tests {
         let clock = HostClock::new(250, Span::from_secs(100));
         assert_eq!(clock.ticks_at(Time::from_nanos(3_999_999)), 25_000);
         assert_eq!(clock.ticks_at(Time::from_nanos(4_000_000)), 25_001);
-        assert_eq!((clock.ticks_in(200_000), clock.ticks_in(4_001), clock.micros_in(50)), (50, 2, 200_000));
+        assert_eq!(
+            (
+                clock.ticks_in(200_000),
+                clock.ticks_in(4_001),
+                clock.micros_in(50)
+            ),
+            (50, 2, 200_000)
+        );
     }
 
     #[test]
@@ -164,13 +198,22 @@ mod tests {
             for delay in [0, 1, 50, 62, 63, 64, 100, 511, 600, 5_000] {
                 let now = Time::from_nanos(777_777);
                 let waited = clock.micros_in(delay);
-                let fires = clock.timer_expiry(now, delay).duration_since(now).as_micros();
+                let fires = clock
+                    .timer_expiry(now, delay)
+                    .duration_since(now)
+                    .as_micros();
                 let tick = 1_000_000 / u64::from(hz);
-                assert!(fires + tick >= waited && fires <= waited + waited / 7 + 2 * tick, "{hz} {delay}: {fires}");
+                assert!(
+                    fires + tick >= waited && fires <= waited + waited / 7 + 2 * tick,
+                    "{hz} {delay}: {fires}"
+                );
             }
         }
         // 200 ms at 250 ticks a second: the tick after the fiftieth.
         let clock = HostClock::new(250, Span::from_secs(100));
-        assert_eq!(clock.timer_expiry(Time::from_nanos(1), 50), Time::from_nanos(204_000_000));
+        assert_eq!(
+            clock.timer_expiry(Time::from_nanos(1), 50),
+            Time::from_nanos(204_000_000)
+        );
     }
 }

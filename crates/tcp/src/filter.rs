@@ -1,6 +1,7 @@
 /// The least or greatest value in a window of time, from three samples (`lib/minmax.c`).
 ///
-/// Kathleen Nichols' algorithm: exact where values rise and fall slowly, and close where they do not.
+/// Kathleen Nichols' algorithm: exact where values rise and fall slowly, and close where they do
+/// not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct MinMaxFilter {
     samples: [FilterSample; 3],
@@ -15,7 +16,9 @@ struct FilterSample {
 impl MinMaxFilter {
     /// A filter whose value is `value` since `time`.
     pub(crate) const fn new(time: u64, value: u64) -> Self {
-        Self { samples: [FilterSample { time, value }; 3] }
+        Self {
+            samples: [FilterSample { time, value }; 3],
+        }
     }
 
     pub(crate) const fn best_value(&self) -> u64 {
@@ -32,7 +35,12 @@ impl MinMaxFilter {
         self.update_samples(window, FilterSample { time, value }, |new, old| new <= old);
     }
 
-    fn update_samples(&mut self, window: u64, new: FilterSample, better: impl Fn(u64, u64) -> bool) {
+    fn update_samples(
+        &mut self,
+        window: u64,
+        new: FilterSample,
+        better: impl Fn(u64, u64) -> bool,
+    ) {
         let [first, second, third] = self.samples;
         if better(new.value, first.value) || new.time.saturating_sub(third.time) > window {
             self.samples = [new; 3];
@@ -81,7 +89,13 @@ mod tests {
     #[test]
     fn the_least_is_kept_for_its_window() {
         let mut filter = MinMaxFilter::new(0, u64::MAX);
-        for (time, value, least) in [(1, 40, 40), (2, 30, 30), (3, 50, 30), (200, 35, 30), (303, 60, 35)] {
+        for (time, value, least) in [
+            (1, 40, 40),
+            (2, 30, 30),
+            (3, 50, 30),
+            (200, 35, 30),
+            (303, 60, 35),
+        ] {
             filter.lower_min(300, time, value);
             assert_eq!(filter.best_value(), least, "{time}");
         }

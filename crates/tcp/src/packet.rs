@@ -2,7 +2,8 @@ use fullpipe_units::{ByteCount, SegCount};
 
 use crate::clock::TimestampValue;
 
-/// Segments of one size that a sender hands to the network at once, numbered from the first of the connection.
+/// Segments of one size that a sender hands to the network at once, numbered from the first of the
+/// connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SegmentBurst {
     /// Number of its first segment.
@@ -15,7 +16,8 @@ pub struct SegmentBurst {
     pub echo: TimestampValue,
     /// True if its last segment has the PSH flag.
     pub pushes: bool,
-    /// True if it carries no payload and only asks for an acknowledgement: the probe of a closed window.
+    /// True if it carries no payload and only asks for an acknowledgement: the probe of a closed
+    /// window.
     pub is_probe: bool,
 }
 
@@ -37,34 +39,43 @@ pub struct AckSegment {
 /// Greatest number of blocks in an acknowledgement: the options of a header have 40 bytes.
 const MAX_BLOCKS: usize = 4;
 
-/// Blocks of a selective acknowledgement (RFC 2018), newest first; where segments arrived twice, a block of those comes
-/// before (RFC 2883). Most acknowledgements have none, and are small.
+/// Blocks of a selective acknowledgement (RFC 2018), newest first; where segments arrived twice, a
+/// block of those comes before (RFC 2883). Most acknowledgements have none, and are small.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SackBlocks(Option<Box<BlockList>>);
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 struct BlockList {
     count: u8,
-    /// From the acknowledged segment on, which a block of what arrived twice lies before, and length.
+    /// From the acknowledged segment on, which a block of what arrived twice lies before, and
+    /// length.
     blocks: [(i32, u32); MAX_BLOCKS],
 }
 
 impl SackBlocks {
-    /// Adds the segments from `start` up to `end` to an acknowledgement of `next`; nothing where there is no room.
+    /// Adds the segments from `start` up to `end` to an acknowledgement of `next`; nothing where
+    /// there is no room.
     pub(crate) fn push(&mut self, next: u64, (start, end): (u64, u64)) {
         let list = self.0.get_or_insert_default();
         if let Some(block) = list.blocks.get_mut(usize::from(list.count)) {
-            *block = (start.wrapping_sub(next) as i32, end.saturating_sub(start) as u32);
+            *block = (
+                start.wrapping_sub(next) as i32,
+                end.saturating_sub(start) as u32,
+            );
             list.count += 1;
         }
     }
 
-    /// Returns the blocks of an acknowledgement of `next`, each from its first segment up to behind its last.
+    /// Returns the blocks of an acknowledgement of `next`, each from its first segment up to behind
+    /// its last.
     pub fn block_ranges(&self, next: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
-        self.0.iter().flat_map(|list| list.blocks.iter().take(usize::from(list.count))).map(move |&(start, length)| {
-            let start = next.wrapping_add_signed(i64::from(start));
-            (start, start.saturating_add(u64::from(length)))
-        })
+        self.0
+            .iter()
+            .flat_map(|list| list.blocks.iter().take(usize::from(list.count)))
+            .map(move |&(start, length)| {
+                let start = next.wrapping_add_signed(i64::from(start));
+                (start, start.saturating_add(u64::from(length)))
+            })
     }
 
     /// Returns the number of blocks.
@@ -80,7 +91,9 @@ impl SackBlocks {
     /// Bytes of the option, padding included; nothing where there are no blocks.
     #[inline]
     pub fn option_bytes(&self) -> ByteCount {
-        self.0.as_ref().map_or(ByteCount::ZERO, |list| ByteCount::new(4 + 8 * u64::from(list.count)))
+        self.0.as_ref().map_or(ByteCount::ZERO, |list| {
+            ByteCount::new(4 + 8 * u64::from(list.count))
+        })
     }
 }
 
@@ -95,7 +108,13 @@ mod tests {
         for block in [(90, 95), (120, 130), (105, 110), (140, 150), (160, 170)] {
             blocks.push(100, block);
         }
-        assert_eq!(blocks.block_ranges(100).collect::<Vec<_>>(), [(90, 95), (120, 130), (105, 110), (140, 150)]);
-        assert_eq!((blocks.len(), blocks.option_bytes()), (4, ByteCount::new(36)));
+        assert_eq!(
+            blocks.block_ranges(100).collect::<Vec<_>>(),
+            [(90, 95), (120, 130), (105, 110), (140, 150)]
+        );
+        assert_eq!(
+            (blocks.len(), blocks.option_bytes()),
+            (4, ByteCount::new(36))
+        );
     }
 }

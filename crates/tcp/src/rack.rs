@@ -5,7 +5,8 @@ use crate::scoreboard::DeliveredSegments;
 /// Recent acknowledgement (RFC 8985; `tcp_recovery.c`): what the detection of losses by time knows.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RackState {
-    /// When the segment was sent that was sent last of all that were delivered, and its end (`mstamp`, `end_seq`).
+    /// When the segment was sent that was sent last of all that were delivered, and its end
+    /// (`mstamp`, `end_seq`).
     pub(crate) newest: (u64, u64),
     /// Round-trip time of that segment in microseconds.
     pub(crate) rtt: u64,
@@ -26,7 +27,15 @@ impl RackState {
     pub(crate) const RECOVERIES: u8 = 16;
 
     pub(crate) const fn new() -> Self {
-        Self { newest: (0, 0), rtt: 0, advanced: false, steps: 1, persist: 0, duplicate_seen: false, adjusted_at: 0 }
+        Self {
+            newest: (0, 0),
+            rtt: 0,
+            advanced: false,
+            steps: 1,
+            persist: 0,
+            duplicate_seen: false,
+            adjusted_at: 0,
+        }
     }
 
     /// `tcp_rack_advance`: a retransmission that arrived too soon may have been the first copy.
@@ -42,7 +51,9 @@ impl RackState {
 
     /// Waits longer where segments were retransmitted for nothing (`tcp_rack_update_reo_wnd`).
     pub(crate) fn adjust_window(&mut self, sample: &RateSample, delivered: u64) {
-        let Some(prior) = sample.prior_delivered() else { return };
+        let Some(prior) = sample.prior_delivered() else {
+            return;
+        };
         if prior < self.adjusted_at {
             self.duplicate_seen = false;
         }
@@ -57,7 +68,8 @@ impl RackState {
     }
 }
 
-/// The figures of one acknowledgement while it is taken in (`FLAG_…` and `struct tcp_sacktag_state`).
+/// The figures of one acknowledgement while it is taken in (`FLAG_…` and
+/// `struct tcp_sacktag_state`).
 #[derive(Debug, Clone, Copy)]
 #[expect(clippy::struct_excessive_bools, reason = "the kernel's own flags")]
 pub(crate) struct AckTally {
@@ -104,17 +116,22 @@ impl AckTally {
         if !part.again {
             self.reordered_from = self.reordered_from.min(part.first);
             self.original |= part.end <= self.high;
-            self.acked = Some((self.acked.map_or(part.sent.at, |(first, _)| first), part.sent.at));
+            self.acked = Some((
+                self.acked.map_or(part.sent.at, |(first, _)| first),
+                part.sent.at,
+            ));
         }
         self.again |= part.again;
-        // An echo from before a retransmission shows that the first copy arrived (`tcp_skb_spurious_retrans`).
+        // An echo from before a retransmission shows that the first copy arrived
+        // (`tcp_skb_spurious_retrans`).
         if !(part.again && self.echo.is_some_and(|echo| echo < stamp)) {
             self.rack.advance_newest(part, self.now, self.min_rtt);
         }
         self.record_delivered(part);
     }
 
-    /// Takes in segments that one of its blocks covers (`tcp_sacktag_one`), up to `highest` before it.
+    /// Takes in segments that one of its blocks covers (`tcp_sacktag_one`), up to `highest` before
+    /// it.
     pub(crate) fn record_sacked(&mut self, part: &DeliveredSegments, highest: u64) {
         self.rack.advance_newest(part, self.now, self.min_rtt);
         if !part.again {
@@ -122,7 +139,10 @@ impl AckTally {
                 self.reordered_from = self.reordered_from.min(part.first);
             }
             self.original |= part.end <= self.high;
-            self.sacked = Some((self.sacked.map_or(part.sent.at, |(first, _)| first), part.sent.at));
+            self.sacked = Some((
+                self.sacked.map_or(part.sent.at, |(first, _)| first),
+                part.sent.at,
+            ));
         }
         self.data_sacked = true;
         self.record_delivered(part);
@@ -130,6 +150,7 @@ impl AckTally {
 
     fn record_delivered(&mut self, part: &DeliveredSegments) {
         self.sample.acked += part.segments;
-        self.sample.record_delivery(&mut self.first_sent, part.sent, part.end);
+        self.sample
+            .record_delivery(&mut self.first_sent, part.sent, part.end);
     }
 }

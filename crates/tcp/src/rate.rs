@@ -1,5 +1,5 @@
-/// The moment at which a segment was sent, and what had been delivered by then (`tcp_rate_skb_sent`). Times are
-/// microseconds of the host's clock.
+/// The moment at which a segment was sent, and what had been delivered by then
+/// (`tcp_rate_skb_sent`). Times are microseconds of the host's clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct SentRecord {
     pub(crate) at: u64,
@@ -21,13 +21,15 @@ pub(crate) struct DeliveryRate {
     pub(crate) delivered_at: u64,
     /// `first_tx_mstamp`.
     pub(crate) first_sent: u64,
-    /// The number of delivered segments at which a stretch ends that the program limited (`tp->app_limited`).
+    /// The number of delivered segments at which a stretch ends that the program limited
+    /// (`tp->app_limited`).
     pub(crate) limited_until: u64,
     /// The last good sample: segments, microseconds, and whether the program limited it.
     pub(crate) last: Option<(u64, u64, bool)>,
 }
 
-/// One sample of the rate, and the figures of the acknowledgement that gave it (`struct rate_sample`).
+/// One sample of the rate, and the figures of the acknowledgement that gave it
+/// (`struct rate_sample`).
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct RateSample {
     /// The segment sent last of those that this acknowledgement delivers: its record and its end.
@@ -48,7 +50,10 @@ pub(crate) struct RateSample {
 
 impl RateSample {
     pub(crate) fn new(prior_in_flight: u64) -> Self {
-        Self { prior_in_flight, ..Self::default() }
+        Self {
+            prior_in_flight,
+            ..Self::default()
+        }
     }
 
     /// Delivered before the newest segment was sent (`prior_delivered`); none without a segment.
@@ -58,7 +63,9 @@ impl RateSample {
 
     /// `tcp_rate_skb_delivered`.
     pub(crate) fn record_delivery(&mut self, first_sent: &mut u64, sent: SentRecord, end: u64) {
-        let newer = self.newest.is_none_or(|(_, last_end)| (sent.at, end) > (*first_sent, last_end));
+        let newer = self
+            .newest
+            .is_none_or(|(_, last_end)| (sent.at, end) > (*first_sent, last_end));
         if newer {
             self.newest = Some((sent, end));
             self.app_limited = sent.app_limited;
@@ -69,7 +76,8 @@ impl RateSample {
 }
 
 impl DeliveryRate {
-    /// The record of a segment that is sent at `at` (`tcp_rate_skb_sent`), with nothing outstanding before if `idle`.
+    /// The record of a segment that is sent at `at` (`tcp_rate_skb_sent`), with nothing outstanding
+    /// before if `idle`.
     pub(crate) fn record_sent_segment(&mut self, at: u64, idle: bool) -> SentRecord {
         if idle {
             self.first_sent = at;
@@ -92,9 +100,13 @@ impl DeliveryRate {
         if sample.acked > 0 {
             self.delivered_at = now;
         }
-        let Some((newest, _)) = sample.newest else { return };
+        let Some((newest, _)) = sample.newest else {
+            return;
+        };
         let delivered = self.delivered - newest.delivered;
-        let interval = sample.send_interval.max(now.saturating_sub(newest.delivered_at));
+        let interval = sample
+            .send_interval
+            .max(now.saturating_sub(newest.delivered_at));
         if interval == 0 || interval < min_rtt {
             return;
         }
@@ -192,7 +204,10 @@ mod tests {
         for ack in 1..200 {
             rtt.add_sample(100_000, ack, ack + 10);
         }
-        assert_eq!((rtt.smoothed_rtt(), rtt.retransmission_timeout()), (100_000, 300_000));
+        assert_eq!(
+            (rtt.smoothed_rtt(), rtt.retransmission_timeout()),
+            (100_000, 300_000)
+        );
     }
 
     #[test]
@@ -204,7 +219,11 @@ mod tests {
         for ack in 2..30 {
             rtt.add_sample(10_000, 10 * ack, 10 * (ack + 1));
         }
-        assert!(rtt.retransmission_timeout() < raised / 3 * 2 + 60_000, "{}", rtt.retransmission_timeout());
+        assert!(
+            rtt.retransmission_timeout() < raised / 3 * 2 + 60_000,
+            "{}",
+            rtt.retransmission_timeout()
+        );
     }
 
     #[test]

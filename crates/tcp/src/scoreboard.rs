@@ -6,10 +6,11 @@ use crate::rate::SentRecord;
 /// Segments of a chunk: as many as a mask has bits.
 const CHUNK: u64 = 64;
 
-/// The retransmission queue: what was sent and not yet acknowledged, with the marks of each segment.
+/// The retransmission queue: what was sent and not yet acknowledged, with the marks of each
+/// segment.
 ///
-/// Segments that were sent together are one chunk, and their marks are bits of a few words; so no chunk is ever cut.
-/// Most have no marks, and are small: there may be many connections.
+/// Segments that were sent together are one chunk, and their marks are bits of a few words; so no
+/// chunk is ever cut. Most have no marks, and are small: there may be many connections.
 #[derive(Debug, Default)]
 pub(crate) struct Scoreboard {
     chunks: VecDeque<ScoreboardChunk>,
@@ -17,7 +18,8 @@ pub(crate) struct Scoreboard {
     acknowledged: u64,
     /// `snd_nxt`.
     next: u64,
-    /// Retransmissions by the time at which they were sent (with the chunks themselves `tsorted_sent_queue`).
+    /// Retransmissions by the time at which they were sent (with the chunks themselves
+    /// `tsorted_sent_queue`).
     resent: VecDeque<RetransmittedSegment>,
     /// Segments with each mark: `sacked_out`, `lost_out`, `retrans_out`.
     pub(crate) sacked: u64,
@@ -29,7 +31,8 @@ pub(crate) struct Scoreboard {
     detect_from: u64,
     /// The end of the highest segment that was selectively acknowledged (`highest_sack`).
     highest_sacked: u64,
-    /// Segments that were, from and up to, of the latest blocks: blocks come again and again (`recv_sack_cache`).
+    /// Segments that were, from and up to, of the latest blocks: blocks come again and again
+    /// (`recv_sack_cache`).
     known: [(u64, u64); 3],
 }
 
@@ -55,7 +58,13 @@ struct SegmentMarks {
 }
 
 /// The marks of a chunk that has none.
-static UNMARKED: SegmentMarks = SegmentMarks { sacked: 0, lost: 0, retransmitted: 0, ever: 0, resent: Vec::new() };
+static UNMARKED: SegmentMarks = SegmentMarks {
+    sacked: 0,
+    lost: 0,
+    retransmitted: 0,
+    ever: 0,
+    resent: Vec::new(),
+};
 
 #[derive(Debug, Clone, Copy)]
 struct RetransmittedSegment {
@@ -76,8 +85,8 @@ pub(crate) struct DeliveredSegments {
     pub(crate) again: bool,
 }
 
-/// Loss by time, as RACK has it (RFC 8985): what was sent before `(at, end)` and is not delivered `after` microseconds
-/// later, is lost.
+/// Loss by time, as RACK has it (RFC 8985): what was sent before `(at, end)` and is not delivered
+/// `after` microseconds later, is lost.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LossRule {
     /// When the segment was sent that was sent last of all that were delivered, and its end.
@@ -104,8 +113,9 @@ impl LossRule {
         self.after.saturating_sub(self.now.saturating_sub(at))
     }
 
-    /// The end of those segments, sent at `at` and numbered up to `end`, that were sent before the newest that was
-    /// delivered (`tcp_skb_sent_after`): of those sent at the same time, the ones with lower numbers.
+    /// The end of those segments, sent at `at` and numbered up to `end`, that were sent before the
+    /// newest that was delivered (`tcp_skb_sent_after`): of those sent at the same time, the ones
+    /// with lower numbers.
     fn covered_end(&self, at: u64, end: u64) -> u64 {
         match at.cmp(&self.newest.0) {
             Ordering::Less => end,
@@ -160,10 +170,18 @@ impl ScoreboardChunk {
         self.first += count;
         self.count -= count;
         let Some(marks) = &mut self.marks else { return };
-        for marks in [&mut marks.sacked, &mut marks.lost, &mut marks.retransmitted, &mut marks.ever] {
+        for marks in [
+            &mut marks.sacked,
+            &mut marks.lost,
+            &mut marks.retransmitted,
+            &mut marks.ever,
+        ] {
             *marks >>= count;
         }
-        marks.resent.iter_mut().for_each(|(bits, _)| *bits >>= count);
+        marks
+            .resent
+            .iter_mut()
+            .for_each(|(bits, _)| *bits >>= count);
     }
 }
 
@@ -199,19 +217,29 @@ impl Scoreboard {
 
     /// `tcp_highest_sack_seq`.
     pub(crate) fn highest_sacked(&self) -> u64 {
-        if self.sacked == 0 { self.acknowledged } else { self.highest_sacked }
+        if self.sacked == 0 {
+            self.acknowledged
+        } else {
+            self.highest_sacked
+        }
     }
 
     /// When the first outstanding segment was last sent.
     pub(crate) fn head_sent_at(&self) -> Option<u64> {
         let head = self.chunks.front()?;
-        let again = head.segment_marks().resent.iter().find(|(bits, _)| bits & 1 != 0);
+        let again = head
+            .segment_marks()
+            .resent
+            .iter()
+            .find(|(bits, _)| bits & 1 != 0);
         Some(again.map_or(head.sent.at, |(_, sent)| sent.at))
     }
 
     /// Returns true if the first outstanding segment was ever retransmitted.
     pub(crate) fn head_was_resent(&self) -> bool {
-        self.chunks.front().is_some_and(|head| head.segment_marks().ever & 1 != 0)
+        self.chunks
+            .front()
+            .is_some_and(|head| head.segment_marks().ever & 1 != 0)
     }
 
     /// Adds `count` new segments.
@@ -222,7 +250,12 @@ impl Scoreboard {
             if self.chunks.len() == self.chunks.capacity() {
                 self.make_room();
             }
-            self.chunks.push_back(ScoreboardChunk { first: self.next, count, sent, marks: None });
+            self.chunks.push_back(ScoreboardChunk {
+                first: self.next,
+                count,
+                sent,
+                marks: None,
+            });
             self.next += count;
             left -= count;
         }
@@ -234,8 +267,13 @@ impl Scoreboard {
         self.chunks.reserve_exact(self.chunks.len() / 4 + 4);
     }
 
-    /// Takes away everything before `next`, and reports what was not known to be delivered (`tcp_clean_rtx_queue`).
-    pub(crate) fn acknowledge_before(&mut self, next: u64, mut report: impl FnMut(DeliveredSegments)) {
+    /// Takes away everything before `next`, and reports what was not known to be delivered
+    /// (`tcp_clean_rtx_queue`).
+    pub(crate) fn acknowledge_before(
+        &mut self,
+        next: u64,
+        mut report: impl FnMut(DeliveredSegments),
+    ) {
         while let Some(chunk) = self.chunks.front_mut() {
             if chunk.first >= next {
                 break;
@@ -257,10 +295,17 @@ impl Scoreboard {
         self.acknowledged = next;
     }
 
-    /// Marks the segments from `start` up to `end` as delivered out of order, and reports those that were not known to
-    /// be (`tcp_sacktag_one`).
-    pub(crate) fn sack_range(&mut self, start: u64, end: u64, mut report: impl FnMut(DeliveredSegments)) {
-        let Some(start) = self.learn_block(start, end) else { return };
+    /// Marks the segments from `start` up to `end` as delivered out of order, and reports those
+    /// that were not known to be (`tcp_sacktag_one`).
+    pub(crate) fn sack_range(
+        &mut self,
+        start: u64,
+        end: u64,
+        mut report: impl FnMut(DeliveredSegments),
+    ) {
+        let Some(start) = self.learn_block(start, end) else {
+            return;
+        };
         let from = self.chunk_index(start.max(self.acknowledged));
         for chunk in self.chunks.range_mut(from..) {
             if chunk.first >= end {
@@ -279,13 +324,20 @@ impl Scoreboard {
             self.retransmitted -= low_bits(marks.lost & marks.retransmitted & bits);
             marks.retransmitted &= !(marks.lost & bits);
             marks.lost &= !bits;
-            self.highest_sacked = self.highest_sacked.max(chunk.first + u64::from(u64::BITS - bits.leading_zeros()));
+            self.highest_sacked = self
+                .highest_sacked
+                .max(chunk.first + u64::from(u64::BITS - bits.leading_zeros()));
         }
     }
 
-    /// Notes a block. Returns the first segment of it that is not known to be delivered by a block that began no later.
+    /// Notes a block. Returns the first segment of it that is not known to be delivered by a block
+    /// that began no later.
     fn learn_block(&mut self, start: u64, end: u64) -> Option<u64> {
-        let Some((_, known)) = self.known.iter_mut().find(|(from, to)| (*from..=*to).contains(&start)) else {
+        let Some((_, known)) = self
+            .known
+            .iter_mut()
+            .find(|(from, to)| (*from..=*to).contains(&start))
+        else {
             self.known.rotate_right(1);
             self.known[0] = (start, end);
             return Some(start);
@@ -313,7 +365,8 @@ impl Scoreboard {
             }
             let remaining = rule.remaining_micros(chunk.sent.at);
             let marks = chunk.segment_marks();
-            let bits = chunk.bits_of_range(chunk.first, end) & !(marks.sacked | marks.lost | marks.ever);
+            let bits =
+                chunk.bits_of_range(chunk.first, end) & !(marks.sacked | marks.lost | marks.ever);
             if remaining > 0 && bits != 0 {
                 marked.wait = marked.wait.max(Some(remaining));
                 continue;
@@ -347,12 +400,20 @@ impl Scoreboard {
                 waiting += 1;
                 continue;
             }
-            let lost = if in_flight > 0 { self.lose_again(first, end - first, at) } else { 0 };
+            let lost = if in_flight > 0 {
+                self.lose_again(first, end - first, at)
+            } else {
+                0
+            };
             marked.lost += lost;
             marked.again += lost;
             self.resent.pop_front();
             if in_flight > lost {
-                self.resent.push_front(RetransmittedSegment { first: end, count: first + count - end, at });
+                self.resent.push_front(RetransmittedSegment {
+                    first: end,
+                    count: first + count - end,
+                    at,
+                });
                 return;
             }
         }
@@ -360,8 +421,13 @@ impl Scoreboard {
 
     /// Segments of a retransmission that are still in flight by it.
     fn still_in_flight(&self, first: u64, count: u64, at: u64) -> u64 {
-        let chunks = self.chunks.range(self.chunk_index(first)..).take_while(|chunk| chunk.first < first + count);
-        chunks.map(|chunk| low_bits(resent_bits(chunk, first, count, at))).sum()
+        let chunks = self
+            .chunks
+            .range(self.chunk_index(first)..)
+            .take_while(|chunk| chunk.first < first + count);
+        chunks
+            .map(|chunk| low_bits(resent_bits(chunk, first, count, at)))
+            .sum()
     }
 
     /// `tcp_mark_skb_lost` of a retransmission.
@@ -388,8 +454,9 @@ impl Scoreboard {
         lost
     }
 
-    /// Marks as lost everything that was not delivered, but what was sent so recently that `rule` would wait for it;
-    /// the first segment in any case (`tcp_timeout_mark_lost`). Returns the number of segments newly marked.
+    /// Marks as lost everything that was not delivered, but what was sent so recently that `rule`
+    /// would wait for it; the first segment in any case (`tcp_timeout_mark_lost`). Returns the
+    /// number of segments newly marked.
     pub(crate) fn lose_all(&mut self, rule: LossRule) -> u64 {
         let mut marked = 0;
         let acknowledged = self.acknowledged;
@@ -397,7 +464,11 @@ impl Scoreboard {
             let marks = chunk.marks.get_or_insert_default();
             let mut bits = first_bits(chunk.count) & !marks.sacked;
             let recent = |at: u64| rule.remaining_micros(at) > 0;
-            let mut spared = if recent(chunk.sent.at) { bits & !marks.ever } else { 0 };
+            let mut spared = if recent(chunk.sent.at) {
+                bits & !marks.ever
+            } else {
+                0
+            };
             for (resent, sent) in &marks.resent {
                 spared |= if recent(sent.at) { bits & resent } else { 0 };
             }
@@ -417,15 +488,22 @@ impl Scoreboard {
 
     /// Takes the marks of losses away (`tcp_undo_cwnd_reduction`).
     pub(crate) fn forget_losses(&mut self) {
-        self.chunks.iter_mut().filter_map(|chunk| chunk.marks.as_mut()).for_each(|marks| marks.lost = 0);
+        self.chunks
+            .iter_mut()
+            .filter_map(|chunk| chunk.marks.as_mut())
+            .for_each(|marks| marks.lost = 0);
         self.lost = 0;
         self.resend_from = self.acknowledged;
         self.detect_from = self.acknowledged;
     }
 
-    /// Sends the first lost segments again, at most `most` that were sent together; returns the first and their number
-    /// (`tcp_xmit_retransmit_queue`).
-    pub(crate) fn retransmit_lost(&mut self, most: u64, sent: impl FnOnce() -> SentRecord) -> Option<(u64, u64)> {
+    /// Sends the first lost segments again, at most `most` that were sent together; returns the
+    /// first and their number (`tcp_xmit_retransmit_queue`).
+    pub(crate) fn retransmit_lost(
+        &mut self,
+        most: u64,
+        sent: impl FnOnce() -> SentRecord,
+    ) -> Option<(u64, u64)> {
         if !self.has_to_resend() {
             return None;
         }
@@ -448,14 +526,21 @@ impl Scoreboard {
         }
     }
 
-    /// Sends the last segment again: a loss probe (`tcp_send_loss_probe`), which does not count as a retransmission in
-    /// flight. None if nothing is outstanding.
+    /// Sends the last segment again: a loss probe (`tcp_send_loss_probe`), which does not count as
+    /// a retransmission in flight. None if nothing is outstanding.
     pub(crate) fn resend_last(&mut self, sent: SentRecord) -> Option<(u64, u64)> {
         let at = self.chunks.len().checked_sub(1)?;
         Some(self.resend_of(at, self.next - 1, 1, sent, false))
     }
 
-    fn resend_of(&mut self, at: usize, first: u64, count: u64, sent: SentRecord, mark: bool) -> (u64, u64) {
+    fn resend_of(
+        &mut self,
+        at: usize,
+        first: u64,
+        count: u64,
+        sent: SentRecord,
+        mark: bool,
+    ) -> (u64, u64) {
         if let Some(chunk) = self.chunks.get_mut(at) {
             let bits = chunk.bits_of_range(first, first + count);
             let marks = chunk.marks_mut();
@@ -464,10 +549,17 @@ impl Scoreboard {
                 marks.retransmitted |= bits;
             }
             marks.ever |= bits;
-            marks.resent.iter_mut().for_each(|(resent, _)| *resent &= !bits);
+            marks
+                .resent
+                .iter_mut()
+                .for_each(|(resent, _)| *resent &= !bits);
             marks.resent.retain(|(resent, _)| *resent != 0);
             marks.resent.push((bits, sent));
-            self.resent.push_back(RetransmittedSegment { first, count, at: sent.at });
+            self.resent.push_back(RetransmittedSegment {
+                first,
+                count,
+                at: sent.at,
+            });
         }
         (first, count)
     }
@@ -475,23 +567,35 @@ impl Scoreboard {
     /// Index of the chunk that holds `segment`.
     fn chunk_index(&self, segment: u64) -> usize {
         match self.chunks.front() {
-            Some(head) if segment >= head.end_segment() => {
-                self.chunks.partition_point(|chunk| chunk.end_segment() <= segment)
-            }
+            Some(head) if segment >= head.end_segment() => self
+                .chunks
+                .partition_point(|chunk| chunk.end_segment() <= segment),
             _ => 0,
         }
     }
 }
 
-/// The segments of a retransmission that are in flight by it, and not delivered; those of a loss probe have no mark.
+/// The segments of a retransmission that are in flight by it, and not delivered; those of a loss
+/// probe have no mark.
 fn resent_bits(chunk: &ScoreboardChunk, first: u64, count: u64, at: u64) -> u64 {
     let marks = chunk.segment_marks();
-    let by_it = marks.resent.iter().filter(|(_, sent)| sent.at == at).fold(0, |all, (bits, _)| all | bits);
-    chunk.bits_of_range(first, first + count) & by_it & (marks.retransmitted | !marks.lost) & !marks.sacked
+    let by_it = marks
+        .resent
+        .iter()
+        .filter(|(_, sent)| sent.at == at)
+        .fold(0, |all, (bits, _)| all | bits);
+    chunk.bits_of_range(first, first + count)
+        & by_it
+        & (marks.retransmitted | !marks.lost)
+        & !marks.sacked
 }
 
 fn first_bits(count: u64) -> u64 {
-    if count >= CHUNK { u64::MAX } else { (1 << count) - 1 }
+    if count >= CHUNK {
+        u64::MAX
+    } else {
+        (1 << count) - 1
+    }
 }
 
 fn low_bits(bits: u64) -> u64 {
@@ -523,18 +627,51 @@ mod tests {
         let mut board = Scoreboard::default();
         board.push_segments(10, sent(1));
         board.push_segments(10, sent(2));
-        assert_eq!(delivered(|report| board.acknowledge_before(4, report)), [(0, 4, 1, false)]);
-        assert_eq!(delivered(|report| board.sack_range(6, 15, report)), [(6, 10, 1, false), (10, 15, 2, false)]);
-        assert_eq!(delivered(|report| board.sack_range(6, 15, report)), [], "known already");
-        assert_eq!(board.detect_losses(rule((2, 15), 3, 0)), MarkedLosses { lost: 2, again: 0, wait: None });
-        assert_eq!((board.packets_out(), board.in_flight(), board.highest_sacked()), (16, 5, 15));
+        assert_eq!(
+            delivered(|report| board.acknowledge_before(4, report)),
+            [(0, 4, 1, false)]
+        );
+        assert_eq!(
+            delivered(|report| board.sack_range(6, 15, report)),
+            [(6, 10, 1, false), (10, 15, 2, false)]
+        );
+        assert_eq!(
+            delivered(|report| board.sack_range(6, 15, report)),
+            [],
+            "known already"
+        );
+        assert_eq!(
+            board.detect_losses(rule((2, 15), 3, 0)),
+            MarkedLosses {
+                lost: 2,
+                again: 0,
+                wait: None
+            }
+        );
+        assert_eq!(
+            (
+                board.packets_out(),
+                board.in_flight(),
+                board.highest_sacked()
+            ),
+            (16, 5, 15)
+        );
         assert_eq!(board.retransmit_lost(1, || sent(3)), Some((4, 1)));
         assert_eq!(board.retransmit_lost(9, || sent(4)), Some((5, 1)));
         assert_eq!(board.retransmit_lost(9, || sent(5)), None);
         assert_eq!(board.in_flight(), 7);
-        assert_eq!(delivered(|report| board.acknowledge_before(15, report)), [(4, 5, 3, true), (5, 6, 4, true)]);
         assert_eq!(
-            (board.packets_out(), board.in_flight(), board.sacked, board.lost, board.retransmitted),
+            delivered(|report| board.acknowledge_before(15, report)),
+            [(4, 5, 3, true), (5, 6, 4, true)]
+        );
+        assert_eq!(
+            (
+                board.packets_out(),
+                board.in_flight(),
+                board.sacked,
+                board.lost,
+                board.retransmitted
+            ),
             (5, 5, 0, 0, 0)
         );
     }
@@ -549,7 +686,14 @@ mod tests {
         board.retransmit_lost(1, || sent(10));
         board.retransmit_lost(1, || sent(20));
         board.sack_range(1, 2, |_| {});
-        assert_eq!(board.detect_losses(rule((20, 2), 30, 0)), MarkedLosses { lost: 1, again: 1, wait: None });
+        assert_eq!(
+            board.detect_losses(rule((20, 2), 30, 0)),
+            MarkedLosses {
+                lost: 1,
+                again: 1,
+                wait: None
+            }
+        );
         assert_eq!(board.retransmit_lost(5, || sent(31)), Some((0, 1)));
     }
 
@@ -563,9 +707,19 @@ mod tests {
         assert_eq!(board.detect_losses(rule((5, 10), 9, 0)).lost, 1);
         assert_eq!(board.retransmit_lost(9, || sent(10)), Some((0, 6)));
         board.sack_range(3, 5, |_| {});
-        assert_eq!(board.detect_losses(rule((10, 5), 20, 0)), MarkedLosses { lost: 3, again: 3, wait: None });
+        assert_eq!(
+            board.detect_losses(rule((10, 5), 20, 0)),
+            MarkedLosses {
+                lost: 3,
+                again: 3,
+                wait: None
+            }
+        );
         board.sack_range(5, 6, |_| {});
-        assert_eq!(board.detect_losses(rule((10, 6), 20, 0)), MarkedLosses::default());
+        assert_eq!(
+            board.detect_losses(rule((10, 6), 20, 0)),
+            MarkedLosses::default()
+        );
     }
 
     #[test]
@@ -577,9 +731,20 @@ mod tests {
         board.sack_range(2, 3, |_| {});
         assert_eq!(
             board.detect_losses(rule((300, 3), 1_350, 1_200)),
-            MarkedLosses { lost: 1, again: 0, wait: Some(50) }
+            MarkedLosses {
+                lost: 1,
+                again: 0,
+                wait: Some(50)
+            }
         );
-        assert_eq!(board.detect_losses(rule((300, 3), 1_400, 1_200)), MarkedLosses { lost: 1, again: 0, wait: None });
+        assert_eq!(
+            board.detect_losses(rule((300, 3), 1_400, 1_200)),
+            MarkedLosses {
+                lost: 1,
+                again: 0,
+                wait: None
+            }
+        );
     }
 
     #[test]

@@ -37,7 +37,14 @@ impl CongestionWindow {
     pub(crate) const INITIAL: u64 = 10;
 
     pub(crate) const fn new(cwnd: u64) -> Self {
-        Self { cwnd, ssthresh: Self::UNSET, count: 0, limited: false, max_out: 0, usage_until: 0 }
+        Self {
+            cwnd,
+            ssthresh: Self::UNSET,
+            count: 0,
+            limited: false,
+            max_out: 0,
+            usage_until: 0,
+        }
     }
 
     /// `tcp_in_slow_start`.
@@ -73,7 +80,8 @@ impl CongestionWindow {
         }
     }
 
-    /// Notes whether the window held data back, with `out` segments outstanding (first half of `tcp_cwnd_validate`).
+    /// Notes whether the window held data back, with `out` segments outstanding (first half of
+    /// `tcp_cwnd_validate`).
     pub(crate) fn note_use(&mut self, limited: bool, acknowledged: u64, next: u64, out: u64) {
         if acknowledged >= self.usage_until || limited || (!self.limited && out > self.max_out) {
             self.limited = limited;
@@ -111,7 +119,10 @@ mod tests {
         window.note_use(false, 0, 5, 5);
         assert!(!window.is_limiting());
         window.note_use(false, 2, 8, 6);
-        assert!(window.is_limiting(), "in slow start up to twice what was out");
+        assert!(
+            window.is_limiting(),
+            "in slow start up to twice what was out"
+        );
         window.ssthresh = 5;
         assert!(!window.is_limiting());
         window.note_use(true, 3, 9, 10);

@@ -1,10 +1,11 @@
-//! Both ends, with a link between them that delays, sends at a rate, holds a queue and loses what a test says.
+//! Both ends, with a link between them that delays, sends at a rate, holds a queue and loses what a
+//! test says.
 
 use std::collections::VecDeque;
 
 use fullpipe_tcp::{
-    AckSegment, AutotuningRules, CongestionControl, HostClock, Receiver, ReceiverSetup, SegmentBurst, Sender,
-    SenderSetup, TimestampValue,
+    AckSegment, AutotuningRules, CongestionControl, HostClock, Receiver, ReceiverSetup,
+    SegmentBurst, Sender, SenderSetup, TimestampValue,
 };
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span, Time};
 
@@ -20,7 +21,8 @@ struct Link {
     segment: Span,
     half: Span,
     queue: u64,
-    /// Numbers of the data packets that are lost, counted from 0 in the order in which they are sent.
+    /// Numbers of the data packets that are lost, counted from 0 in the order in which they are
+    /// sent.
     lost: Vec<u64>,
     packets: u64,
     dropped: u64,
@@ -38,7 +40,13 @@ impl Link {
         Self::stamped(control, mbps, rtt, queue, true)
     }
 
-    fn stamped(control: CongestionControl, mbps: u64, rtt: u64, queue: u64, timestamps: bool) -> Self {
+    fn stamped(
+        control: CongestionControl,
+        mbps: u64,
+        rtt: u64,
+        queue: u64,
+        timestamps: bool,
+    ) -> Self {
         let clock = HostClock::new(250, Span::from_secs(1000));
         let (half, handshake) = (Span::from_micros(500 * rtt), Span::from_millis(rtt));
         let buffer = ByteCount::from_mib(256);
@@ -81,7 +89,9 @@ impl Link {
             while let Some(burst) = self.sender.next_burst(self.now) {
                 self.offer(burst);
             }
-            let Some(next) = self.next_event().filter(|next| *next < until) else { return };
+            let Some(next) = self.next_event().filter(|next| *next < until) else {
+                return;
+            };
             assert!(next >= self.now, "time goes back");
             self.now = next;
             while let Some((_, burst)) = self.data.pop_front_if(|(at, _)| *at <= next) {
@@ -111,7 +121,11 @@ impl Link {
             self.sender.next_deadline(),
             self.receiver.next_deadline(),
         ];
-        deadlines.into_iter().flatten().min().map(|at| at.max(self.now))
+        deadlines
+            .into_iter()
+            .flatten()
+            .min()
+            .map(|at| at.max(self.now))
     }
 
     fn offer(&mut self, burst: SegmentBurst) {
@@ -119,28 +133,46 @@ impl Link {
         for number in burst.first..end {
             let packet = self.packets;
             self.packets += 1;
-            let waiting = self.free_at.duration_since(self.now).as_nanos() / self.segment.as_nanos();
+            let waiting =
+                self.free_at.duration_since(self.now).as_nanos() / self.segment.as_nanos();
             if waiting > self.queue || self.lost.contains(&packet) {
                 self.dropped += 1;
                 continue;
             }
             self.free_at = self.free_at.max(self.now) + self.segment;
             let pushes = burst.pushes && number + 1 == end;
-            let segment = SegmentBurst { first: number, segments: SegCount::new(1), pushes, ..burst };
+            let segment = SegmentBurst {
+                first: number,
+                segments: SegCount::new(1),
+                pushes,
+                ..burst
+            };
             self.data.push_back((self.free_at + self.half, segment));
         }
     }
 
     fn send_ack(&mut self, ack: Option<AckSegment>) {
         let seen = |ack: AckSegment| {
-            let (echo, window) = (self.forged.unwrap_or(ack.echo), self.window.unwrap_or(ack.window));
-            AckSegment { echo, window, ..ack }
+            let (echo, window) = (
+                self.forged.unwrap_or(ack.echo),
+                self.window.unwrap_or(ack.window),
+            );
+            AckSegment {
+                echo,
+                window,
+                ..ack
+            }
         };
-        self.acks.extend(ack.map(|ack| (self.now + self.half, seen(ack))));
+        self.acks
+            .extend(ack.map(|ack| (self.now + self.half, seen(ack))));
     }
 
     fn mbps(&self) -> f64 {
-        BitRate::from_bytes_in(self.receiver.bytes_read(), self.now.duration_since(Time::ZERO)).as_mbps()
+        BitRate::from_bytes_in(
+            self.receiver.bytes_read(),
+            self.now.duration_since(Time::ZERO),
+        )
+        .as_mbps()
     }
 }
 
@@ -172,9 +204,21 @@ fn every_control_fills_a_link_with_a_queue_of_its_product() {
         let mut link = Link::new(control, 100, 20, 162);
         link.run(seconds(10));
         let payload = 100.0 * 1448.0 / 1538.0;
-        assert!(link.mbps() > 0.97 * payload, "{control}: {} Mbit/s", link.mbps());
-        assert_eq!(link.sender.retransmitted_segments().get(), link.dropped, "{control}");
-        assert_eq!(link.sender.tcp_info(link.now).total_rto, Some(SegCount::ZERO), "{control}");
+        assert!(
+            link.mbps() > 0.97 * payload,
+            "{control}: {} Mbit/s",
+            link.mbps()
+        );
+        assert_eq!(
+            link.sender.retransmitted_segments().get(),
+            link.dropped,
+            "{control}"
+        );
+        assert_eq!(
+            link.sender.tcp_info(link.now).total_rto,
+            Some(SegCount::ZERO),
+            "{control}"
+        );
     }
 }
 
@@ -184,9 +228,15 @@ fn a_lost_segment_is_sent_once_more_a_round_trip_later() {
     link.lost = vec![300];
     link.run(seconds(1));
     let info = link.sender.tcp_info(link.now);
-    assert_eq!((link.sender.retransmitted_segments().get(), info.total_rto), (1, Some(SegCount::ZERO)));
+    assert_eq!(
+        (link.sender.retransmitted_segments().get(), info.total_rto),
+        (1, Some(SegCount::ZERO))
+    );
     assert!(info.ssthresh.is_some());
-    assert_eq!(link.receiver.tcp_info(link.now).data_segs_in.unwrap().get(), link.packets - 1 - link.data.len() as u64);
+    assert_eq!(
+        link.receiver.tcp_info(link.now).data_segs_in.unwrap().get(),
+        link.packets - 1 - link.data.len() as u64
+    );
 }
 
 #[test]
@@ -217,8 +267,15 @@ fn the_end_of_a_flight_that_is_lost_is_probed_for_and_not_waited_for() {
         }
     }
     assert!(link.sender.is_done());
-    assert_eq!(link.sender.tcp_info(link.now).total_rto, Some(SegCount::ZERO));
-    assert!(link.now < Time::ZERO + Span::from_millis(200), "{:?}", link.now);
+    assert_eq!(
+        link.sender.tcp_info(link.now).total_rto,
+        Some(SegCount::ZERO)
+    );
+    assert!(
+        link.now < Time::ZERO + Span::from_millis(200),
+        "{:?}",
+        link.now
+    );
 }
 
 #[test]
@@ -252,8 +309,18 @@ fn a_connection_gives_up_after_15_timeouts() {
     link.run(seconds(2_000));
     assert!(link.sender.is_dead());
     // 924.6 s after the first segment was retransmitted, and then the next timeout.
-    assert!((924.0..1_050.0).contains(&link.now.duration_since(Time::ZERO).as_secs_f64()), "{:?}", link.now);
-    assert_eq!((link.sender.next_deadline(), link.sender.next_burst(link.now)), (None, None));
+    assert!(
+        (924.0..1_050.0).contains(&link.now.duration_since(Time::ZERO).as_secs_f64()),
+        "{:?}",
+        link.now
+    );
+    assert_eq!(
+        (
+            link.sender.next_deadline(),
+            link.sender.next_burst(link.now)
+        ),
+        (None, None)
+    );
 }
 
 #[test]
@@ -274,15 +341,22 @@ fn a_program_that_reads_nothing_closes_the_window_and_is_probed() {
     assert!(link.sender.acknowledged_segments() > before + 100);
 }
 
-/// Acknowledgements of four segments that arrive `pause` milliseconds behind others, over a path whose handshake took
-/// `rtt`.
+/// Acknowledgements of four segments that arrive `pause` milliseconds behind others, over a path
+/// whose handshake took `rtt`.
 fn acks_after(pause: u64, rtt: u64) -> usize {
     let mut receiver = receiver(ByteCount::from_kib(128), 7, Span::from_millis(rtt));
     let mut arrive = |first: u64, millis: u64| {
         let now = Time::ZERO + Span::from_millis(millis);
         let stamp = HostClock::new(250, Span::from_secs(1000)).stamp_before(Span::ZERO);
         let segments = SegCount::new(1);
-        let burst = SegmentBurst { first, segments, stamp, echo: stamp, pushes: false, is_probe: false };
+        let burst = SegmentBurst {
+            first,
+            segments,
+            stamp,
+            echo: stamp,
+            pushes: false,
+            is_probe: false,
+        };
         receiver.wake_timer(now);
         let answer = receiver.receive_burst(now, &burst);
         let after_read = receiver.read(now, ByteCount::new(u64::MAX));
@@ -291,13 +365,16 @@ fn acks_after(pause: u64, rtt: u64) -> usize {
     for first in 0..60 {
         arrive(first, 10 * first);
     }
-    (60..64).map(|first| arrive(first, 10 * first + pause)).sum()
+    (60..64)
+        .map(|first| arrive(first, 10 * first + pause))
+        .sum()
 }
 
 #[test]
 fn a_receiver_acknowledges_each_segment_after_a_pause_longer_than_its_timeout() {
     // The timeout of 20 ms is 220 ms, that of 200 ms is 600 ms.
-    let counts = [(100, 20), (300, 20), (300, 200), (700, 200)].map(|(pause, rtt)| acks_after(pause, rtt));
+    let counts =
+        [(100, 20), (300, 20), (300, 200), (700, 200)].map(|(pause, rtt)| acks_after(pause, rtt));
     assert_eq!(counts, [2, 4, 2, 4]);
 }
 
@@ -307,7 +384,8 @@ fn a_connection_that_changes_to_bbr_fills_a_path_that_loses_by_chance() {
     link.lost = (500..100_000).step_by(997).collect();
     link.run(seconds(5));
     let before = link.sender.acknowledged_segments();
-    link.sender.use_congestion(link.now, CongestionControl::Bbr, 1);
+    link.sender
+        .use_congestion(link.now, CongestionControl::Bbr, 1);
     link.run(seconds(10));
     let after = link.sender.acknowledged_segments() - before;
     assert!(after > 2 * before, "{before} segments, then {after}");
@@ -329,7 +407,11 @@ fn extra_calls_change_nothing() {
                 assert_eq!(link.receiver.wake_timer(link.now), None);
             }
         }
-        (link.packets, link.sender.retransmitted_segments(), link.receiver.bytes_read())
+        (
+            link.packets,
+            link.sender.retransmitted_segments(),
+            link.receiver.bytes_read(),
+        )
     };
     assert_eq!(run(false), run(true));
 }

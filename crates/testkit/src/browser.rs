@@ -29,17 +29,36 @@ impl Browser {
     pub fn start() -> Self {
         // Two browsers with one profile would be one.
         static COUNT: AtomicU32 = AtomicU32::new(0);
-        let name = format!("chromium-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let name = format!(
+            "chromium-{}-{}",
+            std::process::id(),
+            COUNT.fetch_add(1, Ordering::Relaxed)
+        );
         let profile = crate::need::target_folder().join(name);
         let mut command = Command::new("sh");
-        command.arg("-c").arg(COMMAND).arg(&profile).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command
+            .arg("-c")
+            .arg(COMMAND)
+            .arg(&profile)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
         let mut child = command.spawn().expect("a shell can be started");
         let input = child.stdin.take().expect("the input is a pipe");
         let output = BufReader::new(child.stdout.take().expect("the output is a pipe"));
-        let mut browser = Self { child, input, output, session: None, calls: 0, events: Vec::new(), profile };
+        let mut browser = Self {
+            child,
+            input,
+            output,
+            session: None,
+            calls: 0,
+            events: Vec::new(),
+            profile,
+        };
         let target = browser.call("Target.createTarget", &json!({"url": "about:blank"}));
         let attached = json!({"targetId": target["targetId"], "flatten": true});
-        let session = browser.call("Target.attachToTarget", &attached)["sessionId"].as_str().map(str::to_owned);
+        let session = browser.call("Target.attachToTarget", &attached)["sessionId"]
+            .as_str()
+            .map(str::to_owned);
         browser.session = session;
         for domain in ["Page", "Runtime", "Log", "Network"] {
             browser.call(&format!("{domain}.enable"), &json!({}));
@@ -53,7 +72,10 @@ impl Browser {
     /// If Chromium ends.
     pub fn open(&mut self, file: &Path) {
         self.events.clear();
-        self.call("Page.navigate", &json!({"url": format!("file://{}", file.display())}));
+        self.call(
+            "Page.navigate",
+            &json!({"url": format!("file://{}", file.display())}),
+        );
         while self.events("Page.loadEventFired").next().is_none() {
             let event = self.read();
             self.events.push(event);
@@ -65,12 +87,16 @@ impl Browser {
     /// # Panics
     /// If it throws.
     pub fn evaluate(&mut self, expression: &str) -> Value {
-        let done = self.call("Runtime.evaluate", &json!({"expression": expression, "returnByValue": true}));
+        let done = self.call(
+            "Runtime.evaluate",
+            &json!({"expression": expression, "returnByValue": true}),
+        );
         assert!(done["exceptionDetails"].is_null(), "{expression}: {done}");
         done["result"]["value"].clone()
     }
 
-    /// Shows the page this wide, in CSS pixels, with these media features, as `prefers-color-scheme` and `dark`.
+    /// Shows the page this wide, in CSS pixels, with these media features, as
+    /// `prefers-color-scheme` and `dark`.
     pub fn show(&mut self, width: u32, features: &[(&str, &str)]) {
         let size = json!({"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": false});
         self.call("Emulation.setDeviceMetricsOverride", &size);
@@ -82,14 +108,17 @@ impl Browser {
     /// Presses and releases a key by its name, as `Tab`, and its number for Windows.
     pub fn key(&mut self, name: &str, number: u32) {
         for kind in ["keyDown", "keyUp"] {
-            let key = json!({"type": kind, "key": name, "code": name, "windowsVirtualKeyCode": number});
+            let key =
+                json!({"type": kind, "key": name, "code": name, "windowsVirtualKeyCode": number});
             self.call("Input.dispatchKeyEvent", &key);
         }
     }
 
     /// Returns the events of this kind so far, as `Network.requestWillBeSent`.
     pub fn events<'b>(&'b self, method: &'b str) -> impl Iterator<Item = &'b Value> {
-        self.events.iter().filter(move |event| event["method"] == method)
+        self.events
+            .iter()
+            .filter(move |event| event["method"] == method)
     }
 
     fn call(&mut self, method: &str, parameters: &Value) -> Value {
@@ -112,7 +141,9 @@ impl Browser {
 
     fn read(&mut self) -> Value {
         let mut message = Vec::new();
-        self.output.read_until(0, &mut message).expect("Chromium speaks");
+        self.output
+            .read_until(0, &mut message)
+            .expect("Chromium speaks");
         assert_eq!(message.pop(), Some(0), "Chromium has ended");
         serde_json::from_slice(&message).expect("Chromium speaks JSON")
     }
@@ -120,9 +151,13 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // Asked to end, it ends its helpers as well. A call that fails would panic for a second time.
+        // Asked to end, it ends its helpers as well. A call that fails would panic for a second
+        // time.
         let close = json!({"id": self.calls + 1, "method": "Browser.close"});
-        if write!(self.input, "{close}\0").and_then(|()| self.input.flush()).is_err() {
+        if write!(self.input, "{close}\0")
+            .and_then(|()| self.input.flush())
+            .is_err()
+        {
             let _ = self.child.kill();
         }
         let _ = self.child.wait();

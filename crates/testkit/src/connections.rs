@@ -12,8 +12,8 @@ use rustix::event::Timespec;
 use rustix::event::epoll::{CreateFlags, Event, EventData, EventFlags, add, create, wait};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Many connections from this process to a target in it, through whatever listens on a port. All send their number and
-/// a few bytes; some of them send as fast as they can.
+/// Many connections from this process to a target in it, through whatever listens on a port. All
+/// send their number and a few bytes; some of them send as fast as they can.
 #[derive(Debug, Clone, Copy)]
 pub struct ManyConnections {
     /// Connections that are open at once.
@@ -54,7 +54,8 @@ const DEADLINE: Duration = Duration::from_mins(1);
 /// Events that are taken at once.
 const EVENTS: usize = 512;
 
-/// Raises this process's limit of open files so that it, and the processes that it starts, may have `descriptors`.
+/// Raises this process's limit of open files so that it, and the processes that it starts, may have
+/// `descriptors`.
 ///
 /// # Errors
 /// Returns a sentence with the number if the hard limit is lower and this user may not raise it.
@@ -69,17 +70,23 @@ pub fn allow_descriptors(descriptors: u64) -> Result<(), String> {
 }
 
 impl ManyConnections {
-    /// Opens the connections to `port` of the loopback address, sends, and closes them in order. `target` accepts them.
-    /// `at_the_end` is called once the active ones have sent for as long as they were to, while all are open.
+    /// Opens the connections to `port` of the loopback address, sends, and closes them in order.
+    /// `target` accepts them. `at_the_end` is called once the active ones have sent for as long as
+    /// they were to, while all are open.
     ///
     /// # Panics
     /// If this process lacks descriptors or threads.
     pub fn run(&self, port: u16, target: TcpListener, at_the_end: impl FnOnce()) -> Carried {
         let payload = Arc::new(Payload::new());
-        let counts: Arc<Vec<AtomicU64>> = Arc::new((0..self.connections).map(|_| AtomicU64::new(0)).collect());
+        let counts: Arc<Vec<AtomicU64>> =
+            Arc::new((0..self.connections).map(|_| AtomicU64::new(0)).collect());
         let ended = Arc::new(AtomicBool::new(false));
         let serving = {
-            let (payload, counts, ended) = (Arc::clone(&payload), Arc::clone(&counts), Arc::clone(&ended));
+            let (payload, counts, ended) = (
+                Arc::clone(&payload),
+                Arc::clone(&counts),
+                Arc::clone(&ended),
+            );
             thread::spawn(move || Target::new(target, payload, counts).serve(&ended))
         };
         let began = Instant::now();
@@ -89,15 +96,30 @@ impl ManyConnections {
         let active = self.active_ones();
         let read = |index: &usize| counts[*index].load(Ordering::Relaxed);
         clients.send(&active, self.duration / 4);
-        let (before, counted_from): (Vec<u64>, _) = (active.iter().map(read).collect(), Instant::now());
+        let (before, counted_from): (Vec<u64>, _) =
+            (active.iter().map(read).collect(), Instant::now());
         clients.send(&active, self.duration * 3 / 4);
-        let (after, counted): (Vec<u64>, _) = (active.iter().map(read).collect(), counted_from.elapsed());
+        let (after, counted): (Vec<u64>, _) =
+            (active.iter().map(read).collect(), counted_from.elapsed());
         at_the_end();
         let (refused, wrong) = clients.finish();
         ended.store(true, Ordering::Relaxed);
-        serving.join().expect("the target does not panic").expect("the target has descriptors");
-        let shares = after.iter().zip(&before).map(|(after, before)| after - before).collect();
-        Carried { opened_in, refused, wrong, shares, counted }
+        serving
+            .join()
+            .expect("the target does not panic")
+            .expect("the target has descriptors");
+        let shares = after
+            .iter()
+            .zip(&before)
+            .map(|(after, before)| after - before)
+            .collect();
+        Carried {
+            opened_in,
+            refused,
+            wrong,
+            shares,
+            counted,
+        }
     }
 
     /// Chooses the active ones at random, but always the same.
@@ -105,7 +127,9 @@ impl ManyConnections {
         let mut state = 1_u64;
         let mut all: Vec<usize> = (0..self.connections).collect();
         for index in 0..self.active.min(self.connections) {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             let left = (self.connections - index) as u64;
             all.swap(index, index + (state >> 33) as usize % left as usize);
         }
@@ -119,12 +143,20 @@ impl Carried {
     pub fn spread(&self) -> (f64, f64) {
         let mean = self.bytes() as f64 / self.shares.len() as f64;
         let over = |share: Option<&u64>| share.map_or(f64::NAN, |share| *share as f64 / mean);
-        (over(self.shares.iter().min()), over(self.shares.iter().max()))
+        (
+            over(self.shares.iter().min()),
+            over(self.shares.iter().max()),
+        )
     }
 
-    /// Returns Jain's index of the shares: 1 if all are the same, and the inverse of their number if one has all.
+    /// Returns Jain's index of the shares: 1 if all are the same, and the inverse of their number
+    /// if one has all.
     pub fn fairness(&self) -> f64 {
-        let squares: f64 = self.shares.iter().map(|share| (*share as f64).powi(2)).sum();
+        let squares: f64 = self
+            .shares
+            .iter()
+            .map(|share| (*share as f64).powi(2))
+            .sum();
         (self.bytes() as f64).powi(2) / (self.shares.len() as f64 * squares)
     }
 
@@ -164,8 +196,15 @@ impl Poller {
 
     fn events(&self) -> io::Result<Vec<Event>> {
         let mut events = Vec::with_capacity(EVENTS);
-        let timeout = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
-        match wait(&self.0, rustix::buffer::spare_capacity(&mut events), Some(&timeout)) {
+        let timeout = Timespec {
+            tv_sec: 0,
+            tv_nsec: 20_000_000,
+        };
+        match wait(
+            &self.0,
+            rustix::buffer::spare_capacity(&mut events),
+            Some(&timeout),
+        ) {
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(events),
             Err(error) => Err(error.into()),
         }
@@ -185,16 +224,26 @@ impl Clients {
         let connect = |index: usize| {
             let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
             stream.write_all(&(index as u32).to_le_bytes()).ok()?;
-            stream.set_read_timeout(Some(DEADLINE)).ok().map(|()| stream)
+            stream
+                .set_read_timeout(Some(DEADLINE))
+                .ok()
+                .map(|()| stream)
         };
         let streams: Vec<_> = (0..connections).map(connect).collect();
-        Self { payload, streams, sent: vec![0; connections], refused: 0 }
+        Self {
+            payload,
+            streams,
+            sent: vec![0; connections],
+            refused: 0,
+        }
     }
 
     /// Waits for the byte by which the target confirms each connection.
     fn wait_until_reached(&mut self) {
         for stream in &mut self.streams {
-            let reached = stream.as_mut().is_some_and(|stream| stream.read_exact(&mut [0]).is_ok());
+            let reached = stream
+                .as_mut()
+                .is_some_and(|stream| stream.read_exact(&mut [0]).is_ok());
             if !reached {
                 *stream = None;
                 self.refused += 1;
@@ -207,7 +256,13 @@ impl Clients {
         for index in active {
             if let Some(stream) = &self.streams[*index] {
                 stream.set_nonblocking(true).expect("a socket can be set");
-                add(&poller.0, stream, EventData::new_u64(*index as u64), EventFlags::OUT).expect("it can be watched");
+                add(
+                    &poller.0,
+                    stream,
+                    EventData::new_u64(*index as u64),
+                    EventFlags::OUT,
+                )
+                .expect("it can be watched");
             }
         }
         let deadline = Instant::now() + duration;
@@ -219,7 +274,9 @@ impl Clients {
     }
 
     fn write(&mut self, index: usize, most: usize) {
-        let Some(stream) = &mut self.streams[index] else { return };
+        let Some(stream) = &mut self.streams[index] else {
+            return;
+        };
         match stream.write(&self.payload.at(index, self.sent[index])[..most]) {
             Ok(count) => self.sent[index] += count as u64,
             Err(error) if error.kind() == ErrorKind::WouldBlock => {}
@@ -227,7 +284,8 @@ impl Clients {
         }
     }
 
-    /// Closes all in order. Returns how many were refused, and of how many the target did not receive what was sent.
+    /// Closes all in order. Returns how many were refused, and of how many the target did not
+    /// receive what was sent.
     fn finish(mut self) -> (usize, usize) {
         for index in 0..self.streams.len() {
             if let Some(stream) = &self.streams[index] {
@@ -275,8 +333,21 @@ impl Target {
     fn new(listener: TcpListener, payload: Arc<Payload>, counts: Arc<Vec<AtomicU64>>) -> Self {
         let poller = Poller::new().expect("an epoll instance can be made");
         listener.set_nonblocking(true).expect("a socket can be set");
-        add(&poller.0, &listener, EventData::new_u64(LISTENER), EventFlags::IN).expect("it can be watched");
-        Self { listener, poller, payload, counts, connections: Vec::new(), buffer: vec![0; CHUNK] }
+        add(
+            &poller.0,
+            &listener,
+            EventData::new_u64(LISTENER),
+            EventFlags::IN,
+        )
+        .expect("it can be watched");
+        Self {
+            listener,
+            poller,
+            payload,
+            counts,
+            connections: Vec::new(),
+            buffer: vec![0; CHUNK],
+        }
     }
 
     fn serve(mut self, ended: &AtomicBool) -> io::Result<()> {
@@ -297,7 +368,12 @@ impl Target {
                 Ok((stream, _)) => {
                     let slot = EventData::new_u64(self.connections.len() as u64);
                     add(&self.poller.0, &stream, slot, EventFlags::IN)?;
-                    self.connections.push(Some(Received { stream, number: None, bytes: 0, is_right: true }));
+                    self.connections.push(Some(Received {
+                        stream,
+                        number: None,
+                        bytes: 0,
+                        is_right: true,
+                    }));
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
                 Err(error) => return Err(error),
@@ -306,10 +382,17 @@ impl Target {
     }
 
     fn read(&mut self, slot: usize) {
-        let Some(received) = &mut self.connections[slot] else { return };
+        let Some(received) = &mut self.connections[slot] else {
+            return;
+        };
         let ended = match received.number {
             None => received.begin(self.counts.len()),
-            Some(number) => received.check(number, &self.payload, &self.counts[number], &mut self.buffer),
+            Some(number) => received.check(
+                number,
+                &self.payload,
+                &self.counts[number],
+                &mut self.buffer,
+            ),
         };
         if ended {
             self.connections[slot] = None;
@@ -318,18 +401,30 @@ impl Target {
 }
 
 impl Received {
-    /// Reads the number, which arrives whole, and confirms it. Returns whether the connection is over.
+    /// Reads the number, which arrives whole, and confirms it. Returns whether the connection is
+    /// over.
     fn begin(&mut self, connections: usize) -> bool {
         let mut number = [0; 4];
-        let read = self.stream.read_exact(&mut number).and_then(|()| self.stream.write_all(&[1]));
+        let read = self
+            .stream
+            .read_exact(&mut number)
+            .and_then(|()| self.stream.write_all(&[1]));
         let number = u32::from_le_bytes(number) as usize;
         self.number = Some(number).filter(|number| *number < connections);
         read.is_err() || self.number.is_none()
     }
 
     /// Compares what has come, and answers at the end. Returns whether the connection is over.
-    fn check(&mut self, number: usize, payload: &Payload, total: &AtomicU64, buffer: &mut [u8]) -> bool {
-        let Ok(count) = self.stream.read(buffer) else { return true };
+    fn check(
+        &mut self,
+        number: usize,
+        payload: &Payload,
+        total: &AtomicU64,
+        buffer: &mut [u8],
+    ) -> bool {
+        let Ok(count) = self.stream.read(buffer) else {
+            return true;
+        };
         if count == 0 {
             let right = if self.is_right { self.bytes } else { u64::MAX };
             // A client that has gone does not wait for it.
@@ -347,8 +442,11 @@ impl Received {
 mod tests {
     use super::*;
 
-    const FEW_CONNECTIONS: ManyConnections =
-        ManyConnections { connections: 20, active: 4, duration: Duration::from_millis(80) };
+    const FEW_CONNECTIONS: ManyConnections = ManyConnections {
+        connections: 20,
+        active: 4,
+        duration: Duration::from_millis(80),
+    };
 
     fn listener() -> (TcpListener, u16) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -361,9 +459,15 @@ mod tests {
         let (target, port) = listener();
         let mut called = false;
         let carried = FEW_CONNECTIONS.run(port, target, || called = true);
-        assert_eq!((carried.refused, carried.wrong, carried.shares.len(), called), (0, 0, 4, true));
+        assert_eq!(
+            (carried.refused, carried.wrong, carried.shares.len(), called),
+            (0, 0, 4, true)
+        );
         assert!((0.0..=1.001).contains(&carried.fairness()), "{carried:?}");
-        assert!(carried.bytes() > 0 && carried.spread().0 <= 1.0 && carried.spread().1 >= 1.0, "{carried:?}");
+        assert!(
+            carried.bytes() > 0 && carried.spread().0 <= 1.0 && carried.spread().1 >= 1.0,
+            "{carried:?}"
+        );
     }
 
     #[test]
@@ -377,7 +481,8 @@ mod tests {
                 }
                 let mut client = client;
                 let mut target = TcpStream::connect(("127.0.0.1", to)).unwrap();
-                let (mut back, mut to_client) = (target.try_clone().unwrap(), client.try_clone().unwrap());
+                let (mut back, mut to_client) =
+                    (target.try_clone().unwrap(), client.try_clone().unwrap());
                 thread::spawn(move || io::copy(&mut back, &mut to_client));
                 thread::spawn(move || {
                     let mut number = [0; 4];
@@ -385,7 +490,9 @@ mod tests {
                     target.write_all(&number).unwrap();
                     let mut first = [0; 1];
                     client.read_exact(&mut first).unwrap();
-                    target.write_all(&[if index == 7 { !first[0] } else { first[0] }]).unwrap();
+                    target
+                        .write_all(&[if index == 7 { !first[0] } else { first[0] }])
+                        .unwrap();
                     let _ = io::copy(&mut client, &mut target);
                     let _ = target.shutdown(Shutdown::Write);
                 });

@@ -17,8 +17,8 @@ pub enum Part {
     Says(&'static [u8]),
     /// It reads the cookie, answers so, and closes.
     Answers(&'static [u8]),
-    /// It goes through these states of an iperf3 server for a test of one stream, and then holds its connections
-    /// without a word.
+    /// It goes through these states of an iperf3 server for a test of one stream, and then holds
+    /// its connections without a word.
     FallsSilentAfter(&'static [u8]),
 }
 
@@ -35,7 +35,10 @@ impl FalseServer {
     /// If no port is free.
     pub fn start(part: Part) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port is free");
-        let port = listener.local_addr().expect("a bound socket has an address").port();
+        let port = listener
+            .local_addr()
+            .expect("a bound socket has an address")
+            .port();
         thread::spawn(move || play(&listener, part));
         Self { port }
     }
@@ -73,7 +76,12 @@ fn play(listener: &TcpListener, part: Part) -> std::io::Result<()> {
 }
 
 /// Sends one state, and waits for what the client does before the next.
-fn enter(state: u8, control: &mut TcpStream, listener: &TcpListener, data: &mut Vec<TcpStream>) -> std::io::Result<()> {
+fn enter(
+    state: u8,
+    control: &mut TcpStream,
+    listener: &TcpListener,
+    data: &mut Vec<TcpStream>,
+) -> std::io::Result<()> {
     const PARAMETER_EXCHANGE: u8 = 9;
     const CREATE_STREAMS: u8 = 10;
     const EXCHANGE_RESULTS: u8 = 13;

@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 /// Interval at which a thread asks to be woken.
 const PERIOD: Duration = Duration::from_millis(1);
 
-/// Does `work`, and returns its result with the machine's worst lateness meanwhile: the time for which a thread that
-/// only sleeps was kept from running. What a test holds against the clock cannot be better than that.
+/// Does `work`, and returns its result with the machine's worst lateness meanwhile: the time for
+/// which a thread that only sleeps was kept from running. What a test holds against the clock
+/// cannot be better than that.
 pub fn lateness<T>(work: impl FnOnce() -> T) -> (T, Duration) {
     let done = AtomicBool::new(false);
     thread::scope(|scope| {

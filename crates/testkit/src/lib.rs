@@ -1,7 +1,8 @@
 //! Support for tests that need a real kernel, a real path or a real peer.
 //!
-//! Such a test names what it needs with [`require!`]: where the machine lacks it, the test skips, says why on standard
-//! error and in `target/skipped.txt`, and fails instead if `FULLPIPE_REQUIRE=all`.
+//! Such a test names what it needs with [`require!`]: where the machine lacks it, the test skips,
+//! says why on standard error and in `target/skipped.txt`, and fails instead if
+//! `FULLPIPE_REQUIRE=all`.
 
 mod browser;
 mod connections;
@@ -39,7 +40,8 @@ pub use secret::write_secret;
 pub use ssh::SshServer;
 pub use validity::valid_within;
 
-/// Ends the test here, skipped with a reason, unless the machine has everything named: `require!(Lab, Iperf3)`.
+/// Ends the test here, skipped with a reason, unless the machine has everything named:
+/// `require!(Lab, Iperf3)`.
 #[macro_export]
 macro_rules! require {
     ($($need:ident),+ $(,)?) => {

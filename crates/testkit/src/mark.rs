@@ -13,8 +13,9 @@ const VARIABLE: &str = "FULLPIPE_TEST_MARK";
 /// Longest time for which left-over processes may take to end.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A mark that a program and everything that it starts carries, in whatever namespace: in its environment, and where a
-/// test puts it, in its arguments. It is a number of seconds too, so that a marked `sleep` ends some day.
+/// A mark that a program and everything that it starts carries, in whatever namespace: in its
+/// environment, and where a test puts it, in its arguments. It is a number of seconds too, so that
+/// a marked `sleep` ends some day.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mark(String);
 
@@ -23,7 +24,11 @@ impl Mark {
     #[expect(clippy::new_without_default, reason = "each is another")]
     pub fn new() -> Self {
         static MARKS: AtomicU32 = AtomicU32::new(0);
-        Self(format!("300.{}{:04}", std::process::id(), MARKS.fetch_add(1, Ordering::Relaxed)))
+        Self(format!(
+            "300.{}{:04}",
+            std::process::id(),
+            MARKS.fetch_add(1, Ordering::Relaxed)
+        ))
     }
 
     /// The mark as an argument.
@@ -38,7 +43,10 @@ impl Mark {
 
     /// Processes that carry it, by number and command line.
     pub fn processes(&self) -> Vec<(u32, String)> {
-        processes().filter(|(_, folder)| self.is_on(folder)).map(|(pid, folder)| (pid, command_line(&folder))).collect()
+        processes()
+            .filter(|(_, folder)| self.is_on(folder))
+            .map(|(pid, folder)| (pid, command_line(&folder)))
+            .collect()
     }
 
     /// Network namespaces of the processes that carry it.
@@ -49,20 +57,36 @@ impl Mark {
             .collect()
     }
 
-    /// Holds that within ten seconds nothing carries the mark, and that nobody is in any of `namespaces`.
+    /// Holds that within ten seconds nothing carries the mark, and that nobody is in any of
+    /// `namespaces`.
     ///
     /// # Panics
     /// If something is left.
     pub fn assert_gone(&self, namespaces: &BTreeSet<PathBuf>) {
-        assert!(within(TIMEOUT, || self.processes().is_empty()), "left behind: {:?}", self.processes());
-        let left = || network_namespaces().intersection(namespaces).cloned().collect::<Vec<_>>();
-        assert!(within(TIMEOUT, || left().is_empty()), "left behind: {:?}", left());
+        assert!(
+            within(TIMEOUT, || self.processes().is_empty()),
+            "left behind: {:?}",
+            self.processes()
+        );
+        let left = || {
+            network_namespaces()
+                .intersection(namespaces)
+                .cloned()
+                .collect::<Vec<_>>()
+        };
+        assert!(
+            within(TIMEOUT, || left().is_empty()),
+            "left behind: {:?}",
+            left()
+        );
     }
 
     fn is_on(&self, folder: &Path) -> bool {
         let carries = |file: &str| {
             let bytes = fs::read(folder.join(file)).unwrap_or_default();
-            bytes.windows(self.0.len()).any(|window| window == self.0.as_bytes())
+            bytes
+                .windows(self.0.len())
+                .any(|window| window == self.0.as_bytes())
         };
         carries("cmdline") || carries("environ")
     }
@@ -70,11 +94,16 @@ impl Mark {
 
 /// Every network namespace that a process of this machine is in, as far as this user may see.
 fn network_namespaces() -> BTreeSet<PathBuf> {
-    processes().filter_map(|(_, folder)| network_namespace(&folder)).collect()
+    processes()
+        .filter_map(|(_, folder)| network_namespace(&folder))
+        .collect()
 }
 
 fn processes() -> impl Iterator<Item = (u32, PathBuf)> {
-    let entries = fs::read_dir("/proc").into_iter().flatten().filter_map(Result::ok);
+    let entries = fs::read_dir("/proc")
+        .into_iter()
+        .flatten()
+        .filter_map(Result::ok);
     entries.filter_map(|entry| Some((entry.file_name().to_str()?.parse().ok()?, entry.path())))
 }
 
@@ -84,7 +113,10 @@ fn network_namespace(folder: &Path) -> Option<PathBuf> {
 
 fn command_line(folder: &Path) -> String {
     let bytes = fs::read(folder.join("cmdline")).unwrap_or_default();
-    String::from_utf8_lossy(&bytes).replace('\0', " ").trim_end().to_owned()
+    String::from_utf8_lossy(&bytes)
+        .replace('\0', " ")
+        .trim_end()
+        .to_owned()
 }
 
 #[cfg(test)]
@@ -96,7 +128,8 @@ mod tests {
     fn a_marked_program_is_seen_until_it_ends() {
         let mark = Mark::new();
         let mut program = Running::start(mark.put_on(Command::new("sleep").arg("30")));
-        assert!(within(TIMEOUT, || mark.processes() == [(program.pid(), "sleep 30".to_owned())]));
+        assert!(within(TIMEOUT, || mark.processes()
+            == [(program.pid(), "sleep 30".to_owned())]));
         assert!(mark.network_namespaces().is_subset(&network_namespaces()));
         program.kill();
         drop(program);

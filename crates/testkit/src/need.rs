@@ -65,7 +65,9 @@ impl Need {
             Self::Nft => lacking_program("nft", "--version"),
             Self::Chromium => lacking_program("chromium", "--version"),
             Self::Curl => lacking_program("curl", "--version"),
-            Self::Sshd => lacking_program("ssh", "-V").or_else(|| lacking_program("/usr/sbin/sshd", "-V")),
+            Self::Sshd => {
+                lacking_program("ssh", "-V").or_else(|| lacking_program("/usr/sbin/sshd", "-V"))
+            }
             Self::Nginx => lacking_program("/usr/sbin/nginx", "-v"),
             Self::Rsync => lacking_program("rsync", "--version"),
             Self::Vsftpd => lacking_program("/usr/sbin/vsftpd", "-v"),
@@ -78,13 +80,18 @@ impl Need {
             Self::Socat => lacking_program("socat", "-V"),
             Self::Ethtool => lacking_program("ethtool", "--version"),
             Self::Loop => lacking_loop(),
-            Self::Postgres => postgres::programs().is_none().then(|| "PostgreSQL is not installed".to_owned()),
-            Self::Root => (!rustix::process::geteuid().is_root()).then(|| "this user is not root".to_owned()),
+            Self::Postgres => postgres::programs()
+                .is_none()
+                .then(|| "PostgreSQL is not installed".to_owned()),
+            Self::Root => {
+                (!rustix::process::geteuid().is_root()).then(|| "this user is not root".to_owned())
+            }
         }
     }
 }
 
-/// Returns whether a test at `place` must be skipped because something of `needs` is missing here; prints so.
+/// Returns whether a test at `place` must be skipped because something of `needs` is missing here;
+/// prints so.
 ///
 /// # Panics
 /// If something is missing and `FULLPIPE_REQUIRE=all`.
@@ -94,15 +101,20 @@ pub fn missing(place: &str, needs: &[Need]) -> bool {
         return false;
     }
     let reason = reasons.join("; ");
-    assert!(std::env::var("FULLPIPE_REQUIRE").as_deref() != Ok("all"), "{place}: {reason}");
+    assert!(
+        std::env::var("FULLPIPE_REQUIRE").as_deref() != Ok("all"),
+        "{place}: {reason}"
+    );
     note_skipped(place, &reason);
     true
 }
 
-/// Prints, and notes in `target/skipped.txt`, that a test at `place` is skipped, or a part of it, and the reason.
+/// Prints, and notes in `target/skipped.txt`, that a test at `place` is skipped, or a part of it,
+/// and the reason.
 pub fn note_skipped(place: &str, reason: &str) {
     let line = format!("skipped {place}: {reason}\n");
-    // Straight to the descriptor, because the test runner swallows what `eprintln!` says in a test that passes.
+    // Straight to the descriptor, because the test runner swallows what `eprintln!` says in a test
+    // that passes.
     let _ = rustix::io::write(rustix::stdio::stderr(), line.as_bytes());
     let _ = note(&line);
 }
@@ -110,7 +122,11 @@ pub fn note_skipped(place: &str, reason: &str) {
 fn note(line: &str) -> std::io::Result<()> {
     let file = target_folder().join("skipped.txt");
     fs::create_dir_all(target_folder())?;
-    OpenOptions::new().create(true).append(true).open(file)?.write_all(line.as_bytes())
+    OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(file)?
+        .write_all(line.as_bytes())
 }
 
 /// The workspace's `target` folder.
@@ -120,13 +136,19 @@ pub(crate) fn target_folder() -> PathBuf {
 }
 
 fn lacking_lab() -> Option<String> {
-    // The same namespaces that a lab makes, so that a container or AppArmor that forbids them is noticed.
+    // The same namespaces that a lab makes, so that a container or AppArmor that forbids them is
+    // noticed.
     let mut probe = Command::new("unshare");
     probe.args(["--net", "--mount", "--pid", "--fork", "--ipc", "--uts"]);
     if !rustix::process::geteuid().is_root() {
         probe.args(["--user", "--map-root-user"]);
     }
-    match probe.arg("true").stdout(Stdio::null()).stderr(Stdio::null()).status() {
+    match probe
+        .arg("true")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+    {
         Ok(status) if !status.success() => Some("namespaces are refused to this user".to_owned()),
         // Without the program to try it, the test itself finds out.
         _ => None,
@@ -135,7 +157,8 @@ fn lacking_lab() -> Option<String> {
 
 fn lacking_loop() -> Option<String> {
     let has_devices = Path::new("/dev/loop-control").exists();
-    lacking_program("mkfs.ext4", "-V").or_else(|| (!has_devices).then(|| "there are no loop devices".to_owned()))
+    lacking_program("mkfs.ext4", "-V")
+        .or_else(|| (!has_devices).then(|| "there are no loop devices".to_owned()))
 }
 
 /// Nobody's number, which owns nothing.
@@ -162,6 +185,10 @@ fn lacking_user_namespaces() -> Option<String> {
 }
 
 fn lacking_program(name: &str, argument: &str) -> Option<String> {
-    let found = Command::new(name).arg(argument).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    let found = Command::new(name)
+        .arg(argument)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
     found.err().map(|error| format!("{name}: {error}"))
 }

@@ -12,8 +12,9 @@ use crate::need::note_skipped;
 /// `st` of a socket that listens, in `/proc/net/tcp`.
 const LISTENING: &str = "0A";
 
-/// Returns a port that nobody listens on, over TCP or UDP, and that no other test of this process was given. It is none
-/// of those that the kernel gives to clients: one of these could be in use again before a server listens there.
+/// Returns a port that nobody listens on, over TCP or UDP, and that no other test of this process
+/// was given. It is none of those that the kernel gives to clients: one of these could be in use
+/// again before a server listens there.
 ///
 /// # Panics
 /// If there is none.
@@ -32,30 +33,37 @@ pub fn free_port() -> u16 {
     panic!("no port is free");
 }
 
-/// Returns the loopback addresses that a socket of this host can have: IPv4's, and IPv6's unless IPv6 is off, which is
-/// noted as a part of the test at `place` that is skipped.
+/// Returns the loopback addresses that a socket of this host can have: IPv4's, and IPv6's unless
+/// IPv6 is off, which is noted as a part of the test at `place` that is skipped.
 pub fn loopback_addresses(place: &str) -> Vec<&'static str> {
     let mut addresses = vec!["127.0.0.1"];
     match UdpSocket::bind((Ipv6Addr::LOCALHOST, 0)) {
         Ok(_) => addresses.push("::1"),
-        Err(error) => note_skipped(place, &format!("for ::1, which no socket can have: {error}")),
+        Err(error) => note_skipped(
+            place,
+            &format!("for ::1, which no socket can have: {error}"),
+        ),
     }
     addresses
 }
 
-/// First of the ports that tests are given. The kernel gives clients those from 32 768 on by default
-/// (`ip_local_port_range`).
+/// First of the ports that tests are given. The kernel gives clients those from 32 768 on by
+/// default (`ip_local_port_range`).
 const FIRST_PORT: u16 = 12_000;
 
 /// Number of those ports; a divisor of 65 536, so that the count may overflow.
 const PORTS: u16 = 16_384;
 
-/// Waits until somebody listens on TCP port `port`, without a connection that a server would take for a client.
+/// Waits until somebody listens on TCP port `port`, without a connection that a server would take
+/// for a client.
 ///
 /// # Panics
 /// If nobody does within ten seconds.
 pub fn wait_for_listener(port: u16) {
-    assert!(within(Duration::from_secs(10), || is_listening(port)), "nobody listens on port {port}");
+    assert!(
+        within(Duration::from_secs(10), || is_listening(port)),
+        "nobody listens on port {port}"
+    );
 }
 
 /// Every sysctl of this thread's network namespace that can be read, to the byte, by its file.
@@ -69,8 +77,15 @@ pub fn network_sysctls() -> BTreeMap<String, String> {
 }
 
 fn collect(folder: &Path, all: &mut BTreeMap<String, String>) {
-    for entry in fs::read_dir(folder).expect("/proc is there").map(|entry| entry.expect("/proc lists its files")) {
-        if entry.file_type().expect("/proc has the type of each entry").is_dir() {
+    for entry in fs::read_dir(folder)
+        .expect("/proc is there")
+        .map(|entry| entry.expect("/proc lists its files"))
+    {
+        if entry
+            .file_type()
+            .expect("/proc has the type of each entry")
+            .is_dir()
+        {
             collect(&entry.path(), all);
         } else if let Ok(text) = fs::read_to_string(entry.path()) {
             all.insert(entry.path().display().to_string(), text);
@@ -79,14 +94,20 @@ fn collect(folder: &Path, all: &mut BTreeMap<String, String>) {
 }
 
 fn is_listening(port: u16) -> bool {
-    let tables = ["/proc/net/tcp", "/proc/net/tcp6"].map(|file| fs::read_to_string(file).unwrap_or_default());
-    tables.iter().flat_map(|table| table.lines()).any(|line| listens(line, port))
+    let tables = ["/proc/net/tcp", "/proc/net/tcp6"]
+        .map(|file| fs::read_to_string(file).unwrap_or_default());
+    tables
+        .iter()
+        .flat_map(|table| table.lines())
+        .any(|line| listens(line, port))
 }
 
 /// Columns: number, local address and port, remote address and port, state.
 fn listens(line: &str, port: u16) -> bool {
     let columns: Vec<&str> = line.split_whitespace().take(4).collect();
-    let [_, local, _, state] = columns[..] else { return false };
+    let [_, local, _, state] = columns[..] else {
+        return false;
+    };
     state == LISTENING && local.ends_with(&format!(":{port:04X}"))
 }
 

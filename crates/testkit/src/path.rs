@@ -15,26 +15,31 @@ pub struct PathLock {
     _slots: Vec<OwnedFd>,
 }
 
-/// Waits until no other test on this machine uses an emulated path or loads the machine, in this process or another:
-/// two paths on two processors would spoil each other's figures. Such a test is in a module `tests_alone`, so that CI
-/// runs it when nothing is compiled either.
+/// Waits until no other test on this machine uses an emulated path or loads the machine, in this
+/// process or another: two paths on two processors would spoil each other's figures. Such a test is
+/// in a module `tests_alone`, so that CI runs it when nothing is compiled either.
 ///
 /// # Panics
 /// If the test is elsewhere, or if the lock's files cannot be made or locked.
 pub fn path() -> PathLock {
     // The thread of a test has its name, but for that of a binary which runs one test at a time.
     let test = thread::current().name().unwrap_or("main").to_owned();
-    assert!(test == "main" || test.contains("tests_alone::"), "{test} belongs into a module `tests_alone`");
+    assert!(
+        test == "main" || test.contains("tests_alone::"),
+        "{test} belongs into a module `tests_alone`"
+    );
     let lock = |slot| {
         let file = slot_file(slot);
         flock(&file, FlockOperation::LockExclusive).expect("a file can be locked");
         file
     };
-    PathLock { _slots: (0..LOAD_SLOTS).map(lock).collect() }
+    PathLock {
+        _slots: (0..LOAD_SLOTS).map(lock).collect(),
+    }
 }
 
-/// Waits for one of five places for tests that load the machine for a moment and at a bounded rate, over loopback or
-/// over a path of some 20 Mbit/s, and whose figures bear a few neighbours.
+/// Waits for one of five places for tests that load the machine for a moment and at a bounded rate,
+/// over loopback or over a path of some 20 Mbit/s, and whose figures bear a few neighbours.
 ///
 /// # Panics
 /// If the lock's files cannot be made or locked.
@@ -55,7 +60,8 @@ pub fn load_slot() -> PathLock {
 /// Opens the file of a slot, which may be another user's: to lock it takes no right to write.
 fn slot_file(slot: u32) -> OwnedFd {
     let path = std::env::temp_dir().join(format!("fullpipe-test-path-{slot}.lock"));
-    // Opening with O_CREAT fails for another user's file in a sticky folder (`fs.protected_regular`).
+    // Opening with O_CREAT fails for another user's file in a sticky folder
+    // (`fs.protected_regular`).
     let file = File::open(&path).or_else(|_| create_readable_file(&path));
     file.expect("the lock's file can be made").into()
 }

@@ -13,8 +13,9 @@ use crate::within;
 /// Folder of the programs of PostgreSQL in Debian, one below it for each version.
 const PROGRAMS: &str = "/usr/lib/postgresql";
 
-/// A server of PostgreSQL with a folder of its own, which is reached by a socket in that folder only. It ends with its
-/// test. Root runs it as the user `postgres`, because it refuses to run as root.
+/// A server of PostgreSQL with a folder of its own, which is reached by a socket in that folder
+/// only. It ends with its test. Root runs it as the user `postgres`, because it refuses to run as
+/// root.
 #[derive(Debug)]
 pub struct Postgres {
     folder: TempDir,
@@ -27,15 +28,35 @@ impl Postgres {
     /// # Panics
     /// If it does not start.
     pub fn start() -> Self {
-        let folder = tempfile::Builder::new().prefix("pg").tempdir().expect("a folder can be made");
+        let folder = tempfile::Builder::new()
+            .prefix("pg")
+            .tempdir()
+            .expect("a folder can be made");
         if let Some((user, group)) = other_user() {
             chown(folder.path(), Some(user), Some(group)).expect("root can give a folder away");
         }
         let mut made = program("initdb");
-        made.args(["--no-sync", "--auth=trust", "--username=postgres", "--encoding=UTF8", "--locale=C", "--pgdata"]);
-        let output = made.arg(folder.path().join("data")).output().expect("initdb can be started");
-        assert!(output.status.success(), "initdb: {}", String::from_utf8_lossy(&output.stderr));
-        let mut server = Self { folder, server: None };
+        made.args([
+            "--no-sync",
+            "--auth=trust",
+            "--username=postgres",
+            "--encoding=UTF8",
+            "--locale=C",
+            "--pgdata",
+        ]);
+        let output = made
+            .arg(folder.path().join("data"))
+            .output()
+            .expect("initdb can be started");
+        assert!(
+            output.status.success(),
+            "initdb: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        let mut server = Self {
+            folder,
+            server: None,
+        };
         server.run();
         server
     }
@@ -47,21 +68,43 @@ impl Postgres {
     pub fn run(&mut self) {
         let is_up = within(Duration::from_mins(1), || {
             // After a crash it refuses to start until the last of its processes has noticed.
-            if self.server.as_mut().is_none_or(|server| server.try_wait().is_ok_and(|end| end.is_some())) {
+            if self
+                .server
+                .as_mut()
+                .is_none_or(|server| server.try_wait().is_ok_and(|end| end.is_some()))
+            {
                 self.server = Some(self.spawned());
             }
             let mut ready = program("pg_isready");
             ready.arg("--quiet").arg("--host").arg(self.folder.path());
             ready.status().is_ok_and(|status| status.success())
         });
-        assert!(is_up, "PostgreSQL does not start in {}", self.folder.path().display());
+        assert!(
+            is_up,
+            "PostgreSQL does not start in {}",
+            self.folder.path().display()
+        );
     }
 
     fn spawned(&self) -> Child {
         let mut server = program("postgres");
-        server.arg("-D").arg(self.folder.path().join("data")).arg("-k").arg(self.folder.path());
-        server.args(["-c", "listen_addresses=", "-c", "max_connections=20", "-c", "shared_buffers=8MB"]);
-        server.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        server
+            .arg("-D")
+            .arg(self.folder.path().join("data"))
+            .arg("-k")
+            .arg(self.folder.path());
+        server.args([
+            "-c",
+            "listen_addresses=",
+            "-c",
+            "max_connections=20",
+            "-c",
+            "shared_buffers=8MB",
+        ]);
+        server
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
         server.spawn().expect("postgres can be started")
     }
 
@@ -71,7 +114,10 @@ impl Postgres {
     /// If it cannot be made.
     pub fn database(&self, name: &str) -> String {
         self.execute("postgres", &format!("CREATE DATABASE {name}"));
-        format!("postgres:///{name}?host={}&user=postgres", self.folder.path().display())
+        format!(
+            "postgres:///{name}?host={}&user=postgres",
+            self.folder.path().display()
+        )
     }
 
     /// The socket that the server listens on.
@@ -85,9 +131,25 @@ impl Postgres {
     /// If they fail.
     pub fn execute(&self, database: &str, sql: &str) {
         let mut psql = program("psql");
-        psql.args(["--quiet", "--no-psqlrc", "--username=postgres", "--dbname", database, "--command", sql]);
-        let output = psql.arg("--host").arg(self.folder.path()).output().expect("psql can be started");
-        assert!(output.status.success(), "{sql}: {}", String::from_utf8_lossy(&output.stderr));
+        psql.args([
+            "--quiet",
+            "--no-psqlrc",
+            "--username=postgres",
+            "--dbname",
+            database,
+            "--command",
+            sql,
+        ]);
+        let output = psql
+            .arg("--host")
+            .arg(self.folder.path())
+            .output()
+            .expect("psql can be started");
+        assert!(
+            output.status.success(),
+            "{sql}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
     }
 
     /// Kills the server as `kill -9` does; it has no chance to write anything.
@@ -101,7 +163,9 @@ impl Postgres {
 
 impl Drop for Postgres {
     fn drop(&mut self) {
-        let Some(server) = &mut self.server else { return };
+        let Some(server) = &mut self.server else {
+            return;
+        };
         // A quick end, with which its processes end too.
         let _ = Pid::from_raw(server.id().cast_signed()).map(|pid| kill_process(pid, Signal::QUIT));
         let _ = server.wait();
@@ -110,7 +174,11 @@ impl Drop for Postgres {
 
 /// Returns a command of PostgreSQL, as the user that owns the server.
 fn program(name: &str) -> Command {
-    let mut command = Command::new(programs().unwrap_or_else(|| PathBuf::from(PROGRAMS)).join(name));
+    let mut command = Command::new(
+        programs()
+            .unwrap_or_else(|| PathBuf::from(PROGRAMS))
+            .join(name),
+    );
     if let Some((user, group)) = other_user() {
         command.uid(user).gid(group);
     }
@@ -120,8 +188,13 @@ fn program(name: &str) -> Command {
 
 /// Returns the folder with the programs of an installed version.
 pub(crate) fn programs() -> Option<PathBuf> {
-    let versions = fs::read_dir(PROGRAMS).ok()?.filter_map(Result::ok).map(|version| version.path().join("bin"));
-    versions.filter(|folder| folder.join("initdb").exists() && folder.join("psql").exists()).max()
+    let versions = fs::read_dir(PROGRAMS)
+        .ok()?
+        .filter_map(Result::ok)
+        .map(|version| version.path().join("bin"));
+    versions
+        .filter(|folder| folder.join("initdb").exists() && folder.join("psql").exists())
+        .max()
 }
 
 /// Returns the user that runs the server in place of root.

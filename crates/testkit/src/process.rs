@@ -9,7 +9,8 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::within;
 
-/// The program under test, built once for each test binary if it is not there or older than its sources.
+/// The program under test, built once for each test binary if it is not there or older than its
+/// sources.
 ///
 /// # Panics
 /// If it cannot be built.
@@ -21,12 +22,23 @@ pub fn fullpipe() -> Command {
 /// Asks cargo for the program, because cargo passes its path to tests of its own package only.
 fn build() -> PathBuf {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    // With a test of the workspace, so that libraries have the features that tests of the workspace are built with, and
-    // are there already.
+    // With a test of the workspace, so that libraries have the features that tests of the workspace
+    // are built with, and are there already.
     let of_tests = ["--workspace", "--test", "words", "--bin", "fullpipe"];
-    let arguments = [&["build", "--quiet", "--message-format", "json"], &of_tests[..]].concat();
-    let output = cargo.args(arguments).stderr(Stdio::inherit()).output().expect("cargo can be started");
-    assert!(output.status.success(), "the program under test cannot be built");
+    let arguments = [
+        &["build", "--quiet", "--message-format", "json"],
+        &of_tests[..],
+    ]
+    .concat();
+    let output = cargo
+        .args(arguments)
+        .stderr(Stdio::inherit())
+        .output()
+        .expect("cargo can be started");
+    assert!(
+        output.status.success(),
+        "the program under test cannot be built"
+    );
     let messages = String::from_utf8_lossy(&output.stdout);
     let executable = messages
         .lines()
@@ -48,8 +60,14 @@ impl Running {
     /// # Panics
     /// If it cannot be started.
     pub fn start(command: &mut Command) -> Self {
-        let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
-        Self { child: Some(child.unwrap_or_else(|error| panic!("{command:?}: {error}"))) }
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn();
+        Self {
+            child: Some(child.unwrap_or_else(|error| panic!("{command:?}: {error}"))),
+        }
     }
 
     /// Its process number.
@@ -60,14 +78,20 @@ impl Running {
         self.child.as_ref().expect("it has not finished").id()
     }
 
-    /// Asks it to end as Ctrl-C does in a terminal, it alone, once it listens for that: before, a busy machine may not
-    /// even have loaded it, and the kernel ends it in its place.
+    /// Asks it to end as Ctrl-C does in a terminal, it alone, once it listens for that: before, a
+    /// busy machine may not even have loaded it, and the kernel ends it in its place.
     ///
     /// # Panics
     /// If it does not listen within a minute.
     pub fn interrupt(&self) {
-        assert!(within(Duration::from_mins(1), || self.minds_interrupts()), "it does not listen for interrupts");
-        let pid = self.child.as_ref().and_then(|child| Pid::from_raw(child.id().cast_signed()));
+        assert!(
+            within(Duration::from_mins(1), || self.minds_interrupts()),
+            "it does not listen for interrupts"
+        );
+        let pid = self
+            .child
+            .as_ref()
+            .and_then(|child| Pid::from_raw(child.id().cast_signed()));
         // One that has ended already needs no asking.
         let _ = pid.map(|pid| kill_process(pid, Signal::INT));
     }
@@ -75,9 +99,16 @@ impl Running {
     /// Returns whether an interrupt would meet a handler of its own; one that has ended needs none.
     fn minds_interrupts(&self) -> bool {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap_or_default();
-        let line = |name| status.lines().find_map(|line: &str| line.strip_prefix(name)).map(str::trim);
+        let line = |name| {
+            status
+                .lines()
+                .find_map(|line: &str| line.strip_prefix(name))
+                .map(str::trim)
+        };
         let ended = line("State:").is_none_or(|state| state.starts_with('Z'));
-        let caught = line("SigCgt:").and_then(|mask| u64::from_str_radix(mask, 16).ok()).unwrap_or(0);
+        let caught = line("SigCgt:")
+            .and_then(|mask| u64::from_str_radix(mask, 16).ok())
+            .unwrap_or(0);
         // Bit n is for signal n + 1 (proc_pid_status(5)).
         ended || caught >> (Signal::INT.as_raw() - 1) & 1 == 1
     }
@@ -98,7 +129,10 @@ impl Running {
         let stdout = collect(child.stdout.take());
         let stderr = collect(child.stderr.take());
         let status = wait(&mut child, timeout);
-        let (stdout, stderr) = (stdout.join().unwrap_or_default(), stderr.join().unwrap_or_default());
+        let (stdout, stderr) = (
+            stdout.join().unwrap_or_default(),
+            stderr.join().unwrap_or_default(),
+        );
         let Some(status) = status else {
             panic!(
                 "it did not end within {timeout:?}:\n{}{}",
@@ -106,7 +140,11 @@ impl Running {
                 String::from_utf8_lossy(&stderr)
             );
         };
-        Output { status, stdout, stderr }
+        Output {
+            status,
+            stdout,
+            stderr,
+        }
     }
 }
 

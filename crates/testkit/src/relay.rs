@@ -32,8 +32,8 @@ pub enum Fate {
     Follows(u64),
 }
 
-/// Returns the fate of each: by the way, and the number of the datagram among those of its flow that carry data, from
-/// one.
+/// Returns the fate of each: by the way, and the number of the datagram among those of its flow
+/// that carry data, from one.
 type Fates = dyn Fn(Heading, u64) -> Fate + Send + Sync;
 
 /// Data is at least this long; what opens a flow is shorter.
@@ -54,7 +54,10 @@ impl Relay {
     ///
     /// # Panics
     /// If no port is free.
-    pub fn start(server: u16, loses: impl Fn(Heading, u64) -> bool + Send + Sync + 'static) -> Self {
+    pub fn start(
+        server: u16,
+        loses: impl Fn(Heading, u64) -> bool + Send + Sync + 'static,
+    ) -> Self {
         let fate = move |lost| if lost { Fate::IsLost } else { Fate::Passes };
         Self::with_fates(server, move |heading, number| fate(loses(heading, number)))
     }
@@ -63,13 +66,22 @@ impl Relay {
     ///
     /// # Panics
     /// If no port is free.
-    pub fn with_fates(server: u16, fates: impl Fn(Heading, u64) -> Fate + Send + Sync + 'static) -> Self {
-        let (listener, datagrams, port) =
-            iter::repeat_with(bind_both).take(PORT_ATTEMPTS).flatten().next().expect("a port is free for TCP and UDP");
+    pub fn with_fates(
+        server: u16,
+        fates: impl Fn(Heading, u64) -> Fate + Send + Sync + 'static,
+    ) -> Self {
+        let (listener, datagrams, port) = iter::repeat_with(bind_both)
+            .take(PORT_ATTEMPTS)
+            .flatten()
+            .next()
+            .expect("a port is free for TCP and UDP");
         let server = SocketAddr::from((Ipv4Addr::LOCALHOST, server));
         thread::spawn(move || forward_connections(&listener, server));
         let late = Arc::new(AtomicU64::new(0));
-        let rule = Rule { fates: Arc::new(fates), late: Arc::clone(&late) };
+        let rule = Rule {
+            fates: Arc::new(fates),
+            late: Arc::clone(&late),
+        };
         thread::spawn(move || forward_datagrams(&Arc::new(datagrams), server, &rule));
         Self { port, late }
     }
@@ -91,8 +103,13 @@ const PORT_ATTEMPTS: usize = 100;
 /// Binds sockets of TCP and UDP to one free port; `None` if it is in use for UDP.
 fn bind_both() -> Option<(TcpListener, UdpSocket, u16)> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port is free");
-    let port = listener.local_addr().expect("a bound socket has an address").port();
-    UdpSocket::bind((Ipv4Addr::LOCALHOST, port)).ok().map(|datagrams| (listener, datagrams, port))
+    let port = listener
+        .local_addr()
+        .expect("a bound socket has an address")
+        .port();
+    UdpSocket::bind((Ipv4Addr::LOCALHOST, port))
+        .ok()
+        .map(|datagrams| (listener, datagrams, port))
 }
 
 fn forward_connections(listener: &TcpListener, server: SocketAddr) {
@@ -134,7 +151,12 @@ struct Lane {
 
 impl Lane {
     fn new(rule: &Rule, heading: Heading) -> Self {
-        Self { rule: rule.clone(), heading, sent: 0, held: Vec::new() }
+        Self {
+            rule: rule.clone(),
+            heading,
+            sent: 0,
+            held: Vec::new(),
+        }
     }
 
     /// Sends `datagram` on by `send` as its fate is, and what has waited for it.
@@ -169,14 +191,22 @@ struct Flow {
 }
 
 impl Flow {
-    fn open(client: SocketAddr, server: SocketAddr, clients: &Arc<UdpSocket>, rule: &Rule) -> io::Result<Self> {
+    fn open(
+        client: SocketAddr,
+        server: SocketAddr,
+        clients: &Arc<UdpSocket>,
+        rule: &Rule,
+    ) -> io::Result<Self> {
         let upstream = Arc::new(UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?);
         upstream.connect(server)?;
         upstream.set_read_timeout(Some(SILENCE))?;
         let (back, clients) = (Arc::clone(&upstream), Arc::clone(clients));
         let lane = Lane::new(rule, Heading::ToClient);
         thread::spawn(move || forward_back(&back, &clients, client, lane));
-        Ok(Self { upstream, lane: Lane::new(rule, Heading::ToServer) })
+        Ok(Self {
+            upstream,
+            lane: Lane::new(rule, Heading::ToServer),
+        })
     }
 }
 
@@ -198,7 +228,9 @@ fn forward_datagrams(clients: &Arc<UdpSocket>, server: SocketAddr, rule: &Rule) 
 fn forward_back(upstream: &UdpSocket, clients: &UdpSocket, client: SocketAddr, mut lane: Lane) {
     let mut buffer = vec![0; 65_536];
     while let Ok(length) = upstream.recv(&mut buffer) {
-        lane.forward(&buffer[..length], |datagram| drop(clients.send_to(datagram, client)));
+        lane.forward(&buffer[..length], |datagram| {
+            drop(clients.send_to(datagram, client))
+        });
     }
 }
 
@@ -228,28 +260,41 @@ mod tests {
             seen.push((length, buffer[0]));
             server.send_to(&buffer[..length], from).unwrap();
         }
-        assert_eq!(seen, [(4, b'o'), (MIN_DATA, 1), (MIN_DATA, 4), (MIN_DATA, 5)]);
+        assert_eq!(
+            seen,
+            [(4, b'o'), (MIN_DATA, 1), (MIN_DATA, 4), (MIN_DATA, 5)]
+        );
         assert_eq!(client.recv(&mut buffer).unwrap(), 4);
-        assert_eq!((client.recv(&mut buffer).unwrap(), buffer[0]), (MIN_DATA, 1));
+        assert_eq!(
+            (client.recv(&mut buffer).unwrap(), buffer[0]),
+            (MIN_DATA, 1)
+        );
     }
 
     #[test]
     fn what_is_reported_to_wait_waits_and_what_is_reported_to_follow_follows() {
         let server = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let relay = Relay::with_fates(server.local_addr().unwrap().port(), |_, number| match number {
-            2 => Fate::Follows(2),
-            5 => Fate::Waits(Duration::from_millis(20)),
-            _ => Fate::Passes,
-        });
+        let relay = Relay::with_fates(
+            server.local_addr().unwrap().port(),
+            |_, number| match number {
+                2 => Fate::Follows(2),
+                5 => Fate::Waits(Duration::from_millis(20)),
+                _ => Fate::Passes,
+            },
+        );
         let client = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         client.connect((Ipv4Addr::LOCALHOST, relay.port())).unwrap();
-        server.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        server
+            .set_read_timeout(Some(Duration::from_secs(5)))
+            .unwrap();
         let begun = Instant::now();
         for number in 1..=5_u8 {
             client.send(&[number; MIN_DATA]).unwrap();
         }
         let mut buffer = [0; 64];
-        let seen: Vec<u8> = (0..5).map(|_| server.recv(&mut buffer).map(|_| buffer[0]).unwrap()).collect();
+        let seen: Vec<u8> = (0..5)
+            .map(|_| server.recv(&mut buffer).map(|_| buffer[0]).unwrap())
+            .collect();
         assert_eq!(seen, [1, 3, 4, 2, 5]);
         assert!(begun.elapsed() >= Duration::from_millis(20));
     }

@@ -5,11 +5,12 @@ use tempfile::TempDir;
 
 use crate::{Running, wait_for_listener};
 
-/// Folder in which the server of OpenSSH separates its privileges; distributions make it when they start the service.
+/// Folder in which the server of OpenSSH separates its privileges; distributions make it when they
+/// start the service.
 const SEPARATION: &str = "/run/sshd";
 
-/// A server of OpenSSH for root, with keys and a configuration of its own, and the client that may log in. A test
-/// needs `Sshd` and `Root` for it.
+/// A server of OpenSSH for root, with keys and a configuration of its own, and the client that may
+/// log in. A test needs `Sshd` and `Root` for it.
 #[derive(Debug)]
 pub struct SshServer {
     folder: TempDir,
@@ -26,8 +27,13 @@ impl SshServer {
         let made = Self { folder, port };
         for key in ["host", "user"] {
             let mut command = Command::new("ssh-keygen");
-            let status = command.args(["-q", "-t", "ed25519", "-N", "", "-f", &made.file(key)]).status();
-            assert!(status.is_ok_and(|status| status.success()), "ssh-keygen fails");
+            let status = command
+                .args(["-q", "-t", "ed25519", "-N", "", "-f", &made.file(key)])
+                .status();
+            assert!(
+                status.is_ok_and(|status| status.success()),
+                "ssh-keygen fails"
+            );
         }
         let server = format!(
             "Port {port}\nHostKey {}\nAuthorizedKeysFile {}\nStrictModes no\nUsePAM no\nPidFile none\n\
@@ -49,7 +55,9 @@ impl SshServer {
     /// The command line of the server, which stays in the foreground.
     pub fn command(&self) -> Vec<String> {
         let configuration = self.file("server");
-        ["/usr/sbin/sshd", "-D", "-e", "-f", &configuration].map(str::to_owned).to_vec()
+        ["/usr/sbin/sshd", "-D", "-e", "-f", &configuration]
+            .map(str::to_owned)
+            .to_vec()
     }
 
     /// Starts the server here, and waits until it listens.

@@ -3,8 +3,8 @@ use std::time::{Duration, Instant};
 
 use crate::lateness;
 
-/// Longest time that a repetition waits for a calm machine: other guests of a hypervisor may take the processors away
-/// for some seconds.
+/// Longest time that a repetition waits for a calm machine: other guests of a hypervisor may take
+/// the processors away for some seconds.
 const MAX_WAIT: Duration = Duration::from_secs(20);
 
 /// Time for which a calm machine wakes each thread without a delay of more than [`CALM_LATENESS`].
@@ -13,9 +13,10 @@ const CALM_TIME: Duration = Duration::from_millis(500);
 /// Delay that a calm machine stays below.
 const CALM_LATENESS: Duration = Duration::from_millis(5);
 
-/// Runs `measure` until a run is valid, `tries` times at most, and gives that run to the test. A run that is invalid by
-/// its own checks says nothing about the program; one that is valid is judged, whatever it shows. After an invalid run,
-/// the next one begins when the machine is calm, or after twenty seconds.
+/// Runs `measure` until a run is valid, `tries` times at most, and gives that run to the test. A
+/// run that is invalid by its own checks says nothing about the program; one that is valid is
+/// judged, whatever it shows. After an invalid run, the next one begins when the machine is calm,
+/// or after twenty seconds.
 ///
 /// # Panics
 /// If no run was valid.
@@ -53,7 +54,14 @@ mod tests {
         let mut run = 0;
         let result = valid_within(3, || {
             run += 1;
-            (run, if run < 2 { vec!["late".to_owned()] } else { vec![] })
+            (
+                run,
+                if run < 2 {
+                    vec!["late".to_owned()]
+                } else {
+                    vec![]
+                },
+            )
         });
         assert_eq!((result, run), (2, 2));
     }

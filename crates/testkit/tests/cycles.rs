@@ -1,28 +1,41 @@
-//! Finds cycles between the modules of each crate: two modules that use each other can be read, tested and moved only
-//! together.
+//! Finds cycles between the modules of each crate: two modules that use each other can be read,
+//! tested and moved only together.
 //!
-//! The scanner reads the text of the sources. It takes each file directly under `src/` and each folder there for one
-//! module, and each `crate::name` in code as a use of the module `name`, where `super::` at the top level of a file
-//! stands for `crate::`. It leaves out comments, strings and modules of tests. It does not follow names that `lib.rs`
-//! or a macro exports again, so a use by `crate::Name` does not count.
+//! The scanner reads the text of the sources. It takes each file directly under `src/` and each
+//! folder there for one module, and each `crate::name` in code as a use of the module `name`, where
+//! `super::` at the top level of a file stands for `crate::`. It leaves out comments, strings and
+//! modules of tests. It does not follow names that `lib.rs` or a macro exports again, so a use by
+//! `crate::Name` does not count.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Cycles that stay, as the modules of each, with the reason.
-const ALLOWED: &[(&str, &[&str], &str)] =
-    &[("fullpipe", &["cli", "commands"], "`man` and `completions` describe the command line that they are part of")];
+const ALLOWED: &[(&str, &[&str], &str)] = &[(
+    "fullpipe",
+    &["cli", "commands"],
+    "`man` and `completions` describe the command line that they are part of",
+)];
 
 #[test]
 fn modules_of_a_crate_do_not_use_each_other_in_a_circle() {
     let mut wrong = Vec::new();
-    let mut allowed: BTreeSet<(&str, Vec<&str>)> =
-        ALLOWED.iter().map(|(package, modules, _)| (*package, modules.to_vec())).collect();
+    let mut allowed: BTreeSet<(&str, Vec<&str>)> = ALLOWED
+        .iter()
+        .map(|(package, modules, _)| (*package, modules.to_vec()))
+        .collect();
     for package in packages() {
-        let name = package.file_name().expect("a crate has a folder").to_string_lossy().into_owned();
+        let name = package
+            .file_name()
+            .expect("a crate has a folder")
+            .to_string_lossy()
+            .into_owned();
         for cycle in cycles(&uses(&package.join("src"))) {
-            let found = (name.as_str(), cycle.iter().map(String::as_str).collect::<Vec<_>>());
+            let found = (
+                name.as_str(),
+                cycle.iter().map(String::as_str).collect::<Vec<_>>(),
+            );
             let is_allowed = allowed.iter().any(|one| *one == found);
             allowed.retain(|one| *one != found);
             if !is_allowed {
@@ -30,22 +43,44 @@ fn modules_of_a_crate_do_not_use_each_other_in_a_circle() {
             }
         }
     }
-    assert!(wrong.is_empty(), "modules that use each other, without a listed reason:\n{}", wrong.join("\n"));
-    assert!(allowed.is_empty(), "cycles that are gone; strike them from the list: {allowed:?}");
+    assert!(
+        wrong.is_empty(),
+        "modules that use each other, without a listed reason:\n{}",
+        wrong.join("\n")
+    );
+    assert!(
+        allowed.is_empty(),
+        "cycles that are gone; strike them from the list: {allowed:?}"
+    );
 }
 
 #[test]
 fn a_cycle_is_found_through_any_number_of_modules_and_nothing_else_is_one() {
     let sources = [
         ("a", "use crate::b::B;\nfn f() -> B { B }"),
-        ("b", "use crate::{c::C, e};\n// use crate::d::D;\nconst T: &str = \"crate::d\";"),
-        ("c", "fn f() { crate::a::f() }\n#[cfg(test)]\nmod tests {\n    use crate::d::D;\n}\n"),
+        (
+            "b",
+            "use crate::{c::C, e};\n// use crate::d::D;\nconst T: &str = \"crate::d\";",
+        ),
+        (
+            "c",
+            "fn f() { crate::a::f() }\n#[cfg(test)]\nmod tests {\n    use crate::d::D;\n}\n",
+        ),
         ("d", "use super::c::C;"),
-        ("e", "/// Like [`crate::b`].\nconst QUOTE: char = '\"'; use crate::f::{\n    g::G,\n    h,\n};"),
-        ("f", "mod inner { const A: &str = r#\"crate::e \" crate::b\"#; }"),
+        (
+            "e",
+            "/// Like [`crate::b`].\nconst QUOTE: char = '\"'; use crate::f::{\n    g::G,\n    h,\n};",
+        ),
+        (
+            "f",
+            "mod inner { const A: &str = r#\"crate::e \" crate::b\"#; }",
+        ),
     ];
     let names: BTreeSet<String> = sources.iter().map(|(name, _)| (*name).to_owned()).collect();
-    let graph = sources.iter().map(|(name, text)| ((*name).to_owned(), used_by(text, name, &names, true))).collect();
+    let graph = sources
+        .iter()
+        .map(|(name, text)| ((*name).to_owned(), used_by(text, name, &names, true)))
+        .collect();
     assert_eq!(cycles(&graph), [["a", "b", "c"]]);
     assert_eq!(graph["d"], BTreeSet::from(["c".to_owned()]));
     assert_eq!(graph["e"], BTreeSet::from(["f".to_owned()]));
@@ -57,36 +92,55 @@ type Graph = BTreeMap<String, BTreeSet<String>>;
 /// Returns the folders of all crates.
 fn packages() -> Vec<PathBuf> {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let mut packages: Vec<PathBuf> = entries(&crates).into_iter().filter(|path| path.join("src").is_dir()).collect();
+    let mut packages: Vec<PathBuf> = entries(&crates)
+        .into_iter()
+        .filter(|path| path.join("src").is_dir())
+        .collect();
     packages.sort();
     packages
 }
 
-/// Returns the graph of the modules directly under `source`; the root files are none, since they name them all.
+/// Returns the graph of the modules directly under `source`; the root files are none, since they
+/// name them all.
 fn uses(source: &Path) -> Graph {
     let roots = ["lib.rs", "main.rs"].map(|name| source.join(name));
-    let modules: Vec<PathBuf> = entries(source).into_iter().filter(|path| !roots.contains(path)).collect();
+    let modules: Vec<PathBuf> = entries(source)
+        .into_iter()
+        .filter(|path| !roots.contains(path))
+        .collect();
     let names: BTreeSet<String> = modules.iter().map(|path| stem(path)).collect();
-    let mut graph: Graph = names.iter().map(|name| (name.clone(), BTreeSet::new())).collect();
+    let mut graph: Graph = names
+        .iter()
+        .map(|name| (name.clone(), BTreeSet::new()))
+        .collect();
     for module in modules {
         let name = stem(&module);
         for file in files(&module) {
             let text = fs::read_to_string(&file).expect("a source can be read");
             let is_top = file == module || file == module.join("mod.rs");
-            graph.entry(name.clone()).or_default().extend(used_by(&text, &name, &names, is_top));
+            graph
+                .entry(name.clone())
+                .or_default()
+                .extend(used_by(&text, &name, &names, is_top));
         }
     }
     graph
 }
 
-/// Returns those of `names` that the `text` of `module` uses; at the `top` level, `super::` is the crate's root.
+/// Returns those of `names` that the `text` of `module` uses; at the `top` level, `super::` is the
+/// crate's root.
 fn used_by(text: &str, module: &str, names: &BTreeSet<String>, top: bool) -> BTreeSet<String> {
     let code = without_tests(&without_text(text));
     let mut used = BTreeSet::new();
-    let prefixes: &[&str] = if top { &["crate::", "super::"] } else { &["crate::"] };
+    let prefixes: &[&str] = if top {
+        &["crate::", "super::"]
+    } else {
+        &["crate::"]
+    };
     for prefix in prefixes {
         for (at, _) in code.match_indices(prefix) {
-            let is_whole = !code[..at].ends_with(|before: char| before.is_alphanumeric() || "_$:".contains(before));
+            let is_whole = !code[..at]
+                .ends_with(|before: char| before.is_alphanumeric() || "_$:".contains(before));
             if is_whole {
                 used.extend(heads(&code[at + prefix.len()..]));
             }
@@ -98,7 +152,9 @@ fn used_by(text: &str, module: &str, names: &BTreeSet<String>, top: bool) -> BTr
 
 /// Returns the first names of the paths at the start of `code`: one, or those of a group in braces.
 fn heads(code: &str) -> Vec<String> {
-    let Some(group) = code.strip_prefix('{') else { return vec![identifier(code)] };
+    let Some(group) = code.strip_prefix('{') else {
+        return vec![identifier(code)];
+    };
     let (mut depth, mut begins, mut heads) = (0, true, Vec::new());
     for (at, character) in group.char_indices() {
         match character {
@@ -117,7 +173,9 @@ fn heads(code: &str) -> Vec<String> {
 }
 
 fn identifier(code: &str) -> String {
-    code.chars().take_while(|character| character.is_alphanumeric() || *character == '_').collect()
+    code.chars()
+        .take_while(|character| character.is_alphanumeric() || *character == '_')
+        .collect()
 }
 
 /// Returns `source` without comments, and with empty strings and character literals.
@@ -158,7 +216,8 @@ fn text_length(rest: &str, before: Option<char>) -> usize {
         return quoted(rest, '"');
     }
     // A lifetime has no closing quote behind its first character.
-    let is_character = rest.starts_with("'\\") || rest.starts_with('\'') && rest.chars().nth(2) == Some('\'');
+    let is_character =
+        rest.starts_with("'\\") || rest.starts_with('\'') && rest.chars().nth(2) == Some('\'');
     if is_character { quoted(rest, '\'') } else { 0 }
 }
 
@@ -186,7 +245,8 @@ fn without_tests(code: &str) -> String {
     kept + rest
 }
 
-/// Returns what follows the item that `code` begins with: it ends with a semicolon or a closing brace.
+/// Returns what follows the item that `code` begins with: it ends with a semicolon or a closing
+/// brace.
 fn after_item(code: &str) -> &str {
     let mut depth = 0;
     for (at, character) in code.char_indices() {
@@ -202,14 +262,20 @@ fn after_item(code: &str) -> &str {
     ""
 }
 
-/// Returns every group of modules of which each can be reached from each other one, in the order of their names.
+/// Returns every group of modules of which each can be reached from each other one, in the order of
+/// their names.
 fn cycles(graph: &Graph) -> Vec<Vec<String>> {
-    let reachable: BTreeMap<&String, BTreeSet<&String>> =
-        graph.keys().map(|module| (module, reachable_from(module, graph))).collect();
+    let reachable: BTreeMap<&String, BTreeSet<&String>> = graph
+        .keys()
+        .map(|module| (module, reachable_from(module, graph)))
+        .collect();
     let mut groups = BTreeSet::new();
     for (module, reached) in &reachable {
-        let group: Vec<String> =
-            reached.iter().filter(|other| reachable[**other].contains(module)).map(|other| (*other).clone()).collect();
+        let group: Vec<String> = reached
+            .iter()
+            .filter(|other| reachable[**other].contains(module))
+            .map(|other| (*other).clone())
+            .collect();
         if group.len() > 1 {
             groups.insert(group);
         }
@@ -228,21 +294,31 @@ fn reachable_from<'g>(module: &str, graph: &'g Graph) -> BTreeSet<&'g String> {
     found
 }
 
-/// Returns the sources of a module, which is a file or a folder; not those in a folder or file of tests.
+/// Returns the sources of a module, which is a file or a folder; not those in a folder or file of
+/// tests.
 fn files(module: &Path) -> Vec<PathBuf> {
     if module.is_file() {
         return vec![module.to_owned()];
     }
-    entries(module).iter().filter(|path| stem(path) != "tests").flat_map(|path| files(path)).collect()
+    entries(module)
+        .iter()
+        .filter(|path| stem(path) != "tests")
+        .flat_map(|path| files(path))
+        .collect()
 }
 
 /// Returns the Rust sources and the folders directly in `folder`.
 fn entries(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).expect("a folder of sources can be read");
     let paths = entries.map(|entry| entry.expect("an entry can be read").path());
-    paths.filter(|path| path.is_dir() || path.extension().is_some_and(|extension| extension == "rs")).collect()
+    paths
+        .filter(|path| path.is_dir() || path.extension().is_some_and(|extension| extension == "rs"))
+        .collect()
 }
 
 fn stem(path: &Path) -> String {
-    path.file_stem().expect("a source has a name").to_string_lossy().into_owned()
+    path.file_stem()
+        .expect("a source has a name")
+        .to_string_lossy()
+        .into_owned()
 }

@@ -10,7 +10,10 @@ use serde_json::Value;
 fn every_room_is_in_the_plan_and_every_line_of_the_plan_is_a_room() {
     let built: BTreeSet<String> = packages().into_iter().map(|package| package.room).collect();
     let planned: BTreeSet<String> = PLAN.iter().map(|room| room.name.to_owned()).collect();
-    assert_eq!(built, planned, "the workspace's packages, and the table in this test");
+    assert_eq!(
+        built, planned,
+        "the workspace's packages, and the table in this test"
+    );
 }
 
 #[test]
@@ -18,7 +21,11 @@ fn a_room_uses_only_rooms_on_floors_below_its_own() {
     for package in packages() {
         let floor = plan(&package.room).floor;
         for used in package.rooms() {
-            assert!(plan(used).floor < floor, "{} is on floor {floor} and may not use {used}", package.room);
+            assert!(
+                plan(used).floor < floor,
+                "{} is on floor {floor} and may not use {used}",
+                package.room
+            );
         }
     }
 }
@@ -27,30 +34,54 @@ fn a_room_uses_only_rooms_on_floors_below_its_own() {
 fn a_pure_room_reaches_neither_sockets_nor_the_kernel() {
     for package in packages().iter().filter(|package| plan(&package.room).pure) {
         for library in IMPURE {
-            assert!(!package.uses.contains(library), "{} is pure and may not use {library}", package.room);
+            assert!(
+                !package.uses.contains(library),
+                "{} is pure and may not use {library}",
+                package.room
+            );
         }
         for used in package.rooms() {
-            assert!(plan(used).pure, "{} is pure, and {used} is not", package.room);
+            assert!(
+                plan(used).pure,
+                "{} is pure, and {used} is not",
+                package.room
+            );
         }
     }
 }
 
 #[test]
 fn what_measures_neither_judges_nor_prints() {
-    for package in packages().iter().filter(|package| MEASURES.contains(&package.room.as_str())) {
+    for package in packages()
+        .iter()
+        .filter(|package| MEASURES.contains(&package.room.as_str()))
+    {
         for used in package.rooms() {
-            assert!(!["diagnose", "report"].contains(&used), "{} measures and may not use {used}", package.room);
+            assert!(
+                !["diagnose", "report"].contains(&used),
+                "{} measures and may not use {used}",
+                package.room
+            );
         }
     }
 }
 
 #[test]
 fn only_sys_has_lints_of_its_own() {
-    for package in packages().iter().filter(|package| package.room != MAY_BE_UNSAFE) {
+    for package in packages()
+        .iter()
+        .filter(|package| package.room != MAY_BE_UNSAFE)
+    {
         let manifest = read(&package.manifest);
-        let lints = manifest.split("\n[").find_map(|section| section.strip_prefix("lints]"));
+        let lints = manifest
+            .split("\n[")
+            .find_map(|section| section.strip_prefix("lints]"));
         let whole = lints.is_some_and(|lints| lints.trim() == "workspace = true");
-        assert!(whole, "{} must have the workspace's lints, and with them `unsafe_code = \"forbid\"`", package.room);
+        assert!(
+            whole,
+            "{} must have the workspace's lints, and with them `unsafe_code = \"forbid\"`",
+            package.room
+        );
     }
     let forbids = read(&crates().join("../Cargo.toml")).contains("\nunsafe_code = \"forbid\"\n");
     assert!(forbids, "the workspace's lints must forbid unsafe code");
@@ -60,9 +91,17 @@ fn only_sys_has_lints_of_its_own() {
 fn the_list_of_rooms_states_their_floors() {
     let list = read(&crates().join("README.md"));
     for room in PLAN {
-        let floor = if room.floor == ATTIC { "–".to_owned() } else { room.floor.to_string() };
+        let floor = if room.floor == ATTIC {
+            "–".to_owned()
+        } else {
+            room.floor.to_string()
+        };
         let line = format!("\n| {floor} | `{}` |", room.name);
-        assert!(list.contains(&line), "crates/README.md has no line that begins with {}", line.trim());
+        assert!(
+            list.contains(&line),
+            "crates/README.md has no line that begins with {}",
+            line.trim()
+        );
     }
 }
 
@@ -75,9 +114,18 @@ struct Package {
 
 impl Package {
     fn read(package: &Value) -> Self {
-        let text = |value: &Value| value.as_str().expect("cargo metadata gives text here").to_owned();
-        let dependencies = package["dependencies"].as_array().expect("a package has a list of dependencies");
-        let uses = dependencies.iter().filter(|dependency| dependency["kind"] != "dev");
+        let text = |value: &Value| {
+            value
+                .as_str()
+                .expect("cargo metadata gives text here")
+                .to_owned()
+        };
+        let dependencies = package["dependencies"]
+            .as_array()
+            .expect("a package has a list of dependencies");
+        let uses = dependencies
+            .iter()
+            .filter(|dependency| dependency["kind"] != "dev");
         Self {
             room: room(&text(&package["name"])).to_owned(),
             manifest: text(&package["manifest_path"]).into(),
@@ -86,18 +134,33 @@ impl Package {
     }
 
     fn rooms(&self) -> impl Iterator<Item = &str> {
-        self.uses.iter().filter(|name| name.starts_with("fullpipe")).map(|name| room(name))
+        self.uses
+            .iter()
+            .filter(|name| name.starts_with("fullpipe"))
+            .map(|name| room(name))
     }
 }
 
 /// The packages of the workspace, as cargo sees them.
 fn packages() -> Vec<Package> {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.args(["metadata", "--no-deps", "--format-version", "1"]).current_dir(crates());
+    cargo
+        .args(["metadata", "--no-deps", "--format-version", "1"])
+        .current_dir(crates());
     let output = cargo.output().expect("cargo can be started");
-    assert!(output.status.success(), "cargo metadata: {}", String::from_utf8_lossy(&output.stderr));
-    let metadata: Value = serde_json::from_slice(&output.stdout).expect("cargo metadata prints JSON");
-    metadata["packages"].as_array().expect("a workspace has packages").iter().map(Package::read).collect()
+    assert!(
+        output.status.success(),
+        "cargo metadata: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let metadata: Value =
+        serde_json::from_slice(&output.stdout).expect("cargo metadata prints JSON");
+    metadata["packages"]
+        .as_array()
+        .expect("a workspace has packages")
+        .iter()
+        .map(Package::read)
+        .collect()
 }
 
 fn room(package: &str) -> &str {
@@ -105,7 +168,9 @@ fn room(package: &str) -> &str {
 }
 
 fn plan(room: &str) -> &'static Room {
-    PLAN.iter().find(|planned| planned.name == room).unwrap_or_else(|| panic!("{room} is not in the plan"))
+    PLAN.iter()
+        .find(|planned| planned.name == room)
+        .unwrap_or_else(|| panic!("{room} is not in the plan"))
 }
 
 fn crates() -> PathBuf {
@@ -126,11 +191,19 @@ struct Room {
 
 impl Room {
     const fn new(floor: u8, name: &'static str) -> Self {
-        Self { floor, name, pure: false }
+        Self {
+            floor,
+            name,
+            pure: false,
+        }
     }
 
     const fn pure(floor: u8, name: &'static str) -> Self {
-        Self { floor, name, pure: true }
+        Self {
+            floor,
+            name,
+            pure: true,
+        }
     }
 }
 

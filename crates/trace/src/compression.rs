@@ -19,10 +19,16 @@ impl Compression {
     /// Bytes of the head of a frame without content. They are enough to recognize any compression.
     pub(crate) const SKIPPABLE_HEAD: usize = 8;
 
-    /// Returns the length of the frame without content that begins with these bytes: Zstandard and LZ4 may have some
-    /// before their first one, as files of `pzstd` do (RFC 8878, 3.1.2).
+    /// Returns the length of the frame without content that begins with these bytes: Zstandard and
+    /// LZ4 may have some before their first one, as files of `pzstd` do (RFC 8878, 3.1.2).
     pub(crate) fn skippable_length(bytes: &[u8]) -> Option<usize> {
-        let [magic, length] = *bytes.first_chunk::<{ Self::SKIPPABLE_HEAD }>()?.as_chunks().0 else { return None };
+        let [magic, length] = *bytes
+            .first_chunk::<{ Self::SKIPPABLE_HEAD }>()?
+            .as_chunks()
+            .0
+        else {
+            return None;
+        };
         let is_skippable = matches!(magic, [0x50..=0x5F, 0x2A, 0x4D, 0x18]);
         is_skippable.then(|| Self::SKIPPABLE_HEAD + u32::from_le_bytes(length) as usize)
     }
@@ -35,7 +41,10 @@ impl Compression {
             (&[0x04, 0x22, 0x4D, 0x18], Self::Lz4),
             (&[0xFD, b'7', b'z', b'X', b'Z', 0x00], Self::Xz),
         ];
-        magics.into_iter().find(|(magic, _)| bytes.starts_with(magic)).map(|(_, compression)| compression)
+        magics
+            .into_iter()
+            .find(|(magic, _)| bytes.starts_with(magic))
+            .map(|(_, compression)| compression)
     }
 }
 

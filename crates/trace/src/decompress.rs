@@ -46,18 +46,29 @@ enum DecompressionEnd {
 }
 
 impl DecompressedInput {
-    /// Begins to decompress `input` on a thread, which ends with the file, or once the result is dropped and the input
-    /// gives bytes. Fails if there can be no thread.
-    pub(crate) fn start(compression: Compression, input: impl Read + Send + 'static) -> Result<Self, CaptureFault> {
+    /// Begins to decompress `input` on a thread, which ends with the file, or once the result is
+    /// dropped and the input gives bytes. Fails if there can be no thread.
+    pub(crate) fn start(
+        compression: Compression,
+        input: impl Read + Send + 'static,
+    ) -> Result<Self, CaptureFault> {
         let (sender, chunks) = sync_channel(WAITING);
         let work = move || {
             let end = send_chunks(compression, input, &sender);
             // The reader may be gone.
             let _ = sender.send(DecompressedChunk::Last(end));
         };
-        let thread = thread::Builder::new().name("decompress".to_owned()).spawn(work);
+        let thread = thread::Builder::new()
+            .name("decompress".to_owned())
+            .spawn(work);
         thread.map_err(|error| CaptureFault::Decompression(compression, error))?;
-        Ok(Self { compression, chunks, chunk: Vec::new(), at: 0, end: None })
+        Ok(Self {
+            compression,
+            chunks,
+            chunk: Vec::new(),
+            at: 0,
+            end: None,
+        })
     }
 
     /// Reads as [`Read::read`] does.
@@ -66,7 +77,11 @@ impl DecompressedInput {
             match self.chunks.recv() {
                 Ok(DecompressedChunk::Bytes(bytes)) => (self.chunk, self.at) = (bytes, 0),
                 Ok(DecompressedChunk::Last(end)) => self.end = Some(end),
-                Err(_) => self.end = Some(DecompressionEnd::Failed(io::Error::other("the decompressor gave up"))),
+                Err(_) => {
+                    self.end = Some(DecompressionEnd::Failed(io::Error::other(
+                        "the decompressor gave up",
+                    )))
+                }
             }
         }
         let rest = &self.chunk[self.at..];
@@ -86,7 +101,9 @@ impl DecompressedInput {
 
     fn end_input(&mut self) -> Result<usize, CaptureFault> {
         match self.end.take() {
-            Some(DecompressionEnd::Failed(error)) => Err(CaptureFault::Decompression(self.compression, error)),
+            Some(DecompressionEnd::Failed(error)) => {
+                Err(CaptureFault::Decompression(self.compression, error))
+            }
             Some(DecompressionEnd::Bomb) => Err(CaptureFault::Bomb(self.compression)),
             end => {
                 self.end = end;
@@ -103,7 +120,10 @@ fn send_chunks(
     to: &SyncSender<DecompressedChunk>,
 ) -> DecompressionEnd {
     let taken = Arc::new(AtomicU64::new(0));
-    let input = CountedInput { input: BufReader::with_capacity(CHUNK, input), taken: Arc::clone(&taken) };
+    let input = CountedInput {
+        input: BufReader::with_capacity(CHUNK, input),
+        taken: Arc::clone(&taken),
+    };
     let mut decoder = match open_decoder(compression, input) {
         Ok(decoder) => decoder,
         Err(error) => return DecompressionEnd::Failed(error),
@@ -133,16 +153,24 @@ fn send_chunks(
     }
 }
 
-fn open_decoder(compression: Compression, input: impl BufRead + 'static) -> io::Result<Box<dyn Read>> {
+fn open_decoder(
+    compression: Compression,
+    input: impl BufRead + 'static,
+) -> io::Result<Box<dyn Read>> {
     Ok(match compression {
         Compression::Gzip => Box::new(GzipMembers(Some(GzDecoder::new(input)))),
         Compression::Zstd => Box::new(zstd::stream::read::Decoder::with_buffer(input)?),
         Compression::Lz4 => Box::new(Lz4Frames(lz4_flex::frame::FrameDecoder::new(input))),
-        Compression::Xz => Box::new(lzma_rust2::XzReader::new_mem_limit(input, true, MAX_MEMORY_KIB)),
+        Compression::Xz => Box::new(lzma_rust2::XzReader::new_mem_limit(
+            input,
+            true,
+            MAX_MEMORY_KIB,
+        )),
     })
 }
 
-/// Members of gzip one behind another, and zeros behind them, which fill the last block of a tape or a device.
+/// Members of gzip one behind another, and zeros behind them, which fill the last block of a tape
+/// or a device.
 struct GzipMembers<R: BufRead>(Option<GzDecoder<R>>);
 
 impl<R: BufRead> Read for GzipMembers<R> {

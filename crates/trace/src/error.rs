@@ -4,7 +4,8 @@ use std::io;
 
 use crate::Compression;
 
-/// The reason why a capture cannot be read, or not further. Packets that were returned before are sound.
+/// The reason why a capture cannot be read, or not further. Packets that were returned before are
+/// sound.
 #[derive(Debug, thiserror::Error)]
 pub enum CaptureError {
     /// The file cannot be opened.
@@ -94,8 +95,15 @@ pub enum CaptureError {
 pub(crate) enum CaptureFault {
     Read(io::Error),
     NoCapture(&'static str),
-    Version { format: &'static str, major: u16, minor: u16 },
-    Damaged { offset: u64, reason: String },
+    Version {
+        format: &'static str,
+        major: u16,
+        minor: u16,
+    },
+    Damaged {
+        offset: u64,
+        reason: String,
+    },
     Decompression(Compression, io::Error),
     Bomb(Compression),
 }
@@ -107,9 +115,26 @@ impl CaptureFault {
         match self {
             Self::Read(source) => CaptureError::Read { file, source },
             Self::NoCapture(reason) => CaptureError::NoCapture { file, reason },
-            Self::Version { format, major, minor } => CaptureError::UnsupportedVersion { file, format, major, minor },
-            Self::Damaged { offset, reason } => CaptureError::Damaged { file, offset, reason },
-            Self::Decompression(compression, source) => CaptureError::Decompression { file, compression, source },
+            Self::Version {
+                format,
+                major,
+                minor,
+            } => CaptureError::UnsupportedVersion {
+                file,
+                format,
+                major,
+                minor,
+            },
+            Self::Damaged { offset, reason } => CaptureError::Damaged {
+                file,
+                offset,
+                reason,
+            },
+            Self::Decompression(compression, source) => CaptureError::Decompression {
+                file,
+                compression,
+                source,
+            },
             Self::Bomb(compression) => CaptureError::Bomb { file, compression },
         }
     }

@@ -41,7 +41,8 @@ pub struct CapturedPacket<'p> {
     pub at: Time,
     /// Type of the header that it begins with.
     pub link: LinkType,
-    /// Number of the interface that captured it, in the order in which its section of the file describes them.
+    /// Number of the interface that captured it, in the order in which its section of the file
+    /// describes them.
     pub interface: u16,
     /// First bytes of the packet, as many as were captured.
     pub bytes: &'p [u8],
@@ -62,15 +63,24 @@ impl PacketFile {
     /// Fails if the file cannot be opened, and as [`PacketFile::new`] does.
     pub fn open(path: &Path) -> Result<Self, CaptureError> {
         let name = path.display().to_string();
-        let file = File::open(path).map_err(|source| CaptureError::Open { file: name.clone(), source })?;
+        let file = File::open(path).map_err(|source| CaptureError::Open {
+            file: name.clone(),
+            source,
+        })?;
         let is_whole = file.metadata().is_ok_and(|found| found.is_file());
         let opened = Self::new(file, &name)?;
-        Ok(Self { path: is_whole.then(|| path.to_owned()), ..opened })
+        Ok(Self {
+            path: is_whole.then(|| path.to_owned()),
+            ..opened
+        })
     }
 
     /// Returns it with the packets that the capturing host lost, which are known once it is over.
     pub(crate) fn with_drops(self, drops: Arc<AtomicU64>) -> Self {
-        Self { drops: Some(drops), ..self }
+        Self {
+            drops: Some(drops),
+            ..self
+        }
     }
 
     /// Returns true for a file on a disk.
@@ -98,12 +108,13 @@ impl PacketFile {
         Self::detect_format(input, name.to_owned()).map_err(|fault| fault.into_error(name))
     }
 
-    /// Returns the next packet; `None` at the end, which may be within a packet: see [`FileNotes::cut_end`].
+    /// Returns the next packet; `None` at the end, which may be within a packet: see
+    /// [`FileNotes::cut_end`].
     ///
     /// # Errors
     ///
-    /// Fails if the input cannot be read or decompressed, expands as no capture does, or holds a record that no program
-    /// writes. The next call then returns `None`.
+    /// Fails if the input cannot be read or decompressed, expands as no capture does, or holds a
+    /// record that no program writes. The next call then returns `None`.
     #[inline]
     pub fn next_packet(&mut self) -> Result<Option<CapturedPacket<'_>>, CaptureError> {
         if self.is_ended {
@@ -136,7 +147,9 @@ impl PacketFile {
     fn detect_format(mut input: InputBuffer, name: String) -> Result<Self, CaptureFault> {
         let mut notes = FileNotes::default();
         while input.fill_buffer(Compression::SKIPPABLE_HEAD)? {
-            let Some(length) = Compression::skippable_length(input.buffered_bytes()) else { break };
+            let Some(length) = Compression::skippable_length(input.buffered_bytes()) else {
+                break;
+            };
             input.skip_bytes(length)?;
         }
         notes.compression = Compression::from_magic(input.buffered_bytes());
@@ -150,7 +163,15 @@ impl PacketFile {
             None => PcapNg::open(&mut input, &mut notes)?.map(FileFraming::PcapNg),
         };
         if let Some(framing) = framing {
-            return Ok(Self { name, path: None, input, framing, notes, drops: None, is_ended: false });
+            return Ok(Self {
+                name,
+                path: None,
+                input,
+                framing,
+                notes,
+                drops: None,
+                is_ended: false,
+            });
         }
         input.fill_buffer(PREVIEW)?;
         let preview = &input.buffered_bytes()[..input.buffered_bytes().len().min(PREVIEW)];
@@ -159,7 +180,11 @@ impl PacketFile {
 
     fn end(&mut self) {
         self.is_ended = true;
-        self.notes.drops = self.drops.as_ref().map(|drops| drops.load(Relaxed)).or(self.notes.drops);
+        self.notes.drops = self
+            .drops
+            .as_ref()
+            .map(|drops| drops.load(Relaxed))
+            .or(self.notes.drops);
     }
 
     fn ended_by(&mut self, fault: CaptureFault) -> CaptureError {
@@ -170,14 +195,22 @@ impl PacketFile {
 
 impl fmt::Debug for PacketFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PacketFile").field("name", &self.name).field("notes", &self.notes).finish_non_exhaustive()
+        f.debug_struct("PacketFile")
+            .field("name", &self.name)
+            .field("notes", &self.notes)
+            .finish_non_exhaustive()
     }
 }
 
 /// Returns the input behind a compression.
-fn decompressed_input(compression: Compression, input: InputBuffer) -> Result<InputBuffer, CaptureFault> {
+fn decompressed_input(
+    compression: Compression,
+    input: InputBuffer,
+) -> Result<InputBuffer, CaptureFault> {
     let (begun, source) = input.into_parts();
-    let ByteSource::Plain(rest) = source else { return Ok(InputBuffer::new(source)) };
+    let ByteSource::Plain(rest) = source else {
+        return Ok(InputBuffer::new(source));
+    };
     let decompressed = DecompressedInput::start(compression, Cursor::new(begun).chain(rest))?;
     Ok(InputBuffer::new(ByteSource::Decompressed(decompressed)))
 }

@@ -64,15 +64,27 @@ struct OtherPackets {
 impl OtherPackets {
     fn count_unread(&mut self, unread: UnreadHeader) {
         let has_room = self.unread.len() < MAX_KINDS || self.unread.contains_key(&unread);
-        *if has_room { self.unread.entry(unread).or_default() } else { &mut self.unread_beyond } += 1;
+        *if has_room {
+            self.unread.entry(unread).or_default()
+        } else {
+            &mut self.unread_beyond
+        } += 1;
     }
 
     /// Returns the sentence on a capture without a segment of TCP.
     fn no_segment_note(&self, packets: u64) -> String {
-        let kinds = [(self.datagrams, "datagram", "UDP"), (self.other, "packet", "other protocols")];
+        let kinds = [
+            (self.datagrams, "datagram", "UDP"),
+            (self.other, "packet", "other protocols"),
+        ];
         let there = kinds.into_iter().filter(|(count, ..)| *count > 0);
-        let texts: Vec<String> = there.map(|(count, one, of)| format!("{} of {of}", count_noun(count, one))).collect();
-        format!("None of {packets} packets is a segment of TCP: {}.", texts.join(", "))
+        let texts: Vec<String> = there
+            .map(|(count, one, of)| format!("{} of {of}", count_noun(count, one)))
+            .collect();
+        format!(
+            "None of {packets} packets is a segment of TCP: {}.",
+            texts.join(", ")
+        )
     }
 
     /// Returns the sentence on packets whose headers are not understood.
@@ -80,10 +92,16 @@ impl OtherPackets {
         let count = self.unread.values().sum::<u64>() + self.unread_beyond;
         let mut kinds: Vec<(&UnreadHeader, &u64)> = self.unread.iter().collect();
         kinds.sort_by_key(|(_, count)| Reverse(**count));
-        let names = list_few(kinds.into_iter().map(|(unread, count)| format!("{count} of {unread}")));
+        let names = list_few(
+            kinds
+                .into_iter()
+                .map(|(unread, count)| format!("{count} of {unread}")),
+        );
         let packets = count_noun(count, "packet");
         let advice = "connections in them are missing. Capture where nothing is wrapped around IP";
-        (count > 0).then(|| format!("{packets} within headers that are not understood ({names}): {advice}."))
+        (count > 0).then(|| {
+            format!("{packets} within headers that are not understood ({names}): {advice}.")
+        })
     }
 }
 
@@ -91,7 +109,11 @@ impl OtherPackets {
 fn list_few(texts: impl ExactSizeIterator<Item = String>) -> String {
     let others = texts.len().saturating_sub(MAX_NAMED);
     let named: Vec<String> = texts.take(MAX_NAMED).collect();
-    let more = if others > 0 { format!(" and {}", count_noun(others, "other")) } else { String::new() };
+    let more = if others > 0 {
+        format!(" and {}", count_noun(others, "other"))
+    } else {
+        String::new()
+    };
     named.join(", ") + &more
 }
 
@@ -108,7 +130,14 @@ struct ContentBuilder {
 impl ContentBuilder {
     fn new(flows: FlowFollower, sorter: SegmentSorter) -> Self {
         let (others, clock) = (OtherPackets::default(), CaptureClock::default());
-        Self { flows, others, packets: 0, segments: 0, clock, sorter }
+        Self {
+            flows,
+            others,
+            packets: 0,
+            segments: 0,
+            clock,
+            sorter,
+        }
     }
 
     /// Adds the next packet of the file.
@@ -121,9 +150,13 @@ impl ContentBuilder {
             CapturedContent::Tcp(segment) => {
                 self.segments += 1;
                 others.cut_options += u64::from(segment.options.cut);
-                self.sorter.add_segment(segment, at, &mut |segment, at| self.flows.add_segment(segment, at));
+                self.sorter.add_segment(segment, at, &mut |segment, at| {
+                    self.flows.add_segment(segment, at)
+                });
             }
-            CapturedContent::FirstFragment | CapturedContent::LaterFragment => others.fragments += 1,
+            CapturedContent::FirstFragment | CapturedContent::LaterFragment => {
+                others.fragments += 1
+            }
             CapturedContent::Cut => others.cut += 1,
             CapturedContent::Encrypted => others.encrypted += 1,
             CapturedContent::Malformed => others.malformed += 1,
@@ -135,18 +168,26 @@ impl ContentBuilder {
 
     /// Adds the segments that were held back.
     fn finish_content(mut self) -> Self {
-        std::mem::take(&mut self.sorter).finish_sorting(&mut |segment, at| self.flows.add_segment(segment, at));
+        std::mem::take(&mut self.sorter)
+            .finish_sorting(&mut |segment, at| self.flows.add_segment(segment, at));
         self
     }
 }
 
-/// Reads `file` to its end, or until `interrupt` is set, and returns its connections, with what is `wanted` of them. An
-/// error ends the file; the connections before it are returned with it. `name` is that of the file in the report.
-pub fn read_flows(file: &mut PacketFile, name: &str, wanted: CaptureUse<'_>, interrupt: &AtomicBool) -> CaptureContent {
+/// Reads `file` to its end, or until `interrupt` is set, and returns its connections, with what is
+/// `wanted` of them. An error ends the file; the connections before it are returned with it. `name`
+/// is that of the file in the report.
+pub fn read_flows(
+    file: &mut PacketFile,
+    name: &str,
+    wanted: CaptureUse<'_>,
+    interrupt: &AtomicBool,
+) -> CaptureContent {
     read_flows_with(file, name, wanted, interrupt, &mut |_| Ok(()))
 }
 
-/// Reads `file` as [`read_flows`] does, and passes each packet to `also`, whose error ends the reading as well.
+/// Reads `file` as [`read_flows`] does, and passes each packet to `also`, whose error ends the
+/// reading as well.
 pub fn read_flows_with(
     file: &mut PacketFile,
     name: &str,
@@ -155,7 +196,11 @@ pub fn read_flows_with(
     also: &mut impl FnMut(&CapturedPacket) -> Result<(), CaptureError>,
 ) -> CaptureContent {
     let new = |sorter| ContentBuilder::new(FlowFollower::new(wanted.is_compared), sorter);
-    let mut content = new(if file.can_reopen() { SegmentSorter::of_ordered() } else { SegmentSorter::new() });
+    let mut content = new(if file.can_reopen() {
+        SegmentSorter::of_ordered()
+    } else {
+        SegmentSorter::new()
+    });
     // Packets that were passed to `also`.
     let mut passed = 0;
     let error = loop {
@@ -180,7 +225,14 @@ pub fn read_flows_with(
             content = new(SegmentSorter::of_disordered());
         }
     };
-    let ContentBuilder { flows, others, packets, segments, clock, .. } = content.finish_content();
+    let ContentBuilder {
+        flows,
+        others,
+        packets,
+        segments,
+        clock,
+        ..
+    } = content.finish_content();
     let finished = flows.finish_flows(wanted.explained);
     let mut report = CaptureReport {
         name: name.to_owned(),
@@ -199,13 +251,21 @@ pub fn read_flows_with(
         dropped: file.file_notes().drops,
     };
     if report.unanswered > 0 {
-        report.notes.push(format!("{} got no answer.", count_noun(report.unanswered, "SYN")));
+        report.notes.push(format!(
+            "{} got no answer.",
+            count_noun(report.unanswered, "SYN")
+        ));
     }
     report.notes.extend(left_out(finished.left_out));
     if segments == 0 && packets > 0 && report.notes.is_empty() {
         report.notes.push(others.no_segment_note(packets));
     }
-    CaptureContent { report, times: finished.times, transfers: finished.transfers, error }
+    CaptureContent {
+        report,
+        times: finished.times,
+        transfers: finished.transfers,
+        error,
+    }
 }
 
 impl CaptureContent {
@@ -217,7 +277,10 @@ impl CaptureContent {
 
     /// Returns the connections of the capture for [`fullpipe_flow::pairs`].
     pub fn flows_with_times(&self) -> FlowsWithTimes<'_> {
-        FlowsWithTimes { flows: &self.report.flows, times: &self.times }
+        FlowsWithTimes {
+            flows: &self.report.flows,
+            times: &self.times,
+        }
     }
 }
 
@@ -231,12 +294,27 @@ fn format_of(notes: &FileNotes) -> String {
 /// Returns a sentence for each way in which connections are incomplete.
 fn left_out(counts: LeftOut) -> impl Iterator<Item = String> {
     let sentences = [
-        (counts.missing, "connection", "left out, as there were too many: those with least data"),
-        (counts.finished_early, "connection", "finished early, as there were too many: those that were silent longest"),
-        (counts.thinned, "small connection", "without some round-trip times, as there were too many"),
+        (
+            counts.missing,
+            "connection",
+            "left out, as there were too many: those with least data",
+        ),
+        (
+            counts.finished_early,
+            "connection",
+            "finished early, as there were too many: those that were silent longest",
+        ),
+        (
+            counts.thinned,
+            "small connection",
+            "without some round-trip times, as there were too many",
+        ),
     ];
     let sentence = |(count, what, text)| format!("{} {text}.", count_noun(count, what));
-    sentences.into_iter().filter(|(count, ..)| *count > 0).map(sentence)
+    sentences
+        .into_iter()
+        .filter(|(count, ..)| *count > 0)
+        .map(sentence)
 }
 
 fn capture_notes(file: &FileNotes, others: &OtherPackets, steps: ClockSteps) -> Vec<String> {
@@ -247,7 +325,9 @@ fn capture_notes(file: &FileNotes, others: &OtherPackets, steps: ClockSteps) -> 
     let unread: Vec<&LinkType> = file.links.iter().filter(|link| !is_known(**link)).collect();
     if !unread.is_empty() {
         let names = list_few(unread.iter().map(ToString::to_string));
-        notes.push(format!("Packets of link type {names} are not read: capture on a device that carries IP."));
+        notes.push(format!(
+            "Packets of link type {names} are not read: capture on a device that carries IP."
+        ));
     }
     notes.extend(others.unread_note());
     notes.extend(steps.note_text());
@@ -256,10 +336,22 @@ fn capture_notes(file: &FileNotes, others: &OtherPackets, steps: ClockSteps) -> 
             notes.push(format!("{} {text}.", count_noun(count, what)));
         }
     };
-    add(file.drops.unwrap_or(0), "packet", "dropped by the capturing host");
+    add(
+        file.drops.unwrap_or(0),
+        "packet",
+        "dropped by the capturing host",
+    );
     add(file.packets_without_time, "packet", "without a time");
-    add(file.clamped_fractions, "packet", "with too large a fraction of a second as time");
-    add(others.cut_options, "segment", "with TCP options that the snap length cut off");
+    add(
+        file.clamped_fractions,
+        "packet",
+        "with too large a fraction of a second as time",
+    );
+    add(
+        others.cut_options,
+        "segment",
+        "with TCP options that the snap length cut off",
+    );
     add(others.cut, "packet", "cut before the end of the TCP header");
     add(others.fragments, "fragment", "left out");
     add(others.encrypted, "encrypted packet", "left out");
@@ -278,12 +370,15 @@ mod tests {
         assert_eq!(others.unread_note(), None);
         (0..3).for_each(|_| others.count_unread(UnreadHeader::EtherType(0x22F3)));
         let text = others.unread_note().unwrap();
-        assert!(
-            text.starts_with("3 packets within headers that are not understood (3 of TRILL (Ethernet type 0x22f3)):")
-        );
+        assert!(text.starts_with(
+            "3 packets within headers that are not understood (3 of TRILL (Ethernet type 0x22f3)):"
+        ));
         (0..=u16::MAX).for_each(|kind| others.count_unread(UnreadHeader::EtherType(kind)));
         let text = others.unread_note().unwrap();
-        assert!(text.contains("65539 packets") && text.contains("and 60 others") && text.len() < 300, "{text}");
+        assert!(
+            text.contains("65539 packets") && text.contains("and 60 others") && text.len() < 300,
+            "{text}"
+        );
         assert!(others.unread.len() <= MAX_KINDS);
     }
 
@@ -292,7 +387,10 @@ mod tests {
         let mut file = FileNotes::default();
         file.links.extend((0..=u16::MAX).map(LinkType));
         let notes = capture_notes(&file, &OtherPackets::default(), ClockSteps::default());
-        assert!(notes.len() == 1 && notes[0].len() < 200 && notes[0].contains("and 65511 others"), "{notes:?}");
+        assert!(
+            notes.len() == 1 && notes[0].len() < 200 && notes[0].contains("and 65511 others"),
+            "{notes:?}"
+        );
     }
 
     /// Returns a pcap file with one packet of link type `link`.
@@ -306,21 +404,47 @@ mod tests {
 
     #[test]
     fn a_capture_without_tcp_says_what_it_holds() {
-        let others = OtherPackets { datagrams: 2, other: 1, ..OtherPackets::default() };
+        let others = OtherPackets {
+            datagrams: 2,
+            other: 1,
+            ..OtherPackets::default()
+        };
         let text = "None of 3 packets is a segment of TCP: 2 datagrams of UDP, 1 packet of other protocols.";
         assert_eq!(others.no_segment_note(3), text);
-        let alone = OtherPackets { datagrams: 2, ..OtherPackets::default() };
+        let alone = OtherPackets {
+            datagrams: 2,
+            ..OtherPackets::default()
+        };
         assert!(alone.no_segment_note(2).ends_with(": 2 datagrams of UDP."));
     }
 
     #[test]
     fn packets_of_a_link_that_is_not_read_are_stated() {
-        let wanted = CaptureUse { explained: ExplainedTransfers::Largest(0), is_compared: false };
-        let read = |link| read_flows(&mut pcap(link), "made.pcap", wanted, &AtomicBool::new(false)).report;
+        let wanted = CaptureUse {
+            explained: ExplainedTransfers::Largest(0),
+            is_compared: false,
+        };
+        let read = |link| {
+            read_flows(
+                &mut pcap(link),
+                "made.pcap",
+                wanted,
+                &AtomicBool::new(false),
+            )
+            .report
+        };
         let radio = read(195);
         assert_eq!((radio.packets, radio.segments), (1, 0));
         let advice = "are not read: capture on a device that carries IP.";
-        assert_eq!(radio.notes, [format!("Packets of link type IEEE802_15_4_WITHFCS (195) {advice}")]);
-        assert_eq!(read(1).notes, ["1 packet cut before the end of the TCP header."]);
+        assert_eq!(
+            radio.notes,
+            [format!(
+                "Packets of link type IEEE802_15_4_WITHFCS (195) {advice}"
+            )]
+        );
+        assert_eq!(
+            read(1).notes,
+            ["1 packet cut before the end of the TCP header."]
+        );
     }
 }

@@ -28,14 +28,24 @@ pub(crate) struct InputBuffer {
 
 impl InputBuffer {
     pub(crate) fn new(source: ByteSource) -> Self {
-        Self { source, buffer: vec![0; BLOCK], unread: 0..0, offset: 0, is_cut: false }
+        Self {
+            source,
+            buffer: vec![0; BLOCK],
+            unread: 0..0,
+            offset: 0,
+            is_cut: false,
+        }
     }
 
-    /// Reads until `length` bytes are there. Returns false if the file ends before, and notes that it is cut if it ends
-    /// within them.
+    /// Reads until `length` bytes are there. Returns false if the file ends before, and notes that
+    /// it is cut if it ends within them.
     #[inline]
     pub(crate) fn fill_buffer(&mut self, length: usize) -> Result<bool, CaptureFault> {
-        if self.unread.len() >= length { Ok(true) } else { self.read_until(length) }
+        if self.unread.len() >= length {
+            Ok(true)
+        } else {
+            self.read_until(length)
+        }
     }
 
     fn read_until(&mut self, length: usize) -> Result<bool, CaptureFault> {
@@ -73,7 +83,8 @@ impl InputBuffer {
         &self.buffer[range]
     }
 
-    /// Takes so many bytes, of which not all need to be there, and forgets them. Returns false if the file ends before.
+    /// Takes so many bytes, of which not all need to be there, and forgets them. Returns false if
+    /// the file ends before.
     pub(crate) fn skip_bytes(&mut self, mut length: usize) -> Result<bool, CaptureFault> {
         while length > 0 {
             if !self.fill_buffer(1)? {
@@ -102,8 +113,8 @@ impl InputBuffer {
         (self.buffered_bytes().to_vec(), self.source)
     }
 
-    /// Moves what is there to the buffer's beginning if `length` bytes do not fit behind it. A buffer that is too small
-    /// grows with what arrives, since the length may be wrong.
+    /// Moves what is there to the buffer's beginning if `length` bytes do not fit behind it. A
+    /// buffer that is too small grows with what arrives, since the length may be wrong.
     fn make_room(&mut self, length: usize) {
         if self.unread.start + length > self.buffer.len() || self.unread.is_empty() {
             self.buffer.copy_within(self.unread.clone(), 0);
@@ -142,7 +153,9 @@ mod tests {
 
     impl Read for Drops {
         fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-            let Some(next) = self.0.checked_add(1) else { return Ok(0) };
+            let Some(next) = self.0.checked_add(1) else {
+                return Ok(0);
+            };
             (buffer[0], self.0) = (self.0, next);
             Ok(1)
         }
@@ -152,7 +165,8 @@ mod tests {
     fn records_are_whole_wherever_blocks_end() {
         let bytes: Vec<u8> = (0..3 * BLOCK + 100).map(|at| (at / 7) as u8).collect();
         for record in [1000, BLOCK - 1, BLOCK, BLOCK + 1] {
-            let mut input = InputBuffer::new(ByteSource::Plain(Box::new(io::Cursor::new(bytes.clone()))));
+            let mut input =
+                InputBuffer::new(ByteSource::Plain(Box::new(io::Cursor::new(bytes.clone()))));
             for expected in bytes.chunks_exact(record) {
                 assert!(input.fill_buffer(record).unwrap());
                 let range = input.take_bytes(record);
@@ -172,7 +186,10 @@ mod tests {
         assert!(input.fill_buffer(55).unwrap());
         assert_eq!(input.buffered_bytes()[..2], [200, 201]);
         assert!(input.skip_bytes(55).unwrap());
-        assert!(!input.fill_buffer(1).unwrap() && !input.is_cut(), "the end is no cut");
+        assert!(
+            !input.fill_buffer(1).unwrap() && !input.is_cut(),
+            "the end is no cut"
+        );
         assert!(!input.skip_bytes(1).unwrap() && input.is_cut());
     }
 }

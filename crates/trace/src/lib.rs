@@ -1,8 +1,8 @@
 //! Packet captures: files of every common format and compression, packet by packet.
 //!
-//! [`PacketFile`] reads pcap and pcapng, plain or compressed, from a file or a pipe. It never seeks, holds no more of a
-//! file than a block, and trusts no length that the file states. [`fullpipe_wire::read_captured`] reads the packets
-//! themselves.
+//! [`PacketFile`] reads pcap and pcapng, plain or compressed, from a file or a pipe. It never
+//! seeks, holds no more of a file than a block, and trusts no length that the file states.
+//! [`fullpipe_wire::read_captured`] reads the packets themselves.
 //!
 //! ```no_run
 //! use fullpipe_trace::PacketFile;
@@ -43,7 +43,9 @@ pub use compression::Compression;
 pub use error::CaptureError;
 pub use file::{CapturedPacket, PacketFile};
 pub use flows::{CaptureContent, CaptureUse, read_flows, read_flows_with};
-pub use fullpipe_flow::{ExplainedTransfers, FlowsWithTimes, TransferEvidence, match_flows, of_both};
+pub use fullpipe_flow::{
+    ExplainedTransfers, FlowsWithTimes, TransferEvidence, match_flows, of_both,
+};
 pub use fullpipe_sys::CapturedPeer;
 pub use live::capture_live;
 pub use notes::FileNotes;

@@ -14,21 +14,33 @@ use crate::file::PacketFile;
 /// Time after which a wait for packets asks whether it shall end.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Opens a capture of the TCP segments that pass device `name` of the calling thread's network namespace, or any of its
-/// devices for the name "any". It ends once `is_over` returns true. Its notes have the number of packets that the
-/// kernel dropped.
+/// Opens a capture of the TCP segments that pass device `name` of the calling thread's network
+/// namespace, or any of its devices for the name "any". It ends once `is_over` returns true. Its
+/// notes have the number of packets that the kernel dropped.
 ///
 /// # Errors
 ///
-/// Fails without `CAP_NET_RAW` over the namespace, and if there is no such device. The capture ends with an error once
-/// the device is down or away.
-pub fn capture_live(name: &str, is_over: impl FnMut() -> bool + Send + 'static) -> Result<PacketFile, CaptureError> {
-    let fail = |source| CaptureError::Capture { device: name.to_owned(), source };
+/// Fails without `CAP_NET_RAW` over the namespace, and if there is no such device. The capture ends
+/// with an error once the device is down or away.
+pub fn capture_live(
+    name: &str,
+    is_over: impl FnMut() -> bool + Send + 'static,
+) -> Result<PacketFile, CaptureError> {
+    let fail = |source| CaptureError::Capture {
+        device: name.to_owned(),
+        source,
+    };
     let socket = CaptureSocket::open(name, &[]).map_err(fail)?;
     let drops = Arc::new(AtomicU64::new(0));
     let unread = pcap_header(LinkType::RAW, CAPTURED_LENGTH).to_vec();
-    let live =
-        LiveCapture { socket, drops: Arc::clone(&drops), is_over: Box::new(is_over), unread, read: 0, end: None };
+    let live = LiveCapture {
+        socket,
+        drops: Arc::clone(&drops),
+        is_over: Box::new(is_over),
+        unread,
+        read: 0,
+        end: None,
+    };
     Ok(PacketFile::new(live, name)?.with_drops(drops))
 }
 
@@ -72,17 +84,24 @@ impl LiveCapture {
             Err(error) => Err(error),
         };
         let down = |error: io::Error| match error.kind() {
-            io::ErrorKind::NetworkDown => io::Error::new(error.kind(), "the device is down or away"),
+            io::ErrorKind::NetworkDown => {
+                io::Error::new(error.kind(), "the device is down or away")
+            }
             _ => error,
         };
-        self.drops.store(self.socket.drop_count().unwrap_or_default(), Relaxed);
+        self.drops
+            .store(self.socket.drop_count().unwrap_or_default(), Relaxed);
         self.end = Some(end.map_err(down));
     }
 }
 
 /// Adds a packet with its header of `pcap-savefile(5)`.
 fn add_packet(bytes: &mut Vec<u8>, frame: &CapturedFrame) {
-    bytes.extend(pcap_record(frame.at, frame.bytes.len() as u32, frame.original));
+    bytes.extend(pcap_record(
+        frame.at,
+        frame.bytes.len() as u32,
+        frame.original,
+    ));
     bytes.extend(frame.bytes);
 }
 
@@ -95,11 +114,23 @@ mod tests {
     fn packets_are_read_back_with_the_drops() {
         let mut bytes = pcap_header(LinkType::RAW, CAPTURED_LENGTH).to_vec();
         let at = Time::from_nanos(1_700_000_000_123_456_789);
-        add_packet(&mut bytes, &CapturedFrame { at, bytes: &[0x45, 1, 2], original: 60 });
+        add_packet(
+            &mut bytes,
+            &CapturedFrame {
+                at,
+                bytes: &[0x45, 1, 2],
+                original: 60,
+            },
+        );
         let drops = Arc::new(AtomicU64::new(0));
-        let mut file = PacketFile::new(io::Cursor::new(bytes), "eth7").unwrap().with_drops(Arc::clone(&drops));
+        let mut file = PacketFile::new(io::Cursor::new(bytes), "eth7")
+            .unwrap()
+            .with_drops(Arc::clone(&drops));
         let read = file.next_packet().unwrap().unwrap();
-        assert_eq!((read.at, read.bytes, read.original), (at, &[0x45, 1, 2][..], 60));
+        assert_eq!(
+            (read.at, read.bytes, read.original),
+            (at, &[0x45, 1, 2][..], 60)
+        );
         assert_eq!(read.link, LinkType::RAW);
         drops.store(12, Relaxed);
         assert!(file.next_packet().unwrap().is_none());

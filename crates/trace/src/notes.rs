@@ -6,7 +6,8 @@ use fullpipe_wire::LinkType;
 
 use crate::Compression;
 
-/// Facts of a file that a reader of its figures must know. They are complete once the last packet was read.
+/// Facts of a file that a reader of its figures must know. They are complete once the last packet
+/// was read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FileNotes {
     /// The format in words: "pcapng", or "pcap, microseconds".
@@ -19,8 +20,8 @@ pub struct FileNotes {
     pub packets: u64,
     /// The file ends within a record, or its compression does: its last packets are missing.
     pub cut_end: bool,
-    /// Packets that the capturing host lost, where the file states it. Counts at packets and counts of a whole
-    /// interface are of the same losses: the larger counts.
+    /// Packets that the capturing host lost, where the file states it. Counts at packets and counts
+    /// of a whole interface are of the same losses: the larger counts.
     pub drops: Option<u64>,
     /// Packets to which the format gives no time (pcapng's simple packet blocks).
     pub packets_without_time: u64,

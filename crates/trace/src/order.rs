@@ -10,7 +10,9 @@ pub(crate) enum ByteOrder {
 impl ByteOrder {
     /// Returns the order in which the first bytes are this number.
     pub(crate) fn from_magic(bytes: &[u8], number: u32) -> Option<Self> {
-        [Self::Big, Self::Little].into_iter().find(|order| order.read_u32(bytes, 0) == Some(number))
+        [Self::Big, Self::Little]
+            .into_iter()
+            .find(|order| order.read_u32(bytes, 0) == Some(number))
     }
 
     /// Returns the 16 bits at this place, if they are there.

@@ -8,8 +8,8 @@ use crate::notes::FileNotes;
 use crate::order::ByteOrder;
 use crate::record::{MAX_CAPTURED, PacketRecord};
 
-/// The first four bytes of a file: times in microseconds or nanoseconds, and records with a longer head, as
-/// Alexey Kuznetsov's patch of libpcap wrote them.
+/// The first four bytes of a file: times in microseconds or nanoseconds, and records with a longer
+/// head, as Alexey Kuznetsov's patch of libpcap wrote them.
 const MICROSECONDS: u32 = 0xA1B2_C3D4;
 const NANOSECONDS: u32 = 0xA1B2_3C4D;
 const MODIFIED: u32 = 0xA1B2_CD34;
@@ -17,7 +17,8 @@ const MODIFIED: u32 = 0xA1B2_CD34;
 const FILE_HEAD: usize = 24;
 /// Versions that differ in nothing but the order of the two lengths of a record.
 const VERSIONS: std::ops::RangeInclusive<(u16, u16)> = (2, 0)..=(2, 4);
-/// The first of them that has the captured length first; before it the lengths are swapped, in some files.
+/// The first of them that has the captured length first; before it the lengths are swapped, in some
+/// files.
 const CAPTURED_FIRST: (u16, u16) = (2, 4);
 const RECORD_HEAD: usize = 16;
 const MODIFIED_RECORD_HEAD: usize = 24;
@@ -37,29 +38,57 @@ pub(crate) struct PcapReader {
 
 impl PcapReader {
     /// Reads the file's header. Returns `None` for a file of another format.
-    pub(crate) fn open(input: &mut InputBuffer, notes: &mut FileNotes) -> Result<Option<Self>, CaptureFault> {
+    pub(crate) fn open(
+        input: &mut InputBuffer,
+        notes: &mut FileNotes,
+    ) -> Result<Option<Self>, CaptureFault> {
         let magics = [
             (MICROSECONDS, 1_000, RECORD_HEAD, "pcap, microseconds"),
             (NANOSECONDS, 1, RECORD_HEAD, "pcap, nanoseconds"),
-            (MODIFIED, 1_000, MODIFIED_RECORD_HEAD, "pcap (modified), microseconds"),
+            (
+                MODIFIED,
+                1_000,
+                MODIFIED_RECORD_HEAD,
+                "pcap (modified), microseconds",
+            ),
         ];
-        let known =
-            magics.into_iter().find_map(|known| Some((known, ByteOrder::from_magic(input.buffered_bytes(), known.0)?)));
-        let Some(((_, nanos_per_unit, head, format), order)) = known else { return Ok(None) };
+        let known = magics.into_iter().find_map(|known| {
+            Some((
+                known,
+                ByteOrder::from_magic(input.buffered_bytes(), known.0)?,
+            ))
+        });
+        let Some(((_, nanos_per_unit, head, format), order)) = known else {
+            return Ok(None);
+        };
         if !input.fill_buffer(FILE_HEAD)? {
             return Err(CaptureFault::NoCapture("it ends within its header"));
         }
         let range = input.take_bytes(FILE_HEAD);
         let header = input.taken_bytes(range);
-        let version = (order.read_u16(header, 4).unwrap_or(0), order.read_u16(header, 6).unwrap_or(0));
+        let version = (
+            order.read_u16(header, 4).unwrap_or(0),
+            order.read_u16(header, 6).unwrap_or(0),
+        );
         if !VERSIONS.contains(&version) {
-            return Err(CaptureFault::Version { format: "pcap", major: version.0, minor: version.1 });
+            return Err(CaptureFault::Version {
+                format: "pcap",
+                major: version.0,
+                minor: version.1,
+            });
         }
-        // The upper half of the field says whether frames end with a checksum, which no length in a packet counts.
+        // The upper half of the field says whether frames end with a checksum, which no length in a
+        // packet counts.
         let link = LinkType(order.read_u32(header, 20).unwrap_or(0) as u16);
         notes.format = format;
         notes.links.insert(link);
-        Ok(Some(Self { order, nanos_per_unit, head, link, may_be_swapped: version < CAPTURED_FIRST }))
+        Ok(Some(Self {
+            order,
+            nanos_per_unit,
+            head,
+            link,
+            may_be_swapped: version < CAPTURED_FIRST,
+        }))
     }
 
     /// Reads the next record. Returns `None` at the end of the file, which may be within a record.
@@ -72,13 +101,22 @@ impl PcapReader {
         if !input.fill_buffer(self.head)? {
             return Ok(None);
         }
-        let Some(numbers) = input.buffered_bytes().first_chunk() else { return Ok(None) };
+        let Some(numbers) = input.buffered_bytes().first_chunk() else {
+            return Ok(None);
+        };
         let [seconds, fraction, captured, original] = self.order.read_four(numbers);
         let is_swapped = self.may_be_swapped && original < captured;
-        let [captured, original] = if is_swapped { [original, captured] } else { [captured, original] };
+        let [captured, original] = if is_swapped {
+            [original, captured]
+        } else {
+            [captured, original]
+        };
         if captured > MAX_CAPTURED {
             let reason = format!("a packet of {captured} captured bytes");
-            return Err(CaptureFault::Damaged { offset: input.file_offset(), reason });
+            return Err(CaptureFault::Damaged {
+                offset: input.file_offset(),
+                reason,
+            });
         }
         let length = self.head + captured as usize;
         if !input.fill_buffer(length)? {

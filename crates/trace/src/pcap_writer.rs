@@ -18,13 +18,20 @@ pub(crate) struct PcapWriter {
 }
 
 impl PcapWriter {
-    /// Creates a file of packets of one link type, of which at most `snap_length` bytes are kept. An existing file is
-    /// never overwritten; a device is written to.
+    /// Creates a file of packets of one link type, of which at most `snap_length` bytes are kept.
+    /// An existing file is never overwritten; a device is written to.
     pub(crate) fn create(path: &Path, link: LinkType, snap_length: u32) -> io::Result<Self> {
         let is_device = fs::metadata(path).is_ok_and(|found| found.file_type().is_char_device());
-        let file = OpenOptions::new().write(true).create_new(!is_device).open(path)?;
+        let file = OpenOptions::new()
+            .write(true)
+            .create_new(!is_device)
+            .open(path)?;
         let unfinished = (!is_device).then(|| path.to_owned());
-        let mut writer = Self { file: BufWriter::with_capacity(1 << 18, file), unfinished, written: 0 };
+        let mut writer = Self {
+            file: BufWriter::with_capacity(1 << 18, file),
+            unfinished,
+            written: 0,
+        };
         writer.write_bytes(&pcap_header(link, snap_length))?;
         Ok(writer)
     }

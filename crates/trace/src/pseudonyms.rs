@@ -18,7 +18,8 @@ const ROUNDS: u8 = 10;
 /// An address with its length.
 type Address = (u8, [u8; MAX_ADDRESS]);
 
-/// Permutes the addresses of each length by Feistel's network, whose rounds are HMAC-SHA-256 with a random key.
+/// Permutes the addresses of each length by Feistel's network, whose rounds are HMAC-SHA-256 with a
+/// random key.
 pub(crate) struct RandomPseudonyms {
     keyed: Hmac<Sha256>,
     remembered: HashMap<Address, [u8; MAX_ADDRESS]>,
@@ -28,8 +29,12 @@ impl RandomPseudonyms {
     /// Returns pseudonyms by this key, which must not be kept elsewhere.
     pub(crate) fn new(key: [u8; 32]) -> Self {
         // A key may have any length.
-        let keyed = Hmac::new_from_slice(&key).unwrap_or_else(|_| unreachable!("HMAC takes keys of any length"));
-        Self { keyed, remembered: HashMap::new() }
+        let keyed = Hmac::new_from_slice(&key)
+            .unwrap_or_else(|_| unreachable!("HMAC takes keys of any length"));
+        Self {
+            keyed,
+            remembered: HashMap::new(),
+        }
     }
 
     fn hash_parts(&self, parts: &[&[u8]]) -> [u8; 32] {
@@ -45,14 +50,17 @@ impl RandomPseudonyms {
         for round in 0..ROUNDS {
             let (left, right) = address.split_at_mut(half);
             let mask = self.hash_parts(&[&[half as u8, round], right]);
-            left.iter_mut().zip(mask).for_each(|(byte, mask)| *byte ^= mask);
+            left.iter_mut()
+                .zip(mask)
+                .for_each(|(byte, mask)| *byte ^= mask);
             left.swap_with_slice(right);
         }
     }
 }
 
 impl Pseudonyms for RandomPseudonyms {
-    /// Loopback, multicast, broadcast and addresses of zeros stay as they are; no other address becomes one of them.
+    /// Loopback, multicast, broadcast and addresses of zeros stay as they are; no other address
+    /// becomes one of them.
     fn replace_address(&mut self, address: &mut [u8]) {
         if is_special(address) || address.len() > MAX_ADDRESS {
             return;
@@ -112,20 +120,36 @@ mod tests {
     #[test]
     fn different_addresses_get_different_ones_and_equal_ones_the_same() {
         let mut names = RandomPseudonyms::new([7; 32]);
-        let first: Vec<u32> = (0..2_000).map(|number| replaced(&mut names, 0x0A00_0000 + number)).collect();
+        let first: Vec<u32> = (0..2_000)
+            .map(|number| replaced(&mut names, 0x0A00_0000 + number))
+            .collect();
         assert_eq!(first.iter().collect::<HashSet<_>>().len(), first.len());
-        assert!(first.iter().all(|address| !is_special(&address.to_be_bytes())));
+        assert!(
+            first
+                .iter()
+                .all(|address| !is_special(&address.to_be_bytes()))
+        );
         assert_eq!(replaced(&mut names, 0x0A00_0000), first[0]);
         names.remembered.clear();
-        assert_eq!(replaced(&mut names, 0x0A00_0000), first[0], "also one that was forgotten");
+        assert_eq!(
+            replaced(&mut names, 0x0A00_0000),
+            first[0],
+            "also one that was forgotten"
+        );
     }
 
     #[test]
     fn addresses_that_name_no_host_stay() {
         let mut names = RandomPseudonyms::new([8; 32]);
         let loopback = std::net::Ipv6Addr::LOCALHOST.octets();
-        let special: [&[u8]; 6] =
-            [&[127, 0, 0, 1], &[239, 1, 2, 3], &[0; 6], &[0xFF; 6], &[1, 0, 0x5E, 0, 0, 1], &loopback];
+        let special: [&[u8]; 6] = [
+            &[127, 0, 0, 1],
+            &[239, 1, 2, 3],
+            &[0; 6],
+            &[0xFF; 6],
+            &[1, 0, 0x5E, 0, 0, 1],
+            &loopback,
+        ];
         for address in special {
             let mut bytes = address.to_vec();
             names.replace_address(&mut bytes);

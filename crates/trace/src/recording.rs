@@ -39,22 +39,34 @@ pub struct RecordedCapture {
 }
 
 impl HeaderRecording {
-    /// Begins to keep the first 128 bytes of the packets of connections with `peers` that pass `device` of the calling
-    /// thread's network namespace, in a new file of at most 256 MiB.
+    /// Begins to keep the first 128 bytes of the packets of connections with `peers` that pass
+    /// `device` of the calling thread's network namespace, in a new file of at most 256 MiB.
     ///
     /// # Errors
     ///
-    /// Fails without `CAP_NET_RAW`, if there is no such device, and if the file exists or cannot be made.
+    /// Fails without `CAP_NET_RAW`, if there is no such device, and if the file exists or cannot be
+    /// made.
     pub fn start(path: &Path, device: &str, peers: &[CapturedPeer]) -> Result<Self, CaptureError> {
-        let no_capture = |source| CaptureError::Capture { device: device.to_owned(), source };
-        let no_file = |source| CaptureError::Write { file: path.display().to_string(), source };
+        let no_capture = |source| CaptureError::Capture {
+            device: device.to_owned(),
+            source,
+        };
+        let no_file = |source| CaptureError::Write {
+            file: path.display().to_string(),
+            source,
+        };
         let socket = CaptureSocket::open(device, peers).map_err(no_capture)?;
         let file = PcapWriter::create(path, LinkType::RAW, CAPTURED_LENGTH).map_err(no_file)?;
         let is_over = Arc::new(AtomicBool::new(false));
         let flag = Arc::clone(&is_over);
-        let thread =
-            thread::Builder::new().name("capture".to_owned()).spawn(move || record_packets(socket, file, &flag));
-        Ok(Self { path: path.to_owned(), is_over, thread: Some(thread.map_err(no_capture)?) })
+        let thread = thread::Builder::new()
+            .name("capture".to_owned())
+            .spawn(move || record_packets(socket, file, &flag));
+        Ok(Self {
+            path: path.to_owned(),
+            is_over,
+            thread: Some(thread.map_err(no_capture)?),
+        })
     }
 
     /// Ends the capture once all packets up to now are in the file.
@@ -63,12 +75,21 @@ impl HeaderRecording {
     ///
     /// Fails if the file could not be written; it is then removed.
     pub fn finish(mut self) -> Result<RecordedCapture, CaptureError> {
-        let ended = self.end_thread().unwrap_or_else(|| Err(io::Error::other("the capture stopped")));
+        let ended = self
+            .end_thread()
+            .unwrap_or_else(|| Err(io::Error::other("the capture stopped")));
         let finished = ended.and_then(|(recorded, file)| {
             // A file without packets is dropped unfinished, and so removed.
-            if recorded.packets > 0 { file.finish().map(|()| recorded) } else { Ok(recorded) }
+            if recorded.packets > 0 {
+                file.finish().map(|()| recorded)
+            } else {
+                Ok(recorded)
+            }
         });
-        finished.map_err(|source| CaptureError::Write { file: self.path.display().to_string(), source })
+        finished.map_err(|source| CaptureError::Write {
+            file: self.path.display().to_string(),
+            source,
+        })
     }
 
     fn end_thread(&mut self) -> Option<io::Result<(RecordedCapture, PcapWriter)>> {
@@ -84,7 +105,8 @@ impl Drop for HeaderRecording {
     }
 }
 
-/// Writes packets until the flag is set, with those that passed until then, or the device goes away.
+/// Writes packets until the flag is set, with those that passed until then, or the device goes
+/// away.
 fn record_packets(
     mut socket: CaptureSocket,
     mut file: PcapWriter,
@@ -99,7 +121,11 @@ fn record_packets(
                 written = keep_frame(&mut file, &mut recorded, &frame);
             }
         };
-        let read = if is_last { socket.drain_frames(&mut add) } else { socket.read(POLL_INTERVAL, &mut add).map(drop) };
+        let read = if is_last {
+            socket.drain_frames(&mut add)
+        } else {
+            socket.read(POLL_INTERVAL, &mut add).map(drop)
+        };
         written?;
         // Once the device is down or away, the connections do not go on either.
         if is_last || read.is_err() {
@@ -110,7 +136,11 @@ fn record_packets(
     Ok((recorded, file))
 }
 
-fn keep_frame(file: &mut PcapWriter, recorded: &mut RecordedCapture, frame: &CapturedFrame<'_>) -> io::Result<()> {
+fn keep_frame(
+    file: &mut PcapWriter,
+    recorded: &mut RecordedCapture,
+    frame: &CapturedFrame<'_>,
+) -> io::Result<()> {
     // A smaller packet after one that was left out would make a gap that nothing shows.
     if recorded.left_out > 0 || file.written_bytes() + 16 + frame.bytes.len() as u64 > MAX_SIZE {
         recorded.left_out += 1;

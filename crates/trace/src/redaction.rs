@@ -14,10 +14,12 @@ use crate::pseudonyms::RandomPseudonyms;
 use crate::sorter::MANY;
 use crate::{CaptureError, CapturedPacket};
 
-/// Bytes of the longest headers that are written: layers of tunnels around a segment with all its options.
+/// Bytes of the longest headers that are written: layers of tunnels around a segment with all its
+/// options.
 const SNAP_LENGTH: u32 = 65_535;
 
-/// A file that the headers of TCP segments are written to, with other addresses. It is removed unless it is finished.
+/// A file that the headers of TCP segments are written to, with other addresses. It is removed
+/// unless it is finished.
 pub struct RedactedWriter {
     path: PathBuf,
     file: PcapWriter,
@@ -46,14 +48,32 @@ impl RedactedWriter {
     ///
     /// Fails if the file exists or cannot be made, or the system has no random numbers.
     pub fn create(path: &Path) -> Result<Self, CaptureError> {
-        let fail = |source| CaptureError::Write { file: path.display().to_string(), source };
+        let fail = |source| CaptureError::Write {
+            file: path.display().to_string(),
+            source,
+        };
         let file = PcapWriter::create(path, LinkType::ETHERNET, SNAP_LENGTH).map_err(fail)?;
         let pseudonyms = RandomPseudonyms::new(random_key().map_err(fail)?);
-        let (path, frame, held, clock) = (path.to_owned(), Vec::new(), Vec::new(), CaptureClock::default());
-        Ok(Self { path, file, pseudonyms, frame, clock, held, segments: 0, left_out: 0 })
+        let (path, frame, held, clock) = (
+            path.to_owned(),
+            Vec::new(),
+            Vec::new(),
+            CaptureClock::default(),
+        );
+        Ok(Self {
+            path,
+            file,
+            pseudonyms,
+            frame,
+            clock,
+            held,
+            segments: 0,
+            left_out: 0,
+        })
     }
 
-    /// Writes a packet if it is a TCP segment, behind earlier ones that stand up to 32 768 segments behind it.
+    /// Writes a packet if it is a TCP segment, behind earlier ones that stand up to 32 768 segments
+    /// behind it.
     ///
     /// # Errors
     ///
@@ -61,15 +81,29 @@ impl RedactedWriter {
     pub fn write(&mut self, packet: &CapturedPacket) -> Result<(), CaptureError> {
         let sorted = self.clock.packet_time(packet.at, packet.interface);
         let (pseudonyms, frame) = (&mut self.pseudonyms, &mut self.frame);
-        let Some(original) = redact_segment(packet.link, packet.bytes, packet.original as usize, pseudonyms, frame)
-        else {
+        let Some(original) = redact_segment(
+            packet.link,
+            packet.bytes,
+            packet.original as usize,
+            pseudonyms,
+            frame,
+        ) else {
             self.left_out += 1;
             return Ok(());
         };
         self.segments += 1;
         let (frame, original) = (self.frame.as_slice().into(), original as u32);
-        self.held.push(RedactedPacket { sorted, at: packet.at, frame, original });
-        if self.held.len() < 2 * MANY { Ok(()) } else { self.write_first(MANY) }
+        self.held.push(RedactedPacket {
+            sorted,
+            at: packet.at,
+            frame,
+            original,
+        });
+        if self.held.len() < 2 * MANY {
+            Ok(())
+        } else {
+            self.write_first(MANY)
+        }
     }
 
     /// Completes the file. Returns what it holds.
@@ -81,24 +115,39 @@ impl RedactedWriter {
         self.write_first(self.held.len())?;
         let name = self.path.display().to_string();
         let finished = self.file.finish();
-        finished.map_err(|source| CaptureError::Write { file: name.clone(), source })?;
-        Ok(RedactedFile { name, segments: self.segments, left_out: self.left_out })
+        finished.map_err(|source| CaptureError::Write {
+            file: name.clone(),
+            source,
+        })?;
+        Ok(RedactedFile {
+            name,
+            segments: self.segments,
+            left_out: self.left_out,
+        })
     }
 
     fn write_first(&mut self, count: usize) -> Result<(), CaptureError> {
         self.held.sort_by_key(|held| held.sorted);
-        let mut write = |held: RedactedPacket| self.file.write_packet(held.at, &held.frame, held.original);
+        let mut write =
+            |held: RedactedPacket| self.file.write_packet(held.at, &held.frame, held.original);
         let written = self.held.drain(..count).try_for_each(&mut write);
         written.map_err(|source| self.write_error(source))
     }
 
     fn write_error(&self, source: io::Error) -> CaptureError {
-        CaptureError::Write { file: self.path.display().to_string(), source }
+        CaptureError::Write {
+            file: self.path.display().to_string(),
+            source,
+        }
     }
 }
 
 fn random_key() -> io::Result<[u8; 32]> {
     let mut key = [0; 32];
     let length = getrandom(&mut key, GetRandomFlags::empty())?;
-    if length == key.len() { Ok(key) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
+    if length == key.len() {
+        Ok(key)
+    } else {
+        Err(io::ErrorKind::UnexpectedEof.into())
+    }
 }

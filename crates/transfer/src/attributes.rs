@@ -11,7 +11,8 @@ const MAX_COUNT: usize = 256;
 /// Bytes of a name at most (`XATTR_NAME_MAX`).
 const MAX_NAME: usize = 255;
 
-/// Bytes of a value at most: Linux has one more (`XATTR_SIZE_MAX`), which the count of a message does not.
+/// Bytes of a value at most: Linux has one more (`XATTR_SIZE_MAX`), which the count of a message
+/// does not.
 const MAX_VALUE: usize = u16::MAX as usize;
 
 /// Bytes of all names and values of a file or folder at most, so that they fit into a message.
@@ -41,7 +42,9 @@ pub enum AttributeError {
     #[error("an attribute comes twice")]
     Twice,
     /// The attribute is too long, or the entry has too many.
-    #[error("attributes are bounded by {MAX_COUNT} with {MAX_VALUE} bytes each and {MAX_BYTES} together")]
+    #[error(
+        "attributes are bounded by {MAX_COUNT} with {MAX_VALUE} bytes each and {MAX_BYTES} together"
+    )]
     TooLong,
 }
 
@@ -51,7 +54,10 @@ impl AttributeKind {
         match name {
             b"system.posix_acl_access" | b"system.posix_acl_default" => Some(Self::AccessList),
             _ if name.len() > MAX_NAME || name.contains(&0) => None,
-            _ => name.strip_prefix(b"user.").filter(|rest| !rest.is_empty()).map(|_| Self::User),
+            _ => name
+                .strip_prefix(b"user.")
+                .filter(|rest| !rest.is_empty())
+                .map(|_| Self::User),
         }
     }
 
@@ -89,12 +95,19 @@ impl ExtendedAttributes {
 
     /// Returns names and values, by name.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
-        self.0.iter().map(|(name, value)| (name.as_slice(), value.as_slice()))
+        self.0
+            .iter()
+            .map(|(name, value)| (name.as_slice(), value.as_slice()))
     }
 
     /// Returns the bytes of all names and values.
     pub fn total_bytes(&self) -> ByteCount {
-        ByteCount::new(self.0.iter().map(|(name, value)| (name.len() + value.len()) as u64).sum())
+        ByteCount::new(
+            self.0
+                .iter()
+                .map(|(name, value)| (name.len() + value.len()) as u64)
+                .sum(),
+        )
     }
 
     /// Returns true if there are no attributes.
@@ -128,35 +141,74 @@ mod tests {
 
     #[test]
     fn only_kinds_that_give_no_rights_are_kept() {
-        assert_eq!(AttributeKind::from_name(b"user.a"), Some(AttributeKind::User));
-        assert_eq!(AttributeKind::from_name(b"system.posix_acl_default"), Some(AttributeKind::AccessList));
+        assert_eq!(
+            AttributeKind::from_name(b"user.a"),
+            Some(AttributeKind::User)
+        );
+        assert_eq!(
+            AttributeKind::from_name(b"system.posix_acl_default"),
+            Some(AttributeKind::AccessList)
+        );
         let long = [&b"user."[..], &[b'a'; MAX_NAME]].concat();
-        for name in [&b"user."[..], b"user", b"security.capability", b"trusted.x", b"user.a\0b", b"", &long] {
-            assert_eq!(AttributeKind::from_name(name), None, "{}", name.escape_ascii());
+        for name in [
+            &b"user."[..],
+            b"user",
+            b"security.capability",
+            b"trusted.x",
+            b"user.a\0b",
+            b"",
+            &long,
+        ] {
+            assert_eq!(
+                AttributeKind::from_name(name),
+                None,
+                "{}",
+                name.escape_ascii()
+            );
         }
     }
 
     #[test]
     fn sizes_and_counts_are_bounded() {
         let mut attributes = ExtendedAttributes::default();
-        assert_eq!(attributes.insert_attribute(b"user.a", &vec![0; MAX_VALUE + 1]), Err(AttributeError::TooLong));
-        assert_eq!(attributes.insert_attribute(b"security.capability", b""), Err(AttributeError::Kind));
+        assert_eq!(
+            attributes.insert_attribute(b"user.a", &vec![0; MAX_VALUE + 1]),
+            Err(AttributeError::TooLong)
+        );
+        assert_eq!(
+            attributes.insert_attribute(b"security.capability", b""),
+            Err(AttributeError::Kind)
+        );
         assert_eq!(attributes.insert_attribute(b"user.a", b""), Ok(()));
-        assert_eq!(attributes.insert_attribute(b"user.a", b"x"), Err(AttributeError::Twice));
+        assert_eq!(
+            attributes.insert_attribute(b"user.a", b"x"),
+            Err(AttributeError::Twice)
+        );
         for index in 1..MAX_COUNT {
-            attributes.insert_attribute(format!("user.{index}").as_bytes(), b"x").unwrap();
+            attributes
+                .insert_attribute(format!("user.{index}").as_bytes(), b"x")
+                .unwrap();
         }
-        assert_eq!(attributes.insert_attribute(b"user.b", b""), Err(AttributeError::TooLong));
+        assert_eq!(
+            attributes.insert_attribute(b"user.b", b""),
+            Err(AttributeError::TooLong)
+        );
         let mut large = ExtendedAttributes::default();
         let value = vec![1; 40_000];
-        let mut insert = |index: u8| large.insert_attribute(&[b"user.", &[b'a' + index][..]].concat(), &value);
-        assert_eq!((0..9).take_while(|index| insert(*index).is_ok()).count(), MAX_BYTES / 40_000);
+        let mut insert =
+            |index: u8| large.insert_attribute(&[b"user.", &[b'a' + index][..]].concat(), &value);
+        assert_eq!(
+            (0..9).take_while(|index| insert(*index).is_ok()).count(),
+            MAX_BYTES / 40_000
+        );
         assert!(large.total_bytes().get() <= MAX_BYTES as u64);
     }
 
     #[test]
     fn hostile_bytes_are_refused() {
-        let read = |bytes: &[u8]| ExtendedAttributes::read(&mut ByteReader(bytes)).map_err(|error| error.to_string());
+        let read = |bytes: &[u8]| {
+            ExtendedAttributes::read(&mut ByteReader(bytes)).map_err(|error| error.to_string())
+        };
         assert!(read(&[0xff, 0xff]).unwrap_err().contains("too early"));
         let mut twice = vec![2, 0];
         for _ in 0..2 {

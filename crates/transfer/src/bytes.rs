@@ -98,8 +98,8 @@ macro_rules! structure {
     };
 }
 
-/// Implements [`Field`] for kinds: the byte of each, which comes first, and its fields in their order. Blocks of files
-/// are written and read as they are.
+/// Implements [`Field`] for kinds: the byte of each, which comes first, and its fields in their
+/// order. Blocks of files are written and read as they are.
 macro_rules! kinds {
     (
         $type:ident, $unknown:expr $(, blocks $blocks:ident)?;
@@ -196,7 +196,9 @@ impl Field<'_> for Vec<u8> {
 impl Field<'_> for Vec<Vec<u8>> {
     fn put(&self, into: &mut Vec<u8>) {
         into.extend((self.len().min(u16::MAX.into()) as u16).to_le_bytes());
-        self.iter().take(u16::MAX.into()).for_each(|item| item.put(into));
+        self.iter()
+            .take(u16::MAX.into())
+            .for_each(|item| item.put(into));
     }
 
     fn read(reader: &mut ByteReader<'_>) -> Result<Self, Wrong> {
@@ -208,7 +210,10 @@ impl Field<'_> for Vec<Vec<u8>> {
 /// A sentence that a user will see, with its control characters escaped.
 impl Field<'_> for String {
     fn put(&self, into: &mut Vec<u8>) {
-        put_counted(into, &self.as_bytes()[..self.floor_char_boundary(MAX_SENTENCE)]);
+        put_counted(
+            into,
+            &self.as_bytes()[..self.floor_char_boundary(MAX_SENTENCE)],
+        );
     }
 
     fn read(reader: &mut ByteReader<'_>) -> Result<Self, Wrong> {

@@ -1,15 +1,17 @@
 use std::collections::BTreeMap;
 
 use blake3::Hasher;
-use blake3::hazmat::{HasherExt, Mode, left_subtree_len, merge_subtrees_non_root, merge_subtrees_root};
+use blake3::hazmat::{
+    HasherExt, Mode, left_subtree_len, merge_subtrees_non_root, merge_subtrees_root,
+};
 use fullpipe_units::ByteCount;
 
-/// Bytes of a chunk. A power of two of KiB, so that its hash is a node of the file's own BLAKE3 tree (BLAKE3, section
-/// 2.1).
+/// Bytes of a chunk. A power of two of KiB, so that its hash is a node of the file's own BLAKE3
+/// tree (BLAKE3, section 2.1).
 pub const CHUNK: usize = 1 << 20;
 
-/// Bytes of a block of a chunk, which crosses with one head. A power of two of KiB, so that its hash, too, is a node of
-/// the tree of the file.
+/// Bytes of a block of a chunk, which crosses with one head. A power of two of KiB, so that its
+/// hash, too, is a node of the tree of the file.
 pub const BLOCK: usize = 1 << 16;
 
 /// A chunk of a hole.
@@ -21,10 +23,13 @@ pub type Digest = [u8; 32];
 /// Returns bytes as hexadecimal digits, as `b3sum` prints them.
 pub fn to_hexadecimal(bytes: &[u8]) -> String {
     use std::fmt::Write as _;
-    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut digits, byte| {
-        let _ = write!(digits, "{byte:02x}");
-        digits
-    })
+    bytes.iter().fold(
+        String::with_capacity(2 * bytes.len()),
+        |mut digits, byte| {
+            let _ = write!(digits, "{byte:02x}");
+            digits
+        },
+    )
 }
 
 /// A row of chunks of one file.
@@ -37,7 +42,8 @@ pub struct FileChunks {
 }
 
 impl FileChunks {
-    /// Returns all chunks of a file of `size`; `None` if there are more than 2³² − 1, which is 4 PiB.
+    /// Returns all chunks of a file of `size`; `None` if there are more than 2³² − 1, which is 4
+    /// PiB.
     pub fn from_size(size: ByteCount) -> Option<Self> {
         let count = u32::try_from(size.get().div_ceil(CHUNK as u64)).ok()?;
         Some(Self { first: 0, count })
@@ -57,17 +63,23 @@ impl FileChunks {
     }
 }
 
-/// Returns the hash of the chunk `index` of a file of `size`: a node of the tree of the file, or its root if the file
-/// has only one chunk.
+/// Returns the hash of the chunk `index` of a file of `size`: a node of the tree of the file, or
+/// its root if the file has only one chunk.
 ///
 /// # Panics
 /// Panics if `content` is empty or longer than a chunk.
 pub fn chunk_hash(size: ByteCount, index: u32, content: &[u8]) -> Digest {
-    assert!(!content.is_empty() && content.len() <= CHUNK, "a chunk has 1 to 2²⁰ bytes");
+    assert!(
+        !content.is_empty() && content.len() <= CHUNK,
+        "a chunk has 1 to 2²⁰ bytes"
+    );
     if size.get() <= CHUNK as u64 {
         return blake3::hash(content).into();
     }
-    Hasher::new().set_input_offset(u64::from(index) * CHUNK as u64).update(content).finalize_non_root()
+    Hasher::new()
+        .set_input_offset(u64::from(index) * CHUNK as u64)
+        .update(content)
+        .finalize_non_root()
 }
 
 /// Returns the number of the blocks of a chunk of `length` bytes: 1 to 16.
@@ -75,24 +87,31 @@ pub fn block_count(length: usize) -> u8 {
     length.div_ceil(BLOCK).clamp(1, CHUNK / BLOCK) as u8
 }
 
-/// Returns the bytes of the block `index` of a chunk of `length` bytes; `None` if the chunk has no such block.
+/// Returns the bytes of the block `index` of a chunk of `length` bytes; `None` if the chunk has no
+/// such block.
 pub fn block_length(length: usize, index: u8) -> Option<usize> {
     let begin = usize::from(index) * BLOCK;
     (begin < length).then(|| (length - begin).min(BLOCK))
 }
 
-/// Returns the hash of the block `index` of the chunk `chunk` of a file of `size`: a node of the tree of the file, or
-/// its root if the file has only one block.
+/// Returns the hash of the block `index` of the chunk `chunk` of a file of `size`: a node of the
+/// tree of the file, or its root if the file has only one block.
 ///
 /// # Panics
 /// Panics if `content` is empty or longer than a block.
 pub fn block_hash(size: ByteCount, chunk: u32, index: u8, content: &[u8]) -> Digest {
-    assert!(!content.is_empty() && content.len() <= BLOCK, "a block has 1 to 2¹⁶ bytes");
+    assert!(
+        !content.is_empty() && content.len() <= BLOCK,
+        "a block has 1 to 2¹⁶ bytes"
+    );
     if size.get() <= BLOCK as u64 {
         return blake3::hash(content).into();
     }
     let offset = u64::from(chunk) * CHUNK as u64 + u64::from(index) * BLOCK as u64;
-    Hasher::new().set_input_offset(offset).update(content).finalize_non_root()
+    Hasher::new()
+        .set_input_offset(offset)
+        .update(content)
+        .finalize_non_root()
 }
 
 /// The blocks of a chunk that have arrived, in any order.
@@ -114,13 +133,21 @@ impl ChunkBlocks {
         let count = block_count(length);
         let missing = u16::MAX >> (u16::BITS - u32::from(count));
         let is_whole_file = size.get() <= CHUNK as u64;
-        Self { length, is_whole_file, hashes: vec![None; count.into()], missing }
+        Self {
+            length,
+            is_whole_file,
+            hashes: vec![None; count.into()],
+            missing,
+        }
     }
 
-    /// Takes a block for the one who is about to write it. Returns false if somebody has taken it before, or the chunk
-    /// has no such block.
+    /// Takes a block for the one who is about to write it. Returns false if somebody has taken it
+    /// before, or the chunk has no such block.
     pub fn claim_block(&mut self, index: u8, hash: Digest) -> bool {
-        let free = self.hashes.get_mut(usize::from(index)).filter(|taken| taken.is_none());
+        let free = self
+            .hashes
+            .get_mut(usize::from(index))
+            .filter(|taken| taken.is_none());
         free.map(|taken| *taken = Some(hash)).is_some()
     }
 
@@ -129,15 +156,26 @@ impl ChunkBlocks {
         self.missing &= !(1 << index);
     }
 
-    /// Returns a bit for each block that is not written, the first the lowest; none if the chunk is there.
+    /// Returns a bit for each block that is not written, the first the lowest; none if the chunk is
+    /// there.
     pub const fn missing_blocks(&self) -> u16 {
         self.missing
     }
 
     /// Returns the hash of the chunk, as [`chunk_hash`] does; `None` if a block is missing.
     pub fn complete_hash(&self) -> Option<Digest> {
-        let hashes: Vec<Digest> = self.hashes.iter().copied().collect::<Option<_>>().filter(|_| self.missing == 0)?;
-        Some(root_or_node(&hashes, self.length as u64, BLOCK, self.is_whole_file))
+        let hashes: Vec<Digest> = self
+            .hashes
+            .iter()
+            .copied()
+            .collect::<Option<_>>()
+            .filter(|_| self.missing == 0)?;
+        Some(root_or_node(
+            &hashes,
+            self.length as u64,
+            BLOCK,
+            self.is_whole_file,
+        ))
     }
 }
 
@@ -151,7 +189,10 @@ pub struct VerifiedChunks {
 impl VerifiedChunks {
     /// Returns the state of a file of `size` of which nothing has arrived.
     pub const fn new(size: ByteCount) -> Self {
-        Self { size, hashes: BTreeMap::new() }
+        Self {
+            size,
+            hashes: BTreeMap::new(),
+        }
     }
 
     /// Notes a chunk. Returns false if it was there already, or the file has no such chunk.
@@ -183,7 +224,11 @@ impl VerifiedChunks {
     /// Returns the bytes that are there.
     pub fn verified_bytes(&self) -> ByteCount {
         ByteCount::new(
-            self.hashes.keys().filter_map(|index| self.chunk_length(*index)).map(|length| length as u64).sum(),
+            self.hashes
+                .keys()
+                .filter_map(|index| self.chunk_length(*index))
+                .map(|length| length as u64)
+                .sum(),
         )
     }
 
@@ -199,7 +244,10 @@ impl VerifiedChunks {
         let mut next = 0;
         for index in self.hashes.keys().copied().chain([end]) {
             if index > next {
-                rows.push(FileChunks { first: next, count: index - next });
+                rows.push(FileChunks {
+                    first: next,
+                    count: index - next,
+                });
             }
             next = index.saturating_add(1);
         }
@@ -224,7 +272,8 @@ impl VerifiedChunks {
     }
 }
 
-/// Returns the node over `size` bytes whose parts of `unit` bytes have these hashes, which may be the root of the file.
+/// Returns the node over `size` bytes whose parts of `unit` bytes have these hashes, which may be
+/// the root of the file.
 fn root_or_node(hashes: &[Digest], size: u64, unit: usize, is_root: bool) -> Digest {
     match hashes {
         [only] => *only,
@@ -239,11 +288,15 @@ fn root_or_node(hashes: &[Digest], size: u64, unit: usize, is_root: bool) -> Dig
     }
 }
 
-/// Returns the nodes under that of `size` bytes, whose parts of `unit` bytes have these hashes: two or more.
+/// Returns the nodes under that of `size` bytes, whose parts of `unit` bytes have these hashes: two
+/// or more.
 fn subtree_hashes(hashes: &[Digest], size: u64, unit: usize) -> (Digest, Digest) {
     let left = left_subtree_len(size);
     let (first, second) = hashes.split_at((left / unit as u64) as usize);
-    (root_or_node(first, left, unit, false), root_or_node(second, size - left, unit, false))
+    (
+        root_or_node(first, left, unit, false),
+        root_or_node(second, size - left, unit, false),
+    )
 }
 
 #[cfg(test)]
@@ -256,28 +309,68 @@ mod tests {
 
     #[test]
     fn chunks_in_any_order_give_the_digest_of_the_whole_file() {
-        for size in [0, 1, 1023, CHUNK - 1, CHUNK, CHUNK + 1, 2 * CHUNK, 3 * CHUNK + 5, 4 * CHUNK, 7 * CHUNK - 1] {
+        for size in [
+            0,
+            1,
+            1023,
+            CHUNK - 1,
+            CHUNK,
+            CHUNK + 1,
+            2 * CHUNK,
+            3 * CHUNK + 5,
+            4 * CHUNK,
+            7 * CHUNK - 1,
+        ] {
             let content = content(size);
             let count = ByteCount::new(size as u64);
             let mut verified = VerifiedChunks::new(count);
-            for (index, chunk) in content.chunks(CHUNK).enumerate().collect::<Vec<_>>().into_iter().rev() {
+            for (index, chunk) in content
+                .chunks(CHUNK)
+                .enumerate()
+                .collect::<Vec<_>>()
+                .into_iter()
+                .rev()
+            {
                 assert_eq!(verified.file_digest(), None, "{size}");
-                assert!(verified.insert_chunk(index as u32, chunk_hash(count, index as u32, chunk)));
+                assert!(
+                    verified.insert_chunk(index as u32, chunk_hash(count, index as u32, chunk))
+                );
             }
-            assert_eq!(verified.file_digest(), Some(blake3::hash(&content).into()), "{size}");
+            assert_eq!(
+                verified.file_digest(),
+                Some(blake3::hash(&content).into()),
+                "{size}"
+            );
             assert_eq!(verified.verified_bytes(), count);
         }
     }
 
     #[test]
     fn blocks_in_any_order_give_the_hash_of_their_chunk() {
-        for size in [1, BLOCK - 1, BLOCK, BLOCK + 1, 5 * BLOCK, CHUNK - 1, CHUNK, CHUNK + 1, 2 * CHUNK + 3 * BLOCK + 9]
-        {
+        for size in [
+            1,
+            BLOCK - 1,
+            BLOCK,
+            BLOCK + 1,
+            5 * BLOCK,
+            CHUNK - 1,
+            CHUNK,
+            CHUNK + 1,
+            2 * CHUNK + 3 * BLOCK + 9,
+        ] {
             let (content, count) = (content(size), ByteCount::new(size as u64));
             for (chunk, whole) in (0..).zip(content.chunks(CHUNK)) {
                 let mut blocks = ChunkBlocks::new(count, chunk);
-                assert_eq!(u32::from(block_count(whole.len())), blocks.missing_blocks().count_ones());
-                for (index, block) in (0..).zip(whole.chunks(BLOCK)).collect::<Vec<_>>().into_iter().rev() {
+                assert_eq!(
+                    u32::from(block_count(whole.len())),
+                    blocks.missing_blocks().count_ones()
+                );
+                for (index, block) in (0..)
+                    .zip(whole.chunks(BLOCK))
+                    .collect::<Vec<_>>()
+                    .into_iter()
+                    .rev()
+                {
                     let hash = block_hash(count, chunk, index, block);
                     assert_eq!(block_length(whole.len(), index), Some(block.len()));
                     assert!(
@@ -287,7 +380,11 @@ mod tests {
                     );
                     blocks.record_written(index);
                 }
-                assert_eq!(blocks.complete_hash(), Some(chunk_hash(count, chunk, whole)), "{size} {chunk}");
+                assert_eq!(
+                    blocks.complete_hash(),
+                    Some(chunk_hash(count, chunk, whole)),
+                    "{size} {chunk}"
+                );
             }
         }
     }
@@ -296,12 +393,26 @@ mod tests {
     fn a_block_that_is_taken_is_missing_until_it_is_written() {
         let length = 2 * BLOCK + 7;
         let mut blocks = ChunkBlocks::new(ByteCount::new(length as u64), 0);
-        assert_eq!((blocks.missing_blocks(), block_length(length, 2), block_length(length, 3)), (0b111, Some(7), None));
-        assert!(blocks.claim_block(1, [1; 32]) && !blocks.claim_block(3, [1; 32]) && !blocks.claim_block(255, [1; 32]));
+        assert_eq!(
+            (
+                blocks.missing_blocks(),
+                block_length(length, 2),
+                block_length(length, 3)
+            ),
+            (0b111, Some(7), None)
+        );
+        assert!(
+            blocks.claim_block(1, [1; 32])
+                && !blocks.claim_block(3, [1; 32])
+                && !blocks.claim_block(255, [1; 32])
+        );
         assert_eq!(blocks.missing_blocks(), 0b111);
         blocks.record_written(1);
         assert_eq!(blocks.missing_blocks(), 0b101);
-        assert_eq!(ChunkBlocks::new(ByteCount::new(CHUNK as u64), 0).missing_blocks(), u16::MAX);
+        assert_eq!(
+            ChunkBlocks::new(ByteCount::new(CHUNK as u64), 0).missing_blocks(),
+            u16::MAX
+        );
     }
 
     #[test]
@@ -319,7 +430,11 @@ mod tests {
     fn missing_chunks_are_listed_in_rows() {
         let mut verified = VerifiedChunks::new(ByteCount::new(5 * CHUNK as u64 + 1));
         let rows = |verified: &VerifiedChunks| {
-            verified.missing_ranges().iter().map(|row| (row.first, row.count)).collect::<Vec<_>>()
+            verified
+                .missing_ranges()
+                .iter()
+                .map(|row| (row.first, row.count))
+                .collect::<Vec<_>>()
         };
         assert_eq!(rows(&verified), [(0, 6)]);
         assert!(
@@ -330,23 +445,39 @@ mod tests {
         assert!(!verified.insert_chunk(6, [0; 32]));
         assert_eq!(rows(&verified), [(1, 2), (4, 2)]);
         assert!(verified.insert_chunk(1, [1; 32]));
-        assert_eq!((verified.hash_at(1), verified.hash_at(2)), (Some([1; 32]), None));
+        assert_eq!(
+            (verified.hash_at(1), verified.hash_at(2)),
+            (Some([1; 32]), None)
+        );
         verified.remove_chunk(1);
         assert_eq!(rows(&verified), [(1, 2), (4, 2)]);
-        assert_eq!((verified.chunk_length(5), verified.chunk_length(6)), (Some(1), None));
-        assert!(VerifiedChunks::new(ByteCount::ZERO).missing_ranges().is_empty());
+        assert_eq!(
+            (verified.chunk_length(5), verified.chunk_length(6)),
+            (Some(1), None)
+        );
+        assert!(
+            VerifiedChunks::new(ByteCount::ZERO)
+                .missing_ranges()
+                .is_empty()
+        );
     }
 
     #[test]
     fn sizes_that_lie_allocate_nothing() {
         let verified = VerifiedChunks::new(ByteCount::new(u64::MAX));
         assert_eq!(verified.verified_bytes(), ByteCount::ZERO);
-        assert!(!verified.is_complete() && FileChunks::from_size(ByteCount::new(u64::MAX)).is_none());
+        assert!(
+            !verified.is_complete() && FileChunks::from_size(ByteCount::new(u64::MAX)).is_none()
+        );
         let all = FileChunks { first: 0, count: 4 };
         assert!(
-            all.contains_all(FileChunks { first: 3, count: 1 }) && !all.contains_all(FileChunks { first: 3, count: 2 })
+            all.contains_all(FileChunks { first: 3, count: 1 })
+                && !all.contains_all(FileChunks { first: 3, count: 2 })
         );
-        assert!(!all.contains_all(FileChunks { first: u32::MAX, count: u32::MAX }));
+        assert!(!all.contains_all(FileChunks {
+            first: u32::MAX,
+            count: u32::MAX
+        }));
         let size = ByteCount::new(2 * CHUNK as u64 + 7);
         assert_eq!(all.byte_count(size), size);
         assert_eq!(FileChunks { first: 2, count: 5 }.byte_count(size).get(), 7);

@@ -1,17 +1,18 @@
 //! The rate of several connections that count as one user.
 //!
-//! Of n connections under CUBIC only some lose packets when a queue overflows, so that all together give way less than
-//! one would, and grow n times as fast. From the first overflow on, their sum is bounded by the window that a single
-//! connection would have under CUBIC (RFC 9438), but for its growth, which is that of two: one that comes later takes
-//! minutes to its share, and in the end two take √2 times as much as one, at most. Loss without a queue is not taken
-//! for one.
+//! Of n connections under CUBIC only some lose packets when a queue overflows, so that all together
+//! give way less than one would, and grow n times as fast. From the first overflow on, their sum is
+//! bounded by the window that a single connection would have under CUBIC (RFC 9438), but for its
+//! growth, which is that of two: one that comes later takes minutes to its share, and in the end
+//! two take √2 times as much as one, at most. Loss without a queue is not taken for one.
 
 use fullpipe_record::packets_wait;
 use fullpipe_units::{BitRate, Span, Time};
 
 use crate::rounds::{FinishedRound, RoundTracker, StreamsSample};
 
-/// Constants of CUBIC: C in segments ÷ s³, β, and the growth of Reno with the same β (RFC 9438, sections 4.1 to 4.6).
+/// Constants of CUBIC: C in segments ÷ s³, β, and the growth of Reno with the same β (RFC 9438,
+/// sections 4.1 to 4.6).
 const C: f64 = GROWTH * 0.4;
 const BETA: f64 = 0.7;
 const RENO_GROWTH: f64 = GROWTH * 3.0 * (1.0 - BETA) / (1.0 + BETA);
@@ -43,10 +44,16 @@ struct CubicWindow {
 impl CoupledRate {
     /// Returns a coupling for a path of this round-trip time.
     pub fn new(rtt: Span) -> Self {
-        Self { rounds: RoundTracker::new(rtt), last: None, course: None, since_overflow: ROUNDS_OF_RECOVERY }
+        Self {
+            rounds: RoundTracker::new(rtt),
+            last: None,
+            course: None,
+            since_overflow: ROUNDS_OF_RECOVERY,
+        }
     }
 
-    /// Takes a sample. Returns the rate that all connections together may have until the next one, if it is bounded.
+    /// Takes a sample. Returns the rate that all connections together may have until the next one,
+    /// if it is bounded.
     pub fn add_sample(&mut self, at: Time, sample: &StreamsSample) -> Option<BitRate> {
         if let Some(seen) = self.rounds.add_sample(at, sample) {
             let last = self.last.replace(seen).unwrap_or(seen);
@@ -54,7 +61,8 @@ impl CoupledRate {
             let rtt = seen.most.max(last.most);
             let overflowed = seen.lost && packets_wait(rtt, self.rounds.base_rtt());
             if overflowed && self.since_overflow > ROUNDS_OF_RECOVERY {
-                let window = seen.delivered.max(last.delivered) * rtt.as_secs_f64() / seen.mss.max(1.0);
+                let window =
+                    seen.delivered.max(last.delivered) * rtt.as_secs_f64() / seen.mss.max(1.0);
                 self.course = Some(CubicWindow::after_overflow(at, window, self.course));
                 self.since_overflow = 0;
             }
@@ -78,8 +86,16 @@ impl CubicWindow {
     fn after_overflow(at: Time, window: f64, before: Option<Self>) -> Self {
         // Fast convergence (section 4.7): one that has less than before leaves more to others.
         let shrinks = before.is_some_and(|before| window < before.most);
-        let most = if shrinks { window * f64::midpoint(1.0, BETA) } else { window };
-        Self { began: at, most, first: BETA * window }
+        let most = if shrinks {
+            window * f64::midpoint(1.0, BETA)
+        } else {
+            window
+        };
+        Self {
+            began: at,
+            most,
+            first: BETA * window,
+        }
     }
 
     /// Returns the window at a time, with round trips of so many seconds.
@@ -106,16 +122,24 @@ mod tests {
     impl Streams {
         fn on(link: &Link, count: usize, are_coupled: bool) -> Self {
             let coupling = are_coupled.then(|| CoupledRate::new(Span::from_secs_f64(link.rtt())));
-            Self { all: (0..count).map(|_| Cubic::new()).collect(), coupling, bound: None }
+            Self {
+                all: (0..count).map(|_| Cubic::new()).collect(),
+                coupling,
+                bound: None,
+            }
         }
 
         /// Sends for so many seconds. Returns the streams' share of the link.
         fn run(&mut self, link: &mut Link, seconds: f64) -> f64 {
             link.run(seconds, |link, sample, overflows| {
                 if let (Some(coupling), Some(sample)) = (&mut self.coupling, sample) {
-                    self.bound = coupling.add_sample(link.time(), &sample).map(|rate| rate.as_f64() / 8.0);
+                    self.bound = coupling
+                        .add_sample(link.time(), &sample)
+                        .map(|rate| rate.as_f64() / 8.0);
                 }
-                let each = self.bound.map_or(f64::INFINITY, |bound| bound / self.all.len() as f64);
+                let each = self
+                    .bound
+                    .map_or(f64::INFINITY, |bound| bound / self.all.len() as f64);
                 let rate = |stream: &mut Cubic| {
                     // A window grows only if it is full.
                     if overflows || stream.window / link.rtt() < each {
@@ -142,7 +166,10 @@ mod tests {
         for path in PATHS {
             let (coupled, apart) = (share(path, true), share(path, false));
             // Jain's index of both users is 0.86 or more.
-            assert!((0.3..0.7).contains(&coupled) && coupled < apart, "{path:?}: {coupled} in place of {apart}");
+            assert!(
+                (0.3..0.7).contains(&coupled) && coupled < apart,
+                "{path:?}: {coupled} in place of {apart}"
+            );
         }
     }
 
@@ -167,7 +194,10 @@ mod tests {
                 rtt: Some(Span::from_millis(50 + tick % 3)),
                 mss: fullpipe_units::ByteCount::new(1448),
             };
-            assert_eq!(coupling.add_sample(Time::from_nanos(tick * 50_000_000), &sample), None);
+            assert_eq!(
+                coupling.add_sample(Time::from_nanos(tick * 50_000_000), &sample),
+                None
+            );
         }
     }
 }

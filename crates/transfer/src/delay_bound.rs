@@ -1,48 +1,53 @@
 //! The rate of connections under BBR that leave no queue to others.
 //!
-//! Over a path that loses packets without a queue, a connection under CUBIC next to this transfer has little, and needs
-//! little: its window follows from the loss, and its rate from that and the round-trip time. BBR keeps up to a
-//! bandwidth-delay product in the queue (its window is two of them) and overflows shorter queues, both of which take
-//! from the other what the loss has left to it. So the sum of the connections is bounded by delay: it grows while
-//! packets wait for less than a small target (after LEDBAT, RFC 6817), and shrinks to what arrives without more.
+//! Over a path that loses packets without a queue, a connection under CUBIC next to this transfer
+//! has little, and needs little: its window follows from the loss, and its rate from that and the
+//! round-trip time. BBR keeps up to a bandwidth-delay product in the queue (its window is two of
+//! them) and overflows shorter queues, both of which take from the other what the loss has left to
+//! it. So the sum of the connections is bounded by delay: it grows while packets wait for less than
+//! a small target (after LEDBAT, RFC 6817), and shrinks to what arrives without more.
 //!
-//! Others may fill the queue nevertheless, where the loss permits that. Delay alone would then leave everything to
-//! them. So for as long as queues overflow, nothing shrinks below the window that a connection under CUBIC would have
-//! from the last overflow on ([`CoupledRate`]), and before the first one not below half of what this transfer has had.
+//! Others may fill the queue nevertheless, where the loss permits that. Delay alone would then
+//! leave everything to them. So for as long as queues overflow, nothing shrinks below the window
+//! that a connection under CUBIC would have from the last overflow on ([`CoupledRate`]), and before
+//! the first one not below half of what this transfer has had.
 
 use fullpipe_units::{BitRate, Span, Time};
 
 use crate::coupling::CoupledRate;
 use crate::rounds::{FinishedRound, MIN_ROUND, RoundTracker, StreamsSample};
 
-/// Multiple of what arrived in a round that may be sent in the next one, until a queue shows or nothing more arrives;
-/// near the gain with which BBR starts (2.89), so that it finds its rate.
+/// Multiple of what arrived in a round that may be sent in the next one, until a queue shows or
+/// nothing more arrives; near the gain with which BBR starts (2.89), so that it finds its rate.
 const START: f64 = 2.5;
 
-/// Growth of what arrives without which a round adds nothing, and such rounds after which the path is full. BBR has the
-/// same rule.
+/// Growth of what arrives without which a round adds nothing, and such rounds after which the path
+/// is full. BBR has the same rule.
 const STILL_GROWS: f64 = 1.25;
 const ROUNDS_WITHOUT_GROWTH: u32 = 3;
 
 /// Share of the target at which the start ends.
 const START_ENDS: f64 = 0.75;
 
-/// Share by which the window grows in a round without a queue, which doubles in so many of them, and its most.
+/// Share by which the window grows in a round without a queue, which doubles in so many of them,
+/// and its most.
 const GROWTH: f64 = 1.0 / 32.0;
 const DOUBLING: f64 = 8.0;
 const MAX_GROWTH: f64 = 0.25;
 
-/// Share of the window that must be used for it to grow: BBR sends a quarter more in one of eight round trips only.
+/// Share of the window that must be used for it to grow: BBR sends a quarter more in one of eight
+/// round trips only.
 const USED: f64 = 0.5;
 
-/// Rounds in a row above the target until the window shrinks: one may be the delay of a busy host, and only then the
-/// effect of the last time is seen.
+/// Rounds in a row above the target until the window shrinks: one may be the delay of a busy host,
+/// and only then the effect of the last time is seen.
 const ROUNDS_TO_SHRINK: u32 = 2;
 
 /// Rounds in a row without a queue after which no other flow competes for it.
 const QUIET_WITHOUT_OTHERS: u32 = 5;
 
-/// Part of the highest rate up to now that is left to this transfer while queues stand, before they overflow.
+/// Part of the highest rate up to now that is left to this transfer while queues stand, before they
+/// overflow.
 const KEPT: f64 = 0.5;
 
 /// Segments in each [`MIN_ROUND`] that are sent in any case.
@@ -57,7 +62,8 @@ pub struct DelayBound {
     window: Option<f64>,
     /// Rounds of the start without growth; `None` behind it.
     start: Option<u32>,
-    /// Bytes per second that arrived in the last round, and the most in two rounds after each other.
+    /// Bytes per second that arrived in the last round, and the most in two rounds after each
+    /// other.
     delivered: f64,
     most: f64,
     /// Rounds in a row without a queue, and with one above the target.
@@ -80,14 +86,16 @@ impl DelayBound {
         }
     }
 
-    /// Takes a sample. Returns the rate that all connections together may have until the next one, once it is known.
+    /// Takes a sample. Returns the rate that all connections together may have until the next one,
+    /// once it is known.
     pub fn add_sample(&mut self, at: Time, sample: &StreamsSample) -> Option<BitRate> {
         if let Some(seen) = self.rounds.add_sample(at, sample) {
             self.end_round(&seen);
         }
         let as_one = self.coupling.add_sample(at, sample);
         let kept = as_one.map_or(KEPT * self.most, |rate| rate.as_f64() / 8.0);
-        let least = MIN_SEGMENTS * sample.mss.as_f64() / self.rounds.last_rtt().max(MIN_ROUND).as_secs_f64();
+        let least = MIN_SEGMENTS * sample.mss.as_f64()
+            / self.rounds.last_rtt().max(MIN_ROUND).as_secs_f64();
         let rate = self.window? / self.rounds.last_rtt().as_secs_f64();
         Some(BitRate::from_bps_f64(8.0 * rate.max(kept).max(least)))
     }
@@ -97,17 +105,26 @@ impl DelayBound {
         self.most = self.most.max(last.min(seen.delivered));
         // In multiples of the target.
         let target = self.rounds.target_delay();
-        let delay = seen.rtt.saturating_sub(self.rounds.base_rtt()).as_secs_f64() / target.as_secs_f64();
+        let delay = seen
+            .rtt
+            .saturating_sub(self.rounds.base_rtt())
+            .as_secs_f64()
+            / target.as_secs_f64();
         self.above = if delay > 1.0 { self.above + 1 } else { 0 };
         self.quiet = if delay <= 0.5 { self.quiet + 1 } else { 0 };
         if self.quiet >= QUIET_WITHOUT_OTHERS {
             self.coupling.reset_overflows();
         }
-        let arrives = seen.delivered.max(last) * (self.rounds.base_rtt() + target.scale_by(0.5)).as_secs_f64();
+        let arrives = seen.delivered.max(last)
+            * (self.rounds.base_rtt() + target.scale_by(0.5)).as_secs_f64();
         match (self.start, self.window) {
             (Some(_), _) if delay > START_ENDS => (self.start, self.window) = (None, Some(arrives)),
             (Some(rounds), _) => {
-                let rounds = if seen.delivered > STILL_GROWS * last { 0 } else { rounds + 1 };
+                let rounds = if seen.delivered > STILL_GROWS * last {
+                    0
+                } else {
+                    rounds + 1
+                };
                 self.start = Some(rounds).filter(|rounds| *rounds < ROUNDS_WITHOUT_GROWTH);
                 self.window = Some(START * seen.delivered * seen.rtt.as_secs_f64());
             }
@@ -138,7 +155,8 @@ mod tests {
     use crate::fluid_test::{Cubic, Link, MSS};
     use std::collections::VecDeque;
 
-    /// Rates, round-trip times and queues in Mbit/s, ms and BDP, and the share of packets lost without a queue.
+    /// Rates, round-trip times and queues in Mbit/s, ms and BDP, and the share of packets lost
+    /// without a queue.
     const LOSSY: [((f64, f64, f64), f64); 9] = [
         ((20.0, 30.0, 1.0), 1e-2),
         ((20.0, 200.0, 2.0), 1e-3),
@@ -190,15 +208,22 @@ mod tests {
 
         fn sample(&mut self, link: &Link, sample: &StreamsSample) {
             if let Some(bound) = &mut self.bound {
-                self.rate = bound.add_sample(link.time(), sample).map(|rate| rate.as_f64() / 8.0);
+                self.rate = bound
+                    .add_sample(link.time(), sample)
+                    .map(|rate| rate.as_f64() / 8.0);
             }
             let acknowledged = sample.acknowledged.as_f64();
             let time = link.now - self.sampled;
             if time > 0.0 {
-                self.delivered.push_back((link.now, (acknowledged - self.acknowledged) / time));
+                self.delivered
+                    .push_back((link.now, (acknowledged - self.acknowledged) / time));
             }
             (self.acknowledged, self.sampled) = (acknowledged, link.now);
-            while self.delivered.front().is_some_and(|(at, _)| at + 10.0 * link.rtt() < link.now) {
+            while self
+                .delivered
+                .front()
+                .is_some_and(|(at, _)| at + 10.0 * link.rtt() < link.now)
+            {
                 self.delivered.pop_front();
             }
             if self.bandwidth() > STILL_GROWS * self.full.0 {
@@ -208,12 +233,17 @@ mod tests {
         }
 
         fn bandwidth(&self) -> f64 {
-            self.delivered.iter().map(|(_, rate)| *rate).fold(100.0 * MSS, f64::max)
+            self.delivered
+                .iter()
+                .map(|(_, rate)| *rate)
+                .fold(100.0 * MSS, f64::max)
         }
 
         /// Returns the pace of the connections, within a window of two bandwidth-delay products.
         fn send(&self, link: &Link) -> f64 {
-            let gain = |connection: u32| match (link.now / link.rtt() + 3.0 * f64::from(connection)) % 8.0 {
+            let gain = |connection: u32| match (link.now / link.rtt() + 3.0 * f64::from(connection))
+                % 8.0
+            {
                 _ if self.starts => 2.89,
                 phase if phase < 1.0 => 1.25,
                 phase if phase < 2.0 => 0.75,
@@ -251,7 +281,10 @@ mod tests {
             connections.run(&mut link, 5.0);
             let (share, _) = connections.run(&mut link, 60.0);
             let queue = link.queue / link.capacity;
-            assert!(share > 0.93 * (1.0 - path.1) && queue < 0.02, "{path:?}: {share}, {queue} s");
+            assert!(
+                share > 0.93 * (1.0 - path.1) && queue < 0.02,
+                "{path:?}: {share}, {queue} s"
+            );
         }
     }
 
@@ -259,23 +292,35 @@ mod tests {
     fn a_connection_under_cubic_keeps_what_the_loss_has_left_to_it() {
         for path in LOSSY {
             let (ours, theirs, alone) = shares(path, true);
-            assert!(theirs > 0.6 * alone.min(0.7) && ours + theirs > 0.9, "{path:?}: {ours}, {theirs} of {alone}");
+            assert!(
+                theirs > 0.6 * alone.min(0.7) && ours + theirs > 0.9,
+                "{path:?}: {ours}, {theirs} of {alone}"
+            );
             let (_, unbounded, _) = shares(path, false);
-            assert!(theirs > unbounded, "{path:?}: {theirs}, and {unbounded} without a bound");
+            assert!(
+                theirs > unbounded,
+                "{path:?}: {theirs}, and {unbounded} without a bound"
+            );
         }
     }
 
     #[test]
     fn next_to_one_that_fills_the_queue_they_keep_their_part() {
         // In longer queues BBR itself gives way: its window is two of its bandwidth-delay products.
-        for path in crate::fluid_test::PATHS.into_iter().filter(|(_, _, queue)| *queue <= 1.0) {
+        for path in crate::fluid_test::PATHS
+            .into_iter()
+            .filter(|(_, _, queue)| *queue <= 1.0)
+        {
             let mut link = Link::new(path);
             let mut connections = Bbr::on(&link, true);
             connections.run(&mut link, 10.0);
             link.other = Some(Cubic::new());
             connections.run(&mut link, 40.0);
             let (ours, theirs) = connections.run(&mut link, 60.0);
-            assert!((0.25..0.75).contains(&ours) && theirs > 0.25, "{path:?}: {ours}, {theirs}");
+            assert!(
+                (0.25..0.75).contains(&ours) && theirs > 0.25,
+                "{path:?}: {ours}, {theirs}"
+            );
         }
     }
 
@@ -293,6 +338,9 @@ mod tests {
         };
         assert_eq!((follow(0), follow(1)), (None, None));
         let rate = (2..400).filter_map(&mut follow).last();
-        assert!(rate.is_some_and(|rate| rate < BitRate::from_mbps(4)), "{rate:?}");
+        assert!(
+            rate.is_some_and(|rate| rate < BitRate::from_mbps(4)),
+            "{rate:?}"
+        );
     }
 }

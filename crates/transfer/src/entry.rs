@@ -58,7 +58,8 @@ pub struct ModificationTime {
     pub nanoseconds: u32,
 }
 
-/// A hash over what identifies a file and its state at the sender: inode, size, times of the last changes.
+/// A hash over what identifies a file and its state at the sender: inode, size, times of the last
+/// changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileIdentity(pub Digest);
 
@@ -68,7 +69,10 @@ const PERMISSIONS: u16 = 0o777;
 impl FileIdentity {
     /// Returns the identity of these numbers.
     pub fn from_numbers(numbers: &[u64]) -> Self {
-        let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
+        let bytes: Vec<u8> = numbers
+            .iter()
+            .flat_map(|number| number.to_le_bytes())
+            .collect();
         Self(blake3::hash(&bytes).into())
     }
 }
@@ -82,12 +86,18 @@ impl Field<'_> for TreeEntry {
 
     fn read(reader: &mut ByteReader<'_>) -> Result<Self, Wrong> {
         let (path, mut kind) = (Field::read(reader)?, Field::read(reader)?);
-        if let EntryKind::Folder { mode, modified } | EntryKind::File { mode, modified, .. } = &mut kind {
+        if let EntryKind::Folder { mode, modified } | EntryKind::File { mode, modified, .. } =
+            &mut kind
+        {
             *mode &= PERMISSIONS;
             // The system takes a second or more for something else.
             modified.nanoseconds = modified.nanoseconds.min(999_999_999);
         }
-        Ok(Self { path, kind, attributes: Field::read(reader)? })
+        Ok(Self {
+            path,
+            kind,
+            attributes: Field::read(reader)?,
+        })
     }
 }
 
@@ -101,5 +111,8 @@ impl<'b> Field<'b> for EntryKind {
     }
 }
 
-structure!(ModificationTime { seconds, nanoseconds });
+structure!(ModificationTime {
+    seconds,
+    nanoseconds
+});
 structure!(FileIdentity { 0 });

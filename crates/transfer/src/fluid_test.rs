@@ -37,12 +37,22 @@ pub(crate) struct Cubic {
 
 impl Cubic {
     pub(crate) fn new() -> Self {
-        Self { window: 10.0 * MSS, most: 0.0, epoch: 0.0, is_starting: true, cut: f64::NEG_INFINITY }
+        Self {
+            window: 10.0 * MSS,
+            most: 0.0,
+            epoch: 0.0,
+            is_starting: true,
+            cut: f64::NEG_INFINITY,
+        }
     }
 
     pub(crate) fn step(&mut self, now: f64, rtt: f64, lost: bool) {
         if lost && now > self.cut + rtt {
-            self.most = if self.window < self.most { 0.85 * self.window } else { self.window };
+            self.most = if self.window < self.most {
+                0.85 * self.window
+            } else {
+                self.window
+            };
             (self.window, self.cut) = (0.7 * self.window, now);
             (self.epoch, self.is_starting) = (now, false);
         } else if self.is_starting {
@@ -65,7 +75,8 @@ pub(crate) struct Link {
     pub(crate) queue: f64,
     pub(crate) now: f64,
     pub(crate) other: Option<Cubic>,
-    /// Share of segments that are lost without a queue, and segments of the other connection until the next loss.
+    /// Share of segments that are lost without a queue, and segments of the other connection until
+    /// the next loss.
     pub(crate) loss: f64,
     /// Seconds for which the hosts delay acknowledgements.
     pub(crate) host_delay: f64,
@@ -74,8 +85,8 @@ pub(crate) struct Link {
     other_arrived: f64,
     acknowledged: f64,
     dropped: f64,
-    /// Bytes of the transfer that arrived and were dropped, and the queue, as they become known a round-trip time
-    /// later.
+    /// Bytes of the transfer that arrived and were dropped, and the queue, as they become known a
+    /// round-trip time later.
     on_their_way: VecDeque<(f64, f64, f64)>,
     steps: u64,
 }
@@ -110,9 +121,13 @@ impl Link {
         Time::from_nanos((self.now * 1e9) as u64)
     }
 
-    /// Goes on for so many seconds with the rate that `send` decides in each step, with a sample if there is one and
-    /// whether the queue has overflowed. Returns the transfer's share of the link.
-    pub(crate) fn run(&mut self, seconds: f64, mut send: impl FnMut(&Self, Option<StreamsSample>, bool) -> f64) -> f64 {
+    /// Goes on for so many seconds with the rate that `send` decides in each step, with a sample if
+    /// there is one and whether the queue has overflowed. Returns the transfer's share of the link.
+    pub(crate) fn run(
+        &mut self,
+        seconds: f64,
+        mut send: impl FnMut(&Self, Option<StreamsSample>, bool) -> f64,
+    ) -> f64 {
         let (until, before) = (self.now + seconds, self.acknowledged);
         let mut overflows = false;
         while self.now < until {
@@ -131,7 +146,10 @@ impl Link {
     ) -> (f64, f64) {
         let before = self.other_arrived;
         let ours = self.run(seconds, send);
-        (ours, (self.other_arrived - before) / (seconds * self.capacity))
+        (
+            ours,
+            (self.other_arrived - before) / (seconds * self.capacity),
+        )
     }
 
     fn step(&mut self, ours: f64) -> bool {
@@ -150,12 +168,28 @@ impl Link {
             other.step(self.now, rtt, drops > 0.0 || is_lost);
         }
         let share = if arriving > 0.0 { ours / arriving } else { 0.0 };
-        let carried = if self.queue > 0.0 { share * self.capacity } else { ours };
-        self.other_arrived += if self.queue > 0.0 { self.capacity - carried } else { theirs } * STEP;
+        let carried = if self.queue > 0.0 {
+            share * self.capacity
+        } else {
+            ours
+        };
+        self.other_arrived += if self.queue > 0.0 {
+            self.capacity - carried
+        } else {
+            theirs
+        } * STEP;
         // No connection loses less than a segment.
-        let dropped = if drops > 0.0 && share > 0.0 { (drops * share).max(MSS) } else { 0.0 };
-        let (dropped, carried) = (dropped + carried * STEP * self.loss, carried * (1.0 - self.loss));
-        self.on_their_way.push_back((carried * STEP, dropped, self.queue));
+        let dropped = if drops > 0.0 && share > 0.0 {
+            (drops * share).max(MSS)
+        } else {
+            0.0
+        };
+        let (dropped, carried) = (
+            dropped + carried * STEP * self.loss,
+            carried * (1.0 - self.loss),
+        );
+        self.on_their_way
+            .push_back((carried * STEP, dropped, self.queue));
         drops > 0.0
     }
 
@@ -166,11 +200,15 @@ impl Link {
         let (arrived, dropped, queue) = self.on_their_way.pop_front()?;
         self.acknowledged += arrived;
         self.dropped += dropped;
-        self.steps.is_multiple_of(SAMPLE_STEPS).then(|| StreamsSample {
-            acknowledged: ByteCount::from_f64(self.acknowledged),
-            retransmitted: SegCount::new((self.dropped / MSS) as u64),
-            rtt: Some(Span::from_secs_f64(self.base + queue / self.capacity + self.host_delay)),
-            mss: ByteCount::from_f64(MSS),
-        })
+        self.steps
+            .is_multiple_of(SAMPLE_STEPS)
+            .then(|| StreamsSample {
+                acknowledged: ByteCount::from_f64(self.acknowledged),
+                retransmitted: SegCount::new((self.dropped / MSS) as u64),
+                rtt: Some(Span::from_secs_f64(
+                    self.base + queue / self.capacity + self.host_delay,
+                )),
+                mss: ByteCount::from_f64(MSS),
+            })
     }
 }

@@ -18,9 +18,10 @@ const DURABLE: u32 = 2;
 
 /// Writes the records of a file that is not complete: which of its chunks are verified.
 ///
-/// A record of a chunk is written after its data, but a disk may get it before. Only what stands before the last mark
-/// ([`JournalFormat::durable_record`]) is sure to be on disk. The rest is to be read and verified again: a new start of the host, a
-/// disk that fails to write or a file system that is unmounted without its disk may have lost it.
+/// A record of a chunk is written after its data, but a disk may get it before. Only what stands
+/// before the last mark ([`JournalFormat::durable_record`]) is sure to be on disk. The rest is to
+/// be read and verified again: a new start of the host, a disk that fails to write or a file system
+/// that is unmounted without its disk may have lost it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct JournalFormat {
     identity: FileIdentity,
@@ -72,16 +73,20 @@ impl JournalFormat {
         hash.as_bytes().first_chunk().copied().unwrap_or_default()
     }
 
-    /// Reads a journal; `None` if it is of another file, or of another state of it. Reading ends at the first record
-    /// that is torn or damaged.
+    /// Reads a journal; `None` if it is of another file, or of another state of it. Reading ends at
+    /// the first record that is torn or damaged.
     pub fn recover_chunks(&self, bytes: &[u8]) -> Option<RecoveredChunks> {
         let (header, records) = bytes.split_at_checked(HEADER)?;
         if header != self.header_bytes() {
             return None;
         }
         let begin = ByteCount::new(HEADER as u64);
-        let mut recovered =
-            RecoveredChunks { verified: Vec::new(), doubtful: Vec::new(), length: begin, durable: begin };
+        let mut recovered = RecoveredChunks {
+            verified: Vec::new(),
+            doubtful: Vec::new(),
+            length: begin,
+            durable: begin,
+        };
         for (index, kind, hash) in self.sound_records(records) {
             recovered.length += ByteCount::new(RECORD as u64);
             match kind {
@@ -96,18 +101,24 @@ impl JournalFormat {
         Some(recovered)
     }
 
-    /// Returns the offsets of the records in a journal of chunks that are wrong after all. Once all of its data is on
-    /// disk, the mark that says so ([`JournalFormat::durable_record`]) takes the place of each: the journal is never without the
-    /// other chunks, whenever the writer is killed.
+    /// Returns the offsets of the records in a journal of chunks that are wrong after all. Once all
+    /// of its data is on disk, the mark that says so ([`JournalFormat::durable_record`]) takes the
+    /// place of each: the journal is never without the other chunks, whenever the writer is killed.
     pub fn places_of(&self, bytes: &[u8], is_wrong: impl Fn(u32) -> bool) -> Vec<ByteCount> {
-        let records = self.sound_records(bytes.get(HEADER..).unwrap_or_default()).enumerate();
+        let records = self
+            .sound_records(bytes.get(HEADER..).unwrap_or_default())
+            .enumerate();
         let wrong = records.filter(|(_, (index, kind, _))| *kind == VERIFIED && is_wrong(*index));
-        wrong.map(|(at, _)| ByteCount::new((HEADER + at * RECORD) as u64)).collect()
+        wrong
+            .map(|(at, _)| ByteCount::new((HEADER + at * RECORD) as u64))
+            .collect()
     }
 
     /// Returns the records up to the first that is torn or damaged.
     fn sound_records(&self, records: &[u8]) -> impl Iterator<Item = (u32, u32, Digest)> {
-        records.chunks_exact(RECORD).map_while(|record| self.parse_record(record))
+        records
+            .chunks_exact(RECORD)
+            .map_while(|record| self.parse_record(record))
     }
 
     fn parse_record(&self, record: &[u8]) -> Option<(u32, u32, Digest)> {
@@ -116,7 +127,11 @@ impl JournalFormat {
             return None;
         }
         let mut reader = ByteReader(checked);
-        Some((reader.u32().ok()?, reader.u32().ok()?, reader.read_array().ok()?))
+        Some((
+            reader.u32().ok()?,
+            reader.u32().ok()?,
+            reader.read_array().ok()?,
+        ))
     }
 }
 
@@ -147,18 +162,32 @@ mod tests {
     #[test]
     fn only_what_was_durable_is_sure() {
         let recovered = journal().recover_chunks(&written()).unwrap();
-        assert_eq!((indexes(&recovered.verified), indexes(&recovered.doubtful)), (vec![4], vec![2]));
+        assert_eq!(
+            (indexes(&recovered.verified), indexes(&recovered.doubtful)),
+            (vec![4], vec![2])
+        );
         assert_eq!(recovered.length.get(), written().len() as u64);
         assert_eq!(recovered.durable.get(), (HEADER + 2 * RECORD) as u64);
-        let unmarked = journal().recover_chunks(&written()[..HEADER + RECORD]).unwrap();
-        assert_eq!((unmarked.doubtful.len(), unmarked.durable.get()), (1, HEADER as u64));
+        let unmarked = journal()
+            .recover_chunks(&written()[..HEADER + RECORD])
+            .unwrap();
+        assert_eq!(
+            (unmarked.doubtful.len(), unmarked.durable.get()),
+            (1, HEADER as u64)
+        );
     }
 
     #[test]
     fn another_file_or_state_has_no_journal_here() {
-        let other = JournalFormat { identity: FileIdentity([4; 32]), ..journal() };
+        let other = JournalFormat {
+            identity: FileIdentity([4; 32]),
+            ..journal()
+        };
         assert_eq!(other.recover_chunks(&written()), None);
-        let other = JournalFormat { size: ByteCount::from_mib(8), ..journal() };
+        let other = JournalFormat {
+            size: ByteCount::from_mib(8),
+            ..journal()
+        };
         assert_eq!(other.recover_chunks(&written()), None);
         assert_eq!(journal().recover_chunks(b""), None);
     }
@@ -167,12 +196,22 @@ mod tests {
     fn what_is_wrong_is_taken_back_and_the_rest_is_there_at_every_moment() {
         let journal = journal();
         let chunk = |index: u8| journal.verified_record(index.into(), &[index; 32]);
-        let mut written =
-            [journal.header_bytes(), chunk(4), chunk(1), journal.durable_record(), chunk(2), chunk(4), chunk(3)]
-                .concat();
+        let mut written = [
+            journal.header_bytes(),
+            chunk(4),
+            chunk(1),
+            journal.durable_record(),
+            chunk(2),
+            chunk(4),
+            chunk(3),
+        ]
+        .concat();
         let places = journal.places_of(&written, |index| [1, 4].contains(&index));
         assert_eq!(
-            places.iter().map(|place| place.get() as usize).collect::<Vec<_>>(),
+            places
+                .iter()
+                .map(|place| place.get() as usize)
+                .collect::<Vec<_>>(),
             [0, 1, 4].map(|at| HEADER + at * RECORD)
         );
         let right = |bytes: &[u8]| {
@@ -186,8 +225,15 @@ mod tests {
             written[place.get() as usize..][..RECORD].copy_from_slice(&journal.durable_record());
         }
         let recovered = journal.recover_chunks(&written).unwrap();
-        assert_eq!((indexes(&recovered.verified), indexes(&recovered.doubtful)), (vec![2], vec![3]));
-        assert!(journal.places_of(&written, |index| [1, 4].contains(&index)).is_empty());
+        assert_eq!(
+            (indexes(&recovered.verified), indexes(&recovered.doubtful)),
+            (vec![2], vec![3])
+        );
+        assert!(
+            journal
+                .places_of(&written, |index| [1, 4].contains(&index))
+                .is_empty()
+        );
     }
 
     proptest! {

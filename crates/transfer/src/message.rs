@@ -1,5 +1,5 @@
-//! Both directions of a transfer, as frames: four bytes with the length of what follows, one with the kind, the rest by
-//! kind. Numbers are little-endian.
+//! Both directions of a transfer, as frames: four bytes with the length of what follows, one with
+//! the kind, the rest by kind. Numbers are little-endian.
 
 use thiserror::Error;
 
@@ -12,7 +12,8 @@ pub const VERSION: u16 = 9;
 /// The frame without a message: its sender is there and has nothing to say.
 pub const ALIVE: [u8; 4] = [0; 4];
 
-/// Bit of the number of a file that is sent for the second time, because it changed while it was read.
+/// Bit of the number of a file that is sent for the second time, because it changed while it was
+/// read.
 pub const AGAIN: u32 = 1 << 31;
 
 /// Bytes of the head of a block that its check covers.
@@ -98,7 +99,8 @@ pub enum FileOutcome {
 /// The head of a block of a chunk, or of a chunk that is a hole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DataHeader {
-    /// Number of the file: its place among the regular files of the list; with [`AGAIN`] in its second attempt.
+    /// Number of the file: its place among the regular files of the list; with [`AGAIN`] in its
+    /// second attempt.
     pub file: u32,
     /// Index of the chunk.
     pub chunk: u32,
@@ -154,7 +156,8 @@ pub enum CopyMessage<'b> {
         /// The number of TCP connections that carry data at first. The others wait until they are
         /// needed.
         active: u16,
-        /// The number of streams on the QUIC connection. Next to TCP connections they wait until they are needed.
+        /// The number of streams on the QUIC connection. Next to TCP connections they wait until
+        /// they are needed.
         quic: u16,
     },
     /// Sender → receiver: the list begins.
@@ -184,7 +187,8 @@ pub enum CopyMessage<'b> {
         file: u32,
         /// Index of the chunk.
         chunk: u32,
-        /// A bit for each block that has not, the first the lowest; none if the whole chunk is there.
+        /// A bit for each block that has not, the first the lowest; none if the whole chunk is
+        /// there.
         missing: u16,
     },
     /// Receiver → sender: what became of a file.
@@ -211,8 +215,8 @@ pub enum CopyMessage<'b> {
         /// One sentence.
         why: String,
     },
-    /// Sender → receiver: this file changed while it was read, and is sent again in its new state, under its number
-    /// with [`AGAIN`].
+    /// Sender → receiver: this file changed while it was read, and is sent again in its new state,
+    /// under its number with [`AGAIN`].
     Again {
         /// Number of the file.
         file: u32,
@@ -272,7 +276,10 @@ impl DataHeader {
         bytes[4] = DATA;
         bytes[5..9].copy_from_slice(&self.file.to_le_bytes());
         bytes[9..13].copy_from_slice(&self.chunk.to_le_bytes());
-        [bytes[13], bytes[14]] = [self.block, (u8::from(self.reports) * REPORTS) | (u8::from(self.packed) * PACKED)];
+        [bytes[13], bytes[14]] = [
+            self.block,
+            (u8::from(self.reports) * REPORTS) | (u8::from(self.packed) * PACKED),
+        ];
         bytes[15..CHECKED].copy_from_slice(&self.hash);
         let check = head_check(&bytes[..CHECKED]);
         bytes[CHECKED..].copy_from_slice(&check);
@@ -280,12 +287,20 @@ impl DataHeader {
     }
 
     fn read(reader: &mut ByteReader<'_>) -> Result<Self, Wrong> {
-        let (file, chunk, block, flags) = (reader.u32()?, reader.u32()?, reader.u8()?, reader.u8()?);
+        let (file, chunk, block, flags) =
+            (reader.u32()?, reader.u32()?, reader.u8()?, reader.u8()?);
         if flags & !(REPORTS | PACKED) != 0 {
             return Err(Wrong::Number(flags));
         }
         let (reports, packed) = (flags & REPORTS != 0, flags & PACKED != 0);
-        Ok(Self { file, chunk, block, reports, packed, hash: reader.read_array()? })
+        Ok(Self {
+            file,
+            chunk,
+            block,
+            reports,
+            packed,
+            hash: reader.read_array()?,
+        })
     }
 
     /// Reads what follows the kind, to its end.
@@ -304,15 +319,28 @@ impl DataHeader {
 }
 
 fn head_check(head: &[u8]) -> [u8; CHECK] {
-    blake3::hash(head).as_bytes().first_chunk().copied().unwrap_or_default()
+    blake3::hash(head)
+        .as_bytes()
+        .first_chunk()
+        .copied()
+        .unwrap_or_default()
 }
 
 impl DataHead {
     /// Returns the bytes of the head.
     pub fn to_bytes(&self) -> [u8; DATA_HEADER] {
         let hash = Digest::default();
-        let mark =
-            |chunk| DataHeader { file: NO_FILE, chunk, block: 0, reports: false, packed: false, hash }.frame_bytes(0);
+        let mark = |chunk| {
+            DataHeader {
+                file: NO_FILE,
+                chunk,
+                block: 0,
+                reports: false,
+                packed: false,
+                hash,
+            }
+            .frame_bytes(0)
+        };
         match self {
             Self::Stream(index) => mark(u32::from(*index)),
             Self::Block(header, length) => header.frame_bytes(*length),
@@ -326,7 +354,8 @@ impl DataHead {
         let (length, body) = checked.split_first_chunk()?;
         let content = (u32::from_le_bytes(*length) as usize).checked_sub(DATA_HEADER - 4)?;
         let mut reader = ByteReader(body);
-        let is_sound = head_check(checked) == check_of_sender && reader.u8().ok()? == DATA && content <= BLOCK;
+        let is_sound =
+            head_check(checked) == check_of_sender && reader.u8().ok()? == DATA && content <= BLOCK;
         let header = DataHeader::read(&mut reader).ok()?;
         let head = match (header.file, header.chunk) {
             (NO_FILE, NO_STREAM) => Self::End,
@@ -352,13 +381,22 @@ impl<'b> CopyMessage<'b> {
     /// # Errors
     /// Fails if it is no message of this version, or has bytes too many or too few.
     pub fn read(bytes: &'b [u8]) -> Result<Self, MessageError> {
-        let kind = *bytes.first().ok_or(MessageError { kind: 0, why: "it is empty".to_owned() })?;
+        let kind = *bytes.first().ok_or(MessageError {
+            kind: 0,
+            why: "it is empty".to_owned(),
+        })?;
         let mut reader = ByteReader(bytes);
-        let message = Field::read(&mut reader).map_err(|error| MessageError { kind, why: error.to_string() })?;
+        let message = Field::read(&mut reader).map_err(|error| MessageError {
+            kind,
+            why: error.to_string(),
+        })?;
         if reader.0.is_empty() {
             return Ok(message);
         }
-        Err(MessageError { kind, why: "it has bytes too many".to_owned() })
+        Err(MessageError {
+            kind,
+            why: "it has bytes too many".to_owned(),
+        })
     }
 }
 
@@ -382,7 +420,12 @@ structure!(CopyRequest {
     unencrypted,
     settings
 });
-structure!(CopyAnswer { port, quic_port, address, settings });
+structure!(CopyAnswer {
+    port,
+    quic_port,
+    address,
+    settings
+});
 structure!(FileChunks { first, count });
 
 impl<'b> Field<'b> for CopyMessage<'b> {
@@ -420,9 +463,12 @@ impl<'b> Field<'b> for FileOutcome {
 }
 
 impl CopyRequest {
-    /// Returns the version of a request of any version, which are alike up to there; `None` if a message is no request.
+    /// Returns the version of a request of any version, which are alike up to there; `None` if a
+    /// message is no request.
     pub fn version_of(message: &[u8]) -> Option<u16> {
-        let [kind, low, high, ..] = *message else { return None };
+        let [kind, low, high, ..] = *message else {
+            return None;
+        };
         (kind == HELLO).then_some(u16::from_le_bytes([low, high]))
     }
 
@@ -431,7 +477,9 @@ impl CopyRequest {
     pub fn fits_frame(&self) -> bool {
         let is_countable = |length: usize| u16::try_from(length).is_ok();
         let mut lists = [&self.paths, &self.excludes, &self.unencrypted].into_iter();
-        let are_whole = lists.all(|list| is_countable(list.len()) && list.iter().all(|item| is_countable(item.len())));
+        let are_whole = lists.all(|list| {
+            is_countable(list.len()) && list.iter().all(|item| is_countable(item.len()))
+        });
         if !are_whole || !is_countable(self.settings.len()) {
             return false;
         }
@@ -454,7 +502,14 @@ mod tests {
     }
 
     fn header() -> DataHeader {
-        DataHeader { file: 1, chunk: 2, block: 3, reports: true, packed: true, hash: [3; 32] }
+        DataHeader {
+            file: 1,
+            chunk: 2,
+            block: 3,
+            reports: true,
+            packed: true,
+            hash: [3; 32],
+        }
     }
 
     fn hello() -> CopyRequest {
@@ -481,14 +536,29 @@ mod tests {
     }
 
     fn every_kind() -> Vec<CopyMessage<'static>> {
-        let modified = ModificationTime { seconds: -5, nanoseconds: 999_999_999 };
-        let file =
-            EntryKind::File { mode: 0o640, modified, size: ByteCount::new(1 << 50), identity: FileIdentity([9; 32]) };
+        let modified = ModificationTime {
+            seconds: -5,
+            nanoseconds: 999_999_999,
+        };
+        let file = EntryKind::File {
+            mode: 0o640,
+            modified,
+            size: ByteCount::new(1 << 50),
+            identity: FileIdentity([9; 32]),
+        };
         let entry = |kind| {
-            CopyMessage::Entry(TreeEntry { path: path("a/b\u{fffd}"), kind, attributes: ExtendedAttributes::default() })
+            CopyMessage::Entry(TreeEntry {
+                path: path("a/b\u{fffd}"),
+                kind,
+                attributes: ExtendedAttributes::default(),
+            })
         };
         let mut attributes = ExtendedAttributes::default();
-        for (name, value) in [("user.a", &b"value"[..]), ("user.b", b""), ("system.posix_acl_access", b"\x02")] {
+        for (name, value) in [
+            ("user.a", &b"value"[..]),
+            ("user.b", b""),
+            ("system.posix_acl_access", b"\x02"),
+        ] {
             attributes.insert_attribute(name.as_bytes(), value).unwrap();
         }
         vec![
@@ -499,31 +569,83 @@ mod tests {
                 address: b"192.0.2.1".to_vec(),
                 settings: Vec::new(),
             }),
-            CopyMessage::Refused { code: 2, why: "no".to_owned() },
+            CopyMessage::Refused {
+                code: 2,
+                why: "no".to_owned(),
+            },
             CopyMessage::Dial { port: 1 },
             CopyMessage::DialQuic { port: 1 },
-            CopyMessage::Streams { count: 4, active: 3, quic: 2 },
-            CopyMessage::Begin { single: true, content: false },
-            entry(EntryKind::Folder { mode: 0o755, modified }),
+            CopyMessage::Streams {
+                count: 4,
+                active: 3,
+                quic: 2,
+            },
+            CopyMessage::Begin {
+                single: true,
+                content: false,
+            },
+            entry(EntryKind::Folder {
+                mode: 0o755,
+                modified,
+            }),
             entry(file.clone()),
-            CopyMessage::Again { file: 7, entry: TreeEntry { path: path("a"), kind: file, attributes } },
-            entry(EntryKind::SymbolicLink { target: b"../x".to_vec() }),
+            CopyMessage::Again {
+                file: 7,
+                entry: TreeEntry {
+                    path: path("a"),
+                    kind: file,
+                    attributes,
+                },
+            },
+            entry(EntryKind::SymbolicLink {
+                target: b"../x".to_vec(),
+            }),
             entry(EntryKind::HardLink { first: path("c") }),
             entry(EntryKind::LeftOut),
             CopyMessage::EndOfList { complete: false },
-            CopyMessage::Want { file: 7, chunks: FileChunks { first: 1, count: 2 } },
-            CopyMessage::Got { file: 7, chunk: 1, missing: 0x8001 },
-            CopyMessage::Outcome { file: 7, outcome: FileOutcome::Copied([1; 32]) },
-            CopyMessage::Outcome { file: 7, outcome: FileOutcome::Present },
-            CopyMessage::Outcome { file: 7, outcome: FileOutcome::Wanted },
-            CopyMessage::Outcome { file: 7, outcome: FileOutcome::Failed("the disk is full".to_owned()) },
+            CopyMessage::Want {
+                file: 7,
+                chunks: FileChunks { first: 1, count: 2 },
+            },
+            CopyMessage::Got {
+                file: 7,
+                chunk: 1,
+                missing: 0x8001,
+            },
+            CopyMessage::Outcome {
+                file: 7,
+                outcome: FileOutcome::Copied([1; 32]),
+            },
+            CopyMessage::Outcome {
+                file: 7,
+                outcome: FileOutcome::Present,
+            },
+            CopyMessage::Outcome {
+                file: 7,
+                outcome: FileOutcome::Wanted,
+            },
+            CopyMessage::Outcome {
+                file: 7,
+                outcome: FileOutcome::Failed("the disk is full".to_owned()),
+            },
             CopyMessage::Deleted { path: path("old") },
             CopyMessage::WouldCopy { path: path("new") },
-            CopyMessage::Unreadable { file: 7, why: "it changed".to_owned() },
-            CopyMessage::Note { text: "text".to_owned() },
+            CopyMessage::Unreadable {
+                file: 7,
+                why: "it changed".to_owned(),
+            },
+            CopyMessage::Note {
+                text: "text".to_owned(),
+            },
             CopyMessage::Lost { index: 3 },
-            CopyMessage::Data { header: header(), content: b"content" },
-            CopyMessage::Data { header: header(), content: b"" },
+            CopyMessage::Data {
+                header: header(),
+                content: b"content",
+            },
+            CopyMessage::Data {
+                header: header(),
+                content: b"",
+            },
             CopyMessage::Finished,
             CopyMessage::Figures(b"{}".to_vec()),
         ]
@@ -534,7 +656,11 @@ mod tests {
         for message in every_kind() {
             let frame = message.to_frame();
             let (length, body) = frame.split_first_chunk().unwrap();
-            assert_eq!(u32::from_le_bytes(*length) as usize, body.len(), "{message:?}");
+            assert_eq!(
+                u32::from_le_bytes(*length) as usize,
+                body.len(),
+                "{message:?}"
+            );
             assert_eq!(CopyMessage::read(body).as_ref(), Ok(&message));
         }
     }
@@ -543,12 +669,22 @@ mod tests {
     fn a_request_fits_if_it_is_read_as_it_was_meant() {
         let is_whole = |hello: &CopyRequest| {
             let frame = CopyMessage::Hello(hello.clone()).to_frame();
-            frame.len() - 4 <= MAX_FRAME && CopyMessage::read(&frame[4..]) == Ok(CopyMessage::Hello(hello.clone()))
+            frame.len() - 4 <= MAX_FRAME
+                && CopyMessage::read(&frame[4..]) == Ok(CopyMessage::Hello(hello.clone()))
         };
         let most = usize::from(u16::MAX);
-        let paths = |count, length| CopyRequest { paths: vec![vec![b'a'; length]; count], ..hello() };
-        let excludes = |count, length| CopyRequest { excludes: vec![vec![b'a'; length]; count], ..hello() };
-        let settings = CopyRequest { settings: vec![b' '; most + 1], ..hello() };
+        let paths = |count, length| CopyRequest {
+            paths: vec![vec![b'a'; length]; count],
+            ..hello()
+        };
+        let excludes = |count, length| CopyRequest {
+            excludes: vec![vec![b'a'; length]; count],
+            ..hello()
+        };
+        let settings = CopyRequest {
+            settings: vec![b' '; most + 1],
+            ..hello()
+        };
         let lists = [
             (paths(most, 1), true),
             (paths(most + 1, 1), false),
@@ -559,17 +695,30 @@ mod tests {
             (settings, false),
         ];
         for (index, (hello, fits)) in lists.iter().enumerate() {
-            assert_eq!((hello.fits_frame(), is_whole(hello)), (*fits, *fits), "{index}");
+            assert_eq!(
+                (hello.fits_frame(), is_whole(hello)),
+                (*fits, *fits),
+                "{index}"
+            );
         }
     }
 
     #[test]
     fn a_message_with_bytes_too_few_or_too_many_is_refused() {
-        for message in every_kind().iter().filter(|message| !matches!(message, CopyMessage::Data { .. })) {
+        for message in every_kind()
+            .iter()
+            .filter(|message| !matches!(message, CopyMessage::Data { .. }))
+        {
             let frame = message.to_frame();
-            assert!(CopyMessage::read(&[&frame[4..], b"x"].concat()).is_err(), "{message:?}");
+            assert!(
+                CopyMessage::read(&[&frame[4..], b"x"].concat()).is_err(),
+                "{message:?}"
+            );
             for length in 0..frame.len() - 4 {
-                assert!(CopyMessage::read(&frame[4..4 + length]).is_err(), "{message:?} {length}");
+                assert!(
+                    CopyMessage::read(&frame[4..4 + length]).is_err(),
+                    "{message:?} {length}"
+                );
             }
         }
     }
@@ -578,8 +727,18 @@ mod tests {
     fn a_block_is_framed_alike_by_both_writers() {
         let header = header();
         let frame = [&header.frame_bytes(7)[..], b"content"].concat();
-        assert_eq!(CopyMessage::Data { header, content: b"content" }.to_frame(), frame);
-        assert_eq!(DataHead::from_reader(&DataHead::Block(header, 7).to_bytes()), Some(DataHead::Block(header, 7)));
+        assert_eq!(
+            CopyMessage::Data {
+                header,
+                content: b"content"
+            }
+            .to_frame(),
+            frame
+        );
+        assert_eq!(
+            DataHead::from_reader(&DataHead::Block(header, 7).to_bytes()),
+            Some(DataHead::Block(header, 7))
+        );
         let long = vec![0; MAX_FRAME + 1];
         assert!(CopyMessage::read(&[&[DATA][..], &long[1..]].concat()).is_err());
     }
@@ -587,14 +746,21 @@ mod tests {
     #[test]
     fn a_head_with_any_flipped_bit_is_none() {
         let header = header();
-        for head in [DataHead::Stream(3), DataHead::Block(header, BLOCK), DataHead::End] {
+        for head in [
+            DataHead::Stream(3),
+            DataHead::Block(header, BLOCK),
+            DataHead::End,
+        ] {
             let bytes = head.to_bytes();
             assert_eq!(DataHead::from_reader(&bytes), Some(head));
             for bit in 0..8 * DATA_HEADER {
                 let mut flipped = bytes;
                 flipped[bit / 8] ^= 1 << (bit % 8);
                 assert_eq!(DataHead::from_reader(&flipped), None, "{head:?} {bit}");
-                assert!(bit < 40 || CopyMessage::read(&flipped[4..]).is_err(), "{head:?} {bit}");
+                assert!(
+                    bit < 40 || CopyMessage::read(&flipped[4..]).is_err(),
+                    "{head:?} {bit}"
+                );
             }
         }
         assert_eq!(DataHead::from_reader(&header.frame_bytes(BLOCK + 1)), None);
@@ -602,18 +768,38 @@ mod tests {
 
     #[test]
     fn an_entry_that_leads_outside_is_no_message() {
-        let good = CopyMessage::Deleted { path: path("aa/bb") }.to_frame();
-        let bad: Vec<u8> = good.iter().map(|byte| if *byte == b'a' { b'.' } else { *byte }).collect();
-        assert!(CopyMessage::read(&bad[4..]).unwrap_err().to_string().contains("leads outside"));
+        let good = CopyMessage::Deleted {
+            path: path("aa/bb"),
+        }
+        .to_frame();
+        let bad: Vec<u8> = good
+            .iter()
+            .map(|byte| if *byte == b'a' { b'.' } else { *byte })
+            .collect();
+        assert!(
+            CopyMessage::read(&bad[4..])
+                .unwrap_err()
+                .to_string()
+                .contains("leads outside")
+        );
     }
 
     #[test]
     fn bits_that_let_a_program_run_as_another_user_are_dropped() {
-        let kind = EntryKind::Folder { mode: 0o7777, modified: ModificationTime::default() };
-        let frame = CopyMessage::Entry(TreeEntry { path: path("a"), kind, attributes: ExtendedAttributes::default() })
-            .to_frame();
-        let Ok(CopyMessage::Entry(TreeEntry { kind: EntryKind::Folder { mode, .. }, .. })) =
-            CopyMessage::read(&frame[4..])
+        let kind = EntryKind::Folder {
+            mode: 0o7777,
+            modified: ModificationTime::default(),
+        };
+        let frame = CopyMessage::Entry(TreeEntry {
+            path: path("a"),
+            kind,
+            attributes: ExtendedAttributes::default(),
+        })
+        .to_frame();
+        let Ok(CopyMessage::Entry(TreeEntry {
+            kind: EntryKind::Folder { mode, .. },
+            ..
+        })) = CopyMessage::read(&frame[4..])
         else {
             panic!("it is an entry");
         };
@@ -622,10 +808,18 @@ mod tests {
 
     #[test]
     fn a_sentence_of_the_other_end_has_no_control_characters() {
-        let frame = CopyMessage::Note { text: "a\x1b]0;b\n".to_owned() }.to_frame();
-        let Ok(CopyMessage::Note { text }) = CopyMessage::read(&frame[4..]) else { panic!("it is a note") };
+        let frame = CopyMessage::Note {
+            text: "a\x1b]0;b\n".to_owned(),
+        }
+        .to_frame();
+        let Ok(CopyMessage::Note { text }) = CopyMessage::read(&frame[4..]) else {
+            panic!("it is a note")
+        };
         assert!(!text.contains(char::is_control), "{text}");
-        let long = CopyMessage::Note { text: "é".repeat(5000) }.to_frame();
+        let long = CopyMessage::Note {
+            text: "é".repeat(5000),
+        }
+        .to_frame();
         assert!(long.len() < MAX_SENTENCE + 16 && CopyMessage::read(&long[4..]).is_ok());
     }
 

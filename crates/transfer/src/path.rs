@@ -12,11 +12,13 @@ const MAX_NAME: usize = 255;
 /// Ends of the names of files that a transfer makes while it runs.
 const RESERVED: [&[u8]; 2] = [b".fullpipe-part", b".fullpipe-journal"];
 
-/// Bytes of an entry's name that stand in the names of those files, and digits of the hash behind it.
+/// Bytes of an entry's name that stand in the names of those files, and digits of the hash behind
+/// it.
 const KEPT: usize = 200;
 const HASH: usize = 8;
 
-/// The path of an entry below the folder of a transfer: names joined by `/`, as bytes of any encoding.
+/// The path of an entry below the folder of a transfer: names joined by `/`, as bytes of any
+/// encoding.
 ///
 /// The path leads to nothing above that folder. Symbolic links on the way are the affair of the one
 /// who opens it.
@@ -78,26 +80,39 @@ impl EntryPath {
 
     /// Returns the last name.
     pub fn last_name(&self) -> &[u8] {
-        self.0.rsplit(|byte| *byte == b'/').next().unwrap_or_default()
+        self.0
+            .rsplit(|byte| *byte == b'/')
+            .next()
+            .unwrap_or_default()
     }
 
     /// Returns the first name.
     pub fn first_name(&self) -> &[u8] {
-        self.0.split(|byte| *byte == b'/').next().unwrap_or_default()
+        self.0
+            .split(|byte| *byte == b'/')
+            .next()
+            .unwrap_or_default()
     }
 
-    /// Returns a name for a file of the transfer in the same folder, next to the entry: of its data while it is not
-    /// complete, or of its journal. Each `user` of the system has names of its own, and so may write to no file of
-    /// another one.
+    /// Returns a name for a file of the transfer in the same folder, next to the entry: of its data
+    /// while it is not complete, or of its journal. Each `user` of the system has names of its own,
+    /// and so may write to no file of another one.
     pub fn working_name(&self, journal: bool, user: u32) -> Vec<u8> {
         let name = self.last_name();
         let hash = blake3::hash(&[name, &user.to_le_bytes()].concat()).to_hex();
         let end = RESERVED[usize::from(journal)];
-        [b".", &name[..name.len().min(KEPT)], b".", &hash.as_bytes()[..HASH], end].concat()
+        [
+            b".",
+            &name[..name.len().min(KEPT)],
+            b".",
+            &hash.as_bytes()[..HASH],
+            end,
+        ]
+        .concat()
     }
 
-    /// Returns the name of the entry that has this working name; `None` if it is no such name, or that of the entry is
-    /// too long to stand in it.
+    /// Returns the name of the entry that has this working name; `None` if it is no such name, or
+    /// that of the entry is too long to stand in it.
     pub fn name_of_working(working: &[u8]) -> Option<&[u8]> {
         begin_of_working(working).filter(|name| name.len() < KEPT)
     }
@@ -123,9 +138,14 @@ fn check_name(name: &[u8]) -> Result<(), PathError> {
 /// Returns the part of an entry's name that a name of the form of [`EntryPath::working_name`]
 /// begins with; `None` if a name has another form.
 fn begin_of_working(working: &[u8]) -> Option<&[u8]> {
-    let stem = RESERVED.iter().find_map(|end| working.strip_suffix(*end))?.strip_prefix(b".")?;
+    let stem = RESERVED
+        .iter()
+        .find_map(|end| working.strip_suffix(*end))?
+        .strip_prefix(b".")?;
     let (name, [dot, hash @ ..]): (_, &[u8; 1 + HASH]) = stem.split_last_chunk()?;
-    let is_hash = hash.iter().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'));
+    let is_hash = hash
+        .iter()
+        .all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'));
     (!name.is_empty() && *dot == b'.' && is_hash).then_some(name)
 }
 
@@ -150,16 +170,30 @@ mod tests {
             (&[b'a'; 256], PathError::TooLong),
             (&b"a/".repeat(2100)[..], PathError::TooLong),
         ] {
-            assert_eq!(EntryPath::new(bytes), Err(error), "{}", printable_bytes(bytes));
+            assert_eq!(
+                EntryPath::new(bytes),
+                Err(error),
+                "{}",
+                printable_bytes(bytes)
+            );
         }
         for bytes in [&b"a"[..], b"...", b"a/..b/c", b"\xff\xfe", b"a\nb", b"-rf"] {
             assert_eq!(EntryPath::new(bytes).unwrap().as_bytes(), bytes);
         }
         // Names of a user that only end like those of a transfer.
-        for name in ["x.fullpipe-part", ".fullpipe-part", ".x.fullpipe-journal", ".0123abcd.fullpipe-part"] {
+        for name in [
+            "x.fullpipe-part",
+            ".fullpipe-part",
+            ".x.fullpipe-journal",
+            ".0123abcd.fullpipe-part",
+        ] {
             assert!(EntryPath::new(name).is_ok(), "{name}");
         }
-        for name in ["x.0123abcd.fullpipe-part", ".x.0123ABCD.fullpipe-part", ".x.0123abc.fullpipe-part"] {
+        for name in [
+            "x.0123abcd.fullpipe-part",
+            ".x.0123ABCD.fullpipe-part",
+            ".x.0123abc.fullpipe-part",
+        ] {
             assert!(EntryPath::new(name).is_ok(), "{name}");
         }
     }
@@ -178,10 +212,20 @@ mod tests {
 
     #[test]
     fn a_name_of_another_shape_is_no_working_name() {
-        for name in
-            [&b""[..], b"x", b".fullpipe-part", b"..fullpipe-part", b".12345678.fullpipe-part", b"a.fullpipe-part"]
-        {
-            assert_eq!(EntryPath::name_of_working(name), None, "{}", printable_bytes(name));
+        for name in [
+            &b""[..],
+            b"x",
+            b".fullpipe-part",
+            b"..fullpipe-part",
+            b".12345678.fullpipe-part",
+            b"a.fullpipe-part",
+        ] {
+            assert_eq!(
+                EntryPath::name_of_working(name),
+                None,
+                "{}",
+                printable_bytes(name)
+            );
         }
     }
 

@@ -2,18 +2,20 @@ use crate::EntryPath;
 
 /// Patterns of what is neither sent nor deleted, as of rsync's `--exclude`.
 ///
-/// `*` and `?` stand for anything but `/`, `**` for anything, `[a-z]` for one of these. A pattern that begins with `/`
-/// begins at the top of the transfer; one with another `/` fits the end of a path; one without fits the last name. A
-/// `/` at its end restricts it to folders.
+/// `*` and `?` stand for anything but `/`, `**` for anything, `[a-z]` for one of these. A pattern
+/// that begins with `/` begins at the top of the transfer; one with another `/` fits the end of a
+/// path; one without fits the last name. A `/` at its end restricts it to folders.
 ///
-/// All patterns are one automaton without backtracking, of a bit for each element of each pattern (Baeza-Yates and
-/// Gonnet 1992, "A New Approach to Text Searching"): the time for a path is that of its bytes, times a 64th of those
-/// of all patterns, whatever these are.
+/// All patterns are one automaton without backtracking, of a bit for each element of each pattern
+/// (Baeza-Yates and Gonnet 1992, "A New Approach to Text Searching"): the time for a path is that
+/// of its bytes, times a 64th of those of all patterns, whatever these are.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ExcludePatterns {
-    /// For each byte, the places whose element fits it: a path that has come so far goes on to the next place.
+    /// For each byte, the places whose element fits it: a path that has come so far goes on to the
+    /// next place.
     fitting: Vec<Places>,
-    /// Places that a path may stay at for any byte, and for any but `/`: those before `**`, and before `*`.
+    /// Places that a path may stay at for any byte, and for any but `/`: those before `**`, and
+    /// before `*`.
     staying_anywhere: Places,
     staying_in_name: Places,
     /// Places at which the patterns begin: at the top, behind each `/`, and behind the last one.
@@ -41,13 +43,24 @@ enum PatternAnchor {
 impl ExcludePatterns {
     /// Returns these patterns; none is an error.
     pub fn new<'p>(patterns: impl IntoIterator<Item = &'p [u8]>) -> Self {
-        let patterns: Vec<&[u8]> = patterns.into_iter().filter(|text| !text.is_empty()).collect();
-        let words = patterns.iter().map(|text| text.len() + 1).sum::<usize>().div_ceil(64);
+        let patterns: Vec<&[u8]> = patterns
+            .into_iter()
+            .filter(|text| !text.is_empty())
+            .collect();
+        let words = patterns
+            .iter()
+            .map(|text| text.len() + 1)
+            .sum::<usize>()
+            .div_ceil(64);
         let mut excludes = Self::with_words(words);
         let mut place = 0;
         for text in patterns {
             let folders_only = text.len() > 1 && text.ends_with(b"/");
-            let text = if folders_only { &text[..text.len() - 1] } else { text };
+            let text = if folders_only {
+                &text[..text.len() - 1]
+            } else {
+                text
+            };
             let (beginning, glob) = match text.strip_prefix(b"/") {
                 Some(anchored) => (PatternAnchor::Top, anchored),
                 None if text.contains(&b'/') => (PatternAnchor::AnyFolder, text),
@@ -61,7 +74,11 @@ impl ExcludePatterns {
     fn with_words(words: usize) -> Self {
         let none = || vec![0; words];
         Self {
-            fitting: if words == 0 { Vec::new() } else { vec![none(); 256] },
+            fitting: if words == 0 {
+                Vec::new()
+            } else {
+                vec![none(); 256]
+            },
             staying_anywhere: none(),
             staying_in_name: none(),
             tops: none(),
@@ -74,7 +91,13 @@ impl ExcludePatterns {
     }
 
     /// Adds a pattern from this place on, and returns the first place behind it.
-    fn add_pattern(&mut self, first: usize, glob: &[u8], beginning: PatternAnchor, folders_only: bool) -> usize {
+    fn add_pattern(
+        &mut self,
+        first: usize,
+        glob: &[u8],
+        beginning: PatternAnchor,
+        folders_only: bool,
+    ) -> usize {
         let begins = match beginning {
             PatternAnchor::Top => &mut self.tops,
             PatternAnchor::AnyFolder => &mut self.folders,
@@ -82,21 +105,41 @@ impl ExcludePatterns {
         };
         insert_state(begins, first);
         let (mut place, mut rest) = (first, glob);
-        let last_close = glob.iter().rposition(|byte| *byte == b']').unwrap_or_default();
+        let last_close = glob
+            .iter()
+            .rposition(|byte| *byte == b']')
+            .unwrap_or_default();
         while !rest.is_empty() {
             if rest[0] == b'*' {
                 let is_anywhere = rest.starts_with(b"**");
-                insert_state(if is_anywhere { &mut self.staying_anywhere } else { &mut self.staying_in_name }, place);
+                insert_state(
+                    if is_anywhere {
+                        &mut self.staying_anywhere
+                    } else {
+                        &mut self.staying_in_name
+                    },
+                    place,
+                );
                 rest = &rest[1 + usize::from(is_anywhere)..];
                 continue;
             }
-            let (element, length) = PatternElement::parse_first(rest, glob.len() - rest.len() < last_close);
-            let fitting = (0..=u8::MAX).zip(&mut self.fitting).filter(|(byte, _)| element.fits_byte(*byte));
+            let (element, length) =
+                PatternElement::parse_first(rest, glob.len() - rest.len() < last_close);
+            let fitting = (0..=u8::MAX)
+                .zip(&mut self.fitting)
+                .filter(|(byte, _)| element.fits_byte(*byte));
             fitting.for_each(|(_, places)| insert_state(places, place));
             place += 1;
             rest = &rest[length..];
         }
-        insert_state(if folders_only { &mut self.ends_of_folders } else { &mut self.ends }, place);
+        insert_state(
+            if folders_only {
+                &mut self.ends_of_folders
+            } else {
+                &mut self.ends
+            },
+            place,
+        );
         if beginning == PatternAnchor::Name {
             (first..=place).for_each(|place| insert_state(&mut self.of_names, place));
         }
@@ -114,7 +157,8 @@ impl ExcludePatterns {
     }
 
     fn fits_path(&self, path: &[u8], is_folder: bool) -> bool {
-        let any = |places: &[u64], of: &[u64]| places.iter().zip(of).any(|(one, other)| one & other != 0);
+        let any =
+            |places: &[u64], of: &[u64]| places.iter().zip(of).any(|(one, other)| one & other != 0);
         let mut places = self.tops.clone();
         self.begin_name(&mut places);
         for byte in path {
@@ -126,7 +170,8 @@ impl ExcludePatterns {
         any(&places, &self.ends) || is_folder && any(&places, &self.ends_of_folders)
     }
 
-    /// Lets patterns begin that may do so behind a `/`; what patterns of names have found before does not count.
+    /// Lets patterns begin that may do so behind a `/`; what patterns of names have found before
+    /// does not count.
     fn begin_name(&self, places: &mut [u64]) {
         for (word, places) in places.iter_mut().enumerate() {
             *places = *places & !self.of_names[word] | self.folders[word] | self.names[word];
@@ -136,8 +181,15 @@ impl ExcludePatterns {
     fn advance_states(&self, places: &mut [u64], byte: u8) {
         let (fitting, mut carried) = (&self.fitting[usize::from(byte)], 0);
         for (word, places) in places.iter_mut().enumerate() {
-            let in_name = if byte == b'/' { 0 } else { self.staying_in_name[word] };
-            let (going_on, staying) = (*places & fitting[word], *places & (self.staying_anywhere[word] | in_name));
+            let in_name = if byte == b'/' {
+                0
+            } else {
+                self.staying_in_name[word]
+            };
+            let (going_on, staying) = (
+                *places & fitting[word],
+                *places & (self.staying_anywhere[word] | in_name),
+            );
             *places = going_on << 1 | carried | staying;
             carried = going_on >> 63;
         }
@@ -157,16 +209,18 @@ enum PatternElement<'g> {
 }
 
 impl<'g> PatternElement<'g> {
-    /// Returns the first element of what is left of a pattern, which is not empty, and its length. A class is one only
-    /// if one `may_close`.
+    /// Returns the first element of what is left of a pattern, which is not empty, and its length.
+    /// A class is one only if one `may_close`.
     fn parse_first(glob: &'g [u8], may_close: bool) -> (Self, usize) {
         match glob {
             [b'?', ..] => (Self::AnyOfName, 1),
             [b'\\', escaped, ..] => (Self::Literal(*escaped), 2),
-            [b'[', rest @ ..] if may_close => match rest.iter().skip(1).position(|byte| *byte == b']') {
-                Some(end) => (Self::Class(&rest[..=end]), end + 3),
-                None => (Self::Literal(b'['), 1),
-            },
+            [b'[', rest @ ..] if may_close => {
+                match rest.iter().skip(1).position(|byte| *byte == b']') {
+                    Some(end) => (Self::Class(&rest[..=end]), end + 3),
+                    None => (Self::Literal(b'['), 1),
+                }
+            }
             _ => (Self::Literal(glob[0]), 1),
         }
     }
@@ -200,10 +254,20 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Returns true if `glob` fits all of `text` or, with `anywhere`, what follows one of its slashes.
+    /// Returns true if `glob` fits all of `text` or, with `anywhere`, what follows one of its
+    /// slashes.
     fn fits(glob: &[u8], text: &[u8], anywhere: bool) -> bool {
         let mut excludes = ExcludePatterns::with_words((glob.len() + 1).div_ceil(64));
-        excludes.add_pattern(0, glob, if anywhere { PatternAnchor::AnyFolder } else { PatternAnchor::Top }, false);
+        excludes.add_pattern(
+            0,
+            glob,
+            if anywhere {
+                PatternAnchor::AnyFolder
+            } else {
+                PatternAnchor::Top
+            },
+            false,
+        );
         excludes.fits_path(text, false)
     }
 
@@ -256,12 +320,25 @@ mod tests {
     /// Each pattern once took the product of its length and that of the path.
     #[test]
     fn a_million_bytes_of_patterns_take_a_sixty_fourth_of_the_product_for_a_path() {
-        let long = ["**/*".repeat(8000), "[a-z]*".repeat(5000), "?".repeat(30_000)];
-        let patterns = long.iter().map(String::as_bytes).cycle().take(33).chain([&b"b"[..]]);
+        let long = [
+            "**/*".repeat(8000),
+            "[a-z]*".repeat(5000),
+            "?".repeat(30_000),
+        ];
+        let patterns = long
+            .iter()
+            .map(String::as_bytes)
+            .cycle()
+            .take(33)
+            .chain([&b"b"[..]]);
         let excludes = ExcludePatterns::new(patterns);
         let words = excludes.ends.len();
-        assert!(words <= (1 << 20) / 64 && excludes.fitting.iter().all(|places| places.len() == words), "{words}");
-        let [other, named] = ["a", "b"].map(|name| EntryPath::new("a/".repeat(2000) + name).unwrap());
+        assert!(
+            words <= (1 << 20) / 64 && excludes.fitting.iter().all(|places| places.len() == words),
+            "{words}"
+        );
+        let [other, named] =
+            ["a", "b"].map(|name| EntryPath::new("a/".repeat(2000) + name).unwrap());
         assert!(!excludes.excludes_path(&other, false) && excludes.excludes_path(&named, false));
     }
 
@@ -269,11 +346,16 @@ mod tests {
     fn patterns_next_to_each_other_do_not_run_into_each_other() {
         let patterns = ["ab", "/top", "x/y", "only/", "*.o", "c*"];
         let together = ExcludePatterns::new(patterns.map(str::as_bytes));
-        for path in
-            ["ab", "abt", "a", "b", "top", "a/top", "x/y", "z/x/y", "x/yo", "only", "only/z", "a.o", "b/c", "c/b"]
-        {
+        for path in [
+            "ab", "abt", "a", "b", "top", "a/top", "x/y", "z/x/y", "x/yo", "only", "only/z", "a.o",
+            "b/c", "c/b",
+        ] {
             let alone = patterns.iter().any(|pattern| excludes(pattern, path));
-            assert_eq!(together.excludes_path(&EntryPath::new(path).unwrap(), false), alone, "{path}");
+            assert_eq!(
+                together.excludes_path(&EntryPath::new(path).unwrap(), false),
+                alone,
+                "{path}"
+            );
         }
         assert!(together.excludes_path(&EntryPath::new("only").unwrap(), true));
     }
@@ -281,7 +363,10 @@ mod tests {
     /// Matches a glob without a bound on the time.
     fn fits_slowly(glob: &[u8], text: &[u8]) -> bool {
         let later = |length: usize, may_pass: fn(u8) -> bool| {
-            let ends = text.iter().position(|byte| !may_pass(*byte)).unwrap_or(text.len());
+            let ends = text
+                .iter()
+                .position(|byte| !may_pass(*byte))
+                .unwrap_or(text.len());
             (0..=ends).any(|skipped| fits_slowly(&glob[length..], &text[skipped..]))
         };
         match (glob, text) {

@@ -14,8 +14,8 @@ pub(crate) const MIN_RTT: Span = Span::from_micros(100);
 const PERIOD: Span = Span::from_secs(30);
 const PERIODS: u64 = 10;
 
-/// Share of the base round-trip time that the queue of a transfer may add if delay bounds it, and the bounds of that.
-/// RFC 6817 permits 100 ms at most, which is the whole queue of many paths.
+/// Share of the base round-trip time that the queue of a transfer may add if delay bounds it, and
+/// the bounds of that. RFC 6817 permits 100 ms at most, which is the whole queue of many paths.
 const TARGET: f64 = 1.0 / 16.0;
 const TARGETS: (Span, Span) = (Span::from_millis(5), Span::from_millis(10));
 
@@ -29,7 +29,8 @@ pub struct StreamsSample {
     pub acknowledged: ByteCount,
     /// Segments that were retransmitted so far.
     pub retransmitted: SegCount,
-    /// The shortest round-trip time of the connections since the last sample; `None` if nothing was acknowledged.
+    /// The shortest round-trip time of the connections since the last sample; `None` if nothing was
+    /// acknowledged.
     pub rtt: Option<Span>,
     /// Payload of a full segment.
     pub mss: ByteCount,
@@ -72,7 +73,11 @@ impl RoundTracker {
     /// Returns the rounds over a path of this round-trip time.
     pub(crate) fn new(rtt: Span) -> Self {
         let rtt = rtt.max(MIN_RTT);
-        Self { base: VecDeque::from([(0, rtt)]), last: rtt, round: None }
+        Self {
+            base: VecDeque::from([(0, rtt)]),
+            last: rtt,
+            round: None,
+        }
     }
 
     /// The last round-trip time.
@@ -82,7 +87,11 @@ impl RoundTracker {
 
     /// Returns the least round-trip time of the last periods.
     pub(crate) fn base_rtt(&self) -> Span {
-        self.base.iter().map(|(_, least)| *least).min().unwrap_or(MIN_RTT)
+        self.base
+            .iter()
+            .map(|(_, least)| *least)
+            .min()
+            .unwrap_or(MIN_RTT)
     }
 
     /// Returns the delay that the queue of a transfer may add.
@@ -108,7 +117,11 @@ impl RoundTracker {
             length,
             rtt: least,
             most: round.most,
-            delivered: sample.acknowledged.saturating_sub(round.acknowledged).as_f64() / length.as_secs_f64(),
+            delivered: sample
+                .acknowledged
+                .saturating_sub(round.acknowledged)
+                .as_f64()
+                / length.as_secs_f64(),
             lost: sample.retransmitted > round.retransmitted,
             mss: sample.mss.as_f64(),
         };
@@ -128,14 +141,24 @@ impl RoundTracker {
 
 impl OpenRound {
     const fn from_sample(at: Time, sample: &StreamsSample) -> Self {
-        let StreamsSample { acknowledged, retransmitted, .. } = *sample;
-        Self { began: at, acknowledged, retransmitted, least: None, most: Span::ZERO }
+        let StreamsSample {
+            acknowledged,
+            retransmitted,
+            ..
+        } = *sample;
+        Self {
+            began: at,
+            acknowledged,
+            retransmitted,
+            least: None,
+            most: Span::ZERO,
+        }
     }
 }
 
-/// Returns the mean round-trip time of the last acknowledgements, from the kernel's smoothed one before and behind
-/// them. That one remembers those before for eight acknowledgements, which is long where little is sent. `None` if
-/// there was none.
+/// Returns the mean round-trip time of the last acknowledgements, from the kernel's smoothed one
+/// before and behind them. That one remembers those before for eight acknowledgements, which is
+/// long where little is sent. `None` if there was none.
 pub fn unsmoothed_rtt(before: Span, behind: Span, acknowledgements: u64) -> Option<Span> {
     let rest = (1.0 - SMOOTHING).powi(i32::try_from(acknowledgements).unwrap_or(i32::MAX));
     let change = (behind.as_secs_f64() - before.as_secs_f64()) / (1.0 - rest);
@@ -155,10 +178,19 @@ mod tests {
             let found = unsmoothed_rtt(before, Span::from_secs_f64(smoothed), 3).unwrap();
             assert!((found.as_secs_f64() - rtt).abs() < 1e-6, "{found}");
         }
-        assert_eq!(unsmoothed_rtt(Span::from_millis(1), Span::from_millis(2), 0), None);
-        assert_eq!(unsmoothed_rtt(Span::from_millis(100), Span::ZERO, 1), Some(Span::ZERO));
+        assert_eq!(
+            unsmoothed_rtt(Span::from_millis(1), Span::from_millis(2), 0),
+            None
+        );
+        assert_eq!(
+            unsmoothed_rtt(Span::from_millis(100), Span::ZERO, 1),
+            Some(Span::ZERO)
+        );
         let long = Span::from_millis(7);
-        assert_eq!(unsmoothed_rtt(Span::from_millis(100), long, u64::MAX), Some(long));
+        assert_eq!(
+            unsmoothed_rtt(Span::from_millis(100), long, u64::MAX),
+            Some(long)
+        );
     }
 
     #[test]
@@ -178,7 +210,10 @@ mod tests {
         let (seen, base) = follow(100, 65);
         let seen = seen.unwrap();
         let millis = |span: Span| span.as_millis_f64() as u64;
-        assert_eq!((millis(seen.rtt), millis(seen.most), seen.lost, millis(base)), (60, 70, false, 40));
+        assert_eq!(
+            (millis(seen.rtt), millis(seen.most), seen.lost, millis(base)),
+            (60, 70, false, 40)
+        );
         assert!((seen.delivered - 1e6).abs() < 1.0, "{seen:?}");
         assert!(follow(200, 50).0.unwrap().lost);
         assert_eq!(follow(400_000, 80).1, Span::from_millis(80));

@@ -1,11 +1,12 @@
 //! The rate of a transfer that gives way to all other traffic.
 //!
-//! After LEDBAT (RFC 6817) and LEDBAT++ (draft-irtf-iccrg-ledbat-plus-plus): the queue that the transfer adds is held
-//! at a target far below what others make of it. Growth from little is exponential, and ended by delay. More delay than
-//! the target shrinks the window; much more, for two round trips, is the queue of others, and then next to nothing is
-//! sent until it has gone. What LEDBAT++ does to see the base round-trip time, slowing down, happens only if nothing
-//! else has shown it for a while, and does not empty the path. A LEDBAT that begins next to others takes their queue
-//! for the path; here the changes of that queue end its growth.
+//! After LEDBAT (RFC 6817) and LEDBAT++ (draft-irtf-iccrg-ledbat-plus-plus): the queue that the
+//! transfer adds is held at a target far below what others make of it. Growth from little is
+//! exponential, and ended by delay. More delay than the target shrinks the window; much more, for
+//! two round trips, is the queue of others, and then next to nothing is sent until it has gone.
+//! What LEDBAT++ does to see the base round-trip time, slowing down, happens only if nothing else
+//! has shown it for a while, and does not empty the path. A LEDBAT that begins next to others takes
+//! their queue for the path; here the changes of that queue end its growth.
 
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span, Time};
 
@@ -18,24 +19,25 @@ const MIN_SEGMENTS: f64 = 4.0;
 /// Segments of the first window (RFC 6928).
 const FIRST_SEGMENTS: u64 = 10;
 
-/// Share by which the window grows in a round while no queue does, at first, and the share of the target that halves
-/// it. So many of those rounds in a row end the start, or so many in all: one may be the delay of a busy host, and
-/// growth from little by [`GENTLE_GROWTH`] takes seconds.
+/// Share by which the window grows in a round while no queue does, at first, and the share of the
+/// target that halves it. So many of those rounds in a row end the start, or so many in all: one
+/// may be the delay of a busy host, and growth from little by [`GENTLE_GROWTH`] takes seconds.
 const GROWTH: f64 = 0.5;
 const GROWTH_HALVES: f64 = 0.75;
 const ROUNDS_OF_QUEUE: u32 = 2;
 const HALVINGS: u32 = 3;
 
-/// Share by which the window grows in a round next to a queue below the target. It doubles in so many rounds without a
-/// queue: the path then carries more than it did.
+/// Share by which the window grows in a round next to a queue below the target. It doubles in so
+/// many rounds without a queue: the path then carries more than it did.
 const GENTLE_GROWTH: f64 = 1.0 / 64.0;
 const QUIET_DOUBLING: f64 = 8.0;
 
-/// Rounds in a row above the target until the window shrinks: one may be the delay of a busy host, and only then the
-/// effect of the last time is seen.
+/// Rounds in a row above the target until the window shrinks: one may be the delay of a busy host,
+/// and only then the effect of the last time is seen.
 const ROUNDS_TO_DECREASE: u32 = 2;
 
-/// Multiples of the target that are the queue of others, and rounds in a row with them until this one yields.
+/// Multiples of the target that are the queue of others, and rounds in a row with them until this
+/// one yields.
 const QUEUE_OF_OTHERS: f64 = 2.0;
 const ROUNDS_OF_OTHERS: u32 = 2;
 
@@ -45,12 +47,13 @@ const ROUNDS_TO_SETTLE: u32 = 3;
 /// Rounds in a row without a queue after which more is tried after yielding.
 const QUIET_AFTER_YIELD: u32 = 3;
 
-/// Rounds of a steady state after which others did not drive this one away from the beginning, and multiples of the
-/// time to wait if they did.
+/// Rounds of a steady state after which others did not drive this one away from the beginning, and
+/// multiples of the time to wait if they did.
 const LASTING: u32 = 30;
 const MAX_BACKOFF: u32 = 8;
 
-/// Time without a round-trip time near the base after which a slowdown shows it, its rounds, and its rate.
+/// Time without a round-trip time near the base after which a slowdown shows it, its rounds, and
+/// its rate.
 const SLOWDOWN_INTERVAL: Span = Span::from_secs(10);
 const SLOWDOWN_ROUNDS: u32 = 2;
 const SLOWDOWN: f64 = 0.5;
@@ -69,7 +72,8 @@ pub struct ScavengerControl {
     /// Rounds in a row without a queue, with one of others, and with one above the target.
     quiet: u32,
     of_others: u32,
-    /// The round-trip time of what may be the queue of others: it has slowed down to see whether it is its own.
+    /// The round-trip time of what may be the queue of others: it has slowed down to see whether it
+    /// is its own.
     suspected: Option<Span>,
     above: u32,
     /// Rounds since the last large change.
@@ -93,7 +97,8 @@ enum ScavengerPhase {
 }
 
 impl ScavengerControl {
-    /// Returns a scavenger for a path of this round-trip time and connections with segments of this payload.
+    /// Returns a scavenger for a path of this round-trip time and connections with segments of this
+    /// payload.
     pub fn new(rtt: Span, mss: ByteCount) -> Self {
         Self {
             phase: ScavengerPhase::Start,
@@ -136,13 +141,14 @@ impl ScavengerControl {
         self.current_rate(sample.mss)
     }
 
-    /// Returns the part of the time for which it sent next to nothing, because others loaded the path.
+    /// Returns the part of the time for which it sent next to nothing, because others loaded the
+    /// path.
     pub fn gave_way(&self) -> Ratio {
         Ratio::from_quotient(self.yielding.as_secs_f64(), self.total.as_secs_f64())
     }
 
-    /// Returns the window that the connections together must be able to reach soon, whatever they have lost before;
-    /// `None` while it gives way.
+    /// Returns the window that the connections together must be able to reach soon, whatever they
+    /// have lost before; `None` while it gives way.
     pub fn reachable_window(&self) -> Option<ByteCount> {
         (self.phase != ScavengerPhase::Yield).then(|| ByteCount::from_f64(self.window))
     }
@@ -157,17 +163,19 @@ impl ScavengerControl {
 
     /// Returns the queue of this round-trip time in multiples of the target.
     fn in_targets(&self, rtt: Span) -> f64 {
-        rtt.saturating_sub(self.rounds.base_rtt()).as_secs_f64() / self.rounds.target_delay().as_secs_f64()
+        rtt.saturating_sub(self.rounds.base_rtt()).as_secs_f64()
+            / self.rounds.target_delay().as_secs_f64()
     }
 
-    /// Returns the longer of a round's queue and the newest, in multiples of the target. Over short paths the shortest
-    /// round-trip time of a round is from before the effect of the last growth.
+    /// Returns the longer of a round's queue and the newest, in multiples of the target. Over short
+    /// paths the shortest round-trip time of a round is from before the effect of the last growth.
     fn recent_delay(&self, seen: &FinishedRound) -> f64 {
         self.in_targets(seen.rtt.max(self.rounds.last_rtt()))
     }
 
-    /// Returns the seconds in which a window is sent at this round-trip time. What a rate does to the queue is seen a
-    /// round-trip time and a sample later: over short paths the whole of a queue would make it swing.
+    /// Returns the seconds in which a window is sent at this round-trip time. What a rate does to
+    /// the queue is seen a round-trip time and a sample later: over short paths the whole of a
+    /// queue would make it swing.
     fn damped_seconds(&self, rtt: Span) -> f64 {
         let base = self.rounds.base_rtt();
         let part = base.as_secs_f64() / (base + MIN_ROUND).as_secs_f64();
@@ -178,8 +186,16 @@ impl ScavengerControl {
         let delay = self.in_targets(seen.rtt);
         self.settled += 1;
         self.above = if delay > 1.0 { self.above + 1 } else { 0 };
-        self.quiet = if !seen.lost && self.recent_delay(seen) <= 0.5 { self.quiet + 1 } else { 0 };
-        self.of_others = if delay > QUEUE_OF_OTHERS { self.of_others + 1 } else { 0 };
+        self.quiet = if !seen.lost && self.recent_delay(seen) <= 0.5 {
+            self.quiet + 1
+        } else {
+            0
+        };
+        self.of_others = if delay > QUEUE_OF_OTHERS {
+            self.of_others + 1
+        } else {
+            0
+        };
         if let Some(rtt) = self.suspected.take_if(|_| delay <= QUEUE_OF_OTHERS) {
             self.fit_target(rtt);
         }
@@ -192,7 +208,8 @@ impl ScavengerControl {
             ScavengerPhase::Steady => self.continue_steady(at, seen, delay),
             ScavengerPhase::Yield => self.give_way(seen, delay),
         }
-        let least = MIN_SEGMENTS * seen.mss * (seen.rtt.as_secs_f64() / MIN_ROUND.as_secs_f64()).min(1.0);
+        let least =
+            MIN_SEGMENTS * seen.mss * (seen.rtt.as_secs_f64() / MIN_ROUND.as_secs_f64()).min(1.0);
         self.window = self.window.max(least);
     }
 
@@ -200,7 +217,9 @@ impl ScavengerControl {
         if !seen.lost && self.recent_delay(seen) <= GROWTH_HALVES {
             self.delayed = 0;
             // No faster than what was sent arrives: there may be nothing more to send.
-            let most = self.window.max(2.0 * seen.delivered * seen.rtt.as_secs_f64());
+            let most = self
+                .window
+                .max(2.0 * seen.delivered * seen.rtt.as_secs_f64());
             let growth = GROWTH / f64::from(self.halvings).exp2();
             self.window = (self.window + growth * self.window).min(most);
             return;
@@ -208,8 +227,10 @@ impl ScavengerControl {
         self.delayed += 1;
         if self.delayed == 1 {
             self.halvings += 1;
-            let arrives =
-                seen.delivered * self.damped_seconds(self.rounds.base_rtt() + self.rounds.target_delay().scale_by(0.5));
+            let arrives = seen.delivered
+                * self.damped_seconds(
+                    self.rounds.base_rtt() + self.rounds.target_delay().scale_by(0.5),
+                );
             self.window = arrives.min(self.window);
         }
         if seen.lost || self.delayed == ROUNDS_OF_QUEUE || self.halvings == HALVINGS {
@@ -232,13 +253,18 @@ impl ScavengerControl {
         }
     }
 
-    /// Suspects the queue of others, and gives way to it if it is still there once its own would have drained.
+    /// Suspects the queue of others, and gives way to it if it is still there once its own would
+    /// have drained.
     fn meet_others(&mut self, seen: &FinishedRound) {
         if self.suspected.is_none() {
             (self.suspected, self.of_others) = (Some(seen.rtt), 0);
             return self.drain_queue(seen);
         }
-        self.backoff = if self.settled < LASTING { (2 * self.backoff).min(MAX_BACKOFF) } else { 1 };
+        self.backoff = if self.settled < LASTING {
+            (2 * self.backoff).min(MAX_BACKOFF)
+        } else {
+            1
+        };
         self.window /= 2.0;
         self.enter_phase(ScavengerPhase::Yield);
     }
@@ -250,11 +276,12 @@ impl ScavengerControl {
         }
     }
 
-    /// Makes the window so small that its queue is the target, where it makes one of this round-trip time.
+    /// Makes the window so small that its queue is the target, where it makes one of this
+    /// round-trip time.
     fn fit_target(&mut self, rtt: Span) {
         self.above = 0;
-        self.window *=
-            self.damped_seconds(self.rounds.base_rtt() + self.rounds.target_delay()) / self.damped_seconds(rtt);
+        self.window *= self.damped_seconds(self.rounds.base_rtt() + self.rounds.target_delay())
+            / self.damped_seconds(rtt);
     }
 
     /// Sends so much less that a queue of its own is gone soon.
@@ -270,8 +297,10 @@ impl ScavengerControl {
 
     fn grow_gently(&mut self, at: Time, seen: &FinishedRound) {
         if seen.delivered * seen.rtt.as_secs_f64() > 0.7 * self.window {
-            let growth = (GENTLE_GROWTH * (f64::from(self.quiet) / QUIET_DOUBLING).exp2()).min(GROWTH);
-            self.window += (growth * self.window).max(seen.mss) * (1.0 - self.recent_delay(seen)).max(0.0);
+            let growth =
+                (GENTLE_GROWTH * (f64::from(self.quiet) / QUIET_DOUBLING).exp2()).min(GROWTH);
+            self.window +=
+                (growth * self.window).max(seen.mss) * (1.0 - self.recent_delay(seen)).max(0.0);
         }
         if at.duration_since(self.base_seen) >= SLOWDOWN_INTERVAL {
             self.base_seen = at;
@@ -307,8 +336,12 @@ mod tests {
 
     impl Sender {
         fn on(link: &Link) -> Self {
-            let scavenger = ScavengerControl::new(Span::from_secs_f64(link.rtt()), ByteCount::from_f64(MSS));
-            Self { rate: 10.0 * MSS / link.rtt(), scavenger }
+            let scavenger =
+                ScavengerControl::new(Span::from_secs_f64(link.rtt()), ByteCount::from_f64(MSS));
+            Self {
+                rate: 10.0 * MSS / link.rtt(),
+                scavenger,
+            }
         }
 
         /// Sends for so many seconds. Returns the sender's share of the link.
@@ -330,7 +363,10 @@ mod tests {
             sender.run(&mut link, 8.0);
             let share = sender.run(&mut link, 60.0);
             let (gave_way, delay) = (sender.scavenger.gave_way(), link.queue / link.capacity);
-            assert!(share > 0.96 && delay < 0.025 && gave_way.get() < 0.02, "{path:?}: {share} {delay} {gave_way}");
+            assert!(
+                share > 0.96 && delay < 0.025 && gave_way.get() < 0.02,
+                "{path:?}: {share} {delay} {gave_way}"
+            );
         }
     }
 
@@ -345,7 +381,10 @@ mod tests {
             link.other = None;
             sender.run(&mut link, 5.0);
             let behind = sender.run(&mut link, 20.0);
-            assert!(during < 0.05 && behind > 0.93, "{path:?}: {during}, then {behind}");
+            assert!(
+                during < 0.05 && behind > 0.93,
+                "{path:?}: {during}, then {behind}"
+            );
         }
     }
 
@@ -376,11 +415,15 @@ mod tests {
             let mut sender = Sender::on(&link);
             sender.run(&mut link, 20.0);
             link.other = Some(Cubic::new());
-            // A window that overflows a short queue in slow start grows to that of the path only slowly.
+            // A window that overflows a short queue in slow start grows to that of the path only
+            // slowly.
             sender.run(&mut link, 80.0);
             let during = sender.run(&mut link, 40.0);
             let gave_way = sender.scavenger.gave_way();
-            assert!(during < 0.08 && gave_way.get() > 0.15, "{path:?}: {during}, gave way {gave_way}");
+            assert!(
+                during < 0.08 && gave_way.get() > 0.15,
+                "{path:?}: {during}, gave way {gave_way}"
+            );
         }
     }
 

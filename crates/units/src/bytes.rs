@@ -8,20 +8,49 @@ use serde::{Deserialize, Serialize};
 
 use crate::parse::{ParseError, QuantityGrammar, format_significant};
 
-/// A number of whole bytes. Text is binary where the letter stands alone or with `i` (`64K`, `64KiB` are 65 536), and
-/// decimal where `B` follows at once (`64KB` is 64 000).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize, JsonSchema)]
+/// A number of whole bytes. Text is binary where the letter stands alone or with `i` (`64K`,
+/// `64KiB` are 65 536), and decimal where `B` follows at once (`64KB` is 64 000).
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Default,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+)]
 #[serde(transparent)]
 #[schemars(description = "Bytes.")]
 pub struct ByteCount(u64);
 
 /// A number of TCP segments, or of packets on the wire.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Default,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+)]
 #[serde(transparent)]
 #[schemars(description = "Segments.")]
 pub struct SegCount(u64);
 
-const GRAMMAR: QuantityGrammar = QuantityGrammar { quantity: "a size", example: "64KiB, 4M or 1460" };
+const GRAMMAR: QuantityGrammar = QuantityGrammar {
+    quantity: "a size",
+    example: "64KiB, 4M or 1460",
+};
 
 impl ByteCount {
     /// Nothing.
@@ -203,9 +232,13 @@ mod tests {
 
     #[test]
     fn sizes_print_binary() {
-        for (bytes, text) in
-            [(4_194_304, "4 MiB"), (12_500_000, "11.92 MiB"), (1023, "1023 B"), (0, "0 B"), (1_048_575, "1 MiB")]
-        {
+        for (bytes, text) in [
+            (4_194_304, "4 MiB"),
+            (12_500_000, "11.92 MiB"),
+            (1023, "1023 B"),
+            (0, "0 B"),
+            (1_048_575, "1 MiB"),
+        ] {
             assert_eq!(ByteCount(bytes).to_string(), text);
         }
     }

@@ -15,6 +15,16 @@ pub fn parse_quantity<Q: FromStr<Err: Display>>(text: &str) -> Result<Q, String>
 ///
 /// # Errors
 /// `"text" is not what: requirement`.
-pub fn require_valid<Q>(value: Q, valid: bool, text: &str, what: &str, requirement: &str) -> Result<Q, String> {
-    if valid { Ok(value) } else { Err(format!("\"{text}\" is not {what}: {requirement}")) }
+pub fn require_valid<Q>(
+    value: Q,
+    valid: bool,
+    text: &str,
+    what: &str,
+    requirement: &str,
+) -> Result<Q, String> {
+    if valid {
+        Ok(value)
+    } else {
+        Err(format!("\"{text}\" is not {what}: {requirement}"))
+    }
 }

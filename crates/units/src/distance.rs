@@ -7,12 +7,28 @@ use serde::{Deserialize, Serialize};
 use crate::parse::{ParseError, QuantityGrammar, format_significant};
 
 /// A distance in whole metres. Text has a unit: `8000km`, `500m`; it prints in kilometres.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Default,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+)]
 #[serde(transparent)]
 #[schemars(description = "Metres.")]
 pub struct Distance(u64);
 
-const GRAMMAR: QuantityGrammar = QuantityGrammar { quantity: "a distance", example: "8000km or 500m" };
+const GRAMMAR: QuantityGrammar = QuantityGrammar {
+    quantity: "a distance",
+    example: "8000km or 500m",
+};
 
 impl Distance {
     /// No way at all.
@@ -72,9 +88,18 @@ mod tests {
         assert_eq!("500 m".parse(), Ok(Distance::from_metres(500)));
         assert_eq!("1.5km".parse(), Ok(Distance::from_metres(1500)));
         for (text, sentence) in [
-            ("8000", "\"8000\" is not a distance: the unit is missing; write for example 8000km or 500m"),
-            ("5ms", "\"5ms\" is not a distance: its unit cannot be \"ms\"; write for example 8000km or 500m"),
-            ("-1km", "\"-1km\" is not a distance: it must not be negative; write for example 8000km or 500m"),
+            (
+                "8000",
+                "\"8000\" is not a distance: the unit is missing; write for example 8000km or 500m",
+            ),
+            (
+                "5ms",
+                "\"5ms\" is not a distance: its unit cannot be \"ms\"; write for example 8000km or 500m",
+            ),
+            (
+                "-1km",
+                "\"-1km\" is not a distance: it must not be negative; write for example 8000km or 500m",
+            ),
         ] {
             assert_eq!(text.parse::<Distance>().unwrap_err().to_string(), sentence);
         }
@@ -82,15 +107,26 @@ mod tests {
 
     #[test]
     fn distances_print_in_kilometres() {
-        for (metres, text) in [(8_000_000, "8000 km"), (10_850_000, "10850 km"), (500, "0.5 km"), (0, "0 km")] {
+        for (metres, text) in [
+            (8_000_000, "8000 km"),
+            (10_850_000, "10850 km"),
+            (500, "0.5 km"),
+            (0, "0 km"),
+        ] {
             assert_eq!(Distance(metres).to_string(), text);
         }
     }
 
     #[test]
     fn json_has_metres() {
-        assert_eq!(serde_json::to_string(&Distance::from_km(8)).unwrap(), "8000");
-        assert_eq!(serde_json::from_str::<Distance>("8000").unwrap(), Distance::from_km(8));
+        assert_eq!(
+            serde_json::to_string(&Distance::from_km(8)).unwrap(),
+            "8000"
+        );
+        assert_eq!(
+            serde_json::from_str::<Distance>("8000").unwrap(),
+            Distance::from_km(8)
+        );
     }
 
     proptest! {

@@ -1,10 +1,11 @@
-//! Quantities as types: what a person writes (`100Mbit/s`, `173ms`, `64KiB`, `0.01%`) on one side, exact numbers
-//! on the other.
+//! Quantities as types: what a person writes (`100Mbit/s`, `173ms`, `64KiB`, `0.01%`) on one side,
+//! exact numbers on the other.
 //!
-//! Rates are whole bits per second and print decimal; byte counts are whole bytes and print binary (KiB, MiB); times
-//! are whole nanoseconds; distances are whole metres and print in kilometres. In text, a bare `k`, `M` or `G` is
-//! decimal for rates and binary for byte counts, as in iperf3. In JSON a rate is bits per second, a size is bytes, a
-//! time is seconds, a distance is metres and a ratio is a fraction.
+//! Rates are whole bits per second and print decimal; byte counts are whole bytes and print binary
+//! (KiB, MiB); times are whole nanoseconds; distances are whole metres and print in kilometres. In
+//! text, a bare `k`, `M` or `G` is decimal for rates and binary for byte counts, as in iperf3. In
+//! JSON a rate is bits per second, a size is bytes, a time is seconds, a distance is metres and a
+//! ratio is a fraction.
 //!
 //! ```
 //! use fullpipe_units::{BitRate, ByteCount, Span};

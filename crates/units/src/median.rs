@@ -12,12 +12,14 @@ pub trait Midpoint: Copy {
     fn midpoint(self, other: Self) -> Self;
 }
 
-/// Returns the median of some values, half-way between the two in the middle of an even number; `None` of no values.
+/// Returns the median of some values, half-way between the two in the middle of an even number;
+/// `None` of no values.
 pub fn median<T: Midpoint>(mut values: Vec<T>) -> Option<T> {
     let middle = values.len() / 2;
     let is_odd = values.len() % 2 == 1;
     // Much faster than sorting all of them.
-    let (lower, upper, _) = (middle < values.len()).then(|| values.select_nth_unstable_by(middle, T::order))?;
+    let (lower, upper, _) =
+        (middle < values.len()).then(|| values.select_nth_unstable_by(middle, T::order))?;
     let below = lower.iter().copied().max_by(T::order).filter(|_| !is_odd);
     Some(below.map_or(*upper, |below| below.midpoint(*upper)))
 }
@@ -75,16 +77,25 @@ mod tests {
 
     #[test]
     fn the_median_of_an_even_number_is_half_way_between_two() {
-        for (values, middle) in
-            [(vec![5, 1, 3], Some(3)), (vec![4, 1, 3, 2], Some(2)), (vec![7], Some(7)), (vec![], None)]
-        {
+        for (values, middle) in [
+            (vec![5, 1, 3], Some(3)),
+            (vec![4, 1, 3, 2], Some(2)),
+            (vec![7], Some(7)),
+            (vec![], None),
+        ] {
             assert_eq!(median::<u64>(values), middle);
         }
         // Four files: 619.1 was the upper one.
         let rates = [425.3, 400.1, 619.1, 941.2].map(|mbps| BitRate::from_bps_f64(mbps * 1e6));
         assert_eq!(median(rates.to_vec()), Some(BitRate::from_bps(522_200_000)));
-        assert_eq!(median(vec![Span::from_nanos(1), Span::from_nanos(4)]), Some(Span::from_nanos(2)));
-        assert_eq!(median(vec![Ratio::new(0.5), Ratio::new(0.25)]), Some(Ratio::new(0.375)));
+        assert_eq!(
+            median(vec![Span::from_nanos(1), Span::from_nanos(4)]),
+            Some(Span::from_nanos(2))
+        );
+        assert_eq!(
+            median(vec![Ratio::new(0.5), Ratio::new(0.25)]),
+            Some(Ratio::new(0.375))
+        );
     }
 
     proptest! {

@@ -20,19 +20,29 @@ pub(crate) struct QuantityGrammar {
 
 impl QuantityGrammar {
     pub(crate) fn parse_error(&self, text: &str, why: impl Into<String>) -> ParseError {
-        ParseError { text: text.to_owned(), quantity: self.quantity, why: why.into(), example: self.example }
+        ParseError {
+            text: text.to_owned(),
+            quantity: self.quantity,
+            why: why.into(),
+            example: self.example,
+        }
     }
 
-    /// Splits `text` into a finite, non-negative number and the unit behind it, and multiplies by what `factor` knows
-    /// of that unit.
-    pub(crate) fn read_value(&self, text: &str, factor: impl Fn(&str) -> Option<f64>) -> Result<f64, ParseError> {
+    /// Splits `text` into a finite, non-negative number and the unit behind it, and multiplies by
+    /// what `factor` knows of that unit.
+    pub(crate) fn read_value(
+        &self,
+        text: &str,
+        factor: impl Fn(&str) -> Option<f64>,
+    ) -> Result<f64, ParseError> {
         let trimmed = text.trim();
         let (digits, unit) = trimmed.split_at(number_length(trimmed));
         if digits.is_empty() {
             return Err(self.parse_error(text, "a number must come first"));
         }
-        let number: f64 =
-            digits.parse().map_err(|_| self.parse_error(text, format!("\"{digits}\" is not a number")))?;
+        let number: f64 = digits
+            .parse()
+            .map_err(|_| self.parse_error(text, format!("\"{digits}\" is not a number")))?;
         if !number.is_finite() {
             return Err(self.parse_error(text, "the number is too large"));
         }
@@ -52,9 +62,14 @@ impl QuantityGrammar {
     }
 
     /// As [`QuantityGrammar::read_value`], rounded to a whole number of the smallest unit.
-    pub(crate) fn read_whole(&self, text: &str, factor: impl Fn(&str) -> Option<f64>) -> Result<u64, ParseError> {
+    pub(crate) fn read_whole(
+        &self,
+        text: &str,
+        factor: impl Fn(&str) -> Option<f64>,
+    ) -> Result<u64, ParseError> {
         let value = self.read_value(text, factor)?.round();
-        // 2^63: beyond it no link, file or clock of this field reaches, and sums cannot overflow below it.
+        // 2^63: beyond it no link, file or clock of this field reaches, and sums cannot overflow
+        // below it.
         if value >= 9.2e18 {
             return Err(self.parse_error(text, "the number is too large"));
         }
@@ -62,10 +77,17 @@ impl QuantityGrammar {
     }
 }
 
-/// Length of the number at the start of `text`: sign, digits, one point, an exponent if digits follow it.
+/// Length of the number at the start of `text`: sign, digits, one point, an exponent if digits
+/// follow it.
 fn number_length(text: &str) -> usize {
     let bytes = text.as_bytes();
-    let digits_from = |start: usize| start + bytes[start..].iter().take_while(|b| b.is_ascii_digit()).count();
+    let digits_from = |start: usize| {
+        start
+            + bytes[start..]
+                .iter()
+                .take_while(|b| b.is_ascii_digit())
+                .count()
+    };
     let sign = usize::from(matches!(bytes.first(), Some(b'+' | b'-')));
     let mut end = digits_from(sign);
     if bytes.get(end) == Some(&b'.') {
@@ -76,7 +98,11 @@ fn number_length(text: &str) -> usize {
     }
     if matches!(bytes.get(end), Some(b'e' | b'E')) {
         let digits = end + 1 + usize::from(matches!(bytes.get(end + 1), Some(b'+' | b'-')));
-        let after = if digits <= bytes.len() { digits_from(digits) } else { digits };
+        let after = if digits <= bytes.len() {
+            digits_from(digits)
+        } else {
+            digits
+        };
         if after > digits {
             end = after;
         }
@@ -86,9 +112,17 @@ fn number_length(text: &str) -> usize {
 
 /// Four significant digits, without trailing zeros: `335.5`, `12`, `0.125`.
 pub(crate) fn format_significant(value: f64) -> String {
-    let whole_digits = if value.abs() < 1.0 { 1 } else { (value.abs().log10().floor() as usize).saturating_add(1) };
+    let whole_digits = if value.abs() < 1.0 {
+        1
+    } else {
+        (value.abs().log10().floor() as usize).saturating_add(1)
+    };
     let text = format!("{value:.*}", 4_usize.saturating_sub(whole_digits));
-    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+    if text.contains('.') {
+        text.trim_end_matches('0').trim_end_matches('.').to_owned()
+    } else {
+        text
+    }
 }
 
 #[cfg(test)]
@@ -117,9 +151,14 @@ mod tests {
 
     #[test]
     fn four_digits_are_kept() {
-        for (value, text) in
-            [(335.544, "335.5"), (12.0, "12"), (0.125, "0.125"), (999.96, "1000"), (0.0, "0"), (2.8904, "2.89")]
-        {
+        for (value, text) in [
+            (335.544, "335.5"),
+            (12.0, "12"),
+            (0.125, "0.125"),
+            (999.96, "1000"),
+            (0.0, "0"),
+            (2.8904, "2.89"),
+        ] {
             assert_eq!(format_significant(value), text);
         }
     }

@@ -1,17 +1,19 @@
 use std::str::Utf8Chunk;
 
-/// Returns text of somebody else in one line that commands no terminal: control characters, and those that change the
-/// direction of text or begin a line, are escaped.
+/// Returns text of somebody else in one line that commands no terminal: control characters, and
+/// those that change the direction of text or begin a line, are escaped.
 pub fn printable_line(text: &str) -> String {
     text.chars().map(escape_char).collect()
 }
 
-/// Returns bytes of somebody else, such as the name of a file, as [`printable_line`] text; those that are no UTF-8 are
-/// escaped, too.
+/// Returns bytes of somebody else, such as the name of a file, as [`printable_line`] text; those
+/// that are no UTF-8 are escaped, too.
 pub fn printable_bytes(bytes: &[u8]) -> String {
     let spell = |part: Utf8Chunk<'_>| {
         let invalid = part.invalid().iter().map(|byte| format!("\\x{byte:02x}"));
-        std::iter::once(printable_line(part.valid())).chain(invalid).collect::<String>()
+        std::iter::once(printable_line(part.valid()))
+            .chain(invalid)
+            .collect::<String>()
     };
     bytes.utf8_chunks().map(spell).collect()
 }
@@ -29,10 +31,12 @@ fn changes_lines(c: char) -> bool {
     matches!(c, '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Returns text of somebody else without its control characters, and without those that change the direction of text or
-/// begin a line.
+/// Returns text of somebody else without its control characters, and without those that change the
+/// direction of text or begin a line.
 pub fn without_control_characters(text: &str) -> String {
-    text.chars().filter(|c| !c.is_control() && !changes_lines(*c)).collect()
+    text.chars()
+        .filter(|c| !c.is_control() && !changes_lines(*c))
+        .collect()
 }
 
 /// Returns true if text has no control characters, line breaks included, but tabs.
@@ -52,7 +56,10 @@ mod tests {
 
     #[test]
     fn what_turns_the_direction_of_text_is_shown() {
-        assert_eq!(printable_line("a\u{202e}gpj.sh \u{2066}\u{200f}א"), "a\\u{202e}gpj.sh \\u{2066}\\u{200f}א");
+        assert_eq!(
+            printable_line("a\u{202e}gpj.sh \u{2066}\u{200f}א"),
+            "a\\u{202e}gpj.sh \\u{2066}\\u{200f}א"
+        );
         assert_eq!(printable_line("a\u{2028}b"), "a\\u{2028}b");
     }
 
@@ -62,19 +69,29 @@ mod tests {
         assert_eq!(printable_bytes(b"caf\xc3\xa9 \xff"), "café \\xff");
         for turning in ['\u{061c}', '\u{200f}', '\u{202e}', '\u{2066}', '\u{2069}'] {
             let name = format!("a{turning}gpj.sh");
-            assert_eq!(printable_bytes(name.as_bytes()), format!("a{}gpj.sh", turning.escape_unicode()));
+            assert_eq!(
+                printable_bytes(name.as_bytes()),
+                format!("a{}gpj.sh", turning.escape_unicode())
+            );
             assert_eq!(printable_bytes(name.as_bytes()), printable_line(&name));
         }
     }
 
     #[test]
     fn control_characters_are_removed_and_letters_stay() {
-        assert_eq!(without_control_characters("\u{1b}[2JZürich\tµs\u{202e}\n"), "[2JZürichµs");
+        assert_eq!(
+            without_control_characters("\u{1b}[2JZürich\tµs\u{202e}\n"),
+            "[2JZürichµs"
+        );
     }
 
     #[test]
     fn one_line_may_have_tabs() {
         assert!(is_one_line("4096\t16384 µ"));
-        assert!(["a\nb", "a\r", "\u{1b}[2J", "\0"].iter().all(|text| !is_one_line(text)));
+        assert!(
+            ["a\nb", "a\r", "\u{1b}[2J", "\0"]
+                .iter()
+                .all(|text| !is_one_line(text))
+        );
     }
 }

@@ -9,12 +9,28 @@ use crate::parse::{ParseError, QuantityGrammar, format_significant};
 use crate::{ByteCount, Span};
 
 /// A rate in whole bits per second. Text is decimal: `100Mbit/s`, `1G`, `9.6k`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Default,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+)]
 #[serde(transparent)]
 #[schemars(description = "Bits per second.")]
 pub struct BitRate(u64);
 
-const GRAMMAR: QuantityGrammar = QuantityGrammar { quantity: "a rate", example: "100Mbit/s or 1G" };
+const GRAMMAR: QuantityGrammar = QuantityGrammar {
+    quantity: "a rate",
+    example: "100Mbit/s or 1G",
+};
 
 impl BitRate {
     /// No bits at all.
@@ -63,7 +79,8 @@ impl BitRate {
         Self(u64::try_from(rate).unwrap_or(u64::MAX))
     }
 
-    /// Returns the time that `bytes` take at this rate, rounded up; the longest span for a rate of zero.
+    /// Returns the time that `bytes` take at this rate, rounded up; the longest span for a rate of
+    /// zero.
     pub fn time_for(self, bytes: ByteCount) -> Span {
         if self.0 == 0 {
             return Span::MAX;
@@ -97,7 +114,9 @@ impl Sum for BitRate {
 }
 
 fn unit_factor(unit: &str) -> Option<f64> {
-    let prefix = ["bit/s", "bits/s", "bps", "b/s", "bit", ""].iter().find_map(|suffix| unit.strip_suffix(suffix))?;
+    let prefix = ["bit/s", "bits/s", "bps", "b/s", "bit", ""]
+        .iter()
+        .find_map(|suffix| unit.strip_suffix(suffix))?;
     Some(match prefix {
         "" => 1.0,
         "k" | "K" => 1e3,
@@ -121,7 +140,8 @@ impl FromStr for BitRate {
 
 impl fmt::Display for BitRate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // A step earlier than the power itself, so that 999.96 Mbit/s prints as 1 Gbit/s and not as 1000 Mbit/s.
+        // A step earlier than the power itself, so that 999.96 Mbit/s prints as 1 Gbit/s and not as
+        // 1000 Mbit/s.
         let (scale, unit) = match self.as_f64() {
             r if r >= 999.95e9 => (1e12, "Tbit/s"),
             r if r >= 999.95e6 => (1e9, "Gbit/s"),
@@ -129,7 +149,10 @@ impl fmt::Display for BitRate {
             r if r >= 999.95 => (1e3, "kbit/s"),
             _ => (1.0, "bit/s"),
         };
-        f.pad(&format!("{} {unit}", format_significant(self.as_f64() / scale)))
+        f.pad(&format!(
+            "{} {unit}",
+            format_significant(self.as_f64() / scale)
+        ))
     }
 }
 
@@ -162,10 +185,22 @@ mod tests {
                 "12 parsecs",
                 "\"12 parsecs\" is not a rate: its unit cannot be \"parsecs\"; write for example 100Mbit/s or 1G",
             ),
-            ("173ms", "\"173ms\" is not a rate: its unit cannot be \"ms\"; write for example 100Mbit/s or 1G"),
-            ("-1G", "\"-1G\" is not a rate: it must not be negative; write for example 100Mbit/s or 1G"),
-            ("fast", "\"fast\" is not a rate: a number must come first; write for example 100Mbit/s or 1G"),
-            ("1e30", "\"1e30\" is not a rate: the number is too large; write for example 100Mbit/s or 1G"),
+            (
+                "173ms",
+                "\"173ms\" is not a rate: its unit cannot be \"ms\"; write for example 100Mbit/s or 1G",
+            ),
+            (
+                "-1G",
+                "\"-1G\" is not a rate: it must not be negative; write for example 100Mbit/s or 1G",
+            ),
+            (
+                "fast",
+                "\"fast\" is not a rate: a number must come first; write for example 100Mbit/s or 1G",
+            ),
+            (
+                "1e30",
+                "\"1e30\" is not a rate: the number is too large; write for example 100Mbit/s or 1G",
+            ),
         ] {
             assert_eq!(text.parse::<BitRate>().unwrap_err().to_string(), sentence);
         }
@@ -186,7 +221,10 @@ mod tests {
 
     #[test]
     fn a_full_frame_takes_its_time() {
-        assert_eq!(BitRate::from_mbps(100).time_for(ByteCount::new(1538)), Span::from_nanos(123_040));
+        assert_eq!(
+            BitRate::from_mbps(100).time_for(ByteCount::new(1538)),
+            Span::from_nanos(123_040)
+        );
         assert_eq!(BitRate::ZERO.time_for(ByteCount::new(1)), Span::MAX);
     }
 

@@ -6,14 +6,17 @@ use serde::{Deserialize, Deserializer, Serialize, de};
 
 use crate::parse::{ParseError, QuantityGrammar, format_significant};
 
-/// A finite share or factor, zero or larger: a loss probability, an efficiency, a part of the time. Text is a fraction
-/// (`1e-4`) or a percentage (`0.01%`).
+/// A finite share or factor, zero or larger: a loss probability, an efficiency, a part of the time.
+/// Text is a fraction (`1e-4`) or a percentage (`0.01%`).
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Default, Serialize, JsonSchema)]
 #[serde(transparent)]
 #[schemars(description = "A fraction: 0.01 is one percent.")]
 pub struct Ratio(f64);
 
-const GRAMMAR: QuantityGrammar = QuantityGrammar { quantity: "a ratio", example: "0.01% or 1e-4" };
+const GRAMMAR: QuantityGrammar = QuantityGrammar {
+    quantity: "a ratio",
+    example: "0.01% or 1e-4",
+};
 
 impl Ratio {
     /// Nothing of it.
@@ -23,12 +26,20 @@ impl Ratio {
 
     /// `value`, with anything negative or undefined as zero and infinity as the largest number.
     pub fn new(value: f64) -> Self {
-        Self(if value.is_nan() { 0.0 } else { value.clamp(0.0, f64::MAX) })
+        Self(if value.is_nan() {
+            0.0
+        } else {
+            value.clamp(0.0, f64::MAX)
+        })
     }
 
     /// `part` ÷ `whole`; zero where `whole` is zero.
     pub fn from_quotient(part: f64, whole: f64) -> Self {
-        if whole == 0.0 { Self::ZERO } else { Self::new(part / whole) }
+        if whole == 0.0 {
+            Self::ZERO
+        } else {
+            Self::new(part / whole)
+        }
     }
 
     /// As a fraction.

@@ -10,15 +10,20 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::parse::{ParseError, QuantityGrammar, format_significant};
 
-/// A length of time in whole nanoseconds. Text has a unit: `173ms`, `50us`, `10s`, `2min`; in JSON it is seconds.
+/// A length of time in whole nanoseconds. Text has a unit: `173ms`, `50us`, `10s`, `2min`; in JSON
+/// it is seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Span(u64);
 
-/// A moment: nanoseconds since an origin that the caller chose. Crates without a clock receive the time as this.
+/// A moment: nanoseconds since an origin that the caller chose. Crates without a clock receive the
+/// time as this.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Time(u64);
 
-const GRAMMAR: QuantityGrammar = QuantityGrammar { quantity: "a time", example: "173ms, 50us or 10s" };
+const GRAMMAR: QuantityGrammar = QuantityGrammar {
+    quantity: "a time",
+    example: "173ms, 50us or 10s",
+};
 
 impl Span {
     /// No time.
@@ -106,7 +111,8 @@ impl Time {
         Span(self.0.saturating_sub(earlier.0))
     }
 
-    /// Returns the earlier of two deadlines. The last of all moments counts as none, which spares branches.
+    /// Returns the earlier of two deadlines. The last of all moments counts as none, which spares
+    /// branches.
     #[inline]
     pub fn earlier_deadline(a: Option<Self>, b: Option<Self>) -> Option<Self> {
         const NEVER: Time = Time::from_nanos(u64::MAX);
@@ -193,7 +199,11 @@ impl Span {
     /// # Errors
     /// Fails if the text is no time.
     pub fn with_usual_unit(text: &str, usual: &str) -> Result<Self, ParseError> {
-        GRAMMAR.read_whole(text, |unit| unit_factor(if unit.is_empty() { usual } else { unit })).map(Self)
+        GRAMMAR
+            .read_whole(text, |unit| {
+                unit_factor(if unit.is_empty() { usual } else { unit })
+            })
+            .map(Self)
     }
 }
 
@@ -264,7 +274,12 @@ mod tests {
 
     #[test]
     fn spans_print_in_the_unit_that_fits() {
-        for (nanos, text) in [(173_000_000, "173 ms"), (1_500, "1.5 µs"), (0, "0 s"), (30_000_000_000, "30 s")] {
+        for (nanos, text) in [
+            (173_000_000, "173 ms"),
+            (1_500, "1.5 µs"),
+            (0, "0 s"),
+            (30_000_000_000, "30 s"),
+        ] {
             assert_eq!(Span(nanos).to_string(), text);
         }
     }

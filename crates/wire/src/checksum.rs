@@ -7,7 +7,8 @@ use crate::headers::{IpVersion, PacketHeaders};
 pub(crate) struct ChecksumSum(u64);
 
 impl ChecksumSum {
-    /// Adds `bytes`, the last of which stands for the upper half of a word where their number is odd.
+    /// Adds `bytes`, the last of which stands for the upper half of a word where their number is
+    /// odd.
     #[inline]
     pub(crate) fn add_bytes(mut self, bytes: &[u8]) -> Self {
         let (words, rest) = bytes.as_chunks::<4>();
@@ -42,15 +43,20 @@ impl ChecksumSum {
     }
 }
 
-/// The pseudo header of TCP and UDP over IPv4 (RFC 9293, 3.1) or IPv6 (RFC 8200, 8.1), for `length` bytes of transport.
+/// The pseudo header of TCP and UDP over IPv4 (RFC 9293, 3.1) or IPv6 (RFC 8200, 8.1), for `length`
+/// bytes of transport.
 pub(crate) fn pseudo_header(head: &[u8], headers: &PacketHeaders, length: usize) -> ChecksumSum {
     let addresses = match headers.version {
         IpVersion::V4 => &head[12..20],
         IpVersion::V6 => &head[8..40],
     };
-    // Lengths beyond 16 bits are of trains, whose segments get their own; the sum takes them in two words.
+    // Lengths beyond 16 bits are of trains, whose segments get their own; the sum takes them in two
+    // words.
     let length = (length as u32).to_be_bytes();
-    ChecksumSum::default().add_bytes(addresses).add_bytes(&length).add_word(u16::from(headers.protocol))
+    ChecksumSum::default()
+        .add_bytes(addresses)
+        .add_bytes(&length)
+        .add_word(u16::from(headers.protocol))
 }
 
 #[cfg(test)]
@@ -61,16 +67,30 @@ mod tests {
     #[test]
     fn the_example_of_the_rfc() {
         let bytes = [0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7];
-        assert_eq!(ChecksumSum::default().add_bytes(&bytes).folded_sum(), 0xddf2);
-        assert_eq!(ChecksumSum::default().add_bytes(&bytes[..3]).add_bytes(&[]).folded_sum(), 0xf201);
+        assert_eq!(
+            ChecksumSum::default().add_bytes(&bytes).folded_sum(),
+            0xddf2
+        );
+        assert_eq!(
+            ChecksumSum::default()
+                .add_bytes(&bytes[..3])
+                .add_bytes(&[])
+                .folded_sum(),
+            0xf201
+        );
     }
 
     #[test]
     fn parts_of_even_length_sum_to_the_whole() {
         let bytes: Vec<u8> = (0..=250).collect();
         for cut in (0..bytes.len()).step_by(2) {
-            let sum = ChecksumSum::default().add_bytes(&bytes[..cut]).add_bytes(&bytes[cut..]);
-            assert_eq!(sum.folded_sum(), ChecksumSum::default().add_bytes(&bytes).folded_sum());
+            let sum = ChecksumSum::default()
+                .add_bytes(&bytes[..cut])
+                .add_bytes(&bytes[cut..]);
+            assert_eq!(
+                sum.folded_sum(),
+                ChecksumSum::default().add_bytes(&bytes).folded_sum()
+            );
         }
     }
 }

@@ -9,7 +9,8 @@ pub(crate) enum IpVersion {
     V6,
 }
 
-/// The headers of an IP packet that carries a whole TCP segment, or a train of them, or the same of UDP.
+/// The headers of an IP packet that carries a whole TCP segment, or a train of them, or the same of
+/// UDP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PacketHeaders {
     pub(crate) version: IpVersion,
@@ -21,8 +22,9 @@ pub(crate) struct PacketHeaders {
 }
 
 impl PacketHeaders {
-    /// Reads the headers at the front of `packet`. `None` for what is neither TCP nor UDP, or a fragment, or has IPv6
-    /// extension headers, or is shorter than its headers say: such packets are carried as they are.
+    /// Reads the headers at the front of `packet`. `None` for what is neither TCP nor UDP, or a
+    /// fragment, or has IPv6 extension headers, or is shorter than its headers say: such packets
+    /// are carried as they are.
     pub(crate) fn parse_packet(packet: &[u8]) -> Option<Self> {
         let (version, protocol, transport) = ip_header(packet)?;
         let payload = match protocol {
@@ -33,7 +35,12 @@ impl PacketHeaders {
             UDP => transport + 8,
             _ => return None,
         };
-        (payload <= packet.len()).then_some(Self { version, protocol, transport, payload })
+        (payload <= packet.len()).then_some(Self {
+            version,
+            protocol,
+            transport,
+            payload,
+        })
     }
 
     /// Returns the offset of the transport's checksum from the beginning of its header.
@@ -42,8 +49,8 @@ impl PacketHeaders {
     }
 }
 
-/// Version, protocol and length of the IP header at the front of `packet`; `None` for fragments, and where there is
-/// none.
+/// Version, protocol and length of the IP header at the front of `packet`; `None` for fragments,
+/// and where there is none.
 pub(crate) fn ip_header(packet: &[u8]) -> Option<(IpVersion, u8, usize)> {
     match packet.first()? >> 4 {
         4 => {

@@ -30,7 +30,9 @@ pub(crate) fn first_length(options: &[u8]) -> Option<usize> {
     match options {
         [] | [END, ..] => None,
         [NO_OPERATION, ..] => Some(1),
-        [_, length, ..] => Some(usize::from(*length)).filter(|length| (2..=options.len()).contains(length)),
+        [_, length, ..] => {
+            Some(usize::from(*length)).filter(|length| (2..=options.len()).contains(length))
+        }
         [_] => None,
     }
 }
@@ -39,7 +41,11 @@ pub(crate) fn first_length(options: &[u8]) -> Option<usize> {
 pub(crate) fn are_blanked(options: &[u8]) -> bool {
     let mut now = 0;
     iter_options(options).any(|option| {
-        now = if option[0] == NO_OPERATION { now + 1 } else { 0 };
+        now = if option[0] == NO_OPERATION {
+            now + 1
+        } else {
+            0
+        };
         now >= BLANKED
     })
 }

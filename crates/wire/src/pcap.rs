@@ -8,12 +8,14 @@ const NANOSECONDS: u32 = 0xA1B2_3C4D;
 const VERSION: u32 = 2 | 4 << 16;
 const SECOND: u64 = 1_000_000_000;
 
-/// Returns the header of a file of packets of one link type, of which at most `snap_length` bytes are kept.
+/// Returns the header of a file of packets of one link type, of which at most `snap_length` bytes
+/// are kept.
 pub fn pcap_header(link: LinkType, snap_length: u32) -> [u8; 24] {
     words_to_bytes([NANOSECONDS, VERSION, 0, 0, snap_length, u32::from(link.0)])
 }
 
-/// Returns the header of a packet that passed at `at`, counted from 1970, of which `kept` of `length` bytes follow.
+/// Returns the header of a packet that passed at `at`, counted from 1970, of which `kept` of
+/// `length` bytes follow.
 pub fn pcap_record(at: Time, kept: u32, length: u32) -> [u8; 16] {
     let nanos = at.as_nanos();
     let seconds = u32::try_from(nanos / SECOND).unwrap_or(u32::MAX);

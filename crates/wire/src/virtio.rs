@@ -3,7 +3,8 @@ use crate::malformed::MalformedPacket;
 /// Bytes of the header before every packet.
 pub const VIRTIO_HEADER: usize = 10;
 
-/// `struct virtio_net_hdr` (virtio 1.2, 5.1.6.1), in the byte order of the machine as TUN and packet sockets have it.
+/// `struct virtio_net_hdr` (virtio 1.2, 5.1.6.1), in the byte order of the machine as TUN and
+/// packet sockets have it.
 ///
 /// Offsets count from where the link layer's header begins, which TUN does not have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -30,7 +31,9 @@ pub(crate) const GSO_ECN: u8 = 0x80;
 
 impl VirtioHeader {
     pub(crate) fn parse_front(bytes: &[u8]) -> Result<(Self, &[u8]), MalformedPacket> {
-        let (header, rest) = bytes.split_first_chunk::<VIRTIO_HEADER>().ok_or(MalformedPacket)?;
+        let (header, rest) = bytes
+            .split_first_chunk::<VIRTIO_HEADER>()
+            .ok_or(MalformedPacket)?;
         let word = |at: usize| u16::from_ne_bytes([header[at], header[at + 1]]);
         let parsed = Self {
             flags: header[0],
@@ -45,7 +48,12 @@ impl VirtioHeader {
 
     pub(crate) fn emit(&self, out: &mut Vec<u8>) {
         out.extend([self.flags, self.gso_type]);
-        for word in [self.header, self.gso_size, self.checksum_start, self.checksum_offset] {
+        for word in [
+            self.header,
+            self.gso_size,
+            self.checksum_start,
+            self.checksum_offset,
+        ] {
             out.extend(word.to_ne_bytes());
         }
     }

@@ -46,7 +46,11 @@ struct CheckedFile {
 impl CheckedFile {
     fn add(&mut self, path: &Path, found: impl IntoIterator<Item = (FindingKind, String)>) {
         let file = path.display().to_string();
-        let findings = found.into_iter().map(|(kind, detail)| Finding { kind, file: file.clone(), detail });
+        let findings = found.into_iter().map(|(kind, detail)| Finding {
+            kind,
+            file: file.clone(),
+            detail,
+        });
         self.findings.extend(findings);
     }
 }
@@ -57,17 +61,29 @@ impl CorpusCheck {
         let files = match capture_files(&self.folder, &self.only) {
             Ok(files) => files,
             Err(error) => {
-                say(true, &format!("fullpipe-bench: cannot read {}: {error}\n", self.folder.display()));
+                say(
+                    true,
+                    &format!(
+                        "fullpipe-bench: cannot read {}: {error}\n",
+                        self.folder.display()
+                    ),
+                );
                 return ExitCode::from(LACKING);
             }
         };
         let readers = self.installed_readers(stop);
         let checked = check_side_by_side(&files, &readers, stop);
-        let findings: Vec<Finding> = checked.iter().flat_map(|file| file.findings.clone()).collect();
+        let findings: Vec<Finding> = checked
+            .iter()
+            .flat_map(|file| file.findings.clone())
+            .collect();
         for finding in &findings {
             say(false, &finding.line());
         }
-        say(false, &format!("\n{}{}", confidence_text(&checked), summary_text(&findings)));
+        say(
+            false,
+            &format!("\n{}{}", confidence_text(&checked), summary_text(&findings)),
+        );
         match () {
             () if stop.load(Ordering::Relaxed) => ExitCode::from(INTERRUPTED),
             () if findings.is_empty() => ExitCode::SUCCESS,
@@ -80,10 +96,17 @@ impl CorpusCheck {
         if self.verdicts_only {
             return Vec::new();
         }
-        let (present, absent): (Vec<_>, Vec<_>) =
-            OtherReader::ALL.into_iter().partition(|reader| reader.is_installed(stop));
+        let (present, absent): (Vec<_>, Vec<_>) = OtherReader::ALL
+            .into_iter()
+            .partition(|reader| reader.is_installed(stop));
         for reader in absent {
-            say(true, &format!("{} is not installed: nothing is compared with it\n", reader.name()));
+            say(
+                true,
+                &format!(
+                    "{} is not installed: nothing is compared with it\n",
+                    reader.name()
+                ),
+            );
         }
         present
     }
@@ -107,7 +130,11 @@ fn capture_files(folder: &Path, only: &str) -> io::Result<Vec<PathBuf>> {
 }
 
 /// Checks files on all processors, and returns what came of each, in their order.
-fn check_side_by_side(files: &[PathBuf], readers: &[OtherReader], stop: &AtomicBool) -> Vec<CheckedFile> {
+fn check_side_by_side(
+    files: &[PathBuf],
+    readers: &[OtherReader],
+    stop: &AtomicBool,
+) -> Vec<CheckedFile> {
     let next = AtomicUsize::new(0);
     let checked = Mutex::new(Vec::new());
     thread::scope(|scope| {
@@ -115,7 +142,10 @@ fn check_side_by_side(files: &[PathBuf], readers: &[OtherReader], stop: &AtomicB
             scope.spawn(|| {
                 while let Some((index, file)) = take_next(files, &next, stop) {
                     let result = check_file(file, readers, stop);
-                    checked.lock().unwrap_or_else(PoisonError::into_inner).push((index, result));
+                    checked
+                        .lock()
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .push((index, result));
                 }
             });
         }
@@ -125,7 +155,11 @@ fn check_side_by_side(files: &[PathBuf], readers: &[OtherReader], stop: &AtomicB
     checked.into_iter().map(|(_, result)| result).collect()
 }
 
-fn take_next<'f>(files: &'f [PathBuf], next: &AtomicUsize, stop: &AtomicBool) -> Option<(usize, &'f PathBuf)> {
+fn take_next<'f>(
+    files: &'f [PathBuf],
+    next: &AtomicUsize,
+    stop: &AtomicBool,
+) -> Option<(usize, &'f PathBuf)> {
     if stop.load(Ordering::Relaxed) {
         return None;
     }
@@ -138,48 +172,97 @@ fn check_file(path: &Path, readers: &[OtherReader], stop: &AtomicBool) -> Checke
     match catch_unwind(AssertUnwindSafe(|| judge_every_transfer(path, stop))) {
         Ok(Ok(report)) => {
             checked.is_capture = true;
-            checked.confidences = report.transfers.iter().map(|one| confidence_of(one, &report)).collect();
+            checked.confidences = report
+                .transfers
+                .iter()
+                .map(|one| confidence_of(one, &report))
+                .collect();
             let witnesses = read_witnesses(path).unwrap_or_default();
             checked.add(path, find_contradictions(&report, &witnesses));
-            let reads = readers.iter().filter_map(|reader| Some((*reader, reader.read_capture(path, stop)?)));
-            checked.add(path, find_differences(&report, &witnesses, &reads.collect::<Vec<_>>()));
+            let reads = readers
+                .iter()
+                .filter_map(|reader| Some((*reader, reader.read_capture(path, stop)?)));
+            checked.add(
+                path,
+                find_differences(&report, &witnesses, &reads.collect::<Vec<_>>()),
+            );
         }
         Ok(Err(error)) => {
             for reader in readers {
-                let read = reader.read_capture(path, stop).filter(|read| !read.is_empty());
-                let why = read.map(|read| format!("{} reads {} pairs of ends: {error}", reader.name(), read.len()));
+                let read = reader
+                    .read_capture(path, stop)
+                    .filter(|read| !read.is_empty());
+                let why = read.map(|read| {
+                    format!(
+                        "{} reads {} pairs of ends: {error}",
+                        reader.name(),
+                        read.len()
+                    )
+                });
                 checked.add(path, why.map(|why| (FindingKind::NotRead, why)));
             }
         }
-        Err(_) => checked.add(path, [(FindingKind::Panic, "reading or judging panicked".to_owned())]),
+        Err(_) => checked.add(
+            path,
+            [(FindingKind::Panic, "reading or judging panicked".to_owned())],
+        ),
     }
     checked
 }
 
 fn judge_every_transfer(path: &Path, stop: &AtomicBool) -> Result<CaptureReport, CaptureError> {
-    judge_files(path, None, ExplainedTransfers::Largest(usize::MAX), &KnownFacts::default(), Interrupt(stop))
+    judge_files(
+        path,
+        None,
+        ExplainedTransfers::Largest(usize::MAX),
+        &KnownFacts::default(),
+        Interrupt(stop),
+    )
 }
 
-/// Returns the confidence in the limit of a transfer, zero of one without, and whether its packets are few.
+/// Returns the confidence in the limit of a transfer, zero of one without, and whether its packets
+/// are few.
 fn confidence_of(transfer: &CapturedTransfer, report: &CaptureReport) -> (f64, bool) {
-    let flows = report.flows.iter().filter(|flow| transfer.flows.contains(&flow.number));
-    let packets: u64 = flows.map(|flow| flow.ends[flow.sender_index()].data_packets).sum();
+    let flows = report
+        .flows
+        .iter()
+        .filter(|flow| transfer.flows.contains(&flow.number));
+    let packets: u64 = flows
+        .map(|flow| flow.ends[flow.sender_index()].data_packets)
+        .sum();
     let verdict = &transfer.diagnosis.verdict;
     let is_unknown = verdict.kind == Limit::Unknown;
-    (if is_unknown { 0.0 } else { verdict.confidence.get() }, packets < FEW_PACKETS)
+    (
+        if is_unknown {
+            0.0
+        } else {
+            verdict.confidence.get()
+        },
+        packets < FEW_PACKETS,
+    )
 }
 
-/// Returns the median confidence of the transfers with few packets, or of the others, and their number.
+/// Returns the median confidence of the transfers with few packets, or of the others, and their
+/// number.
 fn median_text(all: &[(f64, bool)], are_few: bool) -> String {
-    let values: Vec<f64> = all.iter().filter(|(_, few)| *few == are_few).map(|(value, _)| *value).collect();
-    let median = quantile(&values, 0.5).map_or_else(|| "none".to_owned(), |median| format!("{median:.2}"));
+    let values: Vec<f64> = all
+        .iter()
+        .filter(|(_, few)| *few == are_few)
+        .map(|(value, _)| *value)
+        .collect();
+    let median =
+        quantile(&values, 0.5).map_or_else(|| "none".to_owned(), |median| format!("{median:.2}"));
     format!("{median} of {}", values.len())
 }
 
-/// Returns the number of files and transfers, and the median confidence of those with few packets and of the others.
+/// Returns the number of files and transfers, and the median confidence of those with few packets
+/// and of the others.
 fn confidence_text(checked: &[CheckedFile]) -> String {
     let captures = checked.iter().filter(|file| file.is_capture).count();
-    let all: Vec<(f64, bool)> = checked.iter().flat_map(|file| file.confidences.clone()).collect();
+    let all: Vec<(f64, bool)> = checked
+        .iter()
+        .flat_map(|file| file.confidences.clone())
+        .collect();
     format!(
         "{} files, {captures} captures, {} transfers\nmedian confidence (unknown is 0): {} with fewer than ten packets \
          with data, {} with more\n",

@@ -91,7 +91,12 @@ pub(crate) fn summary_text(findings: &[Finding]) -> String {
     }
     let mut text = String::new();
     for (kind, (count, files)) in by_kind {
-        let _ = writeln!(text, "{:<22} {count:>6} in {} files", kind.name(), files.len());
+        let _ = writeln!(
+            text,
+            "{:<22} {count:>6} in {} files",
+            kind.name(),
+            files.len()
+        );
     }
     text
 }

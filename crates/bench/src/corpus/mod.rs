@@ -1,8 +1,9 @@
-//! `bench corpus`: a check of the judge that needs no labels. Each capture of a folder is read, each of its transfers is
-//! judged, and each verdict is held against what the packets show by themselves.
+//! `bench corpus`: a check of the judge that needs no labels. Each capture of a folder is read,
+//! each of its transfers is judged, and each verdict is held against what the packets show by
+//! themselves.
 //!
-//! [`witness`] reads the packets anew, [`contradictions`] holds the verdicts against them, and [`other_readers`] asks
-//! tshark and tcptrace what the same files hold.
+//! [`witness`] reads the packets anew, [`contradictions`] holds the verdicts against them, and
+//! [`other_readers`] asks tshark and tcptrace what the same files hold.
 
 mod command;
 mod contradictions;
@@ -22,9 +23,13 @@ fn simulated_capture() -> Vec<u8> {
 
     let path = parse_path_flag("rate=20M,rtt=20ms,queue=4bdp", &PathSpec::demo_path()).unwrap();
     let host = HostSettings::of_linux_6_18();
-    let request = Request { bytes: Some(ByteCount::new(1_000_000)), ..Request::default() };
+    let request = Request {
+        bytes: Some(ByteCount::new(1_000_000)),
+        ..Request::default()
+    };
     let mut simulation =
-        Simulation::with_captures(SimulationPlan::new(path, [host.clone(), host], request, 1)).unwrap();
+        Simulation::with_captures(SimulationPlan::new(path, [host.clone(), host], request, 1))
+            .unwrap();
     while !simulation.is_over() {
         simulation.run_until(simulation.current_time() + Span::from_secs(1));
     }

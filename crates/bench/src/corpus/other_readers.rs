@@ -84,7 +84,10 @@ impl OtherReader {
         let mut command = Command::new(self.name());
         match self {
             Self::Tshark => {
-                command.args(["-n", "-r"]).arg(path).args(["-T", "fields", "-E", "occurrence=l"]);
+                command
+                    .args(["-n", "-r"])
+                    .arg(path)
+                    .args(["-T", "fields", "-E", "occurrence=l"]);
                 command.args(["-o", "ip.defragment:FALSE", "-o", "ipv6.defragment:FALSE"]);
                 command.args(["-o", "tcp.desegment_tcp_streams:FALSE"]);
                 command.args(["-Y", "tcp && !icmp && !icmpv6"]);
@@ -94,7 +97,10 @@ impl OtherReader {
                 command.args(["-ln", "--csv"]).arg(path);
             }
         }
-        let ended = Process::start(&mut command).ok()?.finish(TIMEOUT, stop).ok()?;
+        let ended = Process::start(&mut command)
+            .ok()?
+            .finish(TIMEOUT, stop)
+            .ok()?;
         match self {
             Self::Tshark if !ended.succeeded && ended.stdout.is_empty() => None,
             Self::Tshark => Some(tshark_counts(&ended.stdout)),
@@ -108,7 +114,9 @@ fn tshark_counts(output: &str) -> ReadCapture {
     let mut streams: BTreeMap<[SocketAddr; 2], BTreeSet<&str>> = BTreeMap::new();
     for line in output.lines() {
         let fields: Vec<&str> = line.split('\t').collect();
-        let Some((pair, from)) = tshark_pair(&fields) else { continue };
+        let Some((pair, from)) = tshark_pair(&fields) else {
+            continue;
+        };
         let stream = fields[1];
         streams.entry(pair).or_default().insert(stream);
         let end = &mut capture.entry(pair).or_default().ends[from];
@@ -129,18 +137,29 @@ fn tshark_pair(fields: &[&str]) -> Option<([SocketAddr; 2], usize)> {
         return None;
     }
     // Of a packet within another both versions of IP have addresses.
-    let version = fields[0].split(':').rfind(|protocol| ["ip", "ipv6"].contains(protocol))?;
-    let [source, destination] = if version == "ip" { [fields[2], fields[4]] } else { [fields[3], fields[5]] };
+    let version = fields[0]
+        .split(':')
+        .rfind(|protocol| ["ip", "ipv6"].contains(protocol))?;
+    let [source, destination] = if version == "ip" {
+        [fields[2], fields[4]]
+    } else {
+        [fields[3], fields[5]]
+    };
     let socket = |address: &str, port: &str| {
         let address: IpAddr = address.parse().ok()?;
         Some(SocketAddr::new(address, port.parse().ok()?))
     };
-    Some(ordered_pair(socket(source, fields[6])?, socket(destination, fields[7])?))
+    Some(ordered_pair(
+        socket(source, fields[6])?,
+        socket(destination, fields[7])?,
+    ))
 }
 
 /// Returns the counts of tcptrace; `None` if it printed no table, as of a file that it cannot read.
 fn tcptrace_counts(output: &str) -> Option<ReadCapture> {
-    let mut lines = output.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
+    let mut lines = output
+        .lines()
+        .filter(|line| !line.starts_with('#') && !line.is_empty());
     let names: Vec<&str> = lines.next()?.split(',').collect();
     if names[0] != "conn_#" {
         return None;
@@ -148,7 +167,10 @@ fn tcptrace_counts(output: &str) -> Option<ReadCapture> {
     let mut capture = ReadCapture::new();
     for line in lines {
         let values: Vec<&str> = line.split(',').map(str::trim).collect();
-        let row = TcptraceRow { names: &names, values: &values };
+        let row = TcptraceRow {
+            names: &names,
+            values: &values,
+        };
         row.add_to(&mut capture);
     }
     Some(capture)
@@ -166,12 +188,17 @@ impl TcptraceRow<'_> {
     }
 
     fn count(&self, name: &str, direction: &str) -> u64 {
-        self.text(&format!("{name}_{direction}")).and_then(|text| text.parse().ok()).unwrap_or(0)
+        self.text(&format!("{name}_{direction}"))
+            .and_then(|text| text.parse().ok())
+            .unwrap_or(0)
     }
 
     fn address(&self, end: &str) -> Option<SocketAddr> {
         let address: IpAddr = self.text(&format!("host_{end}"))?.parse().ok()?;
-        Some(SocketAddr::new(address, self.text(&format!("port_{end}"))?.parse().ok()?))
+        Some(SocketAddr::new(
+            address,
+            self.text(&format!("port_{end}"))?.parse().ok()?,
+        ))
     }
 
     fn add_to(&self, capture: &mut ReadCapture) -> Option<()> {
@@ -181,19 +208,22 @@ impl TcptraceRow<'_> {
         for (direction, index) in [("a2b", first), ("b2a", 1 - first)] {
             let end = &mut read.ends[index];
             end.bytes += self.count("actual_data_bytes", direction);
-            end.repeated += self.count("rexmt_data_pkts", direction) + self.count("outoforder_pkts", direction);
+            end.repeated +=
+                self.count("rexmt_data_pkts", direction) + self.count("outoforder_pkts", direction);
             end.zero_windows += self.count("zero_win_adv", direction);
         }
         Some(())
     }
 }
 
-/// Returns the counts of `trace`, and the addresses of which no figure can be compared: packets that were captured
-/// twice are left out here alone.
+/// Returns the counts of `trace`, and the addresses of which no figure can be compared: packets
+/// that were captured twice are left out here alone.
 fn own_counts(report: &CaptureReport) -> (ReadCapture, BTreeSet<[SocketAddr; 2]>) {
     let (mut capture, mut duplicated) = (ReadCapture::new(), BTreeSet::new());
     for flow in &report.flows {
-        let Some([one, other]) = parsed_addresses(flow) else { continue };
+        let Some([one, other]) = parsed_addresses(flow) else {
+            continue;
+        };
         let (pair, first) = ordered_pair(one, other);
         let read = capture.entry(pair).or_default();
         read.connections += 1;
@@ -220,7 +250,8 @@ struct ReaderDifference {
     theirs: u64,
 }
 
-/// Returns the differences between the report and other readers, each with the figures of all readers that differ.
+/// Returns the differences between the report and other readers, each with the figures of all
+/// readers that differ.
 pub(crate) fn find_differences(
     report: &CaptureReport,
     witnesses: &Witnesses,
@@ -229,13 +260,26 @@ pub(crate) fn find_differences(
     let mut differing: BTreeMap<(FindingKind, String, u64), Vec<String>> = BTreeMap::new();
     for (reader, read) in reads {
         for difference in differences_from(report, witnesses, *reader, read) {
-            let ReaderDifference { kind, subject, ours, theirs } = difference;
-            differing.entry((kind, subject, ours)).or_default().push(format!("{} {theirs}", reader.name()));
+            let ReaderDifference {
+                kind,
+                subject,
+                ours,
+                theirs,
+            } = difference;
+            differing
+                .entry((kind, subject, ours))
+                .or_default()
+                .push(format!("{} {theirs}", reader.name()));
         }
     }
     let differing = differing.into_iter();
     differing
-        .map(|((kind, subject, ours), theirs)| (kind, format!("{subject}: {ours} here, {}", theirs.join(", "))))
+        .map(|((kind, subject, ours), theirs)| {
+            (
+                kind,
+                format!("{subject}: {ours} here, {}", theirs.join(", ")),
+            )
+        })
         .collect()
 }
 
@@ -250,16 +294,33 @@ fn differences_from(
         return Vec::new();
     }
     let (own, duplicated) = own_counts(report);
-    let mut found: Vec<ReaderDifference> = connection_difference(report, read).into_iter().collect();
+    let mut found: Vec<ReaderDifference> =
+        connection_difference(report, read).into_iter().collect();
     for (pair, theirs) in read.iter().filter(|(pair, _)| !duplicated.contains(*pair)) {
-        let Some(own) = own.get(pair).filter(|own| own.connections == theirs.connections) else { continue };
+        let Some(own) = own
+            .get(pair)
+            .filter(|own| own.connections == theirs.connections)
+        else {
+            continue;
+        };
         for (index, (own, theirs)) in own.ends.iter().zip(&theirs.ends).enumerate() {
-            let probes = witnesses.get(pair).map_or(0, |connection| connection.ends[index].probes);
+            let probes = witnesses
+                .get(pair)
+                .map_or(0, |connection| connection.ends[index].probes);
             // Tcptrace takes a repeated SYN for repeated data.
-            let openings = if reader == OtherReader::Tcptrace { own.repeated_openings } else { 0 };
+            let openings = if reader == OtherReader::Tcptrace {
+                own.repeated_openings
+            } else {
+                0
+            };
             let subject = format!("{} {}", pair[index], pair[1 - index]);
             for (kind, ours, theirs) in end_differences(own, theirs, [probes, openings]) {
-                found.push(ReaderDifference { kind, subject: subject.clone(), ours, theirs });
+                found.push(ReaderDifference {
+                    kind,
+                    subject: subject.clone(),
+                    ours,
+                    theirs,
+                });
             }
         }
     }
@@ -271,21 +332,54 @@ fn connection_difference(report: &CaptureReport, read: &ReadCapture) -> Option<R
     let ours = report.flows.len() as u64 + report.unanswered + report.left_out;
     let theirs: u64 = read.values().map(|pair| pair.connections).sum();
     let is_silent = ours == 0 && report.notes.is_empty();
-    let kind = if is_silent { FindingKind::NotRead } else { FindingKind::Connections };
-    let said = if report.notes.is_empty() { ", and no note" } else { "" };
+    let kind = if is_silent {
+        FindingKind::NotRead
+    } else {
+        FindingKind::Connections
+    };
+    let said = if report.notes.is_empty() {
+        ", and no note"
+    } else {
+        ""
+    };
     let subject = format!("connections{said}");
-    (ours != theirs).then_some(ReaderDifference { kind, subject, ours, theirs })
+    (ours != theirs).then_some(ReaderDifference {
+        kind,
+        subject,
+        ours,
+        theirs,
+    })
 }
 
-/// Returns the differences in one direction, with both figures. Readers may count probes, of a byte each, as data and as
-/// retransmissions or not, and some count repeated openings as retransmissions.
-fn end_differences(own: &ReadEnd, theirs: &ReadEnd, [probes, openings]: [u64; 2]) -> Vec<(FindingKind, u64, u64)> {
+/// Returns the differences in one direction, with both figures. Readers may count probes, of a byte
+/// each, as data and as retransmissions or not, and some count repeated openings as
+/// retransmissions.
+fn end_differences(
+    own: &ReadEnd,
+    theirs: &ReadEnd,
+    [probes, openings]: [u64; 2],
+) -> Vec<(FindingKind, u64, u64)> {
     let may_differ = probes + openings;
     let same_repetitions = own.repeated.abs_diff(theirs.repeated) <= may_differ;
     [
-        (FindingKind::Bytes, own.bytes, theirs.bytes, own.bytes.abs_diff(theirs.bytes) <= probes),
-        (FindingKind::Retransmissions, own.repeated, theirs.repeated, same_repetitions),
-        (FindingKind::ZeroWindows, own.zero_windows, theirs.zero_windows, own.zero_windows == theirs.zero_windows),
+        (
+            FindingKind::Bytes,
+            own.bytes,
+            theirs.bytes,
+            own.bytes.abs_diff(theirs.bytes) <= probes,
+        ),
+        (
+            FindingKind::Retransmissions,
+            own.repeated,
+            theirs.repeated,
+            same_repetitions,
+        ),
+        (
+            FindingKind::ZeroWindows,
+            own.zero_windows,
+            theirs.zero_windows,
+            own.zero_windows == theirs.zero_windows,
+        ),
     ]
     .into_iter()
     .filter_map(|(kind, ours, theirs, is_same)| (!is_same).then_some((kind, ours, theirs)))
@@ -307,34 +401,71 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), simulated_capture()).unwrap();
         let never = AtomicBool::new(false);
-        let judged =
-            judge_files(file.path(), None, ExplainedTransfers::Largest(1), &KnownFacts::default(), Interrupt(&never));
+        let judged = judge_files(
+            file.path(),
+            None,
+            ExplainedTransfers::Largest(1),
+            &KnownFacts::default(),
+            Interrupt(&never),
+        );
         let mut report = judged.unwrap();
         let witnesses = read_witnesses(file.path()).unwrap();
-        let read = OtherReader::ALL.map(|reader| (reader, reader.read_capture(file.path(), &never).unwrap()));
+        let read = OtherReader::ALL
+            .map(|reader| (reader, reader.read_capture(file.path(), &never).unwrap()));
         assert!(read.iter().all(|(_, read)| read.len() == 1), "{read:?}");
         assert_eq!(find_differences(&report, &witnesses, &read), []);
         report.unanswered += 1;
         report.flows[0].ends[0].late_packets += 3;
         let differences = find_differences(&report, &witnesses, &read);
         let kinds: Vec<FindingKind> = differences.iter().map(|(kind, _)| *kind).collect();
-        assert_eq!(kinds, [FindingKind::Connections, FindingKind::Retransmissions], "{differences:?}");
-        assert_eq!(differences[0].1, "connections, and no note: 2 here, tshark 1, tcptrace 1");
+        assert_eq!(
+            kinds,
+            [FindingKind::Connections, FindingKind::Retransmissions],
+            "{differences:?}"
+        );
+        assert_eq!(
+            differences[0].1,
+            "connections, and no note: 2 here, tshark 1, tcptrace 1"
+        );
     }
 
     #[test]
     fn the_innermost_addresses_are_those_of_the_connection() {
-        let of_tunnel = ["raw:ipv6:ip:tcp", "0", "192.0.2.1", "fe80::1", "192.0.2.2", "fe80::2", "4000", "80"];
-        let fields: Vec<&str> = of_tunnel.into_iter().chain(["100", "", "", "", "", ""]).collect();
+        let of_tunnel = [
+            "raw:ipv6:ip:tcp",
+            "0",
+            "192.0.2.1",
+            "fe80::1",
+            "192.0.2.2",
+            "fe80::2",
+            "4000",
+            "80",
+        ];
+        let fields: Vec<&str> = of_tunnel
+            .into_iter()
+            .chain(["100", "", "", "", "", ""])
+            .collect();
         let (pair, from) = tshark_pair(&fields).unwrap();
-        assert_eq!((pair, from), (["192.0.2.1:4000", "192.0.2.2:80"].map(|end| end.parse().unwrap()), 0));
+        assert_eq!(
+            (pair, from),
+            (
+                ["192.0.2.1:4000", "192.0.2.2:80"].map(|end| end.parse().unwrap()),
+                0
+            )
+        );
     }
 
     #[test]
     fn probes_count_as_either() {
-        let end = |repeated| ReadEnd { repeated, ..ReadEnd::default() };
+        let end = |repeated| ReadEnd {
+            repeated,
+            ..ReadEnd::default()
+        };
         assert_eq!(end_differences(&end(0), &end(2), [2, 0]), []);
         assert_eq!(end_differences(&end(0), &end(3), [2, 1]), []);
-        assert_eq!(end_differences(&end(0), &end(3), [2, 0]), [(FindingKind::Retransmissions, 0, 3)]);
+        assert_eq!(
+            end_differences(&end(0), &end(3), [2, 0]),
+            [(FindingKind::Retransmissions, 0, 3)]
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! The packets of a capture, counted by connection: by rules so plain that they can be held against every verdict.
+//! The packets of a capture, counted by connection: by rules so plain that they can be held against
+//! every verdict.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -8,10 +9,12 @@ use fullpipe_trace::{CaptureError, PacketFile};
 use fullpipe_units::{Span, Time};
 use fullpipe_wire::{CapturedContent, CapturedSegment, flags, read_captured};
 
-/// Least timeout of a retransmission (Linux: `TCP_RTO_MIN`); a shorter silence may be a recovery by acknowledgements.
+/// Least timeout of a retransmission (Linux: `TCP_RTO_MIN`); a shorter silence may be a recovery by
+/// acknowledgements.
 const MIN_TIMEOUT: Span = Span::from_millis(200);
 
-/// The round trip that is taken off each silence, where the handshake was not captured: more than that of most paths.
+/// The round trip that is taken off each silence, where the handshake was not captured: more than
+/// that of most paths.
 const UNKNOWN_RTT: Span = Span::from_secs(1);
 
 /// The uses of a transfer's time that packets show beyond doubt.
@@ -49,7 +52,8 @@ pub(crate) struct WitnessedEnd {
     pub(crate) data_packets: u64,
     /// Packets with data that begin below the end of what had been sent before, without probes.
     pub(crate) repeated: u64,
-    /// Packets of one byte at most, just below the end of what had been sent: keepalives, and probes of a window.
+    /// Packets of one byte at most, just below the end of what had been sent: keepalives, and
+    /// probes of a window.
     pub(crate) probes: u64,
     /// Data in the largest packet.
     pub(crate) largest: u32,
@@ -57,7 +61,8 @@ pub(crate) struct WitnessedEnd {
     pub(crate) largest_acknowledged: u32,
     /// Packets, other than SYN and RST, that advertise a window of zero.
     pub(crate) zero_windows: u64,
-    /// Set if something shows that a packet is missing: a gap, a repetition, a duplicate acknowledgement of it, or SACK.
+    /// Set if something shows that a packet is missing: a gap, a repetition, a duplicate
+    /// acknowledgement of it, or SACK.
     pub(crate) shows_loss: bool,
     /// Its SYN, if that was captured.
     pub(crate) syn: Option<WitnessedSyn>,
@@ -69,7 +74,8 @@ pub(crate) struct WitnessedEnd {
     pub(crate) time: WitnessedTime,
     /// Those since the last packet with data.
     since_last_data: WitnessedTime,
-    /// End of what was sent, counted from the first sequence number; `None` before the first packet.
+    /// End of what was sent, counted from the first sequence number; `None` before the first
+    /// packet.
     next: Option<i64>,
     first_sequence: u32,
     first_position: Option<i64>,
@@ -88,7 +94,9 @@ impl WitnessedEnd {
 
     /// Returns the time from the first packet with data to the last.
     pub(crate) fn data_time(&self) -> Span {
-        self.first_data.zip(self.last_data).map_or(Span::ZERO, |(first, last)| last.duration_since(first))
+        self.first_data
+            .zip(self.last_data)
+            .map_or(Span::ZERO, |(first, last)| last.duration_since(first))
     }
 
     /// Returns the place of a sequence number, as the one nearest to what comes next.
@@ -103,7 +111,13 @@ impl WitnessedEnd {
     }
 
     /// Books the time since the packet before, before a packet that may repeat what this end sent.
-    fn book_silence(&mut self, silence: Span, is_other_closed: bool, is_repetition: bool, rtt: Span) {
+    fn book_silence(
+        &mut self,
+        silence: Span,
+        is_other_closed: bool,
+        is_repetition: bool,
+        rtt: Span,
+    ) {
         let is_outstanding = self.is_outstanding();
         let time = &mut self.since_last_data;
         if is_other_closed {
@@ -117,7 +131,9 @@ impl WitnessedEnd {
 
     /// Returns true if a packet with data repeats what was sent, and is no probe.
     fn is_repetition(&self, segment: &CapturedSegment) -> bool {
-        let (Some(next), true) = (self.next, segment.payload > 0) else { return false };
+        let (Some(next), true) = (self.next, segment.payload > 0) else {
+            return false;
+        };
         self.position(segment.sequence) < next && !self.is_probe(segment)
     }
 
@@ -135,7 +151,10 @@ impl WitnessedEnd {
         let (is_syn, is_reset) = (segment.has_flags(flags::SYN), segment.has_flags(flags::RST));
         if is_syn {
             let options = segment.options;
-            self.syn = Some(WitnessedSyn { is_whole: !options.cut, offers_scale: options.window_scale.is_some() });
+            self.syn = Some(WitnessedSyn {
+                is_whole: !options.cut,
+                offers_scale: options.window_scale.is_some(),
+            });
         }
         if !is_syn && !is_reset && segment.has_flags(flags::ACK) {
             self.has_closed_window = segment.window == 0;
@@ -175,12 +194,17 @@ impl WitnessedEnd {
     fn count_acknowledged(&mut self, segment: &CapturedSegment) {
         let position = self.position(segment.acknowledgement);
         // What was never sent shows nothing, and a packet of another time would show everything.
-        if self.next.is_none_or(|next| position > next + i64::from(u16::MAX)) {
+        if self
+            .next
+            .is_none_or(|next| position > next + i64::from(u16::MAX))
+        {
             return;
         }
-        let is_pure = segment.payload == 0 && segment.flags & (flags::SYN | flags::FIN | flags::RST) == 0;
+        let is_pure =
+            segment.payload == 0 && segment.flags & (flags::SYN | flags::FIN | flags::RST) == 0;
         let acknowledgement = (segment.acknowledgement, segment.window);
-        let is_duplicate = is_pure && self.last_acknowledgement == Some(acknowledgement) && self.is_outstanding();
+        let is_duplicate =
+            is_pure && self.last_acknowledgement == Some(acknowledgement) && self.is_outstanding();
         self.shows_loss |= segment.options.sack_blocks > 0 || is_duplicate;
         self.last_acknowledgement = Some(acknowledgement);
         self.acknowledged = self.acknowledged.max(position);
@@ -234,7 +258,11 @@ pub(crate) type Witnesses = BTreeMap<[SocketAddr; 2], WitnessedConnection>;
 
 /// Returns the two addresses in order, and the index of the first of them.
 pub(crate) fn ordered_pair(first: SocketAddr, second: SocketAddr) -> ([SocketAddr; 2], usize) {
-    if first <= second { ([first, second], 0) } else { ([second, first], 1) }
+    if first <= second {
+        ([first, second], 0)
+    } else {
+        ([second, first], 1)
+    }
 }
 
 /// Reads a capture to its end, or to its first damage.
@@ -248,7 +276,10 @@ pub(crate) fn read_witnesses(path: &Path) -> Result<Witnesses, CaptureError> {
         let captured = read_captured(packet.link, packet.bytes, packet.original as usize);
         if let CapturedContent::Tcp(segment) = &captured {
             let (pair, from) = ordered_pair(segment.source, segment.destination);
-            witnesses.entry(pair).or_default().count_packet(from, segment, packet.at);
+            witnesses
+                .entry(pair)
+                .or_default()
+                .count_packet(from, segment, packet.at);
         }
     }
     Ok(witnesses)
@@ -272,12 +303,26 @@ mod tests {
 
         /// Adds a packet of the sender at so many milliseconds.
         fn data(&mut self, at: u64, sequence: u32, payload: u16) -> &mut Self {
-            self.packet(at, [SENDER, RECEIVER], [4000, 80], [sequence, 1], 1000, payload)
+            self.packet(
+                at,
+                [SENDER, RECEIVER],
+                [4000, 80],
+                [sequence, 1],
+                1000,
+                payload,
+            )
         }
 
         /// Adds an acknowledgement of the receiver with a window.
         fn acknowledgement(&mut self, at: u64, acknowledged: u32, window: u16) -> &mut Self {
-            self.packet(at, [RECEIVER, SENDER], [80, 4000], [1, acknowledged], window, 0)
+            self.packet(
+                at,
+                [RECEIVER, SENDER],
+                [80, 4000],
+                [1, acknowledged],
+                window,
+                0,
+            )
         }
 
         fn packet(
@@ -300,7 +345,8 @@ mod tests {
             packet.extend([0; 4]);
             packet.resize(packet.len() + usize::from(payload), 0);
             let at = Time::ZERO + Span::from_secs(1) + Span::from_millis(at);
-            self.0.extend(pcap_record(at, packet.len() as u32, packet.len() as u32));
+            self.0
+                .extend(pcap_record(at, packet.len() as u32, packet.len() as u32));
             self.0.extend(packet);
             self
         }
@@ -322,11 +368,17 @@ mod tests {
         // All is acknowledged: but for a second, the time is idle.
         capture.data(3010, 1100, 1000);
         // Nothing is acknowledged until it is sent again.
-        capture.data(3510, 1100, 1000).acknowledgement(3520, 2100, 0);
+        capture
+            .data(3510, 1100, 1000)
+            .acknowledgement(3520, 2100, 0);
         // The window is closed, and opens.
-        capture.acknowledgement(5520, 2100, 1000).data(5520, 2100, 1000);
+        capture
+            .acknowledgement(5520, 2100, 1000)
+            .data(5520, 2100, 1000);
         // What follows the data does not count.
-        capture.acknowledgement(5530, 3100, 0).acknowledgement(9530, 3100, 0);
+        capture
+            .acknowledgement(5530, 3100, 0)
+            .acknowledgement(9530, 3100, 0);
         let sender = capture.sender();
         let expected = WitnessedTime {
             timeouts: Span::from_millis(500),
@@ -335,15 +387,28 @@ mod tests {
         };
         assert_eq!(sender.time, expected);
         assert_eq!(sender.data_time(), Span::from_millis(5520));
-        assert_eq!((sender.data_packets, sender.repeated, sender.sequence_bytes()), (4, 1, 3000));
+        assert_eq!(
+            (
+                sender.data_packets,
+                sender.repeated,
+                sender.sequence_bytes()
+            ),
+            (4, 1, 3000)
+        );
     }
 
     #[test]
     fn a_keepalive_is_a_probe_and_no_repetition() {
         let mut capture = CaptureWriter::new();
-        capture.data(0, 100, 1000).acknowledgement(10, 1100, 1000).data(5000, 1099, 1);
+        capture
+            .data(0, 100, 1000)
+            .acknowledgement(10, 1100, 1000)
+            .data(5000, 1099, 1);
         let sender = capture.sender();
-        assert_eq!((sender.probes, sender.repeated, sender.shows_loss), (1, 0, false));
+        assert_eq!(
+            (sender.probes, sender.repeated, sender.shows_loss),
+            (1, 0, false)
+        );
         assert_eq!(sender.largest_acknowledged, 1000);
         assert_eq!(sender.data_time(), Span::ZERO);
     }
@@ -351,8 +416,17 @@ mod tests {
     #[test]
     fn a_full_segment_counts_once_all_of_it_is_acknowledged() {
         let mut capture = CaptureWriter::new();
-        capture.data(0, 100, 500).data(0, 600, 1400).acknowledgement(10, 1999, 1000);
-        assert_eq!((capture.sender().largest, capture.sender().largest_acknowledged), (1400, 500));
+        capture
+            .data(0, 100, 500)
+            .data(0, 600, 1400)
+            .acknowledgement(10, 1999, 1000);
+        assert_eq!(
+            (
+                capture.sender().largest,
+                capture.sender().largest_acknowledged
+            ),
+            (1400, 500)
+        );
         capture.acknowledgement(20, 2000, 1000);
         assert_eq!(capture.sender().largest_acknowledged, 1400);
     }
@@ -360,9 +434,15 @@ mod tests {
     #[test]
     fn sequence_numbers_may_wrap() {
         let mut capture = CaptureWriter::new();
-        capture.data(0, u32::MAX - 499, 1000).acknowledgement(10, 500, 1000).data(20, 500, 1000);
+        capture
+            .data(0, u32::MAX - 499, 1000)
+            .acknowledgement(10, 500, 1000)
+            .data(20, 500, 1000);
         let sender = capture.sender();
-        assert_eq!((sender.sequence_bytes(), sender.repeated, sender.shows_loss), (2000, 0, false));
+        assert_eq!(
+            (sender.sequence_bytes(), sender.repeated, sender.shows_loss),
+            (2000, 0, false)
+        );
         assert_eq!(sender.largest_acknowledged, 1000);
     }
 }

@@ -5,9 +5,10 @@ use std::fmt;
 use fullpipe_lab::Host;
 use fullpipe_model::predict;
 use fullpipe_record::{
-    ApplicationWindowVerdict, Buffer, CapacityVerdict, Change, CongestionWindowVerdict, CpuVerdict, Direction, Edit,
-    HostSettings, LegalVerdict, Limit, LossVerdict, MtuVerdict, PacingVerdict, Path, ReceiveWindowVerdict,
-    ReceiverApplicationVerdict, Request, SendBufferVerdict, SenderApplicationVerdict, UnknownVerdict, Writer,
+    ApplicationWindowVerdict, Buffer, CapacityVerdict, Change, CongestionWindowVerdict, CpuVerdict,
+    Direction, Edit, HostSettings, LegalVerdict, Limit, LossVerdict, MtuVerdict, PacingVerdict,
+    Path, ReceiveWindowVerdict, ReceiverApplicationVerdict, Request, SendBufferVerdict,
+    SenderApplicationVerdict, UnknownVerdict, Writer,
 };
 use fullpipe_scenario::{FlagError, PathSpec, parse_path_flag};
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
@@ -19,7 +20,8 @@ use super::plant::Plant;
 /// A transfer with one planted limit.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Case {
-    /// Name of the expected verdict and the parameters of this variant: `receive-window/so-rcvbuf 20M×150ms cubic`.
+    /// Name of the expected verdict and the parameters of this variant:
+    /// `receive-window/so-rcvbuf 20M×150ms cubic`.
     pub(crate) name: String,
     /// Verdict that the diagnosis must reach, because the case causes this limit on purpose.
     pub(crate) expected_verdict: LegalVerdict,
@@ -52,7 +54,8 @@ const SHORT: [&str; 12] = [
 ];
 
 impl Case {
-    /// Returns whether it has nothing that virtual time lacks: no processor, and nothing that is planted in a host.
+    /// Returns whether it has nothing that virtual time lacks: no processor, and nothing that is
+    /// planted in a host.
     pub(crate) fn is_modelled(&self) -> bool {
         self.plant == Plant::InPlan && !matches!(self.expected_verdict, LegalVerdict::Cpu(_))
     }
@@ -70,30 +73,67 @@ struct Way {
     rtt: u64,
 }
 
-const WAYS: [Way; 3] = [Way { mbps: 20, rtt: 150 }, Way { mbps: 100, rtt: 40 }, Way { mbps: 500, rtt: 10 }];
+const WAYS: [Way; 3] = [
+    Way { mbps: 20, rtt: 150 },
+    Way { mbps: 100, rtt: 40 },
+    Way { mbps: 500, rtt: 10 },
+];
 
 /// Long ways of many segments, on which a window takes longer than a test to grow.
-const LONG_WAYS: [Way; 3] = [Way { mbps: 30, rtt: 300 }, Way { mbps: 100, rtt: 150 }, Way { mbps: 400, rtt: 90 }];
+const LONG_WAYS: [Way; 3] = [
+    Way { mbps: 30, rtt: 300 },
+    Way {
+        mbps: 100,
+        rtt: 150,
+    },
+    Way { mbps: 400, rtt: 90 },
+];
 
-/// Ways that 64 KiB fill, which is what a receive buffer grows to where each packet wastes most of its memory, and of
-/// which small packets are not too many for this machine.
-const SMALL_WAYS: [Way; 3] = [Way { mbps: 4, rtt: 80 }, Way { mbps: 12, rtt: 25 }, Way { mbps: 40, rtt: 8 }];
+/// Ways that 64 KiB fill, which is what a receive buffer grows to where each packet wastes most of
+/// its memory, and of which small packets are not too many for this machine.
+const SMALL_WAYS: [Way; 3] = [
+    Way { mbps: 4, rtt: 80 },
+    Way { mbps: 12, rtt: 25 },
+    Way { mbps: 40, rtt: 8 },
+];
 
 /// Ways that little processor time fills.
-const SLOW_WAYS: [Way; 3] = [Way { mbps: 6, rtt: 150 }, Way { mbps: 20, rtt: 40 }, Way { mbps: 60, rtt: 10 }];
+const SLOW_WAYS: [Way; 3] = [
+    Way { mbps: 6, rtt: 150 },
+    Way { mbps: 20, rtt: 40 },
+    Way { mbps: 60, rtt: 10 },
+];
 
-/// Ways of 33 packets with a queue of [`SHALLOW`], which is full whenever a few packets come at once, and grows full
-/// again soon after that. A packet takes so long on them that the queue lasts longer than a busy machine's link stands
-/// still.
-const SHALLOW_WAYS: [Way; 3] = [Way { mbps: 2, rtt: 200 }, Way { mbps: 4, rtt: 100 }, Way { mbps: 6, rtt: 66 }];
+/// Ways of 33 packets with a queue of [`SHALLOW`], which is full whenever a few packets come at
+/// once, and grows full again soon after that. A packet takes so long on them that the queue lasts
+/// longer than a busy machine's link stands still.
+const SHALLOW_WAYS: [Way; 3] = [
+    Way { mbps: 2, rtt: 200 },
+    Way { mbps: 4, rtt: 100 },
+    Way { mbps: 6, rtt: 66 },
+];
 const SHALLOW: u64 = 3;
 
 /// Ways that a core cannot fill with small writes.
-const FAST_WAYS: [Way; 3] = [Way { mbps: 150, rtt: 30 }, Way { mbps: 300, rtt: 10 }, Way { mbps: 500, rtt: 5 }];
+const FAST_WAYS: [Way; 3] = [
+    Way { mbps: 150, rtt: 30 },
+    Way { mbps: 300, rtt: 10 },
+    Way { mbps: 500, rtt: 5 },
+];
 
-/// Ways of which the window of an SSH channel fills little more than half, slow enough for the ciphers of a small
-/// machine.
-const SSH_WAYS: [Way; 3] = [Way { mbps: 100, rtt: 300 }, Way { mbps: 200, rtt: 150 }, Way { mbps: 400, rtt: 75 }];
+/// Ways of which the window of an SSH channel fills little more than half, slow enough for the
+/// ciphers of a small machine.
+const SSH_WAYS: [Way; 3] = [
+    Way {
+        mbps: 100,
+        rtt: 300,
+    },
+    Way {
+        mbps: 200,
+        rtt: 150,
+    },
+    Way { mbps: 400, rtt: 75 },
+];
 
 const CONTROLS: [&str; 2] = ["cubic", "bbr"];
 const CUBIC: &[&str] = &["cubic"];
@@ -120,7 +160,10 @@ impl Way {
 
     fn path(self, more: &str) -> Result<Path, FlagError> {
         let separator = if more.is_empty() { "" } else { "," };
-        parse_path_flag(&format!("rate={}M,rtt={}ms{separator}{more}", self.mbps, self.rtt), &PathSpec::demo_path())
+        parse_path_flag(
+            &format!("rate={}M,rtt={}ms{separator}{more}", self.mbps, self.rtt),
+            &PathSpec::demo_path(),
+        )
     }
 }
 
@@ -143,7 +186,13 @@ struct Spot {
 impl Spot {
     /// One stream of the near end's.
     fn new(verdict: impl Into<LegalVerdict>, way: Way, control: &'static str) -> Self {
-        Self { verdict: verdict.into(), way, control, streams: 1, direction: Direction::Upload }
+        Self {
+            verdict: verdict.into(),
+            way,
+            control,
+            streams: 1,
+            direction: Direction::Upload,
+        }
     }
 
     /// A stream's part of what a planted limit leaves.
@@ -158,11 +207,25 @@ impl Spot {
 
     /// The same, with more said of the path.
     fn over(self, path: &str) -> Result<Case, FlagError> {
-        let Self { verdict, way, control, streams, direction } = self;
+        let Self {
+            verdict,
+            way,
+            control,
+            streams,
+            direction,
+        } = self;
         // A few round trips more than slow start and thirty of steady state.
         let seconds = way.rtt().scale_by(45.0).as_secs_f64().ceil().max(5.0);
-        let download = if direction == Direction::Download { " download" } else { "" };
-        let many = if streams > 1 { format!(" {streams} streams") } else { String::new() };
+        let download = if direction == Direction::Download {
+            " download"
+        } else {
+            ""
+        };
+        let many = if streams > 1 {
+            format!(" {streams} streams")
+        } else {
+            String::new()
+        };
         Ok(Case {
             name: format!("{} {way} {control}{download}{many}", verdict.name()),
             expected_verdict: verdict,
@@ -183,7 +246,8 @@ impl Spot {
         })
     }
 
-    /// A block that a program takes `pause` for, so that it moves its part of what the path carries.
+    /// A block that a program takes `pause` for, so that it moves its part of what the path
+    /// carries.
     fn block(self, pause: Span) -> ByteCount {
         self.way.rate().scale_by(self.left()).bytes_in(pause)
     }
@@ -210,30 +274,51 @@ type Make = fn(Spot) -> Result<Vec<Case>, FlagError>;
 
 /// Cases under each congestion control, and of many streams.
 const fn everywhere(cases: Make) -> Planting {
-    Planting::Planted(Grid { ways: WAYS, controls: &CONTROLS, many: true, cases })
+    Planting::Planted(Grid {
+        ways: WAYS,
+        controls: &CONTROLS,
+        many: true,
+        cases,
+    })
 }
 
 /// Cases of one stream over these ways under these congestion controls.
 const fn over(ways: [Way; 3], controls: &'static [&'static str], cases: Make) -> Planting {
-    Planting::Planted(Grid { ways, controls, many: false, cases })
+    Planting::Planted(Grid {
+        ways,
+        controls,
+        many: false,
+        cases,
+    })
 }
 
-/// Returns how a verdict is planted. A new verdict needs its case here, or the reason why there can be none.
+/// Returns how a verdict is planted. A new verdict needs its case here, or the reason why there can
+/// be none.
 fn planting(verdict: LegalVerdict) -> Planting {
     match verdict {
         LegalVerdict::ReceiveWindow(verdict) => receive_window(verdict),
-        LegalVerdict::ReceiverApplication(ReceiverApplicationVerdict::SlowReader) => everywhere(slow_reader),
-        LegalVerdict::ReceiverApplication(ReceiverApplicationVerdict::Storage) => everywhere(slow_file_of_receiver),
+        LegalVerdict::ReceiverApplication(ReceiverApplicationVerdict::SlowReader) => {
+            everywhere(slow_reader)
+        }
+        LegalVerdict::ReceiverApplication(ReceiverApplicationVerdict::Storage) => {
+            everywhere(slow_file_of_receiver)
+        }
         LegalVerdict::SendBuffer(SendBufferVerdict::SoSndbuf) => everywhere(fixed_send_buffer),
         LegalVerdict::SendBuffer(SendBufferVerdict::TcpWmemMax) => everywhere(tuned_send_buffers),
         LegalVerdict::SenderApplication(SenderApplicationVerdict::Idle) => everywhere(slow_writer),
-        LegalVerdict::SenderApplication(SenderApplicationVerdict::RateLimited) => everywhere(offered_rate),
-        LegalVerdict::SenderApplication(SenderApplicationVerdict::Storage) => everywhere(slow_file_of_sender),
+        LegalVerdict::SenderApplication(SenderApplicationVerdict::RateLimited) => {
+            everywhere(offered_rate)
+        }
+        LegalVerdict::SenderApplication(SenderApplicationVerdict::Storage) => {
+            everywhere(slow_file_of_sender)
+        }
         LegalVerdict::ApplicationWindow(ApplicationWindowVerdict::SshChannelOfReceiver) => {
             over(SSH_WAYS, CUBIC, ssh_channel)
         }
         LegalVerdict::ApplicationWindow(ApplicationWindowVerdict::SshChannelOfSender) => {
-            Planting::Unplanted("the end that receives grants the window, and the verdict names that end")
+            Planting::Unplanted(
+                "the end that receives grants the window, and the verdict names that end",
+            )
         }
         LegalVerdict::CongestionWindow(verdict) => congestion_window(verdict),
         LegalVerdict::Capacity(CapacityVerdict::Link) => everywhere(|spot| Ok(vec![spot.bare()?])),
@@ -273,9 +358,12 @@ fn receive_window(verdict: ReceiveWindowVerdict) -> Planting {
 
 fn congestion_window(verdict: CongestionWindowVerdict) -> Planting {
     match verdict {
-        CongestionWindowVerdict::RampUp => {
-            Planting::Planted(Grid { ways: LONG_WAYS, controls: &CONTROLS, many: true, cases: ramp_up })
-        }
+        CongestionWindowVerdict::RampUp => Planting::Planted(Grid {
+            ways: LONG_WAYS,
+            controls: &CONTROLS,
+            many: true,
+            cases: ramp_up,
+        }),
         CongestionWindowVerdict::EarlyExit => over(LONG_WAYS, CUBIC, early_exit),
         CongestionWindowVerdict::Recovering => over(LONG_WAYS, CUBIC, recovering),
         CongestionWindowVerdict::Reordering => over(WAYS, CUBIC, reordered),
@@ -284,14 +372,22 @@ fn congestion_window(verdict: CongestionWindowVerdict) -> Planting {
 
 fn processor(verdict: CpuVerdict) -> Planting {
     match verdict {
-        CpuVerdict::UserOfSender => over(WAYS, &CONTROLS, |spot| busy_program(spot, Host::Sender, "send")),
-        CpuVerdict::UserOfReceiver => over(WAYS, &CONTROLS, |spot| busy_program(spot, Host::Receiver, "recv")),
+        CpuVerdict::UserOfSender => over(WAYS, &CONTROLS, |spot| {
+            busy_program(spot, Host::Sender, "send")
+        }),
+        CpuVerdict::UserOfReceiver => over(WAYS, &CONTROLS, |spot| {
+            busy_program(spot, Host::Receiver, "recv")
+        }),
         CpuVerdict::SystemOfSender => over(FAST_WAYS, CUBIC, small_writes),
-        CpuVerdict::SystemOfReceiver => {
-            Planting::Unplanted("both ends run on one machine, where the kernel's work for the sender is the greater")
-        }
-        CpuVerdict::StolenOfSender => over(SLOW_WAYS, &CONTROLS, |spot| withheld(spot, Host::Sender, "send")),
-        CpuVerdict::StolenOfReceiver => over(SLOW_WAYS, &CONTROLS, |spot| withheld(spot, Host::Receiver, "recv")),
+        CpuVerdict::SystemOfReceiver => Planting::Unplanted(
+            "both ends run on one machine, where the kernel's work for the sender is the greater",
+        ),
+        CpuVerdict::StolenOfSender => over(SLOW_WAYS, &CONTROLS, |spot| {
+            withheld(spot, Host::Sender, "send")
+        }),
+        CpuVerdict::StolenOfReceiver => over(SLOW_WAYS, &CONTROLS, |spot| {
+            withheld(spot, Host::Receiver, "recv")
+        }),
     }
 }
 
@@ -311,8 +407,8 @@ pub(crate) fn cases(seed: u64) -> Result<Vec<Case>, FlagError> {
     Ok(cases)
 }
 
-/// Returns `count` cases for virtual time, each verdict in turn over a way drawn from `seed` between the least and the
-/// largest of its own, in rate and in bandwidth × round-trip time.
+/// Returns `count` cases for virtual time, each verdict in turn over a way drawn from `seed`
+/// between the least and the largest of its own, in rate and in bandwidth × round-trip time.
 ///
 /// # Errors
 /// If a path of the plan cannot be, which is a mistake in the plan.
@@ -322,10 +418,16 @@ pub(crate) fn drawn_ways(seed: u64, count: usize) -> Result<Vec<Case>, FlagError
     while cases.len() < count {
         let before = cases.len();
         for verdict in LegalVerdict::ALL {
-            let Planting::Planted(grid) = planting(*verdict) else { continue };
+            let Planting::Planted(grid) = planting(*verdict) else {
+                continue;
+            };
             let way = drawn_way(grid.ways, &mut random);
             let control = grid.controls[random.next_u64() as usize % grid.controls.len()];
-            cases.extend((grid.cases)(Spot::new(*verdict, way, control))?.into_iter().filter(Case::is_modelled));
+            cases.extend(
+                (grid.cases)(Spot::new(*verdict, way, control))?
+                    .into_iter()
+                    .filter(Case::is_modelled),
+            );
         }
         if cases.len() == before {
             break;
@@ -341,12 +443,16 @@ pub(crate) fn drawn_ways(seed: u64, count: usize) -> Result<Vec<Case>, FlagError
 /// Returns a way between these.
 fn drawn_way(ways: [Way; 3], random: &mut Pcg64Mcg) -> Way {
     let mut between = |all: [u64; 3]| {
-        let [low, high] = [all.iter().min(), all.iter().max()].map(|one| one.copied().unwrap_or(1) as f64);
+        let [low, high] =
+            [all.iter().min(), all.iter().max()].map(|one| one.copied().unwrap_or(1) as f64);
         log_uniform(random, low, high)
     };
     let mbps = between(ways.map(|way| way.mbps));
     let product = between(ways.map(|way| way.mbps * way.rtt));
-    Way { mbps: mbps.round() as u64, rtt: (product / mbps).round().clamp(3.0, 300.0) as u64 }
+    Way {
+        mbps: mbps.round() as u64,
+        rtt: (product / mbps).round().clamp(3.0, 300.0) as u64,
+    }
 }
 
 /// Returns a number between `low` and `high`, as likely in each part of as large a ratio.
@@ -364,7 +470,14 @@ fn planted(verdict: LegalVerdict, grid: &Grid) -> Result<Vec<Case>, FlagError> {
     }
     if grid.many {
         let spot = Spot::new(verdict, grid.ways[1], "reno");
-        cases.extend(many(Spot { streams: 4, direction: Direction::Download, ..spot }, grid)?);
+        cases.extend(many(
+            Spot {
+                streams: 4,
+                direction: Direction::Download,
+                ..spot
+            },
+            grid,
+        )?);
     }
     Ok(cases)
 }
@@ -376,7 +489,10 @@ fn many(spot: Spot, grid: &Grid) -> Result<Vec<Case>, FlagError> {
     cases.retain(|case| {
         case.request.streams == spot.streams
             && case.request.writer != Writer::Blocking
-            && !matches!(case.plant, Plant::SlowFile { .. } | Plant::Iperf2 | Plant::CrossTraffic(_))
+            && !matches!(
+                case.plant,
+                Plant::SlowFile { .. } | Plant::Iperf2 | Plant::CrossTraffic(_)
+            )
     });
     Ok(cases)
 }
@@ -411,15 +527,18 @@ fn fixed_send_buffer(spot: Spot) -> Result<Vec<Case>, FlagError> {
 /// A small send buffer of either end, and under a writer that sleeps.
 fn tuned_send_buffers(spot: Spot) -> Result<Vec<Case>, FlagError> {
     let grown = small_send_buffer(spot)?;
-    // Where packets are trains a sleeping writer overruns a small buffer (`kernel::fill`), and is then held by
-    // something else.
+    // Where packets are trains a sleeping writer overruns a small buffer (`kernel::fill`), and is
+    // then held by something else.
     let mut sleeping = spot.over("segmentation=exact")?;
     sleeping.sender.clone_from(&grown.sender);
     sleeping.request.writer = Writer::Blocking;
     sleeping.name += " blocking";
     let mut cases = vec![grown, sleeping];
     if spot.direction == Direction::Upload {
-        cases.push(small_send_buffer(Spot { direction: Direction::Download, ..spot })?);
+        cases.push(small_send_buffer(Spot {
+            direction: Direction::Download,
+            ..spot
+        })?);
     }
     Ok(cases)
 }
@@ -430,10 +549,14 @@ fn small_send_buffer(spot: Spot) -> Result<Case, FlagError> {
     Ok(grown)
 }
 
-/// A device edits what either end says as a connection is opened: the sender asks for half of these, the receiver for
-/// the others.
+/// A device edits what either end says as a connection is opened: the sender asks for half of
+/// these, the receiver for the others.
 fn asked_by_either_end(spot: Spot) -> Spot {
-    let direction = if spot.control == CONTROLS[0] { Direction::Upload } else { Direction::Download };
+    let direction = if spot.control == CONTROLS[0] {
+        Direction::Upload
+    } else {
+        Direction::Download
+    };
     Spot { direction, ..spot }
 }
 
@@ -447,7 +570,8 @@ fn rewritten(spot: Spot) -> Result<Vec<Case>, FlagError> {
 fn clamped(spot: Spot) -> Result<Vec<Case>, FlagError> {
     // With this maximum the receiver shifts by 7.
     let field = spot.way.bdp(spot.left()).get() >> 7;
-    let mut clamped = asked_by_either_end(spot).over(&behind_routers(&format!("clamp-window={field}")))?;
+    let mut clamped =
+        asked_by_either_end(spot).over(&behind_routers(&format!("clamp-window={field}")))?;
     clamped.path.forward.effects.edits.retain(is_router);
     clamped.receiver = vec![Change::TcpRmemMax(ByteCount::from_mib(6))];
     Ok(vec![clamped])
@@ -462,22 +586,34 @@ fn is_router(edit: &Edit) -> bool {
     matches!(edit, Edit::Router(_))
 }
 
-/// A device that takes the scale out of what passes it: in both directions, on the way out from the end that asks for
-/// the connection, or on the way back to it. Then an end that asked to send reads smaller windows than are meant; one
-/// that asked to receive would have larger ones read, which limits nothing.
+/// A device that takes the scale out of what passes it: in both directions, on the way out from the
+/// end that asks for the connection, or on the way back to it. Then an end that asked to send reads
+/// smaller windows than are meant; one that asked to receive would have larger ones read, which
+/// limits nothing.
 fn stripped(spot: Spot) -> Result<Vec<Case>, FlagError> {
     let spot = asked_by_either_end(spot);
     let both = spot.over(&behind_routers("strip-window-scale"))?;
     let one_way = |way: &str, spared: Host| {
-        let mut case = Case { name: format!("{} {way}", both.name), ..both.clone() };
-        let spared = if spared == Host::Sender { &mut case.path.forward } else { &mut case.path.reverse };
+        let mut case = Case {
+            name: format!("{} {way}", both.name),
+            ..both.clone()
+        };
+        let spared = if spared == Host::Sender {
+            &mut case.path.forward
+        } else {
+            &mut case.path.reverse
+        };
         spared.effects.edits.retain(is_router);
         case
     };
     Ok(if spot.direction == Direction::Download {
         vec![one_way("out", Host::Sender), both]
     } else {
-        vec![one_way("out", Host::Receiver), one_way("back", Host::Sender), both]
+        vec![
+            one_way("out", Host::Receiver),
+            one_way("back", Host::Sender),
+            both,
+        ]
     })
 }
 
@@ -490,29 +626,58 @@ fn in_blocks(spot: Spot) -> Result<(Case, Span), FlagError> {
     case.request.block = SMALL_BLOCK;
     // What is discarded in the kernel is taken in chunks of any size.
     case.request.rx_copy = true;
-    Ok((case, spot.way.rate().scale_by(spot.left()).time_for(SMALL_BLOCK)))
+    Ok((
+        case,
+        spot.way.rate().scale_by(spot.left()).time_for(SMALL_BLOCK),
+    ))
 }
 
 fn slow_reader(spot: Spot) -> Result<Vec<Case>, FlagError> {
     let (case, by) = in_blocks(spot)?;
-    Ok(vec![Case { plant: Plant::SlowCall { host: Host::Receiver, call: "recvfrom", by }, ..case }])
+    Ok(vec![Case {
+        plant: Plant::SlowCall {
+            host: Host::Receiver,
+            call: "recvfrom",
+            by,
+        },
+        ..case
+    }])
 }
 
 fn slow_file_of_receiver(spot: Spot) -> Result<Vec<Case>, FlagError> {
     let (case, by) = in_blocks(spot)?;
-    Ok(vec![Case { plant: Plant::SlowFile { host: Host::Receiver, by }, ..case }])
+    Ok(vec![Case {
+        plant: Plant::SlowFile {
+            host: Host::Receiver,
+            by,
+        },
+        ..case
+    }])
 }
 
 fn slow_writer(spot: Spot) -> Result<Vec<Case>, FlagError> {
     let (mut case, by) = in_blocks(spot)?;
     case.request.sendfile = true;
-    Ok(vec![Case { plant: Plant::SlowCall { host: Host::Sender, call: "sendfile", by }, ..case }])
+    Ok(vec![Case {
+        plant: Plant::SlowCall {
+            host: Host::Sender,
+            call: "sendfile",
+            by,
+        },
+        ..case
+    }])
 }
 
 fn slow_file_of_sender(spot: Spot) -> Result<Vec<Case>, FlagError> {
     let (mut case, by) = in_blocks(spot)?;
     case.request.direction = Direction::Download;
-    Ok(vec![Case { plant: Plant::SlowFile { host: Host::Sender, by }, ..case }])
+    Ok(vec![Case {
+        plant: Plant::SlowFile {
+            host: Host::Sender,
+            by,
+        },
+        ..case
+    }])
 }
 
 fn offered_rate(spot: Spot) -> Result<Vec<Case>, FlagError> {
@@ -527,26 +692,37 @@ fn busy_program(spot: Spot, host: Host, call: &'static str) -> Result<Vec<Case>,
     let (mut case, _) = in_blocks(spot)?;
     case.name = format!("{} {}", case.name, host.name());
     let by = spot.way.rate().scale_by(LEFT).time_for(SMALL_BLOCK);
-    Ok(vec![Case { plant: Plant::BusyCall { host, call, by }, ..case }])
+    Ok(vec![Case {
+        plant: Plant::BusyCall { host, call, by },
+        ..case
+    }])
 }
 
-/// A full link that others fill too, with a queue that lasts longer than a busy machine's link stands still.
+/// A full link that others fill too, with a queue that lasts longer than a busy machine's link
+/// stands still.
 fn shared_link(spot: Spot) -> Result<Vec<Case>, FlagError> {
     let mut shared = spot.over("queue=2bdp")?;
-    shared.plant = Plant::CrossTraffic(Request { streams: 3, ..shared.request.clone() });
+    shared.plant = Plant::CrossTraffic(Request {
+        streams: 3,
+        ..shared.request.clone()
+    });
     Ok(vec![shared])
 }
 
 fn policed(spot: Spot) -> Result<Vec<Case>, FlagError> {
-    let police = format!("policer={}k {}", spot.way.mbps * 400, spot.way.bdp(0.1).get().max(16 << 10));
+    let police = format!(
+        "policer={}k {}",
+        spot.way.mbps * 400,
+        spot.way.bdp(0.1).get().max(16 << 10)
+    );
     // Long enough for the window to grow back to what the policer lets pass.
     Ok(vec![lasting(spot.over(&police)?, 15)])
 }
 
 fn own_queue(spot: Spot) -> Result<Vec<Case>, FlagError> {
     let mut own_queue = spot.bare()?;
-    // A stream leaves no more than a millisecond of packets in its host's queue (`tcp_small_queue_check`); many fill
-    // it.
+    // A stream leaves no more than a millisecond of packets in its host's queue
+    // (`tcp_small_queue_check`); many fill it.
     own_queue.request.streams = 16;
     own_queue.plant = shaped(spot, "burst 16kb limit 24kb");
     Ok(vec![own_queue])
@@ -568,24 +744,32 @@ fn asked_pace(spot: Spot) -> Result<Vec<Case>, FlagError> {
 }
 
 fn own_shaper(spot: Spot) -> Result<Vec<Case>, FlagError> {
-    Ok(vec![Case { plant: shaped(spot, "burst 64kb limit 64mb"), ..spot.bare()? }])
+    Ok(vec![Case {
+        plant: shaped(spot, "burst 64kb limit 64mb"),
+        ..spot.bare()?
+    }])
 }
 
 fn slow_pace(spot: Spot) -> Result<Vec<Case>, FlagError> {
     let mut slow_pace = spot.bare()?;
-    // Without `fq` a socket is paced from the moment it asks for a pace, here one far above the path.
+    // Without `fq` a socket is paced from the moment it asks for a pace, here one far above the
+    // path.
     slow_pace.request.pacing = Some(spot.way.rate().scale_by(4.0));
-    slow_pace.plant =
-        Plant::Prepared { host: Host::Sender, command: "sysctl -q -w net.ipv4.tcp_pacing_ca_ratio=25".to_owned() };
+    slow_pace.plant = Plant::Prepared {
+        host: Host::Sender,
+        command: "sysctl -q -w net.ipv4.tcp_pacing_ca_ratio=25".to_owned(),
+    };
     Ok(vec![slow_pace])
 }
 
 /// Rate of a program that works on each of its blocks with the whole of a processor.
 const WHOLE_PROCESSOR: BitRate = BitRate::from_mbps(40);
 
-/// A processor that is too slow, as a quota withholds it: with all of one, the program would carry [`WHOLE_PROCESSOR`].
+/// A processor that is too slow, as a quota withholds it: with all of one, the program would carry
+/// [`WHOLE_PROCESSOR`].
 ///
-/// The program works on each of its blocks, so that the rate is the same on a slow machine and on a fast one.
+/// The program works on each of its blocks, so that the rate is the same on a slow machine and on a
+/// fast one.
 fn withheld(spot: Spot, host: Host, call: &'static str) -> Result<Vec<Case>, FlagError> {
     // A share of the quota that samples and the calls themselves take.
     let overhead = 0.01;
@@ -593,7 +777,15 @@ fn withheld(spot: Spot, host: Host, call: &'static str) -> Result<Vec<Case>, Fla
     let (mut case, _) = in_blocks(spot)?;
     case.name = format!("{} {}", case.name, host.name());
     let by = WHOLE_PROCESSOR.time_for(SMALL_BLOCK);
-    Ok(vec![Case { plant: Plant::Quota { host, share, call, by }, ..case }])
+    Ok(vec![Case {
+        plant: Plant::Quota {
+            host,
+            share,
+            call,
+            by,
+        },
+        ..case
+    }])
 }
 
 /// A path that is faster than a core is with writes of so few bytes.
@@ -610,12 +802,15 @@ fn small_writes(spot: Spot) -> Result<Vec<Case>, FlagError> {
 }
 
 fn reordered(spot: Spot) -> Result<Vec<Case>, FlagError> {
-    // RACK waits for a late packet as long as a round trip of now at most (RFC 8985, 6.2), of which a full queue makes
-    // two.
-    Ok(vec![spot.over(&format!("reorder=1% {}ms", spot.way.rtt * 5 / 2))?])
+    // RACK waits for a late packet as long as a round trip of now at most (RFC 8985, 6.2), of which
+    // a full queue makes two.
+    Ok(vec![
+        spot.over(&format!("reorder=1% {}ms", spot.way.rtt * 5 / 2))?,
+    ])
 }
 
-/// The least loss, in steps of a tenth, that leaves no more than this share of what the path carries.
+/// The least loss, in steps of a tenth, that leaves no more than this share of what the path
+/// carries.
 fn lossy(spot: Spot, left: f64) -> Result<Case, FlagError> {
     const NO_MORE_THAN: f64 = 0.03;
     let mut share = 1e-6;
@@ -623,7 +818,11 @@ fn lossy(spot: Spot, left: f64) -> Result<Case, FlagError> {
         let case = spot.over(&format!("loss={share:.7}"))?;
         let host = HostSettings::of_linux_6_18();
         let expected = predict(&case.path, &host, &host, &case.request);
-        let rate = |kind| expected.find_ceiling(kind).map_or(BitRate::ZERO, |ceiling| ceiling.kernel_model);
+        let rate = |kind| {
+            expected
+                .find_ceiling(kind)
+                .map_or(BitRate::ZERO, |ceiling| ceiling.kernel_model)
+        };
         if share > NO_MORE_THAN || rate(Limit::Loss) <= rate(Limit::Capacity).scale_by(left) {
             return Ok(case);
         }
@@ -631,7 +830,8 @@ fn lossy(spot: Spot, left: f64) -> Result<Case, FlagError> {
     }
 }
 
-/// A queue that a few packets overflow which come together, as half of the packets of a small window do.
+/// A queue that a few packets overflow which come together, as half of the packets of a small
+/// window do.
 fn shallow(spot: Spot) -> Result<Vec<Case>, FlagError> {
     const ROUND_TRIPS_OF_MANY_LOSSES: f64 = 200.0;
     let mut case = spot.over(&format!("queue={SHALLOW}packets"))?;
@@ -658,18 +858,23 @@ fn early_exit(spot: Spot) -> Result<Vec<Case>, FlagError> {
 fn recovering(spot: Spot) -> Result<Vec<Case>, FlagError> {
     let burst: Vec<String> = (150..170).map(|packet| packet.to_string()).collect();
     let mut recovering = spot.bare()?;
-    recovering.path.forward = spot.way.path(&format!("loss=packets {}", burst.join(" ")))?.forward;
+    recovering.path.forward = spot
+        .way
+        .path(&format!("loss=packets {}", burst.join(" ")))?
+        .forward;
     Ok(vec![lasting(recovering, 8)])
 }
 
-/// A delay that is 25 ms longer for one and a half round trips, and then as it was, in turn, while slow start lasts:
-/// `HyStart` ends it where all round trips of a round are longer by an eighth, 16 ms at most.
+/// A delay that is 25 ms longer for one and a half round trips, and then as it was, in turn, while
+/// slow start lasts: `HyStart` ends it where all round trips of a round are longer by an eighth, 16
+/// ms at most.
 fn wavering(way: Way) -> String {
     const LONGER: u64 = 25;
     const UNTIL: u64 = 6000;
     let (least, phase) = (way.rtt / 2, way.rtt * 3 / 2);
     let delay = |turn: u64| least + LONGER * (turn % 2);
-    let turns = (1..=UNTIL / phase).map(|turn| format!("{}ms delay={}ms", turn * phase, delay(turn)));
+    let turns =
+        (1..=UNTIL / phase).map(|turn| format!("{}ms delay={}ms", turn * phase, delay(turn)));
     format!("changes={}", turns.collect::<Vec<_>>().join("; "))
 }
 
@@ -695,7 +900,10 @@ fn ssh_channel(spot: Spot) -> Result<Vec<Case>, FlagError> {
     let mut case = spot.bare()?;
     // Both ends agree on keys before data flows.
     case.request.duration = case.request.duration.max(Span::from_secs(6));
-    Ok(vec![Case { plant: Plant::SshChannel, ..case }])
+    Ok(vec![Case {
+        plant: Plant::SshChannel,
+        ..case
+    }])
 }
 
 /// Cases with ceilings that follow from figures, with figures drawn from `seed`.
@@ -723,7 +931,8 @@ fn drawn(seed: u64) -> Result<Vec<Case>, FlagError> {
             }
             2 => Spot::new(CapacityVerdict::Link, way, control).bare()?,
             3 => {
-                let mut case = Spot::new(SenderApplicationVerdict::RateLimited, way, control).bare()?;
+                let mut case =
+                    Spot::new(SenderApplicationVerdict::RateLimited, way, control).bare()?;
                 case.request.rate = Some(way.rate().scale_by(left));
                 case.request.block = way.rate().scale_by(left).bytes_in(Span::from_millis(2));
                 case
@@ -751,7 +960,10 @@ mod tests {
     fn of_label(cases: &[Case]) -> BTreeMap<String, Vec<&Case>> {
         let mut by_label: BTreeMap<String, Vec<&Case>> = BTreeMap::new();
         for case in cases {
-            by_label.entry(case.expected_verdict.name().to_owned()).or_default().push(case);
+            by_label
+                .entry(case.expected_verdict.name().to_owned())
+                .or_default()
+                .push(case);
         }
         by_label
     }
@@ -760,9 +972,18 @@ mod tests {
     fn every_cause_has_three_variants_far_apart() {
         for (label, cases) in of_label(&cases(1).unwrap()) {
             // Drawn ones come on top.
-            let cases: Vec<_> = cases.into_iter().filter(|case| !case.name.contains("drawn")).collect();
-            let rates: BTreeSet<u64> = cases.iter().filter_map(|case| Some(case.path.forward.rate?.bps())).collect();
-            let trips: BTreeSet<u64> = cases.iter().map(|case| case.path.rtt().as_micros()).collect();
+            let cases: Vec<_> = cases
+                .into_iter()
+                .filter(|case| !case.name.contains("drawn"))
+                .collect();
+            let rates: BTreeSet<u64> = cases
+                .iter()
+                .filter_map(|case| Some(case.path.forward.rate?.bps()))
+                .collect();
+            let trips: BTreeSet<u64> = cases
+                .iter()
+                .map(|case| case.path.rtt().as_micros())
+                .collect();
             assert!(cases.len() >= 3, "{label}: {}", cases.len());
             for figures in [rates, trips] {
                 let (least, most) = (figures.first().unwrap(), figures.last().unwrap());
@@ -778,7 +999,9 @@ mod tests {
             let has_cases = planned.iter().any(|case| case.expected_verdict == *verdict);
             match planting(*verdict) {
                 Planting::Planted(_) => assert!(has_cases, "{}", verdict.name()),
-                Planting::Unplanted(reason) => assert!(!has_cases && reason.contains(' '), "{}", verdict.name()),
+                Planting::Unplanted(reason) => {
+                    assert!(!has_cases && reason.contains(' '), "{}", verdict.name())
+                }
             }
         }
         assert_eq!(planned.len(), 230);
@@ -788,12 +1011,25 @@ mod tests {
     fn an_ssh_channel_leaves_much_of_its_path() {
         let host = HostSettings::of_linux_6_18();
         for way in SSH_WAYS {
-            let spot = Spot::new(ApplicationWindowVerdict::SshChannelOfReceiver, way, CONTROLS[0]);
+            let spot = Spot::new(
+                ApplicationWindowVerdict::SshChannelOfReceiver,
+                way,
+                CONTROLS[0],
+            );
             let case = &ssh_channel(spot).unwrap()[0];
-            let carried =
-                predict(&case.path, &host, &host, &case.request).find_ceiling(Limit::Capacity).unwrap().kernel_model;
-            let let_through = find_application("ssh").unwrap().window_ceiling(way.rtt()).unwrap();
-            assert!(let_through.relative_to(carried) <= 0.6, "{}: {let_through} of {carried}", case.name);
+            let carried = predict(&case.path, &host, &host, &case.request)
+                .find_ceiling(Limit::Capacity)
+                .unwrap()
+                .kernel_model;
+            let let_through = find_application("ssh")
+                .unwrap()
+                .window_ceiling(way.rtt())
+                .unwrap();
+            assert!(
+                let_through.relative_to(carried) <= 0.6,
+                "{}: {let_through} of {carried}",
+                case.name
+            );
         }
     }
 
@@ -803,20 +1039,39 @@ mod tests {
         for case in cases(1).unwrap() {
             let host = HostSettings::of_linux_6_18();
             let end = |changes: &[Change]| host.changed_by(changes);
-            let got = predict(&case.path, &end(&case.sender), &end(&case.receiver), &case.request);
-            let Some(planted) = got.find_ceiling(case.expected_verdict.limit_kind()) else { continue };
-            // What is asked of both buffers binds both; a plant that the model does not know leaves other ceilings
-            // alone.
-            if matches!(case.plant, Plant::Iperf2 | Plant::CrossTraffic(_) | Plant::Prepared { .. }) {
+            let got = predict(
+                &case.path,
+                &end(&case.sender),
+                &end(&case.receiver),
+                &case.request,
+            );
+            let Some(planted) = got.find_ceiling(case.expected_verdict.limit_kind()) else {
+                continue;
+            };
+            // What is asked of both buffers binds both; a plant that the model does not know leaves
+            // other ceilings alone.
+            if matches!(
+                case.plant,
+                Plant::Iperf2 | Plant::CrossTraffic(_) | Plant::Prepared { .. }
+            ) {
                 continue;
             }
             if case.expected_verdict.limit_place() == At::Middlebox {
                 continue;
             }
             known += 1;
-            for other in got.ceilings.iter().filter(|ceiling| ceiling.kind != planted.kind) {
+            for other in got
+                .ceilings
+                .iter()
+                .filter(|ceiling| ceiling.kind != planted.kind)
+            {
                 let share = planted.kernel_model.relative_to(other.kernel_model);
-                assert!(share <= 0.75, "{}: {share:.2} of {}", case.name, other.kind.name());
+                assert!(
+                    share <= 0.75,
+                    "{}: {share:.2} of {}",
+                    case.name,
+                    other.kind.name()
+                );
             }
         }
         assert!(known > 50, "{known}");
@@ -839,7 +1094,10 @@ mod tests {
                 .collect()
         };
         assert_eq!(kinds(true), kinds(false));
-        assert_eq!(cases.iter().filter(|case| case.is_short()).count(), SHORT.len());
+        assert_eq!(
+            cases.iter().filter(|case| case.is_short()).count(),
+            SHORT.len()
+        );
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! `bench diagnosis`: runs the labelled cases or reads records of them, judges, and prints the matrix.
+//! `bench diagnosis`: runs the labelled cases or reads records of them, judges, and prints the
+//! matrix.
 
 use std::error::Error;
 use std::io;
@@ -23,7 +24,10 @@ use crate::{INTERRUPTED, LACKING, say};
 
 /// The cases to run, and the use of their records.
 #[derive(Debug, Args)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a switch of the command line")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a switch of the command line"
+)]
 pub(crate) struct Judging {
     /// From which the drawn cases are drawn
     #[arg(long, default_value_t = 1, value_name = "N")]
@@ -42,10 +46,12 @@ pub(crate) struct Judging {
     /// Apply the best remedy of each case and measure again
     #[arg(long)]
     prove: bool,
-    /// Capture at both ends and in the middle, into a folder next to the records, and judge the captures too
+    /// Capture at both ends and in the middle, into a folder next to the records, and judge the
+    /// captures too
     #[arg(long, requires = "record")]
     capture: bool,
-    /// Judge the captures also with segments joined, packets missing, no handshake, and no timestamps
+    /// Judge the captures also with segments joined, packets missing, no handshake, and no
+    /// timestamps
     #[arg(long)]
     imperfect: bool,
 }
@@ -66,18 +72,31 @@ impl Judging {
         }
     }
 
-    /// Prints what captures next to the records show, where there are some. The exit code does not depend on it.
+    /// Prints what captures next to the records show, where there are some. The exit code does not
+    /// depend on it.
     ///
     /// # Errors
     /// Fails if an imperfect capture cannot be written.
     fn judge_captures(&self, records: &[CaseRecord]) -> io::Result<()> {
-        let records_folder = self.selection.from.as_ref().or(self.selection.record.as_ref().filter(|_| self.capture));
-        let Some(folder) = records_folder.map(|records| captures::folder(records)).filter(|folder| folder.is_dir())
+        let records_folder = self.selection.from.as_ref().or(self
+            .selection
+            .record
+            .as_ref()
+            .filter(|_| self.capture));
+        let Some(folder) = records_folder
+            .map(|records| captures::folder(records))
+            .filter(|folder| folder.is_dir())
         else {
             return Ok(());
         };
-        let valid = || records.iter().filter(|record| record.observation.validity().is_valid());
-        let compared: Vec<Compared> = valid().map(|record| Compared::of(record, &folder)).collect();
+        let valid = || {
+            records
+                .iter()
+                .filter(|record| record.observation.validity().is_valid())
+        };
+        let compared: Vec<Compared> = valid()
+            .map(|record| Compared::of(record, &folder))
+            .collect();
         say(false, &format!("\n{}", captures::text(&compared)));
         for how in Imperfection::ALL.into_iter().filter(|_| self.imperfect) {
             let mut seen = Vec::new();
@@ -96,29 +115,43 @@ impl Judging {
     ) -> Result<Option<Vec<CaseRecord>>, Box<dyn std::error::Error>> {
         if let Some(folder) = &self.selection.from {
             let records = read_all::<CaseRecord>(folder)?;
-            return Ok(Some(records.into_iter().filter(|record| self.selection.includes(&record.name)).collect()));
+            return Ok(Some(
+                records
+                    .into_iter()
+                    .filter(|record| self.selection.includes(&record.name))
+                    .collect(),
+            ));
         }
         let mut cases = match self.count {
             Some(count) => drawn_ways(self.seed, count)?,
             None => cases(self.seed)?,
         };
         cases.retain(|case| !self.is_virtual || case.is_modelled());
-        cases.retain(|case| self.selection.includes(&case.name) && (case.is_short() || !self.short));
+        cases
+            .retain(|case| self.selection.includes(&case.name) && (case.is_short() || !self.short));
         if self.selection.list {
             for case in &cases {
                 say(false, &format!("{}\n", case.name));
             }
             return Ok(None);
         }
-        say(false, &format!("{} cases, seed {}\n", cases.len(), self.seed));
+        say(
+            false,
+            &format!("{} cases, seed {}\n", cases.len(), self.seed),
+        );
         if self.is_virtual {
             return Ok(Some(self.simulated(&cases, stop)?));
         }
         let scratch = std::env::temp_dir().join(format!("fullpipe-bench-{}", std::process::id()));
         std::fs::create_dir_all(&scratch)?;
         let _awake = AwakeProcessors::keep_awake();
-        let runner =
-            Runner { program, scratch: &scratch, prove: self.prove, captures: self.captures(), interrupt: stop };
+        let runner = Runner {
+            program,
+            scratch: &scratch,
+            prove: self.prove,
+            captures: self.captures(),
+            interrupt: stop,
+        };
         let records = self.run_all(&cases, &runner);
         std::fs::remove_dir_all(&scratch)?;
         records.map(Some)
@@ -126,12 +159,20 @@ impl Judging {
 
     /// Returns the folder of captures, if they are taken.
     fn captures(&self) -> Option<PathBuf> {
-        self.selection.record.as_deref().filter(|_| self.capture).map(captures::folder)
+        self.selection
+            .record
+            .as_deref()
+            .filter(|_| self.capture)
+            .map(captures::folder)
     }
 
-    /// Simulates the cases, and prints those with another verdict than the planted one, those that are not modelled,
-    /// and the time that it took; writes their records where they are kept.
-    fn simulated(&self, cases: &[Case], stop: &AtomicBool) -> Result<Vec<CaseRecord>, Box<dyn std::error::Error>> {
+    /// Simulates the cases, and prints those with another verdict than the planted one, those that
+    /// are not modelled, and the time that it took; writes their records where they are kept.
+    fn simulated(
+        &self,
+        cases: &[Case],
+        stop: &AtomicBool,
+    ) -> Result<Vec<CaseRecord>, Box<dyn std::error::Error>> {
         let begun = Instant::now();
         let folder = self.captures();
         let done = in_virtual_time::run_all(cases, self.seed, folder.as_deref(), stop);
@@ -140,7 +181,10 @@ impl Judging {
         for (case, record) in cases.iter().zip(done) {
             match record {
                 Ok(record) if fills_path(&record) => {
-                    say(false, &format!("left out: {}: it fills the path\n", case.name));
+                    say(
+                        false,
+                        &format!("left out: {}: it fills the path\n", case.name),
+                    );
                 }
                 Ok(record) => {
                     if let Some(folder) = &self.selection.record {
@@ -148,18 +192,32 @@ impl Judging {
                     }
                     records.push(record);
                 }
-                Err(RunError::NotPlanted(why)) => say(false, &format!("left out: {}: {why}\n", case.name)),
+                Err(RunError::NotPlanted(why)) => {
+                    say(false, &format!("left out: {}: {why}\n", case.name))
+                }
                 Err(why) => return Err(why.into()),
             }
         }
-        let is_wrong = |record: &&CaseRecord| COLUMNS[0].verdict(record).name() != record.expected_verdict.name();
-        records.iter().filter(is_wrong).for_each(|record| say(false, &format!("WRONG {}\n", line(record))));
+        let is_wrong = |record: &&CaseRecord| {
+            COLUMNS[0].verdict(record).name() != record.expected_verdict.name()
+        };
+        records
+            .iter()
+            .filter(is_wrong)
+            .for_each(|record| say(false, &format!("WRONG {}\n", line(record))));
         let a_minute = records.len() as f64 / took.max(f64::MIN_POSITIVE) * 60.0;
-        say(false, &format!("{took:.1} s, {a_minute:.0} cases a minute\n"));
+        say(
+            false,
+            &format!("{took:.1} s, {a_minute:.0} cases a minute\n"),
+        );
         Ok(records)
     }
 
-    fn run_all(&self, cases: &[Case], runner: &Runner<'_>) -> Result<Vec<CaseRecord>, Box<dyn std::error::Error>> {
+    fn run_all(
+        &self,
+        cases: &[Case],
+        runner: &Runner<'_>,
+    ) -> Result<Vec<CaseRecord>, Box<dyn std::error::Error>> {
         let mut records = Vec::new();
         for case in cases {
             match runner.run(case) {
@@ -181,15 +239,27 @@ impl Judging {
 /// Prints why the bench ended early, and returns its exit code.
 fn lacking(why: &dyn Error, stop: &AtomicBool) -> ExitCode {
     say(true, &format!("fullpipe-bench: {why}\n"));
-    ExitCode::from(if stop.load(Ordering::Relaxed) { INTERRUPTED } else { LACKING })
+    ExitCode::from(if stop.load(Ordering::Relaxed) {
+        INTERRUPTED
+    } else {
+        LACKING
+    })
 }
 
-/// Returns whether a transfer carried what the path does, though another limit was planted: that limits nothing then.
+/// Returns whether a transfer carried what the path does, though another limit was planted: that
+/// limits nothing then.
 fn fills_path(record: &CaseRecord) -> bool {
     const FULL: f64 = 0.9;
-    let capacity = record.prediction.find_ceiling(Limit::Capacity).map(|capacity| capacity.kernel_model);
-    let is_of_path = matches!(record.expected_verdict.limit_kind(), Limit::Capacity | Limit::Mtu);
-    !is_of_path && capacity.is_some_and(|capacity| record.observation.rate() >= capacity.scale_by(FULL))
+    let capacity = record
+        .prediction
+        .find_ceiling(Limit::Capacity)
+        .map(|capacity| capacity.kernel_model);
+    let is_of_path = matches!(
+        record.expected_verdict.limit_kind(),
+        Limit::Capacity | Limit::Mtu
+    );
+    !is_of_path
+        && capacity.is_some_and(|capacity| record.observation.rate() >= capacity.scale_by(FULL))
 }
 
 /// A record in a line: what was measured of what is predicted, and the verdict that knows most.
@@ -197,18 +267,39 @@ fn line(record: &CaseRecord) -> String {
     let rate = record.observation.rate();
     let broken = record.observation.validity().broken.join("; ");
     let verdict = COLUMNS[0].verdict(record);
-    let note = if broken.is_empty() { String::new() } else { format!(" (invalid: {broken})") };
-    format!("{}: {rate} of {}{note}: {}", record.name, record.prediction.kernel_model, verdict.sentence)
+    let note = if broken.is_empty() {
+        String::new()
+    } else {
+        format!(" (invalid: {broken})")
+    };
+    format!(
+        "{}: {rate} of {}{note}: {}",
+        record.name, record.prediction.kernel_model, verdict.sentence
+    )
 }
 
 /// Records that may be judged decide.
 fn judge(records: &[CaseRecord]) -> ExitCode {
-    let valid: Vec<&CaseRecord> = records.iter().filter(|record| record.observation.validity().is_valid()).collect();
-    say(false, &format!("\n{} records, {} of them valid\n", records.len(), valid.len()));
+    let valid: Vec<&CaseRecord> = records
+        .iter()
+        .filter(|record| record.observation.validity().is_valid())
+        .collect();
+    say(
+        false,
+        &format!(
+            "\n{} records, {} of them valid\n",
+            records.len(),
+            valid.len()
+        ),
+    );
     let scores = COLUMNS.map(|column| Score::of(column, &valid));
     for score in &scores {
         say(false, &score.text());
     }
     say(false, &accuracy(&valid).text());
-    if scores.iter().all(Score::is_enough) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if scores.iter().all(Score::is_enough) {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
 }

@@ -1,4 +1,5 @@
-//! Captures as hosts often leave them: segments joined by the host, packets missing, no handshake, no timestamps.
+//! Captures as hosts often leave them: segments joined by the host, packets missing, no handshake,
+//! no timestamps.
 
 use std::fmt;
 use std::fs::File;
@@ -8,22 +9,25 @@ use std::path::Path;
 use fullpipe_lab::Host;
 use fullpipe_trace::PacketFile;
 use fullpipe_units::{Span, Time};
-use fullpipe_wire::{CapturedContent, CapturedSegment, LinkType, flags, pcap_header, pcap_record, read_captured};
+use fullpipe_wire::{
+    CapturedContent, CapturedSegment, LinkType, flags, pcap_header, pcap_record, read_captured,
+};
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 
 /// Bytes of each packet that are kept: all that the captures of the bench have.
 const SNAP_LENGTH: u32 = 128;
 
-/// Time for which a receiving host may collect segments before it hands them on (GRO), one tick of the timestamps, and
-/// the largest packet that it makes of them.
+/// Time for which a receiving host may collect segments before it hands them on (GRO), one tick of
+/// the timestamps, and the largest packet that it makes of them.
 const COLLECTED_FOR: Span = Span::from_millis(1);
 const MAX_JOINED: u32 = 65_535;
 
 /// Packets of which one is missing.
 const ONE_IN: u64 = 1000;
 
-/// Places of lengths in the headers of IPv4 and TCP, and numbers of options (RFC 9293, 3.1 and 3.2).
+/// Places of lengths in the headers of IPv4 and TCP, and numbers of options (RFC 9293, 3.1 and
+/// 3.2).
 const TOTAL_LENGTH: usize = 2;
 const DATA_OFFSET: usize = 12;
 const FLAGS: usize = 13;
@@ -47,7 +51,12 @@ pub(crate) enum Imperfection {
 }
 
 impl Imperfection {
-    pub(crate) const ALL: [Self; 4] = [Self::Joined, Self::Missing, Self::NoHandshake, Self::NoTimestamps];
+    pub(crate) const ALL: [Self; 4] = [
+        Self::Joined,
+        Self::Missing,
+        Self::NoHandshake,
+        Self::NoTimestamps,
+    ];
 }
 
 impl fmt::Display for Imperfection {
@@ -69,19 +78,34 @@ struct Packet {
     original: u32,
 }
 
-/// Writes the capture `from`, taken at `host`, to the file `to` with an imperfection, which `seed` decides where chance
-/// does.
+/// Writes the capture `from`, taken at `host`, to the file `to` with an imperfection, which `seed`
+/// decides where chance does.
 ///
 /// # Errors
 /// Fails if a file cannot be read or written.
-pub(crate) fn write(how: Imperfection, host: Host, from: &Path, to: &Path, seed: u64) -> io::Result<()> {
+pub(crate) fn write(
+    how: Imperfection,
+    host: Host,
+    from: &Path,
+    to: &Path,
+    seed: u64,
+) -> io::Result<()> {
     let mut source = PacketFile::open(from).map_err(io::Error::other)?;
     let mut out = BufWriter::new(File::create(to)?);
     out.write_all(&pcap_header(LinkType::RAW, SNAP_LENGTH))?;
-    let mut change =
-        Imperfect { how, host, random: Pcg64Mcg::seed_from_u64(seed), held: Vec::new(), began: Time::ZERO };
+    let mut change = Imperfect {
+        how,
+        host,
+        random: Pcg64Mcg::seed_from_u64(seed),
+        held: Vec::new(),
+        began: Time::ZERO,
+    };
     while let Some(packet) = source.next_packet().map_err(io::Error::other)? {
-        let packet = Packet { at: packet.at, bytes: packet.bytes.to_vec(), original: packet.original };
+        let packet = Packet {
+            at: packet.at,
+            bytes: packet.bytes.to_vec(),
+            original: packet.original,
+        };
         for packet in change.passes(packet) {
             packet.write(&mut out)?;
         }
@@ -97,7 +121,8 @@ struct Imperfect {
     how: Imperfection,
     host: Host,
     random: Pcg64Mcg,
-    /// Segments that the host has joined so far, and what it sent meanwhile; and when the first of them came.
+    /// Segments that the host has joined so far, and what it sent meanwhile; and when the first of
+    /// them came.
     held: Vec<Packet>,
     began: Time,
 }
@@ -107,7 +132,11 @@ impl Imperfect {
     fn passes(&mut self, packet: Packet) -> Vec<Packet> {
         match self.how {
             Imperfection::Missing if self.random.next_u64().is_multiple_of(ONE_IN) => Vec::new(),
-            Imperfection::NoHandshake if packet.segment().is_some_and(|segment| segment.has_flags(flags::SYN)) => {
+            Imperfection::NoHandshake
+                if packet
+                    .segment()
+                    .is_some_and(|segment| segment.has_flags(flags::SYN)) =>
+            {
                 Vec::new()
             }
             Imperfection::NoTimestamps => vec![packet.without_timestamps()],
@@ -119,7 +148,9 @@ impl Imperfect {
     /// Joins data that comes to the host; what it sends meanwhile leaves once that is handed on.
     fn collect(&mut self, packet: Packet) -> Vec<Packet> {
         let is_data = packet.segment().is_some_and(|segment| {
-            segment.payload > 0 && segment.source.ip() != self.host.address() && !segment.has_flags(flags::SYN)
+            segment.payload > 0
+                && segment.source.ip() != self.host.address()
+                && !segment.has_flags(flags::SYN)
         });
         let in_time = packet.at.duration_since(self.began) < COLLECTED_FOR;
         if let Some(first) = self.held.first_mut().filter(|_| in_time) {
@@ -174,9 +205,12 @@ impl Packet {
         &self.bytes[self.tcp() + FIXED_HEADER..self.data()]
     }
 
-    /// Appends the data of `next` if that follows at once and has the same header. Returns whether it did.
+    /// Appends the data of `next` if that follows at once and has the same header. Returns whether
+    /// it did.
     fn join(&mut self, next: &Self) -> bool {
-        let Some((own, other)) = self.segment().zip(next.segment()) else { return false };
+        let Some((own, other)) = self.segment().zip(next.segment()) else {
+            return false;
+        };
         let length = self.original + other.payload;
         let follows = own.sequence.wrapping_add(own.payload) == other.sequence
             && own.source == other.source
@@ -211,7 +245,9 @@ impl Packet {
             match option {
                 [TIMESTAMPS, ..] => {}
                 [MSS, length, high, low] => {
-                    let mss = u16::from_be_bytes([*high, *low]).saturating_sub(OF_TIMESTAMPS).to_be_bytes();
+                    let mss = u16::from_be_bytes([*high, *low])
+                        .saturating_sub(OF_TIMESTAMPS)
+                        .to_be_bytes();
                     kept.extend([MSS, *length, mss[0], mss[1]]);
                 }
                 other => kept.extend(other),
@@ -229,7 +265,11 @@ impl Packet {
     }
 
     fn write(&self, out: &mut impl Write) -> io::Result<()> {
-        out.write_all(&pcap_record(self.at, self.bytes.len() as u32, self.original))?;
+        out.write_all(&pcap_record(
+            self.at,
+            self.bytes.len() as u32,
+            self.original,
+        ))?;
         out.write_all(&self.bytes)
     }
 }
@@ -244,7 +284,9 @@ fn each_option(mut options: &[u8]) -> Vec<&[u8]> {
                 options = rest;
                 continue;
             }
-            (_, [length, ..]) if (2..=options.len()).contains(&usize::from(*length)) => usize::from(*length),
+            (_, [length, ..]) if (2..=options.len()).contains(&usize::from(*length)) => {
+                usize::from(*length)
+            }
             _ => break,
         };
         all.push(&options[..length]);
@@ -257,7 +299,8 @@ fn each_option(mut options: &[u8]) -> Vec<&[u8]> {
 mod tests {
     use super::*;
 
-    /// Returns a segment of `payload` bytes from `host` with timestamps, or a SYN with the offer of a segment size.
+    /// Returns a segment of `payload` bytes from `host` with timestamps, or a SYN with the offer of
+    /// a segment size.
     fn packet(millis: u64, host: Host, sequence: u32, payload: u32, flag: u16) -> Packet {
         let mut options = vec![1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2];
         if flag == flags::SYN {
@@ -267,26 +310,47 @@ mod tests {
         let original = 40 + options.len() as u32 + payload;
         let [high, low] = (original as u16).to_be_bytes();
         let mut bytes = vec![0x45, 0, high, low, 0, 0, 0x40, 0, 64, 6, 0, 0];
-        bytes.extend([host, host.peer_host()].iter().flat_map(|host| host.address().octets()));
+        bytes.extend(
+            [host, host.peer_host()]
+                .iter()
+                .flat_map(|host| host.address().octets()),
+        );
         bytes.extend([[0x9C, 0x40], [0x14, 0x51]].concat());
         bytes.extend(sequence.to_be_bytes());
         bytes.extend([0, 0, 0, 7]);
         bytes.extend((words | flag | flags::ACK).to_be_bytes());
         bytes.extend([1, 0, 0, 0, 0, 0]);
         bytes.extend(options);
-        Packet { at: Time::ZERO + Span::from_millis(millis), bytes, original }
+        Packet {
+            at: Time::ZERO + Span::from_millis(millis),
+            bytes,
+            original,
+        }
     }
 
     fn after(how: Imperfection, packets: &[Packet]) -> Vec<Packet> {
         let (host, random) = (Host::Receiver, Pcg64Mcg::seed_from_u64(1));
-        let mut change = Imperfect { how, host, random, held: Vec::new(), began: Time::ZERO };
-        let mut all: Vec<Packet> = packets.iter().cloned().flat_map(|packet| change.passes(packet)).collect();
+        let mut change = Imperfect {
+            how,
+            host,
+            random,
+            held: Vec::new(),
+            began: Time::ZERO,
+        };
+        let mut all: Vec<Packet> = packets
+            .iter()
+            .cloned()
+            .flat_map(|packet| change.passes(packet))
+            .collect();
         all.extend(change.release());
         all
     }
 
     fn lengths(packets: &[Packet]) -> Vec<u32> {
-        packets.iter().map(|packet| packet.segment().unwrap().payload).collect()
+        packets
+            .iter()
+            .map(|packet| packet.segment().unwrap().payload)
+            .collect()
     }
 
     #[test]
@@ -294,7 +358,10 @@ mod tests {
         let (data, answer) = (Host::Sender, Host::Receiver);
         let segment = |nanos: u64, from, sequence, payload, flag| {
             let packet = packet(0, from, sequence, payload, flag);
-            Packet { at: Time::from_nanos(nanos), ..packet }
+            Packet {
+                at: Time::from_nanos(nanos),
+                ..packet
+            }
         };
         let packets = [
             segment(0, data, 1, 1448, 0),
@@ -313,22 +380,51 @@ mod tests {
             packet.bytes.swap(15, 19);
             packet
         });
-        assert_eq!(after(Imperfection::Joined, &sent).len(), 6, "a host joins nothing that it sends itself");
+        assert_eq!(
+            after(Imperfection::Joined, &sent).len(),
+            6,
+            "a host joins nothing that it sends itself"
+        );
     }
 
     #[test]
     fn a_connection_without_timestamps_has_segments_of_the_same_size() {
-        let all = [packet(0, Host::Sender, 0, 0, flags::SYN), packet(1, Host::Sender, 1, 1448, 0)];
+        let all = [
+            packet(0, Host::Sender, 0, 0, flags::SYN),
+            packet(1, Host::Sender, 1, 1448, 0),
+        ];
         let bare = after(Imperfection::NoTimestamps, &all);
-        let segments: Vec<CapturedSegment> = bare.iter().map(|packet| packet.segment().unwrap()).collect();
-        assert!(segments.iter().all(|segment| segment.options.timestamps.is_none() && !segment.options.cut));
-        assert_eq!((segments[0].options.mss, segments[1].payload, segments[1].window), (Some(1448), 1448, 256));
+        let segments: Vec<CapturedSegment> = bare
+            .iter()
+            .map(|packet| packet.segment().unwrap())
+            .collect();
+        assert!(
+            segments
+                .iter()
+                .all(|segment| segment.options.timestamps.is_none() && !segment.options.cut)
+        );
+        assert_eq!(
+            (
+                segments[0].options.mss,
+                segments[1].payload,
+                segments[1].window
+            ),
+            (Some(1448), 1448, 256)
+        );
     }
 
     #[test]
     fn only_syns_and_a_thousandth_of_the_packets_are_missing() {
         let all: Vec<Packet> = (0..10_000)
-            .map(|at| packet(at, Host::Sender, at as u32, 100, if at < 2 { flags::SYN } else { 0 }))
+            .map(|at| {
+                packet(
+                    at,
+                    Host::Sender,
+                    at as u32,
+                    100,
+                    if at < 2 { flags::SYN } else { 0 },
+                )
+            })
             .collect();
         assert_eq!(after(Imperfection::NoHandshake, &all).len(), 9_998);
         let left = after(Imperfection::Missing, &all).len();

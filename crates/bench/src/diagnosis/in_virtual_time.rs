@@ -6,7 +6,8 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 
 use fullpipe_experiment::{
-    EndSettings, ExperimentError, ExperimentTarget, Interrupt, VirtualTarget, simulate_captured, simulate_plan,
+    EndSettings, ExperimentError, ExperimentTarget, Interrupt, VirtualTarget, simulate_captured,
+    simulate_plan,
 };
 use fullpipe_model::predict;
 use fullpipe_sim::SimulationPlan;
@@ -16,8 +17,9 @@ use super::case_record::{CaseRecord, Observation};
 use super::cases::Case;
 use super::run::RunError;
 
-/// Runs `cases`, on all processors, and returns the record of each, or why it has none. What `seed` leads to depends on
-/// neither the processors nor the time. Their captures are written to `folder`, where there is one.
+/// Runs `cases`, on all processors, and returns the record of each, or why it has none. What `seed`
+/// leads to depends on neither the processors nor the time. Their captures are written to `folder`,
+/// where there is one.
 pub(crate) fn run_all(
     cases: &[Case],
     seed: u64,
@@ -29,10 +31,17 @@ pub(crate) fn run_all(
     thread::scope(|scope| {
         let part = |first| {
             let own = cases.iter().enumerate().skip(first).step_by(threads);
-            own.map(|(index, case)| (index, run(case, seed.wrapping_add(index as u64), folder, stop)))
-                .collect::<Vec<_>>()
+            own.map(|(index, case)| {
+                (
+                    index,
+                    run(case, seed.wrapping_add(index as u64), folder, stop),
+                )
+            })
+            .collect::<Vec<_>>()
         };
-        let parts: Vec<_> = (0..threads).map(|first| scope.spawn(move || part(first))).collect();
+        let parts: Vec<_> = (0..threads)
+            .map(|first| scope.spawn(move || part(first)))
+            .collect();
         for part in parts {
             done.extend(part.join().unwrap_or_else(|panic| resume_unwind(panic)));
         }
@@ -41,14 +50,26 @@ pub(crate) fn run_all(
     done.into_iter().map(|(_, record)| record).collect()
 }
 
-fn run(case: &Case, seed: u64, folder: Option<&Path>, stop: &AtomicBool) -> Result<CaseRecord, RunError> {
+fn run(
+    case: &Case,
+    seed: u64,
+    folder: Option<&Path>,
+    stop: &AtomicBool,
+) -> Result<CaseRecord, RunError> {
     let target = VirtualTarget::new(case.path.clone(), [&case.sender, &case.receiver], seed);
     let EndSettings { sender, receiver } = target.end_settings().map_err(no_record)?;
-    let plan = SimulationPlan::new(case.path.clone(), [sender.clone(), receiver.clone()], case.request.clone(), seed);
+    let plan = SimulationPlan::new(
+        case.path.clone(),
+        [sender.clone(), receiver.clone()],
+        case.request.clone(),
+        seed,
+    );
     let measurement = match folder {
         Some(folder) => {
-            let (measurement, files) = simulate_captured(plan, Interrupt(stop)).map_err(no_record)?;
-            captures::write(folder, &case.name, &case.path, &files).map_err(|why| RunError::Failed(why.to_string()))?;
+            let (measurement, files) =
+                simulate_captured(plan, Interrupt(stop)).map_err(no_record)?;
+            captures::write(folder, &case.name, &case.path, &files)
+                .map_err(|why| RunError::Failed(why.to_string()))?;
             measurement
         }
         None => simulate_plan(plan, Interrupt(stop)).map_err(no_record)?,
@@ -79,7 +100,8 @@ mod tests {
     use crate::diagnosis::cases::cases;
     use crate::diagnosis::matrix::{COLUMNS, Score};
 
-    /// A rule that gets worse changes the matrix; one that gets better changes the snapshot with it.
+    /// A rule that gets worse changes the matrix; one that gets better changes the snapshot with
+    /// it.
     #[test]
     fn the_plan_in_virtual_time_is_judged_as_before() {
         let mut cases = cases(1).unwrap();

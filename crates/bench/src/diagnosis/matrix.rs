@@ -30,10 +30,22 @@ pub(crate) struct Column {
 
 /// Every way, the best informed first.
 pub(crate) const COLUMNS: [Column; 4] = [
-    Column { view: View::BothEnds, stated: true },
-    Column { view: View::BothEnds, stated: false },
-    Column { view: View::Sender, stated: true },
-    Column { view: View::Sender, stated: false },
+    Column {
+        view: View::BothEnds,
+        stated: true,
+    },
+    Column {
+        view: View::BothEnds,
+        stated: false,
+    },
+    Column {
+        view: View::Sender,
+        stated: true,
+    },
+    Column {
+        view: View::Sender,
+        stated: false,
+    },
 ];
 
 /// Share that must be right in kind and cause: from both ends, and from the sender alone.
@@ -49,7 +61,10 @@ impl Column {
             View::BothEnds => "both ends",
             View::Sender => "sender alone",
         };
-        format!("{view}, bandwidth {}", if self.stated { "stated" } else { "not stated" })
+        format!(
+            "{view}, bandwidth {}",
+            if self.stated { "stated" } else { "not stated" }
+        )
     }
 
     /// The share that must be right.
@@ -107,13 +122,24 @@ impl Score {
     fn judge(&mut self, record: &CaseRecord) {
         let verdict = self.column.verdict(record);
         let (label, said) = (record.expected_verdict, verdict.name());
-        *self.confusion.entry(label.name()).or_default().entry(said).or_default() += 1;
+        *self
+            .confusion
+            .entry(label.name())
+            .or_default()
+            .entry(said)
+            .or_default() += 1;
         self.right_kind += usize::from(verdict.kind == label.limit_kind());
         if (verdict.kind, verdict.cause) == (label.limit_kind(), label.limit_cause()) {
             self.right += 1;
         } else {
-            self.candidate += usize::from(verdict.candidates.iter().any(|candidate| candidate.name() == label.name()));
-            self.misses.push(format!("{}: {said}: {}", record.name, verdict.sentence));
+            self.candidate += usize::from(
+                verdict
+                    .candidates
+                    .iter()
+                    .any(|candidate| candidate.name() == label.name()),
+            );
+            self.misses
+                .push(format!("{}: {said}: {}", record.name, verdict.sentence));
         }
     }
 
@@ -144,8 +170,14 @@ impl Score {
             let total: usize = said.values().sum();
             let right = said.get(label).copied().unwrap_or(0);
             let others = said.iter().filter(|(name, _)| *name != label);
-            let others: Vec<String> = others.map(|(name, count)| format!("{count} {name}")).collect();
-            let _ = writeln!(text, "  {label:<42} {right:>3} of {total:<3} {}", others.join(", "));
+            let others: Vec<String> = others
+                .map(|(name, count)| format!("{count} {name}"))
+                .collect();
+            let _ = writeln!(
+                text,
+                "  {label:<42} {right:>3} of {total:<3} {}",
+                others.join(", ")
+            );
         }
         if !self.misses.is_empty() {
             text.push_str("\n  missed\n");
@@ -190,15 +222,26 @@ mod tests {
     #[test]
     fn a_verdict_counts_by_kind_and_cause() {
         let right = record();
-        let wrong_cause = CaseRecord { expected_verdict: ReceiveWindowVerdict::WindowClamped.into(), ..record() };
-        let wrong = CaseRecord { expected_verdict: LossVerdict::Random.into(), ..record() };
+        let wrong_cause = CaseRecord {
+            expected_verdict: ReceiveWindowVerdict::WindowClamped.into(),
+            ..record()
+        };
+        let wrong = CaseRecord {
+            expected_verdict: LossVerdict::Random.into(),
+            ..record()
+        };
         let score = Score::of(COLUMNS[0], &[&right, &wrong_cause, &wrong]);
         assert_eq!((score.all, score.right, score.right_kind), (3, 1, 2));
         assert!(!score.is_enough());
         let text = score.text();
-        assert!(text.contains("receive-window/so-rcvbuf                     1 of 1"), "{text}");
         assert!(
-            text.contains("loss/random                                  0 of 1   1 receive-window/so-rcvbuf"),
+            text.contains("receive-window/so-rcvbuf                     1 of 1"),
+            "{text}"
+        );
+        assert!(
+            text.contains(
+                "loss/random                                  0 of 1   1 receive-window/so-rcvbuf"
+            ),
             "{text}"
         );
         assert!(text.contains("missed"), "{text}");
@@ -209,8 +252,15 @@ mod tests {
         let both = record().evidence(None);
         assert!(both.receiver.is_some() && !both.receiver_samples.is_empty());
         let alone = without_receiver(both.clone());
-        assert!(alone.receiver.is_none() && alone.receiver_samples.is_empty() && alone.receiver_sockets.is_empty());
-        assert_eq!((alone.sender, alone.sender_samples), (both.sender, both.sender_samples));
+        assert!(
+            alone.receiver.is_none()
+                && alone.receiver_samples.is_empty()
+                && alone.receiver_sockets.is_empty()
+        );
+        assert_eq!(
+            (alone.sender, alone.sender_samples),
+            (both.sender, both.sender_samples)
+        );
     }
 
     #[test]
@@ -221,6 +271,13 @@ mod tests {
         let off = (steady.relative_to(record.prediction.kernel_model) - 1.0).abs();
         assert_eq!(accuracy.deterministic, [off]);
         let stripped = ReceiveWindowVerdict::WindowScaleStripped.into();
-        assert!(super::accuracy(&[&CaseRecord { expected_verdict: stripped, ..record }]).deterministic.is_empty());
+        assert!(
+            super::accuracy(&[&CaseRecord {
+                expected_verdict: stripped,
+                ..record
+            }])
+            .deterministic
+            .is_empty()
+        );
     }
 }

@@ -26,8 +26,8 @@ pub(crate) enum Plant {
         /// Time added to each call.
         by: Span,
     },
-    /// Each call of this function of the C library by the program of that end begins with so much work for its
-    /// processor.
+    /// Each call of this function of the C library by the program of that end begins with so much
+    /// work for its processor.
     BusyCall {
         /// Whose program.
         host: Host,
@@ -36,15 +36,16 @@ pub(crate) enum Plant {
         /// Time of that work.
         by: Span,
     },
-    /// That end reads its data from a file, or writes it to one, and each chunk takes so much longer.
+    /// That end reads its data from a file, or writes it to one, and each chunk takes so much
+    /// longer.
     SlowFile {
         /// Whose file.
         host: Host,
         /// Time added to each call.
         by: Span,
     },
-    /// A control group gives the program of that end no more than this share of a processor, and each of its calls
-    /// begins with work, as in [`Plant::BusyCall`].
+    /// A control group gives the program of that end no more than this share of a processor, and
+    /// each of its calls begins with work, as in [`Plant::BusyCall`].
     Quota {
         /// Whose program.
         host: Host,
@@ -103,7 +104,10 @@ impl Quota {
         if !folder.exists() {
             fs::create_dir(&folder)?;
         }
-        let made = Self { folder, members: if v2 { "cgroup.procs" } else { "tasks" } };
+        let made = Self {
+            folder,
+            members: if v2 { "cgroup.procs" } else { "tasks" },
+        };
         let quota = PERIOD.scale_by(share.get()).max(MIN_QUOTA);
         let period = quota.scale_by(1.0 / share.get()).as_micros();
         let quota = quota.as_micros();
@@ -118,14 +122,19 @@ impl Quota {
 
     /// The words before a command that run it inside.
     pub(crate) fn wrap(&self) -> Vec<String> {
-        let enter = format!("echo 0 > {}/{} && exec \"$0\" \"$@\"", self.folder.display(), self.members);
+        let enter = format!(
+            "echo 0 > {}/{} && exec \"$0\" \"$@\"",
+            self.folder.display(),
+            self.members
+        );
         ["sh", "-c", &enter].map(str::to_owned).to_vec()
     }
 }
 
 impl Drop for Quota {
     fn drop(&mut self) {
-        // The lab's programs are being killed; a group that stays in spite of that is empty soon, and harmless.
+        // The lab's programs are being killed; a group that stays in spite of that is empty soon,
+        // and harmless.
         for _ in 0..20 {
             if fs::remove_dir(&self.folder).is_ok() {
                 return;
@@ -135,8 +144,8 @@ impl Drop for Quota {
     }
 }
 
-/// A function of the C library that works before it does what it is there for. The work is counted in time of the
-/// processor, which stands still while a quota withholds it.
+/// A function of the C library that works before it does what it is there for. The work is counted
+/// in time of the processor, which stands still while a quota withholds it.
 const BUSY: &str = r"
 #define _GNU_SOURCE
 #include <sys/syscall.h>
@@ -158,15 +167,24 @@ ssize_t CALL(int socket, void *data, size_t length, int flags) {
 }
 ";
 
-/// The words before a command that make it work before each call of `call`; the library that does is put into `folder`.
+/// The words before a command that make it work before each call of `call`; the library that does
+/// is put into `folder`.
 ///
 /// # Errors
 /// If there is no C compiler, or it makes no library of it.
 pub(crate) fn busy(call: &str, by: Span, folder: &Path) -> io::Result<Vec<String>> {
     let (source, library) = (folder.join("busy.c"), folder.join("busy.so"));
     fs::write(&source, BUSY)?;
-    let number = if call == "send" { "SYS_sendto" } else { "SYS_recvfrom" };
-    let defined = [format!("-DCALL={call}"), format!("-DNUMBER={number}"), format!("-DNANOS={}", by.as_nanos())];
+    let number = if call == "send" {
+        "SYS_sendto"
+    } else {
+        "SYS_recvfrom"
+    };
+    let defined = [
+        format!("-DCALL={call}"),
+        format!("-DNUMBER={number}"),
+        format!("-DNANOS={}", by.as_nanos()),
+    ];
     let status = Command::new("cc")
         .args(["-shared", "-fPIC", "-O1", "-fno-builtin", "-o"])
         .arg(&library)
@@ -174,7 +192,10 @@ pub(crate) fn busy(call: &str, by: Span, folder: &Path) -> io::Result<Vec<String
         .arg(&source)
         .status()?;
     if status.success() {
-        Ok(vec!["env".to_owned(), format!("LD_PRELOAD={}", library.display())])
+        Ok(vec![
+            "env".to_owned(),
+            format!("LD_PRELOAD={}", library.display()),
+        ])
     } else {
         Err(io::Error::other("cc made no library of it"))
     }
@@ -184,6 +205,17 @@ pub(crate) fn busy(call: &str, by: Span, folder: &Path) -> io::Result<Vec<String
 pub(crate) fn slowed(call: &str, by: Span) -> Vec<String> {
     let trace = format!("trace={call}");
     let inject = format!("inject={call}:delay_enter={}us", by.as_micros());
-    let words = ["strace", "-f", "-qq", "--seccomp-bpf", "-o", "/dev/null", "-e", &trace, "-e", &inject];
+    let words = [
+        "strace",
+        "-f",
+        "-qq",
+        "--seccomp-bpf",
+        "-o",
+        "/dev/null",
+        "-e",
+        &trace,
+        "-e",
+        &inject,
+    ];
     words.map(str::to_owned).to_vec()
 }

@@ -29,7 +29,8 @@ const RUNS: usize = 3;
 /// Text that `fullpipe serve` prints once it can be reached, and sshd too.
 const LISTENING: &str = "listening";
 
-/// Longest time that a program takes to come up, and to end after its work; its protocol has deadlines of its own.
+/// Longest time that a program takes to come up, and to end after its work; its protocol has
+/// deadlines of its own.
 const TIMEOUT: Duration = Duration::from_secs(40);
 
 /// Longest that an interrupt goes unheard.
@@ -93,7 +94,12 @@ impl Runner<'_> {
         let quota = quota(&case.plant)?;
         let wrap = self.wrap(&case.plant, quota.as_ref())?;
         let lab = Lab::start(&plan(case))?;
-        let scene = Scene { runner: self, case, lab: &lab, wrap };
+        let scene = Scene {
+            runner: self,
+            case,
+            lab: &lab,
+            wrap,
+        };
         scene.prepare()?;
         let (prediction, observation) = scene.observe(&case.request, self.captures.as_deref())?;
         let forward = &case.path.forward;
@@ -115,7 +121,11 @@ impl Runner<'_> {
     }
 
     /// The words before the program of an end that is held back, and which end that is.
-    fn wrap(&self, plant: &Plant, quota: Option<&Quota>) -> Result<Option<(Host, Vec<String>)>, RunError> {
+    fn wrap(
+        &self,
+        plant: &Plant,
+        quota: Option<&Quota>,
+    ) -> Result<Option<(Host, Vec<String>)>, RunError> {
         Ok(match plant {
             Plant::SlowCall { host, call, by } => Some((*host, slowed(call, *by))),
             Plant::SlowFile { host, by } => Some((*host, slowed(file_call(*host), *by))),
@@ -124,7 +134,11 @@ impl Runner<'_> {
                 Some(quota) => Some((*host, [quota.wrap(), self.busy(call, *by)?].concat())),
                 None => None,
             },
-            Plant::InPlan | Plant::Prepared { .. } | Plant::CrossTraffic(_) | Plant::Iperf2 | Plant::SshChannel => None,
+            Plant::InPlan
+            | Plant::Prepared { .. }
+            | Plant::CrossTraffic(_)
+            | Plant::Iperf2
+            | Plant::SshChannel => None,
         })
     }
 
@@ -149,7 +163,9 @@ fn check_tools(plant: &Plant) -> Result<(), RunError> {
     match plant {
         Plant::SlowCall { .. } | Plant::SlowFile { .. } => {
             let asked = Command::new("strace").arg("-V").output();
-            asked.map(drop).map_err(|error| RunError::NotPlanted(format!("strace: {error}")))
+            asked
+                .map(drop)
+                .map_err(|error| RunError::NotPlanted(format!("strace: {error}")))
         }
         Plant::SshChannel => ssh::check_programs().map_err(|error| not_planted(&error)),
         _ => Ok(()),
@@ -161,8 +177,11 @@ fn not_planted(error: &std::io::Error) -> RunError {
 }
 
 fn quota(plant: &Plant) -> Result<Option<Quota>, RunError> {
-    let Plant::Quota { share, .. } = plant else { return Ok(None) };
-    let made = Quota::make(*share).map_err(|error| RunError::NotPlanted(format!("no control group: {error}")))?;
+    let Plant::Quota { share, .. } = plant else {
+        return Ok(None);
+    };
+    let made = Quota::make(*share)
+        .map_err(|error| RunError::NotPlanted(format!("no control group: {error}")))?;
     Ok(Some(made))
 }
 
@@ -183,27 +202,48 @@ impl Scene<'_> {
             _ => return Ok(()),
         };
         let arguments = ["-c".to_owned(), command];
-        let output = self.lab.start_program(host, "sh", &arguments, ProgramStdio::Collected)?.finish_within(TIMEOUT)?;
-        if output.code == 0 { Ok(()) } else { Err(RunError::NotPlanted(output.stderr.trim().to_owned())) }
+        let output = self
+            .lab
+            .start_program(host, "sh", &arguments, ProgramStdio::Collected)?
+            .finish_within(TIMEOUT)?;
+        if output.code == 0 {
+            Ok(())
+        } else {
+            Err(RunError::NotPlanted(output.stderr.trim().to_owned()))
+        }
     }
 
-    /// Gives connections to the receiver the congestion control of the case, for a program that asks for none: in a
-    /// namespace the kernel takes one that it does not allow to everybody from a route, but not as the default.
+    /// Gives connections to the receiver the congestion control of the case, for a program that
+    /// asks for none: in a namespace the kernel takes one that it does not allow to everybody from
+    /// a route, but not as the default.
     fn route(&self) -> String {
         let control = self.case.request.congestion.as_deref().unwrap_or_default();
-        format!("ip route replace {} dev path0 congctl {control}", self.lab.host_address(Host::Receiver))
+        format!(
+            "ip route replace {} dev path0 congctl {control}",
+            self.lab.host_address(Host::Receiver)
+        )
     }
 
-    /// Returns the prediction for the load and the first valid run of the load, or the last of [`RUNS`] invalid runs,
-    /// whose packets are captured into the folder of captures, if there is one.
-    fn observe(&self, request: &Request, captures: Option<&Path>) -> Result<(Prediction, Observation), RunError> {
-        let (sender, receiver) = (self.lab.host_settings(Host::Sender)?, self.lab.host_settings(Host::Receiver)?);
+    /// Returns the prediction for the load and the first valid run of the load, or the last of
+    /// [`RUNS`] invalid runs, whose packets are captured into the folder of captures, if there is
+    /// one.
+    fn observe(
+        &self,
+        request: &Request,
+        captures: Option<&Path>,
+    ) -> Result<(Prediction, Observation), RunError> {
+        let (sender, receiver) = (
+            self.lab.host_settings(Host::Sender)?,
+            self.lab.host_settings(Host::Receiver)?,
+        );
         let prediction = predict(&self.case.path, &sender, &receiver, request);
         let mut runs = 0;
         loop {
             let cross_traffic = self.start_cross_traffic(request)?;
             let observation = self.captured(request, captures)?;
-            cross_traffic.into_iter().try_for_each(|program| program.finish_within(Duration::ZERO).map(drop))?;
+            cross_traffic
+                .into_iter()
+                .try_for_each(|program| program.finish_within(Duration::ZERO).map(drop))?;
             runs += 1;
             if observation.validity().is_valid() || runs == RUNS {
                 return Ok((prediction, observation));
@@ -211,10 +251,15 @@ impl Scene<'_> {
         }
     }
 
-    /// As [`Scene::once`], with captures in `folder` if it is given. A run is invalid if packets are missing in them.
+    /// As [`Scene::once`], with captures in `folder` if it is given. A run is invalid if packets
+    /// are missing in them.
     fn captured(&self, request: &Request, folder: Option<&Path>) -> Result<Observation, RunError> {
-        let Some(folder) = folder else { return self.once(request) };
-        let capture = self.lab.start_capture(folder, &stem(&self.case.name), MAX_CAPTURE)?;
+        let Some(folder) = folder else {
+            return self.once(request);
+        };
+        let capture = self
+            .lab
+            .start_capture(folder, &stem(&self.case.name), MAX_CAPTURE)?;
         let observed = self.once(request);
         let missed = self.lab.finish_capture(capture)?.missed;
         let mut observation = observed?;
@@ -222,7 +267,8 @@ impl Scene<'_> {
             let broken = &mut observation.validity_mut().broken;
             broken.push(format!("{missed} packets are missing in its captures"));
         }
-        write_middle(folder, &self.case.name, &self.case.path).map_err(|error| RunError::Failed(error.to_string()))?;
+        write_middle(folder, &self.case.name, &self.case.path)
+            .map_err(|error| RunError::Failed(error.to_string()))?;
         Ok(observation)
     }
 
@@ -241,18 +287,31 @@ impl Scene<'_> {
         let measurement = self.finish(client, request, "measurement")?;
         let validity = watch.finish_watch()?;
         server.finish_within(Duration::from_secs(1))?;
-        Ok(Measurement { validity, ..measurement })
+        Ok(Measurement {
+            validity,
+            ..measurement
+        })
     }
 
     /// As [`Scene::measured`], of a load that OpenSSH makes.
     fn watched(&self, request: &Request) -> Result<Watched, RunError> {
         let ssh = Ssh::prepare(self.runner.scratch).map_err(|error| not_planted(&error))?;
-        let server =
-            self.lab.start_program(Host::Receiver, "sh", &["-c".to_owned(), ssh.server()], ProgramStdio::Collected)?;
+        let server = self.lab.start_program(
+            Host::Receiver,
+            "sh",
+            &["-c".to_owned(), ssh.server()],
+            ProgramStdio::Collected,
+        )?;
         let server = self.once_it_listens(server)?;
-        let script = ssh.client(self.lab.host_address(Host::Receiver), self.let_through(request.duration));
+        let script = ssh.client(
+            self.lab.host_address(Host::Receiver),
+            self.let_through(request.duration),
+        );
         let time = request.duration.as_secs_f64().to_string();
-        let arguments = ["diagnose", "--json", "--time", &time, "--", "sh", "-c", &script].map(str::to_owned);
+        let arguments = [
+            "diagnose", "--json", "--time", &time, "--", "sh", "-c", &script,
+        ]
+        .map(str::to_owned);
         let watch = self.lab.start_watch()?;
         let client = self.start(Host::Sender, &arguments)?;
         let diagnosis: DiagnosisReport = self.finish(client, request, "diagnosis")?;
@@ -263,22 +322,35 @@ impl Scene<'_> {
             .ok_or_else(|| RunError::Failed("no transfer was diagnosed".to_owned()))?;
         let validity = watch.finish_watch()?;
         server.finish_within(Duration::ZERO)?;
-        let mut controls = evidence.sender_sockets.iter().map(|socket| Some(&socket.congestion));
+        let mut controls = evidence
+            .sender_sockets
+            .iter()
+            .map(|socket| Some(&socket.congestion));
         if !controls.all(|control| control == request.congestion.as_ref()) {
-            return Err(RunError::NotPlanted("its connection has another congestion control".to_owned()));
+            return Err(RunError::NotPlanted(
+                "its connection has another congestion control".to_owned(),
+            ));
         }
-        Ok(Watched { transfer, evidence, validity })
+        Ok(Watched {
+            transfer,
+            evidence,
+            validity,
+        })
     }
 
-    /// Returns the bytes that the window of a channel allows in this time: as the watch does not end the program, its
-    /// data must.
+    /// Returns the bytes that the window of a channel allows in this time: as the watch does not
+    /// end the program, its data must.
     fn let_through(&self, time: Span) -> ByteCount {
-        let ceiling = application::find_application("ssh").and_then(|ssh| ssh.window_ceiling(self.case.path.rtt()));
+        let ceiling = application::find_application("ssh")
+            .and_then(|ssh| ssh.window_ceiling(self.case.path.rtt()));
         ceiling.unwrap_or_default().bytes_in(time)
     }
 
     fn client_arguments(&self, near: Host, request: &Request) -> Vec<String> {
-        let mut arguments = measure_arguments(&self.lab.host_address(near.peer_host()).to_string(), request);
+        let mut arguments = measure_arguments(
+            &self.lab.host_address(near.peer_host()).to_string(),
+            request,
+        );
         if self.case.plant == Plant::Iperf2 {
             // The server knows clients by what they say, not by the port.
             arguments.extend(["--iperf2", "--port", &PORT.to_string()].map(str::to_owned));
@@ -288,7 +360,12 @@ impl Scene<'_> {
     }
 
     /// Returns the value at `key` of the client's document, also where the test broke off.
-    fn finish<T: DeserializeOwned>(&self, client: LabProgram<'_>, request: &Request, key: &str) -> Result<T, RunError> {
+    fn finish<T: DeserializeOwned>(
+        &self,
+        client: LabProgram<'_>,
+        request: &Request,
+        key: &str,
+    ) -> Result<T, RunError> {
         let deadline = Instant::now() + Duration::from(request.omit + request.duration) + TIMEOUT;
         let mut printed = String::new();
         while Instant::now() < deadline {
@@ -303,24 +380,38 @@ impl Scene<'_> {
         }
         let output = client.finish_within(Duration::from_secs(1))?;
         let failed = |error| RunError::Failed(format!("{error}: {}", output.stderr.trim()));
-        let mut document: BTreeMap<String, &RawValue> = serde_json::from_str(&printed).map_err(failed)?;
-        let part = document.remove(key).ok_or_else(|| RunError::Failed(output.stderr.trim().to_owned()))?;
+        let mut document: BTreeMap<String, &RawValue> =
+            serde_json::from_str(&printed).map_err(failed)?;
+        let part = document
+            .remove(key)
+            .ok_or_else(|| RunError::Failed(output.stderr.trim().to_owned()))?;
         serde_json::from_str(part.get()).map_err(failed)
     }
 
     /// Starts the program under test with whatever holds it back there.
     fn start(&self, host: Host, arguments: &[String]) -> Result<LabProgram<'_>, RunError> {
         let program = self.runner.program.to_string_lossy().into_owned();
-        let before = self.wrap.iter().filter(|(held, _)| *held == host).flat_map(|(_, words)| words.clone());
-        let mut words: Vec<String> = before.chain([program]).chain(arguments.iter().cloned()).collect();
+        let before = self
+            .wrap
+            .iter()
+            .filter(|(held, _)| *held == host)
+            .flat_map(|(_, words)| words.clone());
+        let mut words: Vec<String> = before
+            .chain([program])
+            .chain(arguments.iter().cloned())
+            .collect();
         let program = words.remove(0);
-        Ok(self.lab.start_program(host, &program, &words, ProgramStdio::Collected)?)
+        Ok(self
+            .lab
+            .start_program(host, &program, &words, ProgramStdio::Collected)?)
     }
 
     /// A far end in `host`, once it can be reached.
     fn serve(&self, host: Host, flags: &[&str]) -> Result<LabProgram<'_>, RunError> {
-        let mut arguments: Vec<String> =
-            std::iter::once("serve").chain(flags.iter().copied()).map(str::to_owned).collect();
+        let mut arguments: Vec<String> = std::iter::once("serve")
+            .chain(flags.iter().copied())
+            .map(str::to_owned)
+            .collect();
         if let Plant::SlowFile { host: slow, .. } = self.case.plant
             && slow == host
         {
@@ -341,7 +432,10 @@ impl Scene<'_> {
             }
         }
         said += &server.finish_within(Duration::ZERO)?.stderr;
-        Err(RunError::Failed(format!("the far end did not come up: {}", said.trim())))
+        Err(RunError::Failed(format!(
+            "the far end did not come up: {}",
+            said.trim()
+        )))
     }
 
     /// The far end's file or folder.
@@ -358,10 +452,19 @@ impl Scene<'_> {
 
     /// Starts cross traffic and its server; they end when they are killed.
     fn start_cross_traffic(&self, main: &Request) -> Result<Vec<LabProgram<'_>>, RunError> {
-        let Plant::CrossTraffic(load) = &self.case.plant else { return Ok(Vec::new()) };
-        let server = self.serve(Host::Receiver, &["--port", CROSS_TRAFFIC_PORT, "--no-iperf2"])?;
-        let load = Request { duration: main.duration + LEAD * 8, ..load.clone() };
-        let mut arguments = measure_arguments(&self.lab.host_address(Host::Receiver).to_string(), &load);
+        let Plant::CrossTraffic(load) = &self.case.plant else {
+            return Ok(Vec::new());
+        };
+        let server = self.serve(
+            Host::Receiver,
+            &["--port", CROSS_TRAFFIC_PORT, "--no-iperf2"],
+        )?;
+        let load = Request {
+            duration: main.duration + LEAD * 8,
+            ..load.clone()
+        };
+        let mut arguments =
+            measure_arguments(&self.lab.host_address(Host::Receiver).to_string(), &load);
         arguments.extend(["--port", CROSS_TRAFFIC_PORT, "--json"].map(str::to_owned));
         let client = self.start(Host::Sender, &arguments)?;
         std::thread::sleep(LEAD.into());
@@ -372,7 +475,9 @@ impl Scene<'_> {
     fn prove(&self, record: &CaseRecord) -> Result<Option<RemedyResult>, RunError> {
         let evidence = record.evidence(record.bandwidth);
         let advice = find_remedies(&evidence, &diagnose(&evidence));
-        let Some((best, predicted)) = best_of(&advice) else { return Ok(None) };
+        let Some((best, predicted)) = best_of(&advice) else {
+            return Ok(None);
+        };
         for (at, changes) in best.by_end() {
             match at {
                 At::Sender => self.lab.apply_changes(Host::Sender, &changes)?,
@@ -380,14 +485,20 @@ impl Scene<'_> {
                 At::Path | At::Middlebox | At::None => {}
             }
         }
-        let request =
-            best.changes.iter().fold(self.case.request.clone(), |request, change| change.applied_to_request(&request));
+        let request = best
+            .changes
+            .iter()
+            .fold(self.case.request.clone(), |request, change| {
+                change.applied_to_request(&request)
+            });
         let measured = self.observe(&request, None);
         for host in Host::ALL {
             self.lab.undo_changes(host)?;
         }
         let (_, observation) = measured?;
-        let steady = observation.steady().filter(|_| observation.validity().is_valid());
+        let steady = observation
+            .steady()
+            .filter(|_| observation.validity().is_valid());
         Ok(steady.map(|steady| RemedyResult {
             remedy: best.id.clone(),
             predicted,
@@ -405,7 +516,11 @@ fn best_of(advice: &[Remedy]) -> Option<(&Remedy, fullpipe_record::Forecast)> {
 
 /// The call with which that end reads or writes its file.
 const fn file_call(host: Host) -> &'static str {
-    if matches!(host, Host::Sender) { "pread64" } else { "pwrite64" }
+    if matches!(host, Host::Sender) {
+        "pread64"
+    } else {
+        "pwrite64"
+    }
 }
 
 /// The host that asks for the load.

@@ -13,7 +13,8 @@ const SERVER: &str = "/usr/sbin/sshd";
 
 const KEYGEN: &str = "ssh-keygen";
 
-/// Folder in which the server separates its privileges; distributions make it when they start the service.
+/// Folder in which the server separates its privileges; distributions make it when they start the
+/// service.
 const SEPARATION: &str = "/run/sshd";
 
 const PORT: u16 = 2222;
@@ -42,8 +43,12 @@ impl Ssh {
     /// # Errors
     /// If a key or a file cannot be made.
     pub(crate) fn prepare(folder: &Path) -> io::Result<Self> {
-        let ssh = Self { folder: folder.to_owned() };
-        ["host", "user"].into_iter().try_for_each(|key| ssh.make_key(key))?;
+        let ssh = Self {
+            folder: folder.to_owned(),
+        };
+        ["host", "user"]
+            .into_iter()
+            .try_for_each(|key| ssh.make_key(key))?;
         let lines = format!(
             "Port {PORT}\nHostKey {}\nAuthorizedKeysFile {}\nStrictModes no\nUsePAM no\nPidFile none\n\
              PermitRootLogin yes\n",
@@ -60,9 +65,15 @@ impl Ssh {
         if Path::new(&file).exists() {
             return Ok(());
         }
-        let made = Command::new(KEYGEN).args(["-q", "-t", "ed25519", "-N", "", "-f", &file]).status();
+        let made = Command::new(KEYGEN)
+            .args(["-q", "-t", "ed25519", "-N", "", "-f", &file])
+            .status();
         let status = made.map_err(|error| named(KEYGEN, &error))?;
-        if status.success() { Ok(()) } else { Err(io::Error::other(format!("{KEYGEN} made no key"))) }
+        if status.success() {
+            Ok(())
+        } else {
+            Err(io::Error::other(format!("{KEYGEN} made no key")))
+        }
     }
 
     fn file(&self, name: &str) -> String {
@@ -74,7 +85,8 @@ impl Ssh {
         format!("exec {SERVER} -D -e -f {} 2>&1", self.file("sshd.conf"))
     }
 
-    /// For the shell: sends so much through a channel to the server at `address`, which throws it away.
+    /// For the shell: sends so much through a channel to the server at `address`, which throws it
+    /// away.
     pub(crate) fn client(&self, address: Ipv4Addr, bytes: ByteCount) -> String {
         format!(
             "head -c {} /dev/zero | ssh -F none -p {PORT} -i {} -o BatchMode=yes -o StrictHostKeyChecking=no \

@@ -35,15 +35,36 @@ impl Captures {
     /// Fails if tcpdump does not start.
     pub(crate) fn start(network: &Network, folder: &Path, name: &str) -> io::Result<Self> {
         fs::create_dir_all(folder)?;
-        let mut captures = Self { running: Vec::new() };
+        let mut captures = Self {
+            running: Vec::new(),
+        };
         for host in [Host::Near, Host::Far] {
             let file = path(folder, name, host);
-            let words = ["tcpdump", "-i", "any", "-n", "-s", SNAP_LENGTH, "-B", "32768", "-w"].map(str::to_owned);
+            let words = [
+                "tcpdump",
+                "-i",
+                "any",
+                "-n",
+                "-s",
+                SNAP_LENGTH,
+                "-B",
+                "32768",
+                "-w",
+            ]
+            .map(str::to_owned);
             let words = [&words[..], &[file.display().to_string(), "tcp".to_owned()]].concat();
-            captures.running.push(network.command(host, &words).stdin(Stdio::null()).stderr(Stdio::null()).spawn()?);
+            captures.running.push(
+                network
+                    .command(host, &words)
+                    .stdin(Stdio::null())
+                    .stderr(Stdio::null())
+                    .spawn()?,
+            );
             // The file has its header as soon as tcpdump listens.
             let started = Instant::now();
-            while fs::metadata(&file).map_or(0, |file| file.len()) == 0 && started.elapsed() < STARTING {
+            while fs::metadata(&file).map_or(0, |file| file.len()) == 0
+                && started.elapsed() < STARTING
+            {
                 thread::sleep(Duration::from_millis(20));
             }
         }
@@ -66,7 +87,10 @@ impl Drop for Captures {
 }
 
 fn path(folder: &Path, name: &str, host: Host) -> PathBuf {
-    folder.join(format!("{name}-{}.pcap", if host == Host::Near { "near" } else { "far" }))
+    folder.join(format!(
+        "{name}-{}.pcap",
+        if host == Host::Near { "near" } else { "far" }
+    ))
 }
 
 /// Returns what `trace` says of the captures of `record` in `folder`, each and both, if it counts.
@@ -84,9 +108,23 @@ pub(crate) fn seen(record: &Record, folder: &Path) -> Vec<Seen> {
     // Of a test in both directions the transfer that moved more is judged.
     let at_end = |file: &Path, is_far: bool| {
         let seen = captured.seen(Taken::Sender, file, None)?;
-        let from_far = seen.sender.as_ref().is_some_and(|address| address.starts_with(FAR));
-        Some(Seen { taken: if from_far == is_far { Taken::Sender } else { Taken::Receiver }, ..seen })
+        let from_far = seen
+            .sender
+            .as_ref()
+            .is_some_and(|address| address.starts_with(FAR));
+        Some(Seen {
+            taken: if from_far == is_far {
+                Taken::Sender
+            } else {
+                Taken::Receiver
+            },
+            ..seen
+        })
     };
-    let seen = [at_end(&near, false), at_end(&far, true), captured.seen(Taken::BothEnds, &near, Some(&far))];
+    let seen = [
+        at_end(&near, false),
+        at_end(&far, true),
+        captured.seen(Taken::BothEnds, &near, Some(&far)),
+    ];
     seen.into_iter().flatten().collect()
 }

@@ -13,7 +13,9 @@ pub(crate) const PORT: u16 = 5201;
 pub(crate) const CROSS_TRAFFIC_PORT: u16 = 5301;
 
 /// The ends whose figures the verdict may rest on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum, Serialize, Deserialize,
+)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum View {
     /// `fullpipe serve` is at the far end.
@@ -62,8 +64,8 @@ pub(crate) struct Case {
     pub(crate) change: Option<(Host, String)>,
     /// The host of the server: the far one, or the near one over loopback.
     pub(crate) server_host: Host,
-    /// The program at the far end. `BENCH` stands for this program, `FULLPIPE` for the one under test, and `SCRATCH`
-    /// for a folder of the case.
+    /// The program at the far end. `BENCH` stands for this program, `FULLPIPE` for the one under
+    /// test, and `SCRATCH` for a folder of the case.
     pub(crate) server: Vec<String>,
     /// The arguments that follow `fullpipe diagnose --json`.
     pub(crate) client: Vec<String>,
@@ -75,7 +77,9 @@ impl Case {
     /// Returns whether another kernel can be the near host: one without BBR and control groups.
     pub(crate) fn runs_in_other_kernel(&self) -> bool {
         let is_there = self.server_host == Host::Far && self.change.is_none();
-        is_there && !self.name.contains(" bbr ") && self.quota.is_none_or(|(host, _)| host != Host::Near)
+        is_there
+            && !self.name.contains(" bbr ")
+            && self.quota.is_none_or(|(host, _)| host != Host::Near)
     }
 
     /// Returns the path of the data and back, of which the planted limit need not be a part.
@@ -89,13 +93,15 @@ impl Case {
         path
     }
 
-    /// Returns the rate of the path as `fullpipe` counts it: with all that Ethernet adds to a packet.
+    /// Returns the rate of the path as `fullpipe` counts it: with all that Ethernet adds to a
+    /// packet.
     pub(crate) fn stated_rate(&self) -> BitRate {
         self.path.rate.scale_by(ON_THE_WIRE / PACKET)
     }
 }
 
-/// Bytes of a full packet with all that Ethernet adds, with its header alone, and of the data in it.
+/// Bytes of a full packet with all that Ethernet adds, with its header alone, and of the data in
+/// it.
 const ON_THE_WIRE: f64 = 1538.0;
 pub(crate) const PACKET: f64 = 1514.0;
 pub(crate) const SEGMENT: f64 = 1448.0;

@@ -1,4 +1,5 @@
-//! `bench independent`: draws cases from a seed, runs them or reads records of them, and prints the score.
+//! `bench independent`: draws cases from a seed, runs them or reads records of them, and prints the
+//! score.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -35,7 +36,8 @@ pub(crate) struct Drawing {
     /// Views to judge; all if not given
     #[arg(long, value_enum, value_name = "VIEW")]
     view: Vec<JudgedView>,
-    /// Simulate transfers of the families that virtual time can have, and judge each from every view
+    /// Simulate transfers of the families that virtual time can have, and judge each from every
+    /// view
     #[arg(long = "virtual", conflicts_with_all = ["kernel", "prove", "capture", "record", "from"])]
     is_virtual: bool,
     /// Cases of each view and seed
@@ -61,7 +63,9 @@ impl Drawing {
             return self.run_virtual(stop);
         }
         let outcome = self.records(program, stop);
-        let interrupted = stop.load(Ordering::Relaxed).then_some(ExitCode::from(INTERRUPTED));
+        let interrupted = stop
+            .load(Ordering::Relaxed)
+            .then_some(ExitCode::from(INTERRUPTED));
         match outcome {
             Ok(records) => {
                 if !records.is_empty() {
@@ -117,7 +121,11 @@ impl Drawing {
     }
 
     fn views(&self) -> Vec<JudgedView> {
-        if self.view.is_empty() { JudgedView::value_variants().to_vec() } else { self.view.clone() }
+        if self.view.is_empty() {
+            JudgedView::value_variants().to_vec()
+        } else {
+            self.view.clone()
+        }
     }
 
     /// Returns the seeds, and says which it is where none was given.
@@ -125,15 +133,25 @@ impl Drawing {
         if !self.seed.is_empty() {
             return self.seed.clone();
         }
-        let seed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        let seed = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default()
+            .as_secs();
         say(false, &format!("seed {seed}\n"));
         vec![seed]
     }
 
-    /// Returns what captures in the folder of the records show, where there are some, and prints it.
+    /// Returns what captures in the folder of the records show, where there are some, and prints
+    /// it.
     fn seen_captures(&self, records: &[Record]) -> Vec<Judgement> {
-        let folder = self.selection.from.as_ref().or(self.selection.record.as_ref().filter(|_| self.capture));
-        let Some(folder) = folder else { return Vec::new() };
+        let folder = self.selection.from.as_ref().or(self
+            .selection
+            .record
+            .as_ref()
+            .filter(|_| self.capture));
+        let Some(folder) = folder else {
+            return Vec::new();
+        };
         let mut judged = Vec::new();
         for record in records {
             for seen in seen(record, folder) {
@@ -144,7 +162,11 @@ impl Drawing {
         judged
     }
 
-    fn records(&self, program: &Path, stop: &AtomicBool) -> Result<Vec<Record>, Box<dyn std::error::Error>> {
+    fn records(
+        &self,
+        program: &Path,
+        stop: &AtomicBool,
+    ) -> Result<Vec<Record>, Box<dyn std::error::Error>> {
         let wanted = |name: &str| self.selection.includes(name);
         if let Some(folder) = &self.selection.from {
             let mut records = read_all::<Record>(folder)?;
@@ -157,7 +179,10 @@ impl Drawing {
             return Ok(records);
         }
         let views = self.views();
-        let views = View::value_variants().iter().copied().filter(|view| views.contains(&(*view).into()));
+        let views = View::value_variants()
+            .iter()
+            .copied()
+            .filter(|view| views.contains(&(*view).into()));
         let views: Vec<View> = views.collect();
         let (program, bench) = (std::path::absolute(program)?, std::env::current_exe()?);
         let programs = Programs {
@@ -169,9 +194,15 @@ impl Drawing {
         };
         let mut cases: Vec<Case> = Vec::new();
         for seed in self.seeds() {
-            cases.extend(views.iter().flat_map(|view| draw_cases(*view, seed, self.count)));
+            cases.extend(
+                views
+                    .iter()
+                    .flat_map(|view| draw_cases(*view, seed, self.count)),
+            );
         }
-        cases.retain(|case| wanted(&case.name) && (self.kernel.is_none() || case.runs_in_other_kernel()));
+        cases.retain(|case| {
+            wanted(&case.name) && (self.kernel.is_none() || case.runs_in_other_kernel())
+        });
         if self.selection.list {
             for case in &cases {
                 say(false, &format!("{:?} {}\n", case.view, case.name));
@@ -179,19 +210,29 @@ impl Drawing {
             return Ok(Vec::new());
         }
         let records = Mutex::new(Vec::new());
-        side_by_side(cases, stop, |case| match self.record(&programs, case, stop) {
-            Ok(record) => {
-                say(false, &line(&record));
-                records.lock().unwrap_or_else(PoisonError::into_inner).push(record);
+        side_by_side(cases, stop, |case| {
+            match self.record(&programs, case, stop) {
+                Ok(record) => {
+                    say(false, &line(&record));
+                    records
+                        .lock()
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .push(record);
+                }
+                Err(RunError::Interrupted) => {}
+                Err(why) => say(false, &format!("{}: {why}\n", case.name)),
             }
-            Err(RunError::Interrupted) => {}
-            Err(why) => say(false, &format!("{}: {why}\n", case.name)),
         });
         Ok(records.into_inner().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Runs a case, and writes its record where records are kept.
-    fn record(&self, programs: &Programs<'_>, case: &Case, stop: &AtomicBool) -> Result<Record, RunError> {
+    fn record(
+        &self,
+        programs: &Programs<'_>,
+        case: &Case,
+        stop: &AtomicBool,
+    ) -> Result<Record, RunError> {
         let record = run_until_valid(programs, case, stop)?;
         if let Some(folder) = &self.selection.record {
             record.write(folder).map_err(RunError::failed)?;
@@ -205,7 +246,10 @@ fn report(records: &[Record], seen: &[Judgement]) -> String {
     let mut accuracy = Accuracy::default();
     let counted = || records.iter().filter(|record| record.left_out().is_none());
     counted().for_each(|record| record.hold(&mut accuracy));
-    let judged: Vec<Judgement> = counted().map(Record::judgement).chain(seen.iter().cloned()).collect();
+    let judged: Vec<Judgement> = counted()
+        .map(Record::judgement)
+        .chain(seen.iter().cloned())
+        .collect();
     score_text(&judged) + &harm_text(records) + &accuracy.text()
 }
 
@@ -217,10 +261,19 @@ fn capture_judgement(record: &Record, seen: Seen) -> Option<Judgement> {
         Taken::BothEnds => JudgedView::CapturedAtBoth,
         Taken::Middle => return None,
     };
-    Some(Judgement { transfer: record.name.clone(), view, expected: seen.expected, verdict: seen.verdict })
+    Some(Judgement {
+        transfer: record.name.clone(),
+        view,
+        expected: seen.expected,
+        verdict: seen.verdict,
+    })
 }
 
-fn run_until_valid(programs: &Programs<'_>, case: &Case, stop: &AtomicBool) -> Result<Record, RunError> {
+fn run_until_valid(
+    programs: &Programs<'_>,
+    case: &Case,
+    stop: &AtomicBool,
+) -> Result<Record, RunError> {
     let mut record = programs.run(case, stop)?;
     for _ in 1..RUNS {
         if record.broken.is_none() {

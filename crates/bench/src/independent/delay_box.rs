@@ -1,4 +1,5 @@
-//! A device between two routers that delays packets and loses some. It shares no code with the link of the lab.
+//! A device between two routers that delays packets and loses some. It shares no code with the link
+//! of the lab.
 
 use std::collections::VecDeque;
 use std::io;
@@ -55,14 +56,26 @@ impl Passage {
     pub(crate) fn broken(self) -> Option<String> {
         const MAX_LATE: f64 = 0.01;
         if self.dropped > 0 {
-            return Some(format!("the delay box dropped {} packets by itself", self.dropped));
+            return Some(format!(
+                "the delay box dropped {} packets by itself",
+                self.dropped
+            ));
         }
         let share = self.late as f64 / self.sent.max(1) as f64;
-        (share > MAX_LATE).then(|| format!("the delay box was late with {:.0} % of the packets", share * 100.0))
+        (share > MAX_LATE).then(|| {
+            format!(
+                "the delay box was late with {:.0} % of the packets",
+                share * 100.0
+            )
+        })
     }
 
     fn and(self, other: Self) -> Self {
-        Self { sent: self.sent + other.sent, late: self.late + other.late, dropped: self.dropped + other.dropped }
+        Self {
+            sent: self.sent + other.sent,
+            late: self.late + other.late,
+            dropped: self.dropped + other.dropped,
+        }
     }
 }
 
@@ -74,7 +87,8 @@ pub(crate) struct DelayBox {
 }
 
 impl DelayBox {
-    /// Joins the devices `names` of `network`: `treatments` are of packets that arrive at the first, and at the second.
+    /// Joins the devices `names` of `network`: `treatments` are of packets that arrive at the
+    /// first, and at the second.
     ///
     /// # Errors
     /// If a packet socket cannot be opened there.
@@ -91,14 +105,21 @@ impl DelayBox {
             let (to_first, to_second) = (first.try_clone()?, second.try_clone()?);
             Ok([[first, to_second], [second, to_first]])
         };
-        let directions = thread::spawn(open).join().map_err(|_| io::Error::other("the delay box did not start"))??;
+        let directions = thread::spawn(open)
+            .join()
+            .map_err(|_| io::Error::other("the delay box did not start"))??;
         let stop = Arc::<AtomicBool>::default();
         let threads = directions
             .into_iter()
             .zip(treatments)
             .zip(seed..)
             .map(|(([from, to], treatment), seed)| {
-                let direction = Direction { from, to, treatment, random: Pcg64Mcg::seed_from_u64(seed) };
+                let direction = Direction {
+                    from,
+                    to,
+                    treatment,
+                    random: Pcg64Mcg::seed_from_u64(seed),
+                };
                 let stop = Arc::clone(&stop);
                 thread::spawn(move || direction.carry(&stop))
             })
@@ -113,7 +134,10 @@ impl DelayBox {
 
     fn end(&mut self) -> Passage {
         self.stop.store(true, Ordering::Relaxed);
-        let passages = self.threads.drain(..).filter_map(|thread| thread.join().ok());
+        let passages = self
+            .threads
+            .drain(..)
+            .filter_map(|thread| thread.join().ok());
         passages.fold(Passage::default(), Passage::and)
     }
 }
@@ -133,15 +157,21 @@ struct Direction {
 
 impl Direction {
     fn carry(mut self, stop: &AtomicBool) -> Passage {
-        // A device of its own waits for no program. Without the permission it may be late, and counts that.
+        // A device of its own waits for no program. Without the permission it may be late, and
+        // counts that.
         let _ = setpriority_process(Some(gettid()), FIRST);
         let (mut waiting, mut passage) = (VecDeque::new(), Passage::default());
         let mut frame = vec![0; MAX_FRAME];
         while !stop.load(Ordering::Relaxed) {
             for _ in 0..BATCH {
-                let Ok(length) = rustix::io::read(&self.from, &mut frame[..]) else { break };
+                let Ok(length) = rustix::io::read(&self.from, &mut frame[..]) else {
+                    break;
+                };
                 if !self.is_lost() {
-                    waiting.push_back((Instant::now() + self.treatment.delay, frame[..length].to_vec()));
+                    waiting.push_back((
+                        Instant::now() + self.treatment.delay,
+                        frame[..length].to_vec(),
+                    ));
                 }
             }
             self.send_due(&mut waiting, &mut passage);
@@ -168,8 +198,17 @@ impl Direction {
 
     /// Waits for the next frame to arrive or to be due.
     fn sleep(&self, due: Option<Instant>) {
-        let wait = due.map_or(POLL_INTERVAL, |due| due.saturating_duration_since(Instant::now()).min(POLL_INTERVAL));
-        let wait = Timespec { tv_sec: 0, tv_nsec: wait.subsec_nanos().into() };
-        let _ = poll(&mut [PollFd::new(&self.from.as_fd(), PollFlags::IN)], Some(&wait));
+        let wait = due.map_or(POLL_INTERVAL, |due| {
+            due.saturating_duration_since(Instant::now())
+                .min(POLL_INTERVAL)
+        });
+        let wait = Timespec {
+            tv_sec: 0,
+            tv_nsec: wait.subsec_nanos().into(),
+        };
+        let _ = poll(
+            &mut [PollFd::new(&self.from.as_fd(), PollFlags::IN)],
+            Some(&wait),
+        );
     }
 }

@@ -15,9 +15,14 @@ pub(crate) fn cases(view: View, seed: u64, count: usize) -> Vec<Case> {
     (0..count)
         .map(|index| {
             let family = families[index % families.len()];
-            let mut draw = Random::new(seed.wrapping_mul(1_000_003) ^ (number_of_view << 32) ^ index as u64);
+            let mut draw =
+                Random::new(seed.wrapping_mul(1_000_003) ^ (number_of_view << 32) ^ index as u64);
             let case = case(&mut draw, view, family);
-            Case { name: format!("{seed}-{index:03} {}", case.name), seed, ..case }
+            Case {
+                name: format!("{seed}-{index:03} {}", case.name),
+                seed,
+                ..case
+            }
         })
         .collect()
 }
@@ -27,7 +32,12 @@ fn families(view: View) -> Vec<Family> {
     let left_out: &[Family] = match view {
         // Our own program neither fixes its send buffer alone nor pauses.
         View::BothEnds => &[Family::SendBuffer, Family::PausingSender],
-        View::Sender => &[Family::ReceiveBuffer, Family::SendBuffer, Family::PausingSender, Family::ReceiverQuota],
+        View::Sender => &[
+            Family::ReceiveBuffer,
+            Family::SendBuffer,
+            Family::PausingSender,
+            Family::ReceiverQuota,
+        ],
         View::Receiver => &[
             Family::SendBuffer,
             Family::PausingSender,
@@ -36,11 +46,19 @@ fn families(view: View) -> Vec<Family> {
             Family::BlackHole,
             Family::BothWays,
         ],
-        View::Watched => {
-            &[Family::OfferedRate, Family::MaxPace, Family::ReceiverQuota, Family::BothWays, Family::Loopback]
-        }
+        View::Watched => &[
+            Family::OfferedRate,
+            Family::MaxPace,
+            Family::ReceiverQuota,
+            Family::BothWays,
+            Family::Loopback,
+        ],
     };
-    Family::value_variants().iter().copied().filter(|family| !left_out.contains(family)).collect()
+    Family::value_variants()
+        .iter()
+        .copied()
+        .filter(|family| !left_out.contains(family))
+        .collect()
 }
 
 /// Draws rate and round-trip time until they suit `family`.
@@ -57,16 +75,22 @@ pub(crate) fn draw_way(draw: &mut Random, family: Family) -> Way {
         // Lasts less than ten round trips.
         Family::ShortTransfer => ((20e6, 500e6), 400.0..4000.0),
         Family::BlackHole | Family::Stalls | Family::ClosedWindow => ((5e6, 100e6), 40.0..1000.0),
-        // A buffer full of small segments must be far less than the pipe, and small packets not too many.
+        // A buffer full of small segments must be far less than the pipe, and small packets not too
+        // many.
         Family::ClampedMss => ((4e6, 40e6), 20.0..40.0),
         // Two loads at once are too many packets for two processors.
-        Family::SharedWithDatagrams | Family::SharedWithTcp | Family::BothWays => ((5e6, 150e6), 40.0..1500.0),
+        Family::SharedWithDatagrams | Family::SharedWithTcp | Family::BothWays => {
+            ((5e6, 150e6), 40.0..1500.0)
+        }
         // The limit must be reached soon after it has changed.
         Family::Changing => ((5e6, 200e6), 40.0..600.0),
         _ => ((5e6, 900e6), 40.0..2500.0),
     };
     loop {
-        let way = Way { rate: draw.log_uniform(rates.0, rates.1), rtt: draw.log_uniform(0.003, 0.3) };
+        let way = Way {
+            rate: draw.log_uniform(rates.0, rates.1),
+            rtt: draw.log_uniform(0.003, 0.3),
+        };
         if packets.contains(&way.packets()) {
             return way;
         }
@@ -78,8 +102,11 @@ fn case(draw: &mut Random, view: View, family: Family) -> Case {
     let way = draw_way(draw, family);
     let left = draw.uniform(0.25, 0.6);
     let control = match family {
-        // BBR takes no notice of a few losses, and paces so that it does not overflow a queue of its own.
-        Family::RandomLoss | Family::ShallowQueue | Family::OwnShortQueue => draw.pick(&["reno", "cubic"]),
+        // BBR takes no notice of a few losses, and paces so that it does not overflow a queue of
+        // its own.
+        Family::RandomLoss | Family::ShallowQueue | Family::OwnShortQueue => {
+            draw.pick(&["reno", "cubic"])
+        }
         Family::PolicedBbr => "bbr",
         _ => draw.pick(&["reno", "cubic", "bbr"]),
     };
@@ -101,8 +128,11 @@ fn case(draw: &mut Random, view: View, family: Family) -> Case {
             | Family::Changing
             | Family::Loopback
     );
-    let streams =
-        if view != View::Watched && may_have_many && draw.chance(0.25) { draw.pick(&[2, 3, 5, 8]) } else { 1 };
+    let streams = if view != View::Watched && may_have_many && draw.chance(0.25) {
+        draw.pick(&[2, 3, 5, 8])
+    } else {
+        1
+    };
     let downloads = match view {
         View::Sender => false,
         View::Receiver => true,
@@ -137,10 +167,17 @@ fn case(draw: &mut Random, view: View, family: Family) -> Case {
         cross_traffic: None,
     };
     if view == View::Watched {
-        // The kernel takes as default only what it allows everybody; of a route it takes any. A route wins over what a
-        // program asks for, so a load of our own, whose remedy may be another congestion control, goes without.
-        case.scripts.push((Host::Near, format!("ip route replace default via 198.18.10.2 congctl {control}")));
-        case.scripts.push((Host::Far, format!("ip route replace default via 198.18.12.2 congctl {control}")));
+        // The kernel takes as default only what it allows everybody; of a route it takes any. A
+        // route wins over what a program asks for, so a load of our own, whose remedy may be
+        // another congestion control, goes without.
+        case.scripts.push((
+            Host::Near,
+            format!("ip route replace default via 198.18.10.2 congctl {control}"),
+        ));
+        case.scripts.push((
+            Host::Far,
+            format!("ip route replace default via 198.18.12.2 congctl {control}"),
+        ));
     }
     let mut plan = Plan::new(case, way, left, control, streams, downloads);
     plan.plant(family, draw);
@@ -152,7 +189,11 @@ fn case(draw: &mut Random, view: View, family: Family) -> Case {
         way.rate / 1e6,
         way.rtt * 1e3,
         if downloads { "down " } else { "" },
-        if case.states_rate { "stated" } else { "unstated" },
+        if case.states_rate {
+            "stated"
+        } else {
+            "unstated"
+        },
     );
     case
 }

@@ -1,4 +1,5 @@
-//! Two hosts, two routers and a delay box between them, made of the kernel's own devices and disciplines.
+//! Two hosts, two routers and a delay box between them, made of the kernel's own devices and
+//! disciplines.
 //!
 //! ```text
 //! near ── router ── delay box ── router ── far
@@ -72,8 +73,8 @@ pub(crate) struct Network {
     delay_box: Option<DelayBox>,
 }
 
-/// Makes the devices and addresses. `$p` is the prefix of the namespaces; the rest is of the plan. Where the near host
-/// has a kernel of its own, its device is a TAP that ends at the router.
+/// Makes the devices and addresses. `$p` is the prefix of the namespaces; the rest is of the plan.
+/// Where the near host has a kernel of its own, its device is a TAP that ends at the router.
 const SCRIPT: &str = r"
 for name in near nearrouter box farrouter far; do ip netns add $p$name; ip -n $p$name link set lo up; done
 join() { ip link add $1 netns $p$2 type veth peer name $3 netns $p$4; }
@@ -125,8 +126,9 @@ fn prepare(joins_segments: bool) -> String {
     format!("gro={}{HOST}", if joins_segments { "on" } else { "off" })
 }
 
-/// Time in which a full bucket of the bottleneck's `tbf` is sent. A timer that is late by more loses what the bucket
-/// does not hold: with 500 µs a virtual machine's path carried 89 % of its rate while its queue was full.
+/// Time in which a full bucket of the bottleneck's `tbf` is sent. A timer that is late by more
+/// loses what the bucket does not hold: with 500 µs a virtual machine's path carried 89 % of its
+/// rate while its queue was full.
 const BURST: Span = Span::from_micros(2000);
 
 /// The least bucket that lets packets of 1514 bytes pass.
@@ -141,7 +143,11 @@ impl Network {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let prefix = format!("fpb{}-{number}-", std::process::id());
-        let mut network = Self { prefix, joins_segments: plan.joins_segments, delay_box: None };
+        let mut network = Self {
+            prefix,
+            joins_segments: plan.joins_segments,
+            delay_box: None,
+        };
         let bucket = plan.rate.bytes_in(BURST).max(MIN_BURST);
         let variables = format!(
             "p={}; rate={}; burst={}; limit={}; own_kernel={own_kernel}\n",
@@ -160,18 +166,27 @@ impl Network {
     }
 
     fn start_box(&self, plan: &PathPlan, seed: u64) -> Result<DelayBox, RunError> {
-        let opened = File::open(format!("/run/netns/{}box", self.prefix)).map_err(RunError::failed)?;
+        let opened =
+            File::open(format!("/run/netns/{}box", self.prefix)).map_err(RunError::failed)?;
         let delay = Duration::from(plan.rtt) / 2;
         let treatments = plan.loss.map(|loss| Treatment { delay, loss });
-        DelayBox::start(NetNamespace::from(OwnedFd::from(opened)), ["near0", "far0"], treatments, seed)
-            .map_err(RunError::failed)
+        DelayBox::start(
+            NetNamespace::from(OwnedFd::from(opened)),
+            ["near0", "far0"],
+            treatments,
+            seed,
+        )
+        .map_err(RunError::failed)
     }
 
     /// Returns a command that runs `words` in `host`.
     pub(crate) fn command(&self, host: Host, words: &[String]) -> Command {
         // `ip netns exec` would hide the control groups.
         let mut command = Command::new("nsenter");
-        command.arg(format!("--net=/run/netns/{}{}", self.prefix, host.name())).arg("--").args(words);
+        command
+            .arg(format!("--net=/run/netns/{}{}", self.prefix, host.name()))
+            .arg("--")
+            .args(words);
         command
     }
 
@@ -186,8 +201,14 @@ impl Network {
     /// Returns whether somebody listens on `port` in `host`.
     pub(crate) fn listens(&self, host: Host, port: u16) -> bool {
         let words = ["cat", "/proc/net/tcp", "/proc/net/tcp6"].map(str::to_owned);
-        let tables = self.command(host, &words).output().map(|output| output.stdout).unwrap_or_default();
-        String::from_utf8_lossy(&tables).lines().any(|line| is_listener(line, port))
+        let tables = self
+            .command(host, &words)
+            .output()
+            .map(|output| output.stdout)
+            .unwrap_or_default();
+        String::from_utf8_lossy(&tables)
+            .lines()
+            .any(|line| is_listener(line, port))
     }
 
     /// Returns whether the hosts' devices join segments that arrive.
@@ -202,22 +223,35 @@ impl Network {
 
     /// Ends the delay box, and returns what became of the packets.
     pub(crate) fn finish(mut self) -> Passage {
-        self.delay_box.take().map(DelayBox::finish).unwrap_or_default()
+        self.delay_box
+            .take()
+            .map(DelayBox::finish)
+            .unwrap_or_default()
     }
 }
 
 fn shell(command: &mut Command, script: &str) -> Result<(), RunError> {
-    let output = command.args(["-ec", script]).output().map_err(RunError::failed)?;
+    let output = command
+        .args(["-ec", script])
+        .output()
+        .map_err(RunError::failed)?;
     let said = String::from_utf8_lossy(&output.stderr);
-    if output.status.success() { Ok(()) } else { Err(RunError::Failed(last_words(&said, "the shell failed"))) }
+    if output.status.success() {
+        Ok(())
+    } else {
+        Err(RunError::Failed(last_words(&said, "the shell failed")))
+    }
 }
 
 impl Drop for Network {
     fn drop(&mut self) {
         for name in Host::ALL.map(Host::name).into_iter().chain(["box"]) {
-            // A program that was traced outlives its tracer. A namespace that was never made is not there.
+            // A program that was traced outlives its tracer. A namespace that was never made is not
+            // there.
             let script = "ip netns pids \"$0\" | xargs -r kill -KILL; ip netns del \"$0\"";
-            let _ = Command::new("sh").args(["-c", script, &format!("{}{name}", self.prefix)]).output();
+            let _ = Command::new("sh")
+                .args(["-c", script, &format!("{}{name}", self.prefix)])
+                .output();
         }
         // Only some cases have files.
         let _ = std::fs::remove_dir_all(self.scratch());

@@ -36,16 +36,25 @@ pub(crate) fn run_in(
         "--".to_owned(),
         init.display().to_string(),
     ];
-    let ended = Process::start(&mut network.command(Host::NearRouter, &kernel))?.finish(timeout, stop)?;
+    let ended =
+        Process::start(&mut network.command(Host::NearRouter, &kernel))?.finish(timeout, stop)?;
     let text = |path| fs::read_to_string(path).unwrap_or_default();
     let (stdout, stderr) = (text(output), text(errors));
     let _ = fs::remove_dir_all(&folder);
-    Ok(Ended { succeeded: !stdout.is_empty(), stdout, stderr, ..ended })
+    Ok(Ended {
+        succeeded: !stdout.is_empty(),
+        stdout,
+        stderr,
+        ..ended
+    })
 }
 
 /// A script for the first process of that kernel, whose end is the end of the kernel.
 fn init_script(network: &Network, scripts: &[&str], words: &[String]) -> String {
-    let quoted: Vec<String> = words.iter().map(|word| format!("'{}'", word.replace('\'', "'\\''"))).collect();
+    let quoted: Vec<String> = words
+        .iter()
+        .map(|word| format!("'{}'", word.replace('\'', "'\\''")))
+        .collect();
     let folder = network.scratch();
     format!(
         "export PATH=/usr/sbin:/usr/bin:/sbin:/bin\n\

@@ -94,7 +94,11 @@ impl Peer {
         let mut data = vec![0; self.call];
         let (began, mut moved, mut calls) = (Instant::now(), 0_u64, 0_u32);
         while moved < self.bytes && began.elapsed().as_secs_f64() < self.time {
-            let length = if sends { stream.write(&data)? } else { stream.read(&mut data)? };
+            let length = if sends {
+                stream.write(&data)?
+            } else {
+                stream.read(&mut data)?
+            };
             if length == 0 {
                 return Ok(());
             }

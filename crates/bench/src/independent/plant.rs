@@ -55,8 +55,25 @@ pub(crate) struct Plan {
 
 impl Plan {
     /// Returns a case without a limit.
-    pub(crate) fn new(case: Case, way: Way, left: f64, control: &'static str, streams: u32, downloads: bool) -> Self {
-        Self { case, way, left, control, streams, downloads, peer: Small::default(), flags: Vec::new(), bytes: None }
+    pub(crate) fn new(
+        case: Case,
+        way: Way,
+        left: f64,
+        control: &'static str,
+        streams: u32,
+        downloads: bool,
+    ) -> Self {
+        Self {
+            case,
+            way,
+            left,
+            control,
+            streams,
+            downloads,
+            peer: Small::default(),
+            flags: Vec::new(),
+            bytes: None,
+        }
     }
 
     /// Returns the case, and whether the near end receives.
@@ -65,16 +82,28 @@ impl Plan {
     }
 
     fn data_sender(&self) -> Host {
-        if self.downloads { Host::Far } else { Host::Near }
+        if self.downloads {
+            Host::Far
+        } else {
+            Host::Near
+        }
     }
 
     fn data_receiver(&self) -> Host {
-        if self.downloads { Host::Near } else { Host::Far }
+        if self.downloads {
+            Host::Near
+        } else {
+            Host::Far
+        }
     }
 
     /// The router that sends data into the delay box.
     fn data_router(&self) -> Host {
-        if self.downloads { Host::FarRouter } else { Host::NearRouter }
+        if self.downloads {
+            Host::FarRouter
+        } else {
+            Host::NearRouter
+        }
     }
 
     /// The part of a stream of what the limit leaves, in bytes in flight.
@@ -150,7 +179,8 @@ impl Plan {
     }
 
     fn random_loss(&mut self) -> &'static str {
-        // Reno: √(3⁄2p) packets (Mathis and others, 1997); CUBIC is like it where windows are small.
+        // Reno: √(3⁄2p) packets (Mathis and others, 1997); CUBIC is like it where windows are
+        // small.
         let packets = self.way.packets() * self.left;
         self.case.path.loss[usize::from(self.downloads)] = 1.5 / (packets * packets);
         "loss/random"
@@ -172,7 +202,10 @@ impl Plan {
     fn receive_maximum(&mut self) -> &'static str {
         let most = self.window() * 1.6;
         let usual = most.min(131_072.0);
-        self.script(self.data_receiver(), format!("sysctl -qw net.ipv4.tcp_rmem='4096 {usual:.0} {most:.0}'"));
+        self.script(
+            self.data_receiver(),
+            format!("sysctl -qw net.ipv4.tcp_rmem='4096 {usual:.0} {most:.0}'"),
+        );
         "receive-window/tcp-rmem-max"
     }
 
@@ -184,7 +217,11 @@ impl Plan {
     }
 
     fn no_scaling(&mut self, draw: &mut Random) -> &'static str {
-        let host = if draw.chance(0.7) { self.data_receiver() } else { self.data_sender() };
+        let host = if draw.chance(0.7) {
+            self.data_receiver()
+        } else {
+            self.data_sender()
+        };
         self.script(host, "sysctl -qw net.ipv4.tcp_window_scaling=0".to_owned());
         "receive-window/no-window-scaling"
     }
@@ -198,7 +235,10 @@ impl Plan {
     fn send_maximum(&mut self) -> &'static str {
         let most = self.window() * 1.5;
         let usual = most.min(65_536.0);
-        self.script(self.data_sender(), format!("sysctl -qw net.ipv4.tcp_wmem='4096 {usual:.0} {most:.0}'"));
+        self.script(
+            self.data_sender(),
+            format!("sysctl -qw net.ipv4.tcp_wmem='4096 {usual:.0} {most:.0}'"),
+        );
         "send-buffer/tcp-wmem-max"
     }
 
@@ -224,7 +264,11 @@ impl Plan {
         // Of 128 KiB each, as both servers read.
         let pause = 131_072.0 * 8.0 / (self.left * self.way.goodput() / f64::from(self.streams));
         if !self.is_watched() {
-            let call = if self.case.view == View::BothEnds { "recvfrom" } else { "read" };
+            let call = if self.case.view == View::BothEnds {
+                "recvfrom"
+            } else {
+                "read"
+            };
             self.downloads = false;
             self.case.slow_call = Some((call, Span::from_secs_f64(pause)));
         }
@@ -237,11 +281,16 @@ impl Plan {
         self.slow_reader(draw)
     }
 
-    /// A device that makes segments so small that headers, and the memory that each takes of a buffer, cost most.
+    /// A device that makes segments so small that headers, and the memory that each takes of a
+    /// buffer, cost most.
     fn clamp_segments(&mut self, draw: &mut Random) -> &'static str {
         let mss = draw.uniform(100.0, 160.0).floor();
         let router = draw.pick(&[Host::NearRouter, Host::FarRouter]);
-        self.filter(router, "forward", &format!("tcp flags syn tcp option maxseg size set {mss}"));
+        self.filter(
+            router,
+            "forward",
+            &format!("tcp flags syn tcp option maxseg size set {mss}"),
+        );
         "mtu/mss-clamped"
     }
 
@@ -249,12 +298,19 @@ impl Plan {
     fn stall_path(&mut self, draw: &mut Random) -> &'static str {
         self.case.states_rate = false;
         let whole = self.seconds(Family::Stalls);
-        let (stalled, flows) = (whole * draw.uniform(0.2, 0.3), whole * draw.uniform(0.02, 0.06));
+        let (stalled, flows) = (
+            whole * draw.uniform(0.2, 0.3),
+            whole * draw.uniform(0.02, 0.06),
+        );
         let router = self.data_router();
         let drop = filtering("forward", "oifname path0 tcp dport != 0 drop");
-        let stall = format!("{drop}; sleep {stalled:.2}; nft delete table ip bench; sleep {flows:.2}");
+        let stall =
+            format!("{drop}; sleep {stalled:.2}; nft delete table ip bench; sleep {flows:.2}");
         let begun = data_flows("path0");
-        self.case.change = Some((router, format!("{begun}; sleep 0.5; for i in 1 2 3; do {stall}; done")));
+        self.case.change = Some((
+            router,
+            format!("{begun}; sleep 0.5; for i in 1 2 3; do {stall}; done"),
+        ));
         "loss"
     }
 
@@ -269,7 +325,9 @@ impl Plan {
         let limit = draw.uniform(4.0, 10.0) * PACKET;
         self.script(
             self.data_sender(),
-            format!("tc qdisc add dev host0 root tbf rate {held:.0}bit burst 5000 limit {limit:.0}"),
+            format!(
+                "tc qdisc add dev host0 root tbf rate {held:.0}bit burst 5000 limit {limit:.0}"
+            ),
         );
         "capacity/host-queue"
     }
@@ -309,20 +367,35 @@ impl Plan {
         "capacity/link"
     }
 
-    /// A limit that holds for most of the transfer, and another for the rest, before it or after it.
+    /// A limit that holds for most of the transfer, and another for the rest, before it or after
+    /// it.
     fn changing(&mut self, draw: &mut Random) -> &'static str {
         self.case.states_rate = false;
         let passes = self.left * self.way.rate;
         let (host, begin, end, name) = if self.downloads || draw.chance(0.5) {
             let burst = (passes / 8.0 * 0.02).max(20_000.0);
             let begin = filtering("forward", &policing(passes / 8.0, burst));
-            (self.data_router(), begin, "nft delete table ip bench", "loss/policer")
+            (
+                self.data_router(),
+                begin,
+                "nft delete table ip bench",
+                "loss/policer",
+            )
         } else {
-            (Host::Near, shaping(passes), "tc qdisc del dev host0 root", "pacing/qdisc")
+            (
+                Host::Near,
+                shaping(passes),
+                "tc qdisc del dev host0 root",
+                "pacing/qdisc",
+            )
         };
         let (is_first, share) = (draw.chance(0.5), draw.uniform(0.2, 0.3));
         let wait = self.seconds(Family::Changing) * if is_first { 1.0 - share } else { share };
-        let change = if is_first { end.to_owned() } else { begin.clone() };
+        let change = if is_first {
+            end.to_owned()
+        } else {
+            begin.clone()
+        };
         if is_first {
             self.script(host, begin);
         }
@@ -349,9 +422,19 @@ impl Plan {
         // Data goes the way that the judged data goes.
         let reversed = if self.downloads { "-R" } else { "" };
         let port = CROSS_TRAFFIC_PORT.to_string();
-        let client = ["iperf3", "-c", FAR_ROUTER, "-p", &port, "-t", "60", reversed];
-        let client = client.iter().chain(load).filter(|word| !word.is_empty()).map(|word| (*word).to_owned()).collect();
-        self.case.cross_traffic = Some([client, ["iperf3", "-s", "-p", &port].map(str::to_owned).to_vec()]);
+        let client = [
+            "iperf3", "-c", FAR_ROUTER, "-p", &port, "-t", "60", reversed,
+        ];
+        let client = client
+            .iter()
+            .chain(load)
+            .filter(|word| !word.is_empty())
+            .map(|word| (*word).to_owned())
+            .collect();
+        self.case.cross_traffic = Some([
+            client,
+            ["iperf3", "-s", "-p", &port].map(str::to_owned).to_vec(),
+        ]);
     }
 
     /// Chooses the programs at both ends.
@@ -365,7 +448,11 @@ impl Plan {
     }
 
     fn seconds(&self, family: Family) -> f64 {
-        let round_trips = if family == Family::ShallowQueue { 120.0 } else { 45.0 };
+        let round_trips = if family == Family::ShallowQueue {
+            120.0
+        } else {
+            45.0
+        };
         (self.way.rtt * round_trips).clamp(6.0, 14.0).ceil()
     }
 
@@ -376,8 +463,20 @@ impl Plan {
             _ => &["iperf3", "-s", "-p", &port],
         };
         self.case.server = owned(server);
-        let target = if self.case.server_host == Host::Far { FAR } else { "127.0.0.1" };
-        self.flag(&[target, "-p", &PORT.to_string(), "-C", self.control, "-P", &self.streams.to_string()]);
+        let target = if self.case.server_host == Host::Far {
+            FAR
+        } else {
+            "127.0.0.1"
+        };
+        self.flag(&[
+            target,
+            "-p",
+            &PORT.to_string(),
+            "-C",
+            self.control,
+            "-P",
+            &self.streams.to_string(),
+        ]);
         match self.bytes {
             Some(bytes) => self.flag(&["-n", &format!("{bytes:.0}")]),
             None => self.flag(&["-t", &seconds.to_string()]),
@@ -403,13 +502,18 @@ impl Plan {
                 | Family::ShortTransfer
         );
         let target = format!("{FAR}:{PORT}");
-        let (listen, url) = (format!("TCP-LISTEN:{PORT},reuseaddr"), format!("http://{target}/"));
+        let (listen, url) = (
+            format!("TCP-LISTEN:{PORT},reuseaddr"),
+            format!("http://{target}/"),
+        );
         let port = PORT.to_string();
         // SSH encrypts, and allows 2 MiB in flight.
         let suits_ssh = self.way.rate < 60e6 && self.way.bytes() < 1e6;
         let program = match needs_small_programs {
             true => "small",
-            false if suits_ssh => draw.pick(&["small", "socat", "iperf3", "curl", "nginx", "scp", "rsync"]),
+            false if suits_ssh => {
+                draw.pick(&["small", "socat", "iperf3", "curl", "nginx", "scp", "rsync"])
+            }
             false => draw.pick(&["small", "socat", "iperf3", "curl", "nginx"]),
         };
         let (server, client) = match (program, self.downloads) {
@@ -423,15 +527,31 @@ impl Plan {
             ),
             ("curl", false) => (
                 owned(&["socat", "-u", &listen, "OPEN:/dev/null"]),
-                owned(&["curl", "--silent", "--header", "Expect:", "--upload-file", "/dev/zero", &url]),
+                owned(&[
+                    "curl",
+                    "--silent",
+                    "--header",
+                    "Expect:",
+                    "--upload-file",
+                    "/dev/zero",
+                    &url,
+                ]),
             ),
             ("curl", true) => (
                 owned(&["socat", "-u", WEB_SERVER, &listen]),
                 owned(&["curl", "--silent", "--output", "/dev/null", &url]),
             ),
             ("nginx", true) => (
-                script(&format!("{SPARSE_FILE} {NGINX_CONFIGURATION} exec nginx -p SCRATCH -c SCRATCH/nginx.conf")),
-                owned(&["curl", "--silent", "--output", "/dev/null", &format!("http://{target}/file")]),
+                script(&format!(
+                    "{SPARSE_FILE} {NGINX_CONFIGURATION} exec nginx -p SCRATCH -c SCRATCH/nginx.conf"
+                )),
+                owned(&[
+                    "curl",
+                    "--silent",
+                    "--output",
+                    "/dev/null",
+                    &format!("http://{target}/file"),
+                ]),
             ),
             ("scp", downloads) => {
                 let there = format!("root@{FAR}:");
@@ -440,7 +560,12 @@ impl Plan {
                 } else {
                     ("SCRATCH/file".to_owned(), format!("{there}/dev/null"))
                 };
-                let copy = [owned(&["scp", "-q", "-P", &port]), owned(&SSH_OPTIONS), vec![from, to]].concat();
+                let copy = [
+                    owned(&["scp", "-q", "-P", &port]),
+                    owned(&SSH_OPTIONS),
+                    vec![from, to],
+                ]
+                .concat();
                 (script(&format!("{SPARSE_FILE} {SSH_SERVER}")), copy)
             }
             ("rsync", downloads) => {
@@ -451,40 +576,91 @@ impl Plan {
                     ("SCRATCH/file".to_owned(), format!("{there}copy"))
                 };
                 let shell = format!("ssh -p {port} {}", SSH_OPTIONS.join(" "));
-                let copy = owned(&["rsync", "--inplace", "--whole-file", "-e", &shell, &from, &to]);
+                let copy = owned(&[
+                    "rsync",
+                    "--inplace",
+                    "--whole-file",
+                    "-e",
+                    &shell,
+                    &from,
+                    &to,
+                ]);
                 (script(&format!("{SPARSE_FILE} {SSH_SERVER}")), copy)
             }
             ("iperf3", _) => {
                 let time = (seconds + 3.0).to_string();
-                let client = owned(&["iperf3", "-c", FAR, "-p", &port, "-t", &time, "-C", self.control]);
-                let reversed = if self.downloads { owned(&["-R"]) } else { Vec::new() };
-                (owned(&["iperf3", "-s", "-p", &port]), [client, reversed].concat())
+                let client = owned(&[
+                    "iperf3",
+                    "-c",
+                    FAR,
+                    "-p",
+                    &port,
+                    "-t",
+                    &time,
+                    "-C",
+                    self.control,
+                ]);
+                let reversed = if self.downloads {
+                    owned(&["-R"])
+                } else {
+                    Vec::new()
+                };
+                (
+                    owned(&["iperf3", "-s", "-p", &port]),
+                    [client, reversed].concat(),
+                )
             }
             (_, downloads) => {
-                let (serve, call) = if downloads { ("offer", "fetch") } else { ("take", "send") };
+                let (serve, call) = if downloads {
+                    ("offer", "fetch")
+                } else {
+                    ("take", "send")
+                };
                 let (far, near) = if downloads {
                     (&self.peer.sender, &self.peer.receiver)
                 } else {
                     (&self.peer.receiver, &self.peer.sender)
                 };
                 (
-                    [owned(&["BENCH", "peer", serve, &port]), far.clone(), common.clone()].concat(),
-                    [owned(&["BENCH", "peer", call, &target]), near.clone(), common].concat(),
+                    [
+                        owned(&["BENCH", "peer", serve, &port]),
+                        far.clone(),
+                        common.clone(),
+                    ]
+                    .concat(),
+                    [
+                        owned(&["BENCH", "peer", call, &target]),
+                        near.clone(),
+                        common,
+                    ]
+                    .concat(),
                 )
             }
         };
         self.case.server = server;
-        self.case.client = [owned(&["-t", &seconds.to_string()]), self.bandwidth(), owned(&["--"]), client].concat();
+        self.case.client = [
+            owned(&["-t", &seconds.to_string()]),
+            self.bandwidth(),
+            owned(&["--"]),
+            client,
+        ]
+        .concat();
     }
 
     /// Returns the flag that states the rate of the path, if the user does.
     fn bandwidth(&self) -> Vec<String> {
-        let stated = self.case.states_rate.then(|| self.case.stated_rate().bps().to_string());
-        stated.map(|rate| owned(&["--bandwidth", &rate])).unwrap_or_default()
+        let stated = self
+            .case
+            .states_rate
+            .then(|| self.case.stated_rate().bps().to_string());
+        stated
+            .map(|rate| owned(&["--bandwidth", &rate]))
+            .unwrap_or_default()
     }
 }
 
-/// Returns the script that waits until data flows over a device: a load begins some time after its program.
+/// Returns the script that waits until data flows over a device: a load begins some time after its
+/// program.
 fn data_flows(device: &str) -> String {
     let flows = format!("awk '/{device}/ {{ exit $2 + $10 < 200000 }}' /proc/net/dev");
     format!("until {flows}; do sleep 0.05; done")
@@ -520,7 +696,14 @@ fn pausing(rate: f64, draw: &mut Random) -> Vec<String> {
     let pause = call * 8.0 / rate;
     // Shorter pauses than a timer can keep are taken together.
     let calls = (0.002 / pause).ceil().max(1.0);
-    ["--call", &call.to_string(), "--calls", &calls.to_string(), "--pause", &format!("{:.0}", pause * calls * 1e6)]
-        .map(str::to_owned)
-        .to_vec()
+    [
+        "--call",
+        &call.to_string(),
+        "--calls",
+        &calls.to_string(),
+        "--pause",
+        &format!("{:.0}", pause * calls * 1e6),
+    ]
+    .map(str::to_owned)
+    .to_vec()
 }

@@ -10,7 +10,9 @@ pub(crate) struct Random {
 
 impl Random {
     pub(crate) fn new(seed: u64) -> Self {
-        Self { random: Pcg64Mcg::seed_from_u64(seed) }
+        Self {
+            random: Pcg64Mcg::seed_from_u64(seed),
+        }
     }
 
     pub(crate) fn uniform(&mut self, low: f64, high: f64) -> f64 {

@@ -41,7 +41,8 @@ pub(crate) struct Record {
     /// Result of the best remedy, where a part of it was carried out.
     #[serde(default)]
     pub(crate) remedy_result: Option<RemedyResult>,
-    /// Share of its rate that a transfer of another program keeps under the first remedy that changes a host.
+    /// Share of its rate that a transfer of another program keeps under the first remedy that
+    /// changes a host.
     #[serde(default)]
     pub(crate) kept_by_others: Option<Ratio>,
 }
@@ -58,7 +59,10 @@ impl Record {
     /// If the folder or the file cannot be written.
     pub(crate) fn write(&self, folder: &FilePath) -> io::Result<()> {
         fs::create_dir_all(folder)?;
-        fs::write(folder.join(format!("{}.json", self.stem())), serde_json::to_vec(self)?)
+        fs::write(
+            folder.join(format!("{}.json", self.stem())),
+            serde_json::to_vec(self)?,
+        )
     }
 
     /// Name of its file, without the ending.
@@ -66,16 +70,25 @@ impl Record {
         stem(self.view, &self.name)
     }
 
-    /// Replaces the verdict and what it promises by those of the present rules. The result of a remedy that they do not
-    /// have is dropped.
+    /// Replaces the verdict and what it promises by those of the present rules. The result of a
+    /// remedy that they do not have is dropped.
     pub(crate) fn judge_again(&mut self) {
-        let Some(evidence) = &self.evidence else { return };
+        let Some(evidence) = &self.evidence else {
+            return;
+        };
         let verdict = diagnose(evidence);
         self.remedies = find_remedies(evidence, &verdict);
         self.verdict = Some(verdict);
         let tried = self.remedy_result.take().and_then(|result| {
-            let remedy = self.remedies.iter().find(|remedy| remedy.id == result.remedy)?;
-            Some(RemedyResult { predicted: remedy.predicted?, predicted_rtt: remedy.rtt, ..result })
+            let remedy = self
+                .remedies
+                .iter()
+                .find(|remedy| remedy.id == result.remedy)?;
+            Some(RemedyResult {
+                predicted: remedy.predicted?,
+                predicted_rtt: remedy.rtt,
+                ..result
+            })
         });
         self.remedy_result = tried;
     }
@@ -85,21 +98,37 @@ impl Record {
         self.broken.as_ref().or(self.not_planted.as_ref())
     }
 
-    /// Compares the predictions of the untouched path, if the settings of both ends are known, and of the remedy with
-    /// what was measured.
+    /// Compares the predictions of the untouched path, if the settings of both ends are known, and
+    /// of the remedy with what was measured.
     pub(crate) fn hold(&self, accuracy: &mut Accuracy) {
         if let Some(result) = &self.remedy_result {
-            let path = Bandwidth { rate: self.bandwidth, is_stated: self.states_rate };
+            let path = Bandwidth {
+                rate: self.bandwidth,
+                is_stated: self.states_rate,
+            };
             accuracy.hold_promise(&self.name, result, Some(path));
         }
-        let Some(Evidence { sender: Some(sender), receiver: Some(receiver), request, steady: Some(steady), .. }) =
-            &self.evidence
+        let Some(Evidence {
+            sender: Some(sender),
+            receiver: Some(receiver),
+            request,
+            steady: Some(steady),
+            ..
+        }) = &self.evidence
         else {
             return;
         };
-        let Some(expected) = LegalVerdict::from_name(&self.expected) else { return };
+        let Some(expected) = LegalVerdict::from_name(&self.expected) else {
+            return;
+        };
         let prediction = &predict(&self.path, sender, receiver, request);
-        accuracy.hold_prediction(&Untouched { name: &self.name, expected, prediction, request, steady: *steady });
+        accuracy.hold_prediction(&Untouched {
+            name: &self.name,
+            expected,
+            prediction,
+            request,
+            steady: *steady,
+        });
     }
 
     /// Returns the verdict of its view.

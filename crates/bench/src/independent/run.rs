@@ -77,24 +77,40 @@ impl Programs<'_> {
         for (host, script) in case.scripts.iter().filter(|(host, _)| !is_elsewhere(*host)) {
             network.shell(*host, script)?;
         }
-        let quota = case.quota.map(|(_, share)| Quota::make(share)).transpose().map_err(RunError::failed)?;
+        let quota = case
+            .quota
+            .map(|(_, share)| Quota::make(share))
+            .transpose()
+            .map_err(RunError::failed)?;
         let wrap = |host: Host| match (&quota, case.quota) {
             (Some(quota), Some((held, _))) if held == host => quota.wrap(),
             _ => Vec::new(),
         };
-        let slow = case.slow_call.map(|(call, by)| slowed(call, by)).unwrap_or_default();
+        let slow = case
+            .slow_call
+            .map(|(call, by)| slowed(call, by))
+            .unwrap_or_default();
         let is_near = case.server_host == Host::Near;
-        let [server_quota, client_quota] =
-            if is_near { [wrap(Host::Near), Vec::new()] } else { [wrap(Host::Far), wrap(Host::Near)] };
+        let [server_quota, client_quota] = if is_near {
+            [wrap(Host::Near), Vec::new()]
+        } else {
+            [wrap(Host::Far), wrap(Host::Near)]
+        };
         let server = [server_quota, slow, self.words(&case.server, &network)].concat();
         let _server = start(&network, case.server_host, &server, PORT, stop)?;
         let _cross_traffic = cross_traffic(&network, case, stop)?;
         let client = self.client(case, &client_quota, &network);
         let name = stem(case.view, &case.name);
-        let captures = self.captures.map(|folder| Captures::start(&network, folder, &name));
+        let captures = self
+            .captures
+            .map(|folder| Captures::start(&network, folder, &name));
         let captures = captures.transpose().map_err(RunError::failed)?;
-        let script = case.change.as_ref().map(|(host, script)| (host, ["sh", "-ec", script].map(str::to_owned)));
-        let change = script.map(|(host, words)| Process::start(&mut network.command(*host, &words)));
+        let script = case
+            .change
+            .as_ref()
+            .map(|(host, script)| (host, ["sh", "-ec", script].map(str::to_owned)));
+        let change =
+            script.map(|(host, words)| Process::start(&mut network.command(*host, &words)));
         let _change = change.transpose()?;
         let ended = match self.kernel {
             Some(kernel) => {
@@ -102,20 +118,32 @@ impl Programs<'_> {
                 let scripts: Vec<&str> = near.map(|(_, script)| script.as_str()).collect();
                 run_in(kernel, &network, &scripts, &client, TIMEOUT, stop)?
             }
-            None => Process::start(&mut network.command(Host::Near, &client))?.finish(TIMEOUT, stop)?,
+            None => {
+                Process::start(&mut network.command(Host::Near, &client))?.finish(TIMEOUT, stop)?
+            }
         };
         drop(captures);
         let document: Option<Document> = serde_json::from_str(&ended.stdout).ok();
-        let (diagnosis, measurement) =
-            document.map_or((None, None), |document| (document.diagnosis, document.measurement));
-        let (found, trial) =
-            diagnosis.map_or((None, None), |diagnosis| (diagnosis.transfers.into_iter().next(), diagnosis.trial));
+        let (diagnosis, measurement) = document.map_or((None, None), |document| {
+            (document.diagnosis, document.measurement)
+        });
+        let (found, trial) = diagnosis.map_or((None, None), |diagnosis| {
+            (diagnosis.transfers.into_iter().next(), diagnosis.trial)
+        });
         let own = || {
             let stated = case.states_rate.then(|| case.stated_rate());
-            Some(Evidence::from_measurement(measurement.as_ref()?, stated, Framing::Ethernet))
+            Some(Evidence::from_measurement(
+                measurement.as_ref()?,
+                stated,
+                Framing::Ethernet,
+            ))
         };
-        let evidence = found.as_ref().and_then(|found| found.evidence.clone()).or_else(own);
-        let kept_by_others = self.kept_by_others(&network, case, found.as_ref(), evidence.as_ref(), stop)?;
+        let evidence = found
+            .as_ref()
+            .and_then(|found| found.evidence.clone())
+            .or_else(own);
+        let kept_by_others =
+            self.kept_by_others(&network, case, found.as_ref(), evidence.as_ref(), stop)?;
         let passage = network.finish();
         Ok(Record {
             name: case.name.clone(),
@@ -126,17 +154,23 @@ impl Programs<'_> {
             path: case.path(),
             broken: passage.broken(),
             not_planted: not_planted(case, evidence.as_ref()),
-            failed: found.is_none().then(|| last_words(&ended.stderr, "no words")),
+            failed: found
+                .is_none()
+                .then(|| last_words(&ended.stderr, "no words")),
             verdict: found.as_ref().map(|found| found.verdict.clone()),
-            remedies: found.as_ref().map(|found| found.remedies.clone()).unwrap_or_default(),
+            remedies: found
+                .as_ref()
+                .map(|found| found.remedies.clone())
+                .unwrap_or_default(),
             evidence,
             remedy_result: trial.and_then(result),
             kept_by_others,
         })
     }
 
-    /// Compares transfers of another program without and with a remedy, where remedies are proven and the path gives
-    /// the same rate twice: one without cross traffic and losses, which does not change.
+    /// Compares transfers of another program without and with a remedy, where remedies are proven
+    /// and the path gives the same rate twice: one without cross traffic and losses, which does not
+    /// change.
     fn kept_by_others(
         &self,
         network: &Network,
@@ -145,23 +179,50 @@ impl Programs<'_> {
         evidence: Option<&Evidence>,
         stop: &AtomicBool,
     ) -> Result<Option<Ratio>, RunError> {
-        let is_steady = case.cross_traffic.is_none() && case.change.is_none() && !case.expected.starts_with("loss/");
-        let (Some(found), Some(evidence), true) = (found, evidence, self.proves && is_steady) else { return Ok(None) };
+        let is_steady = case.cross_traffic.is_none()
+            && case.change.is_none()
+            && !case.expected.starts_with("loss/");
+        let (Some(found), Some(evidence), true) = (found, evidence, self.proves && is_steady)
+        else {
+            return Ok(None);
+        };
         let words = ["iperf3", "-s", "-p", &CROSS_TRAFFIC_PORT.to_string()].map(str::to_owned);
         let _server = start(network, Host::Far, &words, CROSS_TRAFFIC_PORT, stop)?;
-        kept_by_others(network, &found.remedies, evidence.request.direction, self.fullpipe, stop)
+        kept_by_others(
+            network,
+            &found.remedies,
+            evidence.request.direction,
+            self.fullpipe,
+            stop,
+        )
     }
 
     /// The program under test, with whatever holds its own load back, or the one that it watches.
     fn client(&self, case: &Case, wrap: &[String], network: &Network) -> Vec<String> {
-        let tried: &[&str] = if self.proves && case.view != View::Watched { &["--apply", "1"] } else { &[] };
+        let tried: &[&str] = if self.proves && case.view != View::Watched {
+            &["--apply", "1"]
+        } else {
+            &[]
+        };
         let own = ["FULLPIPE", "diagnose", "--json"].iter().chain(tried);
         let own: Vec<String> = own.map(|word| (*word).to_owned()).collect();
         let (before, after) = match case.client.iter().position(|word| word == "--") {
             Some(at) if case.view == View::Watched => case.client.split_at(at + 1),
-            _ => return [wrap.to_vec(), self.words(&[own, case.client.clone()].concat(), network)].concat(),
+            _ => {
+                return [
+                    wrap.to_vec(),
+                    self.words(&[own, case.client.clone()].concat(), network),
+                ]
+                .concat();
+            }
         };
-        [self.words(&own, network), before.to_vec(), wrap.to_vec(), self.words(after, network)].concat()
+        [
+            self.words(&own, network),
+            before.to_vec(),
+            wrap.to_vec(),
+            self.words(after, network),
+        ]
+        .concat()
     }
 
     fn words(&self, words: &[String], network: &Network) -> Vec<String> {
@@ -194,7 +255,13 @@ fn not_planted(case: &Case, evidence: Option<&Evidence>) -> Option<String> {
     (!fits).then(|| format!("it carried {:.0} % of the path", share * 100.0))
 }
 
-fn start(network: &Network, host: Host, words: &[String], port: u16, stop: &AtomicBool) -> Result<Process, RunError> {
+fn start(
+    network: &Network,
+    host: Host,
+    words: &[String],
+    port: u16,
+    stop: &AtomicBool,
+) -> Result<Process, RunError> {
     let mut command: Command = network.command(host, words);
     let mut server = Process::start(&mut command)?;
     // A program that another one runs has its sockets, not that one.
@@ -203,8 +270,14 @@ fn start(network: &Network, host: Host, words: &[String], port: u16, stop: &Atom
     Ok(server)
 }
 
-fn cross_traffic(network: &Network, case: &Case, stop: &AtomicBool) -> Result<Vec<Process>, RunError> {
-    let Some([client, server]) = &case.cross_traffic else { return Ok(Vec::new()) };
+fn cross_traffic(
+    network: &Network,
+    case: &Case,
+    stop: &AtomicBool,
+) -> Result<Vec<Process>, RunError> {
+    let Some([client, server]) = &case.cross_traffic else {
+        return Ok(Vec::new());
+    };
     let server = start(network, Host::FarRouter, server, CROSS_TRAFFIC_PORT, stop)?;
     let client = Process::start(&mut network.command(Host::NearRouter, client))?;
     thread::sleep(LEAD);

@@ -1,5 +1,5 @@
-//! Share of right verdicts by view, contradictions between the views of one transfer, and how far the confidence of a
-//! view is right.
+//! Share of right verdicts by view, contradictions between the views of one transfer, and how far
+//! the confidence of a view is right.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -15,10 +15,20 @@ const CASES_OF_A_BIN: usize = 40;
 /// Returns the score of verdicts as text.
 pub(crate) fn score_text(judged: &[Judgement]) -> String {
     let by_view = by_view(judged);
-    let scores: String = by_view.iter().map(|(view, judged)| view_text(*view, judged)).collect();
-    let reliabilities: String = by_view.iter().map(|(view, judged)| reliability_text(*view, judged)).collect();
-    let title = "\nClaimed confidence and share of right verdicts, from the least sure to the surest\n\n";
-    format!("{scores}{}{title}{reliabilities}", contradictions_text(judged))
+    let scores: String = by_view
+        .iter()
+        .map(|(view, judged)| view_text(*view, judged))
+        .collect();
+    let reliabilities: String = by_view
+        .iter()
+        .map(|(view, judged)| reliability_text(*view, judged))
+        .collect();
+    let title =
+        "\nClaimed confidence and share of right verdicts, from the least sure to the surest\n\n";
+    format!(
+        "{scores}{}{title}{reliabilities}",
+        contradictions_text(judged)
+    )
 }
 
 fn by_view(judged: &[Judgement]) -> BTreeMap<JudgedView, Vec<&Judgement>> {
@@ -30,9 +40,18 @@ fn by_view(judged: &[Judgement]) -> BTreeMap<JudgedView, Vec<&Judgement>> {
 }
 
 fn view_text(view: JudgedView, judged: &[&Judgement]) -> String {
-    let (right, all) = (judged.iter().filter(|judgement| judgement.is_right()).count(), judged.len());
+    let (right, all) = (
+        judged
+            .iter()
+            .filter(|judgement| judgement.is_right())
+            .count(),
+        judged.len(),
+    );
     let sets = judged.iter().filter(|judgement| judgement.is_set()).count();
-    let exact = judged.iter().filter(|judgement| judgement.said() == judgement.expected).count();
+    let exact = judged
+        .iter()
+        .filter(|judgement| judgement.said() == judgement.expected)
+        .count();
     let head = format!(
         "\n{view:?}: {right} of {all} right ({:.1} %, at least {:.0} %), {exact} in kind and cause, {sets} with \
          candidates ({:.0} %)\n\n",
@@ -41,7 +60,11 @@ fn view_text(view: JudgedView, judged: &[&Judgement]) -> String {
         sets as f64 / all as f64 * 100.0,
     );
     let cases = judged.iter().map(|judgement| {
-        let said = if judgement.is_right() { &judgement.expected } else { judgement.said() };
+        let said = if judgement.is_right() {
+            &judgement.expected
+        } else {
+            judgement.said()
+        };
         (judgement.expected.as_str(), said.to_owned())
     });
     head + &confusion(cases)
@@ -49,8 +72,10 @@ fn view_text(view: JudgedView, judged: &[&Judgement]) -> String {
 
 /// Returns a line for each bin of at least [`CASES_OF_A_BIN`] verdicts of a view.
 fn reliability_text(view: JudgedView, judged: &[&Judgement]) -> String {
-    let mut cases: Vec<(f64, bool)> =
-        judged.iter().map(|judgement| (judgement.confidence(), judgement.is_right())).collect();
+    let mut cases: Vec<(f64, bool)> = judged
+        .iter()
+        .map(|judgement| (judgement.confidence(), judgement.is_right()))
+        .collect();
     cases.sort_by(|one, other| one.0.total_cmp(&other.0));
     let bins = (cases.len() / CASES_OF_A_BIN).max(1);
     let mut text = String::new();
@@ -70,38 +95,56 @@ fn reliability_text(view: JudgedView, judged: &[&Judgement]) -> String {
     text
 }
 
-/// Returns the number of transfers of which two views contradict each other, and each of them in a line.
+/// Returns the number of transfers of which two views contradict each other, and each of them in a
+/// line.
 fn contradictions_text(judged: &[Judgement]) -> String {
     let mut by_transfer: BTreeMap<&str, Vec<&Judgement>> = BTreeMap::new();
     for judgement in judged {
-        by_transfer.entry(&judgement.transfer).or_default().push(judgement);
+        by_transfer
+            .entry(&judgement.transfer)
+            .or_default()
+            .push(judgement);
     }
     by_transfer.retain(|_, views| views.len() > 1);
     if by_transfer.is_empty() {
         return String::new();
     }
-    let contradicted: Vec<String> = by_transfer.iter().filter_map(|(name, views)| contradiction(name, views)).collect();
+    let contradicted: Vec<String> = by_transfer
+        .iter()
+        .filter_map(|(name, views)| contradiction(name, views))
+        .collect();
     let (count, all) = (contradicted.len(), by_transfer.len());
     let share = count as f64 / all as f64 * 100.0;
-    let head = format!("\nViews that contradict each other: in {count} of {all} transfers ({share:.1} %)\n\n");
+    let head = format!(
+        "\nViews that contradict each other: in {count} of {all} transfers ({share:.1} %)\n\n"
+    );
     head + &contradicted.concat()
 }
 
 /// Returns the verdicts of all views of a transfer in a line, if two of them contradict each other.
 fn contradiction(name: &str, views: &[&Judgement]) -> Option<String> {
-    let mut verdicts = views.iter().filter_map(|judgement| judgement.verdict.as_ref());
+    let mut verdicts = views
+        .iter()
+        .filter_map(|judgement| judgement.verdict.as_ref());
     let all: Vec<_> = verdicts.by_ref().collect();
-    let is_contradicted = all.iter().any(|one| all.iter().any(|other| one.agrees_with(other) == Some(false)));
-    let said: Vec<String> =
-        views.iter().map(|judgement| format!("{:?} {}", judgement.view, judgement.said())).collect();
+    let is_contradicted = all.iter().any(|one| {
+        all.iter()
+            .any(|other| one.agrees_with(other) == Some(false))
+    });
+    let said: Vec<String> = views
+        .iter()
+        .map(|judgement| format!("{:?} {}", judgement.view, judgement.said()))
+        .collect();
     is_contradicted.then(|| format!("  {name}: {}\n", said.join(", ")))
 }
 
-/// Returns the number of remedies that change a host and leave other transfers their rate, and names those that do
-/// not; empty if none was tried.
+/// Returns the number of remedies that change a host and leave other transfers their rate, and
+/// names those that do not; empty if none was tried.
 pub(crate) fn harm_text(records: &[Record]) -> String {
     let tried = records.iter().filter(|record| record.left_out().is_none());
-    let tried: Vec<(&Record, f64)> = tried.filter_map(|one| Some((one, one.kept_by_others?.get()))).collect();
+    let tried: Vec<(&Record, f64)> = tried
+        .filter_map(|one| Some((one, one.kept_by_others?.get())))
+        .collect();
     let lowered: Vec<_> = tried.iter().filter(|(_, kept)| *kept < MUST_KEEP).collect();
     if tried.is_empty() {
         return String::new();
@@ -134,24 +177,41 @@ mod tests {
             ..diagnose(&evidence())
         };
         let (transfer, expected) = (transfer.to_string(), "loss/policer".to_owned());
-        Judgement { transfer, view, expected, verdict: Some(verdict) }
+        Judgement {
+            transfer,
+            view,
+            expected,
+            verdict: Some(verdict),
+        }
     }
 
     fn evidence() -> Evidence {
-        let record: serde_json::Value = serde_json::from_str(include_str!("../recorded/diagnosis.json")).unwrap();
-        let measurement: Measurement = serde_json::from_value(record["measurement"].clone()).unwrap();
+        let record: serde_json::Value =
+            serde_json::from_str(include_str!("../recorded/diagnosis.json")).unwrap();
+        let measurement: Measurement =
+            serde_json::from_value(record["measurement"].clone()).unwrap();
         JudgedView::BothEnds.evidence(&measurement, None)
     }
 
     #[test]
     fn bins_have_forty_verdicts_of_one_view_from_the_least_sure_to_the_surest() {
         let sure = (0..45).map(|index| judgement(index, JudgedView::Sender, "loss/policer", 0.9));
-        let unsure = (45..90).map(|index| judgement(index, JudgedView::Sender, "capacity/link", 0.3));
+        let unsure =
+            (45..90).map(|index| judgement(index, JudgedView::Sender, "capacity/link", 0.3));
         let text = score_text(&sure.chain(unsure).collect::<Vec<_>>());
         assert!(text.contains("Sender: 45 of 90 right (50.0 %"), "{text}");
-        let bins: Vec<&str> = text.lines().filter(|line| line.contains("claimed")).collect();
-        assert!(bins.len() == 2 && bins[0].contains(" 45 cases: claimed  30 %, right   0 %"), "{text}");
-        assert!(bins[1].contains(" 45 cases: claimed  90 %, right 100 %"), "{text}");
+        let bins: Vec<&str> = text
+            .lines()
+            .filter(|line| line.contains("claimed"))
+            .collect();
+        assert!(
+            bins.len() == 2 && bins[0].contains(" 45 cases: claimed  30 %, right   0 %"),
+            "{text}"
+        );
+        assert!(
+            bins[1].contains(" 45 cases: claimed  90 %, right 100 %"),
+            "{text}"
+        );
     }
 
     #[test]
@@ -166,7 +226,13 @@ mod tests {
             of(3, JudgedView::Receiver, "unknown/evidence-missing"),
             of(4, JudgedView::Sender, "capacity/link"),
         ]);
-        assert!(text.contains("contradict each other: in 1 of 3 transfers (33.3 %)"), "{text}");
-        assert!(text.contains("\n  2: Sender loss/policer, Receiver capacity/link\n"), "{text}");
+        assert!(
+            text.contains("contradict each other: in 1 of 3 transfers (33.3 %)"),
+            "{text}"
+        );
+        assert!(
+            text.contains("\n  2: Sender loss/policer, Receiver capacity/link\n"),
+            "{text}"
+        );
     }
 }

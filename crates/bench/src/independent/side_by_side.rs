@@ -32,7 +32,10 @@ pub(crate) fn side_by_side(mut cases: Vec<Case>, stop: &AtomicBool, run: impl Fn
     let most = cases.len().min((ROOM / PROGRAMS) as usize);
     // Fast ones fit less often, so they have the first choice.
     cases.sort_by_key(|case| Reverse(cost(case)));
-    let plan = Mutex::new(Plan { waiting: cases, left: ROOM });
+    let plan = Mutex::new(Plan {
+        waiting: cases,
+        left: ROOM,
+    });
     let ended = Condvar::new();
     thread::scope(|scope| {
         for _ in 0..most {
@@ -47,7 +50,8 @@ pub(crate) fn side_by_side(mut cases: Vec<Case>, stop: &AtomicBool, run: impl Fn
     });
 }
 
-/// Waits for room, and returns the first case that fits; `None` when none is left, or once `stop` is set.
+/// Waits for room, and returns the first case that fits; `None` when none is left, or once `stop`
+/// is set.
 fn next(plan: &Mutex<Plan>, ended: &Condvar, stop: &AtomicBool) -> Option<Case> {
     let mut plan = plan.lock().unwrap_or_else(PoisonError::into_inner);
     loop {
@@ -59,7 +63,10 @@ fn next(plan: &Mutex<Plan>, ended: &Condvar, stop: &AtomicBool) -> Option<Case> 
             plan.left -= cost(&case);
             return Some(case);
         }
-        plan = ended.wait_timeout(plan, INTERRUPT_POLL_INTERVAL).unwrap_or_else(PoisonError::into_inner).0;
+        plan = ended
+            .wait_timeout(plan, INTERRUPT_POLL_INTERVAL)
+            .unwrap_or_else(PoisonError::into_inner)
+            .0;
     }
 }
 

@@ -19,10 +19,15 @@ const ACKNOWLEDGEMENT: Range<usize> = 28..32;
 
 /// Adds samples of a connection in which nothing moves any more.
 pub(crate) fn append_silence(samples: &mut Vec<Sample>) {
-    let Some(last) = samples.last().cloned() else { return };
+    let Some(last) = samples.last().cloned() else {
+        return;
+    };
     for second in 1..=(INTERVAL * KEEPALIVES).as_secs_f64() as u64 {
         let passed = Span::from_secs(second);
-        let mut sample = Sample { at: last.at + passed, ..last.clone() };
+        let mut sample = Sample {
+            at: last.at + passed,
+            ..last.clone()
+        };
         sample.tcp.since_data_sent = last.tcp.since_data_sent.map(|since| since + passed);
         sample.tcp.since_ack_received = last.tcp.since_ack_received.map(|since| since + passed);
         samples.push(sample);
@@ -36,27 +41,46 @@ struct KeptPacket {
     segment: CapturedSegment,
 }
 
-/// Returns a capture of raw IPv4 with keepalives of the sender behind its last packet, each with its answer.
+/// Returns a capture of raw IPv4 with keepalives of the sender behind its last packet, each with
+/// its answer.
 ///
 /// # Errors
 /// Fails if the capture cannot be read.
 pub(crate) fn append_keepalives(file: &[u8]) -> io::Result<Vec<u8>> {
     let mut extended = file.to_vec();
-    let mut packets = PacketFile::new(Cursor::new(file.to_vec()), "capture").map_err(io::Error::other)?;
+    let mut packets =
+        PacketFile::new(Cursor::new(file.to_vec()), "capture").map_err(io::Error::other)?;
     let (mut data, mut answer, mut last) = (None, None, Time::ZERO);
     while let Some(packet) = packets.next_packet().map_err(io::Error::other)? {
         last = packet.at;
         let captured = read_captured(packet.link, packet.bytes, packet.original as usize);
-        let CapturedContent::Tcp(segment) = captured else { continue };
+        let CapturedContent::Tcp(segment) = captured else {
+            continue;
+        };
         let header = packet.bytes[..header_length(packet.bytes)].to_vec();
-        let kept = KeptPacket { at: packet.at, header, segment };
-        *if segment.payload > 0 { &mut data } else { &mut answer } = Some(kept);
+        let kept = KeptPacket {
+            at: packet.at,
+            header,
+            segment,
+        };
+        *if segment.payload > 0 {
+            &mut data
+        } else {
+            &mut answer
+        } = Some(kept);
     }
-    let (Some(data), Some(answer)) = (data, answer) else { return Ok(extended) };
+    let (Some(data), Some(answer)) = (data, answer) else {
+        return Ok(extended);
+    };
     let next = data.segment.sequence.wrapping_add(data.segment.payload);
     for number in 1..=KEEPALIVES {
         let at = last + INTERVAL * number;
-        extended.extend(record_of(&data, at, next.wrapping_sub(1), data.segment.acknowledgement));
+        extended.extend(record_of(
+            &data,
+            at,
+            next.wrapping_sub(1),
+            data.segment.acknowledgement,
+        ));
         // The answer takes as long as the last one did, or no time if that came before the data.
         let answered = at + answer.at.duration_since(data.at);
         extended.extend(record_of(&answer, answered, answer.segment.sequence, next));
@@ -104,7 +128,10 @@ mod tests {
     #[test]
     fn keepalives_begin_below_what_was_sent_and_are_answered() {
         let mut file = pcap_header(LinkType::RAW, 65_535).to_vec();
-        for (millis, bytes) in [(0, packet([4000, 80], 100, 1000)), (40, packet([80, 4000], 1, 0))] {
+        for (millis, bytes) in [
+            (0, packet([4000, 80], 100, 1000)),
+            (40, packet([80, 4000], 1, 0)),
+        ] {
             let at = Time::ZERO + Span::from_millis(millis);
             file.extend(pcap_record(at, bytes.len() as u32, bytes.len() as u32));
             file.extend(bytes);
@@ -113,12 +140,18 @@ mod tests {
         let mut packets = PacketFile::new(Cursor::new(extended), "extended").unwrap();
         let mut seen = Vec::new();
         while let Some(packet) = packets.next_packet().unwrap() {
-            let CapturedContent::Tcp(segment) = read_captured(packet.link, packet.bytes, packet.original as usize)
+            let CapturedContent::Tcp(segment) =
+                read_captured(packet.link, packet.bytes, packet.original as usize)
             else {
                 panic!("{packet:?}");
             };
             let millis = packet.at.duration_since(Time::ZERO).as_millis_f64() as u64;
-            seen.push((millis, segment.source.port(), segment.sequence, segment.acknowledgement));
+            seen.push((
+                millis,
+                segment.source.port(),
+                segment.sequence,
+                segment.acknowledgement,
+            ));
         }
         assert_eq!(seen.len(), 2 + 2 * KEEPALIVES as usize);
         assert_eq!(seen[2..4], [(10_040, 4000, 1099, 1), (10_080, 80, 1, 1100)]);
@@ -126,12 +159,24 @@ mod tests {
 
     #[test]
     fn nothing_moves_in_a_silence_but_the_time_since() {
-        let tcp = TcpInfo { since_data_sent: Some(Span::from_millis(5)), ..TcpInfo::default() };
+        let tcp = TcpInfo {
+            since_data_sent: Some(Span::from_millis(5)),
+            ..TcpInfo::default()
+        };
         let bytes = ByteCount::new(1000);
-        let mut samples = vec![Sample { at: Span::from_secs(8), stream: 0, bytes, tcp, memory: None }];
+        let mut samples = vec![Sample {
+            at: Span::from_secs(8),
+            stream: 0,
+            bytes,
+            tcp,
+            memory: None,
+        }];
         append_silence(&mut samples);
         let last = samples.last().unwrap();
-        assert_eq!((samples.len(), last.at, last.bytes), (101, Span::from_secs(108), bytes));
+        assert_eq!(
+            (samples.len(), last.at, last.bytes),
+            (101, Span::from_secs(108), bytes)
+        );
         assert_eq!(last.tcp.since_data_sent, Some(Span::from_millis(100_005)));
     }
 }

@@ -1,4 +1,5 @@
-//! The families of limits in virtual time: each transfer is simulated once, and judged from every view.
+//! The families of limits in virtual time: each transfer is simulated once, and judged from every
+//! view.
 
 use std::io::{self, Cursor};
 use std::net::SocketAddr;
@@ -79,7 +80,9 @@ pub(crate) struct VirtualCase {
 /// # Errors
 /// Fails if a path cannot be, which is a mistake in its family.
 pub(crate) fn draw_virtual_cases(seed: u64, count: usize) -> Result<Vec<VirtualCase>, FlagError> {
-    (0..count).map(|index| VirtualDraw::new(seed, index).into_case(seed, index)).collect()
+    (0..count)
+        .map(|index| VirtualDraw::new(seed, index).into_case(seed, index))
+        .collect()
 }
 
 /// A case that is being drawn.
@@ -135,21 +138,40 @@ impl VirtualDraw {
         let expected = self.plant_limit();
         let has_silent_tail = self.random.chance(SHARE_OF_TAILS);
         let Way { rate, rtt } = self.way;
-        let flag = format!("rate={:.0}k,rtt={:.0}us,{}", rate / 1e3, rtt * 1e6, self.path.join(","));
+        let flag = format!(
+            "rate={:.0}k,rtt={:.0}us,{}",
+            rate / 1e3,
+            rtt * 1e6,
+            self.path.join(",")
+        );
         let path = parse_path_flag(&flag, &PathSpec::demo_path())?;
         let stated = path.forward.rate.filter(|_| self.states_rate);
         let host = HostSettings::of_linux_6_18();
-        let hosts = [host.changed_by(&self.sender), host.changed_by(&self.receiver)];
+        let hosts = [
+            host.changed_by(&self.sender),
+            host.changed_by(&self.receiver),
+        ];
         let control = self.request.congestion.clone().unwrap_or_default();
         let name = format!(
             "{seed}-{index:03} {expected} {:.0}M×{:.0}ms {control} {}{}",
             rate / 1e6,
             rtt * 1e3,
-            if stated.is_some() { "stated" } else { "unstated" },
+            if stated.is_some() {
+                "stated"
+            } else {
+                "unstated"
+            },
             if has_silent_tail { " tail" } else { "" },
         );
-        let lead = if self.cross_traffic.is_some() { LEAD } else { Span::ZERO };
-        let cross_traffic = self.cross_traffic.map(|request| CrossTraffic { request, starts: Span::ZERO });
+        let lead = if self.cross_traffic.is_some() {
+            LEAD
+        } else {
+            Span::ZERO
+        };
+        let cross_traffic = self.cross_traffic.map(|request| CrossTraffic {
+            request,
+            starts: Span::ZERO,
+        });
         let plan = SimulationPlan {
             reads: self.reads,
             cross_traffic: cross_traffic.into_iter().collect(),
@@ -211,15 +233,21 @@ impl VirtualDraw {
                 duration,
                 ..Request::default()
             },
-            _ => Request { streams: others, duration, ..self.request.clone() },
+            _ => Request {
+                streams: others,
+                duration,
+                ..self.request.clone()
+            },
         });
         "capacity/shared"
     }
 
     fn lose_packets(&mut self) -> &'static str {
-        // Reno: √(3⁄2p) packets (Mathis and others, 1997); CUBIC is like it where windows are small.
+        // Reno: √(3⁄2p) packets (Mathis and others, 1997); CUBIC is like it where windows are
+        // small.
         let packets = self.way.packets() * self.left;
-        self.path.push(format!("loss={:.7}", 1.5 / (packets * packets)));
+        self.path
+            .push(format!("loss={:.7}", 1.5 / (packets * packets)));
         "loss/random"
     }
 
@@ -227,7 +255,8 @@ impl VirtualDraw {
         let passes = self.left * self.way.rate;
         // Of as many milliseconds as devices have.
         let burst = (passes / 8.0 * self.random.log_uniform(0.005, 0.08)).max(20_000.0);
-        self.path.push(format!("policer={:.0}k {burst:.0}", passes / 1e3));
+        self.path
+            .push(format!("policer={:.0}k {burst:.0}", passes / 1e3));
         "loss/policer"
     }
 
@@ -252,7 +281,11 @@ impl VirtualDraw {
 
     fn take_scale(&mut self) -> &'static str {
         if self.family == Family::NoScaling {
-            let changes = if self.random.chance(0.7) { &mut self.receiver } else { &mut self.sender };
+            let changes = if self.random.chance(0.7) {
+                &mut self.receiver
+            } else {
+                &mut self.sender
+            };
             changes.push(Change::WindowScaling(false));
             return "receive-window/no-window-scaling";
         }
@@ -269,13 +302,27 @@ impl VirtualDraw {
         let rate = self.goodput_left();
         self.request.rate = Some(rate);
         let is_steady = self.family == Family::OfferedRate;
-        let pause = if is_steady { 0.002 } else { self.random.log_uniform(0.01, 0.2) };
-        self.request.block = rate.bytes_in(Span::from_secs_f64(pause)).max(ByteCount::new(1000));
-        if is_steady { "sender-application/rate-limited" } else { "sender-application/idle" }
+        let pause = if is_steady {
+            0.002
+        } else {
+            self.random.log_uniform(0.01, 0.2)
+        };
+        self.request.block = rate
+            .bytes_in(Span::from_secs_f64(pause))
+            .max(ByteCount::new(1000));
+        if is_steady {
+            "sender-application/rate-limited"
+        } else {
+            "sender-application/idle"
+        }
     }
 
     fn read_slowly(&mut self) -> &'static str {
-        let left = if self.family == Family::SlowReader { self.left } else { self.random.log_uniform(0.005, 0.05) };
+        let left = if self.family == Family::SlowReader {
+            self.left
+        } else {
+            self.random.log_uniform(0.005, 0.05)
+        };
         self.reads = Some(BitRate::from_bps_f64(left * self.way.goodput()));
         if self.random.chance(0.5) {
             self.receiver = vec![Change::TcpRmemMax(ByteCount::from_mib(6))];
@@ -297,7 +344,8 @@ impl VirtualDraw {
     fn clamp_segments(&mut self) -> &'static str {
         let mss = self.random.uniform(100.0, 160.0);
         self.receiver = vec![Change::TcpRmemMax(ByteCount::from_mib(32))];
-        self.path.push(behind_routers(&format!("clamp-mss={mss:.0}")));
+        self.path
+            .push(behind_routers(&format!("clamp-mss={mss:.0}")));
         "mtu/mss-clamped"
     }
 
@@ -331,17 +379,22 @@ fn most_of_path(family: Family) -> f64 {
 }
 
 impl VirtualCase {
-    /// Simulates the transfer, and returns the verdict of every view; none where the limit was none.
+    /// Simulates the transfer, and returns the verdict of every view; none where the limit was
+    /// none.
     ///
     /// # Errors
     /// Fails if it is interrupted, cannot be simulated, or its captures cannot be written.
     fn judge(&self, views: &[JudgedView], stop: &AtomicBool) -> Result<Vec<Judgement>, RunError> {
-        let (measurement, files) = simulate_captured(self.plan.clone(), Interrupt(stop)).map_err(RunError::failed)?;
+        let (measurement, files) =
+            simulate_captured(self.plan.clone(), Interrupt(stop)).map_err(RunError::failed)?;
         if !self.is_planted(&measurement) {
             return Ok(Vec::new());
         }
         let mut judged = Vec::new();
-        for view in JudgedView::OF_KERNEL.into_iter().filter(|view| views.contains(view)) {
+        for view in JudgedView::OF_KERNEL
+            .into_iter()
+            .filter(|view| views.contains(view))
+        {
             let mut evidence = view.evidence(&measurement, self.stated);
             evidence.request.rate = evidence.request.rate.filter(|_| self.is_rate_asked);
             // A load of its own closes its connections.
@@ -351,13 +404,24 @@ impl VirtualCase {
             judged.push(self.judgement(view, Some(diagnose(&evidence))));
         }
         let scratch = tempfile::tempdir().map_err(RunError::failed)?;
-        let captured = self.judge_captures(&measurement, scratch.path(), &files).map_err(RunError::failed)?;
-        judged.extend(captured.into_iter().filter(|judgement| views.contains(&judgement.view)));
+        let captured = self
+            .judge_captures(&measurement, scratch.path(), &files)
+            .map_err(RunError::failed)?;
+        judged.extend(
+            captured
+                .into_iter()
+                .filter(|judgement| views.contains(&judgement.view)),
+        );
         Ok(judged)
     }
 
     fn judgement(&self, view: JudgedView, verdict: Option<Verdict>) -> Judgement {
-        Judgement { transfer: self.name.clone(), view, expected: self.expected.to_owned(), verdict }
+        Judgement {
+            transfer: self.name.clone(),
+            view,
+            expected: self.expected.to_owned(),
+            verdict,
+        }
     }
 
     /// Returns the verdicts on the captures of both ends, each and together.
@@ -370,7 +434,14 @@ impl VirtualCase {
         let [sender, receiver] = ["sender.pcap", "receiver.pcap"].map(|name| scratch.join(name));
         for (path, file) in [&sender, &receiver].into_iter().zip(files) {
             let file = without_cross_traffic(file)?;
-            std::fs::write(path, if self.has_silent_tail { append_keepalives(&file)? } else { file })?;
+            std::fs::write(
+                path,
+                if self.has_silent_tail {
+                    append_keepalives(&file)?
+                } else {
+                    file
+                },
+            )?;
         }
         let captured = Captured {
             name: &self.name,
@@ -379,18 +450,34 @@ impl VirtualCase {
             explained: ExplainedTransfers::of_test(measurement),
         };
         let seen = [
-            (JudgedView::CapturedAtSender, captured.seen(Taken::Sender, &sender, None)),
-            (JudgedView::CapturedAtReceiver, captured.seen(Taken::Receiver, &receiver, None)),
-            (JudgedView::CapturedAtBoth, captured.seen(Taken::BothEnds, &sender, Some(&receiver))),
+            (
+                JudgedView::CapturedAtSender,
+                captured.seen(Taken::Sender, &sender, None),
+            ),
+            (
+                JudgedView::CapturedAtReceiver,
+                captured.seen(Taken::Receiver, &receiver, None),
+            ),
+            (
+                JudgedView::CapturedAtBoth,
+                captured.seen(Taken::BothEnds, &sender, Some(&receiver)),
+            ),
         ];
-        Ok(seen.into_iter().map(|(view, seen)| self.judgement(view, seen.and_then(|seen| seen.verdict))).collect())
+        Ok(seen
+            .into_iter()
+            .map(|(view, seen)| self.judgement(view, seen.and_then(|seen| seen.verdict)))
+            .collect())
     }
 
-    /// Returns true if the planted limit can have been the limit: a full path has none but its rate.
+    /// Returns true if the planted limit can have been the limit: a full path has none but its
+    /// rate.
     fn is_planted(&self, measurement: &Measurement) -> bool {
         const FULL: f64 = 0.7;
         let path = self.plan.path.forward.rate.unwrap_or(BitRate::ZERO);
-        let steady = measurement.summary.steady.map_or(measurement.summary.rate, |steady| steady.rate);
+        let steady = measurement
+            .summary
+            .steady
+            .map_or(measurement.summary.rate, |steady| steady.rate);
         let share = steady.relative_to(path) * PACKET / SEGMENT;
         share < self.at_most && (self.expected != "capacity/link" || share > FULL)
     }
@@ -399,9 +486,11 @@ impl VirtualCase {
 /// Port of the first connection of a simulation, at the end that opens it.
 const FIRST_PORT: u16 = 40_000;
 
-/// Returns a capture with the packets of its first connection alone: cross traffic passes other hosts.
+/// Returns a capture with the packets of its first connection alone: cross traffic passes other
+/// hosts.
 fn without_cross_traffic(file: &[u8]) -> io::Result<Vec<u8>> {
-    let mut packets = PacketFile::new(Cursor::new(file.to_vec()), "capture").map_err(io::Error::other)?;
+    let mut packets =
+        PacketFile::new(Cursor::new(file.to_vec()), "capture").map_err(io::Error::other)?;
     let mut kept = Vec::new();
     while let Some(packet) = packets.next_packet().map_err(io::Error::other)? {
         if kept.is_empty() {
@@ -409,17 +498,21 @@ fn without_cross_traffic(file: &[u8]) -> io::Result<Vec<u8>> {
         }
         let captured = read_captured(packet.link, packet.bytes, packet.original as usize);
         let is_first = |address: SocketAddr| address.port() == FIRST_PORT;
-        let is_own =
-            matches!(captured, Packet::Tcp(segment) if is_first(segment.source) || is_first(segment.destination));
+        let is_own = matches!(captured, Packet::Tcp(segment) if is_first(segment.source) || is_first(segment.destination));
         if is_own {
-            kept.extend(pcap_record(packet.at, packet.bytes.len() as u32, packet.original));
+            kept.extend(pcap_record(
+                packet.at,
+                packet.bytes.len() as u32,
+                packet.original,
+            ));
             kept.extend(packet.bytes);
         }
     }
     Ok(kept)
 }
 
-/// Judges cases from these views on all processors, and returns the verdicts in the order of the cases.
+/// Judges cases from these views on all processors, and returns the verdicts in the order of the
+/// cases.
 ///
 /// # Errors
 /// Fails as soon as a case cannot be simulated, or its captures cannot be written.
@@ -430,9 +523,13 @@ pub(crate) fn judge_virtual_cases(
 ) -> Result<Vec<Judgement>, RunError> {
     let threads = thread::available_parallelism().map_or(1, usize::from);
     let parts: Vec<_> = thread::scope(|scope| {
-        let threads: Vec<_> =
-            (0..threads).map(|first| scope.spawn(move || judge_part(cases, views, stop, [first, threads]))).collect();
-        threads.into_iter().map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic))).collect()
+        let threads: Vec<_> = (0..threads)
+            .map(|first| scope.spawn(move || judge_part(cases, views, stop, [first, threads])))
+            .collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)))
+            .collect()
     });
     let mut judged = Vec::new();
     for part in parts {

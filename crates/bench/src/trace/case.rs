@@ -47,17 +47,36 @@ impl Case {
         const FLIGHT: u64 = 500_000;
         let one = |packets, flight| Transfers::One { packets, flight };
         match self {
-            Self::Full => Plan { transfers: one(600_000, FLIGHT), snap: FULL },
-            Self::Snap => Plan { transfers: one(PACKETS, FLIGHT), snap: SHORT },
-            Self::Flight => Plan { transfers: one(PACKETS, 12_500_000), snap: SHORT },
-            Self::Flows => Plan { transfers: Transfers::Many(100_000), snap: SHORT },
-            Self::Gzip => Plan { transfers: one(300_000, FLIGHT), snap: FULL },
+            Self::Full => Plan {
+                transfers: one(600_000, FLIGHT),
+                snap: FULL,
+            },
+            Self::Snap => Plan {
+                transfers: one(PACKETS, FLIGHT),
+                snap: SHORT,
+            },
+            Self::Flight => Plan {
+                transfers: one(PACKETS, 12_500_000),
+                snap: SHORT,
+            },
+            Self::Flows => Plan {
+                transfers: Transfers::Many(100_000),
+                snap: SHORT,
+            },
+            Self::Gzip => Plan {
+                transfers: one(300_000, FLIGHT),
+                snap: FULL,
+            },
         }
     }
 
     /// Makes the capture; with `is_short`, one of a tenth of the packets.
     pub(crate) fn make(self, is_short: bool) -> io::Result<Capture> {
-        let plan = if is_short { self.plan().tenth() } else { self.plan() };
+        let plan = if is_short {
+            self.plan().tenth()
+        } else {
+            self.plan()
+        };
         Capture::make(plan, self == Self::Gzip)
     }
 }
@@ -76,7 +95,10 @@ impl Capture {
         let file = File::from(memfd_create("capture", MemfdFlags::CLOEXEC)?);
         let output = BufWriter::with_capacity(1 << 20, &file);
         let (packets, bytes) = if is_compressed {
-            let mut output = Counted { output: GzEncoder::new(output, Compression::fast()), bytes: 0 };
+            let mut output = Counted {
+                output: GzEncoder::new(output, Compression::fast()),
+                bytes: 0,
+            };
             let packets = plan.write(&mut output)?;
             output.output.finish()?.flush()?;
             (packets, output.bytes)
@@ -86,7 +108,11 @@ impl Capture {
             output.output.flush()?;
             (packets, output.bytes)
         };
-        Ok(Self { file, packets, bytes })
+        Ok(Self {
+            file,
+            packets,
+            bytes,
+        })
     }
 
     /// Returns a path by which other programs can open it while this one runs.

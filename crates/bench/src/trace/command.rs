@@ -43,7 +43,11 @@ struct Row {
 impl Reading {
     /// Reads the captures. The exit code does not depend on the speed.
     pub(crate) fn run(&self, program: &Path, stop: &AtomicBool) -> ExitCode {
-        let cases = if self.cases.is_empty() { Case::value_variants() } else { &self.cases };
+        let cases = if self.cases.is_empty() {
+            Case::value_variants()
+        } else {
+            &self.cases
+        };
         for case in cases {
             match self.compare(*case, program, stop) {
                 Ok(rows) => say(false, &table(*case, &rows)),
@@ -63,8 +67,18 @@ impl Reading {
         let make = |is_short| case.make(is_short).map_err(RunError::failed);
         let (whole, tenth) = (make(self.short)?, make(true)?);
         let row = |reader: Reader| {
-            let capture = if reader == Reader::Tshark { &tenth } else { &whole };
-            Row { reader, packets: capture.packets, bytes: capture.bytes, runs: Vec::new(), failure: None }
+            let capture = if reader == Reader::Tshark {
+                &tenth
+            } else {
+                &whole
+            };
+            Row {
+                reader,
+                packets: capture.packets,
+                bytes: capture.bytes,
+                runs: Vec::new(),
+                failure: None,
+            }
         };
         let mut rows: Vec<Row> = readers(case).into_iter().map(row).collect();
         for round in 0..self.rounds {
@@ -74,9 +88,14 @@ impl Reading {
                     continue;
                 }
                 let capture = if is_slow { &tenth } else { &whole };
-                match row.reader.run(program, &capture.path(), case == Case::Gzip, stop) {
+                match row
+                    .reader
+                    .run(program, &capture.path(), case == Case::Gzip, stop)
+                {
                     Ok(run) => row.runs.push(run),
-                    Err(RunError::Failed(why)) if !row.reader.is_fullpipe() => row.failure = Some(why),
+                    Err(RunError::Failed(why)) if !row.reader.is_fullpipe() => {
+                        row.failure = Some(why)
+                    }
                     Err(error) => return Err(error),
                 }
             }
@@ -90,39 +109,67 @@ fn readers(case: Case) -> Vec<Reader> {
         Case::Flows => &[Reader::Fullpipe, Reader::FullpipeOnTwo],
         _ => &[Reader::Fullpipe],
     };
-    let reference = if case == Case::Gzip { Reader::Zlib } else { Reader::Tshark };
+    let reference = if case == Case::Gzip {
+        Reader::Zlib
+    } else {
+        Reader::Tshark
+    };
     [own, &[Reader::Tcptrace, reference]].concat()
 }
 
 impl Row {
     /// Packets per second of each run.
     fn rates(&self) -> Vec<f64> {
-        self.runs.iter().map(|run| self.packets as f64 / run.seconds.max(f64::MIN_POSITIVE)).collect()
+        self.runs
+            .iter()
+            .map(|run| self.packets as f64 / run.seconds.max(f64::MIN_POSITIVE))
+            .collect()
     }
 
     fn line(&self, ours: &Row) -> String {
         let name = self.reader.name();
         let (Some(rate), None) = (median(self.rates()), &self.failure) else {
-            return format!("  {name:<10}  {}\n", self.failure.as_deref().unwrap_or("no run"));
+            return format!(
+                "  {name:<10}  {}\n",
+                self.failure.as_deref().unwrap_or("no run")
+            );
         };
         let gigabytes = rate * self.bytes as f64 / self.packets as f64 / 1e9;
         let peak = self.runs.iter().map(|run| run.peak).max().unwrap_or(0) >> 20;
-        let peak = if peak == 0 { String::new() } else { format!("{peak} MiB") };
+        let peak = if peak == 0 {
+            String::new()
+        } else {
+            format!("{peak} MiB")
+        };
         let against = match self.reader {
             Reader::Fullpipe => spread(&self.rates()),
             Reader::FullpipeOnTwo => format!("{} as fast as on one", ours.against(self)),
             _ => self.against(ours),
         };
-        let line = format!("  {name:<10} {:8.3} M/s {gigabytes:7.3} GB/s {peak:>9}   {against}", rate / 1e6);
+        let line = format!(
+            "  {name:<10} {:8.3} M/s {gigabytes:7.3} GB/s {peak:>9}   {against}",
+            rate / 1e6
+        );
         format!("{}\n", line.trim_end())
     }
 
     /// Returns how often as fast ours is.
     fn against(&self, ours: &Row) -> String {
-        let ratios: Vec<f64> = ours.rates().iter().zip(self.rates()).map(|(ours, theirs)| ours / theirs).collect();
+        let ratios: Vec<f64> = ours
+            .rates()
+            .iter()
+            .zip(self.rates())
+            .map(|(ours, theirs)| ours / theirs)
+            .collect();
         match ratio(&ratios) {
-            Some(Ratio { median, interval: Some([low, high]) }) => format!("{median:.2} x ({low:.2} to {high:.2})"),
-            Some(Ratio { median, interval: None }) => format!("{median:.2} x"),
+            Some(Ratio {
+                median,
+                interval: Some([low, high]),
+            }) => format!("{median:.2} x ({low:.2} to {high:.2})"),
+            Some(Ratio {
+                median,
+                interval: None,
+            }) => format!("{median:.2} x"),
             None => String::new(),
         }
     }
@@ -130,12 +177,20 @@ impl Row {
 
 /// Returns the slowest and the fastest run.
 fn spread(rates: &[f64]) -> String {
-    let [low, high] = [f64::min, f64::max].map(|of| rates.iter().copied().reduce(of).unwrap_or(0.0) / 1e6);
+    let [low, high] =
+        [f64::min, f64::max].map(|of| rates.iter().copied().reduce(of).unwrap_or(0.0) / 1e6);
     format!("{low:.3} to {high:.3} M/s")
 }
 
 fn table(case: Case, rows: &[Row]) -> String {
-    let Some(ours) = rows.first() else { return String::new() };
+    let Some(ours) = rows.first() else {
+        return String::new();
+    };
     let lines: String = rows.iter().map(|row| row.line(ours)).collect();
-    format!("{}: {} packets, {:.0} MB\n{lines}\n", case.title(), ours.packets, ours.bytes as f64 / 1e6)
+    format!(
+        "{}: {} packets, {:.0} MB\n{lines}\n",
+        case.title(),
+        ours.packets,
+        ours.bytes as f64 / 1e6
+    )
 }

@@ -44,20 +44,45 @@ impl Sender {
         let [_, _, high, low] = (number / PORTS).to_be_bytes();
         let client = ([198, 18, high, low], 40_000 + (number % PORTS) as u16);
         let server = ([198, 19, 0, 1], 5201);
-        [Self { own: client, other: server }, Self { own: server, other: client }]
+        [
+            Self {
+                own: client,
+                other: server,
+            },
+            Self {
+                own: server,
+                other: client,
+            },
+        ]
     }
 
     /// Returns a packet without data, at the begin of both sequences.
     pub(super) fn packet(self, flags: u8, timestamps: [u32; 2]) -> Frame {
-        Frame { from: self, flags, sequence: 1, acknowledgement: 1, window: 502, timestamps, payload: 0 }
+        Frame {
+            from: self,
+            flags,
+            sequence: 1,
+            acknowledgement: 1,
+            window: 502,
+            timestamps,
+            payload: 0,
+        }
     }
 
     /// Returns segment `number` of data, counted from zero.
     pub(super) fn data(self, number: u64, timestamps: [u32; 2]) -> Frame {
         /// Segments that the program writes at once.
         const WRITE: u64 = 16;
-        let flags = if number % WRITE == WRITE - 1 { ACK | PSH } else { ACK };
-        Frame { sequence: begin(number), payload: MSS, ..self.packet(flags, timestamps) }
+        let flags = if number % WRITE == WRITE - 1 {
+            ACK | PSH
+        } else {
+            ACK
+        };
+        Frame {
+            sequence: begin(number),
+            payload: MSS,
+            ..self.packet(flags, timestamps)
+        }
     }
 }
 
@@ -77,7 +102,11 @@ impl Frame {
             length += part.len();
         };
         let Sender { own, other } = self.from;
-        let options: &[u8] = if self.flags & SYN == 0 { &[1, 1] } else { &[2, 4, 5, 0xB4, 4, 2, 3, 3, SCALE, 1] };
+        let options: &[u8] = if self.flags & SYN == 0 {
+            &[1, 1]
+        } else {
+            &[2, 4, 5, 0xB4, 4, 2, 3, 3, SCALE, 1]
+        };
         let tcp = 20 + options.len() + 10;
         let ip = self.ip([own.0, other.0], tcp);
         put(&ETHERNET);
@@ -91,18 +120,27 @@ impl Frame {
         put(&[(tcp / 4 * 16) as u8, self.flags]);
         put(&self.window.to_be_bytes());
         // No program checks it unless it is asked to; but it differs from packet to packet.
-        put(&self.sequence.wrapping_mul(0x9E37_79B1).rotate_left(7).to_be_bytes()[..2]);
+        put(&self
+            .sequence
+            .wrapping_mul(0x9E37_79B1)
+            .rotate_left(7)
+            .to_be_bytes()[..2]);
         put(&[0, 0]);
         put(options);
         put(&[8, 10]);
-        self.timestamps.iter().for_each(|number| put(&number.to_be_bytes()));
+        self.timestamps
+            .iter()
+            .for_each(|number| put(&number.to_be_bytes()));
         (bytes, length)
     }
 
-    /// Returns the header of IPv4 without its checksum, in front of a header of TCP of so many bytes.
+    /// Returns the header of IPv4 without its checksum, in front of a header of TCP of so many
+    /// bytes.
     fn ip(&self, [source, destination]: [[u8; 4]; 2], tcp: usize) -> [u8; 20] {
         let [.., high, low] = (20 + tcp as u32 + self.payload).to_be_bytes();
-        let mut bytes = [0x45, 0, high, low, 0, 0, 0x40, 0, 64, 6, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        let mut bytes = [
+            0x45, 0, high, low, 0, 0, 0x40, 0, 64, 6, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+        ];
         // It counts the segments of either end.
         let identification = ((self.sequence ^ self.acknowledgement) / MSS) as u16;
         bytes[4..6].copy_from_slice(&identification.to_be_bytes());
@@ -114,6 +152,11 @@ impl Frame {
 
 /// Returns the checksum of a header (RFC 1071).
 fn checksum(header: &[u8; 20]) -> u16 {
-    let sum: u32 = header.as_chunks::<2>().0.iter().map(|word| u32::from(u16::from_be_bytes(*word))).sum();
+    let sum: u32 = header
+        .as_chunks::<2>()
+        .0
+        .iter()
+        .map(|word| u32::from(u16::from_be_bytes(*word)))
+        .sum();
     !((sum & 0xFFFF) + (sum >> 16)) as u16
 }

@@ -52,13 +52,23 @@ impl Reader {
     }
 
     /// Reads the capture at `path` on one processor, or two; of gzip, on as many as there are.
-    pub(crate) fn run(self, fullpipe: &Path, path: &str, is_gzip: bool, stop: &AtomicBool) -> Result<Run, RunError> {
+    pub(crate) fn run(
+        self,
+        fullpipe: &Path,
+        path: &str,
+        is_gzip: bool,
+        stop: &AtomicBool,
+    ) -> Result<Run, RunError> {
         if self == Self::Zlib {
             return decompress(path).map_err(RunError::failed);
         }
         let is_parallel = is_gzip || self == Self::FullpipeOnTwo;
         let count = if self == Self::FullpipeOnTwo { 2 } else { 1 };
-        let _few = if is_gzip { None } else { Some(FewProcessors::take(count).map_err(RunError::failed)?) };
+        let _few = if is_gzip {
+            None
+        } else {
+            Some(FewProcessors::take(count).map_err(RunError::failed)?)
+        };
         let began = Instant::now();
         let child = self.start(fullpipe, path)?;
         let mut child = Ended(Some(child));
@@ -67,10 +77,16 @@ impl Reader {
         let child = child.0.take().ok_or(RunError::Interrupted)?;
         let (status, usage) = wait_with_usage(child).map_err(RunError::failed)?;
         if !status.success() {
-            return Err(RunError::Failed(format!("{} failed: {status}", self.name())));
+            return Err(RunError::Failed(format!(
+                "{} failed: {status}",
+                self.name()
+            )));
         }
         let cpu = (usage.cpu.user + usage.cpu.system).as_secs_f64();
-        Ok(Run { seconds: if is_parallel { elapsed } else { cpu }, peak: usage.peak.get() })
+        Ok(Run {
+            seconds: if is_parallel { elapsed } else { cpu },
+            peak: usage.peak.get(),
+        })
     }
 
     fn start(self, fullpipe: &Path, path: &str) -> Result<Child, RunError> {
@@ -86,16 +102,27 @@ impl Reader {
             Self::Tshark => command.args(["-n", "-q", "-z", "conv,tcp", "-r", path]),
         };
         end_with_this_thread(&mut command);
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        command.spawn().map_err(|error| RunError::Failed(format!("cannot start {}: {error}", self.name())))
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        command
+            .spawn()
+            .map_err(|error| RunError::Failed(format!("cannot start {}: {error}", self.name())))
     }
 }
 
 /// Decompresses a file and drops what comes out.
 fn decompress(path: &str) -> io::Result<Run> {
     let began = Instant::now();
-    io::copy(&mut MultiGzDecoder::new(io::BufReader::with_capacity(1 << 18, File::open(path)?)), &mut io::sink())?;
-    Ok(Run { seconds: began.elapsed().as_secs_f64(), peak: 0 })
+    io::copy(
+        &mut MultiGzDecoder::new(io::BufReader::with_capacity(1 << 18, File::open(path)?)),
+        &mut io::sink(),
+    )?;
+    Ok(Run {
+        seconds: began.elapsed().as_secs_f64(),
+        peak: 0,
+    })
 }
 
 /// A program that is killed unless it was taken out.
@@ -104,10 +131,18 @@ struct Ended(Option<Child>);
 impl Ended {
     /// Waits for its end without reaping it.
     fn wait(&mut self, stop: &AtomicBool) -> Result<(), RunError> {
-        const INTERRUPT_POLL_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+        const INTERRUPT_POLL_INTERVAL: Timespec = Timespec {
+            tv_sec: 0,
+            tv_nsec: 100_000_000,
+        };
         let Some(child) = &self.0 else { return Ok(()) };
-        let ended = pidfd_open(Pid::from_child(child), PidfdFlags::empty()).map_err(RunError::failed)?;
-        while poll(&mut [PollFd::new(&ended, PollFlags::IN)], Some(&INTERRUPT_POLL_INTERVAL)) != Ok(1) {
+        let ended =
+            pidfd_open(Pid::from_child(child), PidfdFlags::empty()).map_err(RunError::failed)?;
+        while poll(
+            &mut [PollFd::new(&ended, PollFlags::IN)],
+            Some(&INTERRUPT_POLL_INTERVAL),
+        ) != Ok(1)
+        {
             if stop.load(Ordering::Relaxed) {
                 return Err(RunError::Interrupted);
             }
@@ -132,7 +167,11 @@ impl FewProcessors {
     fn take(count: usize) -> io::Result<Self> {
         let all = sched_getaffinity(None)?;
         let mut few = CpuSet::new();
-        (0..CpuSet::MAX_CPU).rev().filter(|number| all.is_set(*number)).take(count).for_each(|number| few.set(number));
+        (0..CpuSet::MAX_CPU)
+            .rev()
+            .filter(|number| all.is_set(*number))
+            .take(count)
+            .for_each(|number| few.set(number));
         sched_setaffinity(None, &few)?;
         Ok(Self(all))
     }

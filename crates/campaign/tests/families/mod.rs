@@ -1,5 +1,5 @@
-//! Paths for simulated campaigns: rates by window and streams, with noise as Cottrell's measurements have it, and
-//! bursts and drift of other traffic.
+//! Paths for simulated campaigns: rates by window and streams, with noise as Cottrell's
+//! measurements have it, and bursts and drift of other traffic.
 
 #![allow(dead_code, missing_docs, unreachable_pub)]
 
@@ -41,8 +41,15 @@ pub enum Family {
 }
 
 /// The families that decide.
-pub const SEVEN: [Family; 7] =
-    [Family::Clean, Family::Cross, Family::Loss, Family::Decline, Family::Cpu, Family::Clamp, Family::Mixed];
+pub const SEVEN: [Family; 7] = [
+    Family::Clean,
+    Family::Cross,
+    Family::Loss,
+    Family::Decline,
+    Family::Cpu,
+    Family::Clamp,
+    Family::Mixed,
+];
 
 /// Families after which nothing of the plan was chosen.
 pub const FURTHER: [Family; 3] = [Family::Policer, Family::Reader, Family::TwoBottlenecks];
@@ -107,17 +114,43 @@ impl SimulatedPath {
     pub fn new(family: Family, seed: u64) -> Self {
         let mut random = Random(Pcg64Mcg::seed_from_u64(seed));
         let grid = slac_grid();
-        let cells: Vec<(f64, f64)> =
-            grid.all_cells().iter().map(|cell| (cell.window.as_f64(), f64::from(cell.streams))).collect();
+        let cells: Vec<(f64, f64)> = grid
+            .all_cells()
+            .iter()
+            .map(|cell| (cell.window.as_f64(), f64::from(cell.streams)))
+            .collect();
         let (rate, rtt) = random.rate_and_rtt(family);
         let shape = Shape::new(family, rate, rtt, &mut random);
         let truth: Vec<f64> = cells.iter().map(|cell| shape.rate(*cell)).collect();
-        let load: Vec<f64> = cells.iter().map(|cell| shape.offered(*cell) / shape.capacity(cell.1)).collect();
-        let noise = cells.iter().zip(&load).map(|((_, streams), load)| random.noise(*streams, *load)).collect();
-        let drifts = if family == Family::Reader { DRIFT_OF_READER } else { DRIFT };
+        let load: Vec<f64> = cells
+            .iter()
+            .map(|cell| shape.offered(*cell) / shape.capacity(cell.1))
+            .collect();
+        let noise = cells
+            .iter()
+            .zip(&load)
+            .map(|((_, streams), load)| random.noise(*streams, *load))
+            .collect();
+        let drifts = if family == Family::Reader {
+            DRIFT_OF_READER
+        } else {
+            DRIFT
+        };
         let drift = random.normal() * drifts.0;
         let rtt = Span::from_secs_f64(rtt);
-        Self { grid, rtt, capacity: rate, truth, load, noise, drifts, drift, clock: 0.0, change: None, random }
+        Self {
+            grid,
+            rtt,
+            capacity: rate,
+            truth,
+            load,
+            noise,
+            drifts,
+            drift,
+            clock: 0.0,
+            change: None,
+            random,
+        }
     }
 
     /// Returns the same path with other noise.
@@ -127,23 +160,33 @@ impl SimulatedPath {
         self
     }
 
-    /// Returns the rates that windows, round-trip time and capacity permit: a prediction that knows no other limit.
+    /// Returns the rates that windows, round-trip time and capacity permit: a prediction that knows
+    /// no other limit.
     pub fn permitted(&self) -> Vec<BitRate> {
-        let rate =
-            |cell: SweepCell| (cell.flight_capacity().as_f64() * 8.0 / self.rtt.as_secs_f64()).min(self.capacity);
-        self.grid.all_cells().into_iter().map(|cell| BitRate::from_bps_f64(rate(cell))).collect()
+        let rate = |cell: SweepCell| {
+            (cell.flight_capacity().as_f64() * 8.0 / self.rtt.as_secs_f64()).min(self.capacity)
+        };
+        self.grid
+            .all_cells()
+            .into_iter()
+            .map(|cell| BitRate::from_bps_f64(rate(cell)))
+            .collect()
     }
 
     /// Returns the true rates, as a prediction that knows all limits.
     pub fn known(&self) -> Vec<BitRate> {
-        self.truth.iter().map(|rate| BitRate::from_bps_f64(*rate)).collect()
+        self.truth
+            .iter()
+            .map(|rate| BitRate::from_bps_f64(*rate))
+            .collect()
     }
 
     pub fn best(&self) -> f64 {
         self.truth.iter().copied().fold(0.0, f64::max)
     }
 
-    /// Returns true if three times as many streams with the largest window are as slow, and half the window is as fast.
+    /// Returns true if three times as many streams with the largest window are as slow, and half
+    /// the window is as fast.
     pub fn shows_plateau(&self) -> bool {
         let (windows, streams) = (self.grid.windows(), self.grid.streams());
         let [half, window] = [2, 1].map(|from_end| windows[windows.len() - from_end]);
@@ -152,14 +195,20 @@ impl SimulatedPath {
             let many = streams.iter().copied().find(|streams| *streams >= 3 * few);
             many.is_some_and(|many| {
                 let of_few = rate(window, *few);
-                of_few < 0.85 * self.best() && rate(half, *few) > 0.95 * of_few && rate(window, many) < 1.06 * of_few
+                of_few < 0.85 * self.best()
+                    && rate(half, *few) > 0.95 * of_few
+                    && rate(window, many) < 1.06 * of_few
             })
         };
         streams.iter().any(is_level)
     }
 
     fn index(&self, cell: SweepCell) -> usize {
-        self.grid.all_cells().iter().position(|of| *of == cell).unwrap()
+        self.grid
+            .all_cells()
+            .iter()
+            .position(|of| *of == cell)
+            .unwrap()
     }
 
     pub fn rate(&self, cell: SweepCell) -> f64 {
@@ -171,12 +220,19 @@ impl SimulatedPath {
         let length: RunLength = plan.run_length();
         let steady = length.steady.as_secs_f64();
         let correlated = (5.0 * self.rtt.as_secs_f64()).max(0.3);
-        let deviation = libm::hypot(self.noise[index], 2.0 * self.noise[index] * (correlated / steady).min(1.0).sqrt());
+        let deviation = libm::hypot(
+            self.noise[index],
+            2.0 * self.noise[index] * (correlated / steady).min(1.0).sqrt(),
+        );
         let changed = self.change.filter(|change| self.clock > change.at);
         let share = self.load[index].min(1.0);
         let fall = changed.map_or(1.0, |change| 1.0 - (1.0 - change.factor) * share);
         let noise = libm::exp(deviation * self.random.normal() + self.drift * share);
-        let burst = if self.random.unit() < BURSTS { self.random.between(0.55, 0.9) } else { 1.0 };
+        let burst = if self.random.unit() < BURSTS {
+            self.random.between(0.55, 0.9)
+        } else {
+            1.0
+        };
         let rate = BitRate::from_bps_f64(self.truth[index] * fall * noise * burst);
         let cost = run_cost(plan.fixed_plan(), length.total_time(), rate);
         let idle_rtt = self.rtt + changed.map_or(Span::ZERO, |change| change.rtt);
@@ -200,7 +256,8 @@ impl SimulatedPath {
     fn pass(&mut self, seconds: f64) {
         let (deviation, lasting) = self.drifts;
         let keeps = libm::exp(-seconds / lasting);
-        self.drift = keeps * self.drift + (1.0 - keeps * keeps).sqrt() * deviation * self.random.normal();
+        self.drift =
+            keeps * self.drift + (1.0 - keeps * keeps).sqrt() * deviation * self.random.normal();
         self.clock += seconds;
     }
 
@@ -226,7 +283,11 @@ impl SimulatedPath {
     }
 
     /// Carries out `plan`; a run after others does not count if `fails` says so.
-    pub fn runs_but(&mut self, plan: &CampaignPlan, fails: impl Fn(&[SweepRun], &SweepRun) -> bool) -> Vec<SweepRun> {
+    pub fn runs_but(
+        &mut self,
+        plan: &CampaignPlan,
+        fails: impl Fn(&[SweepRun], &SweepRun) -> bool,
+    ) -> Vec<SweepRun> {
         let mut runs = Vec::new();
         while let CampaignStep::Run { cell, reason } = plan.next_step(&runs) {
             let run = self.run(cell, reason, plan);
@@ -240,12 +301,19 @@ impl SimulatedPath {
     pub fn campaign(&mut self) -> Outcome {
         let plan = CampaignPlan::new(self.plan()).unwrap();
         let runs = self.runs(&plan);
-        let begun = runs.iter().scan(0.0, |clock, run| Some(std::mem::replace(clock, *clock + run.took.as_secs_f64())));
+        let begun = runs.iter().scan(0.0, |clock, run| {
+            Some(std::mem::replace(clock, *clock + run.took.as_secs_f64()))
+        });
         let begun = begun.collect();
         let answer = plan.current_answer(&runs);
         let cells = self.grid.all_cells();
-        let (bytes, time) = (self.truth.iter().sum::<f64>() * 10.0 / 8.0, 20.0 * cells.len() as f64);
-        let enough = cells.iter().filter(|cell| self.rate(**cell) >= 0.95 * self.best());
+        let (bytes, time) = (
+            self.truth.iter().sum::<f64>() * 10.0 / 8.0,
+            20.0 * cells.len() as f64,
+        );
+        let enough = cells
+            .iter()
+            .filter(|cell| self.rate(**cell) >= 0.95 * self.best());
         let least = enough.map(|cell| cell.flight_capacity()).min().unwrap();
         let knee = answer.as_ref().map(|answer| answer.knee.cell);
         Outcome {
@@ -306,7 +374,8 @@ struct Shape {
 impl Shape {
     fn new(family: Family, rate: f64, rtt: f64, random: &mut Random) -> Self {
         let sharpness = random.between(3.0, 12.0);
-        let mut has = |own, share| family == own || (family == Family::Mixed && random.unit() < share);
+        let mut has =
+            |own, share| family == own || (family == Family::Mixed && random.unit() < share);
         let kinds = [
             has(Family::Clamp, 0.4),
             has(Family::Loss, 0.5),
@@ -317,7 +386,12 @@ impl Shape {
         ];
         let [policer, reader, second] = FURTHER.map(|of| family == of);
         let mut draw_if = |is: bool, ranges: [(f64, f64); 2]| {
-            is.then(|| (random.between(ranges[0].0, ranges[0].1), random.between(ranges[1].0, ranges[1].1)))
+            is.then(|| {
+                (
+                    random.between(ranges[0].0, ranges[0].1),
+                    random.between(ranges[1].0, ranges[1].1),
+                )
+            })
         };
         let mut draw = |kind: usize, ranges| draw_if(kinds[kind], ranges);
         let clamp = draw(0, [(6.0, 11.0), (0.0, 1.0)]);
@@ -325,8 +399,11 @@ impl Shape {
             rate,
             rtt,
             sharpness,
-            clamp: clamp.map_or(f64::INFINITY, |(power, _)| libm::exp2(power.floor()) * 1024.0),
-            stream_rate: draw(1, [(0.02, 0.6), (0.0, 1.0)]).map_or(f64::INFINITY, |(share, _)| share * rate),
+            clamp: clamp.map_or(f64::INFINITY, |(power, _)| {
+                libm::exp2(power.floor()) * 1024.0
+            }),
+            stream_rate: draw(1, [(0.02, 0.6), (0.0, 1.0)])
+                .map_or(f64::INFINITY, |(share, _)| share * rate),
             cross: draw(2, [(0.0, 0.4), (0.3, 5.0)]),
             cpu: draw(3, [(0.5, 1.2), (0.02, 0.1)]),
             decline: draw(4, [(0.2, 2.0), (0.05, 0.35)]),
@@ -342,35 +419,51 @@ impl Shape {
     }
 
     fn capacity(&self, streams: f64) -> f64 {
-        let cross = self.cross.map_or(1.0, |(share, others)| (1.0 - share) * streams / (streams + others));
+        let cross = self.cross.map_or(1.0, |(share, others)| {
+            (1.0 - share) * streams / (streams + others)
+        });
         let cpu = self.cpu.map_or(f64::INFINITY, |(share, decline)| {
             share * self.rate * (1.0 - decline * libm::log2(streams / 4.0).max(0.0))
         });
-        let plateau = self.plateau.map_or(1.0, |(share, from)| if streams < from { share } else { 1.0 });
+        let plateau = self.plateau.map_or(
+            1.0,
+            |(share, from)| if streams < from { share } else { 1.0 },
+        );
         // The more streams probe for bandwidth, the more losses, and the more of them others take.
         let second = self.second.map_or(f64::INFINITY, |(share, others)| {
             let others = others * (1.0 + 0.2 * libm::log2(streams));
             share * self.rate * streams / (streams + others)
         });
-        let reader = self.reader.map_or(f64::INFINITY, |(share, _)| share * self.rate);
-        (self.rate * cross * plateau).min(cpu).min(reader).min(second)
+        let reader = self
+            .reader
+            .map_or(f64::INFINITY, |(share, _)| share * self.rate);
+        (self.rate * cross * plateau)
+            .min(cpu)
+            .min(reader)
+            .min(second)
     }
 
     fn rate(&self, cell: (f64, f64)) -> f64 {
         let capacity = self.capacity(cell.1);
         let load = self.offered(cell) / capacity;
-        let rate = capacity * load / libm::pow(1.0 + libm::pow(load, self.sharpness), 1.0 / self.sharpness);
+        let rate = capacity * load
+            / libm::pow(1.0 + libm::pow(load, self.sharpness), 1.0 / self.sharpness);
         let flight = cell.0.min(self.clamp) * cell.1;
         let declined = self.decline.map_or(0.0, |(queue, decline)| {
-            decline * (libm::log2(flight * 8.0 / (self.rate * self.rtt * (1.0 + queue))) / 4.0).clamp(0.0, 1.0)
+            decline
+                * (libm::log2(flight * 8.0 / (self.rate * self.rtt * (1.0 + queue))) / 4.0)
+                    .clamp(0.0, 1.0)
         });
         rate * (1.0 - declined) * (1.0 - self.policed(cell))
     }
 
-    /// Returns the part of the rate that is lost to a policer: more the further beyond rate and bucket, until every
-    /// round trip ends with losses, and less with many streams, of which few recover at a time.
+    /// Returns the part of the rate that is lost to a policer: more the further beyond rate and
+    /// bucket, until every round trip ends with losses, and less with many streams, of which few
+    /// recover at a time.
     fn policed(&self, cell: (f64, f64)) -> f64 {
-        let Some((loss, bucket)) = self.policer else { return 0.0 };
+        let Some((loss, bucket)) = self.policer else {
+            return 0.0;
+        };
         let excess = libm::log2(self.offered(cell) / (self.rate * (1.0 + bucket))).clamp(0.0, 1.0);
         loss * excess / cell.1.sqrt()
     }
@@ -392,7 +485,8 @@ impl Random {
         radius * libm::cos(std::f64::consts::TAU * self.unit())
     }
 
-    /// 50 Mbit/s to 2 Gbit/s and 10 to 250 ms, with a BDP that the grid holds; or does not, if that is the family.
+    /// 50 Mbit/s to 2 Gbit/s and 10 to 250 ms, with a BDP that the grid holds; or does not, if that
+    /// is the family.
     fn rate_and_rtt(&mut self, family: Family) -> (f64, f64) {
         const MAX_PRODUCT: f64 = 4.0 * 1024.0 * 1024.0 * 90.0;
         let (fast, far) = match family {

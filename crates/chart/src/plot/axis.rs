@@ -23,7 +23,9 @@ impl PlotAxis {
         let ends = plot
             .series_points()
             .map(|point| point.0)
-            .fold((f64::MAX, f64::MIN), |(low, high), x| (low.min(x), high.max(x)));
+            .fold((f64::MAX, f64::MIN), |(low, high), x| {
+                (low.min(x), high.max(x))
+            });
         let (low, high) = match (dimension, plot.is_logarithmic) {
             (_, true) => {
                 let margin = libm::pow((ends.1 / ends.0).max(1.1), MARGIN);
@@ -39,17 +41,32 @@ impl PlotAxis {
         };
         let high = plot.reaches.map_or(high, |end| high.max(end));
         let high = if high > low { high } else { low + 1.0 };
-        Self { dimension, is_logarithmic: plot.is_logarithmic, unit: dimension.largest_unit(high), low, high }
+        Self {
+            dimension,
+            is_logarithmic: plot.is_logarithmic,
+            unit: dimension.largest_unit(high),
+            low,
+            high,
+        }
     }
 
-    /// Returns the coordinate of `x` within the drawing: in the unit, from the low end; the logarithm, on such a scale.
+    /// Returns the coordinate of `x` within the drawing: in the unit, from the low end; the
+    /// logarithm, on such a scale.
     pub(super) fn coordinate(&self, x: f64) -> f64 {
-        if self.is_logarithmic { libm::log(x / self.unit.size) } else { (x - self.axis_origin()) / self.unit.size }
+        if self.is_logarithmic {
+            libm::log(x / self.unit.size)
+        } else {
+            (x - self.axis_origin()) / self.unit.size
+        }
     }
 
     /// Returns the place at coordinate 0: a moment of an axis of dates, whose numbers are long.
     pub(super) fn axis_origin(&self) -> f64 {
-        if self.dimension == Dimension::Date { libm::floor(self.low) } else { 0.0 }
+        if self.dimension == Dimension::Date {
+            libm::floor(self.low)
+        } else {
+            0.0
+        }
     }
 
     pub(super) fn axis_ends(&self) -> (f64, f64) {
@@ -62,7 +79,8 @@ impl PlotAxis {
         (self.coordinate(x) - low) / (high - low)
     }
 
-    /// Returns about `count` ticks with their labels; the first has the unit, if the axis has no name.
+    /// Returns about `count` ticks with their labels; the first has the unit, if the axis has no
+    /// name.
     pub(super) fn labelled_ticks(&self, count: f64, has_name: bool) -> Vec<(f64, String)> {
         if self.dimension == Dimension::Date {
             return ticks::date_ticks(self.low, self.high, count);
@@ -79,7 +97,14 @@ impl PlotAxis {
         let label = |(index, place): (usize, f64)| {
             let number = ticks::tick_label(self.dimension, place, unit.size);
             let has_unit = index == 0 && !has_name && !unit.name.is_empty();
-            (place, if has_unit { format!("{number} {}", unit.name) } else { number })
+            (
+                place,
+                if has_unit {
+                    format!("{number} {}", unit.name)
+                } else {
+                    number
+                },
+            )
         };
         places.into_iter().enumerate().map(label).collect()
     }
@@ -98,7 +123,11 @@ impl ValueAxis {
     pub(super) fn with_maximum(dimension: Dimension, most: f64) -> Self {
         let unit = dimension.largest_unit(most);
         let end = ticks::end_of(most / unit.size, 4.0);
-        Self { dimension, unit, end: if end > 0.0 { end } else { 1.0 } }
+        Self {
+            dimension,
+            unit,
+            end: if end > 0.0 { end } else { 1.0 },
+        }
     }
 
     /// Returns the ticks, in the unit.
@@ -114,5 +143,9 @@ impl ValueAxis {
 
 /// Returns a name with a unit behind it, if there is one.
 pub(super) fn with_unit(name: &str, unit: AxisUnit) -> String {
-    if unit.name.is_empty() { name.to_owned() } else { format!("{name}, {}", unit.name) }
+    if unit.name.is_empty() {
+        name.to_owned()
+    } else {
+        format!("{name}, {}", unit.name)
+    }
 }

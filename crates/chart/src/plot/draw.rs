@@ -1,12 +1,15 @@
 //! A plot as SVG.
 //!
-//! The element is as wide as the plot itself: labels stand outside of it, where the style sheet leaves room. Places
-//! across are percentages, so that text keeps its size at every width. Series lie in a nested element whose coordinates
-//! are the values in their units: the script reads values from it, and zooms by its view box.
+//! The element is as wide as the plot itself: labels stand outside of it, where the style sheet
+//! leaves room. Places across are percentages, so that text keeps its size at every width. Series
+//! lie in a nested element whose coordinates are the values in their units: the script reads values
+//! from it, and zooms by its view box.
 
 use super::axis::{PlotAxis, ValueAxis, with_unit};
 use super::{Panel, Plot, PlotSeries, SeriesForm};
-use crate::svg::{decimal_places, escape_html, format_coordinate, format_percent, text_element, value_places};
+use crate::svg::{
+    decimal_places, escape_html, format_coordinate, format_percent, text_element, value_places,
+};
 
 /// Height of the first panel and of the others, in pixels.
 const HEIGHTS: [f64; 2] = [160.0, 104.0];
@@ -26,7 +29,9 @@ const MAX_TITLED_DOTS: usize = 80;
 pub(super) fn draw_plot(plot: &Plot) -> String {
     let axis = PlotAxis::from_plot(plot);
     let height = |index: usize| HEIGHTS[index.min(1)];
-    let inner: f64 = (0..plot.panels.len()).map(|index| height(index) + ABOVE).sum();
+    let inner: f64 = (0..plot.panels.len())
+        .map(|index| height(index) + ABOVE)
+        .sum();
     let whole = inner + BELOW[usize::from(plot.axis.is_some())];
     let mut svg = format!(
         "<svg class=\"chart plot\" role=\"img\" tabindex=\"0\" aria-label=\"{}\" height=\"{whole}\" data-x=\"{}\" \
@@ -71,20 +76,41 @@ fn plot_description(plot: &Plot) -> String {
 /// Returns the name of a series and the range of its values.
 fn series_summary(series: &PlotSeries) -> String {
     let values = || series.points.iter().map(|point| point.1);
-    let (least, most) = (values().fold(f64::MAX, f64::min), values().fold(f64::MIN, f64::max));
+    let (least, most) = (
+        values().fold(f64::MAX, f64::min),
+        values().fold(f64::MIN, f64::max),
+    );
     format!("{}: {}", series.name, series.y.format_range(least, most))
 }
 
 /// Draws the ticks below the last panel, and the name of the axis.
 fn draw_axis(plot: &Plot, axis: &PlotAxis, top: f64) -> String {
     let mut svg = "<g class=\"across\">".to_owned();
-    for (index, (place, label)) in axis.labelled_ticks(10.0, plot.axis.is_some()).into_iter().enumerate() {
-        let class = if index % 2 == 1 { "tick mid odd" } else { "tick mid" };
-        svg += &text_element(class, &format_percent(axis.value_position(place)), top + 18.0, &label);
+    for (index, (place, label)) in axis
+        .labelled_ticks(10.0, plot.axis.is_some())
+        .into_iter()
+        .enumerate()
+    {
+        let class = if index % 2 == 1 {
+            "tick mid odd"
+        } else {
+            "tick mid"
+        };
+        svg += &text_element(
+            class,
+            &format_percent(axis.value_position(place)),
+            top + 18.0,
+            &label,
+        );
     }
     svg += "</g>";
     if let Some(name) = &plot.axis {
-        svg += &text_element("tick mid name", "50%", top + 37.0, &with_unit(name, axis.unit));
+        svg += &text_element(
+            "tick mid name",
+            "50%",
+            top + 37.0,
+            &with_unit(name, axis.unit),
+        );
     }
     svg
 }
@@ -92,11 +118,24 @@ fn draw_axis(plot: &Plot, axis: &PlotAxis, top: f64) -> String {
 fn draw_panel(plot: &Plot, panel: &Panel, axis: &PlotAxis, (top, height): (f64, f64)) -> String {
     let values = ValueAxis::with_maximum(panel.dimension(), panel.max_value());
     let at = |share: f64| top + height * (1.0 - share);
-    let mut svg = text_element("tick unit", "0", top - 11.0, &with_unit(&panel.name, values.unit));
+    let mut svg = text_element(
+        "tick unit",
+        "0",
+        top - 11.0,
+        &with_unit(&panel.name, values.unit),
+    );
     let label = |tick: &f64| {
-        text_element("", "0", at(tick / values.end) + 4.0, &crate::ticks::tick_label(values.dimension, *tick, 1.0))
+        text_element(
+            "",
+            "0",
+            at(tick / values.end) + 4.0,
+            &crate::ticks::tick_label(values.dimension, *tick, 1.0),
+        )
     };
-    svg += &format!("<g class=\"tick left\">{}</g>", values.ticks().iter().map(label).collect::<String>());
+    svg += &format!(
+        "<g class=\"tick left\">{}</g>",
+        values.ticks().iter().map(label).collect::<String>()
+    );
     let (low, high) = axis.axis_ends();
     svg += &format!(
         "<svg class=\"view\" y=\"{top}\" width=\"100%\" height=\"{height}\" preserveAspectRatio=\"none\" \
@@ -109,14 +148,22 @@ fn draw_panel(plot: &Plot, panel: &Panel, axis: &PlotAxis, (top, height): (f64, 
         values.unit.name
     );
     for shade in &plot.shades {
-        let (from, to) = (axis.coordinate(shade.from).max(low), axis.coordinate(shade.to).min(high));
+        let (from, to) = (
+            axis.coordinate(shade.from).max(low),
+            axis.coordinate(shade.to).min(high),
+        );
         if to > from {
             let (x, width) = (
                 format_coordinate(from, decimal_places(high - low)),
                 format_coordinate(to - from, decimal_places(high - low)),
             );
-            let (y, tall) = (format_coordinate(-values.end, 9), format_coordinate(values.end, 9));
-            svg += &format!("<rect class=\"shade\" x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{tall}\"/>");
+            let (y, tall) = (
+                format_coordinate(-values.end, 9),
+                format_coordinate(values.end, 9),
+            );
+            svg += &format!(
+                "<rect class=\"shade\" x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{tall}\"/>"
+            );
         }
     }
     let across = |value: f64| {
@@ -127,12 +174,27 @@ fn draw_panel(plot: &Plot, panel: &Panel, axis: &PlotAxis, (top, height): (f64, 
             format_coordinate(high, decimal_places(high - low))
         )
     };
-    let grid: String = values.ticks().into_iter().filter(|tick| *tick > 0.0).map(across).collect();
-    svg += &format!("<path class=\"grid\" d=\"{grid}\"/><path class=\"zero\" d=\"{}\"/>", across(0.0));
+    let grid: String = values
+        .ticks()
+        .into_iter()
+        .filter(|tick| *tick > 0.0)
+        .map(across)
+        .collect();
+    svg += &format!(
+        "<path class=\"grid\" d=\"{grid}\"/><path class=\"zero\" d=\"{}\"/>",
+        across(0.0)
+    );
     for level in &panel.levels {
-        svg += &format!("<path class=\"level\" d=\"{}\"/>", across(level.value / values.unit.size));
+        svg += &format!(
+            "<path class=\"level\" d=\"{}\"/>",
+            across(level.value / values.unit.size)
+        );
     }
-    let dots = plot.panels.iter().flat_map(|panel| &panel.series).filter(|series| series.mark == SeriesForm::Dots);
+    let dots = plot
+        .panels
+        .iter()
+        .flat_map(|panel| &panel.series)
+        .filter(|series| series.mark == SeriesForm::Dots);
     let are_titled = dots.map(|series| series.points.len()).sum::<usize>() <= MAX_TITLED_DOTS;
     for series in &panel.series {
         svg += &draw_series(series, axis, &values, are_titled);
@@ -141,40 +203,70 @@ fn draw_panel(plot: &Plot, panel: &Panel, axis: &PlotAxis, (top, height): (f64, 
 }
 
 /// Draws a series in the coordinates of its values; each dot with a title if `are_titled`.
-fn draw_series(series: &PlotSeries, axis: &PlotAxis, values: &ValueAxis, are_titled: bool) -> String {
+fn draw_series(
+    series: &PlotSeries,
+    axis: &PlotAxis,
+    values: &ValueAxis,
+    are_titled: bool,
+) -> String {
     let (low, high) = axis.axis_ends();
     // A logarithm has one more, for its number to be right.
     let across = decimal_places(high - low) + usize::from(axis.is_logarithmic);
     // Means over parts of the axis, of which there are many, need not be exact beyond a pixel.
     let up = value_places(values.end).saturating_sub(usize::from(series.mark == SeriesForm::Bars));
     let place = |(x, y): (f64, f64)| {
-        (format_coordinate(axis.coordinate(x), across), format_coordinate(-y / values.unit.size, up))
+        (
+            format_coordinate(axis.coordinate(x), across),
+            format_coordinate(-y / values.unit.size, up),
+        )
     };
     let class = series.hue.css_class();
     let path = |mark: &str, d: &str, title: &str| {
         let (name, title) = (escape_html(&series.name), escape_html(title));
-        format!("<path class=\"m {mark} {class}\" data-n=\"{name}\" d=\"{d}\"><title>{title}</title></path>")
+        format!(
+            "<path class=\"m {mark} {class}\" data-n=\"{name}\" d=\"{d}\"><title>{title}</title></path>"
+        )
     };
     // Values that differ by less than the drawing resolves are one place to the keyboard.
     let places_of = |points: &[(f64, f64)]| {
-        let mut places: Vec<((f64, f64), Place)> = points.iter().map(|at| (*at, place(*at))).collect();
+        let mut places: Vec<((f64, f64), Place)> =
+            points.iter().map(|at| (*at, place(*at))).collect();
         places.dedup_by(|next, one| next.1 == one.1);
         places
     };
-    let only = |points: &[(f64, f64)]| places_of(points).into_iter().map(|(_, place)| place).collect::<Vec<Place>>();
-    let joined = |points: &[(f64, f64)]| only(points).iter().map(coordinate_pair).collect::<Vec<String>>().join(" ");
+    let only = |points: &[(f64, f64)]| {
+        places_of(points)
+            .into_iter()
+            .map(|(_, place)| place)
+            .collect::<Vec<Place>>()
+    };
+    let joined = |points: &[(f64, f64)]| {
+        only(points)
+            .iter()
+            .map(coordinate_pair)
+            .collect::<Vec<String>>()
+            .join(" ")
+    };
     let dot = |place: &Place| format!("M{}z", coordinate_pair(place));
     match series.mark {
         // A line of one point would not be seen.
-        SeriesForm::Line if series.points.len() > 1 => {
-            path("line", &format!("M{}", joined(&series.points)), &series_summary(series))
-        }
-        SeriesForm::Steps if series.points.len() > 1 => {
-            path("line", &step_path(&only(&series.points)), &series_summary(series))
-        }
+        SeriesForm::Line if series.points.len() > 1 => path(
+            "line",
+            &format!("M{}", joined(&series.points)),
+            &series_summary(series),
+        ),
+        SeriesForm::Steps if series.points.len() > 1 => path(
+            "line",
+            &step_path(&only(&series.points)),
+            &series_summary(series),
+        ),
         SeriesForm::Ranges => {
             let range = |ends: &[(f64, f64)]| format!("M{}", joined(ends));
-            path("range", &series.points.chunks(2).map(range).collect::<String>(), &series_summary(series))
+            path(
+                "range",
+                &series.points.chunks(2).map(range).collect::<String>(),
+                &series_summary(series),
+            )
         }
         SeriesForm::Bars => {
             let places: Vec<Place> = series.points.iter().map(|at| place(*at)).collect();
@@ -183,12 +275,20 @@ fn draw_series(series: &PlotSeries, axis: &PlotAxis, values: &ValueAxis, are_tit
         _ if are_titled || series.points.len() == 1 => {
             let titled = |(at, place): ((f64, f64), Place)| {
                 let value = values.dimension.text_in(at.1, values.unit);
-                let title = format!("{}: {value} at {}", series.name, axis.dimension.text_in(at.0, axis.unit));
+                let title = format!(
+                    "{}: {value} at {}",
+                    series.name,
+                    axis.dimension.text_in(at.0, axis.unit)
+                );
                 path("dot", &dot(&place), &title)
             };
             places_of(&series.points).into_iter().map(titled).collect()
         }
-        _ => path("dot small", &only(&series.points).iter().map(dot).collect::<String>(), &series_summary(series)),
+        _ => path(
+            "dot small",
+            &only(&series.points).iter().map(dot).collect::<String>(),
+            &series_summary(series),
+        ),
     }
 }
 
@@ -197,14 +297,22 @@ type Place = (String, String);
 
 /// Returns coordinates for a path; a sign divides them as well as a comma.
 fn coordinate_pair((x, y): &Place) -> String {
-    if y.starts_with('-') { format!("{x}{y}") } else { format!("{x},{y}") }
+    if y.starts_with('-') {
+        format!("{x}{y}")
+    } else {
+        format!("{x},{y}")
+    }
 }
 
 /// Returns the path through places that goes across and then up or down to each.
 fn step_path(places: &[Place]) -> String {
-    let mut path = places.first().map_or_else(String::new, |first| format!("M{}", coordinate_pair(first)));
+    let mut path = places
+        .first()
+        .map_or_else(String::new, |first| format!("M{}", coordinate_pair(first)));
     for both in places.windows(2) {
-        let [(from, before), (to, after)] = both else { continue };
+        let [(from, before), (to, after)] = both else {
+            continue;
+        };
         if from != to {
             path += &format!("H{to}");
         }
@@ -215,15 +323,20 @@ fn step_path(places: &[Place]) -> String {
     path
 }
 
-/// Returns the outlines of bars, of which each pair of places is the top of one; bars that touch have one outline. The
-/// way back along the axis is written with a small letter and a blank, which the script passes over: it has no values.
+/// Returns the outlines of bars, of which each pair of places is the top of one; bars that touch
+/// have one outline. The way back along the axis is written with a small letter and a blank, which
+/// the script passes over: it has no values.
 fn bar_outlines(tops: &[Place]) -> String {
     let bars: Vec<&[Place]> = tops.chunks_exact(2).collect();
-    bars.chunk_by(|one, next| one[1].0 == next[0].0).map(bar_outline).collect()
+    bars.chunk_by(|one, next| one[1].0 == next[0].0)
+        .map(bar_outline)
+        .collect()
 }
 
 fn bar_outline(bars: &[&[Place]]) -> String {
-    let [Some([first, _]), Some([_, last])] = [bars.first(), bars.last()] else { return String::new() };
+    let [Some([first, _]), Some([_, last])] = [bars.first(), bars.last()] else {
+        return String::new();
+    };
     let mut path = format!("M{}", coordinate_pair(first));
     let mut top = first;
     for bar in bars {
@@ -240,24 +353,47 @@ fn bar_outline(bars: &[&[Place]]) -> String {
 
 /// Draws the labels at the right of a panel, moved apart where they would overlap.
 fn draw_labels(panel: &Panel, values: &ValueAxis, (top, height): (f64, f64)) -> String {
-    let of_level = |level: &super::LevelLine| (values.value_position(level.value), "lab end c4", level.label.clone());
-    let of_series = |series: &PlotSeries| {
-        let class = ["lab end strong c0", "lab end strong c1", "lab end strong c2", "lab end strong c3", "lab end c4"]
-            [series.hue as usize];
-        Some((values.value_position(series.points.last()?.1), class, series.label.clone()?))
+    let of_level = |level: &super::LevelLine| {
+        (
+            values.value_position(level.value),
+            "lab end c4",
+            level.label.clone(),
+        )
     };
-    let mut all: Vec<(f64, &str, String)> =
-        panel.levels.iter().map(of_level).chain(panel.series.iter().filter_map(of_series)).collect();
+    let of_series = |series: &PlotSeries| {
+        let class = [
+            "lab end strong c0",
+            "lab end strong c1",
+            "lab end strong c2",
+            "lab end strong c3",
+            "lab end c4",
+        ][series.hue as usize];
+        Some((
+            values.value_position(series.points.last()?.1),
+            class,
+            series.label.clone()?,
+        ))
+    };
+    let mut all: Vec<(f64, &str, String)> = panel
+        .levels
+        .iter()
+        .map(of_level)
+        .chain(panel.series.iter().filter_map(of_series))
+        .collect();
     all.retain(|(_, _, label)| !label.is_empty());
     all.sort_by(|one, next| next.0.total_cmp(&one.0));
-    let wanted: Vec<f64> = all.iter().map(|(share, ..)| top + height * (1.0 - share.clamp(0.0, 1.0)) + 4.0).collect();
+    let wanted: Vec<f64> = all
+        .iter()
+        .map(|(share, ..)| top + height * (1.0 - share.clamp(0.0, 1.0)) + 4.0)
+        .collect();
     let places = spread_positions(&wanted, top + height + 4.0);
-    let draw = |((_, class, label), y): (&(f64, &str, String), f64)| text_element(class, "100%", y, label);
+    let draw =
+        |((_, class, label), y): (&(f64, &str, String), f64)| text_element(class, "100%", y, label);
     all.iter().zip(places).map(draw).collect()
 }
 
-/// Returns places at least a line apart, in order, as near as that allows to those that are wanted, the last at most at
-/// `end`.
+/// Returns places at least a line apart, in order, as near as that allows to those that are wanted,
+/// the last at most at `end`.
 fn spread_positions(wanted: &[f64], end: f64) -> Vec<f64> {
     let mut places = wanted.to_vec();
     for index in 1..places.len() {
@@ -278,18 +414,38 @@ mod tests {
     #[test]
     fn steps_go_across_and_then_up_or_down() {
         let places = [("0", "0"), ("1", "0"), ("2", "-3"), ("2", "-4")];
-        assert_eq!(step_path(&places.map(|(x, y)| (x.to_owned(), y.to_owned()))), "M0,0H1H2V-3V-4");
         assert_eq!(
-            (coordinate_pair(&("1".into(), "-2".into())), coordinate_pair(&("1".into(), "0".into()))),
+            step_path(&places.map(|(x, y)| (x.to_owned(), y.to_owned()))),
+            "M0,0H1H2V-3V-4"
+        );
+        assert_eq!(
+            (
+                coordinate_pair(&("1".into(), "-2".into())),
+                coordinate_pair(&("1".into(), "0".into()))
+            ),
             ("1-2".into(), "1,0".into())
         );
     }
 
     #[test]
     fn bars_stand_on_the_axis_and_touch_or_not() {
-        let bars = [("0", "-3"), ("1", "-3"), ("1", "-4"), ("2", "-4"), ("5", "0"), ("6", "0"), ("6", "0"), ("7", "0")];
+        let bars = [
+            ("0", "-3"),
+            ("1", "-3"),
+            ("1", "-4"),
+            ("2", "-4"),
+            ("5", "0"),
+            ("6", "0"),
+            ("6", "0"),
+            ("7", "0"),
+        ];
         let outlines = |bars: &[(&str, &str)]| {
-            bar_outlines(&bars.iter().map(|(x, y)| ((*x).to_owned(), (*y).to_owned())).collect::<Vec<_>>())
+            bar_outlines(
+                &bars
+                    .iter()
+                    .map(|(x, y)| ((*x).to_owned(), (*y).to_owned()))
+                    .collect::<Vec<_>>(),
+            )
         };
         assert_eq!(outlines(&bars), "M0-3H1V-4H2v4L0 0zM5,0H6H7v0L5 0z");
         assert_eq!(outlines(&[]), "");
@@ -297,8 +453,14 @@ mod tests {
 
     #[test]
     fn labels_do_not_overlap() {
-        assert_eq!(spread_positions(&[10.0, 12.0, 80.0], 100.0), [10.0, 26.0, 80.0]);
-        assert_eq!(spread_positions(&[90.0, 95.0, 99.0], 100.0), [68.0, 84.0, 100.0]);
+        assert_eq!(
+            spread_positions(&[10.0, 12.0, 80.0], 100.0),
+            [10.0, 26.0, 80.0]
+        );
+        assert_eq!(
+            spread_positions(&[90.0, 95.0, 99.0], 100.0),
+            [68.0, 84.0, 100.0]
+        );
         assert_eq!(spread_positions(&[], 100.0), Vec::<f64>::new());
     }
 }

@@ -21,14 +21,16 @@ const LEFT: usize = 8;
 /// Usual lines of the first panel and of the others.
 pub(super) const LINES: [usize; 2] = [7, 5];
 
-/// Returns the plot in lines of `width` characters, with `lines` of each panel, of which the last is for all further
-/// ones.
+/// Returns the plot in lines of `width` characters, with `lines` of each panel, of which the last
+/// is for all further ones.
 pub(super) fn plot_text(plot: &Plot, width: usize, lines: &[usize]) -> String {
     let axis = PlotAxis::from_plot(plot);
     let last = lines.last().copied().unwrap_or(1);
     let lines = lines.iter().copied().chain(std::iter::repeat(last));
     let panels = plot.panels.iter().zip(lines);
-    let mut text: String = panels.map(|(panel, lines)| draw_panel(panel, &axis, width, lines.max(1))).collect();
+    let mut text: String = panels
+        .map(|(panel, lines)| draw_panel(panel, &axis, width, lines.max(1)))
+        .collect();
     text += &tick_line(plot, &axis, width);
     text
 }
@@ -40,10 +42,12 @@ fn draw_panel(panel: &Panel, axis: &PlotAxis, width: usize, lines: usize) -> Str
         let at = |point: (f64, f64)| (axis.value_position(point.0), values.value_position(point.1));
         let points: Vec<(f64, f64)> = series.line_vertices().into_iter().map(at).collect();
         match series.mark {
-            SeriesForm::Line | SeriesForm::Steps | SeriesForm::Bars => {
-                points.windows(2).for_each(|pair| grid.draw_line(pair[0], pair[1]))
-            }
-            SeriesForm::Ranges => points.chunks_exact(2).for_each(|pair| grid.draw_line(pair[0], pair[1])),
+            SeriesForm::Line | SeriesForm::Steps | SeriesForm::Bars => points
+                .windows(2)
+                .for_each(|pair| grid.draw_line(pair[0], pair[1])),
+            SeriesForm::Ranges => points
+                .chunks_exact(2)
+                .for_each(|pair| grid.draw_line(pair[0], pair[1])),
             SeriesForm::Dots => {}
         }
         for (x, y) in points {
@@ -70,22 +74,31 @@ fn draw_panel(panel: &Panel, axis: &PlotAxis, width: usize, lines: usize) -> Str
 /// Returns the name of the panel with its unit, and the labels of series and levels at the right.
 fn panel_head(panel: &Panel, values: &ValueAxis, width: usize) -> String {
     let name = cut_text(&with_unit(&panel.name, values.unit), 30.min(width / 2));
-    let series = panel.series.iter().filter_map(|series| series.label.clone());
+    let series = panel
+        .series
+        .iter()
+        .filter_map(|series| series.label.clone());
     let labels = series.chain(panel.levels.iter().map(|level| level.label.clone()));
     let labels: Vec<String> = labels.filter(|label| !label.is_empty()).collect();
     let labels = cut_text(&labels.join(" · "), width - 2 - name.chars().count());
     let gap = width.saturating_sub(name.chars().count() + labels.chars().count());
-    format!("{name}{}{labels}", " ".repeat(gap)).trim_end().to_owned()
+    format!("{name}{}{labels}", " ".repeat(gap))
+        .trim_end()
+        .to_owned()
 }
 
 /// Returns the line of ticks below the last panel.
 fn tick_line(plot: &Plot, axis: &PlotAxis, width: usize) -> String {
     let mut line = vec![' '; width];
     let mut free = 0;
-    for (place, label) in axis.labelled_ticks(TICKS * width as f64 / WIDTH as f64, plot.axis.is_some()) {
+    for (place, label) in
+        axis.labelled_ticks(TICKS * width as f64 / WIDTH as f64, plot.axis.is_some())
+    {
         let length = label.chars().count();
         let middle = LEFT + (axis.value_position(place) * (width - LEFT - 1) as f64) as usize;
-        let begin = middle.saturating_sub(length / 2).min(width.saturating_sub(length));
+        let begin = middle
+            .saturating_sub(length / 2)
+            .min(width.saturating_sub(length));
         if begin >= free && length <= width {
             line.splice(begin..begin + length, label.chars());
             free = begin + length + 1;
@@ -93,7 +106,11 @@ fn tick_line(plot: &Plot, axis: &PlotAxis, width: usize) -> String {
     }
     let ticks = line.into_iter().collect::<String>();
     let name = plot.axis.as_ref().map_or_else(String::new, |name| {
-        format!("{:>LEFT$}{}\n", "", cut_text(&with_unit(name, axis.unit), 60.min(width - LEFT)))
+        format!(
+            "{:>LEFT$}{}\n",
+            "",
+            cut_text(&with_unit(name, axis.unit), 60.min(width - LEFT))
+        )
     });
     format!("{}\n{name}", ticks.trim_end())
 }

@@ -20,7 +20,11 @@ pub(super) struct ProgressMeter<'t> {
 
 impl<'t> ProgressMeter<'t> {
     pub(super) fn new(tally: &'t CopyCounts) -> Self {
-        Self { tally, at: Instant::now(), verified: 0 }
+        Self {
+            tally,
+            at: Instant::now(),
+            verified: 0,
+        }
     }
 
     /// Returns the progress, if it is time for that and something is wanted.
@@ -33,6 +37,10 @@ impl<'t> ProgressMeter<'t> {
         let verified = self.tally.verified.load(Ordering::Relaxed);
         let rate = BitRate::from_bytes_in(ByteCount::new(verified - self.verified), elapsed.into());
         (self.at, self.verified) = (Instant::now(), verified);
-        Some(CopyProgress { verified: ByteCount::new(verified), wanted: ByteCount::new(wanted), rate })
+        Some(CopyProgress {
+            verified: ByteCount::new(verified),
+            wanted: ByteCount::new(wanted),
+            rate,
+        })
     }
 }

@@ -39,19 +39,31 @@ impl CopyPlan {
         }
         hosts.dedup();
         let is_near = matches!(options.destination, CopyPath::Near(_));
-        let fits = if far_sends { is_near && near.len() == 1 } else { !is_near && far.len() == 1 };
-        match (<[FarHost; 1]>::try_from(hosts), fits && !options.sources.is_empty()) {
-            (Ok([host]), true) => Ok(Self { host, far_sends, near, far }),
+        let fits = if far_sends {
+            is_near && near.len() == 1
+        } else {
+            !is_near && far.len() == 1
+        };
+        match (
+            <[FarHost; 1]>::try_from(hosts),
+            fits && !options.sources.is_empty(),
+        ) {
+            (Ok([host]), true) => Ok(Self {
+                host,
+                far_sends,
+                near,
+                far,
+            }),
             (Err(hosts), _) if hosts.is_empty() => {
-                const NO_HOST: &str =
-                    "no path is at another host: write [USER@]HOST:PATH or fullpipe://HOST/PATH for one end";
+                const NO_HOST: &str = "no path is at another host: write [USER@]HOST:PATH or fullpipe://HOST/PATH for one end";
                 Err(CopyError::Places(NO_HOST))
             }
             _ => Err(ONE_HOST),
         }
     }
 
-    /// Returns the names at the top that the far end may send; any if what is in a folder was asked for.
+    /// Returns the names at the top that the far end may send; any if what is in a folder was asked
+    /// for.
     pub(super) fn expected_tops(&self) -> Option<Vec<Vec<u8>>> {
         let name = |path: &Vec<u8>| {
             let path = match self.host {
@@ -99,22 +111,48 @@ mod tests {
     #[test]
     fn one_end_is_near_and_one_far() {
         let up = plan(&["a", "b"], "me@host:dir").unwrap();
-        assert_eq!((up.far_sends, up.host.host_name(), up.near.len(), up.far.len()), (false, "host", 2, 1));
+        assert_eq!(
+            (
+                up.far_sends,
+                up.host.host_name(),
+                up.near.len(),
+                up.far.len()
+            ),
+            (false, "host", 2, 1)
+        );
         let down = plan(&["host:a", "host:b"], "dir").unwrap();
-        assert_eq!((down.far_sends, down.near.len(), down.far.len()), (true, 1, 2));
-        for (sources, destination) in
-            [(&["a"][..], "b"), (&["h:a"], "h:b"), (&["h:a", "i:b"], "c"), (&["a", "h:b"], "c"), (&["a"], "b")]
-        {
-            assert!(plan(sources, destination).is_err(), "{sources:?} {destination}");
+        assert_eq!(
+            (down.far_sends, down.near.len(), down.far.len()),
+            (true, 1, 2)
+        );
+        for (sources, destination) in [
+            (&["a"][..], "b"),
+            (&["h:a"], "h:b"),
+            (&["h:a", "i:b"], "c"),
+            (&["a", "h:b"], "c"),
+            (&["a"], "b"),
+        ] {
+            assert!(
+                plan(sources, destination).is_err(),
+                "{sources:?} {destination}"
+            );
         }
     }
 
     #[test]
     fn the_far_end_may_send_only_what_was_asked_for() {
         let tops = |sources: &[&str]| plan(sources, "dir").unwrap().expected_tops();
-        assert_eq!(tops(&["h:/a/b", "h:c"]), Some(vec![b"b".to_vec(), b"c".to_vec()]));
-        assert_eq!(tops(&["h:~/a", "h:wait..", "h:b/~"]), Some(vec![b"a".to_vec(), b"wait..".to_vec(), b"~".to_vec()]));
-        for whole in ["h:/a/b/", "h:", "h:~", "h:~/", "h:..", "h:a/..", "h:a/.", "h:/"] {
+        assert_eq!(
+            tops(&["h:/a/b", "h:c"]),
+            Some(vec![b"b".to_vec(), b"c".to_vec()])
+        );
+        assert_eq!(
+            tops(&["h:~/a", "h:wait..", "h:b/~"]),
+            Some(vec![b"a".to_vec(), b"wait..".to_vec(), b"~".to_vec()])
+        );
+        for whole in [
+            "h:/a/b/", "h:", "h:~", "h:~/", "h:..", "h:a/..", "h:a/.", "h:/",
+        ] {
             assert_eq!(tops(&[whole]), None, "{whole}");
         }
         // A server has no folder of a user.

@@ -51,10 +51,15 @@ pub(super) struct ReachedFarEnd<'r> {
 impl ReachedFarEnd<'_> {
     /// Says which connections carry data.
     pub(super) fn announce_streams(&self, count: u16, active: u16, quic: u16) {
-        self.out.send_message(&CopyMessage::Streams { count, active, quic });
+        self.out.send_message(&CopyMessage::Streams {
+            count,
+            active,
+            quic,
+        });
     }
 
-    /// Returns as many connections as `count` says, of those that were begun before the server answered.
+    /// Returns as many connections as `count` says, of those that were begun before the server
+    /// answered.
     pub(super) fn join_early(&self, count: &mut dyn FnMut(Span) -> u16) -> Vec<DataStream> {
         match (&self.server, lock(&self.early).take()) {
             (Some((_, rtt)), Some(early)) => early.take_joined(self.secret, count(*rtt)),
@@ -68,10 +73,15 @@ impl ReachedFarEnd<'_> {
             FarHost::Ssh { .. } => CopyTransport::Ssh,
             FarHost::Server { .. } => CopyTransport::Call,
         };
-        ConnectedData { connections: DataConnections::without_streams(), transport, reason }
+        ConnectedData {
+            connections: DataConnections::without_streams(),
+            transport,
+            reason,
+        }
     }
 
-    /// Begins to call the far end by QUIC; the connection comes out of what is returned, unless it cannot be made.
+    /// Begins to call the far end by QUIC; the connection comes out of what is returned, unless it
+    /// cannot be made.
     pub(super) fn begin_to_dial_quic(&self) -> Receiver<QuicConnection> {
         let (made, receiver) = channel();
         let (hosts, port, secret) = (self.hosts.clone(), self.ready.quic_port, *self.secret);
@@ -83,7 +93,9 @@ impl ReachedFarEnd<'_> {
         };
         if port != 0 {
             // Without a thread there is none.
-            let _ = thread::Builder::new().name("copy-dial".to_owned()).spawn(work);
+            let _ = thread::Builder::new()
+                .name("copy-dial".to_owned())
+                .spawn(work);
         }
         receiver
     }

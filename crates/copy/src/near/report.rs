@@ -22,7 +22,12 @@ pub(super) struct DataRoute {
 }
 
 impl NearCopy {
-    pub(super) fn to_report(&self, way: DataRoute, figures: BothFigures, duration: Duration) -> CopyReport {
+    pub(super) fn to_report(
+        &self,
+        way: DataRoute,
+        figures: BothFigures,
+        duration: Duration,
+    ) -> CopyReport {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let (tally, data) = (&self.tally, duration.saturating_sub(way.set_up));
         let transferred = ByteCount::new(count(&tally.verified));
@@ -31,17 +36,30 @@ impl NearCopy {
         let rate = BitRate::from_bytes_in(transferred, data.into());
         let has_crossed = transferred > ByteCount::ZERO;
         let limit = || match way.transport {
-            _ if is_limited(BitRate::from_bytes_in(crossed, data.into()), self.options.limit) => {
+            _ if is_limited(
+                BitRate::from_bytes_in(crossed, data.into()),
+                self.options.limit,
+            ) =>
+            {
                 Some(CopyLimit::RateLimit)
             }
             CopyTransport::Ssh => Some(CopyLimit::Ssh),
             // Its windows are not sampled.
             CopyTransport::Call => None,
-            _ => Some(Figures::copy_limit(&figures.sender, &figures.receiver, way.streams, data)),
+            _ => Some(Figures::copy_limit(
+                &figures.sender,
+                &figures.receiver,
+                way.streams,
+                data,
+            )),
         };
         let limit = has_crossed.then(limit).flatten();
         let files = count(&tally.files);
-        let transport = if figures.sender.changed_to_quic { CopyTransport::Quic } else { way.transport };
+        let transport = if figures.sender.changed_to_quic {
+            CopyTransport::Quic
+        } else {
+            way.transport
+        };
         CopyReport {
             dry_run: self.options.dry_run,
             files,
@@ -57,7 +75,10 @@ impl NearCopy {
             duration: duration.into(),
             set_up: way.set_up.into(),
             rate,
-            digest: tally.last_digest().filter(|_| files == 1).map(|digest| to_hexadecimal(&digest)),
+            digest: tally
+                .last_digest()
+                .filter(|_| files == 1)
+                .map(|digest| to_hexadecimal(&digest)),
             transport: has_crossed.then_some(transport),
             streams: way.streams,
             reason: way.reason,

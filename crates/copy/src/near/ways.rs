@@ -19,7 +19,8 @@ use crate::options::{DataTransport, FarHost};
 use crate::quic::{HANDSHAKE_DEADLINE, QuicConnection, QuicListener, USUAL_STREAMS};
 use crate::tuning::{ConnectionChoice, MAX_CHOSEN, choose_connections, quic_reason};
 
-/// Time for the handshake of a QUIC connection that nothing waits for but the data, if round trips are short.
+/// Time for the handshake of a QUIC connection that nothing waits for but the data, if round trips
+/// are short.
 const SHORT_HANDSHAKE: Span = Span::from_millis(300);
 
 /// Time for a message to reach the far end.
@@ -34,10 +35,15 @@ impl NearCopy {
     pub(super) fn early_connections(&self, rtt: Span, own: &HostSettings) -> u16 {
         let options = &self.options;
         // Unencrypted data takes the port that the server answers with.
-        if options.dry_run || options.transport == DataTransport::Quic || !options.unencrypted.is_empty() {
+        if options.dry_run
+            || options.transport == DataTransport::Quic
+            || !options.unencrypted.is_empty()
+        {
             return 0;
         }
-        self.connection_choice(rtt, [own, own]).count.min(MAX_CHOSEN)
+        self.connection_choice(rtt, [own, own])
+            .count
+            .min(MAX_CHOSEN)
     }
 
     /// Makes connections for data: to the far end, from it, or none, so that ssh carries the data.
@@ -51,8 +57,16 @@ impl NearCopy {
         match self.connect_by_quic(far) {
             Ok(connected) => connected,
             Err(why) => {
-                let ConnectedData { connections, transport, reason } = self.connect_by_tcp(far);
-                ConnectedData { connections, transport, reason: format!("{reason}; not QUIC, because {why}") }
+                let ConnectedData {
+                    connections,
+                    transport,
+                    reason,
+                } = self.connect_by_tcp(far);
+                ConnectedData {
+                    connections,
+                    transport,
+                    reason: format!("{reason}; not QUIC, because {why}"),
+                }
             }
         }
     }
@@ -62,27 +76,51 @@ impl NearCopy {
         let mut chosen = None;
         let why = match self.dial_far_end(far, &mut |rtt| chosen.insert(choice(rtt)).count) {
             Ok(streams) => {
-                let rtt = streams.first().and_then(DataStream::min_rtt).unwrap_or_default();
-                return self.connected_by_tcp(far, streams, rtt, chosen.unwrap_or_else(|| choice(rtt)));
+                let rtt = streams
+                    .first()
+                    .and_then(DataStream::min_rtt)
+                    .unwrap_or_default();
+                return self.connected_by_tcp(
+                    far,
+                    streams,
+                    rtt,
+                    chosen.unwrap_or_else(|| choice(rtt)),
+                );
             }
             Err(why) => why,
         };
         match self.find_another_way(far) {
             Some(AnotherWay::FromFarEnd(listener, first)) => {
                 let rtt = first.min_rtt().unwrap_or_default();
-                let ConnectionChoice { count, active, reason } = choice(rtt);
+                let ConnectionChoice {
+                    count,
+                    active,
+                    reason,
+                } = choice(rtt);
                 far.announce_streams(count, active, 0);
                 let mut streams = vec![*first];
                 streams.extend(listener.take_streams(usize::from(count) - 1, CONNECT_DEADLINE));
                 let encryption = self.encryption_note(&streams);
-                let reason = format!("{reason}{encryption}; they come from the far end, because {why}");
-                let connections = DataConnections { streams, active, quic: None, rtt };
-                return ConnectedData { connections, transport: CopyTransport::TcpFromFarEnd, reason };
+                let reason =
+                    format!("{reason}{encryption}; they come from the far end, because {why}");
+                let connections = DataConnections {
+                    streams,
+                    active,
+                    quic: None,
+                    rtt,
+                };
+                return ConnectedData {
+                    connections,
+                    transport: CopyTransport::TcpFromFarEnd,
+                    reason,
+                };
             }
             Some(AnotherWay::Quic(connection)) => {
                 let mut connected = self.connected_by_quic(far, connection, CopyTransport::Quic);
-                connected.reason =
-                    format!("{}; not TCP, because {why}, and it cannot reach this host", connected.reason);
+                connected.reason = format!(
+                    "{}; not TCP, because {why}, and it cannot reach this host",
+                    connected.reason
+                );
                 return connected;
             }
             None => {}
@@ -91,7 +129,11 @@ impl NearCopy {
             FarHost::Ssh { .. } => "ssh carries the data, within its own windows",
             FarHost::Server { .. } => "the connection of the messages carries the data",
         };
-        let what = if self.options.scavenge { format!("{what}, and does not give way") } else { what.to_owned() };
+        let what = if self.options.scavenge {
+            format!("{what}, and does not give way")
+        } else {
+            what.to_owned()
+        };
         far.without_connections(format!("{what}: {why}, and it cannot reach this host"))
     }
 
@@ -102,16 +144,27 @@ impl NearCopy {
         choose_connections(self.options.streams, may_use_bbr, rtt, ends)
     }
 
-    /// Asks the far end for a TCP connection, and meanwhile calls it by QUIC, where this end cannot reach it by TCP.
+    /// Asks the far end for a TCP connection, and meanwhile calls it by QUIC, where this end cannot
+    /// reach it by TCP.
     fn find_another_way(&self, far: &ReachedFarEnd<'_>) -> Option<AnotherWay> {
-        let listener =
-            DataListener::start_listening(None, self.options.ports.unwrap_or_default(), far.credentials).ok();
-        let called = (self.options.transport == DataTransport::Auto).then(|| far.begin_to_dial_quic());
+        let listener = DataListener::start_listening(
+            None,
+            self.options.ports.unwrap_or_default(),
+            far.credentials,
+        )
+        .ok();
+        let called =
+            (self.options.transport == DataTransport::Auto).then(|| far.begin_to_dial_quic());
         let mut until = Instant::now() + CONNECT_DEADLINE;
         let Some(listener) = listener else {
-            return called?.recv_timeout(CONNECT_DEADLINE).ok().map(AnotherWay::Quic);
+            return called?
+                .recv_timeout(CONNECT_DEADLINE)
+                .ok()
+                .map(AnotherWay::Quic);
         };
-        far.out.send_message(&CopyMessage::Dial { port: listener.port });
+        far.out.send_message(&CopyMessage::Dial {
+            port: listener.port,
+        });
         let mut quic = None;
         while Instant::now() < until && !far.is_over.load(Ordering::Relaxed) {
             if let Some(first) = listener.take_streams(1, POLL_INTERVAL).pop() {
@@ -119,8 +172,10 @@ impl NearCopy {
             }
             if let Some(connection) = called.as_ref().and_then(|called| called.try_recv().ok()) {
                 // A TCP connection takes three more round trips, if it comes.
-                until =
-                    until.min(Instant::now() + Duration::from((connection.handshake_rtt() * 4).max(SHORT_HANDSHAKE)));
+                until = until.min(
+                    Instant::now()
+                        + Duration::from((connection.handshake_rtt() * 4).max(SHORT_HANDSHAKE)),
+                );
                 quic = Some(connection);
             }
         }
@@ -144,29 +199,51 @@ impl NearCopy {
                 return connected;
             }
             Some((ReasonForQuic::NoBbr, Ok(connection))) => {
-                let note = "; QUIC stands by, because the sender may not use BBR with TCP".to_owned();
+                let note =
+                    "; QUIC stands by, because the sender may not use BBR with TCP".to_owned();
                 (Some((Arc::new(connection), self.quic_streams())), note)
             }
-            Some((_, Err(error))) => (None, format!("; QUIC does not stand by, because UDP does not pass ({error})")),
+            Some((_, Err(error))) => (
+                None,
+                format!("; QUIC does not stand by, because UDP does not pass ({error})"),
+            ),
             None => (None, String::new()),
         };
         let ConnectionChoice { active, reason, .. } = choice;
-        far.announce_streams(streams.len() as u16, active, quic.as_ref().map_or(0, |(_, streams)| *streams));
+        far.announce_streams(
+            streams.len() as u16,
+            active,
+            quic.as_ref().map_or(0, |(_, streams)| *streams),
+        );
         let reason = reason + self.encryption_note(&streams) + &note;
         ConnectedData {
-            connections: DataConnections { streams, active, quic, rtt },
+            connections: DataConnections {
+                streams,
+                active,
+                quic,
+                rtt,
+            },
             transport: CopyTransport::Tcp,
             reason,
         }
     }
 
-    /// Returns the reason for which QUIC would help where TCP connections stand already, if there is one.
-    fn reason_for_quic(&self, far: &ReachedFarEnd<'_>, streams: &[DataStream], rtt: Span) -> Option<ReasonForQuic> {
+    /// Returns the reason for which QUIC would help where TCP connections stand already, if there
+    /// is one.
+    fn reason_for_quic(
+        &self,
+        far: &ReachedFarEnd<'_>,
+        streams: &[DataStream],
+        rtt: Span,
+    ) -> Option<ReasonForQuic> {
         if !self.may_use_quic() || far.ready.quic_port == 0 {
             return None;
         }
         let has_scaling = far.settings.iter().all(|settings| settings.window_scaling);
-        if has_scaling && rtt >= LONG_FOR_A_WINDOW && streams.first().is_some_and(DataStream::lost_scaling) {
+        if has_scaling
+            && rtt >= LONG_FOR_A_WINDOW
+            && streams.first().is_some_and(DataStream::lost_scaling)
+        {
             return Some(ReasonForQuic::Scaling);
         }
         let [sender, _] = self.sender_first(far.settings);
@@ -175,12 +252,17 @@ impl NearCopy {
 
     /// Returns the settings of this host and the other one in the order of sender and receiver.
     fn sender_first<'s>(&self, [own, other]: [&'s HostSettings; 2]) -> [&'s HostSettings; 2] {
-        if self.plan.far_sends { [other, own] } else { [own, other] }
+        if self.plan.far_sends {
+            [other, own]
+        } else {
+            [own, other]
+        }
     }
 
     /// Returns true if the far end shall listen for QUIC.
     pub(super) fn may_use_quic(&self) -> bool {
-        let is_plain = self.options.unencrypted.is_empty() && !self.options.scavenge && !self.options.dry_run;
+        let is_plain =
+            self.options.unencrypted.is_empty() && !self.options.scavenge && !self.options.dry_run;
         is_plain && self.options.transport != DataTransport::Tcp
     }
 
@@ -190,23 +272,39 @@ impl NearCopy {
 
     fn connect_by_quic(&self, far: &ReachedFarEnd<'_>) -> Result<ConnectedData, String> {
         let why = match far.dial_quic(HANDSHAKE_DEADLINE) {
-            Ok(connection) => return Ok(self.connected_by_quic(far, connection, CopyTransport::Quic)),
+            Ok(connection) => {
+                return Ok(self.connected_by_quic(far, connection, CopyTransport::Quic));
+            }
             Err(error) => {
-                let (host, port) = (printable_line(self.plan.host.host_name()), far.ready.quic_port);
+                let (host, port) = (
+                    printable_line(self.plan.host.host_name()),
+                    far.ready.quic_port,
+                );
                 format!("{host} cannot be reached at UDP port {port} ({error})")
             }
         };
-        let from_far_end = QuicListener::start_listening(None, self.options.ports.unwrap_or_default(), far.secret)
-            .ok()
-            .and_then(|listener| {
-                far.out.send_message(&CopyMessage::DialQuic { port: listener.port });
-                listener.take_connection(HANDSHAKE_DEADLINE + MESSAGE_TIME)
-            });
-        let connection = from_far_end.ok_or_else(|| format!("{why}, and it cannot reach this host"))?;
-        let ConnectedData { connections, transport, reason } =
-            self.connected_by_quic(far, connection, CopyTransport::QuicFromFarEnd);
+        let from_far_end =
+            QuicListener::start_listening(None, self.options.ports.unwrap_or_default(), far.secret)
+                .ok()
+                .and_then(|listener| {
+                    far.out.send_message(&CopyMessage::DialQuic {
+                        port: listener.port,
+                    });
+                    listener.take_connection(HANDSHAKE_DEADLINE + MESSAGE_TIME)
+                });
+        let connection =
+            from_far_end.ok_or_else(|| format!("{why}, and it cannot reach this host"))?;
+        let ConnectedData {
+            connections,
+            transport,
+            reason,
+        } = self.connected_by_quic(far, connection, CopyTransport::QuicFromFarEnd);
         let reason = format!("{reason}; it comes from the far end, because {why}");
-        Ok(ConnectedData { connections, transport, reason })
+        Ok(ConnectedData {
+            connections,
+            transport,
+            reason,
+        })
     }
 
     fn connected_by_quic(
@@ -218,9 +316,16 @@ impl NearCopy {
         let (count, rtt) = (self.quic_streams(), connection.handshake_rtt());
         far.announce_streams(0, 0, count);
         let reason = quic_reason(self.options.streams, count, rtt);
-        let connections =
-            DataConnections { quic: Some((Arc::new(connection), count)), rtt, ..DataConnections::without_streams() };
-        ConnectedData { connections, transport, reason }
+        let connections = DataConnections {
+            quic: Some((Arc::new(connection), count)),
+            rtt,
+            ..DataConnections::without_streams()
+        };
+        ConnectedData {
+            connections,
+            transport,
+            reason,
+        }
     }
 
     /// Returns a clause on the encryption of the data, if the user asked for none.

@@ -1,16 +1,19 @@
-//! A congestion control for paths that lose packets without a queue, after the ideas of BBR: the window is that which
-//! the path has on its way, the rate at which data arrives × the shortest round-trip time. Loss alone changes nothing.
+//! A congestion control for paths that lose packets without a queue, after the ideas of BBR: the
+//! window is that which the path has on its way, the rate at which data arrives × the shortest
+//! round-trip time. Loss alone changes nothing.
 //!
-//! The library's own BBR takes its rate from two acknowledgements that follow each other, which is far too much where
-//! they come in batches; measured, it lost a third of what it sent. Here a rate is what arrives in a whole round trip.
-//! The library paces 1.25 × window ÷ RTT, so the window is the only thing that is set:
+//! The library's own BBR takes its rate from two acknowledgements that follow each other, which is
+//! far too much where they come in batches; measured, it lost a third of what it sent. Here a rate
+//! is what arrives in a whole round trip. The library paces 1.25 × window ÷ RTT, so the window is
+//! the only thing that is set:
 //!
-//! * At first it grows by half in each round trip, until either round trips get longer by a quarter or the rate has not
-//!   grown in three of them.
-//! * Then it is 1.05 × that product, with a round trip of 1.25 × every eighth, to find out whether there is more, and
-//!   one of 0.8 × after it, in which a queue drains and the shortest round-trip time shows.
-//! * To that product the most that was acknowledged at once in the last rounds is added. On a host whose threads wait
-//!   for a processor that is much, and round trips of microseconds say little.
+//! * At first it grows by half in each round trip, until either round trips get longer by a quarter
+//!   or the rate has not grown in three of them.
+//! * Then it is 1.05 × that product, with a round trip of 1.25 × every eighth, to find out whether
+//!   there is more, and one of 0.8 × after it, in which a queue drains and the shortest round-trip
+//!   time shows.
+//! * To that product the most that was acknowledged at once in the last rounds is added. On a host
+//!   whose threads wait for a processor that is much, and round trips of microseconds say little.
 
 use std::time::{Duration, Instant};
 
@@ -37,8 +40,8 @@ const QUEUED_ACKS: u32 = 16;
 /// Time for which the shortest round trip counts, once or twice.
 const MIN_RTT_TIME: Duration = Duration::from_secs(10);
 
-/// Time for which threads of a host wait for a processor; what is acknowledged at once after more is not made up for,
-/// unless round trips are longer.
+/// Time for which threads of a host wait for a processor; what is acknowledged at once after more
+/// is not made up for, unless round trips are longer.
 const MAX_WAIT: Duration = Duration::from_millis(50);
 
 /// Packets of the smallest window.
@@ -120,13 +123,21 @@ impl BbrModel {
         let rtt = now.saturating_duration_since(sent);
         self.note_rtt(now, rtt);
         self.arrived += bytes;
-        self.burst = if now == self.acknowledged { self.burst + bytes } else { bytes };
+        self.burst = if now == self.acknowledged {
+            self.burst + bytes
+        } else {
+            bytes
+        };
         self.acknowledged = now;
         self.bursts[0] = self.bursts[0].max(self.burst);
         self.was_limited |= is_limited;
         if self.phase == BbrPhase::Startup {
             self.window = self.window_bytes() + if is_limited { 0 } else { bytes / 2 };
-            let is_queued = rtt > self.min_rtt().mul_f64(QUEUED).max(self.min_rtt() + MIN_QUEUED);
+            let is_queued = rtt
+                > self
+                    .min_rtt()
+                    .mul_f64(QUEUED)
+                    .max(self.min_rtt() + MIN_QUEUED);
             self.queued = if is_queued { self.queued + 1 } else { 0 };
         }
         if sent >= self.began {
@@ -159,7 +170,11 @@ impl BbrModel {
         if counts {
             self.rates.rotate_right(1);
             self.rates[0] = rate;
-            self.stalled = if rate > highest * GROWTH { 0 } else { self.stalled.saturating_add(1) };
+            self.stalled = if rate > highest * GROWTH {
+                0
+            } else {
+                self.stalled.saturating_add(1)
+            };
         }
         (self.began, self.arrived, self.was_limited) = (now, 0, false);
         self.phase = self.next_phase(rate);
@@ -175,7 +190,9 @@ impl BbrModel {
 
     fn next_phase(&mut self, rate: f64) -> BbrPhase {
         match self.phase {
-            BbrPhase::Startup if self.stalled < STALLED && self.queued < QUEUED_ACKS => BbrPhase::Startup,
+            BbrPhase::Startup if self.stalled < STALLED && self.queued < QUEUED_ACKS => {
+                BbrPhase::Startup
+            }
             BbrPhase::Startup => {
                 self.before = f64::INFINITY;
                 BbrPhase::Drain
@@ -211,8 +228,8 @@ mod tests {
 
     const MTU: u16 = 1452;
 
-    /// A path in virtual time: a rate, a delay there and back, a queue that holds so many packets, loss of one in so
-    /// many.
+    /// A path in virtual time: a rate, a delay there and back, a queue that holds so many packets,
+    /// loss of one in so many.
     struct Path {
         bytes_per_second: f64,
         delay: Duration,
@@ -241,8 +258,8 @@ mod tests {
         rtt: f64,
     }
 
-    /// Sends for a time with always something to send. A packet is on its way until it arrives or, one round trip
-    /// after it was sent, is known to be lost.
+    /// Sends for a time with always something to send. A packet is on its way until it arrives or,
+    /// one round trip after it was sent, is known to be lost.
     fn send(path: &Path, time: Duration) -> Achieved {
         let began = Instant::now();
         let mut bbr = BbrModel::new(began, 20_000, MTU, path.delay);
@@ -255,7 +272,9 @@ mod tests {
         let half = began + time / 2;
         while now < began + time {
             // Paced as the library does.
-            let gap = path.delay.div_f64(1.25 * bbr.window_bytes() as f64 / packet as f64);
+            let gap = path
+                .delay
+                .div_f64(1.25 * bbr.window_bytes() as f64 / packet as f64);
             if in_flight + packet <= bbr.window_bytes() {
                 sent += 1;
                 in_flight += packet;
@@ -265,7 +284,11 @@ mod tests {
                 if !is_full {
                     link_free = link_free.max(now) + service;
                 }
-                let back = if is_full { now + path.delay * 2 } else { link_free + path.delay };
+                let back = if is_full {
+                    now + path.delay * 2
+                } else {
+                    link_free + path.delay
+                };
                 let back = path.noticed(began, back);
                 let at = events.partition_point(|event| event.0 <= back);
                 events.insert(at, (back, now, is_lost));
@@ -273,7 +296,9 @@ mod tests {
             } else {
                 now = events.front().map_or(now + gap, |event| event.0.max(now));
             }
-            while let Some((at, of, is_lost)) = events.front().copied().filter(|event| event.0 <= now) {
+            while let Some((at, of, is_lost)) =
+                events.front().copied().filter(|event| event.0 <= now)
+            {
                 events.pop_front();
                 in_flight -= packet;
                 if at > half {
@@ -298,22 +323,47 @@ mod tests {
 
     #[test]
     fn random_loss_slows_it_down_by_no_more_than_that_loss() {
-        for (mbps, one_in, queue) in [(100, 100, 860), (500, 1000, 4300), (500, 100, 4300), (20, 10_000, 50)] {
+        for (mbps, one_in, queue) in [
+            (100, 100, 860),
+            (500, 1000, 4300),
+            (500, 100, 4300),
+            (20, 10_000, 50),
+        ] {
             let delay = Duration::from_millis(100);
             let waits = Duration::from_micros(200);
-            let path = Path { bytes_per_second: f64::from(mbps) * 1e6 / 8.0, delay, queue, one_in, waits };
+            let path = Path {
+                bytes_per_second: f64::from(mbps) * 1e6 / 8.0,
+                delay,
+                queue,
+                one_in,
+                waits,
+            };
             let achieved = send(&path, Duration::from_secs(20));
             let share = achieved.rate / (1.0 - 1.0 / one_in as f64);
             assert!(share > 0.93, "{mbps} {one_in}: {share}");
-            assert!(achieved.rtt < 1.3, "{mbps} {one_in}: its queue makes round trips {} times as long", achieved.rtt);
-            assert!(achieved.lost < 0.04 + 1.0 / one_in as f64, "{mbps} {one_in}: {} lost", achieved.lost);
+            assert!(
+                achieved.rtt < 1.3,
+                "{mbps} {one_in}: its queue makes round trips {} times as long",
+                achieved.rtt
+            );
+            assert!(
+                achieved.lost < 0.04 + 1.0 / one_in as f64,
+                "{mbps} {one_in}: {} lost",
+                achieved.lost
+            );
         }
     }
 
     #[test]
     fn a_host_whose_threads_wait_for_longer_than_a_round_trip_fills_a_short_path() {
         let (delay, waits) = (Duration::from_micros(100), Duration::from_millis(10));
-        let path = Path { bytes_per_second: 12.5e6, delay, queue: 1000, one_in: 100, waits };
+        let path = Path {
+            bytes_per_second: 12.5e6,
+            delay,
+            queue: 1000,
+            one_in: 100,
+            waits,
+        };
         let achieved = send(&path, Duration::from_secs(5));
         assert!(achieved.rate > 0.85, "{}", achieved.rate);
     }
@@ -322,20 +372,26 @@ mod tests {
     fn a_path_that_gets_longer_is_found_out() {
         let mut bbr = BbrModel::new(Instant::now(), 100_000, MTU, Duration::from_millis(10));
         let mut now = Instant::now();
-        // A window arrives in each round trip, which is now ten times as long, at 100 Mbit/s at most.
+        // A window arrives in each round trip, which is now ten times as long, at 100 Mbit/s at
+        // most.
         for _ in 0..400 {
             let sent = now;
             now += Duration::from_millis(100);
             let window = bbr.window_bytes().min(1_250_000);
             bbr.on_ack(now, sent, window, false);
         }
-        assert!(bbr.min_rtt() == Duration::from_millis(100) && bbr.window_bytes() > 1_000_000, "{bbr:?}");
+        assert!(
+            bbr.min_rtt() == Duration::from_millis(100) && bbr.window_bytes() > 1_000_000,
+            "{bbr:?}"
+        );
     }
 
     #[test]
     fn a_sender_with_nothing_to_send_keeps_its_rate() {
-        let (mut bbr, mut now) =
-            (BbrModel::new(Instant::now(), 1 << 20, MTU, Duration::from_millis(100)), Instant::now());
+        let (mut bbr, mut now) = (
+            BbrModel::new(Instant::now(), 1 << 20, MTU, Duration::from_millis(100)),
+            Instant::now(),
+        );
         let mut round = |bbr: &mut BbrModel, bytes, is_limited| {
             let sent = now;
             now += Duration::from_millis(100);

@@ -1,5 +1,6 @@
-//! The congestion control of a QUIC connection: the CUBIC of the library, until the one who watches the connection says
-//! that the path loses packets without a queue; from then on the model of [`BbrModel`].
+//! The congestion control of a QUIC connection: the CUBIC of the library, until the one who watches
+//! the connection says that the path loses packets without a queue; from then on the model of
+//! [`BbrModel`].
 
 use std::any::Any;
 use std::sync::Arc;
@@ -43,7 +44,12 @@ pub(super) struct CongestionFactory(pub(super) Arc<PathSignals>);
 impl ControllerFactory for CongestionFactory {
     fn build(self: Arc<Self>, now: Instant, current_mtu: u16) -> Box<dyn Controller> {
         let cubic = Arc::new(CubicConfig::default()).build(now, current_mtu);
-        Box::new(AdaptiveController { cubic, bbr: None, mtu: current_mtu, signals: Arc::clone(&self.0) })
+        Box::new(AdaptiveController {
+            cubic,
+            bbr: None,
+            mtu: current_mtu,
+            signals: Arc::clone(&self.0),
+        })
     }
 }
 
@@ -59,8 +65,17 @@ impl Controller for AdaptiveController {
         self.cubic.on_sent(now, bytes, last_packet_number);
     }
 
-    fn on_ack(&mut self, now: Instant, sent: Instant, bytes: u64, app_limited: bool, rtt: &RttEstimator) {
-        self.signals.min_rtt.store(rtt.min().as_nanos() as u64, Ordering::Relaxed);
+    fn on_ack(
+        &mut self,
+        now: Instant,
+        sent: Instant,
+        bytes: u64,
+        app_limited: bool,
+        rtt: &RttEstimator,
+    ) {
+        self.signals
+            .min_rtt
+            .store(rtt.min().as_nanos() as u64, Ordering::Relaxed);
         match &mut self.bbr {
             Some(bbr) => bbr.on_ack(now, sent, bytes, app_limited),
             None if self.signals.is_lossy() => {
@@ -70,15 +85,30 @@ impl Controller for AdaptiveController {
         }
     }
 
-    fn on_end_acks(&mut self, now: Instant, in_flight: u64, app_limited: bool, largest_packet_num_acked: Option<u64>) {
-        self.cubic.on_end_acks(now, in_flight, app_limited, largest_packet_num_acked);
+    fn on_end_acks(
+        &mut self,
+        now: Instant,
+        in_flight: u64,
+        app_limited: bool,
+        largest_packet_num_acked: Option<u64>,
+    ) {
+        self.cubic
+            .on_end_acks(now, in_flight, app_limited, largest_packet_num_acked);
     }
 
-    fn on_congestion_event(&mut self, now: Instant, sent: Instant, is_persistent_congestion: bool, lost_bytes: u64) {
+    fn on_congestion_event(
+        &mut self,
+        now: Instant,
+        sent: Instant,
+        is_persistent_congestion: bool,
+        lost_bytes: u64,
+    ) {
         match &mut self.bbr {
             Some(bbr) if is_persistent_congestion => bbr.begin_anew(now),
             Some(_) => {}
-            None => self.cubic.on_congestion_event(now, sent, is_persistent_congestion, lost_bytes),
+            None => self
+                .cubic
+                .on_congestion_event(now, sent, is_persistent_congestion, lost_bytes),
         }
     }
 
@@ -91,12 +121,19 @@ impl Controller for AdaptiveController {
     }
 
     fn window(&self) -> u64 {
-        self.bbr.as_ref().map_or_else(|| self.cubic.window(), BbrModel::window_bytes)
+        self.bbr
+            .as_ref()
+            .map_or_else(|| self.cubic.window(), BbrModel::window_bytes)
     }
 
     fn clone_box(&self) -> Box<dyn Controller> {
         let (cubic, bbr) = (self.cubic.clone_box(), self.bbr.clone());
-        Box::new(Self { cubic, bbr, mtu: self.mtu, signals: Arc::clone(&self.signals) })
+        Box::new(Self {
+            cubic,
+            bbr,
+            mtu: self.mtu,
+            signals: Arc::clone(&self.signals),
+        })
     }
 
     fn initial_window(&self) -> u64 {

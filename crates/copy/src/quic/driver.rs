@@ -1,4 +1,5 @@
-//! The thread that drives a connection: datagrams in, datagrams out, and what the threads of the copy have or want.
+//! The thread that drives a connection: datagrams in, datagrams out, and what the threads of the
+//! copy have or want.
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -7,10 +8,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
-use fullpipe_sys::{MAX_MESSAGES, ReceivedMessage, cut_datagrams, join_datagrams, receive_messages};
+use fullpipe_sys::{
+    MAX_MESSAGES, ReceivedMessage, cut_datagrams, join_datagrams, receive_messages,
+};
 use fullpipe_units::{BitRate, ByteCount, Span};
 use quinn_proto::{
-    Connection, ConnectionHandle, DatagramEvent, Dir, Endpoint, Event, StreamEvent, StreamId, VarInt, WriteError,
+    Connection, ConnectionHandle, DatagramEvent, Dir, Endpoint, Event, StreamEvent, StreamId,
+    VarInt, WriteError,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -37,8 +41,8 @@ const MAX_DATAGRAMS: usize = 60;
 /// The rate for which the windows of a connection suffice.
 const TARGET: BitRate = BitRate::from_mbps(1000);
 
-/// Windows are so many times the product of that rate and the round-trip time: while a lost packet is retransmitted, as
-/// much arrives behind it.
+/// Windows are so many times the product of that rate and the round-trip time: while a lost packet
+/// is retransmitted, as much arrives behind it.
 const WINDOW_OF_BDP: f64 = 2.5;
 
 /// Bounds of a window.
@@ -82,7 +86,13 @@ impl QuicDriver {
     /// # Errors
     /// Fails if there is no descriptor left.
     pub(super) fn new(established: EstablishedConnection) -> io::Result<(QuicConnection, Self)> {
-        let EstablishedConnection { socket, endpoint, handle, mut connection, signals } = established;
+        let EstablishedConnection {
+            socket,
+            endpoint,
+            handle,
+            mut connection,
+            signals,
+        } = established;
         let buffer = enlarge_buffers(&socket);
         // Without it each datagram arrives alone.
         let _ = join_datagrams(&socket);
@@ -129,7 +139,11 @@ impl QuicDriver {
         loop {
             let now = Instant::now();
             let mut is_done = self.receive_datagrams(now);
-            if self.connection.poll_timeout().is_some_and(|timeout| timeout <= now) {
+            if self
+                .connection
+                .poll_timeout()
+                .is_some_and(|timeout| timeout <= now)
+            {
                 self.connection.handle_timeout(now);
             }
             if let Err(end) = self.handle_events().and_then(|()| self.exchange_bytes(now)) {
@@ -147,7 +161,8 @@ impl QuicDriver {
         let mut arrivals = [ReceivedMessage::default(); MAX_MESSAGES];
         for _ in 0..MAX_BATCHES {
             let received = receive_messages(&self.socket, &mut self.received, SLOT, &mut arrivals);
-            // An error is that of an earlier datagram, or there is none. A path that stays silent has a deadline.
+            // An error is that of an earlier datagram, or there is none. A path that stays silent
+            // has a deadline.
             let Ok(count) = received else { return true };
             for (slot, arrival) in arrivals[..count].iter().enumerate() {
                 self.take_datagrams(now, slot * SLOT, arrival);
@@ -162,8 +177,13 @@ impl QuicDriver {
         while !joined.is_empty() {
             let datagram = joined.split_to(size.min(joined.len()));
             let mut answer = Vec::new();
-            match self.endpoint.handle(now, self.remote, None, None, datagram, &mut answer) {
-                Some(DatagramEvent::ConnectionEvent(_, event)) => self.connection.handle_event(event),
+            match self
+                .endpoint
+                .handle(now, self.remote, None, None, datagram, &mut answer)
+            {
+                Some(DatagramEvent::ConnectionEvent(_, event)) => {
+                    self.connection.handle_event(event)
+                }
                 Some(DatagramEvent::NewConnection(incoming)) => self.endpoint.ignore(incoming),
                 // No other thread uses this socket any more.
                 Some(DatagramEvent::Response(_)) | None => {}
@@ -174,7 +194,9 @@ impl QuicDriver {
     fn handle_events(&mut self) -> Result<(), ConnectionEnd> {
         while let Some(event) = next_event(self.handle, &mut self.connection, &mut self.endpoint) {
             match event {
-                Event::ConnectionLost { reason } => return Err(ConnectionEnd::Lost(reason.to_string())),
+                Event::ConnectionLost { reason } => {
+                    return Err(ConnectionEnd::Lost(reason.to_string()));
+                }
                 Event::Stream(StreamEvent::Opened { dir: Dir::Uni }) => {
                     while let Some(id) = self.connection.streams().accept(Dir::Uni) {
                         self.portions.add_stream(id);
@@ -193,13 +215,18 @@ impl QuicDriver {
         if state.is_unwanted {
             return Err(ConnectionEnd::Unwanted);
         }
-        let has_come = self.portions.read_portions(&mut self.connection, &mut state.incoming);
+        let has_come = self
+            .portions
+            .read_portions(&mut self.connection, &mut state.incoming);
         let mut has_room = false;
         let mut broke = None;
         while self.sending.is_some() || !state.outgoing.is_empty() {
             if self.sending.is_none() {
-                let Some(id) = self.connection.streams().open(Dir::Uni) else { break };
-                // What is lost of a portion is retransmitted before later ones, which wait for it at the receiver.
+                let Some(id) = self.connection.streams().open(Dir::Uni) else {
+                    break;
+                };
+                // What is lost of a portion is retransmitted before later ones, which wait for it
+                // at the receiver.
                 let _ = self.connection.send_stream(id).set_priority(self.priority);
                 self.priority = self.priority.saturating_sub(1);
                 self.sending = state.take_outgoing().map(|portion| (id, portion));
@@ -218,13 +245,20 @@ impl QuicDriver {
         let passed = now.saturating_duration_since(std::mem::replace(&mut self.seen, now));
         self.figures.busy += if is_busy { passed } else { Duration::ZERO };
         let path = self.connection.stats().path;
-        let QuicFigures { packets, lost, loss_events, rtt, .. } = &mut self.figures;
+        let QuicFigures {
+            packets,
+            lost,
+            loss_events,
+            rtt,
+            ..
+        } = &mut self.figures;
         (*packets, *lost, *rtt) = (path.sent_packets, path.lost_packets, path.rtt);
         *loss_events = path.congestion_events;
         state.figures = self.figures;
         drop(state);
-        let has_come =
-            has_come.map_err(|_| ConnectionEnd::Lost("the other end sent portions that do not fit".to_owned()))?;
+        let has_come = has_come.map_err(|_| {
+            ConnectionEnd::Lost("the other end sent portions that do not fit".to_owned())
+        })?;
         if has_come || has_room {
             self.shared.notify_streams();
         }
@@ -233,8 +267,13 @@ impl QuicDriver {
 
     /// Passes the portion on, as far as the windows permit; returns whether all of it.
     fn write_portion(&mut self) -> Result<bool, String> {
-        let Some((id, portion)) = &mut self.sending else { return Ok(true) };
-        let written = self.connection.send_stream(*id).write_chunks(std::slice::from_mut(portion));
+        let Some((id, portion)) = &mut self.sending else {
+            return Ok(true);
+        };
+        let written = self
+            .connection
+            .send_stream(*id)
+            .write_chunks(std::slice::from_mut(portion));
         match written {
             Ok(_) | Err(WriteError::Blocked) => {}
             Err(error) => return Err(error.to_string()),
@@ -242,7 +281,10 @@ impl QuicDriver {
         if !portion.is_empty() {
             return Ok(false);
         }
-        self.connection.send_stream(*id).finish().map_err(|error| error.to_string())?;
+        self.connection
+            .send_stream(*id)
+            .finish()
+            .map_err(|error| error.to_string())?;
         Ok(true)
     }
 
@@ -252,15 +294,21 @@ impl QuicDriver {
             if self.unsent.is_none() {
                 self.out.clear();
                 let size = usize::from(self.connection.current_mtu());
-                let most = if self.is_whole { 1 } else { (MAX_CUT / size).clamp(1, MAX_DATAGRAMS) };
-                let Some(transmit) = self.connection.poll_transmit(now, most, &mut self.out) else { return true };
+                let most = if self.is_whole {
+                    1
+                } else {
+                    (MAX_CUT / size).clamp(1, MAX_DATAGRAMS)
+                };
+                let Some(transmit) = self.connection.poll_transmit(now, most, &mut self.out) else {
+                    return true;
+                };
                 self.unsent = Some(transmit.segment_size.unwrap_or(transmit.size));
             }
             let Some(size) = self.unsent else { return true };
             match self.send_datagrams(size) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return true,
-                // What does not leave this host is lost as others on the way are, and a path that stays silent has a
-                // deadline.
+                // What does not leave this host is lost as others on the way are, and a path that
+                // stays silent has a deadline.
                 _ => self.unsent = None,
             }
         }
@@ -277,15 +325,23 @@ impl QuicDriver {
             self.cut = None;
         }
         if self.is_whole && is_joined {
-            return self.out.chunks(size).try_for_each(|datagram| self.socket.send(datagram).map(drop));
+            return self
+                .out
+                .chunks(size)
+                .try_for_each(|datagram| self.socket.send(datagram).map(drop));
         }
         match self.socket.send(&self.out) {
             Ok(_) => Ok(()),
             // A device without checksums of its own does not cut (`udp_send_skb`).
-            Err(error) if is_joined && matches!(Errno::from_io_error(&error), Some(Errno::IO | Errno::INVAL)) => {
+            Err(error)
+                if is_joined
+                    && matches!(Errno::from_io_error(&error), Some(Errno::IO | Errno::INVAL)) =>
+            {
                 cut_datagrams(&self.socket, None)?;
                 (self.is_whole, self.cut) = (true, None);
-                self.out.chunks(size).try_for_each(|datagram| self.socket.send(datagram).map(drop))
+                self.out
+                    .chunks(size)
+                    .try_for_each(|datagram| self.socket.send(datagram).map(drop))
             }
             Err(error) => Err(error),
         }
@@ -294,7 +350,12 @@ impl QuicDriver {
     fn sleep_until_event(&mut self) {
         let is_full = self.unsent.is_some();
         // What fails fails again where it is received.
-        let _ = poll_socket(&self.socket, is_full, Some(&self.shared.wake), self.connection.poll_timeout());
+        let _ = poll_socket(
+            &self.socket,
+            is_full,
+            Some(&self.shared.wake),
+            self.connection.poll_timeout(),
+        );
     }
 
     /// Says to the other end that nothing comes any more.
@@ -326,19 +387,26 @@ pub(super) fn next_event(
     None
 }
 
-/// Waits until there is a datagram, room for one if asked for, somebody who wakes, or a time has come.
+/// Waits until there is a datagram, room for one if asked for, somebody who wakes, or a time has
+/// come.
 pub(super) fn poll_socket(
     socket: &UdpSocket,
     for_room: bool,
     wake: Option<&OwnedFd>,
     until: Option<Instant>,
 ) -> io::Result<()> {
-    let flags = if for_room { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
+    let flags = if for_room {
+        PollFlags::IN | PollFlags::OUT
+    } else {
+        PollFlags::IN
+    };
     let mut waits = vec![PollFd::new(socket, flags)];
     waits.extend(wake.map(|wake| PollFd::new(wake, PollFlags::IN)));
     let time = until.map(|until| until.saturating_duration_since(Instant::now()));
-    let time =
-        time.map(|time| Timespec { tv_sec: time.as_secs().cast_signed(), tv_nsec: i64::from(time.subsec_nanos()) });
+    let time = time.map(|time| Timespec {
+        tv_sec: time.as_secs().cast_signed(),
+        tv_nsec: i64::from(time.subsec_nanos()),
+    });
     match poll(&mut waits, time.as_ref()) {
         // Who waits finds out again what is due.
         Err(Errno::INTR) => {}

@@ -83,9 +83,20 @@ pub(super) struct IncomingBytes {
 
 impl QuicShared {
     /// Returns the state of a connection with this round-trip time.
-    pub(super) fn new(signals: Arc<PathSignals>, rtt: Duration, buffer: UdpBuffer) -> io::Result<Self> {
+    pub(super) fn new(
+        signals: Arc<PathSignals>,
+        rtt: Duration,
+        buffer: UdpBuffer,
+    ) -> io::Result<Self> {
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Self { state: Mutex::default(), changed: Condvar::new(), signals, wake, rtt, buffer })
+        Ok(Self {
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            signals,
+            wake,
+            rtt,
+            buffer,
+        })
     }
 
     pub(super) fn lock_state(&self) -> MutexGuard<'_, QuicState> {
@@ -99,7 +110,9 @@ impl QuicShared {
 
     /// Ends all streams, for the first of all reasons.
     pub(super) fn close_streams(&self, why: &str) {
-        self.lock_state().closed.get_or_insert_with(|| why.to_owned());
+        self.lock_state()
+            .closed
+            .get_or_insert_with(|| why.to_owned());
         self.notify_streams();
     }
 
@@ -110,7 +123,9 @@ impl QuicShared {
     }
 
     fn wait_for_change<'s>(&self, state: MutexGuard<'s, QuicState>) -> MutexGuard<'s, QuicState> {
-        self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
+        self.changed
+            .wait(state)
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -124,7 +139,10 @@ impl QuicState {
 
     fn check_open(&self) -> io::Result<()> {
         match &self.closed {
-            Some(why) => Err(io::Error::new(io::ErrorKind::ConnectionAborted, why.clone())),
+            Some(why) => Err(io::Error::new(
+                io::ErrorKind::ConnectionAborted,
+                why.clone(),
+            )),
             None => Ok(()),
         }
     }
@@ -137,17 +155,31 @@ impl QuicConnection {
 
     /// Returns the ends of so many streams that send.
     pub(crate) fn stream_writers(&self, count: u16) -> Vec<QuicWriter> {
-        let writer = |stream| QuicWriter { shared: Arc::clone(&self.shared), stream, number: 0, portion: Vec::new() };
+        let writer = |stream| QuicWriter {
+            shared: Arc::clone(&self.shared),
+            stream,
+            number: 0,
+            portion: Vec::new(),
+        };
         (0..count).map(writer).collect()
     }
 
     /// Returns the ends of so many streams that receive.
     pub(crate) fn stream_readers(&self, count: u16) -> Vec<QuicReader> {
-        self.shared.lock_state().incoming.resize_with(count.into(), IncomingBytes::default);
+        self.shared
+            .lock_state()
+            .incoming
+            .resize_with(count.into(), IncomingBytes::default);
         // What came before is waiting for its reader.
         self.shared.wake_driver();
-        let reader = |stream| QuicReader { shared: Arc::clone(&self.shared), stream, parts: VecDeque::new() };
-        (0..count).map(|stream| reader(usize::from(stream))).collect()
+        let reader = |stream| QuicReader {
+            shared: Arc::clone(&self.shared),
+            stream,
+            parts: VecDeque::new(),
+        };
+        (0..count)
+            .map(|stream| reader(usize::from(stream)))
+            .collect()
     }
 
     /// Returns the round-trip time of the handshake.
@@ -190,7 +222,11 @@ impl QuicConnection {
 
     /// Returns the name of its congestion control.
     pub(crate) fn congestion_control(&self) -> &'static str {
-        if self.tolerates_loss() { "bbr" } else { "cubic" }
+        if self.tolerates_loss() {
+            "bbr"
+        } else {
+            "cubic"
+        }
     }
 
     /// Closes it. Its streams end.
@@ -221,7 +257,13 @@ impl Write for QuicWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.portion.is_empty() {
             self.portion.reserve_exact(HEAD + PORTION);
-            self.portion.extend(PortionHead { stream: self.stream, number: self.number }.to_bytes());
+            self.portion.extend(
+                PortionHead {
+                    stream: self.stream,
+                    number: self.number,
+                }
+                .to_bytes(),
+            );
         }
         let taken = bytes.len().min(HEAD + PORTION - self.portion.len());
         self.portion.extend_from_slice(&bytes[..taken]);
@@ -266,7 +308,9 @@ impl Read for QuicReader {
         while self.parts.is_empty() {
             self.take_over()?;
         }
-        let Some(part) = self.parts.front_mut() else { return Ok(0) };
+        let Some(part) = self.parts.front_mut() else {
+            return Ok(0);
+        };
         let count = part.len().min(into.len());
         part.copy_to_slice(&mut into[..count]);
         if part.is_empty() {

@@ -1,5 +1,5 @@
-//! The portions of which a stream of a copy consists, each a QUIC stream of its own: their heads say where they
-//! belong.
+//! The portions of which a stream of a copy consists, each a QUIC stream of its own: their heads
+//! say where they belong.
 
 use std::collections::BTreeMap;
 
@@ -34,7 +34,10 @@ impl PortionHead {
     /// Returns the head in the first bytes of a portion, once all of them are there.
     fn parse_head(bytes: &[u8]) -> Option<Self> {
         let (stream, number) = bytes.split_first_chunk()?;
-        Some(Self { stream: u16::from_le_bytes(*stream), number: u32::from_le_bytes(*number.first_chunk()?) })
+        Some(Self {
+            stream: u16::from_le_bytes(*stream),
+            number: u32::from_le_bytes(*number.first_chunk()?),
+        })
     }
 }
 
@@ -63,7 +66,10 @@ struct PortionQueue {
 
 impl PortionOrder {
     fn insert_portion(&mut self, head: PortionHead, id: StreamId) -> Result<(), BrokenPortions> {
-        let places = self.0.get_mut(usize::from(head.stream)).ok_or(BrokenPortions)?;
+        let places = self
+            .0
+            .get_mut(usize::from(head.stream))
+            .ok_or(BrokenPortions)?;
         if head.number < places.next || places.waiting.insert(head.number, id).is_some() {
             return Err(BrokenPortions);
         }
@@ -90,7 +96,8 @@ impl PendingPortions {
         self.begun.insert(id, Vec::new());
     }
 
-    /// Reads what has come into `incoming`, which has as many streams as the copy; nothing before it has any.
+    /// Reads what has come into `incoming`, which has as many streams as the copy; nothing before
+    /// it has any.
     ///
     /// # Errors
     /// Fails if the other end breaks the rules.
@@ -99,7 +106,9 @@ impl PendingPortions {
         connection: &mut Connection,
         incoming: &mut [IncomingBytes],
     ) -> Result<bool, BrokenPortions> {
-        self.order.0.resize_with(incoming.len(), PortionQueue::default);
+        self.order
+            .0
+            .resize_with(incoming.len(), PortionQueue::default);
         if incoming.is_empty() {
             return Ok(false);
         }
@@ -114,7 +123,9 @@ impl PendingPortions {
     fn read_heads(&mut self, connection: &mut Connection) -> Result<(), BrokenPortions> {
         let ids: Vec<StreamId> = self.begun.keys().copied().collect();
         for id in ids {
-            let Some(head) = self.begun.get_mut(&id) else { continue };
+            let Some(head) = self.begun.get_mut(&id) else {
+                continue;
+            };
             let mut stream = connection.recv_stream(id);
             let mut chunks = stream.read(true).map_err(|_| BrokenPortions)?;
             while head.len() < HEAD {
@@ -172,8 +183,14 @@ mod tests {
     fn portions_are_read_in_their_order_and_none_twice() {
         let id = |index| StreamId::new(Side::Client, Dir::Uni, index);
         let head = |stream, number| PortionHead { stream, number };
-        assert_eq!(PortionHead::parse_head(&head(258, 70_000).to_bytes()), Some(head(258, 70_000)));
-        assert_eq!(PortionHead::parse_head(&head(258, 70_000).to_bytes()[..HEAD - 1]), None);
+        assert_eq!(
+            PortionHead::parse_head(&head(258, 70_000).to_bytes()),
+            Some(head(258, 70_000))
+        );
+        assert_eq!(
+            PortionHead::parse_head(&head(258, 70_000).to_bytes()[..HEAD - 1]),
+            None
+        );
         let mut order = PortionOrder::default();
         order.0.resize_with(2, PortionQueue::default);
         order.insert_portion(head(1, 1), id(0)).unwrap();
@@ -181,9 +198,16 @@ mod tests {
         order.insert_portion(head(1, 0), id(1)).unwrap();
         assert_eq!(order.current_portion(1), Some(id(1)));
         order.advance_stream(1);
-        assert_eq!((order.current_portion(1), order.current_portion(0)), (Some(id(0)), None));
+        assert_eq!(
+            (order.current_portion(1), order.current_portion(0)),
+            (Some(id(0)), None)
+        );
         for wrong in [head(1, 0), head(1, 1), head(2, 0)] {
-            assert_eq!(order.insert_portion(wrong, id(2)), Err(BrokenPortions), "{wrong:?}");
+            assert_eq!(
+                order.insert_portion(wrong, id(2)),
+                Err(BrokenPortions),
+                "{wrong:?}"
+            );
         }
     }
 }

@@ -14,8 +14,9 @@ use fullpipe_control::PinnedTls;
 use fullpipe_sys::{ReceivedDatagram, receive_with_destination, report_destinations, send_from};
 use quinn_proto::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use quinn_proto::{
-    AckFrequencyConfig, ClientConfig, Connection, ConnectionHandle, DatagramEvent, Endpoint, EndpointConfig, Event,
-    IdleTimeout, Incoming, MtuDiscoveryConfig, ServerConfig, Transmit, TransportConfig,
+    AckFrequencyConfig, ClientConfig, Connection, ConnectionHandle, DatagramEvent, Endpoint,
+    EndpointConfig, Event, IdleTimeout, Incoming, MtuDiscoveryConfig, ServerConfig, Transmit,
+    TransportConfig,
 };
 
 use crate::address::at_port;
@@ -45,7 +46,8 @@ const FIRST_RTT: Duration = Duration::from_millis(150);
 /// Windows until the round-trip time is known.
 const FIRST_WINDOW: u32 = 4 << 20;
 
-/// Time without a word of the other end after which a connection is given up; its data then takes another way.
+/// Time without a word of the other end after which a connection is given up; its data then takes
+/// another way.
 const DEAD_AFTER: Duration = Duration::from_secs(20);
 
 /// Time after which an end with nothing to say says that it is there.
@@ -63,24 +65,33 @@ pub(crate) struct QuicListener {
 }
 
 impl QuicListener {
-    /// Listens on the first free UDP port of a range; on any if both are zero. Without an address it listens on all.
+    /// Listens on the first free UDP port of a range; on any if both are zero. Without an address
+    /// it listens on all.
     ///
     /// # Errors
     /// Fails if none is free.
-    pub(crate) fn start_listening(address: Option<IpAddr>, ports: (u16, u16), secret: &[u8; 32]) -> io::Result<Self> {
+    pub(crate) fn start_listening(
+        address: Option<IpAddr>,
+        ports: (u16, u16),
+        secret: &[u8; 32],
+    ) -> io::Result<Self> {
         let attempts = HandshakeAttempts::with_listener(bind_port(address, ports)?, secret)?;
         let port = attempts.socket.local_addr()?.port();
         let (sender, made) = channel();
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
-        thread::Builder::new().name("copy-quic".to_owned()).spawn(move || {
-            let established = attempts.establish_connection(None, &stopped).and_then(QuicDriver::new);
-            if let Ok((connection, driver)) = established
-                && sender.send(connection).is_ok()
-            {
-                driver.run_driver();
-            }
-        })?;
+        thread::Builder::new()
+            .name("copy-quic".to_owned())
+            .spawn(move || {
+                let established = attempts
+                    .establish_connection(None, &stopped)
+                    .and_then(QuicDriver::new);
+                if let Ok((connection, driver)) = established
+                    && sender.send(connection).is_ok()
+                {
+                    driver.run_driver();
+                }
+            })?;
         Ok(Self { port, made, stop })
     }
 
@@ -96,7 +107,8 @@ impl Drop for QuicListener {
     }
 }
 
-/// Makes a connection to the first of `hosts`, whatever their ports, that answers on `port`, each within `deadline`.
+/// Makes a connection to the first of `hosts`, whatever their ports, that answers on `port`, each
+/// within `deadline`.
 ///
 /// # Errors
 /// Fails if none does, with the last reason.
@@ -117,7 +129,9 @@ pub(crate) fn dial_quic(
         });
         match made {
             Ok((connection, driver)) => {
-                thread::Builder::new().name("copy-quic".to_owned()).spawn(move || driver.run_driver())?;
+                thread::Builder::new()
+                    .name("copy-quic".to_owned())
+                    .spawn(move || driver.run_driver())?;
                 return Ok(connection);
             }
             Err(error) => failed = error,
@@ -151,8 +165,8 @@ struct PendingHandshake {
     connection: Connection,
     signals: Arc<PathSignals>,
     began: Instant,
-    /// The address of this host that the other end has called: it takes answers from no other. `None` if this end
-    /// calls.
+    /// The address of this host that the other end has called: it takes answers from no other.
+    /// `None` if this end calls.
     called: Option<IpAddr>,
 }
 
@@ -160,7 +174,8 @@ impl HandshakeAttempts {
     fn with_listener(socket: UdpSocket, secret: &[u8; 32]) -> io::Result<Self> {
         report_destinations(&socket)?;
         let tls = PinnedTls::of_secret(secret).map_err(io::Error::other)?;
-        let server = Arc::new(QuicServerConfig::try_from(tls.server_config()).map_err(io::Error::other)?);
+        let server =
+            Arc::new(QuicServerConfig::try_from(tls.server_config()).map_err(io::Error::other)?);
         let mut config = ServerConfig::with_crypto(Arc::<QuicServerConfig>::clone(&server));
         config.migration(false).max_incoming(MAX_PENDING);
         let endpoint = Endpoint::new(endpoint_config(), Some(Arc::new(config)), true, None);
@@ -177,18 +192,37 @@ impl HandshakeAttempts {
         let mut attempts = Self::new(connect_socket(remote)?, endpoint, None);
         let began = Instant::now();
         // The name is not read.
-        let made = attempts.endpoint.connect(began, config, remote, "fullpipe").map_err(io::Error::other)?;
+        let made = attempts
+            .endpoint
+            .connect(began, config, remote, "fullpipe")
+            .map_err(io::Error::other)?;
         let (handle, connection) = made;
-        attempts.pending.insert(handle, PendingHandshake { connection, signals, began, called: None });
+        attempts.pending.insert(
+            handle,
+            PendingHandshake {
+                connection,
+                signals,
+                began,
+                called: None,
+            },
+        );
         Ok(attempts)
     }
 
     fn new(socket: UdpSocket, endpoint: Endpoint, server: Option<Arc<QuicServerConfig>>) -> Self {
         let failed = io::ErrorKind::TimedOut.into();
-        Self { socket, endpoint, pending: HashMap::new(), server, failed, out: Vec::new() }
+        Self {
+            socket,
+            endpoint,
+            pending: HashMap::new(),
+            server,
+            failed,
+            out: Vec::new(),
+        }
     }
 
-    /// Goes on until one has succeeded. One who does not know the secret gets no further, and is forgotten.
+    /// Goes on until one has succeeded. One who does not know the secret gets no further, and is
+    /// forgotten.
     fn establish_connection(
         mut self,
         deadline: Option<Instant>,
@@ -211,17 +245,29 @@ impl HandshakeAttempts {
     }
 
     fn sleep_until_event(&mut self) {
-        let timeouts = self.pending.values_mut().filter_map(|pending| pending.connection.poll_timeout());
+        let timeouts = self
+            .pending
+            .values_mut()
+            .filter_map(|pending| pending.connection.poll_timeout());
         let latest = Instant::now() + POLL_INTERVAL;
         // What fails fails again where it is received.
-        let _ = poll_socket(&self.socket, false, None, Some(timeouts.min().map_or(latest, |next| next.min(latest))));
+        let _ = poll_socket(
+            &self.socket,
+            false,
+            None,
+            Some(timeouts.min().map_or(latest, |next| next.min(latest))),
+        );
     }
 
     fn receive_datagrams(&mut self, now: Instant) -> io::Result<()> {
         let mut datagram = [0; MAX_DATAGRAM as usize];
         for _ in 0..BATCH {
             match receive_with_destination(&self.socket, &mut datagram) {
-                Ok(received) => self.handle_datagram(now, received, BytesMut::from(&datagram[..received.length])),
+                Ok(received) => self.handle_datagram(
+                    now,
+                    received,
+                    BytesMut::from(&datagram[..received.length]),
+                ),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 // Somebody whom this end answered is not there.
                 Err(_) if self.server.is_some() => {}
@@ -233,29 +279,54 @@ impl HandshakeAttempts {
 
     fn handle_datagram(&mut self, now: Instant, received: ReceivedDatagram, datagram: BytesMut) {
         self.out.clear();
-        match self.endpoint.handle(now, received.from, None, None, datagram, &mut self.out) {
+        match self
+            .endpoint
+            .handle(now, received.from, None, None, datagram, &mut self.out)
+        {
             Some(DatagramEvent::ConnectionEvent(handle, event)) => {
                 if let Some(pending) = self.pending.get_mut(&handle) {
                     pending.connection.handle_event(event);
                 }
             }
-            Some(DatagramEvent::NewConnection(incoming)) => self.admit_caller(now, incoming, received.to),
+            Some(DatagramEvent::NewConnection(incoming)) => {
+                self.admit_caller(now, incoming, received.to)
+            }
             Some(DatagramEvent::Response(transmit)) => self.send_answer(&transmit, received.to),
             None => {}
         }
     }
 
     fn admit_caller(&mut self, now: Instant, incoming: Incoming, called: Option<IpAddr>) {
-        let Some(server) = self.server.as_ref().filter(|_| self.pending.len() < MAX_PENDING) else {
+        let Some(server) = self
+            .server
+            .as_ref()
+            .filter(|_| self.pending.len() < MAX_PENDING)
+        else {
             return self.endpoint.ignore(incoming);
         };
         let signals = Arc::<PathSignals>::default();
         let mut config = ServerConfig::with_crypto(Arc::<QuicServerConfig>::clone(server));
-        config.migration(false).transport_config(Arc::new(transport_config(incoming.remote_address(), &signals)));
+        config
+            .migration(false)
+            .transport_config(Arc::new(transport_config(
+                incoming.remote_address(),
+                &signals,
+            )));
         self.out.clear();
-        match self.endpoint.accept(incoming, now, &mut self.out, Some(Arc::new(config))) {
+        match self
+            .endpoint
+            .accept(incoming, now, &mut self.out, Some(Arc::new(config)))
+        {
             Ok((handle, connection)) => {
-                self.pending.insert(handle, PendingHandshake { connection, signals, began: now, called });
+                self.pending.insert(
+                    handle,
+                    PendingHandshake {
+                        connection,
+                        signals,
+                        began: now,
+                        called,
+                    },
+                );
             }
             Err(error) => {
                 if let Some(transmit) = error.response {
@@ -269,11 +340,20 @@ impl HandshakeAttempts {
     fn drive_handshakes(&mut self, now: Instant) -> Option<ConnectionHandle> {
         let handles: Vec<ConnectionHandle> = self.pending.keys().copied().collect();
         for handle in handles {
-            let Some(PendingHandshake { connection, began, called, .. }) = self.pending.get_mut(&handle) else {
+            let Some(PendingHandshake {
+                connection,
+                began,
+                called,
+                ..
+            }) = self.pending.get_mut(&handle)
+            else {
                 continue;
             };
             let called = *called;
-            if connection.poll_timeout().is_some_and(|timeout| timeout <= now) {
+            if connection
+                .poll_timeout()
+                .is_some_and(|timeout| timeout <= now)
+            {
                 connection.handle_timeout(now);
             }
             if self.server.is_some() && now.duration_since(*began) > HANDSHAKE_DEADLINE {
@@ -283,7 +363,9 @@ impl HandshakeAttempts {
             let mut datagrams = Vec::new();
             loop {
                 self.out.clear();
-                let Some(transmit) = connection.poll_transmit(now, 1, &mut self.out) else { break };
+                let Some(transmit) = connection.poll_transmit(now, 1, &mut self.out) else {
+                    break;
+                };
                 datagrams.push((self.out.clone(), transmit.destination));
             }
             let is_over = connection.is_drained();
@@ -294,7 +376,8 @@ impl HandshakeAttempts {
             match event {
                 Some(Event::Connected) => return Some(handle),
                 Some(Event::ConnectionLost { reason }) => {
-                    self.failed = io::Error::new(io::ErrorKind::ConnectionRefused, reason.to_string());
+                    self.failed =
+                        io::Error::new(io::ErrorKind::ConnectionRefused, reason.to_string());
                     if self.server.is_none() {
                         self.pending.clear();
                     }
@@ -310,18 +393,34 @@ impl HandshakeAttempts {
 
     fn send_answer(&self, transmit: &Transmit, called: Option<IpAddr>) {
         // What is lost is retransmitted.
-        let _ = send_from(&self.socket, &self.out[..transmit.size], transmit.destination, called);
+        let _ = send_from(
+            &self.socket,
+            &self.out[..transmit.size],
+            transmit.destination,
+            called,
+        );
     }
 
     fn into_established(mut self, handle: ConnectionHandle) -> io::Result<EstablishedConnection> {
         let gone = || io::Error::from(io::ErrorKind::ConnectionAborted);
         let made = self.pending.get(&handle).ok_or_else(gone)?;
         let socket = connect_accepted(&self.socket, made.called, made.connection.remote_address())?;
-        // Datagrams that came before wait at the other socket. A failure comes again with the next datagram.
+        // Datagrams that came before wait at the other socket. A failure comes again with the next
+        // datagram.
         let _ = self.receive_datagrams(Instant::now());
-        let PendingHandshake { connection, signals, .. } = self.pending.remove(&handle).ok_or_else(gone)?;
+        let PendingHandshake {
+            connection,
+            signals,
+            ..
+        } = self.pending.remove(&handle).ok_or_else(gone)?;
         self.endpoint.set_server_config(None);
-        Ok(EstablishedConnection { socket, endpoint: self.endpoint, handle, connection, signals })
+        Ok(EstablishedConnection {
+            socket,
+            endpoint: self.endpoint,
+            handle,
+            connection,
+            signals,
+        })
     }
 }
 
@@ -373,7 +472,11 @@ mod tests {
     fn streams_cross_side_by_side_in_the_order_in_which_they_were_written() {
         const SIZE: usize = 5_000_001;
         let [near, far] = connected();
-        let content = |stream: usize| (0..SIZE).map(move |at| (at / 3 + stream) as u8).collect::<Vec<u8>>();
+        let content = |stream: usize| {
+            (0..SIZE)
+                .map(move |at| (at / 3 + stream) as u8)
+                .collect::<Vec<u8>>()
+        };
         thread::scope(|threads| {
             for (stream, mut writer) in far.stream_writers(3).into_iter().enumerate() {
                 threads.spawn(move || {
@@ -393,7 +496,11 @@ mod tests {
                 });
             }
         });
-        assert!(far.quic_figures().packets > 3 * SIZE as u64 / u64::from(MAX_DATAGRAM), "{:?}", far.quic_figures());
+        assert!(
+            far.quic_figures().packets > 3 * SIZE as u64 / u64::from(MAX_DATAGRAM),
+            "{:?}",
+            far.quic_figures()
+        );
         let mut readers = near.stream_readers(3);
         drop(far);
         assert!(readers[0].read(&mut [0]).is_err());
@@ -413,7 +520,11 @@ mod tests {
                 writer.write_all(&content).unwrap();
                 writer.flush().unwrap();
                 let mut received = vec![0; content.len()];
-                to.stream_readers(1).pop().unwrap().read_exact(&mut received).unwrap();
+                to.stream_readers(1)
+                    .pop()
+                    .unwrap()
+                    .read_exact(&mut received)
+                    .unwrap();
                 assert!(received == content);
             }
         }
@@ -430,21 +541,34 @@ mod tests {
                 if let Some([a, b, c, d, e, ..]) = datagram.get_mut(..) {
                     [*a, *b, *c, *d, *e] = [first, 0, 0, 0, 1];
                 }
-                rubbish.send_to(&datagram, ("127.0.0.1", listener.port)).unwrap();
+                rubbish
+                    .send_to(&datagram, ("127.0.0.1", listener.port))
+                    .unwrap();
             }
         }
         let began = Instant::now();
         assert!(dial_quic(&[LOOPBACK], listener.port, &[8; 32], HANDSHAKE_DEADLINE).is_err());
-        assert!(began.elapsed() < HANDSHAKE_DEADLINE && listener.take_connection(Duration::from_millis(50)).is_none());
+        assert!(
+            began.elapsed() < HANDSHAKE_DEADLINE
+                && listener
+                    .take_connection(Duration::from_millis(50))
+                    .is_none()
+        );
         let near = dial_quic(&[LOOPBACK], listener.port, &[7; 32], HANDSHAKE_DEADLINE).unwrap();
         let far = listener.take_connection(HANDSHAKE_DEADLINE).unwrap();
         // Nor does it disturb a connection.
         let mut writer = near.stream_writers(1).pop().unwrap();
         writer.write_all(b"data").unwrap();
         writer.flush().unwrap();
-        rubbish.send_to(&[0xaa; 1200], ("127.0.0.1", listener.port)).unwrap();
+        rubbish
+            .send_to(&[0xaa; 1200], ("127.0.0.1", listener.port))
+            .unwrap();
         let mut seen = [0; 4];
-        far.stream_readers(1).pop().unwrap().read_exact(&mut seen).unwrap();
+        far.stream_readers(1)
+            .pop()
+            .unwrap()
+            .read_exact(&mut seen)
+            .unwrap();
         assert_eq!(&seen, b"data");
     }
 
@@ -454,7 +578,10 @@ mod tests {
         let port = silent.local_addr().unwrap().port();
         let began = Instant::now();
         let error = dial_quic(&[LOOPBACK], port, &[7; 32], Duration::from_millis(300)).unwrap_err();
-        assert!(error.kind() == io::ErrorKind::TimedOut && began.elapsed() < Duration::from_secs(2), "{error}");
+        assert!(
+            error.kind() == io::ErrorKind::TimedOut && began.elapsed() < Duration::from_secs(2),
+            "{error}"
+        );
         drop(silent);
         let error = dial_quic(&[LOOPBACK], port, &[7; 32], HANDSHAKE_DEADLINE).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);

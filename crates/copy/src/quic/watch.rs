@@ -16,10 +16,14 @@ pub(crate) struct QuicWatch {
 
 impl QuicWatch {
     pub(crate) fn new(connection: Arc<QuicConnection>) -> Self {
-        Self { connection, evidence: LossEvidence::default() }
+        Self {
+            connection,
+            evidence: LossEvidence::default(),
+        }
     }
 
-    /// Changes its congestion control once packets are lost without a queue, and returns the share that is.
+    /// Changes its congestion control once packets are lost without a queue, and returns the share
+    /// that is.
     pub(crate) fn check_loss(&mut self) -> Option<Ratio> {
         if self.connection.tolerates_loss() {
             return None;
@@ -37,7 +41,8 @@ impl QuicWatch {
 struct LossEvidence(QuicFigures);
 
 impl LossEvidence {
-    /// Returns the share of packets that were lost since the last queue, once it is known and large.
+    /// Returns the share of packets that were lost since the last queue, once it is known and
+    /// large.
     fn add_figures(&mut self, figures: QuicFigures) -> Option<Ratio> {
         if packets_wait(figures.rtt.into(), figures.min_rtt.into()) {
             self.0 = figures;
@@ -67,7 +72,10 @@ mod tests {
         let mut evidence = LossEvidence::default();
         assert_eq!(evidence.add_figures(figures(1000, 30, 190)), None);
         assert_eq!(evidence.add_figures(figures(1100, 32, 101)), None);
-        assert_eq!(evidence.add_figures(figures(1300, 33, 102)), Some(Ratio::new(0.01)));
+        assert_eq!(
+            evidence.add_figures(figures(1300, 33, 102)),
+            Some(Ratio::new(0.01))
+        );
         assert_eq!(evidence.add_figures(figures(200_000, 33, 102)), None);
     }
 }

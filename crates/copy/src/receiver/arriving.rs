@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use fullpipe_transfer::{
-    AGAIN, ChunkBlocks, CopyMessage, DATA_HEADER, DataHead, DataHeader, VerifiedChunks, ZEROS, block_hash,
-    block_length, chunk_hash,
+    AGAIN, ChunkBlocks, CopyMessage, DATA_HEADER, DataHead, DataHeader, VerifiedChunks, ZEROS,
+    block_hash, block_length, chunk_hash,
 };
 
 use super::complete::ArrivedFile;
@@ -19,10 +19,12 @@ use crate::packing::decompress_block;
 use crate::part::{DueSync, PartWriter};
 use crate::tree::FolderTree;
 
-/// Chunks that may be there in part at once: a connection sends one after the other, and others send blocks of it.
+/// Chunks that may be there in part at once: a connection sends one after the other, and others
+/// send blocks of it.
 pub(super) const MAX_BEGUN: usize = 1 << 14;
 
-/// Bytes that are read ahead: the heads of some small files. What is left of a block goes to its place at once.
+/// Bytes that are read ahead: the heads of some small files. What is left of a block goes to its
+/// place at once.
 const GATHERED: usize = 16 << 10;
 
 /// Chunks that may arrive wrong: memory and processors that flip more bits than that are broken.
@@ -43,7 +45,8 @@ impl ArrivedBlock<'_> {
 }
 
 impl FileReceiver {
-    /// Receives what comes on a stream, until it ends. One that may break before it has begun is watched by the sender.
+    /// Receives what comes on a stream, until it ends. One that may break before it has begun is
+    /// watched by the sender.
     pub(super) fn receive_stream(&self, stream: impl Read, may_not_begin: bool) {
         let mut from = BufReader::with_capacity(GATHERED, stream);
         let (mut content, mut number) = (Vec::new(), None);
@@ -55,10 +58,16 @@ impl FileReceiver {
                 }
                 Ok(DataHead::Block(header, _)) if number.is_some() => {
                     let taken = self.take_block(&header, &mut content);
-                    taken.map(|whole| whole.into_iter().for_each(|whole| self.complete_file(whole)))
+                    taken.map(|whole| {
+                        whole
+                            .into_iter()
+                            .for_each(|whole| self.complete_file(whole))
+                    })
                 }
                 Ok(DataHead::End) if number.is_some() => break Ok(()),
-                Ok(_) => Err(CopyError::Protocol("a connection for data carries something else".to_owned())),
+                Ok(_) => Err(CopyError::Protocol(
+                    "a connection for data carries something else".to_owned(),
+                )),
                 Err(error) => break Err(error),
             };
             if let Err(error) = handled {
@@ -74,9 +83,10 @@ impl FileReceiver {
                 Some(index) => self.common.out.send_message(&CopyMessage::Lost { index }),
                 None if may_not_begin => {}
                 // The sender could not know which of them it is.
-                None => {
-                    self.abort_transfer(CopyError::Io { what: "a connection for data broke at its beginning", cause })
-                }
+                None => self.abort_transfer(CopyError::Io {
+                    what: "a connection for data broke at its beginning",
+                    cause,
+                }),
             }
         }
     }
@@ -84,8 +94,8 @@ impl FileReceiver {
     /// Takes a block of a chunk. Returns the file if it has arrived whole.
     ///
     /// # Errors
-    /// Fails if the sender breaks the rules. If the block is wrong, its chunk is wanted again; if it cannot be written,
-    /// the file has failed.
+    /// Fails if the sender breaks the rules. If the block is wrong, its chunk is wanted again; if
+    /// it cannot be written, the file has failed.
     pub(super) fn take_block(
         &self,
         header: &DataHeader,
@@ -99,16 +109,31 @@ impl FileReceiver {
         let wrong = |why: &str| CopyError::Protocol(why.to_owned());
         let Some(file) = lock(&self.incoming).get(&header.file).cloned() else {
             let was_listed = header.file & !AGAIN < self.files.load(Ordering::Relaxed);
-            return if was_listed { Ok(None) } else { Err(wrong("it sent data of a file that it has not listed")) };
+            return if was_listed {
+                Ok(None)
+            } else {
+                Err(wrong("it sent data of a file that it has not listed"))
+            };
         };
         let Some(length) = verified_length(&file, header, content)? else {
             self.count_corrupt()?;
-            self.common.send_note(format!("a chunk of {} arrived with wrong content; it is fetched again", file.path));
+            self.common.send_note(format!(
+                "a chunk of {} arrived with wrong content; it is fetched again",
+                file.path
+            ));
             self.request_chunk(header.file, header.chunk);
             return Ok(None);
         };
-        let (new, whole) =
-            self.store_block(&file, &ArrivedBlock { header: *header, content, length }).unwrap_or_else(|error| {
+        let (new, whole) = self
+            .store_block(
+                &file,
+                &ArrivedBlock {
+                    header: *header,
+                    content,
+                    length,
+                },
+            )
+            .unwrap_or_else(|error| {
                 self.fail_file(header.file, format!("it cannot be written: {error}"));
                 (0, None)
             });
@@ -122,33 +147,44 @@ impl FileReceiver {
 
     /// Counts the time since `began` as spent on verifying and writing.
     pub(super) fn add_working(&self, began: Instant) {
-        self.working.fetch_add(began.elapsed().as_nanos() as u64, Ordering::Relaxed);
+        self.working
+            .fetch_add(began.elapsed().as_nanos() as u64, Ordering::Relaxed);
     }
 
     /// Decompresses what arrived of a block. What cannot be decompressed has another hash.
     fn unpack_block(&self, content: &mut Vec<u8>) -> Result<(), CopyError> {
         let arrived = content.len();
-        decompress_block(&self.decompressors, content).map_err(CopyError::from_io("cannot decompress"))?;
-        CopyCounts::add_to(&self.common.tally.saved, content.len().saturating_sub(arrived) as u64);
+        decompress_block(&self.decompressors, content)
+            .map_err(CopyError::from_io("cannot decompress"))?;
+        CopyCounts::add_to(
+            &self.common.tally.saved,
+            content.len().saturating_sub(arrived) as u64,
+        );
         Ok(())
     }
 
     fn count_corrupt(&self) -> Result<(), CopyError> {
         if self.corrupt.fetch_add(1, Ordering::Relaxed) >= MAX_CORRUPT {
-            return Err(CopyError::Protocol("too many chunks have wrong content".to_owned()));
+            return Err(CopyError::Protocol(
+                "too many chunks have wrong content".to_owned(),
+            ));
         }
         Ok(())
     }
 
-    /// Writes a block or makes a hole. Returns the bytes of the chunk if that is complete now, and zero otherwise; and
-    /// the file if that is whole.
+    /// Writes a block or makes a hole. Returns the bytes of the chunk if that is complete now, and
+    /// zero otherwise; and the file if that is whole.
     fn store_block(
         &self,
         file: &Arc<IncomingFile>,
         arrived: &ArrivedBlock<'_>,
     ) -> io::Result<(usize, Option<ArrivedFile>)> {
-        let Some(tree) = self.place.get().and_then(|place| place.tree.as_ref()) else { return Ok((0, None)) };
-        let Some((writer, was_begun)) = self.begin_block(tree, file, arrived)? else { return Ok((0, None)) };
+        let Some(tree) = self.place.get().and_then(|place| place.tree.as_ref()) else {
+            return Ok((0, None));
+        };
+        let Some((writer, was_begun)) = self.begin_block(tree, file, arrived)? else {
+            return Ok((0, None));
+        };
         let DataHeader { chunk, block, .. } = arrived.header;
         if arrived.is_hole() {
             writer.make_hole(chunk, arrived.length, was_begun)?;
@@ -159,15 +195,17 @@ impl FileReceiver {
         self.end_block(file, arrived)
     }
 
-    /// Takes a block for this thread. Returns the way to write it, and whether something of its chunk was there;
-    /// `None` if the block is there, or another thread writes it.
+    /// Takes a block for this thread. Returns the way to write it, and whether something of its
+    /// chunk was there; `None` if the block is there, or another thread writes it.
     fn begin_block(
         &self,
         tree: &FolderTree,
         file: &IncomingFile,
         arrived: &ArrivedBlock<'_>,
     ) -> io::Result<Option<(PartWriter, bool)>> {
-        let DataHeader { chunk, block, hash, .. } = arrived.header;
+        let DataHeader {
+            chunk, block, hash, ..
+        } = arrived.header;
         let mut state = lock(&file.state);
         if state.is_closed || state.verified.contains_chunk(chunk) {
             return Ok(None);
@@ -200,8 +238,19 @@ impl FileReceiver {
         file: &Arc<IncomingFile>,
         arrived: &ArrivedBlock<'_>,
     ) -> io::Result<(usize, Option<ArrivedFile>)> {
-        let ArrivedBlock { header: DataHeader { file: number, chunk, block, reports, hash, .. }, length, .. } =
-            *arrived;
+        let ArrivedBlock {
+            header:
+                DataHeader {
+                    file: number,
+                    chunk,
+                    block,
+                    reports,
+                    hash,
+                    ..
+                },
+            length,
+            ..
+        } = *arrived;
         let mut state = lock(&file.state);
         if state.is_closed {
             return Ok((0, None));
@@ -209,13 +258,19 @@ impl FileReceiver {
         let hash = if arrived.is_hole() {
             hash
         } else {
-            let Some(blocks) = state.begun.get_mut(&chunk) else { return Ok((0, None)) };
+            let Some(blocks) = state.begun.get_mut(&chunk) else {
+                return Ok((0, None));
+            };
             blocks.record_written(block);
             let Some(hash) = blocks.complete_hash() else {
                 let missing = blocks.missing_blocks();
                 drop(state);
                 if reports {
-                    self.common.out.send_message(&CopyMessage::Got { file: number, chunk, missing });
+                    self.common.out.send_message(&CopyMessage::Got {
+                        file: number,
+                        chunk,
+                        missing,
+                    });
                 }
                 return Ok((0, None));
             };
@@ -225,13 +280,27 @@ impl FileReceiver {
         if !state.verified.insert_chunk(chunk, hash) {
             return Ok((0, None));
         }
-        let due = state.part.as_mut().map(|part| part.record_chunk(chunk, &hash, length)).transpose()?.flatten();
+        let due = state
+            .part
+            .as_mut()
+            .map(|part| part.record_chunk(chunk, &hash, length))
+            .transpose()?
+            .flatten();
         let digest = state.verified.file_digest();
         state.is_closed = digest.is_some();
-        let whole =
-            digest.and_then(|digest| Some(ArrivedFile { file: Arc::clone(file), part: state.part.take()?, digest }));
+        let whole = digest.and_then(|digest| {
+            Some(ArrivedFile {
+                file: Arc::clone(file),
+                part: state.part.take()?,
+                digest,
+            })
+        });
         drop(state);
-        self.common.out.send_message(&CopyMessage::Got { file: number, chunk, missing: 0 });
+        self.common.out.send_message(&CopyMessage::Got {
+            file: number,
+            chunk,
+            missing: 0,
+        });
         // To complete a file makes it durable, too.
         if let Some(due) = due.filter(|_| whole.is_none()) {
             sync_file(file, &due)?;
@@ -252,14 +321,17 @@ impl FileReceiver {
 /// Fails if that does, unless the file is complete: whoever ends it then fails, too.
 fn sync_file(file: &IncomingFile, due: &DueSync) -> io::Result<()> {
     let synced = due.carry_out();
-    lock(&file.state).part.as_mut().map_or(Ok(()), |part| part.end_sync(due, synced))
+    lock(&file.state)
+        .part
+        .as_mut()
+        .map_or(Ok(()), |part| part.end_sync(due, synced))
 }
 
 /// Reads the next head of a connection for data, and what follows it into `content`.
 ///
 /// # Errors
-/// Fails if the connection breaks, and with `InvalidData` if a head was damaged on the way: nothing behind it has a
-/// known place.
+/// Fails if the connection breaks, and with `InvalidData` if a head was damaged on the way: nothing
+/// behind it has a known place.
 fn next_head(from: &mut impl Read, content: &mut Vec<u8>) -> io::Result<DataHead> {
     let mut bytes = [0; DATA_HEADER];
     from.read_exact(&mut bytes)?;
@@ -274,14 +346,30 @@ fn next_head(from: &mut impl Read, content: &mut Vec<u8>) -> io::Result<DataHead
 /// Returns the bytes of the chunk of a block; `None` if what has come is not its content.
 ///
 /// # Errors
-/// Fails if the sender breaks the rules. What was compressed may have another size because bits flipped on the way.
-fn verified_length(file: &IncomingFile, header: &DataHeader, content: &[u8]) -> Result<Option<usize>, CopyError> {
-    let wrong = || CopyError::Protocol("it sent a block of another size than it has listed".to_owned());
-    let DataHeader { chunk, block, packed, hash, .. } = *header;
-    let length = VerifiedChunks::new(file.size).chunk_length(chunk).ok_or_else(wrong)?;
+/// Fails if the sender breaks the rules. What was compressed may have another size because bits
+/// flipped on the way.
+fn verified_length(
+    file: &IncomingFile,
+    header: &DataHeader,
+    content: &[u8],
+) -> Result<Option<usize>, CopyError> {
+    let wrong =
+        || CopyError::Protocol("it sent a block of another size than it has listed".to_owned());
+    let DataHeader {
+        chunk,
+        block,
+        packed,
+        hash,
+        ..
+    } = *header;
+    let length = VerifiedChunks::new(file.size)
+        .chunk_length(chunk)
+        .ok_or_else(wrong)?;
     let found = match content.len() {
         0 if block == 0 && !packed => chunk_hash(file.size, chunk, &ZEROS[..length]),
-        1.. if block_length(length, block) == Some(content.len()) => block_hash(file.size, chunk, block, content),
+        1.. if block_length(length, block) == Some(content.len()) => {
+            block_hash(file.size, chunk, block, content)
+        }
         _ if packed => return Ok(None),
         _ => return Err(wrong()),
     };

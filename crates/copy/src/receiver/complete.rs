@@ -25,11 +25,12 @@ pub(super) struct ArrivedFile {
 }
 
 impl FileReceiver {
-    /// Takes no more of a file. What has arrived of a large one stays for the next run. Returns false if that was so
-    /// already.
+    /// Takes no more of a file. What has arrived of a large one stays for the next run. Returns
+    /// false if that was so already.
     pub(super) fn close_file(&self, file: &IncomingFile) -> bool {
         let mut state = lock(&file.state);
-        self.begun.fetch_sub(std::mem::take(&mut state.begun).len(), Ordering::Relaxed);
+        self.begun
+            .fetch_sub(std::mem::take(&mut state.begun).len(), Ordering::Relaxed);
         if std::mem::replace(&mut state.is_closed, true) {
             return false;
         }
@@ -43,8 +44,9 @@ impl FileReceiver {
         true
     }
 
-    /// Completes a large file on a thread of its own: who waits for its disk reads no messages, and the other end would
-    /// take this one for gone. If many wait for that already, this one does, too.
+    /// Completes a large file on a thread of its own: who waits for its disk reads no messages, and
+    /// the other end would take this one for gone. If many wait for that already, this one does,
+    /// too.
     pub(super) fn complete_apart(self: &Arc<Self>, whole: ArrivedFile) {
         let mut waiting = lock(&self.whole);
         let count = waiting.as_ref().map_or(0, VecDeque::len);
@@ -60,7 +62,11 @@ impl FileReceiver {
         }
         let receiver = Arc::clone(self);
         let work = move || receiver.complete_waiting();
-        if thread::Builder::new().name("copy-complete".to_owned()).spawn(work).is_err() {
+        if thread::Builder::new()
+            .name("copy-complete".to_owned())
+            .spawn(work)
+            .is_err()
+        {
             self.complete_waiting();
         }
     }
@@ -91,19 +97,29 @@ impl FileReceiver {
             Err(error) => Err(error),
         };
         self.add_working(began);
-        let outcome =
-            finished.map_or_else(|error| FileOutcome::Failed(error.to_string()), |()| FileOutcome::Copied(digest));
+        let outcome = finished.map_or_else(
+            |error| FileOutcome::Failed(error.to_string()),
+            |()| FileOutcome::Copied(digest),
+        );
         self.settle_file(&file, outcome);
     }
 
-    /// Returns the part of a complete file if its disk holds what was sent, or that was not asked for. Otherwise wants
-    /// what is wrong again, and keeps the part.
-    fn is_right_on_disk(&self, file: &IncomingFile, mut part: PartialFile) -> io::Result<Option<PartialFile>> {
+    /// Returns the part of a complete file if its disk holds what was sent, or that was not asked
+    /// for. Otherwise wants what is wrong again, and keeps the part.
+    fn is_right_on_disk(
+        &self,
+        file: &IncomingFile,
+        mut part: PartialFile,
+    ) -> io::Result<Option<PartialFile>> {
         if !self.options.verify_disk {
             return Ok(Some(part));
         }
-        // No other thread reads the hashes of a file that is closed, and others need not wait for the disk.
-        let mut verified = std::mem::replace(&mut lock(&file.state).verified, VerifiedChunks::new(file.size));
+        // No other thread reads the hashes of a file that is closed, and others need not wait for
+        // the disk.
+        let mut verified = std::mem::replace(
+            &mut lock(&file.state).verified,
+            VerifiedChunks::new(file.size),
+        );
         let wrong = self.wrong_on_disk(file, &mut part, &mut verified)?;
         let mut state = lock(&file.state);
         state.verified = verified;
@@ -127,8 +143,11 @@ impl FileReceiver {
     ) -> io::Result<Vec<u32>> {
         let wrong = part.wrong_on_disk(verified)?;
         if !wrong.is_empty() {
-            let text =
-                format!("chunks of {} that are wrong on the disk, and are fetched again: {}", file.path, wrong.len());
+            let text = format!(
+                "chunks of {} that are wrong on the disk, and are fetched again: {}",
+                file.path,
+                wrong.len()
+            );
             self.common.send_note(text);
         }
         Ok(wrong)

@@ -18,12 +18,19 @@ impl FileReceiver {
             let folders = &lock(&self.list).folders;
             folders.full_path(&folders.get(index)?.path)
         });
-        let mirrored = self.place.get().is_some_and(|place| place.takes_content).then_some(None);
+        let mirrored = self
+            .place
+            .get()
+            .is_some_and(|place| place.takes_content)
+            .then_some(None);
         let folders = mirrored.into_iter().chain(sent.map(Some));
         for folder in folders {
             let folder = folder.as_ref();
             for name in self.names_to_compare(tree, folder) {
-                let path = folder.map_or_else(|| EntryPath::new(name.as_slice()), |folder| folder.join_name(&name));
+                let path = folder.map_or_else(
+                    || EntryPath::new(name.as_slice()),
+                    |folder| folder.join_name(&name),
+                );
                 let Ok(path) = path else {
                     self.delete_left(tree, folder, &name);
                     continue;
@@ -35,7 +42,8 @@ impl FileReceiver {
         }
     }
 
-    /// Returns the names in a folder, of which those are deleted that the sender lacks. None if it cannot be listed.
+    /// Returns the names in a folder, of which those are deleted that the sender lacks. None if it
+    /// cannot be listed.
     fn names_to_compare(&self, tree: &FolderTree, folder: Option<&EntryPath>) -> Vec<Vec<u8>> {
         if folder.is_some_and(|folder| self.is_vacant(folder)) {
             return Vec::new();
@@ -43,17 +51,27 @@ impl FileReceiver {
         let found = tree.open_folder(folder).and_then(folder_names);
         found.unwrap_or_else(|error| {
             // That one could not be made was said.
-            if !matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) {
+            if !matches!(
+                error.kind(),
+                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+            ) {
                 let path = folder.map_or_else(|| ".".to_owned(), ToString::to_string);
-                self.report_problem(&path, &format!("nothing is deleted in it, because it cannot be listed: {error}"));
+                self.report_problem(
+                    &path,
+                    &format!("nothing is deleted in it, because it cannot be listed: {error}"),
+                );
             }
             Vec::new()
         })
     }
 
-    /// Deletes what an earlier transfer has left of a file, unless the sender has that or it is excluded.
+    /// Deletes what an earlier transfer has left of a file, unless the sender has that or it is
+    /// excluded.
     fn delete_left(&self, tree: &FolderTree, folder: Option<&EntryPath>, working: &[u8]) {
-        let Some(name) = EntryPath::name_of_working(working).filter(|_| !self.options.dry_run) else { return };
+        let Some(name) = EntryPath::name_of_working(working).filter(|_| !self.options.dry_run)
+        else {
+            return;
+        };
         let path = folder.map_or_else(|| EntryPath::new(name), |folder| folder.join_name(name));
         let Ok(path) = path else { return };
         let was_sent = lock(&self.list).has_path(&path);
@@ -61,17 +79,28 @@ impl FileReceiver {
             && !self.options.excludes.excludes_path(&path, false)
             && let Err(error) = remove_left(tree, &path)
         {
-            self.report_problem(&path, &format!("what an earlier copy has left of it cannot be deleted: {error}"));
+            self.report_problem(
+                &path,
+                &format!("what an earlier copy has left of it cannot be deleted: {error}"),
+            );
         }
     }
 
-    /// Deletes a file or link where the sender has a folder, and a folder where it has something else.
+    /// Deletes a file or link where the sender has a folder, and a folder where it has something
+    /// else.
     pub(super) fn make_room(&self, tree: &FolderTree, entry: &TreeEntry) {
         // Who makes the entry finds out why it cannot be reached.
-        let Ok(Some(stat)) = tree.locate_entry(&entry.path).and_then(|within| within.stat_entry()) else { return };
+        let Ok(Some(stat)) = tree
+            .locate_entry(&entry.path)
+            .and_then(|within| within.stat_entry())
+        else {
+            return;
+        };
         let is_in_its_way = match (&entry.kind, file_type(&stat)) {
             (EntryKind::LeftOut, _) => false,
-            (EntryKind::Folder { .. }, found) => matches!(found, FileType::RegularFile | FileType::Symlink),
+            (EntryKind::Folder { .. }, found) => {
+                matches!(found, FileType::RegularFile | FileType::Symlink)
+            }
             (_, found) => found == FileType::Directory,
         };
         if is_in_its_way {
@@ -81,12 +110,16 @@ impl FileReceiver {
 
     /// Deletes an entry, but not what is excluded in it.
     fn delete_one(&self, tree: &FolderTree, path: &EntryPath) {
-        let failed = |path: &EntryPath, error| self.report_problem(path, &format!("it cannot be deleted: {error}"));
+        let failed = |path: &EntryPath, error| {
+            self.report_problem(path, &format!("it cannot be deleted: {error}"))
+        };
         match to_delete(tree, &self.options.excludes, path) {
-            Ok(parts) => parts.into_iter().for_each(|part| match self.remove_entry(tree, &part) {
-                Ok(()) => self.report_deleted(part),
-                Err(error) => failed(&part, error),
-            }),
+            Ok(parts) => parts
+                .into_iter()
+                .for_each(|part| match self.remove_entry(tree, &part) {
+                    Ok(()) => self.report_deleted(part),
+                    Err(error) => failed(&part, error),
+                }),
             Err(error) => failed(path, error),
         }
     }
@@ -101,9 +134,17 @@ impl FileReceiver {
     }
 }
 
-/// Returns the entry at `path` if nothing in it is excluded; otherwise the largest parts of it of which that is true.
-fn to_delete(tree: &FolderTree, excludes: &ExcludePatterns, path: &EntryPath) -> io::Result<Vec<EntryPath>> {
-    let is_folder = tree.locate_entry(path)?.stat_entry()?.is_some_and(|stat| file_type(&stat) == FileType::Directory);
+/// Returns the entry at `path` if nothing in it is excluded; otherwise the largest parts of it of
+/// which that is true.
+fn to_delete(
+    tree: &FolderTree,
+    excludes: &ExcludePatterns,
+    path: &EntryPath,
+) -> io::Result<Vec<EntryPath>> {
+    let is_folder = tree
+        .locate_entry(path)?
+        .stat_entry()?
+        .is_some_and(|stat| file_type(&stat) == FileType::Directory);
     if excludes.excludes_path(path, is_folder) {
         return Ok(Vec::new());
     }

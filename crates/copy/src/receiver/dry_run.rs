@@ -11,7 +11,8 @@ use crate::options::CopyEvent;
 use crate::tree::{FolderTree, TreeEntryName, check_replaceable, file_type};
 
 impl FileReceiver {
-    /// Notes that nothing would be at `path`: it would be deleted before, or is a folder that would be new.
+    /// Notes that nothing would be at `path`: it would be deleted before, or is a folder that would
+    /// be new.
     pub(crate) fn note_vacant(&self, path: &EntryPath) {
         lock(&self.list).vacant.insert(path_hash(path.as_bytes()));
     }
@@ -32,10 +33,16 @@ impl FileReceiver {
     ) {
         let is_there = |_: &TreeEntryName, stat: &Stat| match file_type(stat) {
             FileType::Directory => Ok(true),
-            _ => Err(io::Error::new(io::ErrorKind::AlreadyExists, "something that is no folder has its name")),
+            _ => Err(io::Error::new(
+                io::ErrorKind::AlreadyExists,
+                "something that is no folder has its name",
+            )),
         };
         match self.is_there(place.tree.as_ref(), path, is_there) {
-            Ok(true) => place.tree.iter().for_each(|tree| self.say_attributes(tree, path, attributes)),
+            Ok(true) => place
+                .tree
+                .iter()
+                .for_each(|tree| self.say_attributes(tree, path, attributes)),
             Ok(false) => {
                 self.note_vacant(path);
                 self.would_copy(path);
@@ -51,7 +58,9 @@ impl FileReceiver {
         path: &EntryPath,
         is_same: impl FnOnce(&TreeEntryName, &Stat) -> io::Result<bool>,
     ) {
-        match self.is_there(tree, path, |within, stat| check_replaceable(stat).and_then(|()| is_same(within, stat))) {
+        match self.is_there(tree, path, |within, stat| {
+            check_replaceable(stat).and_then(|()| is_same(within, stat))
+        }) {
             Ok(true) => {}
             Ok(false) => self.would_copy(path),
             Err(error) => self.report_problem(path, &error.to_string()),
@@ -64,16 +73,22 @@ impl FileReceiver {
         path: &EntryPath,
         is_there: impl FnOnce(&TreeEntryName, &Stat) -> io::Result<bool>,
     ) -> io::Result<bool> {
-        let Some(tree) = tree.filter(|_| !self.is_vacant(path)) else { return Ok(false) };
+        let Some(tree) = tree.filter(|_| !self.is_vacant(path)) else {
+            return Ok(false);
+        };
         let within = tree.locate_entry(path)?;
-        within.stat_entry()?.map_or(Ok(false), |stat| is_there(&within, &stat))
+        within
+            .stat_entry()?
+            .map_or(Ok(false), |stat| is_there(&within, &stat))
     }
 
     fn would_copy(&self, path: &EntryPath) {
         if self.common.events.is_some() {
             self.common.send_event(CopyEvent::WouldCopy(path.clone()));
         } else {
-            self.common.out.send_message(&CopyMessage::WouldCopy { path: path.clone() });
+            self.common
+                .out
+                .send_message(&CopyMessage::WouldCopy { path: path.clone() });
         }
     }
 }

@@ -8,8 +8,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fullpipe_transfer::{
-    AGAIN, CHUNK, CopyMessage, EntryKind, EntryPath, ExtendedAttributes, FileChunks, FileOutcome, TreeEntry,
-    VerifiedChunks,
+    AGAIN, CHUNK, CopyMessage, EntryKind, EntryPath, ExtendedAttributes, FileChunks, FileOutcome,
+    TreeEntry, VerifiedChunks,
 };
 use fullpipe_units::ByteCount;
 use rustix::fs::{FileType, Mode, OFlags, Stat};
@@ -21,10 +21,12 @@ use crate::common::CopyCounts;
 use crate::locks::lock;
 use crate::options::CopyError;
 use crate::part::{PartialFile, recover_chunks, remove_left, remove_unlocked, working_entry};
-use crate::tree::{FolderTree, TreeEntryName, check_replaceable, file_type, modification_time, set_attributes};
+use crate::tree::{
+    FolderTree, TreeEntryName, check_replaceable, file_type, modification_time, set_attributes,
+};
 
-/// Time on top of its own timeout that a transfer waits for another one that holds its files: that one may have the
-/// same timeout, and then ends in the meantime.
+/// Time on top of its own timeout that a transfer waits for another one that holds its files: that
+/// one may have the same timeout, and then ends in the meantime.
 const MORE_WAITING: Duration = Duration::from_secs(5);
 
 /// Time between two attempts meanwhile.
@@ -39,7 +41,8 @@ enum RemainingWork {
 }
 
 impl FileReceiver {
-    /// Makes a folder that its owner may change, or says that it would be made. Returns false if that fails.
+    /// Makes a folder that its owner may change, or says that it would be made. Returns false if
+    /// that fails.
     pub(super) fn make_folder(
         &self,
         place: &CopyDestination,
@@ -49,7 +52,9 @@ impl FileReceiver {
         if self.options.dry_run {
             self.try_folder(place, path, attributes);
         } else if let Some(tree) = place.tree.as_ref() {
-            let made = tree.locate_entry(path).and_then(|within| within.make_folder());
+            let made = tree
+                .locate_entry(path)
+                .and_then(|within| within.make_folder());
             // It gets its own permissions at the end.
             if let Err(error) = made.and_then(|()| tree.let_owner_in(path)) {
                 self.report_problem(path, &error.to_string());
@@ -71,30 +76,51 @@ impl FileReceiver {
         let held = self.held.hold_attributes(attributes);
         if held.is_none() {
             let why = "those of files that have not come yet are too many".to_owned();
-            self.common.not_kept(path, NotKept { kind: "attributes".to_owned(), why });
+            self.common.not_kept(
+                path,
+                NotKept {
+                    kind: "attributes".to_owned(),
+                    why,
+                },
+            );
         }
         held
     }
 
     /// Gives what is open its attributes, if there are any to set.
-    pub(crate) fn set_extended(&self, path: &EntryPath, open: impl AsFd, attributes: Option<&ExtendedAttributes>) {
+    pub(crate) fn set_extended(
+        &self,
+        path: &EntryPath,
+        open: impl AsFd,
+        attributes: Option<&ExtendedAttributes>,
+    ) {
         if let Some(attributes) = attributes {
-            apply_attributes(open, attributes, &mut |what| self.common.not_kept(path, what));
+            apply_attributes(open, attributes, &mut |what| {
+                self.common.not_kept(path, what)
+            });
         }
     }
 
     /// In a dry run, says that something that is there would get other attributes.
-    pub(super) fn say_attributes(&self, tree: &FolderTree, path: &EntryPath, attributes: Option<&ExtendedAttributes>) {
+    pub(super) fn say_attributes(
+        &self,
+        tree: &FolderTree,
+        path: &EntryPath,
+        attributes: Option<&ExtendedAttributes>,
+    ) {
         let Some(attributes) = attributes else { return };
         let open = tree.open_entry(path, OFlags::RDONLY | OFlags::NONBLOCK);
         if open.is_ok_and(|open| attributes_differ(open, attributes)) {
-            self.common.send_note(format!("{path} would get other extended attributes"));
+            self.common
+                .send_note(format!("{path} would get other extended attributes"));
         }
     }
 
     /// Gives a file that is there already its attributes, or says that it would get them.
     fn update_attributes(&self, tree: &FolderTree, file: &IncomingFile) -> io::Result<()> {
-        let Some(attributes) = file.attributes.as_deref() else { return Ok(()) };
+        let Some(attributes) = file.attributes.as_deref() else {
+            return Ok(());
+        };
         if self.options.dry_run {
             self.say_attributes(tree, &file.path, Some(attributes));
             return Ok(());
@@ -102,7 +128,10 @@ impl FileReceiver {
         let open = match tree.open_entry(&file.path, OFlags::RDONLY | OFlags::NONBLOCK) {
             Ok(open) => open,
             Err(error) => {
-                let what = NotKept { kind: "attributes".to_owned(), why: error.to_string() };
+                let what = NotKept {
+                    kind: "attributes".to_owned(),
+                    why: error.to_string(),
+                };
                 self.common.not_kept(&file.path, what);
                 return Ok(());
             }
@@ -118,12 +147,16 @@ impl FileReceiver {
 
     pub(super) fn symbolic_link(&self, place: &CopyDestination, path: &EntryPath, target: &[u8]) {
         let is_same = |within: &TreeEntryName, stat: &Stat| {
-            Ok::<_, io::Error>(file_type(stat) == FileType::Symlink && within.read_link()? == target)
+            Ok::<_, io::Error>(
+                file_type(stat) == FileType::Symlink && within.read_link()? == target,
+            )
         };
         if self.options.dry_run {
             return self.try_link(place.tree.as_ref(), path, is_same);
         }
-        let Some(tree) = place.tree.as_ref() else { return };
+        let Some(tree) = place.tree.as_ref() else {
+            return;
+        };
         let made = tree.locate_entry(path).and_then(|within| {
             if let Some(stat) = within.stat_entry()?
                 && is_same(&within, &stat)?
@@ -149,7 +182,10 @@ impl FileReceiver {
             }
             Ok(Some(RemainingWork::Missing(missing))) => {
                 let (number, size) = (file.number, file.size);
-                let bytes = missing.iter().map(|chunks| chunks.byte_count(size).get()).sum();
+                let bytes = missing
+                    .iter()
+                    .map(|chunks| chunks.byte_count(size).get())
+                    .sum();
                 if let Err(why) = self.common.bounds.count_bytes(bytes) {
                     return self.report_outcome(&file, FileOutcome::Failed(why));
                 }
@@ -166,7 +202,9 @@ impl FileReceiver {
             if self.common.events.is_some() {
                 CopyCounts::add_to(&self.common.tally.wanted, chunks.byte_count(size).get());
             }
-            self.common.out.send_message(&CopyMessage::Want { file, chunks });
+            self.common
+                .out
+                .send_message(&CopyMessage::Want { file, chunks });
         }
     }
 
@@ -176,15 +214,30 @@ impl FileReceiver {
     /// Fails if the bounds of the copy do not let them cross.
     pub(super) fn want_lost(&self, file: &IncomingFile, lost: &[u32]) -> io::Result<()> {
         let rows = lost.chunk_by(|one, next| one + 1 == *next);
-        let rows: Vec<FileChunks> = rows.map(|row| FileChunks { first: row[0], count: row.len() as u32 }).collect();
-        let bytes = rows.iter().map(|chunks| chunks.byte_count(file.size).get()).sum();
-        self.common.bounds.count_bytes(bytes).map_err(io::Error::other)?;
+        let rows: Vec<FileChunks> = rows
+            .map(|row| FileChunks {
+                first: row[0],
+                count: row.len() as u32,
+            })
+            .collect();
+        let bytes = rows
+            .iter()
+            .map(|chunks| chunks.byte_count(file.size).get())
+            .sum();
+        self.common
+            .bounds
+            .count_bytes(bytes)
+            .map_err(io::Error::other)?;
         self.want_rows(file.number, file.size, rows);
         Ok(())
     }
 
     /// Returns the work that is left for a file; `None` if the file is settled.
-    fn remaining_work(&self, place: &CopyDestination, file: &Arc<IncomingFile>) -> io::Result<Option<RemainingWork>> {
+    fn remaining_work(
+        &self,
+        place: &CopyDestination,
+        file: &Arc<IncomingFile>,
+    ) -> io::Result<Option<RemainingWork>> {
         let Some(tree) = place.tree.as_ref().filter(|_| !self.is_vacant(&file.path)) else {
             self.report_outcome(file, FileOutcome::Wanted);
             return Ok(None);
@@ -216,7 +269,9 @@ impl FileReceiver {
                 })));
             }
         }
-        Ok(Some(RemainingWork::Missing(state.verified.missing_ranges())))
+        Ok(Some(RemainingWork::Missing(
+            state.verified.missing_ranges(),
+        )))
     }
 
     /// Opens the part of a file, as [`PartialFile::open_part`] does.
@@ -230,8 +285,9 @@ impl FileReceiver {
         let open = || PartialFile::open_part(tree, path, file.size, file.identity, verified);
         let (part, lost) = self.when_free(path, open)?;
         if !part.is_locked && !self.lacks_locks.swap(true, Ordering::Relaxed) {
-            self.common
-                .send_note(format!("the file system of {path} has no locks: let no other copy write the same files"));
+            self.common.send_note(format!(
+                "the file system of {path} has no locks: let no other copy write the same files"
+            ));
         }
         Ok((part, lost))
     }
@@ -240,10 +296,16 @@ impl FileReceiver {
     /// has gone: it ends by itself once it has received nothing for a while. If the other end of
     /// this one goes meanwhile, the transfer does not wait: this thread may be the one that would
     /// read of that.
-    pub(crate) fn when_free<T>(&self, path: &EntryPath, mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    pub(crate) fn when_free<T>(
+        &self,
+        path: &EntryPath,
+        mut attempt: impl FnMut() -> io::Result<T>,
+    ) -> io::Result<T> {
         loop {
             match attempt() {
-                Err(error) if error.kind() == io::ErrorKind::ResourceBusy && self.may_wait(path) => {
+                Err(error)
+                    if error.kind() == io::ErrorKind::ResourceBusy && self.may_wait(path) =>
+                {
                     thread::sleep(WAITING_INTERVAL);
                 }
                 done => return done,
@@ -255,28 +317,57 @@ impl FileReceiver {
         let limit = self.options.timeout + MORE_WAITING;
         let until = self.waits_until.get_or_init(|| {
             let seconds = limit.as_secs();
-            self.common.send_note(format!("another transfer holds {path}; waiting up to {seconds} s for its end"));
+            self.common.send_note(format!(
+                "another transfer holds {path}; waiting up to {seconds} s for its end"
+            ));
             Instant::now() + limit
         });
         Instant::now() < *until && !self.common.has_failed() && !self.common.out.is_broken()
     }
 
     /// Starts a file anew in the state that it has now: it changed while it was read.
-    pub(super) fn restart_file(self: &Arc<Self>, number: u32, entry: TreeEntry) -> Result<(), CopyError> {
+    pub(super) fn restart_file(
+        self: &Arc<Self>,
+        number: u32,
+        entry: TreeEntry,
+    ) -> Result<(), CopyError> {
         let wrong = || CopyError::Protocol("it repeats what it cannot repeat".to_owned());
-        let EntryKind::File { mode, modified, size, identity } = entry.kind else { return Err(wrong()) };
-        let place = self.place.get().filter(|_| number < self.files.load(Ordering::Relaxed)).ok_or_else(wrong)?;
+        let EntryKind::File {
+            mode,
+            modified,
+            size,
+            identity,
+        } = entry.kind
+        else {
+            return Err(wrong());
+        };
+        let place = self
+            .place
+            .get()
+            .filter(|_| number < self.files.load(Ordering::Relaxed))
+            .ok_or_else(wrong)?;
         if FileChunks::from_size(size).is_none() {
             return Err(wrong());
         }
-        let Some(old) = lock(&self.incoming).get(&number).cloned() else { return Ok(()) };
+        let Some(old) = lock(&self.incoming).get(&number).cloned() else {
+            return Ok(());
+        };
         if !self.close_file(&old) {
             return Ok(());
         }
         let state = IncomingState::new(size);
         let (number_again, path) = (number | AGAIN, old.path.clone());
         let attributes = self.hold_attributes(&path, entry.attributes);
-        let file = IncomingFile { number: number_again, path, mode, modified, size, identity, attributes, state };
+        let file = IncomingFile {
+            number: number_again,
+            path,
+            mode,
+            modified,
+            size,
+            identity,
+            attributes,
+            state,
+        };
         // It takes the memory of the old one, which gets no outcome.
         self.decide_file(place, Arc::new(file));
         self.remove_incoming(number);
@@ -284,10 +375,13 @@ impl FileReceiver {
     }
 }
 
-/// Returns true if a file of this size and time is there, as rsync decides it; then it gets its permissions.
+/// Returns true if a file of this size and time is there, as rsync decides it; then it gets its
+/// permissions.
 fn is_present(tree: &FolderTree, file: &IncomingFile, dry_run: bool) -> io::Result<bool> {
     let within = tree.locate_entry(&file.path)?;
-    let Some(stat) = within.stat_entry()? else { return Ok(false) };
+    let Some(stat) = within.stat_entry()? else {
+        return Ok(false);
+    };
     check_replaceable(&stat)?;
     let same = file_type(&stat) == FileType::RegularFile
         && stat.st_size.cast_unsigned() == file.size.get()

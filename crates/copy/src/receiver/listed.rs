@@ -1,4 +1,5 @@
-//! The list as the receiver remembers it: what is on it, and what is left to do for folders and second names.
+//! The list as the receiver remembers it: what is on it, and what is left to do for folders and
+//! second names.
 //!
 //! The memory of the list is bounded, because the sender decides how long it is. Paths of deep
 //! trees repeat those of their folders, so that what stays to the end of the copy is a name and the
@@ -97,7 +98,10 @@ impl ReceivedList {
             return Err(list_too_long());
         }
         self.take_memory(HASHED)?;
-        Ok(self.seen.insert(path_hash(path.as_bytes()), NO_FOLDER).is_none())
+        Ok(self
+            .seen
+            .insert(path_hash(path.as_bytes()), NO_FOLDER)
+            .is_none())
     }
 
     /// Returns true if the list has an entry of this path.
@@ -111,7 +115,11 @@ impl ReceivedList {
     /// Fails if the list takes too much.
     pub(crate) fn take_memory(&mut self, bytes: u64) -> Result<(), CopyError> {
         self.memory += bytes;
-        if self.memory <= MAX_LIST.get() { Ok(()) } else { Err(list_too_long()) }
+        if self.memory <= MAX_LIST.get() {
+            Ok(())
+        } else {
+            Err(list_too_long())
+        }
     }
 
     /// Counts memory that is free again.
@@ -127,15 +135,25 @@ impl ReceivedList {
         modified: ModificationTime,
         attributes: Option<Arc<ExtendedAttributes>>,
     ) -> Result<(), CopyError> {
-        let folder = ListedFolder { path: self.to_short_path(path), mode, modified, attributes };
+        let folder = ListedFolder {
+            path: self.to_short_path(path),
+            mode,
+            modified,
+            attributes,
+        };
         self.take_memory(FOLDER + folder.path.name.len() as u64)?;
-        self.seen.insert(path_hash(path.as_bytes()), self.folders.0.len() as u32);
+        self.seen
+            .insert(path_hash(path.as_bytes()), self.folders.0.len() as u32);
         self.folders.0.push(folder);
         Ok(())
     }
 
     /// Keeps a second name of the file at `first` to the end of the copy.
-    pub(crate) fn keep_link(&mut self, path: &EntryPath, first: &EntryPath) -> Result<(), CopyError> {
+    pub(crate) fn keep_link(
+        &mut self,
+        path: &EntryPath,
+        first: &EntryPath,
+    ) -> Result<(), CopyError> {
         let link = (self.to_short_path(path), self.to_short_path(first));
         self.take_memory(SECOND_NAME + (link.0.name.len() + link.1.name.len()) as u64)?;
         self.links.push(link);
@@ -143,10 +161,18 @@ impl ReceivedList {
     }
 
     fn to_short_path(&self, path: &EntryPath) -> ShortPath {
-        let listed = path.parent_path().and_then(|folder| self.seen.get(&path_hash(folder)));
+        let listed = path
+            .parent_path()
+            .and_then(|folder| self.seen.get(&path_hash(folder)));
         match listed {
-            Some(&folder) if folder != NO_FOLDER => ShortPath { folder, name: path.last_name().into() },
-            _ => ShortPath { folder: NO_FOLDER, name: path.as_bytes().into() },
+            Some(&folder) if folder != NO_FOLDER => ShortPath {
+                folder,
+                name: path.last_name().into(),
+            },
+            _ => ShortPath {
+                folder: NO_FOLDER,
+                name: path.as_bytes().into(),
+            },
         }
     }
 }
@@ -186,25 +212,41 @@ mod tests {
         let mut list = ReceivedList::default();
         for folder in ["a", "a/b", "x/y", "a/b/c"] {
             assert!(list.add_path(&path(folder)).unwrap());
-            list.keep_folder(&path(folder), 0o755, ModificationTime::default(), None).unwrap();
+            list.keep_folder(&path(folder), 0o755, ModificationTime::default(), None)
+                .unwrap();
         }
         list.add_path(&path("file")).unwrap();
-        list.keep_link(&path("a/b/c/second"), &path("file/in")).unwrap();
+        list.keep_link(&path("a/b/c/second"), &path("file/in"))
+            .unwrap();
         let whole = |short| list.folders.full_path(short).unwrap().to_string();
-        let folders: Vec<String> = list.folders.0.iter().map(|folder| whole(&folder.path)).collect();
+        let folders: Vec<String> = list
+            .folders
+            .0
+            .iter()
+            .map(|folder| whole(&folder.path))
+            .collect();
         assert_eq!(folders, ["a", "a/b", "x/y", "a/b/c"]);
         let (second, first) = &list.links[0];
-        assert_eq!((whole(second), whole(first)), ("a/b/c/second".to_owned(), "file/in".to_owned()));
-        assert!(!list.add_path(&path("a/b")).unwrap() && list.has_path(&path("file")) && !list.has_path(&path("b")));
+        assert_eq!(
+            (whole(second), whole(first)),
+            ("a/b/c/second".to_owned(), "file/in".to_owned())
+        );
+        assert!(
+            !list.add_path(&path("a/b")).unwrap()
+                && list.has_path(&path("file"))
+                && !list.has_path(&path("b"))
+        );
     }
 
-    /// 200 000 folders deep in a tree took 806 MB, and what a hostile sender lists had no bound but their number.
+    /// 200 000 folders deep in a tree took 806 MB, and what a hostile sender lists had no bound but
+    /// their number.
     #[test]
     fn deep_trees_take_little_memory_and_no_list_takes_more_than_its_bound() {
         let mut list = ReceivedList::default();
         let mut deep = path("0");
         let folder = |list: &mut ReceivedList, path: &EntryPath| {
-            list.add_path(path).and_then(|_| list.keep_folder(path, 0o700, ModificationTime::default(), None))
+            list.add_path(path)
+                .and_then(|_| list.keep_folder(path, 0o700, ModificationTime::default(), None))
         };
         while deep.as_bytes().len() < 3800 {
             folder(&mut list, &deep).unwrap();
@@ -213,7 +255,10 @@ mod tests {
         for index in 0..2000 {
             folder(
                 &mut list,
-                &deep.parent_path().map(|outer| path(&format!("{}/{index}", outer.escape_ascii()))).unwrap(),
+                &deep
+                    .parent_path()
+                    .map(|outer| path(&format!("{}/{index}", outer.escape_ascii())))
+                    .unwrap(),
             )
             .unwrap();
         }
@@ -222,8 +267,16 @@ mod tests {
         list.memory = MAX_LIST.get() - 1_000_000;
         let name = "x".repeat(250);
         let long = |index: u32| path(&format!("{index}/{}", [name.as_str(); 16].join("/")));
-        let error = (0..).find_map(|index| list.keep_link(&long(index), &long(index)).err()).unwrap();
-        assert!(list.memory < MAX_LIST.get() + 10_000 && (100..130).contains(&list.links.len()), "{list:?}");
-        assert!(error.exit_code() == 1 && error.to_string().contains("at most 512 MiB of memory"), "{error}");
+        let error = (0..)
+            .find_map(|index| list.keep_link(&long(index), &long(index)).err())
+            .unwrap();
+        assert!(
+            list.memory < MAX_LIST.get() + 10_000 && (100..130).contains(&list.links.len()),
+            "{list:?}"
+        );
+        assert!(
+            error.exit_code() == 1 && error.to_string().contains("at most 512 MiB of memory"),
+            "{error}"
+        );
     }
 }

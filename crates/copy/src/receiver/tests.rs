@@ -7,7 +7,9 @@ use crate::finish::finish_copy;
 use crate::part::working_entry;
 use crate::pulse::SilenceWatch;
 use fullpipe_compression::BlockCompressor;
-use fullpipe_transfer::{AGAIN, BLOCK, CHUNK, DataHead, DataHeader, Digest, ZEROS, block_hash, chunk_hash};
+use fullpipe_transfer::{
+    AGAIN, BLOCK, CHUNK, DataHead, DataHeader, Digest, ZEROS, block_hash, chunk_hash,
+};
 use rustix::fs::Mode;
 use std::fs;
 use std::io::Write;
@@ -52,7 +54,8 @@ impl Bench {
     fn within(folder: tempfile::TempDir, change: impl FnOnce(&mut ReceiveOptions)) -> Self {
         let sent = Sent::default();
         let (out, writer) =
-            MessageSender::start_writer(sent.clone(), &SilenceWatch::new(Duration::from_secs(9))).unwrap();
+            MessageSender::start_writer(sent.clone(), &SilenceWatch::new(Duration::from_secs(9)))
+                .unwrap();
         let mut options = ReceiveOptions {
             root: FolderRoot::User,
             path: folder.path().to_owned(),
@@ -65,17 +68,39 @@ impl Bench {
             tops: None,
         };
         change(&mut options);
-        let receiver = Arc::new(FileReceiver::new(TransferContext::new(out, Arc::default(), None), options));
-        receiver.handle_message(CopyMessage::Begin { single: false, content: true }).unwrap();
-        Self { receiver, sent, folder, writer }
+        let receiver = Arc::new(FileReceiver::new(
+            TransferContext::new(out, Arc::default(), None),
+            options,
+        ));
+        receiver
+            .handle_message(CopyMessage::Begin {
+                single: false,
+                content: true,
+            })
+            .unwrap();
+        Self {
+            receiver,
+            sent,
+            folder,
+            writer,
+        }
     }
 
     fn entry(&self, path: &str, kind: EntryKind) -> Result<(), CopyError> {
         self.entry_with(path, kind, ExtendedAttributes::default())
     }
 
-    fn entry_with(&self, path: &str, kind: EntryKind, attributes: ExtendedAttributes) -> Result<(), CopyError> {
-        self.handle(CopyMessage::Entry(TreeEntry { path: EntryPath::new(path).unwrap(), kind, attributes }))
+    fn entry_with(
+        &self,
+        path: &str,
+        kind: EntryKind,
+        attributes: ExtendedAttributes,
+    ) -> Result<(), CopyError> {
+        self.handle(CopyMessage::Entry(TreeEntry {
+            path: EntryPath::new(path).unwrap(),
+            kind,
+            attributes,
+        }))
     }
 
     /// Carries out a message, and waits until files that are whole by it are completed.
@@ -88,9 +113,16 @@ impl Bench {
     }
 
     fn file(&self, path: &str, size: u64) -> Result<(), CopyError> {
-        let modified = ModificationTime { seconds: 1_000_000, nanoseconds: 7 };
-        let kind =
-            EntryKind::File { mode: 0o640, modified, size: ByteCount::new(size), identity: FileIdentity([1; 32]) };
+        let modified = ModificationTime {
+            seconds: 1_000_000,
+            nanoseconds: 7,
+        };
+        let kind = EntryKind::File {
+            mode: 0o640,
+            modified,
+            size: ByteCount::new(size),
+            identity: FileIdentity([1; 32]),
+        };
         self.entry(path, kind)
     }
 
@@ -98,17 +130,27 @@ impl Bench {
     fn data(&self, file: u32, chunk: u32, size: u64, content: &[u8]) -> Result<(), CopyError> {
         let mut blocks: Vec<_> = (0..).zip(content.chunks(BLOCK)).collect();
         blocks.reverse();
-        blocks.into_iter().try_for_each(|(block, content)| self.block([file, chunk], block, size, content))
+        blocks
+            .into_iter()
+            .try_for_each(|(block, content)| self.block([file, chunk], block, size, content))
     }
 
-    fn block(&self, [file, chunk]: [u32; 2], block: u8, size: u64, content: &[u8]) -> Result<(), CopyError> {
+    fn block(
+        &self,
+        [file, chunk]: [u32; 2],
+        block: u8,
+        size: u64,
+        content: &[u8],
+    ) -> Result<(), CopyError> {
         let hash = block_hash(ByteCount::new(size), chunk, block, content);
         self.handle(data(file, chunk, block, hash, content))
     }
 
     /// Ends the list, and returns everything that was sent.
     fn end(self) -> (Vec<CopyMessage<'static>>, tempfile::TempDir) {
-        self.receiver.handle_message(CopyMessage::EndOfList { complete: true }).unwrap();
+        self.receiver
+            .handle_message(CopyMessage::EndOfList { complete: true })
+            .unwrap();
         finish_copy(&self.receiver);
         self.receiver.common.out.close_direction();
         self.writer.join().unwrap();
@@ -128,7 +170,17 @@ impl Bench {
 }
 
 fn data(file: u32, chunk: u32, block: u8, hash: Digest, content: &[u8]) -> CopyMessage<'_> {
-    CopyMessage::Data { header: DataHeader { file, chunk, block, reports: true, packed: false, hash }, content }
+    CopyMessage::Data {
+        header: DataHeader {
+            file,
+            chunk,
+            block,
+            reports: true,
+            packed: false,
+            hash,
+        },
+        content,
+    }
 }
 
 fn outcomes(sent: &[CopyMessage<'_>]) -> Vec<(u32, FileOutcome)> {
@@ -148,11 +200,21 @@ fn a_chunk_that_arrives_wrong_is_wanted_again() {
     assert!(!bench.folder.path().join("file").exists());
     bench.data(0, 0, 5, b"right").unwrap();
     let (sent, folder) = bench.end();
-    let wanted = sent.iter().filter(|message| matches!(message, CopyMessage::Want { file: 0, .. })).count();
+    let wanted = sent
+        .iter()
+        .filter(|message| matches!(message, CopyMessage::Want { file: 0, .. }))
+        .count();
     assert_eq!((wanted, outcomes(&sent).len()), (2, 1));
     assert_eq!(fs::read(folder.path().join("file")).unwrap(), b"right");
     let state = fs::metadata(folder.path().join("file")).unwrap();
-    assert_eq!((state.permissions().mode() & 0o777, state.mtime(), state.mtime_nsec()), (0o640, 1_000_000, 7));
+    assert_eq!(
+        (
+            state.permissions().mode() & 0o777,
+            state.mtime(),
+            state.mtime_nsec()
+        ),
+        (0o640, 1_000_000, 7)
+    );
 }
 
 /// A copy to `/dev/null` by root once made a file of it.
@@ -160,14 +222,31 @@ fn a_chunk_that_arrives_wrong_is_wanted_again() {
 fn devices_pipes_and_sockets_are_not_replaced() {
     let bench = Bench::new(None);
     let names = ["file", "link"].map(|name| bench.folder.path().join(name));
-    let _sockets = names.each_ref().map(|name| UnixListener::bind(name).unwrap());
+    let _sockets = names
+        .each_ref()
+        .map(|name| UnixListener::bind(name).unwrap());
     bench.file("file", 5).unwrap();
-    bench.entry("link", EntryKind::SymbolicLink { target: b"target".to_vec() }).unwrap();
+    bench
+        .entry(
+            "link",
+            EntryKind::SymbolicLink {
+                target: b"target".to_vec(),
+            },
+        )
+        .unwrap();
     let (sent, _folder) = bench.end();
     let why = "a device, a pipe or a socket has its name";
     assert_eq!(outcomes(&sent), [(0, FileOutcome::Failed(why.to_owned()))]);
-    assert!(sent.iter().any(|message| format!("{message:?}").contains(&format!("link: {why}"))), "{sent:?}");
-    assert!(names.iter().all(|name| fs::symlink_metadata(name).unwrap().file_type().is_socket()));
+    assert!(
+        sent.iter()
+            .any(|message| format!("{message:?}").contains(&format!("link: {why}"))),
+        "{sent:?}"
+    );
+    assert!(
+        names
+            .iter()
+            .all(|name| fs::symlink_metadata(name).unwrap().file_type().is_socket())
+    );
 }
 
 /// As rsync does.
@@ -199,13 +278,23 @@ fn attributes_that_cannot_be_set_are_said_once_and_nothing_fails() {
     let bench = Bench::new(None);
     for name in ["one", "two"] {
         let mut attributes = ExtendedAttributes::default();
-        attributes.insert_attribute(b"system.posix_acl_access", b"nonsense").unwrap();
-        let kind = EntryKind::Folder { mode: 0o755, modified: ModificationTime::default() };
+        attributes
+            .insert_attribute(b"system.posix_acl_access", b"nonsense")
+            .unwrap();
+        let kind = EntryKind::Folder {
+            mode: 0o755,
+            modified: ModificationTime::default(),
+        };
         bench.entry_with(name, kind, attributes).unwrap();
     }
     let (sent, folder) = bench.end();
-    let notes = sent.iter().filter(|message| matches!(message, CopyMessage::Note { .. })).count();
-    let failed = sent.iter().any(|message| matches!(message, CopyMessage::Unreadable { .. }));
+    let notes = sent
+        .iter()
+        .filter(|message| matches!(message, CopyMessage::Note { .. }))
+        .count();
+    let failed = sent
+        .iter()
+        .any(|message| matches!(message, CopyMessage::Unreadable { .. }));
     assert_eq!((notes, failed), (1, false), "{sent:?}");
     assert!(folder.path().join("one").is_dir() && folder.path().join("two").is_dir());
 }
@@ -215,7 +304,11 @@ fn spoil(bench: &Bench, offset: u64) {
     let tree = FolderTree::open_root(bench.folder.path()).unwrap();
     let path = EntryPath::new("file").unwrap();
     let working = working_entry(&tree.locate_entry(&path).unwrap(), &path, false);
-    working.open_file(rustix::fs::OFlags::WRONLY).unwrap().write_all_at(b"?", offset).unwrap();
+    working
+        .open_file(rustix::fs::OFlags::WRONLY)
+        .unwrap()
+        .write_all_at(b"?", offset)
+        .unwrap();
 }
 
 fn wanted(sent: &[CopyMessage<'_>]) -> Vec<(u32, u32)> {
@@ -246,8 +339,13 @@ fn what_a_disk_has_changed_is_found_and_wanted_again_before_the_file_has_its_nam
     bench.data(0, 1, size, &chunk(1)).unwrap();
     let (sent, folder) = bench.end();
     assert_eq!(wanted(&sent), [(0, 3), (0, 1), (1, 1), (1, 1)]);
-    assert!(matches!(outcomes(&sent)[..], [(0, FileOutcome::Copied(_))]), "{sent:?}");
-    assert!(fs::read(folder.path().join("file")).unwrap() == [chunk(0), chunk(1), chunk(2)].concat());
+    assert!(
+        matches!(outcomes(&sent)[..], [(0, FileOutcome::Copied(_))]),
+        "{sent:?}"
+    );
+    assert!(
+        fs::read(folder.path().join("file")).unwrap() == [chunk(0), chunk(1), chunk(2)].concat()
+    );
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
 }
 
@@ -256,18 +354,32 @@ fn a_hole_that_a_disk_has_changed_is_made_again() {
     let size = 2 * CHUNK as u64;
     let bench = Bench::new(None);
     bench.file("file", size).unwrap();
-    let hole = || bench.handle(data(0, 1, 0, chunk_hash(ByteCount::new(size), 1, &ZEROS), b""));
+    let hole = || {
+        bench.handle(data(
+            0,
+            1,
+            0,
+            chunk_hash(ByteCount::new(size), 1, &ZEROS),
+            b"",
+        ))
+    };
     hole().unwrap();
     spoil(&bench, CHUNK as u64 + 5);
     bench.data(0, 0, size, &vec![7; CHUNK]).unwrap();
     hole().unwrap();
     assert!(bench.receiver.is_settled());
     let (sent, folder) = bench.end();
-    assert_eq!((wanted(&sent), outcomes(&sent).len()), (vec![(0, 2), (1, 1)], 1));
-    assert!(fs::read(folder.path().join("file")).unwrap() == [vec![7; CHUNK], ZEROS.to_vec()].concat());
+    assert_eq!(
+        (wanted(&sent), outcomes(&sent).len()),
+        (vec![(0, 2), (1, 1)], 1)
+    );
+    assert!(
+        fs::read(folder.path().join("file")).unwrap() == [vec![7; CHUNK], ZEROS.to_vec()].concat()
+    );
 }
 
-/// A file that took long to read back kept this end from reading, and the other one took it for gone.
+/// A file that took long to read back kept this end from reading, and the other one took it for
+/// gone.
 #[test]
 fn the_thread_that_reads_messages_does_not_complete_large_files() {
     let (size, folder) = (2 * CHUNK as u64, tempfile::tempdir().unwrap());
@@ -280,23 +392,50 @@ fn the_thread_that_reads_messages_does_not_complete_large_files() {
     for name in ["whole", "part"] {
         let modified = ModificationTime::default();
         let identity = FileIdentity([1; 32]);
-        let kind = EntryKind::File { mode: 0o640, modified, size: ByteCount::new(size), identity };
-        let entry = TreeEntry { path: EntryPath::new(name).unwrap(), kind, attributes: ExtendedAttributes::default() };
-        bench.receiver.handle_message(CopyMessage::Entry(entry)).unwrap();
+        let kind = EntryKind::File {
+            mode: 0o640,
+            modified,
+            size: ByteCount::new(size),
+            identity,
+        };
+        let entry = TreeEntry {
+            path: EntryPath::new(name).unwrap(),
+            kind,
+            attributes: ExtendedAttributes::default(),
+        };
+        bench
+            .receiver
+            .handle_message(CopyMessage::Entry(entry))
+            .unwrap();
     }
     let content = vec![2; CHUNK];
     for (block, content) in (0..).zip(content.chunks(BLOCK)) {
         let hash = block_hash(ByteCount::new(size), 1, block, content);
-        bench.receiver.handle_message(data(1, 1, block, hash, content)).unwrap();
+        bench
+            .receiver
+            .handle_message(data(1, 1, block, hash, content))
+            .unwrap();
     }
     let names = ["whole", "part"].map(|name| bench.folder.path().join(name));
     assert!(!names.iter().any(|name| name.exists()) && !bench.receiver.is_settled());
     // What comes late of a file that is whole does not change it.
-    bench.receiver.handle_message(CopyMessage::Unreadable { file: 0, why: "it changed".to_owned() }).unwrap();
+    bench
+        .receiver
+        .handle_message(CopyMessage::Unreadable {
+            file: 0,
+            why: "it changed".to_owned(),
+        })
+        .unwrap();
     bench.receiver.complete_waiting();
     assert!(names.iter().all(|name| name.exists()) && bench.receiver.is_settled());
     let (sent, _folder) = bench.end();
-    assert!(matches!(outcomes(&sent)[..], [(0, FileOutcome::Copied(_)), (1, FileOutcome::Copied(_))]), "{sent:?}");
+    assert!(
+        matches!(
+            outcomes(&sent)[..],
+            [(0, FileOutcome::Copied(_)), (1, FileOutcome::Copied(_))]
+        ),
+        "{sent:?}"
+    );
 }
 
 #[test]
@@ -308,7 +447,9 @@ fn a_disk_that_keeps_nothing_is_named_and_the_other_end_is_not() {
     for round in 0..20 {
         let (chunk, other) = (round % 2, 1 - round % 2);
         spoil(&bench, u64::from(other) * CHUNK as u64);
-        bench.data(0, chunk, size, &vec![chunk as u8; CHUNK]).unwrap();
+        bench
+            .data(0, chunk, size, &vec![chunk as u8; CHUNK])
+            .unwrap();
         if bench.receiver.is_settled() {
             break;
         }
@@ -316,7 +457,10 @@ fn a_disk_that_keeps_nothing_is_named_and_the_other_end_is_not() {
     assert!(bench.receiver.is_settled());
     let (sent, folder) = bench.end();
     let why = "its disk does not keep what is written".to_owned();
-    assert_eq!((outcomes(&sent), wanted(&sent).len()), (vec![(0, FileOutcome::Failed(why))], 11));
+    assert_eq!(
+        (outcomes(&sent), wanted(&sent).len()),
+        (vec![(0, FileOutcome::Failed(why))], 11)
+    );
     assert!(!folder.path().join("file").exists());
 }
 
@@ -326,16 +470,22 @@ fn leave(folder: &Path, name: &str, size: u64, identity: u8, chunk: u32) {
 }
 
 fn leave_chunks(folder: &Path, name: &str, size: u64, identity: u8, chunks: &[u32]) {
-    let (tree, path, size) =
-        (FolderTree::open_root(folder).unwrap(), EntryPath::new(name).unwrap(), ByteCount::new(size));
+    let (tree, path, size) = (
+        FolderTree::open_root(folder).unwrap(),
+        EntryPath::new(name).unwrap(),
+        ByteCount::new(size),
+    );
     let (identity, verified) = (FileIdentity([identity; 32]), &mut VerifiedChunks::new(size));
     let (mut part, _) = PartialFile::open_part(&tree, &path, size, identity, verified).unwrap();
     for chunk in chunks {
         let content = vec![*chunk as u8 + 1; CHUNK];
         for (block, content) in (0..).zip(content.chunks(BLOCK)) {
-            part.new_writer().write_block(*chunk, block, content).unwrap();
+            part.new_writer()
+                .write_block(*chunk, block, content)
+                .unwrap();
         }
-        part.record_chunk(*chunk, &chunk_hash(size, *chunk, &content), CHUNK).unwrap();
+        part.record_chunk(*chunk, &chunk_hash(size, *chunk, &content), CHUNK)
+            .unwrap();
     }
 }
 
@@ -349,23 +499,41 @@ fn a_copy_that_another_one_came_before_after_its_list_wants_again_what_is_lost()
     bench.file("file", size).unwrap();
     leave(bench.folder.path(), "file", size, 9, 2);
     for chunk in [1, 2, 3] {
-        bench.data(0, chunk, size, &vec![chunk as u8; CHUNK]).unwrap();
+        bench
+            .data(0, chunk, size, &vec![chunk as u8; CHUNK])
+            .unwrap();
     }
     assert!(!bench.folder.path().join("file").exists());
     bench.data(0, 0, size, &vec![0; CHUNK]).unwrap();
     let (sent, folder) = bench.end();
-    assert_eq!((wanted(&sent), outcomes(&sent).len()), (vec![(1, 3), (0, 1)], 1));
+    assert_eq!(
+        (wanted(&sent), outcomes(&sent).len()),
+        (vec![(1, 3), (0, 1)], 1)
+    );
     let expected: Vec<u8> = (0..4).flat_map(|chunk| vec![chunk; CHUNK]).collect();
     assert!(fs::read(folder.path().join("file")).unwrap() == expected);
 }
 
 /// Holds the file `name`, as another transfer that writes it.
 fn hold(folder: &Path, name: &str) -> PartialFile {
-    let (tree, path, size) = (FolderTree::open_root(folder).unwrap(), EntryPath::new(name).unwrap(), ByteCount::new(9));
-    PartialFile::open_part(&tree, &path, size, FileIdentity([9; 32]), &mut VerifiedChunks::new(size)).unwrap().0
+    let (tree, path, size) = (
+        FolderTree::open_root(folder).unwrap(),
+        EntryPath::new(name).unwrap(),
+        ByteCount::new(9),
+    );
+    PartialFile::open_part(
+        &tree,
+        &path,
+        size,
+        FileIdentity([9; 32]),
+        &mut VerifiedChunks::new(size),
+    )
+    .unwrap()
+    .0
 }
 
-/// It kept its place at a server, its threads and its connections for as long as the other transfer lasted.
+/// It kept its place at a server, its threads and its connections for as long as the other transfer
+/// lasted.
 #[test]
 fn a_copy_whose_other_end_has_gone_waits_for_no_file() {
     let bench = Bench::with(|options| options.timeout = Duration::from_hours(1));
@@ -374,7 +542,14 @@ fn a_copy_whose_other_end_has_gone_waits_for_no_file() {
     let (done, ended) = std::sync::mpsc::channel();
     thread::spawn(move || {
         bench.file("file", 2 * CHUNK as u64).unwrap();
-        bench.entry("link", EntryKind::SymbolicLink { target: b"target".to_vec() }).unwrap();
+        bench
+            .entry(
+                "link",
+                EntryKind::SymbolicLink {
+                    target: b"target".to_vec(),
+                },
+            )
+            .unwrap();
         done.send(()).unwrap();
     });
     assert!(ended.recv_timeout(Duration::from_secs(20)).is_ok());
@@ -384,10 +559,18 @@ fn a_copy_whose_other_end_has_gone_waits_for_no_file() {
 fn a_hard_link_waits_for_another_transfer_as_files_do() {
     let bench = Bench::with(|options| options.timeout = Duration::from_secs(20));
     bench.file("empty", 0).unwrap();
-    bench.entry("hard", EntryKind::HardLink { first: EntryPath::new("empty").unwrap() }).unwrap();
+    bench
+        .entry(
+            "hard",
+            EntryKind::HardLink {
+                first: EntryPath::new("empty").unwrap(),
+            },
+        )
+        .unwrap();
     let (held, sent) = (hold(bench.folder.path(), "hard"), bench.sent.clone());
     let other = thread::spawn(move || {
-        let waits = || String::from_utf8_lossy(&lock(&sent.0)).contains("another transfer holds hard");
+        let waits =
+            || String::from_utf8_lossy(&lock(&sent.0)).contains("another transfer holds hard");
         let until = Instant::now() + Duration::from_secs(5);
         while !waits() && Instant::now() < until {
             thread::sleep(Duration::from_millis(5));
@@ -396,7 +579,12 @@ fn a_hard_link_waits_for_another_transfer_as_files_do() {
     });
     let (sent, folder) = bench.end();
     other.join().unwrap();
-    assert!(!sent.iter().any(|message| matches!(message, CopyMessage::Unreadable { .. })), "{sent:?}");
+    assert!(
+        !sent
+            .iter()
+            .any(|message| matches!(message, CopyMessage::Unreadable { .. })),
+        "{sent:?}"
+    );
     let inode = |name: &str| fs::metadata(folder.path().join(name)).unwrap().ino();
     assert_eq!(inode("hard"), inode("empty"));
 }
@@ -409,12 +597,17 @@ fn connections_that_end_with_a_copy_that_has_failed_are_no_news() {
         if has_failed {
             bench.receiver.abort_transfer(CopyError::Gone);
         }
-        bench.receiver.receive_stream(&DataHead::Stream(3).to_bytes()[..], false);
+        bench
+            .receiver
+            .receive_stream(&DataHead::Stream(3).to_bytes()[..], false);
         bench.receiver.receive_stream(&[][..], true);
         bench.receiver.common.out.close_direction();
         bench.writer.join().unwrap();
         let lost = CopyMessage::Lost { index: 3 }.to_frame();
-        assert_eq!(*lock(&bench.sent.0), if has_failed { Vec::new() } else { lost });
+        assert_eq!(
+            *lock(&bench.sent.0),
+            if has_failed { Vec::new() } else { lost }
+        );
     }
 }
 
@@ -425,11 +618,32 @@ fn a_link_that_cannot_have_its_name_leaves_nothing_behind() {
         fs::create_dir_all(bench.folder.path().join(name).join("inner")).unwrap();
     }
     bench.file("empty", 0).unwrap();
-    bench.entry("symbolic", EntryKind::SymbolicLink { target: b"target".to_vec() }).unwrap();
-    bench.entry("hard", EntryKind::HardLink { first: EntryPath::new("empty").unwrap() }).unwrap();
+    bench
+        .entry(
+            "symbolic",
+            EntryKind::SymbolicLink {
+                target: b"target".to_vec(),
+            },
+        )
+        .unwrap();
+    bench
+        .entry(
+            "hard",
+            EntryKind::HardLink {
+                first: EntryPath::new("empty").unwrap(),
+            },
+        )
+        .unwrap();
     let (sent, folder) = bench.end();
-    let problems = sent.iter().filter(|message| matches!(message, CopyMessage::Unreadable { .. })).count();
-    assert_eq!((problems, fs::read_dir(folder.path()).unwrap().count()), (2, 3), "{sent:?}");
+    let problems = sent
+        .iter()
+        .filter(|message| matches!(message, CopyMessage::Unreadable { .. }))
+        .count();
+    assert_eq!(
+        (problems, fs::read_dir(folder.path()).unwrap().count()),
+        (2, 3),
+        "{sent:?}"
+    );
 }
 
 #[test]
@@ -441,24 +655,48 @@ fn what_killed_copies_have_left_goes_unless_the_sender_has_the_file() {
     }
     let there = fs::File::create(folder.path().join("there")).unwrap();
     there.set_len(size).unwrap();
-    there.set_modified(std::time::UNIX_EPOCH + Duration::new(1_000_000, 7)).unwrap();
+    there
+        .set_modified(std::time::UNIX_EPOCH + Duration::new(1_000_000, 7))
+        .unwrap();
     let bench = Bench::within(folder, |options| options.verify_disk = false);
     for name in ["coming", "there"] {
         bench.file(name, size).unwrap();
     }
     bench.receiver.fail_file(0, "it vanished".to_owned());
     let (sent, folder) = bench.end();
-    assert!(matches!(outcomes(&sent)[..], [(1, FileOutcome::Present), (0, FileOutcome::Failed(_))]), "{sent:?}");
-    let names = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name());
-    let mut names: Vec<_> = names.map(|name| name.to_str().unwrap().chars().take(7).collect::<String>()).collect();
+    assert!(
+        matches!(
+            outcomes(&sent)[..],
+            [(1, FileOutcome::Present), (0, FileOutcome::Failed(_))]
+        ),
+        "{sent:?}"
+    );
+    let names = fs::read_dir(folder.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name());
+    let mut names: Vec<_> = names
+        .map(|name| name.to_str().unwrap().chars().take(7).collect::<String>())
+        .collect();
     names.sort();
     assert_eq!(names, [".coming", ".coming", "there"]);
 }
 
 fn again(bench: &Bench, file: u32, size: u64) -> Result<(), CopyError> {
-    let modified = ModificationTime { seconds: 2_000_000, nanoseconds: 0 };
-    let kind = EntryKind::File { mode: 0o600, modified, size: ByteCount::new(size), identity: FileIdentity([2; 32]) };
-    let entry = TreeEntry { path: EntryPath::new("ignored").unwrap(), kind, attributes: ExtendedAttributes::default() };
+    let modified = ModificationTime {
+        seconds: 2_000_000,
+        nanoseconds: 0,
+    };
+    let kind = EntryKind::File {
+        mode: 0o600,
+        modified,
+        size: ByteCount::new(size),
+        identity: FileIdentity([2; 32]),
+    };
+    let entry = TreeEntry {
+        path: EntryPath::new("ignored").unwrap(),
+        kind,
+        attributes: ExtendedAttributes::default(),
+    };
     bench.handle(CopyMessage::Again { file, entry })
 }
 
@@ -481,10 +719,19 @@ fn a_file_that_changed_comes_again_and_nothing_of_its_old_state_is_kept() {
     }
     bench.data(AGAIN | 1, 0, 3, b"new").unwrap();
     let (sent, folder) = bench.end();
-    assert!(matches!(outcomes(&sent)[..], [(AGAIN, FileOutcome::Copied(_)), (_, FileOutcome::Copied(_))]), "{sent:?}");
+    assert!(
+        matches!(
+            outcomes(&sent)[..],
+            [(AGAIN, FileOutcome::Copied(_)), (_, FileOutcome::Copied(_))]
+        ),
+        "{sent:?}"
+    );
     assert!(fs::read(folder.path().join("file")).unwrap() == second.concat());
     assert_eq!(fs::read(folder.path().join("small")).unwrap(), b"new");
-    assert_eq!(fs::metadata(folder.path().join("file")).unwrap().mtime(), 2_000_000);
+    assert_eq!(
+        fs::metadata(folder.path().join("file")).unwrap().mtime(),
+        2_000_000
+    );
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
 }
 
@@ -498,7 +745,10 @@ fn a_file_that_changes_is_repeated_once_and_only_if_it_was_listed() {
     protocol(again(&bench, 0, u64::MAX));
     again(&bench, 0, 0).unwrap();
     let (sent, folder) = bench.end();
-    assert!(matches!(outcomes(&sent)[..], [(AGAIN, FileOutcome::Copied(_))]), "{sent:?}");
+    assert!(
+        matches!(outcomes(&sent)[..], [(AGAIN, FileOutcome::Copied(_))]),
+        "{sent:?}"
+    );
     assert_eq!(fs::metadata(folder.path().join("file")).unwrap().len(), 0);
 }
 
@@ -518,11 +768,21 @@ fn chunks_of_any_order_and_holes_make_one_file() {
     let expected = [&first[..], &ZEROS, b"end"].concat();
     let mut whole = VerifiedChunks::new(ByteCount::new(size));
     for (index, chunk) in expected.chunks(CHUNK).enumerate() {
-        whole.insert_chunk(index as u32, chunk_hash(ByteCount::new(size), index as u32, chunk));
+        whole.insert_chunk(
+            index as u32,
+            chunk_hash(ByteCount::new(size), index as u32, chunk),
+        );
     }
-    assert_eq!(outcomes(&sent), [(0, FileOutcome::Copied(whole.file_digest().unwrap()))]);
+    assert_eq!(
+        outcomes(&sent),
+        [(0, FileOutcome::Copied(whole.file_digest().unwrap()))]
+    );
     assert!(fs::read(folder.path().join("file")).unwrap() == expected);
-    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left of the transfer");
+    assert_eq!(
+        fs::read_dir(folder.path()).unwrap().count(),
+        1,
+        "nothing is left of the transfer"
+    );
 }
 
 #[test]
@@ -550,9 +810,19 @@ fn blocks_of_a_chunk_come_in_any_order_and_twice_and_the_sender_learns_which() {
     });
     let got: Vec<_> = got.collect();
     assert_eq!(got[..3], [(0, 0xffdf), (0, 0x7fdf), (0, 0x7fde)]);
-    assert_eq!((got.len(), &got[got.len() - 2..]), (3 + 13 + 1, &[(0, 0), (1, 0)][..]), "{got:?}");
-    let wanted = sent.iter().filter(|message| matches!(message, CopyMessage::Want { .. })).count();
-    assert_eq!(wanted, 2, "the file, and the chunk of which a block was wrong");
+    assert_eq!(
+        (got.len(), &got[got.len() - 2..]),
+        (3 + 13 + 1, &[(0, 0), (1, 0)][..]),
+        "{got:?}"
+    );
+    let wanted = sent
+        .iter()
+        .filter(|message| matches!(message, CopyMessage::Want { .. }))
+        .count();
+    assert_eq!(
+        wanted, 2,
+        "the file, and the chunk of which a block was wrong"
+    );
     assert!(fs::read(folder.path().join("file")).unwrap() == [&content[..], b"end"].concat());
 }
 
@@ -563,12 +833,23 @@ fn a_hole_takes_the_place_of_blocks_and_a_sender_that_begins_too_many_chunks_is_
     bench.file("file", size).unwrap();
     bench.file("other", 2 * size).unwrap();
     bench.block([0, 0], 3, size, &sevens).unwrap();
-    bench.handle(data(0, 0, 0, chunk_hash(ByteCount::new(size), 0, &ZEROS), b"")).unwrap();
+    bench
+        .handle(data(
+            0,
+            0,
+            0,
+            chunk_hash(ByteCount::new(size), 0, &ZEROS),
+            b"",
+        ))
+        .unwrap();
     assert!(fs::read(bench.folder.path().join("file")).unwrap() == ZEROS);
     assert_eq!(bench.receiver.begun.load(Ordering::Relaxed), 0);
     bench.block([1, 0], 3, 2 * size, &sevens).unwrap();
     bench.receiver.begun.store(MAX_BEGUN, Ordering::Relaxed);
-    assert!(matches!(bench.block([1, 1], 0, 2 * size, &sevens), Err(CopyError::Protocol(_))));
+    assert!(matches!(
+        bench.block([1, 1], 0, 2 * size, &sevens),
+        Err(CopyError::Protocol(_))
+    ));
 }
 
 #[test]
@@ -579,25 +860,54 @@ fn a_compressed_block_is_what_it_says_or_wanted_again() {
     let text = b"text".repeat(BLOCK / 4);
     let compressed = |content: &[u8]| {
         let mut packed = vec![0; BLOCK];
-        let length = BlockCompressor::new().unwrap().compress_block(1, content, &mut packed).unwrap();
+        let length = BlockCompressor::new()
+            .unwrap()
+            .compress_block(1, content, &mut packed)
+            .unwrap();
         packed.truncate(length);
         packed
     };
     let block = |number: u8, of: &[u8], packed: &[u8]| {
         let hash = block_hash(ByteCount::new(size), 0, number, of);
-        let header = DataHeader { file: 0, chunk: 0, block: number, reports: true, packed: true, hash };
-        bench.handle(CopyMessage::Data { header, content: packed }).unwrap();
+        let header = DataHeader {
+            file: 0,
+            chunk: 0,
+            block: number,
+            reports: true,
+            packed: true,
+            hash,
+        };
+        bench
+            .handle(CopyMessage::Data {
+                header,
+                content: packed,
+            })
+            .unwrap();
     };
     let bomb = compressed(&vec![0; 64 << 20]);
-    let wrong = [&b""[..], b"no frame", &bomb, &compressed(b""), &compressed(&text[1..]), &compressed(b"texts")];
+    let wrong = [
+        &b""[..],
+        b"no frame",
+        &bomb,
+        &compressed(b""),
+        &compressed(&text[1..]),
+        &compressed(b"texts"),
+    ];
     for wrong in wrong {
         block(0, &text, wrong);
     }
-    assert_eq!(bench.receiver.begun.load(Ordering::Relaxed), 0, "nothing was written");
+    assert_eq!(
+        bench.receiver.begun.load(Ordering::Relaxed),
+        0,
+        "nothing was written"
+    );
     block(0, &text, &compressed(&text));
     block(1, b"right", &compressed(b"right"));
     let (sent, folder) = bench.end();
-    let wanted = sent.iter().filter(|message| matches!(message, CopyMessage::Want { file: 0, .. })).count();
+    let wanted = sent
+        .iter()
+        .filter(|message| matches!(message, CopyMessage::Want { file: 0, .. }))
+        .count();
     assert_eq!(wanted, 1 + wrong.len());
     assert!(fs::read(folder.path().join("file")).unwrap() == [&text[..], b"right"].concat());
 }
@@ -616,9 +926,14 @@ fn a_sender_that_lies_is_refused() {
     protocol(bench.block([0, 0], 255, 5, b"right"));
     protocol(bench.handle(data(0, 0, 1, [0; 32], b"")));
     protocol(bench.data(9, 0, 5, b"right"));
-    protocol(bench.handle(CopyMessage::Begin { single: true, content: false }));
+    protocol(bench.handle(CopyMessage::Begin {
+        single: true,
+        content: false,
+    }));
     protocol(bench.handle(CopyMessage::Finished));
-    bench.handle(CopyMessage::EndOfList { complete: true }).unwrap();
+    bench
+        .handle(CopyMessage::EndOfList { complete: true })
+        .unwrap();
     protocol(bench.file("asked/late", 5));
     assert_eq!(fs::read_dir(bench.folder.path()).unwrap().count(), 0);
 }
@@ -628,11 +943,25 @@ fn nothing_is_written_through_a_link_that_was_sent_or_put_there() {
     let outside = tempfile::tempdir().unwrap();
     let bench = Bench::new(None);
     let target = outside.path().as_os_str().as_bytes().to_vec();
-    bench.entry("link", EntryKind::SymbolicLink { target }).unwrap();
+    bench
+        .entry("link", EntryKind::SymbolicLink { target })
+        .unwrap();
     bench.file("link/file", 5).unwrap();
-    bench.entry("folder", EntryKind::Folder { mode: 0o755, modified: ModificationTime::default() }).unwrap();
+    bench
+        .entry(
+            "folder",
+            EntryKind::Folder {
+                mode: 0o755,
+                modified: ModificationTime::default(),
+            },
+        )
+        .unwrap();
     bench.file("folder/file", 5).unwrap();
-    fs::rename(bench.folder.path().join("folder"), bench.folder.path().join("moved")).unwrap();
+    fs::rename(
+        bench.folder.path().join("folder"),
+        bench.folder.path().join("moved"),
+    )
+    .unwrap();
     symlink(outside.path(), bench.folder.path().join("folder")).unwrap();
     bench.file("reset", 1).unwrap();
     bench.data(1, 0, 5, b"right").unwrap();
@@ -641,9 +970,21 @@ fn nothing_is_written_through_a_link_that_was_sent_or_put_there() {
     bench.entry("hard", EntryKind::HardLink { first }).unwrap();
     let (sent, folder) = bench.end();
     assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 0);
-    assert!(matches!(outcomes(&sent)[..], [(0, FileOutcome::Failed(_)), .., (2, FileOutcome::Copied(_))]), "{sent:?}");
-    let problems = sent.iter().filter(|message| matches!(message, CopyMessage::Unreadable { .. })).count();
-    assert!(problems >= 2, "the second name, and the attributes of the folder: {sent:?}");
+    assert!(
+        matches!(
+            outcomes(&sent)[..],
+            [(0, FileOutcome::Failed(_)), .., (2, FileOutcome::Copied(_))]
+        ),
+        "{sent:?}"
+    );
+    let problems = sent
+        .iter()
+        .filter(|message| matches!(message, CopyMessage::Unreadable { .. }))
+        .count();
+    assert!(
+        problems >= 2,
+        "the second name, and the attributes of the folder: {sent:?}"
+    );
     assert!(!folder.path().join("hard").exists());
 }
 
@@ -653,18 +994,55 @@ fn folders_links_and_what_is_deleted() {
     let old = bench.folder.path().join("old/deep");
     fs::create_dir_all(&old).unwrap();
     fs::write(old.join("file"), "old").unwrap();
-    let modified = ModificationTime { seconds: 99, nanoseconds: 5 };
-    bench.entry("a", EntryKind::Folder { mode: 0o555, modified }).unwrap();
+    let modified = ModificationTime {
+        seconds: 99,
+        nanoseconds: 5,
+    };
+    bench
+        .entry(
+            "a",
+            EntryKind::Folder {
+                mode: 0o555,
+                modified,
+            },
+        )
+        .unwrap();
     bench.file("a/empty", 0).unwrap();
-    bench.entry("a/link", EntryKind::SymbolicLink { target: b"empty".to_vec() }).unwrap();
-    bench.entry("b", EntryKind::HardLink { first: EntryPath::new("a/empty").unwrap() }).unwrap();
+    bench
+        .entry(
+            "a/link",
+            EntryKind::SymbolicLink {
+                target: b"empty".to_vec(),
+            },
+        )
+        .unwrap();
+    bench
+        .entry(
+            "b",
+            EntryKind::HardLink {
+                first: EntryPath::new("a/empty").unwrap(),
+            },
+        )
+        .unwrap();
     let (sent, folder) = bench.end();
     let at = |path: &str| fs::symlink_metadata(folder.path().join(path)).unwrap();
-    assert_eq!((at("a").mode() & 0o777, at("a").mtime(), at("a").mtime_nsec()), (0o555, 99, 5));
+    assert_eq!(
+        (
+            at("a").mode() & 0o777,
+            at("a").mtime(),
+            at("a").mtime_nsec()
+        ),
+        (0o555, 99, 5)
+    );
     assert_eq!((at("b").ino(), at("b").nlink()), (at("a/empty").ino(), 2));
-    assert_eq!(fs::read_link(folder.path().join("a/link")).unwrap(), Path::new("empty"));
+    assert_eq!(
+        fs::read_link(folder.path().join("a/link")).unwrap(),
+        Path::new("empty")
+    );
     assert!(!folder.path().join("old").exists());
-    assert!(sent.iter().any(|message| matches!(message, CopyMessage::Deleted { path } if path.as_bytes() == b"old")));
+    assert!(sent.iter().any(
+        |message| matches!(message, CopyMessage::Deleted { path } if path.as_bytes() == b"old")
+    ));
     assert_eq!(sent.last(), Some(&CopyMessage::Finished));
 }
 
@@ -672,12 +1050,20 @@ fn folders_links_and_what_is_deleted() {
 #[test]
 fn files_that_wait_take_a_bounded_memory_which_those_that_are_there_give_back() {
     let bench = Bench::new(None);
-    lock(&bench.receiver.list).take_memory(MAX_LIST.get() - 2 * WAITING_FILE).unwrap();
+    lock(&bench.receiver.list)
+        .take_memory(MAX_LIST.get() - 2 * WAITING_FILE)
+        .unwrap();
     // An empty file is there at once.
     for index in 0..5 {
         bench.file(&format!("empty-{index}"), 0).unwrap();
     }
     bench.file("waits", 9).unwrap();
     let error = bench.file("too-many", 9).unwrap_err();
-    assert!(error.exit_code() == 1 && error.to_string().contains("copy the folders one after the other"), "{error}");
+    assert!(
+        error.exit_code() == 1
+            && error
+                .to_string()
+                .contains("copy the folders one after the other"),
+        "{error}"
+    );
 }

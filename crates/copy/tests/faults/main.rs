@@ -1,5 +1,5 @@
-//! Copies in which an end, ssh, the connections or the disk fails at random moments. The same command again must make
-//! what is missing, and send no more.
+//! Copies in which an end, ssh, the connections or the disk fails at random moments. The same
+//! command again must make what is missing, and send no more.
 
 mod stage;
 mod tree;
@@ -77,7 +77,10 @@ struct Course {
 impl Course {
     fn random(seed: u64) -> Self {
         let mut random = Pcg32::new(seed, 0);
-        let way = *choose(&mut random, &[Way::Tcp, Way::Tcp, Way::Quic, Way::InsideSsh, Way::Server]);
+        let way = *choose(
+            &mut random,
+            &[Way::Tcp, Way::Tcp, Way::Quic, Way::InsideSsh, Way::Server],
+        );
         let up = random.next_u32().is_multiple_of(2);
         let lines = match way {
             Way::Tcp | Way::Quic => &[Fault::SshKilled, Fault::DataCut][..],
@@ -93,9 +96,17 @@ impl Course {
         };
         let mut faults = vec![(fault, When::random(&mut random))];
         if random.next_u32().is_multiple_of(3) {
-            faults.push((*choose(&mut random, &[&ends[..], lines].concat()), When::random(&mut random)));
+            faults.push((
+                *choose(&mut random, &[&ends[..], lines].concat()),
+                When::random(&mut random),
+            ));
         }
-        Self { seed, way, up, faults }
+        Self {
+            seed,
+            way,
+            up,
+            faults,
+        }
     }
 }
 
@@ -132,7 +143,9 @@ fn whatever_fails_at_1000_moments_the_same_command_again_makes_the_tree() {
 fn at_random_moments(count: u32, seed: u64, together: u32) {
     let (next, struck, failed) = (AtomicU32::new(0), AtomicU32::new(0), Mutex::new(Vec::new()));
     let work = || {
-        while let Some(number) = Some(next.fetch_add(1, Ordering::Relaxed)).filter(|number| *number < count) {
+        while let Some(number) =
+            Some(next.fetch_add(1, Ordering::Relaxed)).filter(|number| *number < count)
+        {
             let course = Course::random(seed << 32 | u64::from(number));
             println!("{number}: {course:?}");
             match catch_unwind(|| survive(&course)) {
@@ -144,14 +157,21 @@ fn at_random_moments(count: u32, seed: u64, together: u32) {
     thread::scope(|threads| (0..together).for_each(|_| drop(threads.spawn(work))));
     let (struck, failed) = (struck.into_inner(), failed.into_inner().unwrap());
     println!("{struck} of {count} copies had not ended when something failed");
-    assert!(failed.is_empty(), "seed {seed}: {failed:?} of {count} were not survived");
+    assert!(
+        failed.is_empty(),
+        "seed {seed}: {failed:?} of {count} were not survived"
+    );
     assert!(struck * 2 > count, "most faults come too late");
 }
 
 /// Runs a course. Returns whether something failed before the copy was done.
 fn survive(course: &Course) -> bool {
     let (first, _) = course.faults[0];
-    let mut stage = Stage::new(course.way, course.up, Some(first).filter(|fault| fault.is_of_disk()));
+    let mut stage = Stage::new(
+        course.way,
+        course.up,
+        Some(first).filter(|fault| fault.is_of_disk()),
+    );
     let tree = Tree::make(course.seed, &stage.source(), &stage.destination());
     stage.make_durable();
     let mut struck = false;
@@ -170,7 +190,10 @@ fn survive(course: &Course) -> bool {
     tree.assert_same(&stage.destination(), &format!("{course:?}"));
     let sent = report["transferred"].as_u64().unwrap();
     let again = (sent + held).saturating_sub(tree.bytes());
-    assert!(again * 100 <= held, "{course:?}: {again} of {held} verified bytes were sent again: {report}");
+    assert!(
+        again * 100 <= held,
+        "{course:?}: {again} of {held} verified bytes were sent again: {report}"
+    );
     struck
 }
 
@@ -187,7 +210,12 @@ fn judge(course: &Course, fault: Fault, output: &Output, stage: &Stage, tree: &T
             let said = document(output);
             let is_named = !said["error"].is_null() || said["copy"]["failed"].as_u64() > Some(0);
             assert!(is_named, "{course:?}: {said}");
-            let causes = ["No space left", "Read-only file system", "Input/output error", "did not all reach"];
+            let causes = [
+                "No space left",
+                "Read-only file system",
+                "Input/output error",
+                "did not all reach",
+            ];
             assert!(
                 !fault.is_of_disk() || causes.iter().any(|cause| said.to_string().contains(cause)),
                 "{course:?}: {said}"
@@ -201,7 +229,8 @@ fn document(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"))
 }
 
-/// A file gets its permissions before its name. Those that let nobody write once made the next run begin anew.
+/// A file gets its permissions before its name. Those that let nobody write once made the next run
+/// begin anew.
 #[test]
 fn a_part_that_its_owner_may_not_write_is_continued() {
     require!(Root, Unshare, Tc, Socat);
@@ -211,15 +240,28 @@ fn a_part_that_its_owner_may_not_write_is_continued() {
     fs::write(stage.source().join("a"), &content).unwrap();
     let near = Running::start(&mut stage.copy());
     let to = stage.destination();
-    let working = || fs::read_dir(&to).unwrap().map(|entry| entry.unwrap().path());
-    let journal = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "fullpipe-journal");
-    let records = || working().find(journal).map_or(0, |path| fs::metadata(path).unwrap().len() / 48);
+    let working = || {
+        fs::read_dir(&to)
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+    };
+    let journal = |path: &PathBuf| {
+        path.extension()
+            .is_some_and(|extension| extension == "fullpipe-journal")
+    };
+    let records = || {
+        working()
+            .find(journal)
+            .map_or(0, |path| fs::metadata(path).unwrap().len() / 48)
+    };
     assert!(within(TIMEOUT, || records() > 2), "nothing arrives");
     stage.strike(Fault::NearEndKilled, &near);
     near.finish(TIMEOUT);
     stage.settle(Fault::NearEndKilled);
     let held = (records() - 1) << 20;
-    let part = working().find(|path| !journal(path)).expect("its data is there");
+    let part = working()
+        .find(|path| !journal(path))
+        .expect("its data is there");
     fs::set_permissions(part, Permissions::from_mode(0o444)).unwrap();
     let output = Running::start(&mut stage.copy()).finish(TIMEOUT);
     assert_eq!(output.status.code(), Some(0), "{output:?}");

@@ -1,4 +1,5 @@
-//! Two ends of a copy in a network and a set of mounts of their own, and the faults that happen to them.
+//! Two ends of a copy in a network and a set of mounts of their own, and the faults that happen to
+//! them.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -26,8 +27,8 @@ const DISK: &str = "40m";
 /// Time between two checks whether it is time for a fault.
 const POLL_INTERVAL: Duration = Duration::from_millis(3);
 
-/// A program in the place of ssh that is a process of its own, with a far end that has another session: it writes down
-/// its number, which is that of its group, and passes bytes on.
+/// A program in the place of ssh that is a process of its own, with a far end that has another
+/// session: it writes down its number, which is that of its group, and passes bytes on.
 const SSH: &str = r#"#!/bin/sh
 [ -n "$GROUP" ] || exec env GROUP=1 setsid "$0" "$@"
 shift
@@ -64,7 +65,14 @@ impl Stage {
         fs::write(folder.path().join("ssh"), SSH).unwrap();
         fs::set_permissions(folder.path().join("ssh"), Permissions::from_mode(0o755)).unwrap();
         let holder = hold(folder.path(), disk);
-        let mut stage = Self { folder, holder, server: None, way, up, disk };
+        let mut stage = Self {
+            folder,
+            holder,
+            server: None,
+            way,
+            up,
+            disk,
+        };
         stage.serve();
         stage
     }
@@ -102,14 +110,21 @@ impl Stage {
             Way::Server => format!("fullpipe://127.0.0.1/{}", if self.up { "" } else { "a" }),
             _ => format!("localhost:{path}"),
         };
-        let places = if self.up { [from, far(&to)] } else { [far(&from), to] };
+        let places = if self.up {
+            [from, far(&to)]
+        } else {
+            [far(&from), to]
+        };
         let program = fullpipe().get_program().to_str().unwrap().to_owned();
         let mut command = self.within(&[&program, "copy", "--json", "--bwlimit", "160Mbit/s"]);
         match self.way {
             Way::Server => command.args(["--key-file", &self.path("key")]),
             _ => command.args(["-e", &self.path("ssh"), "--far-path", &program]),
         };
-        command.args(["--transport", if self.way == Way::Quic { "quic" } else { "tcp" }]);
+        command.args([
+            "--transport",
+            if self.way == Way::Quic { "quic" } else { "tcp" },
+        ]);
         if self.way == Way::InsideSsh {
             command.args(["--ports", TAKEN]);
         }
@@ -144,13 +159,27 @@ impl Stage {
         let shared = self.path(if self.up { "to" } else { "from" });
         let program = fullpipe().get_program().to_str().unwrap().to_owned();
         let key = self.path("key");
-        let flags = ["serve", "--no-iperf2", "--share", &shared, "--share-port", SHARE, "--key-file", &key];
+        let flags = [
+            "serve",
+            "--no-iperf2",
+            "--share",
+            &shared,
+            "--share-port",
+            SHARE,
+            "--key-file",
+            &key,
+        ];
         let server = Running::start(&mut self.within(&[&[program.as_str()], &flags[..]].concat()));
         let port: u16 = SHARE.parse().unwrap();
         let listens = || {
-            let tables = ["tcp", "tcp6"].map(|name| fs::read_to_string(format!("/proc/{}/net/{name}", server.pid())));
-            let listens = |line: &str| line.contains(&format!(":{port:04X} ")) && line.contains(" 0A ");
-            tables.iter().flatten().any(|table| table.lines().any(listens))
+            let tables = ["tcp", "tcp6"]
+                .map(|name| fs::read_to_string(format!("/proc/{}/net/{name}", server.pid())));
+            let listens =
+                |line: &str| line.contains(&format!(":{port:04X} ")) && line.contains(" 0A ");
+            tables
+                .iter()
+                .flatten()
+                .any(|table| table.lines().any(listens))
         };
         assert!(within(TIMEOUT, listens), "nobody listens");
         self.server = Some(server);
@@ -176,7 +205,11 @@ impl Stage {
             Fault::NearEndKilled => kill(near.pid()),
             Fault::FarEndKilled => match &mut self.server {
                 Some(server) => server.kill(),
-                None => self.processes().into_iter().filter(|pid| is_far_end(*pid)).for_each(kill),
+                None => self
+                    .processes()
+                    .into_iter()
+                    .filter(|pid| is_far_end(*pid))
+                    .for_each(kill),
             },
             Fault::SshKilled => {
                 let number = fs::read_to_string(self.path("run/ssh")).unwrap_or_default();
@@ -210,7 +243,9 @@ impl Stage {
             let state = rustix::fs::statvfs(&there).unwrap();
             // No size at all would be no limit.
             let used = (state.f_blocks - state.f_bfree).max(1) * state.f_frsize;
-            self.run(&["mount", "-o", &format!("remount,size={used}"), path]).status.success()
+            self.run(&["mount", "-o", &format!("remount,size={used}"), path])
+                .status
+                .success()
         };
         // It may have grown in between.
         assert!(within(TIMEOUT, full), "it cannot be made so small");
@@ -222,7 +257,12 @@ impl Stage {
             self.server = None;
         }
         let server = self.server.as_ref().map(Running::pid);
-        let others = || self.processes().into_iter().filter(|pid| Some(*pid) != server).collect::<Vec<_>>();
+        let others = || {
+            self.processes()
+                .into_iter()
+                .filter(|pid| Some(*pid) != server)
+                .collect::<Vec<_>>()
+        };
         let alone = || others().is_empty();
         assert!(
             within(TIMEOUT, alone),
@@ -239,7 +279,8 @@ impl Stage {
 
     fn mend(&self, fault: Fault) {
         let to = self.path("to");
-        let remount = |path: &str| self.must(&["mount", "-o", &format!("remount,size={DISK}"), path]);
+        let remount =
+            |path: &str| self.must(&["mount", "-o", &format!("remount,size={DISK}"), path]);
         match fault {
             Fault::DiskFull => return remount(&to),
             Fault::DiskFails => remount(&self.path("thin")),
@@ -254,8 +295,12 @@ impl Stage {
     fn processes(&self) -> Vec<u32> {
         let network = |pid: u32| fs::read_link(format!("/proc/{pid}/ns/net")).ok();
         let own = network(self.holder.pid()).expect("the holder is there");
-        let numbers = fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-        numbers.filter(|pid| *pid != self.holder.pid() && network(*pid).as_ref() == Some(&own)).collect()
+        let numbers = fs::read_dir("/proc")
+            .unwrap()
+            .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+        numbers
+            .filter(|pid| *pid != self.holder.pid() && network(*pid).as_ref() == Some(&own))
+            .collect()
     }
 }
 
@@ -283,7 +328,11 @@ fn hold(folder: &Path, disk: Option<Fault>) -> Running {
         "set -e\ncd \"$0\"\nip link set lo up\n{mounts}\ntouch ready\n\
          exec socat -u TCP6-LISTEN:{TAKEN},ipv6only=0 /dev/null"
     );
-    let holder = Running::start(Command::new("unshare").args(["-nm", "sh", "-c", &script]).arg(folder));
+    let holder = Running::start(
+        Command::new("unshare")
+            .args(["-nm", "sh", "-c", &script])
+            .arg(folder),
+    );
     let is_ready = || folder.join("ready").exists() && line(holder.pid()).starts_with("socat");
     assert!(within(TIMEOUT, is_ready), "{:?}", holder.finish(TIMEOUT));
     holder
@@ -296,19 +345,28 @@ fn enter(pid: u32) -> Command {
     command
 }
 
-/// Returns the near port of the call of a server: of the connections of a process, that of the first descriptor.
+/// Returns the near port of the call of a server: of the connections of a process, that of the
+/// first descriptor.
 fn port_of_call(pid: u32) -> Option<u16> {
-    let tables = ["tcp", "tcp6"].map(|name| fs::read_to_string(format!("/proc/{pid}/net/{name}")).unwrap_or_default());
-    let connections: Vec<Vec<&str>> =
-        tables.iter().flat_map(|table| table.lines().skip(1)).map(|line| line.split_whitespace().collect()).collect();
+    let tables = ["tcp", "tcp6"]
+        .map(|name| fs::read_to_string(format!("/proc/{pid}/net/{name}")).unwrap_or_default());
+    let connections: Vec<Vec<&str>> = tables
+        .iter()
+        .flat_map(|table| table.lines().skip(1))
+        .map(|line| line.split_whitespace().collect())
+        .collect();
     let folder = format!("/proc/{pid}/fd");
-    let descriptors = fs::read_dir(&folder).ok()?.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    let descriptors = fs::read_dir(&folder)
+        .ok()?
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
     let mut descriptors: Vec<u32> = descriptors.collect();
     descriptors.sort_unstable();
     let port = |descriptor| {
         let link = fs::read_link(format!("{folder}/{descriptor}")).ok()?;
         let socket = link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?;
-        let connection = connections.iter().find(|fields| fields.get(9) == Some(&socket))?;
+        let connection = connections
+            .iter()
+            .find(|fields| fields.get(9) == Some(&socket))?;
         u16::from_str_radix(connection[1].rsplit(':').next()?, 16).ok()
     };
     descriptors.into_iter().find_map(port)
@@ -316,7 +374,9 @@ fn port_of_call(pid: u32) -> Option<u16> {
 
 /// Returns the command line of a process.
 fn line(pid: u32) -> String {
-    fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default().replace('\0', " ")
+    fs::read_to_string(format!("/proc/{pid}/cmdline"))
+        .unwrap_or_default()
+        .replace('\0', " ")
 }
 
 fn is_far_end(pid: u32) -> bool {
@@ -331,5 +391,8 @@ fn kill(pid: u32) {
 /// Returns whether a process has ended, but for its number.
 fn has_ended(near: &Running) -> bool {
     let state = fs::read_to_string(format!("/proc/{}/stat", near.pid())).unwrap_or_default();
-    state.rsplit(") ").next().is_none_or(|state| state.starts_with('Z'))
+    state
+        .rsplit(") ")
+        .next()
+        .is_none_or(|state| state.starts_with('Z'))
 }

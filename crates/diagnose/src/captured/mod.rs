@@ -1,4 +1,5 @@
-//! The verdict from a capture: what was in flight against the window, losses, the queue, and how the sender sends.
+//! The verdict from a capture: what was in flight against the window, losses, the queue, and how
+//! the sender sends.
 
 use fullpipe_record::{At, CaptureEvidence};
 
@@ -19,10 +20,18 @@ mod view;
 mod window;
 
 /// Returns the limit that a capture shows.
-pub(crate) fn find_limit(figures: &SenderSampleFigures, capture: &CaptureEvidence, signals: &Signals) -> LimitFinding {
+pub(crate) fn find_limit(
+    figures: &SenderSampleFigures,
+    capture: &CaptureEvidence,
+    signals: &Signals,
+) -> LimitFinding {
     let view = CaptureView { figures, capture };
     if let Some(end) = capture.only {
-        let missing = if end == At::Sender { ACKNOWLEDGEMENTS } else { DATA };
+        let missing = if end == At::Sender {
+            ACKNOWLEDGEMENTS
+        } else {
+            DATA
+        };
         return capacity::full_as_stated(figures)
             .or_else(|| view.repeats_in_vain())
             .unwrap_or_else(|| LimitFinding::unknown_limit(vec![missing]));
@@ -47,10 +56,15 @@ pub(crate) fn find_limit(figures: &SenderSampleFigures, capture: &CaptureEvidenc
         CaptureView::find_window_growth,
         CaptureView::of_sender,
     ];
-    let ended_early =
-        |view: &CaptureView| congestion_window::ended_early(view.figures).filter(|_| !view.program_waits());
-    let found =
-        [CaptureView::unscaled_at_sender, CaptureView::hardly_anything].into_iter().filter_map(|rule| rule(&view));
+    let ended_early = |view: &CaptureView| {
+        congestion_window::ended_early(view.figures).filter(|_| !view.program_waits())
+    };
+    let found = [
+        CaptureView::unscaled_at_sender,
+        CaptureView::hardly_anything,
+    ]
+    .into_iter()
+    .filter_map(|rule| rule(&view));
     let found = found
         .chain(whole.into_iter().filter_map(|rule| rule(figures)))
         .chain(std::iter::once_with(|| ended_early(&view)).flatten())
@@ -66,5 +80,6 @@ pub(crate) fn find_limit(figures: &SenderSampleFigures, capture: &CaptureEvidenc
 const SENDER: &str = "the sender's congestion window, its buffer and its pace";
 
 /// Figures that only the receiver's packets have, and those that only the sender's have.
-const ACKNOWLEDGEMENTS: &str = "the receiver's acknowledgements and windows: a capture of the other direction";
+const ACKNOWLEDGEMENTS: &str =
+    "the receiver's acknowledgements and windows: a capture of the other direction";
 const DATA: &str = "the sender's data: a capture of the other direction";

@@ -1,7 +1,8 @@
 //! The path as the limit of a captured transfer, and congestion windows that it has made small.
 
 use fullpipe_record::{
-    CapacityVerdict, CongestionWindowVerdict, LegalVerdict, Limit, LossVerdict, ReceiverApplicationVerdict,
+    CapacityVerdict, CongestionWindowVerdict, LegalVerdict, Limit, LossVerdict,
+    ReceiverApplicationVerdict,
 };
 use fullpipe_units::{BitRate, Ratio};
 
@@ -13,24 +14,30 @@ use crate::limits::{capacity, congestion_window, loss, receiver_application};
 use crate::losses;
 use crate::path::{mean_trend, stated_capacity};
 use crate::thresholds::{
-    FULL_PIPE_SHARE_UNDER_BBR, FULL_USE_OF_PATH, GROWING_SHARE, INFLATED_RTT_FACTOR, MANY_LOSSY_ROUND_TRIPS,
-    MIN_LIMIT_SHARE, MIN_LOSS_OF_PROBES, MIN_SHARE_OF_BURSTS, MIN_WINDOW_USE, REGROWN_WINDOW_FACTOR, SHARED_PIPE_SHARE,
+    FULL_PIPE_SHARE_UNDER_BBR, FULL_USE_OF_PATH, GROWING_SHARE, INFLATED_RTT_FACTOR,
+    MANY_LOSSY_ROUND_TRIPS, MIN_LIMIT_SHARE, MIN_LOSS_OF_PROBES, MIN_SHARE_OF_BURSTS,
+    MIN_WINDOW_USE, REGROWN_WINDOW_FACTOR, SHARED_PIPE_SHARE,
 };
 
 impl CaptureView<'_> {
-    /// Finds a transfer of so few round trips that what is in flight still grew in most of them: a slow start that
-    /// overflows the queue in the end is one. Where nothing was in flight for most of the time, its program waited.
+    /// Finds a transfer of so few round trips that what is in flight still grew in most of them: a
+    /// slow start that overflows the queue in the end is one. Where nothing was in flight for most
+    /// of the time, its program waited.
     pub(super) fn ramp_up(&self) -> Option<LimitFinding> {
         let quiet = self.capture.quiet?;
         let found = quiet.growing.get() >= GROWING_SHARE && !self.program_waits();
         found.then(|| LimitFinding::new(CongestionWindowVerdict::RampUp, quiet.growing))
     }
 
-    /// Finds a device that discards what exceeds a rate, and a sender that has learnt it: much was lost in many round
-    /// trips, more than a slow start that overshoots takes to repair, and nothing since.
+    /// Finds a device that discards what exceeds a rate, and a sender that has learnt it: much was
+    /// lost in many round trips, more than a slow start that overshoots takes to repair, and
+    /// nothing since.
     pub(super) fn policed_at_first(&self) -> Option<LimitFinding> {
         let lost = self.figures.lost_segments()?.segment_share();
-        let lossy = losses::lossy_round_trips(&self.figures.flows, self.figures.idle_rtt.or(self.figures.rtt)?);
+        let lossy = losses::lossy_round_trips(
+            &self.figures.flows,
+            self.figures.idle_rtt.or(self.figures.rtt)?,
+        );
         let found = self.figures.part.is_some()
             && lost.get() >= MIN_LOSS_OF_PROBES
             && lossy >= MANY_LOSSY_ROUND_TRIPS
@@ -38,65 +45,110 @@ impl CaptureView<'_> {
             && !self.waits_on_path()
             && !self.queue_stands();
         let found = found.then(|| LimitFinding::new(LossVerdict::Policer, Ratio::ONE))?;
-        Some(if self.is_at_sender() { found } else { found.one_of_several() })
+        Some(if self.is_at_sender() {
+            found
+        } else {
+            found.one_of_several()
+        })
     }
 
-    /// Finds a full link whose queue overflowed at first, and a sender that lost nothing since it drained and keeps
-    /// about the rate that it had then: BBR paces itself so when it takes the link for a policer
-    /// (`bbr_lt_bw_sampling`). A pace that was there from the begin would never have filled the queue. Others that use
-    /// the link too leave a queue.
+    /// Finds a full link whose queue overflowed at first, and a sender that lost nothing since it
+    /// drained and keeps about the rate that it had then: BBR paces itself so when it takes the
+    /// link for a policer (`bbr_lt_bw_sampling`). A pace that was there from the begin would never
+    /// have filled the queue. Others that use the link too leave a queue.
     pub(super) fn full_at_first(&self) -> Option<LimitFinding> {
         let queue = self.figures.idle_rtt?.scale_by(INFLATED_RTT_FACTOR);
         let of_flow = |flow: &SenderStream| {
             let [first, last] = losses::time_of_queue(flow, |rtt| rtt >= queue)?;
-            Some(BitRate::from_bytes_in(last.bytes.saturating_sub(first.bytes), last.at.saturating_sub(first.at)))
+            Some(BitRate::from_bytes_in(
+                last.bytes.saturating_sub(first.bytes),
+                last.at.saturating_sub(first.at),
+            ))
         };
         let rate_of_queue: BitRate = self.figures.flows.iter().map(of_flow).sum::<Option<_>>()?;
-        let stands = share_of_votes(self.figures.snapshots().map(|snapshot| Some(snapshot.sample.tcp.rtt? >= queue)))?;
-        let enough = stated_capacity(self.figures).map(|stated| stated.scale_by(FULL_PIPE_SHARE_UNDER_BBR));
+        let stands = share_of_votes(
+            self.figures
+                .snapshots()
+                .map(|snapshot| Some(snapshot.sample.tcp.rtt? >= queue)),
+        )?;
+        let enough =
+            stated_capacity(self.figures).map(|stated| stated.scale_by(FULL_PIPE_SHARE_UNDER_BBR));
         let found = self.figures.retransmitted_segments()?.again == 0
             && (enough.is_none_or(|enough| self.figures.rate >= enough) || !self.drains_queue())
             && stands.get() < MIN_LIMIT_SHARE
             && self.figures.rate >= rate_of_queue.scale_by(FULL_USE_OF_PATH);
         let found = found.then(|| LimitFinding::new(CapacityVerdict::Link, Ratio::ONE))?;
         let found = capacity::behind_on_path(self.figures, &found).unwrap_or(found);
-        Some(if self.is_at_sender() { found } else { found.one_of_several() })
+        Some(if self.is_at_sender() {
+            found
+        } else {
+            found.one_of_several()
+        })
     }
 
-    /// Finds a receiver that answers late: with two captures, round trips take clearly longer for the sender than for
-    /// the receiver, which has a queue of the path in its own, too; else, its window shows that data waits for it.
+    /// Finds a receiver that answers late: with two captures, round trips take clearly longer for
+    /// the sender than for the receiver, which has a queue of the path in its own, too; else, its
+    /// window shows that data waits for it.
     pub(super) fn late_receiver(&self) -> Option<LimitFinding> {
         if !self.is_at_sender() || self.ever_lost_on_path() || !self.waits_on_path() {
             return None;
         }
         let is_late = match self.figures.evidence.loaded_rtt {
-            Some(rtt) => !capacity::echoes_wait(self.figures) && self.figures.rtt? > rtt.scale_by(INFLATED_RTT_FACTOR),
+            Some(rtt) => {
+                !capacity::echoes_wait(self.figures)
+                    && self.figures.rtt? > rtt.scale_by(INFLATED_RTT_FACTOR)
+            }
             None => self.uses_window() && receiver_application::reads_slowly(self.figures),
         };
-        is_late.then(|| LimitFinding::new(ReceiverApplicationVerdict::SlowReader, Ratio::ONE).one_of_several())
+        is_late.then(|| {
+            LimitFinding::new(ReceiverApplicationVerdict::SlowReader, Ratio::ONE).one_of_several()
+        })
     }
 
     /// Returns true if much of the window is in use.
     fn uses_window(&self) -> bool {
-        let sizes = self.figures.mean_size(|one| one.outstanding).zip(self.figures.mean_size(|one| one.window));
+        let sizes = self
+            .figures
+            .mean_size(|one| one.outstanding)
+            .zip(self.figures.mean_size(|one| one.window));
         sizes.is_some_and(|(in_flight, window)| in_flight >= window.scale_by(MIN_WINDOW_USE))
     }
 
     /// Finds the limit of the path, if it held data back for most of the time.
     pub(super) fn find_path_limit(&self) -> Option<LimitFinding> {
-        let held = share_of_votes(self.figures.snapshots().map(|snapshot| snapshot.held_by_path(false)))
-            .filter(|share| share.get() >= MIN_LIMIT_SHARE)?;
-        let order =
-            [loss::without_queue, capacity::full_bottleneck, congestion_window::held_without_loss, loss::find_loss];
+        let held = share_of_votes(
+            self.figures
+                .snapshots()
+                .map(|snapshot| snapshot.held_by_path(false)),
+        )
+        .filter(|share| share.get() >= MIN_LIMIT_SHARE)?;
+        let order = [
+            loss::without_queue,
+            capacity::full_bottleneck,
+            congestion_window::held_without_loss,
+            loss::find_loss,
+        ];
         // A queue that is empty so often is none of a full link.
-        let may_be = |found: &LimitFinding| found.limit_kind() != Limit::Capacity || !self.drains_queue();
-        let by_rules = || order.into_iter().filter_map(|rule| rule(self.figures, held)).find(may_be);
-        let found = if self.fills_path() { LimitFinding::new(CapacityVerdict::Link, held) } else { by_rules()? };
+        let may_be =
+            |found: &LimitFinding| found.limit_kind() != Limit::Capacity || !self.drains_queue();
+        let by_rules = || {
+            order
+                .into_iter()
+                .filter_map(|rule| rule(self.figures, held))
+                .find(may_be)
+        };
+        let found = if self.fills_path() {
+            LimitFinding::new(CapacityVerdict::Link, held)
+        } else {
+            by_rules()?
+        };
         // A queue that is seldom empty is not short, and a policer has none.
-        let denies_queue = [LossVerdict::ShallowQueue, LossVerdict::Policer].map(LegalVerdict::from);
+        let denies_queue =
+            [LossVerdict::ShallowQueue, LossVerdict::Policer].map(LegalVerdict::from);
         let is_long = denies_queue.contains(&found.verdict) && self.queue_stands();
         // Random losses do not keep a queue full; those of others, or the sender itself, do.
-        let is_busy = found.verdict == LossVerdict::Random.into() && self.queue_stands() && self.some_waits();
+        let is_busy =
+            found.verdict == LossVerdict::Random.into() && self.queue_stands() && self.some_waits();
         let found = if is_busy && self.bursts_are_faster(MIN_SHARE_OF_BURSTS) == Some(true) {
             found.as_verdict(CapacityVerdict::Shared)
         } else if is_long || is_busy {
@@ -108,7 +160,11 @@ impl CaptureView<'_> {
         if found.limit_kind() == Limit::Capacity {
             // A link that the sender leaves idle so often is not full.
             let carries_more = found.verdict == CapacityVerdict::Shared.into();
-            let idle = if carries_more { self.leaves_path_idle() } else { self.idle_at_times() };
+            let idle = if carries_more {
+                self.leaves_path_idle()
+            } else {
+                self.idle_at_times()
+            };
             if idle.is_some() {
                 return idle;
             }
@@ -118,26 +174,42 @@ impl CaptureView<'_> {
             Limit::Loss => found.verdict != LossVerdict::Random.into() || self.sees_no_queue(),
             _ => false,
         };
-        Some(if may_be_another && !self.is_at_sender() { found.one_of_several() } else { found })
+        Some(if may_be_another && !self.is_at_sender() {
+            found.one_of_several()
+        } else {
+            found
+        })
     }
 
     /// Finds a congestion window that grows, or stays below what was in flight before a loss.
     pub(super) fn find_window_growth(&self) -> Option<LimitFinding> {
-        let grows = mean_trend(self.figures, |snapshot| snapshot.outstanding)? >= REGROWN_WINDOW_FACTOR;
+        let grows =
+            mean_trend(self.figures, |snapshot| snapshot.outstanding)? >= REGROWN_WINDOW_FACTOR;
         let is_lowered = self.was_fuller() && self.ever_lost_on_path();
-        let found =
-            (grows || is_lowered).then(|| congestion_window::find_growth(self.figures, Ratio::ONE)).flatten()?;
-        // What the sending host's own queue drops leaves no trace in packets, or elsewhere that of a loss.
-        if found.verdict == CongestionWindowVerdict::Recovering.into() && self.queue_stands() && self.some_waits() {
+        let found = (grows || is_lowered)
+            .then(|| congestion_window::find_growth(self.figures, Ratio::ONE))
+            .flatten()?;
+        // What the sending host's own queue drops leaves no trace in packets, or elsewhere that of
+        // a loss.
+        if found.verdict == CongestionWindowVerdict::Recovering.into()
+            && self.queue_stands()
+            && self.some_waits()
+        {
             // The queue is that of others, which leave it little.
             return Some(found.as_verdict(CapacityVerdict::Shared));
         }
         let may_be_own_queue = match found.verdict {
             LegalVerdict::CongestionWindow(CongestionWindowVerdict::EarlyExit) => true,
-            LegalVerdict::CongestionWindow(CongestionWindowVerdict::Recovering) => !self.is_at_sender(),
+            LegalVerdict::CongestionWindow(CongestionWindowVerdict::Recovering) => {
+                !self.is_at_sender()
+            }
             _ => false,
         };
-        Some(if may_be_own_queue { found.one_of_several() } else { found })
+        Some(if may_be_own_queue {
+            found.one_of_several()
+        } else {
+            found
+        })
     }
 
     /// Returns true if the path could carry clearly more, as far as its capacity is stated.
@@ -146,12 +218,16 @@ impl CaptureView<'_> {
         enough.is_some_and(|enough| self.figures.rate < enough)
     }
 
-    /// Returns true if bursts pass the path no faster than the transfer, and wait in a queue that loses few.
+    /// Returns true if bursts pass the path no faster than the transfer, and wait in a queue that
+    /// loses few.
     fn fills_path(&self) -> bool {
         let bursts = self.rate_of_bursts(MIN_SHARE_OF_BURSTS);
-        let is_as_fast = bursts.is_some_and(|rate| self.figures.rate >= rate.scale_by(FULL_USE_OF_PATH));
-        let loses_few =
-            self.figures.lost_segments().is_some_and(|lost| lost.segment_share().get() < MIN_LOSS_OF_PROBES);
+        let is_as_fast =
+            bursts.is_some_and(|rate| self.figures.rate >= rate.scale_by(FULL_USE_OF_PATH));
+        let loses_few = self
+            .figures
+            .lost_segments()
+            .is_some_and(|lost| lost.segment_share().get() < MIN_LOSS_OF_PROBES);
         is_as_fast && loses_few && self.some_waits() && !self.drains_queue()
     }
 }

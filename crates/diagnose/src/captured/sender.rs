@@ -9,10 +9,11 @@ use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 use super::view::CaptureView;
 use crate::finding::LimitFinding;
 use crate::thresholds::{
-    CLOCKED_SHARE, FEW_ENDS_OF_WRITES, FEW_SEGMENTS, FLAT_PLATEAU, IDLE_CAPTURE_SHARE, IDLE_OF_WAITING_PROGRAM,
-    IDLE_SHARE_OF_PATH, LONG_QUIET_SHARE, MAX_PACE_FACTOR, MIN_FASTER_THAN_PACE, MIN_LEVEL_OF_SLEEPING_WRITER,
-    MIN_PACED_SHARE, MIN_PARTIAL_AT_SENDER, MIN_PARTIAL_OF_PROGRAM, MIN_PARTIAL_SHARE, MIN_PLATEAU,
-    MIN_SHARE_BELOW_PACE, MIN_SHARE_OF_BURSTS, MIN_SHARE_OF_REFILLS, PACED_BURSTS_SHARE,
+    CLOCKED_SHARE, FEW_ENDS_OF_WRITES, FEW_SEGMENTS, FLAT_PLATEAU, IDLE_CAPTURE_SHARE,
+    IDLE_OF_WAITING_PROGRAM, IDLE_SHARE_OF_PATH, LONG_QUIET_SHARE, MAX_PACE_FACTOR,
+    MIN_FASTER_THAN_PACE, MIN_LEVEL_OF_SLEEPING_WRITER, MIN_PACED_SHARE, MIN_PARTIAL_AT_SENDER,
+    MIN_PARTIAL_OF_PROGRAM, MIN_PARTIAL_SHARE, MIN_PLATEAU, MIN_SHARE_BELOW_PACE,
+    MIN_SHARE_OF_BURSTS, MIN_SHARE_OF_REFILLS, PACED_BURSTS_SHARE,
 };
 
 impl CaptureView<'_> {
@@ -23,29 +24,34 @@ impl CaptureView<'_> {
 
     /// Finds a sender that had nothing to send though nothing held it back.
     pub(super) fn find_idle_sender(&self) -> Option<LimitFinding> {
-        self.idle_from(IDLE_CAPTURE_SHARE).filter(|_| !self.is_buffer())
+        self.idle_from(IDLE_CAPTURE_SHARE)
+            .filter(|_| !self.is_buffer())
     }
 
     fn idle_from(&self, share: f64) -> Option<LimitFinding> {
         let idle = self.capture.idle;
-        (idle.get() >= share).then(|| LimitFinding::new(SenderApplicationVerdict::Idle, idle).one_of_several())
+        (idle.get() >= share)
+            .then(|| LimitFinding::new(SenderApplicationVerdict::Idle, idle).one_of_several())
     }
 
     /// Finds a sender that leaves its path idle at times, and sends at times of its own at others.
     pub(super) fn leaves_path_idle(&self) -> Option<LimitFinding> {
-        self.idle_from(IDLE_SHARE_OF_PATH).filter(|_| !self.follows_acknowledgements())
+        self.idle_from(IDLE_SHARE_OF_PATH)
+            .filter(|_| !self.follows_acknowledgements())
     }
 
     /// Finds one that sends faster than its rate at others.
     pub(super) fn idle_at_times(&self) -> Option<LimitFinding> {
-        self.leaves_path_idle().filter(|_| self.bursts_are_faster(MIN_SHARE_OF_BURSTS) == Some(true))
+        self.leaves_path_idle()
+            .filter(|_| self.bursts_are_faster(MIN_SHARE_OF_BURSTS) == Some(true))
     }
 
-    /// Returns true if a buffer is refilled in long trains, each as acknowledgements come: its writer is woken seldom,
-    /// when a third of it is free (`sk_stream_write_space`).
+    /// Returns true if a buffer is refilled in long trains, each as acknowledgements come: its
+    /// writer is woken seldom, when a third of it is free (`sk_stream_write_space`).
     fn is_buffer(&self) -> bool {
         let sleeps = |quiet: QuietRounds| quiet.level.get() >= MIN_LEVEL_OF_SLEEPING_WRITER;
-        let is_level = self.is_level() || (!self.ever_lost_on_path() && self.capture.quiet.is_some_and(sleeps));
+        let is_level = self.is_level()
+            || (!self.ever_lost_on_path() && self.capture.quiet.is_some_and(sleeps));
         is_level
             && !self.was_fuller()
             && self.follows_acknowledgements()
@@ -56,14 +62,20 @@ impl CaptureView<'_> {
     /// makes them as long as the pace sends in a millisecond, and of two segments at least
     /// (`tcp_tso_autosize`).
     fn is_longer_than_a_pace(&self, rate: BitRate) -> bool {
-        let longest = rate.scale_by(MAX_PACE_FACTOR).bytes_in(Span::from_millis(1));
-        self.figures.mss.is_some_and(|mss| self.capture.train > longest.max(mss * FEW_SEGMENTS))
+        let longest = rate
+            .scale_by(MAX_PACE_FACTOR)
+            .bytes_in(Span::from_millis(1));
+        self.figures
+            .mss
+            .is_some_and(|mss| self.capture.train > longest.max(mss * FEW_SEGMENTS))
     }
 
-    /// Finds a sender that spaces its data by a rate: by its program, which then has no more than parts of segments, or
-    /// below it.
+    /// Finds a sender that spaces its data by a rate: by its program, which then has no more than
+    /// parts of segments, or below it.
     pub(super) fn own_pace(&self) -> Option<LimitFinding> {
-        let held = self.paced_share().filter(|share| share.get() >= MIN_PACED_SHARE && !self.is_buffer())?;
+        let held = self
+            .paced_share()
+            .filter(|share| share.get() >= MIN_PACED_SHARE && !self.is_buffer())?;
         if self.exceeds_its_pace() {
             return None;
         }
@@ -71,14 +83,15 @@ impl CaptureView<'_> {
         if self.capture.partial.get() >= MIN_PARTIAL_SHARE || self.writes_show() {
             return Some(program.one_of_several());
         }
-        // A pace lets no more be in flight at any time unless a round trip takes longer, and a program that catches up
-        // with its rate does.
+        // A pace lets no more be in flight at any time unless a round trip takes longer, and a
+        // program that catches up with its rate does.
         if self.was_fuller() && !self.ever_lost_on_path() && !self.waits_on_path() {
             return Some(program.add_alternative(PacingVerdict::MaxPacingRate));
         }
         if self.sees_no_queue() {
             return Some(if self.leaves_room_on_path() {
-                LimitFinding::new(SendBufferVerdict::TcpWmemMax, held).add_alternative(SenderApplicationVerdict::Idle)
+                LimitFinding::new(SendBufferVerdict::TcpWmemMax, held)
+                    .add_alternative(SenderApplicationVerdict::Idle)
             } else {
                 LimitFinding::new(CapacityVerdict::Link, held).one_of_several()
             });
@@ -90,25 +103,36 @@ impl CaptureView<'_> {
         is_own.then(|| LimitFinding::new(PacingVerdict::MaxPacingRate, held).one_of_several())
     }
 
-    /// Returns true if the sender is faster at times than what seems its pace, though always as much is in flight: BBR
-    /// sends a quarter faster in one of eight round trips (`bbr_pacing_gain`) if its buffer lets it, and a maximum pace
-    /// never does.
+    /// Returns true if the sender is faster at times than what seems its pace, though always as
+    /// much is in flight: BBR sends a quarter faster in one of eight round trips
+    /// (`bbr_pacing_gain`) if its buffer lets it, and a maximum pace never does.
     fn exceeds_its_pace(&self) -> bool {
         let is_faster = |burst: BurstRate| {
-            burst.share.get() >= MIN_PACED_SHARE && burst.rate > self.figures.rate.scale_by(MAX_PACE_FACTOR)
+            burst.share.get() >= MIN_PACED_SHARE
+                && burst.rate > self.figures.rate.scale_by(MAX_PACE_FACTOR)
         };
-        let exceeds = self.capture.faster.is_some_and(|share| share.get() >= MIN_FASTER_THAN_PACE);
-        self.is_level() && !self.was_fuller() && (exceeds || self.capture.departures.is_some_and(is_faster))
+        let exceeds = self
+            .capture
+            .faster
+            .is_some_and(|share| share.get() >= MIN_FASTER_THAN_PACE);
+        self.is_level()
+            && !self.was_fuller()
+            && (exceeds || self.capture.departures.is_some_and(is_faster))
     }
 
-    /// Returns true if packets end where the program's writes do, which are joined where data waits at the sender.
+    /// Returns true if packets end where the program's writes do, which are joined where data waits
+    /// at the sender.
     fn writes_show(&self) -> bool {
         let partial = self.capture.partial.get();
         if self.follows_acknowledgements() {
             return false;
         }
-        // A window cuts packets, too: it is always full, and data follows the acknowledgements that move it.
-        let is_at_own_times = self.capture.clocked.is_some_and(|clocked| clocked.get() < CLOCKED_SHARE);
+        // A window cuts packets, too: it is always full, and data follows the acknowledgements that
+        // move it.
+        let is_at_own_times = self
+            .capture
+            .clocked
+            .is_some_and(|clocked| clocked.get() < CLOCKED_SHARE);
         let is_no_window = is_at_own_times || (self.capture.quiet.is_some() && !self.is_level());
         (self.is_at_sender() && partial >= MIN_PARTIAL_AT_SENDER)
             || (partial >= MIN_PARTIAL_OF_PROGRAM && is_no_window && !self.ever_lost_on_path())
@@ -117,18 +141,22 @@ impl CaptureView<'_> {
     /// Returns true if data always waited at the sender: hardly a packet ends where a write does.
     fn data_waits_at_sender(&self) -> bool {
         let segments = || self.figures.flows.first()?.whole.last()?.tcp.data_segs_out;
-        segments().is_some_and(|all| self.capture.partial.get() * all.get() as f64 <= FEW_ENDS_OF_WRITES)
+        segments()
+            .is_some_and(|all| self.capture.partial.get() * all.get() as f64 <= FEW_ENDS_OF_WRITES)
     }
 
     /// Finds the queue of the sending host, if it dropped what a capture behind it never saw.
     pub(super) fn own_queue(&self) -> Option<LimitFinding> {
         let again = self.figures.sent_again_in_all()?;
-        let found = self.is_at_sender() && self.capture.lost_before > 0 && self.capture.lost_before * 2 > again;
+        let found = self.is_at_sender()
+            && self.capture.lost_before > 0
+            && self.capture.lost_before * 2 > again;
         found.then(|| LimitFinding::new(CapacityVerdict::HostQueue, Ratio::ONE))
     }
 
-    /// Finds a send buffer, whose data is always as much: losses and queues make it swing. Its own bursts may wait in a
-    /// queue, and at first be lost to it, but the queue is empty before the next ones.
+    /// Finds a send buffer, whose data is always as much: losses and queues make it swing. Its own
+    /// bursts may wait in a queue, and at first be lost to it, but the queue is empty before the
+    /// next ones.
     pub(super) fn buffer_of_sender(&self) -> Option<LimitFinding> {
         if self.was_fuller() {
             return None;
@@ -143,35 +171,55 @@ impl CaptureView<'_> {
         (is_flat || refills()).then(|| self.of_sender()).flatten()
     }
 
-    /// Finds a sender that holds itself back though this does not show why: its program or its own queue, by which data
-    /// goes out at their times, or its buffer, whose data goes out as the acknowledgements come.
+    /// Finds a sender that holds itself back though this does not show why: its program or its own
+    /// queue, by which data goes out at their times, or its buffer, whose data goes out as the
+    /// acknowledgements come.
     pub(super) fn of_sender(&self) -> Option<LimitFinding> {
         if self.is_answered_in_each_round_trip() {
             return Some(
-                LimitFinding::new(ApplicationWindowVerdict::SshChannelOfReceiver, Ratio::ONE).one_of_several(),
+                LimitFinding::new(ApplicationWindowVerdict::SshChannelOfReceiver, Ratio::ONE)
+                    .one_of_several(),
             );
         }
-        let at_own_times = self.capture.clocked.is_some_and(|clocked| clocked.get() < CLOCKED_SHARE);
-        let is_uneven = self.flight_plateau()? < MIN_PLATEAU && !self.is_level() && !self.follows_acknowledgements();
+        let at_own_times = self
+            .capture
+            .clocked
+            .is_some_and(|clocked| clocked.get() < CLOCKED_SHARE);
+        let is_uneven = self.flight_plateau()? < MIN_PLATEAU
+            && !self.is_level()
+            && !self.follows_acknowledgements();
         // Neither a buffer nor a pace, behind which data waits at any time.
         let own_queue = |found: LimitFinding| {
             let waits = self.data_waits_at_sender() && !self.was_fuller();
-            if waits { found.add_alternative(CapacityVerdict::HostQueue) } else { found.one_of_several() }
+            if waits {
+                found.add_alternative(CapacityVerdict::HostQueue)
+            } else {
+                found.one_of_several()
+            }
         };
         if !self.is_at_sender() {
             if self.writes_show() || (at_own_times && is_uneven) || self.has_flight_swings() {
-                return Some(LimitFinding::new(SenderApplicationVerdict::Idle, Ratio::ONE).one_of_several());
+                return Some(
+                    LimitFinding::new(SenderApplicationVerdict::Idle, Ratio::ONE).one_of_several(),
+                );
             }
             let found = LimitFinding::new(SendBufferVerdict::TcpWmemMax, Ratio::ONE);
-            // A smaller window does the same, and not every sender cuts a packet where it ends. A pace cuts none.
+            // A smaller window does the same, and not every sender cuts a packet where it ends. A
+            // pace cuts none.
             let may_be_window = match self.capture.clocked {
                 Some(_) => self.follows_acknowledgements(),
                 None => self.cuts_packets()?,
             };
             let lowered = ReceiveWindowVerdict::WindowClamped;
-            return Some(if may_be_window { found.add_alternative(lowered) } else { own_queue(found) });
+            return Some(if may_be_window {
+                found.add_alternative(lowered)
+            } else {
+                own_queue(found)
+            });
         }
-        let is_spaced = self.paced_share().is_some_and(|share| share.get() >= MIN_PACED_SHARE);
+        let is_spaced = self
+            .paced_share()
+            .is_some_and(|share| share.get() >= MIN_PACED_SHARE);
         if self.was_fuller() && !self.follows_acknowledgements() {
             let program = if self.writes_show() || is_spaced {
                 SenderApplicationVerdict::RateLimited
@@ -182,12 +230,16 @@ impl CaptureView<'_> {
         }
         let is_held = at_own_times && self.is_level() && !self.was_fuller();
         if is_held && !self.writes_show() && self.data_waits_at_sender() {
-            return Some(own_queue(LimitFinding::new(SendBufferVerdict::TcpWmemMax, Ratio::ONE)));
+            return Some(own_queue(LimitFinding::new(
+                SendBufferVerdict::TcpWmemMax,
+                Ratio::ONE,
+            )));
         }
         let found: LegalVerdict = if self.writes_show() {
             SenderApplicationVerdict::Idle.into()
         } else if !is_uneven && (self.bursts_are_paced() || is_spaced) {
-            // The kernel's pace hides what follows acknowledgements, and a device may be what spaces the data.
+            // The kernel's pace hides what follows acknowledgements, and a device may be what
+            // spaces the data.
             SendBufferVerdict::TcpWmemMax.into()
         } else if !is_uneven && (!at_own_times || self.is_level()) {
             // What a host drops itself makes its congestion window swing.
@@ -201,44 +253,58 @@ impl CaptureView<'_> {
         Some(LimitFinding::new(found, Ratio::ONE).one_of_several())
     }
 
-    /// Returns true if what is in flight swings by more than the third of a buffer that is free when its writer is
-    /// woken.
+    /// Returns true if what is in flight swings by more than the third of a buffer that is free
+    /// when its writer is woken.
     pub(super) fn has_flight_swings(&self) -> bool {
         let swings = |quiet: QuietRounds| quiet.level.get() < MIN_LEVEL_OF_SLEEPING_WRITER;
         !self.ever_lost_on_path() && self.capture.quiet.is_some_and(swings)
     }
 
-    /// Returns true if the receiving program sends something in each round trip, as one does that grants a window of
-    /// its own.
+    /// Returns true if the receiving program sends something in each round trip, as one does that
+    /// grants a window of its own.
     pub(super) fn is_answered_in_each_round_trip(&self) -> bool {
         let a_round_trip = self.figures.rtt.map(|rtt| self.figures.rate.bytes_in(rtt));
-        a_round_trip
-            .is_some_and(|size| self.capture.answers as f64 * size.as_f64() >= self.acknowledged_bytes().as_f64())
+        a_round_trip.is_some_and(|size| {
+            self.capture.answers as f64 * size.as_f64() >= self.acknowledged_bytes().as_f64()
+        })
     }
 
     /// Returns the data that was acknowledged, all streams together.
     pub(super) fn acknowledged_bytes(&self) -> ByteCount {
-        self.figures.flows.iter().filter_map(|flow| Some(flow.whole.last()?.bytes)).sum()
+        self.figures
+            .flows
+            .iter()
+            .filter_map(|flow| Some(flow.whole.last()?.bytes))
+            .sum()
     }
 
     /// Returns true if small trains are spaced by a rate, which is above that of the transfer.
     fn bursts_are_paced(&self) -> bool {
         let is_pace = |burst: BurstRate| burst.share.get() >= PACED_BURSTS_SHARE;
-        self.capture.departures.is_some_and(|burst| is_pace(burst) && !self.is_longer_than_a_pace(burst.rate))
+        self.capture
+            .departures
+            .is_some_and(|burst| is_pace(burst) && !self.is_longer_than_a_pace(burst.rate))
     }
 
-    /// Returns the share of the time in which the sender's packets are spaced by one rate, that of the transfer.
+    /// Returns the share of the time in which the sender's packets are spaced by one rate, that of
+    /// the transfer.
     fn paced_share(&self) -> Option<Ratio> {
         let all = self.figures.rate;
         let each = all.scale_by(1.0 / f64::from(self.figures.stream_count()));
         let of_time = |burst: &BurstRate| {
-            let pace = [each, all].into_iter().find(|rate| burst.rate <= rate.scale_by(MAX_PACE_FACTOR))?;
-            // At first a shaper may let more pass; at other times faster trains show that nothing spaces them.
+            let pace = [each, all]
+                .into_iter()
+                .find(|rate| burst.rate <= rate.scale_by(MAX_PACE_FACTOR))?;
+            // At first a shaper may let more pass; at other times faster trains show that nothing
+            // spaces them.
             let is_whole = burst.rate >= pace.scale_by(1.0 / MAX_PACE_FACTOR);
             let of_time = (burst.share.get() * pace.relative_to(burst.rate)).min(1.0);
             (is_whole || burst.share.get() >= MIN_SHARE_BELOW_PACE).then(|| Ratio::new(of_time))
         };
         let both = [self.capture.departures, self.capture.arrivals];
-        both.iter().flatten().filter_map(of_time).max_by(|one, other| one.get().total_cmp(&other.get()))
+        both.iter()
+            .flatten()
+            .filter_map(of_time)
+            .max_by(|one, other| one.get().total_cmp(&other.get()))
     }
 }

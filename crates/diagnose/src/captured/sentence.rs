@@ -1,8 +1,8 @@
 //! The words for a limit that a capture shows, and its figures.
 
 use fullpipe_record::{
-    At, BurstRate, CapacityVerdict, CaptureEvidence, LegalVerdict, MtuVerdict, ReceiveWindowVerdict,
-    SenderApplicationVerdict,
+    At, BurstRate, CapacityVerdict, CaptureEvidence, LegalVerdict, MtuVerdict,
+    ReceiveWindowVerdict, SenderApplicationVerdict,
 };
 use fullpipe_units::{BitRate, count_noun};
 
@@ -20,7 +20,10 @@ pub(crate) fn captured_sentence(
 ) -> Option<String> {
     let view = CaptureView { figures, capture };
     let (rate, rtt) = (figures.rate, text::time_text(figures.rtt));
-    let (in_flight, window) = (text::size_text(figures.mean_size(|one| one.outstanding)), allowed_window(&view));
+    let (in_flight, window) = (
+        text::size_text(figures.mean_size(|one| one.outstanding)),
+        allowed_window(&view),
+    );
     match finding.verdict {
         LegalVerdict::Unknown(_) => Some(one_way(capture.only?, rate)),
         LegalVerdict::Mtu(MtuVerdict::BlackHole) if capture.only.is_some() => Some(format!(
@@ -116,8 +119,8 @@ pub(crate) fn captured_sentence(
     }
 }
 
-/// Returns the receiver's window in words. If neither a handshake nor the data in flight shows its scale, it is never
-/// full.
+/// Returns the receiver's window in words. If neither a handshake nor the data in flight shows its
+/// scale, it is never full.
 fn allowed_window(view: &CaptureView) -> String {
     match view.figures.mean_size(|one| one.window) {
         None if view.lacks_handshake() => "more, whatever the scale of its windows,".to_owned(),
@@ -129,7 +132,10 @@ fn allowed_window(view: &CaptureView) -> String {
 fn of_buffer(view: &CaptureView, finding: &LimitFinding) -> String {
     let figures = view.figures;
     let (rate, rtt) = (figures.rate, text::time_text(figures.rtt));
-    let (in_flight, window) = (text::size_text(figures.mean_size(|one| one.outstanding)), allowed_window(view));
+    let (in_flight, window) = (
+        text::size_text(figures.mean_size(|one| one.outstanding)),
+        allowed_window(view),
+    );
     let waits_in_host = finding.other == Some(CapacityVerdict::HostQueue.into());
     if view.is_at_sender() && !waits_in_host {
         return format!(
@@ -155,7 +161,8 @@ fn one_way(end: At, rate: BitRate) -> String {
     let seen = if end == At::Sender {
         format!("the sender's packets were captured, {rate}, and none of those that go back")
     } else {
-        "the receiver's packets were captured, and none of the data that they acknowledge".to_owned()
+        "the receiver's packets were captured, and none of the data that they acknowledge"
+            .to_owned()
     };
     format!(
         "Only {seen}: nothing shows what limits this transfer. A capture of the other direction would, or one at \
@@ -165,7 +172,9 @@ fn one_way(end: At, rate: BitRate) -> String {
 
 /// Returns the figures of a capture that decide.
 pub(crate) fn capture_rows(capture: &CaptureEvidence) -> Vec<Row> {
-    let burst = |burst: Option<BurstRate>| burst.map(|burst| format!("{}, {} of the data", burst.rate, burst.share));
+    let burst = |burst: Option<BurstRate>| {
+        burst.map(|burst| format!("{}, {} of the data", burst.rate, burst.share))
+    };
     let place = match capture.point {
         Some(At::Sender) => "at the sender",
         Some(At::Receiver) => "at the receiver",
@@ -181,11 +190,28 @@ pub(crate) fn capture_rows(capture: &CaptureEvidence) -> Vec<Row> {
     vec![
         ("captured", Some(place.to_owned())),
         ("captured packets", only.map(str::to_owned)),
-        ("sent on acknowledgements", capture.clocked.map(|share| share.to_string())),
-        ("little in flight", two_way.then(|| format!("{} of the time", capture.idle))),
-        ("sent most often at", capture.departures.map(|burst| sent_most_often_at(burst, capture.sustained))),
-        ("acknowledged most often at", burst(capture.acknowledgements)),
-        ("no full segments", Some(format!("{} of the packets", capture.partial))),
+        (
+            "sent on acknowledgements",
+            capture.clocked.map(|share| share.to_string()),
+        ),
+        (
+            "little in flight",
+            two_way.then(|| format!("{} of the time", capture.idle)),
+        ),
+        (
+            "sent most often at",
+            capture
+                .departures
+                .map(|burst| sent_most_often_at(burst, capture.sustained)),
+        ),
+        (
+            "acknowledged most often at",
+            burst(capture.acknowledgements),
+        ),
+        (
+            "no full segments",
+            Some(format!("{} of the packets", capture.partial)),
+        ),
         ("lost before this point", lost),
     ]
 }

@@ -9,26 +9,34 @@ use crate::limits::mtu;
 use crate::thresholds::{FEW_SEGMENTS, MAX_FIRST_WINDOW};
 
 impl CaptureView<'_> {
-    /// Finds a connection over which hardly any data comes: it is open, or its sender sent much more.
+    /// Finds a connection over which hardly any data comes: it is open, or its sender sent much
+    /// more.
     pub(super) fn hardly_anything(&self) -> Option<LimitFinding> {
         let few = self.has_few();
-        if few == Some(true) && self.figures.mss.is_some_and(|mss| self.capture.unseen >= mss * FEW_SEGMENTS) {
+        if few == Some(true)
+            && self
+                .figures
+                .mss
+                .is_some_and(|mss| self.capture.unseen >= mss * FEW_SEGMENTS)
+        {
             return Some(LimitFinding::new(MtuVerdict::BlackHole, Ratio::ONE));
         }
         let found = few != Some(false) && !self.capture.closed && !self.is_at_sender();
         found.then(|| LimitFinding::new(MtuVerdict::BlackHole, Ratio::ONE).one_of_several())
     }
 
-    /// Finds a sender that sends no more than its first window, and that again and again when its timer expires: no
-    /// answer comes, whether one would pass here or not. A transfer of which the answers pass elsewhere goes on.
+    /// Finds a sender that sends no more than its first window, and that again and again when its
+    /// timer expires: no answer comes, whether one would pass here or not. A transfer of which the
+    /// answers pass elsewhere goes on.
     pub(super) fn repeats_in_vain(&self) -> Option<LimitFinding> {
-        let is_first_window = self.passed_bytes() <= MAX_FIRST_WINDOW && self.passed_bytes() > ByteCount::ZERO;
+        let is_first_window =
+            self.passed_bytes() <= MAX_FIRST_WINDOW && self.passed_bytes() > ByteCount::ZERO;
         let found = is_first_window && self.figures.flows.iter().all(mtu::repeats_without_more);
         found.then(|| LimitFinding::new(MtuVerdict::BlackHole, Ratio::ONE))
     }
 
-    /// Finds an open connection over which its larger sender sent hardly anything: all of the other one's data may have
-    /// vanished on its way here.
+    /// Finds an open connection over which its larger sender sent hardly anything: all of the other
+    /// one's data may have vanished on its way here.
     pub(super) fn little_and_no_answer(&self) -> Option<LimitFinding> {
         let found = self.has_few()? && !self.capture.closed && !self.figures.ever_lost();
         found.then(|| LimitFinding::new(MtuVerdict::BlackHole, Ratio::ONE).one_of_several())
@@ -39,12 +47,20 @@ impl CaptureView<'_> {
         Some(self.passed_bytes() < self.figures.mss? * FEW_SEGMENTS)
     }
 
-    /// Returns the data that was acknowledged or, if that is more, passed here, all streams together.
+    /// Returns the data that was acknowledged or, if that is more, passed here, all streams
+    /// together.
     pub(super) fn passed_bytes(&self) -> ByteCount {
         let of_sample = |sample: &Sample| {
             let sent = sample.tcp.bytes_sent.unwrap_or_default();
-            sample.bytes.max(sent.saturating_sub(sample.tcp.bytes_retrans.unwrap_or_default()))
+            sample
+                .bytes
+                .max(sent.saturating_sub(sample.tcp.bytes_retrans.unwrap_or_default()))
         };
-        self.figures.flows.iter().filter_map(|flow| flow.whole.last().copied()).map(of_sample).sum()
+        self.figures
+            .flows
+            .iter()
+            .filter_map(|flow| flow.whole.last().copied())
+            .map(of_sample)
+            .sum()
     }
 }

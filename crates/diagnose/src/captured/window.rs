@@ -1,4 +1,5 @@
-//! Windows that hold a captured transfer back: of the receiver, and as devices on the way leave them.
+//! Windows that hold a captured transfer back: of the receiver, and as devices on the way leave
+//! them.
 
 use fullpipe_record::{At, Limit, ReceiveWindowVerdict, SendBufferVerdict, WindowEdit};
 use fullpipe_units::{ByteCount, Ratio};
@@ -8,30 +9,39 @@ use crate::figures::share_of_votes;
 use crate::finding::LimitFinding;
 use crate::limits::{capacity, receive_window};
 use crate::thresholds::{
-    CLOCKED_BY_WINDOW, CLOCKED_SHARE, FEW_SEGMENTS, FULL_PACKETS_SHARE, MIN_CUT_PACKETS, MIN_LIMIT_SHARE, MIN_PROBES,
-    MIN_TUNED_GROWTH,
+    CLOCKED_BY_WINDOW, CLOCKED_SHARE, FEW_SEGMENTS, FULL_PACKETS_SHARE, MIN_CUT_PACKETS,
+    MIN_LIMIT_SHARE, MIN_PROBES, MIN_TUNED_GROWTH,
 };
 
 impl CaptureView<'_> {
-    /// Finds a sender to which the receiver's offer to scale windows did not come: each of its packets holds as much as
-    /// the field of the window in the header, which both SYNs scale here. The first may hold less, as what a program
-    /// writes before the rest.
+    /// Finds a sender to which the receiver's offer to scale windows did not come: each of its
+    /// packets holds as much as the field of the window in the header, which both SYNs scale here.
+    /// The first may hold less, as what a program writes before the rest.
     pub(super) fn unscaled_at_sender(&self) -> Option<LimitFinding> {
         let whole = &self.figures.flows.first()?.whole;
         let (first, tcp) = (&whole.first()?.tcp, &whole.last()?.tcp);
-        let shift = tcp.snd_wscale.filter(|shift| *shift > 0 && tcp.window_scaling == Some(true))?;
+        let shift = tcp
+            .snd_wscale
+            .filter(|shift| *shift > 0 && tcp.window_scaling == Some(true))?;
         let field = ByteCount::new(tcp.snd_wnd?.get() >> shift);
         let bytes = tcp.bytes_sent?.saturating_sub(first.bytes_sent?);
-        let packets = tcp.data_segs_out?.get().saturating_sub(first.data_segs_out?.get());
+        let packets = tcp
+            .data_segs_out?
+            .get()
+            .saturating_sub(first.data_segs_out?.get());
         let packet = ByteCount::new(bytes.get() / packets.max(1));
         // Each is alone in flight. A window whose field is about a segment is full by chance.
         let is_alone = self.usual_most_in_flight()? <= field;
         let is_full = packet <= field && packet >= field.scale_by(FULL_PACKETS_SHARE) && is_alone;
-        let found = !self.is_at_sender() && field < self.figures.mss? && packet > ByteCount::ZERO && is_full;
+        let found = !self.is_at_sender()
+            && field < self.figures.mss?
+            && packet > ByteCount::ZERO
+            && is_full;
         found.then(|| LimitFinding::new(ReceiveWindowVerdict::WindowScaleStripped, Ratio::ONE))
     }
 
-    /// Finds the receiver's window or program; or the full pipe, where the window holds more than fits it.
+    /// Finds the receiver's window or program; or the full pipe, where the window holds more than
+    /// fits it.
     pub(super) fn find_receive_window(&self) -> Option<LimitFinding> {
         let found = receive_window::find_receive_window(self.figures)?;
         if found.limit_kind() != Limit::ReceiveWindow {
@@ -54,20 +64,30 @@ impl CaptureView<'_> {
         }
         // The kernel lets a window grow for a program that reads what comes.
         let fixed = self.window_never_grew();
-        let cause = if fixed { ReceiveWindowVerdict::SoRcvbuf } else { ReceiveWindowVerdict::TcpRmemMax };
+        let cause = if fixed {
+            ReceiveWindowVerdict::SoRcvbuf
+        } else {
+            ReceiveWindowVerdict::TcpRmemMax
+        };
         if self.lacks_handshake() {
             // It is full under one of fourteen scales, as about every second buffer is by chance.
-            return found.as_verdict(cause).add_alternative(SendBufferVerdict::TcpWmemMax);
+            return found
+                .as_verdict(cause)
+                .add_alternative(SendBufferVerdict::TcpWmemMax);
         }
         found.as_verdict(cause).one_of_several()
     }
 
-    /// Finds a window of less than a segment: the sender waits until it is larger, or a timer fires (RFC 9293,
-    /// 3.8.6.2.1), and has nothing in flight meanwhile.
+    /// Finds a window of less than a segment: the sender waits until it is larger, or a timer fires
+    /// (RFC 9293, 3.8.6.2.1), and has nothing in flight meanwhile.
     pub(super) fn below_a_segment(&self) -> Option<LimitFinding> {
         let mss = self.figures.mss?;
         let small = |window| ByteCount::ZERO < window && window < mss;
-        let held = share_of_votes(self.figures.snapshots().map(|snapshot| snapshot.window.map(small)))?;
+        let held = share_of_votes(
+            self.figures
+                .snapshots()
+                .map(|snapshot| snapshot.window.map(small)),
+        )?;
         let found = LimitFinding::new(ReceiveWindowVerdict::TcpRmemMax, held);
         (held.get() >= MIN_LIMIT_SHARE).then(|| self.cause_of_window(found))
     }
@@ -82,21 +102,34 @@ impl CaptureView<'_> {
         }
     }
 
-    /// Returns the end whose SYN was the first without an offer to scale windows: the answer to one is without it, too.
+    /// Returns the end whose SYN was the first without an offer to scale windows: the answer to one
+    /// is without it, too.
     fn end_without_scale(&self) -> Option<At> {
         let sender = (At::Sender, self.capture.sender_offers_scale);
         let receiver = (At::Receiver, self.capture.receiver_offers_scale);
-        let order = if self.capture.sender_opened { [sender, receiver] } else { [receiver, sender] };
-        order.into_iter().find(|(_, offers)| *offers == Some(false)).map(|(end, _)| end)
+        let order = if self.capture.sender_opened {
+            [sender, receiver]
+        } else {
+            [receiver, sender]
+        };
+        order
+            .into_iter()
+            .find(|(_, offers)| *offers == Some(false))
+            .map(|(end, _)| end)
     }
 
-    /// Returns the cause of windows that are not scaled, where the SYN of `end` lacks the offer: that host, if it was
-    /// captured there, or if no device may have taken it away.
+    /// Returns the cause of windows that are not scaled, where the SYN of `end` lacks the offer:
+    /// that host, if it was captured there, or if no device may have taken it away.
     fn without_scale(&self, end: At, found: &LimitFinding) -> LimitFinding {
         let evidence = self.figures.evidence;
-        let settings = if end == At::Sender { &evidence.sender } else { &evidence.receiver };
+        let settings = if end == At::Sender {
+            &evidence.sender
+        } else {
+            &evidence.receiver
+        };
         let is_not_offered = found.as_verdict(ReceiveWindowVerdict::NoWindowScaling);
-        if self.capture.point == Some(end) || self.capture.window_edit == Some(WindowEdit::Nothing) {
+        if self.capture.point == Some(end) || self.capture.window_edit == Some(WindowEdit::Nothing)
+        {
             return is_not_offered;
         }
         match settings.as_ref().map(|host| host.window_scaling) {
@@ -106,29 +139,38 @@ impl CaptureView<'_> {
         }
     }
 
-    /// Finds a sender that asks for the window again and again, and sends nothing, though the receiver allows several
-    /// segments: it takes the window for less than one, by another scale. A program that pauses asks as well, whether
-    /// the other end is there.
+    /// Finds a sender that asks for the window again and again, and sends nothing, though the
+    /// receiver allows several segments: it takes the window for less than one, by another scale. A
+    /// program that pauses asks as well, whether the other end is there.
     pub(super) fn closed_on_the_way(&self) -> Option<LimitFinding> {
         let flow = self.figures.flows.first()?;
         let (first, last) = (flow.whole.first()?, flow.whole.last()?);
-        let is_silent = flow.silent_for(|sample| sample.bytes) * 2 >= last.at.saturating_sub(first.at);
+        let is_silent =
+            flow.silent_for(|sample| sample.bytes) * 2 >= last.at.saturating_sub(first.at);
         // The window is not known either where no data followed an acknowledgement.
         let few = self.figures.mss? * FEW_SEGMENTS;
         let is_open = last.tcp.snd_wnd.is_none_or(|window| window >= few) && !self.is_at_sender();
         let may_be = self.lacks_handshake() || is_open;
         let found = may_be && self.capture.probes >= MIN_PROBES && is_silent;
-        let found = found.then(|| LimitFinding::new(ReceiveWindowVerdict::WindowScaleRewritten, Ratio::ONE))?;
+        let found = found
+            .then(|| LimitFinding::new(ReceiveWindowVerdict::WindowScaleRewritten, Ratio::ONE))?;
         let stripped = ReceiveWindowVerdict::WindowScaleStripped;
-        Some(if self.lacks_handshake() { found.add_alternative(stripped) } else { found.one_of_several() })
+        Some(if self.lacks_handshake() {
+            found.add_alternative(stripped)
+        } else {
+            found.one_of_several()
+        })
     }
 
-    /// Finds a window that a device lowers behind this place: data follows acknowledgements, and in each round trip a
-    /// packet is cut short where the window ends (`tcp_mss_split_point`). A buffer holds whole segments; a program that
-    /// waits after each write looks alike.
+    /// Finds a window that a device lowers behind this place: data follows acknowledgements, and in
+    /// each round trip a packet is cut short where the window ends (`tcp_mss_split_point`). A
+    /// buffer holds whole segments; a program that waits after each write looks alike.
     pub(super) fn lowered_window(&self) -> Option<LimitFinding> {
         let may_be = !self.is_at_sender()
-            && self.capture.clocked.is_none_or(|clocked| clocked.get() >= CLOCKED_SHARE)
+            && self
+                .capture
+                .clocked
+                .is_none_or(|clocked| clocked.get() >= CLOCKED_SHARE)
             && self.drains_queue()
             && !self.ever_lost_on_path()
             && !self.waits_on_path()
@@ -138,7 +180,8 @@ impl CaptureView<'_> {
         } else if self.fills_misread_window()
             || (self.was_fuller() && self.follows_acknowledgements() && !self.has_flight_swings())
         {
-            // The window of the handshake has no scale: what is sent into it no edit of the scale makes smaller.
+            // The window of the handshake has no scale: what is sent into it no edit of the scale
+            // makes smaller.
             ReceiveWindowVerdict::WindowScaleRewritten
         } else {
             return None;
@@ -149,27 +192,38 @@ impl CaptureView<'_> {
     /// Returns true if a packet in each round trip is cut short; `None` if the samples do not show
     /// it.
     pub(super) fn cuts_packets(&self) -> Option<bool> {
-        let segments = self.figures.mean_size(|one| one.outstanding)?.as_f64() / self.figures.mss?.as_f64().max(1.0);
+        let segments = self.figures.mean_size(|one| one.outstanding)?.as_f64()
+            / self.figures.mss?.as_f64().max(1.0);
         Some(self.capture.partial.get() * segments >= MIN_CUT_PACKETS)
     }
 
-    /// Returns true if always as much is in flight as the field of the window allows if it is shifted by less than the
-    /// receiver means: to the whole segments that fit it, which are all that a sender sends into it if it waits for
-    /// room for a full one (RFC 9293, 3.8.6.2.1). A buffer is as large by chance.
+    /// Returns true if always as much is in flight as the field of the window allows if it is
+    /// shifted by less than the receiver means: to the whole segments that fit it, which are all
+    /// that a sender sends into it if it waits for room for a full one (RFC 9293, 3.8.6.2.1). A
+    /// buffer is as large by chance.
     fn fills_misread_window(&self) -> bool {
         let fills = || {
-            let (mss, tcp) = (self.figures.mss?.get(), &self.figures.flows.first()?.snapshots.last()?.sample.tcp);
+            let (mss, tcp) = (
+                self.figures.mss?.get(),
+                &self.figures.flows.first()?.snapshots.last()?.sample.tcp,
+            );
             let shift = tcp.snd_wscale.filter(|shift| *shift < 64)?;
             let field = tcp.snd_wnd?.get() >> shift;
             let in_flight = self.usual_most_in_flight()?.get();
             let fills = |less| (field << less) / mss == in_flight.div_ceil(mss);
             Some(in_flight >= mss && (0..shift).any(fills))
         };
-        let may_follow = self.capture.clocked.is_none_or(|clocked| clocked.get() >= CLOCKED_BY_WINDOW);
+        let may_follow = self
+            .capture
+            .clocked
+            .is_none_or(|clocked| clocked.get() >= CLOCKED_BY_WINDOW);
         self.is_level() && may_follow && fills() == Some(true)
     }
 
     fn window_never_grew(&self) -> bool {
-        self.figures.flows.iter().all(|flow| receive_window::grew_by(flow) <= Some(MIN_TUNED_GROWTH))
+        self.figures
+            .flows
+            .iter()
+            .all(|flow| receive_window::grew_by(flow) <= Some(MIN_TUNED_GROWTH))
     }
 }

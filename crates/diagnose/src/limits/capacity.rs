@@ -1,7 +1,8 @@
 //! A bottleneck that is full, on the path or in the sending host.
 
 use fullpipe_record::{
-    At, CapacityVerdict, Change, CongestionWindowVerdict, Limit, LossVerdict, Remedy, Sample, Scope, TransferProgress,
+    At, CapacityVerdict, Change, CongestionWindowVerdict, Limit, LossVerdict, Remedy, Sample,
+    Scope, TransferProgress,
 };
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
 
@@ -15,32 +16,35 @@ use crate::losses;
 use crate::machine;
 use crate::manual_remedy::ManualRemedy;
 use crate::path::{
-    self, exceeds_the_pipe, judged_part, mean_trend, queue_before_the_load, rate_trend, rtt_trend, stated_capacity,
-    time_on_the_line,
+    self, exceeds_the_pipe, judged_part, mean_trend, queue_before_the_load, rate_trend, rtt_trend,
+    stated_capacity, time_on_the_line,
 };
 use crate::snapshot::JudgedSample;
 use crate::text::{self, BasicFacts, Row, time_text};
 use crate::thresholds::{
-    CLEARLY_LOWER_SHARE, DEFAULT_QUEUE_PACKETS, FLAT_RATE_FACTOR, FULL_PIPE_SHARE, FULL_PIPE_SHARE_UNDER_BBR,
-    GROWN_WINDOW_FACTOR, GROWN_WITH_RTT_FACTOR, INFLATED_RTT_FACTOR, MIN_ECHOES, MIN_LIMIT_SHARE, MIN_OWN_DROPS,
-    MIN_OWN_DROPS_SHARE, MIN_WAIT_BEHIND_OTHERS, NEVER_EMPTY_RTT_FACTOR, NEXT_SIZE_FACTOR, PACKETS_OF_SHORT_QUEUE,
-    RTT_SHARE_OF_GROWTH, SHARED_PIPE_SHARE, WHOLE_RATE_SHARE,
+    CLEARLY_LOWER_SHARE, DEFAULT_QUEUE_PACKETS, FLAT_RATE_FACTOR, FULL_PIPE_SHARE,
+    FULL_PIPE_SHARE_UNDER_BBR, GROWN_WINDOW_FACTOR, GROWN_WITH_RTT_FACTOR, INFLATED_RTT_FACTOR,
+    MIN_ECHOES, MIN_LIMIT_SHARE, MIN_OWN_DROPS, MIN_OWN_DROPS_SHARE, MIN_WAIT_BEHIND_OTHERS,
+    NEVER_EMPTY_RTT_FACTOR, NEXT_SIZE_FACTOR, PACKETS_OF_SHORT_QUEUE, RTT_SHARE_OF_GROWTH,
+    SHARED_PIPE_SHARE, WHOLE_RATE_SHARE,
 };
 
 /// Finds a pipe that is as full as its stated bandwidth allows.
 pub(crate) fn full_as_stated(figures: &SenderSampleFigures) -> Option<LimitFinding> {
     let enough = stated_capacity(figures)?.scale_by(FULL_PIPE_SHARE);
-    (figures.rate >= enough).then(|| LimitFinding::new(CapacityVerdict::Link, time_at(figures, enough)))
+    (figures.rate >= enough)
+        .then(|| LimitFinding::new(CapacityVerdict::Link, time_at(figures, enough)))
 }
 
-/// Returns true if the data takes all that the stated bandwidth can carry: nothing at a host could be lifted then.
+/// Returns true if the data takes all that the stated bandwidth can carry: nothing at a host could
+/// be lifted then.
 pub(crate) fn carries_all_as_stated(figures: &SenderSampleFigures) -> bool {
     stated_capacity(figures).is_some_and(|stated| figures.rate >= stated.scale_by(WHOLE_RATE_SHARE))
 }
 
-/// Finds a window or buffer that holds more than fits the pipe: the excess stands in a queue, and the bottleneck is
-/// full. Data that waits for a slow reader, which takes it in large chunks, is no queue: echo requests during the load
-/// do not wait with it.
+/// Finds a window or buffer that holds more than fits the pipe: the excess stands in a queue, and
+/// the bottleneck is full. Data that waits for a slow reader, which takes it in large chunks, is no
+/// queue: echo requests during the load do not wait with it.
 pub(crate) fn queue_behind_window(figures: &SenderSampleFigures) -> Option<LimitFinding> {
     let in_the_pipe = figures.rate.bytes_in(figures.idle_rtt?);
     let outstanding = figures.mean_size(|snapshot| snapshot.outstanding)?;
@@ -52,29 +56,38 @@ pub(crate) fn queue_behind_window(figures: &SenderSampleFigures) -> Option<Limit
         .then(|| LimitFinding::new(CapacityVerdict::Link, time_inflated(figures)))
 }
 
-/// Finds a bottleneck that is full, and not with this transfer alone: it carries clearly less of it than its stated
-/// bandwidth; or its queue was there before the transfer began, and the transfer fills it or loses packets to it; or
-/// packets wait behind those of others before they are lost.
-pub(crate) fn behind_on_path(figures: &SenderSampleFigures, found: &LimitFinding) -> Option<LimitFinding> {
+/// Finds a bottleneck that is full, and not with this transfer alone: it carries clearly less of it
+/// than its stated bandwidth; or its queue was there before the transfer began, and the transfer
+/// fills it or loses packets to it; or packets wait behind those of others before they are lost.
+pub(crate) fn behind_on_path(
+    figures: &SenderSampleFigures,
+    found: &LimitFinding,
+) -> Option<LimitFinding> {
     let is_regrowth = found.verdict == CongestionWindowVerdict::Recovering.into();
     let in_a_queue = found.verdict == LossVerdict::ShallowQueue.into();
     let shared = match (found.limit_kind(), stated_capacity(figures)) {
         (Limit::Capacity, Some(stated)) => figures.rate < stated.scale_by(SHARED_PIPE_SHARE),
         (_, Some(stated)) if in_a_queue && waits_behind_others(figures, stated) => true,
-        (Limit::Capacity | Limit::Loss, _) => queue_before_the_load(figures.evidence, figures.idle_rtt),
+        (Limit::Capacity | Limit::Loss, _) => {
+            queue_before_the_load(figures.evidence, figures.idle_rtt)
+        }
         _ => is_regrowth && queue_before_the_load(figures.evidence, figures.idle_rtt),
     };
     shared.then(|| found.as_verdict(CapacityVerdict::Shared))
 }
 
-/// Returns true if packets wait longer before losses than a short queue keeps them, though the data is far slower than
-/// the link then: packets of others wait there, too. While a queue of its own stands, a sender has the whole link.
+/// Returns true if packets wait longer before losses than a short queue keeps them, though the data
+/// is far slower than the link then: packets of others wait there, too. While a queue of its own
+/// stands, a sender has the whole link.
 fn waits_behind_others(figures: &SenderSampleFigures, stated: BitRate) -> bool {
     let waits = || {
         let idle = figures.idle_rtt?;
         let wait = losses::usual_rtt_before(&figures.flows)?.saturating_sub(idle);
-        let least = stated.time_for(figures.mss? * PACKETS_OF_SHORT_QUEUE).max(idle.scale_by(MIN_WAIT_BEHIND_OTHERS));
-        let before = losses::usual_rate_before(&figures.flows)?.scale_by(f64::from(figures.stream_count()));
+        let least = stated
+            .time_for(figures.mss? * PACKETS_OF_SHORT_QUEUE)
+            .max(idle.scale_by(MIN_WAIT_BEHIND_OTHERS));
+        let before =
+            losses::usual_rate_before(&figures.flows)?.scale_by(f64::from(figures.stream_count()));
         Some(wait > least && before.max(figures.rate) < stated.scale_by(SHARED_PIPE_SHARE))
     };
     waits() == Some(true)
@@ -82,7 +95,11 @@ fn waits_behind_others(figures: &SenderSampleFigures, stated: BitRate) -> bool {
 
 fn is_flat(figures: &SenderSampleFigures) -> bool {
     let of_flow = |flow: &SenderStream| {
-        let samples: Vec<&Sample> = flow.snapshots.iter().map(|snapshot| snapshot.sample).collect();
+        let samples: Vec<&Sample> = flow
+            .snapshots
+            .iter()
+            .map(|snapshot| snapshot.sample)
+            .collect();
         path::is_flat(&samples, |sample| sample.tcp.bytes_acked, figures.mss)
     };
     figures.flows.iter().all(of_flow)
@@ -90,45 +107,70 @@ fn is_flat(figures: &SenderSampleFigures) -> bool {
 
 pub(crate) fn full_bottleneck(figures: &SenderSampleFigures, held: Ratio) -> Option<LimitFinding> {
     if rtt_is_inflated(figures) && !rate_grows_with_window(figures) {
-        return Some(LimitFinding::new(CapacityVerdict::Link, time_inflated(figures)));
+        return Some(LimitFinding::new(
+            CapacityVerdict::Link,
+            time_inflated(figures),
+        ));
     }
-    (more_window_gives_no_more(figures) || bbr_found_no_more(figures) || queue_never_empties(figures))
-        .then(|| LimitFinding::new(CapacityVerdict::Link, held))
+    (more_window_gives_no_more(figures)
+        || bbr_found_no_more(figures)
+        || queue_never_empties(figures))
+    .then(|| LimitFinding::new(CapacityVerdict::Link, held))
 }
 
 /// Returns true if the round-trip time under load shows a standing queue.
 ///
-/// The idle time may stem from the handshake or from echo requests, packets that are small and so are sooner on the
-/// line than data: two full segments (an acknowledgement waits for the second) are allowed for.
+/// The idle time may stem from the handshake or from echo requests, packets that are small and so
+/// are sooner on the line than data: two full segments (an acknowledgement waits for the second)
+/// are allowed for.
 pub(crate) fn rtt_is_inflated(figures: &SenderSampleFigures) -> bool {
-    figures.rtt.zip(inflated_rtt(figures)).is_some_and(|(rtt, inflated)| rtt > inflated)
+    figures
+        .rtt
+        .zip(inflated_rtt(figures))
+        .is_some_and(|(rtt, inflated)| rtt > inflated)
 }
 
 /// Returns true if echo requests during the load show a standing queue.
 pub(crate) fn echoes_wait(figures: &SenderSampleFigures) -> bool {
-    figures.evidence.loaded_rtt.zip(inflated_rtt(figures)).is_some_and(|(rtt, inflated)| rtt > inflated)
+    figures
+        .evidence
+        .loaded_rtt
+        .zip(inflated_rtt(figures))
+        .is_some_and(|(rtt, inflated)| rtt > inflated)
 }
 
 fn inflated_rtt(figures: &SenderSampleFigures) -> Option<Span> {
     // A path whose time varies by itself shows no queue by doing so.
-    let usual = figures.evidence.idle_spread.map_or(Span::ZERO, |idle| idle.p90);
+    let usual = figures
+        .evidence
+        .idle_spread
+        .map_or(Span::ZERO, |idle| idle.p90);
     Some(figures.idle_rtt?.scale_by(INFLATED_RTT_FACTOR).max(usual) + time_on_the_line(figures)?)
 }
 
 fn time_inflated(figures: &SenderSampleFigures) -> Ratio {
     let inflated = inflated_rtt(figures);
-    let votes = figures.snapshots().map(|snapshot| Some(snapshot.sample.tcp.rtt? > inflated?));
+    let votes = figures
+        .snapshots()
+        .map(|snapshot| Some(snapshot.sample.tcp.rtt? > inflated?));
     // Where only echo requests show it, their median does: half of the time.
     share_of_votes(votes).unwrap_or(Ratio::new(0.5))
 }
 
-/// Returns true if even the shortest round trips under load, TCP's and those of echo requests, are clearly longer than
-/// the longest of the idle path: the bottleneck has something to send at any time.
+/// Returns true if even the shortest round trips under load, TCP's and those of echo requests, are
+/// clearly longer than the longest of the idle path: the bottleneck has something to send at any
+/// time.
 fn queue_never_empties(figures: &SenderSampleFigures) -> bool {
     let queued = || {
-        let idle = figures.evidence.idle_spread.filter(|idle| idle.count >= MIN_ECHOES)?;
+        let idle = figures
+            .evidence
+            .idle_spread
+            .filter(|idle| idle.count >= MIN_ECHOES)?;
         let queued = idle.p99.scale_by(NEVER_EMPTY_RTT_FACTOR) + time_on_the_line(figures)?;
-        let shortest = figures.snapshots().filter_map(|snapshot| snapshot.sample.tcp.rtt).min()?;
+        let shortest = figures
+            .snapshots()
+            .filter_map(|snapshot| snapshot.sample.tcp.rtt)
+            .min()?;
         Some(shortest > queued && figures.evidence.loaded_rtt? > queued)
     };
     queued() == Some(true)
@@ -140,48 +182,67 @@ fn more_window_gives_no_more(figures: &SenderSampleFigures) -> bool {
         mean_trend(figures, size).is_some_and(|trend| trend >= GROWN_WINDOW_FACTOR)
     };
     let pipe = |snapshot: &JudgedSample| snapshot.sample.pipe_bytes();
-    (grew(|snapshot| snapshot.cwnd) && grew(pipe) && rate_trend(figures).is_some_and(|trend| trend <= FLAT_RATE_FACTOR))
+    (grew(|snapshot| snapshot.cwnd)
+        && grew(pipe)
+        && rate_trend(figures).is_some_and(|trend| trend <= FLAT_RATE_FACTOR))
         || round_trips_grow_with_window(figures)
 }
 
-/// Returns true if what the window grew by shows in the rate alone, nothing was lost, and packets met no queue at
-/// times, neither before the load nor under it: where round trips are long then, it is the path that became longer.
+/// Returns true if what the window grew by shows in the rate alone, nothing was lost, and packets
+/// met no queue at times, neither before the load nor under it: where round trips are long then, it
+/// is the path that became longer.
 fn rate_grows_with_window(figures: &SenderSampleFigures) -> bool {
     let trends = || {
-        let window = mean_trend(figures, |snapshot| snapshot.cwnd).filter(|trend| *trend >= GROWN_WINDOW_FACTOR)?;
-        let shortest = figures.snapshots().filter_map(|snapshot| snapshot.sample.tcp.rtt).min()?;
+        let window = mean_trend(figures, |snapshot| snapshot.cwnd)
+            .filter(|trend| *trend >= GROWN_WINDOW_FACTOR)?;
+        let shortest = figures
+            .snapshots()
+            .filter_map(|snapshot| snapshot.sample.tcp.rtt)
+            .min()?;
         let empty = figures.idle_rtt?.scale_by(NEVER_EMPTY_RTT_FACTOR) + time_on_the_line(figures)?;
         Some(rate_trend(figures)? >= window * CLEARLY_LOWER_SHARE && shortest <= empty)
     };
-    let lost = figures.retransmitted_segments().is_some_and(|lost| lost.again > 0);
+    let lost = figures
+        .retransmitted_segments()
+        .is_some_and(|lost| lost.again > 0);
     !lost && trends() == Some(true) && !queue_before_the_load(figures.evidence, figures.idle_rtt)
 }
 
 /// Returns true if what the window grew by shows in the round trips, and not in the rate.
 fn round_trips_grow_with_window(figures: &SenderSampleFigures) -> bool {
     let trends = || {
-        let window = mean_trend(figures, |snapshot| snapshot.cwnd).filter(|trend| *trend >= GROWN_WITH_RTT_FACTOR)?;
+        let window = mean_trend(figures, |snapshot| snapshot.cwnd)
+            .filter(|trend| *trend >= GROWN_WITH_RTT_FACTOR)?;
         let queue = rtt_trend(figures)? - 1.0;
-        Some(queue >= (window - 1.0) * RTT_SHARE_OF_GROWTH && rate_trend(figures)? <= FLAT_RATE_FACTOR)
+        Some(
+            queue >= (window - 1.0) * RTT_SHARE_OF_GROWTH
+                && rate_trend(figures)? <= FLAT_RATE_FACTOR,
+        )
     };
     !figures.is_bbr() && trends() == Some(true)
 }
 
-/// Returns true if BBR found no more. It probes for more a quarter above its pace every eight round trips: a pace that
-/// stays the same after its start-up is the path's, unless the sender lacked data to probe with or the stated bandwidth
-/// is clearly higher.
+/// Returns true if BBR found no more. It probes for more a quarter above its pace every eight round
+/// trips: a pace that stays the same after its start-up is the path's, unless the sender lacked
+/// data to probe with or the stated bandwidth is clearly higher.
 fn bbr_found_no_more(figures: &SenderSampleFigures) -> bool {
-    let as_stated =
-        stated_capacity(figures).is_none_or(|stated| figures.rate >= stated.scale_by(FULL_PIPE_SHARE_UNDER_BBR));
-    let had_data = share_of_votes(figures.snapshots().map(|snapshot| snapshot.sample.tcp.app_limited))
-        .is_none_or(|short| short.get() < MIN_LIMIT_SHARE);
+    let as_stated = stated_capacity(figures)
+        .is_none_or(|stated| figures.rate >= stated.scale_by(FULL_PIPE_SHARE_UNDER_BBR));
+    let had_data = share_of_votes(
+        figures
+            .snapshots()
+            .map(|snapshot| snapshot.sample.tcp.app_limited),
+    )
+    .is_none_or(|short| short.get() < MIN_LIMIT_SHARE);
     let flat = rate_trend(figures).is_some_and(|trend| trend <= GROWN_WINDOW_FACTOR);
     let steady = figures.part.is_some();
     figures.is_bbr() && steady && had_data && flat && as_stated && !too_much_for_bbr(figures)
 }
 
 pub(crate) fn too_much_for_bbr(figures: &SenderSampleFigures) -> bool {
-    figures.retransmitted_segments().is_some_and(|lost| loss_window(figures, lost.segment_share()).is_some())
+    figures
+        .retransmitted_segments()
+        .is_some_and(|lost| loss_window(figures, lost.segment_share()).is_some())
 }
 
 /// Returns the share of the judged part in which the rate reached `enough`.
@@ -189,22 +250,39 @@ fn time_at(figures: &SenderSampleFigures, enough: BitRate) -> Ratio {
     let progress = TransferProgress::from_samples(&figures.evidence.sender_samples, Span::MAX);
     let rtt = figures.rtt.unwrap_or_default();
     let part = judged_part(figures, &progress);
-    let within =
-        |at: Span| part.is_some_and(|(start, end)| at >= start + TransferProgress::rate_window(rtt) && at <= end);
+    let within = |at: Span| {
+        part.is_some_and(|(start, end)| {
+            at >= start + TransferProgress::rate_window(rtt) && at <= end
+        })
+    };
     let rates = progress.windowed_rates(rtt);
-    let votes = rates.into_iter().filter(|(at, _)| within(*at)).map(|(_, rate)| Some(rate >= enough));
+    let votes = rates
+        .into_iter()
+        .filter(|(at, _)| within(*at))
+        .map(|(_, rate)| Some(rate >= enough));
     // Too short for a single window, the part is judged as a whole, by its mean.
     share_of_votes(votes).unwrap_or(Ratio::ONE)
 }
 
-/// Finds capacity or loss that is the sending host's own queue: it dropped the packets that TCP retransmitted.
-pub(crate) fn behind_at_sender(figures: &SenderSampleFigures, found: &LimitFinding) -> Option<LimitFinding> {
+/// Finds capacity or loss that is the sending host's own queue: it dropped the packets that TCP
+/// retransmitted.
+pub(crate) fn behind_at_sender(
+    figures: &SenderSampleFigures,
+    found: &LimitFinding,
+) -> Option<LimitFinding> {
     let device = machine::suspected_device(figures, found)?;
     // A discipline counts the drops of those within it too.
-    let dropped = device.qdiscs.iter().map(|qdisc| qdisc.dropped).max().unwrap_or(0).max(device.dropped_out);
+    let dropped = device
+        .qdiscs
+        .iter()
+        .map(|qdisc| qdisc.dropped)
+        .max()
+        .unwrap_or(0)
+        .max(device.dropped_out);
     let again = figures.sent_again_in_all().unwrap_or(0);
-    // What the host drops before it leaves is no retransmission in the kernel's count, but shrinks the window: where
-    // nothing else was lost, a few are enough, unless they are the tops of a rate that is reached.
+    // What the host drops before it leaves is no retransmission in the kernel's count, but shrinks
+    // the window: where nothing else was lost, a few are enough, unless they are the tops of a rate
+    // that is reached.
     let few_are_enough = again == 0 && dropped > 0 && pacing::find_cause(figures, found).is_none();
     let many = dropped >= MIN_OWN_DROPS && dropped as f64 >= again as f64 * MIN_OWN_DROPS_SHARE;
     (many || few_are_enough).then(|| found.as_verdict(CapacityVerdict::HostQueue))
@@ -273,9 +351,10 @@ impl LimitFacts for FullPipe {
 
     fn setting_remedies(&self, advice: &RemedyAdvice) -> Vec<Remedy> {
         match self.verdict {
-            CapacityVerdict::HostQueue => {
-                [advice.default_discipline(), longer_queue(advice)].into_iter().flatten().collect()
-            }
+            CapacityVerdict::HostQueue => [advice.default_discipline(), longer_queue(advice)]
+                .into_iter()
+                .flatten()
+                .collect(),
             CapacityVerdict::Link | CapacityVerdict::Shared => Vec::new(),
         }
     }
@@ -312,7 +391,8 @@ fn longer_queue(advice: &RemedyAdvice) -> Option<Remedy> {
     const WITHOUT_A_LIMIT: [&str; 2] = ["mq", "pfifo_fast"];
     let device = advice.own_device()?;
     let has_no_limit = |kind: &str| WITHOUT_A_LIMIT.contains(&kind);
-    let counts = !device.qdiscs.is_empty() && device.qdiscs.iter().all(|qdisc| has_no_limit(&qdisc.kind));
+    let counts =
+        !device.qdiscs.is_empty() && device.qdiscs.iter().all(|qdisc| has_no_limit(&qdisc.kind));
     let (name, length) = (&device.name, device.queue_length.filter(|_| counts)?);
     let packets = SegCount::new((length * NEXT_SIZE_FACTOR).get().max(DEFAULT_QUEUE_PACKETS));
     let why = format!(
@@ -321,6 +401,9 @@ fn longer_queue(advice: &RemedyAdvice) -> Option<Remedy> {
         length.get(),
         packets.get()
     );
-    let change = Change::QueueLength { device: name.clone(), packets };
+    let change = Change::QueueLength {
+        device: name.clone(),
+        packets,
+    };
     Some(advice.build_remedy("longer-queue", Scope::Host, At::Sender, vec![change], why))
 }

@@ -12,18 +12,27 @@ use crate::manual_remedy::ManualRemedy;
 use crate::path::mean_trend;
 use crate::ramp::is_slow_start;
 use crate::text::{self, BasicFacts, Row, size_text, time_text};
-use crate::thresholds::{MIN_NEEDLESS_SHARE, MIN_REORDERED, MIN_REORDERED_SHARE, REGROWN_WINDOW_FACTOR};
+use crate::thresholds::{
+    MIN_NEEDLESS_SHARE, MIN_REORDERED, MIN_REORDERED_SHARE, REGROWN_WINDOW_FACTOR,
+};
 
 /// Finds a congestion window that the sender holds down though little was lost.
-pub(crate) fn held_without_loss(figures: &SenderSampleFigures, held: Ratio) -> Option<LimitFinding> {
+pub(crate) fn held_without_loss(
+    figures: &SenderSampleFigures,
+    held: Ratio,
+) -> Option<LimitFinding> {
     is_reordered(figures).then(|| LimitFinding::new(CongestionWindowVerdict::Reordering, held))
 }
 
-/// Returns true if packets are late and not lost: many of the retransmitted ones had arrived already (RFC 2883), or the
-/// kernel saw some overtake others. Where nothing was retransmitted, nothing late was taken for lost.
+/// Returns true if packets are late and not lost: many of the retransmitted ones had arrived
+/// already (RFC 2883), or the kernel saw some overtake others. Where nothing was retransmitted,
+/// nothing late was taken for lost.
 fn is_reordered(figures: &SenderSampleFigures) -> bool {
     let total = |count: fn(&TcpInfo) -> Option<SegCount>| -> u64 {
-        let of_flows = figures.flows.iter().filter_map(|flow| count(&flow.whole.last()?.tcp));
+        let of_flows = figures
+            .flows
+            .iter()
+            .filter_map(|flow| count(&flow.whole.last()?.tcp));
         of_flows.fold(0, |sum, more| sum.saturating_add(more.get()))
     };
     let again = total(|tcp| tcp.total_retrans) as f64;
@@ -35,7 +44,8 @@ fn is_reordered(figures: &SenderSampleFigures) -> bool {
 /// Finds a transfer that ended, or ran out of data, before its congestion window had grown.
 pub(crate) fn ended_early(figures: &SenderSampleFigures) -> Option<LimitFinding> {
     let (rtt, mss) = (figures.rtt?, figures.mss?);
-    let of_flow = |flow: &SenderStream| is_slow_start(&flow.whole, |sample| sample.tcp.bytes_acked, mss, rtt);
+    let of_flow =
+        |flow: &SenderStream| is_slow_start(&flow.whole, |sample| sample.tcp.bytes_acked, mss, rtt);
     let found = figures.part.is_none()
         && !figures.ever_lost()
         && figures.flows.iter().all(of_flow)
@@ -45,12 +55,13 @@ pub(crate) fn ended_early(figures: &SenderSampleFigures) -> Option<LimitFinding>
 
 /// Finds a congestion window that neither loss nor a queue holds down now.
 pub(crate) fn find_growth(figures: &SenderSampleFigures, held: Ratio) -> Option<LimitFinding> {
-    let grows = mean_trend(figures, |snapshot| snapshot.cwnd).is_some_and(|trend| trend >= REGROWN_WINDOW_FACTOR);
+    let grows = mean_trend(figures, |snapshot| snapshot.cwnd)
+        .is_some_and(|trend| trend >= REGROWN_WINDOW_FACTOR);
     let cause = if in_slow_start(figures) || (figures.part.is_none() && !figures.ever_lost()) {
         grows.then_some(CongestionWindowVerdict::RampUp)
     } else if figures.ever_lost() {
-        // A window that losses set and that stands still does so near its last peak, where CUBIC waits before it probes
-        // for more. BBR's is not set by them.
+        // A window that losses set and that stands still does so near its last peak, where CUBIC
+        // waits before it probes for more. BBR's is not set by them.
         (grows || !figures.is_bbr()).then_some(CongestionWindowVerdict::Recovering)
     } else {
         grows.then_some(CongestionWindowVerdict::EarlyExit)
@@ -59,8 +70,12 @@ pub(crate) fn find_growth(figures: &SenderSampleFigures, held: Ratio) -> Option<
 }
 
 fn in_slow_start(figures: &SenderSampleFigures) -> bool {
-    let last = figures.flows.iter().filter_map(|flow| flow.snapshots.last());
-    let mut cwnds = last.filter_map(|snapshot| Some((snapshot.sample.tcp.cwnd?, snapshot.sample.tcp.ssthresh)));
+    let last = figures
+        .flows
+        .iter()
+        .filter_map(|flow| flow.snapshots.last());
+    let mut cwnds =
+        last.filter_map(|snapshot| Some((snapshot.sample.tcp.cwnd?, snapshot.sample.tcp.ssthresh)));
     cwnds.any(|(cwnd, ssthresh)| ssthresh.is_none_or(|ssthresh| cwnd < ssthresh))
 }
 
@@ -73,7 +88,10 @@ pub(crate) struct CongestionWindowFacts {
 }
 
 impl CongestionWindowFacts {
-    pub(crate) fn from_figures(verdict: CongestionWindowVerdict, figures: &SenderSampleFigures) -> Self {
+    pub(crate) fn from_figures(
+        verdict: CongestionWindowVerdict,
+        figures: &SenderSampleFigures,
+    ) -> Self {
         Self {
             verdict,
             basics: BasicFacts::from_figures(figures),
@@ -116,7 +134,10 @@ impl LimitFacts for CongestionWindowFacts {
             | CongestionWindowVerdict::Recovering
             | CongestionWindowVerdict::Reordering => advice.bbr_remedy(),
         };
-        [Some(longer_transfer(advice)), bbr].into_iter().flatten().collect()
+        [Some(longer_transfer(advice)), bbr]
+            .into_iter()
+            .flatten()
+            .collect()
     }
 
     fn manual_remedies(&self) -> &'static [ManualRemedy] {
@@ -136,7 +157,10 @@ impl LimitFacts for CongestionWindowFacts {
 }
 
 fn longer_transfer(advice: &RemedyAdvice) -> Remedy {
-    let ramp = advice.outlook.as_ref().map(|outlook| outlook.predict_changes(&[]).ramp);
+    let ramp = advice
+        .outlook
+        .as_ref()
+        .map(|outlook| outlook.predict_changes(&[]).ramp);
     let why = match ramp.filter(|ramp| ramp.rounds > 0) {
         Some(ramp) => format!(
             "At best {} round trips, {}, pass before this path is full; a longer transfer spends less of its time on \
@@ -145,5 +169,11 @@ fn longer_transfer(advice: &RemedyAdvice) -> Remedy {
         ),
         None => "The longer a transfer, the less of its time is spent on speeding up.".to_owned(),
     };
-    advice.build_remedy("longer-transfer", Scope::Application, At::Sender, Vec::new(), why)
+    advice.build_remedy(
+        "longer-transfer",
+        Scope::Application,
+        At::Sender,
+        Vec::new(),
+        why,
+    )
 }

@@ -10,14 +10,22 @@ use crate::manual_remedy::ManualRemedy;
 use crate::text::{self, Row};
 use crate::thresholds::{FULL_CORE_SHARE, MIN_LIMIT_SHARE, MIN_STOLEN_SHARE, MIN_THROTTLED_SHARE};
 
-/// Returns the processors of the end whose program or window `found` is, if they had no more time to give for most of
-/// the judged part.
-pub(crate) fn find_cause(figures: &SenderSampleFigures, found: &LimitFinding) -> Option<LimitFinding> {
+/// Returns the processors of the end whose program or window `found` is, if they had no more time
+/// to give for most of the judged part.
+pub(crate) fn find_cause(
+    figures: &SenderSampleFigures,
+    found: &LimitFinding,
+) -> Option<LimitFinding> {
     match found.limit_kind() {
         Limit::SenderApplication => of_sender(figures),
         Limit::ReceiverApplication | Limit::ReceiveWindow => of_receiver(figures),
-        // What a program sends in the moments that are left to it may look like any limit of the path.
-        Limit::Capacity | Limit::Loss | Limit::CongestionWindow | Limit::SendBuffer | Limit::Unknown => {
+        // What a program sends in the moments that are left to it may look like any limit of the
+        // path.
+        Limit::Capacity
+        | Limit::Loss
+        | Limit::CongestionWindow
+        | Limit::SendBuffer
+        | Limit::Unknown => {
             find_withheld_time(figures).filter(|_| capacity::full_as_stated(figures).is_none())
         }
         Limit::ApplicationWindow | Limit::Pacing | Limit::Cpu | Limit::Mtu => None,
@@ -29,17 +37,27 @@ fn find_withheld_time(figures: &SenderSampleFigures) -> Option<LimitFinding> {
     let (from, to) = figures.judged_period();
     let ends = [
         (&figures.evidence.sender_machine, CpuVerdict::StolenOfSender),
-        (&figures.evidence.receiver_machine, CpuVerdict::StolenOfReceiver),
+        (
+            &figures.evidence.receiver_machine,
+            CpuVerdict::StolenOfReceiver,
+        ),
     ];
     ends.into_iter().find_map(|(machine, verdict)| {
         let throttled = CpuUse::between_times(&machine.processors, from, to)?.throttled?;
-        (throttled >= MIN_LIMIT_SHARE).then(|| LimitFinding::new(verdict, Ratio::new(throttled.min(1.0))))
+        (throttled >= MIN_LIMIT_SHARE)
+            .then(|| LimitFinding::new(verdict, Ratio::new(throttled.min(1.0))))
     })
 }
 
 /// Returns the receiver's processors as the limit, of a transfer that only that end saw.
-pub(crate) fn of_this_receiver(machine: &Machine, streams: u16, from: Span, to: Span) -> Option<LimitFinding> {
-    let (use_of_time, share) = CpuUse::between_times(&machine.processors, from, to)?.find_limit(streams)?;
+pub(crate) fn of_this_receiver(
+    machine: &Machine,
+    streams: u16,
+    from: Span,
+    to: Span,
+) -> Option<LimitFinding> {
+    let (use_of_time, share) =
+        CpuUse::between_times(&machine.processors, from, to)?.find_limit(streams)?;
     let verdict = match use_of_time {
         UseOfTime::User => CpuVerdict::UserOfReceiver,
         UseOfTime::System => CpuVerdict::SystemOfReceiver,
@@ -51,7 +69,8 @@ pub(crate) fn of_this_receiver(machine: &Machine, streams: u16, from: Span, to: 
 fn of_sender(figures: &SenderSampleFigures) -> Option<LimitFinding> {
     let (from, to) = figures.judged_period();
     let processors = &figures.evidence.sender_machine.processors;
-    let (use_of_time, share) = CpuUse::between_times(processors, from, to)?.find_limit(figures.stream_count())?;
+    let (use_of_time, share) =
+        CpuUse::between_times(processors, from, to)?.find_limit(figures.stream_count())?;
     let verdict = match use_of_time {
         UseOfTime::User => CpuVerdict::UserOfSender,
         UseOfTime::System => CpuVerdict::SystemOfSender,
@@ -62,7 +81,12 @@ fn of_sender(figures: &SenderSampleFigures) -> Option<LimitFinding> {
 
 fn of_receiver(figures: &SenderSampleFigures) -> Option<LimitFinding> {
     let (from, to) = figures.judged_period();
-    of_this_receiver(&figures.evidence.receiver_machine, figures.stream_count(), from, to)
+    of_this_receiver(
+        &figures.evidence.receiver_machine,
+        figures.stream_count(),
+        from,
+        to,
+    )
 }
 
 /// The use of most of a processor's time.
@@ -84,7 +108,8 @@ struct CpuUse {
     system: f64,
     /// `None` if it is not known at both ends of that time.
     throttled: Option<f64>,
-    /// Waits of the program for a processor; `None` if they are not known at both ends of that time.
+    /// Waits of the program for a processor; `None` if they are not known at both ends of that
+    /// time.
     waited: Option<f64>,
     /// Of the processor that was busiest.
     core_busy: f64,
@@ -95,17 +120,27 @@ struct CpuUse {
 
 impl CpuUse {
     fn between_times(snapshots: &[CpuSample], from: Span, to: Span) -> Option<Self> {
-        let first = snapshots.iter().rev().find(|snapshot| snapshot.at <= from).or(snapshots.first())?;
-        let last = snapshots.iter().find(|snapshot| snapshot.at >= to).or(snapshots.last())?;
+        let first = snapshots
+            .iter()
+            .rev()
+            .find(|snapshot| snapshot.at <= from)
+            .or(snapshots.first())?;
+        let last = snapshots
+            .iter()
+            .find(|snapshot| snapshot.at >= to)
+            .or(snapshots.last())?;
         let elapsed = last.at.saturating_sub(first.at).as_secs_f64();
         if elapsed <= 0.0 {
             return None;
         }
         let share_of = |from: Span, to: Span| to.saturating_sub(from).as_secs_f64() / elapsed;
         let share = |of: fn(&CpuSample) -> Span| share_of(of(first), of(last));
-        let known_share = |of: fn(&CpuSample) -> Option<Span>| Some(share_of(of(first)?, of(last)?));
+        let known_share =
+            |of: fn(&CpuSample) -> Option<Span>| Some(share_of(of(first)?, of(last)?));
         let cores = last.cores.iter().zip(&first.cores);
-        let cores: Vec<CoreUse> = cores.map(|(last, first)| CoreUse::between_times(first, last)).collect();
+        let cores: Vec<CoreUse> = cores
+            .map(|(last, first)| CoreUse::between_times(first, last))
+            .collect();
         let busiest = cores.iter().max_by(|a, b| a.busy.total_cmp(&b.busy));
         Some(Self {
             user: share(|snapshot| snapshot.user),
@@ -118,20 +153,32 @@ impl CpuUse {
         })
     }
 
-    /// Withheld time first, since it shows as little of it being used; then a program that fills a processor; then a
-    /// processor that is full while the program waits for it; then a program that never rests, and runs for most of the
-    /// time, whichever processors it is moved between. A time that is not known shows nothing.
+    /// Withheld time first, since it shows as little of it being used; then a program that fills a
+    /// processor; then a processor that is full while the program waits for it; then a program that
+    /// never rests, and runs for most of the time, whichever processors it is moved between. A time
+    /// that is not known shows nothing.
     ///
-    /// A program may have a thread for each of its `streams`: what fills one processor in their sum may leave each of
-    /// them idle, unless a processor is full.
+    /// A program may have a thread for each of its `streams`: what fills one processor in their sum
+    /// may leave each of them idle, unless a processor is full.
     fn find_limit(&self, streams: u16) -> Option<(UseOfTime, Ratio)> {
         let own = self.user + self.system;
         let full_for_all = FULL_CORE_SHARE * f64::from(streams);
         let is_core_full = self.core_busy >= FULL_CORE_SHARE;
-        let by_kind = |user: f64, system: f64| if user > system { UseOfTime::User } else { UseOfTime::System };
-        let throttled = self.throttled.filter(|throttled| *throttled >= MIN_THROTTLED_SHARE);
+        let by_kind = |user: f64, system: f64| {
+            if user > system {
+                UseOfTime::User
+            } else {
+                UseOfTime::System
+            }
+        };
+        let throttled = self
+            .throttled
+            .filter(|throttled| *throttled >= MIN_THROTTLED_SHARE);
         // The time in which it did not rest.
-        let awake = self.waited.map(|waited| own + waited).filter(|awake| *awake >= FULL_CORE_SHARE);
+        let awake = self
+            .waited
+            .map(|waited| own + waited)
+            .filter(|awake| *awake >= FULL_CORE_SHARE);
         let found = if let Some(throttled) = throttled {
             (UseOfTime::Stolen, throttled)
         } else if self.stolen >= MIN_STOLEN_SHARE {
@@ -139,7 +186,10 @@ impl CpuUse {
         } else if own >= full_for_all || (own >= FULL_CORE_SHARE && is_core_full) {
             (by_kind(self.user, self.system), own)
         } else if is_core_full && awake.is_some() {
-            (by_kind(self.core_user, self.core_busy - self.core_user), self.core_busy)
+            (
+                by_kind(self.core_user, self.core_busy - self.core_user),
+                self.core_busy,
+            )
         } else if let Some(awake) = awake
             && awake >= full_for_all
             && own >= awake - own
@@ -162,12 +212,19 @@ struct CoreUse {
 impl CoreUse {
     fn between_times(first: &CpuTime, last: &CpuTime) -> Self {
         let spent = |of: fn(&CpuTime) -> Span| of(last).saturating_sub(of(first)).as_secs_f64();
-        let (user, system, interrupts) =
-            (spent(|core| core.user), spent(|core| core.system), spent(|core| core.interrupts));
+        let (user, system, interrupts) = (
+            spent(|core| core.user),
+            spent(|core| core.system),
+            spent(|core| core.interrupts),
+        );
         let (stolen, idle) = (spent(|core| core.stolen), spent(|core| core.idle));
         let all = user + system + interrupts + stolen + idle;
         let share = |part: f64| if all > 0.0 { part / all } else { 0.0 };
-        Self { busy: share(user + system + interrupts), user: share(user), stolen: share(stolen) }
+        Self {
+            busy: share(user + system + interrupts),
+            user: share(user),
+            stolen: share(stolen),
+        }
     }
 }
 
@@ -179,17 +236,28 @@ pub(crate) struct CpuFacts {
 }
 
 impl CpuFacts {
-    pub(crate) fn from_figures(verdict: CpuVerdict, share: Ratio, figures: &SenderSampleFigures) -> Self {
-        Self { verdict, share, shown: text::trend_rows(figures) }
+    pub(crate) fn from_figures(
+        verdict: CpuVerdict,
+        share: Ratio,
+        figures: &SenderSampleFigures,
+    ) -> Self {
+        Self {
+            verdict,
+            share,
+            shown: text::trend_rows(figures),
+        }
     }
 }
 
 impl LimitFacts for CpuFacts {
     fn sentence(&self) -> String {
         let share = self.share;
-        let full = |end, by| format!("The {end}'s processor is full ({share} of one), most of it {by}.");
+        let full =
+            |end, by| format!("The {end}'s processor is full ({share} of one), most of it {by}.");
         let withheld = |end| {
-            format!("The {end} lacks processor time: for {share} of the time a quota or the hypervisor withheld it.")
+            format!(
+                "The {end} lacks processor time: for {share} of the time a quota or the hypervisor withheld it."
+            )
         };
         match self.verdict {
             CpuVerdict::UserOfSender => full("sender", "in programs"),
@@ -247,12 +315,17 @@ mod tests {
         CpuUse::between_times(&samples, Span::from_secs(10), Span::from_secs(20)).unwrap()
     }
 
-    /// A sum since the begin of the transfer passed for the time after a sample that did not have it.
+    /// A sum since the begin of the transfer passed for the time after a sample that did not have
+    /// it.
     #[test]
     fn a_time_that_one_end_of_the_part_does_not_have_is_not_known() {
         for (first, last) in [(None, Some(9_000)), (Some(9_000), None), (None, None)] {
             let spent = spent(first, last);
-            assert_eq!((spent.waited, spent.throttled), (None, None), "{first:?} {last:?}");
+            assert_eq!(
+                (spent.waited, spent.throttled),
+                (None, None),
+                "{first:?} {last:?}"
+            );
             assert!(spent.find_limit(1).is_none(), "{first:?} {last:?}");
         }
         let known = spent(Some(5_000), Some(9_000));
@@ -272,10 +345,19 @@ mod tests {
             stolen: 0.0,
         };
         let limits = |spent: CpuUse, streams: u16| spent.find_limit(streams).is_some();
-        assert!(limits(spent(0.96, 0.0, 0.5), 1), "one thread that is moved between processors");
-        assert!(!limits(spent(0.96, 0.0, 0.5), 8), "eight threads, each of which rests");
+        assert!(
+            limits(spent(0.96, 0.0, 0.5), 1),
+            "one thread that is moved between processors"
+        );
+        assert!(
+            !limits(spent(0.96, 0.0, 0.5), 8),
+            "eight threads, each of which rests"
+        );
         assert!(limits(spent(0.96, 0.0, 0.95), 8), "a processor is full");
         assert!(limits(spent(7.6, 0.0, 0.5), 8), "none of them rests");
-        assert!(limits(spent(0.6, 0.4, 0.5), 1) && !limits(spent(0.6, 0.4, 0.5), 8), "nor while they wait");
+        assert!(
+            limits(spent(0.6, 0.4, 0.5), 1) && !limits(spent(0.6, 0.4, 0.5), 8),
+            "nor while they wait"
+        );
     }
 }

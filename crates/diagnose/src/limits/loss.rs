@@ -17,36 +17,44 @@ use crate::path::{stated_capacity, time_on_the_line};
 use crate::policer_rate;
 use crate::text::{self, BasicFacts, Row, time_text};
 use crate::thresholds::{
-    EXPLAINED_BY_LOSS_FACTOR, FULL_PIPE_SHARE, FULL_PIPE_SHARE_UNDER_BBR, MAX_LATER_LOSS_SHARE, MAX_LOSS_OF_PROBES,
-    MAX_RTT_BEFORE_BURST, MAX_RTT_WITHOUT_QUEUE, MAX_RTT_WITHOUT_QUEUE_UNDER_BBR, MIN_BURST_SHARE,
-    MIN_CUTS_WITHOUT_QUEUE, MIN_LOSS_OF_PROBES, MIN_LOSSY_ROUND_TRIPS, MIN_RECOVERIES, MIN_RECOVERIES_BEFORE,
-    PACE_SHARE, RTT_BEFORE_SHORT_QUEUE, SAME_PACE_FACTOR,
+    EXPLAINED_BY_LOSS_FACTOR, FULL_PIPE_SHARE, FULL_PIPE_SHARE_UNDER_BBR, MAX_LATER_LOSS_SHARE,
+    MAX_LOSS_OF_PROBES, MAX_RTT_BEFORE_BURST, MAX_RTT_WITHOUT_QUEUE,
+    MAX_RTT_WITHOUT_QUEUE_UNDER_BBR, MIN_BURST_SHARE, MIN_CUTS_WITHOUT_QUEUE, MIN_LOSS_OF_PROBES,
+    MIN_LOSSY_ROUND_TRIPS, MIN_RECOVERIES, MIN_RECOVERIES_BEFORE, PACE_SHARE,
+    RTT_BEFORE_SHORT_QUEUE, SAME_PACE_FACTOR,
 };
 
-/// Finds loss that comes again and again, where the rate is not far below what the congestion control makes of so much
-/// loss.
+/// Finds loss that comes again and again, where the rate is not far below what the congestion
+/// control makes of so much loss.
 ///
 /// The rate may be far above: slow start leaves a window that takes a dozen losses to come down,
 /// and each of them is the limit's doing. A single loss is none, as the window grows back from it.
 pub(crate) fn find_loss(figures: &SenderSampleFigures, held: Ratio) -> Option<LimitFinding> {
     let lost = figures.lost_segments().filter(|lost| lost.again > 0)?;
     let (low, _) = rates_under_loss(figures, lost)?;
-    let lately = figures.retransmitted_segments().is_some_and(|lost| lost.again > 0);
-    let enough = if lately { MIN_RECOVERIES } else { MIN_RECOVERIES_BEFORE };
+    let lately = figures
+        .retransmitted_segments()
+        .is_some_and(|lost| lost.again > 0);
+    let enough = if lately {
+        MIN_RECOVERIES
+    } else {
+        MIN_RECOVERIES_BEFORE
+    };
     let recurs = figures.flows.iter().map(losses::episodes_in_all).max()? >= enough;
-    let explained = figures.is_bbr() || (recurs && low.scale_by(1.0 / EXPLAINED_BY_LOSS_FACTOR) <= figures.rate);
+    let explained = figures.is_bbr()
+        || (recurs && low.scale_by(1.0 / EXPLAINED_BY_LOSS_FACTOR) <= figures.rate);
     explained.then(|| LimitFinding::new(cause_of_loss(figures), held))
 }
 
-/// Finds loss that comes without a queue. It is asked before the bottleneck: under such loss the rate may stand still
-/// as it does where the bottleneck is full.
+/// Finds loss that comes without a queue. It is asked before the bottleneck: under such loss the
+/// rate may stand still as it does where the bottleneck is full.
 pub(crate) fn without_queue(figures: &SenderSampleFigures, held: Ratio) -> Option<LimitFinding> {
     find_policer(figures, held).or_else(|| policed_under_bbr(figures, held))
 }
 
-/// Finds a device that discards what exceeds a rate: it takes a large part of a burst, and the packets before it met no
-/// queue. A sender that has learnt the rate loses little more; one that meets a short queue loses at one and the same
-/// window.
+/// Finds a device that discards what exceeds a rate: it takes a large part of a burst, and the
+/// packets before it met no queue. A sender that has learnt the rate loses little more; one that
+/// meets a short queue loses at one and the same window.
 fn find_policer(figures: &SenderSampleFigures, held: Ratio) -> Option<LimitFinding> {
     let rtt = figures.rtt?;
     let burst = burst_without_queue(figures, rtt)?;
@@ -60,9 +68,9 @@ fn find_policer(figures: &SenderSampleFigures, held: Ratio) -> Option<LimitFindi
     found.then(|| LimitFinding::new(LossVerdict::Policer, held))
 }
 
-/// Returns the worst burst that met no queue. Where a queue stood before the worst one, the link may have been full
-/// until a large bucket was empty: then a later burst shows the policer, or that the sender must take its window back
-/// again and again although the queue is gone.
+/// Returns the worst burst that met no queue. Where a queue stood before the worst one, the link
+/// may have been full until a large bucket was empty: then a later burst shows the policer, or that
+/// the sender must take its window back again and again although the queue is gone.
 fn burst_without_queue(figures: &SenderSampleFigures, rtt: Span) -> Option<losses::LossBurst> {
     let is_empty = |rtt: Span| is_without_queue(figures, rtt) == Some(true);
     let worst = losses::worst_burst(&figures.flows, rtt, |_| true)?;
@@ -70,24 +78,32 @@ fn burst_without_queue(figures: &SenderSampleFigures, rtt: Span) -> Option<losse
     if is_empty(worst.rtt) || cuts() >= MIN_CUTS_WITHOUT_QUEUE {
         return Some(worst);
     }
-    losses::worst_burst(&figures.flows, rtt, |burst| burst.is_first && is_empty(burst.rtt))
+    losses::worst_burst(&figures.flows, rtt, |burst| {
+        burst.is_first && is_empty(burst.rtt)
+    })
 }
 
-/// Finds the same under BBR, which does not learn the rate but tries again and again to exceed it: a link would queue
-/// its probes, a policer discards them.
+/// Finds the same under BBR, which does not learn the rate but tries again and again to exceed it:
+/// a link would queue its probes, a policer discards them.
 fn policed_under_bbr(figures: &SenderSampleFigures, held: Ratio) -> Option<LimitFinding> {
-    let mut round_trips: Vec<Span> = figures.snapshots().filter_map(|snapshot| snapshot.sample.tcp.rtt).collect();
+    let mut round_trips: Vec<Span> = figures
+        .snapshots()
+        .filter_map(|snapshot| snapshot.sample.tcp.rtt)
+        .collect();
     round_trips.sort_unstable();
     let lost = figures.retransmitted_segments()?.segment_share().get();
     // What loses more than its probes exceed the rate by would find a queue at any time.
     let percentile = if lost >= MAX_LOSS_OF_PROBES { 50 } else { 90 };
     let long = *round_trips.get(round_trips.len() * percentile / 100)?;
     // Over a few milliseconds the usual idle round trip is clearly longer than the shortest.
-    let idle = figures.idle_rtt?.max(figures.evidence.idle_rtt.unwrap_or_default());
-    let met_no_queue = long <= idle.scale_by(MAX_RTT_WITHOUT_QUEUE_UNDER_BBR) + time_on_the_line(figures)?;
+    let idle = figures
+        .idle_rtt?
+        .max(figures.evidence.idle_rtt.unwrap_or_default());
+    let met_no_queue =
+        long <= idle.scale_by(MAX_RTT_WITHOUT_QUEUE_UNDER_BBR) + time_on_the_line(figures)?;
     let goes_on = lost >= MIN_LOSS_OF_PROBES || bbr_keeps_to_a_pace(figures);
-    let less_than_stated =
-        stated_capacity(figures).is_none_or(|stated| figures.rate < stated.scale_by(FULL_PIPE_SHARE_UNDER_BBR));
+    let less_than_stated = stated_capacity(figures)
+        .is_none_or(|stated| figures.rate < stated.scale_by(FULL_PIPE_SHARE_UNDER_BBR));
     let found = figures.is_bbr()
         && figures.part.is_some()
         && met_no_queue
@@ -97,12 +113,17 @@ fn policed_under_bbr(figures: &SenderSampleFigures, held: Ratio) -> Option<Limit
     found.then(|| LimitFinding::new(LossVerdict::Policer, held))
 }
 
-/// Returns the cause of loss: a policer takes many segments at once and lets no queue grow, a queue that is too short
-/// loses at one and the same window and delays what it holds, loss at random does neither.
+/// Returns the cause of loss: a policer takes many segments at once and lets no queue grow, a queue
+/// that is too short loses at one and the same window and delays what it holds, loss at random does
+/// neither.
 fn cause_of_loss(figures: &SenderSampleFigures) -> LossVerdict {
     let met_no_queue = figures.rtt.and_then(|rtt| is_without_queue(figures, rtt)) == Some(true);
     if figures.is_bbr() {
-        return if met_no_queue && bbr_knows_the_rate(figures) { LossVerdict::Policer } else { LossVerdict::Random };
+        return if met_no_queue && bbr_knows_the_rate(figures) {
+            LossVerdict::Policer
+        } else {
+            LossVerdict::Random
+        };
     }
     // What holds far more at other times is no short queue.
     let may_be_short = !losses::larger_windows_pass(&figures.flows);
@@ -114,47 +135,65 @@ fn cause_of_loss(figures: &SenderSampleFigures) -> LossVerdict {
     let at_once = met_no_queue && losses::come_many_at_once(&figures.flows);
     if !is_one_size && !at_once {
         LossVerdict::Random
-    } else if may_be_short && (!met_no_queue || !(in_bursts || at_once) || queue_before_losses(figures)) {
+    } else if may_be_short
+        && (!met_no_queue || !(in_bursts || at_once) || queue_before_losses(figures))
+    {
         LossVerdict::ShallowQueue
     } else {
         LossVerdict::Policer
     }
 }
 
-/// Returns true if slow start ended with a burst of losses in front of which no queue stood, and later losses came at
-/// windows that are much alike: a device lets no more than that pass. Chance takes no large part of a burst.
+/// Returns true if slow start ended with a burst of losses in front of which no queue stood, and
+/// later losses came at windows that are much alike: a device lets no more than that pass. Chance
+/// takes no large part of a burst.
 fn began_with_a_burst(figures: &SenderSampleFigures) -> bool {
     let longest = figures.idle_rtt.zip(time_on_the_line(figures));
-    let longest = longest.map(|(idle, on_the_line)| idle.scale_by(MAX_RTT_BEFORE_BURST) + on_the_line);
+    let longest =
+        longest.map(|(idle, on_the_line)| idle.scale_by(MAX_RTT_BEFORE_BURST) + on_the_line);
     let burst = longest.is_some_and(|longest| losses::began_with_a_burst(&figures.flows, longest));
     burst && !losses::come_at_any_window(&figures.flows)
 }
 
-/// Returns true if a queue delays the packets before losses, or the data is then as fast as the stated bandwidth: a
-/// policer delays nothing, and discards what is slower than the link.
+/// Returns true if a queue delays the packets before losses, or the data is then as fast as the
+/// stated bandwidth: a policer delays nothing, and discards what is slower than the link.
 fn queue_before_losses(figures: &SenderSampleFigures) -> bool {
     let enough = stated_capacity(figures).map(|stated| stated.scale_by(FULL_PIPE_SHARE));
-    let fills_link = enough.zip(losses::usual_rate_before(&figures.flows)).is_some_and(|(enough, rate)| rate >= enough);
+    let fills_link = enough
+        .zip(losses::usual_rate_before(&figures.flows))
+        .is_some_and(|(enough, rate)| rate >= enough);
     fills_link || are_delayed(figures)
 }
 
 /// Returns true if the packets before losses usually wait on the path.
 fn are_delayed(figures: &SenderSampleFigures) -> bool {
-    let waited = figures.idle_rtt.map(|idle| idle.scale_by(RTT_BEFORE_SHORT_QUEUE));
-    losses::usual_rtt_before(&figures.flows).zip(waited).is_some_and(|(rtt, waited)| rtt >= waited)
+    let waited = figures
+        .idle_rtt
+        .map(|idle| idle.scale_by(RTT_BEFORE_SHORT_QUEUE));
+    losses::usual_rtt_before(&figures.flows)
+        .zip(waited)
+        .is_some_and(|(rtt, waited)| rtt >= waited)
 }
 
-/// Returns true if BBR lost much at first and nothing since: it looks for a policer, and then keeps to the rate that it
-/// found (`bbr_lt_bw_sampling`).
+/// Returns true if BBR lost much at first and nothing since: it looks for a policer, and then keeps
+/// to the rate that it found (`bbr_lt_bw_sampling`).
 fn bbr_knows_the_rate(figures: &SenderSampleFigures) -> bool {
-    let lately = figures.retransmitted_segments().is_some_and(|lost| lost.again > 0);
-    let in_all = figures.lost_segments().is_some_and(|lost| lost.segment_share().get() >= MIN_LOSS_OF_PROBES);
+    let lately = figures
+        .retransmitted_segments()
+        .is_some_and(|lost| lost.again > 0);
+    let in_all = figures
+        .lost_segments()
+        .is_some_and(|lost| lost.segment_share().get() >= MIN_LOSS_OF_PROBES);
     figures.part.is_some() && in_all && !lately
 }
 
 /// Returns true if BBR does not even probe for more than the rate that it found so.
 fn bbr_keeps_to_a_pace(figures: &SenderSampleFigures) -> bool {
-    let paces = || figures.snapshots().filter_map(|snapshot| snapshot.sample.tcp.pacing_rate);
+    let paces = || {
+        figures
+            .snapshots()
+            .filter_map(|snapshot| snapshot.sample.tcp.pacing_rate)
+    };
     let [least, most] = [paces().min(), paces().max()].map(Option::unwrap_or_default);
     bbr_knows_the_rate(figures) && most > BitRate::ZERO && most <= least.scale_by(SAME_PACE_FACTOR)
 }
@@ -165,7 +204,8 @@ fn is_without_queue(figures: &SenderSampleFigures, rtt: Span) -> Option<bool> {
     Some(rtt <= figures.idle_rtt?.scale_by(MAX_RTT_WITHOUT_QUEUE) + time_on_the_line(figures)?)
 }
 
-/// Returns true if losses came at one window. Under BBR that says nothing: its window stays the same by itself.
+/// Returns true if losses came at one window. Under BBR that says nothing: its window stays the
+/// same by itself.
 fn lost_at_one_window(figures: &SenderSampleFigures) -> bool {
     !figures.is_bbr()
         && losses::come_at_one_window(
@@ -175,14 +215,17 @@ fn lost_at_one_window(figures: &SenderSampleFigures) -> bool {
         )
 }
 
-/// Returns the rates of all streams that the congestion control reaches if each lost packet counts, and if all that are
-/// lost in one recovery count once; `None` where loss does not bound it.
+/// Returns the rates of all streams that the congestion control reaches if each lost packet counts,
+/// and if all that are lost in one recovery count once; `None` where loss does not bound it.
 pub(crate) fn rates_under_loss(
     figures: &SenderSampleFigures,
     lost: RetransmittedSegments,
 ) -> Option<(BitRate, BitRate)> {
     let rate = |loss: Ratio| {
-        Some(window::rate_of_window(loss_window(figures, loss)?, figures.rtt?).scale_by(figures.stream_count().into()))
+        Some(
+            window::rate_of_window(loss_window(figures, loss)?, figures.rtt?)
+                .scale_by(figures.stream_count().into()),
+        )
     };
     let by_packet = rate(lost.segment_share())?;
     let by_episode = rate(lost.episode_ratio()).unwrap_or(by_packet);
@@ -190,8 +233,10 @@ pub(crate) fn rates_under_loss(
 }
 
 pub(crate) fn loss_window(figures: &SenderSampleFigures, loss: Ratio) -> Option<ByteCount> {
-    let control =
-        figures.congestion_control().and_then(CongestionControl::from_name).unwrap_or(CongestionControl::Cubic);
+    let control = figures
+        .congestion_control()
+        .and_then(CongestionControl::from_name)
+        .unwrap_or(CongestionControl::Cubic);
     control.mean_window(loss, figures.rtt?, figures.mss?)
 }
 
@@ -216,9 +261,14 @@ impl LossFacts {
 
 impl LimitFacts for LossFacts {
     fn sentence(&self) -> String {
-        let share = self.lost.map_or_else(|| "some of the packets".to_owned(), RetransmittedSegments::text);
+        let share = self.lost.map_or_else(
+            || "some of the packets".to_owned(),
+            RetransmittedSegments::text,
+        );
         let pattern = match self.verdict {
-            LossVerdict::ShallowQueue => "always at the same amount in flight: a queue on the path is too short",
+            LossVerdict::ShallowQueue => {
+                "always at the same amount in flight: a queue on the path is too short"
+            }
             LossVerdict::Policer => {
                 "many at once and without a queue that fills: a device discards what exceeds a rate"
             }
@@ -242,7 +292,10 @@ impl LimitFacts for LossFacts {
             LossVerdict::ShallowQueue => pace_below_the_bottleneck(advice),
             LossVerdict::Random => None,
         };
-        [advice.bbr_remedy(), advice.parallel_streams(), pace].into_iter().flatten().collect()
+        [advice.bbr_remedy(), advice.parallel_streams(), pace]
+            .into_iter()
+            .flatten()
+            .collect()
     }
 
     fn manual_remedies(&self) -> &'static [ManualRemedy] {
@@ -283,7 +336,10 @@ fn pace_below_the_policer(advice: &RemedyAdvice) -> Option<Remedy> {
 
 /// `None` where the bottleneck's rate was not stated and does not show.
 fn pace_below_the_bottleneck(advice: &RemedyAdvice) -> Option<Remedy> {
-    let stated = advice.outlook.as_ref().and_then(ChangeOutlook::stated_capacity);
+    let stated = advice
+        .outlook
+        .as_ref()
+        .and_then(ChangeOutlook::stated_capacity);
     let known = stated.or_else(|| policer_rate::lower_bound(advice.figures))?;
     let why = format!(
         "The queue of the bottleneck is shorter than the bursts, and {known} of data passes it: with a maximum pace a \

@@ -46,30 +46,43 @@ pub(crate) trait LimitFacts {
 }
 
 /// Returns the figures of what was found.
-pub(crate) fn limit_facts(finding: &LimitFinding, figures: &SenderSampleFigures) -> Box<dyn LimitFacts> {
+pub(crate) fn limit_facts(
+    finding: &LimitFinding,
+    figures: &SenderSampleFigures,
+) -> Box<dyn LimitFacts> {
     let share = finding.share;
     match finding.verdict {
-        LegalVerdict::ReceiveWindow(verdict) => {
-            Box::new(receive_window::ReceiveWindowFacts::from_figures(verdict, figures))
+        LegalVerdict::ReceiveWindow(verdict) => Box::new(
+            receive_window::ReceiveWindowFacts::from_figures(verdict, figures),
+        ),
+        LegalVerdict::ReceiverApplication(verdict) => Box::new(
+            receiver_application::ReceiverProgramFacts::from_figures(verdict, share, figures),
+        ),
+        LegalVerdict::SendBuffer(verdict) => {
+            Box::new(send_buffer::SendBuffer::from_figures(verdict, figures))
         }
-        LegalVerdict::ReceiverApplication(verdict) => {
-            Box::new(receiver_application::ReceiverProgramFacts::from_figures(verdict, share, figures))
+        LegalVerdict::SenderApplication(verdict) => Box::new(
+            sender_application::SenderProgramFacts::from_figures(verdict, share, figures),
+        ),
+        LegalVerdict::ApplicationWindow(verdict) => Box::new(
+            application_window::ApplicationWindowFacts::from_figures(verdict, figures),
+        ),
+        LegalVerdict::CongestionWindow(verdict) => Box::new(
+            congestion_window::CongestionWindowFacts::from_figures(verdict, figures),
+        ),
+        LegalVerdict::Capacity(verdict) => {
+            Box::new(capacity::FullPipe::from_figures(verdict, figures))
         }
-        LegalVerdict::SendBuffer(verdict) => Box::new(send_buffer::SendBuffer::from_figures(verdict, figures)),
-        LegalVerdict::SenderApplication(verdict) => {
-            Box::new(sender_application::SenderProgramFacts::from_figures(verdict, share, figures))
-        }
-        LegalVerdict::ApplicationWindow(verdict) => {
-            Box::new(application_window::ApplicationWindowFacts::from_figures(verdict, figures))
-        }
-        LegalVerdict::CongestionWindow(verdict) => {
-            Box::new(congestion_window::CongestionWindowFacts::from_figures(verdict, figures))
-        }
-        LegalVerdict::Capacity(verdict) => Box::new(capacity::FullPipe::from_figures(verdict, figures)),
         LegalVerdict::Loss(verdict) => Box::new(loss::LossFacts::from_figures(verdict, figures)),
-        LegalVerdict::Pacing(verdict) => Box::new(pacing::PacingFacts::from_figures(verdict, figures)),
-        LegalVerdict::Cpu(verdict) => Box::new(cpu::CpuFacts::from_figures(verdict, share, figures)),
+        LegalVerdict::Pacing(verdict) => {
+            Box::new(pacing::PacingFacts::from_figures(verdict, figures))
+        }
+        LegalVerdict::Cpu(verdict) => {
+            Box::new(cpu::CpuFacts::from_figures(verdict, share, figures))
+        }
         LegalVerdict::Mtu(verdict) => Box::new(mtu::PacketSize::from_figures(verdict, figures)),
-        LegalVerdict::Unknown(verdict) => Box::new(unknown::UnknownLimitFacts::from_finding(verdict, finding, figures)),
+        LegalVerdict::Unknown(verdict) => Box::new(unknown::UnknownLimitFacts::from_finding(
+            verdict, finding, figures,
+        )),
     }
 }

@@ -14,32 +14,39 @@ use crate::manual_remedy::ManualRemedy;
 use crate::snapshot::JudgedSample;
 use crate::text::{self, BasicFacts, Row, rate_text, size_text};
 use crate::thresholds::{
-    CLEARLY_LOWER_SHARE, MAX_RATE_OF_DISCIPLINE, MAX_USE_BEHIND_OWN_QUEUE, MIN_LIMIT_SHARE, PACE_PERCENT,
-    REACHED_RATE_SHARE, SEGMENT_TRAIN, SLOW_START_PACE_PERCENT, WHOLE_RATE_SHARE,
+    CLEARLY_LOWER_SHARE, MAX_RATE_OF_DISCIPLINE, MAX_USE_BEHIND_OWN_QUEUE, MIN_LIMIT_SHARE,
+    PACE_PERCENT, REACHED_RATE_SHARE, SEGMENT_TRAIN, SLOW_START_PACE_PERCENT, WHOLE_RATE_SHARE,
 };
 
-/// Returns the maximum pace of the sockets (`SO_MAX_PACING_RATE`) as the limit, if they reach all of it; or nearly all,
-/// and no queue stands on the path: headers and waiting may take the rest, and so may a full link that carries no more.
+/// Returns the maximum pace of the sockets (`SO_MAX_PACING_RATE`) as the limit, if they reach all
+/// of it; or nearly all, and no queue stands on the path: headers and waiting may take the rest,
+/// and so may a full link that carries no more.
 pub(crate) fn by_program(figures: &SenderSampleFigures) -> Option<LimitFinding> {
     let set = max_pace(figures)?;
     let reaches = |share: f64| figures.rate >= set.scale_by(share);
-    let is_reached = reaches(WHOLE_RATE_SHARE) || (reaches(REACHED_RATE_SHARE) && !capacity::rtt_is_inflated(figures));
+    let is_reached = reaches(WHOLE_RATE_SHARE)
+        || (reaches(REACHED_RATE_SHARE) && !capacity::rtt_is_inflated(figures));
     is_reached.then(|| LimitFinding::new(PacingVerdict::MaxPacingRate, Ratio::ONE))
 }
 
-/// Returns the maximum pace that the program set, all streams together; `None` where a stream has none.
+/// Returns the maximum pace that the program set, all streams together; `None` where a stream has
+/// none.
 fn max_pace(figures: &SenderSampleFigures) -> Option<BitRate> {
-    figures.flows.iter().map(|flow| flow.snapshots.last()?.sample.tcp.max_pacing_rate).sum()
+    figures
+        .flows
+        .iter()
+        .map(|flow| flow.snapshots.last()?.sample.tcp.max_pacing_rate)
+        .sum()
 }
 
-/// Returns the pace of the congestion control as the limit, if it left the congestion window clearly unused while data
-/// waited.
+/// Returns the pace of the congestion control as the limit, if it left the congestion window
+/// clearly unused while data waited.
 ///
 /// Not BBR's: it paces at the rate that it measured, so that its pace is the path's.
 pub(crate) fn below_window(figures: &SenderSampleFigures, held: Ratio) -> Option<LimitFinding> {
-    let unused = figures
-        .snapshots()
-        .map(|snapshot| Some(snapshot.sample.pipe_bytes()? < snapshot.cwnd?.scale_by(CLEARLY_LOWER_SHARE)));
+    let unused = figures.snapshots().map(|snapshot| {
+        Some(snapshot.sample.pipe_bytes()? < snapshot.cwnd?.scale_by(CLEARLY_LOWER_SHARE))
+    });
     let unused = share_of_votes(unused).filter(|share| share.get() >= MIN_LIMIT_SHARE)?;
     let pace = mean_pace(figures)?;
     (!figures.is_bbr() && figures.rate >= pace.scale_by(REACHED_RATE_SHARE)).then(|| {
@@ -48,34 +55,63 @@ pub(crate) fn below_window(figures: &SenderSampleFigures, held: Ratio) -> Option
     })
 }
 
-/// Returns a queueing discipline of the host as the limit, if the congestion window was far from used while data
-/// waited: a stream leaves no more than a millisecond of packets in its host's queue (`tcp_small_queue_check`), and
-/// waits for a discipline that holds them. Its report may not show it, as where it was removed before the end.
+/// Returns a queueing discipline of the host as the limit, if the congestion window was far from
+/// used while data waited: a stream leaves no more than a millisecond of packets in its host's
+/// queue (`tcp_small_queue_check`), and waits for a discipline that holds them. Its report may not
+/// show it, as where it was removed before the end.
 pub(crate) fn held_in_host(figures: &SenderSampleFigures, held: Ratio) -> Option<LimitFinding> {
     let waits = |snapshot: &JudgedSample| {
-        let is_far = snapshot.sample.pipe_bytes()? < snapshot.cwnd?.scale_by(MAX_USE_BEHIND_OWN_QUEUE);
-        Some(is_far && snapshot.not_sent? > SEGMENT_TRAIN && snapshot.fills_window(false) == Some(false))
+        let is_far =
+            snapshot.sample.pipe_bytes()? < snapshot.cwnd?.scale_by(MAX_USE_BEHIND_OWN_QUEUE);
+        Some(
+            is_far
+                && snapshot.not_sent? > SEGMENT_TRAIN
+                && snapshot.fills_window(false) == Some(false),
+        )
     };
-    let waits = share_of_votes(figures.snapshots().map(waits)).filter(|share| share.get() >= MIN_LIMIT_SHARE)?;
+    let waits = share_of_votes(figures.snapshots().map(waits))
+        .filter(|share| share.get() >= MIN_LIMIT_SHARE)?;
     let may_be = !figures.is_bbr() && figures.part.is_some();
-    may_be.then(|| LimitFinding::new(PacingVerdict::Qdisc, if waits < held { waits } else { held }))
+    may_be.then(|| {
+        LimitFinding::new(
+            PacingVerdict::Qdisc,
+            if waits < held { waits } else { held },
+        )
+    })
 }
 
-/// Returns the percent of window ÷ round trip at which the kernel paced, in slow start and after it, as its median;
-/// `None` of a part that no sample shows. A pace that was cut to the program's maximum says nothing.
+/// Returns the percent of window ÷ round trip at which the kernel paced, in slow start and after
+/// it, as its median; `None` of a part that no sample shows. A pace that was cut to the program's
+/// maximum says nothing.
 ///
-/// By `tcp_update_pacing_rate`, which takes a stream to be in slow start while its window is less than half of
-/// `ssthresh`.
+/// By `tcp_update_pacing_rate`, which takes a stream to be in slow start while its window is less
+/// than half of `ssthresh`.
 fn pacing_percents(figures: &SenderSampleFigures) -> [Option<u32>; 2] {
-    let samples = || figures.flows.iter().flat_map(|flow| &flow.whole).map(|sample| &sample.tcp);
-    let in_slow_start =
-        |tcp: &TcpInfo| tcp.ssthresh.is_none_or(|ssthresh| tcp.cwnd.is_some_and(|cwnd| cwnd * 2 < ssthresh));
-    [true, false]
-        .map(|part| median(samples().filter(|tcp| in_slow_start(tcp) == part).filter_map(pacing_percent).collect()))
+    let samples = || {
+        figures
+            .flows
+            .iter()
+            .flat_map(|flow| &flow.whole)
+            .map(|sample| &sample.tcp)
+    };
+    let in_slow_start = |tcp: &TcpInfo| {
+        tcp.ssthresh
+            .is_none_or(|ssthresh| tcp.cwnd.is_some_and(|cwnd| cwnd * 2 < ssthresh))
+    };
+    [true, false].map(|part| {
+        median(
+            samples()
+                .filter(|tcp| in_slow_start(tcp) == part)
+                .filter_map(pacing_percent)
+                .collect(),
+        )
+    })
 }
 
 fn pacing_percent(tcp: &TcpInfo) -> Option<u32> {
-    let pace = tcp.pacing_rate.filter(|pace| tcp.max_pacing_rate.is_none_or(|most| *pace < most))?;
+    let pace = tcp
+        .pacing_rate
+        .filter(|pace| tcp.max_pacing_rate.is_none_or(|most| *pace < most))?;
     let unpaced = window::rate_of_window(tcp.congestion_window()?, tcp.rtt?);
     (unpaced > BitRate::ZERO).then(|| (pace.relative_to(unpaced) * 100.0).round() as u32)
 }
@@ -86,36 +122,55 @@ fn mean_pace(figures: &SenderSampleFigures) -> Option<BitRate> {
         .flows
         .iter()
         .map(|flow| {
-            let rates: Vec<f64> =
-                flow.snapshots.iter().filter_map(|snapshot| Some(snapshot.sample.tcp.pacing_rate?.as_f64())).collect();
-            (!rates.is_empty()).then(|| BitRate::from_bps_f64(rates.iter().sum::<f64>() / rates.len() as f64))
+            let rates: Vec<f64> = flow
+                .snapshots
+                .iter()
+                .filter_map(|snapshot| Some(snapshot.sample.tcp.pacing_rate?.as_f64()))
+                .collect();
+            (!rates.is_empty())
+                .then(|| BitRate::from_bps_f64(rates.iter().sum::<f64>() / rates.len() as f64))
         })
         .sum()
 }
 
-/// Returns the sending host's own queueing discipline, if it holds packets to a rate, so that a path only seems full.
-pub(crate) fn find_cause(figures: &SenderSampleFigures, found: &LimitFinding) -> Option<LimitFinding> {
+/// Returns the sending host's own queueing discipline, if it holds packets to a rate, so that a
+/// path only seems full.
+pub(crate) fn find_cause(
+    figures: &SenderSampleFigures,
+    found: &LimitFinding,
+) -> Option<LimitFinding> {
     let device = machine::suspected_device(figures, found)?;
-    let holds = device.qdiscs.iter().any(|qdisc| qdisc_holds(figures, qdisc));
+    let holds = device
+        .qdiscs
+        .iter()
+        .any(|qdisc| qdisc_holds(figures, qdisc));
     holds.then(|| found.as_verdict(PacingVerdict::Qdisc))
 }
 
-/// Returns true if a queueing discipline that made packets wait sends as much as its rate allows: not much more, as
-/// behind one that was removed early.
+/// Returns true if a queueing discipline that made packets wait sends as much as its rate allows:
+/// not much more, as behind one that was removed early.
 fn qdisc_holds(figures: &SenderSampleFigures, qdisc: &QdiscReport) -> bool {
     let waited = qdisc.overlimits > 0 || qdisc.kind == "fq";
     let headers = framing::tcp_headers(IpVersion::V4, figures.has_timestamps());
     // A discipline counts packets as IP has them.
-    let efficiency = figures.mss.map_or(Ratio::ONE, |mss| framing::payload_share(mss, headers, ByteCount::ZERO));
+    let efficiency = figures.mss.map_or(Ratio::ONE, |mss| {
+        framing::payload_share(mss, headers, ByteCount::ZERO)
+    });
     let sent = figures.rate.scale_by(1.0 / efficiency.get());
-    let holds =
-        |rate: BitRate| (rate.scale_by(REACHED_RATE_SHARE)..=rate.scale_by(MAX_RATE_OF_DISCIPLINE)).contains(&sent);
+    let holds = |rate: BitRate| {
+        (rate.scale_by(REACHED_RATE_SHARE)..=rate.scale_by(MAX_RATE_OF_DISCIPLINE)).contains(&sent)
+    };
     waited && rate_of_discipline(figures, qdisc).is_some_and(holds)
 }
 
-/// Returns the rate to which a queueing discipline holds all streams together: that of `fq` is for each.
+/// Returns the rate to which a queueing discipline holds all streams together: that of `fq` is for
+/// each.
 fn rate_of_discipline(figures: &SenderSampleFigures, qdisc: &QdiscReport) -> Option<BitRate> {
-    let times = if qdisc.kind == "fq" { figures.stream_count() } else { 1 };
+    let times = if qdisc.kind == "fq" {
+        figures.stream_count()
+    } else {
+        1
+    };
     Some(qdisc.rate?.scale_by(f64::from(times)))
 }
 
@@ -173,7 +228,9 @@ impl LimitFacts for PacingFacts {
     fn setting_remedies(&self, advice: &RemedyAdvice) -> Vec<Remedy> {
         let remedies = match self.verdict {
             PacingVerdict::MaxPacingRate => [higher_pace(advice), None],
-            PacingVerdict::CongestionControl => [advice.bbr_remedy(), default_pacing_ratios(advice)],
+            PacingVerdict::CongestionControl => {
+                [advice.bbr_remedy(), default_pacing_ratios(advice)]
+            }
             PacingVerdict::Qdisc => [advice.default_discipline(), None],
         };
         remedies.into_iter().flatten().collect()
@@ -212,21 +269,43 @@ fn higher_pace(advice: &RemedyAdvice) -> Option<Remedy> {
         "The load was asked for a maximum pace of {pace} on each connection; without that the congestion control sets \
          the pace."
     );
-    Some(advice.build_remedy("higher-pace", Scope::Application, At::Sender, vec![Change::MaxPacingRate(None)], why))
+    Some(advice.build_remedy(
+        "higher-pace",
+        Scope::Application,
+        At::Sender,
+        vec![Change::MaxPacingRate(None)],
+        why,
+    ))
 }
 
-/// Returns a change back to the kernel's default share of window ÷ round trip, in the part of a transfer that showed a
-/// lower one; `None` where none did.
+/// Returns a change back to the kernel's default share of window ÷ round trip, in the part of a
+/// transfer that showed a lower one; `None` where none did.
 fn default_pacing_ratios(advice: &RemedyAdvice) -> Option<Remedy> {
     let [in_slow_start, after_it] = pacing_percents(advice.figures);
     let lowered = [
-        ("net.ipv4.tcp_pacing_ss_ratio", in_slow_start, SLOW_START_PACE_PERCENT),
+        (
+            "net.ipv4.tcp_pacing_ss_ratio",
+            in_slow_start,
+            SLOW_START_PACE_PERCENT,
+        ),
         ("net.ipv4.tcp_pacing_ca_ratio", after_it, PACE_PERCENT),
     ]
-    .map(|(name, seen, usual)| Some((name, seen.filter(|seen| is_clearly_below(*seen, usual))?, usual)));
-    let seen: Vec<String> = lowered.iter().flatten().map(|(name, seen, _)| format!("{seen} % ({name})")).collect();
-    let sysctl =
-        |(name, _, usual): &(&str, u32, u32)| Change::Sysctl { name: (*name).to_owned(), value: usual.to_string() };
+    .map(|(name, seen, usual)| {
+        Some((
+            name,
+            seen.filter(|seen| is_clearly_below(*seen, usual))?,
+            usual,
+        ))
+    });
+    let seen: Vec<String> = lowered
+        .iter()
+        .flatten()
+        .map(|(name, seen, _)| format!("{seen} % ({name})"))
+        .collect();
+    let sysctl = |(name, _, usual): &(&str, u32, u32)| Change::Sysctl {
+        name: (*name).to_owned(),
+        value: usual.to_string(),
+    };
     let changes: Vec<Change> = lowered.iter().flatten().map(sysctl).collect();
     let why = format!(
         "The kernel paces at {} of window ÷ round trip: below 100 the window is never used up. By default it is 200 in \
@@ -234,7 +313,8 @@ fn default_pacing_ratios(advice: &RemedyAdvice) -> Option<Remedy> {
         seen.join(" and ")
     );
     let at = At::Sender;
-    (!changes.is_empty()).then(|| advice.build_remedy("default-pacing-ratios", Scope::Namespace, at, changes, why))
+    (!changes.is_empty())
+        .then(|| advice.build_remedy("default-pacing-ratios", Scope::Namespace, at, changes, why))
 }
 
 fn is_clearly_below(seen: u32, usual: u32) -> bool {

@@ -13,21 +13,32 @@ use crate::manual_remedy::ManualRemedy;
 use crate::path::time_on_the_line;
 use crate::text::{Row, size_text};
 use crate::thresholds::{
-    CLOSED_WINDOW_FACTOR, FALLEN_WINDOW_SHARE, KEPT_DATA_RTT_FACTOR, LATE_ACK_FACTOR, MIN_CLOSED_SHARE,
-    MIN_UNREAD_SHARE, MIN_UNREAD_SHARE_OF_DELAY, MIN_WINDOW_FALLS_SHARE, SWINGING_WINDOW_SHARE, WINDOW_FALL_SHARE,
+    CLOSED_WINDOW_FACTOR, FALLEN_WINDOW_SHARE, KEPT_DATA_RTT_FACTOR, LATE_ACK_FACTOR,
+    MIN_CLOSED_SHARE, MIN_UNREAD_SHARE, MIN_UNREAD_SHARE_OF_DELAY, MIN_WINDOW_FALLS_SHARE,
+    SWINGING_WINDOW_SHARE, WINDOW_FALL_SHARE,
 };
 
-/// Returns the receiving program, if a window that held the sender back for the share `held` is its work.
+/// Returns the receiving program, if a window that held the sender back for the share `held` is its
+/// work.
 pub(crate) fn behind_window(figures: &SenderSampleFigures, held: Ratio) -> Option<LimitFinding> {
-    let found = reads_slowly(figures).then(|| LimitFinding::new(ReceiverApplicationVerdict::SlowReader, held))?;
+    let found = reads_slowly(figures)
+        .then(|| LimitFinding::new(ReceiverApplicationVerdict::SlowReader, held))?;
     // Its processor and its file show at the receiver only.
     let is_seen = figures.evidence.receiver.is_some();
-    Some(if is_seen { found } else { found.one_of_several() })
+    Some(if is_seen {
+        found
+    } else {
+        found.one_of_several()
+    })
 }
 
-/// Finds the receiving program where acknowledgements come late and echo requests do not, and the window was closed for
-/// some of the time: it holds back the data of some connections, and then of others; or as much data waits for it.
-pub(crate) fn behind_late_acknowledgements(figures: &SenderSampleFigures, held: Ratio) -> Option<LimitFinding> {
+/// Finds the receiving program where acknowledgements come late and echo requests do not, and the
+/// window was closed for some of the time: it holds back the data of some connections, and then of
+/// others; or as much data waits for it.
+pub(crate) fn behind_late_acknowledgements(
+    figures: &SenderSampleFigures,
+    held: Ratio,
+) -> Option<LimitFinding> {
     let closed = figures.share_of_busy(|tcp| tcp.rwnd_limited)?.get() >= MIN_CLOSED_SHARE;
     let found = acknowledgements_come_late(figures)
         && !capacity::echoes_wait(figures)
@@ -37,7 +48,10 @@ pub(crate) fn behind_late_acknowledgements(figures: &SenderSampleFigures, held: 
 
 /// Returns true if data waits for the receiving program.
 pub(crate) fn reads_slowly(figures: &SenderSampleFigures) -> bool {
-    let by_window = figures.flows.iter().any(|flow| window_fell(flow) || window_swings(flow));
+    let by_window = figures
+        .flows
+        .iter()
+        .any(|flow| window_fell(flow) || window_swings(flow));
     by_window
         || unread_data_waits(figures)
         || acknowledgements_come_late(figures)
@@ -45,21 +59,31 @@ pub(crate) fn reads_slowly(figures: &SenderSampleFigures) -> bool {
         || is_closed_at_times(figures)
 }
 
-/// Returns true if the round trips of another program's transfer, without echo requests next to it, are far longer than
-/// those of the idle path, though no queue stands on it: a full window alone makes them no longer.
+/// Returns true if the round trips of another program's transfer, without echo requests next to it,
+/// are far longer than those of the idle path, though no queue stands on it: a full window alone
+/// makes them no longer.
 fn data_waits_somewhere(figures: &SenderSampleFigures) -> bool {
     let evidence = figures.evidence;
-    let is_watched = evidence.is_of_another_program() && evidence.receiver.is_none() && evidence.loaded_rtt.is_none();
-    let waits =
-        || Some(figures.rtt? > figures.idle_rtt?.scale_by(KEPT_DATA_RTT_FACTOR) + time_on_the_line(figures)? * 2);
+    let is_watched = evidence.is_of_another_program()
+        && evidence.receiver.is_none()
+        && evidence.loaded_rtt.is_none();
+    let waits = || {
+        Some(
+            figures.rtt?
+                > figures.idle_rtt?.scale_by(KEPT_DATA_RTT_FACTOR) + time_on_the_line(figures)? * 2,
+        )
+    };
     is_watched && waits() == Some(true) && capacity::queue_behind_window(figures).is_none()
 }
 
-/// Returns true if acknowledgements take clearly longer than echo requests, which the receiving program has no part in.
-/// A window of few segments waits for a timer of its own.
+/// Returns true if acknowledgements take clearly longer than echo requests, which the receiving
+/// program has no part in. A window of few segments waits for a timer of its own.
 fn acknowledgements_come_late(figures: &SenderSampleFigures) -> bool {
-    let (Some(rtt), Some(echo), Some(line)) = (figures.rtt, figures.evidence.loaded_rtt, time_on_the_line(figures))
-    else {
+    let (Some(rtt), Some(echo), Some(line)) = (
+        figures.rtt,
+        figures.evidence.loaded_rtt,
+        time_on_the_line(figures),
+    ) else {
         return false;
     };
     has_many_segments(figures) && rtt > echo.scale_by(LATE_ACK_FACTOR) + line * 2
@@ -67,58 +91,106 @@ fn acknowledgements_come_late(figures: &SenderSampleFigures) -> bool {
 
 fn has_many_segments(figures: &SenderSampleFigures) -> bool {
     const FEW: u64 = 8;
-    let window = figures.mean_size(|snapshot| snapshot.outstanding).zip(figures.mss);
+    let window = figures
+        .mean_size(|snapshot| snapshot.outstanding)
+        .zip(figures.mss);
     window.is_some_and(|(window, mss)| window > mss * (FEW * u64::from(figures.stream_count())))
 }
 
-/// Returns true if the window that holds the sender back nearly always would carry far more if it were never smaller
-/// than it seems: between the samples it is closed. At a receiver that is seen, unread data shows it.
+/// Returns true if the window that holds the sender back nearly always would carry far more if it
+/// were never smaller than it seems: between the samples it is closed. At a receiver that is seen,
+/// unread data shows it.
 fn is_closed_at_times(figures: &SenderSampleFigures) -> bool {
-    let carries = || Some(window::rate_of_window(figures.mean_size(|snapshot| snapshot.window)?, figures.rtt?));
+    let carries = || {
+        Some(window::rate_of_window(
+            figures.mean_size(|snapshot| snapshot.window)?,
+            figures.rtt?,
+        ))
+    };
     figures.evidence.receiver.is_none()
         && receive_window::clocks_say_window(figures)
         && has_many_segments(figures)
         && carries().is_some_and(|rate| rate > figures.rate.scale_by(CLOSED_WINDOW_FACTOR))
 }
 
-/// Returns the file that the receiving program writes for most of the time, if `found` is that program or its window.
-pub(crate) fn find_cause(figures: &SenderSampleFigures, found: &LimitFinding) -> Option<LimitFinding> {
-    if !matches!(found.limit_kind(), Limit::ReceiverApplication | Limit::ReceiveWindow) {
+/// Returns the file that the receiving program writes for most of the time, if `found` is that
+/// program or its window.
+pub(crate) fn find_cause(
+    figures: &SenderSampleFigures,
+    found: &LimitFinding,
+) -> Option<LimitFinding> {
+    if !matches!(
+        found.limit_kind(),
+        Limit::ReceiverApplication | Limit::ReceiveWindow
+    ) {
         return None;
     }
     let busy = machine::busy_with_file(figures, &figures.evidence.receiver_machine)?;
     Some(LimitFinding::new(ReceiverApplicationVerdict::Storage, busy))
 }
 
-/// Returns true if a stream's window was, for most of the time, well below its largest size: the reader lets data pile
-/// up. One that stands still is of a buffer that was made smaller after the connection had been opened.
+/// Returns true if a stream's window was, for most of the time, well below its largest size: the
+/// reader lets data pile up. One that stands still is of a buffer that was made smaller after the
+/// connection had been opened.
 fn window_fell(flow: &SenderStream) -> bool {
-    let mut windows: Vec<ByteCount> = flow.snapshots.iter().filter_map(|snapshot| snapshot.window).collect();
+    let mut windows: Vec<ByteCount> = flow
+        .snapshots
+        .iter()
+        .filter_map(|snapshot| snapshot.window)
+        .collect();
     windows.sort_unstable();
     let [low, high] = [1, 9].map(|tenths| windows.get(windows.len() * tenths / 10));
     if low == high {
         return false;
     }
-    let mss = flow.snapshots.iter().filter_map(|snapshot| snapshot.sample.tcp.snd_mss).max().unwrap_or_default();
-    usual_and_most(flow)
-        .is_some_and(|(usual, most)| usual < most.scale_by(FALLEN_WINDOW_SHARE) && usual + mss * 2 < most)
+    let mss = flow
+        .snapshots
+        .iter()
+        .filter_map(|snapshot| snapshot.sample.tcp.snd_mss)
+        .max()
+        .unwrap_or_default();
+    usual_and_most(flow).is_some_and(|(usual, most)| {
+        usual < most.scale_by(FALLEN_WINDOW_SHARE) && usual + mss * 2 < most
+    })
 }
 
-/// Returns true if a stream's window falls again and again, and seldom reaches its largest size: its reader takes data
-/// in its own time, and never all of it. A window that its buffer limits stands still, or grows.
+/// Returns true if a stream's window falls again and again, and seldom reaches its largest size:
+/// its reader takes data in its own time, and never all of it. A window that its buffer limits
+/// stands still, or grows.
 fn window_swings(flow: &SenderStream) -> bool {
-    let windows: Vec<ByteCount> = flow.snapshots.iter().filter_map(|snapshot| snapshot.window).collect();
-    let falls =
-        share_of_votes(windows.windows(2).map(|pair| Some(pair[1] < pair[0].scale_by(1.0 - WINDOW_FALL_SHARE))));
-    let below = usual_and_most(flow).is_some_and(|(usual, most)| usual < most.scale_by(SWINGING_WINDOW_SHARE));
+    let windows: Vec<ByteCount> = flow
+        .snapshots
+        .iter()
+        .filter_map(|snapshot| snapshot.window)
+        .collect();
+    let falls = share_of_votes(
+        windows
+            .windows(2)
+            .map(|pair| Some(pair[1] < pair[0].scale_by(1.0 - WINDOW_FALL_SHARE))),
+    );
+    let below = usual_and_most(flow)
+        .is_some_and(|(usual, most)| usual < most.scale_by(SWINGING_WINDOW_SHARE));
     below && falls.is_some_and(|falls| falls.get() >= MIN_WINDOW_FALLS_SHARE)
 }
 
 /// Returns the window of a stream in the median of its judged part, and the largest of its life.
 pub(crate) fn usual_and_most(flow: &SenderStream) -> Option<(ByteCount, ByteCount)> {
-    let ever = flow.whole.iter().filter_map(|sample| sample.tcp.snd_wnd).max();
-    let most = ever.into_iter().chain(flow.snapshots.iter().filter_map(|snapshot| snapshot.window)).max();
-    median(flow.snapshots.iter().filter_map(|snapshot| snapshot.window).collect()).zip(most)
+    let ever = flow
+        .whole
+        .iter()
+        .filter_map(|sample| sample.tcp.snd_wnd)
+        .max();
+    let most = ever
+        .into_iter()
+        .chain(flow.snapshots.iter().filter_map(|snapshot| snapshot.window))
+        .max();
+    median(
+        flow.snapshots
+            .iter()
+            .filter_map(|snapshot| snapshot.window)
+            .collect(),
+    )
+    .zip(most)
 }
 
 /// Returns true if the receiver's buffer holds much data that its program has not read.
@@ -126,8 +198,8 @@ fn unread_data_waits(figures: &SenderSampleFigures) -> bool {
     unread_and_room(figures).is_some_and(|[unread, room]| unread >= room * MIN_UNREAD_SHARE)
 }
 
-/// Returns true if about as much data waits for the receiving program as arrives while acknowledgements take longer
-/// than echo requests.
+/// Returns true if about as much data waits for the receiving program as arrives while
+/// acknowledgements take longer than echo requests.
 fn unread_data_explains_delay(figures: &SenderSampleFigures) -> bool {
     let explains = || {
         let late = figures.rtt?.saturating_sub(figures.evidence.loaded_rtt?);
@@ -138,10 +210,15 @@ fn unread_data_explains_delay(figures: &SenderSampleFigures) -> bool {
     explains() == Some(true)
 }
 
-/// Returns the bytes of a receive buffer that were not read, in the mean of the judged part, and the buffer's size.
+/// Returns the bytes of a receive buffer that were not read, in the mean of the judged part, and
+/// the buffer's size.
 fn unread_and_room(figures: &SenderSampleFigures) -> Option<[f64; 2]> {
     let (from, to) = figures.judged_period();
-    let judged = figures.evidence.receiver_samples.iter().filter(|sample| (from..=to).contains(&sample.at));
+    let judged = figures
+        .evidence
+        .receiver_samples
+        .iter()
+        .filter(|sample| (from..=to).contains(&sample.at));
     let (mut unread, mut room, mut count) = (0.0, 0.0, 0.0);
     for memory in judged.filter_map(|sample| sample.memory) {
         unread += memory.rmem_alloc.as_f64();
@@ -153,8 +230,15 @@ fn unread_and_room(figures: &SenderSampleFigures) -> Option<[f64; 2]> {
 
 /// Returns the largest window that the receiver ever advertised, of all streams.
 pub(crate) fn largest_window(figures: &SenderSampleFigures) -> Option<ByteCount> {
-    let ever = figures.flows.iter().filter_map(|flow| flow.whole.iter().filter_map(|sample| sample.tcp.snd_wnd).max());
-    figures.max_size(|snapshot| snapshot.window).map(|judged| judged.max(ever.sum()))
+    let ever = figures.flows.iter().filter_map(|flow| {
+        flow.whole
+            .iter()
+            .filter_map(|sample| sample.tcp.snd_wnd)
+            .max()
+    });
+    figures
+        .max_size(|snapshot| snapshot.window)
+        .map(|judged| judged.max(ever.sum()))
 }
 
 /// The figures of a slow receiving program.
@@ -188,7 +272,10 @@ impl LimitFacts for ReceiverProgramFacts {
     fn sentence(&self) -> String {
         match self.verdict {
             ReceiverApplicationVerdict::Storage => {
-                format!("Writing the file holds the transfer back: it took {} of the receiver's time.", self.share)
+                format!(
+                    "Writing the file holds the transfer back: it took {} of the receiver's time.",
+                    self.share
+                )
             }
             ReceiverApplicationVerdict::SlowReader => format!(
                 "The receiving program reads too slowly: it leaves room for {} at a time, where there was once room \

@@ -12,9 +12,10 @@ use crate::flow::SenderStream;
 use crate::limits::LimitFacts;
 use crate::text::{self, BasicFacts, Row, rate_text, size_text, time_text};
 use crate::thresholds::{
-    FULLY_TUNED_SHARE, LATE_WRITER_SHARE, MAX_BUFFER_OF_ASKING_WRITER, MIN_BLOCKED_SHARE, MIN_BUFFER_CLOCK_SHARE,
-    MIN_BUFFER_MEAN, MIN_BUFFER_OF_ASKING_WRITER, MIN_BUFFER_PEAK, MIN_LIMIT_SHARE, MIN_MEAN_OF_FULL_BUFFER,
-    MIN_SNAPSHOTS_OF_SLEEPING_WRITER, WOKEN_BUFFER_SHARES,
+    FULLY_TUNED_SHARE, LATE_WRITER_SHARE, MAX_BUFFER_OF_ASKING_WRITER, MIN_BLOCKED_SHARE,
+    MIN_BUFFER_CLOCK_SHARE, MIN_BUFFER_MEAN, MIN_BUFFER_OF_ASKING_WRITER, MIN_BUFFER_PEAK,
+    MIN_LIMIT_SHARE, MIN_MEAN_OF_FULL_BUFFER, MIN_SNAPSHOTS_OF_SLEEPING_WRITER,
+    WOKEN_BUFFER_SHARES,
 };
 
 /// Returns the send buffer, if it was the limit for most of the time.
@@ -31,16 +32,27 @@ pub(crate) fn find_send_buffer(figures: &SenderSampleFigures) -> Option<LimitFin
             .map(|snapshot| Some(full? && snapshot.is_busy() && snapshot.starved_by_buffer()?))
             .collect::<Vec<_>>()
     };
-    let held = share_of_votes(figures.flows.iter().flat_map(of_flow)).filter(|share| share.get() >= MIN_LIMIT_SHARE);
+    let held = share_of_votes(figures.flows.iter().flat_map(of_flow))
+        .filter(|share| share.get() >= MIN_LIMIT_SHARE);
     // Of a write that is larger than the buffer much is unsent at first.
     let clock = || {
         let limited = figures.share_of_busy(|tcp| tcp.sndbuf_limited)?;
-        let all_full = figures.flows.iter().all(|flow| buffer_is_full(figures, flow) == Some(true));
+        let all_full = figures
+            .flows
+            .iter()
+            .all(|flow| buffer_is_full(figures, flow) == Some(true));
         (all_full && limited.get() >= MIN_BUFFER_CLOCK_SHARE).then_some(limited)
     };
     let held = held.or_else(clock)?;
     let fixed = send_buffer_is_fixed(figures);
-    Some(LimitFinding::new(if fixed { SendBufferVerdict::SoSndbuf } else { SendBufferVerdict::TcpWmemMax }, held))
+    Some(LimitFinding::new(
+        if fixed {
+            SendBufferVerdict::SoSndbuf
+        } else {
+            SendBufferVerdict::TcpWmemMax
+        },
+        held,
+    ))
 }
 
 /// Returns true if a stream's buffer was full at times and much used on the whole, and its writer
@@ -48,56 +60,82 @@ pub(crate) fn find_send_buffer(figures: &SenderSampleFigures) -> Option<LimitFin
 /// writer is woken, and never emptier. A program that is slow by itself sometimes leaves less
 /// there.
 pub(crate) fn buffer_is_full(figures: &SenderSampleFigures, flow: &SenderStream) -> Option<bool> {
-    let used = flow
-        .snapshots
-        .iter()
-        .filter_map(|snapshot| Some(Ratio::from_quotient(snapshot.queued?.as_f64(), snapshot.sndbuf?.as_f64()).get()));
+    let used = flow.snapshots.iter().filter_map(|snapshot| {
+        Some(Ratio::from_quotient(snapshot.queued?.as_f64(), snapshot.sndbuf?.as_f64()).get())
+    });
     let mut used: Vec<f64> = used.collect();
     used.sort_by(f64::total_cmp);
     let peak = used.last().copied().unwrap_or(0.0);
     // The scheduler may keep a writer from its room once in a while.
-    let least = used.get((used.len() as f64 * LATE_WRITER_SHARE) as usize).copied().unwrap_or(f64::INFINITY);
+    let least = used
+        .get((used.len() as f64 * LATE_WRITER_SHARE) as usize)
+        .copied()
+        .unwrap_or(f64::INFINITY);
     let mean = used.iter().sum::<f64>() / used.len() as f64;
-    let stated = figures.share_of_busy(|tcp| tcp.sndbuf_limited).is_none_or(|waited| waited.get() >= MIN_BLOCKED_SHARE);
+    let stated = figures
+        .share_of_busy(|tcp| tcp.sndbuf_limited)
+        .is_none_or(|waited| waited.get() >= MIN_BLOCKED_SHARE);
     // Only a writer that has more to send than there is room fills all of it and keeps it so.
     let never_lacks = peak >= 1.0 && mean >= MIN_MEAN_OF_FULL_BUFFER;
-    // A program that asks first whether it may write may do so only when a third is free, and keeps it there.
+    // A program that asks first whether it may write may do so only when a third is free, and keeps
+    // it there.
     let asks_first = WOKEN_BUFFER_SHARES.contains(&mean)
         && least >= MIN_BUFFER_OF_ASKING_WRITER
         && peak <= MAX_BUFFER_OF_ASKING_WRITER;
-    let mostly_there = [1, 9]
-        .iter()
-        .all(|tenths| used.get(used.len() * tenths / 10).is_some_and(|share| WOKEN_BUFFER_SHARES.contains(share)));
+    let mostly_there = [1, 9].iter().all(|tenths| {
+        used.get(used.len() * tenths / 10)
+            .is_some_and(|share| WOKEN_BUFFER_SHARES.contains(share))
+    });
     let woken = (asks_first && mostly_there) || WOKEN_BUFFER_SHARES.contains(&least);
     let waited = stated || never_lacks || (used.len() >= MIN_SNAPSHOTS_OF_SLEEPING_WRITER && woken);
     let full = asks_first || (peak >= MIN_BUFFER_PEAK && mean >= MIN_BUFFER_MEAN);
     (!used.is_empty()).then_some(waited && full)
 }
 
-/// Returns true if the program fixed the buffer by request, or it never changed and is not the kernel's largest size.
+/// Returns true if the program fixed the buffer by request, or it never changed and is not the
+/// kernel's largest size.
 fn send_buffer_is_fixed(figures: &SenderSampleFigures) -> bool {
     let evidence = figures.evidence;
     if evidence.request.buffer != Buffer::Automatic {
         return true;
     }
-    let sizes = || figures.flows.iter().flat_map(|flow| &flow.whole).filter_map(|sample| Some(sample.memory?.sndbuf));
-    let (Some(least), Some(most)) = (sizes().min(), sizes().max()) else { return false };
-    let tuned_to_the_end =
-        evidence.sender.as_ref().is_some_and(|settings| most >= settings.tcp_wmem.max.scale_by(FULLY_TUNED_SHARE));
+    let sizes = || {
+        figures
+            .flows
+            .iter()
+            .flat_map(|flow| &flow.whole)
+            .filter_map(|sample| Some(sample.memory?.sndbuf))
+    };
+    let (Some(least), Some(most)) = (sizes().min(), sizes().max()) else {
+        return false;
+    };
+    let tuned_to_the_end = evidence
+        .sender
+        .as_ref()
+        .is_some_and(|settings| most >= settings.tcp_wmem.max.scale_by(FULLY_TUNED_SHARE));
     least == most && !tuned_to_the_end
 }
 
 /// Returns the mean share of the send buffer that was in use, at most all of it.
 fn mean_fill(figures: &SenderSampleFigures) -> Option<Ratio> {
-    let (queued, size) =
-        (figures.mean_size(|snapshot| snapshot.queued)?, figures.mean_size(|snapshot| snapshot.sndbuf)?);
-    Some(Ratio::new(Ratio::from_quotient(queued.as_f64(), size.as_f64()).get().min(1.0)))
+    let (queued, size) = (
+        figures.mean_size(|snapshot| snapshot.queued)?,
+        figures.mean_size(|snapshot| snapshot.sndbuf)?,
+    );
+    Some(Ratio::new(
+        Ratio::from_quotient(queued.as_f64(), size.as_f64())
+            .get()
+            .min(1.0),
+    ))
 }
 
 /// Returns the rate that buffers which are full leave, all streams together.
 pub(crate) fn buffer_ceiling(figures: &SenderSampleFigures) -> Option<BitRate> {
     let size = figures.max_size(|snapshot| snapshot.sndbuf)?;
-    Some(window::rate_of_window(size.scale_by(mean_fill(figures)?.get()), figures.rtt?))
+    Some(window::rate_of_window(
+        size.scale_by(mean_fill(figures)?.get()),
+        figures.rtt?,
+    ))
 }
 
 /// The figures of a send buffer.
@@ -121,7 +159,10 @@ impl SendBuffer {
                 text::queued_row(figures),
                 text::in_flight(figures),
                 text::unsent_row(figures),
-                text::clock_row("sndbuf_limited", figures.share_of_busy(|tcp| tcp.sndbuf_limited)),
+                text::clock_row(
+                    "sndbuf_limited",
+                    figures.share_of_busy(|tcp| tcp.sndbuf_limited),
+                ),
             ],
         }
     }

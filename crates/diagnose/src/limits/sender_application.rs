@@ -14,11 +14,13 @@ use crate::manual_remedy::ManualRemedy;
 use crate::text::{self, Row, rate_text};
 use crate::thresholds::{MIN_LIMIT_SHARE, WHOLE_RATE_SHARE};
 
-/// Returns the sending program, if it was asked for a rate and reached all of it: whatever a buffer looks like then, it
-/// holds nothing back.
+/// Returns the sending program, if it was asked for a rate and reached all of it: whatever a buffer
+/// looks like then, it holds nothing back.
 pub(crate) fn as_asked(figures: &SenderSampleFigures) -> Option<LimitFinding> {
     let rate = figures.part?.rate;
-    let reached = figures.offered_rate().is_some_and(|asked| rate >= asked.scale_by(WHOLE_RATE_SHARE));
+    let reached = figures
+        .offered_rate()
+        .is_some_and(|asked| rate >= asked.scale_by(WHOLE_RATE_SHARE));
     reached.then(|| LimitFinding::new(SenderApplicationVerdict::RateLimited, Ratio::ONE))
 }
 
@@ -26,29 +28,46 @@ pub(crate) fn as_asked(figures: &SenderSampleFigures) -> Option<LimitFinding> {
 pub(crate) fn find_program(figures: &SenderSampleFigures) -> Option<LimitFinding> {
     let of_flow = |flow: &SenderStream| {
         let full = buffer_is_full(figures, flow).unwrap_or(false);
-        flow.snapshots.iter().map(|snapshot| snapshot.writer_behind(full)).collect::<Vec<_>>()
+        flow.snapshots
+            .iter()
+            .map(|snapshot| snapshot.writer_behind(full))
+            .collect::<Vec<_>>()
     };
-    let held = share_of_votes(figures.flows.iter().flat_map(of_flow)).filter(|share| share.get() >= MIN_LIMIT_SHARE)?;
+    let held = share_of_votes(figures.flows.iter().flat_map(of_flow))
+        .filter(|share| share.get() >= MIN_LIMIT_SHARE)?;
     Some(idle_program(figures, held))
 }
 
-/// Returns the sending program as the limit: it had nothing to send, or was asked for a rate and keeps to it.
+/// Returns the sending program as the limit: it had nothing to send, or was asked for a rate and
+/// keeps to it.
 pub(crate) fn idle_program(figures: &SenderSampleFigures, share: Ratio) -> LimitFinding {
     let limited = keeps_to_a_rate(figures);
     LimitFinding::new(
-        if limited { SenderApplicationVerdict::RateLimited } else { SenderApplicationVerdict::Idle },
+        if limited {
+            SenderApplicationVerdict::RateLimited
+        } else {
+            SenderApplicationVerdict::Idle
+        },
         share,
     )
 }
 
 fn keeps_to_a_rate(figures: &SenderSampleFigures) -> bool {
     const NEARLY: f64 = 0.9;
-    let reached = |asked: BitRate| figures.part.is_none_or(|part| part.rate >= asked.scale_by(NEARLY));
+    let reached = |asked: BitRate| {
+        figures
+            .part
+            .is_none_or(|part| part.rate >= asked.scale_by(NEARLY))
+    };
     figures.offered_rate().is_some_and(reached)
 }
 
-/// Returns the file that the sending program reads for most of the time, if `found` is that program.
-pub(crate) fn find_cause(figures: &SenderSampleFigures, found: &LimitFinding) -> Option<LimitFinding> {
+/// Returns the file that the sending program reads for most of the time, if `found` is that
+/// program.
+pub(crate) fn find_cause(
+    figures: &SenderSampleFigures,
+    found: &LimitFinding,
+) -> Option<LimitFinding> {
     if found.limit_kind() != Limit::SenderApplication {
         return None;
     }
@@ -66,9 +85,22 @@ pub(crate) struct SenderProgramFacts {
 }
 
 impl SenderProgramFacts {
-    pub(crate) fn from_figures(verdict: SenderApplicationVerdict, share: Ratio, figures: &SenderSampleFigures) -> Self {
-        let shown = vec![text::queued_row(figures), text::unsent_row(figures), text::idle_row(figures)];
-        Self { verdict, share, offered: figures.offered_rate(), shown }
+    pub(crate) fn from_figures(
+        verdict: SenderApplicationVerdict,
+        share: Ratio,
+        figures: &SenderSampleFigures,
+    ) -> Self {
+        let shown = vec![
+            text::queued_row(figures),
+            text::unsent_row(figures),
+            text::idle_row(figures),
+        ];
+        Self {
+            verdict,
+            share,
+            offered: figures.offered_rate(),
+            shown,
+        }
     }
 }
 
@@ -81,7 +113,9 @@ impl LimitFacts for SenderProgramFacts {
                 rate_text(self.offered)
             ),
             SenderApplicationVerdict::Storage => {
-                format!("Reading the file holds the transfer back: it took {share} of the sender's time.")
+                format!(
+                    "Reading the file holds the transfer back: it took {share} of the sender's time."
+                )
             }
             SenderApplicationVerdict::Idle => format!(
                 "The sending program is slow: for {share} of the time it left the connection without enough to send; \
@@ -136,5 +170,11 @@ fn higher_rate(advice: &RemedyAdvice) -> Option<Remedy> {
         "The load was asked to offer {rate} on each connection and keeps to it; without that it offers all that the \
          connection takes."
     );
-    Some(advice.build_remedy("higher-rate", Scope::Application, At::Sender, vec![Change::Rate(None)], why))
+    Some(advice.build_remedy(
+        "higher-rate",
+        Scope::Application,
+        At::Sender,
+        vec![Change::Rate(None)],
+        why,
+    ))
 }

@@ -16,8 +16,16 @@ pub(crate) struct UnknownLimitFacts {
 }
 
 impl UnknownLimitFacts {
-    pub(crate) fn from_finding(verdict: UnknownVerdict, finding: &LimitFinding, figures: &SenderSampleFigures) -> Self {
-        Self { verdict, names: finding.missing.join(", "), shown: text::trend_rows(figures) }
+    pub(crate) fn from_finding(
+        verdict: UnknownVerdict,
+        finding: &LimitFinding,
+        figures: &SenderSampleFigures,
+    ) -> Self {
+        Self {
+            verdict,
+            names: finding.missing.join(", "),
+            shown: text::trend_rows(figures),
+        }
     }
 }
 
@@ -25,7 +33,10 @@ impl LimitFacts for UnknownLimitFacts {
     fn sentence(&self) -> String {
         match self.verdict {
             UnknownVerdict::EvidenceMissing => {
-                format!("The evidence does not show what limits this transfer; missing: {}.", self.names)
+                format!(
+                    "The evidence does not show what limits this transfer; missing: {}.",
+                    self.names
+                )
             }
         }
     }

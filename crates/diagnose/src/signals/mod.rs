@@ -1,12 +1,13 @@
-//! Signals of a transfer, each from whatever view there is, and the gates that every verdict has to pass.
+//! Signals of a transfer, each from whatever view there is, and the gates that every verdict has to
+//! pass.
 
 mod transfer_time;
 
 use std::collections::BTreeMap;
 
 use fullpipe_record::{
-    At, LegalVerdict, Limit, LossVerdict, MtuVerdict, ReceiverApplicationVerdict, SenderApplicationVerdict,
-    TransferTimeUse,
+    At, LegalVerdict, Limit, LossVerdict, MtuVerdict, ReceiverApplicationVerdict,
+    SenderApplicationVerdict, TransferTimeUse,
 };
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
 
@@ -36,8 +37,19 @@ impl Signals {
     pub(crate) fn from_sender(figures: &SenderSampleFigures) -> Self {
         let (begin, end) = figures.judged_period();
         let last = figures.flows.iter().filter_map(|flow| flow.whole.last());
-        let of_capture = figures.evidence.capture.as_ref().map(|capture| capture.full_segment_acknowledged);
-        let by_bytes = || last.clone().any(|last| last.tcp.bytes_acked.zip(last.tcp.snd_mss).is_some_and(is_above_mss));
+        let of_capture = figures
+            .evidence
+            .capture
+            .as_ref()
+            .map(|capture| capture.full_segment_acknowledged);
+        let by_bytes = || {
+            last.clone().any(|last| {
+                last.tcp
+                    .bytes_acked
+                    .zip(last.tcp.snd_mss)
+                    .is_some_and(is_above_mss)
+            })
+        };
         Self {
             rate: figures.rate,
             data_segments: sum(last.clone().map(|last| last.tcp.data_segs_out)),
@@ -49,27 +61,42 @@ impl Signals {
     /// Returns those of the receiving end.
     pub(crate) fn from_receiver(arrivals: &ReceiverSampleFigures) -> Self {
         let last = || arrivals.whole.iter().filter_map(|flow| flow.last());
-        let judged = arrivals.flows.iter().filter_map(|flow| Some(flow.last()?.at.saturating_sub(flow.first()?.at)));
+        let judged = arrivals
+            .flows
+            .iter()
+            .filter_map(|flow| Some(flow.last()?.at.saturating_sub(flow.first()?.at)));
         Self {
             rate: arrivals.rate,
             data_segments: sum(last().map(|last| last.tcp.data_segs_in)),
             round_trips: rounds(judged.max().unwrap_or_default(), arrivals.rtt),
-            full_segment_passed: last()
-                .any(|last| last.tcp.bytes_received.zip(last.tcp.rcv_mss).is_some_and(is_above_mss)),
+            full_segment_passed: last().any(|last| {
+                last.tcp
+                    .bytes_received
+                    .zip(last.tcp.rcv_mss)
+                    .is_some_and(is_above_mss)
+            }),
         }
     }
 
-    /// Returns why `found` cannot be the limit, whose ceiling is `ceiling` where it has one; `None` where nothing
-    /// speaks against it.
-    pub(crate) fn contradiction(&self, found: &LimitFinding, ceiling: Option<BitRate>) -> Option<&'static str> {
+    /// Returns why `found` cannot be the limit, whose ceiling is `ceiling` where it has one; `None`
+    /// where nothing speaks against it.
+    pub(crate) fn contradiction(
+        &self,
+        found: &LimitFinding,
+        ceiling: Option<BitRate>,
+    ) -> Option<&'static str> {
         let is_of_a_size = matches!(found.limit_kind(), Limit::ReceiveWindow | Limit::SendBuffer | Limit::ApplicationWindow)
             // What a device changes may be seen before it does.
             && found.verdict.limit_place() != At::Middlebox;
         let ceiling = ceiling.filter(|_| is_of_a_size && self.rate > BitRate::ZERO);
         let is_black_hole = found.verdict == LegalVerdict::from(MtuVerdict::BlackHole);
         match () {
-            () if is_black_hole && self.full_segment_passed => Some("packets that do not pass: full ones did"),
-            () if ceiling.is_some_and(|most| most.scale_by(1.0 / MIN_CEILING_SHARE) < self.rate) => {
+            () if is_black_hole && self.full_segment_passed => {
+                Some("packets that do not pass: full ones did")
+            }
+            () if ceiling
+                .is_some_and(|most| most.scale_by(1.0 / MIN_CEILING_SHARE) < self.rate) =>
+            {
                 Some("a window that allows as much as was carried")
             }
             () if ceiling.is_some_and(|most| most > self.rate.scale_by(MAX_CEILING_FACTOR)) => {
@@ -80,8 +107,8 @@ impl Signals {
         }
     }
 
-    /// Returns the first of some findings that nothing speaks against, or else what spoke against the first; each with
-    /// the ceilings of its limits.
+    /// Returns the first of some findings that nothing speaks against, or else what spoke against
+    /// the first; each with the ceilings of its limits.
     pub(crate) fn first_possible(
         &self,
         found: impl Iterator<Item = LimitFinding>,
@@ -103,30 +130,48 @@ impl Signals {
         // Silence and what makes it show in few packets.
         let shows_in_few = matches!(
             found.limit_kind(),
-            Limit::Mtu | Limit::ReceiverApplication | Limit::ReceiveWindow | Limit::SenderApplication | Limit::Unknown
+            Limit::Mtu
+                | Limit::ReceiverApplication
+                | Limit::ReceiveWindow
+                | Limit::SenderApplication
+                | Limit::Unknown
         );
-        !shows_in_few && self.data_segments.is_some_and(|all| all < MIN_DATA_SEGMENTS)
+        !shows_in_few
+            && self
+                .data_segments
+                .is_some_and(|all| all < MIN_DATA_SEGMENTS)
     }
 }
 
 impl TransferTime {
-    /// Returns the limit that the largest use of time shows where `found` explains none of it: timers, or a window that
-    /// was closed, that took most of the transfer.
+    /// Returns the limit that the largest use of time shows where `found` explains none of it:
+    /// timers, or a window that was closed, that took most of the transfer.
     pub(crate) fn decide(&self, found: LimitFinding) -> LimitFinding {
-        let takes_most = |used_for| Some(self.share_of(used_for)).filter(|share| share.get() >= MIN_LIMIT_SHARE);
+        let takes_most =
+            |used_for| Some(self.share_of(used_for)).filter(|share| share.get() >= MIN_LIMIT_SHARE);
         let of_receiver = matches!(
             found.limit_kind(),
-            Limit::ReceiveWindow | Limit::ReceiverApplication | Limit::ApplicationWindow | Limit::Cpu
+            Limit::ReceiveWindow
+                | Limit::ReceiverApplication
+                | Limit::ApplicationWindow
+                | Limit::Cpu
         );
         if let Some(closed) = takes_most(TransferTimeUse::WindowClosed).filter(|_| !of_receiver) {
-            return LimitFinding::new(ReceiverApplicationVerdict::SlowReader, closed).one_of_several();
+            return LimitFinding::new(ReceiverApplicationVerdict::SlowReader, closed)
+                .one_of_several();
         }
-        // A program that has long had nothing to send, and asks at most whether the other end is there.
-        if self.share_of(TransferTimeUse::AfterTransfer).get() >= MIN_SILENCE_FACTOR && found.limit_kind() != Limit::Mtu
+        // A program that has long had nothing to send, and asks at most whether the other end is
+        // there.
+        if self.share_of(TransferTimeUse::AfterTransfer).get() >= MIN_SILENCE_FACTOR
+            && found.limit_kind() != Limit::Mtu
         {
             return LimitFinding::new(SenderApplicationVerdict::Idle, Ratio::ONE).one_of_several();
         }
-        let explains_timers = of_receiver || matches!(found.limit_kind(), Limit::Loss | Limit::Capacity | Limit::Mtu);
+        let explains_timers = of_receiver
+            || matches!(
+                found.limit_kind(),
+                Limit::Loss | Limit::Capacity | Limit::Mtu
+            );
         match takes_most(TransferTimeUse::RetransmissionTimeout).filter(|_| !explains_timers) {
             Some(waited) => LimitFinding::new(LossVerdict::Random, waited).one_of_several(),
             None => found,
@@ -139,9 +184,13 @@ fn is_above_mss((bytes, mss): (ByteCount, ByteCount)) -> bool {
 }
 
 fn sum(counts: impl Iterator<Item = Option<SegCount>>) -> Option<u64> {
-    counts.flatten().map(SegCount::get).reduce(u64::saturating_add)
+    counts
+        .flatten()
+        .map(SegCount::get)
+        .reduce(u64::saturating_add)
 }
 
 fn rounds(time: Span, rtt: Option<Span>) -> Option<f64> {
-    rtt.filter(|rtt| *rtt > Span::ZERO).map(|rtt| time.as_secs_f64() / rtt.as_secs_f64())
+    rtt.filter(|rtt| *rtt > Span::ZERO)
+        .map(|rtt| time.as_secs_f64() / rtt.as_secs_f64())
 }

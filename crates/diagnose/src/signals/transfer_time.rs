@@ -1,4 +1,5 @@
-//! The account of a transfer's time: a limit is a use of time, so every moment is booked on the use that shows.
+//! The account of a transfer's time: a limit is a use of time, so every moment is booked on the use
+//! that shows.
 
 use fullpipe_record::{CongestionState, Sample, TransferTimeShare, TransferTimeUse};
 use fullpipe_units::{ByteCount, Ratio, SegCount, Span};
@@ -10,8 +11,8 @@ use crate::limits::receive_window::clocks_say_window;
 use crate::limits::send_buffer::buffer_is_full;
 use crate::snapshot::{JudgedSample, own_window};
 use crate::thresholds::{
-    INFLATED_RTT_FACTOR, MIN_RETRANSMISSION_TIMEOUT, MIN_WINDOW_FILL, REGROWN_WINDOW_FACTOR, SILENCE_ROUND_TRIPS,
-    TICK_TOLERANCE, UNREAD_BUFFER_SHARE,
+    INFLATED_RTT_FACTOR, MIN_RETRANSMISSION_TIMEOUT, MIN_WINDOW_FILL, REGROWN_WINDOW_FACTOR,
+    SILENCE_ROUND_TRIPS, TICK_TOLERANCE, UNREAD_BUFFER_SHARE,
 };
 
 /// The times of all streams by their use.
@@ -24,13 +25,19 @@ pub(crate) struct TransferTime {
 impl TransferTime {
     /// Returns the account of the sending end, or of a capture.
     pub(crate) fn from_sender(figures: &SenderSampleFigures) -> Self {
-        let mut account = Self { booked: Vec::new(), streams: figures.flows.len() as u64 };
+        let mut account = Self {
+            booked: Vec::new(),
+            streams: figures.flows.len() as u64,
+        };
         for flow in &figures.flows {
             let after = figures.evidence.capture.map(|capture| capture.silent_after);
             account.book(TransferTimeUse::AfterTransfer, after.unwrap_or_default());
             let walk = SenderWalk::new(figures, flow);
             for (index, pair) in flow.snapshots.windows(2).enumerate() {
-                account.book(walk.time_use(index), elapsed(pair[0].sample, pair[1].sample));
+                account.book(
+                    walk.time_use(index),
+                    elapsed(pair[0].sample, pair[1].sample),
+                );
             }
         }
         account
@@ -38,13 +45,19 @@ impl TransferTime {
 
     /// Returns the account of the receiving end.
     pub(crate) fn from_receiver(arrivals: &ReceiverSampleFigures) -> Self {
-        let mut account = Self { booked: Vec::new(), streams: arrivals.whole.len() as u64 };
+        let mut account = Self {
+            booked: Vec::new(),
+            streams: arrivals.whole.len() as u64,
+        };
         let walk = ReceiverWalk::new(arrivals);
         for flow in &arrivals.whole {
             let end = last_progress(flow, |sample| sample.tcp.bytes_received);
             for (index, pair) in flow.windows(2).enumerate() {
-                let used_for =
-                    if index >= end { TransferTimeUse::AfterTransfer } else { walk.time_use(pair[0], pair[1]) };
+                let used_for = if index >= end {
+                    TransferTimeUse::AfterTransfer
+                } else {
+                    walk.time_use(pair[0], pair[1])
+                };
                 account.book(used_for, elapsed(pair[0], pair[1]));
             }
         }
@@ -60,7 +73,11 @@ impl TransferTime {
 
     /// Returns the time of one use, all streams together.
     fn time_of(&self, used_for: TransferTimeUse) -> Span {
-        self.booked.iter().filter(|(other, _)| *other == used_for).map(|(_, time)| *time).sum()
+        self.booked
+            .iter()
+            .filter(|(other, _)| *other == used_for)
+            .map(|(_, time)| *time)
+            .sum()
     }
 
     /// Returns the time of the transfer, all streams together, without the silence after it.
@@ -71,10 +88,14 @@ impl TransferTime {
 
     /// Returns the share of the transfer's time that one use took.
     pub(crate) fn share_of(&self, used_for: TransferTimeUse) -> Ratio {
-        Ratio::from_quotient(self.time_of(used_for).as_secs_f64(), self.in_transfer().as_secs_f64())
+        Ratio::from_quotient(
+            self.time_of(used_for).as_secs_f64(),
+            self.in_transfer().as_secs_f64(),
+        )
     }
 
-    /// Returns each use with its time, the longest first; without those that are too short to be printed.
+    /// Returns each use with its time, the longest first; without those that are too short to be
+    /// printed.
     pub(crate) fn shares(&self) -> Vec<TransferTimeShare> {
         /// Share of the time below which a use is left out.
         const MIN_SHARE: f64 = 0.005;
@@ -97,7 +118,10 @@ fn elapsed(before: &Sample, now: &Sample) -> Span {
 /// Returns the index of the first sample by which everything had moved.
 fn last_progress<T: PartialEq>(samples: &[&Sample], moved: impl Fn(&Sample) -> T) -> usize {
     let last = samples.last().map(|last| moved(last));
-    samples.iter().position(|sample| Some(moved(sample)) == last).unwrap_or(samples.len())
+    samples
+        .iter()
+        .position(|sample| Some(moved(sample)) == last)
+        .unwrap_or(samples.len())
 }
 
 /// The samples of one stream at the sending end, with what its steps are booked by.
@@ -116,8 +140,16 @@ impl<'w, 'a> SenderWalk<'w, 'a> {
     fn new(figures: &'w SenderSampleFigures<'a>, flow: &'w SenderStream<'a>) -> Self {
         let samples: Vec<&Sample> = flow.snapshots.iter().map(|one| one.sample).collect();
         let waits = flow.snapshots.last().is_some_and(JudgedSample::is_busy);
-        let moved = |one: &Sample| (one.tcp.bytes_acked, one.tcp.bytes_sent, one.tcp.total_retrans);
-        let is_known = samples.last().is_some_and(|last| last.tcp.bytes_acked.is_some());
+        let moved = |one: &Sample| {
+            (
+                one.tcp.bytes_acked,
+                one.tcp.bytes_sent,
+                one.tcp.total_retrans,
+            )
+        };
+        let is_known = samples
+            .last()
+            .is_some_and(|last| last.tcp.bytes_acked.is_some());
         let is_over = is_known && !waits;
         Self {
             figures,
@@ -127,7 +159,11 @@ impl<'w, 'a> SenderWalk<'w, 'a> {
                 figures.rtt.or(figures.idle_rtt).unwrap_or_default(),
                 figures.evidence.capture.is_some(),
             ),
-            end: if is_over { last_progress(&samples, moved) } else { samples.len() },
+            end: if is_over {
+                last_progress(&samples, moved)
+            } else {
+                samples.len()
+            },
             is_buffer_full: buffer_is_full(figures, flow) == Some(true),
             clocks_say_window: clocks_say_window(figures),
         }
@@ -139,25 +175,50 @@ impl<'w, 'a> SenderWalk<'w, 'a> {
         let mss = self.figures.mss.unwrap_or(ByteCount::new(1));
         let is_silent = before.sample.bytes == now.sample.bytes;
         match () {
-            () if is_silent && before.window.is_some_and(|window| window < mss) => TransferTimeUse::WindowClosed,
+            () if is_silent && before.window.is_some_and(|window| window < mss) => {
+                TransferTimeUse::WindowClosed
+            }
             () if index >= self.end => TransferTimeUse::AfterTransfer,
             () if self.stalls[index] => TransferTimeUse::RetransmissionTimeout,
             () if !before.is_busy() && !now.is_busy() => TransferTimeUse::NothingToSend,
-            () if now.fills_window(self.clocks_say_window) == Some(true) => TransferTimeUse::WindowFull,
-            () if self.is_buffer_full && now.starved_by_buffer() == Some(true) => TransferTimeUse::SendBuffer,
-            () if now.writer_behind(self.is_buffer_full) == Some(true) => TransferTimeUse::NothingToSend,
-            () if now.held_by_path(self.clocks_say_window) == Some(true) => self.use_of_path(before, now),
+            () if now.fills_window(self.clocks_say_window) == Some(true) => {
+                TransferTimeUse::WindowFull
+            }
+            () if self.is_buffer_full && now.starved_by_buffer() == Some(true) => {
+                TransferTimeUse::SendBuffer
+            }
+            () if now.writer_behind(self.is_buffer_full) == Some(true) => {
+                TransferTimeUse::NothingToSend
+            }
+            () if now.held_by_path(self.clocks_say_window) == Some(true) => {
+                self.use_of_path(before, now)
+            }
             () => TransferTimeUse::Unknown,
         }
     }
 
     /// Returns the use of a time in which the congestion window or the pace held data back.
     fn use_of_path(&self, before: &JudgedSample, now: &JudgedSample) -> TransferTimeUse {
-        let queue = self.figures.idle_rtt.map(|idle| idle.scale_by(INFLATED_RTT_FACTOR));
-        let is_queued = now.sample.tcp.rtt.zip(queue).is_some_and(|(rtt, queue)| rtt > queue);
-        let is_full = now.sample.pipe_bytes().zip(now.cwnd).is_some_and(|(pipe, cwnd)| pipe * 10 >= cwnd * 9);
+        let queue = self
+            .figures
+            .idle_rtt
+            .map(|idle| idle.scale_by(INFLATED_RTT_FACTOR));
+        let is_queued = now
+            .sample
+            .tcp
+            .rtt
+            .zip(queue)
+            .is_some_and(|(rtt, queue)| rtt > queue);
+        let is_full = now
+            .sample
+            .pipe_bytes()
+            .zip(now.cwnd)
+            .is_some_and(|(pipe, cwnd)| pipe * 10 >= cwnd * 9);
         let has_lost = now.sample.tcp.total_retrans > Some(SegCount::ZERO);
-        let grows = now.cwnd.zip(before.cwnd).is_some_and(|(now, then)| now >= then.scale_by(REGROWN_WINDOW_FACTOR));
+        let grows = now
+            .cwnd
+            .zip(before.cwnd)
+            .is_some_and(|(now, then)| now >= then.scale_by(REGROWN_WINDOW_FACTOR));
         let shows_window = self.figures.evidence.capture.is_none();
         match () {
             () if is_queued => TransferTimeUse::PathQueue,
@@ -169,8 +230,9 @@ impl<'w, 'a> SenderWalk<'w, 'a> {
     }
 }
 
-/// Returns of each step between two samples whether it is a part of a silence that a retransmission timer ended: data
-/// was on the way, none was acknowledged for longer than such a timer takes, and then something was sent again.
+/// Returns of each step between two samples whether it is a part of a silence that a retransmission
+/// timer ended: data was on the way, none was acknowledged for longer than such a timer takes, and
+/// then something was sent again.
 ///
 /// With `packets_show_silence`, samples are those of a capture, which has none in a silence.
 fn timeout_steps(samples: &[&Sample], rtt: Span, packets_show_silence: bool) -> Vec<bool> {
@@ -180,8 +242,12 @@ fn timeout_steps(samples: &[&Sample], rtt: Span, packets_show_silence: bool) -> 
     let mut begin = 0;
     for now in 1..samples.len() {
         let moves = samples[now].tcp.bytes_acked != samples[begin].tcp.bytes_acked;
-        let is_repaired = again(now) > again(begin) && elapsed(samples[begin], samples[now]) >= least;
-        let is_timed = packets_show_silence || samples[begin..=now].iter().any(|sample| shows_timeout(sample));
+        let is_repaired =
+            again(now) > again(begin) && elapsed(samples[begin], samples[now]) >= least;
+        let is_timed = packets_show_silence
+            || samples[begin..=now]
+                .iter()
+                .any(|sample| shows_timeout(sample));
         let is_on_way = samples[begin].outstanding_bytes() > Some(ByteCount::ZERO);
         if is_repaired && is_timed && is_on_way && samples[begin].tcp.bytes_acked.is_some() {
             steps[begin..now].fill(true);
@@ -195,7 +261,10 @@ fn timeout_steps(samples: &[&Sample], rtt: Span, packets_show_silence: bool) -> 
 
 /// Returns true while a sender repairs what a timer found lost.
 fn shows_timeout(sample: &Sample) -> bool {
-    let timeouts = sample.tcp.timeouts_in_a_row.is_some_and(|timeouts| timeouts > SegCount::ZERO);
+    let timeouts = sample
+        .tcp
+        .timeouts_in_a_row
+        .is_some_and(|timeouts| timeouts > SegCount::ZERO);
     timeouts || sample.tcp.congestion_state == Some(CongestionState::Loss)
 }
 
@@ -207,23 +276,31 @@ struct ReceiverWalk {
 
 impl ReceiverWalk {
     fn new(arrivals: &ReceiverSampleFigures) -> Self {
-        Self { rtt: arrivals.rtt.unwrap_or_default(), is_queued: arrivals.is_inflated() }
+        Self {
+            rtt: arrivals.rtt.unwrap_or_default(),
+            is_queued: arrivals.is_inflated(),
+        }
     }
 
     /// Returns the use of the time between two samples.
     fn time_use(&self, before: &Sample, now: &Sample) -> TransferTimeUse {
         let received = |sample: &Sample| sample.tcp.bytes_received.unwrap_or(sample.bytes);
         let arrived = received(now).saturating_sub(received(before)).as_f64();
-        let round_trips = Ratio::from_quotient(elapsed(before, now).as_secs_f64(), self.rtt.as_secs_f64()).get();
+        let round_trips =
+            Ratio::from_quotient(elapsed(before, now).as_secs_f64(), self.rtt.as_secs_f64()).get();
         let window = own_window(&now.tcp).map(|window| window.as_f64() * MIN_WINDOW_FILL);
-        let is_unread = now.memory.is_some_and(|one| one.rmem_alloc >= one.rcvbuf.scale_by(UNREAD_BUFFER_SHARE));
+        let is_unread = now
+            .memory
+            .is_some_and(|one| one.rmem_alloc >= one.rcvbuf.scale_by(UNREAD_BUFFER_SHARE));
         let is_late = now.tcp.out_of_order_in > before.tcp.out_of_order_in;
         let silence = self.rtt.scale_by(SILENCE_ROUND_TRIPS) + TICK_TOLERANCE;
         match () {
             () if is_late => TransferTimeUse::LossRecovery,
             () if is_unread => TransferTimeUse::WindowClosed,
             () if now.tcp.since_data_received > Some(silence) => TransferTimeUse::NothingToSend,
-            () if window.is_some_and(|window| arrived >= window * round_trips) => TransferTimeUse::WindowFull,
+            () if window.is_some_and(|window| arrived >= window * round_trips) => {
+                TransferTimeUse::WindowFull
+            }
             () if self.is_queued => TransferTimeUse::PathQueue,
             () => TransferTimeUse::Unknown,
         }

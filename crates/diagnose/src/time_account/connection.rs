@@ -3,8 +3,8 @@
 use fullpipe_record::{ConnectionSamples, Sample, TcpInfo};
 use fullpipe_units::{ByteCount, SegCount, Span};
 
-/// Segments that leave at once: a message of no more takes one round trip, however much the path and the windows allow
-/// (RFC 6928).
+/// Segments that leave at once: a message of no more takes one round trip, however much the path
+/// and the windows allow (RFC 6928).
 const INITIAL_WINDOW: u64 = 10;
 
 /// State of an established connection (`net/tcp_states.h`).
@@ -77,9 +77,14 @@ struct SampleStep {
 
 impl SampleStep {
     fn from_samples(from: Span, before: Option<&Sample>, now: &Sample) -> Self {
-        let growth =
-            |count: fn(&TcpInfo) -> u64| count(&now.tcp).saturating_sub(before.map_or(0, |one| count(&one.tcp)));
-        let at = |ago: Option<Span>| now.at.saturating_sub(ago.unwrap_or_default()).clamp(from, now.at.max(from));
+        let growth = |count: fn(&TcpInfo) -> u64| {
+            count(&now.tcp).saturating_sub(before.map_or(0, |one| count(&one.tcp)))
+        };
+        let at = |ago: Option<Span>| {
+            now.at
+                .saturating_sub(ago.unwrap_or_default())
+                .clamp(from, now.at.max(from))
+        };
         let moved = |bytes, segments, ago| MovedData {
             bytes: ByteCount::new(growth(bytes)),
             segments: growth(segments),
@@ -104,15 +109,18 @@ impl SampleStep {
     /// Returns the directions that moved data, the one whose last data is older first.
     fn data_directions(&self) -> impl Iterator<Item = DataDirection> + use<> {
         let mut ways = DataDirection::BOTH;
-        // A request may go out in the tick in which the answer before it came, but no answer in that of its request.
+        // A request may go out in the tick in which the answer before it came, but no answer in
+        // that of its request.
         if self.moved_by(DataDirection::In).last <= self.moved_by(DataDirection::Out).last {
             ways.reverse();
         }
         let moved = self.moved;
-        ways.into_iter().filter(move |way| moved[*way as usize].segments > 0)
+        ways.into_iter()
+            .filter(move |way| moved[*way as usize].segments > 0)
     }
 
-    /// Returns the exchanges of small messages of a step that is longer than one takes, where there are several.
+    /// Returns the exchanges of small messages of a step that is longer than one takes, where there
+    /// are several.
     fn exchange_count(&self, rtt: Span) -> Option<u64> {
         let number = self.moved.iter().map(|moved| moved.segments).min()?;
         let is_small = self.moved.iter().all(|moved| !moved.is_bulk);
@@ -121,7 +129,10 @@ impl SampleStep {
 }
 
 fn has_unsent(sample: &Sample) -> bool {
-    sample.tcp.not_sent.is_some_and(|unsent| unsent > ByteCount::ZERO)
+    sample
+        .tcp
+        .not_sent
+        .is_some_and(|unsent| unsent > ByteCount::ZERO)
 }
 
 fn bytes_out(tcp: &TcpInfo) -> u64 {
@@ -143,48 +154,98 @@ fn segments_in(tcp: &TcpInfo) -> u64 {
 /// Returns the uses of time that a connection shows, which may overlap.
 pub(super) fn connection_bookings(connection: &ConnectionSamples<'_>) -> Vec<TimeBooking> {
     let samples = &connection.samples;
-    let rtts = samples.iter().filter_map(|sample| sample.tcp.min_rtt.or(sample.tcp.rtt));
-    let (Some(first), Some(rtt)) = (samples.first(), rtts.filter(|rtt| *rtt > Span::ZERO).min()) else {
+    let rtts = samples
+        .iter()
+        .filter_map(|sample| sample.tcp.min_rtt.or(sample.tcp.rtt));
+    let (Some(first), Some(rtt)) = (samples.first(), rtts.filter(|rtt| *rtt > Span::ZERO).min())
+    else {
         return Vec::new();
     };
-    let opened = if connection.is_old { first.at } else { opening_time(first, rtt) };
+    let opened = if connection.is_old {
+        first.at
+    } else {
+        opening_time(first, rtt)
+    };
     let steps = connection_steps(connection, opened, rtt);
     let has_answer = connection.is_old && first.tcp.since_data_received < first.tcp.since_data_sent;
-    let way = if has_answer { DataDirection::In } else { DataDirection::Out };
-    let mut walk = ConnectionWalk { rtt, at: opened, way, asked: opened, flights: [None; 2], bookings: Vec::new() };
+    let way = if has_answer {
+        DataDirection::In
+    } else {
+        DataDirection::Out
+    };
+    let mut walk = ConnectionWalk {
+        rtt,
+        at: opened,
+        way,
+        asked: opened,
+        flights: [None; 2],
+        bookings: Vec::new(),
+    };
     if !connection.is_old {
-        walk.book_time(TimeUse::Connecting, connection.found.min(opened.saturating_sub(rtt)), opened);
+        walk.book_time(
+            TimeUse::Connecting,
+            connection.found.min(opened.saturating_sub(rtt)),
+            opened,
+        );
     }
     for step in &steps {
         walk.book_step(step);
     }
-    let end = samples.iter().rev().find(|sample| sample.tcp.state == Some(ESTABLISHED));
+    let end = samples
+        .iter()
+        .rev()
+        .find(|sample| sample.tcp.state == Some(ESTABLISHED));
     // Where nothing was sent, nothing is waited for.
-    if let Some(end) = end.filter(|end| walk.way == DataDirection::Out && segments_out(&end.tcp) > 0) {
+    if let Some(end) =
+        end.filter(|end| walk.way == DataDirection::Out && segments_out(&end.tcp) > 0)
+    {
         walk.await_answer(walk.at, end.at);
     }
     walk.bookings
 }
 
-/// Returns the time at which a connection was opened, so that the answers that came before its first sample had a
-/// round trip each.
+/// Returns the time at which a connection was opened, so that the answers that came before its
+/// first sample had a round trip each.
 fn opening_time(first: &Sample, rtt: Span) -> Span {
     let tcp = &first.tcp;
     let answered = segments_out(tcp).min(segments_in(tcp));
-    let last = if segments_in(tcp) > 0 { tcp.since_data_received } else { tcp.since_data_sent };
-    first.at.saturating_sub(last.unwrap_or_default()).saturating_sub(rtt * answered)
+    let last = if segments_in(tcp) > 0 {
+        tcp.since_data_received
+    } else {
+        tcp.since_data_sent
+    };
+    first
+        .at
+        .saturating_sub(last.unwrap_or_default())
+        .saturating_sub(rtt * answered)
 }
 
-fn connection_steps(connection: &ConnectionSamples<'_>, opened: Span, rtt: Span) -> Vec<SampleStep> {
+fn connection_steps(
+    connection: &ConnectionSamples<'_>,
+    opened: Span,
+    rtt: Span,
+) -> Vec<SampleStep> {
     let samples = &connection.samples;
-    let before_first =
-        samples.first().filter(|_| !connection.is_old).map(|first| SampleStep::from_samples(opened, None, first));
-    let between = samples.windows(2).map(|pair| SampleStep::from_samples(pair[0].at, Some(pair[0]), pair[1]));
+    let before_first = samples
+        .first()
+        .filter(|_| !connection.is_old)
+        .map(|first| SampleStep::from_samples(opened, None, first));
+    let between = samples
+        .windows(2)
+        .map(|pair| SampleStep::from_samples(pair[0].at, Some(pair[0]), pair[1]));
     let mut steps: Vec<SampleStep> = before_first.into_iter().chain(between).collect();
-    let mss = samples.iter().filter_map(|sample| sample.tcp.snd_mss).max().unwrap_or_default();
+    let mss = samples
+        .iter()
+        .filter_map(|sample| sample.tcp.snd_mss)
+        .max()
+        .unwrap_or_default();
     for way in DataDirection::BOTH {
-        let fast = (0..steps.len()).map(|index| is_fast(&steps, index, way, mss * INITIAL_WINDOW, rtt));
-        let is_bulk: Vec<bool> = fast.zip(is_long(&steps, way, mss * INITIAL_WINDOW)).map(|(a, b)| a || b).collect();
+        let fast =
+            (0..steps.len()).map(|index| is_fast(&steps, index, way, mss * INITIAL_WINDOW, rtt));
+        let is_bulk: Vec<bool> = fast
+            .zip(is_long(&steps, way, mss * INITIAL_WINDOW))
+            .map(|(a, b)| a || b)
+            .collect();
         for (step, is_bulk) in steps.iter_mut().zip(is_bulk) {
             step.moved[way as usize].is_bulk = is_bulk && step.moved_by(way).segments > 0;
         }
@@ -192,20 +253,39 @@ fn connection_steps(connection: &ConnectionSamples<'_>, opened: Span, rtt: Span)
     steps
 }
 
-/// Returns true if more than `window` moved in the round trip around the end of a step, before it or after it.
-fn is_fast(steps: &[SampleStep], index: usize, way: DataDirection, window: ByteCount, rtt: Span) -> bool {
+/// Returns true if more than `window` moved in the round trip around the end of a step, before it
+/// or after it.
+fn is_fast(
+    steps: &[SampleStep],
+    index: usize,
+    way: DataDirection,
+    window: ByteCount,
+    rtt: Span,
+) -> bool {
     let step = &steps[index];
     let [earliest, latest] = [step.to.saturating_sub(rtt), step.from + rtt];
-    let before: Vec<&SampleStep> = steps[..=index].iter().rev().take_while(|one| one.to > earliest).collect();
-    let after: Vec<&SampleStep> = steps[index..].iter().take_while(|one| one.from < latest).collect();
+    let before: Vec<&SampleStep> = steps[..=index]
+        .iter()
+        .rev()
+        .take_while(|one| one.to > earliest)
+        .collect();
+    let after: Vec<&SampleStep> = steps[index..]
+        .iter()
+        .take_while(|one| one.from < latest)
+        .collect();
     [before, after].iter().any(|around| {
         let bytes: ByteCount = around.iter().map(|one| one.moved_by(way).bytes).sum();
-        let time = around.iter().map(|one| one.to.saturating_sub(one.from)).sum::<Span>().max(rtt);
+        let time = around
+            .iter()
+            .map(|one| one.to.saturating_sub(one.from))
+            .sum::<Span>()
+            .max(rtt);
         bytes.as_f64() * rtt.as_secs_f64() > window.as_f64() * time.as_secs_f64()
     })
 }
 
-/// Returns of each step whether it belongs to a message of more than `window`, to which nothing came back meanwhile.
+/// Returns of each step whether it belongs to a message of more than `window`, to which nothing
+/// came back meanwhile.
 fn is_long(steps: &[SampleStep], way: DataDirection, window: ByteCount) -> Vec<bool> {
     let is_one_way = |step: &SampleStep| step.moved_by(way.opposite_direction()).segments == 0;
     let messages = steps.chunk_by(|before, now| is_one_way(before) == is_one_way(now));
@@ -240,7 +320,12 @@ struct ConnectionWalk {
 impl ConnectionWalk {
     fn book_time(&mut self, of: TimeUse, from: Span, to: Span) {
         if from < to {
-            self.bookings.push(TimeBooking { of, from, to, rtt: self.rtt });
+            self.bookings.push(TimeBooking {
+                of,
+                from,
+                to,
+                rtt: self.rtt,
+            });
         }
     }
 
@@ -276,28 +361,40 @@ impl ConnectionWalk {
                 flight.replies += moved.segments;
             }
             if moved.is_bulk {
-                self.flights[way as usize] = Some(DataFlight { last: moved.last, replies: 0 });
+                self.flights[way as usize] = Some(DataFlight {
+                    last: moved.last,
+                    replies: 0,
+                });
             }
         }
     }
 
     fn book_message(&mut self, step: &SampleStep, way: DataDirection, moved: MovedData) {
         let can_answer = |asked: Span| {
-            way == DataDirection::In && self.way == DataDirection::Out && moved.last + TICK >= asked + self.rtt
+            way == DataDirection::In
+                && self.way == DataDirection::Out
+                && moved.last + TICK >= asked + self.rtt
         };
         let is_answer = can_answer(self.at);
         // The first of it that came since the last sample is not seen.
         let travel = if is_answer { self.rtt } else { Span::ZERO };
-        let first = if moved.is_bulk { (self.at + travel).max(step.from).min(moved.last) } else { moved.last };
+        let first = if moved.is_bulk {
+            (self.at + travel).max(step.from).min(moved.last)
+        } else {
+            moved.last
+        };
         // Where replies wait for each other, there is one for each flight.
-        let waits = |flight: &DataFlight| flight.replies == 1 && (way == DataDirection::Out || is_answer);
+        let waits =
+            |flight: &DataFlight| flight.replies == 1 && (way == DataDirection::Out || is_answer);
         let gap = self.rtt.scale_by(FLIGHT_GAP_FACTOR).max(TICK);
         let is_near = |flight: &DataFlight| first.saturating_sub(flight.last) <= gap;
         let goes_on = self.flights[way as usize].filter(|flight| is_near(flight) && !waits(flight));
         match (way, goes_on) {
             (_, Some(flight)) => self.book_time(TimeUse::Data, flight.last, moved.last),
             (DataDirection::In, None) if is_answer => self.await_answer(self.at, first),
-            (DataDirection::In, None) if can_answer(self.asked) => self.await_answer(self.asked, first),
+            (DataDirection::In, None) if can_answer(self.asked) => {
+                self.await_answer(self.asked, first)
+            }
             (DataDirection::In, None) => self.book_time(TimeUse::OtherProgram, self.at, first),
             (DataDirection::Out, None) => {}
         }

@@ -1,5 +1,5 @@
-//! The account of a command's time: what each moment was used for, as the samples of its connections and its processor
-//! time show it.
+//! The account of a command's time: what each moment was used for, as the samples of its
+//! connections and its processor time show it.
 
 mod connection;
 
@@ -8,23 +8,45 @@ use fullpipe_units::Span;
 
 use connection::{TimeBooking, TimeUse, connection_bookings};
 
-/// Returns the account of the time `whole` of a command that had these connections. `processor` has the processor time
-/// that its processes had used so far at several times, in their order.
+/// Returns the account of the time `whole` of a command that had these connections. `processor` has
+/// the processor time that its processes had used so far at several times, in their order.
 ///
-/// A moment is booked from the kernel's counters and clocks (`tcpi_data_segs_out`, `tcpi_data_segs_in`,
-/// `tcpi_last_data_sent`, `tcpi_last_data_recv`) between two samples; see [`TimeAccount`].
-pub fn time_account(whole: Span, connections: &[ConnectionSamples<'_>], processor: &[(Span, Span)]) -> TimeAccount {
+/// A moment is booked from the kernel's counters and clocks (`tcpi_data_segs_out`,
+/// `tcpi_data_segs_in`, `tcpi_last_data_sent`, `tcpi_last_data_recv`) between two samples; see
+/// [`TimeAccount`].
+pub fn time_account(
+    whole: Span,
+    connections: &[ConnectionSamples<'_>],
+    processor: &[(Span, Span)],
+) -> TimeAccount {
     // A connection may outlive the command, and be seen a moment longer.
-    let within =
-        connections.iter().flat_map(connection_bookings).filter(|booking| booking.from < booking.to.min(whole));
-    let mut edges: Vec<TimelineEdge> = within.flat_map(|booking| TimelineEdge::both_of_booking(&booking)).collect();
-    let used = processor.windows(2).map(|pair| (pair[1].0, pair[1].1.saturating_sub(pair[0].1)));
+    let within = connections
+        .iter()
+        .flat_map(connection_bookings)
+        .filter(|booking| booking.from < booking.to.min(whole));
+    let mut edges: Vec<TimelineEdge> = within
+        .flat_map(|booking| TimelineEdge::both_of_booking(&booking))
+        .collect();
+    let used = processor
+        .windows(2)
+        .map(|pair| (pair[1].0, pair[1].1.saturating_sub(pair[0].1)));
     let used = used.filter(|(at, _)| *at <= whole);
-    edges.extend(used.map(|(at, used)| TimelineEdge { at, change: UseChange::Processor(used) }));
-    edges.push(TimelineEdge { at: whole, change: UseChange::Processor(Span::ZERO) });
+    edges.extend(used.map(|(at, used)| TimelineEdge {
+        at,
+        change: UseChange::Processor(used),
+    }));
+    edges.push(TimelineEdge {
+        at: whole,
+        change: UseChange::Processor(Span::ZERO),
+    });
     edges.sort_by_key(|edge| edge.at);
-    let mut sweep =
-        TimelineSweep { account: TimeAccount { whole, ..TimeAccount::default() }, ..TimelineSweep::default() };
+    let mut sweep = TimelineSweep {
+        account: TimeAccount {
+            whole,
+            ..TimeAccount::default()
+        },
+        ..TimelineSweep::default()
+    };
     for edge in edges {
         sweep.advance_to(edge.at.min(whole));
         sweep.apply_change(edge.change);
@@ -50,7 +72,16 @@ enum UseChange {
 impl TimelineEdge {
     fn both_of_booking(booking: &TimeBooking) -> [Self; 2] {
         let begin = UseChange::Begin(booking.of, booking.rtt);
-        [Self { at: booking.from, change: begin }, Self { at: booking.to, change: UseChange::End(booking.of) }]
+        [
+            Self {
+                at: booking.from,
+                change: begin,
+            },
+            Self {
+                at: booking.to,
+                change: UseChange::End(booking.of),
+            },
+        ]
     }
 }
 
@@ -78,7 +109,8 @@ impl TimelineSweep {
         let account = match () {
             () if data => &mut self.account.data,
             () if requests => {
-                self.round_trips += passed.as_secs_f64() / self.rtt.as_secs_f64().max(f64::MIN_POSITIVE);
+                self.round_trips +=
+                    passed.as_secs_f64() / self.rtt.as_secs_f64().max(f64::MIN_POSITIVE);
                 &mut self.account.requests
             }
             () if connecting => &mut self.account.connecting,
@@ -92,16 +124,24 @@ impl TimelineSweep {
         match change {
             UseChange::Begin(of, rtt) => {
                 self.held[of as usize] += 1;
-                self.rtt = if of == TimeUse::Requests { rtt } else { self.rtt };
+                self.rtt = if of == TimeUse::Requests {
+                    rtt
+                } else {
+                    self.rtt
+                };
             }
             UseChange::End(of) => self.held[of as usize] -= 1,
             UseChange::Processor(used) => self.book_unexplained_time(used),
         }
     }
 
-    /// Books the time of which connections do not show the use. A program that computes does not wait for another.
+    /// Books the time of which connections do not show the use. A program that computes does not
+    /// wait for another.
     fn book_unexplained_time(&mut self, used: Span) {
-        let (free, waited) = (std::mem::take(&mut self.free), std::mem::take(&mut self.waited));
+        let (free, waited) = (
+            std::mem::take(&mut self.free),
+            std::mem::take(&mut self.waited),
+        );
         let work = free.min(used);
         let work_while_waiting = waited.min(used.saturating_sub(work));
         self.account.own_work += work + work_while_waiting;
@@ -111,6 +151,9 @@ impl TimelineSweep {
 
     fn finish_account(mut self) -> TimeAccount {
         self.book_unexplained_time(Span::ZERO);
-        TimeAccount { round_trips: self.round_trips.round() as u64, ..self.account }
+        TimeAccount {
+            round_trips: self.round_trips.round() as u64,
+            ..self.account
+        }
     }
 }

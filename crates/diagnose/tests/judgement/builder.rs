@@ -1,8 +1,8 @@
 //! Evidence as Linux 6.18 gives it, made from a few lines about a transfer.
 
 use fullpipe_record::{
-    Buffer, CongestionState, Evidence, Framing, HostSettings, Machine, Request, Sample, SocketMemory, SocketReadback,
-    TcpInfo, find_steady,
+    Buffer, CongestionState, Evidence, Framing, HostSettings, Machine, Request, Sample,
+    SocketMemory, SocketReadback, TcpInfo, find_steady,
 };
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
 
@@ -10,7 +10,8 @@ pub(crate) const MSS: u64 = 1448;
 pub(crate) const MIB: f64 = 1024.0 * 1024.0;
 const SAMPLE_MILLIS: u64 = 50;
 
-/// One stream at a moment; sizes in bytes, rates in Mbit/s, shares of the time since the last moment.
+/// One stream at a moment; sizes in bytes, rates in Mbit/s, shares of the time since the last
+/// moment.
 #[derive(Clone)]
 pub(crate) struct Moment {
     pub(crate) mbps: f64,
@@ -53,7 +54,9 @@ pub(crate) fn moment(mbps: f64, rtt_ms: f64) -> Moment {
 
 /// A transfer of so many seconds; `at` gives each stream at a time in seconds.
 pub(crate) fn samples(seconds: f64, streams: u16, at: impl Fn(f64) -> Moment) -> Vec<Sample> {
-    (0..streams).flat_map(|stream| stream_samples(seconds, stream, &at)).collect()
+    (0..streams)
+        .flat_map(|stream| stream_samples(seconds, stream, &at))
+        .collect()
 }
 
 fn stream_samples(seconds: f64, stream: u16, at: &impl Fn(f64) -> Moment) -> Vec<Sample> {
@@ -63,7 +66,12 @@ fn stream_samples(seconds: f64, stream: u16, at: &impl Fn(f64) -> Moment) -> Vec
     for snapshot in 1..=(seconds / step).round() as u64 {
         let moment = at(snapshot as f64 * step);
         sums.add(&moment, step);
-        samples.push(sample(Span::from_millis(snapshot * SAMPLE_MILLIS), stream, &moment, &sums));
+        samples.push(sample(
+            Span::from_millis(snapshot * SAMPLE_MILLIS),
+            stream,
+            &moment,
+            &sums,
+        ));
     }
     samples
 }
@@ -85,7 +93,10 @@ impl Sums {
         self.busy += moment.busy * step;
         self.rwnd_limited += moment.rwnd_limited * step;
         self.sndbuf_limited += moment.sndbuf_limited * step;
-        self.least_rtt_ms = Some(self.least_rtt_ms.map_or(moment.rtt_ms, |least| least.min(moment.rtt_ms)));
+        self.least_rtt_ms = Some(
+            self.least_rtt_ms
+                .map_or(moment.rtt_ms, |least| least.min(moment.rtt_ms)),
+        );
     }
 }
 
@@ -94,7 +105,11 @@ fn sample(at: Span, stream: u16, moment: &Moment, sums: &Sums) -> Sample {
     let segments = |size: f64| SegCount::new((size / MSS as f64).round() as u64);
     let lost = sums.lost.floor();
     let sent = sums.acked + moment.in_flight + lost * MSS as f64;
-    let state = if moment.recovering { CongestionState::Recovery } else { CongestionState::Open };
+    let state = if moment.recovering {
+        CongestionState::Recovery
+    } else {
+        CongestionState::Open
+    };
     let tcp = TcpInfo {
         congestion_state: Some(state),
         timestamps: Some(true),
@@ -133,19 +148,40 @@ fn sample(at: Span, stream: u16, moment: &Moment, sums: &Sums) -> Sample {
         wmem_alloc: bytes(moment.in_flight),
         ..SocketMemory::default()
     };
-    Sample { at, stream, bytes: bytes(sums.acked + moment.in_flight + moment.unsent), tcp, memory: Some(memory) }
+    Sample {
+        at,
+        stream,
+        bytes: bytes(sums.acked + moment.in_flight + moment.unsent),
+        tcp,
+        memory: Some(memory),
+    }
 }
 
 /// The evidence of those samples, between two hosts with the defaults of Linux 6.18.
 pub(crate) fn evidence(congestion: &str, idle_ms: u64, samples: Vec<Sample>) -> Evidence {
-    let ended_at = samples.iter().map(|sample| sample.at).max().unwrap_or_default();
+    let ended_at = samples
+        .iter()
+        .map(|sample| sample.at)
+        .max()
+        .unwrap_or_default();
     let idle_rtt = Some(Span::from_millis(idle_ms));
-    let streams = samples.iter().map(|sample| sample.stream).max().map_or(1, |last| last + 1);
+    let streams = samples
+        .iter()
+        .map(|sample| sample.stream)
+        .max()
+        .map_or(1, |last| last + 1);
     Evidence {
-        request: Request { streams, duration: ended_at, congestion: Some(congestion.to_owned()), ..Request::default() },
+        request: Request {
+            streams,
+            duration: ended_at,
+            congestion: Some(congestion.to_owned()),
+            ..Request::default()
+        },
         sender: Some(host()),
         receiver: Some(host()),
-        sender_sockets: (0..streams).map(|stream| socket(stream, congestion)).collect(),
+        sender_sockets: (0..streams)
+            .map(|stream| socket(stream, congestion))
+            .collect(),
         receiver_sockets: vec![],
         sender_machine: Machine::default(),
         receiver_machine: Machine::default(),
@@ -192,7 +228,8 @@ pub(crate) fn stated(mut evidence: Evidence, mbps: u64) -> Evidence {
     evidence
 }
 
-/// Slow start from ten segments towards the stream that `then` gives, which it reaches after about ten round trips.
+/// Slow start from ten segments towards the stream that `then` gives, which it reaches after about
+/// ten round trips.
 fn after_slow_start(t: f64, then: Moment) -> Moment {
     let rounds = t * 1e3 / then.rtt_ms;
     let reached = 10.0 * MSS as f64 * 2.0_f64.powf(rounds);
@@ -200,7 +237,11 @@ fn after_slow_start(t: f64, then: Moment) -> Moment {
         return then;
     }
     let mbps = reached * 8.0 / then.rtt_ms / 1e3;
-    Moment { ssthresh: None, window: then.window, ..moment(mbps, then.rtt_ms) }
+    Moment {
+        ssthresh: None,
+        window: then.window,
+        ..moment(mbps, then.rtt_ms)
+    }
 }
 
 /// Between 0 and 1, up and down, without a clear period.
@@ -239,8 +280,11 @@ pub(crate) enum Writes {
 /// A send buffer of `sndbuf` over 100 ms, with windows to spare.
 pub(crate) fn send_buffer(congestion: &str, sndbuf: f64, writes: Writes) -> Evidence {
     let full = samples(10.0, 1, |t| {
-        let used =
-            if writes == Writes::Sleeping { 2.0 / 3.0 + (t * 7.3).fract() / 3.0 } else { 0.97 + 0.03 * wobble(t) };
+        let used = if writes == Writes::Sleeping {
+            2.0 / 3.0 + (t * 7.3).fract() / 3.0
+        } else {
+            0.97 + 0.03 * wobble(t)
+        };
         // BBR spreads what a woken writer adds; CUBIC sends it at once.
         let unsent = match (congestion, writes) {
             ("bbr", Writes::Sleeping) => sndbuf * (used - 2.0 / 3.0) * 0.8,
@@ -256,7 +300,11 @@ pub(crate) fn send_buffer(congestion: &str, sndbuf: f64, writes: Writes) -> Evid
                 window: sndbuf * 3.0,
                 sndbuf,
                 unsent,
-                sndbuf_limited: if writes == Writes::Sleeping { 0.012 } else { 0.86 },
+                sndbuf_limited: if writes == Writes::Sleeping {
+                    0.012
+                } else {
+                    0.86
+                },
                 app_limited: true,
                 ..moment(in_flight * 8.0 / 1e5, 100.0)
             },
@@ -265,27 +313,41 @@ pub(crate) fn send_buffer(congestion: &str, sndbuf: f64, writes: Writes) -> Evid
     evidence(congestion, 100, full)
 }
 
-/// 100 Mbit/s with a queue: 94.15 Mbit/s of payload. CUBIC fills the queue, up to as much as the pipe, and overflows it
-/// every four seconds; BBR leaves it empty.
+/// 100 Mbit/s with a queue: 94.15 Mbit/s of payload. CUBIC fills the queue, up to as much as the
+/// pipe, and overflows it every four seconds; BBR leaves it empty.
 pub(crate) fn capacity(congestion: &str, rtt_ms: f64, streams: u16) -> Evidence {
     let mbps = 94.15 / f64::from(streams);
     let full = samples(20.0, streams, |t| {
         let tooth = (t / 4.0).fract();
         let then = if congestion == "bbr" {
             let idle = moment(mbps, rtt_ms * 1.02);
-            Moment { cwnd: idle.in_flight * 2.0, ..idle }
+            Moment {
+                cwnd: idle.in_flight * 2.0,
+                ..idle
+            }
         } else {
             let lost = if tooth < 0.02 { 40.0 } else { 0.0 };
-            Moment { lost_per_second: lost, recovering: tooth < 0.02, ..moment(mbps, rtt_ms * (1.4 + 0.6 * tooth)) }
+            Moment {
+                lost_per_second: lost,
+                recovering: tooth < 0.02,
+                ..moment(mbps, rtt_ms * (1.4 + 0.6 * tooth))
+            }
         };
         after_slow_start(t, then)
     });
     evidence(congestion, rtt_ms as u64, full)
 }
 
-/// A sawtooth with a loss at each of `losses` seconds; between them the window grows by `growth` Mbit/s a second and
-/// then keeps `kept` of it.
-pub(crate) fn sawtooth(congestion: &str, seconds: f64, losses: &[f64], growth: f64, kept: f64, first: f64) -> Evidence {
+/// A sawtooth with a loss at each of `losses` seconds; between them the window grows by `growth`
+/// Mbit/s a second and then keeps `kept` of it.
+pub(crate) fn sawtooth(
+    congestion: &str,
+    seconds: f64,
+    losses: &[f64],
+    growth: f64,
+    kept: f64,
+    first: f64,
+) -> Evidence {
     let full = samples(seconds, 1, |t| {
         let mut rate = first;
         let mut last = 0.0;
@@ -346,7 +408,11 @@ pub(crate) fn at_a_rate(mut evidence: Evidence) -> Evidence {
 /// A reader that falls behind: after two seconds its window is down from 3 MiB to a tenth.
 pub(crate) fn slow_reader(congestion: &str) -> Evidence {
     let full = samples(10.0, 1, |t| {
-        let window = if t < 2.0 { 3.0 * MIB } else { 0.3 * MIB * (0.7 + 0.3 * wobble(t)) };
+        let window = if t < 2.0 {
+            3.0 * MIB
+        } else {
+            0.3 * MIB * (0.7 + 0.3 * wobble(t))
+        };
         let in_flight = window * 0.95;
         after_slow_start(
             t,

@@ -1,20 +1,27 @@
 //! Verdicts from captures: what packets show of the sender, next to what is in flight.
 
-#![expect(clippy::large_types_passed_by_value, reason = "evidence of a test is made once and judged once")]
+#![expect(
+    clippy::large_types_passed_by_value,
+    reason = "evidence of a test is made once and judged once"
+)]
 
 use fullpipe_diagnose::diagnose;
 use fullpipe_record::{
-    At, Basis, BufferTriple, BurstRate, CaptureEvidence, Evidence, HostSettings, Limit, QuietRounds, Sample,
-    StallTimes, Steady, TcpInfo, Verdict, WindowEdit,
+    At, Basis, BufferTriple, BurstRate, CaptureEvidence, Evidence, HostSettings, Limit,
+    QuietRounds, Sample, StallTimes, Steady, TcpInfo, Verdict, WindowEdit,
 };
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
 
 use crate::builder::{Moment, evidence, host, moment, samples};
 
-/// A sender whose data follows its acknowledgements, in bursts that are three times as fast as the whole.
+/// A sender whose data follows its acknowledgements, in bursts that are three times as fast as the
+/// whole.
 fn seen(point: At, mbps: f64) -> CaptureEvidence {
     let burst = |factor: f64, share| {
-        Some(BurstRate { rate: BitRate::from_bps_f64(mbps * factor * 1e6), share: Ratio::new(share) })
+        Some(BurstRate {
+            rate: BitRate::from_bps_f64(mbps * factor * 1e6),
+            share: Ratio::new(share),
+        })
     };
     CaptureEvidence {
         point: Some(point),
@@ -49,7 +56,8 @@ fn seen(point: At, mbps: f64) -> CaptureEvidence {
     }
 }
 
-/// Leaves of a sample what a capture gives: no congestion window, no buffer and no clock of the kernel.
+/// Leaves of a sample what a capture gives: no congestion window, no buffer and no clock of the
+/// kernel.
 fn captured(sample: &mut Sample) {
     let tcp = sample.tcp.clone();
     sample.memory = None;
@@ -79,7 +87,10 @@ fn capturing(at: impl Fn(f64) -> Moment, seen: CaptureEvidence) -> Evidence {
     samples.iter_mut().for_each(captured);
     let hosts = evidence("cubic", 50, samples);
     Evidence {
-        request: fullpipe_record::Request { congestion: None, ..hosts.request.clone() },
+        request: fullpipe_record::Request {
+            congestion: None,
+            ..hosts.request.clone()
+        },
         sender: None,
         receiver: None,
         sender_sockets: Vec::new(),
@@ -92,7 +103,11 @@ fn capturing(at: impl Fn(f64) -> Moment, seen: CaptureEvidence) -> Evidence {
 fn verdict(at: impl Fn(f64) -> Moment, seen: CaptureEvidence) -> Verdict {
     let verdict = diagnose(&capturing(at, seen));
     assert_eq!(verdict.basis, Basis::Capture);
-    assert!(!verdict.sentence.contains("unknown amount"), "{}", verdict.sentence);
+    assert!(
+        !verdict.sentence.contains("unknown amount"),
+        "{}",
+        verdict.sentence
+    );
     verdict
 }
 
@@ -102,25 +117,69 @@ fn flat(_: f64) -> Moment {
 }
 
 fn candidates(verdict: &Verdict) -> Vec<&str> {
-    verdict.candidates.iter().map(|candidate| candidate.name()).collect()
+    verdict
+        .candidates
+        .iter()
+        .map(|candidate| candidate.name())
+        .collect()
 }
 
 #[test]
 fn what_follows_acknowledgements_and_never_grows_is_a_send_buffer() {
     let found = verdict(flat, seen(At::Sender, 20.0));
-    let of_buffer = ["send-buffer/so-sndbuf", "send-buffer/tcp-wmem-max", "capacity/host-queue"];
+    let of_buffer = [
+        "send-buffer/so-sndbuf",
+        "send-buffer/tcp-wmem-max",
+        "capacity/host-queue",
+    ];
     assert_eq!(candidates(&found), of_buffer);
-    // A window that a device lowers looks alike there; and where it cannot be known what data follows, a pace.
-    let of_afar = |clocked| candidates_of(CaptureEvidence { clocked, ..seen(At::Receiver, 20.0) });
-    let follows = ["send-buffer/tcp-wmem-max", "receive-window/window-clamped", "sender-application/idle"];
+    // A window that a device lowers looks alike there; and where it cannot be known what data
+    // follows, a pace.
+    let of_afar = |clocked| {
+        candidates_of(CaptureEvidence {
+            clocked,
+            ..seen(At::Receiver, 20.0)
+        })
+    };
+    let follows = [
+        "send-buffer/tcp-wmem-max",
+        "receive-window/window-clamped",
+        "sender-application/idle",
+    ];
     assert_eq!(of_afar(Some(Ratio::new(0.95))), follows);
-    let which = ["send-buffer/tcp-wmem-max", "pacing/qdisc", "capacity/host-queue"];
-    assert_eq!((of_afar(Some(Ratio::ZERO)).as_slice(), of_afar(None).as_slice()), (&which[..], &which[..]));
+    let which = [
+        "send-buffer/tcp-wmem-max",
+        "pacing/qdisc",
+        "capacity/host-queue",
+    ];
+    assert_eq!(
+        (
+            of_afar(Some(Ratio::ZERO)).as_slice(),
+            of_afar(None).as_slice()
+        ),
+        (&which[..], &which[..])
+    );
     // A program that waits at times does not fill each packet.
-    let ends = CaptureEvidence { clocked: None, partial: Ratio::new(0.002), ..seen(At::Receiver, 20.0) };
-    assert_eq!(candidates_of(ends), ["send-buffer/tcp-wmem-max", "sender-application/idle", "pacing/qdisc"]);
-    // A pace cuts no packet short, and a window one in each round trip; 125 000 B in flight are 86 segments.
-    let cut = CaptureEvidence { clocked: None, partial: Ratio::new(1.0 / 86.0), ..seen(At::Receiver, 20.0) };
+    let ends = CaptureEvidence {
+        clocked: None,
+        partial: Ratio::new(0.002),
+        ..seen(At::Receiver, 20.0)
+    };
+    assert_eq!(
+        candidates_of(ends),
+        [
+            "send-buffer/tcp-wmem-max",
+            "sender-application/idle",
+            "pacing/qdisc"
+        ]
+    );
+    // A pace cuts no packet short, and a window one in each round trip; 125 000 B in flight are 86
+    // segments.
+    let cut = CaptureEvidence {
+        clocked: None,
+        partial: Ratio::new(1.0 / 86.0),
+        ..seen(At::Receiver, 20.0)
+    };
     assert_eq!(candidates_of(cut), follows);
 }
 
@@ -128,64 +187,183 @@ fn what_follows_acknowledgements_and_never_grows_is_a_send_buffer() {
 fn a_window_of_which_nothing_shows_the_scale_is_never_full() {
     let mut evidence = capturing(flat, seen(At::Sender, 20.0));
     for sample in &mut evidence.sender_samples {
-        (sample.tcp.window_scaling, sample.tcp.snd_wscale, sample.tcp.snd_wnd) = (None, None, None);
+        (
+            sample.tcp.window_scaling,
+            sample.tcp.snd_wscale,
+            sample.tcp.snd_wnd,
+        ) = (None, None, None);
     }
     let found = diagnose(&evidence);
     assert_eq!(found.kind, Limit::SendBuffer);
-    assert!(found.sentence.contains("allows more, whatever the scale of its windows, and"), "{}", found.sentence);
+    assert!(
+        found
+            .sentence
+            .contains("allows more, whatever the scale of its windows, and"),
+        "{}",
+        found.sentence
+    );
 }
 
 /// The candidates of a transfer with always as much in flight.
 fn candidates_of(capture: CaptureEvidence) -> Vec<&'static str> {
-    verdict(flat, capture).candidates.iter().map(|candidate| candidate.name()).collect()
+    verdict(flat, capture)
+        .candidates
+        .iter()
+        .map(|candidate| candidate.name())
+        .collect()
 }
 
 #[test]
 fn a_pace_that_is_exceeded_at_times_is_that_of_a_sender_with_a_full_buffer() {
-    let at_rate =
-        |factor: f64, share| Some(BurstRate { rate: BitRate::from_bps_f64(20e6 * factor), share: Ratio::new(share) });
-    let quiet = Some(QuietRounds { share: Ratio::ONE, of_most: Some(Ratio::ONE), ..level() });
-    let (arrivals, departures, train) = (at_rate(0.97, 0.4), at_rate(0.97, 0.4), ByteCount::new(2896));
-    let paced = CaptureEvidence { arrivals, departures, train, quiet, ..seen(At::Receiver, 20.0) };
+    let at_rate = |factor: f64, share| {
+        Some(BurstRate {
+            rate: BitRate::from_bps_f64(20e6 * factor),
+            share: Ratio::new(share),
+        })
+    };
+    let quiet = Some(QuietRounds {
+        share: Ratio::ONE,
+        of_most: Some(Ratio::ONE),
+        ..level()
+    });
+    let (arrivals, departures, train) =
+        (at_rate(0.97, 0.4), at_rate(0.97, 0.4), ByteCount::new(2896));
+    let paced = CaptureEvidence {
+        arrivals,
+        departures,
+        train,
+        quiet,
+        ..seen(At::Receiver, 20.0)
+    };
     assert_eq!(verdict(flat, paced).kind, Limit::Pacing);
-    let probes = CaptureEvidence { faster: Some(Ratio::new(0.12)), ..paced };
+    let probes = CaptureEvidence {
+        faster: Some(Ratio::new(0.12)),
+        ..paced
+    };
     assert_eq!(verdict(flat, probes).kind, Limit::SendBuffer);
-    let faster = CaptureEvidence { departures: at_rate(1.2, 0.5), ..paced };
+    let faster = CaptureEvidence {
+        departures: at_rate(1.2, 0.5),
+        ..paced
+    };
     assert_eq!(verdict(flat, faster).kind, Limit::SendBuffer);
 }
 
 #[test]
 fn a_pace_of_bbr_hides_what_a_full_buffer_follows_and_a_queue_of_the_host_makes_it_swing() {
-    let quiet = |level: f64| Some(QuietRounds { share: Ratio::ONE, level: Ratio::new(level), ..self::level() });
-    let paced = CaptureEvidence { clocked: Some(Ratio::ZERO), quiet: quiet(1.0), ..seen(At::Sender, 20.0) };
+    let quiet = |level: f64| {
+        Some(QuietRounds {
+            share: Ratio::ONE,
+            level: Ratio::new(level),
+            ..self::level()
+        })
+    };
+    let paced = CaptureEvidence {
+        clocked: Some(Ratio::ZERO),
+        quiet: quiet(1.0),
+        ..seen(At::Sender, 20.0)
+    };
     assert_eq!(verdict(flat, paced).name(), "send-buffer/tcp-wmem-max");
-    assert_eq!(verdict(flat, CaptureEvidence { quiet: quiet(0.7), ..paced }).name(), "capacity/host-queue");
+    assert_eq!(
+        verdict(
+            flat,
+            CaptureEvidence {
+                quiet: quiet(0.7),
+                ..paced
+            }
+        )
+        .name(),
+        "capacity/host-queue"
+    );
 }
 
 #[test]
 fn a_writer_that_sleeps_fills_the_third_of_its_buffer_that_is_free_in_long_trains() {
-    let at_rate = Some(BurstRate { rate: BitRate::from_mbps(19), share: Ratio::new(0.36) });
-    let quiet = Some(QuietRounds { share: Ratio::ONE, level: Ratio::new(0.8), ..level() });
+    let at_rate = Some(BurstRate {
+        rate: BitRate::from_mbps(19),
+        share: Ratio::new(0.36),
+    });
+    let quiet = Some(QuietRounds {
+        share: Ratio::ONE,
+        level: Ratio::new(0.8),
+        ..level()
+    });
     let train = ByteCount::from_kib(80);
     let (arrivals, departures, clocked) = (at_rate, at_rate, Some(Ratio::new(0.85)));
-    let sleeps = CaptureEvidence { arrivals, departures, clocked, quiet, train, ..seen(At::Sender, 20.0) };
+    let sleeps = CaptureEvidence {
+        arrivals,
+        departures,
+        clocked,
+        quiet,
+        train,
+        ..seen(At::Sender, 20.0)
+    };
     assert_eq!(verdict(flat, sleeps).kind, Limit::SendBuffer);
-    assert_eq!(verdict(flat, CaptureEvidence { train: ByteCount::new(2896), ..sleeps }).kind, Limit::Pacing);
+    assert_eq!(
+        verdict(
+            flat,
+            CaptureEvidence {
+                train: ByteCount::new(2896),
+                ..sleeps
+            }
+        )
+        .kind,
+        Limit::Pacing
+    );
 }
 
 #[test]
 fn a_buffer_never_shrinks() {
-    let fuller = |share: f64| Some(QuietRounds { share: Ratio::new(0.9), of_most: Some(Ratio::new(share)), ..level() });
+    let fuller = |share: f64| {
+        Some(QuietRounds {
+            share: Ratio::new(0.9),
+            of_most: Some(Ratio::new(share)),
+            ..level()
+        })
+    };
     // A program that was held back at first catches up with its rate.
-    let at_rate = Some(BurstRate { rate: BitRate::from_mbps(20), share: Ratio::new(0.9) });
+    let at_rate = Some(BurstRate {
+        rate: BitRate::from_mbps(20),
+        share: Ratio::new(0.9),
+    });
     let train = ByteCount::from_kib(37);
-    let writes = CaptureEvidence { arrivals: at_rate, departures: at_rate, train, ..seen(At::Sender, 20.0) };
-    let of = |share| verdict(flat, CaptureEvidence { quiet: fuller(share), ..writes }).name();
-    assert_eq!((of(0.3), of(0.95)), ("sender-application/rate-limited", "send-buffer/tcp-wmem-max"));
+    let writes = CaptureEvidence {
+        arrivals: at_rate,
+        departures: at_rate,
+        train,
+        ..seen(At::Sender, 20.0)
+    };
+    let of = |share| {
+        verdict(
+            flat,
+            CaptureEvidence {
+                quiet: fuller(share),
+                ..writes
+            },
+        )
+        .name()
+    };
+    assert_eq!(
+        (of(0.3), of(0.95)),
+        (
+            "sender-application/rate-limited",
+            "send-buffer/tcp-wmem-max"
+        )
+    );
     // A congestion window that a loss lowered grows back.
-    let lost = |t: f64| Moment { lost_per_second: if t < 0.5 { 20.0 } else { 0.0 }, ..moment(20.0, 50.0) };
+    let lost = |t: f64| Moment {
+        lost_per_second: if t < 0.5 { 20.0 } else { 0.0 },
+        ..moment(20.0, 50.0)
+    };
     for point in [At::Sender, At::Receiver] {
-        let of = |share| verdict(lost, CaptureEvidence { quiet: fuller(share), ..seen(point, 20.0) });
+        let of = |share| {
+            verdict(
+                lost,
+                CaptureEvidence {
+                    quiet: fuller(share),
+                    ..seen(point, 20.0)
+                },
+            )
+        };
         assert_eq!(of(0.78).name(), "congestion-window/recovering", "{point:?}");
         assert_eq!(of(0.95).kind, Limit::SendBuffer, "{point:?}");
     }
@@ -194,35 +372,91 @@ fn a_buffer_never_shrinks() {
 #[test]
 fn as_much_as_the_window_holds_under_a_smaller_scale_may_be_a_device_or_a_buffer() {
     let full = |segments: f64| {
-        move |_: f64| Moment { in_flight: segments * 1448.0, window: 189.0 * 1024.0, ..moment(2.0, 50.0) }
+        move |_: f64| Moment {
+            in_flight: segments * 1448.0,
+            window: 189.0 * 1024.0,
+            ..moment(2.0, 50.0)
+        }
     };
-    let capture = CaptureEvidence { quiet: Some(level()), ..seen(At::Receiver, 2.0) };
+    let capture = CaptureEvidence {
+        quiet: Some(level()),
+        ..seen(At::Receiver, 2.0)
+    };
     // 189 units of 64 B are 8.35 segments.
     let found = verdict(full(8.0), capture);
-    let which = ["receive-window/window-scale-rewritten", "send-buffer/tcp-wmem-max", "sender-application/idle"];
+    let which = [
+        "receive-window/window-scale-rewritten",
+        "send-buffer/tcp-wmem-max",
+        "sender-application/idle",
+    ];
     assert_eq!(candidates(&found), which);
-    assert!(found.sentence.contains("smaller scale"), "{}", found.sentence);
+    assert!(
+        found.sentence.contains("smaller scale"),
+        "{}",
+        found.sentence
+    );
     assert_eq!(verdict(full(11.0), capture).kind, Limit::SendBuffer);
     // The handshake's window has no scale: more was sent into it.
-    let quiet = Some(QuietRounds { of_most: Some(Ratio::new(0.3)), ..level() });
-    assert_eq!(verdict(full(11.0), CaptureEvidence { quiet, ..capture }).kind, Limit::ReceiveWindow);
-    let own_times = CaptureEvidence { clocked: Some(Ratio::ZERO), ..capture };
+    let quiet = Some(QuietRounds {
+        of_most: Some(Ratio::new(0.3)),
+        ..level()
+    });
+    assert_eq!(
+        verdict(full(11.0), CaptureEvidence { quiet, ..capture }).kind,
+        Limit::ReceiveWindow
+    );
+    let own_times = CaptureEvidence {
+        clocked: Some(Ratio::ZERO),
+        ..capture
+    };
     assert_eq!(verdict(full(8.0), own_times).kind, Limit::SendBuffer);
 }
 
 #[test]
 fn a_window_of_less_than_a_segment_holds_back_whatever_the_sender_has() {
-    let silent = |window| move |_: f64| Moment { in_flight: 0.0, window, ..moment(0.1, 50.0) };
-    let growing = QuietRounds { growing: Ratio::ONE, share: Ratio::ONE, ..level() };
-    let capture = |point| CaptureEvidence { quiet: Some(growing), closed: false, ..seen(point, 0.1) };
-    let unscaled = CaptureEvidence { receiver_offers_scale: Some(false), ..capture(At::Sender) };
+    let silent = |window| {
+        move |_: f64| Moment {
+            in_flight: 0.0,
+            window,
+            ..moment(0.1, 50.0)
+        }
+    };
+    let growing = QuietRounds {
+        growing: Ratio::ONE,
+        share: Ratio::ONE,
+        ..level()
+    };
+    let capture = |point| CaptureEvidence {
+        quiet: Some(growing),
+        closed: false,
+        ..seen(point, 0.1)
+    };
+    let unscaled = CaptureEvidence {
+        receiver_offers_scale: Some(false),
+        ..capture(At::Sender)
+    };
     let found = verdict(silent(110.0), unscaled);
-    assert_eq!(candidates(&found), ["receive-window/no-window-scaling", "receive-window/window-scale-stripped"]);
-    assert_eq!(verdict(silent(80_000.0), unscaled).name(), "congestion-window/ramp-up");
+    assert_eq!(
+        candidates(&found),
+        [
+            "receive-window/no-window-scaling",
+            "receive-window/window-scale-stripped"
+        ]
+    );
+    assert_eq!(
+        verdict(silent(80_000.0), unscaled).name(),
+        "congestion-window/ramp-up"
+    );
 
     // Its sender asks for it, though the receiver allows more.
     let stops = |probes, point, has_handshake: bool| {
-        let mut evidence = capturing(silent(80_000.0), CaptureEvidence { probes, ..capture(point) });
+        let mut evidence = capturing(
+            silent(80_000.0),
+            CaptureEvidence {
+                probes,
+                ..capture(point)
+            },
+        );
         for sample in &mut evidence.sender_samples {
             let bytes = ByteCount::new(65_160).min(sample.bytes * 100);
             (sample.bytes, sample.tcp.bytes_acked) = (bytes, Some(bytes));
@@ -231,8 +465,15 @@ fn a_window_of_less_than_a_segment_holds_back_whatever_the_sender_has() {
         diagnose(&evidence)
     };
     let found = stops(4, At::Receiver, true);
-    assert_eq!((found.kind, stops(0, At::Receiver, true).kind), (Limit::ReceiveWindow, Limit::CongestionWindow));
-    assert!(found.sentence.contains("asks for the window"), "{}", found.sentence);
+    assert_eq!(
+        (found.kind, stops(0, At::Receiver, true).kind),
+        (Limit::ReceiveWindow, Limit::CongestionWindow)
+    );
+    assert!(
+        found.sentence.contains("asks for the window"),
+        "{}",
+        found.sentence
+    );
     // What the sender takes the window for is known where it was captured, if the handshake was.
     assert_eq!(stops(4, At::Sender, true).kind, Limit::CongestionWindow);
     for point in [At::Sender, At::Receiver] {
@@ -243,24 +484,60 @@ fn a_window_of_less_than_a_segment_holds_back_whatever_the_sender_has() {
             "sender-application/idle",
         ];
         assert_eq!(candidates(&found), which);
-        assert!(found.sentence.contains("which the handshake would show"), "{}", found.sentence);
+        assert!(
+            found.sentence.contains("which the handshake would show"),
+            "{}",
+            found.sentence
+        );
     }
 }
 
 #[test]
 fn trains_at_the_rate_of_the_whole_are_a_pace_or_a_program_with_parts_of_segments() {
-    let even = BurstRate { rate: BitRate::from_mbps(20), share: Ratio::new(0.9) };
-    let paced = CaptureEvidence { departures: Some(even), arrivals: Some(even), ..seen(At::Sender, 20.0) };
-    let found = verdict(flat, CaptureEvidence { clocked: Some(Ratio::ZERO), ..paced });
-    assert_eq!(candidates(&found), ["pacing/max-pacing-rate", "pacing/qdisc", "sender-application/idle"]);
-    let found = verdict(flat, CaptureEvidence { partial: Ratio::new(0.5), ..paced });
+    let even = BurstRate {
+        rate: BitRate::from_mbps(20),
+        share: Ratio::new(0.9),
+    };
+    let paced = CaptureEvidence {
+        departures: Some(even),
+        arrivals: Some(even),
+        ..seen(At::Sender, 20.0)
+    };
+    let found = verdict(
+        flat,
+        CaptureEvidence {
+            clocked: Some(Ratio::ZERO),
+            ..paced
+        },
+    );
+    assert_eq!(
+        candidates(&found),
+        [
+            "pacing/max-pacing-rate",
+            "pacing/qdisc",
+            "sender-application/idle"
+        ]
+    );
+    let found = verdict(
+        flat,
+        CaptureEvidence {
+            partial: Ratio::new(0.5),
+            ..paced
+        },
+    );
     assert_eq!(found.name(), "sender-application/rate-limited");
 }
 
 #[test]
 fn an_even_sender_with_more_in_flight_at_times_may_catch_up_or_have_a_pace() {
-    let even = BurstRate { rate: BitRate::from_mbps(20), share: Ratio::new(0.9) };
-    let quiet = Some(QuietRounds { of_most: Some(Ratio::new(0.5)), ..level() });
+    let even = BurstRate {
+        rate: BitRate::from_mbps(20),
+        share: Ratio::new(0.9),
+    };
+    let quiet = Some(QuietRounds {
+        of_most: Some(Ratio::new(0.5)),
+        ..level()
+    });
     for point in [At::Sender, At::Receiver] {
         let capture = CaptureEvidence {
             departures: Some(even),
@@ -270,32 +547,75 @@ fn an_even_sender_with_more_in_flight_at_times_may_catch_up_or_have_a_pace() {
             ..seen(point, 20.0)
         };
         let found = verdict(flat, capture);
-        let which = ["sender-application/rate-limited", "pacing/max-pacing-rate", "pacing/qdisc"];
+        let which = [
+            "sender-application/rate-limited",
+            "pacing/max-pacing-rate",
+            "pacing/qdisc",
+        ];
         assert_eq!(candidates(&found), which, "{point:?}");
-        assert!(found.sentence.contains("or where a round trip took longer"), "{}", found.sentence);
-        let in_part = CaptureEvidence { partial: Ratio::new(0.5), ..capture };
-        let which = ["sender-application/rate-limited", "sender-application/idle", "cpu/stolen"];
+        assert!(
+            found.sentence.contains("or where a round trip took longer"),
+            "{}",
+            found.sentence
+        );
+        let in_part = CaptureEvidence {
+            partial: Ratio::new(0.5),
+            ..capture
+        };
+        let which = [
+            "sender-application/rate-limited",
+            "sender-application/idle",
+            "cpu/stolen",
+        ];
         assert_eq!(candidates(&verdict(flat, in_part)), which, "{point:?}");
     }
 }
 
 #[test]
 fn what_follows_acknowledgements_is_a_buffer_though_it_held_more_before() {
-    let fuller = QuietRounds { share: Ratio::ZERO, of_most: Some(Ratio::new(0.7)), ..level() };
+    let fuller = QuietRounds {
+        share: Ratio::ZERO,
+        of_most: Some(Ratio::new(0.7)),
+        ..level()
+    };
     let at = |clocked| {
         let clocked = Some(Ratio::new(clocked));
-        verdict(flat, CaptureEvidence { quiet: Some(fuller), clocked, ..seen(At::Sender, 20.0) }).kind
+        verdict(
+            flat,
+            CaptureEvidence {
+                quiet: Some(fuller),
+                clocked,
+                ..seen(At::Sender, 20.0)
+            },
+        )
+        .kind
     };
-    assert_eq!((at(0.85), at(0.3)), (Limit::SendBuffer, Limit::SenderApplication));
+    assert_eq!(
+        (at(0.85), at(0.3)),
+        (Limit::SendBuffer, Limit::SenderApplication)
+    );
 }
 
 #[test]
 fn what_comes_unevenly_and_follows_no_acknowledgements_is_of_a_slow_sender() {
-    let swings = |t: f64| Moment { in_flight: 30_000.0 + 90_000.0 * (t * 7.3).fract(), ..moment(20.0, 50.0) };
-    let capture = CaptureEvidence { clocked: Some(Ratio::ZERO), ..seen(At::Receiver, 20.0) };
-    let which = ["sender-application/idle", "cpu/stolen", "capacity/host-queue"];
+    let swings = |t: f64| Moment {
+        in_flight: 30_000.0 + 90_000.0 * (t * 7.3).fract(),
+        ..moment(20.0, 50.0)
+    };
+    let capture = CaptureEvidence {
+        clocked: Some(Ratio::ZERO),
+        ..seen(At::Receiver, 20.0)
+    };
+    let which = [
+        "sender-application/idle",
+        "cpu/stolen",
+        "capacity/host-queue",
+    ];
     assert_eq!(candidates(&verdict(swings, capture)), which);
-    let follows = CaptureEvidence { clocked: Some(Ratio::new(0.5)), ..capture };
+    let follows = CaptureEvidence {
+        clocked: Some(Ratio::new(0.5)),
+        ..capture
+    };
     assert_eq!(verdict(swings, follows).kind, Limit::SendBuffer);
 }
 
@@ -308,20 +628,36 @@ fn a_packet_cut_short_in_each_round_trip_ends_a_smaller_window() {
     };
     // 125 000 B in flight are 86 segments.
     let found = verdict(flat, cut(86.0, At::Receiver));
-    let of_device =
-        ["receive-window/window-clamped", "receive-window/window-scale-rewritten", "sender-application/idle"];
+    let of_device = [
+        "receive-window/window-clamped",
+        "receive-window/window-scale-rewritten",
+        "sender-application/idle",
+    ];
     assert_eq!(candidates(&found), of_device);
-    assert!(found.sentence.contains("smaller window"), "{}", found.sentence);
-    assert_eq!(verdict(flat, cut(400.0, At::Receiver)).kind, Limit::SendBuffer);
+    assert!(
+        found.sentence.contains("smaller window"),
+        "{}",
+        found.sentence
+    );
+    assert_eq!(
+        verdict(flat, cut(400.0, At::Receiver)).kind,
+        Limit::SendBuffer
+    );
     // There the windows that arrive are known.
     assert_eq!(verdict(flat, cut(86.0, At::Sender)).kind, Limit::SendBuffer);
-    let own_times = CaptureEvidence { clocked: Some(Ratio::ZERO), ..cut(86.0, At::Receiver) };
+    let own_times = CaptureEvidence {
+        clocked: Some(Ratio::ZERO),
+        ..cut(86.0, At::Receiver)
+    };
     assert_eq!(verdict(flat, own_times).name(), "sender-application/idle");
 }
 
 #[test]
 fn packets_that_end_with_the_writes_of_a_program_are_of_one_that_has_no_more() {
-    let paced = Some(BurstRate { rate: BitRate::from_mbps(60), share: Ratio::new(0.6) });
+    let paced = Some(BurstRate {
+        rate: BitRate::from_mbps(60),
+        share: Ratio::new(0.6),
+    });
     let own_times = CaptureEvidence {
         clocked: Some(Ratio::new(0.05)),
         departures: paced,
@@ -329,21 +665,50 @@ fn packets_that_end_with_the_writes_of_a_program_are_of_one_that_has_no_more() {
         ..seen(At::Sender, 20.0)
     };
     assert_eq!(verdict(flat, own_times).name(), "send-buffer/tcp-wmem-max");
-    let found = verdict(flat, CaptureEvidence { partial: Ratio::new(0.02), ..own_times });
-    assert_eq!(candidates(&found), ["sender-application/idle", "cpu/stolen", "capacity/host-queue"]);
+    let found = verdict(
+        flat,
+        CaptureEvidence {
+            partial: Ratio::new(0.02),
+            ..own_times
+        },
+    );
+    assert_eq!(
+        candidates(&found),
+        [
+            "sender-application/idle",
+            "cpu/stolen",
+            "capacity/host-queue"
+        ]
+    );
 }
 
 #[test]
 fn little_in_flight_while_nothing_is_lost_is_a_slow_program() {
-    let found = verdict(flat, CaptureEvidence { idle: Ratio::new(0.6), ..seen(At::Receiver, 20.0) });
+    let found = verdict(
+        flat,
+        CaptureEvidence {
+            idle: Ratio::new(0.6),
+            ..seen(At::Receiver, 20.0)
+        },
+    );
     assert_eq!(found.name(), "sender-application/idle");
-    let own_times =
-        CaptureEvidence { clocked: Some(Ratio::new(0.05)), idle: Ratio::new(0.3), ..seen(At::Sender, 20.0) };
+    let own_times = CaptureEvidence {
+        clocked: Some(Ratio::new(0.05)),
+        idle: Ratio::new(0.3),
+        ..seen(At::Sender, 20.0)
+    };
     assert_eq!(verdict(flat, own_times).name(), "sender-application/idle");
-    let never_pauses = CaptureEvidence { idle: Ratio::new(0.05), ..own_times };
+    let never_pauses = CaptureEvidence {
+        idle: Ratio::new(0.05),
+        ..own_times
+    };
     assert_eq!(
         candidates(&verdict(flat, never_pauses)),
-        ["capacity/host-queue", "sender-application/idle", "pacing/qdisc"]
+        [
+            "capacity/host-queue",
+            "sender-application/idle",
+            "pacing/qdisc"
+        ]
     );
 }
 
@@ -351,7 +716,15 @@ fn little_in_flight_while_nothing_is_lost_is_a_slow_program() {
 fn a_receiver_that_answers_in_each_round_trip_may_grant_a_window_of_its_own() {
     for point in [At::Sender, At::Receiver] {
         // Ten seconds are two hundred round trips.
-        let answers = |answers: u64| verdict(flat, CaptureEvidence { answers, ..seen(point, 20.0) });
+        let answers = |answers: u64| {
+            verdict(
+                flat,
+                CaptureEvidence {
+                    answers,
+                    ..seen(point, 20.0)
+                },
+            )
+        };
         let found = answers(250);
         assert_eq!(found.name(), "application-window/ssh-channel");
         assert!(candidates(&found).contains(&"send-buffer/so-sndbuf"));
@@ -364,28 +737,73 @@ fn small_segments_of_a_full_link_may_be_the_work_of_a_device() {
     let queued = |_: f64| moment(20.0, 90.0);
     let of = |largest: u64, point| {
         let largest_mss = Some(ByteCount::new(largest));
-        let mut evidence = capturing(queued, CaptureEvidence { largest_mss, ..seen(point, 20.0 / 3.0) });
-        evidence.sender_samples.iter_mut().for_each(|sample| sample.tcp.snd_mss = Some(ByteCount::new(240)));
-        diagnose(&Evidence { bandwidth: Some(BitRate::from_mbps(27)), ..evidence })
+        let mut evidence = capturing(
+            queued,
+            CaptureEvidence {
+                largest_mss,
+                ..seen(point, 20.0 / 3.0)
+            },
+        );
+        evidence
+            .sender_samples
+            .iter_mut()
+            .for_each(|sample| sample.tcp.snd_mss = Some(ByteCount::new(240)));
+        diagnose(&Evidence {
+            bandwidth: Some(BitRate::from_mbps(27)),
+            ..evidence
+        })
     };
     for point in [At::Sender, At::Receiver] {
-        assert_eq!(candidates(&of(1460, point)), ["mtu/mss-clamped", "capacity/link"]);
-        assert_eq!(of(252, point).name(), "capacity/link", "no host offers more");
+        assert_eq!(
+            candidates(&of(1460, point)),
+            ["mtu/mss-clamped", "capacity/link"]
+        );
+        assert_eq!(
+            of(252, point).name(),
+            "capacity/link",
+            "no host offers more"
+        );
     }
     // There a device may have lowered what both offer.
-    assert_eq!(candidates(&of(252, At::Path)), ["mtu/mss-clamped", "capacity/link"]);
+    assert_eq!(
+        candidates(&of(252, At::Path)),
+        ["mtu/mss-clamped", "capacity/link"]
+    );
 }
 
 #[test]
 fn a_window_that_regrows_at_a_queue_that_never_empties_shares_the_link() {
     let regrows = |t: f64| {
         let lost_per_second = if t < 1.0 { 40.0 } else { 0.0 };
-        Moment { in_flight: 40_000.0 + 8_000.0 * t, lost_per_second, ..moment(5.0 + t, 64.0) }
+        Moment {
+            in_flight: 40_000.0 + 8_000.0 * t,
+            lost_per_second,
+            ..moment(5.0 + t, 64.0)
+        }
     };
-    let stands = QuietRounds { free: Ratio::new(0.1), level: Ratio::new(0.5), ..level() };
-    let at = |quiet| verdict(regrows, CaptureEvidence { quiet: Some(quiet), ..seen(At::Sender, 20.0) });
+    let stands = QuietRounds {
+        free: Ratio::new(0.1),
+        level: Ratio::new(0.5),
+        ..level()
+    };
+    let at = |quiet| {
+        verdict(
+            regrows,
+            CaptureEvidence {
+                quiet: Some(quiet),
+                ..seen(At::Sender, 20.0)
+            },
+        )
+    };
     assert_eq!(at(stands).name(), "capacity/shared");
-    assert_eq!(at(QuietRounds { free: Ratio::ONE, ..stands }).name(), "congestion-window/recovering");
+    assert_eq!(
+        at(QuietRounds {
+            free: Ratio::ONE,
+            ..stands
+        })
+        .name(),
+        "congestion-window/recovering"
+    );
 }
 
 #[test]
@@ -398,9 +816,15 @@ fn losses_that_a_capture_at_the_sender_never_saw_leave_are_of_its_own_queue() {
             ..moment(20.0 - t.fract() * 8.0, 50.0)
         }
     };
-    let own = CaptureEvidence { lost_before: 40, ..seen(At::Sender, 20.0) };
+    let own = CaptureEvidence {
+        lost_before: 40,
+        ..seen(At::Sender, 20.0)
+    };
     assert_eq!(verdict(lossy, own).name(), "capacity/host-queue");
-    let elsewhere = CaptureEvidence { lost_before: 40, ..seen(At::Receiver, 20.0) };
+    let elsewhere = CaptureEvidence {
+        lost_before: 40,
+        ..seen(At::Receiver, 20.0)
+    };
     assert_ne!(verdict(lossy, elsewhere).name(), "capacity/host-queue");
 }
 
@@ -409,66 +833,167 @@ fn a_full_window_is_named_with_what_may_have_made_it_so() {
     let full = |t: f64| {
         let grown = if t < 0.2 { 0.5 } else { 1.0 };
         let size = 125_000.0 * grown;
-        Moment { in_flight: size, window: size, ..moment(20.0 * grown, 50.0) }
+        Moment {
+            in_flight: size,
+            window: size,
+            ..moment(20.0 * grown, 50.0)
+        }
     };
     let found = verdict(full, seen(At::Receiver, 20.0));
-    assert_eq!(candidates(&found), ["receive-window/tcp-rmem-max", "receive-window/so-rcvbuf"]);
-    let fixed = |_: f64| Moment { in_flight: 125_000.0, window: 125_000.0, ..moment(20.0, 50.0) };
+    assert_eq!(
+        candidates(&found),
+        ["receive-window/tcp-rmem-max", "receive-window/so-rcvbuf"]
+    );
+    let fixed = |_: f64| Moment {
+        in_flight: 125_000.0,
+        window: 125_000.0,
+        ..moment(20.0, 50.0)
+    };
     let found = verdict(fixed, seen(At::Sender, 20.0));
     assert_eq!(candidates(&found)[2], "receiver-application/slow-reader");
     // Without the handshake a buffer fills it by chance, under some scale.
-    for (at, first) in [(&full as &dyn Fn(f64) -> Moment, "tcp-rmem-max"), (&fixed, "so-rcvbuf")] {
+    for (at, first) in [
+        (&full as &dyn Fn(f64) -> Moment, "tcp-rmem-max"),
+        (&fixed, "so-rcvbuf"),
+    ] {
         let mut evidence = capturing(at, seen(At::Sender, 20.0));
-        evidence.sender_samples.iter_mut().for_each(|sample| sample.tcp.window_scaling = None);
+        evidence
+            .sender_samples
+            .iter_mut()
+            .for_each(|sample| sample.tcp.window_scaling = None);
         let first = format!("receive-window/{first}");
-        assert_eq!(candidates(&diagnose(&evidence)), [&first, "send-buffer/tcp-wmem-max", "pacing/qdisc"]);
+        assert_eq!(
+            candidates(&diagnose(&evidence)),
+            [&first, "send-buffer/tcp-wmem-max", "pacing/qdisc"]
+        );
     }
-    let unscaled = CaptureEvidence { receiver_offers_scale: Some(false), ..seen(At::Sender, 20.0) };
+    let unscaled = CaptureEvidence {
+        receiver_offers_scale: Some(false),
+        ..seen(At::Sender, 20.0)
+    };
     let found = verdict(fixed, unscaled);
-    assert_eq!(candidates(&found), ["receive-window/no-window-scaling", "receive-window/window-scale-stripped"]);
-    let compared = |edit| verdict(fixed, CaptureEvidence { window_edit: Some(edit), ..unscaled });
+    assert_eq!(
+        candidates(&found),
+        [
+            "receive-window/no-window-scaling",
+            "receive-window/window-scale-stripped"
+        ]
+    );
+    let compared = |edit| {
+        verdict(
+            fixed,
+            CaptureEvidence {
+                window_edit: Some(edit),
+                ..unscaled
+            },
+        )
+    };
     for (edit, name) in [
         (WindowEdit::Nothing, "receive-window/no-window-scaling"),
-        (WindowEdit::ScaleStripped, "receive-window/window-scale-stripped"),
-        (WindowEdit::ScaleRewritten, "receive-window/window-scale-rewritten"),
+        (
+            WindowEdit::ScaleStripped,
+            "receive-window/window-scale-stripped",
+        ),
+        (
+            WindowEdit::ScaleRewritten,
+            "receive-window/window-scale-rewritten",
+        ),
         (WindowEdit::Lowered, "receive-window/window-clamped"),
     ] {
-        assert_eq!((compared(edit).name(), compared(edit).candidates.len()), (name, 0));
+        assert_eq!(
+            (compared(edit).name(), compared(edit).candidates.len()),
+            (name, 0)
+        );
     }
 }
 
 #[test]
 fn a_window_without_a_scale_is_that_of_the_host_whose_syn_was_captured_there() {
-    let fixed = |_: f64| Moment { in_flight: 125_000.0, window: 125_000.0, ..moment(20.0, 50.0) };
+    let fixed = |_: f64| Moment {
+        in_flight: 125_000.0,
+        window: 125_000.0,
+        ..moment(20.0, 50.0)
+    };
     let found = |point, sender_opened, offers: [bool; 2]| {
         let [sender_offers_scale, receiver_offers_scale] = offers.map(Some);
-        let capture =
-            CaptureEvidence { sender_opened, sender_offers_scale, receiver_offers_scale, ..seen(point, 20.0) };
+        let capture = CaptureEvidence {
+            sender_opened,
+            sender_offers_scale,
+            receiver_offers_scale,
+            ..seen(point, 20.0)
+        };
         candidates(&verdict(fixed, capture)).len()
     };
     // An answer to a SYN without the offer has none either.
-    assert_eq!((found(At::Sender, true, [false; 2]), found(At::Receiver, true, [false; 2])), (0, 2));
-    assert_eq!((found(At::Sender, false, [false; 2]), found(At::Receiver, false, [false; 2])), (2, 0));
-    assert_eq!((found(At::Sender, true, [true, false]), found(At::Receiver, true, [true, false])), (2, 0));
+    assert_eq!(
+        (
+            found(At::Sender, true, [false; 2]),
+            found(At::Receiver, true, [false; 2])
+        ),
+        (0, 2)
+    );
+    assert_eq!(
+        (
+            found(At::Sender, false, [false; 2]),
+            found(At::Receiver, false, [false; 2])
+        ),
+        (2, 0)
+    );
+    assert_eq!(
+        (
+            found(At::Sender, true, [true, false]),
+            found(At::Receiver, true, [true, false])
+        ),
+        (2, 0)
+    );
 }
 
 #[test]
 fn the_settings_of_the_receiver_distinguish_a_fixed_buffer_and_a_device_on_the_way() {
-    let fixed = |_: f64| Moment { in_flight: 125_000.0, window: 125_000.0, ..moment(20.0, 50.0) };
+    let fixed = |_: f64| Moment {
+        in_flight: 125_000.0,
+        window: 125_000.0,
+        ..moment(20.0, 50.0)
+    };
     let of = |capture: CaptureEvidence, max: ByteCount, window_scaling: bool| {
         let defaults = host();
-        let tcp_rmem = BufferTriple { max, ..defaults.tcp_rmem };
-        let receiver = HostSettings { tcp_rmem, window_scaling, ..defaults };
-        let found = diagnose(&Evidence { receiver: Some(receiver), ..capturing(fixed, capture) });
+        let tcp_rmem = BufferTriple {
+            max,
+            ..defaults.tcp_rmem
+        };
+        let receiver = HostSettings {
+            tcp_rmem,
+            window_scaling,
+            ..defaults
+        };
+        let found = diagnose(&Evidence {
+            receiver: Some(receiver),
+            ..capturing(fixed, capture)
+        });
         assert_eq!(found.candidates, [], "{}", found.name());
         found.name()
     };
     let scaled = seen(At::Sender, 20.0);
-    assert_eq!(of(scaled, ByteCount::from_mib(6), true), "receive-window/so-rcvbuf");
-    assert_eq!(of(scaled, ByteCount::new(250_000), true), "receive-window/tcp-rmem-max");
-    let unscaled = CaptureEvidence { receiver_offers_scale: Some(false), ..scaled };
-    assert_eq!(of(unscaled, ByteCount::from_mib(6), true), "receive-window/window-scale-stripped");
-    assert_eq!(of(unscaled, ByteCount::from_mib(6), false), "receive-window/no-window-scaling");
+    assert_eq!(
+        of(scaled, ByteCount::from_mib(6), true),
+        "receive-window/so-rcvbuf"
+    );
+    assert_eq!(
+        of(scaled, ByteCount::new(250_000), true),
+        "receive-window/tcp-rmem-max"
+    );
+    let unscaled = CaptureEvidence {
+        receiver_offers_scale: Some(false),
+        ..scaled
+    };
+    assert_eq!(
+        of(unscaled, ByteCount::from_mib(6), true),
+        "receive-window/window-scale-stripped"
+    );
+    assert_eq!(
+        of(unscaled, ByteCount::from_mib(6), false),
+        "receive-window/no-window-scaling"
+    );
 }
 
 #[test]
@@ -476,25 +1001,56 @@ fn from_the_receiver_a_full_link_may_be_a_shaper_at_the_sender() {
     let queued = |_: f64| moment(20.0, 90.0);
     // The link gives its rate to all that passes it.
     let at = |point| seen(point, 20.0 / 3.0);
-    assert_eq!(candidates(&verdict(queued, at(At::Receiver))), ["capacity/link", "pacing/qdisc", "loss/policer"]);
+    assert_eq!(
+        candidates(&verdict(queued, at(At::Receiver))),
+        ["capacity/link", "pacing/qdisc", "loss/policer"]
+    );
     let found = verdict(queued, at(At::Sender));
-    assert_eq!((found.name(), candidates(&found).len()), ("capacity/link", 0));
+    assert_eq!(
+        (found.name(), candidates(&found).len()),
+        ("capacity/link", 0)
+    );
 }
 
 #[test]
 fn hardly_any_data_is_a_black_hole_or_a_silent_program() {
-    let nothing = |_: f64| Moment { in_flight: 0.0, ..moment(0.001, 50.0) };
-    let open = CaptureEvidence { closed: false, ..seen(At::Receiver, 0.001) };
-    assert_eq!(candidates(&verdict(nothing, open)), ["mtu/black-hole", "sender-application/idle"]);
+    let nothing = |_: f64| Moment {
+        in_flight: 0.0,
+        ..moment(0.001, 50.0)
+    };
+    let open = CaptureEvidence {
+        closed: false,
+        ..seen(At::Receiver, 0.001)
+    };
+    assert_eq!(
+        candidates(&verdict(nothing, open)),
+        ["mtu/black-hole", "sender-application/idle"]
+    );
     // There nothing of the other end's data came.
-    let found = verdict(nothing, CaptureEvidence { point: Some(At::Sender), ..open });
-    assert_eq!(candidates(&found), ["mtu/black-hole", "sender-application/idle"]);
-    assert!(found.sentence.contains("of the other end"), "{}", found.sentence);
+    let found = verdict(
+        nothing,
+        CaptureEvidence {
+            point: Some(At::Sender),
+            ..open
+        },
+    );
+    assert_eq!(
+        candidates(&found),
+        ["mtu/black-hole", "sender-application/idle"]
+    );
+    assert!(
+        found.sentence.contains("of the other end"),
+        "{}",
+        found.sentence
+    );
 }
 
 #[test]
 fn data_that_passed_here_and_no_acknowledgement_is_no_black_hole_before_this_place() {
-    let open = CaptureEvidence { closed: false, ..seen(At::Receiver, 20.0) };
+    let open = CaptureEvidence {
+        closed: false,
+        ..seen(At::Receiver, 20.0)
+    };
     let mut evidence = capturing(|_| moment(0.001, 50.0), open);
     assert_eq!(diagnose(&evidence).name(), "mtu/black-hole");
     for sample in &mut evidence.sender_samples {
@@ -505,21 +1061,46 @@ fn data_that_passed_here_and_no_acknowledgement_is_no_black_hole_before_this_pla
 
 #[test]
 fn one_direction_of_packets_shows_no_limit_but_the_stated_bandwidth() {
-    for (end, names) in [(At::Sender, "20 Mbit/s"), (At::Receiver, "none of the data")] {
-        let capture = CaptureEvidence { only: Some(end), closed: false, ..seen(At::Receiver, 20.0) };
+    for (end, names) in [
+        (At::Sender, "20 Mbit/s"),
+        (At::Receiver, "none of the data"),
+    ] {
+        let capture = CaptureEvidence {
+            only: Some(end),
+            closed: false,
+            ..seen(At::Receiver, 20.0)
+        };
         let mut evidence = capturing(flat, capture);
         for sample in &mut evidence.sender_samples {
-            (sample.tcp.unacked, sample.tcp.bytes_acked, sample.tcp.snd_wnd) = (None, None, None);
+            (
+                sample.tcp.unacked,
+                sample.tcp.bytes_acked,
+                sample.tcp.snd_wnd,
+            ) = (None, None, None);
         }
         if end == At::Receiver {
             evidence.sender_samples.clear();
         }
         let found = diagnose(&evidence);
-        assert_eq!((found.kind, found.candidates.len(), found.others.len()), (Limit::Unknown, 0, 0));
-        assert!(found.sentence.contains(names) && found.sentence.contains("other direction"), "{}", found.sentence);
-        assert!(found.evidence["missing"].contains("other direction"), "{:?}", found.evidence);
+        assert_eq!(
+            (found.kind, found.candidates.len(), found.others.len()),
+            (Limit::Unknown, 0, 0)
+        );
+        assert!(
+            found.sentence.contains(names) && found.sentence.contains("other direction"),
+            "{}",
+            found.sentence
+        );
+        assert!(
+            found.evidence["missing"].contains("other direction"),
+            "{:?}",
+            found.evidence
+        );
         if end == At::Sender {
-            let stated = Evidence { bandwidth: Some(BitRate::from_mbps(21)), ..evidence };
+            let stated = Evidence {
+                bandwidth: Some(BitRate::from_mbps(21)),
+                ..evidence
+            };
             assert_eq!(diagnose(&stated).name(), "capacity/link");
         }
     }
@@ -528,7 +1109,11 @@ fn one_direction_of_packets_shows_no_limit_but_the_stated_bandwidth() {
 #[test]
 fn a_sender_that_repeats_its_first_window_without_an_answer_finds_a_black_hole() {
     let sent = |bytes: u64, timeouts: u64| {
-        let capture = CaptureEvidence { only: Some(At::Sender), closed: false, ..seen(At::Sender, 20.0) };
+        let capture = CaptureEvidence {
+            only: Some(At::Sender),
+            closed: false,
+            ..seen(At::Sender, 20.0)
+        };
         let mut evidence = capturing(flat, capture);
         for sample in &mut evidence.sender_samples {
             sample.bytes = ByteCount::new(bytes).min(sample.bytes * 100);
@@ -540,28 +1125,64 @@ fn a_sender_that_repeats_its_first_window_without_an_answer_finds_a_black_hole()
     };
     let found = sent(14_480, 4);
     assert_eq!(found.name(), "mtu/black-hole");
-    assert!(found.sentence.contains("14.14 KiB again and again"), "{}", found.sentence);
+    assert!(
+        found.sentence.contains("14.14 KiB again and again"),
+        "{}",
+        found.sentence
+    );
     // What is more than any first window has answers elsewhere.
-    assert_eq!((sent(14_480, 0).kind, sent(1_000_000, 4).kind), (Limit::Unknown, Limit::Unknown));
+    assert_eq!(
+        (sent(14_480, 0).kind, sent(1_000_000, 4).kind),
+        (Limit::Unknown, Limit::Unknown)
+    );
 }
 
 #[test]
 fn data_that_comes_evenly_over_a_path_with_room_is_not_held_back_by_it() {
-    let even = BurstRate { rate: BitRate::from_mbps(20), share: Ratio::new(0.9) };
-    let capture = CaptureEvidence { departures: Some(even), clocked: None, ..seen(At::Receiver, 20.0) };
+    let even = BurstRate {
+        rate: BitRate::from_mbps(20),
+        share: Ratio::new(0.9),
+    };
+    let capture = CaptureEvidence {
+        departures: Some(even),
+        clocked: None,
+        ..seen(At::Receiver, 20.0)
+    };
     let mut evidence = capturing(flat, capture);
-    evidence.sender_samples.iter_mut().for_each(|sample| sample.tcp.rtt = None);
-    assert_eq!(candidates(&diagnose(&evidence)), ["capacity/link", "pacing/qdisc", "loss/policer"]);
-    let stated = Evidence { bandwidth: Some(BitRate::from_mbps(100)), ..evidence };
-    let which = ["send-buffer/tcp-wmem-max", "sender-application/idle", "pacing/qdisc"];
+    evidence
+        .sender_samples
+        .iter_mut()
+        .for_each(|sample| sample.tcp.rtt = None);
+    assert_eq!(
+        candidates(&diagnose(&evidence)),
+        ["capacity/link", "pacing/qdisc", "loss/policer"]
+    );
+    let stated = Evidence {
+        bandwidth: Some(BitRate::from_mbps(100)),
+        ..evidence
+    };
+    let which = [
+        "send-buffer/tcp-wmem-max",
+        "sender-application/idle",
+        "pacing/qdisc",
+    ];
     assert_eq!(candidates(&diagnose(&stated)), which);
 }
 
 #[test]
 fn packets_of_the_size_of_the_window_field_show_a_sender_that_does_not_scale_it() {
-    let open = CaptureEvidence { closed: false, ..seen(At::Receiver, 0.001) };
+    let open = CaptureEvidence {
+        closed: false,
+        ..seen(At::Receiver, 0.001)
+    };
     let of = |field: u64, segments: u64| {
-        let mut evidence = capturing(|_| Moment { in_flight: 0.0, ..moment(0.001, 50.0) }, open);
+        let mut evidence = capturing(
+            |_| Moment {
+                in_flight: 0.0,
+                ..moment(0.001, 50.0)
+            },
+            open,
+        );
         let last = evidence.sender_samples.len() as u64 - 1;
         for (index, sample) in evidence.sender_samples.iter_mut().enumerate() {
             let so_far = |all: u64| all * index as u64 / last;
@@ -570,7 +1191,8 @@ fn packets_of_the_size_of_the_window_field_show_a_sender_that_does_not_scale_it(
             // The first packet holds what the program wrote before the rest.
             sample.tcp.data_segs_out = Some(SegCount::new(1 + so_far(segments)));
             sample.bytes = ByteCount::new(12 + so_far(1_280));
-            (sample.tcp.bytes_acked, sample.tcp.bytes_sent) = (Some(sample.bytes), Some(sample.bytes));
+            (sample.tcp.bytes_acked, sample.tcp.bytes_sent) =
+                (Some(sample.bytes), Some(sample.bytes));
         }
         diagnose(&evidence).name()
     };
@@ -594,7 +1216,8 @@ fn full_by_chance() -> Verdict {
     diagnose(&evidence)
 }
 
-/// Round trips in which always as much was in flight, since a loss at the begin, and in which the queue was empty once.
+/// Round trips in which always as much was in flight, since a loss at the begin, and in which the
+/// queue was empty once.
 fn level() -> QuietRounds {
     QuietRounds {
         share: Ratio::new(0.7),
@@ -608,154 +1231,416 @@ fn level() -> QuietRounds {
 /// A sender whose bursts wait for each other: what is in flight swings within each round trip.
 fn bursts(t: f64) -> Moment {
     let lost = if t < 1.0 { 100.0 } else { 0.0 };
-    Moment { in_flight: 60_000.0 + 60_000.0 * (t * 7.3).fract(), lost_per_second: lost, ..moment(20.0, 70.0) }
+    Moment {
+        in_flight: 60_000.0 + 60_000.0 * (t * 7.3).fract(),
+        lost_per_second: lost,
+        ..moment(20.0, 70.0)
+    }
 }
 
 #[test]
 fn a_buffer_that_is_refilled_in_bursts_is_neither_a_full_link_nor_loss() {
     for point in [At::Sender, At::Receiver] {
-        let refilled = CaptureEvidence { quiet: Some(level()), clocked: Some(Ratio::new(0.5)), ..seen(point, 20.0) };
-        assert!(candidates(&verdict(bursts, refilled)).contains(&"send-buffer/tcp-wmem-max"), "{point:?}");
-        let swings = QuietRounds { level: Ratio::new(0.6), free: Ratio::new(0.1), ..level() };
-        let standing = CaptureEvidence { quiet: Some(swings), ..refilled };
-        assert!(!candidates(&verdict(bursts, standing)).contains(&"send-buffer/tcp-wmem-max"), "{point:?}");
+        let refilled = CaptureEvidence {
+            quiet: Some(level()),
+            clocked: Some(Ratio::new(0.5)),
+            ..seen(point, 20.0)
+        };
+        assert!(
+            candidates(&verdict(bursts, refilled)).contains(&"send-buffer/tcp-wmem-max"),
+            "{point:?}"
+        );
+        let swings = QuietRounds {
+            level: Ratio::new(0.6),
+            free: Ratio::new(0.1),
+            ..level()
+        };
+        let standing = CaptureEvidence {
+            quiet: Some(swings),
+            ..refilled
+        };
+        assert!(
+            !candidates(&verdict(bursts, standing)).contains(&"send-buffer/tcp-wmem-max"),
+            "{point:?}"
+        );
     }
 }
 
 #[test]
 fn long_trains_that_follow_acknowledgements_are_no_idle_program() {
-    let trains = CaptureEvidence { idle: Ratio::new(0.5), train: ByteCount::from_kib(100), ..seen(At::Sender, 20.0) };
-    let of_buffer = CaptureEvidence { quiet: Some(QuietRounds { share: Ratio::ONE, ..level() }), ..trains };
+    let trains = CaptureEvidence {
+        idle: Ratio::new(0.5),
+        train: ByteCount::from_kib(100),
+        ..seen(At::Sender, 20.0)
+    };
+    let of_buffer = CaptureEvidence {
+        quiet: Some(QuietRounds {
+            share: Ratio::ONE,
+            ..level()
+        }),
+        ..trains
+    };
     assert_eq!(verdict(flat, of_buffer).name(), "send-buffer/so-sndbuf");
-    let at_own_times = CaptureEvidence { clocked: Some(Ratio::new(0.3)), ..of_buffer };
-    assert_eq!(verdict(flat, at_own_times).name(), "sender-application/idle");
+    let at_own_times = CaptureEvidence {
+        clocked: Some(Ratio::new(0.3)),
+        ..of_buffer
+    };
+    assert_eq!(
+        verdict(flat, at_own_times).name(),
+        "sender-application/idle"
+    );
 }
 
 #[test]
 fn a_link_that_the_sender_leaves_idle_is_not_full() {
-    let queued = |t: f64| Moment { in_flight: 200_000.0 * (0.7 + 0.3 * t.fract()), ..moment(20.0, 80.0) };
-    let full = QuietRounds { share: Ratio::ONE, level: Ratio::new(0.6), free: Ratio::ZERO, ..level() };
-    let capture = CaptureEvidence { quiet: Some(full), ..seen(At::Sender, 20.0) };
+    let queued = |t: f64| Moment {
+        in_flight: 200_000.0 * (0.7 + 0.3 * t.fract()),
+        ..moment(20.0, 80.0)
+    };
+    let full = QuietRounds {
+        share: Ratio::ONE,
+        level: Ratio::new(0.6),
+        free: Ratio::ZERO,
+        ..level()
+    };
+    let capture = CaptureEvidence {
+        quiet: Some(full),
+        ..seen(At::Sender, 20.0)
+    };
     assert_eq!(verdict(queued, capture).name(), "capacity/link");
-    let few = CaptureEvidence { idle: Ratio::new(0.25), ..capture };
-    assert_eq!(verdict(queued, few).name(), "capacity/link", "as after losses: acknowledgements still clock it");
-    let at_own_times = CaptureEvidence { clocked: Some(Ratio::new(0.5)), ..few };
-    assert_eq!(verdict(queued, at_own_times).name(), "sender-application/idle");
+    let few = CaptureEvidence {
+        idle: Ratio::new(0.25),
+        ..capture
+    };
+    assert_eq!(
+        verdict(queued, few).name(),
+        "capacity/link",
+        "as after losses: acknowledgements still clock it"
+    );
+    let at_own_times = CaptureEvidence {
+        clocked: Some(Ratio::new(0.5)),
+        ..few
+    };
+    assert_eq!(
+        verdict(queued, at_own_times).name(),
+        "sender-application/idle"
+    );
 }
 
 #[test]
-fn a_buffer_is_none_of_a_program_though_its_data_swings_and_the_rate_at_the_receiver_shows_bursts() {
-    let swings = |t: f64| Moment { in_flight: 200_000.0 * (0.5 + 0.5 * t.fract()), ..moment(20.0, 50.0) };
-    assert_eq!(verdict(swings, seen(At::Sender, 20.0)).name(), "send-buffer/so-sndbuf");
-    let at_own_times =
-        CaptureEvidence { clocked: Some(Ratio::new(0.5)), idle: Ratio::new(0.3), ..seen(At::Sender, 20.0) };
-    assert_eq!(verdict(swings, at_own_times).name(), "sender-application/idle");
+fn a_buffer_is_none_of_a_program_though_its_data_swings_and_the_rate_at_the_receiver_shows_bursts()
+{
+    let swings = |t: f64| Moment {
+        in_flight: 200_000.0 * (0.5 + 0.5 * t.fract()),
+        ..moment(20.0, 50.0)
+    };
+    assert_eq!(
+        verdict(swings, seen(At::Sender, 20.0)).name(),
+        "send-buffer/so-sndbuf"
+    );
+    let at_own_times = CaptureEvidence {
+        clocked: Some(Ratio::new(0.5)),
+        idle: Ratio::new(0.3),
+        ..seen(At::Sender, 20.0)
+    };
+    assert_eq!(
+        verdict(swings, at_own_times).name(),
+        "sender-application/idle"
+    );
 
     let lossy = |t: f64| {
         let again = (t * 2.0).fract() < 0.1;
         let lost_per_second = if again { 40.0 } else { 0.0 };
-        Moment { lost_per_second, recovering: again, ..moment(20.0 - t.fract() * 8.0, 70.0) }
+        Moment {
+            lost_per_second,
+            recovering: again,
+            ..moment(20.0 - t.fract() * 8.0, 70.0)
+        }
     };
-    let alone = CaptureEvidence { acknowledgements: None, quiet: Some(level()), ..seen(At::Sender, 20.0) };
+    let alone = CaptureEvidence {
+        acknowledgements: None,
+        quiet: Some(level()),
+        ..seen(At::Sender, 20.0)
+    };
     assert_ne!(verdict(lossy, alone).kind, Limit::SendBuffer);
-    let both = CaptureEvidence { beyond: alone.arrivals, ..alone };
+    let both = CaptureEvidence {
+        beyond: alone.arrivals,
+        ..alone
+    };
     assert_eq!(verdict(lossy, both).kind, Limit::SendBuffer);
 }
 
 #[test]
 fn a_transfer_that_grew_in_most_round_trips_ended_too_early() {
-    let growing = QuietRounds { growing: Ratio::new(0.6), level: Ratio::new(0.4), share: Ratio::ONE, ..level() };
-    let capture = CaptureEvidence { idle: Ratio::new(0.5), quiet: Some(growing), ..seen(At::Sender, 20.0) };
+    let growing = QuietRounds {
+        growing: Ratio::new(0.6),
+        level: Ratio::new(0.4),
+        share: Ratio::ONE,
+        ..level()
+    };
+    let capture = CaptureEvidence {
+        idle: Ratio::new(0.5),
+        quiet: Some(growing),
+        ..seen(At::Sender, 20.0)
+    };
     assert_eq!(verdict(flat, capture).name(), "congestion-window/ramp-up");
 }
 
 #[test]
 fn a_slow_start_that_overflows_the_queue_in_the_end_was_still_speeding_up() {
-    let overflows = |t: f64| Moment { lost_per_second: if t > 9.0 { 400.0 } else { 0.0 }, ..moment(20.0, 70.0) };
-    let growing = QuietRounds { growing: Ratio::new(0.9), level: Ratio::ZERO, share: Ratio::ZERO, ..level() };
-    let capture = CaptureEvidence { quiet: Some(growing), ..seen(At::Sender, 20.0) };
-    assert_eq!(verdict(overflows, capture).name(), "congestion-window/ramp-up");
-    let few = Some(QuietRounds { growing: Ratio::new(0.1), ..growing });
-    assert_ne!(verdict(overflows, CaptureEvidence { quiet: few, ..capture }).name(), "congestion-window/ramp-up");
-    let waits = CaptureEvidence { idle: Ratio::new(0.9), ..capture };
-    assert_eq!(candidates(&verdict(flat, waits)), ["sender-application/idle", "cpu/stolen", "capacity/host-queue"]);
+    let overflows = |t: f64| Moment {
+        lost_per_second: if t > 9.0 { 400.0 } else { 0.0 },
+        ..moment(20.0, 70.0)
+    };
+    let growing = QuietRounds {
+        growing: Ratio::new(0.9),
+        level: Ratio::ZERO,
+        share: Ratio::ZERO,
+        ..level()
+    };
+    let capture = CaptureEvidence {
+        quiet: Some(growing),
+        ..seen(At::Sender, 20.0)
+    };
+    assert_eq!(
+        verdict(overflows, capture).name(),
+        "congestion-window/ramp-up"
+    );
+    let few = Some(QuietRounds {
+        growing: Ratio::new(0.1),
+        ..growing
+    });
+    assert_ne!(
+        verdict(
+            overflows,
+            CaptureEvidence {
+                quiet: few,
+                ..capture
+            }
+        )
+        .name(),
+        "congestion-window/ramp-up"
+    );
+    let waits = CaptureEvidence {
+        idle: Ratio::new(0.9),
+        ..capture
+    };
+    assert_eq!(
+        candidates(&verdict(flat, waits)),
+        [
+            "sender-application/idle",
+            "cpu/stolen",
+            "capacity/host-queue"
+        ]
+    );
 }
 
 #[test]
 fn a_rate_that_stands_still_long_after_a_loss_is_a_pace() {
-    let even = Some(BurstRate { rate: BitRate::from_mbps(20), share: Ratio::new(0.9) });
-    let lost = |t: f64| Moment { lost_per_second: if t < 3.0 { 20.0 } else { 0.0 }, ..moment(20.0, 50.0) };
-    let at = |share, point| {
-        let quiet = Some(QuietRounds { share: Ratio::new(share), of_most: Some(Ratio::new(0.2)), ..level() });
-        let spaced = CaptureEvidence { departures: even, arrivals: even, quiet, ..seen(point, 20.0) };
-        let found = verdict(lost, CaptureEvidence { clocked: Some(Ratio::ZERO), ..spaced });
-        candidates(&found).into_iter().map(str::to_owned).collect::<Vec<_>>()
+    let even = Some(BurstRate {
+        rate: BitRate::from_mbps(20),
+        share: Ratio::new(0.9),
+    });
+    let lost = |t: f64| Moment {
+        lost_per_second: if t < 3.0 { 20.0 } else { 0.0 },
+        ..moment(20.0, 50.0)
     };
-    assert_eq!(at(0.9, At::Sender), ["pacing/max-pacing-rate", "pacing/qdisc", "sender-application/idle"]);
-    assert!(!at(0.4, At::Sender).contains(&"pacing/qdisc".to_owned()), "as BBR that keeps to a policer's rate");
+    let at = |share, point| {
+        let quiet = Some(QuietRounds {
+            share: Ratio::new(share),
+            of_most: Some(Ratio::new(0.2)),
+            ..level()
+        });
+        let spaced = CaptureEvidence {
+            departures: even,
+            arrivals: even,
+            quiet,
+            ..seen(point, 20.0)
+        };
+        let found = verdict(
+            lost,
+            CaptureEvidence {
+                clocked: Some(Ratio::ZERO),
+                ..spaced
+            },
+        );
+        candidates(&found)
+            .into_iter()
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        at(0.9, At::Sender),
+        [
+            "pacing/max-pacing-rate",
+            "pacing/qdisc",
+            "sender-application/idle"
+        ]
+    );
+    assert!(
+        !at(0.4, At::Sender).contains(&"pacing/qdisc".to_owned()),
+        "as BBR that keeps to a policer's rate"
+    );
     // Elsewhere the spacing is lost, and a window that stands still looks alike.
-    let quiet = Some(QuietRounds { share: Ratio::new(0.9), of_most: Some(Ratio::new(0.2)), ..level() });
-    let afar = verdict(lost, CaptureEvidence { quiet, ..seen(At::Receiver, 20.0) });
-    let which = ["congestion-window/recovering", "capacity/host-queue", "pacing/congestion-control"];
+    let quiet = Some(QuietRounds {
+        share: Ratio::new(0.9),
+        of_most: Some(Ratio::new(0.2)),
+        ..level()
+    });
+    let afar = verdict(
+        lost,
+        CaptureEvidence {
+            quiet,
+            ..seen(At::Receiver, 20.0)
+        },
+    );
+    let which = [
+        "congestion-window/recovering",
+        "capacity/host-queue",
+        "pacing/congestion-control",
+    ];
     assert_eq!(candidates(&afar), which);
 }
 
 #[test]
 fn packets_that_seldom_end_with_writes_show_a_program_where_they_follow_no_acknowledgements() {
-    let swings = QuietRounds { level: Ratio::new(0.7), of_most: Some(Ratio::new(0.9)), ..level() };
-    let capture = |point| CaptureEvidence { quiet: Some(swings), clocked: None, ..seen(point, 20.0) };
-    let even = Some(BurstRate { rate: BitRate::from_mbps(21), share: Ratio::new(0.4) });
+    let swings = QuietRounds {
+        level: Ratio::new(0.7),
+        of_most: Some(Ratio::new(0.9)),
+        ..level()
+    };
+    let capture = |point| CaptureEvidence {
+        quiet: Some(swings),
+        clocked: None,
+        ..seen(point, 20.0)
+    };
+    let even = Some(BurstRate {
+        rate: BitRate::from_mbps(21),
+        share: Ratio::new(0.4),
+    });
     for point in [At::Sender, At::Receiver] {
-        let ends = CaptureEvidence { partial: Ratio::new(0.006), ..capture(point) };
-        let which = ["sender-application/idle", "cpu/stolen", "capacity/host-queue"];
+        let ends = CaptureEvidence {
+            partial: Ratio::new(0.006),
+            ..capture(point)
+        };
+        let which = [
+            "sender-application/idle",
+            "cpu/stolen",
+            "capacity/host-queue",
+        ];
         assert_eq!(candidates(&verdict(flat, ends)), which, "{point:?}");
-        let even = CaptureEvidence { departures: even, arrivals: even, ..ends };
-        let which = ["sender-application/rate-limited", "sender-application/idle", "cpu/stolen"];
+        let even = CaptureEvidence {
+            departures: even,
+            arrivals: even,
+            ..ends
+        };
+        let which = [
+            "sender-application/rate-limited",
+            "sender-application/idle",
+            "cpu/stolen",
+        ];
         assert_eq!(candidates(&verdict(flat, even)), which, "{point:?}");
-        let waits = CaptureEvidence { partial: Ratio::new(0.002), ..ends };
+        let waits = CaptureEvidence {
+            partial: Ratio::new(0.002),
+            ..ends
+        };
         assert_eq!(verdict(flat, waits).kind, Limit::SendBuffer, "{point:?}");
     }
 }
 
 #[test]
 fn as_much_in_flight_that_follows_no_acknowledgements_waits_for_a_device_or_a_buffer() {
-    let held = CaptureEvidence { quiet: Some(level()), clocked: Some(Ratio::ZERO), ..seen(At::Sender, 20.0) };
+    let held = CaptureEvidence {
+        quiet: Some(level()),
+        clocked: Some(Ratio::ZERO),
+        ..seen(At::Sender, 20.0)
+    };
     let found = verdict(flat, held);
-    assert_eq!(candidates(&found), ["send-buffer/tcp-wmem-max", "pacing/qdisc", "capacity/host-queue"]);
-    assert!(!found.sentence.contains("as acknowledgements come"), "{}", found.sentence);
+    assert_eq!(
+        candidates(&found),
+        [
+            "send-buffer/tcp-wmem-max",
+            "pacing/qdisc",
+            "capacity/host-queue"
+        ]
+    );
+    assert!(
+        !found.sentence.contains("as acknowledgements come"),
+        "{}",
+        found.sentence
+    );
 }
 
 #[test]
 fn a_pace_holds_as_much_as_a_smaller_scale_allows_by_chance() {
-    let full = |_: f64| Moment { in_flight: 8.0 * 1448.0, window: 189.0 * 1024.0, ..moment(2.0, 50.0) };
-    let clocked =
-        |share| CaptureEvidence { clocked: Some(Ratio::new(share)), quiet: Some(level()), ..seen(At::Receiver, 2.0) };
+    let full = |_: f64| Moment {
+        in_flight: 8.0 * 1448.0,
+        window: 189.0 * 1024.0,
+        ..moment(2.0, 50.0)
+    };
+    let clocked = |share| CaptureEvidence {
+        clocked: Some(Ratio::new(share)),
+        quiet: Some(level()),
+        ..seen(At::Receiver, 2.0)
+    };
     assert_eq!(verdict(full, clocked(0.18)).kind, Limit::SendBuffer);
     assert_eq!(verdict(full, clocked(0.49)).kind, Limit::ReceiveWindow);
 }
 
 #[test]
 fn round_trips_that_are_long_for_the_sender_alone_are_of_a_late_receiver() {
-    let late = |t: f64| Moment { in_flight: 200_000.0 * (0.5 + 0.5 * t.fract()), ..moment(20.0, 90.0) };
-    let swings = QuietRounds { level: Ratio::new(0.6), free: Ratio::ZERO, ..level() };
-    let capture = CaptureEvidence { quiet: Some(swings), ..seen(At::Sender, 20.0) };
+    let late = |t: f64| Moment {
+        in_flight: 200_000.0 * (0.5 + 0.5 * t.fract()),
+        ..moment(20.0, 90.0)
+    };
+    let swings = QuietRounds {
+        level: Ratio::new(0.6),
+        free: Ratio::ZERO,
+        ..level()
+    };
+    let capture = CaptureEvidence {
+        quiet: Some(swings),
+        ..seen(At::Sender, 20.0)
+    };
     let of = |loaded_rtt| {
-        let evidence = Evidence { idle_rtt: Some(Span::from_millis(50)), loaded_rtt, ..capturing(late, capture) };
+        let evidence = Evidence {
+            idle_rtt: Some(Span::from_millis(50)),
+            loaded_rtt,
+            ..capturing(late, capture)
+        };
         diagnose(&evidence)
     };
     let found = of(Some(Span::from_millis(51)));
-    let which = ["receiver-application/slow-reader", "receiver-application/storage", "cpu/stolen"];
+    let which = [
+        "receiver-application/slow-reader",
+        "receiver-application/storage",
+        "cpu/stolen",
+    ];
     assert_eq!(candidates(&found), which);
-    assert!(found.sentence.contains("answers late"), "{}", found.sentence);
+    assert!(
+        found.sentence.contains("answers late"),
+        "{}",
+        found.sentence
+    );
     for queue in [None, Some(Span::from_millis(88))] {
         assert_ne!(of(queue).kind, Limit::ReceiverApplication);
     }
     // From the sender's side alone a window that fell while much of it is in use shows it.
-    let fell = |t: f64| Moment { window: if t < 2.0 { 600_000.0 } else { 220_000.0 }, ..late(t) };
+    let fell = |t: f64| Moment {
+        window: if t < 2.0 { 600_000.0 } else { 220_000.0 },
+        ..late(t)
+    };
     let found = verdict(fell, capture);
     assert_eq!(candidates(&found), which);
-    assert!(found.sentence.contains("reads too slowly"), "{}", found.sentence);
-    let unused = |t: f64| Moment { window: if t < 2.0 { 6_000_000.0 } else { 2_200_000.0 }, ..late(t) };
+    assert!(
+        found.sentence.contains("reads too slowly"),
+        "{}",
+        found.sentence
+    );
+    let unused = |t: f64| Moment {
+        window: if t < 2.0 { 6_000_000.0 } else { 2_200_000.0 },
+        ..late(t)
+    };
     assert_ne!(verdict(unused, capture).kind, Limit::ReceiverApplication);
 }
 
@@ -763,10 +1648,20 @@ fn round_trips_that_are_long_for_the_sender_alone_are_of_a_late_receiver() {
 fn a_sender_that_keeps_the_rate_of_a_queue_that_overflowed_has_the_whole_link() {
     let course = |mbps: f64| {
         move |t: f64| {
-            if t < 2.0 { Moment { lost_per_second: 400.0, ..moment(80.0, 110.0) } } else { moment(mbps, 51.0) }
+            if t < 2.0 {
+                Moment {
+                    lost_per_second: 400.0,
+                    ..moment(80.0, 110.0)
+                }
+            } else {
+                moment(mbps, 51.0)
+            }
         }
     };
-    let quiet = Some(QuietRounds { level: Ratio::new(0.5), ..level() });
+    let quiet = Some(QuietRounds {
+        level: Ratio::new(0.5),
+        ..level()
+    });
     let at = |mbps| {
         let rate = BitRate::from_bps_f64(mbps * 1e6);
         let steady = Some(Steady {
@@ -775,7 +1670,13 @@ fn a_sender_that_keeps_the_rate_of_a_queue_that_overflowed_has_the_whole_link() 
             rate,
             duration: Span::from_millis(7_500),
         });
-        let evidence = capturing(course(mbps), CaptureEvidence { quiet, ..seen(At::Sender, mbps) });
+        let evidence = capturing(
+            course(mbps),
+            CaptureEvidence {
+                quiet,
+                ..seen(At::Sender, mbps)
+            },
+        );
         diagnose(&Evidence { steady, ..evidence }).name()
     };
     assert_eq!(at(76.0), "capacity/link");
@@ -785,11 +1686,26 @@ fn a_sender_that_keeps_the_rate_of_a_queue_that_overflowed_has_the_whole_link() 
 #[test]
 fn data_that_was_sent_and_never_came_is_a_black_hole() {
     let silent = |_: f64| moment(0.001, 50.0);
-    let capture = CaptureEvidence { unseen: ByteCount::new(14_480), ..seen(At::Receiver, 20.0) };
+    let capture = CaptureEvidence {
+        unseen: ByteCount::new(14_480),
+        ..seen(At::Receiver, 20.0)
+    };
     let found = verdict(silent, capture);
-    assert_eq!((found.name(), found.candidates.len()), ("mtu/black-hole", 0));
-    let open = verdict(silent, CaptureEvidence { closed: false, ..seen(At::Receiver, 20.0) });
-    assert_eq!(candidates(&open), ["mtu/black-hole", "sender-application/idle"]);
+    assert_eq!(
+        (found.name(), found.candidates.len()),
+        ("mtu/black-hole", 0)
+    );
+    let open = verdict(
+        silent,
+        CaptureEvidence {
+            closed: false,
+            ..seen(At::Receiver, 20.0)
+        },
+    );
+    assert_eq!(
+        candidates(&open),
+        ["mtu/black-hole", "sender-application/idle"]
+    );
 }
 
 #[test]
@@ -799,18 +1715,59 @@ fn a_queue_that_is_hardly_ever_empty_is_not_short() {
         let again = t.fract() < 0.1;
         let lost_per_second = if again { 40.0 } else { 0.0 };
         let in_flight = 120_000.0 * (0.6 + 0.4 * t.fract());
-        Moment { in_flight, lost_per_second, recovering: again, ..moment(20.0, 50.0 + 4.0 * t.fract()) }
+        Moment {
+            in_flight,
+            lost_per_second,
+            recovering: again,
+            ..moment(20.0, 50.0 + 4.0 * t.fract())
+        }
     };
-    let short = QuietRounds { share: Ratio::new(0.1), free: Ratio::new(0.9), ..level() };
-    let capture = CaptureEvidence { quiet: Some(short), ..seen(At::Sender, 20.0) };
+    let short = QuietRounds {
+        share: Ratio::new(0.1),
+        free: Ratio::new(0.9),
+        ..level()
+    };
+    let capture = CaptureEvidence {
+        quiet: Some(short),
+        ..seen(At::Sender, 20.0)
+    };
     assert_eq!(verdict(lossy, capture).name(), "loss/shallow-queue");
-    let stands = QuietRounds { free: Ratio::new(0.1), ..short };
-    assert_eq!(verdict(lossy, CaptureEvidence { quiet: Some(stands), ..capture }).name(), "capacity/link");
+    let stands = QuietRounds {
+        free: Ratio::new(0.1),
+        ..short
+    };
+    assert_eq!(
+        verdict(
+            lossy,
+            CaptureEvidence {
+                quiet: Some(stands),
+                ..capture
+            }
+        )
+        .name(),
+        "capacity/link"
+    );
 }
 
 #[test]
 fn bursts_are_shown_with_what_was_sustained() {
-    let text = |sustained| format!("{:?}", verdict(flat, CaptureEvidence { sustained, ..seen(At::Sender, 20.0) }));
-    assert!(text(Some(BitRate::from_mbps(20))).contains("in bursts; over 200 ms at most 20 Mbit/s"));
-    assert!(!text(Some(BitRate::from_mbps(60))).contains("in bursts") && !text(None).contains("in bursts"));
+    let text = |sustained| {
+        format!(
+            "{:?}",
+            verdict(
+                flat,
+                CaptureEvidence {
+                    sustained,
+                    ..seen(At::Sender, 20.0)
+                }
+            )
+        )
+    };
+    assert!(
+        text(Some(BitRate::from_mbps(20))).contains("in bursts; over 200 ms at most 20 Mbit/s")
+    );
+    assert!(
+        !text(Some(BitRate::from_mbps(60))).contains("in bursts")
+            && !text(None).contains("in bursts")
+    );
 }

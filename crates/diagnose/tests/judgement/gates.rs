@@ -1,4 +1,5 @@
-//! Gates that every verdict passes, whatever view it rests on: what disproves it, and what is too little.
+//! Gates that every verdict passes, whatever view it rests on: what disproves it, and what is too
+//! little.
 
 use fullpipe_diagnose::diagnose;
 use fullpipe_record::{Evidence, Limit, Sample, TransferTimeUse, find_steady};
@@ -27,17 +28,36 @@ fn full_window(mbps: f64) -> Evidence {
 #[test]
 fn a_window_that_allows_less_than_was_carried_or_ten_times_as_much_is_not_the_limit() {
     // 83.9 Mbit/s.
-    for (mbps, is_limit) in [(80.0, true), (120.0, true), (140.0, false), (9.0, true), (8.0, false)] {
-        assert_eq!(kind(&full_window(mbps)) == Limit::ReceiveWindow, is_limit, "{mbps}");
+    for (mbps, is_limit) in [
+        (80.0, true),
+        (120.0, true),
+        (140.0, false),
+        (9.0, true),
+        (8.0, false),
+    ] {
+        assert_eq!(
+            kind(&full_window(mbps)) == Limit::ReceiveWindow,
+            is_limit,
+            "{mbps}"
+        );
     }
 }
 
 /// Leaves the first samples, until `segments` had been sent.
 fn first_of(evidence: Evidence, segments: u64) -> Evidence {
     let is_first = |sample: &&Sample| sample.tcp.data_segs_out <= Some(SegCount::new(segments));
-    let sender_samples: Vec<Sample> = evidence.sender_samples.iter().filter(is_first).cloned().collect();
+    let sender_samples: Vec<Sample> = evidence
+        .sender_samples
+        .iter()
+        .filter(is_first)
+        .cloned()
+        .collect();
     let end = sender_samples.last().map_or(Span::ZERO, |last| last.at);
-    Evidence { steady: find_steady(&sender_samples, evidence.idle_rtt, end), sender_samples, ..evidence }
+    Evidence {
+        steady: find_steady(&sender_samples, evidence.idle_rtt, end),
+        sender_samples,
+        ..evidence
+    }
 }
 
 #[test]
@@ -63,16 +83,29 @@ fn fewer_than_ten_packets_have_at_most_half_a_limit() {
 fn the_confidence_falls_as_samples_packets_and_round_trips_become_fewer() {
     let all = full_window(80.0);
     let sure = |segments| diagnose(&first_of(all.clone(), segments)).confidence.get();
-    let course: Vec<f64> = [60_000, 20_000, 5_000, 1_200].into_iter().map(sure).collect();
-    assert!(course.windows(2).all(|pair| pair[0] >= pair[1]) && course[0] > course[3], "{course:?}");
+    let course: Vec<f64> = [60_000, 20_000, 5_000, 1_200]
+        .into_iter()
+        .map(sure)
+        .collect();
+    assert!(
+        course.windows(2).all(|pair| pair[0] >= pair[1]) && course[0] > course[3],
+        "{course:?}"
+    );
 }
 
 #[test]
 fn every_moment_is_booked_and_a_full_window_takes_most_of_them() {
     let verdict = diagnose(&full_window(80.0));
-    let sum: f64 = verdict.where_time_went.iter().map(|one| one.share.get()).sum();
+    let sum: f64 = verdict
+        .where_time_went
+        .iter()
+        .map(|one| one.share.get())
+        .sum();
     assert!((sum - 1.0).abs() < 0.02, "{:?}", verdict.where_time_went);
-    assert_eq!(verdict.where_time_went[0].used_for, TransferTimeUse::WindowFull);
+    assert_eq!(
+        verdict.where_time_went[0].used_for,
+        TransferTimeUse::WindowFull
+    );
 }
 
 #[test]
@@ -81,7 +114,9 @@ fn time_that_timers_take_is_of_losses_and_a_tail_is_of_nothing() {
     let mut stalls = evidence("cubic", 1000, samples(10.0, 1, |_| moment(1.0, 50.0)));
     for (index, sample) in (0_u64..).zip(&mut stalls.sender_samples) {
         let (second, part) = (index / 20, index % 20);
-        sample.tcp.bytes_acked = Some(ByteCount::new(second * 20_000 + if part >= 18 { 20_000 } else { 0 }));
+        sample.tcp.bytes_acked = Some(ByteCount::new(
+            second * 20_000 + if part >= 18 { 20_000 } else { 0 },
+        ));
         sample.bytes = sample.tcp.bytes_acked.unwrap_or_default();
         sample.tcp.bytes_sent = Some(sample.bytes + ByteCount::new(4_000 + second * 1448));
         sample.tcp.bytes_retrans = Some(ByteCount::new(second * 1448));
@@ -90,6 +125,14 @@ fn time_that_timers_take_is_of_losses_and_a_tail_is_of_nothing() {
     }
     let verdict = diagnose(&stalls);
     let most = verdict.where_time_went[0];
-    assert_eq!(most.used_for, TransferTimeUse::RetransmissionTimeout, "{:?}", verdict.where_time_went);
-    assert!(most.share.get() > 0.7 && matches!(verdict.kind, Limit::Loss | Limit::Capacity), "{verdict:#?}");
+    assert_eq!(
+        most.used_for,
+        TransferTimeUse::RetransmissionTimeout,
+        "{:?}",
+        verdict.where_time_went
+    );
+    assert!(
+        most.share.get() > 0.7 && matches!(verdict.kind, Limit::Loss | Limit::Capacity),
+        "{verdict:#?}"
+    );
 }

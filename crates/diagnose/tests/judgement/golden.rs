@@ -1,4 +1,5 @@
-//! Measurements in `tests/evidence/`, one file each with the verdict that it must give. A new recording is a new file.
+//! Measurements in `tests/evidence/`, one file each with the verdict that it must give. A new
+//! recording is a new file.
 
 use std::path::Path;
 
@@ -41,7 +42,10 @@ fn measurements_with_half_of_their_snapshots_keep_their_verdict() {
 }
 
 /// Judges every recording after `change`.
-#[expect(clippy::disallowed_methods, reason = "the test reads recorded evidence; the crate does not")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the test reads recorded evidence; the crate does not"
+)]
 fn hold(change: impl Fn(&mut Measurement)) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/evidence");
     let mut judged = 0;
@@ -49,15 +53,28 @@ fn hold(change: impl Fn(&mut Measurement)) {
     for entry in std::fs::read_dir(&folder).unwrap() {
         let path = entry.unwrap().path();
         let text = std::fs::read_to_string(&path).unwrap();
-        let mut golden: Golden =
-            serde_json::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let mut golden: Golden = serde_json::from_str(&text)
+            .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         change(&mut golden.measurement);
-        let verdict = diagnose(&Evidence::from_measurement(&golden.measurement, golden.bandwidth, golden.framing));
+        let verdict = diagnose(&Evidence::from_measurement(
+            &golden.measurement,
+            golden.bandwidth,
+            golden.framing,
+        ));
         if (verdict.kind, verdict.cause) != (golden.kind, golden.cause) {
-            missed.push(format!("{}: {:?}, {}", path.display(), verdict.cause, verdict.sentence));
+            missed.push(format!(
+                "{}: {:?}, {}",
+                path.display(),
+                verdict.cause,
+                verdict.sentence
+            ));
         }
         judged += 1;
     }
-    assert!(judged > 30, "only {judged} recordings in {}", folder.display());
+    assert!(
+        judged > 30,
+        "only {judged} recordings in {}",
+        folder.display()
+    );
     assert!(missed.is_empty(), "{}", missed.join("\n"));
 }

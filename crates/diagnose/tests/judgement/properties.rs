@@ -1,6 +1,7 @@
 use fullpipe_diagnose::{diagnose, find_remedies};
 use fullpipe_record::{
-    Buffer, CongestionState, Evidence, Limit, Request, Sample, SocketMemory, Steady, TcpInfo, find_steady,
+    Buffer, CongestionState, Evidence, Limit, Request, Sample, SocketMemory, Steady, TcpInfo,
+    find_steady,
 };
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
 use proptest::collection::vec;
@@ -94,7 +95,13 @@ prop_compose! {
 }
 
 /// Scenes of every limit, with some fields forgotten and some time cut away.
-fn mutilated(scene: usize, forgotten: u16, from: usize, to: usize, bandwidth: Option<u64>) -> Evidence {
+fn mutilated(
+    scene: usize,
+    forgotten: u16,
+    from: usize,
+    to: usize,
+    bandwidth: Option<u64>,
+) -> Evidence {
     let scenes = [
         builder::receive_window("bbr", 3e6, 2),
         builder::send_buffer("cubic", 4e6, builder::Writes::Sleeping),
@@ -112,8 +119,16 @@ fn mutilated(scene: usize, forgotten: u16, from: usize, to: usize, bandwidth: Op
     let forget = |bit: u16| forgotten & (1 << bit) != 0;
     for sample in &mut evidence.sender_samples {
         let tcp = &mut sample.tcp;
-        let sizes = [(&mut tcp.snd_wnd, 0), (&mut tcp.not_sent, 1), (&mut tcp.bytes_acked, 2), (&mut tcp.snd_mss, 3)];
-        sizes.into_iter().filter(|(_, bit)| forget(*bit)).for_each(|(size, _)| *size = None);
+        let sizes = [
+            (&mut tcp.snd_wnd, 0),
+            (&mut tcp.not_sent, 1),
+            (&mut tcp.bytes_acked, 2),
+            (&mut tcp.snd_mss, 3),
+        ];
+        sizes
+            .into_iter()
+            .filter(|(_, bit)| forget(*bit))
+            .for_each(|(size, _)| *size = None);
         let counts = [
             (&mut tcp.cwnd, 4),
             (&mut tcp.unacked, 5),
@@ -121,9 +136,19 @@ fn mutilated(scene: usize, forgotten: u16, from: usize, to: usize, bandwidth: Op
             (&mut tcp.data_segs_out, 7),
             (&mut tcp.ssthresh, 8),
         ];
-        counts.into_iter().filter(|(_, bit)| forget(*bit)).for_each(|(count, _)| *count = None);
-        let spans = [(&mut tcp.rtt, 9), (&mut tcp.busy, 10), (&mut tcp.rwnd_limited, 11)];
-        spans.into_iter().filter(|(_, bit)| forget(*bit)).for_each(|(span, _)| *span = None);
+        counts
+            .into_iter()
+            .filter(|(_, bit)| forget(*bit))
+            .for_each(|(count, _)| *count = None);
+        let spans = [
+            (&mut tcp.rtt, 9),
+            (&mut tcp.busy, 10),
+            (&mut tcp.rwnd_limited, 11),
+        ];
+        spans
+            .into_iter()
+            .filter(|(_, bit)| forget(*bit))
+            .for_each(|(span, _)| *span = None);
         sample.memory = sample.memory.filter(|_| !forget(12));
     }
     evidence
@@ -134,10 +159,14 @@ fn assert_of_the_table(evidence: &Evidence) -> Result<(), TestCaseError> {
     prop_assert!(verdict.legal_verdict().is_some(), "{verdict:#?}");
     prop_assert!((0.0..=1.0).contains(&verdict.share.get()), "{verdict:#?}");
     prop_assert!(verdict.sentence.ends_with('.'), "{verdict:#?}");
-    prop_assert_eq!(verdict.kind == Limit::Unknown, verdict.evidence.contains_key("missing"));
+    prop_assert_eq!(
+        verdict.kind == Limit::Unknown,
+        verdict.evidence.contains_key("missing")
+    );
     for remedy in find_remedies(evidence, &verdict) {
-        let in_order =
-            remedy.predicted.is_none_or(|rate| rate.low <= rate.bits_per_second && rate.bits_per_second <= rate.high);
+        let in_order = remedy.predicted.is_none_or(|rate| {
+            rate.low <= rate.bits_per_second && rate.bits_per_second <= rate.high
+        });
         prop_assert!(in_order, "{remedy:#?}");
     }
     Ok(())

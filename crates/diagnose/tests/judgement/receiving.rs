@@ -4,8 +4,8 @@ use std::net::IpAddr;
 
 use fullpipe_diagnose::{diagnose, find_remedies};
 use fullpipe_record::{
-    At, Basis, Buffer, Cause, Evidence, Limit, Request, RttStats, Sample, SocketMemory, SynQuote, TcpInfo, Verdict,
-    find_steady, steady_of_receiver,
+    At, Basis, Buffer, Cause, Evidence, Limit, Request, RttStats, Sample, SocketMemory, SynQuote,
+    TcpInfo, Verdict, find_steady, steady_of_receiver,
 };
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
 
@@ -55,7 +55,9 @@ fn evidence(seen: Seen) -> Evidence {
             timestamps: Some(true),
             rcv_mss: Some(ByteCount::new(builder::MSS)),
             // The kernel counts a pause as a round trip.
-            rcv_rtt: Some(Span::from_millis(seen.rtt_ms.max((seen.silent * 1e3) as u64))),
+            rcv_rtt: Some(Span::from_millis(
+                seen.rtt_ms.max((seen.silent * 1e3) as u64),
+            )),
             min_rtt: Some(Span::from_millis(seen.idle_ms)),
             rcv_wnd: Some(ByteCount::new(seen.window)),
             bytes_received: Some(bytes),
@@ -65,8 +67,18 @@ fn evidence(seen: Seen) -> Evidence {
             ..TcpInfo::default()
         };
         let (rmem_alloc, rcvbuf) = (ByteCount::new(seen.unread), ByteCount::new(seen.rcvbuf));
-        let memory = SocketMemory { rmem_alloc, rcvbuf, ..SocketMemory::default() };
-        Sample { at: Span::from_millis(index * 50), stream: 0, bytes, tcp, memory: Some(memory) }
+        let memory = SocketMemory {
+            rmem_alloc,
+            rcvbuf,
+            ..SocketMemory::default()
+        };
+        Sample {
+            at: Span::from_millis(index * 50),
+            stream: 0,
+            bytes,
+            tcp,
+            memory: Some(memory),
+        }
     };
     let samples: Vec<Sample> = (1..=200).map(snapshot).collect();
     let idle_rtt = Some(Span::from_millis(seen.idle_ms));
@@ -82,13 +94,34 @@ fn evidence(seen: Seen) -> Evidence {
 
 #[test]
 fn a_receiver_that_asked_knows_that_its_offer_was_lost() {
-    let mut evidence = evidence(Seen { scaling: false, mbps: 5.1, window: 65_535, rcvbuf: 131_072, ..WELL });
-    let quoted = |hop: u8, window_scale| SynQuote { hop, by: IpAddr::from([192, 0, 2, hop]), window_scale, mss: None };
+    let mut evidence = evidence(Seen {
+        scaling: false,
+        mbps: 5.1,
+        window: 65_535,
+        rcvbuf: 131_072,
+        ..WELL
+    });
+    let quoted = |hop: u8, window_scale| SynQuote {
+        hop,
+        by: IpAddr::from([192, 0, 2, hop]),
+        window_scale,
+        mss: None,
+    };
     evidence.receiver_sockets = vec![builder::socket(0, "cubic")];
     evidence.receiver_sockets[0].syn_quotes = vec![quoted(1, Some(7)), quoted(2, None)];
     let verdict = diagnose(&evidence);
-    assert_eq!((verdict.cause, verdict.at), (Cause::WindowScaleStripped, At::Middlebox), "{verdict:#?}");
-    assert!(verdict.sentence.contains("a device between 192.0.2.1 and 192.0.2.2 removes"), "{}", verdict.sentence);
+    assert_eq!(
+        (verdict.cause, verdict.at),
+        (Cause::WindowScaleStripped, At::Middlebox),
+        "{verdict:#?}"
+    );
+    assert!(
+        verdict
+            .sentence
+            .contains("a device between 192.0.2.1 and 192.0.2.2 removes"),
+        "{}",
+        verdict.sentence
+    );
     assert_eq!(
         verdict.evidence["SYN as quoted by routers"],
         "scale 7, no MSS at 192.0.2.1; no scale, no MSS at 192.0.2.2"
@@ -97,7 +130,12 @@ fn a_receiver_that_asked_knows_that_its_offer_was_lost() {
 
 #[test]
 fn each_limit_that_a_receiver_can_see_is_seen() {
-    let full_window = |window, rcvbuf| Seen { mbps: window as f64 * 8.0 / 1e5 * 0.97, window, rcvbuf, ..WELL };
+    let full_window = |window, rcvbuf| Seen {
+        mbps: window as f64 * 8.0 / 1e5 * 0.97,
+        window,
+        rcvbuf,
+        ..WELL
+    };
     let cases = [
         (
             "a buffer that the program fixed",
@@ -111,44 +149,101 @@ fn each_limit_that_a_receiver_can_see_is_seen() {
         ),
         (
             "no window scaling",
-            Seen { scaling: false, ..full_window(65_535, 131_072) },
+            Seen {
+                scaling: false,
+                ..full_window(65_535, 131_072)
+            },
             (Limit::ReceiveWindow, Cause::NoWindowScaling, At::Receiver),
         ),
         (
             "a program that does not read",
-            Seen { mbps: 20.0, unread: 4_000_000, window: 60_000, ..WELL },
+            Seen {
+                mbps: 20.0,
+                unread: 4_000_000,
+                window: 60_000,
+                ..WELL
+            },
             (Limit::ReceiverApplication, Cause::SlowReader, At::Receiver),
         ),
-        ("packets lost on the way", Seen { out_of_order: 30, ..WELL }, (Limit::Loss, Cause::Random, At::Path)),
+        (
+            "packets lost on the way",
+            Seen {
+                out_of_order: 30,
+                ..WELL
+            },
+            (Limit::Loss, Cause::Random, At::Path),
+        ),
         (
             "packets lost by a queue that fills",
-            Seen { out_of_order: 30, rtt_ms: 160, window: 6_000_000, ..WELL },
+            Seen {
+                out_of_order: 30,
+                rtt_ms: 160,
+                window: 6_000_000,
+                ..WELL
+            },
             (Limit::Capacity, Cause::Link, At::Path),
         ),
-        ("a window that fills a queue", Seen { rtt_ms: 200, ..WELL }, (Limit::Capacity, Cause::Link, At::Path)),
+        (
+            "a window that fills a queue",
+            Seen {
+                rtt_ms: 200,
+                ..WELL
+            },
+            (Limit::Capacity, Cause::Link, At::Path),
+        ),
         (
             "a sender that pauses for longer than a round trip",
-            Seen { silent: 0.6, ..WELL },
+            Seen {
+                silent: 0.6,
+                ..WELL
+            },
             (Limit::SenderApplication, Cause::Idle, At::Sender),
         ),
-        ("a sender that is held back", WELL, (Limit::SendBuffer, Cause::TcpWmemMax, At::Sender)),
+        (
+            "a sender that is held back",
+            WELL,
+            (Limit::SendBuffer, Cause::TcpWmemMax, At::Sender),
+        ),
     ];
     for (name, seen, expected) in cases {
         let verdict = diagnose(&evidence(seen));
-        assert_eq!((verdict.kind, verdict.cause, verdict.at), expected, "{name}: {verdict:#?}");
+        assert_eq!(
+            (verdict.kind, verdict.cause, verdict.at),
+            expected,
+            "{name}: {verdict:#?}"
+        );
         assert_eq!(verdict.basis, Basis::Receiver, "{name}");
         assert!(verdict.other_end_would_show.is_some(), "{name}");
-        assert!(verdict.share <= Ratio::ONE && verdict.sentence.ends_with('.'), "{name}: {verdict:#?}");
+        assert!(
+            verdict.share <= Ratio::ONE && verdict.sentence.ends_with('.'),
+            "{name}: {verdict:#?}"
+        );
     }
 }
 
 #[test]
 fn a_small_window_that_is_several_times_the_pipe_keeps_a_queue_filled() {
     // 12 kB are in the pipe of 5 Mbit/s over 20 ms.
-    let small = Seen { mbps: 4.7, idle_ms: 20, rtt_ms: 108, window: 65_535, rcvbuf: 131_072, scaling: false, ..WELL };
+    let small = Seen {
+        mbps: 4.7,
+        idle_ms: 20,
+        rtt_ms: 108,
+        window: 65_535,
+        rcvbuf: 131_072,
+        scaling: false,
+        ..WELL
+    };
     assert_eq!(named(&evidence(small)), (Limit::Capacity, Cause::Link));
-    let filled = Seen { mbps: 14.0, rtt_ms: 37, ..small };
-    assert_eq!(named(&evidence(filled)).0, Limit::ReceiveWindow, "more than half of it is in the pipe");
+    let filled = Seen {
+        mbps: 14.0,
+        rtt_ms: 37,
+        ..small
+    };
+    assert_eq!(
+        named(&evidence(filled)).0,
+        Limit::ReceiveWindow,
+        "more than half of it is in the pipe"
+    );
 }
 
 #[test]
@@ -158,52 +253,110 @@ fn losses_at_one_rate_are_of_a_short_queue_or_of_a_link_that_others_have_part_of
         sample.tcp.out_of_order_in = Some(SegCount::new(200 * (index as u64 / 20)));
     }
     assert_eq!(named(&once_a_second), (Limit::Loss, Cause::ShallowQueue));
-    assert_eq!(named(&stated(once_a_second, 200)), (Limit::Capacity, Cause::Shared), "it never had the link");
+    assert_eq!(
+        named(&stated(once_a_second, 200)),
+        (Limit::Capacity, Cause::Shared),
+        "it never had the link"
+    );
 }
 
 #[test]
 fn the_rest_of_a_window_that_is_less_than_a_segment_stays_unused() {
     // Two segments in each round trip of 100 ms.
-    let window_of = |window: u64| Seen { mbps: 0.2317, window, rcvbuf: 10_000, silent: 0.0, ..WELL };
+    let window_of = |window: u64| Seen {
+        mbps: 0.2317,
+        window,
+        rcvbuf: 10_000,
+        silent: 0.0,
+        ..WELL
+    };
     assert_eq!(named(&evidence(window_of(4600))).0, Limit::ReceiveWindow);
     assert_ne!(named(&evidence(window_of(9000))).0, Limit::ReceiveWindow);
 }
 
 #[test]
 fn losses_to_a_queue_that_was_there_before_are_of_a_link_that_others_fill() {
-    let lossy = evidence(Seen { out_of_order: 30, ..WELL });
+    let lossy = evidence(Seen {
+        out_of_order: 30,
+        ..WELL
+    });
     assert_eq!(named(&lossy).0, Limit::Loss);
     let ms = Span::from_millis;
-    let before = RttStats { count: 25, min: ms(100), median: ms(118), p90: ms(122), p99: ms(124), max: ms(124) };
+    let before = RttStats {
+        count: 25,
+        min: ms(100),
+        median: ms(118),
+        p90: ms(122),
+        p99: ms(124),
+        max: ms(124),
+    };
     let idle_spread = Some(before);
-    assert_eq!(named(&Evidence { idle_spread, ..lossy.clone() }), (Limit::Capacity, Cause::Shared));
-    let idle_spread = Some(RttStats { median: ms(101), ..before });
-    assert_eq!(named(&Evidence { idle_spread, ..lossy }).0, Limit::Loss, "it was empty half of the time");
+    assert_eq!(
+        named(&Evidence {
+            idle_spread,
+            ..lossy.clone()
+        }),
+        (Limit::Capacity, Cause::Shared)
+    );
+    let idle_spread = Some(RttStats {
+        median: ms(101),
+        ..before
+    });
+    assert_eq!(
+        named(&Evidence {
+            idle_spread,
+            ..lossy
+        })
+        .0,
+        Limit::Loss,
+        "it was empty half of the time"
+    );
 }
 
 #[test]
 fn a_load_of_which_no_packet_arrives_meets_a_black_hole() {
     let nothing = evidence(Seen { mbps: 0.0, ..WELL });
     assert_eq!(named(&nothing), (Limit::Mtu, Cause::BlackHole));
-    let watched = Evidence { program: Some("curl".to_owned()), ..nothing };
-    assert_ne!(named(&watched).0, Limit::Mtu, "a program may have nothing to send");
+    let watched = Evidence {
+        program: Some("curl".to_owned()),
+        ..nothing
+    };
+    assert_ne!(
+        named(&watched).0,
+        Limit::Mtu,
+        "a program may have nothing to send"
+    );
 }
 
 #[test]
 fn a_program_that_is_watched_may_be_idle() {
-    let named = Evidence { program: Some("curl".to_owned()), ..evidence(WELL) };
+    let named = Evidence {
+        program: Some("curl".to_owned()),
+        ..evidence(WELL)
+    };
     // Who it belongs to is not known without its user's rights.
-    let nameless = Evidence { is_watched: true, ..evidence(WELL) };
+    let nameless = Evidence {
+        is_watched: true,
+        ..evidence(WELL)
+    };
     for watched in [named, nameless] {
         let verdict = diagnose(&watched);
-        assert_eq!((verdict.kind, verdict.cause), (Limit::SenderApplication, Cause::Idle), "{verdict:#?}");
+        assert_eq!(
+            (verdict.kind, verdict.cause),
+            (Limit::SenderApplication, Cause::Idle),
+            "{verdict:#?}"
+        );
         assert_eq!(verdict.candidates.len(), 3);
     }
 }
 
 #[test]
 fn data_that_waits_behind_a_hole_is_not_a_slow_reader() {
-    let verdict = diagnose(&evidence(Seen { unread: 3_000_000, out_of_order: 400, ..WELL }));
+    let verdict = diagnose(&evidence(Seen {
+        unread: 3_000_000,
+        out_of_order: 400,
+        ..WELL
+    }));
     assert_eq!(verdict.kind, Limit::Loss, "{verdict:#?}");
 }
 
@@ -217,7 +370,13 @@ fn a_reported_bandwidth_is_recognized_by_the_receiver_too() {
 #[test]
 fn pauses_shorter_than_a_round_trip_are_none() {
     // A small window over a long path comes in bursts.
-    let verdict = diagnose(&evidence(Seen { silent: 0.6, idle_ms: 600, rtt_ms: 600, window: 90_000_000, ..WELL }));
+    let verdict = diagnose(&evidence(Seen {
+        silent: 0.6,
+        idle_ms: 600,
+        rtt_ms: 600,
+        window: 90_000_000,
+        ..WELL
+    }));
     assert_ne!(verdict.kind, Limit::SenderApplication, "{verdict:#?}");
 }
 
@@ -225,7 +384,12 @@ fn pauses_shorter_than_a_round_trip_are_none() {
 #[test]
 fn a_channel_of_ssh_is_known_from_either_end_and_a_slow_disk_is_none() {
     let of_ssh = |mbps: f64, program: &str| {
-        let mut evidence = evidence(Seen { mbps, window: 12_000_000, rcvbuf: 20_000_000, ..WELL });
+        let mut evidence = evidence(Seen {
+            mbps,
+            window: 12_000_000,
+            rcvbuf: 20_000_000,
+            ..WELL
+        });
         evidence.program = Some(program.to_owned());
         evidence
     };
@@ -233,32 +397,56 @@ fn a_channel_of_ssh_is_known_from_either_end_and_a_slow_disk_is_none() {
     for sample in in_bursts.receiver_samples.iter_mut().step_by(5) {
         sample.tcp.since_data_received = Some(Span::from_millis(40));
     }
-    assert_eq!(named(&in_bursts), (Limit::ApplicationWindow, Cause::SshChannel));
+    assert_eq!(
+        named(&in_bursts),
+        (Limit::ApplicationWindow, Cause::SshChannel)
+    );
     in_bursts.program = Some("curl".to_owned());
     assert_eq!(named(&in_bursts), (Limit::SendBuffer, Cause::TcpWmemMax));
     for (mbps, program) in [(160.0, "ssh"), (119.0, "sshd-session"), (166.0, "sshd")] {
         let evidence = of_ssh(mbps, program);
         let verdict = diagnose(&evidence);
-        assert_eq!((verdict.kind, verdict.cause), (Limit::ApplicationWindow, Cause::SshChannel), "{mbps} {program}");
+        assert_eq!(
+            (verdict.kind, verdict.cause),
+            (Limit::ApplicationWindow, Cause::SshChannel),
+            "{mbps} {program}"
+        );
         assert!(verdict.sentence.contains("2 MiB"), "{}", verdict.sentence);
         let remedies = find_remedies(&evidence, &verdict);
-        let other = remedies.iter().find(|remedy| remedy.id == "program-without-a-window").unwrap();
+        let other = remedies
+            .iter()
+            .find(|remedy| remedy.id == "program-without-a-window")
+            .unwrap();
         let gain = other.predicted.unwrap().bits_per_second;
-        assert!(gain > BitRate::from_mbps(mbps as u64), "{mbps} {program}: another carries {gain}");
+        assert!(
+            gain > BitRate::from_mbps(mbps as u64),
+            "{mbps} {program}: another carries {gain}"
+        );
     }
     for (mbps, program) in [(60.0, "ssh"), (400.0, "ssh"), (160.0, "curl")] {
-        assert_ne!(diagnose(&of_ssh(mbps, program)).kind, Limit::ApplicationWindow, "{mbps} {program}");
+        assert_ne!(
+            diagnose(&of_ssh(mbps, program)).kind,
+            Limit::ApplicationWindow,
+            "{mbps} {program}"
+        );
     }
     let mut sending = builder::trickle("cubic");
     sending.program = Some("ssh".to_owned());
-    assert_eq!(diagnose(&sending).kind, Limit::SenderApplication, "40 Mbit/s is far below 2 MiB over 100 ms");
+    assert_eq!(
+        diagnose(&sending).kind,
+        Limit::SenderApplication,
+        "40 Mbit/s is far below 2 MiB over 100 ms"
+    );
     let mut faster = builder::trickle("cubic");
     faster.program = Some("ssh".to_owned());
     faster.request.streams = 1;
     let scale = 3.5;
     for sample in &mut faster.sender_samples {
         sample.tcp.bytes_acked = sample.tcp.bytes_acked.map(|bytes| bytes.scale_by(scale));
-        sample.tcp.bytes_sent = sample.tcp.bytes_acked.map(|bytes| bytes + ByteCount::new(1_750_000));
+        sample.tcp.bytes_sent = sample
+            .tcp
+            .bytes_acked
+            .map(|bytes| bytes + ByteCount::new(1_750_000));
     }
     faster.steady = find_steady(&faster.sender_samples, faster.idle_rtt, Span::from_secs(10));
     let verdict = diagnose(&faster);
@@ -269,7 +457,13 @@ fn a_channel_of_ssh_is_known_from_either_end_and_a_slow_disk_is_none() {
 /// The same, of a sender that was asked for `request`.
 fn asked(seen: Seen, request: Request) -> Evidence {
     let evidence = evidence(seen);
-    Evidence { request: Request { direction: evidence.request.direction, ..request }, ..evidence }
+    Evidence {
+        request: Request {
+            direction: evidence.request.direction,
+            ..request
+        },
+        ..evidence
+    }
 }
 
 fn named(evidence: &Evidence) -> (Limit, Cause) {
@@ -280,11 +474,32 @@ fn named(evidence: &Evidence) -> (Limit, Cause) {
 #[test]
 fn a_sender_that_keeps_to_what_it_was_asked_for_is_named() {
     let rate = Some(BitRate::from_mbps(100));
-    let offered = asked(WELL, Request { rate, ..Request::default() });
-    assert_eq!(named(&offered), (Limit::SenderApplication, Cause::RateLimited));
-    let paced = asked(WELL, Request { pacing: rate, ..Request::default() });
+    let offered = asked(
+        WELL,
+        Request {
+            rate,
+            ..Request::default()
+        },
+    );
+    assert_eq!(
+        named(&offered),
+        (Limit::SenderApplication, Cause::RateLimited)
+    );
+    let paced = asked(
+        WELL,
+        Request {
+            pacing: rate,
+            ..Request::default()
+        },
+    );
     assert_eq!(named(&paced), (Limit::Pacing, Cause::MaxPacingRate));
-    let more = asked(WELL, Request { rate: Some(BitRate::from_mbps(200)), ..Request::default() });
+    let more = asked(
+        WELL,
+        Request {
+            rate: Some(BitRate::from_mbps(200)),
+            ..Request::default()
+        },
+    );
     assert_ne!(named(&more).1, Cause::RateLimited);
 }
 
@@ -292,38 +507,102 @@ fn a_sender_that_keeps_to_what_it_was_asked_for_is_named() {
 #[test]
 fn a_sender_that_comes_near_to_what_it_was_asked_for_may_have_filled_the_link() {
     let rate = Some(BitRate::from_mbps(100));
-    let requests = [Request { rate, ..Request::default() }, Request { pacing: rate, ..Request::default() }];
+    let requests = [
+        Request {
+            rate,
+            ..Request::default()
+        },
+        Request {
+            pacing: rate,
+            ..Request::default()
+        },
+    ];
     let near = Seen { mbps: 94.1, ..WELL };
-    let queued = Seen { rtt_ms: 160, window: 6_000_000, ..near };
-    for (request, cause) in requests.into_iter().zip([Cause::RateLimited, Cause::MaxPacingRate]) {
-        assert_eq!(named(&asked(queued, request.clone())), (Limit::Capacity, Cause::Link), "{cause:?}");
-        assert_eq!(named(&asked(near, request.clone())).1, cause, "no queue stands");
-        assert_eq!(named(&asked(Seen { mbps: 99.0, ..queued }, request)).1, cause, "all of it arrives");
+    let queued = Seen {
+        rtt_ms: 160,
+        window: 6_000_000,
+        ..near
+    };
+    for (request, cause) in requests
+        .into_iter()
+        .zip([Cause::RateLimited, Cause::MaxPacingRate])
+    {
+        assert_eq!(
+            named(&asked(queued, request.clone())),
+            (Limit::Capacity, Cause::Link),
+            "{cause:?}"
+        );
+        assert_eq!(
+            named(&asked(near, request.clone())).1,
+            cause,
+            "no queue stands"
+        );
+        assert_eq!(
+            named(&asked(
+                Seen {
+                    mbps: 99.0,
+                    ..queued
+                },
+                request
+            ))
+            .1,
+            cause,
+            "all of it arrives"
+        );
     }
 }
 
 #[test]
 fn what_bbr_loses_without_a_queue_a_policer_took() {
-    let lossy = Seen { out_of_order: 600, ..WELL };
-    let bbr = Request { congestion: Some("bbr".to_owned()), ..Request::default() };
+    let lossy = Seen {
+        out_of_order: 600,
+        ..WELL
+    };
+    let bbr = Request {
+        congestion: Some("bbr".to_owned()),
+        ..Request::default()
+    };
     assert_eq!(named(&asked(lossy, bbr)), (Limit::Loss, Cause::Policer));
-    let verdict = diagnose(&evidence(Seen { out_of_order: 30, ..WELL }));
-    assert_eq!(verdict.candidates.len(), 3, "a loss-based control loses to each of them: {verdict:#?}");
-    assert_eq!((verdict.candidates[0].kind, verdict.candidates[0].cause), (verdict.kind, verdict.cause));
+    let verdict = diagnose(&evidence(Seen {
+        out_of_order: 30,
+        ..WELL
+    }));
+    assert_eq!(
+        verdict.candidates.len(),
+        3,
+        "a loss-based control loses to each of them: {verdict:#?}"
+    );
+    assert_eq!(
+        (verdict.candidates[0].kind, verdict.candidates[0].cause),
+        (verdict.kind, verdict.cause)
+    );
     assert!(verdict.would_distinguish.is_some());
 }
 
 #[test]
 fn a_full_link_of_which_others_have_part_is_shared() {
-    let full = Seen { rtt_ms: 160, window: 6_000_000, ..WELL };
-    assert_eq!(named(&stated(evidence(full), 104)), (Limit::Capacity, Cause::Link));
-    assert_eq!(named(&stated(evidence(full), 200)), (Limit::Capacity, Cause::Shared));
+    let full = Seen {
+        rtt_ms: 160,
+        window: 6_000_000,
+        ..WELL
+    };
+    assert_eq!(
+        named(&stated(evidence(full), 104)),
+        (Limit::Capacity, Cause::Link)
+    );
+    assert_eq!(
+        named(&stated(evidence(full), 200)),
+        (Limit::Capacity, Cause::Shared)
+    );
 }
 
 #[test]
 fn a_short_queue_shows_only_together_with_an_even_rate() {
     // 6 % above the idle time.
-    let even = Seen { rtt_ms: 106, ..WELL };
+    let even = Seen {
+        rtt_ms: 106,
+        ..WELL
+    };
     assert_eq!(named(&evidence(even)), (Limit::Capacity, Cause::Link));
     let mut uneven = evidence(even);
     for (index, sample) in (0..).zip(&mut uneven.receiver_samples) {
@@ -337,7 +616,9 @@ fn a_short_queue_shows_only_together_with_an_even_rate() {
 fn a_transfer_of_a_few_round_trips_was_still_speeding_up() {
     let mut short = evidence(WELL);
     short.steady = None;
-    short.receiver_samples.retain(|sample| sample.at <= Span::from_secs(1));
+    short
+        .receiver_samples
+        .retain(|sample| sample.at <= Span::from_secs(1));
     // 150 segments: four rounds of slow start, over in half a second.
     for sample in &mut short.receiver_samples {
         let bytes = (sample.at.as_secs_f64() * 3e5 * 1.448).min(150.0 * 1448.0);
@@ -351,7 +632,8 @@ fn a_transfer_of_a_few_round_trips_was_still_speeding_up() {
     assert_ne!(named(&short).1, Cause::RampUp, "as many in twice the time");
 }
 
-/// A sender that writes `chunk` bytes after each pause, as a receiver sees it whose samples are of any phase.
+/// A sender that writes `chunk` bytes after each pause, as a receiver sees it whose samples are of
+/// any phase.
 struct Pausing {
     chunk: u64,
     pause: Span,
@@ -371,28 +653,61 @@ fn pausing(seen: &Pausing) -> Evidence {
         sample.bytes = bytes;
         sample.tcp.bytes_received = Some(bytes);
         sample.tcp.data_segs_in = Some(SegCount::new(bytes.get() / seen.mss));
-        sample.tcp.since_data_received = Some(Span::from_millis(sample.at.as_nanos() % pause / 1_000_000));
+        sample.tcp.since_data_received =
+            Some(Span::from_millis(sample.at.as_nanos() % pause / 1_000_000));
         sample.tcp.rcv_rtt = Some(seen.pause.max(seen.idle));
         sample.tcp.min_rtt = Some(seen.idle);
         sample.tcp.rcv_mss = Some(ByteCount::new(seen.mss));
         sample.tcp.rcv_wnd = Some(ByteCount::new(seen.window));
     }
-    let steady = find_steady(&evidence.receiver_samples, Some(seen.idle), Span::from_secs(9));
-    Evidence { idle_rtt: Some(seen.idle), steady, program: Some("curl".to_owned()), ..evidence }
+    let steady = find_steady(
+        &evidence.receiver_samples,
+        Some(seen.idle),
+        Span::from_secs(9),
+    );
+    Evidence {
+        idle_rtt: Some(seen.idle),
+        steady,
+        program: Some("curl".to_owned()),
+        ..evidence
+    }
 }
 
 #[test]
 fn pauses_of_the_sender_are_no_queue_and_no_window() {
-    for (mss, idle) in [(65_483, MICROS_20), (1448, MICROS_20), (1448, Span::from_millis(1))] {
+    for (mss, idle) in [
+        (65_483, MICROS_20),
+        (1448, MICROS_20),
+        (1448, Span::from_millis(1)),
+    ] {
         for pause in [5, 20, 50, 100, 300].map(Span::from_millis) {
             for chunk in [20_000, 100_000, 200_000, 1_000_000] {
                 for window in [chunk + chunk / 3, chunk * 4] {
-                    let verdict = diagnose(&pausing(&Pausing { chunk, pause, idle, mss, window }));
-                    let may_be_idle = verdict.candidates.iter().any(|one| one.cause == Cause::Idle);
+                    let verdict = diagnose(&pausing(&Pausing {
+                        chunk,
+                        pause,
+                        idle,
+                        mss,
+                        window,
+                    }));
+                    let may_be_idle = verdict
+                        .candidates
+                        .iter()
+                        .any(|one| one.cause == Cause::Idle);
                     let is_idle = verdict.cause == Cause::Idle;
-                    let case = format!("{chunk} bytes each {pause}, {mss}, {idle}, {window}: {verdict:#?}");
-                    assert!(is_idle || (may_be_idle && verdict.kind == Limit::SendBuffer), "{case}");
-                    assert!(verdict.sentence.contains("pauses") || !is_idle || verdict.candidates.is_empty(), "{case}");
+                    let case = format!(
+                        "{chunk} bytes each {pause}, {mss}, {idle}, {window}: {verdict:#?}"
+                    );
+                    assert!(
+                        is_idle || (may_be_idle && verdict.kind == Limit::SendBuffer),
+                        "{case}"
+                    );
+                    assert!(
+                        verdict.sentence.contains("pauses")
+                            || !is_idle
+                            || verdict.candidates.is_empty(),
+                        "{case}"
+                    );
                 }
             }
         }
@@ -401,45 +716,105 @@ fn pauses_of_the_sender_are_no_queue_and_no_window() {
 
 #[test]
 fn a_queue_that_never_runs_empty_is_seen_without_echo_requests() {
-    let full = evidence(Seen { rtt_ms: 200, window: 6_000_000, ..WELL });
+    let full = evidence(Seen {
+        rtt_ms: 200,
+        window: 6_000_000,
+        ..WELL
+    });
     let alone = diagnose(&stated(full.clone(), 105));
-    assert_eq!((alone.cause, alone.candidates.len()), (Cause::Link, 0), "{alone:#?}");
-    let verdict = diagnose(&Evidence { program: Some("curl".to_owned()), ..full });
+    assert_eq!(
+        (alone.cause, alone.candidates.len()),
+        (Cause::Link, 0),
+        "{alone:#?}"
+    );
+    let verdict = diagnose(&Evidence {
+        program: Some("curl".to_owned()),
+        ..full
+    });
     assert_eq!(verdict.cause, Cause::Link, "{verdict:#?}");
-    let queue_of_host = |verdict: &Verdict| verdict.candidates.iter().any(|one| one.cause == Cause::Qdisc);
-    assert!(queue_of_host(&verdict), "a queue of the sending host may be what is full: {verdict:#?}");
+    let queue_of_host = |verdict: &Verdict| {
+        verdict
+            .candidates
+            .iter()
+            .any(|one| one.cause == Cause::Qdisc)
+    };
+    assert!(
+        queue_of_host(&verdict),
+        "a queue of the sending host may be what is full: {verdict:#?}"
+    );
 }
 
 #[test]
 fn pauses_and_losses_are_of_a_path_that_others_fill_or_of_the_sender() {
-    let seen = Pausing { chunk: 200_000, pause: Span::from_millis(60), idle: MICROS_20, mss: 1448, window: 900_000 };
+    let seen = Pausing {
+        chunk: 200_000,
+        pause: Span::from_millis(60),
+        idle: MICROS_20,
+        mss: 1448,
+        window: 900_000,
+    };
     let mut shared = pausing(&seen);
     for (index, sample) in (0..).zip(&mut shared.receiver_samples) {
         sample.tcp.out_of_order_in = Some(SegCount::new(20 * (index / 20)));
     }
     let verdict = diagnose(&shared);
     assert_eq!(verdict.kind, Limit::Capacity, "{verdict:#?}");
-    assert!(verdict.candidates.iter().any(|one| one.cause == Cause::Idle), "{verdict:#?}");
+    assert!(
+        verdict
+            .candidates
+            .iter()
+            .any(|one| one.cause == Cause::Idle),
+        "{verdict:#?}"
+    );
     let echoes = Some(Span::from_millis(60));
-    let waiting = diagnose(&Evidence { loaded_rtt: echoes, ..shared });
-    assert!(waiting.candidates.iter().all(|one| one.cause != Cause::Idle), "echo requests wait as well: {waiting:#?}");
+    let waiting = diagnose(&Evidence {
+        loaded_rtt: echoes,
+        ..shared
+    });
+    assert!(
+        waiting
+            .candidates
+            .iter()
+            .all(|one| one.cause != Cause::Idle),
+        "echo requests wait as well: {waiting:#?}"
+    );
 }
 
 #[test]
 fn a_fixed_window_that_pauses_would_fill_may_be_the_limit() {
-    let seen = Pausing { chunk: 100_000, pause: Span::from_millis(50), idle: MICROS_20, mss: 65_483, window: 110_000 };
+    let seen = Pausing {
+        chunk: 100_000,
+        pause: Span::from_millis(50),
+        idle: MICROS_20,
+        mss: 65_483,
+        window: 110_000,
+    };
     let mut fixed = pausing(&seen);
     fixed.request.buffer = Buffer::Request(ByteCount::new(110_000));
     let verdict = diagnose(&fixed);
     let causes: Vec<Cause> = verdict.candidates.iter().map(|one| one.cause).collect();
-    assert_eq!(causes, [Cause::Idle, Cause::SoRcvbuf, Cause::TcpRmemMax], "{verdict:#?}");
+    assert_eq!(
+        causes,
+        [Cause::Idle, Cause::SoRcvbuf, Cause::TcpRmemMax],
+        "{verdict:#?}"
+    );
 }
 
 /// `rcv_rtt` of a load of our own has the sender's pauses in it too, and echo requests have not.
 #[test]
 fn echo_requests_show_how_long_a_round_trip_is() {
-    let seen = Pausing { chunk: 900_000, pause: Span::from_millis(300), idle: MICROS_20, mss: 1448, window: 950_000 };
-    let own = Evidence { loaded_rtt: Some(Span::from_micros(30)), program: None, ..pausing(&seen) };
+    let seen = Pausing {
+        chunk: 900_000,
+        pause: Span::from_millis(300),
+        idle: MICROS_20,
+        mss: 1448,
+        window: 950_000,
+    };
+    let own = Evidence {
+        loaded_rtt: Some(Span::from_micros(30)),
+        program: None,
+        ..pausing(&seen)
+    };
     assert_eq!(named(&own), (Limit::SenderApplication, Cause::Idle));
 }
 
@@ -458,7 +833,10 @@ fn changing(course: impl Fn(f64) -> (f64, u64)) -> Evidence {
         sample.tcp.data_segs_in = Some(SegCount::new(arrived as u64 / builder::MSS));
         sample.tcp.out_of_order_in = Some(SegCount::new(late));
     }
-    let end = changed.receiver_samples.last().map_or(Span::ZERO, |last| last.at);
+    let end = changed
+        .receiver_samples
+        .last()
+        .map_or(Span::ZERO, |last| last.at);
     changed.steady = steady_of_receiver(&changed.receiver_samples, changed.idle_rtt, end);
     changed
 }
@@ -467,7 +845,11 @@ fn changing(course: impl Fn(f64) -> (f64, u64)) -> Evidence {
 fn what_grows_is_a_congestion_window_and_what_stands_still_a_buffer() {
     let kind = |growth: f64| named(&changing(|at| (60.0 + growth * at, 0)));
     assert_eq!(kind(1.2), (Limit::CongestionWindow, Cause::EarlyExit));
-    assert_eq!(kind(0.2).0, Limit::SendBuffer, "less than a twentieth from the first third to the last");
+    assert_eq!(
+        kind(0.2).0,
+        Limit::SendBuffer,
+        "less than a twentieth from the first third to the last"
+    );
 }
 
 #[test]
@@ -475,7 +857,10 @@ fn buffers_and_devices_of_the_far_host_that_are_alike_from_here_are_named_togeth
     let verdict = diagnose(&changing(|_| (60.0, 0)));
     assert_eq!(verdict.name(), "send-buffer/tcp-wmem-max");
     let others: Vec<&str> = verdict.candidates.iter().map(|one| one.name()).collect();
-    assert!(others.contains(&"receive-window/window-clamped") && others.contains(&"pacing/qdisc"), "{others:?}");
+    assert!(
+        others.contains(&"receive-window/window-clamped") && others.contains(&"pacing/qdisc"),
+        "{others:?}"
+    );
 }
 
 #[test]
@@ -485,14 +870,30 @@ fn a_sender_that_stops_after_its_first_window_takes_the_next_for_less_than_a_seg
         changing(move |at| (if at < 0.051 { mbps } else { 0.0 }, 0))
     };
     let verdict = diagnose(&stops(14_480.0));
-    assert_eq!(verdict.name(), "receive-window/window-scale-stripped", "{verdict:#?}");
-    assert!(verdict.sentence.contains("less than a segment"), "{}", verdict.sentence);
-    assert_ne!(named(&stops(140_000.0)).0, Limit::ReceiveWindow, "more than a handshake allows");
+    assert_eq!(
+        verdict.name(),
+        "receive-window/window-scale-stripped",
+        "{verdict:#?}"
+    );
+    assert!(
+        verdict.sentence.contains("less than a segment"),
+        "{}",
+        verdict.sentence
+    );
+    assert_ne!(
+        named(&stops(140_000.0)).0,
+        Limit::ReceiveWindow,
+        "more than a handshake allows"
+    );
 }
 
 #[test]
 fn small_segments_on_a_full_link_are_named_from_the_receiver_too() {
-    let mut full = evidence(Seen { rtt_ms: 200, window: 6_000_000, ..WELL });
+    let mut full = evidence(Seen {
+        rtt_ms: 200,
+        window: 6_000_000,
+        ..WELL
+    });
     assert_eq!(named(&full).1, Cause::Link);
     for sample in &mut full.receiver_samples {
         sample.tcp.rcv_mss = Some(ByteCount::new(216));

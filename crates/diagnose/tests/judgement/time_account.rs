@@ -1,4 +1,5 @@
-//! The account of a command's time, from samples as the kernel would give them of conversations whose parts are known.
+//! The account of a command's time, from samples as the kernel would give them of conversations
+//! whose parts are known.
 
 use fullpipe_diagnose::time_account;
 use fullpipe_record::{ConnectionSamples, Sample, TcpInfo, TimeAccount};
@@ -20,7 +21,11 @@ struct Talk {
 impl Talk {
     /// One that opens its connection at `from` milliseconds.
     fn new(rtt: u64, from: u64) -> Self {
-        Self { rtt, now: from + rtt, events: Vec::new() }
+        Self {
+            rtt,
+            now: from + rtt,
+            events: Vec::new(),
+        }
     }
 
     fn sends(&mut self, bytes: i64) -> &mut Self {
@@ -53,18 +58,41 @@ impl Talk {
     fn samples(&self) -> Vec<Sample> {
         let opened = self.opened();
         let times = (opened.div_ceil(PERIOD)..).map(|number| number * PERIOD);
-        times.take_while(|at| *at <= self.now + PERIOD).map(|at| self.sample(at, opened)).collect()
+        times
+            .take_while(|at| *at <= self.now + PERIOD)
+            .map(|at| self.sample(at, opened))
+            .collect()
     }
 
     fn opened(&self) -> u64 {
-        self.events.iter().map(|(at, _)| *at).min().unwrap_or_default()
+        self.events
+            .iter()
+            .map(|(at, _)| *at)
+            .min()
+            .unwrap_or_default()
     }
 
     fn sample(&self, at: u64, opened: u64) -> Sample {
-        let of = |is_out: bool| self.events.iter().filter(move |(time, bytes)| *time <= at && (*bytes > 0) == is_out);
-        let bytes = |is_out| of(is_out).map(|(_, bytes)| bytes.unsigned_abs()).sum::<u64>();
-        let segments = |is_out| of(is_out).map(|(_, bytes)| bytes.unsigned_abs().div_ceil(MSS)).sum::<u64>();
-        let ago = |is_out| Span::from_millis(at - of(is_out).map(|(time, _)| *time).max().unwrap_or(opened) / 4 * 4);
+        let of = |is_out: bool| {
+            self.events
+                .iter()
+                .filter(move |(time, bytes)| *time <= at && (*bytes > 0) == is_out)
+        };
+        let bytes = |is_out| {
+            of(is_out)
+                .map(|(_, bytes)| bytes.unsigned_abs())
+                .sum::<u64>()
+        };
+        let segments = |is_out| {
+            of(is_out)
+                .map(|(_, bytes)| bytes.unsigned_abs().div_ceil(MSS))
+                .sum::<u64>()
+        };
+        let ago = |is_out| {
+            Span::from_millis(
+                at - of(is_out).map(|(time, _)| *time).max().unwrap_or(opened) / 4 * 4,
+            )
+        };
         let tcp = TcpInfo {
             state: Some(1),
             snd_mss: Some(ByteCount::new(MSS)),
@@ -77,17 +105,31 @@ impl Talk {
             since_data_received: Some(ago(false)),
             ..TcpInfo::default()
         };
-        Sample { at: Span::from_millis(at), stream: 0, bytes: ByteCount::ZERO, tcp, memory: None }
+        Sample {
+            at: Span::from_millis(at),
+            stream: 0,
+            bytes: ByteCount::ZERO,
+            tcp,
+            memory: None,
+        }
     }
 }
 
-/// Returns the account of a command of `whole` milliseconds, with so much processor time in all, used evenly.
+/// Returns the account of a command of `whole` milliseconds, with so much processor time in all,
+/// used evenly.
 fn account(talks: &[Talk], whole: u64, used: u64) -> TimeAccount {
     let samples: Vec<Vec<Sample>> = talks.iter().map(Talk::samples).collect();
-    let connections: Vec<ConnectionSamples<'_>> = samples.iter().map(|samples| connection(samples)).collect();
+    let connections: Vec<ConnectionSamples<'_>> =
+        samples.iter().map(|samples| connection(samples)).collect();
     let times = (0..=whole / PERIOD).map(|number| number * PERIOD);
-    let processor: Vec<(Span, Span)> =
-        times.map(|at| (Span::from_millis(at), Span::from_micros(at * used * 1000 / whole))).collect();
+    let processor: Vec<(Span, Span)> = times
+        .map(|at| {
+            (
+                Span::from_millis(at),
+                Span::from_micros(at * used * 1000 / whole),
+            )
+        })
+        .collect();
     let account = time_account(Span::from_millis(whole), &connections, &processor);
     let parts = account.data
         + account.requests
@@ -102,13 +144,21 @@ fn account(talks: &[Talk], whole: u64, used: u64) -> TimeAccount {
 fn connection(samples: &[Sample]) -> ConnectionSamples<'_> {
     let ends = ["192.0.2.1:4000", "192.0.2.2:5432"].map(|end| end.parse().unwrap());
     let found = samples.first().map_or(Span::ZERO, |sample| sample.at);
-    ConnectionSamples { ends, found, is_old: false, samples: samples.iter().collect() }
+    ConnectionSamples {
+        ends,
+        found,
+        is_old: false,
+        samples: samples.iter().collect(),
+    }
 }
 
 #[track_caller]
 fn assert_near(got: Span, expected_ms: u64, what: &str) {
     let (got, expected) = (got.as_secs_f64() * 1e3, expected_ms as f64);
-    assert!((got - expected).abs() <= (0.1 * expected).max(50.0), "{what}: {got:.0} ms, and not {expected} ms");
+    assert!(
+        (got - expected).abs() <= (0.1 * expected).max(50.0),
+        "{what}: {got:.0} ms, and not {expected} ms"
+    );
 }
 
 #[test]
@@ -127,7 +177,10 @@ fn a_dump_of_small_queries_and_one_table_is_what_it_is() {
         assert_near(account.requests, 81 * rtt, "requests");
         assert_near(account.data, 2000, "data");
         assert_near(account.connecting, rtt, "connecting");
-        assert!((77..=84).contains(&account.round_trips), "{rtt}: {account:?}");
+        assert!(
+            (77..=84).contains(&account.round_trips),
+            "{rtt}: {account:?}"
+        );
     }
 }
 
@@ -183,7 +236,8 @@ fn a_slow_stream_one_way_is_data_and_no_request() {
     }
 }
 
-/// Flights of 2 MiB that follow on messages of the receiver, as a window of an ssh channel makes them.
+/// Flights of 2 MiB that follow on messages of the receiver, as a window of an ssh channel makes
+/// them.
 #[test]
 fn flights_that_many_small_messages_follow_are_data_and_such_that_one_waits_for_are_requests() {
     let flights = |replies: usize| {
@@ -207,7 +261,11 @@ fn flights_that_many_small_messages_follow_are_data_and_such_that_one_waits_for_
 #[test]
 fn an_upload_is_data_while_it_waits_to_be_sent() {
     let mut talk = Talk::new(80, 0);
-    talk.sends(90).is_answered(300, 0).moves(20_000, 1000).pauses(500).moves(20_000, 500);
+    talk.sends(90)
+        .is_answered(300, 0)
+        .moves(20_000, 1000)
+        .pauses(500)
+        .moves(20_000, 500);
     let whole = talk.now;
     let mut samples = talk.samples();
     let assert_data = |samples: &[Sample], expected| {
@@ -229,7 +287,10 @@ fn connections_one_after_another_each_take_a_round_trip_to_open() {
     let talks: Vec<Talk> = (0..10)
         .map(|_| {
             let mut talk = Talk::new(80, begin);
-            talk.sends(60).is_answered(400, 0).sends(90).is_answered(300, 0);
+            talk.sends(60)
+                .is_answered(400, 0)
+                .sends(90)
+                .is_answered(300, 0);
             begin = talk.now + 60;
             talk
         })
@@ -255,7 +316,11 @@ fn one_connection_that_carries_data_decides_over_others_that_wait() {
 #[test]
 fn what_is_seen_after_the_end_of_the_command_does_not_count() {
     let mut talk = Talk::new(80, 0);
-    talk.moves(-20_000, 400).pauses(300).sends(90).is_answered(300, 0).moves(-20_000, 400);
+    talk.moves(-20_000, 400)
+        .pauses(300)
+        .sends(90)
+        .is_answered(300, 0)
+        .moves(-20_000, 400);
     assert_near(account(&[talk], 300, 0).data, 220, "data");
 }
 
@@ -263,6 +328,9 @@ fn what_is_seen_after_the_end_of_the_command_does_not_count() {
 fn nothing_seen_is_work_and_the_rest() {
     let none = account(&[], 1000, 300);
     assert_near(none.own_work, 300, "work");
-    assert_eq!((none.data, none.requests, none.round_trips), (Span::ZERO, Span::ZERO, 0));
+    assert_eq!(
+        (none.data, none.requests, none.round_trips),
+        (Span::ZERO, Span::ZERO, 0)
+    );
     assert_eq!(time_account(Span::ZERO, &[], &[]), TimeAccount::default());
 }

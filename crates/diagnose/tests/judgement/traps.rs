@@ -4,13 +4,18 @@ use fullpipe_diagnose::diagnose;
 use fullpipe_record::{Cause, Limit, Sample, TcpInfo};
 use fullpipe_units::{ByteCount, Span};
 
-use crate::builder::{self, MIB, Moment, Writes, asked, moment, receive_window, samples, send_buffer, without};
+use crate::builder::{
+    self, MIB, Moment, Writes, asked, moment, receive_window, samples, send_buffer, without,
+};
 
 #[test]
 fn t1_under_bbr_a_limit_that_is_always_there_shows_as_half() {
     let verdict = diagnose(&receive_window("bbr", 90e3, 1));
     assert_eq!(verdict.kind, Limit::ReceiveWindow);
-    assert_eq!(verdict.evidence["rwnd_limited"], "54 % of the time data was under way, by the kernel's clock");
+    assert_eq!(
+        verdict.evidence["rwnd_limited"],
+        "54 % of the time data was under way, by the kernel's clock"
+    );
     assert!(verdict.share.get() > 0.95, "{}", verdict.share);
 }
 
@@ -18,8 +23,16 @@ fn t1_under_bbr_a_limit_that_is_always_there_shows_as_half() {
 fn t1_the_clock_alone_does_not_make_it_the_window() {
     // The clock ran for half of the time, but no more than a fifth of the window was ever in use.
     for congestion in ["bbr", "cubic"] {
-        let full = samples(10.0, 1, |_| Moment { rwnd_limited: 0.55, window: 5.0 * MIB, ..moment(80.0, 100.0) });
-        assert_ne!(diagnose(&builder::evidence(congestion, 100, full)).kind, Limit::ReceiveWindow, "{congestion}");
+        let full = samples(10.0, 1, |_| Moment {
+            rwnd_limited: 0.55,
+            window: 5.0 * MIB,
+            ..moment(80.0, 100.0)
+        });
+        assert_ne!(
+            diagnose(&builder::evidence(congestion, 100, full)).kind,
+            Limit::ReceiveWindow,
+            "{congestion}"
+        );
     }
 }
 
@@ -32,15 +45,22 @@ fn t2_a_small_send_buffer_resembles_an_idle_program() {
         assert_eq!(last.tcp.app_limited, Some(true));
         assert!(last.tcp.sndbuf_limited.unwrap() < last.at.scale_by(0.02));
         let verdict = diagnose(&evidence);
-        assert_eq!((verdict.kind, verdict.cause), (Limit::SendBuffer, Cause::SoSndbuf), "{verdict:#?}");
+        assert_eq!(
+            (verdict.kind, verdict.cause),
+            (Limit::SendBuffer, Cause::SoSndbuf),
+            "{verdict:#?}"
+        );
     }
 }
 
 #[test]
 fn t2_a_half_empty_send_buffer_is_the_programs_doing() {
-    let evidence = without(send_buffer("cubic", 4.0 * MIB, Writes::Sleeping), |sample| {
-        sample.memory.as_mut().unwrap().sndbuf = ByteCount::from_mib(16);
-    });
+    let evidence = without(
+        send_buffer("cubic", 4.0 * MIB, Writes::Sleeping),
+        |sample| {
+            sample.memory.as_mut().unwrap().sndbuf = ByteCount::from_mib(16);
+        },
+    );
     assert_eq!(diagnose(&evidence).kind, Limit::SenderApplication);
 }
 
@@ -65,9 +85,20 @@ fn t3_a_receiver_without_scaling_advertises_no_more_than_the_header_holds() {
         memory: None,
     }];
     let verdict = diagnose(&evidence);
-    assert_eq!((verdict.kind, verdict.cause), (Limit::ReceiveWindow, Cause::NoWindowScaling), "{verdict:#?}");
-    assert_eq!(verdict.ceilings[&Limit::ReceiveWindow].to_string(), "5.243 Mbit/s");
-    assert!(verdict.sentence.contains("64 KiB") && verdict.sentence.contains("scaling is off"), "{}", verdict.sentence);
+    assert_eq!(
+        (verdict.kind, verdict.cause),
+        (Limit::ReceiveWindow, Cause::NoWindowScaling),
+        "{verdict:#?}"
+    );
+    assert_eq!(
+        verdict.ceilings[&Limit::ReceiveWindow].to_string(),
+        "5.243 Mbit/s"
+    );
+    assert!(
+        verdict.sentence.contains("64 KiB") && verdict.sentence.contains("scaling is off"),
+        "{}",
+        verdict.sentence
+    );
 }
 
 #[test]
@@ -78,20 +109,45 @@ fn t4_a_delivery_rate_under_another_limit_is_no_capacity() {
             send_buffer(congestion, 4.0 * MIB, Writes::Retrying),
             builder::trickle(congestion),
         ] {
-            assert!(evidence.sender_samples.last().unwrap().tcp.delivery_rate.is_some());
+            assert!(
+                evidence
+                    .sender_samples
+                    .last()
+                    .unwrap()
+                    .tcp
+                    .delivery_rate
+                    .is_some()
+            );
             let verdict = diagnose(&evidence);
             assert_ne!(verdict.kind, Limit::Capacity, "{verdict:#?}");
-            assert!(!verdict.ceilings.contains_key(&Limit::Capacity), "{verdict:#?}");
+            assert!(
+                !verdict.ceilings.contains_key(&Limit::Capacity),
+                "{verdict:#?}"
+            );
         }
     }
 }
 
 #[test]
 fn t5_a_least_rtt_from_the_handshake_is_no_sign_of_a_queue() {
-    // At 5 Mbit/s a full segment takes 2.4 ms on the line, a SYN next to nothing: 8 ms and 12 ms without any queue.
-    let mut evidence =
-        builder::evidence("reno", 8, samples(10.0, 1, |t| Moment { unsent: 30e3, ..moment(4.0 + 0.4 * t, 12.0) }));
-    evidence.sender_samples.iter_mut().for_each(|sample| sample.tcp.min_rtt = Some(Span::from_millis(8)));
+    // At 5 Mbit/s a full segment takes 2.4 ms on the line, a SYN next to nothing: 8 ms and 12 ms
+    // without any queue.
+    let mut evidence = builder::evidence(
+        "reno",
+        8,
+        samples(10.0, 1, |t| Moment {
+            unsent: 30e3,
+            ..moment(4.0 + 0.4 * t, 12.0)
+        }),
+    );
+    evidence
+        .sender_samples
+        .iter_mut()
+        .for_each(|sample| sample.tcp.min_rtt = Some(Span::from_millis(8)));
     let verdict = diagnose(&evidence);
-    assert_eq!((verdict.kind, verdict.cause), (Limit::CongestionWindow, Cause::EarlyExit), "{verdict:#?}");
+    assert_eq!(
+        (verdict.kind, verdict.cause),
+        (Limit::CongestionWindow, Cause::EarlyExit),
+        "{verdict:#?}"
+    );
 }

@@ -3,15 +3,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use fullpipe_record::{EndReport, Measurement, RouteReport, RttStats};
 use fullpipe_units::{Span, count_noun};
 
-/// Idle round-trip times of one path differ by less than this factor, and by more than [`CLOCKS`] on two.
+/// Idle round-trip times of one path differ by less than this factor, and by more than [`CLOCKS`]
+/// on two.
 const OTHER_PATH: f64 = 1.5;
 
 /// Differences of round-trip times that hosts and clocks make of nothing.
 const CLOCKS: Span = Span::from_millis(2);
 
-/// Returns the reasons for which the runs `a` and `b` are not comparable, a sentence each: another peer, kernel, MTU,
-/// route, version of the program, direction or transport, or an idle round-trip time of another path. What a record
-/// does not hold is no reason.
+/// Returns the reasons for which the runs `a` and `b` are not comparable, a sentence each: another
+/// peer, kernel, MTU, route, version of the program, direction or transport, or an idle round-trip
+/// time of another path. What a record does not hold is no reason.
 pub fn comparability_faults(a: &[Measurement], b: &[Measurement]) -> Vec<String> {
     let attributes = [a, b].map(|runs| {
         let mut values: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
@@ -23,13 +24,25 @@ pub fn comparability_faults(a: &[Measurement], b: &[Measurement]) -> Vec<String>
     let [of_a, of_b] = &attributes;
     let differs = |(name, a): (&&str, &BTreeSet<String>)| {
         let b = of_b.get(name).filter(|b| *b != a)?;
-        Some(format!("{name}: {} in A, {} in B", join_values(a), join_values(b)))
+        Some(format!(
+            "{name}: {} in A, {} in B",
+            join_values(a),
+            join_values(b)
+        ))
     };
-    of_a.iter().filter_map(differs).chain(other_rtt(a, b)).chain(in_both(a, b)).collect()
+    of_a.iter()
+        .filter_map(differs)
+        .chain(other_rtt(a, b))
+        .chain(in_both(a, b))
+        .collect()
 }
 
 fn join_values(values: &BTreeSet<String>) -> String {
-    values.iter().map(String::as_str).collect::<Vec<_>>().join(" and ")
+    values
+        .iter()
+        .map(String::as_str)
+        .collect::<Vec<_>>()
+        .join(" and ")
 }
 
 /// Returns the attributes that must be the same in all runs, each with its value, as far as they
@@ -37,13 +50,24 @@ fn join_values(values: &BTreeSet<String>) -> String {
 fn run_attributes(run: &Measurement) -> Vec<(&'static str, String)> {
     let host = |end: &EndReport| end.host.clone().unwrap_or_default();
     let (here, there) = (host(&run.local), host(&run.remote));
-    let mtu = |end: &EndReport| end.device.as_ref().map(|device| device.mtu.get().to_string());
+    let mtu = |end: &EndReport| {
+        end.device
+            .as_ref()
+            .map(|device| device.mtu.get().to_string())
+    };
     let known = |text: String| Some(text).filter(|text| !text.is_empty());
-    let path_mtu = run.sending_end().samples.last().and_then(|sample| sample.tcp.path_mtu);
+    let path_mtu = run
+        .sending_end()
+        .samples
+        .last()
+        .and_then(|sample| sample.tcp.path_mtu);
     let attributes = [
         ("this host", known(here.name)),
         ("the other host", known(there.name)),
-        ("the other end's address", known(host_address(&run.peer.address))),
+        (
+            "the other end's address",
+            known(host_address(&run.peer.address)),
+        ),
         ("kernel of this host", known(here.kernel)),
         ("kernel of the other host", known(there.kernel)),
         ("version of fullpipe here", here.program),
@@ -52,25 +76,43 @@ fn run_attributes(run: &Measurement) -> Vec<(&'static str, String)> {
         ("MTU of the other host's device", mtu(&run.remote)),
         ("path MTU", path_mtu.map(|mtu| mtu.get().to_string())),
         ("route", run.route.as_ref().map(route_text)),
-        ("direction", Some(format!("{:?}", run.request.direction).to_lowercase())),
-        ("transport", Some(format!("{:?}", run.request.transport).to_uppercase())),
+        (
+            "direction",
+            Some(format!("{:?}", run.request.direction).to_lowercase()),
+        ),
+        (
+            "transport",
+            Some(format!("{:?}", run.request.transport).to_uppercase()),
+        ),
     ];
-    attributes.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
+    attributes
+        .into_iter()
+        .filter_map(|(name, value)| Some((name, value?)))
+        .collect()
 }
 
 /// Without the port, which may differ.
 fn host_address(with_port: &str) -> String {
-    with_port.rsplit_once(':').map_or(with_port, |(address, _)| address).to_owned()
+    with_port
+        .rsplit_once(':')
+        .map_or(with_port, |(address, _)| address)
+        .to_owned()
 }
 
 fn route_text(report: &RouteReport) -> String {
-    let hop = |hop: &fullpipe_record::Hop| hop.addresses.first().map_or("?", String::as_str).to_owned();
+    let hop =
+        |hop: &fullpipe_record::Hop| hop.addresses.first().map_or("?", String::as_str).to_owned();
     report.hops.iter().map(hop).collect::<Vec<_>>().join(" → ")
 }
 
 /// Returns the reason that idle round-trip times are, if they are those of two paths.
 fn other_rtt(a: &[Measurement], b: &[Measurement]) -> Option<String> {
-    let least = |runs: &[Measurement]| runs.iter().filter_map(|run| run.rtt.idle).map(|RttStats { min, .. }| min).min();
+    let least = |runs: &[Measurement]| {
+        runs.iter()
+            .filter_map(|run| run.rtt.idle)
+            .map(|RttStats { min, .. }| min)
+            .min()
+    };
     let (of_a, of_b) = (least(a)?, least(b)?);
     let (short, long) = (of_a.min(of_b), of_a.max(of_b));
     let is_other = long > short.scale_by(OTHER_PATH) && long.saturating_sub(short) > CLOCKS;
@@ -78,7 +120,8 @@ fn other_rtt(a: &[Measurement], b: &[Measurement]) -> Option<String> {
 }
 
 fn in_both(a: &[Measurement], b: &[Measurement]) -> Option<String> {
-    let is_in_b = |run: &&Measurement| !run.id.is_empty() && b.iter().any(|other| other.id == run.id);
+    let is_in_b =
+        |run: &&Measurement| !run.id.is_empty() && b.iter().any(|other| other.id == run.id);
     let count = a.iter().filter(is_in_b).count();
     (count > 0).then(|| format!("{} both in A and in B", count_noun(count, "measurement")))
 }
@@ -91,17 +134,28 @@ mod tests {
 
     #[test]
     fn runs_over_one_path_are_comparable() {
-        assert_eq!(comparability_faults(&[run(10, "1"), run(9, "2")], &[run(10, "3")]), [""; 0]);
+        assert_eq!(
+            comparability_faults(&[run(10, "1"), run(9, "2")], &[run(10, "3")]),
+            [""; 0]
+        );
     }
 
     #[test]
     fn what_differs_is_named() {
         let mut b = run(10, "2");
-        b.local.host = Some(HostIdentity { kernel: "5.10.0".to_owned(), ..run(1, "").local.host.unwrap() });
+        b.local.host = Some(HostIdentity {
+            kernel: "5.10.0".to_owned(),
+            ..run(1, "").local.host.unwrap()
+        });
         b.request.direction = Direction::Download;
         b.peer.address = "198.51.100.7:5201".to_owned();
         let reasons = comparability_faults(&[run(10, "1")], &[b]).join("\n");
-        for part in ["kernel of this host: ", "5.10.0 in B", "upload in A, download in B", "198.51.100.7 in B"] {
+        for part in [
+            "kernel of this host: ",
+            "5.10.0 in B",
+            "upload in A, download in B",
+            "198.51.100.7 in B",
+        ] {
             assert!(reasons.contains(part), "{part} is not in {reasons}");
         }
     }
@@ -113,7 +167,8 @@ mod tests {
         let mut a = run(10, "1");
         a.rtt.idle = RttStats::from_samples(vec![Span::from_millis(20)]);
         assert!(
-            comparability_faults(&[a.clone()], &[b])[0].starts_with("idle round-trip time: 20 ms in A, 48 ms in B")
+            comparability_faults(&[a.clone()], &[b])[0]
+                .starts_with("idle round-trip time: 20 ms in A, 48 ms in B")
         );
         let mut close = run(10, "2");
         close.rtt.idle = RttStats::from_samples(vec![Span::from_millis(21)]);
@@ -122,6 +177,9 @@ mod tests {
 
     #[test]
     fn a_measurement_is_not_compared_with_itself() {
-        assert_eq!(comparability_faults(&[run(10, "1")], &[run(10, "1")]), ["1 measurement both in A and in B"]);
+        assert_eq!(
+            comparability_faults(&[run(10, "1")], &[run(10, "1")]),
+            ["1 measurement both in A and in B"]
+        );
     }
 }

@@ -21,7 +21,11 @@ impl RunFigures {
         Self {
             id: measurement.id.clone(),
             started: measurement.started.clone(),
-            whole: if is_udp { measurement.arrival_rate() } else { summary.rate },
+            whole: if is_udp {
+                measurement.arrival_rate()
+            } else {
+                summary.rate
+            },
             steady: summary.steady.map(|steady| steady.rate).filter(|_| !is_udp),
             rtt_median: measurement.rtt.loaded.map(|rtt| rtt.median),
             rtt_p99: measurement.rtt.loaded.map(|rtt| rtt.p99),
@@ -36,17 +40,49 @@ impl RunFigures {
     }
 
     /// Returns the run as it is recorded, with the rate of its steady part if `is_steady`.
-    pub(super) fn into_compared_run(self, side: ComparedSide, pair: Option<u32>, is_steady: bool) -> ComparedRun {
+    pub(super) fn into_compared_run(
+        self,
+        side: ComparedSide,
+        pair: Option<u32>,
+        is_steady: bool,
+    ) -> ComparedRun {
         let rate = self.steady.filter(|_| is_steady).unwrap_or(self.whole);
-        let Self { id, started, rtt_median, rtt_p99, retransmits, limit, .. } = self;
-        ComparedRun { side, pair, id, started, rate, rtt_median, rtt_p99, retransmits, limit }
+        let Self {
+            id,
+            started,
+            rtt_median,
+            rtt_p99,
+            retransmits,
+            limit,
+            ..
+        } = self;
+        ComparedRun {
+            side,
+            pair,
+            id,
+            started,
+            rate,
+            rtt_median,
+            rtt_p99,
+            retransmits,
+            limit,
+        }
     }
 }
 
 /// Returns why a run may not be compared; `None` if it may.
 pub(super) fn invalidity_reason(measurement: &Measurement) -> Option<String> {
-    let broken_off = measurement.broken_off.as_ref().map(|why| format!("it broke off: {why}"));
-    let interrupted = measurement.interrupted.then(|| "it was interrupted".to_owned());
-    let invalid = measurement.validity.broken.first().map(|why| format!("it is invalid: {why}"));
+    let broken_off = measurement
+        .broken_off
+        .as_ref()
+        .map(|why| format!("it broke off: {why}"));
+    let interrupted = measurement
+        .interrupted
+        .then(|| "it was interrupted".to_owned());
+    let invalid = measurement
+        .validity
+        .broken
+        .first()
+        .map(|why| format!("it is invalid: {why}"));
     broken_off.or(interrupted).or(invalid)
 }

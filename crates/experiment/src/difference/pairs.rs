@@ -1,7 +1,7 @@
 use fullpipe_diagnose::diagnose;
 use fullpipe_record::{
-    ComparedRuns, ComparedSide, ComparisonDesign, DifferenceReport, Evidence, Framing, Measurement, PairForecast,
-    Request, Transport,
+    ComparedRuns, ComparedSide, ComparisonDesign, DifferenceReport, Evidence, Framing, Measurement,
+    PairForecast, Request, Transport,
 };
 use fullpipe_stats::{PairOrder, detectable_difference, pair_orders, pairs_needed};
 use fullpipe_units::{ByteCount, Ratio, Span};
@@ -18,36 +18,46 @@ pub struct PairedSide {
     pub request: Request,
 }
 
-/// Noise of single runs that a forecast assumes, as a share: on a busy wide-area path they differ by 6 %, and some meet
-/// a burst of other traffic.
+/// Noise of single runs that a forecast assumes, as a share: on a busy wide-area path they differ
+/// by 6 %, and some meet a burst of other traffic.
 const USUAL_NOISE: f64 = 0.075;
 
-/// Returns the cost of `pairs` pairs and the difference that they can show, from one run of each side.
+/// Returns the cost of `pairs` pairs and the difference that they can show, from one run of each
+/// side.
 pub fn forecast_pairs(pairs: u32, first: [&Measurement; 2]) -> PairForecast {
     let times = u64::from(pairs);
     let wall = |run: &Measurement| run.run.map_or(run.summary.duration, |run| run.wall);
     let moved = |run: &Measurement| {
         let both = |run: fullpipe_record::RunTotals| run.written.get().max(run.read.get());
-        run.run.map_or(run.summary.sent.get(), both).max(run.summary.sent.get())
+        run.run
+            .map_or(run.summary.sent.get(), both)
+            .max(run.summary.sent.get())
     };
     let noise = Ratio::new(USUAL_NOISE);
     let shown = detectable_difference(noise, pairs as usize);
     PairForecast {
         pairs,
         time: first.into_iter().map(wall).sum::<Span>() * times,
-        bytes: ByteCount::new(first.into_iter().map(moved).sum::<u64>().saturating_mul(times)),
+        bytes: ByteCount::new(
+            first
+                .into_iter()
+                .map(moved)
+                .sum::<u64>()
+                .saturating_mul(times),
+        ),
         noise,
         detectable: shown,
-        pairs_for_half: pairs_needed(noise, Ratio::new(shown.get() / 2.0)).map(|pairs| pairs as u32),
+        pairs_for_half: pairs_needed(noise, Ratio::new(shown.get() / 2.0))
+            .map(|pairs| pairs as u32),
     }
 }
 
-/// Measures A and B in `pairs` pairs, each in a random order that follows from `seed`, and passes each run to `done`
-/// with its side and the number of its pair. A run that fails or is invalid is repeated once; if it is invalid again,
-/// its pair is left out.
+/// Measures A and B in `pairs` pairs, each in a random order that follows from `seed`, and passes
+/// each run to `done` with its side and the number of its pair. A run that fails or is invalid is
+/// repeated once; if it is invalid again, its pair is left out.
 ///
-/// Returns the report, `None` without a complete pair, and the error that ended it early, if one did. An interrupted
-/// run is the last one.
+/// Returns the report, `None` without a complete pair, and the error that ended it early, if one
+/// did. An interrupted run is the last one.
 pub fn run_pairs<E>(
     sides: &[PairedSide; 2],
     pairs: u32,
@@ -55,7 +65,11 @@ pub fn run_pairs<E>(
     measure: &mut dyn FnMut(&Request) -> Result<Measurement, E>,
     done: &mut dyn FnMut(u32, ComparedSide, &Measurement),
 ) -> (Option<DifferenceReport>, Option<E>) {
-    let mut session = PairedSession { runs: Vec::new(), left_out: Vec::new(), complete: 0 };
+    let mut session = PairedSession {
+        runs: Vec::new(),
+        left_out: Vec::new(),
+        complete: 0,
+    };
     let mut ended = Ok(true);
     for (order, pair) in pair_orders(pairs as usize, seed).into_iter().zip(1..) {
         ended = session.measure_pair(sides, (pair, order), measure, done);
@@ -89,13 +103,18 @@ impl PairedSession {
         };
         let mut of_pair = Vec::new();
         for side in order {
-            let run = judge_run(measure_with_retry(&sides[usize::from(side == ComparedSide::B)].request, measure)?);
+            let run = judge_run(measure_with_retry(
+                &sides[usize::from(side == ComparedSide::B)].request,
+                measure,
+            )?);
             if run.interrupted {
                 return Ok(false);
             }
             done(pair, side, &run);
             if let Some(why) = invalidity_reason(&run) {
-                self.left_out.push(format!("Pair {pair} was left out: of its run of {side:?}, {why}"));
+                self.left_out.push(format!(
+                    "Pair {pair} was left out: of its run of {side:?}, {why}"
+                ));
                 return Ok(true);
             }
             of_pair.push((side, Some(pair), RunFigures::from_measurement(&run)));
@@ -106,11 +125,23 @@ impl PairedSession {
     }
 
     fn into_report(self, sides: &[PairedSide; 2], interrupted: bool) -> Option<DifferenceReport> {
-        let Self { runs, left_out, complete } = self;
-        let side = |side: &PairedSide| ComparedRuns { name: side.name.clone(), runs: complete, within_run: None };
+        let Self {
+            runs,
+            left_out,
+            complete,
+        } = self;
+        let side = |side: &PairedSide| ComparedRuns {
+            name: side.name.clone(),
+            runs: complete,
+            within_run: None,
+        };
         let [a, b] = sides;
-        let report = || difference_report(ComparisonDesign::Pairs, [side(a), side(b)], runs, left_out);
-        (complete > 0).then(|| DifferenceReport { interrupted, ..report() })
+        let report =
+            || difference_report(ComparisonDesign::Pairs, [side(a), side(b)], runs, left_out);
+        (complete > 0).then(|| DifferenceReport {
+            interrupted,
+            ..report()
+        })
     }
 }
 
@@ -131,7 +162,10 @@ fn judge_run(run: Measurement) -> Measurement {
         return run;
     }
     let limit = diagnose(&Evidence::from_measurement(&run, None, Framing::Ethernet));
-    Measurement { limit: Some(limit), ..run }
+    Measurement {
+        limit: Some(limit),
+        ..run
+    }
 }
 
 #[cfg(test)]
@@ -143,7 +177,13 @@ mod tests {
     fn sides() -> [PairedSide; 2] {
         ["one stream", "two streams"].map(|name| {
             let streams = if name == "one stream" { 1 } else { 2 };
-            PairedSide { name: name.to_owned(), request: Request { streams, ..Request::default() } }
+            PairedSide {
+                name: name.to_owned(),
+                request: Request {
+                    streams,
+                    ..Request::default()
+                },
+            }
         })
     }
 
@@ -154,13 +194,31 @@ mod tests {
         let mut measure = |request: &Request| {
             at += 1;
             let drifting = 1000 - 20 * at;
-            Ok::<_, ()>(run(if request.streams == 2 { drifting * 11 / 10 } else { drifting }, &at.to_string()))
+            Ok::<_, ()>(run(
+                if request.streams == 2 {
+                    drifting * 11 / 10
+                } else {
+                    drifting
+                },
+                &at.to_string(),
+            ))
         };
         let mut order = Vec::new();
-        let (report, error) = run_pairs(&sides(), 8, 3, &mut measure, &mut |pair, side, _| order.push((pair, side)));
+        let (report, error) = run_pairs(&sides(), 8, 3, &mut measure, &mut |pair, side, _| {
+            order.push((pair, side))
+        });
         let report = report.unwrap();
-        assert_eq!((error, report.a.runs, report.runs.len(), order.len()), (None, 8, 16, 16));
-        assert_eq!(order.chunks(2).filter(|pair| pair[0].1 == ComparedSide::A).count(), 4);
+        assert_eq!(
+            (error, report.a.runs, report.runs.len(), order.len()),
+            (None, 8, 16, 16)
+        );
+        assert_eq!(
+            order
+                .chunks(2)
+                .filter(|pair| pair[0].1 == ComparedSide::A)
+                .count(),
+            4
+        );
         assert_eq!(report.conclusion, DifferenceConclusion::Different);
         let ratio = report.rate.ratio.unwrap().get();
         assert!((ratio - 1.1).abs() < 0.03, "{ratio}");
@@ -181,7 +239,12 @@ mod tests {
         };
         let (report, _) = run_pairs(&sides(), 3, 1, &mut measure, &mut |_, _, _| {});
         let report = report.unwrap();
-        assert_eq!((report.a.runs, report.left_out.len()), (2, 1), "{:?}", report.left_out);
+        assert_eq!(
+            (report.a.runs, report.left_out.len()),
+            (2, 1),
+            "{:?}",
+            report.left_out
+        );
         assert!(report.left_out[0].contains("Pair 2") && report.left_out[0].contains("busy"));
     }
 
@@ -193,11 +256,18 @@ mod tests {
                 calls += 1;
                 let mut run = run(100, &calls.to_string());
                 run.interrupted = stop == "interrupt" && calls > 5;
-                if stop == "error" && calls > 5 { Err("gone") } else { Ok(run) }
+                if stop == "error" && calls > 5 {
+                    Err("gone")
+                } else {
+                    Ok(run)
+                }
             };
             let (report, error) = run_pairs(&sides(), 6, 1, &mut measure, &mut |_, _, _| {});
             let report = report.unwrap();
-            assert_eq!((report.a.runs, report.interrupted), (2, stop == "interrupt"));
+            assert_eq!(
+                (report.a.runs, report.interrupted),
+                (2, stop == "interrupt")
+            );
             assert_eq!(error, (stop == "error").then_some("gone"));
         }
     }
@@ -209,7 +279,15 @@ mod tests {
         let forecast = forecast_pairs(12, [&a, &b]);
         let all = 12 * (ByteCount::from_mib(3).get() + b.summary.sent.get());
         assert_eq!(forecast.bytes, ByteCount::new(all));
-        assert!((0.09..0.1).contains(&forecast.detectable.get()), "{forecast:?}");
-        assert!(forecast.pairs_for_half.is_some_and(|pairs| (40..50).contains(&pairs)), "{forecast:?}");
+        assert!(
+            (0.09..0.1).contains(&forecast.detectable.get()),
+            "{forecast:?}"
+        );
+        assert!(
+            forecast
+                .pairs_for_half
+                .is_some_and(|pairs| (40..50).contains(&pairs)),
+            "{forecast:?}"
+        );
     }
 }

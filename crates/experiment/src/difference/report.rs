@@ -2,10 +2,12 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use fullpipe_record::{
-    ComparedRun, ComparedRuns, ComparedSide, ComparisonDesign, DifferenceConclusion, DifferenceReport, Limit,
-    LimitCount, Measurement, QuantityDifference,
+    ComparedRun, ComparedRuns, ComparedSide, ComparisonDesign, DifferenceConclusion,
+    DifferenceReport, Limit, LimitCount, Measurement, QuantityDifference,
 };
-use fullpipe_stats::{Conclusion, Magnitude, RatioDifference, paired_difference, unpaired_difference, within_run};
+use fullpipe_stats::{
+    Conclusion, Magnitude, RatioDifference, paired_difference, unpaired_difference, within_run,
+};
 use fullpipe_units::{BitRate, Midpoint, SegCount, median};
 
 use super::figures::{RunFigures, invalidity_reason};
@@ -21,8 +23,8 @@ pub struct NamedRuns {
     pub measurements: Vec<Measurement>,
 }
 
-/// Returns the difference of measurements that were not made in pairs. Those that broke off, were interrupted or are
-/// invalid are left out, and one that is in a sample twice counts once.
+/// Returns the difference of measurements that were not made in pairs. Those that broke off, were
+/// interrupted or are invalid are left out, and one that is in a sample twice counts once.
 ///
 /// # Errors
 /// Fails if nothing is left of A or of B.
@@ -30,36 +32,77 @@ pub fn compare_samples(samples: [NamedRuns; 2]) -> Result<DifferenceReport, Expe
     let mut left_out = Vec::new();
     let mut kept = Vec::new();
     let mut sides = Vec::new();
-    for (NamedRuns { name, measurements }, side) in samples.into_iter().zip([ComparedSide::A, ComparedSide::B]) {
+    for (NamedRuns { name, measurements }, side) in
+        samples.into_iter().zip([ComparedSide::A, ComparedSide::B])
+    {
         let mut valid: Vec<Measurement> = Vec::new();
         for run in measurements {
             let twice = !run.id.is_empty() && valid.iter().any(|other| other.id == run.id);
-            match invalidity_reason(&run).or_else(|| twice.then(|| "it is there twice".to_owned())) {
-                Some(why) => left_out.push(format!("A run of {side:?} of {} was left out: {why}", run.started)),
+            match invalidity_reason(&run).or_else(|| twice.then(|| "it is there twice".to_owned()))
+            {
+                Some(why) => left_out.push(format!(
+                    "A run of {side:?} of {} was left out: {why}",
+                    run.started
+                )),
                 None => valid.push(run),
             }
         }
-        let within_run = if let [only] = &valid[..] { rate_interval(only) } else { None };
-        sides.push(ComparedRuns { name, runs: valid.len() as u32, within_run });
-        kept.extend(valid.iter().map(|run| (side, None, RunFigures::from_measurement(run))));
+        let within_run = if let [only] = &valid[..] {
+            rate_interval(only)
+        } else {
+            None
+        };
+        sides.push(ComparedRuns {
+            name,
+            runs: valid.len() as u32,
+            within_run,
+        });
+        kept.extend(
+            valid
+                .iter()
+                .map(|run| (side, None, RunFigures::from_measurement(run))),
+        );
     }
     if let Some(side) = sides.iter().find(|side| side.runs == 0) {
-        let why = left_out.first().map_or_else(String::new, |why| format!(" ({why})"));
-        return Err(ExperimentError::NothingToCompare(format!("{} has no run that is valid{why}", side.name)));
+        let why = left_out
+            .first()
+            .map_or_else(String::new, |why| format!(" ({why})"));
+        return Err(ExperimentError::NothingToCompare(format!(
+            "{} has no run that is valid{why}",
+            side.name
+        )));
     }
-    let sides = sides.try_into().unwrap_or_else(|_| unreachable!("there are two sides"));
-    Ok(difference_report(ComparisonDesign::Samples, sides, kept, left_out))
+    let sides = sides
+        .try_into()
+        .unwrap_or_else(|_| unreachable!("there are two sides"));
+    Ok(difference_report(
+        ComparisonDesign::Samples,
+        sides,
+        kept,
+        left_out,
+    ))
 }
 
 /// Returns the interval of the rate within one run, after its ramp.
 fn rate_interval(run: &Measurement) -> Option<[BitRate; 2]> {
-    let ramp = run.summary.steady.map(|steady| steady.ramp).unwrap_or_default();
-    let counted = run.intervals.iter().filter(|interval| !interval.omitted && interval.from >= ramp);
-    let rates: Vec<BitRate> = counted.filter(|it| it.direction == run.request.direction).map(|it| it.rate).collect();
+    let ramp = run
+        .summary
+        .steady
+        .map(|steady| steady.ramp)
+        .unwrap_or_default();
+    let counted = run
+        .intervals
+        .iter()
+        .filter(|interval| !interval.omitted && interval.from >= ramp);
+    let rates: Vec<BitRate> = counted
+        .filter(|it| it.direction == run.request.direction)
+        .map(|it| it.rate)
+        .collect();
     within_run(&rates).map(|interval| [interval.low, interval.high])
 }
 
-/// Returns the report of runs, each with its side and the number of its pair, with the names and counts of both sides.
+/// Returns the report of runs, each with its side and the number of its pair, with the names and
+/// counts of both sides.
 pub(super) fn difference_report(
     design: ComparisonDesign,
     [a, b]: [ComparedRuns; 2],
@@ -67,9 +110,12 @@ pub(super) fn difference_report(
     left_out: Vec<String>,
 ) -> DifferenceReport {
     let is_steady = runs.iter().all(|(_, _, figures)| figures.is_steady());
-    let runs: Vec<ComparedRun> =
-        runs.into_iter().map(|(side, pair, figures)| figures.into_compared_run(side, pair, is_steady)).collect();
-    let (rate, difference) = compare_quantity(design, &runs, |run| Some(run.rate)).unwrap_or((no_difference(), None));
+    let runs: Vec<ComparedRun> = runs
+        .into_iter()
+        .map(|(side, pair, figures)| figures.into_compared_run(side, pair, is_steady))
+        .collect();
+    let (rate, difference) =
+        compare_quantity(design, &runs, |run| Some(run.rate)).unwrap_or((no_difference(), None));
     let of = |quantity: Option<(_, _)>| quantity.map(|(quantity, _)| quantity);
     DifferenceReport {
         design,
@@ -95,7 +141,14 @@ pub(super) fn difference_report(
 
 fn no_difference() -> QuantityDifference<BitRate> {
     let (a, b, conclusion) = (BitRate::ZERO, BitRate::ZERO, DifferenceConclusion::TooFew);
-    QuantityDifference { a, b, ratio: None, low: None, high: None, conclusion }
+    QuantityDifference {
+        a,
+        b,
+        ratio: None,
+        low: None,
+        high: None,
+        conclusion,
+    }
 }
 
 /// Returns the difference of a quantity; `None` if a run lacks it.
@@ -105,7 +158,8 @@ fn compare_quantity<T: Magnitude + Midpoint>(
     of: impl Fn(&ComparedRun) -> Option<T>,
 ) -> Option<(QuantityDifference<T>, Option<RatioDifference>)> {
     let side = |side| runs.iter().filter(move |run| run.side == side);
-    let [a, b] = [ComparedSide::A, ComparedSide::B].map(|of_side| side(of_side).map(&of).collect::<Option<Vec<T>>>());
+    let [a, b] = [ComparedSide::A, ComparedSide::B]
+        .map(|of_side| side(of_side).map(&of).collect::<Option<Vec<T>>>());
     let (a, b) = (a?, b?);
     let difference = match design {
         ComparisonDesign::Samples => unpaired_difference(&a, &b),
@@ -117,13 +171,29 @@ fn compare_quantity<T: Magnitude + Midpoint>(
         Some(Conclusion::Same) => DifferenceConclusion::Same,
         Some(Conclusion::NoneShown) => DifferenceConclusion::NoneShown,
     };
-    let (ratio, range) = (difference.map(|it| it.ratio), difference.map(|it| (it.low, it.high)));
+    let (ratio, range) = (
+        difference.map(|it| it.ratio),
+        difference.map(|it| (it.low, it.high)),
+    );
     let (low, high) = range.unzip();
-    Some((QuantityDifference { a: median(a)?, b: median(b)?, ratio, low, high, conclusion }, difference))
+    Some((
+        QuantityDifference {
+            a: median(a)?,
+            b: median(b)?,
+            ratio,
+            low,
+            high,
+            conclusion,
+        },
+        difference,
+    ))
 }
 
 /// Returns the values of A and B of each pair.
-fn paired_values<T: Copy>(runs: &[ComparedRun], of: impl Fn(&ComparedRun) -> Option<T>) -> Vec<(T, T)> {
+fn paired_values<T: Copy>(
+    runs: &[ComparedRun],
+    of: impl Fn(&ComparedRun) -> Option<T>,
+) -> Vec<(T, T)> {
     let mut pairs: BTreeMap<u32, [Option<T>; 2]> = BTreeMap::new();
     for run in runs {
         let values = pairs.entry(run.pair.unwrap_or(0)).or_default();
@@ -153,8 +223,22 @@ impl Midpoint for PlusOne {
 }
 
 fn to_segment_counts(of: &QuantityDifference<PlusOne>) -> QuantityDifference<SegCount> {
-    let QuantityDifference { a, b, ratio, low, high, conclusion } = *of;
-    QuantityDifference { a: a.0, b: b.0, ratio, low, high, conclusion }
+    let QuantityDifference {
+        a,
+        b,
+        ratio,
+        low,
+        high,
+        conclusion,
+    } = *of;
+    QuantityDifference {
+        a: a.0,
+        b: b.0,
+        ratio,
+        low,
+        high,
+        conclusion,
+    }
 }
 
 fn count_limits(runs: &[ComparedRun]) -> Vec<LimitCount> {
@@ -162,7 +246,10 @@ fn count_limits(runs: &[ComparedRun]) -> Vec<LimitCount> {
     for (limit, side) in runs.iter().filter_map(|run| Some((run.limit?, run.side))) {
         counts.entry(limit).or_default()[usize::from(side == ComparedSide::B)] += 1;
     }
-    let mut limits: Vec<LimitCount> = counts.into_iter().map(|(limit, [a, b])| LimitCount { limit, a, b }).collect();
+    let mut limits: Vec<LimitCount> = counts
+        .into_iter()
+        .map(|(limit, [a, b])| LimitCount { limit, a, b })
+        .collect();
     limits.sort_by_key(|count| std::cmp::Reverse(count.a + count.b));
     limits
 }
@@ -174,7 +261,10 @@ mod tests {
 
     fn sample(name: &str, rates: &[u64]) -> NamedRuns {
         let run = |(index, mbps): (usize, &u64)| run(*mbps, &format!("{name}{index}"));
-        NamedRuns { name: name.to_owned(), measurements: rates.iter().enumerate().map(run).collect() }
+        NamedRuns {
+            name: name.to_owned(),
+            measurements: rates.iter().enumerate().map(run).collect(),
+        }
     }
 
     fn compared(a: &[u64], b: &[u64]) -> DifferenceReport {
@@ -190,14 +280,33 @@ mod tests {
             "B (after.json) moves 11 % less than A (before.json) (9.1 to 13 %, 95 %; 6 and 6 runs, not in pairs)."
         );
         let fast = compared(&[100, 102, 98, 101], &[300, 310, 290, 300]);
-        assert!(fast.sentence.contains("moves 3.0 times as much as A (before.json) (2.8 to 3.2 times"), "{fast:?}");
+        assert!(
+            fast.sentence
+                .contains("moves 3.0 times as much as A (before.json) (2.8 to 3.2 times"),
+            "{fast:?}"
+        );
         let same = compared(&[1000, 1001, 1002, 1001], &[1001, 1002, 1000, 1003]);
         assert_eq!(same.conclusion, DifferenceConclusion::Same);
-        assert!(same.sentence.contains("are the same within 2 %: −0.2 to +0.3 % (95 %"), "{}", same.sentence);
+        assert!(
+            same.sentence
+                .contains("are the same within 2 %: −0.2 to +0.3 % (95 %"),
+            "{}",
+            same.sentence
+        );
         let unclear = compared(&[100, 120, 80, 110], &[105, 125, 85, 90]);
         assert_eq!(unclear.conclusion, DifferenceConclusion::NoneShown);
-        assert!(unclear.sentence.starts_with("No difference shown: B (after.json) moves −"), "{}", unclear.sentence);
-        assert!(unclear.sentence.contains("or more would have shown"), "{}", unclear.sentence);
+        assert!(
+            unclear
+                .sentence
+                .starts_with("No difference shown: B (after.json) moves −"),
+            "{}",
+            unclear.sentence
+        );
+        assert!(
+            unclear.sentence.contains("or more would have shown"),
+            "{}",
+            unclear.sentence
+        );
     }
 
     #[test]
@@ -215,17 +324,30 @@ mod tests {
         a.measurements[2].interrupted = true;
         a.measurements[3].id = a.measurements[0].id.clone();
         let report = compare_samples([a.clone(), sample("b", &[100])]).unwrap();
-        assert_eq!((report.a.runs, report.left_out.len()), (1, 3), "{:?}", report.left_out);
+        assert_eq!(
+            (report.a.runs, report.left_out.len()),
+            (1, 3),
+            "{:?}",
+            report.left_out
+        );
         a.measurements.truncate(2);
         a.measurements.remove(0);
-        let error = compare_samples([a, sample("b", &[100])]).unwrap_err().to_string();
-        assert!(error.contains("a has no run that is valid") && error.contains("went away"), "{error}");
+        let error = compare_samples([a, sample("b", &[100])])
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("a has no run that is valid") && error.contains("went away"),
+            "{error}"
+        );
     }
 
     #[test]
     fn no_retransmits_and_many_are_compared() {
         let mut samples = [sample("a", &[100; 5]), sample("b", &[100; 5])];
-        for (sample, counts) in samples.iter_mut().zip([[0, 0, 1, 0, 0], [90, 80, 100, 95, 85]]) {
+        for (sample, counts) in samples
+            .iter_mut()
+            .zip([[0, 0, 1, 0, 0], [90, 80, 100, 95, 85]])
+        {
             for (run, count) in sample.measurements.iter_mut().zip(counts) {
                 run.summary.retransmits = Some(SegCount::new(count));
             }

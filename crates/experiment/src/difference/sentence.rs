@@ -23,7 +23,11 @@ pub(super) fn rate_sentence(
     };
     match rate.conclusion {
         DifferenceConclusion::Different => {
-            format!("{b_name} moves {} {a_name} ({}, 95 %; {runs}).", ratio_phrase(found.ratio), interval_phrase(found))
+            format!(
+                "{b_name} moves {} {a_name} ({}, 95 %; {runs}).",
+                ratio_phrase(found.ratio),
+                interval_phrase(found)
+            )
         }
         DifferenceConclusion::Same => {
             format!(
@@ -59,14 +63,24 @@ fn interval_phrase(found: &RatioDifference) -> String {
     if ratio >= FACTOR {
         return format!("{low:.1} to {high:.1} times");
     }
-    let (least, most) = if ratio >= 1.0 { (low - 1.0, high - 1.0) } else { (1.0 - high, 1.0 - low) };
+    let (least, most) = if ratio >= 1.0 {
+        (low - 1.0, high - 1.0)
+    } else {
+        (1.0 - high, 1.0 - low)
+    };
     format!("{} to {}", percent_digits(least), percent_text(most))
 }
 
 fn signed_interval(found: &RatioDifference) -> String {
     let sign = |share: f64| if share < 0.0 { "−" } else { "+" };
     let (low, high) = (found.low.get() - 1.0, found.high.get() - 1.0);
-    format!("{}{} to {}{}", sign(low), percent_digits(low.abs()), sign(high), percent_text(high.abs()))
+    format!(
+        "{}{} to {}{}",
+        sign(low),
+        percent_digits(low.abs()),
+        sign(high),
+        percent_text(high.abs())
+    )
 }
 
 fn percent_text(share: f64) -> String {
@@ -76,5 +90,9 @@ fn percent_text(share: f64) -> String {
 /// A share in percent with two digits or three.
 fn percent_digits(share: f64) -> String {
     let percent = share * 100.0;
-    if percent < 9.95 { format!("{percent:.1}") } else { format!("{percent:.0}") }
+    if percent < 9.95 {
+        format!("{percent:.1}")
+    } else {
+        format!("{percent:.0}")
+    }
 }

@@ -4,11 +4,14 @@ use std::path::Path;
 use std::thread;
 
 use fullpipe_calc::{
-    BatchError, CalculationBatch, CombinationAxes, HostPair, InputError, QuantitySetting, WhatIfChange, calculate,
+    BatchError, CalculationBatch, CombinationAxes, HostPair, InputError, QuantitySetting,
+    WhatIfChange, calculate,
 };
 use fullpipe_host::{SysctlTree, inspect_host};
 use fullpipe_model::kernel::default_settings;
-use fullpipe_record::{Change, Content, Encapsulation, Framing, Inputs, IpVersion, KernelVersion, Quantity, Tunnel};
+use fullpipe_record::{
+    Change, Content, Encapsulation, Framing, Inputs, IpVersion, KernelVersion, Quantity, Tunnel,
+};
 use fullpipe_report as report;
 use fullpipe_scenario::parse_host_flag;
 use fullpipe_units::{BitRate, Span};
@@ -22,8 +25,8 @@ use crate::values::{QuantityValues, integer_parser, parse_duration, values_parse
 
 /// Solve path equations for bandwidth, RTT, window, loss or streams
 ///
-/// Takes at least two of bandwidth, round-trip time and window. Computes the rest, and what two hosts reach on the
-/// path.
+/// Takes at least two of bandwidth, round-trip time and window. Computes the rest, and what two
+/// hosts reach on the path.
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct CalcArguments {
@@ -144,7 +147,9 @@ leaves out comes from the flags. A row that is wrong ends the output before it."
 struct SettingChanges(Vec<Change>);
 
 fn some_rate(text: &str) -> Result<BitRate, String> {
-    let rate = text.parse().map_err(|error: fullpipe_units::ParseError| error.to_string())?;
+    let rate = text
+        .parse()
+        .map_err(|error: fullpipe_units::ParseError| error.to_string())?;
     if rate == BitRate::ZERO {
         Err("0 bit/s is nothing to want; write for example 500Mbit/s".to_owned())
     } else {
@@ -154,7 +159,11 @@ fn some_rate(text: &str) -> Result<BitRate, String> {
 
 fn some_time(text: &str) -> Result<Span, String> {
     let time = parse_duration(text)?;
-    if time == Span::ZERO { Err("nothing is carried in no time; write for example 60s".to_owned()) } else { Ok(time) }
+    if time == Span::ZERO {
+        Err("nothing is carried in no time; write for example 60s".to_owned())
+    } else {
+        Ok(time)
+    }
 }
 
 fn parse_framing(name: &str) -> Result<Framing, String> {
@@ -166,7 +175,9 @@ fn parse_framing(name: &str) -> Result<Framing, String> {
 }
 
 fn parse_kernel(release: &str) -> Result<KernelVersion, String> {
-    release.parse().map_err(|error| format!("{error}; write for example 5.15"))
+    release
+        .parse()
+        .map_err(|error| format!("{error}; write for example 5.15"))
 }
 
 fn parse_tunnel(name: &str) -> Result<Tunnel, String> {
@@ -206,19 +217,31 @@ impl RunCommand for CalcArguments {
 fn host_settings(arguments: &CalcArguments) -> Result<HostPair, Failure> {
     let plain = match arguments.kernel {
         Some(kernel) => default_settings(kernel),
-        None => inspect_host(&SysctlTree::of_this_host()).map_err(|error| Failure::new(USAGE, error.to_string()))?,
+        None => inspect_host(&SysctlTree::of_this_host())
+            .map_err(|error| Failure::new(USAGE, error.to_string()))?,
     };
-    let changed =
-        |changes: &Option<SettingChanges>| plain.changed_by(changes.iter().flat_map(|SettingChanges(changes)| changes));
-    Ok(HostPair { sender: changed(&arguments.sender), receiver: changed(&arguments.receiver) })
+    let changed = |changes: &Option<SettingChanges>| {
+        plain.changed_by(changes.iter().flat_map(|SettingChanges(changes)| changes))
+    };
+    Ok(HostPair {
+        sender: changed(&arguments.sender),
+        receiver: changed(&arguments.receiver),
+    })
 }
 
 /// Returns the quantities that have one value for all combinations.
 fn fixed_inputs(arguments: &CalcArguments) -> Inputs {
     Inputs {
         framing: arguments.framing,
-        ip: if arguments.ipv6 { IpVersion::V6 } else { IpVersion::V4 },
-        encapsulation: Encapsulation { vlan_tags: arguments.vlan, tunnel: arguments.tunnel },
+        ip: if arguments.ipv6 {
+            IpVersion::V6
+        } else {
+            IpVersion::V4
+        },
+        encapsulation: Encapsulation {
+            vlan_tags: arguments.vlan,
+            tunnel: arguments.tunnel,
+        },
         rate: arguments.rate,
         time: arguments.time,
         ..Inputs::default()
@@ -226,10 +249,25 @@ fn fixed_inputs(arguments: &CalcArguments) -> Inputs {
 }
 
 fn quantity_lists(arguments: &CalcArguments) -> impl Iterator<Item = Vec<QuantitySetting>> {
-    let CalcArguments { bandwidth, rtt, distance, window, buffer, loss, mtu, streams, congestion, size, .. } =
-        arguments;
-    let all = [bandwidth, rtt, distance, window, buffer, loss, mtu, streams, congestion, size];
-    all.into_iter().flatten().map(|QuantityValues(values)| values.clone())
+    let CalcArguments {
+        bandwidth,
+        rtt,
+        distance,
+        window,
+        buffer,
+        loss,
+        mtu,
+        streams,
+        congestion,
+        size,
+        ..
+    } = arguments;
+    let all = [
+        bandwidth, rtt, distance, window, buffer, loss, mtu, streams, congestion, size,
+    ];
+    all.into_iter()
+        .flatten()
+        .map(|QuantityValues(values)| values.clone())
 }
 
 fn print_solution(
@@ -240,11 +278,17 @@ fn print_solution(
 ) -> Result<(), Failure> {
     let calculation = calculate(inputs, hosts, &arguments.what_if)?;
     terminal.print_result(&report::calculation_text(&calculation, terminal.style()));
-    terminal.print_content(Content::Calculation { calculation: Box::new(calculation) });
+    terminal.print_content(Content::Calculation {
+        calculation: Box::new(calculation),
+    });
     Ok(())
 }
 
-fn print_table(axes: &CombinationAxes, hosts: &HostPair, terminal: &Terminal) -> Result<(), Failure> {
+fn print_table(
+    axes: &CombinationAxes,
+    hosts: &HostPair,
+    terminal: &Terminal,
+) -> Result<(), Failure> {
     let rows = axes.combination_table(hosts, MAX_ROWS)?;
     terminal.print_result(&report::combination_table(&rows, terminal.style()));
     terminal.print_content(Content::Table { table: rows });
@@ -264,7 +308,10 @@ fn write_batch(batch: &CalculationBatch, name: &str) -> Result<(), Failure> {
     let threads = thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
     match batch.run(threads, &mut Terminal::output_stream()) {
         Err(BatchError::Write(error)) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-        Err(BatchError::Write(error)) => Err(Failure::new(FAILED, format!("cannot write the answers: {error}"))),
+        Err(BatchError::Write(error)) => Err(Failure::new(
+            FAILED,
+            format!("cannot write the answers: {error}"),
+        )),
         Err(error) => Err(Failure::new(USAGE, format!("{name}: {error}"))),
         Ok(()) => Ok(()),
     }

@@ -18,9 +18,15 @@ use crate::failure::{FAILED, Failure};
 pub(crate) struct CaptureArgument {
     /// Keep a capture of the test in this pcap file, and judge it too
     ///
-    /// Keeps the first 128 bytes of the packets of the test's TCP connections, in a new file of at most 256 MiB. The
-    /// limit that they show is printed below that of the kernel's figures. Needs `CAP_NET_RAW`.
-    #[arg(long, conflicts_with = "udp", value_name = "FILE", help_heading = "Output")]
+    /// Keeps the first 128 bytes of the packets of the test's TCP connections, in a new file of at
+    /// most 256 MiB. The limit that they show is printed below that of the kernel's figures. Needs
+    /// `CAP_NET_RAW`.
+    #[arg(
+        long,
+        conflicts_with = "udp",
+        value_name = "FILE",
+        help_heading = "Output"
+    )]
     capture: Option<PathBuf>,
 }
 
@@ -39,11 +45,21 @@ impl CaptureArgument {
     ///
     /// # Errors
     /// Fails if the server's name has no address, and as [`Recording::start`] does.
-    pub(crate) fn of_test(&self, destination: &Destination) -> Result<Option<OwnRecording>, Failure> {
-        let Some(path) = &self.capture else { return Ok(None) };
+    pub(crate) fn of_test(
+        &self,
+        destination: &Destination,
+    ) -> Result<Option<OwnRecording>, Failure> {
+        let Some(path) = &self.capture else {
+            return Ok(None);
+        };
         let remotes = destination.resolve_host()?;
-        let peers: Vec<CapturedPeer> =
-            remotes.iter().map(|remote| CapturedPeer { remote: *remote, local_port: None }).collect();
+        let peers: Vec<CapturedPeer> = remotes
+            .iter()
+            .map(|remote| CapturedPeer {
+                remote: *remote,
+                local_port: None,
+            })
+            .collect();
         start_capture(path, destination.local.device.as_deref(), &peers).map(Some)
     }
 
@@ -51,22 +67,41 @@ impl CaptureArgument {
     ///
     /// # Errors
     /// Fails if there are none, and as [`Recording::start`] does.
-    pub(crate) fn of_connections(&self, open: &[[SocketAddr; 2]]) -> Result<Option<OwnRecording>, Failure> {
-        let Some(path) = &self.capture else { return Ok(None) };
-        let peer = |[local, remote]: &[SocketAddr; 2]| CapturedPeer { remote: *remote, local_port: Some(local.port()) };
+    pub(crate) fn of_connections(
+        &self,
+        open: &[[SocketAddr; 2]],
+    ) -> Result<Option<OwnRecording>, Failure> {
+        let Some(path) = &self.capture else {
+            return Ok(None);
+        };
+        let peer = |[local, remote]: &[SocketAddr; 2]| CapturedPeer {
+            remote: *remote,
+            local_port: Some(local.port()),
+        };
         let peers: Vec<CapturedPeer> = open.iter().map(peer).collect();
         start_capture(path, None, &peers).map(Some)
     }
 }
 
 /// Captures on the device that leads to the first peer.
-fn start_capture(path: &Path, device: Option<&str>, peers: &[CapturedPeer]) -> Result<OwnRecording, Failure> {
+fn start_capture(
+    path: &Path,
+    device: Option<&str>,
+    peers: &[CapturedPeer],
+) -> Result<OwnRecording, Failure> {
     let none = || Failure::new(FAILED, "there is no TCP connection to capture");
     let first = peers.first().ok_or_else(none)?.remote.ip().to_canonical();
     let device = device.map_or_else(|| output_device(first), |device| Ok(device.to_owned()));
-    let device =
-        device.map_err(|error| Failure::new(FAILED, format!("no network device leads to {first}: {error}")))?;
-    Ok(OwnRecording { path: path.to_owned(), recording: HeaderRecording::start(path, &device, peers)? })
+    let device = device.map_err(|error| {
+        Failure::new(
+            FAILED,
+            format!("no network device leads to {first}: {error}"),
+        )
+    })?;
+    Ok(OwnRecording {
+        path: path.to_owned(),
+        recording: HeaderRecording::start(path, &device, peers)?,
+    })
 }
 
 impl OwnRecording {
@@ -85,14 +120,25 @@ impl OwnRecording {
         let name = self.path.display().to_string();
         let mut limit = None;
         if recorded.packets > 0 {
-            let known = KnownFacts { bandwidth, ..KnownFacts::default() };
+            let known = KnownFacts {
+                bandwidth,
+                ..KnownFacts::default()
+            };
             // A capture of a test that was interrupted is judged to its end, as the test is.
             let never = AtomicBool::new(false);
             let report = judge_files(&self.path, None, explained, &known, Interrupt(&never))?;
             limit = report.explained_limit().cloned();
         }
         let (packets, dropped, left_out) = (recorded.packets, recorded.dropped, recorded.left_out);
-        let capture = OwnCapture { name, other: None, packets, dropped, left_out, limit: None, agrees: None };
+        let capture = OwnCapture {
+            name,
+            other: None,
+            packets,
+            dropped,
+            left_out,
+            limit: None,
+            agrees: None,
+        };
         Ok(capture.with_verdict(limit, other))
     }
 }
@@ -104,7 +150,9 @@ pub(crate) fn with_capture(
     bandwidth: Option<BitRate>,
 ) -> Measurement {
     let explained = ExplainedTransfers::of_test(&measurement);
-    match recording.map(|recording| recording.finish(explained, bandwidth, measurement.limit.as_ref())) {
+    match recording
+        .map(|recording| recording.finish(explained, bandwidth, measurement.limit.as_ref()))
+    {
         Some(Ok(capture)) => measurement.capture = Some(Box::new(capture)),
         Some(Err(failure)) => measurement.warnings.push(failure.message),
         None => {}

@@ -1,7 +1,8 @@
 //! `fullpipe compare` and `fullpipe lab compare`: real programs side by side.
 
 use fullpipe_compare::{
-    CompareError, ComparisonRequest, RemoteServers, TransferProgram, compare_programs, compare_with_servers,
+    CompareError, ComparisonRequest, RemoteServers, TransferProgram, compare_programs,
+    compare_with_servers,
 };
 use fullpipe_experiment::Interrupt;
 use fullpipe_lab::Backend;
@@ -34,8 +35,8 @@ pub(super) struct CompareArguments {
 
 /// Move one file by several programs, and name the limit of each.
 ///
-/// Uses servers that are there: copy, scp and rsync over ssh, iperf3, and what is at a URL. The copies at HOST are in a
-/// folder that is removed at the end, however that comes.
+/// Uses servers that are there: copy, scp and rsync over ssh, iperf3, and what is at a URL. The
+/// copies at HOST are in a folder that is removed at the end, however that comes.
 #[derive(Debug, clap::Args)]
 pub(crate) struct CompareServersArguments {
     /// Other host, as ssh takes it: HOST or USER@HOST
@@ -65,8 +66,9 @@ pub(crate) struct CompareServersArguments {
 struct TransferArguments {
     /// Programs [default: all that can take part]
     ///
-    /// iperf3, copy (fullpipe's own, over SSH), copy-server (to its server), scp, rsync (over SSH), rsyncd (to its
-    /// daemon), curl (HTTP/1.1), curl-h2 (HTTP/2 over TLS), ftp, aria2c (eight connections).
+    /// iperf3, copy (fullpipe's own, over SSH), copy-server (to its server), scp, rsync (over SSH),
+    /// rsyncd (to its daemon), curl (HTTP/1.1), curl-h2 (HTTP/2 over TLS), ftp, aria2c (eight
+    /// connections).
     #[arg(long = "with", value_delimiter = ',', value_parser = parse_program, value_name = "PROGRAMS")]
     programs: Vec<TransferProgram>,
     /// Size of the file
@@ -88,8 +90,8 @@ struct TransferArguments {
     require: bool,
     /// Command that moves the file too, with {file}, {host}, {copy}, {size} and {ssh}
     ///
-    /// {file} is the file, {copy} its name at the receiver, {host} the receiver, {ssh} an ssh that logs in there. It
-    /// has no input. A copy, if it makes one, must be the file.
+    /// {file} is the file, {copy} its name at the receiver, {host} the receiver, {ssh} an ssh that
+    /// logs in there. It has no input. A copy, if it makes one, must be the file.
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<String>,
 }
@@ -98,9 +100,17 @@ impl TransferArguments {
     /// Returns the wishes: all programs, unless some were named or there is only a command.
     fn to_request(&self) -> ComparisonRequest {
         let is_command_alone = self.programs.is_empty() && !self.command.is_empty();
-        let all = if is_command_alone { Vec::new() } else { TransferProgram::ALL.to_vec() };
+        let all = if is_command_alone {
+            Vec::new()
+        } else {
+            TransferProgram::ALL.to_vec()
+        };
         ComparisonRequest {
-            programs: if self.programs.is_empty() { all } else { self.programs.clone() },
+            programs: if self.programs.is_empty() {
+                all
+            } else {
+                self.programs.clone()
+            },
             command: self.command.clone(),
             require: self.require,
             size: self.size,
@@ -119,13 +129,19 @@ impl CompareArguments {
     /// Compares the programs in labs over `backend`.
     ///
     /// # Errors
-    /// Fails if the scenario cannot be read or a lab cannot be made. Fails after the report if it was interrupted or a
-    /// program did not move the file.
+    /// Fails if the scenario cannot be read or a lab cannot be made. Fails after the report if it
+    /// was interrupted or a program did not move the file.
     pub(super) fn carry_out(&self, backend: Backend, terminal: &Terminal) -> Result<(), Failure> {
         let scenario = load_comparison(&self.scenario)?;
         let flag = super::interrupt_flag()?;
         let mut observe = |moved| print_moved(moved, terminal);
-        let done = compare_programs(&scenario, backend, &self.transfers.to_request(), Interrupt(&flag), &mut observe)?;
+        let done = compare_programs(
+            &scenario,
+            backend,
+            &self.transfers.to_request(),
+            Interrupt(&flag),
+            &mut observe,
+        )?;
         finish_comparison(done, &self.transfers, &self.keep, terminal)
     }
 }
@@ -144,7 +160,12 @@ impl RunCommand for CompareServersArguments {
             bandwidth: self.bandwidth,
         };
         let mut observe = |moved| print_moved(moved, terminal);
-        let done = compare_with_servers(&servers, &self.transfers.to_request(), Interrupt(&flag), &mut observe)?;
+        let done = compare_with_servers(
+            &servers,
+            &self.transfers.to_request(),
+            Interrupt(&flag),
+            &mut observe,
+        )?;
         finish_comparison(done, &self.transfers, &self.keep, terminal)
     }
 }
@@ -162,15 +183,33 @@ fn finish_comparison(
     terminal: &Terminal,
 ) -> Result<(), Failure> {
     let is_named = |name: &str| wished.programs.iter().any(|program| program.name() == name);
-    let skipped: Vec<_> = done.left_out.iter().filter(|one| is_named(&one.program)).cloned().collect();
+    let skipped: Vec<_> = done
+        .left_out
+        .iter()
+        .filter(|one| is_named(&one.program))
+        .cloned()
+        .collect();
     for one in &skipped {
-        Terminal::print_error(&format!("{} skipped: {}", one.program, one.why.trim_end_matches('.')));
+        Terminal::print_error(&format!(
+            "{} skipped: {}",
+            one.program,
+            one.why.trim_end_matches('.')
+        ));
     }
     terminal.print_result(&report::programs_text(&done, terminal.style()));
     terminal.print_event(&Event::Programs(Box::new(done.clone())));
-    let all_moved = done.batches.iter().flat_map(|batch| &batch.rows).all(|row| row.goodput.is_some());
+    let all_moved = done
+        .batches
+        .iter()
+        .flat_map(|batch| &batch.rows)
+        .all(|row| row.goodput.is_some());
     let interrupted = done.interrupted;
-    let document = terminal.print_report(Content::Programs { programs: Box::new(done) }, None);
+    let document = terminal.print_report(
+        Content::Programs {
+            programs: Box::new(done),
+        },
+        None,
+    );
     keep.keep_document(&document, terminal);
     Failure::after_report(None, interrupted, all_moved && skipped.is_empty())
 }
@@ -181,7 +220,9 @@ impl From<CompareError> for Failure {
             CompareError::Lab(error) => return error.into(),
             CompareError::Interrupted => INTERRUPTED,
             CompareError::LeftOut { .. } | CompareError::NoProgram { .. } => LACKING,
-            CompareError::Preparation { .. } | CompareError::Folder { .. } | CompareError::Start { .. } => FAILED,
+            CompareError::Preparation { .. }
+            | CompareError::Folder { .. }
+            | CompareError::Start { .. } => FAILED,
         };
         Self::new(code, error.to_string())
     }
@@ -196,12 +237,18 @@ fn parse_program(name: &str) -> Result<TransferProgram, String> {
 fn parse_host_name(text: &str) -> Result<String, String> {
     let is_name = |one: char| one.is_ascii_alphanumeric() || "._-@%".contains(one);
     let valid = !text.is_empty() && !text.starts_with('-') && text.chars().all(is_name);
-    valid.then(|| text.to_owned()).ok_or_else(|| "a host is HOST or USER@HOST".to_owned())
+    valid
+        .then(|| text.to_owned())
+        .ok_or_else(|| "a host is HOST or USER@HOST".to_owned())
 }
 
 fn parse_url(text: &str) -> Result<String, String> {
-    let known = ["http://", "https://", "ftp://"].iter().any(|scheme| text.starts_with(scheme));
-    known.then(|| text.to_owned()).ok_or_else(|| "a URL begins with http://, https:// or ftp://".to_owned())
+    let known = ["http://", "https://", "ftp://"]
+        .iter()
+        .any(|scheme| text.starts_with(scheme));
+    known
+        .then(|| text.to_owned())
+        .ok_or_else(|| "a URL begins with http://, https:// or ftp://".to_owned())
 }
 
 /// Reads the size of the file.
@@ -209,9 +256,13 @@ fn parse_url(text: &str) -> Result<String, String> {
 /// # Errors
 /// Fails below 1 MB, which is over before it can be judged, and above 100 GB.
 fn parse_file_size(text: &str) -> Result<ByteCount, String> {
-    let size: ByteCount = text.parse().map_err(|error: fullpipe_units::ParseError| error.to_string())?;
+    let size: ByteCount = text
+        .parse()
+        .map_err(|error: fullpipe_units::ParseError| error.to_string())?;
     let valid = (ByteCount::new(1_000_000)..=ByteCount::new(100_000_000_000)).contains(&size);
-    valid.then_some(size).ok_or_else(|| "the file has 1 MB to 100 GB".to_owned())
+    valid
+        .then_some(size)
+        .ok_or_else(|| "the file has 1 MB to 100 GB".to_owned())
 }
 
 #[cfg(test)]
@@ -220,7 +271,9 @@ mod tests {
 
     #[test]
     fn a_host_is_no_flag_and_no_path() {
-        assert!(parse_host_name("me@host-1.example").is_ok() && parse_host_name("192.0.2.1").is_ok());
+        assert!(
+            parse_host_name("me@host-1.example").is_ok() && parse_host_name("192.0.2.1").is_ok()
+        );
         for text in ["", "-oProxyCommand=x", "host:/etc", "a b", "$(x)"] {
             assert!(parse_host_name(text).is_err(), "{text}");
         }

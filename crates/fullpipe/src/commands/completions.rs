@@ -1,5 +1,5 @@
-//! Completions: a function for each shell that asks this program what may come next, so that it knows the labs that are
-//! up and the hosts that ssh knows.
+//! Completions: a function for each shell that asks this program what may come next, so that it
+//! knows the labs that are up and the hosts that ssh knows.
 
 mod candidates;
 mod scripts;
@@ -66,23 +66,38 @@ fn list_candidates(shell: Shell, words: &[OsString]) -> Result<String, Failure> 
     let mut command = candidates::with_candidates(Cli::command());
     let folder = std::env::current_dir().ok();
     let found = match words {
-        [_, man, above @ .., last] if man == "man" && !last.as_encoded_bytes().starts_with(b"-") => {
+        [_, man, above @ .., last]
+            if man == "man" && !last.as_encoded_bytes().starts_with(b"-") =>
+        {
             candidates::pages_below(above, &last.to_string_lossy())
         }
-        _ => complete(&mut command, words.to_vec(), words.len() - 1, folder.as_deref())
-            .map_err(|error| Failure::new(FAILED, format!("nothing completes these words: {error}")))?,
+        _ => complete(
+            &mut command,
+            words.to_vec(),
+            words.len() - 1,
+            folder.as_deref(),
+        )
+        .map_err(|error| Failure::new(FAILED, format!("nothing completes these words: {error}")))?,
     };
     let is_asked = |candidate: &&CompletionCandidate| {
         // Flags only where one is begun: what a shell lists unasked should be short.
         let is_flag = candidate.get_value().as_encoded_bytes().starts_with(b"-");
         !is_flag || words.last().is_some_and(|word| !word.is_empty())
     };
-    Ok(found.iter().filter(is_asked).map(|candidate| candidate_line(candidate, shell != Shell::Bash)).collect())
+    Ok(found
+        .iter()
+        .filter(is_asked)
+        .map(|candidate| candidate_line(candidate, shell != Shell::Bash))
+        .collect())
 }
 
 fn candidate_line(candidate: &CompletionCandidate, with_meaning: bool) -> String {
     let value = candidate.get_value().to_string_lossy();
-    let meaning = candidate.get_help().filter(|_| with_meaning).map(ToString::to_string).unwrap_or_default();
+    let meaning = candidate
+        .get_help()
+        .filter(|_| with_meaning)
+        .map(ToString::to_string)
+        .unwrap_or_default();
     match meaning.lines().next() {
         Some(meaning) => format!("{value}\t{meaning}\n"),
         None => format!("{value}\n"),

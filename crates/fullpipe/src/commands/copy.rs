@@ -6,7 +6,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 use fullpipe_control::AddressPrefix;
-use fullpipe_copy::{CopyError, CopyEvent, CopyOptions, CopyPath, DataTransport, copy_files, far_end};
+use fullpipe_copy::{
+    CopyError, CopyEvent, CopyOptions, CopyPath, DataTransport, copy_files, far_end,
+};
 use fullpipe_iperf::SharedKey;
 use fullpipe_record::event::CopyNote;
 use fullpipe_record::{Content, CopyReport, Event};
@@ -21,15 +23,17 @@ use crate::values::{parse_duration, read_key_file};
 
 /// Copy files and trees to or from a host, verified and resumable.
 ///
-/// Starts fullpipe at the other host through ssh, as rsync and scp do, or calls `fullpipe serve --share` there, and
-/// carries the data on parallel, encrypted TCP connections, whose number follows from a prediction. Every chunk is
-/// verified by its BLAKE3 hash as it arrives. The same command continues a copy that was interrupted. Folders are
-/// copied with everything in them, with permissions, times, symbolic and hard links and holes.
+/// Starts fullpipe at the other host through ssh, as rsync and scp do, or calls
+/// `fullpipe serve --share` there, and carries the data on parallel, encrypted TCP connections,
+/// whose number follows from a prediction. Every chunk is verified by its BLAKE3 hash as it
+/// arrives. The same command continues a copy that was interrupted. Folders are copied with
+/// everything in them, with permissions, times, symbolic and hard links and holes.
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP, override_usage = "fullpipe copy [OPTIONS] <PATH>... <DESTINATION>")]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct CopyArguments {
-    /// Files and folders, the destination last; USER@HOST:PATH or `fullpipe://HOST/PATH` at the other host
+    /// Files and folders, the destination last; USER@HOST:PATH or `fullpipe://HOST/PATH` at the
+    /// other host
     #[arg(value_name = "PATH", required_unless_present = "far")]
     paths: Vec<OsString>,
     /// Do what the near end asks, over standard input and output
@@ -49,7 +53,12 @@ pub(crate) struct CopyArguments {
     #[arg(long, value_name = "FILE", help_heading = "Far end")]
     ssh_config: Option<String>,
     /// fullpipe at the other host
-    #[arg(long, value_name = "PROGRAM", default_value = "fullpipe", help_heading = "Far end")]
+    #[arg(
+        long,
+        value_name = "PROGRAM",
+        default_value = "fullpipe",
+        help_heading = "Far end"
+    )]
     far_path: String,
     /// Key in FILE of the server, if one is named
     #[arg(long, value_name = "FILE", value_parser = read_key_file, help_heading = "Far end")]
@@ -69,9 +78,14 @@ pub(crate) struct CopyArguments {
     timeout: Span,
     /// Do not encrypt data between addresses of this network; repeatable
     ///
-    /// The hashes still find bits that flip on the way, but who can read or change packets can read or change the
-    /// files.
-    #[arg(long, value_name = "NETWORK", hide_short_help = true, help_heading = "Far end")]
+    /// The hashes still find bits that flip on the way, but who can read or change packets can read
+    /// or change the files.
+    #[arg(
+        long,
+        value_name = "NETWORK",
+        hide_short_help = true,
+        help_heading = "Far end"
+    )]
     insecure_data: Vec<AddressPrefix>,
     /// Show what would be copied and deleted, and change nothing
     #[arg(long, help_heading = "Copy")]
@@ -109,7 +123,12 @@ pub(crate) struct CopyArguments {
     #[arg(long, help_heading = "Copy")]
     verify_disk: bool,
     /// Print the result as JSON
-    #[arg(long, short = 'J', conflicts_with = "json_lines", help_heading = "Output")]
+    #[arg(
+        long,
+        short = 'J',
+        conflicts_with = "json_lines",
+        help_heading = "Output"
+    )]
     json: bool,
     /// Print one JSON object a line for each event
     #[arg(long, help_heading = "Output")]
@@ -186,13 +205,19 @@ fn parse_stream_count(text: &str) -> Result<ConnectionCount, String> {
         return Ok(ConnectionCount(None));
     }
     let count = text.parse().ok().filter(|count| (1..=64).contains(count));
-    count.map(|count| ConnectionCount(Some(count))).ok_or_else(|| "write a number from 1 to 64, or auto".to_owned())
+    count
+        .map(|count| ConnectionCount(Some(count)))
+        .ok_or_else(|| "write a number from 1 to 64, or auto".to_owned())
 }
 
 fn parse_timeout(text: &str) -> Result<Span, String> {
     let timeout = parse_duration(text)?;
     let bounds = Span::from_secs(2)..=Span::from_secs(3600);
-    if bounds.contains(&timeout) { Ok(timeout) } else { Err("write 2 to 3600 seconds".to_owned()) }
+    if bounds.contains(&timeout) {
+        Ok(timeout)
+    } else {
+        Err("write 2 to 3600 seconds".to_owned())
+    }
 }
 
 fn rate_limit(text: &str) -> Result<BitRate, String> {
@@ -201,28 +226,45 @@ fn rate_limit(text: &str) -> Result<BitRate, String> {
         return Ok(BitRate::from_bps(kib.saturating_mul(1024 * 8))).and_then(above_zero);
     }
     if !text.contains("bit") {
-        return Err("write a rate with its unit, as 100Mbit/s, or a bare number of KiB a second".to_owned());
+        return Err(
+            "write a rate with its unit, as 100Mbit/s, or a bare number of KiB a second".to_owned(),
+        );
     }
-    text.parse().map_err(|error: fullpipe_units::ParseError| error.to_string()).and_then(above_zero)
+    text.parse()
+        .map_err(|error: fullpipe_units::ParseError| error.to_string())
+        .and_then(above_zero)
 }
 
 fn above_zero(rate: BitRate) -> Result<BitRate, String> {
-    if rate > BitRate::ZERO { Ok(rate) } else { Err("nothing would ever be sent".to_owned()) }
+    if rate > BitRate::ZERO {
+        Ok(rate)
+    } else {
+        Err("nothing would ever be sent".to_owned())
+    }
 }
 
 impl CopyArguments {
     fn ssh_words(&self) -> Vec<String> {
-        let config = self.ssh_config.iter().flat_map(|file| ["-F".to_owned(), file.clone()]);
+        let config = self
+            .ssh_config
+            .iter()
+            .flat_map(|file| ["-F".to_owned(), file.clone()]);
         self.ssh.0.iter().cloned().chain(config).collect()
     }
 
     fn copy_options(&self) -> Result<CopyOptions, Failure> {
         let place = |text: &OsString| {
-            CopyPath::parse_path(text.as_bytes()).map_err(|error| Failure::new(USAGE, error.to_string()))
+            CopyPath::parse_path(text.as_bytes())
+                .map_err(|error| Failure::new(USAGE, error.to_string()))
         };
-        let mut places = self.paths.iter().map(place).collect::<Result<Vec<_>, _>>()?;
+        let mut places = self
+            .paths
+            .iter()
+            .map(place)
+            .collect::<Result<Vec<_>, _>>()?;
         let destination = places.pop().filter(|_| !places.is_empty());
-        let destination = destination.ok_or_else(|| Failure::new(USAGE, "name what to copy, and where to"))?;
+        let destination =
+            destination.ok_or_else(|| Failure::new(USAGE, "name what to copy, and where to"))?;
         Ok(CopyOptions {
             sources: places,
             destination,
@@ -230,7 +272,11 @@ impl CopyArguments {
             far_path: self.far_path.clone(),
             dry_run: self.dry_run,
             delete: self.delete,
-            excludes: self.exclude.iter().map(|pattern| pattern.as_bytes().to_vec()).collect(),
+            excludes: self
+                .exclude
+                .iter()
+                .map(|pattern| pattern.as_bytes().to_vec())
+                .collect(),
             limit: self.bwlimit,
             ports: self.ports,
             streams: self.streams.0,
@@ -256,14 +302,21 @@ impl RunCommand for CopyArguments {
         if self.far {
             // Its reasons are shown by the near end.
             let output = stdout().as_fd().try_clone_to_owned();
-            let output = output.map_err(|error| Failure::new(FAILED, format!("standard output: {error}")))?;
+            let output = output
+                .map_err(|error| Failure::new(FAILED, format!("standard output: {error}")))?;
             // A file has no lines that would be flushed one by one.
-            return far_end(stdin(), File::from(output)).map_err(|error| Failure::already_printed(error.exit_code()));
+            return far_end(stdin(), File::from(output))
+                .map_err(|error| Failure::already_printed(error.exit_code()));
         }
         let options = self.copy_options()?;
         let interrupt = super::interrupt_flag()?;
-        let mut shown = CopyDisplay { terminal, is_line_open: false };
-        let done = copy_files(&options, &Arc::clone(&interrupt), &mut |event| shown.show_event(event));
+        let mut shown = CopyDisplay {
+            terminal,
+            is_line_open: false,
+        };
+        let done = copy_files(&options, &Arc::clone(&interrupt), &mut |event| {
+            shown.show_event(event)
+        });
         shown.close_line();
         finish_copy(&done.map_err(|error| copy_failure(&error))?, terminal)
     }
@@ -271,9 +324,15 @@ impl RunCommand for CopyArguments {
 
 fn finish_copy(done: &CopyReport, terminal: &Terminal) -> Result<(), Failure> {
     terminal.print_result(&report::copy_summary(done));
-    terminal.print_content(Content::Copy { copy: Box::new(done.clone()) });
+    terminal.print_content(Content::Copy {
+        copy: Box::new(done.clone()),
+    });
     terminal.print_event(&Event::Copy(Box::new(done.clone())));
-    if done.is_complete() { Ok(()) } else { Err(Failure::already_printed(FAILED)) }
+    if done.is_complete() {
+        Ok(())
+    } else {
+        Err(Failure::already_printed(FAILED))
+    }
 }
 
 fn copy_failure(error: &CopyError) -> Failure {
@@ -291,14 +350,15 @@ impl CopyDisplay<'_> {
         match event {
             CopyEvent::Progress(progress) => {
                 if Terminal::can_redraw() {
-                    self.terminal.print_live_status(&report::copy_progress(&progress));
+                    self.terminal
+                        .print_live_status(&report::copy_progress(&progress));
                     self.is_line_open = true;
                 }
                 self.terminal.print_event(&Event::CopyProgress(progress));
             }
-            CopyEvent::Note(text) => {
-                self.show_step(text, |terminal, text| terminal.print_progress(&report::paragraph(text, 0)))
-            }
+            CopyEvent::Note(text) => self.show_step(text, |terminal, text| {
+                terminal.print_progress(&report::paragraph(text, 0))
+            }),
             CopyEvent::WouldCopy(path) => {
                 self.show_step(format!("would copy {path}"), |terminal, text| {
                     terminal.print_result(&format!("{text}\n"))
@@ -315,7 +375,8 @@ impl CopyDisplay<'_> {
     fn show_step(&mut self, text: String, print: fn(&Terminal, &str)) {
         self.close_line();
         print(self.terminal, &text);
-        self.terminal.print_event(&Event::CopyNote(CopyNote { text }));
+        self.terminal
+            .print_event(&Event::CopyNote(CopyNote { text }));
     }
 
     /// Leaves the line of progress.
@@ -333,8 +394,14 @@ mod tests {
     #[test]
     fn a_command_is_parted_at_its_spaces() {
         let read = |text| parse_words(text).map(|words| words.0);
-        assert_eq!(read("ssh -p 2222"), Ok(vec!["ssh".to_owned(), "-p".to_owned(), "2222".to_owned()]));
-        assert_eq!(read("ssh  -F '/a b/c' \"\"").unwrap(), ["ssh", "-F", "/a b/c", ""]);
+        assert_eq!(
+            read("ssh -p 2222"),
+            Ok(vec!["ssh".to_owned(), "-p".to_owned(), "2222".to_owned()])
+        );
+        assert_eq!(
+            read("ssh  -F '/a b/c' \"\"").unwrap(),
+            ["ssh", "-F", "/a b/c", ""]
+        );
         assert!(read("").is_err() && read("ssh 'x").is_err());
     }
 
@@ -342,20 +409,39 @@ mod tests {
     fn a_rate_has_a_unit_or_is_rsyncs() {
         assert_eq!(rate_limit("1000"), Ok(BitRate::from_bps(8_192_000)));
         assert_eq!(rate_limit("10Mbit/s"), Ok(BitRate::from_mbps(10)));
-        assert!(["10M", "0", "0bit/s", "fast"].iter().all(|text| rate_limit(text).is_err()));
+        assert!(
+            ["10M", "0", "0bit/s", "fast"]
+                .iter()
+                .all(|text| rate_limit(text).is_err())
+        );
     }
 
     #[test]
     fn silence_is_bounded() {
         assert_eq!(parse_timeout("2"), Ok(Span::from_secs(2)));
-        assert!(["1", "3601", "x"].iter().all(|text| parse_timeout(text).is_err()));
+        assert!(
+            ["1", "3601", "x"]
+                .iter()
+                .all(|text| parse_timeout(text).is_err())
+        );
     }
 
     #[test]
     fn ports_and_connections_are_bounded() {
-        assert_eq!((parse_port_range("5300-5310"), parse_port_range("5300")), (Ok((5300, 5310)), Ok((5300, 5300))));
-        assert!(["0-5", "9-5", "a", "1-70000"].iter().all(|text| parse_port_range(text).is_err()));
-        assert!(["0", "65", "x"].iter().all(|text| parse_stream_count(text).is_err()));
+        assert_eq!(
+            (parse_port_range("5300-5310"), parse_port_range("5300")),
+            (Ok((5300, 5310)), Ok((5300, 5300)))
+        );
+        assert!(
+            ["0-5", "9-5", "a", "1-70000"]
+                .iter()
+                .all(|text| parse_port_range(text).is_err())
+        );
+        assert!(
+            ["0", "65", "x"]
+                .iter()
+                .all(|text| parse_stream_count(text).is_err())
+        );
         assert!(parse_stream_count("auto").is_ok_and(|streams| streams.0.is_none()));
     }
 }

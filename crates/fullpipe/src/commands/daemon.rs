@@ -10,7 +10,8 @@ use crate::terminal::Terminal;
 /// Variable of the environment that is set for the process in the background.
 const DETACHED: &str = "FULLPIPE_DETACHED";
 
-/// Returns true if this process is the one in the background, which then leaves the terminal and its session.
+/// Returns true if this process is the one in the background, which then leaves the terminal and
+/// its session.
 pub(crate) fn is_detached() -> bool {
     let detached = std::env::var_os(DETACHED).is_some();
     if detached {
@@ -20,18 +21,25 @@ pub(crate) fn is_detached() -> bool {
     detached
 }
 
-/// Starts this program again, in the background and with the same arguments, and waits for its first line: it says that
-/// the server can be reached. One that ends before has failed.
+/// Starts this program again, in the background and with the same arguments, and waits for its
+/// first line: it says that the server can be reached. One that ends before has failed.
 ///
-/// Forking this process instead would take `unsafe`, and the folder stays the same so that relative paths keep their
-/// meaning.
+/// Forking this process instead would take `unsafe`, and the folder stays the same so that relative
+/// paths keep their meaning.
 pub(crate) fn restart_in_background() -> Result<(), Failure> {
-    let failed = |error: io::Error| Failure::new(FAILED, format!("cannot start in the background: {error}"));
+    let failed =
+        |error: io::Error| Failure::new(FAILED, format!("cannot start in the background: {error}"));
     let mut command = detached_self().map_err(failed)?;
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().map_err(failed)?;
+    let mut child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(failed)?;
     let mut line = String::new();
     if let Some(stdout) = child.stdout.take() {
-        BufReader::new(stdout).read_line(&mut line).map_err(failed)?;
+        BufReader::new(stdout)
+            .read_line(&mut line)
+            .map_err(failed)?;
     }
     if !line.is_empty() {
         Terminal::print_line(line.trim_end());
@@ -41,18 +49,29 @@ pub(crate) fn restart_in_background() -> Result<(), Failure> {
     if let Some(mut stderr) = child.stderr.take() {
         stderr.read_to_string(&mut said).map_err(failed)?;
     }
-    let code = child.wait().map_err(failed)?.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(FAILED);
-    Err(Failure::new(code, said.trim().trim_start_matches("fullpipe: ")))
+    let code = child
+        .wait()
+        .map_err(failed)?
+        .code()
+        .and_then(|code| u8::try_from(code).ok())
+        .unwrap_or(FAILED);
+    Err(Failure::new(
+        code,
+        said.trim().trim_start_matches("fullpipe: "),
+    ))
 }
 
-/// Returns the command that starts this program again, with the same name and arguments, as the one that runs in the
-/// background.
+/// Returns the command that starts this program again, with the same name and arguments, as the one
+/// that runs in the background.
 pub(crate) fn detached_self() -> io::Result<Command> {
     let mut arguments = std::env::args_os();
     let mut command = Command::new(std::env::current_exe()?);
     if let Some(name) = arguments.next() {
         command.arg0(name);
     }
-    command.args(arguments).env(DETACHED, "1").stdin(Stdio::null());
+    command
+        .args(arguments)
+        .env(DETACHED, "1")
+        .stdin(Stdio::null());
     Ok(command)
 }

@@ -13,14 +13,20 @@ use crate::values::{integer_parser, parse_backend, some_test_time};
 
 /// The whole loop on an emulated path: predict, measure, fix, prove.
 ///
-/// Joins two hosts by an emulated long path, predicts and measures one TCP stream, names its limit, applies the best
-/// remedy, measures again, and undoes the remedy.
+/// Joins two hosts by an emulated long path, predicts and measures one TCP stream, names its limit,
+/// applies the best remedy, measures again, and undoes the remedy.
 #[derive(Debug, clap::Args)]
 pub(crate) struct DemoArguments {
     #[command(flatten)]
     emulated: EmulatedArguments,
     /// Congestion control: cubic, reno, bbr, …
-    #[arg(long, help_heading = "Load", short = 'C', default_value = "cubic", value_name = "NAME")]
+    #[arg(
+        long,
+        help_heading = "Load",
+        short = 'C',
+        default_value = "cubic",
+        value_name = "NAME"
+    )]
     congestion: String,
     /// Duration of each measurement
     #[arg(
@@ -37,15 +43,16 @@ pub(crate) struct DemoArguments {
     seed: u64,
     /// Simulate the path and both hosts in virtual time instead of building a lab
     ///
-    /// The hosts have the default settings of Linux 6.18 but for `--sender` and `--receiver`. No processor and no
-    /// network card take part. Takes a moment, and needs no privileges.
+    /// The hosts have the default settings of Linux 6.18 but for `--sender` and `--receiver`. No
+    /// processor and no network card take part. Takes a moment, and needs no privileges.
     #[arg(long = "virtual", help_heading = "Lab", conflicts_with = "backend")]
     is_virtual: bool,
     /// Backend of the path: auto, tun, packet or kernel
     ///
-    /// `tun` connects the hosts to the emulated link by TUN interfaces, `packet` by packet sockets. `auto` uses `tun`
-    /// if /dev/net/tun can be opened, or else `packet`. `kernel` replaces the emulated link by the tbf and netem of the
-    /// kernel, which support only rate, queue, loss and delay.
+    /// `tun` connects the hosts to the emulated link by TUN interfaces, `packet` by packet sockets.
+    /// `auto` uses `tun` if /dev/net/tun can be opened, or else `packet`. `kernel` replaces the
+    /// emulated link by the tbf and netem of the kernel, which support only rate, queue, loss and
+    /// delay.
     #[arg(long, help_heading = "Lab", default_value = "auto", value_parser = parse_backend, value_name = "KIND")]
     backend: Backend,
     #[command(flatten)]
@@ -65,26 +72,50 @@ impl RunCommand for DemoArguments {
             return show_loop(self, &target, terminal);
         }
         check_congestion_control(&self.congestion)?;
-        terminal.print_progress(&report::experiment_announcement(self.time, terminal.style()));
+        terminal.print_progress(&report::experiment_announcement(
+            self.time,
+            terminal.style(),
+        ));
         let backend = self.backend;
-        let lab = Lab::start(&LabPlan { path, seed: self.seed, sender, receiver, backend, interactive: false })?;
+        let lab = Lab::start(&LabPlan {
+            path,
+            seed: self.seed,
+            sender,
+            receiver,
+            backend,
+            interactive: false,
+        })?;
         show_loop(self, &LabTarget::new(&lab), terminal)
     }
 }
 
 /// Runs the loop over `target` and prints its stages.
-fn show_loop(arguments: &DemoArguments, target: &dyn ExperimentTarget, terminal: &Terminal) -> Result<(), Failure> {
+fn show_loop(
+    arguments: &DemoArguments,
+    target: &dyn ExperimentTarget,
+    terminal: &Terminal,
+) -> Result<(), Failure> {
     let flag = super::interrupt_flag()?;
-    let request =
-        Request { congestion: Some(arguments.congestion.clone()), duration: arguments.time, ..Request::default() };
-    let mut progress = DemoProgress { request: &request, steady: None, is_proof: false, terminal };
+    let request = Request {
+        congestion: Some(arguments.congestion.clone()),
+        duration: arguments.time,
+        ..Request::default()
+    };
+    let mut progress = DemoProgress {
+        request: &request,
+        steady: None,
+        is_proof: false,
+        terminal,
+    };
     let experiment = run_loop(target, &request, Interrupt(&flag), &mut |event| {
         terminal.print_event(event);
         progress.show_event(event);
     })?;
     terminal.print_result(&report::experiment_result(&experiment, terminal.style()));
     terminal.print_event(&Event::Experiment(Box::new(experiment.clone())));
-    terminal.print_content(Content::Experiment { experiment: Box::new(experiment.clone()) });
+    terminal.print_content(Content::Experiment {
+        experiment: Box::new(experiment.clone()),
+    });
     check_outcome(&experiment)
 }
 
@@ -104,11 +135,21 @@ impl DemoProgress<'_> {
         let print = |text: &str| self.terminal.print_progress(text);
         match event {
             Event::Predicted(predicted) => {
-                print(&report::path_text(&predicted.path, &predicted.prediction, style));
-                print(&format!("\n{}\n", report::interval_head(self.request, style)));
+                print(&report::path_text(
+                    &predicted.path,
+                    &predicted.prediction,
+                    style,
+                ));
+                print(&format!(
+                    "\n{}\n",
+                    report::interval_head(self.request, style)
+                ));
             }
             Event::Interval(interval) => {
-                print(&format!("{}\n", report::interval_line(self.request, interval, style)));
+                print(&format!(
+                    "{}\n",
+                    report::interval_line(self.request, interval, style)
+                ));
             }
             Event::Measurement(measurement) => {
                 print(&report::measurement_figures(measurement, style));
@@ -117,10 +158,19 @@ impl DemoProgress<'_> {
                 }
                 self.steady = measurement.summary.steady;
             }
-            Event::Remedies(remedies) => print(&report::remedies_text(remedies, self.steady, style)),
+            Event::Remedies(remedies) => {
+                print(&report::remedies_text(remedies, self.steady, style))
+            }
             Event::Applied(applied) => {
-                print(&report::proof_begins(&applied.remedy, &applied.prediction, style));
-                print(&format!("\n{}\n", report::interval_head(self.request, style)));
+                print(&report::proof_begins(
+                    &applied.remedy,
+                    &applied.prediction,
+                    style,
+                ));
+                print(&format!(
+                    "\n{}\n",
+                    report::interval_head(self.request, style)
+                ));
                 self.is_proof = true;
             }
             Event::Undone(undone) => print(&report::undo_text(undone, style)),
@@ -131,9 +181,15 @@ impl DemoProgress<'_> {
 
 /// Fails if an experiment was cut short, is invalid, or could not be undone.
 fn check_outcome(experiment: &Experiment) -> Result<(), Failure> {
-    let measurements = [Some(&experiment.measurement), experiment.proof.as_ref().map(|proof| &proof.measurement)];
+    let measurements = [
+        Some(&experiment.measurement),
+        experiment.proof.as_ref().map(|proof| &proof.measurement),
+    ];
     let mut measurements = measurements.into_iter().flatten();
-    let is_restored = experiment.undone.as_ref().is_none_or(|undone| undone.restored);
+    let is_restored = experiment
+        .undone
+        .as_ref()
+        .is_none_or(|undone| undone.restored);
     let is_good = is_restored && measurements.all(|measurement| measurement.validity.is_valid());
     Failure::after_report(None, experiment.interrupted, is_good)
 }

@@ -17,7 +17,8 @@ pub(crate) fn name_of(file: &str) -> &str {
 /// # Errors
 /// Fails if the file cannot be read, or is no document.
 pub(crate) fn read_document(file: &str) -> Result<Document, Failure> {
-    Document::from_json(text_of(file)?.as_bytes()).map_err(|error| not_a_document(name_of(file), &error))
+    Document::from_json(text_of(file)?.as_bytes())
+        .map_err(|error| not_a_document(name_of(file), &error))
 }
 
 /// Returns the text of a file.
@@ -25,7 +26,8 @@ pub(crate) fn read_document(file: &str) -> Result<Document, Failure> {
 /// # Errors
 /// Fails if the file cannot be read.
 pub(crate) fn text_of(file: &str) -> Result<String, Failure> {
-    read_text(Path::new(file)).map_err(|error| Failure::new(USAGE, format!("cannot read {}: {error}", name_of(file))))
+    read_text(Path::new(file))
+        .map_err(|error| Failure::new(USAGE, format!("cannot read {}: {error}", name_of(file))))
 }
 
 /// Returns the failure of a file, by its name, that holds no document.

@@ -14,7 +14,8 @@ use crate::sibling::read_sibling;
 pub(crate) struct EmulatedArguments {
     /// Path, as rate=300M,loss=1e-4
     ///
-    /// The default is rate=1G,rtt=100ms,loss=0%,queue=1bdp,mtu=1500,framing=ethernet. docs/scenarios.md has all keys.
+    /// The default is rate=1G,rtt=100ms,loss=0%,queue=1bdp,mtu=1500,framing=ethernet.
+    /// docs/scenarios.md has all keys.
     #[arg(long, value_name = "KEY=VALUE,…")]
     path: Option<String>,
     /// Settings of the sender, as `tcp_wmem=64MiB`
@@ -51,9 +52,21 @@ impl EmulatedArguments {
         let path = parse_path_flag_with(&pairs.join(","), &PathSpec::demo_path(), &|file| {
             read_sibling(FilePath::new(""), file)
         })
-        .map_err(|error| in_flag(if keys.is_empty() { "--path" } else { "the path" }, &error))?;
-        if path.forward.effects.opportunities.is_some() && keys.iter().any(|key| key.starts_with("rate=")) {
-            let why = "--bandwidth: the trace in --path takes the place of a rate; leave one of them out";
+        .map_err(|error| {
+            in_flag(
+                if keys.is_empty() {
+                    "--path"
+                } else {
+                    "the path"
+                },
+                &error,
+            )
+        })?;
+        if path.forward.effects.opportunities.is_some()
+            && keys.iter().any(|key| key.starts_with("rate="))
+        {
+            let why =
+                "--bandwidth: the trace in --path takes the place of a rate; leave one of them out";
             return Err(Failure::new(USAGE, why));
         }
         Ok(path)
@@ -64,12 +77,18 @@ impl EmulatedArguments {
     /// # Errors
     /// Fails if the text of a flag is no list of settings.
     pub(crate) fn host_changes(&self) -> Result<[Vec<Change>; 2], Failure> {
-        Ok([parse_changes("--sender", self.sender.as_deref())?, parse_changes("--receiver", self.receiver.as_deref())?])
+        Ok([
+            parse_changes("--sender", self.sender.as_deref())?,
+            parse_changes("--receiver", self.receiver.as_deref())?,
+        ])
     }
 }
 
 fn parse_changes(flag: &str, text: Option<&str>) -> Result<Vec<Change>, Failure> {
-    text.map_or_else(|| Ok(Vec::new()), |text| parse_host_flag(text).map_err(|error| in_flag(flag, &error)))
+    text.map_or_else(
+        || Ok(Vec::new()),
+        |text| parse_host_flag(text).map_err(|error| in_flag(flag, &error)),
+    )
 }
 
 fn in_flag(flag: &str, error: &dyn std::error::Error) -> Failure {

@@ -18,12 +18,19 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 pub(crate) fn parse_interval(text: &str) -> Result<Span, String> {
     let interval = parse_duration(text)?;
     let range = Span::from_secs(1)..=Span::from_secs(366 * 86_400);
-    if range.contains(&interval) { Ok(interval) } else { Err("the interval must be from 1 s to a year".to_owned()) }
+    if range.contains(&interval) {
+        Ok(interval)
+    } else {
+        Err("the interval must be from 1 s to a year".to_owned())
+    }
 }
 
-/// Returns the local time of an RFC 3339 timestamp, with its offset from UTC; the time now if it is none.
+/// Returns the local time of an RFC 3339 timestamp, with its offset from UTC; the time now if it is
+/// none.
 pub(crate) fn local_time(timestamp: &str) -> String {
-    let moment = timestamp.parse::<Timestamp>().map(|moment| moment.to_zoned(TimeZone::system()));
+    let moment = timestamp
+        .parse::<Timestamp>()
+        .map(|moment| moment.to_zoned(TimeZone::system()));
     timestamp_text(&moment.unwrap_or_else(|_| Zoned::now()))
 }
 
@@ -31,8 +38,9 @@ fn timestamp_text(moment: &Zoned) -> String {
     moment.strftime("%Y-%m-%dT%H:%M:%S%:z").to_string()
 }
 
-/// Runs `once` at each interval, from now on, until the user interrupts. A run that fails is reported, and the next one
-/// begins at its time; a run that takes longer than the interval leaves out those that it overlaps.
+/// Runs `once` at each interval, from now on, until the user interrupts. A run that fails is
+/// reported, and the next one begins at its time; a run that takes longer than the interval leaves
+/// out those that it overlaps.
 ///
 /// # Errors
 /// Fails if the user interrupted, or if the command line is wrong.
@@ -47,8 +55,14 @@ pub(crate) fn run_repeatedly(
     loop {
         match once() {
             Err(failure) if [INTERRUPTED, USAGE].contains(&failure.code) => return Err(failure),
-            Err(failure) if terminal.format() == OutputFormat::Text && !failure.message.is_empty() => {
-                Terminal::print_error(&format!("{}  {}", timestamp_text(&Zoned::now()), failure.message));
+            Err(failure)
+                if terminal.format() == OutputFormat::Text && !failure.message.is_empty() =>
+            {
+                Terminal::print_error(&format!(
+                    "{}  {}",
+                    timestamp_text(&Zoned::now()),
+                    failure.message
+                ));
             }
             Err(failure) => terminal.print_failure(&failure),
             Ok(()) => {}
@@ -74,7 +88,15 @@ mod tests {
         assert_eq!(parse_interval("1h"), Ok(Span::from_secs(3600)));
         assert_eq!(parse_interval("30"), Ok(Span::from_secs(30)));
         assert_eq!(parse_interval("1500ms"), Ok(Span::from_millis(1500)));
-        for text in ["0", "0.5", "-1h", "h", "9999h", "99999999999999999999h", "soon"] {
+        for text in [
+            "0",
+            "0.5",
+            "-1h",
+            "h",
+            "9999h",
+            "99999999999999999999h",
+            "soon",
+        ] {
             assert!(parse_interval(text).is_err(), "{text}");
         }
     }

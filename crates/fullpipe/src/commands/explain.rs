@@ -18,22 +18,33 @@ pub(crate) struct ExplainArguments {
 
 impl RunCommand for ExplainArguments {
     fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
-        let found = self.verdict.as_deref().map_or_else(all_verdicts, matching_verdicts);
+        let found = self
+            .verdict
+            .as_deref()
+            .map_or_else(all_verdicts, matching_verdicts);
         match found.as_slice() {
             [] => {
                 let wanted = self.verdict.as_deref().unwrap_or_default();
-                let near = nearest_name(wanted).map_or_else(String::new, |name| format!(", but there is {name}"));
+                let near = nearest_name(wanted)
+                    .map_or_else(String::new, |name| format!(", but there is {name}"));
                 Err(Failure::new(
                     USAGE,
-                    format!("there is no verdict {wanted:?}{near}; `fullpipe explain` lists them all"),
+                    format!(
+                        "there is no verdict {wanted:?}{near}; `fullpipe explain` lists them all"
+                    ),
                 ))
             }
             [one] => {
-                terminal.print_result(&report::markdown_text(one.documentation_page(), terminal.style()));
+                terminal.print_result(&report::markdown_text(
+                    one.documentation_page(),
+                    terminal.style(),
+                ));
                 Ok(())
             }
             several => {
-                let rows = several.iter().map(|verdict| (verdict.name().to_owned(), in_one_line(*verdict)));
+                let rows = several
+                    .iter()
+                    .map(|verdict| (verdict.name().to_owned(), in_one_line(*verdict)));
                 terminal.print_result(&report::name_list(&rows.collect::<Vec<_>>()));
                 Ok(())
             }
@@ -52,22 +63,33 @@ fn all_verdicts() -> Vec<LegalVerdict> {
 fn matching_verdicts(wanted: &str) -> Vec<LegalVerdict> {
     let wanted = wanted.to_lowercase();
     let of = |is_wanted: &dyn Fn(&str) -> bool| -> Vec<LegalVerdict> {
-        all_verdicts().into_iter().filter(|verdict| is_wanted(verdict.name())).collect()
+        all_verdicts()
+            .into_iter()
+            .filter(|verdict| is_wanted(verdict.name()))
+            .collect()
     };
     let exact = of(&|name| name == wanted || name.split('/').any(|part| part == wanted));
-    if exact.is_empty() { of(&|name| name.split(['/', '-']).any(|word| word == wanted)) } else { exact }
+    if exact.is_empty() {
+        of(&|name| name.split(['/', '-']).any(|word| word == wanted))
+    } else {
+        exact
+    }
 }
 
-/// Returns the kind, the cause or the name of a verdict that is spelled most like `wanted`, if any is alike.
+/// Returns the kind, the cause or the name of a verdict that is spelled most like `wanted`, if any
+/// is alike.
 fn nearest_name(wanted: &str) -> Option<&'static str> {
     let wanted = wanted.to_lowercase();
     let names = || all_verdicts().into_iter().map(LegalVerdict::name);
     let parts = names().flat_map(|name| name.split('/')).chain(names());
     let distance = |name: &&str| edit_distance(&wanted, name);
-    parts.min_by_key(distance).filter(|name| distance(name) * 3 <= name.len())
+    parts
+        .min_by_key(distance)
+        .filter(|name| distance(name) * 3 <= name.len())
 }
 
-/// Returns the number of letters to insert, delete or replace to make one text of the other (Levenshtein, 1966).
+/// Returns the number of letters to insert, delete or replace to make one text of the other
+/// (Levenshtein, 1966).
 fn edit_distance(first: &str, second: &str) -> usize {
     let mut row: Vec<usize> = (0..=second.chars().count()).collect();
     for (index, letter) in first.chars().enumerate() {
@@ -85,8 +107,15 @@ fn edit_distance(first: &str, second: &str) -> usize {
 fn in_one_line(verdict: LegalVerdict) -> String {
     const TABLE: &str = include_str!("../../../../docs/diagnosis/README.md");
     let start = format!("| [{}](", verdict.name());
-    let row = TABLE.lines().find(|line| line.starts_with(&start)).unwrap_or_default();
-    row.trim_end_matches(" |").rsplit(" | ").next().unwrap_or_default().to_owned()
+    let row = TABLE
+        .lines()
+        .find(|line| line.starts_with(&start))
+        .unwrap_or_default();
+    row.trim_end_matches(" |")
+        .rsplit(" | ")
+        .next()
+        .unwrap_or_default()
+        .to_owned()
 }
 
 #[cfg(test)]
@@ -95,11 +124,19 @@ mod tests {
 
     #[test]
     fn a_verdict_is_found_by_its_name_or_a_part_of_it() {
-        let names = |wanted| matching_verdicts(wanted).into_iter().map(LegalVerdict::name).collect::<Vec<_>>();
+        let names = |wanted| {
+            matching_verdicts(wanted)
+                .into_iter()
+                .map(LegalVerdict::name)
+                .collect::<Vec<_>>()
+        };
         assert_eq!(names("loss/policer"), ["loss/policer"]);
         assert_eq!(names("policer"), ["loss/policer"]);
         assert_eq!(names("cpu"), ["cpu/user", "cpu/system", "cpu/stolen"]);
-        assert_eq!(names("storage"), ["receiver-application/storage", "sender-application/storage"]);
+        assert_eq!(
+            names("storage"),
+            ["receiver-application/storage", "sender-application/storage"]
+        );
         assert_eq!(names("Policer"), ["loss/policer"]);
         assert_eq!(names("rmem"), ["receive-window/tcp-rmem-max"]);
         assert!(names("loss/").is_empty() && names("").is_empty());
@@ -122,7 +159,12 @@ mod tests {
     #[test]
     fn each_verdict_of_the_list_has_a_line_of_its_own() {
         let lines: Vec<String> = all_verdicts().into_iter().map(in_one_line).collect();
-        assert!(lines.iter().all(|line| line.len() > 10 && !line.contains(['|', '['])), "{lines:?}");
+        assert!(
+            lines
+                .iter()
+                .all(|line| line.len() > 10 && !line.contains(['|', '['])),
+            "{lines:?}"
+        );
         let distinct: std::collections::BTreeSet<&String> = lines.iter().collect();
         assert_eq!(distinct.len(), lines.len(), "{lines:?}");
     }

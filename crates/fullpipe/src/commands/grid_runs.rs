@@ -28,9 +28,19 @@ impl<'g> GridRuns<'g> {
     /// # Errors
     /// Fails if the folder cannot be made.
     pub(crate) fn in_folder(folder: &Path, grid: &'g ScenarioGrid) -> Result<Self, Failure> {
-        let failed = |error| Failure::new(FAILED, format!("cannot make the folder {}: {error}", folder.display()));
+        let failed = |error| {
+            Failure::new(
+                FAILED,
+                format!("cannot make the folder {}: {error}", folder.display()),
+            )
+        };
         fs::create_dir_all(folder).map_err(failed)?;
-        Ok(Self { folder: folder.to_owned(), grid, number: 0, failed: None })
+        Ok(Self {
+            folder: folder.to_owned(),
+            grid,
+            number: 0,
+            failed: None,
+        })
     }
 
     /// Keeps the run that `event` is of, if it is valid.
@@ -47,11 +57,16 @@ impl<'g> GridRuns<'g> {
     /// # Errors
     /// Fails if a run could not be kept.
     pub(crate) fn into_result(self) -> Result<(), Failure> {
-        self.failed.map_or(Ok(()), |message| Err(Failure::new(FAILED, message)))
+        self.failed
+            .map_or(Ok(()), |message| Err(Failure::new(FAILED, message)))
     }
 
     fn keep_run(&self, run: &Measurement) -> Result<(), String> {
-        let Some(cell) = self.number.checked_sub(1).and_then(|index| self.grid.cells.get(index)) else {
+        let Some(cell) = self
+            .number
+            .checked_sub(1)
+            .and_then(|index| self.grid.cells.get(index))
+        else {
             return Ok(());
         };
         let name = file_name(&cell.name);
@@ -69,9 +84,18 @@ impl<'g> GridRuns<'g> {
 
 /// Returns the name of a cell with nothing in it that a file name does not have on every system.
 fn file_name(cell: &str) -> String {
-    let plain = |letter: char| if letter.is_ascii_alphanumeric() || letter == '.' { letter } else { '-' };
+    let plain = |letter: char| {
+        if letter.is_ascii_alphanumeric() || letter == '.' {
+            letter
+        } else {
+            '-'
+        }
+    };
     let name: String = cell.chars().map(plain).collect();
-    name.split('-').filter(|part| !part.is_empty()).collect::<Vec<_>>().join("-")
+    name.split('-')
+        .filter(|part| !part.is_empty())
+        .collect::<Vec<_>>()
+        .join("-")
 }
 
 #[cfg(test)]
@@ -80,6 +104,9 @@ mod tests {
 
     #[test]
     fn names_of_cells_become_names_of_files() {
-        assert_eq!(file_name("1 Gbit/s × 20 ms, 0.25 BDP, cubic"), "1-Gbit-s-20-ms-0.25-BDP-cubic");
+        assert_eq!(
+            file_name("1 Gbit/s × 20 ms, 0.25 BDP, cubic"),
+            "1-Gbit-s-20-ms-0.25-BDP-cubic"
+        );
     }
 }

@@ -14,8 +14,8 @@ use crate::values::parse_past_time;
 
 /// Show what changed on the way to a host, and when.
 ///
-/// Shows the runs towards HOST that the archive keeps: a series for each path, load and direction, with the medians of
-/// each day. Runs that are invalid take no part.
+/// Shows the runs towards HOST that the archive keeps: a series for each path, load and direction,
+/// with the medians of each day. Runs that are invalid take no part.
 #[derive(Debug, clap::Args)]
 pub(crate) struct HistoryArguments {
     /// The other end, by name or address
@@ -26,7 +26,12 @@ pub(crate) struct HistoryArguments {
     #[command(flatten)]
     json: JsonArgument,
     /// Write the result as one HTML file with charts
-    #[arg(long, help_heading = "Output", value_name = "FILE", hide_short_help = true)]
+    #[arg(
+        long,
+        help_heading = "Output",
+        value_name = "FILE",
+        hide_short_help = true
+    )]
     html: Option<PathBuf>,
     #[command(flatten)]
     place: PlaceArgument,
@@ -40,7 +45,9 @@ impl RunCommand for HistoryArguments {
     fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
         let history = Store::open(&self.place.location()?)?.host_history(&self.host, self.since)?;
         terminal.print_result(&report::history_text(&history, terminal.style()));
-        terminal.print_content(Content::History { history: Box::new(history) });
+        terminal.print_content(Content::History {
+            history: Box::new(history),
+        });
         Ok(())
     }
 }

@@ -13,8 +13,9 @@ use std::time::{Duration, Instant};
 use clap::Subcommand;
 use fullpipe_calc::{HostPair, calculate};
 use fullpipe_host::{
-    ApplyOptions, HostSystem, JournalDir, JournalError, SysctlTree, advise_changes, buffer_allowances, check_changes,
-    host_report, inspect_host, is_network_sysctl, preview_changes, setting_managers, usual_path, who_else,
+    ApplyOptions, HostSystem, JournalDir, JournalError, SysctlTree, advise_changes,
+    buffer_allowances, check_changes, host_report, inspect_host, is_network_sysctl,
+    preview_changes, setting_managers, usual_path, who_else,
 };
 use fullpipe_record::{Change, Content, HostAdvice, HostApplied, HostUndone, Inputs};
 use fullpipe_report as report;
@@ -168,24 +169,38 @@ pub(crate) struct JournalFolder {
     /// Folder of the journals
     ///
     /// The default is /var/lib/fullpipe for root and ~/.local/state/fullpipe for other users.
-    #[arg(long, hide_short_help = true, help_heading = "Journal", value_name = "FOLDER")]
+    #[arg(
+        long,
+        hide_short_help = true,
+        help_heading = "Journal",
+        value_name = "FOLDER"
+    )]
     journal: Option<PathBuf>,
 }
 
 impl JournalFolder {
     pub(crate) fn folder_path(&self) -> Result<PathBuf, Failure> {
         if let Some(folder) = &self.journal {
-            return std::path::absolute(folder).map_err(|error| Failure::new(USAGE, format!("--journal: {error}")));
+            return std::path::absolute(folder)
+                .map_err(|error| Failure::new(USAGE, format!("--journal: {error}")));
         }
         if rustix::process::geteuid().is_root() {
             return Ok("/var/lib/fullpipe".into());
         }
-        let none = || Failure::new(USAGE, "this user has no home for a journal; --journal names a folder");
+        let none = || {
+            Failure::new(
+                USAGE,
+                "this user has no home for a journal; --journal names a folder",
+            )
+        };
         state_folder().ok_or_else(none)
     }
 
     fn open(&self) -> Result<JournalDir, Failure> {
-        Ok(JournalDir::open(&self.folder_path()?, HostSystem::of_this_host())?)
+        Ok(JournalDir::open(
+            &self.folder_path()?,
+            HostSystem::of_this_host(),
+        )?)
     }
 }
 
@@ -203,23 +218,45 @@ impl RunCommand for HostArguments {
     fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
         match &self.action {
             HostAction::Show { path, .. } => show_settings(path, terminal),
-            HostAction::Advise { rtt, bandwidth, streams, .. } => {
+            HostAction::Advise {
+                rtt,
+                bandwidth,
+                streams,
+                ..
+            } => {
                 let advice = advise_host(*rtt, *bandwidth, *streams)?;
                 terminal.print_result(&report::host_advice(&advice, terminal.style()));
-                terminal.print_content(Content::HostAdvice { host_advice: Box::new(advice) });
+                terminal.print_content(Content::HostAdvice {
+                    host_advice: Box::new(advice),
+                });
                 Ok(())
             }
-            HostAction::Apply { settings, path, dry_run, temporary, persist, journal, .. } => {
+            HostAction::Apply {
+                settings,
+                path,
+                dry_run,
+                temporary,
+                persist,
+                journal,
+                ..
+            } => {
                 let (changes, notes) = wanted_changes(settings, path)?;
-                let options = ApplyOptions { persist: *persist, temporary: *temporary };
+                let options = ApplyOptions {
+                    persist: *persist,
+                    temporary: *temporary,
+                };
                 apply_changes(&changes, notes, options, *dry_run, journal, terminal)
             }
             HostAction::Confirm { journal } => {
                 journal.open()?.confirm_pending()?;
-                terminal.print_result("What was applied for a time stays; `fullpipe host undo` puts back what was.\n");
+                terminal.print_result(
+                    "What was applied for a time stays; `fullpipe host undo` puts back what was.\n",
+                );
                 Ok(())
             }
-            HostAction::Undo { forget, journal, .. } => {
+            HostAction::Undo {
+                forget, journal, ..
+            } => {
                 let undone = journal.open()?.undo_changes(*forget)?;
                 check_undone(undone, terminal)
             }
@@ -235,8 +272,14 @@ fn show_settings(path: &MaybePath, terminal: &Terminal) -> Result<(), Failure> {
         let settings = inspect_host(&SysctlTree::of_this_host())?;
         shown.allows = buffer_allowances(&settings, &usual_path(rtt, bandwidth), path.streams);
     }
-    terminal.print_result(&report::host_settings(&shown, path.rtt_and_bandwidth(), terminal.style()));
-    terminal.print_content(Content::HostSettings { host_settings: Box::new(shown) });
+    terminal.print_result(&report::host_settings(
+        &shown,
+        path.rtt_and_bandwidth(),
+        terminal.style(),
+    ));
+    terminal.print_content(Content::HostSettings {
+        host_settings: Box::new(shown),
+    });
     Ok(())
 }
 
@@ -244,22 +287,50 @@ fn show_settings(path: &MaybePath, terminal: &Terminal) -> Result<(), Failure> {
 fn advise_host(rtt: Span, bandwidth: BitRate, streams: u16) -> Result<HostAdvice, Failure> {
     let shown = host_report(&HostSystem::of_this_host())?;
     let settings = inspect_host(&SysctlTree::of_this_host())?;
-    let inputs = Inputs { bandwidth: Some(bandwidth), rtt: Some(rtt), streams: Some(streams), ..Inputs::default() };
-    let hosts = HostPair { sender: settings.clone(), receiver: settings.clone() };
+    let inputs = Inputs {
+        bandwidth: Some(bandwidth),
+        rtt: Some(rtt),
+        streams: Some(streams),
+        ..Inputs::default()
+    };
+    let hosts = HostPair {
+        sender: settings.clone(),
+        receiver: settings.clone(),
+    };
     let improvement = calculate(&inputs, &hosts, &[])?.improvement;
     let changes = improvement.map_or_else(Vec::new, |improvement| improvement.changes);
-    Ok(advise_changes(&shown, &settings, &usual_path(rtt, bandwidth), streams, &changes))
+    Ok(advise_changes(
+        &shown,
+        &settings,
+        &usual_path(rtt, bandwidth),
+        streams,
+        &changes,
+    ))
 }
 
-/// Returns the changes that the user states, or else those that are advised for the path, with notes on them.
-fn wanted_changes(settings: &[Vec<Change>], path: &MaybePath) -> Result<(Vec<Change>, Vec<String>), Failure> {
+/// Returns the changes that the user states, or else those that are advised for the path, with
+/// notes on them.
+fn wanted_changes(
+    settings: &[Vec<Change>],
+    path: &MaybePath,
+) -> Result<(Vec<Change>, Vec<String>), Failure> {
     if let Some((rtt, bandwidth)) = path.rtt_and_bandwidth() {
         let advice = advise_host(rtt, bandwidth, path.streams)?;
-        return Ok((advice.changes.into_iter().map(|advised| advised.change).collect(), advice.notes));
+        return Ok((
+            advice
+                .changes
+                .into_iter()
+                .map(|advised| advised.change)
+                .collect(),
+            advice.notes,
+        ));
     }
     let changes = settings.concat();
     let planned = preview_changes(&HostSystem::of_this_host(), &changes, false)?;
-    let names: Vec<&str> = planned.iter().map(|change| change.setting.as_str()).collect();
+    let names: Vec<&str> = planned
+        .iter()
+        .map(|change| change.setting.as_str())
+        .collect();
     Ok((changes, who_else(&setting_managers(Path::new("/")), &names)))
 }
 
@@ -271,7 +342,12 @@ fn apply_changes(
     journal: &JournalFolder,
     terminal: &Terminal,
 ) -> Result<(), Failure> {
-    let mut applied = HostApplied { changes: Vec::new(), dry_run, temporary: options.temporary, notes };
+    let mut applied = HostApplied {
+        changes: Vec::new(),
+        dry_run,
+        temporary: options.temporary,
+        notes,
+    };
     if dry_run {
         applied.changes = preview_changes(&HostSystem::of_this_host(), changes, options.persist)?;
         stated_applied(applied, terminal);
@@ -293,26 +369,42 @@ fn apply_changes(
     drop(journal_dir);
     stated_applied(applied, terminal);
     match watched {
-        Some((id, until)) if Terminal::can_ask() => confirm_or_take_back(&id, until, journal, terminal),
+        Some((id, until)) if Terminal::can_ask() => {
+            confirm_or_take_back(&id, until, journal, terminal)
+        }
         _ => Ok(()),
     }
 }
 
 fn stated_applied(applied: HostApplied, terminal: &Terminal) {
     terminal.print_result(&report::host_applied(&applied, terminal.style()));
-    terminal.print_content(Content::HostApplied { host_applied: Box::new(applied) });
+    terminal.print_content(Content::HostApplied {
+        host_applied: Box::new(applied),
+    });
 }
 
-/// Fails if a setting was left as it is or a journal could not be read: then not all is as it was before.
+/// Fails if a setting was left as it is or a journal could not be read: then not all is as it was
+/// before.
 fn check_undone(undone: HostUndone, terminal: &Terminal) -> Result<(), Failure> {
     terminal.print_result(&report::host_undone(&undone, terminal.style()));
     let whole = undone.left.is_empty() && undone.unreadable.is_empty();
-    terminal.print_content(Content::HostUndone { host_undone: Box::new(undone) });
-    if whole { Ok(()) } else { Err(Failure::already_printed(FAILED)) }
+    terminal.print_content(Content::HostUndone {
+        host_undone: Box::new(undone),
+    });
+    if whole {
+        Ok(())
+    } else {
+        Err(Failure::already_printed(FAILED))
+    }
 }
 
 /// Waits for Enter. Undoes everything if the time ends without it, as the watchdog would.
-fn confirm_or_take_back(id: &str, until: Instant, journal: &JournalFolder, terminal: &Terminal) -> Result<(), Failure> {
+fn confirm_or_take_back(
+    id: &str,
+    until: Instant,
+    journal: &JournalFolder,
+    terminal: &Terminal,
+) -> Result<(), Failure> {
     terminal.print_progress("Enter keeps it. ");
     if Terminal::enter_before(until) {
         // Another process may have confirmed or undone it meanwhile.
@@ -328,13 +420,32 @@ fn confirm_or_take_back(id: &str, until: Instant, journal: &JournalFolder, termi
 /// Starts the process that undoes apply `id` when its time ends, and waits until it runs.
 fn start_watchdog(id: &str, time: Span, journal: &JournalFolder) -> io::Result<()> {
     const TIMEOUT: Duration = Duration::from_secs(10);
-    let folder = journal.folder_path().map_err(|failure| io::Error::other(failure.message))?;
-    // The process at a terminal undoes it and reports that. This process does so if that one was killed.
-    let time = if Terminal::can_ask() { time + Span::from_secs(5) } else { time };
+    let folder = journal
+        .folder_path()
+        .map_err(|failure| io::Error::other(failure.message))?;
+    // The process at a terminal undoes it and reports that. This process does so if that one was
+    // killed.
+    let time = if Terminal::can_ask() {
+        time + Span::from_secs(5)
+    } else {
+        time
+    };
     let mut command = Command::new("/proc/self/exe");
     // Of a name that a reader of `ps` knows.
-    command.arg0("fullpipe").args(["host", "watch", "--id", id, "--after", &format!("{}ns", time.as_nanos())]);
-    command.arg("--journal").arg(folder).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    command.arg0("fullpipe").args([
+        "host",
+        "watch",
+        "--id",
+        id,
+        "--after",
+        &format!("{}ns", time.as_nanos()),
+    ]);
+    command
+        .arg("--journal")
+        .arg(folder)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null());
     let mut child = command.current_dir("/").spawn()?;
     let (sender, ready) = mpsc::channel();
     let stdout = child.stdout.take();
@@ -348,7 +459,8 @@ fn start_watchdog(id: &str, time: Span, journal: &JournalFolder) -> io::Result<(
 
 fn said_ready(stdout: Option<ChildStdout>) -> bool {
     let mut line = String::new();
-    stdout.is_some_and(|stdout| BufReader::new(stdout).read_line(&mut line).is_ok() && line == READY)
+    stdout
+        .is_some_and(|stdout| BufReader::new(stdout).read_line(&mut line).is_ok() && line == READY)
 }
 
 fn gave_up(child: &mut Child) -> io::Error {
@@ -359,15 +471,16 @@ fn gave_up(child: &mut Child) -> io::Error {
 
 const READY: &str = "ready\n";
 
-/// Undoes the apply after its time, or when it is asked to end, unless it was confirmed or undone. Outlives the
-/// terminal and the process that started it.
+/// Undoes the apply after its time, or when it is asked to end, unless it was confirmed or undone.
+/// Outlives the terminal and the process that started it.
 fn run_watchdog(id: &str, after: Span, journal: &JournalFolder) -> Result<(), Failure> {
     let until = Instant::now() + Duration::from(after);
     ignore_terminal_signals();
     let asked_to_end = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(signal_hook::consts::SIGTERM, Arc::clone(&asked_to_end))
         .map_err(|error| Failure::new(FAILED, format!("cannot listen for signals: {error}")))?;
-    // It leads its group only where somebody else made it, and then has a session of its own already.
+    // It leads its group only where somebody else made it, and then has a session of its own
+    // already.
     let _ = rustix::process::setsid();
     Terminal::print_line(READY.trim_end());
     let folder = journal.folder_path()?;
@@ -388,7 +501,8 @@ fn run_watchdog(id: &str, after: Span, journal: &JournalFolder) -> Result<(), Fa
 /// Time after which it finds out again whether the apply still waits.
 const CHECKS_EVERY: Duration = Duration::from_secs(1);
 
-/// Returns true if apply `id` is still to be confirmed. Who removes the folder gives the journal up.
+/// Returns true if apply `id` is still to be confirmed. Who removes the folder gives the journal
+/// up.
 fn is_unconfirmed(id: &str, folder: &Path) -> bool {
     let pending = || JournalDir::open(folder, HostSystem::of_this_host())?.is_pending(id);
     folder.exists() && pending().unwrap_or(true)
@@ -405,15 +519,21 @@ fn take_back(id: &str, folder: &Path) -> Result<(), String> {
         return if left.is_empty() {
             Ok(())
         } else {
-            Err(left.into_iter().map(|left| left.why).collect::<Vec<_>>().join("; "))
+            Err(left
+                .into_iter()
+                .map(|left| left.why)
+                .collect::<Vec<_>>()
+                .join("; "))
         };
     }
     Err("the journal stayed locked".to_owned())
 }
 
-/// Writes a line of the severity "error" to the system's log at `socket`, where there is one (RFC 3164).
+/// Writes a line of the severity "error" to the system's log at `socket`, where there is one (RFC
+/// 3164).
 fn write_syslog(socket: &Path, why: &str) {
-    let line = format!("<3>fullpipe: what `host apply --temporary` had changed is not all back: {why}");
+    let line =
+        format!("<3>fullpipe: what `host apply --temporary` had changed is not all back: {why}");
     let _ = UnixDatagram::unbound().and_then(|log| log.send_to(line.as_bytes(), socket));
 }
 
@@ -421,71 +541,119 @@ fn write_syslog(socket: &Path, why: &str) {
 const LOCK_ATTEMPTS: u32 = 60;
 
 fn parse_rtt(text: &str) -> Result<Span, String> {
-    let rtt: Span = text.parse().map_err(|error: fullpipe_units::ParseError| error.to_string())?;
+    let rtt: Span = text
+        .parse()
+        .map_err(|error: fullpipe_units::ParseError| error.to_string())?;
     let possible = rtt > Span::ZERO && rtt <= Span::from_secs(3600);
-    possible.then_some(rtt).ok_or_else(|| "it must be above 0 and at most an hour".to_owned())
+    possible
+        .then_some(rtt)
+        .ok_or_else(|| "it must be above 0 and at most an hour".to_owned())
 }
 
 fn parse_temporary_time(text: &str) -> Result<Span, String> {
     let time = parse_duration(text)?;
     let possible = (Span::from_secs(1)..=Span::from_secs(86_400)).contains(&time);
-    possible.then_some(time).ok_or_else(|| "it must be from one second to a day".to_owned())
+    possible
+        .then_some(time)
+        .ok_or_else(|| "it must be from one second to a day".to_owned())
 }
 
 /// Reads `SETTING=VALUE`, which may stand for several changes.
 fn parse_setting(text: &str) -> Result<Vec<Change>, String> {
-    let (name, value) = text.split_once('=').ok_or("it is SETTING=VALUE, as tcp_wmem=64MiB")?;
+    let (name, value) = text
+        .split_once('=')
+        .ok_or("it is SETTING=VALUE, as tcp_wmem=64MiB")?;
     if !is_one_line(value) || value.trim().is_empty() {
         return Err("the value must be text in one line".to_owned());
     }
     let parts: Vec<&str> = name.splitn(2, ':').collect();
     match parts.as_slice() {
         ["route", rest] => route_metric(rest, value).map(|change| vec![change]),
-        ["qdisc", device] => Ok(vec![Change::Qdisc { device: parse_name(device)?, kind: parse_name(value)? }]),
+        ["qdisc", device] => Ok(vec![Change::Qdisc {
+            device: parse_name(device)?,
+            kind: parse_name(value)?,
+        }]),
         ["offload", rest] => parse_offload(rest, value),
         ["txqueuelen", device] => {
-            let packets = value.parse().map_err(|_| "a queue's length is a number of packets".to_owned())?;
-            Ok(vec![Change::QueueLength { device: parse_name(device)?, packets: SegCount::new(packets) }])
+            let packets = value
+                .parse()
+                .map_err(|_| "a queue's length is a number of packets".to_owned())?;
+            Ok(vec![Change::QueueLength {
+                device: parse_name(device)?,
+                packets: SegCount::new(packets),
+            }])
         }
         ["mtu", device] => {
-            let mtu = value.parse().map_err(|_| "an MTU is a number of bytes".to_owned())?;
-            Ok(vec![Change::Mtu { device: parse_name(device)?, mtu: fullpipe_units::ByteCount::new(mtu) }])
+            let mtu = value
+                .parse()
+                .map_err(|_| "an MTU is a number of bytes".to_owned())?;
+            Ok(vec![Change::Mtu {
+                device: parse_name(device)?,
+                mtu: fullpipe_units::ByteCount::new(mtu),
+            }])
         }
-        [name] if name.contains('.') && is_network_sysctl(name) => {
-            Ok(vec![Change::Sysctl { name: (*name).to_owned(), value: value.trim().to_owned() }])
-        }
-        [name] if !name.contains('.') => {
-            parse_host_flag(text).or_else(|error| of_short_name(name, value).ok_or_else(|| error.to_string()))
-        }
+        [name] if name.contains('.') && is_network_sysctl(name) => Ok(vec![Change::Sysctl {
+            name: (*name).to_owned(),
+            value: value.trim().to_owned(),
+        }]),
+        [name] if !name.contains('.') => parse_host_flag(text)
+            .or_else(|error| of_short_name(name, value).ok_or_else(|| error.to_string())),
         [name] if let Some(changes) = of_short_name(name, value) => Ok(changes),
-        _ => Err(format!("\"{name}\" is no setting of the network; `fullpipe host apply --help` lists the kinds")),
+        _ => Err(format!(
+            "\"{name}\" is no setting of the network; `fullpipe host apply --help` lists the kinds"
+        )),
     }
 }
 
 /// Returns the change of a sysctl that this host has, by the name that `host show` prints.
 fn of_short_name(name: &str, value: &str) -> Option<Vec<Change>> {
-    let is_here =
-        |name: &String| is_network_sysctl(name) && Path::new("/proc/sys").join(name.replace('.', "/")).exists();
-    let name = ["net.ipv4.", "net."].map(|family| format!("{family}{name}")).into_iter().find(is_here)?;
-    Some(vec![Change::Sysctl { name, value: value.trim().to_owned() }])
+    let is_here = |name: &String| {
+        is_network_sysctl(name) && Path::new("/proc/sys").join(name.replace('.', "/")).exists()
+    };
+    let name = ["net.ipv4.", "net."]
+        .map(|family| format!("{family}{name}"))
+        .into_iter()
+        .find(is_here)?;
+    Some(vec![Change::Sysctl {
+        name,
+        value: value.trim().to_owned(),
+    }])
 }
 
 fn route_metric(rest: &str, value: &str) -> Result<Change, String> {
-    let (destination, metric) = rest.rsplit_once(':').ok_or("it is route:NETWORK:METRIC=NUMBER")?;
-    if !fullpipe_sys::NUMERIC_METRICS.iter().any(|(name, _)| *name == metric) {
-        let names: Vec<&str> = fullpipe_sys::NUMERIC_METRICS.iter().map(|(name, _)| *name).collect();
+    let (destination, metric) = rest
+        .rsplit_once(':')
+        .ok_or("it is route:NETWORK:METRIC=NUMBER")?;
+    if !fullpipe_sys::NUMERIC_METRICS
+        .iter()
+        .any(|(name, _)| *name == metric)
+    {
+        let names: Vec<&str> = fullpipe_sys::NUMERIC_METRICS
+            .iter()
+            .map(|(name, _)| *name)
+            .collect();
         return Err(format!("the metrics are {}", names.join(", ")));
     }
     let value = match value {
         "none" => None,
-        number => Some(number.parse().map_err(|_| "the value is a number, or `none`".to_owned())?),
+        number => Some(
+            number
+                .parse()
+                .map_err(|_| "the value is a number, or `none`".to_owned())?,
+        ),
     };
-    Ok(Change::RouteMetric { destination: parse_name(destination)?, metric: metric.to_owned(), value })
+    Ok(Change::RouteMetric {
+        destination: parse_name(destination)?,
+        metric: metric.to_owned(),
+        value,
+    })
 }
 
 /// Reads an offload by the kernel's name or the short name of ethtool.
 fn parse_offload(rest: &str, value: &str) -> Result<Vec<Change>, String> {
-    let (device, feature) = rest.rsplit_once(':').ok_or("it is offload:DEVICE:FEATURE=on")?;
+    let (device, feature) = rest
+        .rsplit_once(':')
+        .ok_or("it is offload:DEVICE:FEATURE=on")?;
     let on = match value {
         "on" => true,
         "off" => false,
@@ -498,8 +666,13 @@ fn parse_offload(rest: &str, value: &str) -> Result<Vec<Change>, String> {
         "lro" => &["rx-lro"],
         other => &[other],
     };
-    let change =
-        |feature: &&str| Ok(Change::Offload { device: parse_name(device)?, feature: parse_name(feature)?, on });
+    let change = |feature: &&str| {
+        Ok(Change::Offload {
+            device: parse_name(device)?,
+            feature: parse_name(feature)?,
+            on,
+        })
+    };
     features.iter().map(change).collect()
 }
 
@@ -527,18 +700,49 @@ mod tests {
         let mut line = [0; 200];
         let length = socket.recv(&mut line).unwrap();
         let line = String::from_utf8_lossy(&line[..length]);
-        assert!(line.starts_with("<3>fullpipe: ") && line.ends_with(": net.ipv4.tcp_wmem was left alone"), "{line}");
+        assert!(
+            line.starts_with("<3>fullpipe: ")
+                && line.ends_with(": net.ipv4.tcp_wmem was left alone"),
+            "{line}"
+        );
     }
 
     #[test]
     fn settings_are_read() {
-        let sysctl = |name: &str, value: &str| Change::Sysctl { name: name.to_owned(), value: value.to_owned() };
+        let sysctl = |name: &str, value: &str| Change::Sysctl {
+            name: name.to_owned(),
+            value: value.to_owned(),
+        };
         for (text, change) in [
-            ("tcp_wmem=64MiB", Change::TcpWmemMax(ByteCount::from_mib(64))),
-            ("net.ipv4.tcp_rmem=4096 1 2", sysctl("net.ipv4.tcp_rmem", "4096 1 2")),
-            ("mtu:eth0=9000", Change::Mtu { device: "eth0".to_owned(), mtu: ByteCount::new(9000) }),
-            ("txqueuelen:eth0=2000", Change::QueueLength { device: "eth0".to_owned(), packets: SegCount::new(2000) }),
-            ("qdisc:eth0.7=fq", Change::Qdisc { device: "eth0.7".to_owned(), kind: "fq".to_owned() }),
+            (
+                "tcp_wmem=64MiB",
+                Change::TcpWmemMax(ByteCount::from_mib(64)),
+            ),
+            (
+                "net.ipv4.tcp_rmem=4096 1 2",
+                sysctl("net.ipv4.tcp_rmem", "4096 1 2"),
+            ),
+            (
+                "mtu:eth0=9000",
+                Change::Mtu {
+                    device: "eth0".to_owned(),
+                    mtu: ByteCount::new(9000),
+                },
+            ),
+            (
+                "txqueuelen:eth0=2000",
+                Change::QueueLength {
+                    device: "eth0".to_owned(),
+                    packets: SegCount::new(2000),
+                },
+            ),
+            (
+                "qdisc:eth0.7=fq",
+                Change::Qdisc {
+                    device: "eth0.7".to_owned(),
+                    kind: "fq".to_owned(),
+                },
+            ),
             (
                 "route:2001:db8::/32:window=none",
                 Change::RouteMetric {

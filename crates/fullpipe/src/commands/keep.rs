@@ -11,7 +11,9 @@ use std::time::{Duration, Instant};
 use clap::builder::TypedValueParser;
 use clap::error::ErrorKind;
 use fullpipe_record::Document;
-use fullpipe_store::{ArchiveLocation, DocumentFilter, KeptDocument, NewDocument, Store, StoreError};
+use fullpipe_store::{
+    ArchiveLocation, DocumentFilter, KeptDocument, NewDocument, Store, StoreError,
+};
 use jiff::Timestamp;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
@@ -44,8 +46,9 @@ pub(crate) struct KeepArguments {
 pub(crate) struct PlaceArgument {
     /// Archive: a file, or `postgres://USER@HOST/DATABASE`
     ///
-    /// The default is the variable `FULLPIPE_STORE`, or else fullpipe/archive.db in the folder for data of this user.
-    /// Results are kept in the default file once it exists (`fullpipe store create`), in a named archive always.
+    /// The default is the variable `FULLPIPE_STORE`, or else fullpipe/archive.db in the folder for
+    /// data of this user. Results are kept in the default file once it exists
+    /// (`fullpipe store create`), in a named archive always.
     #[arg(long, value_name = "FILE|URL", global = true, hide_short_help = true, value_parser = PlaceParser)]
     store: Option<ArchiveLocation>,
 }
@@ -63,7 +66,9 @@ impl TypedValueParser for PlaceParser {
         _: Option<&clap::Arg>,
         value: &OsStr,
     ) -> Result<ArchiveLocation, clap::Error> {
-        let text = value.to_str().ok_or_else(|| StoreError::Location("a text that is not UTF-8".to_owned()));
+        let text = value
+            .to_str()
+            .ok_or_else(|| StoreError::Location("a text that is not UTF-8".to_owned()));
         let refused = |error| {
             let sentence = format!("invalid value for '--store <FILE|URL>': {error}\n");
             clap::Error::raw(ErrorKind::ValueValidation, sentence).with_cmd(command)
@@ -78,7 +83,9 @@ impl PlaceArgument {
         let variable = || std::env::var(VARIABLE).ok().filter(|name| !name.is_empty());
         match &self.store {
             Some(place) => Ok(Some(place.clone())),
-            None => variable().map(|name| Ok(name.parse::<ArchiveLocation>()?)).transpose(),
+            None => variable()
+                .map(|name| Ok(name.parse::<ArchiveLocation>()?))
+                .transpose(),
         }
     }
 
@@ -89,9 +96,16 @@ impl PlaceArgument {
     pub(crate) fn location(&self) -> Result<ArchiveLocation, Failure> {
         match self.named_location()? {
             Some(place) => Ok(place),
-            None => data_folder().map(|folder| ArchiveLocation::in_folder(&folder)).ok_or_else(|| {
-                Failure::new(USAGE, format!("this user has no home for an archive; --store or {VARIABLE} names one"))
-            }),
+            None => data_folder()
+                .map(|folder| ArchiveLocation::in_folder(&folder))
+                .ok_or_else(|| {
+                    Failure::new(
+                        USAGE,
+                        format!(
+                            "this user has no home for an archive; --store or {VARIABLE} names one"
+                        ),
+                    )
+                }),
         }
     }
 }
@@ -100,7 +114,8 @@ impl KeepArguments {
     /// Makes the archive if there is none, for a command that is of little use without one.
     ///
     /// # Errors
-    /// Fails if the archive cannot be opened, or if the user asks for the end of the program meanwhile.
+    /// Fails if the archive cannot be opened, or if the user asks for the end of the program
+    /// meanwhile.
     pub(crate) fn require_archive(&self) -> Result<(), Failure> {
         let place = self.place.location()?;
         run_interruptibly(move || Ok(Store::create(&place).map(drop)?))
@@ -109,8 +124,8 @@ impl KeepArguments {
     /// Runs `work` on the archive, which must exist, and returns its result.
     ///
     /// # Errors
-    /// Fails if there is none, if it cannot be opened, if `work` fails, or if the user asks for the end of the program
-    /// meanwhile.
+    /// Fails if there is none, if it cannot be opened, if `work` fails, or if the user asks for the
+    /// end of the program meanwhile.
     pub(crate) fn read_archive<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Store) -> Result<T, Failure> + Send + 'static,
@@ -124,44 +139,76 @@ impl KeepArguments {
         self.no_store
     }
 
-    /// Keeps what a command measured, as [`KeepArguments::keep_as_asked`] does. The first result of a kind that is kept
-    /// without being asked for is announced: another command may have made the archive.
+    /// Keeps what a command measured, as [`KeepArguments::keep_as_asked`] does. The first result of
+    /// a kind that is kept without being asked for is announced: another command may have made the
+    /// archive.
     pub(crate) fn keep_document(&self, document: &Document, terminal: &Terminal) {
         if let Some(place) = self.unannounced_location(document) {
-            let message = format!("kept in {place}, as all such results are from now on; --no-store keeps none");
+            let message = format!(
+                "kept in {place}, as all such results are from now on; --no-store keeps none"
+            );
             terminal.print_notice(&message);
         }
         self.keep_as_asked(document, terminal);
     }
 
-    /// Returns the archive that is about to get its first result of this kind, although the user has not named it.
+    /// Returns the archive that is about to get its first result of this kind, although the user
+    /// has not named it.
     fn unannounced_location(&self, document: &Document) -> Option<ArchiveLocation> {
-        let wanted = self.wanted_archive().ok()?.filter(|wanted| !wanted.is_named)?;
-        let kind = NewDocument::from_document(document, Timestamp::now()).into_iter().next()?.head.kind;
-        let filter = DocumentFilter { kind: Some(kind), limit: Some(1), ..DocumentFilter::default() };
-        let is_first = wanted.open().ok()??.list_documents(&filter).ok()?.is_empty();
+        let wanted = self
+            .wanted_archive()
+            .ok()?
+            .filter(|wanted| !wanted.is_named)?;
+        let kind = NewDocument::from_document(document, Timestamp::now())
+            .into_iter()
+            .next()?
+            .head
+            .kind;
+        let filter = DocumentFilter {
+            kind: Some(kind),
+            limit: Some(1),
+            ..DocumentFilter::default()
+        };
+        let is_first = wanted
+            .open()
+            .ok()??
+            .list_documents(&filter)
+            .ok()?
+            .is_empty();
         is_first.then_some(wanted.place)
     }
 
-    /// Keeps what a command measured. A user reads of an archive that does not take it, and the command goes on.
+    /// Keeps what a command measured. A user reads of an archive that does not take it, and the
+    /// command goes on.
     pub(crate) fn keep_as_asked(&self, document: &Document, terminal: &Terminal) {
         match self.put_document(document) {
             Ok(kept) if kept.is_empty() => {}
             Ok(kept) => tracing::info!("{} kept in the archive", kept.len()),
-            Err(failure) => terminal.print_notice(&format!("the result is not kept: {}", failure.message)),
+            Err(failure) => {
+                terminal.print_notice(&format!("the result is not kept: {}", failure.message))
+            }
         }
     }
 
-    /// Keeps what a command measured, in as many documents as it has scenarios; in none if there is no archive.
+    /// Keeps what a command measured, in as many documents as it has scenarios; in none if there is
+    /// no archive.
     ///
     /// # Errors
-    /// Fails if the archive does not take it, or if the user asks for the end of the program meanwhile.
+    /// Fails if the archive does not take it, or if the user asks for the end of the program
+    /// meanwhile.
     pub(crate) fn put_document(&self, document: &Document) -> Result<Vec<KeptDocument>, Failure> {
-        let Some(wanted) = self.wanted_archive()? else { return Ok(Vec::new()) };
+        let Some(wanted) = self.wanted_archive()? else {
+            return Ok(Vec::new());
+        };
         let documents = NewDocument::from_document(document, Timestamp::now());
         run_interruptibly(move || {
-            let Some(mut store) = wanted.open()? else { return Ok(Vec::new()) };
-            Ok(documents.iter().map(|new| store.put_document(new)).collect::<Result<_, _>>()?)
+            let Some(mut store) = wanted.open()? else {
+                return Ok(Vec::new());
+            };
+            Ok(documents
+                .iter()
+                .map(|new| store.put_document(new))
+                .collect::<Result<_, _>>()?)
         })
     }
 
@@ -171,12 +218,21 @@ impl KeepArguments {
             return Ok(None);
         }
         if let Some(place) = self.place.named_location()? {
-            return Ok(Some(WantedArchive { place, is_named: true }));
+            return Ok(Some(WantedArchive {
+                place,
+                is_named: true,
+            }));
         }
         // A folder of another user, as after `su`, has no archive of this one.
-        let is_there = |place: &ArchiveLocation| matches!(place, ArchiveLocation::File(file) if file.exists());
-        let default = data_folder().map(|folder| ArchiveLocation::in_folder(&folder)).filter(is_there);
-        Ok(default.map(|place| WantedArchive { place, is_named: false }))
+        let is_there =
+            |place: &ArchiveLocation| matches!(place, ArchiveLocation::File(file) if file.exists());
+        let default = data_folder()
+            .map(|folder| ArchiveLocation::in_folder(&folder))
+            .filter(is_there);
+        Ok(default.map(|place| WantedArchive {
+            place,
+            is_named: false,
+        }))
     }
 }
 
@@ -204,28 +260,42 @@ impl WantedArchive {
 /// thread that ends with the program.
 ///
 /// # Errors
-/// Fails as `work` does, or if the user asks for the end of the program and the archive does not answer within
-/// [`GRACE`].
+/// Fails as `work` does, or if the user asks for the end of the program and the archive does not
+/// answer within [`GRACE`].
 fn run_interruptibly<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
 ) -> Result<T, Failure> {
     // Not the flag of the command: an interrupted result is kept, too.
     let asked = Arc::new(AtomicBool::new(false));
-    let actions = [SIGINT, SIGTERM].map(|signal| signal_hook::flag::register(signal, Arc::clone(&asked)));
+    let actions =
+        [SIGINT, SIGTERM].map(|signal| signal_hook::flag::register(signal, Arc::clone(&asked)));
     let (sender, done) = channel();
     let mut until = None;
     // Without a receiver no thread waits for it.
-    let started = thread::Builder::new().name("archive".to_owned()).spawn(move || drop(sender.send(work())));
+    let started = thread::Builder::new()
+        .name("archive".to_owned())
+        .spawn(move || drop(sender.send(work())));
     let result = loop {
-        let failed = |why: &str| Err(Failure::new(FAILED, format!("cannot work on the archive: {why}")));
+        let failed = |why: &str| {
+            Err(Failure::new(
+                FAILED,
+                format!("cannot work on the archive: {why}"),
+            ))
+        };
         match done.recv_timeout(POLL_INTERVAL) {
             Ok(result) => break result,
             Err(RecvTimeoutError::Disconnected) => {
-                break started.map_or_else(|error| failed(&error.to_string()), |_| failed("it ended early"));
+                break started.map_or_else(
+                    |error| failed(&error.to_string()),
+                    |_| failed("it ended early"),
+                );
             }
             Err(RecvTimeoutError::Timeout) if asked.load(Ordering::Relaxed) => {
                 if *until.get_or_insert_with(|| Instant::now() + GRACE) <= Instant::now() {
-                    break Err(Failure::new(INTERRUPTED, "interrupted while the archive was waited for"));
+                    break Err(Failure::new(
+                        INTERRUPTED,
+                        "interrupted while the archive was waited for",
+                    ));
                 }
             }
             Err(RecvTimeoutError::Timeout) => {}
@@ -240,5 +310,7 @@ fn run_interruptibly<T: Send + 'static>(
 /// Returns the folder for data of this user (XDG Base Directory Specification).
 fn data_folder() -> Option<PathBuf> {
     let named = std::env::var_os("XDG_DATA_HOME").filter(|folder| Path::new(folder).is_absolute());
-    named.map(PathBuf::from).or_else(|| std::env::home_dir().map(|home| home.join(".local/share")))
+    named
+        .map(PathBuf::from)
+        .or_else(|| std::env::home_dir().map(|home| home.join(".local/share")))
 }

@@ -3,12 +3,13 @@ use std::sync::atomic::Ordering;
 
 use clap::Subcommand;
 use fullpipe_experiment::{
-    CaptureNumbers, CaptureTo, ExperimentError, GridPlace, Interrupt, grid_duration, run_grid, run_scenario,
-    run_scenario_virtually,
+    CaptureNumbers, CaptureTo, ExperimentError, GridPlace, Interrupt, grid_duration, run_grid,
+    run_scenario, run_scenario_virtually,
 };
 use fullpipe_host::{SysctlTree, inspect_host};
 use fullpipe_lab::{
-    Backend, Host, JoinedLab, Lab, LabError, LabPlan, ProgramStdio, StandingLab, check_congestion_control,
+    Backend, Host, JoinedLab, Lab, LabError, LabPlan, ProgramStdio, StandingLab,
+    check_congestion_control,
 };
 use fullpipe_record::{Content, Document, Event, HostSettings, LabReport};
 use fullpipe_report as report;
@@ -33,15 +34,17 @@ use crate::values::{parse_backend, parse_duration, some_bytes};
 
 /// Run scenarios, or any program, over emulated paths.
 ///
-/// A lab consists of two hosts, the sender and the receiver, and an emulated path between them, with two relays on the
-/// way if the scenario has stretches. All hosts are network namespaces of this machine and use its kernel.
+/// A lab consists of two hosts, the sender and the receiver, and an emulated path between them,
+/// with two relays on the way if the scenario has stretches. All hosts are network namespaces of
+/// this machine and use its kernel.
 #[derive(Debug, clap::Args)]
 pub(crate) struct LabArguments {
     /// Backend of the path: auto, tun, packet or kernel
     ///
-    /// `tun` connects the hosts to the emulated link by TUN interfaces, `packet` by packet sockets. `auto` uses `tun`
-    /// if /dev/net/tun can be opened, or else `packet`. `kernel` replaces the emulated link by the tbf and netem of the
-    /// kernel, which support only rate, queue, loss and delay.
+    /// `tun` connects the hosts to the emulated link by TUN interfaces, `packet` by packet sockets.
+    /// `auto` uses `tun` if /dev/net/tun can be opened, or else `packet`. `kernel` replaces the
+    /// emulated link by the tbf and netem of the kernel, which support only rate, queue, loss and
+    /// delay.
     #[arg(
         long,
         help_heading = "Lab",
@@ -69,21 +72,23 @@ enum LabAction {
         all: bool,
         /// Multiply the duration of every load by this factor
         ///
-        /// A factor below 1 shortens no load below the time of its ramp and, after the ramp, 20 round trips or 4 s. A
-        /// load that is shorter than this time keeps its duration.
+        /// A factor below 1 shortens no load below the time of its ramp and, after the ramp, 20
+        /// round trips or 4 s. A load that is shorter than this time keeps its duration.
         #[arg(long, value_parser = time_scale, default_value = "1", value_name = "FACTOR")]
         time_scale: Ratio,
         /// Simulate the path and both hosts in virtual time instead of building a lab
         ///
-        /// The hosts have the default settings of Linux 6.18 where the scenario sets no others. TCP, datagrams and
-        /// cross traffic are modelled. No processor and no network card take part. Needs no privileges.
+        /// The hosts have the default settings of Linux 6.18 where the scenario sets no others.
+        /// TCP, datagrams and cross traffic are modelled. No processor and no network card take
+        /// part. Needs no privileges.
         #[arg(long = "virtual", conflicts_with = "capture")]
         is_virtual: bool,
         /// Write packet captures from both endpoints of the path to this folder
         ///
-        /// Each run writes one pcap file for each endpoint. A file holds the first 128 bytes of each packet, with the
-        /// time stamps of the emulated link. The limit that the packets of a TCP load show is printed next to the one
-        /// that the kernel's figures show. Not available with `--backend kernel`.
+        /// Each run writes one pcap file for each endpoint. A file holds the first 128 bytes of
+        /// each packet, with the time stamps of the emulated link. The limit that the packets of a
+        /// TCP load show is printed next to the one that the kernel's figures show. Not available
+        /// with `--backend kernel`.
         #[arg(long, value_name = "FOLDER")]
         capture: Option<PathBuf>,
         /// Maximum size of a capture file
@@ -103,22 +108,28 @@ enum LabAction {
     },
     /// Measure the paths of a grid and compare with predictions (about 25 minutes)
     ///
-    /// Two grids are built in: `accuracy`, with windows, buffers and random loss, and `queues`, with shallow and deep
-    /// queues (about 4 minutes).
+    /// Two grids are built in: `accuracy`, with windows, buffers and random loss, and `queues`,
+    /// with shallow and deep queues (about 4 minutes).
     Grid {
         /// Grid file, or accuracy or queues
         #[arg(default_value = "accuracy", value_name = "GRID")]
         grid: String,
         /// Compare each run also with its simulation in virtual time
         ///
-        /// Each run that counts is simulated with the settings that its hosts stated and the load that was carried out.
-        /// Rates and retransmissions of both are printed next to each other.
-        #[arg(long, value_enum, value_name = "virtual", conflicts_with = "is_virtual", hide_possible_values = true)]
+        /// Each run that counts is simulated with the settings that its hosts stated and the load
+        /// that was carried out. Rates and retransmissions of both are printed next to each other.
+        #[arg(
+            long,
+            value_enum,
+            value_name = "virtual",
+            conflicts_with = "is_virtual",
+            hide_possible_values = true
+        )]
         against: Option<ReferenceClock>,
         /// Simulate the paths and both hosts in virtual time instead of building labs
         ///
-        /// The hosts have the default settings of Linux 6.18 where a cell sets no others. No processor and no network
-        /// card take part. Takes seconds, and needs no privileges.
+        /// The hosts have the default settings of Linux 6.18 where a cell sets no others. No
+        /// processor and no network card take part. Takes seconds, and needs no privileges.
         #[arg(long = "virtual")]
         is_virtual: bool,
         /// Write each valid run, with its path, to a JSON file of its own in this folder
@@ -138,8 +149,8 @@ enum LabAction {
         scenario: String,
         /// Simulate the path and both hosts in virtual time instead of building a lab
         ///
-        /// The hosts have the default settings of Linux 6.18 where the scenario sets no others. No processor and no
-        /// network card take part. Needs no privileges.
+        /// The hosts have the default settings of Linux 6.18 where the scenario sets no others. No
+        /// processor and no network card take part. Needs no privileges.
         #[arg(long = "virtual")]
         is_virtual: bool,
         #[command(flatten)]
@@ -149,9 +160,9 @@ enum LabAction {
     },
     /// Move one file by several programs, and name the limit of each
     ///
-    /// iperf3, scp, rsync, curl with nginx, and FTP, unmodified: each moves the same random bytes from the sender to
-    /// the receiver, under the path and settings of each step of the scenario. Their servers, keys and files are in
-    /// the lab and end with it.
+    /// iperf3, scp, rsync, curl with nginx, and FTP, unmodified: each moves the same random bytes
+    /// from the sender to the receiver, under the path and settings of each step of the scenario.
+    /// Their servers, keys and files are in the lab and end with it.
     Compare(CompareArguments),
     /// Keep the lab of a scenario running, so that other programs can use it
     ///
@@ -230,7 +241,9 @@ enum ReferenceClock {
 impl LabAction {
     fn output(&self) -> OutputChoice<'_> {
         match self {
-            Self::Run { output, .. } | Self::Grid { output, .. } | Self::Sweep { output, .. } => output.output_choice(),
+            Self::Run { output, .. } | Self::Grid { output, .. } | Self::Sweep { output, .. } => {
+                output.output_choice()
+            }
             Self::Compare(compare) => compare.output_arguments().output_choice(),
             Self::Up { json_lines, .. } => (OutputFormat::from_flags(false, *json_lines), None),
             _ => (OutputFormat::Text, None),
@@ -241,21 +254,31 @@ impl LabAction {
 /// Reads the interval of status lines.
 ///
 /// # Errors
-/// Fails if `text` is not a duration, or if the duration is shorter than 0.1 s or longer than an hour.
+/// Fails if `text` is not a duration, or if the duration is shorter than 0.1 s or longer than an
+/// hour.
 fn parse_status_interval(text: &str) -> Result<Span, String> {
     let interval = parse_duration(text)?;
     let valid = (Span::from_millis(100)..=Span::from_secs(3600)).contains(&interval);
-    if valid { Ok(interval) } else { Err("the interval must be from 0.1 s to 3600 s".to_owned()) }
+    if valid {
+        Ok(interval)
+    } else {
+        Err("the interval must be from 0.1 s to 3600 s".to_owned())
+    }
 }
 
 /// Reads the factor on the duration of loads.
 ///
 /// # Errors
-/// Fails if `text` is not a number or percentage, or if the factor is 0 or above [`MAX_TIME_SCALE`].
+/// Fails if `text` is not a number or percentage, or if the factor is 0 or above
+/// [`MAX_TIME_SCALE`].
 fn time_scale(text: &str) -> Result<Ratio, String> {
-    let scale: Ratio = text.parse().map_err(|error: fullpipe_units::ParseError| error.to_string())?;
+    let scale: Ratio = text
+        .parse()
+        .map_err(|error: fullpipe_units::ParseError| error.to_string())?;
     let valid = scale > Ratio::ZERO && scale.get() <= MAX_TIME_SCALE;
-    valid.then_some(scale).ok_or_else(|| format!("the factor must be above 0 and at most {MAX_TIME_SCALE}"))
+    valid
+        .then_some(scale)
+        .ok_or_else(|| format!("the factor must be above 0 and at most {MAX_TIME_SCALE}"))
 }
 
 /// Largest factor on the duration of loads, with which a load of 10 s lasts an hour.
@@ -266,7 +289,9 @@ const MAX_TIME_SCALE: f64 = 360.0;
 /// # Errors
 /// Fails if `name` is none of `sender`, `receiver`, `near-relay` and `far-relay`.
 fn parse_host(name: &str) -> Result<Host, String> {
-    Host::from_name(name).ok_or_else(|| "the host must be `sender`, `receiver`, `near-relay` or `far-relay`".to_owned())
+    Host::from_name(name).ok_or_else(|| {
+        "the host must be `sender`, `receiver`, `near-relay` or `far-relay`".to_owned()
+    })
 }
 
 impl RunCommand for LabArguments {
@@ -278,31 +303,84 @@ impl RunCommand for LabArguments {
         let backend = self.backend;
         match &self.action {
             LabAction::List => list_scenarios(terminal),
-            LabAction::Run { scenarios, all, time_scale, is_virtual, capture, capture_size, keep, .. } => {
-                let all_names = || builtin_scenarios().iter().map(|(name, _)| (*name).to_owned()).collect();
+            LabAction::Run {
+                scenarios,
+                all,
+                time_scale,
+                is_virtual,
+                capture,
+                capture_size,
+                keep,
+                ..
+            } => {
+                let all_names = || {
+                    builtin_scenarios()
+                        .iter()
+                        .map(|(name, _)| (*name).to_owned())
+                        .collect()
+                };
                 let names = if *all { all_names() } else { scenarios.clone() };
                 let numbers = &CaptureNumbers::default();
-                let capture = capture.as_deref().map(|folder| CaptureTo { folder, max_size: *capture_size, numbers });
-                let place =
-                    if *is_virtual { ScenarioTarget::Virtual } else { ScenarioTarget::Lab { backend, capture } };
+                let capture = capture.as_deref().map(|folder| CaptureTo {
+                    folder,
+                    max_size: *capture_size,
+                    numbers,
+                });
+                let place = if *is_virtual {
+                    ScenarioTarget::Virtual
+                } else {
+                    ScenarioTarget::Lab { backend, capture }
+                };
                 run_all(&names, *time_scale, place, keep, terminal)
             }
-            LabAction::Grid { grid, is_virtual: true, .. } => measure_grid(grid, GridPlace::Virtual, None, terminal),
-            LabAction::Grid { grid, against, record, .. } => {
-                let place = GridPlace::Lab { backend, simulated: against.is_some() };
+            LabAction::Grid {
+                grid,
+                is_virtual: true,
+                ..
+            } => measure_grid(grid, GridPlace::Virtual, None, terminal),
+            LabAction::Grid {
+                grid,
+                against,
+                record,
+                ..
+            } => {
+                let place = GridPlace::Lab {
+                    backend,
+                    simulated: against.is_some(),
+                };
                 measure_grid(grid, place, record.as_deref(), terminal)
             }
-            LabAction::Sweep { scenario, is_virtual, sweep, .. } => {
+            LabAction::Sweep {
+                scenario,
+                is_virtual,
+                sweep,
+                ..
+            } => {
                 let backend = (!is_virtual).then_some(backend);
                 sweep_scenario(&load_scenario(scenario)?, backend, sweep, terminal)
             }
             LabAction::Compare(compare) => compare.carry_out(backend, terminal),
-            LabAction::Up { scenario, emulated, name, interval, no_cross_traffic, .. } => {
-                let scenario = apply_emulated_flags(load_scenario(scenario.as_deref().unwrap_or("demo"))?, emulated)?;
+            LabAction::Up {
+                scenario,
+                emulated,
+                name,
+                interval,
+                no_cross_traffic,
+                ..
+            } => {
+                let scenario = apply_emulated_flags(
+                    load_scenario(scenario.as_deref().unwrap_or("demo"))?,
+                    emulated,
+                )?;
                 let name = name.as_ref().unwrap_or(&scenario.name);
                 run_standing_lab(
                     &scenario,
-                    &LabSettings { name, backend, interval: *interval, no_cross_traffic: *no_cross_traffic },
+                    &LabSettings {
+                        name,
+                        backend,
+                        interval: *interval,
+                        no_cross_traffic: *no_cross_traffic,
+                    },
                     terminal,
                 )
             }
@@ -312,23 +390,36 @@ impl RunCommand for LabArguments {
                 terminal.print_progress(&format!("{name} is down\n"));
                 Ok(())
             }
-            LabAction::Shell { scenario, join, host } => {
+            LabAction::Shell {
+                scenario,
+                join,
+                host,
+            } => {
                 let shell = std::env::var("SHELL").unwrap_or_else(|_| "/bin/sh".to_owned());
                 let peer = host.peer_host();
                 let (name, peer, address) = (host.name(), peer.name(), peer.address());
-                let text =
-                    format!("shell on the {name}; the {peer} has the address {address}; `exit` leaves the shell");
-                enter_host(scenario, *join, backend, *host, &[shell], &|| terminal.print_notice(&text))
+                let text = format!(
+                    "shell on the {name}; the {peer} has the address {address}; `exit` leaves the shell"
+                );
+                enter_host(scenario, *join, backend, *host, &[shell], &|| {
+                    terminal.print_notice(&text)
+                })
             }
-            LabAction::Exec { scenario, join, host, command } => {
-                enter_host(scenario, *join, backend, *host, command, &|| {})
-            }
+            LabAction::Exec {
+                scenario,
+                join,
+                host,
+                command,
+            } => enter_host(scenario, *join, backend, *host, command, &|| {}),
         }
     }
 }
 
 /// Returns `scenario` with the path and the settings that the flags of `emulated` give.
-fn apply_emulated_flags(mut scenario: Scenario, emulated: &EmulatedArguments) -> Result<Scenario, Failure> {
+fn apply_emulated_flags(
+    mut scenario: Scenario,
+    emulated: &EmulatedArguments,
+) -> Result<Scenario, Failure> {
     if emulated.path_flag().is_some() {
         scenario.path = emulated.emulated_path()?;
         scenario.title = describe_path(&scenario.path);
@@ -342,9 +433,23 @@ fn apply_emulated_flags(mut scenario: Scenario, emulated: &EmulatedArguments) ->
 /// Prints name, path and age of each lab of this user that is up.
 fn list_standing(terminal: &Terminal) -> Result<(), Failure> {
     let row = |lab: StandingLab| {
-        let since = lab.since.and_then(|since| jiff::Timestamp::try_from(since).ok());
-        let since = since.map(|since| since.to_zoned(jiff::tz::TimeZone::system()).strftime("%F %T").to_string());
-        (lab.name, format!("{}, since {}", lab.description, since.as_deref().unwrap_or("a time that is not known")))
+        let since = lab
+            .since
+            .and_then(|since| jiff::Timestamp::try_from(since).ok());
+        let since = since.map(|since| {
+            since
+                .to_zoned(jiff::tz::TimeZone::system())
+                .strftime("%F %T")
+                .to_string()
+        });
+        (
+            lab.name,
+            format!(
+                "{}, since {}",
+                lab.description,
+                since.as_deref().unwrap_or("a time that is not known")
+            ),
+        )
     };
     let rows: Vec<_> = StandingLab::find_all()?.into_iter().map(row).collect();
     if rows.is_empty() {
@@ -358,9 +463,19 @@ fn list_standing(terminal: &Terminal) -> Result<(), Failure> {
 fn list_scenarios(terminal: &Terminal) -> Result<(), Failure> {
     let rows = |all: &[(&str, &str)], remark: &str| -> Result<Vec<_>, Failure> {
         let scenarios = all.iter().map(|(name, text)| Scenario::parse(name, text));
-        scenarios.map(|scenario| scenario.map(|one| (one.name, one.title + remark)).map_err(Into::into)).collect()
+        scenarios
+            .map(|scenario| {
+                scenario
+                    .map(|one| (one.name, one.title + remark))
+                    .map_err(Into::into)
+            })
+            .collect()
     };
-    let all = [rows(builtin_scenarios(), "")?, rows(builtin_comparisons(), " (for `lab compare`)")?].concat();
+    let all = [
+        rows(builtin_scenarios(), "")?,
+        rows(builtin_comparisons(), " (for `lab compare`)")?,
+    ]
+    .concat();
     terminal.print_result(&report::name_list(&all));
     Ok(())
 }
@@ -368,14 +483,19 @@ fn list_scenarios(terminal: &Terminal) -> Result<(), Failure> {
 /// The hosts and the path of scenarios.
 #[derive(Clone, Copy)]
 enum ScenarioTarget<'c> {
-    Lab { backend: Backend, capture: Option<CaptureTo<'c>> },
+    Lab {
+        backend: Backend,
+        capture: Option<CaptureTo<'c>>,
+    },
     Virtual,
 }
 
 impl ScenarioTarget<'_> {
     /// Checks that this machine has everything that the scenarios need.
     fn check_requirements(self, scenarios: &[Scenario]) -> Result<(), Failure> {
-        let Self::Lab { backend, capture } = self else { return Ok(()) };
+        let Self::Lab { backend, capture } = self else {
+            return Ok(());
+        };
         check_congestion_controls(scenarios.iter().flat_map(|scenario| &scenario.controls))?;
         check_path_support(scenarios, backend)?;
         if capture.is_some() {
@@ -392,18 +512,22 @@ impl ScenarioTarget<'_> {
         observe: &mut dyn FnMut(&Event),
     ) -> Result<LabReport, ExperimentError> {
         match self {
-            Self::Lab { backend, capture } => run_scenario(scenario, backend, time_scale, capture, interrupt, observe),
+            Self::Lab { backend, capture } => {
+                run_scenario(scenario, backend, time_scale, capture, interrupt, observe)
+            }
             Self::Virtual => run_scenario_virtually(scenario, time_scale, interrupt, observe),
         }
     }
 }
 
-/// Runs the scenarios with these `names` and prints the report of each, a summary, and the JSON document.
+/// Runs the scenarios with these `names` and prints the report of each, a summary, and the JSON
+/// document.
 ///
 /// # Errors
-/// Fails before a lab is built if a scenario cannot be read, if this machine lacks a congestion control, or if the
-/// backend does not support the path of a step or the captures. Fails after the reports if a bound was missed, if a
-/// step with bounds had no valid run, or if the user interrupted the program.
+/// Fails before a lab is built if a scenario cannot be read, if this machine lacks a congestion
+/// control, or if the backend does not support the path of a step or the captures. Fails after the
+/// reports if a bound was missed, if a step with bounds had no valid run, or if the user
+/// interrupted the program.
 fn run_all(
     names: &[String],
     time_scale: Ratio,
@@ -412,7 +536,10 @@ fn run_all(
     terminal: &Terminal,
 ) -> Result<(), Failure> {
     // All files are read and all requirements checked before the first lab is built.
-    let scenarios: Vec<Scenario> = names.iter().map(|name| load_scenario(name)).collect::<Result<_, _>>()?;
+    let scenarios: Vec<Scenario> = names
+        .iter()
+        .map(|name| load_scenario(name))
+        .collect::<Result<_, _>>()?;
     place.check_requirements(&scenarios)?;
     let flag = super::interrupt_flag()?;
     let style = terminal.style();
@@ -426,7 +553,12 @@ fn run_all(
         };
         terminal.print_result(&report::lab_report(&report, style));
         terminal.print_event(&Event::Scenario(Box::new(report.clone())));
-        keep.keep_document(&Document::new(Content::Lab { lab: vec![report.clone()] }), terminal);
+        keep.keep_document(
+            &Document::new(Content::Lab {
+                lab: vec![report.clone()],
+            }),
+            terminal,
+        );
         let interrupted = report.interrupted;
         reports.push(report);
         if interrupted {
@@ -440,27 +572,40 @@ fn run_all(
     Failure::after_report(None, interrupted, passed)
 }
 
-/// Measures every cell of the grid `name` in `place` and prints the report and the JSON document. Keeps each valid run
-/// in the folder `record`.
+/// Measures every cell of the grid `name` in `place` and prints the report and the JSON document.
+/// Keeps each valid run in the folder `record`.
 ///
 /// # Errors
-/// Fails before the first measurement if the grid or the settings of this host cannot be read, if this machine lacks a
-/// congestion control, or if the backend does not support the path of a cell. Fails after the report if a bound was
-/// missed, if a cell was not measured, if a run could not be kept, or if the user interrupted the program.
-fn measure_grid(name: &str, place: GridPlace, record: Option<&Path>, terminal: &Terminal) -> Result<(), Failure> {
+/// Fails before the first measurement if the grid or the settings of this host cannot be read, if
+/// this machine lacks a congestion control, or if the backend does not support the path of a cell.
+/// Fails after the report if a bound was missed, if a cell was not measured, if a run could not be
+/// kept, or if the user interrupted the program.
+fn measure_grid(
+    name: &str,
+    place: GridPlace,
+    record: Option<&Path>,
+    terminal: &Terminal,
+) -> Result<(), Failure> {
     let grid = load_grid(name)?;
     let settings = match place {
         GridPlace::Lab { backend, .. } => {
             check_congestion_controls(grid.cells.iter().flat_map(|scenario| &scenario.controls))?;
             check_path_support(&grid.cells, backend)?;
-            inspect_host(&SysctlTree::of_this_host()).map_err(|error| Failure::new(FAILED, error.to_string()))?
+            inspect_host(&SysctlTree::of_this_host())
+                .map_err(|error| Failure::new(FAILED, error.to_string()))?
         }
         GridPlace::Virtual => HostSettings::of_linux_6_18(),
     };
     let flag = super::interrupt_flag()?;
     let (count, time) = (grid.cells.len(), grid_duration(&grid, &settings));
-    terminal.print_progress(&format!("{}: {}, {time} of load\n", grid.title, count_noun(count, "cell")));
-    let mut runs = record.map(|folder| GridRuns::in_folder(folder, &grid)).transpose()?;
+    terminal.print_progress(&format!(
+        "{}: {}, {time} of load\n",
+        grid.title,
+        count_noun(count, "cell")
+    ));
+    let mut runs = record
+        .map(|folder| GridRuns::in_folder(folder, &grid))
+        .transpose()?;
     let report = run_grid(&grid, &settings, place, Interrupt(&flag), &mut |event| {
         show_cell(event, terminal);
         if let Some(runs) = &mut runs {
@@ -470,38 +615,56 @@ fn measure_grid(name: &str, place: GridPlace, record: Option<&Path>, terminal: &
     terminal.print_result(&report::grid_report(&report, terminal.style()));
     let (passed, interrupted) = (report.passed, report.interrupted);
     terminal.print_event(&Event::Grid(Box::new(report.clone())));
-    terminal.print_content(Content::Grid { grid: Box::new(report) });
+    terminal.print_content(Content::Grid {
+        grid: Box::new(report),
+    });
     runs.map_or(Ok(()), GridRuns::into_result)?;
     Failure::after_report(None, interrupted && !passed, passed)
 }
 
-/// Prints an event of a grid. The event that a scenario begins is not printed, because each cell is a scenario with one
-/// step.
+/// Prints an event of a grid. The event that a scenario begins is not printed, because each cell is
+/// a scenario with one step.
 fn show_cell(event: &Event, terminal: &Terminal) {
     match event {
         Event::CellBegan(cell) => {
             terminal.print_event(event);
-            terminal.print_progress(&format!("[{}/{}] {}, {}\n", cell.number, cell.cells, cell.name, cell.duration));
+            terminal.print_progress(&format!(
+                "[{}/{}] {}, {}\n",
+                cell.number, cell.cells, cell.name, cell.duration
+            ));
         }
         Event::ScenarioBegan(_) => {}
         _ => show_event(event, terminal),
     }
 }
 
-/// Prints an event of a scenario: as JSON if the user asked for JSON lines, and as progress if the event has a text.
+/// Prints an event of a scenario: as JSON if the user asked for JSON lines, and as progress if the
+/// event has a text.
 fn show_event(event: &Event, terminal: &Terminal) {
     terminal.print_event(event);
     match event {
-        Event::ScenarioBegan(began) => terminal.print_progress(&format!("{}: {}\n", began.scenario, began.title)),
+        Event::ScenarioBegan(began) => {
+            terminal.print_progress(&format!("{}: {}\n", began.scenario, began.title))
+        }
         Event::StepBegan(began) => {
-            let predicted =
-                if began.is_ramp { String::new() } else { format!(": predicted {}", began.prediction.kernel_model) };
+            let predicted = if began.is_ramp {
+                String::new()
+            } else {
+                format!(": predicted {}", began.prediction.kernel_model)
+            };
             terminal.print_progress(&format!("  {}{predicted} …", began.step));
         }
         Event::Interval(_) => terminal.print_progress("."),
         Event::Measurement(measurement) => {
-            let rate = measurement.summary.steady.map_or(measurement.summary.rate, |steady| steady.rate);
-            let valid = if measurement.validity.is_valid() { "" } else { " (invalid)" };
+            let rate = measurement
+                .summary
+                .steady
+                .map_or(measurement.summary.rate, |steady| steady.rate);
+            let valid = if measurement.validity.is_valid() {
+                ""
+            } else {
+                " (invalid)"
+            };
             terminal.print_progress(&format!(" {rate}{valid}\n"));
         }
         _ => {}
@@ -529,7 +692,10 @@ pub(super) fn check_congestion_controls<'c>(
 /// Fails with the name of the first scenario that has an unsupported path.
 fn check_path_support(scenarios: &[Scenario], backend: Backend) -> Result<(), Failure> {
     let check_steps = |scenario: &Scenario| {
-        scenario.steps.iter().try_for_each(|step| backend.check_path_support(scenario.path_of(step)))
+        scenario
+            .steps
+            .iter()
+            .try_for_each(|step| backend.check_path_support(scenario.path_of(step)))
     };
     scenarios.iter().try_for_each(|scenario| {
         check_steps(scenario).map_err(|error| {
@@ -539,7 +705,8 @@ fn check_path_support(scenarios: &[Scenario], backend: Backend) -> Result<(), Fa
     })
 }
 
-/// Returns the built-in grid `name`, or the grid in the file `name` if there is no such built-in grid.
+/// Returns the built-in grid `name`, or the grid in the file `name` if there is no such built-in
+/// grid.
 ///
 /// # Errors
 /// Fails if the file cannot be read or is not a valid grid.
@@ -547,29 +714,41 @@ fn load_grid(name: &str) -> Result<ScenarioGrid, Failure> {
     if let Some((name, text)) = builtin_grids().iter().find(|(known, _)| *known == name) {
         return Ok(ScenarioGrid::parse(name, text)?);
     }
-    let text = read_text(Path::new(name)).map_err(|cause| read_failure("grid", name, &cause, builtin_grids()))?;
+    let text = read_text(Path::new(name))
+        .map_err(|cause| read_failure("grid", name, &cause, builtin_grids()))?;
     Ok(ScenarioGrid::parse(name, &text)?)
 }
 
-/// Returns the scenario `name` under whose settings programs are compared: one that is built in for that, or else as
-/// [`load_scenario`].
+/// Returns the scenario `name` under whose settings programs are compared: one that is built in for
+/// that, or else as [`load_scenario`].
 ///
 /// # Errors
 /// Fails as [`load_scenario`].
 pub(super) fn load_comparison(name: &str) -> Result<Scenario, Failure> {
-    match builtin_comparisons().iter().find(|(known, _)| *known == name) {
+    match builtin_comparisons()
+        .iter()
+        .find(|(known, _)| *known == name)
+    {
         Some((name, text)) => Ok(Scenario::parse(name, text)?),
         None => load_known(name, &[builtin_comparisons(), builtin_scenarios()].concat()),
     }
 }
 
-/// Returns the built-in scenario `name`, or the scenario in the file `name` if there is no such built-in scenario.
+/// Returns the built-in scenario `name`, or the scenario in the file `name` if there is no such
+/// built-in scenario.
 ///
 /// # Errors
-/// Fails if the file, or a file to which the scenario refers, cannot be read, or if the scenario is not valid.
+/// Fails if the file, or a file to which the scenario refers, cannot be read, or if the scenario is
+/// not valid.
 pub(super) fn load_scenario(name: &str) -> Result<Scenario, Failure> {
-    if builtin_comparisons().iter().any(|(known, _)| *known == name) {
-        return Err(Failure::new(USAGE, format!("{name} compares programs: `fullpipe lab compare {name}` runs it")));
+    if builtin_comparisons()
+        .iter()
+        .any(|(known, _)| *known == name)
+    {
+        return Err(Failure::new(
+            USAGE,
+            format!("{name} compares programs: `fullpipe lab compare {name}` runs it"),
+        ));
     }
     load_known(name, builtin_scenarios())
 }
@@ -579,23 +758,31 @@ fn load_known(name: &str, known: &[(&str, &str)]) -> Result<Scenario, Failure> {
     if let Some((name, text)) = known.iter().find(|(known, _)| *known == name) {
         return Ok(Scenario::parse(name, text)?);
     }
-    let text = read_text(Path::new(name)).map_err(|cause| read_failure("scenario", name, &cause, known))?;
-    Ok(Scenario::parse_with(name, &text, &|file| read_sibling(Path::new(name), file))?)
+    let text = read_text(Path::new(name))
+        .map_err(|cause| read_failure("scenario", name, &cause, known))?;
+    Ok(Scenario::parse_with(name, &text, &|file| {
+        read_sibling(Path::new(name), file)
+    })?)
 }
 
-/// Returns the failure to read a file; `kind` is `grid` or `scenario`, of which `known` are built in.
+/// Returns the failure to read a file; `kind` is `grid` or `scenario`, of which `known` are built
+/// in.
 fn read_failure(kind: &str, name: &str, cause: &std::io::Error, known: &[(&str, &str)]) -> Failure {
     let known: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
     let known = known.join(", ");
-    Failure::new(USAGE, format!("cannot read the {kind} {name}: {cause}; the built-in {kind}s are {known}"))
+    Failure::new(
+        USAGE,
+        format!("cannot read the {kind} {name}: {cause}; the built-in {kind}s are {known}"),
+    )
 }
 
-/// Runs `command` on `host`. If `join` is true, the host belongs to the running lab `name`; or else it belongs to a lab
-/// that is built from the scenario `name` and ends with the command. `ready` is called once the host exists.
+/// Runs `command` on `host`. If `join` is true, the host belongs to the running lab `name`; or else
+/// it belongs to a lab that is built from the scenario `name` and ends with the command. `ready` is
+/// called once the host exists.
 ///
 /// # Errors
-/// Fails if there is no such lab or scenario, or if the lab or the program cannot be started. Fails with the exit code
-/// of the program if the code is not 0.
+/// Fails if there is no such lab or scenario, or if the lab or the program cannot be started. Fails
+/// with the exit code of the program if the code is not 0.
 fn enter_host(
     name: &str,
     join: bool,
@@ -615,7 +802,10 @@ fn enter_host(
     } else {
         let lab = lab_of(&load_scenario(name)?, backend, host)?;
         ready();
-        let run = || lab.start_program(host, program, arguments, ProgramStdio::Inherited)?.wait_for_end();
+        let run = || {
+            lab.start_program(host, program, arguments, ProgramStdio::Inherited)?
+                .wait_for_end()
+        };
         lab.while_witnessed(run)??.code
     };
     match u8::try_from(code) {
@@ -624,13 +814,24 @@ fn enter_host(
     }
 }
 
-/// Returns a new lab of `scenario`, which must have `host`, for programs that read from the terminal.
+/// Returns a new lab of `scenario`, which must have `host`, for programs that read from the
+/// terminal.
 fn lab_of(scenario: &Scenario, backend: Backend, host: Host) -> Result<Lab, Failure> {
     if scenario.stretches.is_none() && !Host::ALL.contains(&host) {
-        let why = format!("{} has no {}: its path has no stretches", scenario.name, host.name());
+        let why = format!(
+            "{} has no {}: its path has no stretches",
+            scenario.name,
+            host.name()
+        );
         return Err(Failure::new(USAGE, why));
     }
-    Ok(start_lab(scenario, &LabPlan { interactive: true, ..lab_plan(scenario, backend) })?)
+    Ok(start_lab(
+        scenario,
+        &LabPlan {
+            interactive: true,
+            ..lab_plan(scenario, backend)
+        },
+    )?)
 }
 
 /// Builds the hosts of `scenario`, with relays if its path has stretches.

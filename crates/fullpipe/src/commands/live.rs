@@ -7,7 +7,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use fullpipe_live::{LiveDisplay, LiveError, LivePage, MeasurementUpdate, StopControls, check_terminal};
+use fullpipe_live::{
+    LiveDisplay, LiveError, LivePage, MeasurementUpdate, StopControls, check_terminal,
+};
 use fullpipe_probe::{Destination, ProbeError, TestEvent, watch_closely};
 use fullpipe_record::{Interval, Measurement, Request};
 use signal_hook::SigId;
@@ -22,7 +24,8 @@ use crate::terminal::OutputHold;
 pub(crate) struct LiveArgument {
     /// Draw what happens on the terminal; q ends it
     ///
-    /// The picture is on the terminal even if standard output is a file. The result is printed after it.
+    /// The picture is on the terminal even if standard output is a file. The result is printed
+    /// after it.
     #[arg(long)]
     live: bool,
 }
@@ -44,20 +47,26 @@ impl LiveArgument {
         self.live
     }
 
-    /// Returns the flags that a request to end sets. The second request ends the program at once; with a picture, after
-    /// the terminal is given back. A terminal that is closed asks for the end of its picture's command, too.
+    /// Returns the flags that a request to end sets. The second request ends the program at once;
+    /// with a picture, after the terminal is given back. A terminal that is closed asks for the end
+    /// of its picture's command, too.
     ///
     /// # Errors
-    /// Fails if signals cannot be listened for, or if a picture is asked for and no terminal can show one.
+    /// Fails if signals cannot be listened for, or if a picture is asked for and no terminal can
+    /// show one.
     pub(crate) fn interrupt_flags(self) -> Result<InterruptFlags, Failure> {
         if !self.live {
-            return Ok(InterruptFlags { flag: super::interrupt_flag()?, ..InterruptFlags::default() });
+            return Ok(InterruptFlags {
+                flag: super::interrupt_flag()?,
+                ..InterruptFlags::default()
+            });
         }
         check_terminal().map_err(|error| live_failure(&error))?;
         let interrupts = InterruptFlags::default();
         for signal in [SIGINT, SIGTERM, SIGHUP] {
             for flag in [&interrupts.flag, &interrupts.signalled] {
-                signal_hook::flag::register(signal, Arc::clone(flag)).map_err(|error| cannot_listen(&error))?;
+                signal_hook::flag::register(signal, Arc::clone(flag))
+                    .map_err(|error| cannot_listen(&error))?;
             }
         }
         Ok(interrupts)
@@ -75,7 +84,11 @@ impl LiveArgument {
         if !self.live {
             return Ok(None);
         }
-        let InterruptFlags { flag, signalled, between } = interrupts;
+        let InterruptFlags {
+            flag,
+            signalled,
+            between,
+        } = interrupts;
         for id in between.take() {
             signal_hook::low_level::unregister(id);
         }
@@ -85,13 +98,20 @@ impl LiveArgument {
             end_at_once: || exit(INTERRUPTED.into()),
         };
         let live = LiveDisplay::start(page(), controls).map_err(|error| live_failure(&error))?;
-        let second = SecondRequest { flag: Arc::clone(flag), between: Rc::clone(between) };
-        Ok(Some(LivePicture { live, _second: second, _held: OutputHold::start_hold() }))
+        let second = SecondRequest {
+            flag: Arc::clone(flag),
+            between: Rc::clone(between),
+        };
+        Ok(Some(LivePicture {
+            live,
+            _second: second,
+            _held: OutputHold::start_hold(),
+        }))
     }
 }
 
-/// A picture on the terminal, until this is dropped. Output to the same terminal waits until then. Fields are dropped
-/// in their order.
+/// A picture on the terminal, until this is dropped. Output to the same terminal waits until then.
+/// Fields are dropped in their order.
 pub(crate) struct LivePicture<U> {
     live: LiveDisplay<U>,
     _second: SecondRequest,
@@ -116,17 +136,29 @@ pub(crate) fn draw_measurement(
     interrupts: &InterruptFlags,
     progress: &mut dyn FnMut(&Interval),
 ) -> Result<Measurement, ProbeError> {
-    watch_closely(destination, request, &interrupts.flag, &mut |event| match event {
-        TestEvent::Connected(connected) => {
-            picture.send(MeasurementUpdate::Connected(Box::new(connected.request.clone())));
-        }
-        TestEvent::Interval(interval) => progress(interval),
-        TestEvent::Snapshot(snapshot) => picture.send(MeasurementUpdate::Snapshot(snapshot.clone())),
-        TestEvent::SoFar(measurement) => picture.send(MeasurementUpdate::SoFar(Box::new(measurement.clone()))),
-    })
+    watch_closely(
+        destination,
+        request,
+        &interrupts.flag,
+        &mut |event| match event {
+            TestEvent::Connected(connected) => {
+                picture.send(MeasurementUpdate::Connected(Box::new(
+                    connected.request.clone(),
+                )));
+            }
+            TestEvent::Interval(interval) => progress(interval),
+            TestEvent::Snapshot(snapshot) => {
+                picture.send(MeasurementUpdate::Snapshot(snapshot.clone()))
+            }
+            TestEvent::SoFar(measurement) => {
+                picture.send(MeasurementUpdate::SoFar(Box::new(measurement.clone())))
+            }
+        },
+    )
 }
 
-/// Without a picture, the second request to end ends the program at once, for example while it prints.
+/// Without a picture, the second request to end ends the program at once, for example while it
+/// prints.
 struct SecondRequest {
     flag: Arc<AtomicBool>,
     between: Rc<RefCell<Vec<SigId>>>,
@@ -137,9 +169,15 @@ impl Drop for SecondRequest {
         for signal in [SIGINT, SIGTERM] {
             let second = Arc::new(AtomicBool::new(self.flag.load(Ordering::Relaxed)));
             // The program ends without it, too, only later.
-            let end = signal_hook::flag::register_conditional_shutdown(signal, INTERRUPTED.into(), Arc::clone(&second));
+            let end = signal_hook::flag::register_conditional_shutdown(
+                signal,
+                INTERRUPTED.into(),
+                Arc::clone(&second),
+            );
             let know = signal_hook::flag::register(signal, second);
-            self.between.borrow_mut().extend([end, know].into_iter().flatten());
+            self.between
+                .borrow_mut()
+                .extend([end, know].into_iter().flatten());
         }
     }
 }
@@ -150,7 +188,9 @@ fn cannot_listen(error: &io::Error) -> Failure {
 
 fn live_failure(error: &LiveError) -> Failure {
     match error {
-        LiveError::NoTerminal | LiveError::Plain(_) | LiveError::Background => Failure::new(USAGE, error.to_string()),
+        LiveError::NoTerminal | LiveError::Plain(_) | LiveError::Background => {
+            Failure::new(USAGE, error.to_string())
+        }
         LiveError::Io(cause) => Failure::new(FAILED, format!("{error}: {cause}")),
     }
 }

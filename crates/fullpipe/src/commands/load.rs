@@ -1,4 +1,5 @@
-//! The flags that say what is sent, and how the far end is reached; shared with iperf3 where it has them.
+//! The flags that say what is sent, and how the far end is reached; shared with iperf3 where it has
+//! them.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -13,8 +14,8 @@ use fullpipe_units::{BitRate, ByteCount, Span};
 use super::login::read_login;
 use crate::failure::{Failure, USAGE};
 use crate::values::{
-    integer_parser, parse_dscp, parse_duration, parse_milliseconds, read_key_file, rsa_public_key, some_bytes,
-    test_time, tls_trust, type_of_service,
+    integer_parser, parse_dscp, parse_duration, parse_milliseconds, read_key_file, rsa_public_key,
+    some_bytes, test_time, tls_trust, type_of_service,
 };
 
 /// Default rate of a UDP sender, as iperf3 has it.
@@ -97,8 +98,8 @@ struct AmountArguments {
     bitrate: Option<OfferedRate>,
     /// Bytes of one write, or of one datagram
     ///
-    /// The default is 1M; with --bitrate, what the rate sends in a millisecond, without delay; with --udp, what one
-    /// packet holds.
+    /// The default is 1M; with --bitrate, what the rate sends in a millisecond, without delay; with
+    /// --udp, what one packet holds.
     #[arg(long, short, value_name = "BYTES")]
     length: Option<ByteCount>,
 }
@@ -122,7 +123,13 @@ struct TcpArguments {
     #[arg(long, short = 'C', value_name = "NAME")]
     congestion: Option<String>,
     /// Maximum segment size
-    #[arg(long, short = 'M', alias = "set-mss", value_name = "BYTES", hide_short_help = true)]
+    #[arg(
+        long,
+        short = 'M',
+        alias = "set-mss",
+        value_name = "BYTES",
+        hide_short_help = true
+    )]
     mss: Option<ByteCount>,
     /// Send small writes at once (`TCP_NODELAY`)
     #[arg(long, short = 'N', hide_short_help = true)]
@@ -153,8 +160,17 @@ struct TcpArguments {
     blocking: bool,
 }
 
-/// Flags with which there is no UDP. What requires it would be accepted, and left out, next to one of them.
-const OF_TCP: [&str; 7] = ["window", "mptcp", "zerocopy", "msg_zerocopy", "rx_copy", "skip_rx_copy", "blocking"];
+/// Flags with which there is no UDP. What requires it would be accepted, and left out, next to one
+/// of them.
+const OF_TCP: [&str; 7] = [
+    "window",
+    "mptcp",
+    "zerocopy",
+    "msg_zerocopy",
+    "rx_copy",
+    "skip_rx_copy",
+    "blocking",
+];
 
 /// Settings of UDP sockets.
 #[derive(Debug, clap::Args)]
@@ -192,7 +208,8 @@ struct PacketArguments {
     dscp: Option<u8>,
     /// Processors of the data threads, at this end and at the other
     ///
-    /// At this end, `nic` stands for the processors of the network card's NUMA node, if the machine has several nodes.
+    /// At this end, `nic` stands for the processors of the network card's NUMA node, if the machine
+    /// has several nodes.
     #[arg(long, short = 'A', value_name = "N|nic[,M]", hide_short_help = true)]
     affinity: Option<ProcessorAffinity>,
 }
@@ -217,8 +234,8 @@ struct NoteArguments {
 pub(crate) struct ServerArguments {
     /// Server: HOST or HOST:PORT
     ///
-    /// The host runs `fullpipe serve`, `iperf3 -s` or, with --iperf2, `iperf -s`. Write an IPv6 address with a port in
-    /// brackets: `[2001:db8::1]:5201`.
+    /// The host runs `fullpipe serve`, `iperf3 -s` or, with --iperf2, `iperf -s`. Write an IPv6
+    /// address with a port in brackets: `[2001:db8::1]:5201`.
     host: ServerAddress,
     #[command(flatten)]
     way: RouteArguments,
@@ -242,7 +259,8 @@ pub(crate) struct RouteArguments {
     iperf2: bool,
     /// Send this file instead of made-up data
     ///
-    /// The file is sent once and whole. With --reverse, the received data is written to it; the file must be new.
+    /// The file is sent once and whole. With --reverse, the received data is written to it; the
+    /// file must be new.
     #[arg(
         long,
         value_name = "FILE",
@@ -305,7 +323,8 @@ struct SecurityArguments {
     key_file: Option<SharedKey>,
     /// Encrypt the control connection
     ///
-    /// FILE holds the certificate of the server, or of the authority that signed it, in PEM. The data is not encrypted.
+    /// FILE holds the certificate of the server, or of the authority that signed it, in PEM. The
+    /// data is not encrypted.
     #[arg(long, value_parser = tls_trust, value_name = "FILE", hide_short_help = true)]
     tls: Option<TlsTrust>,
 }
@@ -317,7 +336,12 @@ struct LoginArguments {
     /// User name, where the server asks for one
     ///
     /// The password is read from the environment variable `IPERF3_PASSWORD`, or asked for.
-    #[arg(long, value_name = "NAME", requires = "rsa_public_key_path", hide_short_help = true)]
+    #[arg(
+        long,
+        value_name = "NAME",
+        requires = "rsa_public_key_path",
+        hide_short_help = true
+    )]
     username: Option<String>,
     /// The server's public RSA key in PEM, which encrypts name and password
     #[arg(long, value_parser = rsa_public_key, value_name = "FILE", requires = "username", hide_short_help = true)]
@@ -329,14 +353,23 @@ struct LoginArguments {
 
 impl LoginArguments {
     fn login(&self) -> Result<Option<ClientLogin>, Failure> {
-        let asked = self.username.as_deref().zip(self.rsa_public_key_path.as_ref());
-        asked.map(|(user, key)| read_login(user, key, rsa_padding(self.use_pkcs1_padding))).transpose()
+        let asked = self
+            .username
+            .as_deref()
+            .zip(self.rsa_public_key_path.as_ref());
+        asked
+            .map(|(user, key)| read_login(user, key, rsa_padding(self.use_pkcs1_padding)))
+            .transpose()
     }
 }
 
 /// OAEP, unless the older one is asked for.
 pub(crate) fn rsa_padding(use_pkcs1: bool) -> RsaPadding {
-    if use_pkcs1 { RsaPadding::Pkcs1 } else { RsaPadding::Oaep }
+    if use_pkcs1 {
+        RsaPadding::Pkcs1
+    } else {
+        RsaPadding::Oaep
+    }
 }
 
 impl MeasureLoadArguments {
@@ -364,12 +397,24 @@ impl MeasureLoadArguments {
             (None, None) => Buffer::Automatic,
         };
         let gentle = self.amount.udp.then_some(DEFAULT_UDP_RATE);
-        let rate = self.amount.bitrate.map_or(gentle, |offer| Some(offer.rate)).filter(|&rate| rate > BitRate::ZERO);
+        let rate = self
+            .amount
+            .bitrate
+            .map_or(gentle, |offer| Some(offer.rate))
+            .filter(|&rate| rate > BitRate::ZERO);
         // Whoever counts blocks means iperf3's.
-        let counted = self.amount.blocks.filter(|_| !self.amount.udp).map(|_| Request::default().block);
+        let counted = self
+            .amount
+            .blocks
+            .filter(|_| !self.amount.udp)
+            .map(|_| Request::default().block);
         let block = self.amount.length.or(counted).unwrap_or(ByteCount::ZERO);
         Ok(Request {
-            transport: if self.amount.udp { Transport::Udp } else { Transport::Tcp },
+            transport: if self.amount.udp {
+                Transport::Udp
+            } else {
+                Transport::Tcp
+            },
             direction: data_direction(self.amount.reverse, self.amount.bidir),
             streams: self.amount.streams,
             duration: self.amount.time.unwrap_or(usual),
@@ -395,8 +440,15 @@ impl MeasureLoadArguments {
             dont_fragment: self.udp.dont_fragment,
             processor: self.packet.affinity.and_then(|affinity| affinity.here),
             far_processor: self.packet.affinity.and_then(|affinity| affinity.there),
-            near_device: self.packet.affinity.is_some_and(|affinity| affinity.here.is_none()),
-            writer: if self.tcp.blocking { Writer::Blocking } else { Writer::Retrying },
+            near_device: self
+                .packet
+                .affinity
+                .is_some_and(|affinity| affinity.here.is_none()),
+            writer: if self.tcp.blocking {
+                Writer::Blocking
+            } else {
+                Writer::Retrying
+            },
             interval: self.note.interval,
             title: self.note.title.clone(),
             extra_data: self.note.extra_data.clone(),
@@ -405,9 +457,14 @@ impl MeasureLoadArguments {
     }
 
     fn bytes_of(&self, block: ByteCount) -> Result<Option<ByteCount>, Failure> {
-        let Some(blocks) = self.amount.blocks else { return Ok(self.amount.bytes) };
+        let Some(blocks) = self.amount.blocks else {
+            return Ok(self.amount.bytes);
+        };
         if block == ByteCount::ZERO {
-            return Err(Failure::new(USAGE, "--blocks of datagrams needs --length: how long is one?"));
+            return Err(Failure::new(
+                USAGE,
+                "--blocks of datagrams needs --length: how long is one?",
+            ));
         }
         Ok(Some(ByteCount::new(block.get().saturating_mul(blocks))))
     }
@@ -439,7 +496,11 @@ impl RouteArguments {
     /// # Errors
     /// Fails if there is no password for a named user, or if two ports are given.
     pub(crate) fn destination(&self, host: &ServerAddress) -> Result<Destination, Failure> {
-        let usual = if self.iperf2 { iperf2::DEFAULT_PORT } else { DEFAULT_PORT };
+        let usual = if self.iperf2 {
+            iperf2::DEFAULT_PORT
+        } else {
+            DEFAULT_PORT
+        };
         Ok(Destination {
             server_output: self.get_server_output,
             file: self.file.clone(),
@@ -457,12 +518,20 @@ impl AccessArguments {
         self.resolve_destination(host, DEFAULT_PORT)
     }
 
-    fn resolve_destination(&self, host: &ServerAddress, usual: u16) -> Result<Destination, Failure> {
+    fn resolve_destination(
+        &self,
+        host: &ServerAddress,
+        usual: u16,
+    ) -> Result<Destination, Failure> {
         Ok(Destination {
             host: host.name.clone(),
             port: host.one_port(self.port)?.unwrap_or(usual),
             family: ip_version(self.ipv4, self.ipv6),
-            local: LocalEndpoint { address: self.bind, device: self.bind_dev.clone(), port: self.cport },
+            local: LocalEndpoint {
+                address: self.bind,
+                device: self.bind_dev.clone(),
+                port: self.cport,
+            },
             connect_timeout: self.connect_timeout,
             receive_timeout: self.rcv_timeout,
             key: self.security.key_file.clone(),
@@ -502,9 +571,10 @@ impl ServerAddress {
     /// Returns the port of the host, which a flag may state, too.
     fn one_port(&self, flag: Option<u16>) -> Result<Option<u16>, Failure> {
         match (self.port, flag) {
-            (Some(one), Some(other)) if one != other => {
-                Err(Failure::new(USAGE, format!("port {one} and --port {other} both asked for; which is it?")))
-            }
+            (Some(one), Some(other)) if one != other => Err(Failure::new(
+                USAGE,
+                format!("port {one} and --port {other} both asked for; which is it?"),
+            )),
             (one, other) => Ok(one.or(other)),
         }
     }
@@ -532,8 +602,16 @@ impl FromStr for ServerAddress {
         if name.is_empty() {
             return Err("no host is named".to_owned());
         }
-        let number = |text: &str| text.parse().ok().filter(|port| *port > 0).ok_or(format!("{text:?} is no port"));
-        Ok(Self { name: name.to_owned(), port: port.map(number).transpose()? })
+        let number = |text: &str| {
+            text.parse()
+                .ok()
+                .filter(|port| *port > 0)
+                .ok_or(format!("{text:?} is no port"))
+        };
+        Ok(Self {
+            name: name.to_owned(),
+            port: port.map(number).transpose()?,
+        })
     }
 }
 
@@ -551,15 +629,26 @@ impl FromStr for OfferedRate {
         const MAX_STREAMS: u16 = 1000;
         // The slash of a unit, as in Mbit/s, is followed by a letter.
         let (rate, burst) = match text.rsplit_once('/') {
-            Some((rate, burst)) if burst.bytes().all(|byte| byte.is_ascii_digit()) => (rate, Some(burst)),
+            Some((rate, burst)) if burst.bytes().all(|byte| byte.is_ascii_digit()) => {
+                (rate, Some(burst))
+            }
             _ => (text, None),
         };
         let burst = burst.map(|burst| match burst.parse() {
             Ok(count) if (1..=MAX_STREAMS).contains(&count) => Ok(count),
-            _ => Err(format!("{burst} blocks in a row asked for; 1 to {MAX_STREAMS} are possible")),
+            _ => Err(format!(
+                "{burst} blocks in a row asked for; 1 to {MAX_STREAMS} are possible"
+            )),
         });
-        let rate = if rate == "0" { BitRate::ZERO } else { rate.parse().map_err(|error| format!("{error}"))? };
-        Ok(Self { rate, burst: burst.transpose()? })
+        let rate = if rate == "0" {
+            BitRate::ZERO
+        } else {
+            rate.parse().map_err(|error| format!("{error}"))?
+        };
+        Ok(Self {
+            rate,
+            burst: burst.transpose()?,
+        })
     }
 }
 
@@ -575,10 +664,22 @@ impl FromStr for ProcessorAffinity {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (here, there) = text.split_once(',').map_or((text, None), |(here, there)| (here, Some(there)));
-        let number = |text: &str| text.parse().map_err(|_| format!("{text:?} is no processor's number"));
-        let here = if here == "nic" { None } else { Some(number(here)?) };
-        Ok(Self { here, there: there.map(number).transpose()? })
+        let (here, there) = text
+            .split_once(',')
+            .map_or((text, None), |(here, there)| (here, Some(there)));
+        let number = |text: &str| {
+            text.parse()
+                .map_err(|_| format!("{text:?} is no processor's number"))
+        };
+        let here = if here == "nic" {
+            None
+        } else {
+            Some(number(here)?)
+        };
+        Ok(Self {
+            here,
+            there: there.map(number).transpose()?,
+        })
     }
 }
 
@@ -592,9 +693,27 @@ mod tests {
 
     #[test]
     fn a_rate_may_say_how_many_go_at_once() {
-        assert_eq!("10M".parse(), Ok(OfferedRate { rate: BitRate::from_mbps(10), burst: None }));
-        assert_eq!("10Mbit/s/4".parse(), Ok(OfferedRate { rate: BitRate::from_mbps(10), burst: Some(4) }));
-        assert_eq!("0/8".parse(), Ok(OfferedRate { rate: BitRate::ZERO, burst: Some(8) }));
+        assert_eq!(
+            "10M".parse(),
+            Ok(OfferedRate {
+                rate: BitRate::from_mbps(10),
+                burst: None
+            })
+        );
+        assert_eq!(
+            "10Mbit/s/4".parse(),
+            Ok(OfferedRate {
+                rate: BitRate::from_mbps(10),
+                burst: Some(4)
+            })
+        );
+        assert_eq!(
+            "0/8".parse(),
+            Ok(OfferedRate {
+                rate: BitRate::ZERO,
+                burst: Some(8)
+            })
+        );
         for text in ["10M/", "10M/0", "10M/1001", "fast"] {
             assert!(text.parse::<OfferedRate>().is_err(), "{text}");
         }
@@ -602,7 +721,10 @@ mod tests {
 
     #[test]
     fn a_host_may_come_with_its_port() {
-        let server = |text: &str| text.parse::<ServerAddress>().map(|server| (server.name, server.port));
+        let server = |text: &str| {
+            text.parse::<ServerAddress>()
+                .map(|server| (server.name, server.port))
+        };
         for (text, name, port) in [
             ("host", "host", None),
             ("host:5301", "host", Some(5301)),
@@ -614,16 +736,45 @@ mod tests {
         ] {
             assert_eq!(server(text), Ok((name.to_owned(), port)), "{text}");
         }
-        for text in ["", ":80", "host:", "host:0", "host:70000", "host:http", "[::1", "[::1]80", "[]:80", "[::1]:"] {
+        for text in [
+            "",
+            ":80",
+            "host:",
+            "host:0",
+            "host:70000",
+            "host:http",
+            "[::1",
+            "[::1]80",
+            "[]:80",
+            "[::1]:",
+        ] {
             assert!(server(text).is_err(), "{text}");
         }
     }
 
     #[test]
     fn processors_are_of_one_end_or_of_both() {
-        assert_eq!("3".parse(), Ok(ProcessorAffinity { here: Some(3), there: None }));
-        assert_eq!("3,0".parse(), Ok(ProcessorAffinity { here: Some(3), there: Some(0) }));
-        assert_eq!("nic,0".parse(), Ok(ProcessorAffinity { here: None, there: Some(0) }));
+        assert_eq!(
+            "3".parse(),
+            Ok(ProcessorAffinity {
+                here: Some(3),
+                there: None
+            })
+        );
+        assert_eq!(
+            "3,0".parse(),
+            Ok(ProcessorAffinity {
+                here: Some(3),
+                there: Some(0)
+            })
+        );
+        assert_eq!(
+            "nic,0".parse(),
+            Ok(ProcessorAffinity {
+                here: None,
+                there: Some(0)
+            })
+        );
         for text in ["", ",1", "1,", "-1", "70000", "0,nic"] {
             assert!(text.parse::<ProcessorAffinity>().is_err(), "{text}");
         }

@@ -41,7 +41,14 @@ impl<E: Send + 'static> LogThread<E> {
             }
         });
         let (noted, is_stuck) = (AtomicU64::new(0), AtomicBool::new(false));
-        Self { events, thread, noted, written, is_stuck, last_words: LAST_WORDS }
+        Self {
+            events,
+            thread,
+            noted,
+            written,
+            is_stuck,
+            last_words: LAST_WORDS,
+        }
     }
 
     pub(super) fn log_event(&self, event: E) {
@@ -49,7 +56,8 @@ impl<E: Send + 'static> LogThread<E> {
         let _ = self.events.try_send(event);
     }
 
-    /// Notes an event at the end of a program, when very many may come at once: it waits for a reader who reads.
+    /// Notes an event at the end of a program, when very many may come at once: it waits for a
+    /// reader who reads.
     pub(super) fn note_last(&self, mut event: E) {
         self.noted.fetch_add(1, Ordering::Relaxed);
         let deadline = Instant::now() + self.last_words;
@@ -66,7 +74,10 @@ impl<E: Send + 'static> LogThread<E> {
     pub(super) fn finish(self) {
         let left_out = self.left_out();
         if left_out > 0 {
-            Terminal::print_error(&format!("{} left out: nobody read in time", count_noun(left_out, "event")));
+            Terminal::print_error(&format!(
+                "{} left out: nobody read in time",
+                count_noun(left_out, "event")
+            ));
         }
     }
 
@@ -111,7 +122,10 @@ mod tests {
         (0..many).for_each(|event| log.log_event(event));
         let began = Instant::now();
         (0..many).for_each(|event| log.note_last(event));
-        assert!(began.elapsed() < log.last_words * many as u32 / 2, "it waits once");
+        assert!(
+            began.elapsed() < log.last_words * many as u32 / 2,
+            "it waits once"
+        );
         assert_eq!(log.left_out(), 2 * many);
         drop(reads);
     }

@@ -10,12 +10,16 @@ use super::interrupt_flag;
 use crate::failure::{Failure, INTERRUPTED, USAGE};
 use crate::terminal::Terminal;
 
-/// Returns the login of `user` at the server with this `key`. The password comes from the variable of the environment
-/// that iperf3 reads, or the user is asked.
+/// Returns the login of `user` at the server with this `key`. The password comes from the variable
+/// of the environment that iperf3 reads, or the user is asked.
 ///
 /// # Errors
 /// Fails if there is no password and no user can be asked, or if iperf3 cannot carry the password.
-pub(crate) fn read_login(user: &str, key: &RsaPublicKey, padding: RsaPadding) -> Result<ClientLogin, Failure> {
+pub(crate) fn read_login(
+    user: &str,
+    key: &RsaPublicKey,
+    padding: RsaPadding,
+) -> Result<ClientLogin, Failure> {
     let credentials = UserCredentials::new(user.to_owned(), read_password(user)?);
     let credentials = credentials.map_err(|error| Failure::new(USAGE, error.to_string()))?;
     Ok(ClientLogin::new(credentials, key.clone(), padding))
@@ -24,12 +28,20 @@ pub(crate) fn read_login(user: &str, key: &RsaPublicKey, padding: RsaPadding) ->
 fn read_password(user: &str) -> Result<Zeroizing<String>, Failure> {
     if let Some(given) = std::env::var_os("IPERF3_PASSWORD") {
         let text = given.into_string().map(Zeroizing::new);
-        return text.map_err(|_| Failure::new(USAGE, "the password in IPERF3_PASSWORD is not text in UTF-8"));
+        return text.map_err(|_| {
+            Failure::new(
+                USAGE,
+                "the password in IPERF3_PASSWORD is not text in UTF-8",
+            )
+        });
     }
     let interrupt = interrupt_flag()?;
     let typed = Terminal::ask_secretly(&format!("Password of {user}: "), &interrupt);
     if interrupt.load(Ordering::Relaxed) {
-        return Err(Failure::new(INTERRUPTED, "interrupted before the test began"));
+        return Err(Failure::new(
+            INTERRUPTED,
+            "interrupted before the test began",
+        ));
     }
     let lacking = "there is no password: put it into IPERF3_PASSWORD, or start this at a terminal that can ask for it";
     typed.ok_or_else(|| Failure::new(USAGE, lacking))

@@ -29,14 +29,24 @@ impl RunCommand for ManArguments {
         if let Some(folder) = &self.dir {
             return fs::create_dir_all(folder)
                 .and_then(|()| write_pages(&all, folder))
-                .map_err(|error| Failure::new(FAILED, format!("cannot write pages to {}: {error}", folder.display())));
+                .map_err(|error| {
+                    Failure::new(
+                        FAILED,
+                        format!("cannot write pages to {}: {error}", folder.display()),
+                    )
+                });
         }
         let found = self.command.iter().try_fold(&all, |command, name| {
-            let unknown = || Failure::new(USAGE, format!("{name} is no command; `fullpipe help` lists them"));
+            let unknown = || {
+                Failure::new(
+                    USAGE,
+                    format!("{name} is no command; `fullpipe help` lists them"),
+                )
+            };
             command.find_subcommand(name).ok_or_else(unknown)
         })?;
-        let page =
-            manual_page(found).map_err(|error| Failure::new(FAILED, format!("cannot make the page: {error}")))?;
+        let page = manual_page(found)
+            .map_err(|error| Failure::new(FAILED, format!("cannot make the page: {error}")))?;
         terminal.print_result(&String::from_utf8_lossy(&page));
         Ok(())
     }
@@ -49,10 +59,13 @@ fn documented_command() -> clap::Command {
     command
 }
 
-/// Returns `command` with the text of each flag, also of those that only `--help` shows: `clap_mangen` leaves out the
-/// text of a flag that the short help hides and that has no second paragraph.
+/// Returns `command` with the text of each flag, also of those that only `--help` shows:
+/// `clap_mangen` leaves out the text of a flag that the short help hides and that has no second
+/// paragraph.
 fn with_all_texts(command: clap::Command) -> clap::Command {
-    command.mut_args(|flag| flag.hide_short_help(false)).mut_subcommands(with_all_texts)
+    command
+        .mut_args(|flag| flag.hide_short_help(false))
+        .mut_subcommands(with_all_texts)
 }
 
 /// Returns the page of `command`; that of the drop-in lists iperf3's flags.
@@ -60,12 +73,20 @@ fn manual_page(command: &clap::Command) -> io::Result<Vec<u8>> {
     let is_drop_in = command.get_display_name() == Some("fullpipe-iperf3");
     let drop_in = || iperf3::iperf3_command().display_name("fullpipe-iperf3");
     let mut page = Vec::new();
-    Man::new(if is_drop_in { drop_in() } else { command.clone() }).render(&mut page)?;
+    Man::new(if is_drop_in {
+        drop_in()
+    } else {
+        command.clone()
+    })
+    .render(&mut page)?;
     Ok(page)
 }
 
 fn write_pages(command: &clap::Command, folder: &Path) -> io::Result<()> {
     let name = command.get_display_name().unwrap_or(command.get_name());
     fs::write(folder.join(format!("{name}.1")), manual_page(command)?)?;
-    command.get_subcommands().filter(|inner| !inner.is_hide_set()).try_for_each(|inner| write_pages(inner, folder))
+    command
+        .get_subcommands()
+        .filter(|inner| !inner.is_hide_set())
+        .try_for_each(|inner| write_pages(inner, folder))
 }

@@ -4,7 +4,9 @@ use fullpipe_diagnose::diagnose;
 use fullpipe_experiment::RAMP_STEP;
 use fullpipe_live::MeasurementPage;
 use fullpipe_probe::{Destination, measure_iperf2, measure_transfer, trace_route};
-use fullpipe_record::{Content, ErrorReport, Event, Evidence, Framing, Interval, Measurement, Request, Transport};
+use fullpipe_record::{
+    Content, ErrorReport, Event, Evidence, Framing, Interval, Measurement, Request, Transport,
+};
 use fullpipe_report as report;
 use fullpipe_units::{BitRate, Span};
 
@@ -28,8 +30,8 @@ const USUAL_TIME: Span = Span::from_secs(10);
 
 /// One measurement over TCP or UDP, and what limited it.
 ///
-/// The server runs `fullpipe serve`, `iperf3 -s` or, with --iperf2, `iperf -s`. Flags shared with iperf3 have its
-/// letters and its meaning, but for its --window, which is --buffer (-w) here.
+/// The server runs `fullpipe serve`, `iperf3 -s` or, with --iperf2, `iperf -s`. Flags shared with
+/// iperf3 have its letters and its meaning, but for its --window, which is --buffer (-w) here.
 #[derive(Debug, clap::Args)]
 #[command(mut_arg("live", |live| live.conflicts_with("iperf2")))]
 pub(crate) struct MeasureArguments {
@@ -40,8 +42,8 @@ pub(crate) struct MeasureArguments {
     bandwidth: Option<BitRate>,
     /// Increase the load in steps: 10%..120% or 5M..60M/12
     ///
-    /// Shows round-trip time and loss by load. FROM and TO are rates, or shares of the capacity: that of --bandwidth,
-    /// or else what TCP moves. --time is the duration of each step.
+    /// Shows round-trip time and loss by load. FROM and TO are rates, or shares of the capacity:
+    /// that of --bandwidth, or else what TCP moves. --time is the duration of each step.
     #[arg(
         long,
         help_heading = "Path",
@@ -51,14 +53,16 @@ pub(crate) struct MeasureArguments {
     ramp: Option<RampArgument>,
     /// Trace the route first (up to 5 s)
     ///
-    /// Finds the routers, their round-trip times and losses, the path MTU, and changes of TCP options on the way.
+    /// Finds the routers, their round-trip times and losses, the path MTU, and changes of TCP
+    /// options on the way.
     #[arg(long, conflicts_with = "ramp", help_heading = "Path")]
     route: bool,
     #[command(flatten)]
     load: MeasureLoadArguments,
     /// Measure again and again, until Ctrl-C, and keep each result: 30s, 1h
     ///
-    /// One line for each run. Makes the archive if there is none. `fullpipe history` shows what changed.
+    /// One line for each run. Makes the archive if there is none. `fullpipe history` shows what
+    /// changed.
     #[arg(
         long,
         value_parser = parse_interval,
@@ -90,19 +94,38 @@ impl RunCommand for MeasureArguments {
     fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
         let interrupts = self.live.interrupt_flags()?;
         let flag = &interrupts.flag;
-        let usual = if self.ramp.is_some() { RAMP_STEP } else { USUAL_TIME };
+        let usual = if self.ramp.is_some() {
+            RAMP_STEP
+        } else {
+            USUAL_TIME
+        };
         let (destination, request) = (self.reach.destination()?, self.load.to_request(usual)?);
-        let consent = |request: &Request| if self.yes { Ok(()) } else { ask_consent(&destination, request) };
+        let consent = |request: &Request| {
+            if self.yes {
+                Ok(())
+            } else {
+                ask_consent(&destination, request)
+            }
+        };
         if let Some(ramp) = self.ramp {
             let live = (self.live, &interrupts);
-            return ramp::run_ramp_test(ramp, self.bandwidth, (&destination, &request), &consent, live, terminal);
+            return ramp::run_ramp_test(
+                ramp,
+                self.bandwidth,
+                (&destination, &request),
+                &consent,
+                live,
+                terminal,
+            );
         }
         consent(&request)?;
         let Some(every) = self.every else {
             return measure_once(self, &destination, &request, &interrupts, terminal);
         };
         self.archive.require_archive()?;
-        run_repeatedly(every, flag, terminal, &|| measure_once(self, &destination, &request, &interrupts, terminal))
+        run_repeatedly(every, flag, terminal, &|| {
+            measure_once(self, &destination, &request, &interrupts, terminal)
+        })
     }
 }
 
@@ -114,7 +137,10 @@ fn measure_once(
     terminal: &Terminal,
 ) -> Result<(), Failure> {
     let (style, flag) = (terminal.style(), &interrupts.flag);
-    let route = arguments.route.then(|| trace_route(destination, flag)).transpose()?;
+    let route = arguments
+        .route
+        .then(|| trace_route(destination, flag))
+        .transpose()?;
     if let Some(route) = &route {
         terminal.print_result(&report::route_text(route, style));
         terminal.print_event(&Event::Route(Box::new(route.clone())));
@@ -129,29 +155,45 @@ fn measure_once(
             if let Some(head) = head.take() {
                 terminal.print_progress(&format!("{head}\n"));
             }
-            terminal.print_progress(&format!("{}\n", report::interval_line(request, interval, style)));
+            terminal.print_progress(&format!(
+                "{}\n",
+                report::interval_line(request, interval, style)
+            ));
         }
         terminal.print_event(&Event::Interval(Box::new(interval.clone())));
     };
     let measured = match picture {
-        Some(picture) => draw_measurement(&picture, destination, request, interrupts, &mut progress),
-        None if arguments.reach.is_iperf2() => measure_iperf2(destination, request, flag, &mut progress),
+        Some(picture) => {
+            draw_measurement(&picture, destination, request, interrupts, &mut progress)
+        }
+        None if arguments.reach.is_iperf2() => {
+            measure_iperf2(destination, request, flag, &mut progress)
+        }
         None => measure_transfer(destination, request, flag, &mut progress),
     };
     let measurement = judge_measurement(Measurement { route, ..measured? }, arguments.bandwidth);
-    finish_measurement(with_capture(measurement, recording, arguments.bandwidth), arguments, terminal)
+    finish_measurement(
+        with_capture(measurement, recording, arguments.bandwidth),
+        arguments,
+        terminal,
+    )
 }
 
 /// Asks for consent before UDP load that displaces other traffic leaves this host.
 pub(super) fn ask_consent(destination: &Destination, request: &Request) -> Result<(), Failure> {
-    let offered = request.rate.map(|rate| rate.scale_by(f64::from(request.streams)));
+    let offered = request
+        .rate
+        .map(|rate| rate.scale_by(f64::from(request.streams)));
     let harmless = request.transport == Transport::Tcp
         || offered.is_some_and(|rate| rate <= UDP_CONSENT_RATE)
         || stays_here(&destination.host);
     if harmless {
         return Ok(());
     }
-    let offered = offered.map_or_else(|| "UDP as fast as it goes".to_owned(), |rate| format!("{rate} of UDP"));
+    let offered = offered.map_or_else(
+        || "UDP as fast as it goes".to_owned(),
+        |rate| format!("{rate} of UDP"),
+    );
     let warning = format!(
         "{offered} does not give way to other traffic: on a path that others use it can starve them, and it is lost \
          where the path carries less"
@@ -170,16 +212,27 @@ pub(super) fn ask_question(question: &str, refusal: &str) -> Result<(), Failure>
 }
 
 pub(super) fn stays_here(host: &str) -> bool {
-    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+    host == "localhost"
+        || host
+            .parse::<IpAddr>()
+            .is_ok_and(|address| address.is_loopback())
 }
 
-/// Returns the measurement with its limit. Datagrams at a given rate have no window, and no limit but that rate.
+/// Returns the measurement with its limit. Datagrams at a given rate have no window, and no limit
+/// but that rate.
 fn judge_measurement(measurement: Measurement, bandwidth: Option<BitRate>) -> Measurement {
     if measurement.request.transport == Transport::Udp {
         return measurement;
     }
-    let verdict = diagnose(&Evidence::from_measurement(&measurement, bandwidth, Framing::Ethernet));
-    Measurement { limit: Some(verdict), ..measurement }
+    let verdict = diagnose(&Evidence::from_measurement(
+        &measurement,
+        bandwidth,
+        Framing::Ethernet,
+    ));
+    Measurement {
+        limit: Some(verdict),
+        ..measurement
+    }
 }
 
 /// Prints what there is, also of a test that broke off.
@@ -190,7 +243,10 @@ fn finish_measurement(
 ) -> Result<(), Failure> {
     let (interrupted, is_valid) = (measurement.interrupted, measurement.validity.is_valid());
     let exit_code = if interrupted { INTERRUPTED } else { FAILED };
-    let error = measurement.broken_off.clone().map(|message| ErrorReport { message, exit_code });
+    let error = measurement
+        .broken_off
+        .clone()
+        .map(|message| ErrorReport { message, exit_code });
     let is_repeated = arguments.every.is_some();
     terminal.print_result(&if is_repeated {
         report::measurement_line(&measurement, &local_time(&measurement.started))
@@ -198,7 +254,10 @@ fn finish_measurement(
         report::measurement_text(&measurement, terminal.style())
     });
     terminal.print_event(&Event::Measurement(Box::new(measurement.clone())));
-    let content = Content::Measurement { measurement: Box::new(measurement), path: None };
+    let content = Content::Measurement {
+        measurement: Box::new(measurement),
+        path: None,
+    };
     let document = terminal.print_report(content, error.as_ref());
     if is_repeated {
         arguments.archive.keep_as_asked(&document, terminal);
@@ -219,7 +278,8 @@ mod tests {
     use fullpipe_units::{ByteCount, Span};
 
     fn read_back(request: &Request) -> Request {
-        let arguments = std::iter::once("fullpipe".to_owned()).chain(measure_arguments("host", request));
+        let arguments =
+            std::iter::once("fullpipe".to_owned()).chain(measure_arguments("host", request));
         match Cli::try_parse_from(arguments).unwrap().command {
             Command::Measure(arguments) => arguments.load.to_request(USUAL_TIME).unwrap(),
             other => panic!("{other:?}"),
@@ -237,7 +297,12 @@ mod tests {
             title: Some("a \"title\"".to_owned()),
             ..Request::default()
         };
-        let flood = Request { transport: Transport::Udp, block: ByteCount::ZERO, offload: true, ..Request::default() };
+        let flood = Request {
+            transport: Transport::Udp,
+            block: ByteCount::ZERO,
+            offload: true,
+            ..Request::default()
+        };
         for request in [Request::default(), window, flood] {
             assert_eq!(read_back(&request), request);
         }

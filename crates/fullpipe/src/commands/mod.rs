@@ -130,11 +130,21 @@ pub(crate) fn help_template(styles: &Styles) -> StyledStr {
     for (group, variants) in COMMAND_GROUPS {
         let _ = writeln!(text, "{header}{group}:{header:#}");
         for name in variants.iter().map(|variant| variant.to_lowercase()) {
-            let about = commands.find_subcommand(&name).and_then(clap::Command::get_about).cloned();
-            let _ = writeln!(text, "  {literal}{name:<11}{literal:#}  {}", about.unwrap_or_default());
+            let about = commands
+                .find_subcommand(&name)
+                .and_then(clap::Command::get_about)
+                .cloned();
+            let _ = writeln!(
+                text,
+                "  {literal}{name:<11}{literal:#}  {}",
+                about.unwrap_or_default()
+            );
         }
     }
-    let _ = write!(text, "\n{header}Options:{header:#}\n{{options}}{{after-help}}");
+    let _ = write!(
+        text,
+        "\n{header}Options:{header:#}\n{{options}}{{after-help}}"
+    );
     text.into()
 }
 
@@ -151,29 +161,43 @@ impl RunCommand for Command {
 /// Makes Ctrl-C the affair of a program that has the terminal too; this one ends after it.
 fn leave_interrupts_to_others() -> Result<(), Failure> {
     let ignored = signal_hook::flag::register(signal_hook::consts::SIGINT, Arc::default());
-    ignored.map(drop).map_err(|error| Failure::new(FAILED, format!("cannot ignore Ctrl-C: {error}")))
+    ignored
+        .map(drop)
+        .map_err(|error| Failure::new(FAILED, format!("cannot ignore Ctrl-C: {error}")))
 }
 
-/// A flag that a request to end sets (SIGTERM, SIGHUP), so that a program that was started can be ended first.
+/// A flag that a request to end sets (SIGTERM, SIGHUP), so that a program that was started can be
+/// ended first.
 fn end_flag() -> Result<Arc<AtomicBool>, Failure> {
     use signal_hook::consts::{SIGHUP, SIGTERM};
     let flag = Arc::new(AtomicBool::new(false));
     let register = |signal| signal_hook::flag::register(signal, Arc::clone(&flag)).map(drop);
     let registered = register(SIGTERM).and_then(|()| register(SIGHUP));
-    registered.map_err(|error| Failure::new(FAILED, format!("cannot listen for a request to end: {error}")))?;
+    registered.map_err(|error| {
+        Failure::new(
+            FAILED,
+            format!("cannot listen for a request to end: {error}"),
+        )
+    })?;
     Ok(flag)
 }
 
-/// A flag that Ctrl-C sets, so that work can end cleanly; the second Ctrl-C ends the program at once.
+/// A flag that Ctrl-C sets, so that work can end cleanly; the second Ctrl-C ends the program at
+/// once.
 fn interrupt_flag() -> Result<Arc<AtomicBool>, Failure> {
     use signal_hook::consts::{SIGINT, SIGTERM};
     let flag = Arc::new(AtomicBool::new(false));
     let register = |signal| -> io::Result<()> {
-        signal_hook::flag::register_conditional_shutdown(signal, INTERRUPTED.into(), Arc::clone(&flag))?;
+        signal_hook::flag::register_conditional_shutdown(
+            signal,
+            INTERRUPTED.into(),
+            Arc::clone(&flag),
+        )?;
         signal_hook::flag::register(signal, Arc::clone(&flag))?;
         Ok(())
     };
     let registered = register(SIGINT).and_then(|()| register(SIGTERM));
-    registered.map_err(|error| Failure::new(FAILED, format!("cannot listen for Ctrl-C: {error}")))?;
+    registered
+        .map_err(|error| Failure::new(FAILED, format!("cannot listen for Ctrl-C: {error}")))?;
     Ok(flag)
 }

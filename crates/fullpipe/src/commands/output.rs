@@ -38,6 +38,9 @@ pub(crate) struct OutputArguments {
 
 impl OutputArguments {
     pub(crate) fn output_choice(&self) -> OutputChoice<'_> {
-        (OutputFormat::from_flags(self.json, self.json_lines), self.html.as_deref())
+        (
+            OutputFormat::from_flags(self.json, self.json_lines),
+            self.html.as_deref(),
+        )
     }
 }

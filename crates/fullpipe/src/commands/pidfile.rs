@@ -16,10 +16,12 @@ pub(crate) struct PidFile {
 }
 
 impl PidFile {
-    /// Writes the number of this process, as `text`, into a new file at `path`, or one that no other server holds.
+    /// Writes the number of this process, as `text`, into a new file at `path`, or one that no
+    /// other server holds.
     ///
     /// # Errors
-    /// If another server holds the file, if it is a symbolic link, which may lead anywhere, or if it cannot be written.
+    /// If another server holds the file, if it is a symbolic link, which may lead anywhere, or if
+    /// it cannot be written.
     pub(crate) fn write(path: &Path, text: &str) -> io::Result<Self> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let opened = rustix::fs::open(path, flags, Mode::from_raw_mode(0o644));
@@ -28,17 +30,25 @@ impl PidFile {
             other => other.into(),
         })?);
         flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|errno| match errno {
-            Errno::WOULDBLOCK => io::Error::new(io::ErrorKind::ResourceBusy, "another server that runs holds it"),
+            Errno::WOULDBLOCK => io::Error::new(
+                io::ErrorKind::ResourceBusy,
+                "another server that runs holds it",
+            ),
             other => other.into(),
         })?;
         file.set_len(0)?;
         file.write_all(text.as_bytes())?;
-        Ok(Self { path: path.to_owned(), file })
+        Ok(Self {
+            path: path.to_owned(),
+            file,
+        })
     }
 
     /// Returns true if the file at the path is still this one.
     fn is_in_place(&self) -> bool {
-        let (Ok(there), Ok(ours)) = (fs::symlink_metadata(&self.path), self.file.metadata()) else { return false };
+        let (Ok(there), Ok(ours)) = (fs::symlink_metadata(&self.path), self.file.metadata()) else {
+            return false;
+        };
         (there.dev(), there.ino()) == (ours.dev(), ours.ino())
     }
 }
@@ -64,7 +74,10 @@ mod tests {
     fn a_second_server_neither_overwrites_nor_removes_the_file_of_the_first() {
         let path = path("second");
         let first = PidFile::write(&path, "7\n").unwrap();
-        assert_eq!(PidFile::write(&path, "7\n").unwrap_err().kind(), io::ErrorKind::ResourceBusy);
+        assert_eq!(
+            PidFile::write(&path, "7\n").unwrap_err().kind(),
+            io::ErrorKind::ResourceBusy
+        );
         assert_eq!(fs::read_to_string(&path).unwrap(), "7\n");
         drop(first);
         assert!(!path.exists());

@@ -28,15 +28,21 @@ impl FromStr for RampArgument {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let (range, steps) = match text.rsplit_once('/') {
-            Some((range, steps)) if steps.bytes().all(|byte| byte.is_ascii_digit()) => (range, Some(steps)),
+            Some((range, steps)) if steps.bytes().all(|byte| byte.is_ascii_digit()) => {
+                (range, Some(steps))
+            }
             _ => (text, None),
         };
         let steps = steps.map(|steps| match steps.parse() {
             Ok(count) if (2..=MAX_STEPS).contains(&count) => Ok(count),
-            _ => Err(format!("{steps} steps asked for; 2 to {MAX_STEPS} are possible")),
+            _ => Err(format!(
+                "{steps} steps asked for; 2 to {MAX_STEPS} are possible"
+            )),
         });
         let steps = steps.transpose()?.unwrap_or(USUAL_STEPS);
-        let (from, to) = range.split_once("..").ok_or("a ramp goes from one load to another: 10%..120% or 5M..60M")?;
+        let (from, to) = range
+            .split_once("..")
+            .ok_or("a ramp goes from one load to another: 10%..120% or 5M..60M")?;
         let loads = if from.ends_with('%') || to.ends_with('%') {
             RampLoads::Shares(parse_value::<Ratio>(from)?, parse_value(to)?)
         } else {
@@ -68,7 +74,8 @@ impl RampArgument {
     }
 }
 
-/// Measures step by step. What the path carries is `bandwidth`, or found by TCP first, which gives way to others.
+/// Measures step by step. What the path carries is `bandwidth`, or found by TCP first, which gives
+/// way to others.
 pub(crate) fn run_ramp_test(
     ramp: RampArgument,
     bandwidth: Option<BitRate>,
@@ -77,18 +84,29 @@ pub(crate) fn run_ramp_test(
     (live, interrupts): (LiveArgument, &InterruptFlags),
     terminal: &Terminal,
 ) -> Result<(), Failure> {
-    let once = |request: &Request| measure_transfer(destination, request, &interrupts.flag, &mut |_| {});
+    let once =
+        |request: &Request| measure_transfer(destination, request, &interrupts.flag, &mut |_| {});
     let full = match bandwidth {
         None if ramp.needs_full() => Some(carried_rate(&once, request, terminal)?),
         known => known,
     };
     let loads = ramp.0.offered_loads(full.unwrap_or(BitRate::ZERO));
-    let most = loads.last().map(|load| load.scale_by(1.0 / f64::from(request.streams.max(1))));
-    consent(&Request { rate: most, ..request.clone() })?;
-    let picture = live.start_picture(|| MeasurementPage::new(&destination.host, request, full), interrupts)?;
+    let most = loads
+        .last()
+        .map(|load| load.scale_by(1.0 / f64::from(request.streams.max(1))));
+    consent(&Request {
+        rate: most,
+        ..request.clone()
+    })?;
+    let picture = live.start_picture(
+        || MeasurementPage::new(&destination.host, request, full),
+        interrupts,
+    )?;
     let mut measure_step = |request: &Request| -> Result<Measurement, ProbeError> {
         let measured = match &picture {
-            Some(picture) => draw_measurement(picture, destination, request, interrupts, &mut |_| {}),
+            Some(picture) => {
+                draw_measurement(picture, destination, request, interrupts, &mut |_| {})
+            }
             None => once(request),
         }?;
         terminal.print_event(&Event::Measurement(Box::new(measured.clone())));
@@ -96,7 +114,9 @@ pub(crate) fn run_ramp_test(
     };
     let done = run_ramp(&loads, full, request, &mut measure_step, &mut |step| {
         let line = report::ramp_step(step);
-        picture.as_ref().inspect(|picture| picture.send(MeasurementUpdate::Ended(line.clone())));
+        picture
+            .as_ref()
+            .inspect(|picture| picture.send(MeasurementUpdate::Ended(line.clone())));
         terminal.print_progress(&format!("{line}\n"));
         terminal.print_event(&Event::RampStep(Box::new(step.clone())));
     });
@@ -106,8 +126,16 @@ pub(crate) fn run_ramp_test(
     terminal.print_event(&Event::Ramp(Box::new(done.clone())));
     let interrupted = done.interrupted;
     let broken = done.steps.iter().find_map(|step| step.broken_off.clone());
-    let error = broken.map(|message| ErrorReport { message, exit_code: FAILED });
-    terminal.print_report(Content::Ramp { ramp: Box::new(done) }, error.as_ref());
+    let error = broken.map(|message| ErrorReport {
+        message,
+        exit_code: FAILED,
+    });
+    terminal.print_report(
+        Content::Ramp {
+            ramp: Box::new(done),
+        },
+        error.as_ref(),
+    );
     Failure::after_report(error.as_ref().filter(|_| !interrupted), interrupted, true)
 }
 
@@ -119,7 +147,11 @@ fn carried_rate(
 ) -> Result<BitRate, Failure> {
     // What only datagrams have is of no use here, and what they lack is as it usually is.
     let is_tcp = request.transport == Transport::Tcp;
-    let block = if is_tcp { request.block } else { ByteCount::ZERO };
+    let block = if is_tcp {
+        request.block
+    } else {
+        ByteCount::ZERO
+    };
     let tcp = Request {
         transport: Transport::Tcp,
         block,
@@ -133,13 +165,21 @@ fn carried_rate(
     for _ in 0..MAX_PROBES {
         let measured = once(&tcp)?;
         if measured.interrupted {
-            return Err(Failure::new(INTERRUPTED, "interrupted before the first step"));
+            return Err(Failure::new(
+                INTERRUPTED,
+                "interrupted before the first step",
+            ));
         }
         if let Some(why) = measured.broken_off {
-            return Err(Failure::new(FAILED, format!("the probe before the first step broke off: {why}")));
+            return Err(Failure::new(
+                FAILED,
+                format!("the probe before the first step broke off: {why}"),
+            ));
         }
         let steady = measured.summary.steady.map(|steady| steady.rate);
-        if let Some(rate) = plausible_capacity(steady, measured.summary.rate, measured.summary.received) {
+        if let Some(rate) =
+            plausible_capacity(steady, measured.summary.rate, measured.summary.received)
+        {
             terminal.print_progress(&format!("TCP moves {rate}: that is 100 %\n"));
             return Ok(rate);
         }
@@ -152,14 +192,21 @@ fn carried_rate(
 /// Probes before the first step, of which all but the last may have moved too little.
 const MAX_PROBES: usize = 2;
 
-/// A probe that moved less than this shows nothing of the path: it is about the first window of a connection.
+/// A probe that moved less than this shows nothing of the path: it is about the first window of a
+/// connection.
 const MIN_PROBED: ByteCount = ByteCount::from_kib(16);
 
-/// Returns the capacity that a probe shows: its steady rate, or the mean of the whole where the steady part is none of
-/// it. Returns `None` where it moved too little.
-fn plausible_capacity(steady: Option<BitRate>, whole: BitRate, moved: ByteCount) -> Option<BitRate> {
+/// Returns the capacity that a probe shows: its steady rate, or the mean of the whole where the
+/// steady part is none of it. Returns `None` where it moved too little.
+fn plausible_capacity(
+    steady: Option<BitRate>,
+    whole: BitRate,
+    moved: ByteCount,
+) -> Option<BitRate> {
     let steady = steady.filter(|steady| steady.scale_by(10.0) >= whole);
-    (moved >= MIN_PROBED).then(|| steady.unwrap_or(whole)).filter(|&rate| rate > BitRate::ZERO)
+    (moved >= MIN_PROBED)
+        .then(|| steady.unwrap_or(whole))
+        .filter(|&rate| rate > BitRate::ZERO)
 }
 
 #[cfg(test)]
@@ -169,26 +216,59 @@ mod tests {
     #[test]
     fn a_ramp_is_read() {
         let shares = RampLoads::Shares(Ratio::new(0.1), Ratio::new(1.2));
-        assert_eq!("10%..120%".parse(), Ok(RampArgument(LoadRamp { loads: shares, steps: 12 })));
+        assert_eq!(
+            "10%..120%".parse(),
+            Ok(RampArgument(LoadRamp {
+                loads: shares,
+                steps: 12
+            }))
+        );
         let rates = RampLoads::Rates(BitRate::from_mbps(5), BitRate::from_mbps(60));
-        assert_eq!("5M..60Mbit/s/4".parse(), Ok(RampArgument(LoadRamp { loads: rates, steps: 4 })));
+        assert_eq!(
+            "5M..60Mbit/s/4".parse(),
+            Ok(RampArgument(LoadRamp {
+                loads: rates,
+                steps: 4
+            }))
+        );
     }
 
     #[test]
     fn a_tiny_probe_is_no_capacity() {
         // A first probe of a few bytes once gave a ramp from 10 to 120 bit/s.
         let (bits, rate) = (BitRate::from_bps(100), BitRate::from_mbps(50));
-        assert_eq!(plausible_capacity(Some(bits), bits, ByteCount::new(38)), None);
-        assert_eq!(plausible_capacity(Some(bits), rate, ByteCount::from_mib(12)), Some(rate));
-        assert_eq!(plausible_capacity(Some(rate), rate, ByteCount::from_mib(12)), Some(rate));
-        assert_eq!(plausible_capacity(None, BitRate::ZERO, ByteCount::from_mib(1)), None);
+        assert_eq!(
+            plausible_capacity(Some(bits), bits, ByteCount::new(38)),
+            None
+        );
+        assert_eq!(
+            plausible_capacity(Some(bits), rate, ByteCount::from_mib(12)),
+            Some(rate)
+        );
+        assert_eq!(
+            plausible_capacity(Some(rate), rate, ByteCount::from_mib(12)),
+            Some(rate)
+        );
+        assert_eq!(
+            plausible_capacity(None, BitRate::ZERO, ByteCount::from_mib(1)),
+            None
+        );
     }
 
     #[test]
     fn nonsense_is_reported() {
-        for text in
-            ["", "10%", "10%..5M", "0%..10%", "20%..10%", "5M..5M", "1M..2M/1", "1M..2M/101", "a..b", "10%..inf%"]
-        {
+        for text in [
+            "",
+            "10%",
+            "10%..5M",
+            "0%..10%",
+            "20%..10%",
+            "5M..5M",
+            "1M..2M/1",
+            "1M..2M/101",
+            "a..b",
+            "10%..inf%",
+        ] {
             assert!(text.parse::<RampArgument>().is_err(), "{text}");
         }
     }

@@ -8,7 +8,8 @@ use fullpipe_iperf::SharedKey;
 use fullpipe_record::Event;
 use fullpipe_record::event::{ClientFailure, Listening, NoPeer, NotAccepting, RelayStopping};
 use fullpipe_relay::{
-    AllowedTargets, RelayError, RelayEvent, RelayOptions, RelayRole, TargetAddress, relay_connections,
+    AllowedTargets, RelayError, RelayEvent, RelayOptions, RelayRole, TargetAddress,
+    relay_connections,
 };
 use fullpipe_report as report;
 use fullpipe_units::{Span, count_noun};
@@ -24,9 +25,9 @@ use crate::values::{integer_parser, parse_duration, read_key_file};
 
 /// Split TCP, for hosts with small windows that nobody may change.
 ///
-/// Takes connections over and passes them on to one target. Alone, it joins a stretch on each side. As a pair, the near
-/// relay (--via) and the far one (--allow-to) carry the long stretch with windows that the kernel tunes, and the hosts
-/// only fill their short ones.
+/// Takes connections over and passes them on to one target. Alone, it joins a stretch on each side.
+/// As a pair, the near relay (--via) and the far one (--allow-to) carry the long stretch with
+/// windows that the kernel tunes, and the hosts only fill their short ones.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = AFTER_HELP,
@@ -41,13 +42,25 @@ pub(crate) struct RelayArguments {
     #[arg(long, value_name = "HOST:PORT", help_heading = "Relay")]
     to: Option<TargetAddress>,
     /// Far relay that connects to the target
-    #[arg(long, value_name = "HOST:PORT", requires = "key_file", requires = "to", help_heading = "Pair")]
+    #[arg(
+        long,
+        value_name = "HOST:PORT",
+        requires = "key_file",
+        requires = "to",
+        help_heading = "Pair"
+    )]
     via: Option<TargetAddress>,
     /// Serve near relays that ask for these targets; repeatable
     ///
-    /// NETWORK:PORTS, as 10.0.0.0/8:22,443 or `[2001:db8::/32]:*`. Loopback and link-local addresses are permitted only
-    /// by a network that holds nothing else.
-    #[arg(long, value_name = "NETWORK:PORTS", requires = "key_file", conflicts_with = "via", help_heading = "Pair")]
+    /// NETWORK:PORTS, as 10.0.0.0/8:22,443 or `[2001:db8::/32]:*`. Loopback and link-local
+    /// addresses are permitted only by a network that holds nothing else.
+    #[arg(
+        long,
+        value_name = "NETWORK:PORTS",
+        requires = "key_file",
+        conflicts_with = "via",
+        help_heading = "Pair"
+    )]
     allow_to: Vec<AllowedTargets>,
     /// Key in FILE that both relays of a pair have
     ///
@@ -61,9 +74,14 @@ pub(crate) struct RelayArguments {
     plain: bool,
     /// Compress between the relays, by zstd, where that wins
     ///
-    /// Blocks that would not become 5 % shorter, or take more processor time than they save on the way, pass as they
-    /// are. The far relay needs no option for it.
-    #[arg(long, requires = "via", conflicts_with = "allow_to", help_heading = "Pair")]
+    /// Blocks that would not become 5 % shorter, or take more processor time than they save on the
+    /// way, pass as they are. The far relay needs no option for it.
+    #[arg(
+        long,
+        requires = "via",
+        conflicts_with = "allow_to",
+        help_heading = "Pair"
+    )]
     compress: bool,
     /// Connections to the far relay that wait for clients
     #[arg(
@@ -88,7 +106,8 @@ pub(crate) struct RelayArguments {
         help_heading = "Limits"
     )]
     max_connections: u32,
-    /// Maximum number of connections of one address (IPv6: one /64 network) [default: a quarter of all]
+    /// Maximum number of connections of one address (IPv6: one /64 network) [default: a quarter of
+    /// all]
     ///
     /// More are reset, so that no client takes the places of all.
     #[arg(
@@ -105,7 +124,8 @@ pub(crate) struct RelayArguments {
     drain: Span,
     /// Report each connection also at its start and this often, unless it is idle
     ///
-    /// With the rate and the limit of each stretch since the last report. Seconds where no unit is given.
+    /// With the rate and the limit of each stretch since the last report. Seconds where no unit is
+    /// given.
     #[arg(long, short, value_parser = parse_interval, value_name = "SECONDS", help_heading = "Output")]
     interval: Option<Span>,
     /// Print one JSON object a line for each event
@@ -136,9 +156,19 @@ struct ListenAddress {
 fn parse_listen_address(text: &str) -> Result<ListenAddress, String> {
     let error = || "write ADDRESS:PORT, or :PORT for all addresses".to_owned();
     let (address, port) = text.rsplit_once(':').ok_or_else(error)?;
-    let inner = address.strip_prefix('[').and_then(|address| address.strip_suffix(']')).unwrap_or(address);
-    let address = if inner.is_empty() { None } else { Some(inner.parse().map_err(|_| error())?) };
-    Ok(ListenAddress { address, port: port.parse().map_err(|_| error())? })
+    let inner = address
+        .strip_prefix('[')
+        .and_then(|address| address.strip_suffix(']'))
+        .unwrap_or(address);
+    let address = if inner.is_empty() {
+        None
+    } else {
+        Some(inner.parse().map_err(|_| error())?)
+    };
+    Ok(ListenAddress {
+        address,
+        port: port.parse().map_err(|_| error())?,
+    })
 }
 
 impl RelayArguments {
@@ -148,7 +178,9 @@ impl RelayArguments {
             port: self.listen.port,
             allow: self.allow.clone(),
             max_connections: self.max_connections,
-            max_connections_per_address: self.max_connections_per_address.unwrap_or(self.max_connections.div_ceil(4)),
+            max_connections_per_address: self
+                .max_connections_per_address
+                .unwrap_or(self.max_connections.div_ceil(4)),
             drain: self.drain,
             interval: self.interval,
             role: self.relay_role()?,
@@ -157,17 +189,28 @@ impl RelayArguments {
 
     fn relay_role(&self) -> Result<RelayRole, Failure> {
         let plain = self.plain;
-        Ok(match (self.to.clone(), self.via.clone(), self.key_file.clone()) {
-            (Some(to), Some(via), Some(key)) => {
-                RelayRole::Near { to, via, key, plain, compress: self.compress, pool: self.pool }
-            }
-            (None, None, Some(key)) => RelayRole::Far { targets: self.allow_to.clone(), key, plain },
-            (Some(to), None, None) => RelayRole::Alone { to },
-            _ => {
-                let why = "--key-file is for a pair: add --via at the near relay, or --allow-to at the far one";
-                return Err(Failure::new(USAGE, why));
-            }
-        })
+        Ok(
+            match (self.to.clone(), self.via.clone(), self.key_file.clone()) {
+                (Some(to), Some(via), Some(key)) => RelayRole::Near {
+                    to,
+                    via,
+                    key,
+                    plain,
+                    compress: self.compress,
+                    pool: self.pool,
+                },
+                (None, None, Some(key)) => RelayRole::Far {
+                    targets: self.allow_to.clone(),
+                    key,
+                    plain,
+                },
+                (Some(to), None, None) => RelayRole::Alone { to },
+                _ => {
+                    let why = "--key-file is for a pair: add --via at the near relay, or --allow-to at the far one";
+                    return Err(Failure::new(USAGE, why));
+                }
+            },
+        )
     }
 }
 
@@ -182,17 +225,28 @@ impl RunCommand for RelayArguments {
         let format = terminal.format();
         let log = LogThread::start(move |event| print_event(event, format));
         let relayed = relay_connections(&options, &Arc::clone(&interrupt), &mut |event| {
-            if interrupt.load(Ordering::Relaxed) { log.note_last(event) } else { log.log_event(event) }
+            if interrupt.load(Ordering::Relaxed) {
+                log.note_last(event)
+            } else {
+                log.log_event(event)
+            }
         });
         log.finish();
         relayed.map_err(|error| relay_failure(&error))?;
-        if interrupt.load(Ordering::Relaxed) { Err(Failure::already_printed(INTERRUPTED)) } else { Ok(()) }
+        if interrupt.load(Ordering::Relaxed) {
+            Err(Failure::already_printed(INTERRUPTED))
+        } else {
+            Ok(())
+        }
     }
 }
 
 fn print_event(event: &RelayEvent, format: OutputFormat) {
     if format == OutputFormat::JsonLines {
-        let now = jiff::Timestamp::now().round(jiff::Unit::Millisecond).map(|now| now.to_string()).unwrap_or_default();
+        let now = jiff::Timestamp::now()
+            .round(jiff::Unit::Millisecond)
+            .map(|now| now.to_string())
+            .unwrap_or_default();
         Terminal::print_line(&event_line(&as_event(event), &now));
     } else {
         Terminal::print_line(&describe_event(event));
@@ -208,10 +262,15 @@ fn describe_event(event: &RelayEvent) -> String {
         RelayEvent::Relayed(done) => report::relay_line(done),
         RelayEvent::NotRelayed { client, why } => format!("{client}: reset, because {why}"),
         RelayEvent::Rejected(refused) => rejected_line(refused),
-        RelayEvent::NotAccepting { why } => format!("connections wait, because none can be accepted: {why}"),
+        RelayEvent::NotAccepting { why } => {
+            format!("connections wait, because none can be accepted: {why}")
+        }
         RelayEvent::NoPeer { why } => format!("{why}; trying again each second"),
         RelayEvent::Stopping { connections: 0, .. } => "stopping".to_owned(),
-        RelayEvent::Stopping { connections, deadline } => {
+        RelayEvent::Stopping {
+            connections,
+            deadline,
+        } => {
             let open = count_noun(connections, "connection");
             format!("stopping: waiting up to {deadline} for {open} to end")
         }
@@ -229,9 +288,13 @@ fn as_event(event: &RelayEvent) -> Event {
         RelayEvent::Rejected(refused) => rejected_event(refused),
         RelayEvent::NotAccepting { why } => Event::NotAccepting(NotAccepting { why }),
         RelayEvent::NoPeer { why } => Event::NoPeer(NoPeer { why }),
-        RelayEvent::Stopping { connections, deadline } => {
-            Event::RelayStopping(RelayStopping { connections: connections.into(), deadline })
-        }
+        RelayEvent::Stopping {
+            connections,
+            deadline,
+        } => Event::RelayStopping(RelayStopping {
+            connections: connections.into(),
+            deadline,
+        }),
     }
 }
 
@@ -251,10 +314,15 @@ mod tests {
     fn an_address_to_listen_on_has_a_port() {
         let read = |text| parse_listen_address(text).map(|listen| (listen.address, listen.port));
         assert_eq!(read(":9000"), Ok((None, 9000)));
-        assert_eq!(read("127.0.0.1:0"), Ok((Some(IpAddr::from([127, 0, 0, 1])), 0)));
+        assert_eq!(
+            read("127.0.0.1:0"),
+            Ok((Some(IpAddr::from([127, 0, 0, 1])), 0))
+        );
         assert_eq!(read("[::1]:9000").unwrap().0, Some("::1".parse().unwrap()));
         assert!(
-            ["", "9000", "host:9000", ":65536", "127.0.0.1"].iter().all(|text| parse_listen_address(text).is_err())
+            ["", "9000", "host:9000", ":65536", "127.0.0.1"]
+                .iter()
+                .all(|text| parse_listen_address(text).is_err())
         );
     }
 }

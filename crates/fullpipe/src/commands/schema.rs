@@ -14,7 +14,11 @@ pub(crate) struct SchemaArguments {
 
 impl RunCommand for SchemaArguments {
     fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
-        terminal.print_result(&if self.events { report::event_schema() } else { report::document_schema() });
+        terminal.print_result(&if self.events {
+            report::event_schema()
+        } else {
+            report::document_schema()
+        });
         Ok(())
     }
 }

@@ -5,15 +5,19 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use fullpipe_control::{AddressPrefix, LoginAuthenticator, RefusedConnections, RsaPrivateKey, TlsIdentity};
+use fullpipe_control::{
+    AddressPrefix, LoginAuthenticator, RefusedConnections, RsaPrivateKey, TlsIdentity,
+};
 use fullpipe_copy::{SHARE_PORT, ShareError, ShareEvent, ShareOptions, ShareServer};
 use fullpipe_iperf::{DEFAULT_PORT, SharedKey, UserList};
 use fullpipe_live::{ServerPage, ServerUpdate};
 use fullpipe_probe::{
-    AdmissionQuota, ServeError, ServeOptions, ServerEvent, ServerLimits, StorageConfig, serve_clients,
+    AdmissionQuota, ServeError, ServeOptions, ServerEvent, ServerLimits, StorageConfig,
+    serve_clients,
 };
 use fullpipe_record::event::{
-    Client, ClientFailure, ClientTest, ClientTotals, Listening, NotListening, Rejected, UnreportedFlows,
+    Client, ClientFailure, ClientTest, ClientTotals, Listening, NotListening, Rejected,
+    UnreportedFlows,
 };
 use fullpipe_record::{Direction, Event};
 use fullpipe_units::{BitRate, ByteCount, Span, count_noun};
@@ -27,7 +31,9 @@ use crate::commands::live::LiveArgument;
 use crate::commands::output::OutputChoice;
 use crate::failure::{FAILED, Failure, LACKING, USAGE};
 use crate::terminal::{OutputFormat, Terminal, event_line};
-use crate::values::{integer_parser, parse_duration, read_key_file, read_user_file, rsa_private_key, tls_identity};
+use crate::values::{
+    integer_parser, parse_duration, read_key_file, read_user_file, rsa_private_key, tls_identity,
+};
 
 /// Time between two counts of a test for a picture.
 const PICTURE_INTERVAL: Span = Span::from_secs(1);
@@ -37,7 +43,8 @@ const IPERF2_PORT: u16 = 5001;
 
 /// The far end, for fullpipe and iperf3 clients.
 ///
-/// Answers fullpipe and iperf3 clients, and iperf2 clients that send, any number at once, until interrupted.
+/// Answers fullpipe and iperf3 clients, and iperf2 clients that send, any number at once, until
+/// interrupted.
 #[derive(Debug, clap::Args)]
 #[command(mut_arg("live", |live| live.conflicts_with("daemon")))]
 pub(crate) struct ServeArguments {
@@ -54,7 +61,12 @@ pub(crate) struct ServeArguments {
     )]
     iperf2_port: Option<u16>,
     /// Refuse iperf2 clients, and leave their port free
-    #[arg(long, hide_short_help = true, help_heading = "Server", conflicts_with = "iperf2_port")]
+    #[arg(
+        long,
+        hide_short_help = true,
+        help_heading = "Server",
+        conflicts_with = "iperf2_port"
+    )]
     no_iperf2: bool,
     /// Address to listen on [default: all]
     #[arg(long, short = 'B', value_name = "ADDRESS", help_heading = "Server")]
@@ -67,8 +79,8 @@ pub(crate) struct ServeArguments {
     idle_timeout: Option<Span>,
     /// Time limit for a client's answer
     ///
-    /// Results may take three times as long, and data may pause for twelve times as long; where most of more than 8
-    /// streams pause, for three times as long.
+    /// Results may take three times as long, and data may pause for twelve times as long; where
+    /// most of more than 8 streams pause, for three times as long.
     #[arg(
         long,
         default_value = "10",
@@ -89,12 +101,22 @@ pub(crate) struct ServeArguments {
     #[arg(long, value_parser = tls_identity, value_name = "FILE", help_heading = "Security")]
     tls: Option<TlsIdentity>,
     /// Send FILE in downloads, again and again, instead of made-up data
-    #[arg(long, value_name = "FILE", hide_short_help = true, help_heading = "Data")]
+    #[arg(
+        long,
+        value_name = "FILE",
+        hide_short_help = true,
+        help_heading = "Data"
+    )]
     file: Option<PathBuf>,
     /// Write uploads to temporary files in FOLDER
     ///
     /// The files have no name, so nothing remains of them.
-    #[arg(long, value_name = "FOLDER", hide_short_help = true, help_heading = "Data")]
+    #[arg(
+        long,
+        value_name = "FOLDER",
+        hide_short_help = true,
+        help_heading = "Data"
+    )]
     store: Option<PathBuf>,
     #[command(flatten)]
     share: ShareArguments,
@@ -117,8 +139,8 @@ const OF_TESTS: [&str; 2] = ["one_off", "idle_timeout"];
 struct ShareArguments {
     /// Let `fullpipe copy` read and change FOLDER; FOLDER:ro lets it only read
     ///
-    /// Clients must know the key, and reach nothing outside the folder. All is encrypted. The limits of tests are those
-    /// of copies as well, and each port of tests serves copies, too.
+    /// Clients must know the key, and reach nothing outside the folder. All is encrypted. The
+    /// limits of tests are those of copies as well, and each port of tests serves copies, too.
     #[arg(
         long,
         value_parser = shared_folder,
@@ -153,7 +175,10 @@ fn shared_folder(text: &str) -> Result<SharedFolder, String> {
     if folder.is_empty() {
         return Err("name a folder".to_owned());
     }
-    Ok(SharedFolder { folder: folder.into(), is_read_only: read_only.is_some() })
+    Ok(SharedFolder {
+        folder: folder.into(),
+        is_read_only: read_only.is_some(),
+    })
 }
 
 /// The users of iperf3's login.
@@ -287,14 +312,21 @@ impl ServeArguments {
             iperf2: !self.no_iperf2,
             one_off: self.one_off,
             counts_refusals: true,
-            interval: if self.live.is_wanted() { PICTURE_INTERVAL } else { Span::ZERO },
+            interval: if self.live.is_wanted() {
+                PICTURE_INTERVAL
+            } else {
+                Span::ZERO
+            },
             idle_timeout: self.idle_timeout,
             timeout: self.client_timeout,
             key: self.key_file.clone(),
             authenticator: self.users.authenticator(),
             tls: self.tls.clone(),
             share: None,
-            storage_config: StorageConfig { file: self.file.clone(), folder: self.store.clone() },
+            storage_config: StorageConfig {
+                file: self.file.clone(),
+                folder: self.store.clone(),
+            },
             limits: self.limits.limits(),
         }
     }
@@ -303,14 +335,17 @@ impl ServeArguments {
 impl ServeArguments {
     /// Opens the folder that is shared, and listens for copies, if that is asked for.
     fn open_share(&self) -> Result<Option<ShareServer>, Failure> {
-        let (Some(share), Some(key)) = (&self.share.share, &self.key_file) else { return Ok(None) };
+        let (Some(share), Some(key)) = (&self.share.share, &self.key_file) else {
+            return Ok(None);
+        };
         let limits = self.limits.limits();
         let opened = ShareServer::open_share(ShareOptions {
             folder: share.folder.clone(),
             is_read_only: share.is_read_only,
             key: key.clone(),
             bind: self.bind,
-            port: Some(self.share.share_port).filter(|port| *port != self.port.unwrap_or(DEFAULT_PORT)),
+            port: Some(self.share.share_port)
+                .filter(|port| *port != self.port.unwrap_or(DEFAULT_PORT)),
             allow: limits.allow,
             deny: limits.deny,
             copies: limits.total.tests,
@@ -329,8 +364,14 @@ impl ServeArguments {
     /// Returns the line that says what is shared.
     fn shared_line(&self, address: SocketAddr, own: Option<SocketAddr>) -> String {
         let share = self.share.share.as_ref();
-        let folder = share.map(|share| share.folder.display().to_string()).unwrap_or_default();
-        let rights = if share.is_some_and(|share| share.is_read_only) { "read-only" } else { "to read and change" };
+        let folder = share
+            .map(|share| share.folder.display().to_string())
+            .unwrap_or_default();
+        let rights = if share.is_some_and(|share| share.is_read_only) {
+            "read-only"
+        } else {
+            "to read and change"
+        };
         let own = own.map_or_else(String::new, |own| format!(" and {own}"));
         format!("sharing {folder} on {address}{own}, {rights}")
     }
@@ -338,8 +379,16 @@ impl ServeArguments {
 
 impl UserArguments {
     fn authenticator(&self) -> Option<LoginAuthenticator> {
-        let (users, key) = self.authorized_users_path.clone().zip(self.rsa_private_key_path.clone())?;
-        Some(LoginAuthenticator::new(users, key, rsa_padding(self.use_pkcs1_padding), self.time_skew_threshold))
+        let (users, key) = self
+            .authorized_users_path
+            .clone()
+            .zip(self.rsa_private_key_path.clone())?;
+        Some(LoginAuthenticator::new(
+            users,
+            key,
+            rsa_padding(self.use_pkcs1_padding),
+            self.time_skew_threshold,
+        ))
     }
 }
 
@@ -383,7 +432,9 @@ fn run(arguments: &ServeArguments) -> Result<(), Failure> {
     }
     let interrupts = arguments.live.interrupt_flags()?;
     let flag = &interrupts.flag;
-    let picture = arguments.live.start_picture(ServerPage::default, &interrupts)?;
+    let picture = arguments
+        .live
+        .start_picture(ServerPage::default, &interrupts)?;
     let share = arguments.open_share()?;
     let mut sharing = share.as_ref().map(ShareServer::listen_address);
     let mut options = arguments.serve_options();
@@ -393,10 +444,19 @@ fn run(arguments: &ServeArguments) -> Result<(), Failure> {
     let mut pid_file = None;
     let mut note = |event: ServerEvent| {
         // Only a server that can be reached writes that it runs.
-        if let (ServerEvent::Listening(_), Some(path), None) = (&event, &arguments.log.pidfile, &pid_file) {
-            let written = PidFile::write(path, &format!("{}\n", std::process::id())).map_err(|error| {
-                Failure::new(FAILED, format!("cannot write the process number into {}: {error}", path.display()))
-            });
+        if let (ServerEvent::Listening(_), Some(path), None) =
+            (&event, &arguments.log.pidfile, &pid_file)
+        {
+            let written =
+                PidFile::write(path, &format!("{}\n", std::process::id())).map_err(|error| {
+                    Failure::new(
+                        FAILED,
+                        format!(
+                            "cannot write the process number into {}: {error}",
+                            path.display()
+                        ),
+                    )
+                });
             let is_written = written.is_ok();
             pid_file = Some(written);
             if !is_written {
@@ -405,20 +465,32 @@ fn run(arguments: &ServeArguments) -> Result<(), Failure> {
             }
         }
         if let Some(picture) = &picture {
-            picture.send(ServerUpdate { line: describe_event(&event), event: event.clone() });
+            picture.send(ServerUpdate {
+                line: describe_event(&event),
+                event: event.clone(),
+            });
         }
-        let listening = if let ServerEvent::Listening(address) = event { Some(address) } else { None };
+        let listening = if let ServerEvent::Listening(address) = event {
+            Some(address)
+        } else {
+            None
+        };
         let shared = listening.zip(listening.and_then(|_| sharing.take()));
         log.log_event(LogEntry::Server(Box::new(event)));
         if let Some((address, own)) = shared {
-            log.log_event(LogEntry::Sharing(own.unwrap_or(address), arguments.shared_line(address, own)));
+            log.log_event(LogEntry::Sharing(
+                own.unwrap_or(address),
+                arguments.shared_line(address, own),
+            ));
         }
     };
     let stop = AtomicBool::new(false);
     let served = thread::scope(|threads| {
         if let Some(share) = share {
             let (stop, log) = (&stop, &log);
-            threads.spawn(move || share.serve_clients(stop, &mut |event| log.log_event(LogEntry::Share(event))));
+            threads.spawn(move || {
+                share.serve_clients(stop, &mut |event| log.log_event(LogEntry::Share(event)))
+            });
         }
         let served = serve_clients(&options, server_text::test_printer, flag, &mut note);
         stop.store(true, Ordering::Relaxed);
@@ -462,7 +534,8 @@ impl LogEntry {
 struct ServerLog {
     file: Option<File>,
     json: bool,
-    /// True for a daemon: the process that starts it waits for the line that it can be reached, and ends after that.
+    /// True for a daemon: the process that starts it waits for the line that it can be reached, and
+    /// ends after that.
     silent_after_listening: bool,
     silent: bool,
 }
@@ -471,7 +544,12 @@ impl ServerLog {
     fn open(arguments: &LogArguments) -> Result<Self, Failure> {
         let open = |path: &PathBuf| {
             let opened = OpenOptions::new().create(true).append(true).open(path);
-            opened.map_err(|error| Failure::new(FAILED, format!("cannot write the log {}: {error}", path.display())))
+            opened.map_err(|error| {
+                Failure::new(
+                    FAILED,
+                    format!("cannot write the log {}: {error}", path.display()),
+                )
+            })
         };
         Ok(Self {
             file: arguments.logfile.as_ref().map(open).transpose()?,
@@ -482,11 +560,22 @@ impl ServerLog {
     }
 
     fn write_entry(&mut self, noted: &LogEntry) {
-        let now = jiff::Timestamp::now().round(jiff::Unit::Second).map(|now| now.to_string()).unwrap_or_default();
-        let line = if self.json { noted.to_event().map(|event| event_line(&event, &now)) } else { noted.text_line() };
+        let now = jiff::Timestamp::now()
+            .round(jiff::Unit::Second)
+            .map(|now| now.to_string())
+            .unwrap_or_default();
+        let line = if self.json {
+            noted.to_event().map(|event| event_line(&event, &now))
+        } else {
+            noted.text_line()
+        };
         let Some(line) = line else { return };
         if let Some(file) = &mut self.file {
-            let stamped = if self.json { format!("{line}\n") } else { format!("{now} {line}\n") };
+            let stamped = if self.json {
+                format!("{line}\n")
+            } else {
+                format!("{now} {line}\n")
+            };
             // A full disk is no reason to stop serving.
             let _ = file.write_all(stamped.as_bytes());
         }
@@ -502,7 +591,9 @@ fn describe_event(event: &ServerEvent) -> Option<String> {
     Some(match event {
         ServerEvent::Connected { .. } | ServerEvent::Interval { .. } => return None,
         ServerEvent::Listening(address) => format!("listening on {address}"),
-        ServerEvent::NotListening { why } => format!("{why}; going on without: iperf2 clients may call the other port"),
+        ServerEvent::NotListening { why } => {
+            format!("{why}; going on without: iperf2 clients may call the other port")
+        }
         ServerEvent::Began { client, request } => {
             let streams = count_noun(request.streams, "stream");
             let direction = match request.direction {
@@ -513,11 +604,19 @@ fn describe_event(event: &ServerEvent) -> Option<String> {
             format!("{client}: {direction}, {streams}")
         }
         ServerEvent::BeganIperf2 { client } => format!("{client}: receiving, 1 stream of iperf2"),
-        ServerEvent::Ended { client, bytes, rate, .. } => format!("{client}: done at {rate}, {bytes}"),
+        ServerEvent::Ended {
+            client,
+            bytes,
+            rate,
+            ..
+        } => format!("{client}: done at {rate}, {bytes}"),
         ServerEvent::Failed { client, why, .. } => format!("{client}: {why}"),
         ServerEvent::Rejected(refused) => rejected_line(refused),
         ServerEvent::UnreportedFlows { flows } => {
-            format!("{} of iperf2 datagrams began", count_noun(flows, "more flow"))
+            format!(
+                "{} of iperf2 datagrams began",
+                count_noun(flows, "more flow")
+            )
         }
         ServerEvent::Idle => "nobody came: ending".to_owned(),
     })
@@ -529,9 +628,20 @@ fn as_event(event: &ServerEvent) -> Option<Event> {
         ServerEvent::Connected { .. } | ServerEvent::Interval { .. } => return None,
         ServerEvent::Listening(address) => Event::Listening(Listening { address }),
         ServerEvent::NotListening { why } => Event::NotListening(NotListening { why }),
-        ServerEvent::Began { client, request } => Event::Began(Box::new(ClientTest { client, request })),
+        ServerEvent::Began { client, request } => {
+            Event::Began(Box::new(ClientTest { client, request }))
+        }
         ServerEvent::BeganIperf2 { client } => Event::BeganIperf2(Client { client }),
-        ServerEvent::Ended { client, bytes, rate, .. } => Event::Ended(ClientTotals { client, bytes, rate }),
+        ServerEvent::Ended {
+            client,
+            bytes,
+            rate,
+            ..
+        } => Event::Ended(ClientTotals {
+            client,
+            bytes,
+            rate,
+        }),
         ServerEvent::Failed { client, why, .. } => Event::Failed(ClientFailure { client, why }),
         ServerEvent::Rejected(refused) => rejected_event(refused),
         ServerEvent::UnreportedFlows { flows } => Event::UnreportedFlows(UnreportedFlows { flows }),
@@ -541,7 +651,11 @@ fn as_event(event: &ServerEvent) -> Option<Event> {
 
 fn describe_copy(event: &ShareEvent) -> String {
     match event {
-        ShareEvent::Copied { client, bytes, rate } => format!("{client}: copied {bytes} at {rate}"),
+        ShareEvent::Copied {
+            client,
+            bytes,
+            rate,
+        } => format!("{client}: copied {bytes} at {rate}"),
         ShareEvent::Failed { client, why } => format!("{client}: {why}"),
         ShareEvent::Rejected(refused) => rejected_line(refused),
     }
@@ -549,7 +663,15 @@ fn describe_copy(event: &ShareEvent) -> String {
 
 fn copy_as_event(event: ShareEvent) -> Event {
     match event {
-        ShareEvent::Copied { client, bytes, rate } => Event::Ended(ClientTotals { client, bytes, rate }),
+        ShareEvent::Copied {
+            client,
+            bytes,
+            rate,
+        } => Event::Ended(ClientTotals {
+            client,
+            bytes,
+            rate,
+        }),
         ShareEvent::Failed { client, why } => Event::Failed(ClientFailure { client, why }),
         ShareEvent::Rejected(refused) => rejected_event(refused),
     }
@@ -557,7 +679,11 @@ fn copy_as_event(event: ShareEvent) -> Event {
 
 /// Returns one line for connections that a server has refused.
 pub(super) fn rejected_line(refused: &RefusedConnections) -> String {
-    let RefusedConnections { client, why, connections } = refused;
+    let RefusedConnections {
+        client,
+        why,
+        connections,
+    } = refused;
     match connections {
         1 => format!("{client}: rejected: {why}"),
         _ => format!("{connections} more connections rejected, the last of {client}: {why}"),
@@ -566,8 +692,16 @@ pub(super) fn rejected_line(refused: &RefusedConnections) -> String {
 
 /// Returns the record of connections that a server has refused.
 pub(super) fn rejected_event(refused: RefusedConnections) -> Event {
-    let RefusedConnections { client, why, connections } = refused;
-    Event::Rejected(Rejected { client, why, connections })
+    let RefusedConnections {
+        client,
+        why,
+        connections,
+    } = refused;
+    Event::Rejected(Rejected {
+        client,
+        why,
+        connections,
+    })
 }
 
 fn serve_failure(error: &ServeError) -> Failure {

@@ -1,17 +1,31 @@
-//! The text of iperf3 that a server makes of a test, for a client that asks for it with `--get-server-output`.
+//! The text of iperf3 that a server makes of a test, for a client that asks for it with
+//! `--get-server-output`.
 
 use std::net::SocketAddr;
 
 use fullpipe_probe::{ConnectedTest, TestText};
 use fullpipe_record::{Interval, Measurement, Request};
-use fullpipe_report::iperf3::{RateUnit, TestConnections, TestHeader, TestRole, TextOptions, TextOutput};
+use fullpipe_report::iperf3::{
+    RateUnit, TestConnections, TestHeader, TestRole, TextOptions, TextOutput,
+};
 
 struct Iperf3Text(TextOutput);
 
 /// Begins the text of a test, which is a [`fullpipe_probe::ServerPrinter`].
-pub(super) fn test_printer(client: SocketAddr, connected: &ConnectedTest) -> (String, Box<dyn TestText>) {
-    let options = TextOptions { role: TestRole::Server, unit: RateUnit::Bits, verbose: false };
-    let header = TestHeader { host: client.ip().to_string(), port: client.port(), ..TestHeader::default() };
+pub(super) fn test_printer(
+    client: SocketAddr,
+    connected: &ConnectedTest,
+) -> (String, Box<dyn TestText>) {
+    let options = TextOptions {
+        role: TestRole::Server,
+        unit: RateUnit::Bits,
+        verbose: false,
+    };
+    let header = TestHeader {
+        host: client.ip().to_string(),
+        port: client.port(),
+        ..TestHeader::default()
+    };
     let connections = TestConnections {
         request: connected.request.clone(),
         cookie: connected.cookie.clone(),

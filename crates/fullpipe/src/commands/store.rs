@@ -19,8 +19,8 @@ use crate::values::{integer_parser, parse_past_time};
 
 /// Keep results, and find them again.
 ///
-/// The archive is a file of SQLite, or a database of PostgreSQL. Once it exists, `measure`, `diagnose` and `lab run`
-/// keep their results in it, unless --no-store is given.
+/// The archive is a file of SQLite, or a database of PostgreSQL. Once it exists, `measure`,
+/// `diagnose` and `lab run` keep their results in it, unless --no-store is given.
 #[derive(Debug, clap::Args)]
 pub(crate) struct StoreArguments {
     #[command(flatten)]
@@ -67,8 +67,9 @@ enum StoreAction {
     },
     /// Keep results of other programs, and documents of fullpipe
     ///
-    /// Reads JSON of iperf3 (-J and --json-stream), data of flent (.flent.gz), runs of pScheduler, and what fullpipe
-    /// printed with --json. Makes the archive if there is none. A file that is refused does not keep the others out.
+    /// Reads JSON of iperf3 (-J and --json-stream), data of flent (.flent.gz), runs of pScheduler,
+    /// and what fullpipe printed with --json. Makes the archive if there is none. A file that is
+    /// refused does not keep the others out.
     Import {
         /// Files; `-` is standard input
         #[arg(required = true, value_name = "FILE")]
@@ -138,8 +139,20 @@ struct FilterArguments {
 
 impl FilterArguments {
     fn to_filter(&self, limit: Option<u32>) -> DocumentFilter {
-        let Self { peer, kind, campaign, since } = self.clone();
-        DocumentFilter { peer, kind, campaign, since, before: None, limit }
+        let Self {
+            peer,
+            kind,
+            campaign,
+            since,
+        } = self.clone();
+        DocumentFilter {
+            peer,
+            kind,
+            campaign,
+            since,
+            before: None,
+            limit,
+        }
     }
 }
 
@@ -153,7 +166,9 @@ impl RunCommand for StoreArguments {
             | StoreAction::Import { json, .. }
             | StoreAction::Check { json, .. }
             | StoreAction::Thin { json, .. } => json.output_choice(),
-            StoreAction::Export { json_lines, .. } => (OutputFormat::from_flags(false, *json_lines), None),
+            StoreAction::Export { json_lines, .. } => {
+                (OutputFormat::from_flags(false, *json_lines), None)
+            }
         }
     }
 
@@ -162,17 +177,27 @@ impl RunCommand for StoreArguments {
         match &self.action {
             StoreAction::Create { .. } => create_archive(&place, terminal),
             StoreAction::Path { .. } => describe_archive(&place, terminal),
-            StoreAction::List { which, limit, redact, .. } => {
-                list_documents(&place, &which.to_filter(Some(*limit)), *redact, terminal)
-            }
-            StoreAction::Show { id, original: true, redact, .. } => print_body(&place, id, *redact),
+            StoreAction::List {
+                which,
+                limit,
+                redact,
+                ..
+            } => list_documents(&place, &which.to_filter(Some(*limit)), *redact, terminal),
+            StoreAction::Show {
+                id,
+                original: true,
+                redact,
+                ..
+            } => print_body(&place, id, *redact),
             StoreAction::Show { id, redact, .. } => show_document(&place, id, *redact, terminal),
             StoreAction::Import { files, .. } => import_files(&place, files, terminal),
             StoreAction::Export { which, redact, .. } => {
                 export_facts(&place, &which.to_filter(None), *redact, terminal)
             }
             StoreAction::Check { repair, .. } => check_archive(&place, *repair, terminal),
-            StoreAction::Thin { samples, documents, .. } => thin_archive(&place, *samples, *documents, terminal),
+            StoreAction::Thin {
+                samples, documents, ..
+            } => thin_archive(&place, *samples, *documents, terminal),
         }
     }
 }
@@ -185,7 +210,10 @@ fn create_archive(place: &ArchiveLocation, terminal: &Terminal) -> Result<(), Fa
 /// Prints the archive as a whole, also if it does not exist.
 fn describe_archive(place: &ArchiveLocation, terminal: &Terminal) -> Result<(), Failure> {
     let archive = match Store::open(place) {
-        Err(StoreError::Missing(location)) => ArchiveReport { location, ..ArchiveReport::default() },
+        Err(StoreError::Missing(location)) => ArchiveReport {
+            location,
+            ..ArchiveReport::default()
+        },
         opened => opened?.archive_report()?,
     };
     print_archive(archive, terminal);
@@ -194,7 +222,9 @@ fn describe_archive(place: &ArchiveLocation, terminal: &Terminal) -> Result<(), 
 
 fn print_archive(archive: ArchiveReport, terminal: &Terminal) {
     terminal.print_result(&report::archive_text(&archive));
-    terminal.print_content(Content::Archive { archive: Box::new(archive) });
+    terminal.print_content(Content::Archive {
+        archive: Box::new(archive),
+    });
 }
 
 fn list_documents(
@@ -244,7 +274,11 @@ fn print_body(place: &ArchiveLocation, id: &str, redact: RedactArgument) -> Resu
     let mut store = Store::open(place)?;
     let document = store.find_document(id)?;
     let body = store.document_body(&document)?;
-    let body = if redact.redact { redact_body(&document, &body)? } else { body };
+    let body = if redact.redact {
+        redact_body(&document, &body)?
+    } else {
+        body
+    };
     // A reader that went away, as `head` does, is no failure.
     let _ = Terminal::output_stream().write_all(&body);
     Ok(())
@@ -254,7 +288,12 @@ fn redact_body(document: &StoredDocument, body: &[u8]) -> Result<Vec<u8>, Failur
     let mut redaction = Redaction::default();
     redaction.learn_document(document);
     let text = redaction.redact_body(body);
-    let text = text.ok_or_else(|| Failure::new(FAILED, format!("document {} is no JSON to redact", document.id)))?;
+    let text = text.ok_or_else(|| {
+        Failure::new(
+            FAILED,
+            format!("document {} is no JSON to redact", document.id),
+        )
+    })?;
     Ok(text.into_bytes())
 }
 
@@ -264,16 +303,29 @@ fn export_facts(
     redact: RedactArgument,
     terminal: &Terminal,
 ) -> Result<(), Failure> {
-    facts::print_facts(redact.redact_documents(Store::open(place)?.list_documents(filter)?), terminal.format());
+    facts::print_facts(
+        redact.redact_documents(Store::open(place)?.list_documents(filter)?),
+        terminal.format(),
+    );
     Ok(())
 }
 
-fn check_archive(place: &ArchiveLocation, repair: bool, terminal: &Terminal) -> Result<(), Failure> {
+fn check_archive(
+    place: &ArchiveLocation,
+    repair: bool,
+    terminal: &Terminal,
+) -> Result<(), Failure> {
     let check = Store::open(place)?.check_documents(repair)?;
     let is_good = check.damaged.is_empty() && check.database.is_empty();
     terminal.print_result(&report::archive_check(&check, terminal.style()));
-    terminal.print_content(Content::ArchiveCheck { archive_check: Box::new(check) });
-    if is_good { Ok(()) } else { Err(Failure::already_printed(FAILED)) }
+    terminal.print_content(Content::ArchiveCheck {
+        archive_check: Box::new(check),
+    });
+    if is_good {
+        Ok(())
+    } else {
+        Err(Failure::already_printed(FAILED))
+    }
 }
 
 fn thin_archive(
@@ -284,12 +336,18 @@ fn thin_archive(
 ) -> Result<(), Failure> {
     let thinned = Store::open(place)?.thin_documents(samples, documents)?;
     terminal.print_result(&report::archive_thinned(&thinned));
-    terminal.print_content(Content::ArchiveThinned { archive_thinned: thinned });
+    terminal.print_content(Content::ArchiveThinned {
+        archive_thinned: thinned,
+    });
     Ok(())
 }
 
 /// Keeps each file; fails behind the report of all if one was refused.
-fn import_files(place: &ArchiveLocation, files: &[PathBuf], terminal: &Terminal) -> Result<(), Failure> {
+fn import_files(
+    place: &ArchiveLocation,
+    files: &[PathBuf],
+    terminal: &Terminal,
+) -> Result<(), Failure> {
     let mut store = None;
     let mut imported = Vec::new();
     for file in files {
@@ -300,7 +358,10 @@ fn import_files(place: &ArchiveLocation, files: &[PathBuf], terminal: &Terminal)
         1 => "the file was refused".to_owned(),
         all => format!("{refused} of {all} files were refused"),
     };
-    let error = (refused > 0).then_some(ErrorReport { message, exit_code: USAGE });
+    let error = (refused > 0).then_some(ErrorReport {
+        message,
+        exit_code: USAGE,
+    });
     terminal.print_result(&report::imported_files(&imported, terminal.style()));
     terminal.print_report(Content::Imported { imported }, error.as_ref());
     Failure::after_report(error.as_ref(), false, true)
@@ -310,9 +371,17 @@ fn import_files(place: &ArchiveLocation, files: &[PathBuf], terminal: &Terminal)
 ///
 /// # Errors
 /// Fails if the archive refuses; a file that is malformed is a result.
-fn import_file(store: &mut Option<Store>, place: &ArchiveLocation, file: &Path) -> Result<ImportedFile, Failure> {
+fn import_file(
+    store: &mut Option<Store>,
+    place: &ArchiveLocation,
+    file: &Path,
+) -> Result<ImportedFile, Failure> {
     let name = file.display().to_string();
-    let refused = |error| ImportedFile { file: name.clone(), error: Some(error), ..ImportedFile::default() };
+    let refused = |error| ImportedFile {
+        file: name.clone(),
+        error: Some(error),
+        ..ImportedFile::default()
+    };
     let documents = input::read_input(file)
         .map_err(|error| format!("it cannot be read: {error}"))
         .and_then(|bytes| read_import(&bytes, Timestamp::now()));
@@ -324,10 +393,16 @@ fn import_file(store: &mut Option<Store>, place: &ArchiveLocation, file: &Path) 
         Some(store) => store,
         none => none.insert(Store::create(place)?),
     };
-    let kept: Vec<_> = documents.iter().map(|document| store.put_document(document)).collect::<Result<_, _>>()?;
+    let kept: Vec<_> = documents
+        .iter()
+        .map(|document| store.put_document(document))
+        .collect::<Result<_, _>>()?;
     Ok(ImportedFile {
         file: name,
-        known: kept.iter().filter(|kept| !kept.is_new && !kept.is_restored).count() as u64,
+        known: kept
+            .iter()
+            .filter(|kept| !kept.is_new && !kept.is_restored)
+            .count() as u64,
         restored: kept.iter().filter(|kept| kept.is_restored).count() as u64,
         ids: kept.into_iter().map(|kept| kept.id).collect(),
         kind: documents.first().map(|document| document.head.kind.clone()),

@@ -14,13 +14,14 @@ use fullpipe_lab::{Backend, Host as LabHost, Lab, LabPlan};
 use fullpipe_live::{SweepPage, SweepUpdate};
 use fullpipe_probe::{Destination, TestEvent, measure_transfer, watch_closely};
 use fullpipe_record::{
-    Content, DailyHours, DeviceCounts, Direction, Document, Event, Measurement, Path, Request, SweepOrder, SweepPlan,
-    SweepRun, SweepRunRecord,
+    Content, DailyHours, DeviceCounts, Direction, Document, Event, Measurement, Path, Request,
+    SweepOrder, SweepPlan, SweepRun, SweepRunRecord,
 };
 use fullpipe_report as report;
 use fullpipe_scenario::{PathSpec, Scenario, ScenarioStep, parse_path_flag_with};
 use fullpipe_sweep::{
-    KeptSweep, PendingRuns, RunningSweep, SweepMeasurer, SweepWishes, light_request, plan_sweep, predicted_grid_cost,
+    KeptSweep, PendingRuns, RunningSweep, SweepMeasurer, SweepWishes, light_request, plan_sweep,
+    predicted_grid_cost,
 };
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 use jiff::Zoned;
@@ -44,17 +45,29 @@ const FORECAST_EVERY: usize = 5;
 /// Time between two checks for an interrupt.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Flags that a sweep which is resumed does not take: those that are fixed once it has begun, and that of no archive.
-const FIXED: [&str; 9] = ["windows", "streams", "full", "order", "duty", "budget", "congestion", "seed", "no_store"];
+/// Flags that a sweep which is resumed does not take: those that are fixed once it has begun, and
+/// that of no archive.
+const FIXED: [&str; 9] = [
+    "windows",
+    "streams",
+    "full",
+    "order",
+    "duty",
+    "budget",
+    "congestion",
+    "seed",
+    "no_store",
+];
 
 /// The sweep that was begun last, instead of an ID.
 const LAST: &str = "last";
 
 /// Find the window and the number of streams that fill the path.
 ///
-/// Measures windows × streams where the answer depends on it, a fifth of the grid's bytes and time at most, and names
-/// the cheapest setting with 95 % of the best rate. The server runs `fullpipe serve` or `iperf3 -s`. Each run is kept
-/// in the archive before the next begins, so that --resume goes on after an end of any kind.
+/// Measures windows × streams where the answer depends on it, a fifth of the grid's bytes and time
+/// at most, and names the cheapest setting with 95 % of the best rate. The server runs
+/// `fullpipe serve` or `iperf3 -s`. Each run is kept in the archive before the next begins, so that
+/// --resume goes on after an end of any kind.
 #[derive(Debug, clap::Args)]
 pub(crate) struct SweepServerArguments {
     /// Server: HOST or HOST:PORT
@@ -70,7 +83,12 @@ pub(crate) struct SweepServerArguments {
     /// Begin runs in these hours of the day only: 01:00-05:00
     ///
     /// Local time. The first second of 1 Mbit/s and the question for consent come at once.
-    #[arg(long, value_name = "FROM-TO", help_heading = "Sweep", conflicts_with = "resume")]
+    #[arg(
+        long,
+        value_name = "FROM-TO",
+        help_heading = "Sweep",
+        conflicts_with = "resume"
+    )]
     hours: Option<DailyHours>,
     #[command(flatten)]
     sweep: SweepArguments,
@@ -93,10 +111,11 @@ pub(crate) struct SweepArguments {
     full: bool,
     /// Order of the whole grid: nested, scrambled or both [default: scrambled]
     ///
-    /// `nested` is all windows with the fewest streams first, as SLAC measured. `scrambled` is blocks in random order
-    /// of which each has every window once, so that a slow change of the path does not look like an effect of the
-    /// settings. `both` measures the grid in the one order and then in the other: what comes again belongs to the
-    /// settings, and what does not to the path at that time.
+    /// `nested` is all windows with the fewest streams first, as SLAC measured. `scrambled` is
+    /// blocks in random order of which each has every window once, so that a slow change of the
+    /// path does not look like an effect of the settings. `both` measures the grid in the one order
+    /// and then in the other: what comes again belongs to the settings, and what does not to the
+    /// path at that time.
     #[arg(long, requires = "full", conflicts_with = "budget", value_parser = parse_order, value_name = "ORDER")]
     order: Option<SweepOrder>,
     /// Part of the time in which the path is loaded; the rest is rest
@@ -146,19 +165,38 @@ impl RunCommand for SweepServerArguments {
         let path = |rtt: Span| self.bandwidth.map(|rate| known_path(rate, rtt)).transpose();
         let picture = Drawing::default();
         let interrupt = Arc::clone(&interrupts.flag);
-        let mut host = RealHost { destination, device: None, interrupt, picture: &picture, terminal };
-        let direction = if self.reverse { Direction::Download } else { Direction::Upload };
+        let mut host = RealHost {
+            destination,
+            device: None,
+            interrupt,
+            picture: &picture,
+            terminal,
+        };
+        let direction = if self.reverse {
+            Direction::Download
+        } else {
+            Direction::Upload
+        };
         let load = (direction, self.hours);
-        let place = SweepPath { target, is_virtual: false, needs_consent, path: &path, load, picture: &picture };
-        self.sweep.carry_out(&place, &mut host, &interrupts, terminal)
+        let place = SweepPath {
+            target,
+            is_virtual: false,
+            needs_consent,
+            path: &path,
+            load,
+            picture: &picture,
+        };
+        self.sweep
+            .carry_out(&place, &mut host, &interrupts, terminal)
     }
 }
 
-/// Finds the knee of the path of `scenario`, in a lab over `backend` or, without one, in virtual time.
+/// Finds the knee of the path of `scenario`, in a lab over `backend` or, without one, in virtual
+/// time.
 ///
 /// # Errors
-/// Fails if the lab cannot be made or a run cannot be measured or kept. Fails after the report if it was interrupted or
-/// has no answer.
+/// Fails if the lab cannot be made or a run cannot be measured or kept. Fails after the report if
+/// it was interrupted or has no answer.
 pub(super) fn sweep_scenario(
     scenario: &Scenario,
     backend: Option<Backend>,
@@ -166,15 +204,32 @@ pub(super) fn sweep_scenario(
     terminal: &Terminal,
 ) -> Result<(), Failure> {
     let interrupts = sweep.live.interrupt_flags()?;
-    let step = scenario.steps.first().ok_or_else(|| Failure::new(USAGE, "the scenario has no step"))?;
+    let step = scenario
+        .steps
+        .first()
+        .ok_or_else(|| Failure::new(USAGE, "the scenario has no step"))?;
     let path = scenario.path_of(step);
     let known = |_: Span| Ok(Some(path.clone()));
     let is_virtual = backend.is_none();
     let (target, picture) = (scenario.name.clone(), Drawing::default());
     let load = (Direction::Upload, None);
-    let place = SweepPath { target, is_virtual, needs_consent: false, path: &known, load, picture: &picture };
-    let lab = backend.map(|backend| start_lab(scenario, step, backend)).transpose()?;
-    let mut emulated = EmulatedPath { scenario, step, lab: lab.as_ref(), interrupt: Arc::clone(&interrupts.flag) };
+    let place = SweepPath {
+        target,
+        is_virtual,
+        needs_consent: false,
+        path: &known,
+        load,
+        picture: &picture,
+    };
+    let lab = backend
+        .map(|backend| start_lab(scenario, step, backend))
+        .transpose()?;
+    let mut emulated = EmulatedPath {
+        scenario,
+        step,
+        lab: lab.as_ref(),
+        interrupt: Arc::clone(&interrupts.flag),
+    };
     sweep.carry_out(&place, &mut emulated, &interrupts, terminal)
 }
 
@@ -182,7 +237,14 @@ fn start_lab(scenario: &Scenario, step: &ScenarioStep, backend: Backend) -> Resu
     super::lab::check_congestion_controls(scenario.controls.iter())?;
     let [sender, receiver] = scenario.hosts_of(step);
     let path = scenario.path_of(step).clone();
-    Ok(Lab::start(&LabPlan { path, seed: scenario.seed, sender, receiver, backend, interactive: false })?)
+    Ok(Lab::start(&LabPlan {
+        path,
+        seed: scenario.seed,
+        sender,
+        receiver,
+        backend,
+        interactive: false,
+    })?)
 }
 
 /// The picture of a sweep, once it has begun, if one is asked for.
@@ -212,16 +274,23 @@ impl SweepArguments {
         let (plan, runs) = match &self.resume {
             Some(id) => {
                 let id = Some(id.clone()).filter(|id| id != LAST);
-                let KeptSweep { plan, runs } =
-                    self.archive.read_archive(move |store| Ok(KeptSweep::find_sweep(store, id.as_deref())?))?;
+                let KeptSweep { plan, runs } = self
+                    .archive
+                    .read_archive(move |store| Ok(KeptSweep::find_sweep(store, id.as_deref())?))?;
                 let max_bytes = plan.max_bytes.into_iter().chain(self.max_bytes).min();
                 (check_plan(SweepPlan { max_bytes, ..plan }, place)?, runs)
             }
             None => (self.plan_sweep(place, measure)?, Vec::new()),
         };
         let style = terminal.style();
-        terminal.print_progress(&report::sweep_plan(plan.fixed_plan(), predicted_grid_cost(&plan), style));
-        let sweep_plan = Content::SweepPlan { sweep_plan: Box::new(plan.fixed_plan().clone()) };
+        terminal.print_progress(&report::sweep_plan(
+            plan.fixed_plan(),
+            predicted_grid_cost(&plan),
+            style,
+        ));
+        let sweep_plan = Content::SweepPlan {
+            sweep_plan: Box::new(plan.fixed_plan().clone()),
+        };
         if self.dry_run {
             terminal.print_event(&Event::SweepPlan(Box::new(plan.fixed_plan().clone())));
             terminal.print_content(sweep_plan);
@@ -235,12 +304,18 @@ impl SweepArguments {
         if archive.is_on {
             terminal.print_progress(&report::sweep_kept(plan.fixed_plan(), style));
         }
-        *place.picture.borrow_mut() = self.live.start_picture(|| SweepPage::new(plan.fixed_plan()), interrupts)?;
+        *place.picture.borrow_mut() = self
+            .live
+            .start_picture(|| SweepPage::new(plan.fixed_plan()), interrupts)?;
         // Whoever sees this event can resume the sweep.
         terminal.print_event(&Event::SweepPlan(Box::new(plan.fixed_plan().clone())));
         let mut known = runs.clone();
         draw_map(place.picture, &plan, &known);
-        let sweep = RunningSweep { plan: &plan, runs, interrupt: &interrupts.flag };
+        let sweep = RunningSweep {
+            plan: &plan,
+            runs,
+            interrupt: &interrupts.flag,
+        };
         let done = sweep.run(measure, &mut |record| {
             let (number, run) = (record.number, record.run.clone());
             archive.keep_run(record)?;
@@ -255,7 +330,12 @@ impl SweepArguments {
         terminal.print_result(&report::sweep_text(&done, style));
         terminal.print_event(&Event::Sweep(Box::new(done.clone())));
         let (interrupted, has_answer) = (done.interrupted, done.answer.is_some());
-        let document = terminal.print_report(Content::Sweep { sweep: Box::new(done) }, None);
+        let document = terminal.print_report(
+            Content::Sweep {
+                sweep: Box::new(done),
+            },
+            None,
+        );
         if archive.is_on {
             self.archive.keep_as_asked(&document, terminal);
         }
@@ -274,8 +354,11 @@ impl SweepArguments {
         let wishes = SweepWishes {
             target: place.target.clone(),
             is_virtual: place.is_virtual,
-            grid: SweepGrid::from_ranges(self.windows.clone(), self.streams.clone()).map_err(usage)?,
-            order: self.full.then(|| self.order.unwrap_or(SweepOrder::Scrambled)),
+            grid: SweepGrid::from_ranges(self.windows.clone(), self.streams.clone())
+                .map_err(usage)?,
+            order: self
+                .full
+                .then(|| self.order.unwrap_or(SweepOrder::Scrambled)),
             seed: self.seed,
             duty: self.duty,
             budget: self.budget,
@@ -286,31 +369,49 @@ impl SweepArguments {
         };
         let light = measure.measure_run(0, &light_request(&wishes), None)?;
         if light.interrupted {
-            return Err(Failure::new(INTERRUPTED, "interrupted before anything was measured"));
+            return Err(Failure::new(
+                INTERRUPTED,
+                "interrupted before anything was measured",
+            ));
         }
         if let Some(why) = &light.broken_off {
-            return Err(Failure::new(FAILED, format!("the measurement before the first run broke off: {why}")));
+            return Err(Failure::new(
+                FAILED,
+                format!("the measurement before the first run broke off: {why}"),
+            ));
         }
         let rtt = light.rtt.idle.map_or(Span::ZERO, |idle| idle.min);
-        let plan = CampaignPlan::new(plan_sweep(wishes, &light, (place.path)(rtt)?.as_ref())).map_err(usage)?;
+        let plan = CampaignPlan::new(plan_sweep(wishes, &light, (place.path)(rtt)?.as_ref()))
+            .map_err(usage)?;
         Ok(plan.with_forecast())
     }
 
     /// Asks for consent before more than 1 GiB leaves this host.
     fn ask_consent(&self, place: &SweepPath<'_>, plan: &CampaignPlan) -> Result<(), Failure> {
-        let forecast = predicted_grid_cost(plan)
-            .map(|whole| if self.full { whole.bytes } else { whole.bytes.scale_by(self.budget.get()) });
+        let forecast = predicted_grid_cost(plan).map(|whole| {
+            if self.full {
+                whole.bytes
+            } else {
+                whole.bytes.scale_by(self.budget.get())
+            }
+        });
         let most = forecast.into_iter().chain(self.max_bytes).min();
         if !place.needs_consent || most.is_some_and(|most| most <= CONSENT_BYTES) {
             return Ok(());
         }
-        let amount = most.map_or_else(|| "an unknown number of bytes".to_owned(), |most| format!("up to {most}"));
+        let amount = most.map_or_else(
+            || "an unknown number of bytes".to_owned(),
+            |most| format!("up to {most}"),
+        );
         let amount = match plan.fixed_plan().forecast.filter(|_| !self.full) {
             Some(forecast) => format!("about {}, {amount},", forecast.median.bytes),
             None => amount,
         };
         let warning = format!("the sweep sends {amount} to {}", place.target);
-        ask_question(&format!("{warning}. Begin? [y/N] "), &format!("{warning}; add --yes, or --max-bytes 1GiB"))
+        ask_question(
+            &format!("{warning}. Begin? [y/N] "),
+            &format!("{warning}; add --yes, or --max-bytes 1GiB"),
+        )
     }
 }
 
@@ -321,13 +422,18 @@ fn print_forecast(plan: &CampaignPlan, runs: &[SweepRun], terminal: &Terminal) {
         return;
     }
     if let Some(forecast) = plan.forecast_cost(runs) {
-        terminal.print_progress(&format!("{}\n", report::sweep_forecast(spent_cost(runs), &forecast)));
+        terminal.print_progress(&format!(
+            "{}\n",
+            report::sweep_forecast(spent_cost(runs), &forecast)
+        ));
     }
 }
 
 /// Draws the map after `runs`, and the run that follows from them.
 fn draw_map(picture: &Drawing, plan: &CampaignPlan, runs: &[SweepRun]) {
-    let Some(picture) = &*picture.borrow() else { return };
+    let Some(picture) = &*picture.borrow() else {
+        return;
+    };
     picture.send(SweepUpdate::Known {
         runs: runs.to_vec(),
         surface: plan.rate_estimates(runs),
@@ -339,11 +445,13 @@ fn draw_map(picture: &Drawing, plan: &CampaignPlan, runs: &[SweepRun]) {
     }
 }
 
-/// The archive of a sweep. One that takes nothing ends no sweep, but a notice states that it cannot be resumed.
+/// The archive of a sweep. One that takes nothing ends no sweep, but a notice states that it cannot
+/// be resumed.
 struct SweepArchive<'a> {
     arguments: &'a KeepArguments,
     terminal: &'a Terminal,
-    /// False if nothing is to be kept, or after a failure: without one run, those after it are of no use.
+    /// False if nothing is to be kept, or after a failure: without one run, those after it are of
+    /// no use.
     is_on: bool,
     /// Runs that could not be started.
     waiting: PendingRuns,
@@ -351,14 +459,21 @@ struct SweepArchive<'a> {
 
 impl<'a> SweepArchive<'a> {
     fn new(arguments: &'a KeepArguments, terminal: &'a Terminal) -> Self {
-        Self { arguments, terminal, is_on: !arguments.is_off(), waiting: PendingRuns::default() }
+        Self {
+            arguments,
+            terminal,
+            is_on: !arguments.is_off(),
+            waiting: PendingRuns::default(),
+        }
     }
 
     /// Makes the archive, if there is none, and keeps the plan.
     fn keep_plan(&mut self, plan: Content) {
         if self.is_on {
-            let kept =
-                self.arguments.require_archive().and_then(|()| self.arguments.put_document(&Document::new(plan)));
+            let kept = self
+                .arguments
+                .require_archive()
+                .and_then(|()| self.arguments.put_document(&Document::new(plan)));
             self.disable_on_failure(kept.map(drop));
         }
     }
@@ -368,16 +483,29 @@ impl<'a> SweepArchive<'a> {
     /// # Errors
     /// Fails if another program has kept a run with this number.
     fn keep_run(&mut self, record: SweepRunRecord) -> Result<(), Failure> {
-        self.waiting.push_record(record).into_iter().try_for_each(|record| self.put_run(record))
+        self.waiting
+            .push_record(record)
+            .into_iter()
+            .try_for_each(|record| self.put_run(record))
     }
 
     fn put_run(&mut self, record: SweepRunRecord) -> Result<(), Failure> {
         if !self.is_on {
             return Ok(());
         }
-        let kept = self.arguments.put_document(&Document::new(Content::SweepRun { sweep_run: Box::new(record) }));
-        if kept.as_ref().is_ok_and(|kept| kept.iter().any(|kept| !kept.is_new)) {
-            return Err(Failure::new(FAILED, "another program goes on with this sweep: only one can"));
+        let kept = self
+            .arguments
+            .put_document(&Document::new(Content::SweepRun {
+                sweep_run: Box::new(record),
+            }));
+        if kept
+            .as_ref()
+            .is_ok_and(|kept| kept.iter().any(|kept| !kept.is_new))
+        {
+            return Err(Failure::new(
+                FAILED,
+                "another program goes on with this sweep: only one can",
+            ));
         }
         self.disable_on_failure(kept.map(drop));
         Ok(())
@@ -387,14 +515,18 @@ impl<'a> SweepArchive<'a> {
     fn note_waiting(&self, plan: &SweepPlan) {
         if self.is_on && !self.waiting.is_empty() {
             let again = format!("`--resume {}` tries them again", plan.id);
-            self.terminal.print_notice(&format!("the last runs could not be started: {again}"));
+            self.terminal
+                .print_notice(&format!("the last runs could not be started: {again}"));
         }
     }
 
     fn disable_on_failure(&mut self, kept: Result<(), Failure>) {
         if let Err(failure) = kept {
             self.is_on = false;
-            self.terminal.print_notice(&format!("the sweep is not kept, and cannot be resumed: {}", failure.message));
+            self.terminal.print_notice(&format!(
+                "the sweep is not kept, and cannot be resumed: {}",
+                failure.message
+            ));
         }
     }
 }
@@ -402,8 +534,15 @@ impl<'a> SweepArchive<'a> {
 /// Returns the plan of a sweep that was kept, if it is one of this place.
 fn check_plan(plan: SweepPlan, place: &SweepPath<'_>) -> Result<CampaignPlan, Failure> {
     if plan.target != place.target || plan.is_virtual != place.is_virtual {
-        let how = if plan.is_virtual { " in virtual time" } else { "" };
-        return Err(Failure::new(USAGE, format!("the sweep {} is one of {}{how}", plan.id, plan.target)));
+        let how = if plan.is_virtual {
+            " in virtual time"
+        } else {
+            ""
+        };
+        return Err(Failure::new(
+            USAGE,
+            format!("the sweep {} is one of {}{how}", plan.id, plan.target),
+        ));
     }
     CampaignPlan::new(plan).map_err(|message| Failure::new(USAGE, message))
 }
@@ -411,7 +550,8 @@ fn check_plan(plan: SweepPlan, place: &SweepPath<'_>) -> Result<CampaignPlan, Fa
 /// A real host.
 struct RealHost<'p> {
     destination: Destination,
-    /// Name of the device of the last measurement; each of them states it anew, as the route may change.
+    /// Name of the device of the last measurement; each of them states it anew, as the route may
+    /// change.
     device: Option<String>,
     interrupt: Arc<AtomicBool>,
     picture: &'p Drawing,
@@ -419,13 +559,24 @@ struct RealHost<'p> {
 }
 
 impl RealHost<'_> {
-    fn measure_request(&self, request: &Request, most: Option<ByteCount>) -> Result<Measurement, Failure> {
+    fn measure_request(
+        &self,
+        request: &Request,
+        most: Option<ByteCount>,
+    ) -> Result<Measurement, Failure> {
         if most.is_none() && self.picture.borrow().is_none() {
-            return Ok(measure_transfer(&self.destination, request, &self.interrupt, &mut |_| {})?);
+            return Ok(measure_transfer(
+                &self.destination,
+                request,
+                &self.interrupt,
+                &mut |_| {},
+            )?);
         }
         let mut is_over = false;
         let measured = watch_closely(&self.destination, request, &self.interrupt, &mut |event| {
-            let TestEvent::Snapshot(snapshot) = event else { return };
+            let TestEvent::Snapshot(snapshot) = event else {
+                return;
+            };
             if let Some(picture) = &*self.picture.borrow() {
                 picture.send(SweepUpdate::Snapshot(snapshot.clone()));
             }
@@ -450,9 +601,18 @@ impl SweepMeasurer for RealHost<'_> {
         of_single(error)
     }
 
-    fn measure_run(&mut self, _: u32, request: &Request, most: Option<ByteCount>) -> Result<Measurement, Failure> {
+    fn measure_run(
+        &mut self,
+        _: u32,
+        request: &Request,
+        most: Option<ByteCount>,
+    ) -> Result<Measurement, Failure> {
         let measurement = self.measure_request(request, most)?;
-        self.device = measurement.local.device.as_ref().map(|device| device.name.clone());
+        self.device = measurement
+            .local
+            .device
+            .as_ref()
+            .map(|device| device.name.clone());
         Ok(measurement)
     }
 
@@ -466,17 +626,21 @@ impl SweepMeasurer for RealHost<'_> {
 
     fn wait_for(&mut self, hours: DailyHours) {
         if hours.wait_until_start(time_of_day()) > Span::ZERO {
-            self.terminal.print_progress(&format!("runs begin at {hours}: waiting\n"));
+            self.terminal
+                .print_progress(&format!("runs begin at {hours}: waiting\n"));
         }
         // The clock may be set meanwhile.
-        while hours.wait_until_start(time_of_day()) > Span::ZERO && !self.interrupt.load(Ordering::Relaxed) {
+        while hours.wait_until_start(time_of_day()) > Span::ZERO
+            && !self.interrupt.load(Ordering::Relaxed)
+        {
             sleep(POLL_INTERVAL);
         }
     }
 }
 
-/// Returns the sentence of a failure that another run may not have: a server that does not answer, too many streams.
-/// `None` for errors of the command line, and for permissions that this host lacks: every run would fail alike.
+/// Returns the sentence of a failure that another run may not have: a server that does not answer,
+/// too many streams. `None` for errors of the command line, and for permissions that this host
+/// lacks: every run would fail alike.
 fn of_single(error: &Failure) -> Option<String> {
     (error.code == FAILED).then(|| error.message.clone())
 }
@@ -505,7 +669,12 @@ impl SweepMeasurer for EmulatedPath<'_> {
     }
 
     /// Bytes of an emulated path cost nobody anything.
-    fn measure_run(&mut self, number: u32, request: &Request, _: Option<ByteCount>) -> Result<Measurement, Failure> {
+    fn measure_run(
+        &mut self,
+        number: u32,
+        request: &Request,
+        _: Option<ByteCount>,
+    ) -> Result<Measurement, Failure> {
         let seed = self.scenario.seed.wrapping_add(number.into());
         let load = (&self.step.cross_traffic[..], seed);
         let interrupt = Interrupt(&self.interrupt);
@@ -513,7 +682,11 @@ impl SweepMeasurer for EmulatedPath<'_> {
             return Ok(EmulatedTarget::Lab(&LabTarget::new(lab)).measure(request, load, interrupt)?);
         }
         let [sender, receiver] = self.scenario.hosts_of(self.step);
-        let target = VirtualTarget::new(self.scenario.path_of(self.step).clone(), [&sender, &receiver], seed);
+        let target = VirtualTarget::new(
+            self.scenario.path_of(self.step).clone(),
+            [&sender, &receiver],
+            seed,
+        );
         Ok(EmulatedTarget::Virtual(&target).measure(request, load, interrupt)?)
     }
 
@@ -545,7 +718,11 @@ fn sleep_interruptibly(span: Span, interrupt: &AtomicBool) {
 /// Returns a path of which capacity and round-trip time are known.
 fn known_path(rate: BitRate, rtt: Span) -> Result<Path, Failure> {
     let flag = format!("rate={}bit/s,rtt={}ns", rate.bps(), rtt.as_nanos().max(1));
-    Ok(parse_path_flag_with(&flag, &PathSpec::demo_path(), &|file| Err(file.to_owned()))?)
+    Ok(parse_path_flag_with(
+        &flag,
+        &PathSpec::demo_path(),
+        &|file| Err(file.to_owned()),
+    )?)
 }
 
 /// Reads FROM..TO, or one value.
@@ -566,9 +743,13 @@ fn parse_stream_range(text: &str) -> Result<RangeInclusive<u16>, String> {
 }
 
 fn parse_share(text: &str) -> Result<Ratio, String> {
-    let share: Ratio = text.parse().map_err(|error: fullpipe_units::ParseError| error.to_string())?;
+    let share: Ratio = text
+        .parse()
+        .map_err(|error: fullpipe_units::ParseError| error.to_string())?;
     let valid = (0.01..=1.0).contains(&share.get());
-    valid.then_some(share).ok_or_else(|| "a share is from 1 % to 100 %".to_owned())
+    valid
+        .then_some(share)
+        .ok_or_else(|| "a share is from 1 % to 100 %".to_owned())
 }
 
 fn parse_order(text: &str) -> Result<SweepOrder, String> {
@@ -588,19 +769,33 @@ mod tests {
     fn a_range_has_two_ends_or_one_value() {
         assert_eq!(parse_stream_range("1..90"), Ok(1..=90));
         assert_eq!(parse_stream_range("4"), Ok(4..=4));
-        assert_eq!(parse_range("8KiB..4MiB"), Ok(ByteCount::from_kib(8)..=ByteCount::from_mib(4)));
-        assert!(["0..4", "1..200", "..", "x", ""].iter().all(|text| parse_stream_range(text).is_err()));
+        assert_eq!(
+            parse_range("8KiB..4MiB"),
+            Ok(ByteCount::from_kib(8)..=ByteCount::from_mib(4))
+        );
+        assert!(
+            ["0..4", "1..200", "..", "x", ""]
+                .iter()
+                .all(|text| parse_stream_range(text).is_err())
+        );
     }
 
     #[test]
     fn a_share_is_above_nothing_and_at_most_all() {
         assert_eq!(parse_share("20%"), Ok(Ratio::new(0.2)));
-        assert!(["0%", "101%", "-1", "nan"].iter().all(|text| parse_share(text).is_err()));
+        assert!(
+            ["0%", "101%", "-1", "nan"]
+                .iter()
+                .all(|text| parse_share(text).is_err())
+        );
     }
 
     #[test]
     fn a_path_of_known_capacity_has_its_round_trip() {
         let path = known_path(BitRate::from_mbps(622), Span::from_millis(154)).unwrap();
-        assert_eq!((path.forward.rate, path.rtt()), (Some(BitRate::from_mbps(622)), Span::from_millis(154)));
+        assert_eq!(
+            (path.forward.rate, path.rtt()),
+            (Some(BitRate::from_mbps(622)), Span::from_millis(154))
+        );
     }
 }

@@ -14,8 +14,8 @@ use fullpipe_host::settings_of;
 use fullpipe_record::{CaptureReport, Content, Document, ErrorReport, Event, HostSettings};
 use fullpipe_report as report;
 use fullpipe_trace::{
-    CaptureContent, CaptureError, CaptureUse, ExplainedTransfers, PacketFile, RedactedWriter, capture_live, read_flows,
-    read_flows_with,
+    CaptureContent, CaptureError, CaptureUse, ExplainedTransfers, PacketFile, RedactedWriter,
+    capture_live, read_flows, read_flows_with,
 };
 use fullpipe_units::{BitRate, Span};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -28,21 +28,21 @@ use crate::values::{integer_parser, parse_capacity, some_time};
 
 /// The TCP connections in a capture, and what limited the largest.
 ///
-/// Reads pcap and pcapng files, compressed or not, and lists what each connection moved, what was retransmitted, late,
-/// reordered or not captured, its round-trip times and windows, and where on the path the capture was taken. The
-/// transfer with most data, or the one of --flow, is judged as `diagnose` judges one: its limit, the figures that
-/// decide, and what would help.
+/// Reads pcap and pcapng files, compressed or not, and lists what each connection moved, what was
+/// retransmitted, late, reordered or not captured, its round-trip times and windows, and where on
+/// the path the capture was taken. The transfer with most data, or the one of --flow, is judged as
+/// `diagnose` judges one: its limit, the figures that decide, and what would help.
 #[derive(Debug, clap::Args)]
 #[command(group = ArgGroup::new("packets").args(["files", "interface"]).required(true))]
 pub(crate) struct CaptureTraceArguments {
-    /// Capture file; `-` is standard input. A second one, of the same time from another place, shows what was lost and
-    /// changed between both
+    /// Capture file; `-` is standard input. A second one, of the same time from another place,
+    /// shows what was lost and changed between both
     #[arg(value_name = "FILE", num_args = 1..=2)]
     files: Vec<PathBuf>,
     /// Capture on this network device, or on all with `any`, until Ctrl-C or for --time
     ///
-    /// Reads the first 128 bytes of each TCP packet and keeps none. Needs `CAP_NET_RAW`: without it, pipe
-    /// `tcpdump -w -` into `fullpipe trace -`.
+    /// Reads the first 128 bytes of each TCP packet and keeps none. Needs `CAP_NET_RAW`: without
+    /// it, pipe `tcpdump -w -` into `fullpipe trace -`.
     #[arg(long, short, value_name = "DEVICE")]
     interface: Option<String>,
     /// Duration of the capture of --interface [default: until Ctrl-C]
@@ -66,8 +66,8 @@ pub(crate) struct CaptureTraceArguments {
     bandwidth: Option<BitRate>,
     /// Settings of the host that sent the data: what `fullpipe host show --json` printed there
     ///
-    /// The causes that they rule out are left out, and remedies have their commands and their gain. A setting may have
-    /// changed since the capture.
+    /// The causes that they rule out are left out, and remedies have their commands and their gain.
+    /// A setting may have changed since the capture.
     #[arg(long, value_name = "FILE")]
     sender_host: Option<PathBuf>,
     /// Settings of the host that received the data
@@ -75,8 +75,8 @@ pub(crate) struct CaptureTraceArguments {
     receiver_host: Option<PathBuf>,
     /// Write the capture anew to this file: TCP headers alone, with other addresses
     ///
-    /// Its figures are the same. Addresses of IP and Ethernet are replaced by random ones, the same throughout the
-    /// file. Ports, sequence numbers and times stay.
+    /// Its figures are the same. Addresses of IP and Ethernet are replaced by random ones, the same
+    /// throughout the file. Ports, sequence numbers and times stay.
     #[arg(long, value_name = "OUT")]
     redact: Option<PathBuf>,
     #[command(flatten)]
@@ -90,21 +90,39 @@ impl RunCommand for CaptureTraceArguments {
 
     fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
         if self.redact.is_some() && self.files.len() > 1 {
-            return Err(Failure::new(USAGE, "--redact writes one capture anew: name one FILE"));
+            return Err(Failure::new(
+                USAGE,
+                "--redact writes one capture anew: name one FILE",
+            ));
         }
         let known = self.known_facts()?;
         // Before Ctrl-C is anything but the end: a named pipe is opened once it has a writer.
-        let inputs = self.files.iter().map(|file| open_input(file)).collect::<Result<Vec<_>, _>>()?;
+        let inputs = self
+            .files
+            .iter()
+            .map(|file| open_input(file))
+            .collect::<Result<Vec<_>, _>>()?;
         let flag = super::interrupt_flag()?;
-        let files: Result<Vec<_>, _> = inputs.into_iter().map(|input| read_header(input, &flag)).collect();
+        let files: Result<Vec<_>, _> = inputs
+            .into_iter()
+            .map(|input| read_header(input, &flag))
+            .collect();
         let files = match files {
-            Err(_) if flag.load(Ordering::Relaxed) => return Err(Failure::already_printed(INTERRUPTED)),
+            Err(_) if flag.load(Ordering::Relaxed) => {
+                return Err(Failure::already_printed(INTERRUPTED));
+            }
             files => files?,
         };
         let (mut readings, is_complete) = match &self.interface {
             // Its end is that of the capture.
-            Some(device) => (vec![self.capture_packets(device, Arc::clone(&flag), terminal)?], true),
-            None => (self.read_files(files, &flag)?, !flag.load(Ordering::Relaxed)),
+            Some(device) => (
+                vec![self.capture_packets(device, Arc::clone(&flag), terminal)?],
+                true,
+            ),
+            None => (
+                self.read_files(files, &flag)?,
+                !flag.load(Ordering::Relaxed),
+            ),
         };
         let error = readings.last_mut().and_then(|reading| reading.error.take());
         // What ends within a compressed block was cut off by the interrupt.
@@ -117,7 +135,10 @@ impl RunCommand for CaptureTraceArguments {
             None => judge_capture(first, &known),
         };
         let failure = error.map(|error| match self.interface {
-            Some(_) => Failure { code: FAILED, ..error.into() },
+            Some(_) => Failure {
+                code: FAILED,
+                ..error.into()
+            },
             None => error.into(),
         });
         // What was read before an error or an interrupt is printed with it.
@@ -136,15 +157,24 @@ impl CaptureTraceArguments {
     fn known_facts(&self) -> Result<KnownFacts, Failure> {
         let read = |file: &Option<PathBuf>| file.as_deref().map(host_settings).transpose();
         let (sender, receiver) = (read(&self.sender_host)?, read(&self.receiver_host)?);
-        Ok(KnownFacts { bandwidth: self.bandwidth, sender, receiver })
+        Ok(KnownFacts {
+            bandwidth: self.bandwidth,
+            sender,
+            receiver,
+        })
     }
 
     fn explained_transfer(&self) -> ExplainedTransfers<'static> {
-        self.flow.map_or(ExplainedTransfers::Largest(1), ExplainedTransfers::Flow)
+        self.flow
+            .map_or(ExplainedTransfers::Largest(1), ExplainedTransfers::Flow)
     }
 
     /// Reads the files up to one with an error.
-    fn read_files(&self, files: Vec<(PacketFile, String)>, flag: &AtomicBool) -> Result<Vec<CaptureContent>, Failure> {
+    fn read_files(
+        &self,
+        files: Vec<(PacketFile, String)>,
+        flag: &AtomicBool,
+    ) -> Result<Vec<CaptureContent>, Failure> {
         let mut readings: Vec<CaptureContent> = Vec::new();
         for (packets, name) in files {
             let explained = readings
@@ -171,10 +201,17 @@ impl CaptureTraceArguments {
         let (begin, time) = (Instant::now(), self.time.unwrap_or(Span::MAX));
         let is_over = move || flag.load(Ordering::Relaxed) || Span::from(begin.elapsed()) >= time;
         let packets = capture_live(device, is_over)?;
-        let until = self.time.map_or_else(|| "until Ctrl-C".to_owned(), |time| format!("for {time}"));
+        let until = self
+            .time
+            .map_or_else(|| "until Ctrl-C".to_owned(), |time| format!("for {time}"));
         terminal.print_notice(&format!("capturing TCP on {device} {until}"));
         // The capture itself ends with the flag.
-        let mut reading = self.read_packets(packets, device, self.explained_transfer(), &AtomicBool::new(false))?;
+        let mut reading = self.read_packets(
+            packets,
+            device,
+            self.explained_transfer(),
+            &AtomicBool::new(false),
+        )?;
         LIVE.clone_into(&mut reading.report.format);
         Ok(reading)
     }
@@ -186,11 +223,19 @@ impl CaptureTraceArguments {
         explained: ExplainedTransfers<'_>,
         flag: &AtomicBool,
     ) -> Result<CaptureContent, Failure> {
-        let wanted = CaptureUse { explained, is_compared: self.files.len() > 1 };
-        let Some(redact) = &self.redact else { return Ok(read_flows(&mut packets, name, wanted, flag)) };
+        let wanted = CaptureUse {
+            explained,
+            is_compared: self.files.len() > 1,
+        };
+        let Some(redact) = &self.redact else {
+            return Ok(read_flows(&mut packets, name, wanted, flag));
+        };
         let mut redaction = RedactedWriter::create(redact)?;
-        let mut reading = read_flows_with(&mut packets, name, wanted, flag, &mut |packet| redaction.write(packet));
-        // What was read before an error of the capture is whole; after one of the new file nothing is.
+        let mut reading = read_flows_with(&mut packets, name, wanted, flag, &mut |packet| {
+            redaction.write(packet)
+        });
+        // What was read before an error of the capture is whole; after one of the new file nothing
+        // is.
         if !matches!(reading.error, Some(CaptureError::Write { .. })) {
             reading.report.redacted = Some(redaction.finish()?);
         }
@@ -206,12 +251,17 @@ impl CaptureTraceArguments {
         if let Some(number) = self.flow {
             let count = capture.flows.len();
             capture.retain_connection(number);
-            let text = report::one_flow(&capture, terminal.style()).ok_or_else(|| match failure {
-                Some(Failure { message, code }) => {
-                    Failure::new(*code, format!("{message}; before that, there is no connection {number}"))
-                }
-                None => Failure::new(USAGE, format!("there is no connection {number}: the capture has {count}")),
-            })?;
+            let text =
+                report::one_flow(&capture, terminal.style()).ok_or_else(|| match failure {
+                    Some(Failure { message, code }) => Failure::new(
+                        *code,
+                        format!("{message}; before that, there is no connection {number}"),
+                    ),
+                    None => Failure::new(
+                        USAGE,
+                        format!("there is no connection {number}: the capture has {count}"),
+                    ),
+                })?;
             terminal.print_result(&text);
         } else {
             terminal.print_result(&report::capture_text(&capture, self.top, terminal.style()));
@@ -220,12 +270,28 @@ impl CaptureTraceArguments {
             terminal.print_result(&report::redaction_text(file, terminal.style()));
         }
         if terminal.format() == OutputFormat::JsonLines {
-            let flows = capture.flows.iter().map(|flow| Event::Flow(Box::new(flow.clone())));
-            let pairs = capture.pairs.iter().map(|pair| Event::FlowPair(Box::new(pair.clone())));
-            flows.chain(pairs).for_each(|event| terminal.print_event(&event));
+            let flows = capture
+                .flows
+                .iter()
+                .map(|flow| Event::Flow(Box::new(flow.clone())));
+            let pairs = capture
+                .pairs
+                .iter()
+                .map(|pair| Event::FlowPair(Box::new(pair.clone())));
+            flows
+                .chain(pairs)
+                .for_each(|event| terminal.print_event(&event));
         }
-        let error = failure.map(|failure| ErrorReport { message: failure.message.clone(), exit_code: failure.code });
-        let document = terminal.print_report(Content::Capture { capture: Box::new(capture) }, error.as_ref());
+        let error = failure.map(|failure| ErrorReport {
+            message: failure.message.clone(),
+            exit_code: failure.code,
+        });
+        let document = terminal.print_report(
+            Content::Capture {
+                capture: Box::new(capture),
+            },
+            error.as_ref(),
+        );
         // To free a hundred thousand connections one by one takes longer than to end with them.
         std::mem::forget(document);
         Ok(())
@@ -238,16 +304,25 @@ fn host_settings(file: &Path) -> Result<HostSettings, Failure> {
     const MAX_SIZE: u64 = 16 << 20;
     let name = file.display();
     let refused = |cause: &dyn std::fmt::Display| {
-        Failure::new(USAGE, format!("cannot read the settings of a host from {name}: {cause}"))
+        Failure::new(
+            USAGE,
+            format!("cannot read the settings of a host from {name}: {cause}"),
+        )
     };
     let mut text = String::new();
     let opened = File::open(file).map_err(|error| refused(&error))?;
-    opened.take(MAX_SIZE).read_to_string(&mut text).map_err(|error| refused(&error))?;
+    opened
+        .take(MAX_SIZE)
+        .read_to_string(&mut text)
+        .map_err(|error| refused(&error))?;
     match Document::from_json(text.as_bytes()) {
-        Ok(Document { content: Content::HostSettings { host_settings }, .. }) => {
-            settings_of(&host_settings).map_err(|error| refused(&error))
-        }
-        _ => Err(refused(&"it is not what `fullpipe host show --json` prints")),
+        Ok(Document {
+            content: Content::HostSettings { host_settings },
+            ..
+        }) => settings_of(&host_settings).map_err(|error| refused(&error)),
+        _ => Err(refused(
+            &"it is not what `fullpipe host show --json` prints",
+        )),
     }
 }
 
@@ -280,17 +355,21 @@ fn open_input(file: &Path) -> Result<CaptureInput<'_>, Failure> {
 }
 
 /// Reads the header of a capture.
-fn read_header(input: CaptureInput<'_>, flag: &Arc<AtomicBool>) -> Result<(PacketFile, String), Failure> {
+fn read_header(
+    input: CaptureInput<'_>,
+    flag: &Arc<AtomicBool>,
+) -> Result<(PacketFile, String), Failure> {
     Ok(match input {
         CaptureInput::File(file) => (PacketFile::open(file)?, file.display().to_string()),
-        CaptureInput::Pipe(pipe, name) => {
-            (PacketFile::new(UntilInterrupt::new(pipe.into(), Arc::clone(flag)), &name)?, name)
-        }
+        CaptureInput::Pipe(pipe, name) => (
+            PacketFile::new(UntilInterrupt::new(pipe.into(), Arc::clone(flag)), &name)?,
+            name,
+        ),
     })
 }
 
-/// A pipe that ends soon after Ctrl-C, though it may be silent. What the writer of a pipe adds at the same
-/// Ctrl-C is read.
+/// A pipe that ends soon after Ctrl-C, though it may be silent. What the writer of a pipe adds at
+/// the same Ctrl-C is read.
 struct UntilInterrupt {
     input: File,
     flag: Arc<AtomicBool>,
@@ -300,7 +379,11 @@ struct UntilInterrupt {
 
 impl UntilInterrupt {
     const fn new(input: File, flag: Arc<AtomicBool>) -> Self {
-        Self { input, flag, end: None }
+        Self {
+            input,
+            flag,
+            end: None,
+        }
     }
 
     fn is_over(&mut self) -> bool {
@@ -314,10 +397,16 @@ impl UntilInterrupt {
 
 impl Read for UntilInterrupt {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        const POLL_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+        const POLL_INTERVAL: Timespec = Timespec {
+            tv_sec: 0,
+            tv_nsec: 100_000_000,
+        };
         while !self.is_over() {
             // A signal cuts it short.
-            let ready = poll(&mut [PollFd::new(&self.input, PollFlags::IN)], Some(&POLL_INTERVAL));
+            let ready = poll(
+                &mut [PollFd::new(&self.input, PollFlags::IN)],
+                Some(&POLL_INTERVAL),
+            );
             if ready.is_ok_and(|count| count > 0) {
                 return self.input.read(bytes);
             }

@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 use fullpipe_experiment::{LabTarget, keep_cross_traffic};
 use fullpipe_lab::{Backend, Host, Lab, LabError, PathMeter};
 use fullpipe_record::event::{CrossTrafficLoad, LabUp};
-use fullpipe_record::{DirectionStatus, Event, Path, PathChange, PathDirection, PathStatus, Request, Transport};
+use fullpipe_record::{
+    DirectionStatus, Event, Path, PathChange, PathDirection, PathStatus, Request, Transport,
+};
 use fullpipe_scenario::{CrossTraffic, LoadStart, Scenario};
 use fullpipe_units::{BitRate, Ratio, Span};
 
@@ -29,25 +31,41 @@ pub(super) struct LabSettings<'s> {
     pub(super) no_cross_traffic: bool,
 }
 
-/// Builds the lab of `scenario`, runs the cross traffic of the first step that has any, and prints the state of the
-/// path until `q` is typed. Other keys change the path.
+/// Builds the lab of `scenario`, runs the cross traffic of the first step that has any, and prints
+/// the state of the path until `q` is typed. Other keys change the path.
 pub(super) fn run_standing_lab(
     scenario: &Scenario,
     standing: &LabSettings<'_>,
     terminal: &Terminal,
 ) -> Result<(), Failure> {
-    let cross_traffic: &[CrossTraffic] = if standing.no_cross_traffic { &[] } else { cross_traffic(scenario) };
-    let asked = |name: &String| cross_traffic.iter().any(|load| load.request.congestion.as_ref() == Some(name));
-    check_congestion_controls(scenario.controls.iter().filter(|control| asked(&control.name)))?;
+    let cross_traffic: &[CrossTraffic] = if standing.no_cross_traffic {
+        &[]
+    } else {
+        cross_traffic(scenario)
+    };
+    let asked = |name: &String| {
+        cross_traffic
+            .iter()
+            .any(|load| load.request.congestion.as_ref() == Some(name))
+    };
+    check_congestion_controls(
+        scenario
+            .controls
+            .iter()
+            .filter(|control| asked(&control.name)),
+    )?;
     let flag = super::interrupt_flag()?;
     let lab = start_lab(scenario, &lab_plan(scenario, standing.backend))?;
     let _entrance = lab.open_entrance(standing.name, &describe_path(&scenario.path))?;
     print_introduction(scenario, standing, cross_traffic, terminal);
     let observe = |event: &Event| show_cross_traffic(event, cross_traffic, terminal);
     lab.while_witnessed(|| {
-        keep_cross_traffic(&LabTarget::new(&lab), (cross_traffic, scenario.seed), &observe, || {
-            watch_lab(&lab, standing.interval, &flag, terminal)
-        })
+        keep_cross_traffic(
+            &LabTarget::new(&lab),
+            (cross_traffic, scenario.seed),
+            &observe,
+            || watch_lab(&lab, standing.interval, &flag, terminal),
+        )
     })??
 }
 
@@ -58,17 +76,31 @@ pub(super) fn describe_path(path: &Path) -> String {
 
 /// Returns the cross traffic of the first step that has any.
 fn cross_traffic(scenario: &Scenario) -> &[CrossTraffic] {
-    scenario.steps.iter().map(|step| &step.cross_traffic[..]).find(|loads| !loads.is_empty()).unwrap_or_default()
+    scenario
+        .steps
+        .iter()
+        .map(|step| &step.cross_traffic[..])
+        .find(|loads| !loads.is_empty())
+        .unwrap_or_default()
 }
 
-/// Prints the state of the path each `interval` and makes the changes that keys stand for, until `q` is typed.
-fn watch_lab(lab: &Lab, interval: Span, flag: &AtomicBool, terminal: &Terminal) -> Result<(), Failure> {
+/// Prints the state of the path each `interval` and makes the changes that keys stand for, until
+/// `q` is typed.
+fn watch_lab(
+    lab: &Lab,
+    interval: Span,
+    flag: &AtomicBool,
+    terminal: &Terminal,
+) -> Result<(), Failure> {
     let mut keys = KeyReader::start_reading();
     let mut knobs = AdjustedPath::from_path(lab.changeable_path());
     let mut meter = PathMeter::start(lab)?;
     let mut next = Instant::now() + interval.into();
     while !flag.load(Ordering::Relaxed) {
-        match keys.next_key(next.saturating_duration_since(Instant::now()).min(POLL_INTERVAL)) {
+        match keys.next_key(
+            next.saturating_duration_since(Instant::now())
+                .min(POLL_INTERVAL),
+        ) {
             Some('q') => return Ok(()),
             Some(key) if knobs.adjust_quantity(key) => match knobs.apply_change(key, lab) {
                 Ok(()) => {
@@ -96,18 +128,32 @@ fn print_introduction(
     let name = standing.name;
     let [sender, receiver] = Host::ALL.map(|host| host.address().into());
     let loads = cross_traffic.iter().map(cross_traffic_load).collect();
-    terminal.print_event(&Event::Up(LabUp { name: name.to_owned(), sender, receiver, cross_traffic: loads }));
+    terminal.print_event(&Event::Up(LabUp {
+        name: name.to_owned(),
+        sender,
+        receiver,
+        cross_traffic: loads,
+    }));
     terminal.print_result(&format!("{name}: {}\n", scenario.title));
-    let relays: &[Host] = if scenario.stretches.is_some() { &[Host::NearRelay, Host::FarRelay] } else { &[] };
+    let relays: &[Host] = if scenario.stretches.is_some() {
+        &[Host::NearRelay, Host::FarRelay]
+    } else {
+        &[]
+    };
     let (of_name, of_address) = if relays.is_empty() { (8, 10) } else { (10, 11) };
     for host in Host::ALL.iter().chain(relays) {
         let (address, host) = (host.address().to_string(), host.name());
         let command = format!("fullpipe lab shell --join {name} {host}");
-        terminal.print_result(&format!("  {host:<of_name$} {address:<of_address$}  {command}\n"));
+        terminal.print_result(&format!(
+            "  {host:<of_name$} {address:<of_address$}  {command}\n"
+        ));
     }
     if !cross_traffic.is_empty() {
         let loads: Vec<String> = cross_traffic.iter().map(describe_load).collect();
-        terminal.print_result(&format!("  traffic  {} (not with --no-cross-traffic)\n", loads.join("; ")));
+        terminal.print_result(&format!(
+            "  traffic  {} (not with --no-cross-traffic)\n",
+            loads.join("; ")
+        ));
     }
     let changes = if standing.backend == Backend::Kernel {
         ""
@@ -121,21 +167,35 @@ fn print_introduction(
 fn show_cross_traffic(event: &Event, cross_traffic: &[CrossTraffic], terminal: &Terminal) {
     terminal.print_event(event);
     if let Event::CrossTrafficFailed(failure) = event {
-        let load = cross_traffic.get(failure.load).map_or_else(String::new, |load| describe_request(&load.request));
-        terminal.print_notice(&format!("cross traffic ({load}) failed, and is tried again: {}", failure.message));
+        let load = cross_traffic
+            .get(failure.load)
+            .map_or_else(String::new, |load| describe_request(&load.request));
+        terminal.print_notice(&format!(
+            "cross traffic ({load}) failed, and is tried again: {}",
+            failure.message
+        ));
     }
 }
 
 fn cross_traffic_load(load: &CrossTraffic) -> CrossTrafficLoad {
     let (on, off) = load.on_off.unzip();
-    CrossTrafficLoad { request: load.request.clone(), lowest: load.lowest, on, off }
+    CrossTrafficLoad {
+        request: load.request.clone(),
+        lowest: load.lowest,
+        on,
+        off,
+    }
 }
 
 /// Returns the text for a load: `10 × UDP at 29.1 Mbit/s, on 1 s, off 1 s`.
 fn describe_load(load: &CrossTraffic) -> String {
     let or_nothing = Option::unwrap_or_default;
     let lowest = or_nothing(load.lowest.map(|lowest| format!("{lowest} to ")));
-    let rate = or_nothing(load.request.rate.map(|highest| format!(" at {lowest}{highest}")));
+    let rate = or_nothing(
+        load.request
+            .rate
+            .map(|highest| format!(" at {lowest}{highest}")),
+    );
     let start = match load.starts {
         LoadStart::After(time) => format!(" after {time}"),
         LoadStart::Before(_) => String::new(),
@@ -159,10 +219,13 @@ struct AdjustedPath {
 
 impl AdjustedPath {
     fn from_path(path: &Path) -> Self {
-        Self { directions: [path.forward.clone(), path.reverse.clone()] }
+        Self {
+            directions: [path.forward.clone(), path.reverse.clone()],
+        }
     }
 
-    /// Changes the quantity that `key` stands for, in both directions. Returns false if it stands for none.
+    /// Changes the quantity that `key` stands for, in both directions. Returns false if it stands
+    /// for none.
     fn adjust_quantity(&mut self, key: char) -> bool {
         let turn: fn(&mut PathDirection, bool) = match key.to_ascii_lowercase() {
             'r' => turn_rate,
@@ -170,19 +233,30 @@ impl AdjustedPath {
             'l' => turn_loss,
             _ => return false,
         };
-        self.directions.iter_mut().for_each(|direction| turn(direction, key.is_ascii_uppercase()));
+        self.directions
+            .iter_mut()
+            .for_each(|direction| turn(direction, key.is_ascii_uppercase()));
         true
     }
 
-    /// Applies the change that `key` made to the running path, and nothing else: a pattern of losses stays until `key`
-    /// changes the loss.
+    /// Applies the change that `key` made to the running path, and nothing else: a pattern of
+    /// losses stays until `key` changes the loss.
     fn apply_change(&self, key: char, lab: &Lab) -> Result<(), LabError> {
         for (host, direction) in Host::ALL.into_iter().zip(&self.directions) {
             let nothing = PathChange::default();
             let change = match key.to_ascii_lowercase() {
-                'r' => PathChange { rate: direction.rate, ..nothing },
-                'd' => PathChange { delay: Some(direction.delay), ..nothing },
-                _ => PathChange { loss: direction.loss, ..nothing },
+                'r' => PathChange {
+                    rate: direction.rate,
+                    ..nothing
+                },
+                'd' => PathChange {
+                    delay: Some(direction.delay),
+                    ..nothing
+                },
+                _ => PathChange {
+                    loss: direction.loss,
+                    ..nothing
+                },
             };
             lab.change_path(host, change)?;
         }
@@ -193,9 +267,15 @@ impl AdjustedPath {
 impl fmt::Display for AdjustedPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [forward, reverse] = &self.directions;
-        let rate = forward.rate.map_or_else(|| "no rate".to_owned(), |rate| rate.to_string());
+        let rate = forward
+            .rate
+            .map_or_else(|| "no rate".to_owned(), |rate| rate.to_string());
         let loss = forward.loss.unwrap_or_default();
-        write!(f, "{rate}, RTT {}, loss {loss}", forward.delay + reverse.delay)
+        write!(
+            f,
+            "{rate}, RTT {}, loss {loss}",
+            forward.delay + reverse.delay
+        )
     }
 }
 
@@ -211,7 +291,11 @@ fn turn_delay(direction: &mut PathDirection, more: bool) {
     const MIN: Span = Span::from_micros(500);
     const MAX: Span = Span::from_secs(10);
     let step = direction.delay.scale_by(0.25).max(MIN);
-    let delay = if more { direction.delay + step } else { direction.delay.saturating_sub(step) };
+    let delay = if more {
+        direction.delay + step
+    } else {
+        direction.delay.saturating_sub(step)
+    };
     direction.delay = delay.min(MAX);
 }
 
@@ -220,14 +304,21 @@ fn turn_loss(direction: &mut PathDirection, more: bool) {
     const MIN: f64 = 1e-5;
     const MAX: f64 = 0.5;
     let loss = direction.loss.unwrap_or_default().get();
-    let turned = if more { (loss * 2.0).clamp(MIN, MAX) } else { loss / 2.0 };
+    let turned = if more {
+        (loss * 2.0).clamp(MIN, MAX)
+    } else {
+        loss / 2.0
+    };
     direction.loss = Some(Ratio::new(if turned < MIN { 0.0 } else { turned }));
 }
 
 fn show_status(status: &PathStatus, terminal: &Terminal) {
     terminal.print_event(&Event::Path(Box::new(status.clone())));
-    let device_drops =
-        if status.device_drops == 0 { String::new() } else { format!(" | devices dropped {}", status.device_drops) };
+    let device_drops = if status.device_drops == 0 {
+        String::new()
+    } else {
+        format!(" | devices dropped {}", status.device_drops)
+    };
     terminal.print_live_status(&format!(
         "→ {} | ← {}{device_drops}",
         one_way(&status.forward),
@@ -238,12 +329,19 @@ fn show_status(status: &PathStatus, terminal: &Terminal) {
 /// Returns the text for a direction; counts that are zero are left out.
 fn one_way(status: &DirectionStatus) -> String {
     let mut words = vec![status.rate.to_string(), format!("queue {}", status.queue)];
-    for (count, what) in [(status.queue_drops, "dropped"), (status.injected_losses, "lost")] {
+    for (count, what) in [
+        (status.queue_drops, "dropped"),
+        (status.injected_losses, "lost"),
+    ] {
         if count > 0 {
             words.push(format!("{count} {what}"));
         }
     }
-    words.extend(status.lateness_p99.map(|lateness| format!("late {lateness}")));
+    words.extend(
+        status
+            .lateness_p99
+            .map(|lateness| format!("late {lateness}")),
+    );
     words.join(", ")
 }
 
@@ -262,7 +360,9 @@ mod tests {
         }
         assert_eq!(knobs.to_string(), "1.25 Gbit/s, RTT 125 ms, loss 0.002 %");
         for _ in 0..200 {
-            "rdl".chars().for_each(|key| assert!(knobs.adjust_quantity(key)));
+            "rdl"
+                .chars()
+                .for_each(|key| assert!(knobs.adjust_quantity(key)));
         }
         assert_eq!(knobs.to_string(), "1 kbit/s, RTT 0 s, loss 0 %");
         assert!(!knobs.adjust_quantity('x') && !knobs.adjust_quantity('\n'));
@@ -277,8 +377,17 @@ mod tests {
                     [[step.cross_traffic]]\nstreams = 2\n";
         let scenario = Scenario::parse("n.toml", text).unwrap();
         let said: Vec<String> = cross_traffic(&scenario).iter().map(describe_load).collect();
-        assert_eq!(said, ["10 × UDP at 100 Mbit/s to 250 Mbit/s, on 2 s, off 1 s", "1 × TCP after 3 s"]);
+        assert_eq!(
+            said,
+            [
+                "10 × UDP at 100 Mbit/s to 250 Mbit/s, on 2 s, off 1 s",
+                "1 × TCP after 3 s"
+            ]
+        );
         let first = cross_traffic_load(&cross_traffic(&scenario)[0]);
-        assert_eq!((first.lowest, first.on), (Some(BitRate::from_mbps(100)), Some(Span::from_secs(2))));
+        assert_eq!(
+            (first.lowest, first.on),
+            (Some(BitRate::from_mbps(100)), Some(Span::from_secs(2)))
+        );
     }
 }

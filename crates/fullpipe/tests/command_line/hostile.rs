@@ -1,5 +1,5 @@
-//! Peers that stall, lie, open many connections or disappear: every place is free again within its deadline, and others
-//! are served meanwhile.
+//! Peers that stall, lie, open many connections or disappear: every place is free again within its
+//! deadline, and others are served meanwhile.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream, UdpSocket};
@@ -9,7 +9,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fullpipe_testkit::{Running, free_port, load_slot, path, require, wait_for_listener, within, write_secret};
+use fullpipe_testkit::{
+    Running, free_port, load_slot, path, require, wait_for_listener, within, write_secret,
+};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::Value;
 use socket2::{Domain, Socket, Type};
@@ -63,15 +65,29 @@ impl Server {
     pub(super) fn start_with(starter: &[&str], arguments: &[&str]) -> Self {
         static LOGS: AtomicU32 = AtomicU32::new(0);
         let port = free_port();
-        let name = format!("hostile-{}-{}.log", std::process::id(), LOGS.fetch_add(1, Ordering::Relaxed));
+        let name = format!(
+            "hostile-{}-{}.log",
+            std::process::id(),
+            LOGS.fetch_add(1, Ordering::Relaxed)
+        );
         let log = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
         let mut whole = starter.to_vec();
         whole.push(env!("CARGO_BIN_EXE_fullpipe"));
         let mut command = Command::new(whole[0]);
-        command.args(&whole[1..]).args(["serve", "-p", &port.to_string(), "--logfile", log.to_str().unwrap()]);
+        command.args(&whole[1..]).args([
+            "serve",
+            "-p",
+            &port.to_string(),
+            "--logfile",
+            log.to_str().unwrap(),
+        ]);
         let running = Running::start(command.args(arguments));
         wait_for_listener(port);
-        Self { running, address: (HONEST, port).into(), log }
+        Self {
+            running,
+            address: (HONEST, port).into(),
+            log,
+        }
     }
 
     fn port(&self) -> String {
@@ -84,17 +100,30 @@ impl Server {
 
     /// Waits until the log says `what`.
     pub(super) fn assert_says(&self, what: &str) {
-        assert!(within(PROMPT, || self.log().contains(what)), "no {what:?} in the log:\n{}", self.log());
+        assert!(
+            within(PROMPT, || self.log().contains(what)),
+            "no {what:?} in the log:\n{}",
+            self.log()
+        );
     }
 
     /// Serves an honest client, as it must at any time.
     pub(super) fn assert_serves(&self) {
-        assert_eq!(upload(self.address, HONEST, 1, 100_000), Ok(100_000), "{}", self.log());
+        assert_eq!(
+            upload(self.address, HONEST, 1, 100_000),
+            Ok(100_000),
+            "{}",
+            self.log()
+        );
     }
 
     fn anonymous_kib(&self) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.running.pid())).unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
+        let status =
+            std::fs::read_to_string(format!("/proc/{}/status", self.running.pid())).unwrap();
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix("RssAnon:"))
+            .unwrap();
         line.trim().trim_end_matches(" kB").parse().unwrap()
     }
 }
@@ -127,14 +156,23 @@ impl Peer {
     pub(super) fn call(server: SocketAddr, from: Ipv4Addr) -> io::Result<Self> {
         static CALLS: AtomicU32 = AtomicU32::new(0);
         let mut cookie = [b'a'; 37];
-        let number = format!("{:010}{:010}", std::process::id(), CALLS.fetch_add(1, Ordering::Relaxed));
+        let number = format!(
+            "{:010}{:010}",
+            std::process::id(),
+            CALLS.fetch_add(1, Ordering::Relaxed)
+        );
         // The alphabet has no 0, 1, 8 and 9, but servers ask nothing of a cookie's characters.
         cookie[..20].copy_from_slice(number.as_bytes());
         cookie[36] = 0;
         let mut control = connect(server, from)?;
         control.set_read_timeout(Some(PROMPT))?;
         control.write_all(&cookie)?;
-        Ok(Self { control, cookie, server, from })
+        Ok(Self {
+            control,
+            cookie,
+            server,
+            from,
+        })
     }
 
     fn read(&mut self) -> io::Result<u8> {
@@ -145,12 +183,17 @@ impl Peer {
     /// Reads one state, which must be `wanted`.
     pub(super) fn expect(&mut self, wanted: u8) -> io::Result<()> {
         let got = self.read()?;
-        if got == wanted { Ok(()) } else { Err(io::Error::other(format!("state {got} instead of {wanted}"))) }
+        if got == wanted {
+            Ok(())
+        } else {
+            Err(io::Error::other(format!("state {got} instead of {wanted}")))
+        }
     }
 
     fn send(&mut self, message: &str) -> io::Result<()> {
         let length = u32::try_from(message.len()).unwrap();
-        self.control.write_all(&[&length.to_be_bytes()[..], message.as_bytes()].concat())
+        self.control
+            .write_all(&[&length.to_be_bytes()[..], message.as_bytes()].concat())
     }
 
     pub(super) fn ask(&mut self, parameters: &str) -> io::Result<()> {
@@ -168,7 +211,9 @@ impl Peer {
     pub(super) fn begin(&mut self, parameters: &str, streams: usize) -> io::Result<Vec<TcpStream>> {
         self.ask(parameters)?;
         self.expect(state::CREATE_STREAMS)?;
-        let data = (0..streams).map(|_| self.open()).collect::<io::Result<_>>()?;
+        let data = (0..streams)
+            .map(|_| self.open())
+            .collect::<io::Result<_>>()?;
         self.expect(state::TEST_START)?;
         self.expect(state::TEST_RUNNING)?;
         Ok(data)
@@ -193,13 +238,16 @@ impl Peer {
         Ok(counted)
     }
 
-    /// Returns the bytes that the server sends until it closes, and the time until then; `None` if it does not close
-    /// within `timeout`.
+    /// Returns the bytes that the server sends until it closes, and the time until then; `None` if
+    /// it does not close within `timeout`.
     pub(super) fn ending(&mut self, timeout: Duration) -> (Vec<u8>, Option<Duration>) {
         let begun = Instant::now();
         let mut said = Vec::new();
         let mut byte = [0];
-        while let Some(left) = timeout.checked_sub(begun.elapsed()).filter(|left| !left.is_zero()) {
+        while let Some(left) = timeout
+            .checked_sub(begun.elapsed())
+            .filter(|left| !left.is_zero())
+        {
             self.control.set_read_timeout(Some(left)).unwrap();
             match self.control.read(&mut byte) {
                 Ok(0) => return (said, Some(begun.elapsed())),
@@ -216,12 +264,18 @@ pub(super) const RESULTS: &str = r#"{"cpu_util_total":1.0,"cpu_util_user":0.5,"c
     "sender_has_retransmits":0,"streams":[{"id":1,"bytes":1,"retransmits":0,"jitter":0,"errors":0,"packets":0}]}"#;
 
 /// Sends `bytes` over `streams` as an honest client and returns the bytes that the server counted.
-pub(super) fn upload(server: SocketAddr, from: Ipv4Addr, streams: usize, bytes: usize) -> Result<u64, String> {
+pub(super) fn upload(
+    server: SocketAddr,
+    from: Ipv4Addr,
+    streams: usize,
+    bytes: usize,
+) -> Result<u64, String> {
     let stated = |error: io::Error| error.to_string();
     let mut peer = Peer::call(server, from).map_err(stated)?;
     // One block, so that the server waits for no rest of it.
     let block = bytes.min(1 << 20);
-    let parameters = format!(r#"{{"tcp":true,"num":{bytes},"time":0,"parallel":{streams},"len":{block}}}"#);
+    let parameters =
+        format!(r#"{{"tcp":true,"num":{bytes},"time":0,"parallel":{streams},"len":{block}}}"#);
     let data = peer.begin(&parameters, streams).map_err(stated)?;
     for (mut stream, index) in data.iter().zip(0..) {
         let share = bytes / streams + usize::from(index < bytes % streams);
@@ -229,16 +283,22 @@ pub(super) fn upload(server: SocketAddr, from: Ipv4Addr, streams: usize, bytes: 
     }
     let counted = peer.finish(RESULTS).map_err(stated)?;
     let streams = counted["streams"].as_array().ok_or("no streams")?;
-    Ok(streams.iter().filter_map(|stream| stream["bytes"].as_u64()).sum())
+    Ok(streams
+        .iter()
+        .filter_map(|stream| stream["bytes"].as_u64())
+        .sum())
 }
 
-/// Receivers of iperf3 count whole blocks since 3.16: they waited for the rest of the last block until a timeout.
+/// Receivers of iperf3 count whole blocks since 3.16: they waited for the rest of the last block
+/// until a timeout.
 #[test]
 fn a_receiver_that_counts_whole_blocks_gets_the_rest_of_the_last() {
     const BLOCK: usize = 131_072;
     let server = Server::start(&[]);
     let mut peer = Peer::call(server.address, HONEST).unwrap();
-    let parameters = format!(r#"{{"tcp":true,"num":1000000,"time":0,"parallel":2,"reverse":true,"len":{BLOCK}}}"#);
+    let parameters = format!(
+        r#"{{"tcp":true,"num":1000000,"time":0,"parallel":2,"reverse":true,"len":{BLOCK}}}"#
+    );
     let data = peer.begin(&parameters, 2).unwrap();
     let received = AtomicU32::new(0);
     thread::scope(|scope| {
@@ -247,14 +307,20 @@ fn a_receiver_that_counts_whole_blocks_gets_the_rest_of_the_last() {
             scope.spawn(move || {
                 let mut block = vec![0; BLOCK];
                 stream.set_read_timeout(Some(PROMPT)).unwrap();
-                while received.load(Ordering::Relaxed) < 1_000_000 && stream.read_exact(&mut block).is_ok() {
+                while received.load(Ordering::Relaxed) < 1_000_000
+                    && stream.read_exact(&mut block).is_ok()
+                {
                     received.fetch_add(BLOCK as u32, Ordering::Relaxed);
                 }
-                // The other stream may have brought the last block; then the server drops what this one did not take.
+                // The other stream may have brought the last block; then the server drops what this
+                // one did not take.
                 let _ = stream.shutdown(Shutdown::Both);
             });
         }
-        assert!(within(PROMPT, || received.load(Ordering::Relaxed) >= 1_000_000), "{received:?} bytes");
+        assert!(
+            within(PROMPT, || received.load(Ordering::Relaxed) >= 1_000_000),
+            "{received:?} bytes"
+        );
         peer.control.write_all(&[12]).unwrap();
     });
 }
@@ -277,13 +343,17 @@ fn refusal(said: &[u8]) -> Option<i32> {
     Some(i32::from_be_bytes(number.try_into().unwrap()))
 }
 
-/// Name of a stalling client, its connection, and the seconds until a server with a client timeout of one second closes
-/// it.
+/// Name of a stalling client, its connection, and the seconds until a server with a client timeout
+/// of one second closes it.
 type Stall = (&'static str, fn(SocketAddr) -> io::Result<Peer>, u64);
 
 const TWO_STREAMS: &str = r#"{"tcp":true,"time":600,"parallel":2}"#;
 
-fn begun(server: SocketAddr, parameters: &str, streams: usize) -> io::Result<(Peer, Vec<TcpStream>)> {
+fn begun(
+    server: SocketAddr,
+    parameters: &str,
+    streams: usize,
+) -> io::Result<(Peer, Vec<TcpStream>)> {
     let mut peer = Peer::call(server, HOSTILE)?;
     let data = peer.begin(parameters, streams)?;
     Ok((peer, data))
@@ -395,7 +465,12 @@ const STALLS: [Stall; 11] = [
 fn silent(server: SocketAddr, words: &[u8]) -> io::Result<Peer> {
     let mut control = connect(server, HOSTILE)?;
     control.write_all(words)?;
-    Ok(Peer { control, cookie: [0; 37], server, from: HOSTILE })
+    Ok(Peer {
+        control,
+        cookie: [0; 37],
+        server,
+        from: HOSTILE,
+    })
 }
 
 #[test]
@@ -405,7 +480,10 @@ fn whoever_stalls_is_sent_away_in_time() {
     thread::scope(|scope| {
         let honest = scope.spawn(|| honest_clients(&server, &over));
         let target = &server;
-        let stalls: Vec<_> = STALLS.into_iter().map(|stall| scope.spawn(move || stalls(target, stall))).collect();
+        let stalls: Vec<_> = STALLS
+            .into_iter()
+            .map(|stall| scope.spawn(move || stalls(target, stall)))
+            .collect();
         let slow = scope.spawn(|| greets_slowly(&server));
         for stall in stalls {
             stall.join().unwrap();
@@ -413,7 +491,10 @@ fn whoever_stalls_is_sent_away_in_time() {
         slow.join().unwrap();
         over.store(true, Ordering::Relaxed);
         let served = honest.join().unwrap();
-        assert!(served > 20, "only {served} honest clients were served meanwhile");
+        assert!(
+            served > 20,
+            "only {served} honest clients were served meanwhile"
+        );
     });
 }
 
@@ -421,10 +502,17 @@ fn stalls(server: &Server, (what, begin, seconds): Stall) {
     let mut peer = begin(server.address).unwrap_or_else(|error| panic!("{what}: {error}"));
     let deadline = Duration::from_secs(seconds);
     let (said, closed) = peer.ending(deadline + SLACK);
-    let closed = closed.unwrap_or_else(|| panic!("{what}: still there after {deadline:?}; it received {said:?}"));
-    assert!(closed + Duration::from_millis(200) >= deadline, "{what}: sent away after {closed:?}, which is too soon");
+    let closed = closed
+        .unwrap_or_else(|| panic!("{what}: still there after {deadline:?}; it received {said:?}"));
+    assert!(
+        closed + Duration::from_millis(200) >= deadline,
+        "{what}: sent away after {closed:?}, which is too soon"
+    );
     // A client that has sent its cookie receives the reason: it sent nothing for too long.
-    let stated = !matches!(what, "before its cookie" | "within its cookie" | "before it is done");
+    let stated = !matches!(
+        what,
+        "before its cookie" | "within its cookie" | "before it is done"
+    );
     assert_eq!(refusal(&said), stated.then_some(144), "{what}: {said:?}");
 }
 
@@ -451,8 +539,16 @@ fn nonsense_is_refused_at_once() {
         ("not even text", b"\0\0\0\x04\xff\xfe\0\x01", 114),
         ("4 GiB", b"\xff\xff\xff\xff{}", 114),
         ("70 KB", b"\0\x01\x11\x70{}", 114),
-        ("2^64-1 streams", b"\0\0\0\x21{\"parallel\":18446744073709551615}", 6),
-        ("2^63-1 seconds", b"\0\0\0\x1c{\"time\":9223372036854775807}", 5),
+        (
+            "2^64-1 streams",
+            b"\0\0\0\x21{\"parallel\":18446744073709551615}",
+            6,
+        ),
+        (
+            "2^63-1 seconds",
+            b"\0\0\0\x1c{\"time\":9223372036854775807}",
+            5,
+        ),
         ("128 KiB of streams", b"\0\0\0\x13{\"parallel\":131072}", 6),
     ];
     for (what, message, number) in parameters {
@@ -488,7 +584,10 @@ fn results_that_lie_are_no_danger() {
         // It may be believed or refused, but soon.
         let answered = peer.finish(&lie);
         let (said, closed) = peer.ending(PROMPT);
-        assert!(answered.is_ok() || refusal(&said).is_some() || closed.is_some(), "{lie}: {said:?}");
+        assert!(
+            answered.is_ok() || refusal(&said).is_some() || closed.is_some(),
+            "{lie}: {said:?}"
+        );
         assert!(closed.is_some(), "{lie}");
         server.assert_serves();
     }
@@ -512,7 +611,10 @@ fn states_out_of_order_end_the_test() {
         assert!(closed.is_some());
         for mut stream in data {
             stream.set_read_timeout(Some(PROMPT)).unwrap();
-            assert!(matches!(stream.read(&mut [0]), Ok(0) | Err(_)), "its data connections are closed too");
+            assert!(
+                matches!(stream.read(&mut [0]), Ok(0) | Err(_)),
+                "its data connections are closed too"
+            );
         }
     }
     server.assert_serves();
@@ -541,9 +643,10 @@ fn data_connections_that_nobody_waits_for_are_denied() {
 #[test]
 fn callers_that_speak_something_else_are_reported_of() {
     let server = Server::start(&[]);
-    for words in
-        [&b"GET / HTTP/1.1\r\nHost: example.org\r\nAccept: */*\r\n\r\n"[..], &[0x16, 3, 1, 2, 0, 1, 0, 1, 0xfc]]
-    {
+    for words in [
+        &b"GET / HTTP/1.1\r\nHost: example.org\r\nAccept: */*\r\n\r\n"[..],
+        &[0x16, 3, 1, 2, 0, 1, 0, 1, 0xfc],
+    ] {
         let mut peer = silent(server.address, words).unwrap();
         let _ = peer.control.shutdown(Shutdown::Write);
         assert!(peer.ending(PROMPT).1.is_some());
@@ -562,11 +665,15 @@ fn many_connections_from_one_address_do_not_keep_others_out() {
     let over = AtomicBool::new(false);
     thread::scope(|scope| {
         let honest = scope.spawn(|| honest_clients(&server, &over));
-        let connections: Vec<TcpStream> =
-            (0..CONNECTIONS).map_while(|_| connect(server.address, HOSTILE).ok()).collect();
+        let connections: Vec<TcpStream> = (0..CONNECTIONS)
+            .map_while(|_| connect(server.address, HOSTILE).ok())
+            .collect();
         // As many as this process may have open: machines differ.
         assert!(connections.len() > 900, "{} connections", connections.len());
-        let longest = (0..20).map(|_| duration_of(|| server.assert_serves())).max().unwrap();
+        let longest = (0..20)
+            .map(|_| duration_of(|| server.assert_serves()))
+            .max()
+            .unwrap();
         over.store(true, Ordering::Relaxed);
         let served = honest.join().unwrap();
         println!(
@@ -577,24 +684,32 @@ fn many_connections_from_one_address_do_not_keep_others_out() {
     });
     server.assert_says("rejected: the limit of pending connections");
     // The address itself is served too once its connections are closed.
-    assert!(within(PROMPT, || upload(server.address, HOSTILE, 1, 1000) == Ok(1000)));
+    assert!(within(PROMPT, || upload(server.address, HOSTILE, 1, 1000)
+        == Ok(1000)));
 }
 
 /// Serves so many fresh clients one after the other, and returns the longest time that one took.
 fn serves_fresh_clients(server: &Server, count: u32) -> Duration {
-    (0..count).map(|_| duration_of(|| server.assert_serves())).max().unwrap()
+    (0..count)
+        .map(|_| duration_of(|| server.assert_serves()))
+        .max()
+        .unwrap()
 }
 
 /// Serves twenty fresh clients, each within a second more than is `usual` on this machine.
 fn assert_serves_fresh_clients(server: &Server, usual: Duration) {
     let longest = serves_fresh_clients(server, 20);
-    assert!(longest < usual + Duration::from_secs(1), "{longest:?}, {usual:?} before");
+    assert!(
+        longest < usual + Duration::from_secs(1),
+        "{longest:?}, {usual:?} before"
+    );
 }
 
 /// So many silent connections from each of so many addresses.
 pub(super) fn silent_connections(server: SocketAddr, addresses: u8, each: usize) -> Vec<TcpStream> {
     let from = (1..=addresses).map(|last| Ipv4Addr::new(127, 0, 9, last));
-    from.flat_map(|from| (0..each).map_while(move |_| connect(server, from).ok())).collect()
+    from.flat_map(|from| (0..each).map_while(move |_| connect(server, from).ok()))
+        .collect()
 }
 
 #[test]
@@ -602,7 +717,9 @@ fn a_server_with_few_descriptors_keeps_some_for_others() {
     // `prlimit` comes with it.
     require!(Unshare);
     let server = Server::start_with(&["prlimit", "--nofile=128:128"], &[]);
-    let connections: Vec<TcpStream> = (0..300).map_while(|_| connect(server.address, HOSTILE).ok()).collect();
+    let connections: Vec<TcpStream> = (0..300)
+        .map_while(|_| connect(server.address, HOSTILE).ok())
+        .collect();
     assert_eq!(connections.len(), 300);
     for _ in 0..20 {
         server.assert_serves();
@@ -614,11 +731,20 @@ fn a_server_with_hardly_any_descriptors_serves_or_says_why_not() {
     require!(Unshare);
     Server::start_with(&["prlimit", "--nofile=64:64"], &[]).assert_serves();
     let mut command = Command::new("prlimit");
-    command.args(["--nofile=40:40", env!("CARGO_BIN_EXE_fullpipe"), "serve", "-p", &free_port().to_string()]);
+    command.args([
+        "--nofile=40:40",
+        env!("CARGO_BIN_EXE_fullpipe"),
+        "serve",
+        "-p",
+        &free_port().to_string(),
+    ]);
     let output = Running::start(&mut command).finish(PROMPT);
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(3), "{said}");
-    assert!(said.contains("40 open files are permitted, 64 are needed"), "{said}");
+    assert!(
+        said.contains("40 open files are permitted, 64 are needed"),
+        "{said}"
+    );
 }
 
 /// The first datagram of an iperf2 client; with `DUAL`, of one that asks to be sent datagrams.
@@ -637,10 +763,14 @@ const DUAL: u32 = 0x8000_0001;
 fn datagrams_in_anybodys_name_do_not_end_a_server_for_one_test() {
     let server = Server::start(&["-1"]);
     let socket = UdpSocket::bind((HOSTILE, 0)).unwrap();
-    socket.send_to(&iperf2_datagram(1, DUAL), server.address).unwrap();
+    socket
+        .send_to(&iperf2_datagram(1, DUAL), server.address)
+        .unwrap();
     server.assert_says("asked the server to send datagrams");
     for number in [1, -2] {
-        socket.send_to(&iperf2_datagram(number, 0), server.address).unwrap();
+        socket
+            .send_to(&iperf2_datagram(number, 0), server.address)
+            .unwrap();
     }
     server.assert_says("done at");
     server.assert_serves();
@@ -653,7 +783,9 @@ fn datagrams_in_anybodys_name_do_not_fill_the_log() {
     for flags in [0, DUAL] {
         for _ in 0..FLOWS {
             let socket = UdpSocket::bind((HOSTILE, 0)).unwrap();
-            socket.send_to(&iperf2_datagram(1, flags), server.address).unwrap();
+            socket
+                .send_to(&iperf2_datagram(1, flags), server.address)
+                .unwrap();
         }
     }
     server.assert_says("more flows of iperf2 datagrams began");
@@ -669,7 +801,9 @@ fn an_iperf2_client_that_waits_for_data_is_reset() {
     let mut stream = connect(server.address, HONEST).unwrap();
     stream.set_read_timeout(Some(PROMPT)).unwrap();
     // iperf2's flag for --bounceback.
-    stream.write_all(&[&0x0080_0000_u32.to_be_bytes()[..], &[0; 60]].concat()).unwrap();
+    stream
+        .write_all(&[&0x0080_0000_u32.to_be_bytes()[..], &[0; 60]].concat())
+        .unwrap();
     let end = stream.read(&mut [0; 1]).unwrap_err();
     assert_eq!(end.kind(), io::ErrorKind::ConnectionReset, "{end}");
     server.assert_says("a bounce-back test (--bounceback), which is not offered");
@@ -692,10 +826,19 @@ fn results_of_many_clients_hold_little_memory() {
     let before = server.anonymous_kib();
     for peer in &mut peers[1..] {
         // Nearly the most that is accepted of one stream.
-        peer.control.write_all(&[&8_704_u32.to_be_bytes()[..], &[b' '; 8_000]].concat()).unwrap();
+        peer.control
+            .write_all(&[&8_704_u32.to_be_bytes()[..], &[b' '; 8_000]].concat())
+            .unwrap();
     }
-    peers[0].control.write_all(&(16_u32 << 20).to_be_bytes()).unwrap();
-    assert_eq!(refusal(&peers[0].ending(PROMPT).0), Some(117), "16 MiB are refused before they come");
+    peers[0]
+        .control
+        .write_all(&(16_u32 << 20).to_be_bytes())
+        .unwrap();
+    assert_eq!(
+        refusal(&peers[0].ending(PROMPT).0),
+        Some(117),
+        "16 MiB are refused before they come"
+    );
     server.assert_serves();
     let grown = server.anonymous_kib().saturating_sub(before);
     println!("{TESTS} tests hold {grown} KiB of results");
@@ -711,14 +854,20 @@ fn duration_of(work: impl FnOnce()) -> Duration {
 /// Raises the limit of descriptors of this process to its maximum.
 pub(super) fn raise_descriptors() {
     let maximum = getrlimit(Resource::Nofile).maximum;
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
+    let _ = setrlimit(
+        Resource::Nofile,
+        Rlimit {
+            current: maximum,
+            maximum,
+        },
+    );
 }
 
 #[test]
 fn a_thousand_idle_tests_take_little_memory() {
     const IDLE: usize = 1000;
-    /// Most anonymous memory that they add to the server, in KiB; 64 KiB each would still be acceptable. Code that is
-    /// read in meanwhile is not theirs.
+    /// Most anonymous memory that they add to the server, in KiB; 64 KiB each would still be
+    /// acceptable. Code that is read in meanwhile is not theirs.
     const MAX_KIB: u64 = 16 * 1024;
     let _slot = load_slot();
     raise_descriptors();
@@ -727,7 +876,8 @@ fn a_thousand_idle_tests_take_little_memory() {
     let before = server.anonymous_kib();
     let idle: Vec<Peer> = (0..IDLE)
         .map(|n| {
-            let mut peer = Peer::call(server.address, Ipv4Addr::new(127, 0, 1, (n % 20) as u8)).unwrap();
+            let mut peer =
+                Peer::call(server.address, Ipv4Addr::new(127, 0, 1, (n % 20) as u8)).unwrap();
             peer.expect(state::PARAMETERS).unwrap();
             peer
         })
@@ -749,7 +899,10 @@ fn fifty_clients_at_once_are_counted_to_the_byte() {
             .map(|n: usize| {
                 let server = server.address;
                 let bytes = 1_000_000 + 7 * n;
-                (bytes as u64, scope.spawn(move || upload(server, HONEST, 1 + n % 4, bytes)))
+                (
+                    bytes as u64,
+                    scope.spawn(move || upload(server, HONEST, 1 + n % 4, bytes)),
+                )
             })
             .collect();
         for (bytes, client) in clients {
@@ -757,7 +910,11 @@ fn fifty_clients_at_once_are_counted_to_the_byte() {
         }
     });
     // The server's words come a moment after its answer.
-    assert!(within(PROMPT, || server.log().matches(": done at ").count() == 50), "{}", server.log());
+    assert!(
+        within(PROMPT, || server.log().matches(": done at ").count() == 50),
+        "{}",
+        server.log()
+    );
 }
 
 #[test]
@@ -772,19 +929,33 @@ fn a_client_that_is_killed_leaves_its_place_to_the_next() {
         let ours = fullpipe(&["measure", "127.0.0.1", "-t", "30", "-P", "4", "-p", &port]);
         for mut client in [iperf3, ours] {
             let before = server.log().len();
-            let mut client = Running::start(client.args(Some(direction).filter(|direction| !direction.is_empty())));
-            assert!(within(PROMPT, || server.log()[before..].contains("4 streams")), "{}", server.log());
-            assert!(upload(server.address, HONEST, 1, 1).is_err(), "there is one place");
+            let mut client = Running::start(
+                client.args(Some(direction).filter(|direction| !direction.is_empty())),
+            );
+            assert!(
+                within(PROMPT, || server.log()[before..].contains("4 streams")),
+                "{}",
+                server.log()
+            );
+            assert!(
+                upload(server.address, HONEST, 1, 1).is_err(),
+                "there is one place"
+            );
             thread::sleep(Duration::from_millis(300));
             client.kill();
-            assert!(within(PROMPT, || upload(server.address, HONEST, 1, 1) == Ok(1)), "{}", server.log());
+            assert!(
+                within(PROMPT, || upload(server.address, HONEST, 1, 1) == Ok(1)),
+                "{}",
+                server.log()
+            );
         }
     }
 }
 
 #[test]
 fn a_client_without_the_key_does_not_end_a_server_of_one_test() {
-    let key = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{}-one.key", std::process::id()));
+    let key =
+        PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{}-one.key", std::process::id()));
     write_secret(&key, "correct horse battery\n");
     let server = Server::start(&["-1", "--key-file", key.to_str().unwrap()]);
     let mut unknown = Peer::call(server.address, HOSTILE).unwrap();
@@ -792,31 +963,50 @@ fn a_client_without_the_key_does_not_end_a_server_of_one_test() {
     assert_eq!(refusal(&unknown.ending(PROMPT).0), Some(142));
     drop(Peer::call(server.address, HOSTILE).unwrap());
     let port = server.port();
-    let known = ["measure", "127.0.0.1", "-n", "1M", "-p", &port, "--key-file", key.to_str().unwrap()];
+    let known = [
+        "measure",
+        "127.0.0.1",
+        "-n",
+        "1M",
+        "-p",
+        &port,
+        "--key-file",
+        key.to_str().unwrap(),
+    ];
     let measured = || Running::start(&mut fullpipe(&known)).finish(3 * PROMPT);
     // It has one test at a time: that of the other client must be over.
-    assert!(within(PROMPT, || measured().status.success()), "{}", server.log());
+    assert!(
+        within(PROMPT, || measured().status.success()),
+        "{}",
+        server.log()
+    );
     std::fs::remove_file(key).unwrap();
 }
 
 /// They wrote thousands of lines a second.
 #[test]
 fn clients_that_are_refused_do_not_fill_the_log() {
-    let key = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{}-flood.key", std::process::id()));
+    let key = PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
+        .join(format!("{}-flood.key", std::process::id()));
     write_secret(&key, "correct horse battery\n");
     let server = Server::start(&["--key-file", key.to_str().unwrap()]);
     for _ in 0..200 {
         let mut unknown = Peer::call(server.address, HOSTILE).unwrap();
         unknown.ask(r#"{"tcp":true,"time":1}"#).unwrap();
         assert_eq!(refusal(&unknown.ending(PROMPT).0), Some(142));
-        let mut other = silent(server.address, b"GET / HTTP/1.1\r\nHost: example.org\r\nAccept: */*\r\n\r\n").unwrap();
+        let mut other = silent(
+            server.address,
+            b"GET / HTTP/1.1\r\nHost: example.org\r\nAccept: */*\r\n\r\n",
+        )
+        .unwrap();
         other.ending(PROMPT);
     }
     let log = server.log();
     // One line of each reason, or two where a minute has passed.
     assert!((3..=6).contains(&log.lines().count()), "{log}");
     server.running.interrupt();
-    let all_but_first = "199 more connections rejected, the last of 127.0.0.2: refused the client's test: ";
+    let all_but_first =
+        "199 more connections rejected, the last of 127.0.0.2: refused the client's test: ";
     server.assert_says(all_but_first);
     std::fs::remove_file(key).unwrap();
 }
@@ -829,19 +1019,32 @@ fn a_client_that_has_no_key_is_refused() {
         write_secret(&path, content);
         path.to_str().unwrap().to_owned()
     };
-    let (right, wrong) = (file("right.key", "correct horse battery\n"), file("wrong.key", "incorrect horse battery\n"));
+    let (right, wrong) = (
+        file("right.key", "correct horse battery\n"),
+        file("wrong.key", "incorrect horse battery\n"),
+    );
     let server = Server::start(&["--key-file", &right]);
     assert!(upload(server.address, HONEST, 1, 1000).is_err());
     let mut peer = Peer::call(server.address, HOSTILE).unwrap();
     peer.ask(r#"{"tcp":true,"time":1}"#).unwrap();
-    assert_eq!(peer.ending(PROMPT).0, [state::SERVER_ERROR, 0, 0, 0, 142, 0, 0, 0, 0]);
+    assert_eq!(
+        peer.ending(PROMPT).0,
+        [state::SERVER_ERROR, 0, 0, 0, 142, 0, 0, 0, 0]
+    );
     let measured = |more: &[&str]| {
         let port = server.port();
         let arguments = [&["measure", "127.0.0.1", "-n", "1M", "-p", &port], more].concat();
         Running::start(&mut fullpipe(&arguments)).finish(3 * PROMPT)
     };
-    assert!(measured(&["--key-file", &right]).status.success(), "{}", server.log());
-    for (more, why) in [(&["--key-file", &*wrong][..], "is the key the server's own?"), (&[], "--key-file gives it")] {
+    assert!(
+        measured(&["--key-file", &right]).status.success(),
+        "{}",
+        server.log()
+    );
+    for (more, why) in [
+        (&["--key-file", &*wrong][..], "is the key the server's own?"),
+        (&[], "--key-file gives it"),
+    ] {
         let said = String::from_utf8(measured(more).stderr).unwrap();
         assert!(said.contains(why), "{said}");
     }
@@ -870,21 +1073,33 @@ fn what_an_operator_does_not_permit_is_refused_with_the_numbers_of_iperf3() {
         let mut peer = Peer::call(server.address, HOSTILE).unwrap();
         peer.ask(parameters).unwrap();
         let (said, _) = peer.ending(PROMPT);
-        assert_eq!(said.first(), Some(&state::SERVER_ERROR), "it is refused before it opens streams");
+        assert_eq!(
+            said.first(),
+            Some(&state::SERVER_ERROR),
+            "it is refused before it opens streams"
+        );
         refusal(&said)
     };
     assert_eq!(stated(r#"{"tcp":true,"time":1,"parallel":5}"#), Some(6));
     assert_eq!(stated(r#"{"tcp":true,"time":6}"#), Some(37));
     assert_eq!(stated(r#"{"tcp":true,"time":0}"#), Some(37));
     assert_eq!(stated(r#"{"tcp":true,"num":10485761}"#), Some(37));
-    assert_eq!(stated(r#"{"tcp":true,"time":1,"bandwidth":6000000,"parallel":2}"#), Some(27));
+    assert_eq!(
+        stated(r#"{"tcp":true,"time":1,"bandwidth":6000000,"parallel":2}"#),
+        Some(27)
+    );
     let _first = begun(server.address, r#"{"tcp":true,"time":1,"parallel":2}"#, 2).unwrap();
     let _second = begun(server.address, r#"{"tcp":true,"time":1,"parallel":2}"#, 2).unwrap();
     let mut third = Peer::call(server.address, HOSTILE).unwrap();
     assert_eq!(third.ending(PROMPT).0, [state::DENIED]);
     server.assert_serves();
     let denied = connect(server.address, Ipv4Addr::new(127, 0, 0, 3)).unwrap();
-    let mut denied = Peer { control: denied, cookie: [0; 37], server: server.address, from: HOSTILE };
+    let mut denied = Peer {
+        control: denied,
+        cookie: [0; 37],
+        server: server.address,
+        from: HOSTILE,
+    };
     let (said, closed) = denied.ending(PROMPT);
     assert!(said.is_empty() && closed.is_some(), "{said:?}");
     server.assert_says("its address is not allowed to connect");
@@ -894,16 +1109,41 @@ fn what_an_operator_does_not_permit_is_refused_with_the_numbers_of_iperf3() {
 fn a_test_that_carries_more_than_permitted_is_ended() {
     let _slot = load_slot();
     let test = r#"{"tcp":true,"time":60}"#;
-    floods("--server-bitrate-limit", "10M", test, false, (27, "10 Mbit/s is permitted"));
-    floods("--max-bytes", "10M", test, false, (37, "more than the 10 MiB that are permitted"));
+    floods(
+        "--server-bitrate-limit",
+        "10M",
+        test,
+        false,
+        (27, "10 Mbit/s is permitted"),
+    );
+    floods(
+        "--max-bytes",
+        "10M",
+        test,
+        false,
+        (37, "more than the 10 MiB that are permitted"),
+    );
     // A gigabyte at once would never exceed a rate.
     let burst = r#"{"tcp":true,"time":60,"len":1048576,"bandwidth":1,"burst":1000}"#;
-    floods("--server-bitrate-limit", "10M", burst, false, (27, "10 Mbit/s is permitted"));
+    floods(
+        "--server-bitrate-limit",
+        "10M",
+        burst,
+        false,
+        (27, "10 Mbit/s is permitted"),
+    );
     // What follows the end is the same load.
-    floods("--max-bytes", "10M", test, true, (37, "more than the 10 MiB that are permitted"));
+    floods(
+        "--max-bytes",
+        "10M",
+        test,
+        true,
+        (37, "more than the 10 MiB that are permitted"),
+    );
 }
 
-/// A test of no given size, which a server with this limit must end; `ended` by the client, which goes on.
+/// A test of no given size, which a server with this limit must end; `ended` by the client, which
+/// goes on.
 fn floods(limit: &str, value: &str, test: &str, ended: bool, (number, why): (i32, &str)) {
     let server = Server::start(&[limit, value]);
     let (mut peer, mut data) = begun(server.address, test, 1).unwrap();
@@ -976,7 +1216,9 @@ fn udp_load_ends_with_the_control_connection() {
     let mut datagram = [0; 2000];
     assert_eq!(socket.recv(&mut datagram).unwrap(), 1000);
     drop(peer);
-    socket.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+    socket
+        .set_read_timeout(Some(Duration::from_millis(500)))
+        .unwrap();
     let begun = Instant::now();
     while socket.recv(&mut datagram).is_ok() {
         assert!(begun.elapsed() < PROMPT, "it goes on sending");
@@ -1014,8 +1256,20 @@ fn many_addresses_open_their_udp_streams_at_once() {
             .collect();
         for client in clients {
             let counted = client.join().unwrap().unwrap()["streams"][0].clone();
-            let seen = (counted["packets"].as_u64(), counted["errors"].as_u64(), counted["bytes"].as_u64());
-            assert_eq!(seen, (Some(DATAGRAMS.into()), Some(0), Some(u64::from(DATAGRAMS) * 1000)), "{counted}");
+            let seen = (
+                counted["packets"].as_u64(),
+                counted["errors"].as_u64(),
+                counted["bytes"].as_u64(),
+            );
+            assert_eq!(
+                seen,
+                (
+                    Some(DATAGRAMS.into()),
+                    Some(0),
+                    Some(u64::from(DATAGRAMS) * 1000)
+                ),
+                "{counted}"
+            );
         }
     });
 }
@@ -1047,11 +1301,19 @@ mod tests_alone {
         // `prlimit` comes with it.
         require!(Unshare);
         let _path = path();
-        let server = Server::start_with(&["prlimit", "--nofile=256:256"], &["--client-timeout", "60"]);
+        let server = Server::start_with(
+            &["prlimit", "--nofile=256:256"],
+            &["--client-timeout", "60"],
+        );
         let usual = serves_fresh_clients(&server, 5);
         let silent = silent_connections(server.address, 4, 12);
         assert_eq!(silent.len(), 48);
         assert_serves_fresh_clients(&server, usual);
-        assert_eq!(upload(server.address, HONEST, 64, 640_000), Ok(640_000), "{}", server.log());
+        assert_eq!(
+            upload(server.address, HONEST, 64, 640_000),
+            Ok(640_000),
+            "{}",
+            server.log()
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! Clients of relays that read nothing, say nothing or take all places: they hold little, and others are served
-//! meanwhile.
+//! Clients of relays that read nothing, say nothing or take all places: they hold little, and
+//! others are served meanwhile.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -18,21 +18,34 @@ const MIB: u64 = 1 << 20;
 /// Returns the bytes in queues of all TCP sockets of a process.
 fn process_queues(process: &Running) -> u64 {
     let links = std::fs::read_dir(format!("/proc/{}/fd", process.pid())).unwrap();
-    let links: Vec<_> = links.filter_map(|link| std::fs::read_link(link.ok()?.path()).ok()).collect();
-    let is_own = |inode: &str| links.iter().any(|link| link.to_str() == Some(&format!("socket:[{inode}]")));
-    let tables = ["/proc/net/tcp", "/proc/net/tcp6"].map(|file| std::fs::read_to_string(file).unwrap_or_default());
+    let links: Vec<_> = links
+        .filter_map(|link| std::fs::read_link(link.ok()?.path()).ok())
+        .collect();
+    let is_own = |inode: &str| {
+        links
+            .iter()
+            .any(|link| link.to_str() == Some(&format!("socket:[{inode}]")))
+    };
+    let tables = ["/proc/net/tcp", "/proc/net/tcp6"]
+        .map(|file| std::fs::read_to_string(file).unwrap_or_default());
     let sockets = tables.iter().flat_map(|table| table.lines().skip(1));
-    let sizes = sockets.map(|line| line.split_whitespace().collect()).filter_map(|fields: Vec<&str>| {
-        let (unsent, unread) = fields[4].split_once(':')?;
-        let bytes = |text| u64::from_str_radix(text, 16).unwrap();
-        is_own(fields[9]).then(|| bytes(unsent) + bytes(unread))
-    });
+    let sizes = sockets
+        .map(|line| line.split_whitespace().collect())
+        .filter_map(|fields: Vec<&str>| {
+            let (unsent, unread) = fields[4].split_once(':')?;
+            let bytes = |text| u64::from_str_radix(text, 16).unwrap();
+            is_own(fields[9]).then(|| bytes(unsent) + bytes(unread))
+        });
     sizes.sum()
 }
 
 /// Serves each connection on a thread of its own.
 fn serve_each(listener: TcpListener, serve: fn(&TcpStream) -> io::Result<()>) {
-    thread::spawn(move || listener.incoming().for_each(|served| drop(thread::spawn(move || serve(&served?)))));
+    thread::spawn(move || {
+        listener
+            .incoming()
+            .for_each(|served| drop(thread::spawn(move || serve(&served?))))
+    });
 }
 
 /// Sends as much as the other end takes, after its first byte.
@@ -48,7 +61,8 @@ fn echo(mut served: &TcpStream) -> io::Result<()> {
     io::copy(&mut { served }, &mut served).map(drop)
 }
 
-/// Reads `length` bytes of a new connection through the relay at `port`, and returns how long that took.
+/// Reads `length` bytes of a new connection through the relay at `port`, and returns how long that
+/// took.
 fn exchange(port: u16, length: usize) -> io::Result<Duration> {
     let begun = Instant::now();
     let mut client = connect(SocketAddr::from((HONEST, port)), HONEST)?;
@@ -60,15 +74,24 @@ fn exchange(port: u16, length: usize) -> io::Result<Duration> {
 
 /// Returns the longest time that so many fresh clients took, one after the other.
 fn longest_of(count: u32, port: u16) -> Duration {
-    (0..count).map(|_| exchange(port, 1).unwrap()).max().unwrap()
+    (0..count)
+        .map(|_| exchange(port, 1).unwrap())
+        .max()
+        .unwrap()
 }
 
-/// Twenty fresh clients are served, each within a second more than is `usual` here, once those that call now have their
-/// turn: a relay opens a connection to the target for each.
+/// Twenty fresh clients are served, each within a second more than is `usual` here, once those that
+/// call now have their turn: a relay opens a connection to the target for each.
 fn assert_serves_fresh(port: u16, usual: Duration) {
-    assert!(within(Duration::from_mins(1), || exchange(port, 1).is_ok()), "nobody is served");
+    assert!(
+        within(Duration::from_mins(1), || exchange(port, 1).is_ok()),
+        "nobody is served"
+    );
     let longest = longest_of(20, port);
-    assert!(longest < usual + Duration::from_secs(1), "{longest:?}, {usual:?} before");
+    assert!(
+        longest < usual + Duration::from_secs(1),
+        "{longest:?}, {usual:?} before"
+    );
 }
 
 /// Reads what has arrived on each connection, for so long.
@@ -94,7 +117,9 @@ fn relayed_downloads_that_nobody_reads_hold_little_memory() {
         serve_each(target, send_endlessly);
         let relays = Relays::start(kind, port);
         let address = SocketAddr::from((HONEST, relays.port));
-        let clients: Vec<TcpStream> = (0..128).map(|_| connect(address, HOSTILE).unwrap()).collect();
+        let clients: Vec<TcpStream> = (0..128)
+            .map(|_| connect(address, HOSTILE).unwrap())
+            .collect();
         for mut client in &clients {
             client.write_all(b"x").unwrap();
         }
@@ -102,7 +127,8 @@ fn relayed_downloads_that_nobody_reads_hold_little_memory() {
         let (near, far) = (relays.processes.last().unwrap(), &relays.processes[0]);
         let before = [near, far].map(process_queues);
         thread::sleep(Duration::from_secs(4));
-        let is_bounded = || process_queues(near) <= 64 * MIB && process_queues(far) <= total_limit();
+        let is_bounded =
+            || process_queues(near) <= 64 * MIB && process_queues(far) <= total_limit();
         let bounded = within(2 * PROMPT, is_bounded);
         let after = [near, far].map(process_queues);
         println!("{kind:?}: {before:?} bytes of the near and the far one, then {after:?}");
@@ -127,7 +153,8 @@ mod tests_alone {
             serve_each(target, echo);
             let relays = Relays::start(kind, port);
             let usual = longest_of(5, relays.port);
-            // The relay alone, or the far one of a pair. A near one makes a handshake with the far one for each client.
+            // The relay alone, or the far one of a pair. A near one makes a handshake with the far
+            // one for each client.
             let port = listening_port(relays.processes[0].pid());
             let silent = silent_connections(SocketAddr::from((HONEST, port)), 32, 128);
             assert_eq!(silent.len(), 32 * 128);
@@ -145,8 +172,16 @@ mod tests_alone {
         let port = free_port();
         let relay = relay_command(port);
         let mut command = Command::new("prlimit");
-        command.arg("--nofile=256:256").arg(relay.get_program()).args(relay.get_args());
-        let _relay = Running::start(command.args(["--to", &format!("127.0.0.1:{to}"), "--max-connections", "48"]));
+        command
+            .arg("--nofile=256:256")
+            .arg(relay.get_program())
+            .args(relay.get_args());
+        let _relay = Running::start(command.args([
+            "--to",
+            &format!("127.0.0.1:{to}"),
+            "--max-connections",
+            "48",
+        ]));
         wait_for_listener(port);
         let usual = longest_of(5, port);
         let silent = silent_connections(SocketAddr::from((HONEST, port)), 4, 12);

@@ -1,11 +1,14 @@
-//! Against a real iperf2 client: what it says that it sent is what the server counts, stream by stream.
+//! Against a real iperf2 client: what it says that it sent is what the server counts, stream by
+//! stream.
 
 use std::collections::BTreeMap;
 use std::process::Command;
 use std::time::Duration;
 
 use crate::common::{fullpipe, run};
-use fullpipe_testkit::{Heading, Relay, Running, free_port, load_slot, require, wait_for_listener, within};
+use fullpipe_testkit::{
+    Heading, Relay, Running, free_port, load_slot, require, wait_for_listener, within,
+};
 use serde_json::Value;
 
 /// Longest time for one test, in seconds.
@@ -24,20 +27,31 @@ struct Server {
 impl Server {
     fn start() -> Self {
         let port = free_port();
-        let log = std::path::PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("iperf2-{port}.log"));
+        let log = std::path::PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
+            .join(format!("iperf2-{port}.log"));
         let _ = std::fs::remove_file(&log);
         let mut command = fullpipe(&["serve", "--json-lines", "-p", &port.to_string()]);
         let running = Running::start(command.arg("--logfile").arg(&log));
         wait_for_listener(port);
-        Self { _running: running, port, log }
+        Self {
+            _running: running,
+            port,
+            log,
+        }
     }
 
     /// Bytes of each test that ended, by the client's port.
     fn ended(&self) -> BTreeMap<String, u64> {
         let text = std::fs::read_to_string(&self.log).unwrap_or_default();
-        let events = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-        let ended = events.filter(|event| event["event"] == "ended").map(|event| event["data"].clone());
-        ended.filter_map(|data| Some((port_of(data["client"].as_str()?), data["bytes"].as_u64()?))).collect()
+        let events = text
+            .lines()
+            .filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let ended = events
+            .filter(|event| event["event"] == "ended")
+            .map(|event| event["data"].clone());
+        ended
+            .filter_map(|data| Some((port_of(data["client"].as_str()?), data["bytes"].as_u64()?)))
+            .collect()
     }
 }
 
@@ -47,15 +61,25 @@ fn port_of(address: &str) -> String {
 
 fn iperf(port: u16, arguments: &[&str]) -> String {
     let mut command = Command::new("iperf");
-    let output = run(command.args(["-c", "127.0.0.1", "-p", &port.to_string()]).args(arguments), TIMEOUT);
-    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    let output = run(
+        command
+            .args(["-c", "127.0.0.1", "-p", &port.to_string()])
+            .args(arguments),
+        TIMEOUT,
+    );
+    assert!(
+        output.status.success(),
+        "{arguments:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     String::from_utf8(output.stdout).unwrap()
 }
 
 /// Columns of `-y C`: time, own address and port, the other's, number, interval, bytes, …
 fn sent(csv: &str) -> BTreeMap<String, u64> {
     let rows = csv.lines().map(|line| line.split(',').collect::<Vec<_>>());
-    rows.filter_map(|row| Some(((*row.get(2)?).to_owned(), row.get(7)?.parse().ok()?))).collect()
+    rows.filter_map(|row| Some(((*row.get(2)?).to_owned(), row.get(7)?.parse().ok()?)))
+        .collect()
 }
 
 #[test]
@@ -76,9 +100,20 @@ fn every_stream_is_counted_to_the_byte() {
         let _slot = load_slot();
         let server = Server::start();
         let stated = sent(&iperf(server.port, &[arguments, &["-y", "C"]].concat()));
-        let streams = arguments.iter().position(|argument| *argument == "-P").map_or("1", |at| arguments[at + 1]);
-        assert_eq!(stated.len().to_string(), streams, "{arguments:?}: {stated:?}");
-        assert!(within(PROMPT, || server.ended() == stated), "{arguments:?}: {stated:?} and {:?}", server.ended());
+        let streams = arguments
+            .iter()
+            .position(|argument| *argument == "-P")
+            .map_or("1", |at| arguments[at + 1]);
+        assert_eq!(
+            stated.len().to_string(),
+            streams,
+            "{arguments:?}: {stated:?}"
+        );
+        assert!(
+            within(PROMPT, || server.ended() == stated),
+            "{arguments:?}: {stated:?} and {:?}",
+            server.ended()
+        );
     }
 }
 
@@ -88,17 +123,34 @@ fn the_report_of_a_lossy_path_has_its_losses() {
     let _slot = load_slot();
     let server = Server::start();
     let relay = Relay::start(server.port, |heading, number| {
-        heading == Heading::ToServer && number <= 500 && (number == 3 || (100..=109).contains(&number))
+        heading == Heading::ToServer
+            && number <= 500
+            && (number == 3 || (100..=109).contains(&number))
     });
     // 1000 datagrams of 1000 bytes in two seconds.
     let text = iperf(relay.port(), &["-u", "-t", "2", "-b", "4M", "-l", "1000"]);
-    let report = text.lines().rev().find(|line| line.contains('%')).unwrap_or_default();
+    let report = text
+        .lines()
+        .rev()
+        .find(|line| line.contains('%'))
+        .unwrap_or_default();
     // … 0.012 ms  11/1000 (1.1%) …
     let (before, after) = report.rsplit_once('/').unwrap_or_default();
     let lost = before.split_whitespace().next_back().unwrap_or_default();
-    let total: u64 = after.split_whitespace().next().unwrap_or_default().parse().unwrap_or_default();
-    assert!(report.starts_with('[') && text.contains("Server Report"), "{text}");
+    let total: u64 = after
+        .split_whitespace()
+        .next()
+        .unwrap_or_default()
+        .parse()
+        .unwrap_or_default();
+    assert!(
+        report.starts_with('[') && text.contains("Server Report"),
+        "{text}"
+    );
     assert_eq!(lost, "11", "{text}");
     // It sends one more than it reports, as against iperf's own server.
-    assert!(text.contains(&format!("Sent {} datagrams", total + 1)), "{text}");
+    assert!(
+        text.contains(&format!("Sent {} datagrams", total + 1)),
+        "{text}"
+    );
 }

@@ -1,7 +1,11 @@
-//! The program as its users run it, over loopback or no network at all: every test starts the binary. All tests are one
-//! crate, which is linked once, and those that wait do so at the same time.
+//! The program as its users run it, over loopback or no network at all: every test starts the
+//! binary. All tests are one crate, which is linked once, and those that wait do so at the same
+//! time.
 
-#![expect(clippy::print_stdout, reason = "figures of a run, shown by --nocapture")]
+#![expect(
+    clippy::print_stdout,
+    reason = "figures of a run, shown by --nocapture"
+)]
 
 mod archive;
 #[path = "../common/mod.rs"]

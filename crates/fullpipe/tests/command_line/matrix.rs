@@ -1,23 +1,25 @@
-//! Every combination of transport, direction and streams, and every option that both have, against real iperf3 in both
-//! parts: what one end counts, the other counts too.
+//! Every combination of transport, direction and streams, and every option that both have, against
+//! real iperf3 in both parts: what one end counts, the other counts too.
 
 use std::process::{Command, Output};
 use std::time::Duration;
 
 use crate::common::{fullpipe, run};
 use fullpipe_testkit::{
-    Heading, Relay, Running, document, free_port, lateness, load_slot, path, require, wait_for_listener,
+    Heading, Relay, Running, document, free_port, lateness, load_slot, path, require,
+    wait_for_listener,
 };
 use serde_json::Value;
 
 /// Largest relative difference between the counts of the two ends.
 const TOLERANCE: f64 = 0.01;
 
-/// Bytes of a small write or datagram: the last one may arrive when the other end has stopped to count, which is a
-/// hundredth of a stream of a hundred.
+/// Bytes of a small write or datagram: the last one may arrive when the other end has stopped to
+/// count, which is a hundredth of a stream of a hundred.
 const LAST_DATAGRAM: f64 = 500.0;
 
-/// Largest lateness of a machine on which both ends of a test of one second must agree: a third of the tolerance.
+/// Largest lateness of a machine on which both ends of a test of one second must agree: a third of
+/// the tolerance.
 const PUNCTUAL: Duration = Duration::from_millis(3);
 
 /// Longest time for one test, in seconds.
@@ -59,7 +61,12 @@ impl Server {
 }
 
 fn succeeded(output: &Output, what: &[&str]) -> Value {
-    assert!(output.status.success(), "{what:?}: {}: {}", output.status, String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{what:?}: {}: {}",
+        output.status,
+        String::from_utf8_lossy(&output.stderr)
+    );
     document(output)
 }
 
@@ -69,15 +76,22 @@ fn measured(port: u16, arguments: &[&str]) -> Value {
     let output = run(command.args(arguments), TIMEOUT);
     let measurement = document(&output)["measurement"].clone();
     // On a busy machine a rate may be missed, which is then said with the exit code.
-    let is_rate_missed = measurement["validity"]["broken"].to_string().contains("end offered");
-    assert!(output.status.success() || is_rate_missed, "{arguments:?}: {output:?}");
+    let is_rate_missed = measurement["validity"]["broken"]
+        .to_string()
+        .contains("end offered");
+    assert!(
+        output.status.success() || is_rate_missed,
+        "{arguments:?}: {output:?}"
+    );
     measurement
 }
 
 /// Returns the document of `iperf3 -c` against the server at `port`.
 fn iperf3_measured(port: u16, arguments: &[&str]) -> Value {
     let mut command = Command::new("iperf3");
-    command.args(["-c", "127.0.0.1", "-J", "-p", &port.to_string()]).args(arguments);
+    command
+        .args(["-c", "127.0.0.1", "-J", "-p", &port.to_string()])
+        .args(arguments);
     succeeded(&run(&mut command, TIMEOUT), arguments)
 }
 
@@ -92,17 +106,22 @@ fn disagreement(counts: &Counts) -> Option<&(Value, Value)> {
     })
 }
 
-/// Measures until the counts agree, at most three times. Repeats only if the machine was so late that the ends stopped
-/// counting at different times.
+/// Measures until the counts agree, at most three times. Repeats only if the machine was so late
+/// that the ends stopped counting at different times.
 fn agreed(arguments: &[&str], measure: impl Fn() -> (Value, Counts)) -> Value {
-    // Ends that count by the clock, or that stop 128 streams at once, agree only if both are on time: nothing else
-    // loads the machine meanwhile.
+    // Ends that count by the clock, or that stop 128 streams at once, agree only if both are on
+    // time: nothing else loads the machine meanwhile.
     let is_alone = arguments.contains(&"-O") || arguments.contains(&"128");
     let _slot = if is_alone { path() } else { load_slot() };
     for attempt in 1.. {
         let ((found, counts), late) = lateness(&measure);
-        let Some(differ) = disagreement(&counts) else { return found };
-        assert!(late > PUNCTUAL && attempt < 3, "{arguments:?}: {differ:?}, the machine {late:?} late");
+        let Some(differ) = disagreement(&counts) else {
+            return found;
+        };
+        assert!(
+            late > PUNCTUAL && attempt < 3,
+            "{arguments:?}: {differ:?}, the machine {late:?} late"
+        );
     }
     unreachable!("there is an end to it")
 }
@@ -118,7 +137,10 @@ fn we_call(arguments: &[&str]) -> Value {
         for stream in streams.iter().filter(|_| arguments.contains(&"-u")) {
             assert_eq!(stream["datagrams"]["lost"], 0, "{arguments:?}: {stream}");
         }
-        let counts = streams.iter().map(|stream| (stream["sent"].clone(), stream["received"].clone())).collect();
+        let counts = streams
+            .iter()
+            .map(|stream| (stream["sent"].clone(), stream["received"].clone()))
+            .collect();
         (measurement, counts)
     })
 }
@@ -132,13 +154,22 @@ fn they_call(arguments: &[&str]) -> Value {
         let end = &report["end"];
         let streams = end["streams"].as_array().unwrap();
         assert_eq!(streams.len(), expected_streams(arguments), "{arguments:?}");
-        let mut counts = vec![(end["sum_sent"]["bytes"].clone(), end["sum_received"]["bytes"].clone())];
+        let mut counts = vec![(
+            end["sum_sent"]["bytes"].clone(),
+            end["sum_received"]["bytes"].clone(),
+        )];
         for stream in streams {
             if arguments.contains(&"-u") {
                 assert_eq!(stream["udp"]["lost_packets"], 0, "{arguments:?}: {stream}");
-                assert!(stream["udp"]["packets"].as_u64().unwrap() > 0, "{arguments:?}: {stream}");
+                assert!(
+                    stream["udp"]["packets"].as_u64().unwrap() > 0,
+                    "{arguments:?}: {stream}"
+                );
             } else {
-                counts.push((stream["sender"]["bytes"].clone(), stream["receiver"]["bytes"].clone()));
+                counts.push((
+                    stream["sender"]["bytes"].clone(),
+                    stream["receiver"]["bytes"].clone(),
+                ));
             }
         }
         if arguments.contains(&"--bidir") {
@@ -150,7 +181,10 @@ fn they_call(arguments: &[&str]) -> Value {
 }
 
 fn expected_streams(arguments: &[&str]) -> usize {
-    let parallel = arguments.iter().position(|argument| *argument == "-P").map_or("1", |at| arguments[at + 1]);
+    let parallel = arguments
+        .iter()
+        .position(|argument| *argument == "-P")
+        .map_or("1", |at| arguments[at + 1]);
     parallel.parse::<usize>().unwrap() * if arguments.contains(&"--bidir") { 2 } else { 1 }
 }
 
@@ -263,11 +297,19 @@ fn datagrams_are_limited_by_bytes_and_by_blocks() {
     for limit in [&["-n", "500000"][..], &["-k", "500"]] {
         for direction in [&[][..], &["-R"]] {
             let arguments = [UDP, direction, limit].concat();
-            let sent = we_call(&arguments)["streams"][0]["datagrams_sent"].as_u64().unwrap();
+            let sent = we_call(&arguments)["streams"][0]["datagrams_sent"]
+                .as_u64()
+                .unwrap();
             // iperf3 as sender goes on until its client has counted enough.
-            assert!(sent == 500 || direction == ["-R"] && sent > 500, "{arguments:?}: {sent}");
+            assert!(
+                sent == 500 || direction == ["-R"] && sent > 500,
+                "{arguments:?}: {sent}"
+            );
             let theirs = they_call(&arguments);
-            assert_eq!(theirs["end"]["streams"][0]["udp"]["packets"], 500, "{arguments:?}");
+            assert_eq!(
+                theirs["end"]["streams"][0]["udp"]["packets"], 500,
+                "{arguments:?}"
+            );
         }
     }
 }
@@ -282,17 +324,23 @@ fn wide_counters_count_the_same() {
 
 /// Datagrams that the relay drops: two alone, a run, and every hundredth up to the last.
 fn is_listed(number: u64) -> bool {
-    number == 3 || number == 50 || (200..=209).contains(&number) || (number > 300 && number.is_multiple_of(100))
+    number == 3
+        || number == 50
+        || (200..=209).contains(&number)
+        || (number > 300 && number.is_multiple_of(100))
 }
 
-/// 2 s at 4 Mbit/s in datagrams of 1000 bytes are 1000 of them, give or take what the end of the time cuts off.
+/// 2 s at 4 Mbit/s in datagrams of 1000 bytes are 1000 of them, give or take what the end of the
+/// time cuts off.
 const SENT: std::ops::RangeInclusive<u64> = 970..=1030;
 
 /// Lost among the first 936 of them: none of the last 64 is on the list.
 const LOST: u64 = 2 + 10 + 6;
 
 fn lossy(server: u16) -> Relay {
-    Relay::start(server, |_: Heading, number| number <= 936 && is_listed(number))
+    Relay::start(server, |_: Heading, number| {
+        number <= 936 && is_listed(number)
+    })
 }
 
 const LOSSY: &[&str] = &["-u", "-b", "4M", "-l", "1000", "-t", "2"];
@@ -307,9 +355,18 @@ fn listed_losses_are_counted_exactly_by_both_ends() {
         let server = Server::iperf3();
         let stream = measured(lossy(server.port).port(), &arguments)["streams"][0].clone();
         server.finish();
-        assert!(SENT.contains(&stream["datagrams_sent"].as_u64().unwrap()), "{stream}");
-        assert_eq!(stream["datagrams"]["lost"], LOST, "ours to iperf3, {direction:?}");
-        assert_eq!(stream["datagrams"]["lost_like_iperf3"], LOST, "ours to iperf3, {direction:?}");
+        assert!(
+            SENT.contains(&stream["datagrams_sent"].as_u64().unwrap()),
+            "{stream}"
+        );
+        assert_eq!(
+            stream["datagrams"]["lost"], LOST,
+            "ours to iperf3, {direction:?}"
+        );
+        assert_eq!(
+            stream["datagrams"]["lost_like_iperf3"], LOST,
+            "ours to iperf3, {direction:?}"
+        );
 
         let server = Server::fullpipe();
         let report = iperf3_measured(lossy(server.port).port(), &arguments);
@@ -322,8 +379,14 @@ fn listed_losses_are_counted_exactly_by_both_ends() {
         let stream = measured(lossy(server.port).port(), &arguments)["streams"][0].clone();
         server.finish();
         let seen = &stream["datagrams"];
-        assert_eq!((&seen["lost"], &seen["duplicated"], &seen["reordered"]), (&LOST.into(), &0.into(), &0.into()));
-        assert_eq!(seen["dropped_here"], 0, "ours to ours, {direction:?}: {seen}");
+        assert_eq!(
+            (&seen["lost"], &seen["duplicated"], &seen["reordered"]),
+            (&LOST.into(), &0.into(), &0.into())
+        );
+        assert_eq!(
+            seen["dropped_here"], 0,
+            "ours to ours, {direction:?}: {seen}"
+        );
     }
 }
 

@@ -10,8 +10,8 @@ use std::time::Duration;
 use crate::common::{fullpipe, run};
 use fullpipe_sys::tcp_info;
 use fullpipe_testkit::{
-    ManyConnections, Running, allow_descriptors, free_port, load_slot, sentence, wait_for_listener, within,
-    write_secret,
+    ManyConnections, Running, allow_descriptors, free_port, load_slot, sentence, wait_for_listener,
+    within, write_secret,
 };
 use socket2::SockRef;
 
@@ -45,8 +45,14 @@ impl Relays {
         Self::over(kind, target, [near_key, allowed], |far| far)
     }
 
-    /// A pair whose near relay reaches the far one at the port that `path` returns for that of the far one.
-    pub(crate) fn over(kind: Kind, target: u16, given: [&str; 2], path: impl Fn(u16) -> u16) -> Self {
+    /// A pair whose near relay reaches the far one at the port that `path` returns for that of the
+    /// far one.
+    pub(crate) fn over(
+        kind: Kind,
+        target: u16,
+        given: [&str; 2],
+        path: impl Fn(u16) -> u16,
+    ) -> Self {
         let [near_key, allowed] = given;
         let folder = tempfile::tempdir().unwrap();
         let key = |name: &str, key: &str| {
@@ -66,23 +72,33 @@ impl Relays {
         if kind == Kind::Alone {
             processes.push(relay(port, &["--to", &to]));
         } else {
-            processes.push(relay(far, &[&["--key-file", &far_key, "--allow-to", allowed], far_flags].concat()));
+            processes.push(relay(
+                far,
+                &[&["--key-file", &far_key, "--allow-to", allowed], far_flags].concat(),
+            ));
             let via = format!("127.0.0.1:{}", path(far));
             let near = ["--to", &to, "--via", &via, "--key-file", &near_key];
             processes.push(relay(port, &[&near, near_flags].concat()));
         }
-        Self { port, processes, _folder: folder }
+        Self {
+            port,
+            processes,
+            _folder: folder,
+        }
     }
 
     pub(crate) fn connect(&self) -> TcpStream {
         connect(self.port)
     }
 
-    /// Interrupts all, and returns what they printed, the near one last. The near one is interrupted first: it would
-    /// note that the far one is gone.
+    /// Interrupts all, and returns what they printed, the near one last. The near one is
+    /// interrupted first: it would note that the far one is gone.
     fn stop(self) -> Vec<Output> {
         self.processes.iter().rev().for_each(Running::interrupt);
-        self.processes.into_iter().map(|process| process.finish(TIMEOUT)).collect()
+        self.processes
+            .into_iter()
+            .map(|process| process.finish(TIMEOUT))
+            .collect()
     }
 }
 
@@ -95,7 +111,14 @@ fn relay(port: u16, more: &[&str]) -> Running {
 /// A relay that is to listen on this port.
 pub(crate) fn relay_command(port: u16) -> Command {
     let listen = format!("127.0.0.1:{port}");
-    fullpipe(&["relay", "--listen", &listen, "--drain", "0.3", "--json-lines"])
+    fullpipe(&[
+        "relay",
+        "--listen",
+        &listen,
+        "--drain",
+        "0.3",
+        "--json-lines",
+    ])
 }
 
 fn connect(port: u16) -> TcpStream {
@@ -111,7 +134,9 @@ pub(crate) fn with_timeouts(stream: TcpStream) -> TcpStream {
 pub(crate) fn listener() -> (TcpListener, u16) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     // A connection that does not come fails its test: accept(2) minds the limit of the socket.
-    SockRef::from(&listener).set_read_timeout(Some(TIMEOUT)).unwrap();
+    SockRef::from(&listener)
+        .set_read_timeout(Some(TIMEOUT))
+        .unwrap();
     let port = listener.local_addr().unwrap().port();
     (listener, port)
 }
@@ -130,7 +155,9 @@ fn bytes(length: usize, seed: u32) -> Vec<u8> {
         *state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         Some((*state >> 24) as u8)
     };
-    std::iter::repeat_n((), length).scan(seed, |state, ()| next(state)).collect()
+    std::iter::repeat_n((), length)
+        .scan(seed, |state, ()| next(state))
+        .collect()
 }
 
 fn read_all(stream: &mut TcpStream) -> std::io::Result<Vec<u8>> {
@@ -139,7 +166,9 @@ fn read_all(stream: &mut TcpStream) -> std::io::Result<Vec<u8>> {
 }
 
 pub(crate) fn reset(stream: TcpStream) {
-    SockRef::from(&stream).set_linger(Some(Duration::ZERO)).unwrap();
+    SockRef::from(&stream)
+        .set_linger(Some(Duration::ZERO))
+        .unwrap();
     drop(stream);
 }
 
@@ -151,7 +180,8 @@ fn assert_reset(stream: &mut TcpStream, what: &str) {
 
 fn is_acknowledged(stream: &TcpStream) -> bool {
     let info = tcp_info(stream).unwrap();
-    info.unacked.is_some_and(|segments| segments.get() == 0) && info.not_sent.is_some_and(|bytes| bytes.get() == 0)
+    info.unacked.is_some_and(|segments| segments.get() == 0)
+        && info.not_sent.is_some_and(|bytes| bytes.get() == 0)
 }
 
 fn lines(output: &Output) -> String {
@@ -179,8 +209,14 @@ fn carries_the_same_bytes_both_ways_at_once() {
         for output in relays.stop() {
             assert_eq!(output.status.code(), Some(130));
             let printed = lines(&output);
-            assert!(printed.contains("\"from_client\":6291456,\"from_target\":6291456"), "{kind:?}: {printed}");
-            assert!(printed.contains("\"ending\":\"closed\",\"undelivered\":0"), "{kind:?}: {printed}");
+            assert!(
+                printed.contains("\"from_client\":6291456,\"from_target\":6291456"),
+                "{kind:?}: {printed}"
+            );
+            assert!(
+                printed.contains("\"ending\":\"closed\",\"undelivered\":0"),
+                "{kind:?}: {printed}"
+            );
         }
     }
 }
@@ -188,7 +224,9 @@ fn carries_the_same_bytes_both_ways_at_once() {
 #[test]
 fn a_pair_that_compresses_reports_what_crossed_and_a_far_relay_needs_no_option() {
     let (relays, mut client, mut target) = joined(Kind::Compressed);
-    let text: Vec<u8> = (0..40_000).flat_map(|line| format!("line {line} of a text\n").into_bytes()).collect();
+    let text: Vec<u8> = (0..40_000)
+        .flat_map(|line| format!("line {line} of a text\n").into_bytes())
+        .collect();
     let sent = text.clone();
     let sender = thread::spawn(move || {
         client.write_all(&sent).unwrap();
@@ -201,16 +239,28 @@ fn a_pair_that_compresses_reports_what_crossed_and_a_far_relay_needs_no_option()
     assert_eq!(sender.join().unwrap(), b"thanks");
     for output in relays.stop() {
         let printed = lines(&output);
-        let event = printed.lines().find(|line| line.contains("\"relayed\"")).expect("it reports the connection");
+        let event = printed
+            .lines()
+            .find(|line| line.contains("\"relayed\""))
+            .expect("it reports the connection");
         let done: serde_json::Value = serde_json::from_str(event).unwrap();
         let data = &done["data"];
-        assert_eq!((data["from_client"].as_u64(), data["from_target"].as_u64()), (Some(text.len() as u64), Some(6)));
+        assert_eq!(
+            (data["from_client"].as_u64(), data["from_target"].as_u64()),
+            (Some(text.len() as u64), Some(6))
+        );
         let blocks = &data["compression"];
         // The first block at least is tried. Loopback may then be faster than compression.
-        assert!(blocks["from_client"].as_u64().unwrap() + (64 << 10) < text.len() as u64, "{event}");
+        assert!(
+            blocks["from_client"].as_u64().unwrap() + (64 << 10) < text.len() as u64,
+            "{event}"
+        );
         // Six bytes are not worth it: they have a header.
         assert_eq!(blocks["from_target"], 10, "{event}");
-        assert!(blocks["effective_rate"].as_f64() > blocks["wire_rate"].as_f64(), "{event}");
+        assert!(
+            blocks["effective_rate"].as_f64() > blocks["wire_rate"].as_f64(),
+            "{event}"
+        );
     }
 }
 
@@ -219,7 +269,10 @@ fn a_connection_is_reported_while_it_lasts() {
     const BYTES: usize = 32 << 20;
     let (listener, to) = listener();
     let port = free_port();
-    let running = relay(port, &["--to", &format!("127.0.0.1:{to}"), "--interval", "1"]);
+    let running = relay(
+        port,
+        &["--to", &format!("127.0.0.1:{to}"), "--interval", "1"],
+    );
     let mut client = connect(port);
     let mut target = with_timeouts(listener.accept().unwrap().0);
     let sender = thread::spawn(move || client.write_all(&vec![3; BYTES]).unwrap());
@@ -231,15 +284,35 @@ fn a_connection_is_reported_while_it_lasts() {
     running.interrupt();
     let printed = lines(&running.finish(TIMEOUT));
     let named = |name: &str| {
-        let events = printed.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
-        events.filter(|event| event["event"] == name).map(|event| event["data"].clone()).collect::<Vec<_>>()
+        let events = printed
+            .lines()
+            .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+        events
+            .filter(|event| event["event"] == name)
+            .map(|event| event["data"].clone())
+            .collect::<Vec<_>>()
     };
-    let (joined, progress, done) = (named("relay-joined"), named("relay-progress"), named("relayed"));
+    let (joined, progress, done) = (
+        named("relay-joined"),
+        named("relay-progress"),
+        named("relayed"),
+    );
     assert_eq!((joined.len(), done.len()), (1, 1), "{printed}");
     let first = progress.first().expect("it is reported");
-    assert_eq!((&first["client"], &first["target"]), (&joined[0]["client"], &joined[0]["target"]));
-    assert!(progress.iter().any(|event| event["target_stretch"]["limit"] == "receive-window"), "{printed}");
-    let reported: u64 = progress.iter().filter_map(|event| event["from_client"].as_u64()).sum();
+    assert_eq!(
+        (&first["client"], &first["target"]),
+        (&joined[0]["client"], &joined[0]["target"])
+    );
+    assert!(
+        progress
+            .iter()
+            .any(|event| event["target_stretch"]["limit"] == "receive-window"),
+        "{printed}"
+    );
+    let reported: u64 = progress
+        .iter()
+        .filter_map(|event| event["from_client"].as_u64())
+        .sum();
     assert!((1..=BYTES as u64).contains(&reported), "{printed}");
     assert_eq!(done[0]["from_client"], BYTES);
 }
@@ -249,7 +322,11 @@ fn one_side_may_close_and_still_receive() {
     for kind in KINDS {
         for client_first in [true, false] {
             let (_relays, client, target) = joined(kind);
-            let (mut first, mut second) = if client_first { (client, target) } else { (target, client) };
+            let (mut first, mut second) = if client_first {
+                (client, target)
+            } else {
+                (target, client)
+            };
             first.write_all(b"request").unwrap();
             first.shutdown(Shutdown::Write).unwrap();
             assert_eq!(read_all(&mut second).unwrap(), b"request", "{kind:?}");
@@ -267,7 +344,11 @@ fn a_reset_is_never_an_end_in_order() {
     for kind in KINDS {
         for client_resets in [true, false] {
             let (_relays, client, target) = joined(kind);
-            let (mut one, mut other) = if client_resets { (client, target) } else { (target, client) };
+            let (mut one, mut other) = if client_resets {
+                (client, target)
+            } else {
+                (target, client)
+            };
             one.write_all(b"half of a mess").unwrap();
             let mut taken = [0; 14];
             other.read_exact(&mut taken).unwrap();
@@ -282,9 +363,15 @@ fn a_reset_after_the_end_discards_nothing() {
     for kind in KINDS {
         for client_resets in [true, false] {
             let (_relays, client, target) = joined(kind);
-            let (mut one, mut other) = if client_resets { (client, target) } else { (target, client) };
+            let (mut one, mut other) = if client_resets {
+                (client, target)
+            } else {
+                (target, client)
+            };
             // The other is slow: most is still on the way when the reset comes.
-            SockRef::from(&other).set_recv_buffer_size(16 << 10).unwrap();
+            SockRef::from(&other)
+                .set_recv_buffer_size(16 << 10)
+                .unwrap();
             let sent = bytes(300 << 10, 4);
             one.write_all(&sent).unwrap();
             one.shutdown(Shutdown::Write).unwrap();
@@ -293,7 +380,10 @@ fn a_reset_after_the_end_discards_nothing() {
             thread::sleep(Duration::from_millis(100));
             assert!(read_all(&mut other).unwrap() == sent, "{kind:?}");
             // And then it learns of the reset: nobody takes what it sends.
-            assert!(within(TIMEOUT, || other.write_all(b"answer").is_err()), "{kind:?}");
+            assert!(
+                within(TIMEOUT, || other.write_all(b"answer").is_err()),
+                "{kind:?}"
+            );
         }
     }
 }
@@ -341,8 +431,16 @@ fn only_listed_targets_are_reached_and_loopback_only_by_name() {
         let relays = Relays::with(Kind::Tls, target, KEY, allowed);
         assert_reset(&mut relays.connect(), allowed);
         let outputs = relays.stop();
-        assert!(lines(&outputs[0]).contains("is not permitted"), "{}", lines(&outputs[0]));
-        assert!(lines(&outputs[1]).contains("\"ending\":\"forbidden\""), "{}", lines(&outputs[1]));
+        assert!(
+            lines(&outputs[0]).contains("is not permitted"),
+            "{}",
+            lines(&outputs[0])
+        );
+        assert!(
+            lines(&outputs[1]).contains("\"ending\":\"forbidden\""),
+            "{}",
+            lines(&outputs[1])
+        );
     }
     assert!(listener.accept().is_err(), "nobody may call the target");
 }
@@ -352,7 +450,12 @@ fn a_near_relay_with_another_key_is_refused() {
     let (listener, target) = listener();
     listener.set_nonblocking(true).unwrap();
     for kind in [Kind::Plain, Kind::Tls] {
-        let relays = Relays::with(kind, target, "incorrect horse battery", &format!("127.0.0.1:{target}"));
+        let relays = Relays::with(
+            kind,
+            target,
+            "incorrect horse battery",
+            &format!("127.0.0.1:{target}"),
+        );
         assert_reset(&mut relays.connect(), &format!("{kind:?}"));
         let printed = lines(&relays.stop()[1]);
         assert!(printed.contains("does not have the same key"), "{printed}");
@@ -370,16 +473,36 @@ fn relays_of_which_only_one_encrypts_say_so_once() {
         let key = key.to_str().unwrap();
         let (port, far) = (free_port(), free_port());
         let via = format!("127.0.0.1:{far}");
-        let far = relay(far, &[&["--key-file", key, "--allow-to", "127.0.0.1:1"], flags[0]].concat());
-        let near = relay(port, &[&["--key-file", key, "--to", "127.0.0.1:1", "--via", &via], flags[1]].concat());
+        let far = relay(
+            far,
+            &[&["--key-file", key, "--allow-to", "127.0.0.1:1"], flags[0]].concat(),
+        );
+        let near = relay(
+            port,
+            &[
+                &["--key-file", key, "--to", "127.0.0.1:1", "--via", &via],
+                flags[1],
+            ]
+            .concat(),
+        );
         assert_reset(&mut connect(port), "no pair");
         let [far, near] = [far, near].map(|relay| {
             relay.interrupt();
             lines(&relay.finish(TIMEOUT))
         });
-        let of_pool: Vec<&str> = near.lines().filter(|line| line.contains("\"no-peer\"")).collect();
-        assert!(matches!(of_pool[..], [one] if one.contains("only one end encrypts")), "{near}");
-        let of_far = if flags[0].is_empty() { "does not begin with TLS" } else { "or encrypts" };
+        let of_pool: Vec<&str> = near
+            .lines()
+            .filter(|line| line.contains("\"no-peer\""))
+            .collect();
+        assert!(
+            matches!(of_pool[..], [one] if one.contains("only one end encrypts")),
+            "{near}"
+        );
+        let of_far = if flags[0].is_empty() {
+            "does not begin with TLS"
+        } else {
+            "or encrypts"
+        };
         assert!(far.contains(of_far), "{far}");
     }
 }
@@ -404,7 +527,10 @@ fn unknown_callers_are_dropped_in_time_and_others_are_served() {
         served.read_exact(&mut [0; 5]).unwrap();
         for caller in &mut silent {
             let ended = caller.read(&mut [0; 200]);
-            assert!(ended.is_err_and(|error| error.kind() == ErrorKind::ConnectionReset) || kind == Kind::Tls);
+            assert!(
+                ended.is_err_and(|error| error.kind() == ErrorKind::ConnectionReset)
+                    || kind == Kind::Tls
+            );
         }
     }
 }
@@ -414,18 +540,28 @@ pub(crate) fn listening_port(pid: u32) -> u16 {
     let table = std::fs::read_to_string(format!("/proc/{pid}/net/tcp")).unwrap();
     let own: Vec<String> = read_dir(format!("/proc/{pid}/fd"))
         .unwrap()
-        .filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok()?.to_str().map(str::to_owned))
+        .filter_map(|entry| {
+            std::fs::read_link(entry.ok()?.path())
+                .ok()?
+                .to_str()
+                .map(str::to_owned)
+        })
         .collect();
     let listening = table.lines().skip(1).find_map(|line| {
         let fields: Vec<&str> = line.split_whitespace().collect();
-        let is_own = own.iter().any(|link| *link == format!("socket:[{}]", fields[9]));
-        (fields[3] == "0A" && is_own).then(|| u16::from_str_radix(fields[1].split_once(':').unwrap().1, 16).unwrap())
+        let is_own = own
+            .iter()
+            .any(|link| *link == format!("socket:[{}]", fields[9]));
+        (fields[3] == "0A" && is_own)
+            .then(|| u16::from_str_radix(fields[1].split_once(':').unwrap().1, 16).unwrap())
     });
     listening.expect("it listens")
 }
 
 fn descriptors(relay: &Running) -> usize {
-    read_dir(format!("/proc/{}/fd", relay.pid())).unwrap().count()
+    read_dir(format!("/proc/{}/fd", relay.pid()))
+        .unwrap()
+        .count()
 }
 
 #[test]
@@ -439,11 +575,15 @@ fn a_thousand_connections_at_once_leave_no_descriptor() {
         // The pool of the pair.
         let pooled = if kind == Kind::Tls { 8 } else { 0 };
         let count = || relays.processes.iter().map(descriptors).collect::<Vec<_>>();
-        assert!(within(TIMEOUT, || count().last().is_some_and(|near| *near >= pooled + 10)));
+        assert!(within(TIMEOUT, || count()
+            .last()
+            .is_some_and(|near| *near >= pooled + 10)));
         thread::sleep(Duration::from_millis(300));
         let before = count();
         let echoes = thread::spawn(move || {
-            let ends: Vec<_> = (0..1000).map(|_| with_timeouts(listener.accept().unwrap().0)).collect();
+            let ends: Vec<_> = (0..1000)
+                .map(|_| with_timeouts(listener.accept().unwrap().0))
+                .collect();
             for mut end in ends {
                 let mut request = [0; 4];
                 end.read_exact(&mut request).unwrap();
@@ -459,10 +599,18 @@ fn a_thousand_connections_at_once_leave_no_descriptor() {
             .collect();
         echoes.join().unwrap();
         for (index, client) in clients.iter_mut().enumerate() {
-            assert_eq!(read_all(client).unwrap(), (index as u32).to_be_bytes(), "{kind:?}");
+            assert_eq!(
+                read_all(client).unwrap(),
+                (index as u32).to_be_bytes(),
+                "{kind:?}"
+            );
         }
         drop(clients);
-        assert!(within(TIMEOUT, || count() == before), "{kind:?}: {before:?} before, {:?} after", count());
+        assert!(
+            within(TIMEOUT, || count() == before),
+            "{kind:?}: {before:?} before, {:?} after",
+            count()
+        );
     }
 }
 
@@ -473,14 +621,21 @@ fn many_connections_have_the_same_share_and_the_right_bytes() {
     for kind in [Kind::Alone, Kind::Tls] {
         let (target, to) = listener();
         let relays = Relays::start(kind, to);
-        let many = ManyConnections { connections: 400, active: 60, duration: Duration::from_millis(1200) };
+        let many = ManyConnections {
+            connections: 400,
+            active: 60,
+            duration: Duration::from_millis(1200),
+        };
         let carried = many.run(relays.port, target, || ());
         assert_eq!((carried.refused, carried.wrong), (0, 0), "{kind:?}");
-        // In so short a time, and on a machine with other work, shares differ more than in `--example many`: one has
-        // three times the mean now and then. Where half of them had twice as much as the others, the index is 0.9, and
-        // 0.5 where half had nothing.
+        // In so short a time, and on a machine with other work, shares differ more than in
+        // `--example many`: one has three times the mean now and then. Where half of them had twice
+        // as much as the others, the index is 0.9, and 0.5 where half had nothing.
         let ((min, max), fairness) = (carried.spread(), carried.fairness());
-        assert!(min > 0.3 && fairness > 0.75, "{kind:?}: {fairness}, from {min} to {max} of the mean");
+        assert!(
+            min > 0.3 && fairness > 0.75,
+            "{kind:?}: {fairness}, from {min} to {max} of the mean"
+        );
     }
 }
 
@@ -493,7 +648,8 @@ fn an_interrupt_lets_connections_end_and_then_resets_them() {
     assert_eq!(outputs[0].status.code(), Some(130));
     let printed = lines(&outputs[0]);
     assert!(
-        printed.contains("\"event\":\"relay-stopping\"") && printed.contains("\"ending\":\"stopped\""),
+        printed.contains("\"event\":\"relay-stopping\"")
+            && printed.contains("\"ending\":\"stopped\""),
         "{printed}"
     );
     assert_reset(&mut client, "client");
@@ -509,17 +665,39 @@ fn a_wrong_command_line_is_refused_in_a_sentence() {
         (&["--listen", "9000", "--to", "host:22"][..], "ADDRESS:PORT"),
         (&["--listen", ":0", "--to", "host"], "HOST:PORT"),
         (&["--listen", ":0"], "--to"),
-        (&["--listen", ":0", "--to", "host:22", "--key-file", key], "--via at the near relay"),
-        (&["--listen", ":0", "--to", "host:22", "--compress"], "--via"),
-        (&["--listen", ":0", "--allow-to", "10.0.0.0/8:22"], "--key-file"),
-        (&["--listen", ":0", "--allow-to", "10.0.0.0/8", "--key-file", key], "NETWORK:PORTS"),
+        (
+            &["--listen", ":0", "--to", "host:22", "--key-file", key],
+            "--via at the near relay",
+        ),
+        (
+            &["--listen", ":0", "--to", "host:22", "--compress"],
+            "--via",
+        ),
+        (
+            &["--listen", ":0", "--allow-to", "10.0.0.0/8:22"],
+            "--key-file",
+        ),
+        (
+            &[
+                "--listen",
+                ":0",
+                "--allow-to",
+                "10.0.0.0/8",
+                "--key-file",
+                key,
+            ],
+            "NETWORK:PORTS",
+        ),
     ] {
         let output = run(fullpipe(&["relay"]).args(arguments), 20);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(said.contains(says), "{arguments:?}: {said}");
     }
-    let output = run(&mut fullpipe(&["relay", "--listen", "192.0.2.1:0", "--to", "host:22"]), 20);
+    let output = run(
+        &mut fullpipe(&["relay", "--listen", "192.0.2.1:0", "--to", "host:22"]),
+        20,
+    );
     let said = sentence(&output, 1);
     assert!(said.contains("cannot listen on 192.0.2.1:0"), "{said}");
 }

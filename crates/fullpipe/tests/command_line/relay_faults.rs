@@ -1,4 +1,5 @@
-//! Pairs of relays in which something is killed or stalled at a random moment: a relay, a host, or the path.
+//! Pairs of relays in which something is killed or stalled at a random moment: a relay, a host, or
+//! the path.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -54,11 +55,20 @@ struct Moment {
 
 impl Moment {
     fn random(random: &mut Pcg32) -> Self {
-        let parts = [Part::NearRelay, Part::FarRelay, Part::Client, Part::Target, Part::Path];
+        let parts = [
+            Part::NearRelay,
+            Part::FarRelay,
+            Part::Client,
+            Part::Target,
+            Part::Path,
+        ];
         Self {
             kind: *choose(random, &[Kind::Plain, Kind::Tls, Kind::Compressed]),
             part: *choose(random, &parts),
-            fault: *choose(random, &[Fault::Killed, Fault::Stalled, Fault::StalledAndKilled]),
+            fault: *choose(
+                random,
+                &[Fault::Killed, Fault::Stalled, Fault::StalledAndKilled],
+            ),
             after: Duration::from_micros(u64::from(random.next_u32() % 150_000)),
             stall: Duration::from_millis(u64::from(50 + random.next_u32() % 150)),
         }
@@ -111,18 +121,40 @@ fn survive(moment: Moment) {
     target.flags.stop.store(true, Ordering::SeqCst);
     let began = Instant::now();
     let [client, target] = [client, target].map(End::finish);
-    assert!(began.elapsed() < DEADLINE, "{moment:?}: it took {:?}", began.elapsed());
+    assert!(
+        began.elapsed() < DEADLINE,
+        "{moment:?}: it took {:?}",
+        began.elapsed()
+    );
     if matches!(moment.fault, Fault::Stalled) {
-        assert!(client.is_whole() && target.is_whole(), "{moment:?}: {client:?}, {target:?}");
-        assert_eq!((client.received, target.received), (target.sent, client.sent), "{moment:?}");
+        assert!(
+            client.is_whole() && target.is_whole(),
+            "{moment:?}: {client:?}, {target:?}"
+        );
+        assert_eq!(
+            (client.received, target.received),
+            (target.sent, client.sent),
+            "{moment:?}"
+        );
     } else {
-        assert!(client.was_reset && target.was_reset, "{moment:?}: {client:?}, {target:?}");
-        assert!(client.received <= target.sent && target.received <= client.sent, "{moment:?}");
+        assert!(
+            client.was_reset && target.was_reset,
+            "{moment:?}: {client:?}, {target:?}"
+        );
+        assert!(
+            client.received <= target.sent && target.received <= client.sent,
+            "{moment:?}"
+        );
     }
     for survivor in survivors {
         let relay = &relays.processes[survivor];
         let freed = within(DEADLINE, || sockets(relay) <= before[survivor]);
-        assert!(freed, "{moment:?}: {} sockets, {} before", sockets(relay), before[survivor]);
+        assert!(
+            freed,
+            "{moment:?}: {} sockets, {} before",
+            sockets(relay),
+            before[survivor]
+        );
     }
 }
 
@@ -130,7 +162,9 @@ fn survive(moment: Moment) {
 fn sockets(relay: &Running) -> usize {
     let entries = std::fs::read_dir(format!("/proc/{}/fd", relay.pid())).unwrap();
     let links = entries.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
-    links.filter(|link| link.to_string_lossy().starts_with("socket:")).count()
+    links
+        .filter(|link| link.to_string_lossy().starts_with("socket:"))
+        .count()
 }
 
 /// Lets it happen. Returns the relays that are still there, by their index.
@@ -222,15 +256,27 @@ impl End {
             })
         };
         let (sender, receiver) = (half(send, sends), half(receive, receives));
-        Self { flags, sender, receiver }
+        Self {
+            flags,
+            sender,
+            receiver,
+        }
     }
 
     fn finish(self) -> Ended {
-        let ((sent, first), (received, second)) = (self.sender.join().unwrap(), self.receiver.join().unwrap());
+        let ((sent, first), (received, second)) =
+            (self.sender.join().unwrap(), self.receiver.join().unwrap());
         let errors = [first, second].map(|ended| ended.err().map(|error| error.kind()));
-        // The kernel reports a reset to whoever asks first, and an end or a broken pipe to the other.
-        let was_reset = errors.contains(&Some(ErrorKind::ConnectionReset)) || self.flags.dies.load(Ordering::SeqCst);
-        Ended { sent, received, was_reset, errors }
+        // The kernel reports a reset to whoever asks first, and an end or a broken pipe to the
+        // other.
+        let was_reset = errors.contains(&Some(ErrorKind::ConnectionReset))
+            || self.flags.dies.load(Ordering::SeqCst);
+        Ended {
+            sent,
+            received,
+            was_reset,
+            errors,
+        }
     }
 }
 
@@ -238,8 +284,8 @@ impl Flags {
     /// Waits while the end stalls.
     ///
     /// # Errors
-    /// Fails if it is to die. Its socket is reset once both of its threads have gone, as that of a program which is
-    /// killed with data still to read.
+    /// Fails if it is to die. Its socket is reset once both of its threads have gone, as that of a
+    /// program which is killed with data still to read.
     fn go_on(&self, stream: &TcpStream) -> io::Result<()> {
         while self.stalls.load(Ordering::SeqCst) && !self.dies.load(Ordering::SeqCst) {
             thread::sleep(POLL_INTERVAL);
@@ -259,7 +305,11 @@ fn fill(chunk: &mut [u8], seed: u64, offset: u64) {
     for (index, byte) in chunk.iter_mut().enumerate() {
         let at = offset + index as u64;
         let mixed = (at / 2 + seed).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        *byte = if at.is_multiple_of(2) { (mixed >> 56) as u8 } else { seed as u8 };
+        *byte = if at.is_multiple_of(2) {
+            (mixed >> 56) as u8
+        } else {
+            seed as u8
+        };
     }
 }
 
@@ -290,7 +340,10 @@ fn receive(mut stream: &TcpStream, seed: u64, received: &mut u64, flags: &Flags)
             Err(error) => return Err(error),
         };
         fill(&mut expected[..count], seed, *received);
-        assert!(chunk[..count] == expected[..count], "wrong bytes behind {received}");
+        assert!(
+            chunk[..count] == expected[..count],
+            "wrong bytes behind {received}"
+        );
         *received += count as u64;
     }
     Err(ErrorKind::TimedOut.into())
@@ -342,19 +395,28 @@ impl Path {
             stream.set_nodelay(true).unwrap();
             stream.set_read_timeout(Some(POLL_INTERVAL)).unwrap();
             stream.set_write_timeout(Some(POLL_INTERVAL)).unwrap();
-            SockRef::from(stream).set_linger(Some(Duration::ZERO)).unwrap();
+            SockRef::from(stream)
+                .set_linger(Some(Duration::ZERO))
+                .unwrap();
         }
         let ways = Arc::<Ways>::default();
         let threads = [(0, 1), (1, 0)].map(|(from, to)| {
             let (path, streams, ways) = (self.clone(), Arc::clone(streams), Arc::clone(&ways));
             thread::spawn(move || {
                 let ended = path.forward(&streams[from], &streams[to], &ways);
-                ways.one_has_failed.fetch_or(ended.is_err(), Ordering::SeqCst);
+                ways.one_has_failed
+                    .fetch_or(ended.is_err(), Ordering::SeqCst);
                 ended
             })
         });
-        if threads.map(|way| way.join().unwrap()).iter().all(Result::is_ok) {
-            streams.iter().for_each(|stream| SockRef::from(stream).set_linger(None).unwrap());
+        if threads
+            .map(|way| way.join().unwrap())
+            .iter()
+            .all(Result::is_ok)
+        {
+            streams
+                .iter()
+                .for_each(|stream| SockRef::from(stream).set_linger(None).unwrap());
         }
     }
 
@@ -397,7 +459,11 @@ impl Path {
 
     fn check(&self, ways: &Ways) -> io::Result<()> {
         let broken = self.state() == BROKEN || ways.one_has_failed.load(Ordering::SeqCst);
-        if broken { Err(ErrorKind::ConnectionReset.into()) } else { Ok(()) }
+        if broken {
+            Err(ErrorKind::ConnectionReset.into())
+        } else {
+            Ok(())
+        }
     }
 }
 

@@ -21,7 +21,11 @@ fn iperf3_works_through_relays() {
         let relays = Relays::start(kind, port);
         for reverse in [&["-R"][..], &[]] {
             let to = relays.port.to_string();
-            succeeds(Command::new("iperf3").args(["-c", "127.0.0.1", "-p", &to, "-n", "20M"]).args(reverse));
+            succeeds(
+                Command::new("iperf3")
+                    .args(["-c", "127.0.0.1", "-p", &to, "-n", "20M"])
+                    .args(reverse),
+            );
         }
     }
 }
@@ -33,8 +37,14 @@ fn ssh_works_through_a_pair() {
     let sshd = SshServer::on(port);
     let _server = sshd.start();
     let relays = Relays::start(Kind::Tls, port);
-    let echo = format!("head -c {BYTES} /dev/zero | {} 127.0.0.1 cat | wc -c", sshd.client_at(relays.port));
-    assert_eq!(succeeds(Command::new("bash").args(["-c", &echo])).trim(), BYTES.to_string());
+    let echo = format!(
+        "head -c {BYTES} /dev/zero | {} 127.0.0.1 cat | wc -c",
+        sshd.client_at(relays.port)
+    );
+    assert_eq!(
+        succeeds(Command::new("bash").args(["-c", &echo])).trim(),
+        BYTES.to_string()
+    );
 }
 
 #[test]
@@ -50,12 +60,21 @@ fn nginx_works_through_a_pair_that_compresses() {
     fs::write(folder.path().join("nginx.conf"), configuration).unwrap();
     let content: Vec<u8> = (0..BYTES).map(|place| (place / 7) as u8).collect();
     fs::write(folder.path().join("file"), &content).unwrap();
-    let _server = Running::start(Command::new("/usr/sbin/nginx").arg("-c").arg(folder.path().join("nginx.conf")));
+    let _server = Running::start(
+        Command::new("/usr/sbin/nginx")
+            .arg("-c")
+            .arg(folder.path().join("nginx.conf")),
+    );
     wait_for_listener(port);
     let relays = Relays::start(Kind::Compressed, port);
     let received = folder.path().join("received");
     let url = format!("http://127.0.0.1:{}/file", relays.port);
-    succeeds(Command::new("curl").args(["--silent", "--fail", "--output"]).arg(&received).arg(&url));
+    succeeds(
+        Command::new("curl")
+            .args(["--silent", "--fail", "--output"])
+            .arg(&received)
+            .arg(&url),
+    );
     assert!(fs::read(received).unwrap() == content);
 }
 
@@ -69,10 +88,19 @@ fn postgresql_works_through_a_pair() {
     let _server = Running::start(Command::new("socat").args([listen, socket]));
     wait_for_listener(port);
     let relays = Relays::start(Kind::Tls, port);
-    let address = format!("host=127.0.0.1 port={} user=postgres dbname=postgres", relays.port);
+    let address = format!(
+        "host=127.0.0.1 port={} user=postgres dbname=postgres",
+        relays.port
+    );
     let query = format!("SELECT length(repeat('x', {BYTES})), repeat('y', {BYTES})");
-    let answer =
-        succeeds(Command::new("psql").args(["--no-psqlrc", "--tuples-only", "--no-align", &address, "-c", &query]));
+    let answer = succeeds(Command::new("psql").args([
+        "--no-psqlrc",
+        "--tuples-only",
+        "--no-align",
+        &address,
+        "-c",
+        &query,
+    ]));
     assert_eq!(answer.trim(), format!("{BYTES}|{}", "y".repeat(BYTES)));
 }
 

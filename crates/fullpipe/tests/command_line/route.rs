@@ -4,15 +4,17 @@ use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 use crate::common::{fullpipe, run};
-use fullpipe_testkit::{Running, document, free_port, loopback_addresses, require, wait_for_listener};
+use fullpipe_testkit::{
+    Running, document, free_port, loopback_addresses, require, wait_for_listener,
+};
 use serde_json::Value;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_fullpipe");
 const TIMEOUT: u64 = 60;
 
-/// Builds client – r1 – r2 – r3 – server with pairs of devices; the client is in the namespace in which the script
-/// begins. Link n is `10.0.n.0/24` and `fd00:n::/64`; the node nearer to the client is 1 on it. Duplicate address
-/// detection is off, so that neighbours are found at once.
+/// Builds client – r1 – r2 – r3 – server with pairs of devices; the client is in the namespace in
+/// which the script begins. Link n is `10.0.n.0/24` and `fd00:n::/64`; the node nearer to the
+/// client is 1 on it. Duplicate address detection is off, so that neighbours are found at once.
 const CHAIN: &str = "
 set -e
 mount -t tmpfs tmpfs /run
@@ -45,8 +47,8 @@ fn measured(change: &str, starter: &str, arguments: &str) -> (Output, Duration) 
     run_in_chain(change, starter, &format!("measure {arguments}"))
 }
 
-/// Changes the chain with the commands `change`, runs `fullpipe` with `arguments` in it, and returns its output and the
-/// time that it took.
+/// Changes the chain with the commands `change`, runs `fullpipe` with `arguments` in it, and
+/// returns its output and the time that it took.
 fn run_in_chain(change: &str, starter: &str, arguments: &str) -> (Output, Duration) {
     // The port in hexadecimal and the state of a socket that listens, as in /proc/net/tcp6.
     let script = format!(
@@ -57,7 +59,16 @@ fn run_in_chain(change: &str, starter: &str, arguments: &str) -> (Output, Durati
     );
     let mut command = Command::new("unshare");
     // What is left ends with the program that measures, and the networks with it.
-    command.args(["--net", "--mount-proc", "--pid", "--fork", "--kill-child", "sh", "-c", &script]);
+    command.args([
+        "--net",
+        "--mount-proc",
+        "--pid",
+        "--fork",
+        "--kill-child",
+        "sh",
+        "-c",
+        &script,
+    ]);
     let begun = Instant::now();
     (run(&mut command, TIMEOUT), begun.elapsed())
 }
@@ -69,9 +80,15 @@ fn route(change: &str, starter: &str, target: &str) -> Value {
 
 /// Returns the addresses that answered at each hop.
 fn addresses(route: &Value) -> Vec<String> {
-    let hops = route["hops"].as_array().unwrap_or_else(|| panic!("{route}"));
+    let hops = route["hops"]
+        .as_array()
+        .unwrap_or_else(|| panic!("{route}"));
     let names = |hop: &Value| {
-        let names = hop["addresses"].as_array().unwrap().iter().map(|name| name.as_str().unwrap().to_owned());
+        let names = hop["addresses"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|name| name.as_str().unwrap().to_owned());
         names.collect::<Vec<_>>().join(" ")
     };
     hops.iter().map(names).collect()
@@ -86,7 +103,10 @@ fn three_routers_and_the_target_are_found_in_order_by_whatever_is_permitted() {
     require!(Root, Unshare);
     for (target, expected) in [
         ("10.0.4.2", ["10.0.1.2", "10.0.2.2", "10.0.3.2", "10.0.4.2"]),
-        ("fd00:4::2", ["fd00:1::2", "fd00:2::2", "fd00:3::2", "fd00:4::2"]),
+        (
+            "fd00:4::2",
+            ["fd00:1::2", "fd00:2::2", "fd00:3::2", "fd00:4::2"],
+        ),
     ] {
         let kinds = [
             (OPEN_PING_SOCKETS, AS_NOBODY, "icmp-echo"),
@@ -95,14 +115,27 @@ fn three_routers_and_the_target_are_found_in_order_by_whatever_is_permitted() {
         ];
         for (sockets, starter, method) in kinds {
             let route = route(sockets, starter, target);
-            assert_eq!((&route["method"], &route["target"]), (&method.into(), &target.into()));
+            assert_eq!(
+                (&route["method"], &route["target"]),
+                (&method.into(), &target.into())
+            );
             assert_eq!(addresses(&route), expected, "{method}: {route}");
             assert_eq!(route["reached"], true);
             for hop in route["hops"].as_array().unwrap() {
                 let rtts = hop["rtts"].as_array().unwrap();
-                assert!(!rtts.is_empty() && rtts.iter().all(|rtt| rtt.as_f64().is_some_and(|rtt| rtt > 0.0)), "{hop}");
+                assert!(
+                    !rtts.is_empty()
+                        && rtts
+                            .iter()
+                            .all(|rtt| rtt.as_f64().is_some_and(|rtt| rtt > 0.0)),
+                    "{hop}"
+                );
             }
-            assert_eq!(route["mtu"], serde_json::json!({"size": 1500, "answered": true}), "{target} {method}: {route}");
+            assert_eq!(
+                route["mtu"],
+                serde_json::json!({"size": 1500, "answered": true}),
+                "{target} {method}: {route}"
+            );
         }
     }
 }
@@ -110,7 +143,9 @@ fn three_routers_and_the_target_are_found_in_order_by_whatever_is_permitted() {
 #[test]
 fn a_narrow_link_is_found_with_the_router_before_it() {
     require!(Root, Unshare);
-    let change = format!("{OPEN_PING_SOCKETS}; ip -n r2 link set a3 mtu 1400; ip -n r3 link set b3 mtu 1400");
+    let change = format!(
+        "{OPEN_PING_SOCKETS}; ip -n r2 link set a3 mtu 1400; ip -n r3 link set b3 mtu 1400"
+    );
     for (target, router) in [("10.0.4.2", "10.0.2.2"), ("fd00:4::2", "fd00:2::2")] {
         for starter in ["", AS_NOBODY] {
             let route = route(&change, starter, target);
@@ -126,24 +161,39 @@ fn a_narrow_link_is_found_with_the_router_before_it() {
 #[test]
 fn a_router_that_says_nothing_keeps_its_place_and_is_distinguished_from_one_that_drops() {
     require!(Root, Unshare);
-    let silent = format!("{OPEN_PING_SOCKETS}; ip netns exec r2 sysctl -q net.ipv4.icmp_ratelimit=600000");
+    let silent =
+        format!("{OPEN_PING_SOCKETS}; ip netns exec r2 sysctl -q net.ipv4.icmp_ratelimit=600000");
     let seen = route(&silent, "", "10.0.4.2");
-    assert_eq!(addresses(&seen), ["10.0.1.2", "", "10.0.3.2", "10.0.4.2"], "{seen}");
-    assert_eq!((&seen["hops"][1]["rtts"], &seen["reached"]), (&serde_json::json!([]), &true.into()));
+    assert_eq!(
+        addresses(&seen),
+        ["10.0.1.2", "", "10.0.3.2", "10.0.4.2"],
+        "{seen}"
+    );
+    assert_eq!(
+        (&seen["hops"][1]["rtts"], &seen["reached"]),
+        (&serde_json::json!([]), &true.into())
+    );
 
-    // Echo requests end in the second router; the test itself goes to another address of the server.
+    // Echo requests end in the second router; the test itself goes to another address of the
+    // server.
     let drops = format!(
         "{OPEN_PING_SOCKETS}; ip -n r2 rule add ipproto icmp to 10.0.4.2 table 9; \
          ip -n r2 route add blackhole default table 9"
     );
     let seen = route(&drops, "", "10.0.4.2");
     assert_eq!(addresses(&seen), ["10.0.1.2"], "{seen}");
-    assert_eq!((&seen["reached"], &seen["mtu"]), (&false.into(), &Value::Null));
+    assert_eq!(
+        (&seen["reached"], &seen["mtu"]),
+        (&false.into(), &Value::Null)
+    );
 
     let refuses = drops.replace("blackhole", "prohibit");
     let seen = route(&refuses, "", "10.0.4.2");
     assert_eq!(addresses(&seen), ["10.0.1.2", "10.0.2.2"], "{seen}");
-    assert_eq!((&seen["reached"], &seen["hops"][1]["refusal"]), (&false.into(), &"prohibited".into()));
+    assert_eq!(
+        (&seen["reached"], &seen["hops"][1]["refusal"]),
+        (&false.into(), &"prohibited".into())
+    );
 }
 
 #[test]
@@ -151,18 +201,32 @@ fn a_route_is_reported_in_eighty_columns_even_where_there_is_no_server() {
     require!(Root, Unshare);
     let (output, took) = measured(OPEN_PING_SOCKETS, "", "fd00:4::2 -t 0.2 --route");
     let text = String::from_utf8(output.stdout).unwrap();
-    assert!(text.contains("Route to fd00:4::2") && text.contains("fd00:4::2 is 4 hops away."), "{text}");
-    assert!(text.contains("Packets of up to 1500 bytes pass: this host's own device takes no more."), "{text}");
-    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    assert!(
+        text.contains("Route to fd00:4::2") && text.contains("fd00:4::2 is 4 hops away."),
+        "{text}"
+    );
+    assert!(
+        text.contains("Packets of up to 1500 bytes pass: this host's own device takes no more."),
+        "{text}"
+    );
+    assert!(
+        text.lines().all(|line| line.chars().count() <= 80),
+        "{text}"
+    );
     assert!(took < Duration::from_secs(20), "{took:?}");
 
     let nobody = format!("{OPEN_PING_SOCKETS}; ip -n r3 route add blackhole 10.0.9.9");
     let (output, _) = measured(&nobody, "", "10.0.9.9 --route --connect-timeout 300");
     let text = String::from_utf8(output.stdout).unwrap();
-    assert!(!output.status.success() && text.contains("does not answer, nor does any router behind hop 2."), "{text}");
+    assert!(
+        !output.status.success()
+            && text.contains("does not answer, nor does any router behind hop 2."),
+        "{text}"
+    );
 }
 
-/// The second router's firewall removes the option from what it forwards, after it has counted the hop.
+/// The second router's firewall removes the option from what it forwards, after it has counted the
+/// hop.
 const FIREWALL: &str = "ip netns exec r2 nft 'add table inet t; \
     add chain inet t c { type filter hook forward priority 0; }; \
     add rule inet t c tcp flags syn reset tcp option window'";
@@ -170,25 +234,44 @@ const FIREWALL: &str = "ip netns exec r2 nft 'add table inet t; \
 #[test]
 fn a_firewall_that_removes_scaling_is_found_between_two_routers_without_privilege() {
     require!(Root, Unshare, Nft);
-    for (target, routers) in
-        [("10.0.4.2", ["10.0.1.2", "10.0.2.2", "10.0.3.2"]), ("fd00:4::2", ["fd00:1::2", "fd00:2::2", "fd00:3::2"])]
-    {
+    for (target, routers) in [
+        ("10.0.4.2", ["10.0.1.2", "10.0.2.2", "10.0.3.2"]),
+        ("fd00:4::2", ["fd00:1::2", "fd00:2::2", "fd00:3::2"]),
+    ] {
         for flags in ["-t 0.3 --json", "-t 0.3 --json -R"] {
             let (output, took) = measured(FIREWALL, AS_NOBODY, &format!("{target} {flags}"));
             let measurement = document(&output)["measurement"].clone();
-            let quoted = measurement["local"]["sockets"][0]["syn_quotes"].as_array().cloned().unwrap_or_default();
-            let by: Vec<&str> = quoted.iter().filter_map(|quoted| quoted["by"].as_str()).collect();
+            let quoted = measurement["local"]["sockets"][0]["syn_quotes"]
+                .as_array()
+                .cloned()
+                .unwrap_or_default();
+            let by: Vec<&str> = quoted
+                .iter()
+                .filter_map(|quoted| quoted["by"].as_str())
+                .collect();
             assert_eq!(by, routers, "{measurement}");
-            let scaled: Vec<bool> = quoted.iter().map(|quoted| quoted["window_scale"].is_u64()).collect();
+            let scaled: Vec<bool> = quoted
+                .iter()
+                .map(|quoted| quoted["window_scale"].is_u64())
+                .collect();
             assert_eq!(scaled, [true, true, false], "{quoted:?}");
-            let stated = measurement["limit"]["evidence"]["SYN as quoted by routers"].as_str().unwrap_or_default();
-            assert!(stated.contains(&format!("at {}; no scale, MSS", routers[1])), "{}", measurement["limit"]);
+            let stated = measurement["limit"]["evidence"]["SYN as quoted by routers"]
+                .as_str()
+                .unwrap_or_default();
+            assert!(
+                stated.contains(&format!("at {}; no scale, MSS", routers[1])),
+                "{}",
+                measurement["limit"]
+            );
             assert!(took < Duration::from_secs(20), "{took:?}");
         }
     }
     let (output, _) = measured("", AS_NOBODY, "10.0.4.2 -t 0.2 --json");
     let quoted = &document(&output)["measurement"]["local"]["sockets"][0]["syn_quotes"];
-    assert!(quoted.is_null(), "nothing was changed, and nobody asked: {quoted}");
+    assert!(
+        quoted.is_null(),
+        "nothing was changed, and nobody asked: {quoted}"
+    );
 }
 
 #[test]
@@ -203,7 +286,12 @@ fn a_firewall_is_found_that_changes_the_syn_of_a_program_which_was_started_to_be
         evidence["sender_sockets"][0]["syn_quotes"].clone()
     };
     let quoted = quotes(FIREWALL);
-    let scaled: Vec<bool> = quoted.as_array().unwrap().iter().map(|quote| quote["window_scale"].is_u64()).collect();
+    let scaled: Vec<bool> = quoted
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|quote| quote["window_scale"].is_u64())
+        .collect();
     assert_eq!(scaled, [true, true, false], "{quoted}");
     assert!(quotes("").is_null(), "nothing was changed");
 }
@@ -214,9 +302,20 @@ fn loopback_is_one_hop() {
     let _server = Running::start(&mut fullpipe(&["serve", "-p", &port]));
     wait_for_listener(port.parse().unwrap());
     for target in loopback_addresses(module_path!()) {
-        let arguments = ["measure", target, "-p", &port, "-t", "0.2", "-b", "10M", "--route", "--json"];
-        let route = document(&run(&mut fullpipe(&arguments), TIMEOUT))["measurement"]["route"].clone();
-        assert_eq!((addresses(&route), &route["reached"]), (vec![target.to_owned()], &true.into()), "{route}");
-        assert_eq!(route["mtu"], serde_json::json!({"size": 65_535, "answered": true}), "{route}");
+        let arguments = [
+            "measure", target, "-p", &port, "-t", "0.2", "-b", "10M", "--route", "--json",
+        ];
+        let route =
+            document(&run(&mut fullpipe(&arguments), TIMEOUT))["measurement"]["route"].clone();
+        assert_eq!(
+            (addresses(&route), &route["reached"]),
+            (vec![target.to_owned()], &true.into()),
+            "{route}"
+        );
+        assert_eq!(
+            route["mtu"],
+            serde_json::json!({"size": 65_535, "answered": true}),
+            "{route}"
+        );
     }
 }

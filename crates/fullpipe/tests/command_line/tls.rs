@@ -21,7 +21,9 @@ struct Certificate {
 
 impl Certificate {
     fn make() -> Self {
-        let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned(), "localhost".to_owned()]).unwrap();
+        let made =
+            rcgen::generate_simple_self_signed(["127.0.0.1".to_owned(), "localhost".to_owned()])
+                .unwrap();
         Self::of(&made.cert.pem(), &made.signing_key.serialize_pem())
     }
 
@@ -30,7 +32,10 @@ impl Certificate {
         let key = rcgen::KeyPair::generate().unwrap();
         let mut parameters = rcgen::CertificateParams::new(["127.0.0.1".to_owned()]).unwrap();
         parameters.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
-        Self::of(&parameters.self_signed(&key).unwrap().pem(), &key.serialize_pem())
+        Self::of(
+            &parameters.self_signed(&key).unwrap().pem(),
+            &key.serialize_pem(),
+        )
     }
 
     fn of(certificate: &str, key: &str) -> Self {
@@ -41,7 +46,11 @@ impl Certificate {
             path
         };
         let identity = file("identity.pem", &format!("{certificate}{key}"));
-        Self { identity, trust: file("trust.pem", certificate), _folder: folder }
+        Self {
+            identity,
+            trust: file("trust.pem", certificate),
+            _folder: folder,
+        }
     }
 
     fn identity(&self) -> &str {
@@ -62,12 +71,19 @@ fn serve(more: &[&str]) -> (Running, u16) {
 
 fn measured(port: u16, more: &[&str]) -> Output {
     let port = port.to_string();
-    run(fullpipe(&["measure", "127.0.0.1", "-n", "1M", "--json", "-p", &port]).args(more), TIMEOUT)
+    run(
+        fullpipe(&["measure", "127.0.0.1", "-n", "1M", "--json", "-p", &port]).args(more),
+        TIMEOUT,
+    )
 }
 
 /// Returns true if a test of one mebibyte arrived whole.
 fn arrived(output: &Output) -> bool {
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     document(output)["measurement"]["summary"]["received"] == 1 << 20
 }
 
@@ -79,7 +95,9 @@ fn relay(server: u16) -> (u16, Arc<Mutex<Vec<u8>>>) {
     let first = Arc::clone(&relayed);
     thread::spawn(move || {
         for (client, index) in listener.incoming().map_while(Result::ok).zip(0..) {
-            let Ok(server) = TcpStream::connect((Ipv4Addr::LOCALHOST, server)) else { return };
+            let Ok(server) = TcpStream::connect((Ipv4Addr::LOCALHOST, server)) else {
+                return;
+            };
             let relayed = (index == 0).then(|| Arc::clone(&first));
             let (back, forth) = (server.try_clone().unwrap(), client.try_clone().unwrap());
             thread::spawn(move || pass_on(client, server, relayed.as_deref()));
@@ -108,19 +126,30 @@ fn the_usual_self_signed_certificate_is_trusted_if_it_is_exactly_that() {
     let (_server, port) = serve(&["--tls", certificate.identity()]);
     assert!(arrived(&measured(port, &["--tls", certificate.trust()])));
     let refused = measured(port, &["--tls", other.trust()]);
-    assert!(sentence(&refused, 1).contains("cannot agree on TLS"), "{refused:?}");
+    assert!(
+        sentence(&refused, 1).contains("cannot agree on TLS"),
+        "{refused:?}"
+    );
 }
 
 #[test]
 fn nobody_on_the_way_reads_an_encrypted_control_connection() {
     let certificate = Certificate::make();
     let (_server, port) = serve(&["--tls", certificate.identity()]);
-    let says = |relayed: &Mutex<Vec<u8>>, word: &str| String::from_utf8_lossy(&relayed.lock().unwrap()).contains(word);
+    let says = |relayed: &Mutex<Vec<u8>>, word: &str| {
+        String::from_utf8_lossy(&relayed.lock().unwrap()).contains(word)
+    };
     let (clear, relayed) = relay(port);
-    assert!(arrived(&measured(clear, &[])), "a client that does not ask for TLS is served in the clear");
+    assert!(
+        arrived(&measured(clear, &[])),
+        "a client that does not ask for TLS is served in the clear"
+    );
     assert!(says(&relayed, "parallel") && says(&relayed, "cpu_util_total"));
     let (encrypted, relayed) = relay(port);
-    assert!(arrived(&measured(encrypted, &["--tls", certificate.trust()])));
+    assert!(arrived(&measured(
+        encrypted,
+        &["--tls", certificate.trust()]
+    )));
     assert!(!relayed.lock().unwrap().is_empty());
     assert!(!says(&relayed, "parallel") && !says(&relayed, "cpu_util_total"));
 }
@@ -131,7 +160,11 @@ fn both_directions_and_udp_go_with_an_encrypted_control_connection() {
     let (_server, port) = serve(&["--tls", certificate.identity()]);
     for more in [&["-R"][..], &["-P", "4"], &["-u", "-b", "8M"]] {
         let output = measured(port, &[more, &["--tls", certificate.trust()]].concat());
-        assert!(output.status.success(), "{more:?}: {}", String::from_utf8_lossy(&output.stderr));
+        assert!(
+            output.status.success(),
+            "{more:?}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
     }
 }
 
@@ -140,8 +173,14 @@ fn a_server_that_shows_another_certificate_is_not_trusted() {
     let (one, other) = (Certificate::make(), Certificate::make());
     let (_server, port) = serve(&["--tls", one.identity()]);
     let said = sentence(&measured(port, &["--tls", other.trust()]), 1);
-    assert!(said.contains("cannot agree on TLS with 127.0.0.1"), "{said}");
-    assert!(arrived(&measured(port, &["--tls", one.trust()])), "nobody is held up by it");
+    assert!(
+        said.contains("cannot agree on TLS with 127.0.0.1"),
+        "{said}"
+    );
+    assert!(
+        arrived(&measured(port, &["--tls", one.trust()])),
+        "nobody is held up by it"
+    );
 }
 
 #[test]
@@ -149,7 +188,10 @@ fn a_server_without_a_certificate_is_named() {
     let certificate = Certificate::make();
     let (_server, port) = serve(&[]);
     let said = sentence(&measured(port, &["--tls", certificate.trust()]), 1);
-    assert!(said.contains("cannot agree on TLS with 127.0.0.1") && said.contains("serve --tls"), "{said}");
+    assert!(
+        said.contains("cannot agree on TLS with 127.0.0.1") && said.contains("serve --tls"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -175,7 +217,9 @@ fn a_handshake_that_stalls_has_a_deadline() {
     let (_server, port) = serve(&["--tls", certificate.identity(), "--client-timeout", "1"]);
     for words in [&[][..], &[0x16], &[0x16, 3, 1, 0, 200, 1, 0]] {
         let mut client = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
-        client.set_read_timeout(Some(std::time::Duration::from_secs(5))).unwrap();
+        client
+            .set_read_timeout(Some(std::time::Duration::from_secs(5)))
+            .unwrap();
         client.write_all(words).unwrap();
         let mut said = Vec::new();
         client.read_to_end(&mut said).unwrap();

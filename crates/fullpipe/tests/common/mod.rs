@@ -12,9 +12,15 @@ use rustix::pty::{OpenptFlags, openpt, ptsname, unlockpt};
 /// The program under test with `arguments`, in a terminal of 80 columns.
 pub(crate) fn fullpipe(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fullpipe"));
-    command.args(arguments).env("COLUMNS", "80").env("TERM", "xterm").env_remove("NO_COLOR");
+    command
+        .args(arguments)
+        .env("COLUMNS", "80")
+        .env("TERM", "xterm")
+        .env_remove("NO_COLOR");
     // Whoever runs the tests may have an archive, and does not want the tests in it.
-    command.env("XDG_DATA_HOME", "/dev/null/none").env_remove("FULLPIPE_STORE");
+    command
+        .env("XDG_DATA_HOME", "/dev/null/none")
+        .env_remove("FULLPIPE_STORE");
     command
 }
 
@@ -29,6 +35,10 @@ pub(crate) fn pseudo_terminal() -> (File, File) {
     let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
     unlockpt(&ours).unwrap();
     let path = ptsname(&ours, Vec::new()).unwrap();
-    let theirs = File::options().read(true).write(true).open(path.to_str().unwrap()).unwrap();
+    let theirs = File::options()
+        .read(true)
+        .write(true)
+        .open(path.to_str().unwrap())
+        .unwrap();
     (ours.into(), theirs)
 }

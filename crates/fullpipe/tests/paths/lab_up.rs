@@ -18,7 +18,8 @@ use serde_json::Value;
 /// The longest that anything here may take.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// `fullpipe lab up` over 50 Mbit/s and 20 ms, under a name of its own; it does not outlive the test.
+/// `fullpipe lab up` over 50 Mbit/s and 20 ms, under a name of its own; it does not outlive the
+/// test.
 pub(crate) struct Up {
     program: Child,
     input: Option<ChildStdin>,
@@ -35,11 +36,25 @@ impl Up {
         let name = format!("up-{}", mark.as_str());
         let mut command = fullpipe(&["lab", "up", scenario, "--name", &name, "--interval", "0.2"]);
         mark.put_on(command.args(flags));
-        let mut program = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut program = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
         let (said, lines) = mpsc::channel();
         let output = BufReader::new(program.stdout.take().unwrap());
-        thread::spawn(move || output.lines().map_while(Result::ok).try_for_each(|line| said.send(line)));
-        Self { input: program.stdin.take(), program, lines, name }
+        thread::spawn(move || {
+            output
+                .lines()
+                .map_while(Result::ok)
+                .try_for_each(|line| said.send(line))
+        });
+        Self {
+            input: program.stdin.take(),
+            program,
+            lines,
+            name,
+        }
     }
 
     fn line(&self) -> String {
@@ -53,8 +68,14 @@ impl Up {
     /// Returns the events up to now, and those of half a second more.
     pub(crate) fn events(&self) -> Vec<Value> {
         let until = Instant::now() + Duration::from_millis(500);
-        let next = || self.lines.recv_timeout(until.saturating_duration_since(Instant::now())).ok();
-        std::iter::from_fn(next).map(|line| serde_json::from_str(&line).unwrap()).collect()
+        let next = || {
+            self.lines
+                .recv_timeout(until.saturating_duration_since(Instant::now()))
+                .ok()
+        };
+        std::iter::from_fn(next)
+            .map(|line| serde_json::from_str(&line).unwrap())
+            .collect()
     }
 
     /// A program in one of its hosts.
@@ -92,22 +113,33 @@ fn scenario_with(mark: &Mark, path: &str, cross_traffic: &str) -> String {
         "name = \"stands\"\ntitle = \"A path that stands\"\n[path]\nrate = \"50Mbit/s\"\n{path}\n\
          [[step]]\nname = \"none\"\n{cross_traffic}"
     );
-    let file = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("up-{}.toml", mark.as_str()));
+    let file =
+        PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("up-{}.toml", mark.as_str()));
     std::fs::write(&file, text).unwrap();
     file.to_str().unwrap().to_owned()
 }
 
 fn foreign_namespaces(mark: &Mark) -> BTreeSet<PathBuf> {
     let ours = std::fs::read_link("/proc/self/ns/net").unwrap();
-    mark.network_namespaces().into_iter().filter(|namespace| *namespace != ours).collect()
+    mark.network_namespaces()
+        .into_iter()
+        .filter(|namespace| *namespace != ours)
+        .collect()
 }
 
 /// Returns the measurement, valid or not, once there is one.
 fn measured(output: &std::process::Output) -> Option<Value> {
     let measurement = document(output)["measurement"].take();
     measurement.is_object().then(|| {
-        let is_valid = measurement["validity"]["broken"].as_array().unwrap().is_empty();
-        assert_eq!(output.status.code(), Some(i32::from(!is_valid)), "{measurement:#}");
+        let is_valid = measurement["validity"]["broken"]
+            .as_array()
+            .unwrap()
+            .is_empty();
+        assert_eq!(
+            output.status.code(),
+            Some(i32::from(!is_valid)),
+            "{measurement:#}"
+        );
         measurement
     })
 }
@@ -123,9 +155,17 @@ fn a_result_over_a_path_that_stood_still_is_invalid_for_a_program_that_joined() 
     let program = env!("CARGO_BIN_EXE_fullpipe");
     let _server = Running::start(&mut up.join("receiver", &[program, "serve"]));
     let listens = "until grep -q :1451 /proc/net/tcp /proc/net/tcp6; do sleep 0.1; done";
-    assert!(run(&mut up.join("receiver", &["sh", "-c", listens]), 20).status.success());
-    let measure = [program, "measure", &receiver, "-t", "3", "-b", "10M", "--json"];
-    let watched = [program, "diagnose", "--json", "--", program, "measure", &receiver, "-t", "3", "-b", "10M"];
+    assert!(
+        run(&mut up.join("receiver", &["sh", "-c", listens]), 20)
+            .status
+            .success()
+    );
+    let measure = [
+        program, "measure", &receiver, "-t", "3", "-b", "10M", "--json",
+    ];
+    let watched = [
+        program, "diagnose", "--json", "--", program, "measure", &receiver, "-t", "3", "-b", "10M",
+    ];
     for (command, path) in [(&measure[..], "/measurement"), (&watched[..], "/diagnosis")] {
         let running = Running::start(&mut up.join("sender", command));
         thread::sleep(Duration::from_millis(1500));
@@ -136,8 +176,16 @@ fn a_result_over_a_path_that_stood_still_is_invalid_for_a_program_that_joined() 
         let report = document(&output);
         let validity = report.pointer(path).map(|one| &one["validity"]).unwrap();
         let broken = validity["broken"].as_array().unwrap();
-        assert!(broken.iter().any(|why| why.as_str().unwrap().contains("late")), "{validity:#}");
-        assert!(validity["longest_gap"].as_f64().unwrap() > 0.3, "{validity:#}");
+        assert!(
+            broken
+                .iter()
+                .any(|why| why.as_str().unwrap().contains("late")),
+            "{validity:#}"
+        );
+        assert!(
+            validity["longest_gap"].as_f64().unwrap() > 0.3,
+            "{validity:#}"
+        );
         assert_eq!(output.status.code(), Some(1), "{command:?}");
     }
 }
@@ -184,13 +232,23 @@ fn programs_that_join_meet_over_its_path() {
     let mark = Mark::new();
     let mut up = Up::start(&mark, &["--json-lines"]);
     let event = up.event();
-    assert_eq!((event["event"].as_str(), event["data"]["name"].as_str()), (Some("up"), Some(&*up.name)), "{event}");
+    assert_eq!(
+        (event["event"].as_str(), event["data"]["name"].as_str()),
+        (Some("up"), Some(&*up.name)),
+        "{event}"
+    );
     let receiver = event["data"]["receiver"].as_str().unwrap().to_owned();
 
-    let said = run(&mut up.join("receiver", &["sh", "-c", "uname -n; pwd; exit 7"]), 30);
+    let said = run(
+        &mut up.join("receiver", &["sh", "-c", "uname -n; pwd; exit 7"]),
+        30,
+    );
     let folder = std::env::current_dir().unwrap();
     assert_eq!(said.status.code(), Some(7), "{said:?}");
-    assert_eq!(String::from_utf8_lossy(&said.stdout), format!("receiver\n{}\n", folder.display()));
+    assert_eq!(
+        String::from_utf8_lossy(&said.stdout),
+        format!("receiver\n{}\n", folder.display())
+    );
 
     let program = env!("CARGO_BIN_EXE_fullpipe");
     let server = Running::start(&mut up.join("receiver", &[program, "serve", "--one-off"]));
@@ -206,13 +264,19 @@ fn programs_that_join_meet_over_its_path() {
     assert!((20e6..50e6).contains(&rate), "{rate} over 50 Mbit/s");
     assert!(server.finish(TIMEOUT).status.success());
 
-    let busiest = up.lines.try_iter().filter_map(|line| serde_json::from_str::<Value>(&line).ok());
+    let busiest = up
+        .lines
+        .try_iter()
+        .filter_map(|line| serde_json::from_str::<Value>(&line).ok());
     let (busiest, queue) = busiest.fold((0.0_f64, 0.0_f64), |(rate, queue), event| {
         assert_eq!(event["event"], "path");
         let number = |key: &str| event["data"]["forward"][key].as_f64().unwrap();
         (rate.max(number("rate")), queue.max(number("queue")))
     });
-    assert!((25e6..75e6).contains(&busiest) && queue > 0.0, "the live line said {busiest} bit/s and {queue} B");
+    assert!(
+        (25e6..75e6).contains(&busiest) && queue > 0.0,
+        "the live line said {busiest} bit/s and {queue} B"
+    );
 
     let namespaces = foreign_namespaces(&mark);
     up.input.as_mut().unwrap().write_all(b"q\n").unwrap();
@@ -241,9 +305,16 @@ fn loads_with_a_step_compete_for_a_path_that_stands() {
     let _slot = load_slot();
     for ends_by_key in [true, false] {
         let mark = Mark::new();
-        let mut up = Up::of(&scenario_with(&mark, "rtt = \"20ms\"", DATAGRAMS), &mark, &["--json-lines"]);
+        let mut up = Up::of(
+            &scenario_with(&mark, "rtt = \"20ms\"", DATAGRAMS),
+            &mark,
+            &["--json-lines"],
+        );
         let introduced = up.event();
-        assert_eq!(introduced["data"]["cross_traffic"][0]["request"]["transport"], "udp", "{introduced}");
+        assert_eq!(
+            introduced["data"]["cross_traffic"][0]["request"]["transport"], "udp",
+            "{introduced}"
+        );
         with_datagrams(&up);
         let namespaces = foreign_namespaces(&mark);
         assert!(!namespaces.is_empty(), "the lab has networks of its own");
@@ -263,14 +334,24 @@ fn loads_with_are_left_out_and_end_with_a_lab_that_is_killed() {
     require!(Lab);
     let _slot = load_slot();
     let mark = Mark::new();
-    let alone =
-        Up::of(&scenario_with(&mark, "rtt = \"20ms\"", DATAGRAMS), &mark, &["--json-lines", "--no-cross-traffic"]);
-    assert_eq!(alone.event()["data"]["cross_traffic"], serde_json::json!([]));
+    let alone = Up::of(
+        &scenario_with(&mark, "rtt = \"20ms\"", DATAGRAMS),
+        &mark,
+        &["--json-lines", "--no-cross-traffic"],
+    );
+    assert_eq!(
+        alone.event()["data"]["cross_traffic"],
+        serde_json::json!([])
+    );
     for _ in 0..5 {
         assert_eq!(alone.event()["data"]["forward"]["rate"], 0);
     }
     drop(alone);
-    let mut up = Up::of(&scenario_with(&mark, "rtt = \"20ms\"", DATAGRAMS), &mark, &["--json-lines"]);
+    let mut up = Up::of(
+        &scenario_with(&mark, "rtt = \"20ms\"", DATAGRAMS),
+        &mark,
+        &["--json-lines"],
+    );
     with_datagrams(&up);
     let namespaces = foreign_namespaces(&mark);
     up.program.kill().unwrap();
@@ -287,7 +368,10 @@ fn the_kernels_own_path_stands_too() {
     let mut up = Up::of(&file, &mark, &["--json-lines", "--backend", "kernel"]);
     assert_eq!(up.event()["event"], "up");
     let forward = with_datagrams(&up);
-    assert!(forward["lateness_p99"].is_null() && forward["injected_losses"] == 0, "{forward}");
+    assert!(
+        forward["lateness_p99"].is_null() && forward["injected_losses"] == 0,
+        "{forward}"
+    );
     let namespaces = foreign_namespaces(&mark);
     writeln!(up.input.as_mut().unwrap(), "R\nq").unwrap();
     assert_eq!(up.exit_code(), Some(0));
@@ -305,7 +389,11 @@ fn a_program_in_a_lab_ends_with_the_command_that_joined() {
     let up = Up::start(&mark, &[]);
     assert!(up.line().starts_with(&up.name));
     let joined = Running::start(&mut up.join("sender", &["sleep", mark.as_str()]));
-    let sleeps = || mark.processes().iter().any(|(_, command)| *command == format!("sleep {}", mark.as_str()));
+    let sleeps = || {
+        mark.processes()
+            .iter()
+            .any(|(_, command)| *command == format!("sleep {}", mark.as_str()))
+    };
     assert!(within(TIMEOUT, sleeps), "{:?}", mark.processes());
     let pid = rustix::process::Pid::from_raw(joined.pid().cast_signed()).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
@@ -321,7 +409,11 @@ fn what_joined_a_lab_that_was_killed_ends_with_it() {
     let mut up = Up::start(&mark, &[]);
     assert!(up.line().starts_with(&up.name));
     let joined = Running::start(&mut up.join("sender", &["sleep", mark.as_str()]));
-    let sleeps = || mark.processes().iter().any(|(_, command)| *command == format!("sleep {}", mark.as_str()));
+    let sleeps = || {
+        mark.processes()
+            .iter()
+            .any(|(_, command)| *command == format!("sleep {}", mark.as_str()))
+    };
     assert!(within(TIMEOUT, sleeps), "{:?}", mark.processes());
     let namespaces = foreign_namespaces(&mark);
     assert!(!namespaces.is_empty(), "the lab has networks of its own");
@@ -336,12 +428,18 @@ fn a_name_is_given_once_and_forgotten_with_its_lab() {
     require!(Lab);
     let _slot = load_slot();
     let mark = Mark::new();
-    let absent = run(&mut fullpipe(&["lab", "exec", "--join", "nobodys", "sender", "--", "true"]), 30);
+    let absent = run(
+        &mut fullpipe(&["lab", "exec", "--join", "nobodys", "sender", "--", "true"]),
+        30,
+    );
     assert!(sentence(&absent, 1).contains("no lab of that name"));
     for _ in 0..2 {
         let mut up = Up::start(&mark, &[]);
         assert!(up.line().starts_with(&up.name));
-        let second = run(&mut fullpipe(&["lab", "up", &scenario(&mark), "--name", &up.name]), 30);
+        let second = run(
+            &mut fullpipe(&["lab", "up", &scenario(&mark), "--name", &up.name]),
+            30,
+        );
         assert!(sentence(&second, 1).contains("choose another with --name"));
         up.program.kill().unwrap();
     }
@@ -353,19 +451,54 @@ fn labs_that_are_up_are_listed_with_their_paths_and_ended_by_name() {
     let _slot = load_slot();
     let mark = Mark::new();
     let name = format!("path-{}", mark.as_str());
-    let flags = ["lab", "up", "--path", "rate=30M,rtt=40ms", "--sender", "tcp_wmem=1MiB", "--name", &name];
+    let flags = [
+        "lab",
+        "up",
+        "--path",
+        "rate=30M,rtt=40ms",
+        "--sender",
+        "tcp_wmem=1MiB",
+        "--name",
+        &name,
+    ];
     let up = Running::start(mark.put_on(&mut fullpipe(&flags)));
     let listed = || String::from_utf8(run(&mut fullpipe(&["lab", "ls"]), 30).stdout).unwrap();
-    assert!(within(TIMEOUT, || listed().contains(&name)), "it is not listed");
-    let line = listed().lines().find(|line| line.starts_with(&name)).map(str::to_owned).unwrap();
-    assert!(line.contains("30 Mbit/s, RTT 40 ms, loss 0 %, since 2"), "{line}");
-    let wmem = ["lab", "exec", "--join", &name, "sender", "--", "cat", "/proc/sys/net/ipv4/tcp_wmem"];
+    assert!(
+        within(TIMEOUT, || listed().contains(&name)),
+        "it is not listed"
+    );
+    let line = listed()
+        .lines()
+        .find(|line| line.starts_with(&name))
+        .map(str::to_owned)
+        .unwrap();
+    assert!(
+        line.contains("30 Mbit/s, RTT 40 ms, loss 0 %, since 2"),
+        "{line}"
+    );
+    let wmem = [
+        "lab",
+        "exec",
+        "--join",
+        &name,
+        "sender",
+        "--",
+        "cat",
+        "/proc/sys/net/ipv4/tcp_wmem",
+    ];
     let wmem = String::from_utf8(run(&mut fullpipe(&wmem), 30).stdout).unwrap();
     assert_eq!(wmem.split_whitespace().last(), Some("1048576"), "{wmem}");
-    assert!(run(&mut fullpipe(&["lab", "down", &name]), 30).status.success());
+    assert!(
+        run(&mut fullpipe(&["lab", "down", &name]), 30)
+            .status
+            .success()
+    );
     up.finish(TIMEOUT);
     assert!(!listed().contains(&name));
-    assert!(sentence(&run(&mut fullpipe(&["lab", "down", &name]), 30), 1).contains("no lab of that name"));
+    assert!(
+        sentence(&run(&mut fullpipe(&["lab", "down", &name]), 30), 1)
+            .contains("no lab of that name")
+    );
 }
 
 #[test]
@@ -377,7 +510,9 @@ fn a_lab_that_is_stopped_lets_nobody_wait_for_long() {
     assert!(up.line().starts_with(&up.name));
     up.signal(Signal::STOP);
     // More than its queue takes.
-    let joining: Vec<Running> = (0..12).map(|_| Running::start(&mut up.join("sender", &["true"]))).collect();
+    let joining: Vec<Running> = (0..12)
+        .map(|_| Running::start(&mut up.join("sender", &["true"])))
+        .collect();
     for program in joining {
         assert!(sentence(&program.finish(TIMEOUT), 1).contains("does not answer; is it stopped?"));
     }
@@ -408,7 +543,10 @@ fn nobody_else_may_enter() {
         recv(&connection, &mut words, RecvFlags::empty()).map(|(length, _)| length)
     });
     let begun = Instant::now();
-    assert!(matches!(other_user.join().unwrap(), Ok(0) | Err(rustix::io::Errno::CONNRESET)));
+    assert!(matches!(
+        other_user.join().unwrap(),
+        Ok(0) | Err(rustix::io::Errno::CONNRESET)
+    ));
     assert!(begun.elapsed() < TIMEOUT);
 }
 
@@ -419,18 +557,39 @@ fn a_terminal_shows_one_line_and_takes_keys() {
     let _slot = load_slot();
     let mark = Mark::new();
     let (mut terminal, held) = pseudo_terminal();
-    tcsetwinsize(&terminal, Winsize { ws_row: 24, ws_col: 30, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
+    tcsetwinsize(
+        &terminal,
+        Winsize {
+            ws_row: 24,
+            ws_col: 30,
+            ws_xpixel: 0,
+            ws_ypixel: 0,
+        },
+    )
+    .unwrap();
     let theirs = || held.try_clone().unwrap();
     let modes = tcgetattr(&held).unwrap().local_modes;
     let mut command = Command::new("setsid");
-    let arguments = ["--ctty", "--wait", env!("CARGO_BIN_EXE_fullpipe"), "lab", "up", "--interval", "0.2", "--name"];
+    let arguments = [
+        "--ctty",
+        "--wait",
+        env!("CARGO_BIN_EXE_fullpipe"),
+        "lab",
+        "up",
+        "--interval",
+        "0.2",
+        "--name",
+    ];
     mark.put_on(command.args(arguments).arg(mark.as_str()));
     let mut up = command.stdin(theirs()).stdout(theirs()).spawn().unwrap();
     let mut shown = String::new();
     let deadline = Instant::now() + TIMEOUT;
     while shown.matches("\u{1b}[K").count() < 3 {
         assert!(Instant::now() < deadline, "{shown:?}");
-        let second = Timespec { tv_sec: 1, tv_nsec: 0 };
+        let second = Timespec {
+            tv_sec: 1,
+            tv_nsec: 0,
+        };
         if poll(&mut [PollFd::new(&terminal, PollFlags::IN)], Some(&second)).unwrap() == 0 {
             continue;
         }
@@ -438,9 +597,20 @@ fn a_terminal_shows_one_line_and_takes_keys() {
         let length = terminal.read(&mut bytes).unwrap();
         shown += &String::from_utf8_lossy(&bytes[..length]);
     }
-    let live: Vec<&str> = shown.split('\r').filter_map(|part| part.strip_suffix("\u{1b}[K")).collect();
-    assert!(live.iter().all(|line| line.starts_with("→ 0 bit/s") && line.chars().count() == 29), "{live:?}");
+    let live: Vec<&str> = shown
+        .split('\r')
+        .filter_map(|part| part.strip_suffix("\u{1b}[K"))
+        .collect();
+    assert!(
+        live.iter()
+            .all(|line| line.starts_with("→ 0 bit/s") && line.chars().count() == 29),
+        "{live:?}"
+    );
     terminal.write_all(b"q").unwrap();
     assert!(up.wait().unwrap().success());
-    assert_eq!(tcgetattr(&held).unwrap().local_modes, modes, "the terminal is as it was");
+    assert_eq!(
+        tcgetattr(&held).unwrap().local_modes,
+        modes,
+        "the terminal is as it was"
+    );
 }

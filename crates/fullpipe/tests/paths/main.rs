@@ -1,4 +1,5 @@
-//! The program over emulated paths whose figures are judged: one test at a time, and nothing else meanwhile.
+//! The program over emulated paths whose figures are judged: one test at a time, and nothing else
+//! meanwhile.
 
 mod captures;
 #[path = "../common/mod.rs"]

@@ -36,10 +36,22 @@ impl Lab {
         let file = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.toml"));
         std::fs::write(&file, text).unwrap();
         let mut command = fullpipe(&["lab", "up", file.to_str().unwrap(), "--name", &name]);
-        let program = mark.put_on(&mut command).stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+        let program = mark
+            .put_on(&mut command)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
         let lab = Self { program, name };
-        let up = || run(&mut lab.host("receiver", &["true"]), TIMEOUT).status.success();
-        assert!(within(Duration::from_secs(20), up), "the lab does not come up");
+        let up = || {
+            run(&mut lab.host("receiver", &["true"]), TIMEOUT)
+                .status
+                .success()
+        };
+        assert!(
+            within(Duration::from_secs(20), up),
+            "the lab does not come up"
+        );
         lab
     }
 
@@ -51,29 +63,61 @@ impl Lab {
     fn serve(&self, command: &[&str]) -> Running {
         let server = Running::start(&mut self.host("receiver", command));
         let listens = || {
-            let output = run(&mut self.host("receiver", &["cat", "/proc/net/tcp", "/proc/net/tcp6"]), TIMEOUT);
+            let output = run(
+                &mut self.host("receiver", &["cat", "/proc/net/tcp", "/proc/net/tcp6"]),
+                TIMEOUT,
+            );
             String::from_utf8_lossy(&output.stdout).contains(":1451 ")
         };
         assert!(within(Duration::from_secs(20), listens), "nobody listens");
         server
     }
 
-    /// Returns the measurement of a short test with these flags, of which every stream carried data, and all were open
-    /// within so many round trips. A run with more in which the machine was late is repeated.
+    /// Returns the measurement of a short test with these flags, of which every stream carried
+    /// data, and all were open within so many round trips. A run with more in which the machine was
+    /// late is repeated.
     fn opened_within(&self, round_trips: f64, flags: &[&str]) -> Value {
         let streams = STREAMS.to_string();
-        let measure = [env!("CARGO_BIN_EXE_fullpipe"), "measure", RECEIVER, "--json", "-t", "0.3", "-P", &streams];
+        let measure = [
+            env!("CARGO_BIN_EXE_fullpipe"),
+            "measure",
+            RECEIVER,
+            "--json",
+            "-t",
+            "0.3",
+            "-P",
+            &streams,
+        ];
         let set_up = |measurement: &Value| measurement["setup"].as_f64().unwrap() / RTT;
         let measurement = valid_within(3, || {
-            let (output, late) = lateness(|| run(&mut self.host("sender", &[&measure, flags].concat()), TIMEOUT));
+            let (output, late) = lateness(|| {
+                run(
+                    &mut self.host("sender", &[&measure, flags].concat()),
+                    TIMEOUT,
+                )
+            });
             let measurement = document(&output)["measurement"].clone();
             let is_late = late > MAX_WAIT && set_up(&measurement) >= round_trips;
-            (measurement, is_late.then(|| format!("the machine was {late:?} late")).into_iter().collect())
+            (
+                measurement,
+                is_late
+                    .then(|| format!("the machine was {late:?} late"))
+                    .into_iter()
+                    .collect(),
+            )
         });
         let (taken, what) = (set_up(&measurement), flags.join(" "));
-        assert!((1.0..round_trips).contains(&taken), "{what}: {taken} round trips");
+        assert!(
+            (1.0..round_trips).contains(&taken),
+            "{what}: {taken} round trips"
+        );
         let streams = measurement["streams"].as_array().unwrap();
-        assert!(streams.iter().all(|stream| stream["received"].as_u64() > Some(0)), "{what}: {streams:#?}");
+        assert!(
+            streams
+                .iter()
+                .all(|stream| stream["received"].as_u64() > Some(0)),
+            "{what}: {streams:#?}"
+        );
         measurement
     }
 }
@@ -96,7 +140,12 @@ mod tests_alone {
         let mark = Mark::new();
         let lab = Lab::start(&mark);
         let _server = lab.serve(&[env!("CARGO_BIN_EXE_fullpipe"), "serve"]);
-        for flags in [&[][..], &["-R"], &["-u", "-b", "200k"], &["-u", "-b", "200k", "-R"]] {
+        for flags in [
+            &[][..],
+            &["-R"],
+            &["-u", "-b", "200k"],
+            &["-u", "-b", "200k", "-R"],
+        ] {
             let measurement = lab.opened_within(6.0, flags);
             assert_eq!(measurement["streams"].as_array().unwrap().len(), STREAMS);
         }
@@ -105,7 +154,10 @@ mod tests_alone {
             let measurement = lab.opened_within(10.0, flags);
             let of = |direction: &str| {
                 let streams = measurement["streams"].as_array().unwrap();
-                streams.iter().filter(|stream| stream["direction"] == direction).count()
+                streams
+                    .iter()
+                    .filter(|stream| stream["direction"] == direction)
+                    .count()
             };
             assert_eq!((of("upload"), of("download")), (STREAMS, STREAMS));
         }

@@ -1,5 +1,5 @@
-//! `trace` over captures of emulated paths: the limit of a transfer by the packets of each end alone, and what both
-//! show together.
+//! `trace` over captures of emulated paths: the limit of a transfer by the packets of each end
+//! alone, and what both show together.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -28,37 +28,70 @@ fn capture_in(files: &[&Path]) -> Value {
 fn limit_in(file: &Path) -> (String, String) {
     let diagnosis = capture_in(&[file])["transfers"][0]["diagnosis"].clone();
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    (text(&diagnosis["verdict"]["kind"]), text(&diagnosis["evidence"]["capture"]["point"]))
+    (
+        text(&diagnosis["verdict"]["kind"]),
+        text(&diagnosis["evidence"]["capture"]["point"]),
+    )
 }
 
 /// Asserts that the report of the scenario has the limit of a step by its packets too.
 fn both_views_agree(report: &Value, step: &str, kind: &str) {
-    let run = &report["steps"].as_array().unwrap().iter().find(|one| one["name"] == step).unwrap()["runs"][0];
+    let run = &report["steps"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|one| one["name"] == step)
+        .unwrap()["runs"][0];
     let capture = &run["capture"];
-    assert_eq!((&capture["limit"]["kind"], &run["limit"]["kind"]), (&kind.into(), &kind.into()), "{capture}");
-    assert_eq!((&capture["agrees"], &capture["limit"]["basis"]), (&true.into(), &"capture".into()));
+    assert_eq!(
+        (&capture["limit"]["kind"], &run["limit"]["kind"]),
+        (&kind.into(), &kind.into()),
+        "{capture}"
+    );
+    assert_eq!(
+        (&capture["agrees"], &capture["limit"]["basis"]),
+        (&true.into(), &"capture".into())
+    );
     let files = [&capture["name"], &capture["other"]].map(|name| Path::new(name.as_str().unwrap()));
-    let packets: u64 = files.iter().map(|file| capture_in(&[file])["packets"].as_u64().unwrap()).sum();
-    assert!(packets > 1_000 && capture["packets"] == packets && capture["left_out"] == 0, "{capture}");
+    let packets: u64 = files
+        .iter()
+        .map(|file| capture_in(&[file])["packets"].as_u64().unwrap())
+        .sum();
+    assert!(
+        packets > 1_000 && capture["packets"] == packets && capture["left_out"] == 0,
+        "{capture}"
+    );
 }
 
-/// Sets the clock of the receiver's capture 3.5 s ahead, and lets it gain `ppm`, which both captures must show.
+/// Sets the clock of the receiver's capture 3.5 s ahead, and lets it gain `ppm`, which both
+/// captures must show.
 fn clocks_are_found([receiver, sender]: &[PathBuf; 2], ppm: i64) {
     let skewed = receiver.with_extension(format!("skewed{ppm}"));
-    fs::write(&skewed, with_another_clock(&fs::read(receiver).unwrap(), ppm, 3_500_000_000)).unwrap();
+    fs::write(
+        &skewed,
+        with_another_clock(&fs::read(receiver).unwrap(), ppm, 3_500_000_000),
+    )
+    .unwrap();
     let pair = capture_in(&[sender, &skewed])["pairs"][0].clone();
     let (skew, offset) = (&pair["clock_skew"], &pair["clock_offset"]);
     let seen = skew["by"].as_f64().unwrap() * if skew["faster"] == 1 { 1e6 } else { -1e6 };
     assert!((seen - ppm as f64).abs() < 3.0, "{pair}");
     // The path of the test takes 10 ms each way, and what is sent first has no queue.
-    let (by, rtt) = (offset["by"].as_f64().unwrap(), offset["rtt"].as_f64().unwrap());
+    let (by, rtt) = (
+        offset["by"].as_f64().unwrap(),
+        offset["rtt"].as_f64().unwrap(),
+    );
     assert!(offset["ahead"] == 1 && (by - 3.5).abs() < 1e-3, "{pair}");
     assert!((0.0199..0.022).contains(&rtt), "{pair}");
     // Acknowledgements meet no queue.
-    assert!(pair["directions"][1]["delay"]["median"].as_f64().unwrap() < 1e-3, "{pair}");
+    assert!(
+        pair["directions"][1]["delay"]["median"].as_f64().unwrap() < 1e-3,
+        "{pair}"
+    );
 }
 
-/// Returns a pcap file whose clock is `ahead` nanoseconds ahead at its first packet and gains `ppm`.
+/// Returns a pcap file whose clock is `ahead` nanoseconds ahead at its first packet and gains
+/// `ppm`.
 fn with_another_clock(file: &[u8], ppm: i64, ahead: i64) -> Vec<u8> {
     const HEADER: usize = 24;
     let word = |at: usize| u32::from_le_bytes(file[at..at + 4].try_into().unwrap());
@@ -68,7 +101,8 @@ fn with_another_clock(file: &[u8], ppm: i64, ahead: i64) -> Vec<u8> {
     while at < file.len() {
         let elapsed = time(at) - time(HEADER);
         let time = time(at) + elapsed * ppm / 1_000_000 + ahead;
-        let parts = [time / 1_000_000_000, time % 1_000_000_000].map(|part| u32::try_from(part).unwrap().to_le_bytes());
+        let parts = [time / 1_000_000_000, time % 1_000_000_000]
+            .map(|part| u32::try_from(part).unwrap().to_le_bytes());
         changed[at..at + 8].copy_from_slice(&parts.concat());
         at += 16 + word(at + 8) as usize;
     }
@@ -89,33 +123,64 @@ mod tests_alone {
         let [file, captures] = [file.as_path(), folder.path()].map(|path| path.to_str().unwrap());
         let command = ["lab", "run", file, "--json", "--capture", captures];
         let report = document(&run(&mut fullpipe(&command), TIMEOUT))["lab"][0].clone();
-        for (step, kind) in [("full", "capacity"), ("window", "receive-window"), ("offered", "sender-application")] {
+        for (step, kind) in [
+            ("full", "capacity"),
+            ("window", "receive-window"),
+            ("offered", "sender-application"),
+        ] {
             both_views_agree(&report, step, kind);
             for end in ["sender", "receiver"] {
                 let found = limit_in(&folder.path().join(format!("traced-{step}-1-{end}.pcap")));
-                assert_eq!(found, (kind.to_owned(), end.to_owned()), "{step} at the {end}");
+                assert_eq!(
+                    found,
+                    (kind.to_owned(), end.to_owned()),
+                    "{step} at the {end}"
+                );
             }
         }
-        let files = ["receiver", "sender"].map(|end| folder.path().join(format!("traced-edited-1-{end}.pcap")));
+        let files = ["receiver", "sender"]
+            .map(|end| folder.path().join(format!("traced-edited-1-{end}.pcap")));
         let capture = capture_in(&files.each_ref().map(PathBuf::as_path));
         let pair = &capture["pairs"][0];
         let of = |end: usize| &pair["directions"][end];
         let changed = |end: usize| -> Vec<(String, String, String)> {
             let text = |value: &Value| value.as_str().unwrap().to_owned();
             let all = of(end)["changes"].as_array().unwrap().iter();
-            all.map(|one| (text(&one["field"]), text(&one["before"]), text(&one["after"]))).collect()
+            all.map(|one| {
+                (
+                    text(&one["field"]),
+                    text(&one["before"]),
+                    text(&one["after"]),
+                )
+            })
+            .collect()
         };
         // The second file is that of the sender, which opened the connection.
         assert_eq!(pair["nearer_to_first"], 1, "{pair}");
-        let is_there = |field: &str, after: &str| changed(0).iter().any(|one| one.0 == field && one.2 == after);
-        assert!(is_there("mss", "1200") && is_there("window-scale", "none"), "{:?}", changed(0));
+        let is_there = |field: &str, after: &str| {
+            changed(0)
+                .iter()
+                .any(|one| one.0 == field && one.2 == after)
+        };
+        assert!(
+            is_there("mss", "1200") && is_there("window-scale", "none"),
+            "{:?}",
+            changed(0)
+        );
         // The answer offers no scale to take away.
         assert_eq!(
             changed(1),
-            [("mss", "1460", "1200")].map(|(one, two, three)| (one.into(), two.into(), three.into()))
+            [("mss", "1460", "1200")].map(|(one, two, three)| (
+                one.into(),
+                two.into(),
+                three.into()
+            ))
         );
         let lost = of(0)["lost"].as_f64().unwrap();
-        assert!((0.002..0.03).contains(&lost) && of(1)["lost_bytes"] == 0, "{pair}");
+        assert!(
+            (0.002..0.03).contains(&lost) && of(1)["lost_bytes"] == 0,
+            "{pair}"
+        );
         let verdict = &capture["transfers"][0]["diagnosis"]["verdict"];
         assert_eq!(verdict["basis"], "capture");
         for ppm in [200, -200] {

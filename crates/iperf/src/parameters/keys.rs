@@ -16,18 +16,20 @@ const FIRST_VERSION: u32 = 1;
 /// The first version whose clients prove that they have a key.
 const PROVING_VERSION: u32 = 2;
 
-/// Payload of a datagram where the client names none: what iperf3 takes where it cannot see the path's MTU.
+/// Payload of a datagram where the client names none: what iperf3 takes where it cannot see the
+/// path's MTU.
 const USUAL_DATAGRAM: i64 = 1460;
 
-/// Value of `zerocopy` that asks a fullpipe server for `MSG_ZEROCOPY`. To iperf3 every value but zero means `sendfile`,
-/// the nearest that it has.
+/// Value of `zerocopy` that asks a fullpipe server for `MSG_ZEROCOPY`. To iperf3 every value but
+/// zero means `sendfile`, the nearest that it has.
 const ZERO_COPY: i64 = 2;
 
-/// Interval at which iperf3 checks whether a rate permits the next block, in microseconds; its default, and so ours for
-/// it.
+/// Interval at which iperf3 checks whether a rate permits the next block, in microseconds; its
+/// default, and so ours for it.
 const PACING_TIMER: i64 = 1000;
 
-/// Parameters as a client sends them, keys in iperf3's order and of the types that it wants since 3.18.
+/// Parameters as a client sends them, keys in iperf3's order and of the types that it wants since
+/// 3.18.
 pub(super) struct SentParameters<'p>(pub(super) &'p TestParameters);
 
 impl Serialize for SentParameters<'_> {
@@ -49,23 +51,38 @@ impl Serialize for SentParameters<'_> {
         keys.put_entry("len", asked.block)?;
         keys.put_number("bandwidth", asked.rate)?;
         keys.put_number("fqrate", asked.pacing)?;
-        keys.put_number("pacing_timer", if asked.rate == 0 { 0 } else { PACING_TIMER })?;
+        keys.put_number(
+            "pacing_timer",
+            if asked.rate == 0 { 0 } else { PACING_TIMER },
+        )?;
         keys.put_number("burst", asked.burst)?;
         keys.put_number("TOS", asked.tos)?;
         keys.put_text("title", asked.title.as_deref())?;
         keys.put_text("extra_data", asked.extra_data.as_deref())?;
         keys.put_text("congestion", asked.congestion.as_deref())?;
-        asked.processor.map_or(Ok(()), |number| keys.put_entry("server_affinity", number))?;
+        asked
+            .processor
+            .map_or(Ok(()), |number| keys.put_entry("server_affinity", number))?;
         keys.put_number("get_server_output", asked.server_output.into())?;
         keys.put_number("udp_counters_64bit", asked.wide_counters.into())?;
-        keys.put_number("zerocopy", if asked.zero_copy { ZERO_COPY } else { asked.sendfile.into() })?;
+        keys.put_number(
+            "zerocopy",
+            if asked.zero_copy {
+                ZERO_COPY
+            } else {
+                asked.sendfile.into()
+            },
+        )?;
         keys.put_number("dont_fragment", asked.dont_fragment.into())?;
         keys.put_number("skip_rx_copy", asked.discard.into())?;
         if asked.offload && asked.carrier == TransportProtocol::Udp {
             keys.put_offload(asked.block)?;
         }
         keys.put_text("authtoken", asked.auth_token.as_deref())?;
-        keys.put_entry("client_version", concat!("fullpipe ", env!("CARGO_PKG_VERSION")))?;
+        keys.put_entry(
+            "client_version",
+            concat!("fullpipe ", env!("CARGO_PKG_VERSION")),
+        )?;
         if asked.speaks_fullpipe {
             keys.put_entry("x_fullpipe", Announced::from_parameters(asked))?;
         }
@@ -85,7 +102,11 @@ struct Announced<'p> {
 
 impl<'p> Announced<'p> {
     fn from_parameters(asked: &'p TestParameters) -> Self {
-        Self { version: EXTENSION_VERSION, settings: asked.settings.as_ref(), request: asked.request.as_deref() }
+        Self {
+            version: EXTENSION_VERSION,
+            settings: asked.settings.as_ref(),
+            request: asked.request.as_deref(),
+        }
     }
 }
 
@@ -109,11 +130,19 @@ impl<M: SerializeMap> JsonKeys<M> {
 
     /// Writes `true` if it is on; otherwise nothing, as `false` would be on for iperf3 up to 3.17.
     fn put_flag(&mut self, key: &str, on: bool) -> Result<(), M::Error> {
-        if on { self.put_entry(key, true) } else { Ok(()) }
+        if on {
+            self.put_entry(key, true)
+        } else {
+            Ok(())
+        }
     }
 
     fn put_number(&mut self, key: &str, value: i64) -> Result<(), M::Error> {
-        if value == 0 { Ok(()) } else { self.put_entry(key, value) }
+        if value == 0 {
+            Ok(())
+        } else {
+            self.put_entry(key, value)
+        }
     }
 
     fn put_text(&mut self, key: &str, value: Option<&str>) -> Result<(), M::Error> {
@@ -191,7 +220,11 @@ impl From<Received> for TestParameters {
             (_, true) => DataHeading::Down,
             _ => DataHeading::Up,
         };
-        let usual_block = if carrier == TransportProtocol::Udp { USUAL_DATAGRAM } else { USUAL_BLOCK };
+        let usual_block = if carrier == TransportProtocol::Udp {
+            USUAL_DATAGRAM
+        } else {
+            USUAL_BLOCK
+        };
         let given = |value: Whole| value.0.unwrap_or(0);
         let is_on = |value: Whole| given(value) != 0;
         Self {
@@ -224,10 +257,19 @@ impl From<Received> for TestParameters {
             offload: is_on(received.gso) || is_on(received.gro),
             auth_token: received.authtoken.0,
             // Later versions add to this one.
-            speaks_fullpipe: extension.as_ref().is_some_and(|extension| extension.version >= FIRST_VERSION),
-            proves_keys: extension.as_ref().is_some_and(|extension| extension.version >= PROVING_VERSION),
-            sends_cookies: extension.as_ref().is_some_and(|extension| extension.version >= EXTENSION_VERSION),
-            request: extension.as_ref().and_then(|extension| extension.request.parse_value()).map(Box::new),
+            speaks_fullpipe: extension
+                .as_ref()
+                .is_some_and(|extension| extension.version >= FIRST_VERSION),
+            proves_keys: extension
+                .as_ref()
+                .is_some_and(|extension| extension.version >= PROVING_VERSION),
+            sends_cookies: extension
+                .as_ref()
+                .is_some_and(|extension| extension.version >= EXTENSION_VERSION),
+            request: extension
+                .as_ref()
+                .and_then(|extension| extension.request.parse_value())
+                .map(Box::new),
             settings: extension.and_then(|extension| extension.settings.parse_value()),
         }
     }

@@ -6,11 +6,19 @@ fn json_of(parameters: &TestParameters) -> String {
 }
 
 fn refused(json: &str) -> i32 {
-    TestParameters::decode_json(json.as_bytes()).unwrap().to_request().unwrap_err().number.get()
+    TestParameters::decode_json(json.as_bytes())
+        .unwrap()
+        .to_request()
+        .unwrap_err()
+        .number
+        .get()
 }
 
 fn accepted(json: &str) -> Request {
-    TestParameters::decode_json(json.as_bytes()).unwrap().to_request().unwrap()
+    TestParameters::decode_json(json.as_bytes())
+        .unwrap()
+        .to_request()
+        .unwrap()
 }
 
 #[test]
@@ -44,24 +52,51 @@ fn what_is_asked_for_is_sent_in_the_order_of_iperf3() {
         r#"{"tcp":true,"omit":1,"time":0,"num":1048576,"blockcount":0,"MSS":1400,"parallel":2,"reverse":true,"#,
         r#""window":65536,"len":131072,"congestion":"reno","client_version""#
     );
-    assert!(json_of(&parameters).starts_with(keys), "{}", json_of(&parameters));
+    assert!(
+        json_of(&parameters).starts_with(keys),
+        "{}",
+        json_of(&parameters)
+    );
 }
 
 #[test]
 fn a_wish_for_copies_and_single_datagrams_reaches_a_fullpipe_server() {
-    let asked = Request { rx_copy: true, no_gso: true, ..Request::default() };
-    let json = json_of(&TestParameters::from_request(&asked).unwrap().with_request(&asked));
+    let asked = Request {
+        rx_copy: true,
+        no_gso: true,
+        ..Request::default()
+    };
+    let json = json_of(
+        &TestParameters::from_request(&asked)
+            .unwrap()
+            .with_request(&asked),
+    );
     assert_eq!(accepted(&json), asked);
 }
 
 #[test]
 fn a_part_of_a_second_is_omitted_by_both_ends() {
-    let asked = Request { omit: Span::from_millis(300), ..Request::default() };
-    let parameters = TestParameters::from_request(&asked).unwrap().with_request(&asked);
+    let asked = Request {
+        omit: Span::from_millis(300),
+        ..Request::default()
+    };
+    let parameters = TestParameters::from_request(&asked)
+        .unwrap()
+        .with_request(&asked);
     assert_eq!(accepted(&json_of(&parameters)).omit, asked.omit);
-    let other = Request { omit: Span::from_secs(9), ..asked };
-    let contradicts = TestParameters { request: Some(Box::new(other)), ..parameters };
-    assert_eq!(accepted(&json_of(&contradicts)).omit, Span::from_secs(1), "iperf3's key decides");
+    let other = Request {
+        omit: Span::from_secs(9),
+        ..asked
+    };
+    let contradicts = TestParameters {
+        request: Some(Box::new(other)),
+        ..parameters
+    };
+    assert_eq!(
+        accepted(&json_of(&contradicts)).omit,
+        Span::from_secs(1),
+        "iperf3's key decides"
+    );
 }
 
 #[test]
@@ -70,12 +105,21 @@ fn recorded_parameters_of_3_12_are_understood() {
         r#"{"tcp":true,"omit":0,"time":1,"num":0,"blockcount":0,"parallel":1,"len":131072,"#,
         r#""pacing_timer":1000,"client_version":"3.12"}"#
     ));
-    assert_eq!(upload, Request { duration: Span::from_secs(1), ..Request::default() });
+    assert_eq!(
+        upload,
+        Request {
+            duration: Span::from_secs(1),
+            ..Request::default()
+        }
+    );
     let by_bytes = accepted(concat!(
         r#"{"tcp":true,"omit":0,"time":0,"num":1048576,"blockcount":0,"parallel":1,"len":131072,"#,
         r#""pacing_timer":1000,"client_version":"3.12"}"#
     ));
-    assert_eq!((by_bytes.bytes, by_bytes.duration), (Some(ByteCount::from_mib(1)), MAX_TEST));
+    assert_eq!(
+        (by_bytes.bytes, by_bytes.duration),
+        (Some(ByteCount::from_mib(1)), MAX_TEST)
+    );
 }
 
 #[test]
@@ -100,13 +144,23 @@ fn a_reverse_test_of_3_12_keeps_its_buffer_and_congestion_control() {
 #[test]
 fn old_clients_leave_out_what_is_zero() {
     // 3.0 to 3.2 with -k 10: neither time nor num.
-    let request = accepted(r#"{"tcp":true,"omit":0,"blockcount":10,"parallel":1,"len":1000,"client_version":"3.1.3"}"#);
-    assert_eq!((request.bytes, request.duration), (Some(ByteCount::new(10_000)), MAX_TEST));
+    let request = accepted(
+        r#"{"tcp":true,"omit":0,"blockcount":10,"parallel":1,"len":1000,"client_version":"3.1.3"}"#,
+    );
+    assert_eq!(
+        (request.bytes, request.duration),
+        (Some(ByteCount::new(10_000)), MAX_TEST)
+    );
     // 3.11 without num and blockcount.
-    let request = accepted(r#"{"tcp":true,"omit":0,"time":10,"parallel":1,"len":131072,"client_version":"3.11"}"#);
+    let request = accepted(
+        r#"{"tcp":true,"omit":0,"time":10,"parallel":1,"len":131072,"client_version":"3.11"}"#,
+    );
     assert_eq!(request, Request::default());
     // Bytes go before time.
-    assert_eq!(accepted(r#"{"tcp":true,"num":5,"time":1}"#).duration, MAX_TEST);
+    assert_eq!(
+        accepted(r#"{"tcp":true,"num":5,"time":1}"#).duration,
+        MAX_TEST
+    );
     // -t 0: no limit at all.
     assert_eq!(accepted(r#"{"tcp":true}"#).duration, MAX_TEST);
 }
@@ -118,7 +172,13 @@ fn new_keys_and_wrong_types_are_ignored() {
         r#""mptcp":1,"skip_rx_copy":true,"gso":"1","TOS":true,"repeating_payload":1,"#,
         r#""x_other":{"deep":[[]]},"time2":9}"#
     ));
-    assert_eq!(request, Request { duration: MAX_TEST, ..Request::default() });
+    assert_eq!(
+        request,
+        Request {
+            duration: MAX_TEST,
+            ..Request::default()
+        }
+    );
 }
 
 #[test]
@@ -171,37 +231,129 @@ fn the_ends_of_each_range_are_accepted() {
 
 #[test]
 fn a_refusal_names_what_was_asked_and_what_is_possible() {
-    let refusal = TestParameters::decode_json(br#"{"parallel":500}"#).unwrap().to_request().unwrap_err();
-    assert_eq!(refusal.to_string(), "500 parallel streams asked for; 1 to 128 are possible");
+    let refusal = TestParameters::decode_json(br#"{"parallel":500}"#)
+        .unwrap()
+        .to_request()
+        .unwrap_err();
+    assert_eq!(
+        refusal.to_string(),
+        "500 parallel streams asked for; 1 to 128 are possible"
+    );
 }
 
 #[test]
 fn requests_that_the_protocol_cannot_carry_are_refused_before_sending() {
     let default = Request::default;
     for (request, number) in [
-        (Request { duration: Span::ZERO, ..default() }, 5),
-        (Request { duration: Span::from_secs(86_401), ..default() }, 5),
-        (Request { streams: 200, ..default() }, 6),
-        (Request { block: ByteCount::from_mib(2), ..default() }, 7),
-        (Request { buffer: Buffer::Window(ByteCount::from_kib(64)), ..default() }, 8),
-        (Request { buffer: Buffer::Request(ByteCount::new(u64::MAX)), ..default() }, 8),
-        (Request { bytes: Some(ByteCount::ZERO), ..default() }, 16),
-        (Request { transport: Transport::Udp, block: ByteCount::ZERO, ..default() }, 20),
-        (Request { transport: Transport::Udp, ..default() }, 20),
-        (Request { burst: Some(1001), ..default() }, 15),
-        (Request { rate: Some(BitRate::from_bps(0)), extra_data: Some("x".repeat(8192)), ..default() }, 113),
+        (
+            Request {
+                duration: Span::ZERO,
+                ..default()
+            },
+            5,
+        ),
+        (
+            Request {
+                duration: Span::from_secs(86_401),
+                ..default()
+            },
+            5,
+        ),
+        (
+            Request {
+                streams: 200,
+                ..default()
+            },
+            6,
+        ),
+        (
+            Request {
+                block: ByteCount::from_mib(2),
+                ..default()
+            },
+            7,
+        ),
+        (
+            Request {
+                buffer: Buffer::Window(ByteCount::from_kib(64)),
+                ..default()
+            },
+            8,
+        ),
+        (
+            Request {
+                buffer: Buffer::Request(ByteCount::new(u64::MAX)),
+                ..default()
+            },
+            8,
+        ),
+        (
+            Request {
+                bytes: Some(ByteCount::ZERO),
+                ..default()
+            },
+            16,
+        ),
+        (
+            Request {
+                transport: Transport::Udp,
+                block: ByteCount::ZERO,
+                ..default()
+            },
+            20,
+        ),
+        (
+            Request {
+                transport: Transport::Udp,
+                ..default()
+            },
+            20,
+        ),
+        (
+            Request {
+                burst: Some(1001),
+                ..default()
+            },
+            15,
+        ),
+        (
+            Request {
+                rate: Some(BitRate::from_bps(0)),
+                extra_data: Some("x".repeat(8192)),
+                ..default()
+            },
+            113,
+        ),
     ] {
-        assert_eq!(TestParameters::from_request(&request).unwrap_err().number.get(), number, "{request:?}");
+        assert_eq!(
+            TestParameters::from_request(&request)
+                .unwrap_err()
+                .number
+                .get(),
+            number,
+            "{request:?}"
+        );
     }
 }
 
 #[test]
 fn only_fullpipe_since_version_2_proves_keys() {
     let sent = TestParameters::from_request(&Request::default()).unwrap();
-    assert!(TestParameters::decode_json(&sent.encode_message()[4..]).unwrap().proves_keys());
-    for (json, speaks_fullpipe) in [("{}", false), (r#"{"x_fullpipe":{"version":1,"key":{"time":1}}}"#, true)] {
+    assert!(
+        TestParameters::decode_json(&sent.encode_message()[4..])
+            .unwrap()
+            .proves_keys()
+    );
+    for (json, speaks_fullpipe) in [
+        ("{}", false),
+        (r#"{"x_fullpipe":{"version":1,"key":{"time":1}}}"#, true),
+    ] {
         let received = TestParameters::decode_json(json.as_bytes()).unwrap();
-        assert_eq!((received.proves_keys(), received.speaks_fullpipe()), (false, speaks_fullpipe), "{json}");
+        assert_eq!(
+            (received.proves_keys(), received.speaks_fullpipe()),
+            (false, speaks_fullpipe),
+            "{json}"
+        );
     }
 }
 
@@ -209,8 +361,13 @@ fn only_fullpipe_since_version_2_proves_keys() {
 fn settings_go_with_our_extension_where_there_is_room() {
     let settings = fullpipe_record::HostSettings::of_linux_6_18();
     let stated = |extra_data: usize| {
-        let request = Request { extra_data: Some("e".repeat(extra_data)), ..Request::default() };
-        let sent = TestParameters::from_request(&request).unwrap().with_settings(settings.clone());
+        let request = Request {
+            extra_data: Some("e".repeat(extra_data)),
+            ..Request::default()
+        };
+        let sent = TestParameters::from_request(&request)
+            .unwrap()
+            .with_settings(settings.clone());
         let message = sent.encode_message();
         assert!(message.len() <= PREFIX + MAX_PARAMETERS);
         let received = TestParameters::decode_json(&message[PREFIX..]).unwrap();
@@ -221,7 +378,11 @@ fn settings_go_with_our_extension_where_there_is_room() {
     for malformed in ["7", "{}", r#"{"kernel":"6.18"}"#, "null"] {
         let json = format!(r#"{{"x_fullpipe":{{"version":1,"settings":{malformed}}}}}"#);
         let received = TestParameters::decode_json(json.as_bytes()).unwrap();
-        assert_eq!((received.host_settings(), received.speaks_fullpipe()), (None, true), "{json}");
+        assert_eq!(
+            (received.host_settings(), received.speaks_fullpipe()),
+            (None, true),
+            "{json}"
+        );
     }
 }
 
@@ -236,7 +397,13 @@ fn only_a_well_formed_extension_counts() {
         (r#"{"x_fullpipe":null}"#, false),
         ("{}", false),
     ] {
-        assert_eq!(TestParameters::decode_json(json.as_bytes()).unwrap().speaks_fullpipe(), speaks, "{json}");
+        assert_eq!(
+            TestParameters::decode_json(json.as_bytes())
+                .unwrap()
+                .speaks_fullpipe(),
+            speaks,
+            "{json}"
+        );
     }
 }
 
@@ -267,19 +434,33 @@ fn a_datagram_test_is_sent_with_the_keys_of_iperf3() {
 
 #[test]
 fn each_end_is_reported_of_its_own_processor() {
-    let request = Request { processor: Some(1), far_processor: Some(3), ..Request::default() };
+    let request = Request {
+        processor: Some(1),
+        far_processor: Some(3),
+        ..Request::default()
+    };
     let sent = TestParameters::from_request(&request).unwrap();
     assert!(json_of(&sent).contains("\"server_affinity\":3"));
-    let asked = TestParameters::decode_json(&sent.encode_message()[4..]).unwrap().to_request().unwrap();
+    let asked = TestParameters::decode_json(&sent.encode_message()[4..])
+        .unwrap()
+        .to_request()
+        .unwrap();
     assert_eq!((asked.processor, asked.far_processor), (Some(3), None));
-    let nonsense = TestParameters::decode_json(br#"{"server_affinity":-1}"#).unwrap().to_request().unwrap();
+    let nonsense = TestParameters::decode_json(br#"{"server_affinity":-1}"#)
+        .unwrap()
+        .to_request()
+        .unwrap();
     assert_eq!(nonsense.processor, None);
 }
 
 #[test]
 fn offload_is_asked_for_as_3_21_does() {
-    let request =
-        Request { transport: Transport::Udp, block: ByteCount::new(1448), offload: true, ..Request::default() };
+    let request = Request {
+        transport: Transport::Udp,
+        block: ByteCount::new(1448),
+        offload: true,
+        ..Request::default()
+    };
     let json = json_of(&TestParameters::from_request(&request).unwrap());
     let keys = r#""gso":1,"gso_dg_size":1448,"gso_bf_size":65160,"gro":1,"gro_bf_size":65507,"#;
     assert!(json.contains(keys), "{json}");
@@ -295,7 +476,11 @@ fn booleans_are_true_and_numbers_are_numbers() {
         direction: Direction::Download,
         ..Request::default()
     };
-    let json = json_of(&TestParameters::from_request(&request).unwrap().with_server_output());
+    let json = json_of(
+        &TestParameters::from_request(&request)
+            .unwrap()
+            .with_server_output(),
+    );
     let keys: serde_json::Value = serde_json::from_str(&json).unwrap();
     for (key, value) in keys.as_object().unwrap() {
         let is_boolean = ["tcp", "nodelay", "reverse", "mptcp"].contains(&key.as_str());
@@ -309,25 +494,44 @@ fn booleans_are_true_and_numbers_are_numbers() {
 
 #[test]
 fn block_zero_is_the_usual_one_for_tcp() {
-    let parameters = TestParameters::from_request(&Request { block: ByteCount::ZERO, ..Request::default() }).unwrap();
-    assert_eq!(parameters.to_request().unwrap().block, ByteCount::from_kib(128));
+    let parameters = TestParameters::from_request(&Request {
+        block: ByteCount::ZERO,
+        ..Request::default()
+    })
+    .unwrap();
+    assert_eq!(
+        parameters.to_request().unwrap().block,
+        ByteCount::from_kib(128)
+    );
 }
 
 #[test]
 fn output_and_token_reach_the_server() {
     let parameters = TestParameters::from_request(&Request::default()).unwrap();
     assert!(!parameters.wants_server_output() && parameters.auth_token().is_none());
-    let sent = parameters.with_server_output().with_auth_token("c2VjcmV0".to_owned()).unwrap();
+    let sent = parameters
+        .with_server_output()
+        .with_auth_token("c2VjcmV0".to_owned())
+        .unwrap();
     let received = TestParameters::decode_json(&sent.encode_message()[4..]).unwrap();
     assert_eq!(received, sent);
-    assert_eq!((received.wants_server_output(), received.auth_token()), (true, Some("c2VjcmV0")));
-    assert_eq!(sent.with_auth_token("x".repeat(8192)).unwrap_err().number, ErrorNumber::SEND_PARAMETERS);
+    assert_eq!(
+        (received.wants_server_output(), received.auth_token()),
+        (true, Some("c2VjcmV0"))
+    );
+    assert_eq!(
+        sent.with_auth_token("x".repeat(8192)).unwrap_err().number,
+        ErrorNumber::SEND_PARAMETERS
+    );
 }
 
 #[test]
 fn a_title_cannot_steer_a_terminal() {
     let request = accepted(r#"{"title":"a\u001b[2Jb\nc","extra_data":"d\ne"}"#);
-    assert_eq!((request.title.as_deref(), request.extra_data.as_deref()), (Some("a[2Jbc"), Some("d\ne")));
+    assert_eq!(
+        (request.title.as_deref(), request.extra_data.as_deref()),
+        (Some("a[2Jbc"), Some("d\ne"))
+    );
 }
 
 prop_compose! {
@@ -421,10 +625,29 @@ proptest! {
 
 #[test]
 fn the_whole_request_travels_for_fullpipe_servers_and_says_nothing_that_iperf3s_keys_say() {
-    let request = Request { streams: 4, title: Some("night".to_owned()), near_device: true, ..Request::default() };
-    let sent = TestParameters::from_request(&request).unwrap().with_request(&Request { streams: 9, ..request.clone() });
+    let request = Request {
+        streams: 4,
+        title: Some("night".to_owned()),
+        near_device: true,
+        ..Request::default()
+    };
+    let sent = TestParameters::from_request(&request)
+        .unwrap()
+        .with_request(&Request {
+            streams: 9,
+            ..request.clone()
+        });
     let received = TestParameters::decode_json(&sent.encode_message()[PREFIX..]).unwrap();
-    assert_eq!(received.request.as_ref().map(|request| (request.streams, request.title.clone())), Some((9, None)));
+    assert_eq!(
+        received
+            .request
+            .as_ref()
+            .map(|request| (request.streams, request.title.clone())),
+        Some((9, None))
+    );
     let judged = received.to_request().unwrap();
-    assert_eq!((judged.streams, judged.near_device, judged.title), (4, false, request.title));
+    assert_eq!(
+        (judged.streams, judged.near_device, judged.title),
+        (4, false, request.title)
+    );
 }

@@ -59,7 +59,11 @@ impl Burst {
 
     /// The same of connection `flow`, with ECN.
     pub(crate) fn of_flow(self, flow: u64) -> Self {
-        Self { flow, ecn: Ecn::Capable, ..self }
+        Self {
+            flow,
+            ecn: Ecn::Capable,
+            ..self
+        }
     }
 
     pub(crate) fn numbers(&self) -> std::ops::Range<u64> {
@@ -73,7 +77,11 @@ impl Train for Burst {
     }
 
     fn segment_bytes(&self) -> ByteCount {
-        ByteCount::new(if self.packets == 1 { self.last } else { self.size })
+        ByteCount::new(if self.packets == 1 {
+            self.last
+        } else {
+            self.size
+        })
     }
 
     fn ip_bytes(&self) -> ByteCount {
@@ -82,8 +90,16 @@ impl Train for Burst {
 
     fn split_off(&mut self, at: SegCount) -> Self {
         let at = at.get();
-        assert!(0 < at && at < self.packets, "a cut at {at} of {}", self.packets);
-        let rest = Self { first: self.first + at, packets: self.packets - at, ..self.clone() };
+        assert!(
+            0 < at && at < self.packets,
+            "a cut at {at} of {}",
+            self.packets
+        );
+        let rest = Self {
+            first: self.first + at,
+            packets: self.packets - at,
+            ..self.clone()
+        };
         (self.packets, self.last) = (at, self.size);
         rest
     }
@@ -116,12 +132,18 @@ impl Train for Burst {
     }
 
     fn time_exceeded(&self, by: IpAddr) -> Option<Self> {
-        Some(Self { expired_at: Some(by), ..self.clone() })
+        Some(Self {
+            expired_at: Some(by),
+            ..self.clone()
+        })
     }
 
     fn too_big(&self, mtu: ByteCount) -> Option<Self> {
         assert!(self.size > mtu.get());
-        Some(Self { answers: Some(mtu.get()), ..Self::packet(self.first, 576) })
+        Some(Self {
+            answers: Some(mtu.get()),
+            ..Self::packet(self.first, 576)
+        })
     }
 }
 

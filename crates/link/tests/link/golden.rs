@@ -21,10 +21,15 @@ fn row(loss: &str, queue: u64) -> String {
     let mut link = LinkDirection::new(&path, 1);
     for burst in 0..BURSTS {
         for number in 0..100 {
-            link.offer_train(at(burst * 12_000_000), Burst::packet(burst * 100 + number, 1500));
+            link.offer_train(
+                at(burst * 12_000_000),
+                Burst::packet(burst * 100 + number, 1500),
+            );
         }
     }
-    let last = drain(&mut link).last().map_or(Time::ZERO, |delivery| delivery.due);
+    let last = drain(&mut link)
+        .last()
+        .map_or(Time::ZERO, |delivery| delivery.due);
     let counters = link.counters_at(at(u64::MAX));
     format!(
         "{loss:>6} {queue:>8} {:>10} {:>7} {:>11} {:>14} {:>12}",
@@ -38,7 +43,9 @@ fn row(loss: &str, queue: u64) -> String {
 
 #[test]
 fn deliveries_over_loss_and_queue() {
-    let mut table = String::from("  loss  queue B  delivered    lost  overflowed  max backlog B      last ns\n");
+    let mut table = String::from(
+        "  loss  queue B  delivered    lost  overflowed  max backlog B      last ns\n",
+    );
     for loss in ["0", "1e-5", "1e-4", "0.1%", "1%", "10%"] {
         assert!(loss.parse::<Ratio>().is_ok());
         for queue in [1538, 62_500, 125_000, 250_000, 1_250_000] {

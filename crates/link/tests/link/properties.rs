@@ -6,8 +6,9 @@ use std::net::IpAddr;
 use crate::burst::{Burst, Ecn, at, drain};
 use fullpipe_link::{ArrivedTrain, DirectionCounters, LinkDirection, QueueOutcome, Train};
 use fullpipe_record::{
-    Codel, Distribution, Edit, Effects, Encapsulation, Fate, Framing, IpVersion, Jitter, LossPattern, NarrowLink,
-    Opportunities, PathChange, PathDirection, PathStep, Policer, Queueing, Reordering, TooBig,
+    Codel, Distribution, Edit, Effects, Encapsulation, Fate, Framing, IpVersion, Jitter,
+    LossPattern, NarrowLink, Opportunities, PathChange, PathDirection, PathStep, Policer, Queueing,
+    Reordering, TooBig,
 };
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span, Time};
 use proptest::prelude::*;
@@ -20,17 +21,19 @@ fn plain_path() -> impl Strategy<Value = PathDirection> {
     let queue = proptest::option::weighted(0.8, 100_u64..200_000);
     let loss = proptest::option::of(prop_oneof![Just(0.0), 0.0..0.05, 0.0..=1.0]);
     let framing = prop_oneof![Just(Framing::Ethernet), Just(Framing::Ip)];
-    (rate, queue, loss, 0_u64..200_000_000, framing).prop_map(|(rate, queue, loss, delay, framing)| PathDirection {
-        rate: rate.map(BitRate::from_bps),
-        delay: Span::from_nanos(delay),
-        queue: queue.map(ByteCount::new),
-        loss: loss.map(Ratio::new),
-        mtu: ByteCount::new(9000),
-        framing,
-        ip: IpVersion::V4,
-        encapsulation: Encapsulation::default(),
-        effects: Effects::default(),
-    })
+    (rate, queue, loss, 0_u64..200_000_000, framing).prop_map(
+        |(rate, queue, loss, delay, framing)| PathDirection {
+            rate: rate.map(BitRate::from_bps),
+            delay: Span::from_nanos(delay),
+            queue: queue.map(ByteCount::new),
+            loss: loss.map(Ratio::new),
+            mtu: ByteCount::new(9000),
+            framing,
+            ip: IpVersion::V4,
+            encapsulation: Encapsulation::default(),
+            effects: Effects::default(),
+        },
+    )
 }
 
 fn span(range: std::ops::Range<u64>) -> impl Strategy<Value = Span> {
@@ -42,20 +45,32 @@ fn ratio() -> impl Strategy<Value = Ratio> {
 }
 
 fn losses() -> impl Strategy<Value = LossPattern> {
-    let chain = (ratio(), ratio(), ratio(), ratio()).prop_map(|(to_bad, to_good, in_good, in_bad)| {
-        LossPattern::GilbertElliott { to_bad, to_good, in_good, in_bad }
-    });
+    let chain =
+        (ratio(), ratio(), ratio(), ratio()).prop_map(|(to_bad, to_good, in_good, in_bad)| {
+            LossPattern::GilbertElliott {
+                to_bad,
+                to_good,
+                in_good,
+                in_bad,
+            }
+        });
     let numbers = || proptest::collection::vec(0_u64..3000, 0..50);
-    prop_oneof![chain, numbers().prop_map(LossPattern::Listed), numbers().prop_map(LossPattern::ListedData)]
+    prop_oneof![
+        chain,
+        numbers().prop_map(LossPattern::Listed),
+        numbers().prop_map(LossPattern::ListedData)
+    ]
 }
 
 fn queueing() -> impl Strategy<Value = Queueing> {
     let codel = || {
-        (span(0..20_000_000), span(0..200_000_000), any::<bool>()).prop_map(|(target, interval, ecn)| Codel {
-            target,
-            interval,
-            ecn,
-        })
+        (span(0..20_000_000), span(0..200_000_000), any::<bool>()).prop_map(
+            |(target, interval, ecn)| Codel {
+                target,
+                interval,
+                ecn,
+            },
+        )
     };
     prop_oneof![
         Just(Queueing::DropTail),
@@ -71,24 +86,44 @@ fn jitter() -> impl Strategy<Value = Jitter> {
         delay().prop_map(Distribution::Uniform),
         (delay(), delay()).prop_map(|(mean, deviation)| Distribution::Normal { mean, deviation }),
         delay().prop_map(Distribution::Exponential),
-        (delay(), 0.0..5.0).prop_map(|(least, shape)| Distribution::Pareto { least, shape: Ratio::new(shape) }),
+        (delay(), 0.0..5.0).prop_map(|(least, shape)| Distribution::Pareto {
+            least,
+            shape: Ratio::new(shape)
+        }),
         proptest::collection::vec(delay(), 0..5).prop_map(Distribution::Listed),
     ];
-    (distribution, any::<bool>()).prop_map(|(distribution, reorders)| Jitter { distribution, reorders })
+    (distribution, any::<bool>()).prop_map(|(distribution, reorders)| Jitter {
+        distribution,
+        reorders,
+    })
 }
 
 fn steps() -> impl Strategy<Value = Vec<PathStep>> {
     let rate = proptest::option::of(prop_oneof![1 => Just(0), 5 => 1_000_000_u64..1_000_000_000]);
-    let change = (rate, proptest::option::of(span(0..100_000_000)), proptest::option::of(ratio()));
+    let change = (
+        rate,
+        proptest::option::of(span(0..100_000_000)),
+        proptest::option::of(ratio()),
+    );
     let step = (span(0..1_000_000_000), change).prop_map(|(after, (rate, delay, loss))| PathStep {
         after,
-        change: PathChange { rate: rate.map(BitRate::from_bps), delay, loss },
+        change: PathChange {
+            rate: rate.map(BitRate::from_bps),
+            delay,
+            loss,
+        },
     });
     // The last step lets out what is left.
     proptest::collection::vec(step, 0..6).prop_map(|mut steps| {
         if !steps.is_empty() {
-            let change = PathChange { rate: Some(BitRate::from_mbps(50)), ..PathChange::default() };
-            steps.push(PathStep { after: Span::from_secs(2), change });
+            let change = PathChange {
+                rate: Some(BitRate::from_mbps(50)),
+                ..PathChange::default()
+            };
+            steps.push(PathStep {
+                after: Span::from_secs(2),
+                change,
+            });
         }
         steps
     })
@@ -98,17 +133,40 @@ fn effects() -> impl Strategy<Value = Effects> {
     use proptest::option::weighted;
     let narrow = (28_u64..9000, any::<bool>()).prop_map(|(mtu, answered)| NarrowLink {
         mtu: ByteCount::new(mtu),
-        too_big: if answered { TooBig::Answered } else { TooBig::Swallowed },
+        too_big: if answered {
+            TooBig::Answered
+        } else {
+            TooBig::Swallowed
+        },
     });
-    let policer = (1_000_000_u64..2_000_000_000, 0_u64..100_000)
-        .prop_map(|(rate, burst)| Policer { rate: BitRate::from_bps(rate), burst: ByteCount::new(burst) });
-    let opportunities = proptest::collection::vec(0_u32..40, 0..30).prop_map(|millis| Opportunities { millis });
-    let reordering = (ratio(), span(0..50_000_000)).prop_map(|(share, by)| Reordering { share, by });
-    let before = (weighted(0.3, losses()), weighted(0.2, narrow), weighted(0.3, policer));
-    let queue = (weighted(0.3, 1_u64..60), queueing(), weighted(0.15, opportunities));
-    let behind = (ratio(), ratio(), weighted(0.3, jitter()), weighted(0.3, reordering), steps());
-    (before, queue, behind).prop_map(|((losses, narrow, policer), (packets, queueing, opportunities), behind)| {
-        Effects {
+    let policer =
+        (1_000_000_u64..2_000_000_000, 0_u64..100_000).prop_map(|(rate, burst)| Policer {
+            rate: BitRate::from_bps(rate),
+            burst: ByteCount::new(burst),
+        });
+    let opportunities =
+        proptest::collection::vec(0_u32..40, 0..30).prop_map(|millis| Opportunities { millis });
+    let reordering =
+        (ratio(), span(0..50_000_000)).prop_map(|(share, by)| Reordering { share, by });
+    let before = (
+        weighted(0.3, losses()),
+        weighted(0.2, narrow),
+        weighted(0.3, policer),
+    );
+    let queue = (
+        weighted(0.3, 1_u64..60),
+        queueing(),
+        weighted(0.15, opportunities),
+    );
+    let behind = (
+        ratio(),
+        ratio(),
+        weighted(0.3, jitter()),
+        weighted(0.3, reordering),
+        steps(),
+    );
+    (before, queue, behind).prop_map(
+        |((losses, narrow, policer), (packets, queueing, opportunities), behind)| Effects {
             losses,
             edits: vec![Edit::Router(IpAddr::from([198, 18, 1, 1]))],
             narrow,
@@ -121,8 +179,8 @@ fn effects() -> impl Strategy<Value = Effects> {
             jitter: behind.2,
             reordering: behind.3,
             steps: behind.4,
-        }
-    })
+        },
+    )
 }
 
 /// With everything that paths do.
@@ -138,7 +196,12 @@ fn arrivals() -> impl Strategy<Value = Vec<Arrival>> {
     let train = (1_u64..=45, 28_u64..=9000, 0.0..1.0, 0_u64..4, (ecn, hops));
     let train = train.prop_map(|(packets, size, last, flow, (ecn, hops))| {
         let last = 28 + ((size - 28) as f64 * last) as u64;
-        Burst { flow, ecn, hops, ..Burst::train(0, packets, size, if packets == 1 { size } else { last }) }
+        Burst {
+            flow,
+            ecn,
+            hops,
+            ..Burst::train(0, packets, size, if packets == 1 { size } else { last })
+        }
     });
     proptest::collection::vec((gap, train), 0..120).prop_map(|mut arrivals| {
         let (mut time, mut number) = (0, 0);
@@ -154,7 +217,13 @@ fn arrivals() -> impl Strategy<Value = Vec<Arrival>> {
 
 /// The packets of a train, each as a train of its own.
 fn packets(train: &Burst) -> impl Iterator<Item = Burst> {
-    let size = |number| if number + 1 == train.numbers().end { train.last } else { train.size };
+    let size = |number| {
+        if number + 1 == train.numbers().end {
+            train.last
+        } else {
+            train.size
+        }
+    };
     train.numbers().map(move |number| Burst {
         first: number,
         packets: 1,
@@ -166,11 +235,18 @@ fn packets(train: &Burst) -> impl Iterator<Item = Burst> {
 
 /// The same with trains of one packet, all of a train at the same time.
 fn singly(arrivals: &[Arrival]) -> Vec<Arrival> {
-    arrivals.iter().flat_map(|(time, train)| packets(train).map(|packet| (*time, packet))).collect()
+    arrivals
+        .iter()
+        .flat_map(|(time, train)| packets(train).map(|packet| (*time, packet)))
+        .collect()
 }
 
 /// Offers everything, then takes everything.
-fn run(path: &PathDirection, seed: u64, arrivals: &[Arrival]) -> (Vec<ArrivedTrain<Burst>>, DirectionCounters) {
+fn run(
+    path: &PathDirection,
+    seed: u64,
+    arrivals: &[Arrival],
+) -> (Vec<ArrivedTrain<Burst>>, DirectionCounters) {
     let mut link = LinkDirection::new(path, seed);
     for (time, train) in arrivals {
         link.offer_train(at(*time), train.clone());
@@ -180,11 +256,15 @@ fn run(path: &PathDirection, seed: u64, arrivals: &[Arrival]) -> (Vec<ArrivedTra
 }
 
 fn numbers(deliveries: &[ArrivedTrain<Burst>]) -> Vec<u64> {
-    deliveries.iter().flat_map(|delivery| delivery.train.numbers()).collect()
+    deliveries
+        .iter()
+        .flat_map(|delivery| delivery.train.numbers())
+        .collect()
 }
 
-/// Queue and link for single packets, by definition: each packet departs its length after it came or after the one
-/// before it; those that have not departed are in the queue. In units of 1/rate nanoseconds, exactly.
+/// Queue and link for single packets, by definition: each packet departs its length after it came
+/// or after the one before it; those that have not departed are in the queue. In units of 1/rate
+/// nanoseconds, exactly.
 fn by_definition(path: &PathDirection, rate: u64, arrivals: &[Arrival]) -> Vec<(Time, u64)> {
     let rate = u128::from(rate);
     let mut accepted: Vec<(u128, u64)> = Vec::new();
@@ -192,7 +272,11 @@ fn by_definition(path: &PathDirection, rate: u64, arrivals: &[Arrival]) -> Vec<(
     for (time, packet) in arrivals {
         let now = u128::from(*time) * rate;
         let wire = packet.wire_bytes(path.framing).get();
-        let backlog: u64 = accepted.iter().filter(|(departs, _)| *departs > now).map(|(_, wire)| wire).sum();
+        let backlog: u64 = accepted
+            .iter()
+            .filter(|(departs, _)| *departs > now)
+            .map(|(_, wire)| wire)
+            .sum();
         if backlog > 0 && path.queue.is_some_and(|limit| backlog + wire > limit.get()) {
             continue;
         }
@@ -232,7 +316,10 @@ fn gone(counters: &DirectionCounters) -> (SegCount, ByteCount) {
         counters.aqm_dropped,
         counters.delivered,
     ];
-    (all.iter().map(|tally| tally.segments).sum(), all.iter().map(|tally| tally.bytes).sum())
+    (
+        all.iter().map(|tally| tally.segments).sum(),
+        all.iter().map(|tally| tally.bytes).sum(),
+    )
 }
 
 /// Of which only what happens before the queue differs from a plain one.
@@ -251,14 +338,24 @@ fn path_with_a_plain_end() -> impl Strategy<Value = PathDirection> {
     })
 }
 
-/// The same, with a change at the end of time that changes nothing, for which the link has to be ready.
+/// The same, with a change at the end of time that changes nothing, for which the link has to be
+/// ready.
 fn ready_to_change(path: &PathDirection) -> PathDirection {
-    let never = PathStep { after: Span::MAX, change: PathChange::default() };
-    PathDirection { effects: Effects { steps: vec![never], ..path.effects.clone() }, ..path.clone() }
+    let never = PathStep {
+        after: Span::MAX,
+        change: PathChange::default(),
+    };
+    PathDirection {
+        effects: Effects {
+            steps: vec![never],
+            ..path.effects.clone()
+        },
+        ..path.clone()
+    }
 }
 
-/// Everything that can be observed of `path` while each train is offered after a call in between, and one change is
-/// made.
+/// Everything that can be observed of `path` while each train is offered after a call in between,
+/// and one change is made.
 fn observed(
     path: &PathDirection,
     seed: u64,
@@ -283,12 +380,19 @@ fn observed(
     deliveries.extend(drain(&mut link));
     counters.push(link.counters_at(at(u64::MAX)));
     let incidents = link.take_incidents();
-    (outcomes, deliveries, counters, incidents, link.edit_counts().to_vec())
+    (
+        outcomes,
+        deliveries,
+        counters,
+        incidents,
+        link.edit_counts().to_vec(),
+    )
 }
 
 proptest! {
-    /// Of a packet to which nothing happens but a drop-tail queue, a rate and a delay, the link knows all moments at
-    /// once; the result is that of the stages, event by event, also when the path changes meanwhile.
+    /// Of a packet to which nothing happens but a drop-tail queue, a rate and a delay, the link
+    /// knows all moments at once; the result is that of the stages, event by event, also when the
+    /// path changes meanwhile.
     #[test]
     fn a_plain_path_does_what_its_stages_do(
         path in path_with_a_plain_end(),
@@ -460,7 +564,8 @@ proptest! {
     fn a_train_is_treated_as_its_packets_would_be(path in path(), seed: u64, arrivals in arrivals()) {
         let (trains, mut of_trains) = run(&path, seed, &arrivals);
         let (alone, of_packets) = run(&path, seed, &singly(&arrivals));
-        // A train arrives with its last packet: one that is held back may come before it, but behind its first packets.
+        // A train arrives with its last packet: one that is held back may come before it, but
+        // behind its first packets.
         of_trains.reordered = of_packets.reordered;
         prop_assert_eq!(of_trains, of_packets);
         let of_train = |train: &Burst| packets(train).collect::<Vec<_>>();
@@ -470,7 +575,8 @@ proptest! {
             packets.sort_by_key(|packet| packet.first);
         }
         prop_assert_eq!(in_trains, singly);
-        // A train arrives with its last packet; one that is leaving when the delay changes keeps together.
+        // A train arrives with its last packet; one that is leaving when the delay changes keeps
+        // together.
         if path.effects.steps.iter().any(|step| step.change.delay.is_some()) {
             return Ok(());
         }

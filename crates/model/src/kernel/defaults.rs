@@ -1,19 +1,31 @@
 use fullpipe_record::{BufferTriple, HostSettings, KernelVersion};
 use fullpipe_units::ByteCount;
 
-/// Returns the settings with which an untouched host of this kernel starts, where memory is ample (a tuned buffer never
-/// exceeds 1/128 of the free memory) and no distribution chose otherwise.
+/// Returns the settings with which an untouched host of this kernel starts, where memory is ample
+/// (a tuned buffer never exceeds 1/128 of the free memory) and no distribution chose otherwise.
 ///
-/// Of the buffers (`tcp_init`, `net/core/sock.c`): `tcp_rmem[2]` is 4 MiB before 3.4, then 6 MiB, and 32 MiB since 6.16
-/// (572be9bf9d0d); `tcp_rmem[1]` 87 380 bytes before 4.20, then 128 KiB (a337531b942b); `tcp_wmem[2]` always 4 MiB;
-/// `rmem_max` and `wmem_max` 212 992 bytes (early kernels had from 124 928 to 229 376, by the size of their
-/// structures), and 4 MiB since 6.18 (a6d4f25888b8). `tcp_adv_win_scale` is 2 before 3.4 and 1 since (b49960a05e32).
-/// The rest is as in 6.18, although before 2.6.19 another congestion control was the default.
+/// Of the buffers (`tcp_init`, `net/core/sock.c`): `tcp_rmem[2]` is 4 MiB before 3.4, then 6 MiB,
+/// and 32 MiB since 6.16 (572be9bf9d0d); `tcp_rmem[1]` 87 380 bytes before 4.20, then 128 KiB
+/// (a337531b942b); `tcp_wmem[2]` always 4 MiB; `rmem_max` and `wmem_max` 212 992 bytes (early
+/// kernels had from 124 928 to 229 376, by the size of their structures), and 4 MiB since 6.18
+/// (a6d4f25888b8). `tcp_adv_win_scale` is 2 before 3.4 and 1 since (b49960a05e32). The rest is as
+/// in 6.18, although before 2.6.19 another congestion control was the default.
 pub fn default_settings(kernel: KernelVersion) -> HostSettings {
-    let triple = |default, max| BufferTriple { min: ByteCount::new(4096), default: ByteCount::new(default), max };
+    let triple = |default, max| BufferTriple {
+        min: ByteCount::new(4096),
+        default: ByteCount::new(default),
+        max,
+    };
     HostSettings {
         kernel,
-        tcp_rmem: triple(if kernel < LARGE_AT_FIRST { 87_380 } else { 131_072 }, tcp_rmem_max(kernel)),
+        tcp_rmem: triple(
+            if kernel < LARGE_AT_FIRST {
+                87_380
+            } else {
+                131_072
+            },
+            tcp_rmem_max(kernel),
+        ),
         tcp_wmem: triple(16_384, ByteCount::from_mib(4)),
         rmem_max: Some(request_max(kernel)),
         wmem_max: Some(request_max(kernel)),
@@ -24,7 +36,11 @@ pub fn default_settings(kernel: KernelVersion) -> HostSettings {
 
 /// `net.core.rmem_max` and `net.core.wmem_max` of an untouched host.
 pub(super) fn request_max(kernel: KernelVersion) -> ByteCount {
-    if kernel < LARGE_REQUESTS { ByteCount::new(212_992) } else { ByteCount::from_mib(4) }
+    if kernel < LARGE_REQUESTS {
+        ByteCount::new(212_992)
+    } else {
+        ByteCount::from_mib(4)
+    }
 }
 
 fn tcp_rmem_max(kernel: KernelVersion) -> ByteCount {
@@ -35,7 +51,8 @@ fn tcp_rmem_max(kernel: KernelVersion) -> ByteCount {
     })
 }
 
-/// Half of a receive buffer is advertised, no longer three quarters, and it grew to make up for that.
+/// Half of a receive buffer is advertised, no longer three quarters, and it grew to make up for
+/// that.
 const HALF: KernelVersion = KernelVersion::new(3, 4);
 const LARGE_AT_FIRST: KernelVersion = KernelVersion::new(4, 20);
 const LARGE_WINDOWS: KernelVersion = KernelVersion::new(6, 16);
@@ -93,7 +110,11 @@ mod tests {
             ("6.18.0", 20.0, 10),
         ] {
             let buffer = ReceiveBuffer::autotuned_buffer(&of(kernel));
-            assert_eq!(buffer.max_window(), ByteCount::from_mib(1).scale_by(mebibytes), "{kernel}");
+            assert_eq!(
+                buffer.max_window(),
+                ByteCount::from_mib(1).scale_by(mebibytes),
+                "{kernel}"
+            );
             assert_eq!(buffer.window_shift(), Some(scale), "{kernel}");
         }
     }
@@ -103,8 +124,11 @@ mod tests {
         let rtt = Span::from_millis(100);
         let rates = |kernel| {
             let host = of(kernel);
-            [ReceiveBuffer::autotuned_buffer(&host).max_window(), send_buffer(&host, None)]
-                .map(|window| window::rate_of_window(window, rtt).to_string())
+            [
+                ReceiveBuffer::autotuned_buffer(&host).max_window(),
+                send_buffer(&host, None),
+            ]
+            .map(|window| window::rate_of_window(window, rtt).to_string())
         };
         assert_eq!(rates("5.15.0"), ["251.7 Mbit/s", "335.5 Mbit/s"]);
         assert_eq!(rates("6.18.0"), ["1.678 Gbit/s", "335.5 Mbit/s"]);

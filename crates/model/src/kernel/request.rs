@@ -10,26 +10,30 @@ const MIN_SNDBUF: ByteCount = ByteCount::new(4608);
 /// `INT_MAX / 2`: what is stored must fit a C `int`.
 const MAX_REQUEST: ByteCount = ByteCount::new((1 << 30) - 1);
 
-/// Returns the buffer that the kernel stores when a program asks for `SO_RCVBUF`: the request, at most
-/// `net.core.rmem_max`, twice.
+/// Returns the buffer that the kernel stores when a program asks for `SO_RCVBUF`: the request, at
+/// most `net.core.rmem_max`, twice.
 pub fn stored_rcvbuf(settings: &HostSettings, request: ByteCount) -> ByteCount {
     stored_size(request, rmem_max(settings), MIN_RCVBUF)
 }
 
-/// Returns the buffer that the kernel stores when a program asks for `SO_SNDBUF`: the request, at most
-/// `net.core.wmem_max`, twice.
+/// Returns the buffer that the kernel stores when a program asks for `SO_SNDBUF`: the request, at
+/// most `net.core.wmem_max`, twice.
 pub fn stored_sndbuf(settings: &HostSettings, request: ByteCount) -> ByteCount {
     stored_size(request, wmem_max(settings), MIN_SNDBUF)
 }
 
 /// `net.core.rmem_max`, or the kernel's own default where it is not visible.
 pub fn rmem_max(settings: &HostSettings) -> ByteCount {
-    settings.rmem_max.unwrap_or_else(|| request_max(settings.kernel))
+    settings
+        .rmem_max
+        .unwrap_or_else(|| request_max(settings.kernel))
 }
 
 /// `net.core.wmem_max`, or the kernel's own default where it is not visible.
 pub fn wmem_max(settings: &HostSettings) -> ByteCount {
-    settings.wmem_max.unwrap_or_else(|| request_max(settings.kernel))
+    settings
+        .wmem_max
+        .unwrap_or_else(|| request_max(settings.kernel))
 }
 
 fn stored_size(request: ByteCount, max: ByteCount, least: ByteCount) -> ByteCount {
@@ -52,22 +56,43 @@ mod tests {
             (1000, 2304, 4608),
             (0, 2304, 4608),
         ] {
-            assert_eq!(stored_rcvbuf(&settings, ByteCount::new(asked)).get(), rcvbuf, "{asked}");
-            assert_eq!(stored_sndbuf(&settings, ByteCount::new(asked)).get(), sndbuf, "{asked}");
+            assert_eq!(
+                stored_rcvbuf(&settings, ByteCount::new(asked)).get(),
+                rcvbuf,
+                "{asked}"
+            );
+            assert_eq!(
+                stored_sndbuf(&settings, ByteCount::new(asked)).get(),
+                sndbuf,
+                "{asked}"
+            );
         }
     }
 
     #[test]
     fn a_limit_that_is_not_visible_is_the_kernels_default() {
-        let hidden = |kernel| HostSettings { rmem_max: None, wmem_max: None, ..fixture::default_settings(kernel) };
+        let hidden = |kernel| HostSettings {
+            rmem_max: None,
+            wmem_max: None,
+            ..fixture::default_settings(kernel)
+        };
         let asked = ByteCount::from_mib(8);
         assert_eq!(stored_rcvbuf(&hidden("6.1.0"), asked).get(), 425_984);
-        assert_eq!(stored_sndbuf(&hidden("6.18.0"), asked), ByteCount::from_mib(8));
+        assert_eq!(
+            stored_sndbuf(&hidden("6.18.0"), asked),
+            ByteCount::from_mib(8)
+        );
     }
 
     #[test]
     fn nothing_stored_exceeds_an_int() {
-        let settings = HostSettings { rmem_max: Some(ByteCount::new(u64::MAX)), ..fixture::default_settings("6.18.0") };
-        assert_eq!(stored_rcvbuf(&settings, ByteCount::new(u64::MAX)).get(), (1 << 31) - 2);
+        let settings = HostSettings {
+            rmem_max: Some(ByteCount::new(u64::MAX)),
+            ..fixture::default_settings("6.18.0")
+        };
+        assert_eq!(
+            stored_rcvbuf(&settings, ByteCount::new(u64::MAX)).get(),
+            (1 << 31) - 2
+        );
     }
 }

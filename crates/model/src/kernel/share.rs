@@ -4,20 +4,30 @@ use fullpipe_units::{ByteCount, Ratio};
 /// Each socket learns its share from what its packets cost (dfa2f0483360).
 const LEARNS: KernelVersion = KernelVersion::new(6, 6);
 /// A new socket assumes one half (697a6c8cec03).
-const HALF_AT_FIRST: [KernelVersion; 4] =
-    [release_version(6, 6, 33), release_version(6, 8, 12), release_version(6, 9, 3), release_version(6, 10, 0)];
-/// A socket with a fixed buffer learns too (05f76b2d634e); before, its window stays clamped to what it was at first.
-const FIXED_LEARNS: [KernelVersion; 3] =
-    [release_version(6, 6, 45), release_version(6, 10, 4), release_version(6, 11, 0)];
+const HALF_AT_FIRST: [KernelVersion; 4] = [
+    release_version(6, 6, 33),
+    release_version(6, 8, 12),
+    release_version(6, 9, 3),
+    release_version(6, 10, 0),
+];
+/// A socket with a fixed buffer learns too (05f76b2d634e); before, its window stays clamped to what
+/// it was at first.
+const FIXED_LEARNS: [KernelVersion; 3] = [
+    release_version(6, 6, 45),
+    release_version(6, 10, 4),
+    release_version(6, 11, 0),
+];
 
 /// Of memory on x86-64.
 const PAGE: ByteCount = ByteCount::new(4096);
 /// Room before a packet (`NET_SKB_PAD`), and the headers of IPv4 and of TCP with timestamps.
 const BEFORE_PAYLOAD: ByteCount = ByteCount::new(64 + 52);
-/// Bytes that a packet in pages costs in addition: 512 bytes for the headers and `skb_shared_info`, 256 of `sk_buff`.
+/// Bytes that a packet in pages costs in addition: 512 bytes for the headers and `skb_shared_info`,
+/// 256 of `sk_buff`.
 const PACKET_OVERHEAD: u64 = 512 + 256;
 
-/// The part of a receive buffer that is advertised as window; the rest is for the kernel's own structures.
+/// The part of a receive buffer that is advertised as window; the rest is for the kernel's own
+/// structures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WindowShare {
     part: u64,
@@ -27,8 +37,8 @@ pub struct WindowShare {
 impl WindowShare {
     /// Returns the share that a new socket advertises, and by which its window scale is chosen.
     ///
-    /// Before 6.6 `tcp_adv_win_scale` decides; to 6.9 it is 1200 bytes of every `SKB_TRUESIZE(4096)` (4672 bytes on
-    /// 64 bit); then one half, as in 6.6.33, 6.8.12 and 6.9.3.
+    /// Before 6.6 `tcp_adv_win_scale` decides; to 6.9 it is 1200 bytes of every
+    /// `SKB_TRUESIZE(4096)` (4672 bytes on 64 bit); then one half, as in 6.6.33, 6.8.12 and 6.9.3.
     pub fn at_first(settings: &HostSettings) -> Self {
         match settings.kernel {
             kernel if kernel < LEARNS => Self::of_adv_win_scale(settings.adv_win_scale),
@@ -39,11 +49,16 @@ impl WindowShare {
 
     /// Returns the share that a socket with a tuned buffer advertises once data has flowed.
     ///
-    /// From 6.6 on it is payload ÷ memory of a packet as received (`tcp_measure_rcv_mss`), in 256ths and rounded down:
-    /// 1448 of 2304 bytes, so 160/256, where packets of 1500 bytes come one by one. Measured so with ten fixed buffers
-    /// from 17 520 to 131 072 bytes on Linux 6.18; 162/256 was measured where the interface joins some of them.
+    /// From 6.6 on it is payload ÷ memory of a packet as received (`tcp_measure_rcv_mss`), in
+    /// 256ths and rounded down: 1448 of 2304 bytes, so 160/256, where packets of 1500 bytes come
+    /// one by one. Measured so with ten fixed buffers from 17 520 to 131 072 bytes on Linux 6.18;
+    /// 162/256 was measured where the interface joins some of them.
     pub fn settled_share(settings: &HostSettings) -> Self {
-        if settings.kernel < LEARNS { Self::at_first(settings) } else { Self::of_256(160) }
+        if settings.kernel < LEARNS {
+            Self::at_first(settings)
+        } else {
+            Self::of_256(160)
+        }
     }
 
     /// Returns the share of a socket that learns it from packets that carry `mss`. Packets that do
@@ -51,31 +66,38 @@ impl WindowShare {
     /// (`tun_alloc_skb`): 175/256 at MTU 9000. Network cards place long packets in ways of their
     /// own.
     ///
-    /// Measured on Linux 6.18 through a TUN device that takes trains: 2 841 984 bytes advertised of 4 MiB, one percent
-    /// less than this.
+    /// Measured on Linux 6.18 through a TUN device that takes trains: 2 841 984 bytes advertised of
+    /// 4 MiB, one percent less than this.
     #[must_use]
     pub fn of_packets(self, settings: &HostSettings, mss: ByteCount) -> Self {
         let learnt = Self::is_learnt(settings) && self == Self::settled_share(settings);
         if !learnt || mss + BEFORE_PAYLOAD < PAGE {
             return self;
         }
-        let memory = u128::from(PACKET_OVERHEAD) + u128::from(mss.get().div_ceil(PAGE.get())) * u128::from(PAGE.get());
+        let memory = u128::from(PACKET_OVERHEAD)
+            + u128::from(mss.get().div_ceil(PAGE.get())) * u128::from(PAGE.get());
         Self::of_256(u64::try_from(u128::from(mss.get()) * 256 / memory).unwrap_or(256))
     }
 
-    /// As [`WindowShare::settled_share`], for a socket whose buffer does not grow: it learns since 6.10.4, and in 6.6.45.
+    /// As [`WindowShare::settled_share`], for a socket whose buffer does not grow: it learns since
+    /// 6.10.4, and in 6.6.45.
     pub fn settled_fixed(settings: &HostSettings) -> Self {
-        if has_rule(settings.kernel, &FIXED_LEARNS) { Self::settled_share(settings) } else { Self::at_first(settings) }
+        if has_rule(settings.kernel, &FIXED_LEARNS) {
+            Self::settled_share(settings)
+        } else {
+            Self::at_first(settings)
+        }
     }
 
-    /// Returns true if this kernel learns the share from its packets, so that it depends on their size and on the
-    /// interface.
+    /// Returns true if this kernel learns the share from its packets, so that it depends on their
+    /// size and on the interface.
     pub(crate) fn is_learnt(settings: &HostSettings) -> bool {
         settings.kernel >= LEARNS
     }
 
-    /// Returns true if fixed buffers differ between the point releases of this kernel, of which later ones, and
-    /// distributions under its number, have 697a6c8cec03 and 05f76b2d634e as back-ports and so advertise more.
+    /// Returns true if fixed buffers differ between the point releases of this kernel, of which
+    /// later ones, and distributions under its number, have 697a6c8cec03 and 05f76b2d634e as
+    /// back-ports and so advertise more.
     pub(crate) fn depends_on_point_release(settings: &HostSettings) -> bool {
         Self::is_learnt(settings) && !has_rule(settings.kernel, &FIXED_LEARNS)
     }
@@ -88,7 +110,8 @@ impl WindowShare {
 
     /// A buffer that gives `window` (`tcp_space_from_win`), rounded up.
     pub fn space_from_window(self, window: ByteCount) -> ByteCount {
-        let bytes = (u128::from(window.get()) * u128::from(self.of)).div_ceil(u128::from(self.part));
+        let bytes =
+            (u128::from(window.get()) * u128::from(self.of)).div_ceil(u128::from(self.part));
         ByteCount::new(u64::try_from(bytes).unwrap_or(u64::MAX))
     }
 
@@ -97,11 +120,16 @@ impl WindowShare {
         Ratio::from_quotient(self.part as f64, self.of as f64)
     }
 
-    /// `tcp_adv_win_scale` keeps 2^−scale of the buffer back, or, where it is not positive, advertises 2^scale of it.
+    /// `tcp_adv_win_scale` keeps 2^−scale of the buffer back, or, where it is not positive,
+    /// advertises 2^scale of it.
     fn of_adv_win_scale(scale: i32) -> Self {
         // The kernel accepts −31…31.
         let of = 1 << scale.unsigned_abs().min(31);
-        if scale > 0 { Self { part: of - 1, of } } else { Self { part: 1, of } }
+        if scale > 0 {
+            Self { part: of - 1, of }
+        } else {
+            Self { part: 1, of }
+        }
     }
 
     const fn of_256(part: u64) -> Self {
@@ -109,15 +137,21 @@ impl WindowShare {
     }
 }
 
-/// Returns true if `kernel` follows a rule that came with the last of `releases` and was carried back to the others.
+/// Returns true if `kernel` follows a rule that came with the last of `releases` and was carried
+/// back to the others.
 fn has_rule(kernel: KernelVersion, releases: &[KernelVersion]) -> bool {
-    let same_series = |release: &&KernelVersion| (release.major, release.minor) == (kernel.major, kernel.minor);
+    let same_series =
+        |release: &&KernelVersion| (release.major, release.minor) == (kernel.major, kernel.minor);
     let since = releases.iter().find(same_series).or(releases.last());
     since.is_some_and(|&release| kernel >= release)
 }
 
 const fn release_version(major: u16, minor: u16, patch: u16) -> KernelVersion {
-    KernelVersion { major, minor, patch }
+    KernelVersion {
+        major,
+        minor,
+        patch,
+    }
 }
 
 #[cfg(test)]
@@ -128,8 +162,12 @@ mod tests {
 
     fn percents(kernel: &str) -> [String; 3] {
         let settings = fixture::default_settings(kernel);
-        [WindowShare::at_first(&settings), WindowShare::settled_share(&settings), WindowShare::settled_fixed(&settings)]
-            .map(|share| format!("{:.1}", share.as_ratio().as_percent()))
+        [
+            WindowShare::at_first(&settings),
+            WindowShare::settled_share(&settings),
+            WindowShare::settled_fixed(&settings),
+        ]
+        .map(|share| format!("{:.1}", share.as_ratio().as_percent()))
     }
 
     #[test]
@@ -160,11 +198,21 @@ mod tests {
     #[test]
     fn long_packets_waste_less_of_a_buffer() {
         let settings = fixture::default_settings("6.18.0");
-        let share = |mss| WindowShare::settled_share(&settings).of_packets(&settings, ByteCount::new(mss));
-        for (mss, part) in [(1448, 160), (3979, 160), (3980, 209), (4097, 117), (8948, 175), (65_483, 252)] {
+        let share =
+            |mss| WindowShare::settled_share(&settings).of_packets(&settings, ByteCount::new(mss));
+        for (mss, part) in [
+            (1448, 160),
+            (3979, 160),
+            (3980, 209),
+            (4097, 117),
+            (8948, 175),
+            (65_483, 252),
+        ] {
             assert_eq!(share(mss), WindowShare::of_256(part), "{mss}");
         }
-        let seen = share(8948).window_from_space(ByteCount::from_mib(4)).as_f64();
+        let seen = share(8948)
+            .window_from_space(ByteCount::from_mib(4))
+            .as_f64();
         assert!((seen / 2_841_984.0 - 1.0).abs() < 0.01, "{seen}");
         let old = fixture::default_settings("5.15.0");
         assert_eq!(
@@ -184,21 +232,46 @@ mod tests {
 
     #[test]
     fn buffers_at_three_quarters() {
-        let settings = HostSettings { adv_win_scale: 2, ..fixture::default_settings("3.2.0") };
+        let settings = HostSettings {
+            adv_win_scale: 2,
+            ..fixture::default_settings("3.2.0")
+        };
         let share = WindowShare::settled_share(&settings);
-        for (window, space) in [(12_500, 16_667), (125_000, 166_667), (37_500, 50_000), (65_535, 87_380)] {
+        for (window, space) in [
+            (12_500, 16_667),
+            (125_000, 166_667),
+            (37_500, 50_000),
+            (65_535, 87_380),
+        ] {
             assert_eq!(share.space_from_window(ByteCount::new(window)).get(), space);
         }
-        assert_eq!(share.window_from_space(ByteCount::new(87_380)).get(), 65_535);
-        assert_eq!(share.window_from_space(ByteCount::new(150_000)).get(), 112_500);
+        assert_eq!(
+            share.window_from_space(ByteCount::new(87_380)).get(),
+            65_535
+        );
+        assert_eq!(
+            share.window_from_space(ByteCount::new(150_000)).get(),
+            112_500
+        );
     }
 
     #[test]
     fn a_scale_that_is_not_positive_divides() {
-        for (scale, window) in [(0, 65_536), (-2, 16_384), (1, 32_768), (i32::MAX, 65_535), (i32::MIN, 0)] {
-            let settings = HostSettings { adv_win_scale: scale, ..fixture::default_settings("5.4.0") };
+        for (scale, window) in [
+            (0, 65_536),
+            (-2, 16_384),
+            (1, 32_768),
+            (i32::MAX, 65_535),
+            (i32::MIN, 0),
+        ] {
+            let settings = HostSettings {
+                adv_win_scale: scale,
+                ..fixture::default_settings("5.4.0")
+            };
             assert_eq!(
-                WindowShare::settled_share(&settings).window_from_space(ByteCount::from_kib(64)).get(),
+                WindowShare::settled_share(&settings)
+                    .window_from_space(ByteCount::from_kib(64))
+                    .get(),
                 window,
                 "{scale}"
             );

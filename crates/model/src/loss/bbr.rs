@@ -1,31 +1,33 @@
-//! The rate of BBR over a path: it paces at the rate that it measured, and does not ask about loss until that spoils
-//! the measurement.
+//! The rate of BBR over a path: it paces at the rate that it measured, and does not ask about loss
+//! until that spoils the measurement.
 //!
-//! Version 1 is Linux's (`tcp_bbr.c`), from which the constants are. There is no formula for BBR with other flows,
-//! nor beyond the loss that it stands.
+//! Version 1 is Linux's (`tcp_bbr.c`), from which the constants are. There is no formula for BBR
+//! with other flows, nor beyond the loss that it stands.
 
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 
-/// Loss up to which BBR keeps its rate as well as the model says; from here to [`collapses_above`] it falls below it.
+/// Loss up to which BBR keeps its rate as well as the model says; from here to [`collapses_above`]
+/// it falls below it.
 pub(crate) const ABSORBS: f64 = 0.10;
 
-/// The loss above which version 1 cannot hold its rate: it probes with 1.25 times its estimate, of which 1 − loss must
-/// arrive for the estimate to last, so 1 − 1 ÷ 1.25 = 20 %.
+/// The loss above which version 1 cannot hold its rate: it probes with 1.25 times its estimate, of
+/// which 1 − loss must arrive for the estimate to last, so 1 − 1 ÷ 1.25 = 20 %.
 ///
-/// Checked against Cardwell's account of it on the developers' list, which adds that between 10 and 20 % the rate
-/// already lies below the model.
+/// Checked against Cardwell's account of it on the developers' list, which adds that between 10 and
+/// 20 % the rate already lies below the model.
 pub fn collapses_above() -> Ratio {
     Ratio::new(1.0 - 1.0 / PROBE_GAIN)
 }
 
-/// The loss in one round above which version 3 takes its window back (draft-ietf-ccwg-bbr, `BBR.LossThresh`): 2 %. It
-/// does not absorb random loss beyond.
+/// The loss in one round above which version 3 takes its window back (draft-ietf-ccwg-bbr,
+/// `BBR.LossThresh`): 2 %. It does not absorb random loss beyond.
 pub fn version_3_backs_off_above() -> Ratio {
     Ratio::new(0.02)
 }
 
-/// The share of the time outside the probes for the round-trip time: every 10 s four segments are in flight
-/// for 200 ms or one `rtt`, whichever is longer, and the window takes one more to fall and one to rise.
+/// The share of the time outside the probes for the round-trip time: every 10 s four segments are
+/// in flight for 200 ms or one `rtt`, whichever is longer, and the window takes one more to fall
+/// and one to rise.
 ///
 /// Measured on Linux 6.18: a flow of 12 s over 200 ms lost 4.6 %, flows of less than 10 s nothing.
 pub fn sending_share(rtt: Span) -> Ratio {
@@ -33,17 +35,19 @@ pub fn sending_share(rtt: Span) -> Ratio {
     Ratio::new(1.0 - spent.as_secs_f64() / PROBE_RTT_EVERY.as_secs_f64())
 }
 
-/// Returns the goodput of one flow alone on a link of `capacity` under random `loss`: capacity · [`sending_share`] · (1 −
-/// loss). `None` from [`collapses_above`] on.
+/// Returns the goodput of one flow alone on a link of `capacity` under random `loss`: capacity ·
+/// [`sending_share`] · (1 − loss). `None` from [`collapses_above`] on.
 ///
-/// `capacity` and the result count bytes at the same layer. The window must have room: [`window_needed`].
+/// `capacity` and the result count bytes at the same layer. The window must have room:
+/// [`window_needed`].
 pub fn delivered_rate(capacity: BitRate, loss: Ratio, rtt: Span) -> Option<BitRate> {
-    (loss < collapses_above()).then(|| capacity.scale_by(sending_share(rtt).get() * (1.0 - loss.get())))
+    (loss < collapses_above())
+        .then(|| capacity.scale_by(sending_share(rtt).get() * (1.0 - loss.get())))
 }
 
-/// The window, in flight and in both buffers, with which nothing but BBR itself bounds it: two BDPs, its gain on the
-/// congestion window. One is the path's; the other covers acknowledgements that are late or together, and is as much as
-/// it ever leaves in a queue.
+/// The window, in flight and in both buffers, with which nothing but BBR itself bounds it: two
+/// BDPs, its gain on the congestion window. One is the path's; the other covers acknowledgements
+/// that are late or together, and is as much as it ever leaves in a queue.
 pub fn window_needed(bdp: ByteCount) -> ByteCount {
     bdp * 2
 }
@@ -62,15 +66,29 @@ mod tests {
 
     #[test]
     fn probing_for_the_round_trip_costs_two_percent_and_more_on_long_ways() {
-        for (millis, fills_link) in [(1, "97.98 %"), (200, "94 %"), (600, "82 %"), (20_000, "0 %")] {
-            assert_eq!(sending_share(Span::from_millis(millis)).to_string(), fills_link);
+        for (millis, fills_link) in [
+            (1, "97.98 %"),
+            (200, "94 %"),
+            (600, "82 %"),
+            (20_000, "0 %"),
+        ] {
+            assert_eq!(
+                sending_share(Span::from_millis(millis)).to_string(),
+                fills_link
+            );
         }
     }
 
     #[test]
     fn what_is_lost_does_not_arrive_and_a_fifth_is_too_much() {
         assert_eq!(collapses_above().to_string(), "20 %");
-        let gigabit = |loss| delivered_rate(BitRate::from_mbps(1000), Ratio::new(loss), Span::from_millis(100));
+        let gigabit = |loss| {
+            delivered_rate(
+                BitRate::from_mbps(1000),
+                Ratio::new(loss),
+                Span::from_millis(100),
+            )
+        };
         assert_eq!(gigabit(0.0), Some(BitRate::from_mbps(960)));
         assert_eq!(gigabit(0.1), Some(BitRate::from_mbps(864)));
         assert_eq!(gigabit(0.2), None);

@@ -1,7 +1,7 @@
 //! CUBIC: its response to loss (RFC 8312 §5, RFC 9438 §5) and the course of one epoch (§4).
 //!
-//! The response holds for losses evenly spaced, p up to one percent, and windows that no buffer cuts. Where its own
-//! window is smaller than Reno's, CUBIC follows Reno.
+//! The response holds for losses evenly spaced, p up to one percent, and windows that no buffer
+//! cuts. Where its own window is smaller than Reno's, CUBIC follows Reno.
 
 use fullpipe_units::{ByteCount, Ratio, SegCount, Span};
 
@@ -19,14 +19,22 @@ pub struct CubicConstants {
 
 impl Default for CubicConstants {
     fn default() -> Self {
-        Self { growth: Ratio::new(0.4), backoff: Ratio::new(0.7) }
+        Self {
+            growth: Ratio::new(0.4),
+            backoff: Ratio::new(0.7),
+        }
     }
 }
 
 impl CubicConstants {
-    /// The mean window (eq. 5): mss · (C(3 + β) ÷ 4(1 − β))^¼ · (rtt ÷ loss)^¾, and no less than Reno's.
+    /// The mean window (eq. 5): mss · (C(3 + β) ÷ 4(1 − β))^¼ · (rtt ÷ loss)^¾, and no less than
+    /// Reno's.
     pub fn mean_window(self, loss: Ratio, rtt: Span, mss: ByteCount) -> ByteCount {
-        in_bytes(self.own_segments(loss, rtt).max(reno_segments(loss)), loss, mss)
+        in_bytes(
+            self.own_segments(loss, rtt).max(reno_segments(loss)),
+            loss,
+            mss,
+        )
     }
 
     /// The mean window of CUBIC's own curve, in segments.
@@ -36,25 +44,30 @@ impl CubicConstants {
         self.window_gain() * root * root.sqrt()
     }
 
-    /// The loss, at most one, under which the mean window is `window`: [`CubicConstants::mean_window`] solved for it.
+    /// The loss, at most one, under which the mean window is `window`:
+    /// [`CubicConstants::mean_window`] solved for it.
     pub fn tolerated_loss(self, window: ByteCount, rtt: Span, mss: ByteCount) -> Ratio {
         let segments = window.as_f64() / mss.as_f64();
         let own = rtt.as_secs_f64() * libm::pow(self.window_gain() / segments, 4.0 / 3.0);
         Ratio::new(own.max(reno_loss(segments)).min(1.0))
     }
 
-    /// The loss below which, over `rtt`, the window is CUBIC's own and no longer Reno's: (gain ÷ 1.2)⁴ · rtt³.
+    /// The loss below which, over `rtt`, the window is CUBIC's own and no longer Reno's: (gain ÷
+    /// 1.2)⁴ · rtt³.
     pub fn leaves_reno_below(self, rtt: Span) -> Ratio {
         Ratio::new(libm::pow(self.window_gain() / RENO, 4.0) * libm::pow(rtt.as_secs_f64(), 3.0))
     }
 
-    /// The round-trip time above which, under `loss`, the window is CUBIC's own: [`CubicConstants::leaves_reno_below`] solved
-    /// for it.
+    /// The round-trip time above which, under `loss`, the window is CUBIC's own:
+    /// [`CubicConstants::leaves_reno_below`] solved for it.
     pub fn leaves_reno_above(self, loss: Ratio) -> Span {
-        Span::from_secs_f64(libm::cbrt(loss.get() * libm::pow(RENO / self.window_gain(), 4.0)))
+        Span::from_secs_f64(libm::cbrt(
+            loss.get() * libm::pow(RENO / self.window_gain(), 4.0),
+        ))
     }
 
-    /// K (eq. 2): the time from a loss at a window of `peak` until the window is `peak` again, ∛(peak · (1 − β) ÷ C).
+    /// K (eq. 2): the time from a loss at a window of `peak` until the window is `peak` again,
+    /// ∛(peak · (1 − β) ÷ C).
     ///
     /// K does not depend on the round-trip time, unless that is so short that Reno is faster.
     pub fn recovery_time(self, peak: SegCount) -> Span {
@@ -80,14 +93,18 @@ impl CubicConstants {
         libm::cbrt(gained.max(0.0) / self.growth.get())
     }
 
-    /// The mean window where one round trip of one second meets every loss: 1.054 with the RFC's constants.
+    /// The mean window where one round trip of one second meets every loss: 1.054 with the RFC's
+    /// constants.
     fn window_gain(self) -> f64 {
         let backoff = self.backoff.get();
-        (self.growth.get() * (3.0 + backoff) / (4.0 * (1.0 - backoff))).sqrt().sqrt()
+        (self.growth.get() * (3.0 + backoff) / (4.0 * (1.0 - backoff)))
+            .sqrt()
+            .sqrt()
     }
 }
 
-/// CUBIC's mean window under `loss`, with the constants of RFC 9438: [`CubicConstants::mean_window`].
+/// CUBIC's mean window under `loss`, with the constants of RFC 9438:
+/// [`CubicConstants::mean_window`].
 pub fn cubic_window(loss: Ratio, rtt: Span, mss: ByteCount) -> ByteCount {
     CubicConstants::default().mean_window(loss, rtt, mss)
 }
@@ -108,14 +125,24 @@ mod tests {
     }
 
     fn with_growth(growth: f64) -> CubicConstants {
-        CubicConstants { growth: Ratio::new(growth), ..CubicConstants::default() }
+        CubicConstants {
+            growth: Ratio::new(growth),
+            ..CubicConstants::default()
+        }
     }
 
-    /// The RFC rounds the gain of C = 0.4 to 1.054, 5 in 100 000 too much, and prints its decades from that: 187 400
-    /// for our 187 398. No other column is rounded before it is printed.
+    /// The RFC rounds the gain of C = 0.4 to 1.054, 5 in 100 000 too much, and prints its decades
+    /// from that: 187 400 for our 187 398. No other column is rounded before it is printed.
     fn assert_printed(got: f64, printed: u32, rounded_gain: bool) {
-        let slack = if rounded_gain { f64::from(printed) * 1e-4 } else { 0.0 };
-        assert!((got - f64::from(printed)).abs() <= 0.5 + slack, "{got}, printed {printed}");
+        let slack = if rounded_gain {
+            f64::from(printed) * 1e-4
+        } else {
+            0.0
+        };
+        assert!(
+            (got - f64::from(printed)).abs() <= 0.5 + slack,
+            "{got}, printed {printed}"
+        );
     }
 
     #[test]
@@ -128,15 +155,32 @@ mod tests {
             (5, 379, 1795, [593, 1054, 1874], [379, 379, 379]),
             // RFC 8312 prints 12 279 for HighSpeed's 12 279.5; RFC 9438 has it right.
             (6, 1200, 12_280, [3332, 5926, 10_538], [1200, 1200, 1874]),
-            (7, 3795, 83_981, [18_740, 33_325, 59_261], [3795, 5926, 10_538]),
-            (8, 12_000, 574_356, [105_383, 187_400, 333_250], [18_740, 33_325, 59_261]),
+            (
+                7,
+                3795,
+                83_981,
+                [18_740, 33_325, 59_261],
+                [3795, 5926, 10_538],
+            ),
+            (
+                8,
+                12_000,
+                574_356,
+                [105_383, 187_400, 333_250],
+                [18_740, 33_325, 59_261],
+            ),
         ] {
             let loss: Ratio = format!("1e-{exponent}").parse().unwrap();
             assert_printed(in_segments(reno_window(loss, UNIT)), reno_w, false);
-            assert_printed(in_segments(highspeed_window(loss, UNIT)), highspeed_w, false);
+            assert_printed(
+                in_segments(highspeed_window(loss, UNIT)),
+                highspeed_w,
+                false,
+            );
             for (millis, printed) in [(100, at_100ms), (10, at_10ms)] {
                 for (growth, printed) in [0.04, 0.4, 4.0].into_iter().zip(printed) {
-                    let got = with_growth(growth).mean_window(loss, Span::from_millis(millis), UNIT);
+                    let got =
+                        with_growth(growth).mean_window(loss, Span::from_millis(millis), UNIT);
                     assert_printed(in_segments(got), printed, true);
                 }
             }
@@ -149,7 +193,10 @@ mod tests {
         // Two digits each, some rounded and some cut off: within one of the last.
         let digit = |got: Ratio, printed: f64| {
             let last = libm::pow(10.0, libm::floor(libm::log10(printed)) - 1.0);
-            assert!((got.get() - printed).abs() < last, "{got}, printed {printed}");
+            assert!(
+                (got.get() - printed).abs() < last,
+                "{got}, printed {printed}"
+            );
         };
         for (mbps, reno_p, highspeed_p, cubic_p) in [
             (1, 2.0e-2, 2.0e-2, 2.0e-2),
@@ -159,9 +206,15 @@ mod tests {
             (10_000, 2.0e-10, 1.0e-7, 2.9e-8),
         ] {
             let needed = window::bdp(BitRate::from_mbps(mbps), rtt);
-            digit(Ratio::new(reno_loss(needed.as_f64() / mss.as_f64())), reno_p);
+            digit(
+                Ratio::new(reno_loss(needed.as_f64() / mss.as_f64())),
+                reno_p,
+            );
             digit(highspeed_tolerates(needed, mss), highspeed_p);
-            digit(CubicConstants::default().tolerated_loss(needed, rtt, mss), cubic_p);
+            digit(
+                CubicConstants::default().tolerated_loss(needed, rtt, mss),
+                cubic_p,
+            );
         }
     }
 
@@ -169,7 +222,10 @@ mod tests {
     fn the_example_of_rfc_8312() {
         let rtt = Span::from_millis(10);
         let window = cubic_window(Ratio::new(1e-6), rtt, ByteCount::new(1500));
-        assert_eq!(window::rate_of_window(window, rtt).to_string(), "1.44 Gbit/s");
+        assert_eq!(
+            window::rate_of_window(window, rtt).to_string(),
+            "1.44 Gbit/s"
+        );
     }
 
     #[test]
@@ -178,7 +234,11 @@ mod tests {
         let peak = SegCount::new(8633);
         assert_eq!(cubic.recovery_time(peak).to_string(), "18.64 s");
         for (seconds, segments) in [(0, 6043), (10, 8375), (18, 8633), (25, 8736)] {
-            assert_eq!(cubic.window_after(peak, Span::from_secs(seconds)).get(), segments, "after {seconds} s");
+            assert_eq!(
+                cubic.window_after(peak, Span::from_secs(seconds)).get(),
+                segments,
+                "after {seconds} s"
+            );
         }
     }
 
@@ -186,14 +246,21 @@ mod tests {
     fn cubic_leaves_reno_at_six_losses_in_ten_thousand_over_a_tenth_of_a_second() {
         let cubic = CubicConstants::default();
         for (millis, loss) in [(100, "5.948e-4"), (10, "5.948e-7")] {
-            assert_eq!(format!("{:.3e}", cubic.leaves_reno_below(Span::from_millis(millis)).get()), loss);
+            assert_eq!(
+                format!(
+                    "{:.3e}",
+                    cubic.leaves_reno_below(Span::from_millis(millis)).get()
+                ),
+                loss
+            );
         }
         for (loss, rtt) in [(1e-3, "118.9 ms"), (1e-6, "11.89 ms")] {
             assert_eq!(cubic.leaves_reno_above(Ratio::new(loss)).to_string(), rtt);
         }
     }
 
-    /// The mean of a cubic curve from β to its peak is (3 + β)/4 of it, and it takes K seconds: so eq. 5 is right.
+    /// The mean of a cubic curve from β to its peak is (3 + β)/4 of it, and it takes K seconds: so
+    /// eq. 5 is right.
     #[test]
     fn the_response_is_the_area_under_an_epoch() {
         let cubic = CubicConstants::default();
@@ -216,18 +283,29 @@ mod tests {
     fn any_constants_at_any_end_give_a_number() {
         for growth in [0.0, 0.4, f64::MAX] {
             for backoff in [0.0, 0.7, 1.0, 2.0] {
-                let cubic = CubicConstants { growth: Ratio::new(growth), backoff: Ratio::new(backoff) };
+                let cubic = CubicConstants {
+                    growth: Ratio::new(growth),
+                    backoff: Ratio::new(backoff),
+                };
                 for rtt in [Span::ZERO, Span::MAX] {
                     let _ = cubic.mean_window(Ratio::ZERO, rtt, UNIT);
                     let _ = cubic.tolerated_loss(ByteCount::ZERO, rtt, ByteCount::ZERO);
-                    assert!(cubic.tolerated_loss(ByteCount::new(u64::MAX), rtt, UNIT) <= Ratio::ONE);
+                    assert!(
+                        cubic.tolerated_loss(ByteCount::new(u64::MAX), rtt, UNIT) <= Ratio::ONE
+                    );
                     let _ = cubic.window_after(SegCount::new(u64::MAX), rtt);
                     let _ = cubic.leaves_reno_below(rtt);
                 }
-                let _ = (cubic.recovery_time(SegCount::ZERO), cubic.leaves_reno_above(Ratio::new(f64::MAX)));
+                let _ = (
+                    cubic.recovery_time(SegCount::ZERO),
+                    cubic.leaves_reno_above(Ratio::new(f64::MAX)),
+                );
             }
         }
-        assert_eq!(CubicConstants::default().recovery_time(SegCount::ZERO), Span::ZERO);
+        assert_eq!(
+            CubicConstants::default().recovery_time(SegCount::ZERO),
+            Span::ZERO
+        );
     }
 
     proptest! {

@@ -1,7 +1,8 @@
-//! `HighSpeed` TCP (RFC 3649): Reno up to 38 segments, and above them a larger step up and a smaller one down.
+//! `HighSpeed` TCP (RFC 3649): Reno up to 38 segments, and above them a larger step up and a
+//! smaller one down.
 //!
-//! Holds for losses evenly spaced, between 10⁻³ and 10⁻⁷; beyond, the RFC goes on with the same line. Linux has it as
-//! the module `highspeed`.
+//! Holds for losses evenly spaced, between 10⁻³ and 10⁻⁷; beyond, the RFC goes on with the same
+//! line. Linux has it as the module `highspeed`.
 
 use fullpipe_units::{ByteCount, Ratio, SegCount};
 
@@ -14,17 +15,19 @@ pub fn highspeed_window(loss: Ratio, mss: ByteCount) -> ByteCount {
     in_bytes(own.max(reno_segments(loss)), loss, mss)
 }
 
-/// The loss, at most one, under which the mean window is `window`: [`highspeed_window`] solved for it.
+/// The loss, at most one, under which the mean window is `window`: [`highspeed_window`] solved for
+/// it.
 pub fn highspeed_tolerates(window: ByteCount, mss: ByteCount) -> Ratio {
     let segments = window.as_f64() / mss.as_f64();
     let own = libm::pow(RESPONSE / segments, 1.0 / EXPONENT);
     Ratio::new(own.max(reno_loss(segments)).min(1.0))
 }
 
-/// Returns the share of `window` that is left after a loss, 1 − b(w): a half up to 38 segments, nine tenths from 83 000
-/// on, and between them linear in the logarithm (RFC 3649 §5).
+/// Returns the share of `window` that is left after a loss, 1 − b(w): a half up to 38 segments,
+/// nine tenths from 83 000 on, and between them linear in the logarithm (RFC 3649 §5).
 pub fn highspeed_backoff(window: SegCount) -> Ratio {
-    let beyond_reno = libm::log(window.as_f64().max(1.0) / LOW_WINDOW) / libm::log(HIGH_WINDOW / LOW_WINDOW);
+    let beyond_reno =
+        libm::log(window.as_f64().max(1.0) / LOW_WINDOW) / libm::log(HIGH_WINDOW / LOW_WINDOW);
     Ratio::new(0.5 + 0.4 * beyond_reno.clamp(0.0, 1.0))
 }
 

@@ -9,10 +9,12 @@ use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
 use super::in_bytes;
 use crate::window;
 
-/// C, the window at a loss of one: what it is depends on how the losses fall and how the receiver acknowledges.
+/// C, the window at a loss of one: what it is depends on how the losses fall and how the receiver
+/// acknowledges.
 ///
-/// The first four are of the paper's table, to its two digits. The tests derive them: the periodic ones from the area
-/// of a sawtooth, the random ones from the stationary window under independent losses (Ott, Kemperman, Mathis 1996).
+/// The first four are of the paper's table, to its two digits. The tests derive them: the periodic
+/// ones from the area of a sawtooth, the random ones from the stationary window under independent
+/// losses (Ott, Kemperman, Mathis 1996).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MathisConstant {
     /// 1.22 = √(3/2): losses evenly spaced, each packet acknowledged.
@@ -47,7 +49,8 @@ impl MathisConstant {
         in_bytes(self.get().get() / loss.get().sqrt(), loss, mss)
     }
 
-    /// The loss that `rate` tolerates, at most one: (C · mss ÷ (rate · rtt))². A `rate` of zero tolerates any.
+    /// The loss that `rate` tolerates, at most one: (C · mss ÷ (rate · rtt))². A `rate` of zero
+    /// tolerates any.
     pub fn tolerated_loss(self, rate: BitRate, rtt: Span, mss: ByteCount) -> Ratio {
         let bdp = rate.as_f64() / 8.0 * rtt.as_secs_f64();
         let share = self.get().get() * mss.as_f64() / bdp;
@@ -65,10 +68,11 @@ pub fn reno_window(loss: Ratio, mss: ByteCount) -> ByteCount {
     in_bytes(reno_segments(loss), loss, mss)
 }
 
-/// Packets that must pass between two losses so that `rate` is kept: (BDP ÷ (0.7 · mss))², cut to whole packets as
-/// NPAD's pathdiag does it (`target_runlen`).
+/// Packets that must pass between two losses so that `rate` is kept: (BDP ÷ (0.7 · mss))², cut to
+/// whole packets as NPAD's pathdiag does it (`target_runlen`).
 pub fn run_length(rate: BitRate, rtt: Span, mss: ByteCount) -> SegCount {
-    let segments = window::bdp(rate, rtt).as_f64() / (MathisConstant::Npad.get().get() * mss.as_f64());
+    let segments =
+        window::bdp(rate, rtt).as_f64() / (MathisConstant::Npad.get().get() * mss.as_f64());
     SegCount::new((segments * segments) as u64)
 }
 
@@ -125,27 +129,45 @@ mod tests {
         ] {
             let (rate, mss) = (BitRate::from_mbps(mbps), ByteCount::new(mss));
             assert_eq!(run_length(rate, rtt, mss).get(), packets);
-            assert_eq!(format!("{:.2e}", MathisConstant::Npad.tolerated_loss(rate, rtt, mss).as_percent()), percent);
+            assert_eq!(
+                format!(
+                    "{:.2e}",
+                    MathisConstant::Npad
+                        .tolerated_loss(rate, rtt, mss)
+                        .as_percent()
+                ),
+                percent
+            );
         }
     }
 
-    /// A window that falls to a half and gains one segment every `b` round trips sends 3/8 · b · W² packets in b · W/2
-    /// of them, one of which is lost.
+    /// A window that falls to a half and gains one segment every `b` round trips sends 3/8 · b · W²
+    /// packets in b · W/2 of them, one of which is lost.
     #[test]
     fn the_periodic_constants_are_the_area_of_a_sawtooth() {
-        for (b, constant) in [(1.0, MathisConstant::Periodic), (2.0, MathisConstant::PeriodicDelayed)] {
+        for (b, constant) in [
+            (1.0, MathisConstant::Periodic),
+            (2.0, MathisConstant::PeriodicDelayed),
+        ] {
             let peak = 1000.0_f64;
             let loss = 1.0 / (3.0 / 8.0 * b * peak * peak);
             let mean = 0.75 * peak;
             assert!((mean * loss.sqrt() - constant.get().get()).abs() < 1e-12);
         }
-        assert_eq!(format!("{:.2}", MathisConstant::Periodic.get().get()), "1.22");
-        assert_eq!(format!("{:.2}", MathisConstant::PeriodicDelayed.get().get()), "0.87");
+        assert_eq!(
+            format!("{:.2}", MathisConstant::Periodic.get().get()),
+            "1.22"
+        );
+        assert_eq!(
+            format!("{:.2}", MathisConstant::PeriodicDelayed.get().get()),
+            "0.87"
+        );
     }
 
-    /// Let X = p · W² ÷ 2b before a loss. A loss leaves X/4, and until the next one X gains an exponential of mean one,
-    /// so X is Σ Eₖ ÷ 4ᵏ, of which the mean root is Γ(3/2) · Π (1 − 4^−(k+½)) ÷ (1 − 4^−k). An epoch takes b · W/2
-    /// round trips and carries 1/p packets: C = √(2/b) ÷ mean root.
+    /// Let X = p · W² ÷ 2b before a loss. A loss leaves X/4, and until the next one X gains an
+    /// exponential of mean one, so X is Σ Eₖ ÷ 4ᵏ, of which the mean root is Γ(3/2) · Π (1 −
+    /// 4^−(k+½)) ÷ (1 − 4^−k). An epoch takes b · W/2 round trips and carries 1/p packets: C =
+    /// √(2/b) ÷ mean root.
     #[test]
     fn the_random_constants_are_those_of_a_stationary_window() {
         let product: f64 = (1..40)
@@ -155,9 +177,10 @@ mod tests {
             })
             .product();
         let mean_root = std::f64::consts::PI.sqrt() / 2.0 * product;
-        for (b, constant, printed) in
-            [(1.0_f64, MathisConstant::Random, "1.31"), (2.0, MathisConstant::RandomDelayed, "0.93")]
-        {
+        for (b, constant, printed) in [
+            (1.0_f64, MathisConstant::Random, "1.31"),
+            (2.0, MathisConstant::RandomDelayed, "0.93"),
+        ] {
             let exact = (2.0 / b).sqrt() / mean_root;
             assert_eq!(format!("{exact:.2}"), printed);
             assert_eq!(format!("{:.2}", constant.get().get()), printed);
@@ -167,14 +190,24 @@ mod tests {
     #[test]
     fn at_its_ends_the_inverse_stays_a_loss() {
         for constant in ALL {
-            let tolerates = |rate, rtt, mss| constant.tolerated_loss(rate, rtt, ByteCount::new(mss)).get();
+            let tolerates = |rate, rtt, mss| {
+                constant
+                    .tolerated_loss(rate, rtt, ByteCount::new(mss))
+                    .get()
+            };
             assert!((tolerates(BitRate::ZERO, Span::from_secs(1), 1448) - 1.0).abs() < 1e-12);
             assert!((tolerates(window::UNBOUNDED, Span::ZERO, 1448) - 1.0).abs() < 1e-12);
             assert!(tolerates(window::UNBOUNDED, Span::MAX, 1) < 1e-30);
             assert!(tolerates(window::UNBOUNDED, Span::MAX, 0) < 1e-30);
         }
-        assert_eq!(run_length(window::UNBOUNDED, Span::MAX, ByteCount::ZERO).get(), u64::MAX);
-        assert_eq!(run_length(BitRate::ZERO, Span::ZERO, ByteCount::ZERO).get(), 0);
+        assert_eq!(
+            run_length(window::UNBOUNDED, Span::MAX, ByteCount::ZERO).get(),
+            u64::MAX
+        );
+        assert_eq!(
+            run_length(BitRate::ZERO, Span::ZERO, ByteCount::ZERO).get(),
+            0
+        );
     }
 
     proptest! {

@@ -1,4 +1,5 @@
-//! The congestion window, or the rate, that a loss rate leaves in steady state: one file a family of formulas.
+//! The congestion window, or the rate, that a loss rate leaves in steady state: one file a family
+//! of formulas.
 //!
 //! | formula | losses | holds for |
 //! |---|---|---|
@@ -74,8 +75,8 @@ impl CongestionControl {
         }
     }
 
-    /// β: what is left of the window after a loss; for `HighSpeed` TCP the least, which it has as Reno up to 38
-    /// segments.
+    /// β: what is left of the window after a loss; for `HighSpeed` TCP the least, which it has as
+    /// Reno up to 38 segments.
     pub(crate) fn backoff_factor(self) -> f64 {
         match self {
             Self::Reno | Self::HighSpeed => 0.5,
@@ -84,8 +85,9 @@ impl CongestionControl {
         }
     }
 
-    /// The mean window under `loss`, or `None` where loss does not bound it: without loss, and for BBR below the ten
-    /// percent that its model of the path absorbs. Above that BBR is taken as Reno, for want of a formula.
+    /// The mean window under `loss`, or `None` where loss does not bound it: without loss, and for
+    /// BBR below the ten percent that its model of the path absorbs. Above that BBR is taken as
+    /// Reno, for want of a formula.
     pub fn mean_window(self, loss: Ratio, rtt: Span, mss: ByteCount) -> Option<ByteCount> {
         match self {
             _ if loss == Ratio::ZERO => None,
@@ -96,19 +98,20 @@ impl CongestionControl {
         }
     }
 
-    /// The shortest drop-tail queue, in BDPs, with which one stream keeps the link full across a back-off:
-    /// (1 − β) ÷ β.
+    /// The shortest drop-tail queue, in BDPs, with which one stream keeps the link full across a
+    /// back-off: (1 − β) ÷ β.
     pub fn queue_needed(self) -> Ratio {
         Ratio::new((1.0 - self.backoff_factor()) / self.backoff_factor())
     }
 
-    /// Share of the link that `streams` fill where there is no queue at all, one of them backing off at a time
-    /// (Altman et al. 2006): 1 − 1 ÷ (1 + (1 + β) ÷ (1 − β) · streams).
+    /// Share of the link that `streams` fill where there is no queue at all, one of them backing
+    /// off at a time (Altman et al. 2006): 1 − 1 ÷ (1 + (1 + β) ÷ (1 − β) · streams).
     pub fn utilisation_without_queue(self, streams: u16) -> Ratio {
         if self.backoff_factor() >= 1.0 {
             return Ratio::ONE;
         }
-        let gain = (1.0 + self.backoff_factor()) / (1.0 - self.backoff_factor()) * f64::from(streams.max(1));
+        let gain = (1.0 + self.backoff_factor()) / (1.0 - self.backoff_factor())
+            * f64::from(streams.max(1));
         Ratio::new(1.0 - 1.0 / (1.0 + gain))
     }
 }
@@ -134,20 +137,30 @@ mod tests {
     #[test]
     fn queues_and_streams_keep_a_link_full() {
         for (control, queue, without) in [
-            (CongestionControl::Reno, "1.00", ["0.750", "0.857", "0.923", "0.960", "0.980"]),
-            (CongestionControl::Cubic, "0.43", ["0.850", "0.919", "0.958", "0.978", "0.989"]),
+            (
+                CongestionControl::Reno,
+                "1.00",
+                ["0.750", "0.857", "0.923", "0.960", "0.980"],
+            ),
+            (
+                CongestionControl::Cubic,
+                "0.43",
+                ["0.850", "0.919", "0.958", "0.978", "0.989"],
+            ),
             (CongestionControl::Bbr, "0.00", ["1.000"; 5]),
         ] {
             assert_eq!(format!("{:.2}", control.queue_needed().get()), queue);
-            let got = [1, 2, 4, 8, 16].map(|n| format!("{:.3}", control.utilisation_without_queue(n).get()));
+            let got = [1, 2, 4, 8, 16]
+                .map(|n| format!("{:.3}", control.utilisation_without_queue(n).get()));
             assert_eq!(got, without, "{}", control.display_name());
         }
     }
 
     #[test]
     fn bbr_absorbs_what_halves_the_others() {
-        let window =
-            |control: CongestionControl, loss| control.mean_window(Ratio::new(loss), Span::from_millis(100), UNIT);
+        let window = |control: CongestionControl, loss| {
+            control.mean_window(Ratio::new(loss), Span::from_millis(100), UNIT)
+        };
         assert_eq!(window(CongestionControl::Bbr, 0.05), None);
         assert!(window(CongestionControl::Bbr, 0.25).is_some());
         assert!(window(CongestionControl::Cubic, 0.05).is_some());
@@ -182,7 +195,8 @@ mod tests {
                     control.mean_window(Ratio::new(loss), rtt, UNIT).map_or(window::UNBOUNDED, |w| window::rate_of_window(w, rtt))
                 };
                 prop_assert!(rate(loss, millis) >= rate(loss + more, millis));
-                // Windows are whole bytes, so a rate may be off by one in its thousandths of a segment.
+                // Windows are whole bytes, so a rate may be off by one in its thousandths of a
+                // segment.
                 prop_assert!(rate(loss, millis).scale_by(1.001) >= rate(loss, millis + longer));
             }
         }

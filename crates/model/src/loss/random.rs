@@ -1,15 +1,16 @@
-//! Losses that come at random, every packet with the same chance: the mean window, and how far a transfer that sees few
-//! of them may be from it.
+//! Losses that come at random, every packet with the same chance: the mean window, and how far a
+//! transfer that sees few of them may be from it.
 //!
-//! The factors are those of a simulation, packet by packet, of Linux's Reno and CUBIC (`tcp_cong.c`, `tcp_cubic.c` with
-//! fast convergence and its Reno estimate in whole segments) under independent losses; the tests repeat it. For Reno it
-//! gives 1.31 ÷ √p, as Mathis et al. print for random losses; the formulas are within eight percent of it.
+//! The factors are those of a simulation, packet by packet, of Linux's Reno and CUBIC
+//! (`tcp_cong.c`, `tcp_cubic.c` with fast convergence and its Reno estimate in whole segments)
+//! under independent losses; the tests repeat it. For Reno it gives 1.31 ÷ √p, as Mathis et al.
+//! print for random losses; the formulas are within eight percent of it.
 
 use fullpipe_units::{ByteCount, Ratio, Span};
 
 use super::{
-    BBR_ABSORBS, CongestionControl, CubicConstants, FORMULAS_HOLD_TO, MathisConstant, PftkFlow, highspeed_window,
-    in_bytes, pftk_rate,
+    BBR_ABSORBS, CongestionControl, CubicConstants, FORMULAS_HOLD_TO, MathisConstant, PftkFlow,
+    highspeed_window, in_bytes, pftk_rate,
 };
 use crate::{LikelyFactor, window};
 
@@ -21,7 +22,8 @@ const CUBIC_AS_RENO: f64 = 1.30;
 const CUBIC_LAGS: f64 = 3.0;
 /// Shortest time that Linux's retransmission timeout adds to the round-trip time (`TCP_RTO_MIN`).
 const MIN_RTO: Span = Span::from_millis(200);
-/// Error of the formula itself: recoveries that last, segments sent in trains, acknowledgements that wait.
+/// Error of the formula itself: recoveries that last, segments sent in trains, acknowledgements
+/// that wait.
 const FORMULA: f64 = 0.15;
 /// Beyond one percent, the same for [`pftk_rate()`], which knows neither SACK nor tail loss probes.
 const FORMULA_WITH_TIMEOUTS: f64 = 0.6;
@@ -29,12 +31,13 @@ const FORMULA_WITH_TIMEOUTS: f64 = 0.6;
 const COVERED: f64 = 2.0;
 
 impl CongestionControl {
-    /// The mean window under `loss` that comes at random, or `None` where loss does not bound it: as
-    /// [`CongestionControl::mean_window`] says, whose losses are even.
+    /// The mean window under `loss` that comes at random, or `None` where loss does not bound it:
+    /// as [`CongestionControl::mean_window`] says, whose losses are even.
     ///
-    /// Even losses cut a window that is always the same; random ones leave some windows alone for long, and these send
-    /// most: Reno's mean is 1.09 times that of even losses, CUBIC's 0.9 to 1.25 times. Beyond one percent timeouts
-    /// decide, and it is [`pftk_rate()`] with every segment acknowledged and Linux's least timeout where that is less.
+    /// Even losses cut a window that is always the same; random ones leave some windows alone for
+    /// long, and these send most: Reno's mean is 1.09 times that of even losses, CUBIC's 0.9 to
+    /// 1.25 times. Beyond one percent timeouts decide, and it is [`pftk_rate()`] with every segment
+    /// acknowledged and Linux's least timeout where that is less.
     pub fn window_at_random(self, loss: Ratio, rtt: Span, mss: ByteCount) -> Option<ByteCount> {
         let own = match self {
             _ if loss == Ratio::ZERO => return None,
@@ -42,13 +45,21 @@ impl CongestionControl {
             Self::Cubic => {
                 let curve = CubicConstants::default().own_segments(loss, rtt) * CUBIC_AT_RANDOM;
                 let as_reno = CUBIC_AS_RENO / loss.get().sqrt();
-                in_bytes(smooth_max(curve, (as_reno - CUBIC_LAGS).max(as_reno / 2.0)), loss, mss)
+                in_bytes(
+                    smooth_max(curve, (as_reno - CUBIC_LAGS).max(as_reno / 2.0)),
+                    loss,
+                    mss,
+                )
             }
             // Not simulated: even losses, which promise less.
             Self::HighSpeed => highspeed_window(loss, mss),
             Self::Reno | Self::Bbr => MathisConstant::Random.mean_window(loss, mss),
         };
-        Some(if loss.get() > FORMULAS_HOLD_TO { own.min(with_timeouts(loss, rtt, mss)) } else { own })
+        Some(if loss.get() > FORMULAS_HOLD_TO {
+            own.min(with_timeouts(loss, rtt, mss))
+        } else {
+            own
+        })
     }
 
     /// Standard deviation ÷ mean of a rate over one loss; over n losses it is so much less by √n.
@@ -60,16 +71,27 @@ impl CongestionControl {
     }
 }
 
-/// A window that follows the larger of two, and now this, now that where they are close: (a⁶ + b⁶)^⅙.
+/// A window that follows the larger of two, and now this, now that where they are close: (a⁶ +
+/// b⁶)^⅙.
 fn smooth_max(a: f64, b: f64) -> f64 {
     let (least, most) = if a < b { (a, b) } else { (b, a) };
     let cubed = (least / most) * (least / most) * (least / most);
-    if cubed.is_finite() { most * libm::cbrt((1.0 + cubed * cubed).sqrt()) } else { most }
+    if cubed.is_finite() {
+        most * libm::cbrt((1.0 + cubed * cubed).sqrt())
+    } else {
+        most
+    }
 }
 
 /// Returns the bytes that [`pftk_rate()`] has in flight where each segment is acknowledged.
 fn with_timeouts(loss: Ratio, rtt: Span, mss: ByteCount) -> ByteCount {
-    let flow = PftkFlow { mss, rtt, rto: rtt + MIN_RTO, acknowledged_together: 1, max_window: None };
+    let flow = PftkFlow {
+        mss,
+        rtt,
+        rto: rtt + MIN_RTO,
+        acknowledged_together: 1,
+        max_window: None,
+    };
     window::bdp(pftk_rate(&flow, loss), rtt)
 }
 
@@ -78,7 +100,8 @@ fn with_timeouts(loss: Ratio, rtt: Span, mss: ByteCount) -> ByteCount {
 pub(crate) struct SeenLosses {
     /// In steady state, of all streams together.
     pub(crate) steady: f64,
-    /// Before it, of all streams together: those that bring windows down from where slow start left them.
+    /// Before it, of all streams together: those that bring windows down from where slow start left
+    /// them.
     pub(crate) descent: f64,
 }
 
@@ -91,21 +114,31 @@ impl SeenLosses {
     /// Returns the interval of the rate of a transfer that sees these losses, as shares of that of
     /// [`CongestionControl::window_at_random`].
     ///
-    /// Packets sent are losses seen ÷ p, whatever the congestion control: so chance leaves ± twice the scatter ÷
-    /// √losses, and the descent, which takes next to no time, adds its losses to those of the steady state.
+    /// Packets sent are losses seen ÷ p, whatever the congestion control: so chance leaves ± twice
+    /// the scatter ÷ √losses, and the descent, which takes next to no time, adds its losses to
+    /// those of the steady state.
     pub(crate) fn likely_rate(self, control: CongestionControl, loss: Ratio) -> LikelyFactor {
-        let formula = if loss.get() > FORMULAS_HOLD_TO { FORMULA_WITH_TIMEOUTS } else { FORMULA };
+        let formula = if loss.get() > FORMULAS_HOLD_TO {
+            FORMULA_WITH_TIMEOUTS
+        } else {
+            FORMULA
+        };
         let chance = COVERED * control.rate_deviation() / self.steady.sqrt();
         let apart = (formula * formula + chance * chance).sqrt();
-        LikelyFactor::new(1.0 / (1.0 + apart), 1.0, 1.0 + apart + self.descent / self.steady)
+        LikelyFactor::new(
+            1.0 / (1.0 + apart),
+            1.0,
+            1.0 + apart + self.descent / self.steady,
+        )
     }
 }
 
 /// Two ceilings of which one comes by chance, `a` and `b` ≥ 0: (a⁻³ + b⁻³)^(−⅓).
 ///
-/// A window that loss keeps swinging is cut at its peaks by whatever else bounds it, so the mean is below either. The
-/// exponent fits the simulation to four percent where a ≤ 0.5 b or a ≥ 2 b and to eight between, for Reno and CUBIC,
-/// for a window's bound and for a link with a queue; where the two are equal it gives 0.79.
+/// A window that loss keeps swinging is cut at its peaks by whatever else bounds it, so the mean is
+/// below either. The exponent fits the simulation to four percent where a ≤ 0.5 b or a ≥ 2 b and to
+/// eight between, for Reno and CUBIC, for a window's bound and for a link with a queue; where the
+/// two are equal it gives 0.79.
 pub(crate) fn smooth_min(a: f64, b: f64) -> f64 {
     let (least, most) = if a < b { (a, b) } else { (b, a) };
     if most == 0.0 {
@@ -132,7 +165,11 @@ mod tests {
 
     impl Losses {
         fn new(p: f64) -> Self {
-            let mut losses = Self { state: 0x2545_f491_4f6c_dd1d, p, passing: 0 };
+            let mut losses = Self {
+                state: 0x2545_f491_4f6c_dd1d,
+                p,
+                passing: 0,
+            };
             losses.passing = losses.gap();
             losses
         }
@@ -179,14 +216,31 @@ mod tests {
     impl Window {
         fn new(control: CongestionControl, size: u64) -> Self {
             let plateau = (size as f64, 0.0);
-            let curve = Curve { last_peak: size, plateau, since: None, as_reno: size, towards: 0, read_time: (0, 0.0) };
-            Self { control, size, credit: 0, price: size, curve }
+            let curve = Curve {
+                last_peak: size,
+                plateau,
+                since: None,
+                as_reno: size,
+                towards: 0,
+                read_time: (0, 0.0),
+            };
+            Self {
+                control,
+                size,
+                credit: 0,
+                price: size,
+                curve,
+            }
         }
 
         /// Cuts the window after a loss.
         fn cut(&mut self) -> u64 {
             let keeps = self.control.backoff_factor();
-            let converges = if self.size < self.curve.last_peak { f64::midpoint(1.0, keeps) } else { 1.0 };
+            let converges = if self.size < self.curve.last_peak {
+                f64::midpoint(1.0, keeps)
+            } else {
+                1.0
+            };
             self.curve.last_peak = (self.size as f64 * converges) as u64;
             self.curve.since = None;
             ((self.size as f64 * keeps) as u64).max(2)
@@ -210,8 +264,9 @@ mod tests {
     }
 
     impl Curve {
-        /// Returns the segments to acknowledge for a growth by one, if it was `before`. The clock ticks every 4 ms and
-        /// is read at no sooner than 28 ms after the last time, unless the window has grown.
+        /// Returns the segments to acknowledge for a growth by one, if it was `before`. The clock
+        /// ticks every 4 ms and is read at no sooner than 28 ms after the last time, unless the
+        /// window has grown.
         fn price(&mut self, size: u64, before: u64, now: f64, rtt: f64) -> u64 {
             const TICKS: f64 = 250.0;
             self.towards += 1;
@@ -224,7 +279,11 @@ mod tests {
             if self.since.is_none() || now > read_time {
                 self.read_time = (size, now);
                 let target = self.target(size, now, rtt);
-                price = if target > size { size / (target - size) } else { 100 * size };
+                price = if target > size {
+                    size / (target - size)
+                } else {
+                    100 * size
+                };
             }
             // One segment for 1.875 windows acknowledged.
             let segment = size * 15 / 8;
@@ -249,15 +308,25 @@ mod tests {
         }
     }
 
-    /// The mean packets per round trip that arrive, block after block of so many seconds, until so many packets are
-    /// lost; in steady state, with windows of at most `bound`, lost packets retransmitted and rate halved in proportion
-    /// (RFC 6937).
-    fn blocks(control: CongestionControl, p: f64, rtt: f64, bound: u64, losses: u64, seconds: f64) -> Vec<f64> {
+    /// The mean packets per round trip that arrive, block after block of so many seconds, until so
+    /// many packets are lost; in steady state, with windows of at most `bound`, lost packets
+    /// retransmitted and rate halved in proportion (RFC 6937).
+    fn blocks(
+        control: CongestionControl,
+        p: f64,
+        rtt: f64,
+        bound: u64,
+        losses: u64,
+        seconds: f64,
+    ) -> Vec<f64> {
         let mut window = Window::new(control, ((1.2 / p.sqrt()) as u64).min(bound));
         let mut chance = Losses::new(p);
-        let mut flying: VecDeque<(f64, bool)> = (0..window.size).map(|_| (0.0, chance.hits_next())).collect();
+        let mut flying: VecDeque<(f64, bool)> = (0..window.size)
+            .map(|_| (0.0, chance.hits_next()))
+            .collect();
         let (mut sent, mut seen, mut lost) = (flying.len() as u64, 0, 0);
-        // While it recovers: the last packet sent before, the share of arrivals answered, and what is due of it.
+        // While it recovers: the last packet sent before, the share of arrivals answered, and what
+        // is due of it.
         let mut recovery: Option<(u64, f64, f64)> = None;
         let (mut arrived, mut began, mut means) = (0_u64, 0.0, Vec::new());
         while lost < losses {
@@ -314,7 +383,9 @@ mod tests {
     }
 
     fn formula(control: CongestionControl, p: f64, rtt: f64) -> f64 {
-        let window = control.window_at_random(Ratio::new(p), Span::from_secs_f64(rtt), MSS).unwrap();
+        let window = control
+            .window_at_random(Ratio::new(p), Span::from_secs_f64(rtt), MSS)
+            .unwrap();
         window.as_f64() / MSS.as_f64()
     }
 
@@ -342,12 +413,20 @@ mod tests {
 
     #[test]
     fn the_simulation_scatters_as_much() {
-        for (control, p, rtt) in [(CongestionControl::Reno, 1e-3, 0.05), (CongestionControl::Cubic, 1e-3, 0.2)] {
+        for (control, p, rtt) in [
+            (CongestionControl::Reno, 1e-3, 0.05),
+            (CongestionControl::Cubic, 1e-3, 0.2),
+        ] {
             // So long as twenty losses take on average.
             let length = 20.0 * rtt / (p * formula(control, p, rtt));
             let blocks = blocks(control, p, rtt, u64::MAX, 6_000, length);
             let middle = mean(&blocks);
-            let variance = mean(&blocks.iter().map(|block| (block - middle) * (block - middle)).collect::<Vec<_>>());
+            let variance = mean(
+                &blocks
+                    .iter()
+                    .map(|block| (block - middle) * (block - middle))
+                    .collect::<Vec<_>>(),
+            );
             let scatter = variance.sqrt() / middle * 20_f64.sqrt();
             assert!(
                 (scatter / control.rate_deviation() - 1.0).abs() < 0.15,
@@ -359,9 +438,19 @@ mod tests {
 
     #[test]
     fn a_bound_close_to_the_mean_takes_a_fifth() {
-        for (control, p, rtt) in [(CongestionControl::Reno, 1e-3, 0.05), (CongestionControl::Cubic, 1e-3, 0.2)] {
+        for (control, p, rtt) in [
+            (CongestionControl::Reno, 1e-3, 0.05),
+            (CongestionControl::Cubic, 1e-3, 0.2),
+        ] {
             let free = simulated(control, p, rtt, u64::MAX, 3_000);
-            for (times, within) in [(0.3, 0.05), (0.5, 0.05), (0.7, 0.08), (1.0, 0.08), (1.4, 0.08), (2.0, 0.05)] {
+            for (times, within) in [
+                (0.3, 0.05),
+                (0.5, 0.05),
+                (0.7, 0.08),
+                (1.0, 0.08),
+                (1.4, 0.08),
+                (2.0, 0.05),
+            ] {
                 let bound = (free * times) as u64;
                 let bounded = simulated(control, p, rtt, bound, 3_000);
                 let expected = smooth_min(free, bound as f64);
@@ -382,10 +471,12 @@ mod tests {
     #[test]
     fn few_losses_leave_much_open() {
         let of = |steady, descent| {
-            let likely = SeenLosses { steady, descent }.likely_rate(CongestionControl::Cubic, Ratio::new(1e-4));
+            let likely = SeenLosses { steady, descent }
+                .likely_rate(CongestionControl::Cubic, Ratio::new(1e-4));
             format!("{:.2} {:.2}", likely.low.get(), likely.high.get())
         };
-        // Two losses after a slow start to the full gigabit: 2.5 to 6.6 times the mean was measured.
+        // Two losses after a slow start to the full gigabit: 2.5 to 6.6 times the mean was
+        // measured.
         assert_eq!(of(2.0, 10.0), "0.45 7.21");
         assert_eq!(of(20.0, 10.0), "0.71 1.91");
         assert_eq!(of(200.0, 10.0), "0.84 1.24");

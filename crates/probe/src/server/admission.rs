@@ -1,5 +1,5 @@
-//! Admission of clients: the networks that may connect, and quotas for each address and in total. There are no sockets
-//! and no clock here.
+//! Admission of clients: the networks that may connect, and quotas for each address and in total.
+//! There are no sockets and no clock here.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use fullpipe_control::{
-    AddressPrefix, PendingClients, PendingPlace, QueueBudget, QueueShare, StalledBytes, available_quota,
-    client_networks, client_prefix, is_admitted,
+    AddressPrefix, PendingClients, PendingPlace, QueueBudget, QueueShare, StalledBytes,
+    available_quota, client_networks, client_prefix, is_admitted,
 };
 use fullpipe_iperf::{ErrorNumber, TestRefusal};
 use fullpipe_record::Request;
@@ -47,14 +47,24 @@ pub struct ServerLimits {
 }
 
 impl Default for ServerLimits {
-    /// Returns 64 tests, 256 streams and 128 pending connections for each address, and 1024 tests, 2048 streams and
-    /// 4096 pending connections in total.
+    /// Returns 64 tests, 256 streams and 128 pending connections for each address, and 1024 tests,
+    /// 2048 streams and 4096 pending connections in total.
     fn default() -> Self {
         Self {
             allow: Vec::new(),
             deny: Vec::new(),
-            address: AdmissionQuota { pending: 128, tests: 64, streams: 256, rate: None },
-            total: AdmissionQuota { pending: 4096, tests: 1024, streams: 2048, rate: None },
+            address: AdmissionQuota {
+                pending: 128,
+                tests: 64,
+                streams: 256,
+                rate: None,
+            },
+            total: AdmissionQuota {
+                pending: 4096,
+                tests: 1024,
+                streams: 2048,
+                rate: None,
+            },
             duration: None,
             bytes: None,
         }
@@ -83,8 +93,12 @@ impl ClientRejection {
         match self {
             Self::Denied => "its address is not allowed to connect",
             Self::QuotaExceeded => "the limit of pending connections or tests is reached",
-            Self::Iperf2 => "it is an iperf2 client, which this server does not serve: use iperf3 or fullpipe there",
-            Self::Iperf2Reverse => "an iperf2 client asked the server to send datagrams, which is not offered",
+            Self::Iperf2 => {
+                "it is an iperf2 client, which this server does not serve: use iperf3 or fullpipe there"
+            }
+            Self::Iperf2Reverse => {
+                "an iperf2 client asked the server to send datagrams, which is not offered"
+            }
             Self::Unknown => "it is neither fullpipe nor iperf3 nor iperf2",
         }
     }
@@ -171,7 +185,13 @@ impl Admission {
     pub(super) fn new(limits: ServerLimits, max_connections: u32) -> Self {
         // How many there may be depends on the streams of admitted tests.
         let pending = PendingClients::new(usize::MAX, usize::MAX);
-        Self { limits, max_connections, pending, queues: QueueBudget::of_this_process(), state: Rc::default() }
+        Self {
+            limits,
+            max_connections,
+            pending,
+            queues: QueueBudget::of_this_process(),
+            state: Rc::default(),
+        }
     }
 
     pub(super) fn limits(&self) -> &ServerLimits {
@@ -183,20 +203,38 @@ impl Admission {
         is_admitted(address, &self.limits.allow, &self.limits.deny)
     }
 
-    /// Admits a connection that is not classified yet. At most a quarter of all connections may be pending, which
-    /// leaves room for tests; beyond that, another one loses its place. Connections that may be streams of admitted
-    /// tests do not count.
+    /// Admits a connection that is not classified yet. At most a quarter of all connections may be
+    /// pending, which leaves room for tests; beyond that, another one loses its place. Connections
+    /// that may be streams of admitted tests do not count.
     ///
     /// # Errors
     /// Fails if the address may not connect, or all that are pending keep their places.
-    pub(super) fn admit_pending(&self, address: IpAddr, now: Instant) -> Result<PendingConnection, ClientRejection> {
+    pub(super) fn admit_pending(
+        &self,
+        address: IpAddr,
+        now: Instant,
+    ) -> Result<PendingConnection, ClientRejection> {
         if !self.is_allowed(address) {
             return Err(ClientRejection::Denied);
         }
-        let expected = |prefix| self.state.borrow().prefixes.get(&prefix).map_or(0, |own| own.streams as usize);
-        let place = self.pending.admit_expecting(address, now, self.is_full_of_pending(), &expected);
+        let expected = |prefix| {
+            self.state
+                .borrow()
+                .prefixes
+                .get(&prefix)
+                .map_or(0, |own| own.streams as usize)
+        };
+        let place =
+            self.pending
+                .admit_expecting(address, now, self.is_full_of_pending(), &expected);
         let place = place.ok_or(ClientRejection::QuotaExceeded)?;
-        let permit = self.grant_permit(address, QuotaUsage { pending: 1, ..QuotaUsage::default() });
+        let permit = self.grant_permit(
+            address,
+            QuotaUsage {
+                pending: 1,
+                ..QuotaUsage::default()
+            },
+        );
         Ok(PendingConnection { permit, place })
     }
 
@@ -209,17 +247,30 @@ impl Admission {
 
     /// Returns the number of connections that may be pending besides streams of admitted tests.
     fn max_pending(&self) -> u32 {
-        self.limits.total.pending.min((self.max_connections / 4).max(1))
+        self.limits
+            .total
+            .pending
+            .min((self.max_connections / 4).max(1))
     }
 
     /// Admits a UDP stream that a test waits for, until the test takes it.
     ///
     /// # Errors
     /// Fails if its client has as many as it may have.
-    pub(super) fn admit_udp_stream(&self, address: IpAddr) -> Result<AdmissionPermit, ClientRejection> {
-        let usage = QuotaUsage { pending: 1, ..QuotaUsage::default() };
+    pub(super) fn admit_udp_stream(
+        &self,
+        address: IpAddr,
+    ) -> Result<AdmissionPermit, ClientRejection> {
+        let usage = QuotaUsage {
+            pending: 1,
+            ..QuotaUsage::default()
+        };
         let (_, own) = self.usage_with(address, usage);
-        let each = self.limits.address.pending.min((self.max_pending() / 4).max(1));
+        let each = self
+            .limits
+            .address
+            .pending
+            .min((self.max_pending() / 4).max(1));
         if own.pending > each.saturating_add(own.streams) {
             return Err(ClientRejection::QuotaExceeded);
         }
@@ -231,13 +282,16 @@ impl Admission {
         usage.tests.saturating_add(usage.streams) > self.max_connections - self.max_pending()
     }
 
-    /// Admits a test of which only the cookie has been received. An eighth of the quota is reserved for addresses with
-    /// few tests.
+    /// Admits a test of which only the cookie has been received. An eighth of the quota is reserved
+    /// for addresses with few tests.
     ///
     /// # Errors
     /// Fails if a quota is used up.
     pub(super) fn admit_test(&self, address: IpAddr) -> Result<AdmissionPermit, ClientRejection> {
-        let usage = QuotaUsage { tests: 1, ..QuotaUsage::default() };
+        let usage = QuotaUsage {
+            tests: 1,
+            ..QuotaUsage::default()
+        };
         let (all, own) = self.usage_with(address, usage);
         let (total, each) = (&self.limits.total, &self.limits.address);
         let is_full = all.tests > available_quota(total.tests, own.tests, all.tests == 1)
@@ -252,7 +306,11 @@ impl Admission {
     ///
     /// # Errors
     /// Fails if the load would exceed a limit; the error has iperf3's number for it.
-    pub(super) fn admit_load(&self, address: IpAddr, request: &Request) -> Result<AdmissionPermit, TestRefusal> {
+    pub(super) fn admit_load(
+        &self,
+        address: IpAddr,
+        request: &Request,
+    ) -> Result<AdmissionPermit, TestRefusal> {
         self.check_size(request)?;
         let streams = u32::from(request.streams) * request.data_directions().len() as u32;
         let each = request.rate.map_or(0, BitRate::bps);
@@ -279,29 +337,54 @@ impl Admission {
     /// Records the recent activity of the load with this `permit`.
     ///
     /// # Errors
-    /// Fails if the load must end: because it was evicted, because its client leaves too much in queues of the kernel,
-    /// or because a limit of the rate is exceeded and no other load within that limit is faster.
-    pub(super) fn record_activity(&self, permit: &AdmissionPermit, activity: LoadActivity) -> Result<(), TestRefusal> {
+    /// Fails if the load must end: because it was evicted, because its client leaves too much in
+    /// queues of the kernel, or because a limit of the rate is exceeded and no other load within
+    /// that limit is faster.
+    pub(super) fn record_activity(
+        &self,
+        permit: &AdmissionPermit,
+        activity: LoadActivity,
+    ) -> Result<(), TestRefusal> {
         let mut state = self.state.borrow_mut();
-        let Some(load) = state.loads.get_mut(&permit.number) else { return Ok(()) };
+        let Some(load) = state.loads.get_mut(&permit.number) else {
+            return Ok(());
+        };
         load.activity = activity;
-        let busy = |why| TestRefusal { number: ErrorNumber::BUSY, why };
+        let busy = |why| TestRefusal {
+            number: ErrorNumber::BUSY,
+            why,
+        };
         if load.evicted {
-            return Err(busy(format!("it was idle for {} and is ended to make room for others", activity.idle)));
+            return Err(busy(format!(
+                "it was idle for {} and is ended to make room for others",
+                activity.idle
+            )));
         }
-        load.queues.record_bytes(activity.stalled).map_err(|excess| busy(excess.to_string()))?;
+        load.queues
+            .record_bytes(activity.stalled)
+            .map_err(|excess| busy(excess.to_string()))?;
         let (each, total) = (self.limits.address.rate, self.limits.total.rate);
-        state.check_rates(each, activity.rate, "its address carries", |prefix| prefix == permit.client_prefix)?;
+        state.check_rates(each, activity.rate, "its address carries", |prefix| {
+            prefix == permit.client_prefix
+        })?;
         state.check_rates(total, activity.rate, "all tests carry", |_| true)
     }
 
-    /// Evicts loads that were idle for [`MAX_IDLE`], the idlest first, until they free the given number of `streams`.
-    /// Returns true if any load is ending, so that it is worth trying again.
+    /// Evicts loads that were idle for [`MAX_IDLE`], the idlest first, until they free the given
+    /// number of `streams`. Returns true if any load is ending, so that it is worth trying again.
     pub(super) fn evict_idle(&self, streams: u32) -> bool {
         let mut state = self.state.borrow_mut();
-        let mut freed: u32 = state.loads.values().filter(|load| load.evicted).map(|load| load.streams).sum();
-        let mut idle: Vec<&mut AdmittedLoad> =
-            state.loads.values_mut().filter(|load| !load.evicted && load.activity.idle >= MAX_IDLE).collect();
+        let mut freed: u32 = state
+            .loads
+            .values()
+            .filter(|load| load.evicted)
+            .map(|load| load.streams)
+            .sum();
+        let mut idle: Vec<&mut AdmittedLoad> = state
+            .loads
+            .values_mut()
+            .filter(|load| !load.evicted && load.activity.idle >= MAX_IDLE)
+            .collect();
         idle.sort_unstable_by_key(|load| std::cmp::Reverse(load.activity.idle));
         for load in idle {
             if freed >= streams {
@@ -324,10 +407,15 @@ impl Admission {
         all.tests == 0 && all.streams == 0
     }
 
-    /// Returns the total usage and the usage of the client prefix of `address`, each with `more` added.
+    /// Returns the total usage and the usage of the client prefix of `address`, each with `more`
+    /// added.
     fn usage_with(&self, address: IpAddr, more: QuotaUsage) -> (QuotaUsage, QuotaUsage) {
         let state = self.state.borrow();
-        let own = state.prefixes.get(&client_prefix(address)).copied().unwrap_or_default();
+        let own = state
+            .prefixes
+            .get(&client_prefix(address))
+            .copied()
+            .unwrap_or_default();
         (state.total.add_usage(more), own.add_usage(more))
     }
 
@@ -342,29 +430,42 @@ impl Admission {
             *used = used.add_usage(usage);
         }
         state.permits += 1;
-        AdmissionPermit { state: Rc::clone(&self.state), client: address, client_prefix, number: state.permits, usage }
+        AdmissionPermit {
+            state: Rc::clone(&self.state),
+            client: address,
+            client_prefix,
+            number: state.permits,
+            usage,
+        }
     }
 
-    /// Fails if the test would be too long or too large. A test of a number of bytes has no duration that is known in
-    /// advance.
+    /// Fails if the test would be too long or too large. A test of a number of bytes has no
+    /// duration that is known in advance.
     fn check_size(&self, request: &Request) -> Result<(), TestRefusal> {
         let duration = request.omit + request.duration;
         match (self.limits.duration, self.limits.bytes, request.bytes) {
             (Some(max), _, None) if duration > max => {
                 let why = format!("a test of {duration} asked for; at most {max} is permitted");
-                Err(TestRefusal { number: ErrorNumber::MAX_DURATION, why })
+                Err(TestRefusal {
+                    number: ErrorNumber::MAX_DURATION,
+                    why,
+                })
             }
             (_, Some(max), Some(bytes)) if bytes > max => {
-                // iperf3 has no number for too many bytes; the one for a test that is too long comes closest.
+                // iperf3 has no number for too many bytes; the one for a test that is too long
+                // comes closest.
                 let why = format!("a test of {bytes} asked for; at most {max} is permitted");
-                Err(TestRefusal { number: ErrorNumber::MAX_DURATION, why })
+                Err(TestRefusal {
+                    number: ErrorNumber::MAX_DURATION,
+                    why,
+                })
             }
             _ => Ok(()),
         }
     }
 
-    /// Fails if there would be too many streams. A request that exceeds a quota by itself is invalid at any time;
-    /// otherwise the server is busy.
+    /// Fails if there would be too many streams. A request that exceeds a quota by itself is
+    /// invalid at any time; otherwise the server is busy.
     fn check_streams(
         &self,
         address: IpAddr,
@@ -375,7 +476,9 @@ impl Admission {
         let (each, total) = (self.limits.address.streams, self.limits.total.streams);
         let refuse = |number, why| Err(TestRefusal { number, why });
         if streams > each.min(total) {
-            let why = format!("{streams} streams asked for; the limits are {each} for an address and {total} in total");
+            let why = format!(
+                "{streams} streams asked for; the limits are {each} for an address and {total} in total"
+            );
             return refuse(ErrorNumber::STREAMS, why);
         }
         if own.streams > each {
@@ -387,35 +490,63 @@ impl Admission {
             return refuse(ErrorNumber::BUSY, why);
         }
         if self.exceeds_site(address, each, own.streams, |usage| usage.streams + streams) {
-            let why = format!("{} asked for; its network uses too many already", count_noun(streams, "stream"));
+            let why = format!(
+                "{} asked for; its network uses too many already",
+                count_noun(streams, "stream")
+            );
             return refuse(ErrorNumber::BUSY, why);
         }
-        if all.streams > available_quota(total, own.streams, all.streams == streams) || self.lacks_descriptors(all) {
+        if all.streams > available_quota(total, own.streams, all.streams == streams)
+            || self.lacks_descriptors(all)
+        {
             let used = all.streams - streams;
-            let why = format!("{} asked for; all tests together use {used} of {total}", count_noun(streams, "stream"));
+            let why = format!(
+                "{} asked for; all tests together use {used} of {total}",
+                count_noun(streams, "stream")
+            );
             return refuse(ErrorNumber::BUSY, why);
         }
         Ok(())
     }
 
-    /// Returns true if a wider network of `address` would use more than its part of the quota `each`, where `used`
-    /// counts with what is asked for. The address itself would use `own`.
-    fn exceeds_site(&self, address: IpAddr, each: u32, own: u32, used: impl Fn(&QuotaUsage) -> u32) -> bool {
+    /// Returns true if a wider network of `address` would use more than its part of the quota
+    /// `each`, where `used` counts with what is asked for. The address itself would use `own`.
+    fn exceeds_site(
+        &self,
+        address: IpAddr,
+        each: u32,
+        own: u32,
+        used: impl Fn(&QuotaUsage) -> u32,
+    ) -> bool {
         let state = self.state.borrow();
         site_networks(address).any(|(site, share)| {
             let quota = each.saturating_mul(share);
-            state.sites.get(&site).is_some_and(|usage| used(usage) > available_quota(quota, own, false))
+            state
+                .sites
+                .get(&site)
+                .is_some_and(|usage| used(usage) > available_quota(quota, own, false))
         })
     }
 
     fn check_rate(&self, all: BitRate, own: BitRate) -> Result<(), TestRefusal> {
         for (limit, rate, subject) in [
-            (self.limits.address.rate, own, "with this test its address would carry"),
-            (self.limits.total.rate, all, "with this test all tests would carry"),
+            (
+                self.limits.address.rate,
+                own,
+                "with this test its address would carry",
+            ),
+            (
+                self.limits.total.rate,
+                all,
+                "with this test all tests would carry",
+            ),
         ] {
             if let Some(limit) = limit.filter(|limit| rate > *limit) {
                 let why = format!("{subject} {rate}; {limit} is permitted");
-                return Err(TestRefusal { number: ErrorNumber::TOTAL_RATE, why });
+                return Err(TestRefusal {
+                    number: ErrorNumber::TOTAL_RATE,
+                    why,
+                });
             }
         }
         Ok(())
@@ -423,7 +554,8 @@ impl Admission {
 }
 
 impl AdmissionPermit {
-    /// Returns the number of the permit: permits are numbered in the order in which they are granted.
+    /// Returns the number of the permit: permits are numbered in the order in which they are
+    /// granted.
     pub(super) const fn permit_number(&self) -> u64 {
         self.number
     }
@@ -450,9 +582,9 @@ impl Drop for AdmissionPermit {
 }
 
 impl AdmissionState {
-    /// Fails for a load of `rate` if the recent rates of the loads whose client prefix is `wanted` exceed `limit`
-    /// together, and none of them is higher. The reason begins with `subject`. Without a limit no load is visited, as
-    /// each of them is checked many times a second.
+    /// Fails for a load of `rate` if the recent rates of the loads whose client prefix is `wanted`
+    /// exceed `limit` together, and none of them is higher. The reason begins with `subject`.
+    /// Without a limit no load is visited, as each of them is checked many times a second.
     fn check_rates(
         &self,
         limit: Option<BitRate>,
@@ -462,20 +594,28 @@ impl AdmissionState {
     ) -> Result<(), TestRefusal> {
         let Some(limit) = limit else { return Ok(()) };
         let (mut sum, mut fastest) = (BitRate::ZERO, BitRate::ZERO);
-        for load in self.loads.values().filter(|load| wanted(load.client_prefix)) {
+        for load in self
+            .loads
+            .values()
+            .filter(|load| wanted(load.client_prefix))
+        {
             sum = BitRate::from_bps(sum.bps().saturating_add(load.activity.rate.bps()));
             fastest = fastest.max(load.activity.rate);
         }
         if sum > limit && fastest <= rate {
-            let why = format!("{subject} {sum}; {limit} is permitted, and no other test carries more");
-            return Err(TestRefusal { number: ErrorNumber::TOTAL_RATE, why });
+            let why =
+                format!("{subject} {sum}; {limit} is permitted, and no other test carries more");
+            return Err(TestRefusal {
+                number: ErrorNumber::TOTAL_RATE,
+                why,
+            });
         }
         Ok(())
     }
 }
 
-/// Returns the wider networks of an address that may be of one site, with how many times the quota of an address each
-/// has.
+/// Returns the wider networks of an address that may be of one site, with how many times the quota
+/// of an address each has.
 fn site_networks(address: IpAddr) -> impl Iterator<Item = (AddressPrefix, u32)> {
     client_networks(address).skip(1)
 }
@@ -483,7 +623,9 @@ fn site_networks(address: IpAddr) -> impl Iterator<Item = (AddressPrefix, u32)> 
 impl QuotaUsage {
     /// Returns the number of its sockets.
     const fn socket_count(self) -> u32 {
-        self.pending.saturating_add(self.tests).saturating_add(self.streams)
+        self.pending
+            .saturating_add(self.tests)
+            .saturating_add(self.streams)
     }
 
     fn add_usage(self, more: Self) -> Self {
@@ -519,16 +661,25 @@ mod tests {
     }
 
     fn at(mbps: u64) -> LoadActivity {
-        LoadActivity { rate: BitRate::from_mbps(mbps), ..LoadActivity::default() }
+        LoadActivity {
+            rate: BitRate::from_mbps(mbps),
+            ..LoadActivity::default()
+        }
     }
 
     /// Returns a load of so many streams.
     fn streams(streams: u16) -> Request {
-        Request { streams, ..Request::default() }
+        Request {
+            streams,
+            ..Request::default()
+        }
     }
 
     /// Admits a connection that is not classified yet.
-    fn pending(admission: &Admission, address: IpAddr) -> Result<PendingConnection, ClientRejection> {
+    fn pending(
+        admission: &Admission,
+        address: IpAddr,
+    ) -> Result<PendingConnection, ClientRejection> {
         admission.admit_pending(address, Instant::now())
     }
 
@@ -545,15 +696,24 @@ mod tests {
     #[test]
     fn addresses_that_are_denied_or_not_allowed_are_rejected() {
         let denies = admission(|limits| limits.deny = vec![network("192.0.2.0/24")]);
-        assert_eq!(pending(&denies, ip(HERE)).unwrap_err(), ClientRejection::Denied);
+        assert_eq!(
+            pending(&denies, ip(HERE)).unwrap_err(),
+            ClientRejection::Denied
+        );
         assert!(pending(&denies, ip(THERE)).is_ok());
         let allows = admission(|limits| {
             limits.allow = vec![network("192.0.2.0/24"), network("198.51.100.7")];
             limits.deny = vec![network("192.0.2.128/25")];
         });
         assert!(pending(&allows, ip(HERE)).is_ok() && pending(&allows, ip(THERE)).is_ok());
-        assert_eq!(pending(&allows, ip("192.0.2.200")).unwrap_err(), ClientRejection::Denied);
-        assert_eq!(pending(&allows, ip("203.0.113.1")).unwrap_err(), ClientRejection::Denied);
+        assert_eq!(
+            pending(&allows, ip("192.0.2.200")).unwrap_err(),
+            ClientRejection::Denied
+        );
+        assert_eq!(
+            pending(&allows, ip("203.0.113.1")).unwrap_err(),
+            ClientRejection::Denied
+        );
     }
 
     #[test]
@@ -561,21 +721,35 @@ mod tests {
         for max_connections in [192, 1000, 10_000] {
             let admission = Admission::new(ServerLimits::default(), max_connections);
             let addresses = || (1..=32).map(|last| IpAddr::from([198, 51, 100, last]));
-            let silent: Vec<_> =
-                (0..128).flat_map(|_| addresses()).map(|address| pending(&admission, address).unwrap()).collect();
-            assert_eq!(admission.pending.places_taken(), 4096.min(max_connections as usize / 4));
+            let silent: Vec<_> = (0..128)
+                .flat_map(|_| addresses())
+                .map(|address| pending(&admission, address).unwrap())
+                .collect();
+            assert_eq!(
+                admission.pending.places_taken(),
+                4096.min(max_connections as usize / 4)
+            );
             assert!(admission.is_full_of_pending());
             // A newcomer is admitted, and keeps its place while as many silent ones come again.
             let mut newcomer = pending(&admission, ip(HERE)).unwrap();
-            let again: Vec<_> = addresses().map(|address| pending(&admission, address).unwrap()).collect();
+            let again: Vec<_> = addresses()
+                .map(|address| pending(&admission, address).unwrap())
+                .collect();
             {
                 let waits = pin!(newcomer.place.unless_lost(std::future::pending::<()>()));
-                assert!(waits.poll(&mut Context::from_waker(Waker::noop())).is_pending());
+                assert!(
+                    waits
+                        .poll(&mut Context::from_waker(Waker::noop()))
+                        .is_pending()
+                );
             }
             let test = admission.admit_test(ip(HERE)).unwrap();
             assert!(admission.admit_load(ip(HERE), &streams(8)).is_ok());
             drop((silent, again, newcomer, test));
-            assert!(admission.state.borrow().prefixes.is_empty(), "prefixes without usage are removed");
+            assert!(
+                admission.state.borrow().prefixes.is_empty(),
+                "prefixes without usage are removed"
+            );
         }
     }
 
@@ -583,16 +757,27 @@ mod tests {
     fn a_64_bit_network_of_ipv6_counts_as_one_address() {
         let admission = admission(|limits| limits.address.tests = 1);
         let _first = admission.admit_test(ip("2001:db8:0:1::1")).unwrap();
-        assert_eq!(admission.admit_test(ip("2001:db8:0:1:ffff::2")).unwrap_err(), ClientRejection::QuotaExceeded);
+        assert_eq!(
+            admission
+                .admit_test(ip("2001:db8:0:1:ffff::2"))
+                .unwrap_err(),
+            ClientRejection::QuotaExceeded
+        );
         assert!(admission.admit_test(ip("2001:db8:0:2::1")).is_ok());
         let _other = admission.admit_test(ip("::ffff:192.0.2.1")).unwrap();
-        assert_eq!(admission.admit_test(ip(HERE)).unwrap_err(), ClientRejection::QuotaExceeded);
+        assert_eq!(
+            admission.admit_test(ip(HERE)).unwrap_err(),
+            ClientRejection::QuotaExceeded
+        );
     }
 
     #[test]
     fn tests_are_counted_for_each_address_and_in_total() {
         let admission = admission(|limits| (limits.address.tests, limits.total.tests) = (2, 3));
-        let _mine = [admission.admit_test(ip(HERE)).unwrap(), admission.admit_test(ip(HERE)).unwrap()];
+        let _mine = [
+            admission.admit_test(ip(HERE)).unwrap(),
+            admission.admit_test(ip(HERE)).unwrap(),
+        ];
         assert!(admission.admit_test(ip(HERE)).is_err());
         let theirs = admission.admit_test(ip(THERE)).unwrap();
         assert!(admission.admit_test(ip("203.0.113.1")).is_err());
@@ -603,7 +788,11 @@ mod tests {
     #[test]
     fn the_usual_test_of_128_streams_is_permitted() {
         let admission = admission(|_| {});
-        let request = Request { streams: 128, direction: fullpipe_record::Direction::Both, ..Request::default() };
+        let request = Request {
+            streams: 128,
+            direction: fullpipe_record::Direction::Both,
+            ..Request::default()
+        };
         assert!(admission.admit_load(ip(HERE), &request).is_ok());
     }
 
@@ -615,9 +804,14 @@ mod tests {
         let _first = admission.admit_load(ip(HERE), &streams(8)).unwrap();
         let refusal = admission.admit_load(ip(HERE), &streams(3)).unwrap_err();
         assert_eq!(refusal.number, ErrorNumber::BUSY);
-        assert!(refusal.why.contains("uses 8 of the 10 that it may use"), "{}", refusal.why);
         assert!(
-            admission.admit_load(ip(HERE), &streams(2)).is_ok() && admission.admit_load(ip(THERE), &streams(3)).is_ok()
+            refusal.why.contains("uses 8 of the 10 that it may use"),
+            "{}",
+            refusal.why
+        );
+        assert!(
+            admission.admit_load(ip(HERE), &streams(2)).is_ok()
+                && admission.admit_load(ip(THERE), &streams(3)).is_ok()
         );
     }
 
@@ -625,20 +819,31 @@ mod tests {
     #[test]
     fn a_few_addresses_do_not_take_all_streams_or_tests() {
         for each in [256, 512, 2_048] {
-            let admission = admission(|limits| (limits.address.streams, limits.address.tests) = (each, 1_024));
+            let admission =
+                admission(|limits| (limits.address.streams, limits.address.tests) = (each, 1_024));
             let addresses = || (1..=9).map(|last| IpAddr::from([192, 0, 2, last]));
             let take = |address| std::iter::from_fn(move || Some(address));
             let loads: Vec<_> = addresses()
                 .flat_map(|at| take(at).map_while(|at| admission.admit_load(at, &streams(1)).ok()))
                 .collect();
-            let tests: Vec<_> =
-                addresses().flat_map(|at| take(at).map_while(|at| admission.admit_test(at).ok())).collect();
-            assert!((1_792..1_792 + 9 * 16).contains(&loads.len()), "{}", loads.len());
+            let tests: Vec<_> = addresses()
+                .flat_map(|at| take(at).map_while(|at| admission.admit_test(at).ok()))
+                .collect();
+            assert!(
+                (1_792..1_792 + 9 * 16).contains(&loads.len()),
+                "{}",
+                loads.len()
+            );
             assert!((896..896 + 9 * 8).contains(&tests.len()), "{}", tests.len());
             // Twenty newcomers are served all the same.
             let newcomers = (1..=20).map(|last| IpAddr::from([198, 51, 100, last]));
             let served: Vec<_> = newcomers
-                .map_while(|at| Some((admission.admit_test(at).ok()?, admission.admit_load(at, &streams(5)).ok()?)))
+                .map_while(|at| {
+                    Some((
+                        admission.admit_test(at).ok()?,
+                        admission.admit_load(at, &streams(5)).ok()?,
+                    ))
+                })
                 .collect();
             assert_eq!(served.len(), 20);
         }
@@ -649,14 +854,30 @@ mod tests {
     fn many_networks_of_one_site_share_a_quota() {
         let admission = admission(|_| {});
         let address = |network: u16| IpAddr::from([0x2001, 0xdb8, 0, network, 0, 0, 0, 1]);
-        let loads: Vec<_> =
-            (0..=u16::MAX).filter_map(|net| admission.admit_load(address(net), &streams(64)).ok()).collect();
-        assert_eq!(loads.len() * 64, 896, "seven eighths of four times the quota of an address");
-        let within_one: Vec<_> = loads.iter().filter(|load| load.client < address(0x100)).collect();
+        let loads: Vec<_> = (0..=u16::MAX)
+            .filter_map(|net| admission.admit_load(address(net), &streams(64)).ok())
+            .collect();
+        assert_eq!(
+            loads.len() * 64,
+            896,
+            "seven eighths of four times the quota of an address"
+        );
+        let within_one: Vec<_> = loads
+            .iter()
+            .filter(|load| load.client < address(0x100))
+            .collect();
         assert_eq!(within_one.len() * 64, 448, "and of twice for a /56");
         assert!(admission.admit_load(address(0), &streams(1)).is_err());
-        assert!(admission.admit_load(address(0x4000), &streams(2)).is_ok(), "a newcomer uses the reserve of the site");
-        assert!(admission.admit_load(ip("2001:db8:1::1"), &streams(128)).is_ok(), "other sites are not affected");
+        assert!(
+            admission.admit_load(address(0x4000), &streams(2)).is_ok(),
+            "a newcomer uses the reserve of the site"
+        );
+        assert!(
+            admission
+                .admit_load(ip("2001:db8:1::1"), &streams(128))
+                .is_ok(),
+            "other sites are not affected"
+        );
         drop(loads);
         assert!(admission.state.borrow().sites.is_empty());
     }
@@ -665,36 +886,80 @@ mod tests {
     fn a_client_alone_may_use_all_streams_of_a_small_server() {
         let admission = admission(|limits| limits.total.streams = 128);
         let _all = admission.admit_load(ip(HERE), &streams(128)).unwrap();
-        assert_eq!(admission.admit_load(ip(THERE), &streams(1)).unwrap_err().number, ErrorNumber::BUSY);
+        assert_eq!(
+            admission
+                .admit_load(ip(THERE), &streams(1))
+                .unwrap_err()
+                .number,
+            ErrorNumber::BUSY
+        );
     }
 
     #[test]
     fn a_load_ends_whose_client_leaves_too_much_in_the_kernel() {
-        let limits = fullpipe_control::QueueLimits { client: ByteCount::from_mib(64), total: ByteCount::from_mib(96) };
-        let admission = Admission { queues: QueueBudget::new(limits), ..admission(|_| {}) };
-        let leaves = |mib| LoadActivity { stalled: StalledBytes::from_lasting(ByteCount::from_mib(mib)), ..at(0) };
-        let loads = [HERE, HERE, THERE].map(|from| admission.admit_load(ip(from), &streams(128)).unwrap());
+        let limits = fullpipe_control::QueueLimits {
+            client: ByteCount::from_mib(64),
+            total: ByteCount::from_mib(96),
+        };
+        let admission = Admission {
+            queues: QueueBudget::new(limits),
+            ..admission(|_| {})
+        };
+        let leaves = |mib| LoadActivity {
+            stalled: StalledBytes::from_lasting(ByteCount::from_mib(mib)),
+            ..at(0)
+        };
+        let loads =
+            [HERE, HERE, THERE].map(|from| admission.admit_load(ip(from), &streams(128)).unwrap());
         assert!(admission.record_activity(&loads[0], leaves(40)).is_ok());
-        let refusal = admission.record_activity(&loads[1], leaves(41)).unwrap_err();
-        assert_eq!((refusal.number, refusal.why.contains("does not take 41 MiB")), (ErrorNumber::BUSY, true));
+        let refusal = admission
+            .record_activity(&loads[1], leaves(41))
+            .unwrap_err();
+        assert_eq!(
+            (refusal.number, refusal.why.contains("does not take 41 MiB")),
+            (ErrorNumber::BUSY, true)
+        );
         assert!(admission.record_activity(&loads[2], leaves(50)).is_ok());
-        assert!(admission.record_activity(&loads[2], leaves(60)).is_err(), "more than all may leave");
+        assert!(
+            admission.record_activity(&loads[2], leaves(60)).is_err(),
+            "more than all may leave"
+        );
     }
 
     #[test]
     fn idle_loads_are_evicted_for_newcomers() {
-        let admission = admission(|limits| (limits.address.streams, limits.total.streams) = (100, 100));
-        let slow = LoadActivity { rate: BitRate::from_bps(1), idle: MAX_IDLE, ..LoadActivity::default() };
-        let [idle, idler, busy] =
-            [HERE, "192.0.2.2", "192.0.2.3"].map(|text| admission.admit_load(ip(text), &streams(28)).unwrap());
+        let admission =
+            admission(|limits| (limits.address.streams, limits.total.streams) = (100, 100));
+        let slow = LoadActivity {
+            rate: BitRate::from_bps(1),
+            idle: MAX_IDLE,
+            ..LoadActivity::default()
+        };
+        let [idle, idler, busy] = [HERE, "192.0.2.2", "192.0.2.3"]
+            .map(|text| admission.admit_load(ip(text), &streams(28)).unwrap());
         admission.record_activity(&idle, slow).unwrap();
-        admission.record_activity(&idler, LoadActivity { idle: MAX_IDLE * 2, ..slow }).unwrap();
+        admission
+            .record_activity(
+                &idler,
+                LoadActivity {
+                    idle: MAX_IDLE * 2,
+                    ..slow
+                },
+            )
+            .unwrap();
         admission.record_activity(&busy, at(10)).unwrap();
         let refusal = admission.admit_load(ip(THERE), &streams(30)).unwrap_err();
         assert_eq!(refusal.number, ErrorNumber::BUSY);
         assert!(admission.evict_idle(28));
-        assert!(admission.record_activity(&idler, slow).is_err_and(|refusal| refusal.why.contains("to make room")));
-        assert!(admission.record_activity(&idle, slow).is_ok() && admission.record_activity(&busy, at(10)).is_ok());
+        assert!(
+            admission
+                .record_activity(&idler, slow)
+                .is_err_and(|refusal| refusal.why.contains("to make room"))
+        );
+        assert!(
+            admission.record_activity(&idle, slow).is_ok()
+                && admission.record_activity(&busy, at(10)).is_ok()
+        );
         drop(idler);
         assert!(admission.admit_load(ip(THERE), &streams(30)).is_ok());
         assert!(admission.evict_idle(56) && admission.record_activity(&idle, slow).is_err());
@@ -716,27 +981,58 @@ mod tests {
     #[test]
     fn requested_rates_add_up() {
         let admission = admission(|limits| limits.total.rate = Some(BitRate::from_mbps(100)));
-        let request = |mbps, streams| Request { rate: Some(BitRate::from_mbps(mbps)), streams, ..Request::default() };
+        let request = |mbps, streams| Request {
+            rate: Some(BitRate::from_mbps(mbps)),
+            streams,
+            ..Request::default()
+        };
         let _first = admission.admit_load(ip(HERE), &request(20, 4)).unwrap();
-        assert_eq!(admission.admit_load(ip(THERE), &request(21, 1)).unwrap_err().number.get(), 27);
+        assert_eq!(
+            admission
+                .admit_load(ip(THERE), &request(21, 1))
+                .unwrap_err()
+                .number
+                .get(),
+            27
+        );
         assert!(admission.admit_load(ip(THERE), &request(20, 1)).is_ok());
         assert!(
             admission.admit_load(ip(THERE), &Request::default()).is_ok(),
             "a load without a rate is checked while it runs"
         );
-        let endless = Request { rate: Some(BitRate::from_bps(u64::MAX)), streams: 128, ..Request::default() };
-        assert_eq!(admission.admit_load(ip(THERE), &endless).unwrap_err().number.get(), 27);
+        let endless = Request {
+            rate: Some(BitRate::from_bps(u64::MAX)),
+            streams: 128,
+            ..Request::default()
+        };
+        assert_eq!(
+            admission
+                .admit_load(ip(THERE), &endless)
+                .unwrap_err()
+                .number
+                .get(),
+            27
+        );
     }
 
     #[test]
     fn the_fastest_load_ends_if_the_total_rate_is_exceeded() {
         let admission = admission(|limits| limits.total.rate = Some(BitRate::from_mbps(100)));
-        let (one, other) =
-            (admission.admit_load(ip(HERE), &Request::default()), admission.admit_load(ip(THERE), &Request::default()));
+        let (one, other) = (
+            admission.admit_load(ip(HERE), &Request::default()),
+            admission.admit_load(ip(THERE), &Request::default()),
+        );
         let (one, other) = (one.unwrap(), other.unwrap());
         assert!(admission.record_activity(&one, at(70)).is_ok());
         assert!(admission.record_activity(&other, at(40)).is_ok());
-        assert_eq!(admission.record_activity(&one, at(70)).unwrap_err().number.get(), 27);
+        assert_eq!(
+            admission
+                .record_activity(&one, at(70))
+                .unwrap_err()
+                .number
+                .get(),
+            27
+        );
         drop(one);
         assert!(admission.record_activity(&other, at(90)).is_ok());
     }
@@ -744,8 +1040,10 @@ mod tests {
     #[test]
     fn an_address_that_exceeds_its_rate_does_not_end_the_tests_of_others() {
         let admission = admission(|limits| limits.address.rate = Some(BitRate::from_mbps(50)));
-        let (one, other) =
-            (admission.admit_load(ip(HERE), &Request::default()), admission.admit_load(ip(THERE), &Request::default()));
+        let (one, other) = (
+            admission.admit_load(ip(HERE), &Request::default()),
+            admission.admit_load(ip(THERE), &Request::default()),
+        );
         let (one, other) = (one.unwrap(), other.unwrap());
         assert!(admission.record_activity(&one, at(60)).is_err());
         assert!(admission.record_activity(&other, at(45)).is_ok());
@@ -755,13 +1053,17 @@ mod tests {
     fn no_load_is_visited_without_a_limit_of_the_rate() {
         let visits = std::cell::Cell::new(0);
         let admission = admission(|_| {});
-        let _loads = [HERE, THERE].map(|text| admission.admit_load(ip(text), &Request::default()).unwrap());
+        let _loads =
+            [HERE, THERE].map(|text| admission.admit_load(ip(text), &Request::default()).unwrap());
         let check = |limit| {
             let wanted = |_| {
                 visits.set(visits.get() + 1);
                 true
             };
-            admission.state.borrow().check_rates(limit, BitRate::ZERO, "all tests carry", wanted)
+            admission
+                .state
+                .borrow()
+                .check_rates(limit, BitRate::ZERO, "all tests carry", wanted)
         };
         assert!(check(None).is_ok() && visits.get() == 0);
         assert!(check(Some(BitRate::ZERO)).is_ok() && visits.get() == 2);
@@ -773,13 +1075,43 @@ mod tests {
             limits.duration = Some(Span::from_secs(60));
             limits.bytes = Some(ByteCount::from_mib(1));
         });
-        let lasts = |seconds| Request { duration: Span::from_secs(seconds), ..Request::default() };
+        let lasts = |seconds| Request {
+            duration: Span::from_secs(seconds),
+            ..Request::default()
+        };
         assert!(admission.admit_load(ip(HERE), &lasts(60)).is_ok());
-        assert_eq!(admission.admit_load(ip(HERE), &lasts(61)).unwrap_err().number.get(), 37);
-        let omits = Request { omit: Span::from_secs(1), ..lasts(60) };
-        assert_eq!(admission.admit_load(ip(HERE), &omits).unwrap_err().number.get(), 37);
-        let sends = |bytes| Request { bytes: Some(ByteCount::new(bytes)), ..lasts(86_400) };
+        assert_eq!(
+            admission
+                .admit_load(ip(HERE), &lasts(61))
+                .unwrap_err()
+                .number
+                .get(),
+            37
+        );
+        let omits = Request {
+            omit: Span::from_secs(1),
+            ..lasts(60)
+        };
+        assert_eq!(
+            admission
+                .admit_load(ip(HERE), &omits)
+                .unwrap_err()
+                .number
+                .get(),
+            37
+        );
+        let sends = |bytes| Request {
+            bytes: Some(ByteCount::new(bytes)),
+            ..lasts(86_400)
+        };
         assert!(admission.admit_load(ip(HERE), &sends(1 << 20)).is_ok());
-        assert_eq!(admission.admit_load(ip(HERE), &sends((1 << 20) + 1)).unwrap_err().number.get(), 37);
+        assert_eq!(
+            admission
+                .admit_load(ip(HERE), &sends((1 << 20) + 1))
+                .unwrap_err()
+                .number
+                .get(),
+            37
+        );
     }
 }

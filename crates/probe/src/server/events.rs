@@ -12,7 +12,8 @@ use crate::client::ConnectedTest;
 pub enum ServerEvent {
     /// The server listens on this address.
     Listening(SocketAddr),
-    /// The server cannot listen on its second port, or cannot receive datagrams, and goes on without.
+    /// The server cannot listen on its second port, or cannot receive datagrams, and goes on
+    /// without.
     NotListening {
         /// The reason, with the address.
         why: String,
@@ -31,14 +32,16 @@ pub enum ServerEvent {
         /// The test, with its sockets.
         connected: Box<ConnectedTest>,
     },
-    /// An interval of a test has passed; if data goes both ways, that of the upload comes before that of the download.
+    /// An interval of a test has passed; if data goes both ways, that of the upload comes before
+    /// that of the download.
     Interval {
         /// Address of the client.
         client: SocketAddr,
         /// The counts of the server. The direction is the client's.
         interval: Box<Interval>,
     },
-    /// An iperf2 client began to send on a connection, or datagrams. It does not state for how long.
+    /// An iperf2 client began to send on a connection, or datagrams. It does not state for how
+    /// long.
     BeganIperf2 {
         /// Address of the client.
         client: SocketAddr,
@@ -51,8 +54,8 @@ pub enum ServerEvent {
         bytes: ByteCount,
         /// Mean rate that the server measured.
         rate: BitRate,
-        /// The test as the server measured it, without samples and intervals; `None` for an iperf2 client. Directions
-        /// are the client's, and the local end is the server.
+        /// The test as the server measured it, without samples and intervals; `None` for an iperf2
+        /// client. Directions are the client's, and the local end is the server.
         measurement: Option<Box<Measurement>>,
     },
     /// A test ended early.
@@ -66,12 +69,14 @@ pub enum ServerEvent {
         /// The test up to its end; `None` for an iperf2 client, or if no data had flowed.
         measurement: Option<Box<Measurement>>,
     },
-    /// Flows of iperf2 datagrams began that are only counted, because their source addresses can be forged.
+    /// Flows of iperf2 datagrams began that are only counted, because their source addresses can be
+    /// forged.
     UnreportedFlows {
         /// Number of flows since the last such event.
         flows: u64,
     },
-    /// Connections were closed at once, or their tests refused: the first of a reason, or those that followed.
+    /// Connections were closed at once, or their tests refused: the first of a reason, or those
+    /// that followed.
     Rejected(RefusedConnections),
     /// The server ends because no test came within its idle timeout.
     Idle,

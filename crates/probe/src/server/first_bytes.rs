@@ -13,13 +13,22 @@ pub(super) struct FirstBytes {
 }
 
 /// Reads no more bytes than are needed to classify the client, for at most `timeout`.
-pub(super) async fn read_first_bytes(stream: &mut (impl AsyncRead + Unpin), timeout: Duration) -> FirstBytes {
+pub(super) async fn read_first_bytes(
+    stream: &mut (impl AsyncRead + Unpin),
+    timeout: Duration,
+) -> FirstBytes {
     let mut bytes = Vec::with_capacity(TestCookie::LENGTH);
     let read = tokio::time::timeout(timeout, read_caller(stream, &mut bytes)).await;
-    FirstBytes { caller: read.unwrap_or(CallerKind::Unknown), bytes }
+    FirstBytes {
+        caller: read.unwrap_or(CallerKind::Unknown),
+        bytes,
+    }
 }
 
-async fn read_caller(stream: &mut (impl AsyncRead + Unpin), first_bytes: &mut Vec<u8>) -> CallerKind {
+async fn read_caller(
+    stream: &mut (impl AsyncRead + Unpin),
+    first_bytes: &mut Vec<u8>,
+) -> CallerKind {
     let mut bytes = [0; TestCookie::LENGTH];
     loop {
         match classify_first_bytes(first_bytes) {

@@ -12,37 +12,46 @@ use crate::error::ServeError;
 /// Receive buffer of a UDP socket, in bytes.
 const UDP_RECEIVE_BUFFER: usize = 4 << 20;
 
-/// Descriptors that are kept for other uses than connections: listeners, files of settings, the log, the runtime.
+/// Descriptors that are kept for other uses than connections: listeners, files of settings, the
+/// log, the runtime.
 const RESERVED_DESCRIPTORS: u64 = 64;
 
 /// Minimum number of descriptors with which a server can serve a test.
 const MIN_DESCRIPTORS: u64 = 64;
 
-/// Returns a socket that listens on `address`; by default on every address, of both families if the host has IPv6.
-/// Connections must come through `device`, if it is set.
+/// Returns a socket that listens on `address`; by default on every address, of both families if the
+/// host has IPv6. Connections must come through `device`, if it is set.
 ///
 /// # Errors
 /// Fails if the address is in use, or not one of this host or of the device.
-pub(super) fn listen_tcp(address: Option<IpAddr>, device: Option<&str>, port: u16) -> Result<TcpListener, ListenError> {
+pub(super) fn listen_tcp(
+    address: Option<IpAddr>,
+    device: Option<&str>,
+    port: u16,
+) -> Result<TcpListener, ListenError> {
     fullpipe_control::listen_tcp(address, port, |socket| {
         if let Some(device) = device {
             socket.bind_device(Some(device.as_bytes()))?;
         }
-        // The SYN of a client shows what devices on the path changed. A kernel that cannot save it is no reason to
-        // stop.
+        // The SYN of a client shows what devices on the path changed. A kernel that cannot save it
+        // is no reason to stop.
         let _ = fullpipe_sys::save_syn(socket);
         Ok(())
     })
 }
 
-/// Returns a UDP socket at the address and the device of `listener`. The sockets of streams share the address, each
-/// connected to its client.
+/// Returns a UDP socket at the address and the device of `listener`. The sockets of streams share
+/// the address, each connected to its client.
 ///
 /// # Errors
 /// Fails if the address is in use by another program, or another system call fails.
 pub(super) fn listen_udp(listener: &TcpListener) -> io::Result<UdpSocket> {
     let address = listener.local_addr()?;
-    let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
+    let socket = Socket::new(
+        Domain::for_address(address),
+        Type::DGRAM,
+        Some(Protocol::UDP),
+    )?;
     if address.is_ipv6() {
         socket.set_only_v6(SockRef::from(listener).only_v6()?)?;
     }
@@ -57,7 +66,8 @@ pub(super) fn listen_udp(listener: &TcpListener) -> io::Result<UdpSocket> {
     UdpSocket::from_std(socket.into())
 }
 
-/// Raises the limit of open files to its maximum, and returns the number of connections that it allows.
+/// Raises the limit of open files to its maximum, and returns the number of connections that it
+/// allows.
 ///
 /// # Errors
 /// Fails if there are too few descriptors for a test.
@@ -67,7 +77,10 @@ pub(super) fn max_connections() -> Result<u32, ServeError> {
 
 fn connections_within(descriptors: u64) -> Result<u32, ServeError> {
     if descriptors < MIN_DESCRIPTORS {
-        return Err(ServeError::Descriptors { permitted: descriptors, needed: MIN_DESCRIPTORS });
+        return Err(ServeError::Descriptors {
+            permitted: descriptors,
+            needed: MIN_DESCRIPTORS,
+        });
     }
     Ok(u32::try_from(descriptors - RESERVED_DESCRIPTORS.min(descriptors / 2)).unwrap_or(u32::MAX))
 }
@@ -95,6 +108,9 @@ mod tests {
         assert_eq!(connections_within(64).ok(), Some(32));
         assert_eq!(connections_within(1024).ok(), Some(960));
         let error = connections_within(63).unwrap_err().to_string();
-        assert!(error.contains("63 open files") && error.contains("ulimit -n"), "{error}");
+        assert!(
+            error.contains("63 open files") && error.contains("ulimit -n"),
+            "{error}"
+        );
     }
 }

@@ -1,8 +1,9 @@
 //! The server: any number of tests at once, distinguished by their cookies.
 //!
-//! A new connection needs a permit of [`admission`]. It is then classified by its [`first_bytes`]: as a data connection
-//! of a test in the [`registry`], the control connection of a new [`test`], or the upload of an [`iperf2`] client. It
-//! holds a permit as long as it is open, and every wait has a timeout.
+//! A new connection needs a permit of [`admission`]. It is then classified by its [`first_bytes`]:
+//! as a data connection of a test in the [`registry`], the control connection of a new [`test`], or
+//! the upload of an [`iperf2`] client. It holds a permit as long as it is open, and every wait has
+//! a timeout.
 
 mod admission;
 mod backoff;
@@ -26,12 +27,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use fullpipe_control::{
-    ControlConnection, HANDSHAKE, LoginAuthenticator, PendingPlace, PinnedHandover, RefusalCounts, RefusedConnections,
-    TlsIdentity, begins_pinned_tls, canonical_address,
+    ControlConnection, HANDSHAKE, LoginAuthenticator, PendingPlace, PinnedHandover, RefusalCounts,
+    RefusedConnections, TlsIdentity, begins_pinned_tls, canonical_address,
 };
 use fullpipe_iperf::{
-    CallerKind, DEFAULT_PORT, ErrorNumber, ServerNonce, SharedKey, StateByte, TestCookie, TestError, TestRefusal,
-    Timeouts, data_connections,
+    CallerKind, DEFAULT_PORT, ErrorNumber, ServerNonce, SharedKey, StateByte, TestCookie,
+    TestError, TestRefusal, Timeouts, data_connections,
 };
 use fullpipe_load::{StorageConfig, StreamChannel};
 use fullpipe_record::{Measurement, Request};
@@ -69,8 +70,8 @@ const EVICTION_TIMEOUT: Duration = Duration::from_secs(1);
 /// An event on its way to the caller of [`serve_clients`].
 struct QueuedEvent {
     event: ServerEvent,
-    /// True at the end of a test, after which a server for one test ends. Flows of iperf2 datagrams are no tests here,
-    /// because their source addresses can be forged.
+    /// True at the end of a test, after which a server for one test ends. Flows of iperf2 datagrams
+    /// are no tests here, because their source addresses can be forged.
     ends_test: bool,
 }
 
@@ -79,31 +80,36 @@ struct QueuedEvent {
 pub struct ServeOptions {
     /// Address to listen on; every address of both families if not set.
     pub bind: Option<IpAddr>,
-    /// Network device through which clients must come; any if not set. A link-local address needs it.
+    /// Network device through which clients must come; any if not set. A link-local address needs
+    /// it.
     pub device: Option<String>,
     /// Port to listen on, over TCP and UDP.
     pub port: u16,
-    /// Second port, for iperf2 clients. If it is in use, the server runs without it. Both ports serve all clients.
+    /// Second port, for iperf2 clients. If it is in use, the server runs without it. Both ports
+    /// serve all clients.
     pub iperf2_port: Option<u16>,
     /// True if iperf2 clients are served.
     pub iperf2: bool,
     /// Length of the intervals that are reported; zero for none.
     pub interval: Span,
-    /// True if the server ends after one test. During the test, other clients are refused because the server is busy.
+    /// True if the server ends after one test. During the test, other clients are refused because
+    /// the server is busy.
     pub one_off: bool,
-    /// True if tests that are refused for the same reason within a minute are counted, not reported one by one.
+    /// True if tests that are refused for the same reason within a minute are counted, not reported
+    /// one by one.
     pub counts_refusals: bool,
     /// Time without a test after which the server ends; `None` if it does not.
     pub idle_timeout: Option<Span>,
-    /// Maximum time that a client may take for its first bytes and for each reply. Its results, and messages that it
-    /// receives, may take three times as long; data may stall for twelve times as long, and for three times where most
-    /// of many streams do.
+    /// Maximum time that a client may take for its first bytes and for each reply. Its results, and
+    /// messages that it receives, may take three times as long; data may stall for twelve times as
+    /// long, and for three times where most of many streams do.
     pub timeout: Span,
     /// Key that clients must have: only fullpipe clients are then served. It encrypts nothing.
     pub key: Option<SharedKey>,
     /// iperf3's authentication: if set, only its users are served.
     pub authenticator: Option<LoginAuthenticator>,
-    /// Certificate for clients that ask for TLS on their control connections; others are served without.
+    /// Certificate for clients that ask for TLS on their control connections; others are served
+    /// without.
     pub tls: Option<TlsIdentity>,
     /// Source and destination of the data, if it is not generated and discarded.
     pub storage_config: StorageConfig,
@@ -137,18 +143,22 @@ impl Default for ServeOptions {
     }
 }
 
-/// Serves fullpipe and iperf3 clients, and iperf2 clients that send. Returns when it is interrupted, when its idle
-/// timeout has passed, or, with `one_off`, after one test.
+/// Serves fullpipe and iperf3 clients, and iperf2 clients that send. Returns when it is
+/// interrupted, when its idle timeout has passed, or, with `one_off`, after one test.
 ///
 /// # Errors
-/// Fails if it cannot listen on the address, if there are too few descriptors, or if its storage cannot be used.
+/// Fails if it cannot listen on the address, if there are too few descriptors, or if its storage
+/// cannot be used.
 pub fn serve_clients(
     options: &ServeOptions,
     printer: Printer,
     interrupt: &AtomicBool,
     report: &mut dyn FnMut(ServerEvent),
 ) -> Result<(), ServeError> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(ServeError::Start)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(ServeError::Start)?;
     LocalSet::new().block_on(&runtime, run_server(options, printer, interrupt, report))
 }
 
@@ -184,13 +194,19 @@ async fn run_server(
                 report(event);
             }
             let refused = server.refusals.borrow_mut().take_all(Instant::now());
-            refused.into_iter().map(ServerEvent::Rejected).for_each(report);
+            refused
+                .into_iter()
+                .map(ServerEvent::Rejected)
+                .for_each(report);
             return Ok(());
         }
         if !server.admission.is_idle() {
             last_busy = Instant::now();
         }
-        if options.idle_timeout.is_some_and(|timeout| last_busy.elapsed() >= timeout.into()) {
+        if options
+            .idle_timeout
+            .is_some_and(|timeout| last_busy.elapsed() >= timeout.into())
+        {
             report(ServerEvent::Idle);
             return Ok(());
         }
@@ -207,7 +223,10 @@ impl ClientTimeout {
     }
 
     fn session_timeouts(self) -> Timeouts {
-        Timeouts { reply: self.0, results: self.0 * 3 }
+        Timeouts {
+            reply: self.0,
+            results: self.0 * 3,
+        }
     }
 
     /// Returns the timeout to send a message, which may be a long report over a slow path.
@@ -252,8 +271,15 @@ impl TestServer {
         printer: Printer,
         events: mpsc::UnboundedSender<QueuedEvent>,
     ) -> Result<Rc<Self>, ServeError> {
-        options.storage_config.check_access().map_err(ServeError::File)?;
-        let listener = Rc::new(listen_tcp(options.bind, options.device.as_deref(), options.port)?);
+        options
+            .storage_config
+            .check_access()
+            .map_err(ServeError::File)?;
+        let listener = Rc::new(listen_tcp(
+            options.bind,
+            options.device.as_deref(),
+            options.port,
+        )?);
         let mut limits = options.limits.clone();
         if options.one_off {
             limits.total.tests = 1;
@@ -281,10 +307,15 @@ impl TestServer {
             counts_refusals: options.counts_refusals,
             printer,
         });
-        server.report_event(ServerEvent::Listening(listener.local_addr().map_err(ServeError::Start)?));
+        server.report_event(ServerEvent::Listening(
+            listener.local_addr().map_err(ServeError::Start)?,
+        ));
         server.has_udp.set(server.open_udp(&listener));
         spawn_local(Rc::clone(&server).accept_connections(listener));
-        if let Some(port) = options.iperf2_port.filter(|port| server.iperf2 && *port != options.port) {
+        if let Some(port) = options
+            .iperf2_port
+            .filter(|port| server.iperf2 && *port != options.port)
+        {
             server.listen_on_second_port(options, port);
         }
         Ok(server)
@@ -301,12 +332,14 @@ impl TestServer {
                 spawn_local(Rc::clone(self).accept_connections(Rc::new(listener)));
                 ServerEvent::Listening(address)
             }
-            Err(error) => ServerEvent::NotListening { why: error.to_string() },
+            Err(error) => ServerEvent::NotListening {
+                why: error.to_string(),
+            },
         });
     }
 
-    /// Starts to receive datagrams at the address of `listener`. Returns true if that is possible; if not, TCP tests
-    /// are still served.
+    /// Starts to receive datagrams at the address of `listener`. Returns true if that is possible;
+    /// if not, TCP tests are still served.
     fn open_udp(self: &Rc<Self>, listener: &TcpListener) -> bool {
         match listen_udp(listener) {
             Ok(socket) => {
@@ -314,7 +347,9 @@ impl TestServer {
                 true
             }
             Err(error) => {
-                self.report_event(ServerEvent::NotListening { why: format!("cannot receive datagrams: {error}") });
+                self.report_event(ServerEvent::NotListening {
+                    why: format!("cannot receive datagrams: {error}"),
+                });
                 false
             }
         }
@@ -325,8 +360,8 @@ impl TestServer {
             match listener.accept().await {
                 Ok((stream, client)) => {
                     self.admit_connection(stream, canonical_address(client));
-                    // Those that have sent something are classified, and who has lost its place closes its socket,
-                    // before the next one comes.
+                    // Those that have sent something are classified, and who has lost its place
+                    // closes its socket, before the next one comes.
                     if self.admission.is_full_of_pending() {
                         yield_now().await;
                     }
@@ -340,21 +375,31 @@ impl TestServer {
     /// Handles a new connection if it is admitted, and closes it if not.
     fn admit_connection(self: &Rc<Self>, stream: TcpStream, client: SocketAddr) {
         match self.admission.admit_pending(client.ip(), Instant::now()) {
-            Ok(pending) => drop(spawn_local(Rc::clone(self).handle_connection(stream, client, pending))),
+            Ok(pending) => drop(spawn_local(
+                Rc::clone(self).handle_connection(stream, client, pending),
+            )),
             Err(why) => self.report_rejection(client.ip(), why),
         }
     }
 
     /// Classifies a new connection, and serves it.
-    async fn handle_connection(self: Rc<Self>, stream: TcpStream, client: SocketAddr, mut pending: PendingConnection) {
-        let (control, FirstBytes { caller, bytes }) = match self.read_greeting(stream, client, &mut pending.place).await
-        {
-            Ok(Some(greeted)) => greeted,
-            Ok(None) => return,
-            Err(why) => return self.report_rejection(client.ip(), why),
-        };
+    async fn handle_connection(
+        self: Rc<Self>,
+        stream: TcpStream,
+        client: SocketAddr,
+        mut pending: PendingConnection,
+    ) {
+        let (control, FirstBytes { caller, bytes }) =
+            match self.read_greeting(stream, client, &mut pending.place).await {
+                Ok(Some(greeted)) => greeted,
+                Ok(None) => return,
+                Err(why) => return self.report_rejection(client.ip(), why),
+            };
         match (caller, control) {
-            (CallerKind::Iperf3(cookie), control) => self.dispatch_connection(control, client, cookie, pending).await,
+            (CallerKind::Iperf3(cookie), control) => {
+                self.dispatch_connection(control, client, cookie, pending)
+                    .await
+            }
             (CallerKind::Iperf2, ControlConnection::Plain(stream)) if self.iperf2 => {
                 self.run_iperf2(stream, client, bytes, pending).await;
             }
@@ -365,8 +410,8 @@ impl TestServer {
         }
     }
 
-    /// Reads the first bytes of a connection, inside TLS if the client asks for it. Returns `None` if they are for a
-    /// shared folder, whose server has the connection then.
+    /// Reads the first bytes of a connection, inside TLS if the client asks for it. Returns `None`
+    /// if they are for a shared folder, whose server has the connection then.
     ///
     /// # Errors
     /// Fails if the connection loses its place, or the client sends nothing in time.
@@ -384,22 +429,29 @@ impl TestServer {
         }
         let greeted = place.unless_lost(async {
             if let Some(share) = &self.share
-                && timeout(reply, begins_pinned_tls(&stream)).await.is_ok_and(|begins| begins.unwrap_or(false))
+                && timeout(reply, begins_pinned_tls(&stream))
+                    .await
+                    .is_ok_and(|begins| begins.unwrap_or(false))
             {
                 share.pass_connection(stream, client);
                 return Ok(None);
             }
-            let mut control = self.accept_tls(stream).await.ok_or(ClientRejection::Unknown)?;
+            let mut control = self
+                .accept_tls(stream)
+                .await
+                .ok_or(ClientRejection::Unknown)?;
             let first_bytes = read_first_bytes(&mut control, reply).await;
             Ok(Some((control, first_bytes)))
         });
         greeted.await.ok_or(ClientRejection::QuotaExceeded)?
     }
 
-    /// Accepts TLS if the client asks for it and the server has a certificate. Returns `None` if the handshake fails or
-    /// takes too long.
+    /// Accepts TLS if the client asks for it and the server has a certificate. Returns `None` if
+    /// the handshake fails or takes too long.
     async fn accept_tls(&self, stream: TcpStream) -> Option<ControlConnection> {
-        let Some(identity) = &self.tls else { return Some(ControlConnection::Plain(stream)) };
+        let Some(identity) = &self.tls else {
+            return Some(ControlConnection::Plain(stream));
+        };
         let accepted = async move {
             let mut first_byte = [0];
             stream.peek(&mut first_byte).await?;
@@ -409,10 +461,14 @@ impl TestServer {
                 Ok(ControlConnection::Plain(stream))
             }
         };
-        timeout(self.client_timeout.reply_timeout(), accepted).await.ok()?.ok()
+        timeout(self.client_timeout.reply_timeout(), accepted)
+            .await
+            .ok()?
+            .ok()
     }
 
-    /// Dispatches a connection by its `cookie`: to a new test, or to a test under way as a data connection.
+    /// Dispatches a connection by its `cookie`: to a new test, or to a test under way as a data
+    /// connection.
     async fn dispatch_connection(
         self: Rc<Self>,
         control: ControlConnection,
@@ -427,7 +483,9 @@ impl TestServer {
             (CookieState::Open(test), ControlConnection::Plain(stream)) => {
                 dispatch_stream(stream, pending.permit, &test)
             }
-            (CookieState::Open(_) | CookieState::Closed, control) => self.refuse_connection(control).await,
+            (CookieState::Open(_) | CookieState::Closed, control) => {
+                self.refuse_connection(control).await
+            }
         }
     }
 
@@ -449,7 +507,9 @@ impl TestServer {
         drop(pending);
         prepare_control(control.tcp_stream(), self.client_timeout);
         let streams = self.registry.borrow_mut().open_test(cookie, client.ip());
-        let ended = Test::new(Rc::clone(&self), client, cookie, control, streams).run().await;
+        let ended = Test::new(Rc::clone(&self), client, cookie, control, streams)
+            .run()
+            .await;
         self.registry.borrow_mut().close_test(cookie);
         self.report_end(client, ended);
     }
@@ -462,7 +522,9 @@ impl TestServer {
         let deadline = Instant::now() + EVICTION_TIMEOUT;
         loop {
             match self.admission.admit_test(client) {
-                Err(ClientRejection::QuotaExceeded) if Instant::now() < deadline && self.admission.evict_idle(1) => {
+                Err(ClientRejection::QuotaExceeded)
+                    if Instant::now() < deadline && self.admission.evict_idle(1) =>
+                {
                     sleep(POLL_INTERVAL).await;
                 }
                 admitted => return admitted,
@@ -474,7 +536,11 @@ impl TestServer {
     ///
     /// # Errors
     /// Fails as [`Admission::admit_load`] does, if evictions do not help.
-    async fn admit_load(&self, client: IpAddr, request: &Request) -> Result<AdmissionPermit, TestRefusal> {
+    async fn admit_load(
+        &self,
+        client: IpAddr,
+        request: &Request,
+    ) -> Result<AdmissionPermit, TestRefusal> {
         let deadline = Instant::now() + EVICTION_TIMEOUT;
         let streams = u32::from(data_connections(request));
         loop {
@@ -507,8 +573,11 @@ impl TestServer {
     /// Refuses a connection with the same answer as iperf3.
     async fn refuse_connection(&self, mut control: ControlConnection) {
         // Without the answer, the client still sees that the connection is closed.
-        let _ = timeout(self.client_timeout.reply_timeout(), control.send_bytes(&[StateByte::AccessDenied.to_byte()]))
-            .await;
+        let _ = timeout(
+            self.client_timeout.reply_timeout(),
+            control.send_bytes(&[StateByte::AccessDenied.to_byte()]),
+        )
+        .await;
     }
 
     /// Returns the bounds of a transfer for a `request` over so many `streams`.
@@ -516,9 +585,13 @@ impl TestServer {
         let writes = u64::from(streams) * u64::from(request.burst.unwrap_or(1));
         let burst = ByteCount::new(request.block.get().saturating_mul(writes));
         let limits = self.admission.limits();
-        let least = [limits.address.rate, limits.total.rate].into_iter().flatten().min();
+        let least = [limits.address.rate, limits.total.rate]
+            .into_iter()
+            .flatten()
+            .min();
         TransferBounds {
-            // The client ends the test, and its message takes time: a test of the permitted duration is not cut off.
+            // The client ends the test, and its message takes time: a test of the permitted
+            // duration is not cut off.
             max_duration: limits.duration.map(|max| max + self.client_timeout.0),
             max_bytes: limits.bytes,
             stall: StallBounds::from_request(request, streams, self.client_timeout.stall_limit()),
@@ -543,7 +616,11 @@ impl TestServer {
     /// Reports a connection that is closed at once, or counts it.
     fn report_rejection(&self, client: IpAddr, why: ClientRejection) {
         let why = why.reason_text();
-        if self.refusals.borrow_mut().is_first(client, why, Instant::now()) {
+        if self
+            .refusals
+            .borrow_mut()
+            .is_first(client, why, Instant::now())
+        {
             self.report_event(ServerEvent::Rejected(RefusedConnections {
                 client,
                 why: why.to_owned(),
@@ -555,28 +632,60 @@ impl TestServer {
     /// Reports the end of a test. Of those that were refused, most are only counted.
     fn report_end(&self, client: SocketAddr, ended: Result<TestTotals, TestFailure>) {
         let failure = ended.as_ref().err();
-        let refused = failure.filter(|failure| failure.is_refusal && self.counts_refusals && !self.one_off);
-        let is_counted =
-            |refused: &TestFailure| !self.refusals.borrow_mut().is_first(client.ip(), &refused.why, Instant::now());
+        let refused =
+            failure.filter(|failure| failure.is_refusal && self.counts_refusals && !self.one_off);
+        let is_counted = |refused: &TestFailure| {
+            !self
+                .refusals
+                .borrow_mut()
+                .is_first(client.ip(), &refused.why, Instant::now())
+        };
         if refused.is_some_and(is_counted) {
             return;
         }
-        let is_by_unknown = |failure: &TestFailure| failure.is_refusal && self.serves_only_known_clients();
-        let ends_test = !failure.is_some_and(|failure| failure.is_no_test || is_by_unknown(failure));
+        let is_by_unknown =
+            |failure: &TestFailure| failure.is_refusal && self.serves_only_known_clients();
+        let ends_test =
+            !failure.is_some_and(|failure| failure.is_no_test || is_by_unknown(failure));
         // There is no receiver any more if the server is ending.
-        let _ = self.events.send(QueuedEvent { event: end_event(client, ended), ends_test });
+        let _ = self.events.send(QueuedEvent {
+            event: end_event(client, ended),
+            ends_test,
+        });
     }
 
     /// Reports an event that does not end a test.
     fn report_event(&self, event: ServerEvent) {
-        let _ = self.events.send(QueuedEvent { event, ends_test: false });
+        let _ = self.events.send(QueuedEvent {
+            event,
+            ends_test: false,
+        });
     }
 }
 
 fn end_event(client: SocketAddr, ended: Result<TestTotals, TestFailure>) -> ServerEvent {
     match ended {
-        Ok(TestTotals { bytes, rate, measurement }) => ServerEvent::Ended { client, bytes, rate, measurement },
-        Err(TestFailure { why, cause, measurement, .. }) => ServerEvent::Failed { client, why, cause, measurement },
+        Ok(TestTotals {
+            bytes,
+            rate,
+            measurement,
+        }) => ServerEvent::Ended {
+            client,
+            bytes,
+            rate,
+            measurement,
+        },
+        Err(TestFailure {
+            why,
+            cause,
+            measurement,
+            ..
+        }) => ServerEvent::Failed {
+            client,
+            why,
+            cause,
+            measurement,
+        },
     }
 }
 
@@ -604,27 +713,46 @@ struct TestFailure {
 impl TestFailure {
     /// Returns the failure of a test whose data had flowed, which is no refusal.
     fn after_data(why: String) -> Self {
-        Self { is_refusal: false, ..why.into() }
+        Self {
+            is_refusal: false,
+            ..why.into()
+        }
     }
 }
 
 impl From<String> for TestFailure {
     fn from(why: String) -> Self {
-        Self { why, cause: None, measurement: None, is_refusal: true, is_no_test: false }
+        Self {
+            why,
+            cause: None,
+            measurement: None,
+            is_refusal: true,
+            is_no_test: false,
+        }
     }
 }
 
 impl From<TestError> for TestFailure {
     fn from(error: TestError) -> Self {
-        Self { why: error.to_string(), cause: Some(error), measurement: None, is_refusal: false, is_no_test: false }
+        Self {
+            why: error.to_string(),
+            cause: Some(error),
+            measurement: None,
+            is_refusal: false,
+            is_no_test: false,
+        }
     }
 }
 
-/// Sets the options of a control connection: no delay for small messages, which the client waits for, and keepalives.
+/// Sets the options of a control connection: no delay for small messages, which the client waits
+/// for, and keepalives.
 fn prepare_control(stream: &TcpStream, timeout: ClientTimeout) {
     // The kernel takes whole seconds, at least one.
     let interval = timeout.reply_timeout().max(Duration::from_secs(1));
-    let keepalive = TcpKeepalive::new().with_time(3 * interval).with_interval(interval).with_retries(3);
+    let keepalive = TcpKeepalive::new()
+        .with_time(3 * interval)
+        .with_interval(interval)
+        .with_retries(3);
     let _ = stream.set_nodelay(true);
     let _ = SockRef::from(stream).set_tcp_keepalive(&keepalive);
 }
@@ -633,7 +761,10 @@ fn prepare_control(stream: &TcpStream, timeout: ClientTimeout) {
 fn dispatch_stream(stream: TcpStream, permit: AdmissionPermit, test: &StreamSender) {
     if let Some(stream) = into_blocking(stream) {
         // If the test has just ended, the connection is closed.
-        let _ = test.send(AcceptedStream { channel: StreamChannel::Tcp(stream), permit });
+        let _ = test.send(AcceptedStream {
+            channel: StreamChannel::Tcp(stream),
+            permit,
+        });
     }
 }
 

@@ -1,4 +1,5 @@
-//! Checks a transfer against its bounds, and measures its recent rate and progress. Time and counts are arguments.
+//! Checks a transfer against its bounds, and measures its recent rate and progress. Time and counts
+//! are arguments.
 
 use std::collections::VecDeque;
 
@@ -29,7 +30,9 @@ const MIN_BURST: ByteCount = ByteCount::from_kib(128);
 /// Returns the bytes of `burst` that may exceed the `limit` of a rate. The client alone decides how
 /// much it writes at once: all of it would be without a limit.
 pub(super) fn permitted_burst(burst: ByteCount, limit: Option<BitRate>) -> ByteCount {
-    limit.map_or(burst, |limit| burst.min(limit.bytes_in(BURST_TIME).max(MIN_BURST)))
+    limit.map_or(burst, |limit| {
+        burst.min(limit.bytes_in(BURST_TIME).max(MIN_BURST))
+    })
 }
 
 /// The bounds of a transfer.
@@ -41,7 +44,8 @@ pub(super) struct TransferBounds {
     pub(super) max_bytes: Option<ByteCount>,
     /// The least progress.
     pub(super) stall: StallBounds,
-    /// Bytes that are left out of each rate: those that all streams write at once must not count as an excess.
+    /// Bytes that are left out of each rate: those that all streams write at once must not count as
+    /// an excess.
     pub(super) burst: ByteCount,
 }
 
@@ -71,8 +75,8 @@ impl TransferMonitor {
         }
     }
 
-    /// Records what a transfer has carried by now, of which `samples` takes a snapshot, and returns its recent
-    /// activity.
+    /// Records what a transfer has carried by now, of which `samples` takes a snapshot, and returns
+    /// its recent activity.
     ///
     /// # Errors
     /// Fails if the transfer exceeds its bounds, or makes too little progress.
@@ -81,23 +85,43 @@ impl TransferMonitor {
         totals: &TransferTotals,
         samples: impl FnOnce() -> Vec<Sample>,
     ) -> Result<LoadActivity, TestRefusal> {
-        let (at, bytes) = (totals.at, totals.streams.iter().map(|stream| stream.bytes).sum());
+        let (at, bytes) = (
+            totals.at,
+            totals.streams.iter().map(|stream| stream.bytes).sum(),
+        );
         self.check_bounds(at, bytes)?;
         if at >= self.progress_due {
             self.progress_due = at + Span::from(QUEUE_INTERVAL);
-            self.progress = self.stall.check_progress(at, &stream_progress(totals, &self.roles, &samples()))?;
+            self.progress = self
+                .stall
+                .check_progress(at, &stream_progress(totals, &self.roles, &samples()))?;
         }
         let StallProgress { idle, stalled } = self.progress;
-        Ok(LoadActivity { rate: self.recent_rate(at, bytes), idle, stalled })
+        Ok(LoadActivity {
+            rate: self.recent_rate(at, bytes),
+            idle,
+            stalled,
+        })
     }
 
     fn check_bounds(&self, at: Span, bytes: ByteCount) -> Result<(), TestRefusal> {
-        let refuse = |why| Err(TestRefusal { number: ErrorNumber::MAX_DURATION, why });
+        let refuse = |why| {
+            Err(TestRefusal {
+                number: ErrorNumber::MAX_DURATION,
+                why,
+            })
+        };
         match self.bounds {
-            TransferBounds { max_duration: Some(max), .. } if at > max => {
-                refuse(format!("it lasted longer than the {max} that are permitted"))
-            }
-            TransferBounds { max_bytes: Some(max), .. } if bytes > max => {
+            TransferBounds {
+                max_duration: Some(max),
+                ..
+            } if at > max => refuse(format!(
+                "it lasted longer than the {max} that are permitted"
+            )),
+            TransferBounds {
+                max_bytes: Some(max),
+                ..
+            } if bytes > max => {
                 refuse(format!("it carried more than the {max} that are permitted"))
             }
             _ => Ok(()),
@@ -106,10 +130,18 @@ impl TransferMonitor {
 
     /// Returns the rate of the last [`MAX_WINDOW`]; zero before [`MIN_WINDOW`].
     fn recent_rate(&mut self, at: Span, bytes: ByteCount) -> BitRate {
-        if self.counts.back().is_none_or(|&(last, _)| at.saturating_sub(last) >= COUNT_INTERVAL) {
+        if self
+            .counts
+            .back()
+            .is_none_or(|&(last, _)| at.saturating_sub(last) >= COUNT_INTERVAL)
+        {
             self.counts.push_back((at, bytes));
         }
-        while self.counts.get(1).is_some_and(|&(second, _)| at.saturating_sub(second) >= MAX_WINDOW) {
+        while self
+            .counts
+            .get(1)
+            .is_some_and(|&(second, _)| at.saturating_sub(second) >= MAX_WINDOW)
+        {
             self.counts.pop_front();
         }
         let (since, before) = self.counts.front().copied().unwrap_or((at, bytes));
@@ -117,23 +149,48 @@ impl TransferMonitor {
         if window < MIN_WINDOW {
             return BitRate::ZERO;
         }
-        BitRate::from_bytes_in(bytes.saturating_sub(before).saturating_sub(self.bounds.burst), window)
+        BitRate::from_bytes_in(
+            bytes
+                .saturating_sub(before)
+                .saturating_sub(self.bounds.burst),
+            window,
+        )
     }
 }
 
-/// Returns what each stream has carried, and what waits for it in the kernel. Of a TCP stream on which this end sends,
-/// only what the other end has acknowledged counts.
-fn stream_progress(totals: &TransferTotals, roles: &[StreamRole], samples: &[Sample]) -> Vec<QueueSample> {
-    let mut streams: Vec<QueueSample> =
-        totals.streams.iter().map(|count| QueueSample { carried: count.bytes, ..Default::default() }).collect();
+/// Returns what each stream has carried, and what waits for it in the kernel. Of a TCP stream on
+/// which this end sends, only what the other end has acknowledged counts.
+fn stream_progress(
+    totals: &TransferTotals,
+    roles: &[StreamRole],
+    samples: &[Sample],
+) -> Vec<QueueSample> {
+    let mut streams: Vec<QueueSample> = totals
+        .streams
+        .iter()
+        .map(|count| QueueSample {
+            carried: count.bytes,
+            ..Default::default()
+        })
+        .collect();
     for sample in samples {
         let index = usize::from(sample.stream);
-        let (Some(stream), Some(role)) = (streams.get_mut(index), roles.get(index)) else { continue };
+        let (Some(stream), Some(role)) = (streams.get_mut(index), roles.get(index)) else {
+            continue;
+        };
         let memory = sample.memory.unwrap_or_default();
         let sender = QueueSample::from_sender(&sample.tcp, &memory);
         let is_known = *role == StreamRole::Sender && sample.tcp.bytes_acked.is_some();
-        let carried = if is_known { sender.carried } else { stream.carried };
-        *stream = QueueSample { carried, queued: memory.wmem_queued + memory.rmem_alloc, ..sender };
+        let carried = if is_known {
+            sender.carried
+        } else {
+            stream.carried
+        };
+        *stream = QueueSample {
+            carried,
+            queued: memory.wmem_queued + memory.rmem_alloc,
+            ..sender
+        };
     }
     streams
 }
@@ -156,24 +213,52 @@ mod tests {
     }
 
     /// Returns the rate after one stream has received `bytes`.
-    fn check(monitor: &mut TransferMonitor, at: Span, bytes: ByteCount) -> Result<BitRate, TestRefusal> {
-        let totals = TransferTotals { at, streams: vec![StreamCount { bytes, ..StreamCount::default() }] };
-        monitor.check_progress(&totals, Vec::new).map(|activity| activity.rate)
+    fn check(
+        monitor: &mut TransferMonitor,
+        at: Span,
+        bytes: ByteCount,
+    ) -> Result<BitRate, TestRefusal> {
+        let totals = TransferTotals {
+            at,
+            streams: vec![StreamCount {
+                bytes,
+                ..StreamCount::default()
+            }],
+        };
+        monitor
+            .check_progress(&totals, Vec::new)
+            .map(|activity| activity.rate)
     }
 
     /// Returns the rate at each update of a steady flow of `mbps`.
-    fn rates(monitor: &mut TransferMonitor, mbps: u64, millis: std::ops::Range<u64>) -> Vec<BitRate> {
+    fn rates(
+        monitor: &mut TransferMonitor,
+        mbps: u64,
+        millis: std::ops::Range<u64>,
+    ) -> Vec<BitRate> {
         let bytes = |at: u64| ByteCount::new(at * mbps * 125);
-        millis.step_by(20).map(|at| check(monitor, Span::from_millis(at), bytes(at)).unwrap()).collect()
+        millis
+            .step_by(20)
+            .map(|at| check(monitor, Span::from_millis(at), bytes(at)).unwrap())
+            .collect()
     }
 
     #[test]
     fn a_steady_flow_has_its_rate() {
-        let mut monitor = monitor(TransferBounds { max_bytes: None, ..BOUNDS() });
+        let mut monitor = monitor(TransferBounds {
+            max_bytes: None,
+            ..BOUNDS()
+        });
         let seen = rates(&mut monitor, 800, 0..20_000);
-        assert!(seen[..50].iter().all(|rate| *rate == BitRate::ZERO), "not before a second has passed");
+        assert!(
+            seen[..50].iter().all(|rate| *rate == BitRate::ZERO),
+            "not before a second has passed"
+        );
         let last = *seen.last().unwrap();
-        assert!((0.99..=1.0).contains(&last.relative_to(BitRate::from_mbps(800))), "{last}");
+        assert!(
+            (0.99..=1.0).contains(&last.relative_to(BitRate::from_mbps(800))),
+            "{last}"
+        );
         assert!(monitor.counts.len() <= 23, "{}", monitor.counts.len());
     }
 
@@ -193,18 +278,40 @@ mod tests {
     fn a_client_that_writes_gigabytes_at_once_is_held_to_the_limit() {
         let limit = BitRate::from_mbps(10);
         let burst = permitted_burst(ByteCount::from_mib(1000), Some(limit));
-        let mut monitor = monitor(TransferBounds { burst, max_bytes: None, ..BOUNDS() });
-        assert!(rates(&mut monitor, 12, 0..20_000).last().is_some_and(|rate| *rate > limit));
-        assert_eq!(permitted_burst(ByteCount::from_mib(1000), None), ByteCount::from_mib(1000));
-        assert_eq!(permitted_burst(ByteCount::from_mib(1), Some(BitRate::from_mbps(1))), ByteCount::from_kib(128));
+        let mut monitor = monitor(TransferBounds {
+            burst,
+            max_bytes: None,
+            ..BOUNDS()
+        });
+        assert!(
+            rates(&mut monitor, 12, 0..20_000)
+                .last()
+                .is_some_and(|rate| *rate > limit)
+        );
+        assert_eq!(
+            permitted_burst(ByteCount::from_mib(1000), None),
+            ByteCount::from_mib(1000)
+        );
+        assert_eq!(
+            permitted_burst(ByteCount::from_mib(1), Some(BitRate::from_mbps(1))),
+            ByteCount::from_kib(128)
+        );
     }
 
     #[test]
     fn bytes_before_the_window_do_not_count() {
-        let mut monitor = monitor(TransferBounds { max_bytes: None, ..BOUNDS() });
+        let mut monitor = monitor(TransferBounds {
+            max_bytes: None,
+            ..BOUNDS()
+        });
         check(&mut monitor, Span::from_secs(1), ByteCount::from_mib(1000)).unwrap();
         for update in 0..600 {
-            check(&mut monitor, Span::from_millis(1000 + update * 20), ByteCount::from_mib(1000)).unwrap();
+            check(
+                &mut monitor,
+                Span::from_millis(1000 + update * 20),
+                ByteCount::from_mib(1000),
+            )
+            .unwrap();
         }
         let rate = check(&mut monitor, Span::from_secs(14), ByteCount::from_mib(1000)).unwrap();
         assert_eq!(rate, BitRate::ZERO);
@@ -212,30 +319,58 @@ mod tests {
 
     #[test]
     fn a_transfer_ends_at_its_bounds() {
-        let late = check(&mut monitor(BOUNDS()), Span::from_millis(60_001), ByteCount::new(1)).unwrap_err();
+        let late = check(
+            &mut monitor(BOUNDS()),
+            Span::from_millis(60_001),
+            ByteCount::new(1),
+        )
+        .unwrap_err();
         assert_eq!(late.number.get(), 37);
-        let large = check(&mut monitor(BOUNDS()), Span::from_secs(1), ByteCount::from_mib(101)).unwrap_err();
+        let large = check(
+            &mut monitor(BOUNDS()),
+            Span::from_secs(1),
+            ByteCount::from_mib(101),
+        )
+        .unwrap_err();
         assert_eq!(large.number.get(), 37);
         assert!(large.why.contains("100 MiB"), "{}", large.why);
     }
 
-    /// The bytes that this end wrote once counted, so that a download that no client acknowledged was activity.
+    /// The bytes that this end wrote once counted, so that a download that no client acknowledged
+    /// was activity.
     #[test]
     fn only_what_is_acknowledged_is_progress_of_a_download() {
         let sample = |acknowledged| Sample {
             at: Span::ZERO,
             stream: 0,
             bytes: ByteCount::ZERO,
-            tcp: TcpInfo { bytes_acked: Some(ByteCount::new(acknowledged)), ..TcpInfo::default() },
+            tcp: TcpInfo {
+                bytes_acked: Some(ByteCount::new(acknowledged)),
+                ..TcpInfo::default()
+            },
             memory: None,
         };
         let ends_at = |role, acknowledged: fn(u64) -> u64| {
-            let mut monitor =
-                TransferMonitor::new(TransferBounds { max_duration: None, max_bytes: None, ..BOUNDS() }, vec![role]);
+            let mut monitor = TransferMonitor::new(
+                TransferBounds {
+                    max_duration: None,
+                    max_bytes: None,
+                    ..BOUNDS()
+                },
+                vec![role],
+            );
             (1..100).find(|&second| {
-                let streams = vec![StreamCount { bytes: ByteCount::from_mib(second), ..StreamCount::default() }];
-                let totals = TransferTotals { at: Span::from_secs(second), streams };
-                monitor.check_progress(&totals, || vec![sample(acknowledged(second))]).is_err()
+                let streams = vec![StreamCount {
+                    bytes: ByteCount::from_mib(second),
+                    ..StreamCount::default()
+                }];
+                let totals = TransferTotals {
+                    at: Span::from_secs(second),
+                    streams,
+                };
+                monitor
+                    .check_progress(&totals, || vec![sample(acknowledged(second))])
+                    .is_err()
             })
         };
         assert!(ends_at(StreamRole::Sender, |_| 65_536).is_some_and(|second| second <= 22));

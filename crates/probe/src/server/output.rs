@@ -9,7 +9,8 @@ use crate::client::ConnectedTest;
 /// Bytes of text after which further intervals are left out: a test may last a day.
 const MAX_TEXT: usize = 256 * 1024;
 
-/// A renderer of one test as text. The program that runs the server chooses the format by its [`Printer`].
+/// A renderer of one test as text. The program that runs the server chooses the format by its
+/// [`Printer`].
 pub trait TestText {
     /// Returns the lines of an interval.
     fn interval_lines(&mut self, interval: &Interval) -> String;
@@ -18,8 +19,8 @@ pub trait TestText {
     fn result_lines(&self, measurement: &Measurement) -> String;
 }
 
-/// A function that begins the text of a test. It takes the client's address and the test, and returns the first lines
-/// and the renderer of the rest.
+/// A function that begins the text of a test. It takes the client's address and the test, and
+/// returns the first lines and the renderer of the rest.
 pub type Printer = fn(SocketAddr, &ConnectedTest) -> (String, Box<dyn TestText>);
 
 /// The text of one test so far.
@@ -70,13 +71,21 @@ mod tests {
     #[test]
     fn the_text_of_a_long_test_is_bounded() {
         let printer: Printer = |client, _| (format!("{client}\n"), Box::new(OneLine));
-        let connected =
-            ConnectedTest { request: Request::default(), cookie: String::new(), mss: None, sockets: Vec::new() };
+        let connected = ConnectedTest {
+            request: Request::default(),
+            cookie: String::new(),
+            mss: None,
+            sockets: Vec::new(),
+        };
         let mut output = OutputBuffer::new(printer, ([192, 0, 2, 1], 40_000).into(), &connected);
         assert_eq!(output.lines, "192.0.2.1:40000\n");
         for second in 0..50_000 {
             output.add_interval(&fixture::upload_interval(second));
         }
-        assert!((MAX_TEXT..MAX_TEXT + 1000).contains(&output.lines.len()), "{}", output.lines.len());
+        assert!(
+            (MAX_TEXT..MAX_TEXT + 1000).contains(&output.lines.len()),
+            "{}",
+            output.lines.len()
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! The tests under way by their cookies, and those that wait for UDP streams by the addresses of their clients.
+//! The tests under way by their cookies, and those that wait for UDP streams by the addresses of
+//! their clients.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
@@ -21,8 +22,8 @@ const ECHO_TIMEOUT: Duration = Duration::from_secs(3);
 #[derive(Debug)]
 pub(super) struct AcceptedStream {
     pub(super) channel: StreamChannel,
-    /// Permit of the pending connection. Its number orders the streams, because the first bytes of a later connection
-    /// may be read earlier.
+    /// Permit of the pending connection. Its number orders the streams, because the first bytes of
+    /// a later connection may be read earlier.
     pub(super) permit: AdmissionPermit,
 }
 
@@ -64,17 +65,19 @@ struct ClosedTest {
 pub(super) struct TestRegistry {
     open: HashMap<TestCookie, (IpAddr, StreamSender)>,
     closed: VecDeque<ClosedTest>,
-    /// The test that waits for UDP streams, by client. The first datagram of a stream shows only its source address, so
-    /// only one test of each address opens streams at a time.
+    /// The test that waits for UDP streams, by client. The first datagram of a stream shows only
+    /// its source address, so only one test of each address opens streams at a time.
     pending_streams: HashMap<IpAddr, PendingStreams>,
 }
 
 impl TestRegistry {
-    /// Returns the state of the test for a `cookie` that `client` sent. Others can read cookies on the path, so a test
-    /// accepts streams only from the client prefix that started it.
+    /// Returns the state of the test for a `cookie` that `client` sent. Others can read cookies on
+    /// the path, so a test accepts streams only from the client prefix that started it.
     pub(super) fn cookie_state(&self, cookie: &TestCookie, client: IpAddr) -> CookieState {
         match self.open.get(cookie) {
-            Some((owner, test)) if client_prefix(*owner) == client_prefix(client) => CookieState::Open(test.clone()),
+            Some((owner, test)) if client_prefix(*owner) == client_prefix(client) => {
+                CookieState::Open(test.clone())
+            }
             Some(_) => CookieState::Closed,
             None if self.closed.iter().any(|test| test.cookie == *cookie) => CookieState::Closed,
             None => CookieState::New,
@@ -82,14 +85,18 @@ impl TestRegistry {
     }
 
     /// Opens a test of `client`, and returns the receiver of its streams.
-    pub(super) fn open_test(&mut self, cookie: TestCookie, client: IpAddr) -> mpsc::UnboundedReceiver<AcceptedStream> {
+    pub(super) fn open_test(
+        &mut self,
+        cookie: TestCookie,
+        client: IpAddr,
+    ) -> mpsc::UnboundedReceiver<AcceptedStream> {
         let (sender, receiver) = mpsc::unbounded_channel();
         self.open.insert(cookie, (client, sender));
         receiver
     }
 
-    /// Returns true if `client` has a test with this `cookie`, or had one until [`ECHO_TIMEOUT`] ago: clients also
-    /// measure the path after the load.
+    /// Returns true if `client` has a test with this `cookie`, or had one until [`ECHO_TIMEOUT`]
+    /// ago: clients also measure the path after the load.
     pub(super) fn is_client(&self, cookie: &TestCookie, client: IpAddr) -> bool {
         match self.open.get(cookie) {
             Some((owner, _)) => *owner == client,
@@ -109,12 +116,16 @@ impl TestRegistry {
         if self.closed.len() == MAX_CLOSED {
             self.closed.pop_front();
         }
-        self.closed.push_back(ClosedTest { cookie, client, ended: Instant::now() });
+        self.closed.push_back(ClosedTest {
+            cookie,
+            client,
+            ended: Instant::now(),
+        });
     }
 
-    /// Accepts UDP streams from `client` for the test with this `cookie`, whose control connection has the local
-    /// address `local`; only hellos with its cookie open them if it `needs_cookie`. Returns false while another test of
-    /// the same client address is opening its streams.
+    /// Accepts UDP streams from `client` for the test with this `cookie`, whose control connection
+    /// has the local address `local`; only hellos with its cookie open them if it `needs_cookie`.
+    /// Returns false while another test of the same client address is opening its streams.
     pub(super) fn expect_udp_streams(
         &mut self,
         cookie: TestCookie,
@@ -125,20 +136,38 @@ impl TestRegistry {
         if self.pending_streams.contains_key(&client) {
             return false;
         }
-        self.pending_streams.insert(client, PendingStreams { cookie, local, needs_cookie, open: HashSet::new() });
+        self.pending_streams.insert(
+            client,
+            PendingStreams {
+                cookie,
+                local,
+                needs_cookie,
+                open: HashSet::new(),
+            },
+        );
         true
     }
 
     /// Accepts no more UDP streams for the test with this `cookie`.
     pub(super) fn stop_expecting(&mut self, cookie: &TestCookie) {
-        self.pending_streams.retain(|_, pending| pending.cookie != *cookie);
+        self.pending_streams
+            .retain(|_, pending| pending.cookie != *cookie);
     }
 
-    /// Returns the local address of the control connection, and the channel, of the test that waits for a UDP stream
-    /// from `client`, which sent `hello`; `None` if there is none, it has that stream already, or the hello is not from
-    /// its client.
-    pub(super) fn expecting_test(&self, client: SocketAddr, hello: &[u8]) -> Option<(SocketAddr, StreamSender)> {
-        let PendingStreams { cookie, local, needs_cookie, open } = self.pending_streams.get(&client.ip())?;
+    /// Returns the local address of the control connection, and the channel, of the test that waits
+    /// for a UDP stream from `client`, which sent `hello`; `None` if there is none, it has that
+    /// stream already, or the hello is not from its client.
+    pub(super) fn expecting_test(
+        &self,
+        client: SocketAddr,
+        hello: &[u8],
+    ) -> Option<(SocketAddr, StreamSender)> {
+        let PendingStreams {
+            cookie,
+            local,
+            needs_cookie,
+            open,
+        } = self.pending_streams.get(&client.ip())?;
         if open.contains(&client) || (*needs_cookie && !udp::has_cookie(hello, cookie)) {
             return None;
         }
@@ -170,19 +199,34 @@ mod tests {
     #[test]
     fn a_late_data_connection_starts_no_test() {
         let mut registry = TestRegistry::default();
-        assert!(matches!(registry.cookie_state(&cookie(1), HERE), CookieState::New));
+        assert!(matches!(
+            registry.cookie_state(&cookie(1), HERE),
+            CookieState::New
+        ));
         let _streams = registry.open_test(cookie(1), HERE);
-        assert!(matches!(registry.cookie_state(&cookie(1), HERE), CookieState::Open(_)));
+        assert!(matches!(
+            registry.cookie_state(&cookie(1), HERE),
+            CookieState::Open(_)
+        ));
         registry.close_test(cookie(1));
-        assert!(matches!(registry.cookie_state(&cookie(1), HERE), CookieState::Closed));
+        assert!(matches!(
+            registry.cookie_state(&cookie(1), HERE),
+            CookieState::Closed
+        ));
     }
 
     #[test]
     fn a_cookie_is_not_enough_to_add_a_stream_from_another_address() {
         let mut registry = TestRegistry::default();
         let _streams = registry.open_test(cookie(1), HERE);
-        assert!(matches!(registry.cookie_state(&cookie(1), THERE), CookieState::Closed));
-        assert!(matches!(registry.cookie_state(&cookie(1), HERE), CookieState::Open(_)));
+        assert!(matches!(
+            registry.cookie_state(&cookie(1), THERE),
+            CookieState::Closed
+        ));
+        assert!(matches!(
+            registry.cookie_state(&cookie(1), HERE),
+            CookieState::Open(_)
+        ));
     }
 
     #[test]
@@ -192,7 +236,10 @@ mod tests {
         assert!(registry.is_client(&cookie(1), HERE));
         assert!(!registry.is_client(&cookie(1), THERE) && !registry.is_client(&cookie(2), HERE));
         registry.close_test(cookie(1));
-        assert!(registry.is_client(&cookie(1), HERE), "echo requests are still answered");
+        assert!(
+            registry.is_client(&cookie(1), HERE),
+            "echo requests are still answered"
+        );
         assert!(!registry.is_client(&cookie(1), THERE));
     }
 
@@ -204,8 +251,14 @@ mod tests {
             registry.close_test(cookie(number));
         }
         assert_eq!(registry.closed.len(), MAX_CLOSED);
-        assert!(matches!(registry.cookie_state(&cookie(0), HERE), CookieState::New));
-        assert!(matches!(registry.cookie_state(&cookie(4999), HERE), CookieState::Closed));
+        assert!(matches!(
+            registry.cookie_state(&cookie(0), HERE),
+            CookieState::New
+        ));
+        assert!(matches!(
+            registry.cookie_state(&cookie(4999), HERE),
+            CookieState::Closed
+        ));
     }
 
     #[test]
@@ -217,15 +270,25 @@ mod tests {
         let _streams = [1, 2, 3].map(|number| registry.open_test(cookie(number), HERE));
         assert!(registry.expecting_test(stream(1), &udp::HELLO).is_none());
         assert!(registry.expect_udp_streams(cookie(1), address(1), local, false));
-        assert!(registry.expecting_test(stream(1), &udp::HELLO).is_some_and(|(address, _)| address == local));
+        assert!(
+            registry
+                .expecting_test(stream(1), &udp::HELLO)
+                .is_some_and(|(address, _)| address == local)
+        );
         assert!(registry.expecting_test(stream(2), &udp::HELLO).is_none());
-        assert!(!registry.expect_udp_streams(cookie(2), address(1), local, false), "one at a time");
+        assert!(
+            !registry.expect_udp_streams(cookie(2), address(1), local, false),
+            "one at a time"
+        );
         assert!(registry.expect_udp_streams(cookie(3), address(2), local, false));
         registry.stop_expecting(&cookie(1));
         assert!(registry.expecting_test(stream(1), &udp::HELLO).is_none());
         assert!(registry.expect_udp_streams(cookie(2), address(1), local, false));
         registry.close_test(cookie(2));
-        assert!(registry.expecting_test(stream(1), &udp::HELLO).is_none(), "a test that has ended accepts no streams");
+        assert!(
+            registry.expecting_test(stream(1), &udp::HELLO).is_none(),
+            "a test that has ended accepts no streams"
+        );
     }
 
     #[test]
@@ -242,7 +305,10 @@ mod tests {
         );
         registry.close_test(cookie(1));
         assert!(registry.expect_udp_streams(cookie(2), HERE, local, false));
-        assert!(registry.expecting_test(first, &udp::HELLO).is_some(), "the next test may use the port again");
+        assert!(
+            registry.expecting_test(first, &udp::HELLO).is_some(),
+            "the next test may use the port again"
+        );
     }
 
     /// Anybody could send one in the name of a client, which redirected a stream.
@@ -252,7 +318,11 @@ mod tests {
         let local = SocketAddr::from(([198, 51, 100, 1], 5201));
         let _streams = registry.open_test(cookie(1), HERE);
         assert!(registry.expect_udp_streams(cookie(1), HERE, local, true));
-        let opens = |hello: &[u8]| registry.expecting_test(SocketAddr::new(HERE, 40_000), hello).is_some();
+        let opens = |hello: &[u8]| {
+            registry
+                .expecting_test(SocketAddr::new(HERE, 40_000), hello)
+                .is_some()
+        };
         assert!(!opens(&udp::HELLO) && !opens(&udp::hello_with(&cookie(2))));
         assert!(opens(&udp::hello_with(&cookie(1))));
     }

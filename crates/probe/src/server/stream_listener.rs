@@ -11,12 +11,14 @@ use tokio::net::TcpListener;
 
 /// The listening socket that all tests share.
 ///
-/// A connection has the receive buffer of the listening socket, and agrees on its window scale in the handshake. So a
-/// test that asks for a buffer gets it on this socket, as from iperf3, while no other test opens streams: with the
-/// scale of a tuned buffer the kernel would round a small window up to a multiple of 2^scale (`__tcp_select_window`).
+/// A connection has the receive buffer of the listening socket, and agrees on its window scale in
+/// the handshake. So a test that asks for a buffer gets it on this socket, as from iperf3, while no
+/// other test opens streams: with the scale of a tuned buffer the kernel would round a small window
+/// up to a multiple of 2^scale (`__tcp_select_window`).
 ///
-/// If iperf2 clients may connect to the same socket, at any time, its buffer stays as it is, because one that connected
-/// meanwhile would keep the small window. The accepted sockets of a test get its buffer then.
+/// If iperf2 clients may connect to the same socket, at any time, its buffer stays as it is,
+/// because one that connected meanwhile would keep the small window. The accepted sockets of a test
+/// get its buffer then.
 pub(super) struct StreamListener {
     socket: Rc<TcpListener>,
     /// True if only connections of tests that are expected carry data.
@@ -29,19 +31,26 @@ pub(super) struct StreamListener {
 
 impl StreamListener {
     pub(super) fn new(socket: Rc<TcpListener>, is_for_tests: bool) -> Rc<Self> {
-        Rc::new(Self { socket, is_for_tests, expecting: Cell::default(), usual: Cell::default() })
+        Rc::new(Self {
+            socket,
+            is_for_tests,
+            expecting: Cell::default(),
+            usual: Cell::default(),
+        })
     }
 
     pub(super) fn socket_ref(&self) -> SockRef<'_> {
         SockRef::from(&*self.socket)
     }
 
-    /// Gets ready for the streams of a test, until the result is dropped. A test that has fixed the buffer loses it: no
-    /// other one waits for its streams.
+    /// Gets ready for the streams of a test, until the result is dropped. A test that has fixed the
+    /// buffer loses it: no other one waits for its streams.
     pub(super) fn expect_streams(self: &Rc<Self>, request: &Request) -> ExpectedStreams {
         if request.transport == Transport::Tcp {
             self.restore_buffer_size();
-            if let (Buffer::Request(size), 0, true) = (request.buffer, self.expecting.get(), self.is_for_tests) {
+            if let (Buffer::Request(size), 0, true) =
+                (request.buffer, self.expecting.get(), self.is_for_tests)
+            {
                 // Without it the accepted sockets get their buffer later.
                 let _ = self.fix_buffer_size(usize::try_from(size.get()).unwrap_or(usize::MAX));
             }
@@ -87,11 +96,17 @@ mod tests {
     use std::net::TcpStream;
 
     async fn listener(is_for_tests: bool) -> Rc<StreamListener> {
-        StreamListener::new(Rc::new(TcpListener::bind("127.0.0.1:0").await.unwrap()), is_for_tests)
+        StreamListener::new(
+            Rc::new(TcpListener::bind("127.0.0.1:0").await.unwrap()),
+            is_for_tests,
+        )
     }
 
     fn asking(buffer: Buffer) -> Request {
-        Request { buffer, ..Request::default() }
+        Request {
+            buffer,
+            ..Request::default()
+        }
     }
 
     /// Returns the shift that a connection gets for its windows.
@@ -103,7 +118,10 @@ mod tests {
     #[tokio::test(flavor = "current_thread")]
     async fn a_test_alone_has_its_buffer_from_the_handshake_on() {
         let listener = listener(true).await;
-        let [size, tuned] = [listener.socket_ref().recv_buffer_size().unwrap(), scale(&listener).into()];
+        let [size, tuned] = [
+            listener.socket_ref().recv_buffer_size().unwrap(),
+            scale(&listener).into(),
+        ];
         let small = asking(Buffer::Request(ByteCount::new(20_000)));
         let expected = listener.expect_streams(&small);
         assert_eq!(listener.socket_ref().recv_buffer_size().unwrap(), 40_000);

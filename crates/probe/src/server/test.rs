@@ -6,19 +6,21 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use fullpipe_control::{
-    ControlConnection, LoginAttempt, LoginAuthenticator, StalledBytes, canonical_address, client_prefix, unix_seconds,
+    ControlConnection, LoginAttempt, LoginAuthenticator, StalledBytes, canonical_address,
+    client_prefix, unix_seconds,
 };
 use fullpipe_host::{SysctlTree, inspect_host};
 use fullpipe_iperf::{
-    ErrorNumber, KeyCheck, ServerAction, ServerOutput, ServerSession, StateByte, TestCookie, TestParameters,
-    TestRefusal, TestResults, data_connections, direction_of,
+    ErrorNumber, KeyCheck, ServerAction, ServerOutput, ServerSession, StateByte, TestCookie,
+    TestParameters, TestRefusal, TestResults, data_connections, direction_of,
 };
 use fullpipe_load::{
-    PlannedStream, RunningTransfer, StorageFailure, StreamChannel, StreamCount, TransferPlan, apply_options, read_back,
+    PlannedStream, RunningTransfer, StorageFailure, StreamChannel, StreamCount, TransferPlan,
+    apply_options, read_back,
 };
 use fullpipe_record::{
-    Direction, EndReport, HostIdentity, HostSettings, Interval, Measurement, Peer, Request, ResolvedRequest, RttReport,
-    SocketReadback, TcpInfo, Transport, Validity,
+    Direction, EndReport, HostIdentity, HostSettings, Interval, Measurement, Peer, Request,
+    ResolvedRequest, RttReport, SocketReadback, TcpInfo, Transport, Validity,
 };
 use fullpipe_route::caller_handshake;
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span, Time};
@@ -40,7 +42,8 @@ use crate::progress::{CountedTransfer, FinishedTransfer, stream_role};
 use crate::results::{as_stated, direction_summary, results_of, stream_summaries};
 use crate::summary::{new_id, run_totals, start_date, this_host};
 
-/// Number of samples that all tests share, about 25 MB; each test keeps at least [`MAX_REPORT_SAMPLES`].
+/// Number of samples that all tests share, about 25 MB; each test keeps at least
+/// [`MAX_REPORT_SAMPLES`].
 const SHARED_SAMPLES: usize = 32_000;
 
 /// Maximum number of samples that are kept of one test.
@@ -49,19 +52,23 @@ const MAX_KEPT_SAMPLES: usize = 2_000;
 /// Maximum number of samples in a report, about 400 KB; those of a longer test are thinned out.
 const MAX_REPORT_SAMPLES: usize = 240;
 
-/// Time between two reports to a fullpipe client that has at most [`STREAMS_PER_REPORT_INTERVAL`] streams.
+/// Time between two reports to a fullpipe client that has at most [`STREAMS_PER_REPORT_INTERVAL`]
+/// streams.
 const PEER_REPORT_INTERVAL: Span = Span::from_secs(1);
 
-/// Number of streams for each [`PEER_REPORT_INTERVAL`]: reports take 2 KB for each stream, on the path of the data.
+/// Number of streams for each [`PEER_REPORT_INTERVAL`]: reports take 2 KB for each stream, on the
+/// path of the data.
 const STREAMS_PER_REPORT_INTERVAL: u64 = 8;
 
 /// Maximum time without data while the end of an upload is still missing.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Maximum time without data while the missing bytes may never come: lost datagrams, or the rest of the last block.
+/// Maximum time without data while the missing bytes may never come: lost datagrams, or the rest of
+/// the last block.
 const SHORT_DRAIN_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// Maximum time after the end of a download for which the kernel keeps what the client has not acknowledged.
+/// Maximum time after the end of a download for which the kernel keeps what the client has not
+/// acknowledged.
 const DELIVERY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Time between two checks for the end of an upload.
@@ -82,7 +89,8 @@ pub(super) struct TestTotals {
     pub(super) measurement: Option<Box<Measurement>>,
 }
 
-/// One test under way. It holds no buffer while its client sends nothing, because there may be a thousand tests.
+/// One test under way. It holds no buffer while its client sends nothing, because there may be a
+/// thousand tests.
 pub(super) struct Test {
     server: Rc<TestServer>,
     client: SocketAddr,
@@ -141,7 +149,10 @@ impl Test {
             sockets: Vec::new(),
             progress: None,
             output: None,
-            monitor: TransferMonitor::new(server.transfer_bounds(&Request::default(), 0), Vec::new()),
+            monitor: TransferMonitor::new(
+                server.transfer_bounds(&Request::default(), 0),
+                Vec::new(),
+            ),
             finished: None,
             finished_at: None,
             settings: None,
@@ -186,8 +197,8 @@ impl Test {
         }
     }
 
-    /// Answers hellos on the UDP streams of a test that waits for more of them: its client may open the others only
-    /// once it has all answers.
+    /// Answers hellos on the UDP streams of a test that waits for more of them: its client may open
+    /// the others only once it has all answers.
     fn answer_hellos(&self) {
         for (_, channel) in &self.streams {
             if let StreamChannel::Udp(stream) = channel {
@@ -196,15 +207,31 @@ impl Test {
         }
     }
 
-    /// Returns the maximum time to sleep: until the deadline if no data flows and no UDP stream may get a hello again.
-    /// It never exceeds the rest of the omitted time, at whose end counting begins.
+    /// Returns the maximum time to sleep: until the deadline if no data flows and no UDP stream may
+    /// get a hello again. It never exceeds the rest of the omitted time, at whose end counting
+    /// begins.
     fn sleep_time(&self) -> Duration {
-        let due =
-            self.session.next_deadline().map_or(POLL_INTERVAL, |deadline| deadline.duration_since(self.now()).into());
+        let due = self
+            .session
+            .next_deadline()
+            .map_or(POLL_INTERVAL, |deadline| {
+                deadline.duration_since(self.now()).into()
+            });
         let Some(progress) = &self.progress else {
-            let has_udp_streams = self.streams.iter().any(|(_, channel)| matches!(channel, StreamChannel::Udp(_)));
-            let longest = if self.load.is_some() { QUEUE_INTERVAL } else { due };
-            return due.min(if has_udp_streams { POLL_INTERVAL } else { longest });
+            let has_udp_streams = self
+                .streams
+                .iter()
+                .any(|(_, channel)| matches!(channel, StreamChannel::Udp(_)));
+            let longest = if self.load.is_some() {
+                QUEUE_INTERVAL
+            } else {
+                due
+            };
+            return due.min(if has_udp_streams {
+                POLL_INTERVAL
+            } else {
+                longest
+            });
         };
         progress.sleep_time(due.min(POLL_INTERVAL))
     }
@@ -216,29 +243,48 @@ impl Test {
         }
     }
 
-    /// Reports the intervals that have passed, and refuses the test if it exceeds a limit: after its end, too, as long
-    /// as the client still sends.
+    /// Reports the intervals that have passed, and refuses the test if it exceeds a limit: after
+    /// its end, too, as long as the client still sends.
     fn check_limits(&mut self) {
-        let passed = self.progress.as_mut().map(CountedTransfer::take_passed_intervals).unwrap_or_default();
+        let passed = self
+            .progress
+            .as_mut()
+            .map(CountedTransfer::take_passed_intervals)
+            .unwrap_or_default();
         self.report_intervals(passed);
         let Some(load) = &self.load else { return };
-        let failure = self.progress.as_ref().and_then(CountedTransfer::storage_failure);
+        let failure = self
+            .progress
+            .as_ref()
+            .and_then(CountedTransfer::storage_failure);
         if let Some(StorageFailure { why, os_error }) = failure {
-            return self.session.refuse_test(TestRefusal { number: ErrorNumber::FILE, why: why.clone() }, *os_error);
+            return self.session.refuse_test(
+                TestRefusal {
+                    number: ErrorNumber::FILE,
+                    why: why.clone(),
+                },
+                *os_error,
+            );
         }
         let activity = match &self.progress {
-            Some(progress) => self.monitor.check_progress(&progress.transfer_totals(), || progress.current_samples()),
+            Some(progress) => self
+                .monitor
+                .check_progress(&progress.transfer_totals(), || progress.current_samples()),
             // Before the start, no client has anything to send.
             None => Ok(LoadActivity {
                 stalled: StalledBytes::from_lasting(received_early(&self.streams)),
                 ..LoadActivity::default()
             }),
         };
-        let checked = activity.and_then(|activity| self.server.admission.record_activity(load, activity));
+        let checked =
+            activity.and_then(|activity| self.server.admission.record_activity(load, activity));
         if let Err(refusal) = checked {
             self.session.refuse_test(refusal, None);
         }
-        if self.finished_at.is_some_and(|at| at.elapsed() >= DELIVERY_TIMEOUT) {
+        if self
+            .finished_at
+            .is_some_and(|at| at.elapsed() >= DELIVERY_TIMEOUT)
+        {
             self.reset_undelivered();
         }
     }
@@ -264,11 +310,17 @@ impl Test {
                 let results = self.results(report);
                 self.session.local_results(self.now(), results);
             }
-            ServerAction::Finished(client_results) => return Some(Ok(self.totals(&client_results))),
+            ServerAction::Finished(client_results) => {
+                return Some(Ok(self.totals(&client_results)));
+            }
             ServerAction::Failed(error) => {
                 self.finish_transfer().await;
                 let measurement = self.totals(&TestResults::default()).measurement;
-                return Some(Err(TestFailure { measurement, is_refusal: !self.was_admitted, ..error.into() }));
+                return Some(Err(TestFailure {
+                    measurement,
+                    is_refusal: !self.was_admitted,
+                    ..error.into()
+                }));
             }
         }
         None
@@ -276,35 +328,49 @@ impl Test {
 
     /// Sends `bytes`, after the reports that are not sent yet.
     async fn send(&mut self, bytes: &[u8]) {
-        // A client that did not read its reports must not hold its permit by not reading the last message either.
+        // A client that did not read its reports must not hold its permit by not reading the last
+        // message either.
         let is_over = self.session.next_deadline().is_none() && !self.unsent.is_empty();
-        let timeout = if is_over { POLL_INTERVAL } else { self.server.client_timeout.send_timeout() };
+        let timeout = if is_over {
+            POLL_INTERVAL
+        } else {
+            self.server.client_timeout.send_timeout()
+        };
         let mut all = std::mem::take(&mut self.unsent);
         all.extend_from_slice(bytes);
         // If only a part of a message was sent, no other message may follow it.
-        if !matches!(tokio::time::timeout(timeout, self.control.send_bytes(&all)).await, Ok(Ok(()))) {
+        if !matches!(
+            tokio::time::timeout(timeout, self.control.send_bytes(&all)).await,
+            Ok(Ok(()))
+        ) {
             self.session.connection_closed();
         }
     }
 
-    /// Sends a report of this end to a fullpipe client when one is due and the previous ones have been acknowledged, so
-    /// that a slow client or a slow path gets fewer.
+    /// Sends a report of this end to a fullpipe client when one is due and the previous ones have
+    /// been acknowledged, so that a slow client or a slow path gets fewer.
     fn report(&mut self) {
-        let Some(progress) = &self.progress else { return };
+        let Some(progress) = &self.progress else {
+            return;
+        };
         let elapsed: Span = progress.origin().elapsed().into();
-        if self.session.takes_reports() && elapsed >= self.report_due && self.is_all_acknowledged() {
+        if self.session.takes_reports() && elapsed >= self.report_due && self.is_all_acknowledged()
+        {
             self.session.send_report(&progress.so_far());
             let streams = u64::from(data_connections(&self.request));
-            self.report_due = elapsed + PEER_REPORT_INTERVAL * streams.div_ceil(STREAMS_PER_REPORT_INTERVAL);
+            self.report_due =
+                elapsed + PEER_REPORT_INTERVAL * streams.div_ceil(STREAMS_PER_REPORT_INTERVAL);
         }
     }
 
     /// Returns true if the client's kernel has acknowledged everything that was sent.
     fn is_all_acknowledged(&self) -> bool {
         let is_acknowledged = |info: TcpInfo| {
-            info.not_sent.unwrap_or_default() == ByteCount::ZERO && info.unacked.unwrap_or_default() == SegCount::ZERO
+            info.not_sent.unwrap_or_default() == ByteCount::ZERO
+                && info.unacked.unwrap_or_default() == SegCount::ZERO
         };
-        self.unsent.is_empty() && fullpipe_sys::tcp_info(self.control.tcp_stream()).is_ok_and(is_acknowledged)
+        self.unsent.is_empty()
+            && fullpipe_sys::tcp_info(self.control.tcp_stream()).is_ok_and(is_acknowledged)
     }
 
     /// Prepares for the load of a request: checks the user and the limits, and expects the streams.
@@ -326,7 +392,10 @@ impl Test {
                 } else {
                     self.expected_streams = Some(self.server.listener.expect_streams(&request));
                 }
-                self.server.report_event(ServerEvent::Began { client: self.client, request: request.clone() });
+                self.server.report_event(ServerEvent::Began {
+                    client: self.client,
+                    request: request.clone(),
+                });
                 self.request = request;
             }
             Err(refusal) => self.session.refuse_test(refusal, None),
@@ -336,30 +405,54 @@ impl Test {
     /// Checks the user, if only users are served.
     ///
     /// # Errors
-    /// Fails if the user is refused. Every refusal takes [`REFUSAL_TIME`], so that its time does not show the reason.
+    /// Fails if the user is refused. Every refusal takes [`REFUSAL_TIME`], so that its time does
+    /// not show the reason.
     async fn authenticate(&self) -> Result<(), TestRefusal> {
-        let Some(authenticator) = self.server.authenticator.clone() else { return Ok(()) };
+        let Some(authenticator) = self.server.authenticator.clone() else {
+            return Ok(());
+        };
         let began = Instant::now();
-        let Err(why) = self.check_login(authenticator).await else { return Ok(()) };
+        let Err(why) = self.check_login(authenticator).await else {
+            return Ok(());
+        };
         // Where many guesses are decrypted at once, a refusal takes a multiple of it.
-        let periods = began.elapsed().div_duration_f64(REFUSAL_TIME).ceil().max(1.0);
-        sleep((began + REFUSAL_TIME.mul_f64(periods)).saturating_duration_since(Instant::now())).await;
-        Err(TestRefusal { number: ErrorNumber::AUTHENTICATION, why })
+        let periods = began
+            .elapsed()
+            .div_duration_f64(REFUSAL_TIME)
+            .ceil()
+            .max(1.0);
+        sleep((began + REFUSAL_TIME.mul_f64(periods)).saturating_duration_since(Instant::now()))
+            .await;
+        Err(TestRefusal {
+            number: ErrorNumber::AUTHENTICATION,
+            why,
+        })
     }
 
-    /// Decrypts the login of the client and checks it, unless its prefix or its user must wait. Fails with the reason,
-    /// which is for the log alone.
+    /// Decrypts the login of the client and checks it, unless its prefix or its user must wait.
+    /// Fails with the reason, which is for the log alone.
     async fn check_login(&self, authenticator: LoginAuthenticator) -> Result<(), String> {
-        const TOO_MANY: &str = "too many wrong passwords came from its address, or for its user, which must wait";
+        const TOO_MANY: &str =
+            "too many wrong passwords came from its address, or for its user, which must wait";
         let (prefix, backoff) = (client_prefix(self.client.ip()), &self.server.backoff);
-        let may_try = |user| backoff.borrow().remaining_delay(prefix, user, Instant::now()).is_zero();
+        let may_try = |user| {
+            backoff
+                .borrow()
+                .remaining_delay(prefix, user, Instant::now())
+                .is_zero()
+        };
         if !may_try(None) {
             return Err(TOO_MANY.to_owned());
         }
-        let token = self.session.client_parameters().and_then(TestParameters::auth_token).map(str::to_owned);
+        let token = self
+            .session
+            .client_parameters()
+            .and_then(TestParameters::auth_token)
+            .map(str::to_owned);
         let opened = spawn_blocking(move || authenticator.decrypt_token(token.as_deref())).await;
         let opened = opened.map_err(|error| error.to_string())?;
-        // Nothing waits from here on, so of guesses that come together each is counted before the next is checked.
+        // Nothing waits from here on, so of guesses that come together each is counted before the
+        // next is checked.
         let user = opened.as_ref().ok().and_then(LoginAttempt::user_index);
         if !may_try(user) {
             return Err(TOO_MANY.to_owned());
@@ -367,13 +460,15 @@ impl Test {
         let checked = opened.and_then(|attempt| attempt.check_login(unix_seconds()));
         match &checked {
             Ok(()) => backoff.borrow_mut().record_success(prefix, user),
-            Err(_) => backoff.borrow_mut().record_failure(prefix, user, Instant::now()),
+            Err(_) => backoff
+                .borrow_mut()
+                .record_failure(prefix, user, Instant::now()),
         }
         checked.map_err(|error| error.to_string())
     }
 
-    /// Accepts UDP streams from now on, if the request has any. First waits until no other test of the same address is
-    /// opening its own.
+    /// Accepts UDP streams from now on, if the request has any. First waits until no other test of
+    /// the same address is opening its own.
     ///
     /// # Errors
     /// Fails if there is no UDP socket, or the other test takes too long.
@@ -381,29 +476,51 @@ impl Test {
         if request.transport != Transport::Udp {
             return Ok(());
         }
-        let refuse = |number, why: &str| Err(TestRefusal { number, why: why.to_owned() });
+        let refuse = |number, why: &str| {
+            Err(TestRefusal {
+                number,
+                why: why.to_owned(),
+            })
+        };
         if !self.server.has_udp.get() {
-            return refuse(ErrorNumber::UNIMPLEMENTED, "another program uses the UDP port");
+            return refuse(
+                ErrorNumber::UNIMPLEMENTED,
+                "another program uses the UDP port",
+            );
         }
         let Ok(local) = self.control.tcp_stream().local_addr() else {
             return refuse(ErrorNumber::STREAMS, "the control connection is gone");
         };
         let deadline = Instant::now() + self.server.client_timeout.reply_timeout() / 2;
         let (client, local) = (self.client.ip(), canonical_address(local));
-        let needs_cookie = self.session.client_parameters().is_some_and(TestParameters::sends_cookies);
-        let expect = || self.server.registry.borrow_mut().expect_udp_streams(self.cookie, client, local, needs_cookie);
+        let needs_cookie = self
+            .session
+            .client_parameters()
+            .is_some_and(TestParameters::sends_cookies);
+        let expect = || {
+            self.server.registry.borrow_mut().expect_udp_streams(
+                self.cookie,
+                client,
+                local,
+                needs_cookie,
+            )
+        };
         while !expect() {
             if Instant::now() >= deadline || *self.shutdown.borrow() {
-                return refuse(ErrorNumber::STREAMS, "another test of its address is still opening its UDP streams");
+                return refuse(
+                    ErrorNumber::STREAMS,
+                    "another test of its address is still opening its UDP streams",
+                );
             }
             sleep(POLL_INTERVAL).await;
         }
         Ok(())
     }
 
-    /// Sets the options of the listening socket, so that data connections have them from the SYN on, as with iperf3. A
-    /// server of several tests, which share the listening socket, sets the receive buffer only, and the other options
-    /// of accepted sockets. Errors are ignored here: setting the accepted sockets fails in the same way.
+    /// Sets the options of the listening socket, so that data connections have them from the SYN
+    /// on, as with iperf3. A server of several tests, which share the listening socket, sets the
+    /// receive buffer only, and the other options of accepted sockets. Errors are ignored here:
+    /// setting the accepted sockets fails in the same way.
     fn prepare_listener(&self, request: &Request) {
         let _ = apply_options(&self.server.listener.socket_ref(), request);
     }
@@ -412,7 +529,10 @@ impl Test {
     fn accept_stream(&mut self, stream: AcceptedStream) {
         let AcceptedStream { channel, permit } = stream;
         if let Err(error) = apply_options(&SockRef::from(&channel), &self.request) {
-            let refusal = TestRefusal { number: ErrorNumber::CONGESTION, why: error.to_string() };
+            let refusal = TestRefusal {
+                number: ErrorNumber::CONGESTION,
+                why: error.to_string(),
+            };
             self.session.refuse_test(refusal, error.os_error());
             return;
         }
@@ -427,50 +547,87 @@ impl Test {
 
     fn start_transfer(&mut self) {
         self.expected_streams = None;
-        self.server.registry.borrow_mut().stop_expecting(&self.cookie);
-        let base_rtt = fullpipe_sys::tcp_info(self.control.tcp_stream()).ok().and_then(|info| info.min_rtt);
+        self.server
+            .registry
+            .borrow_mut()
+            .stop_expecting(&self.cookie);
+        let base_rtt = fullpipe_sys::tcp_info(self.control.tcp_stream())
+            .ok()
+            .and_then(|info| info.min_rtt);
         let mut streams = std::mem::take(&mut self.streams);
         streams.sort_by_key(|(number, _)| *number);
-        let ways: Vec<Direction> =
-            (0..data_connections(&self.request)).map(|index| self.stream_direction(index)).collect();
+        let ways: Vec<Direction> = (0..data_connections(&self.request))
+            .map(|index| self.stream_direction(index))
+            .collect();
         let lanes = streams.into_iter().zip(&ways);
-        let lanes: Vec<PlannedStream> =
-            lanes.map(|((_, channel), way)| PlannedStream { channel, role: stream_role(*way) }).collect();
+        let lanes: Vec<PlannedStream> = lanes
+            .map(|((_, channel), way)| PlannedStream {
+                channel,
+                role: stream_role(*way),
+            })
+            .collect();
         let found = lanes.iter().zip(0..).filter_map(|(lane, index)| {
             let socket = read_back(&SockRef::from(&lane.channel), index).ok()?;
-            Some(SocketReadback { handshake: caller_handshake(&lane.channel), ..socket })
+            Some(SocketReadback {
+                handshake: caller_handshake(&lane.channel),
+                ..socket
+            })
         });
         self.sockets = found.collect();
-        let bounds = self.server.transfer_bounds(&self.request, data_connections(&self.request));
-        self.monitor = TransferMonitor::new(bounds, ways.iter().map(|way| stream_role(*way)).collect());
+        let bounds = self
+            .server
+            .transfer_bounds(&self.request, data_connections(&self.request));
+        self.monitor =
+            TransferMonitor::new(bounds, ways.iter().map(|way| stream_role(*way)).collect());
         let mss = lanes
             .first()
             .and_then(|lane| segment_size(&lane.channel))
             .or_else(|| segment_size(self.control.tcp_stream()));
-        // Only fullpipe clients get samples of the processors and the device, so others do not cost a thread.
-        let before = self.session.takes_reports().then(|| MachineSampler::from_route(self.client.ip(), None));
+        // Only fullpipe clients get samples of the processors and the device, so others do not cost
+        // a thread.
+        let before = self
+            .session
+            .takes_reports()
+            .then(|| MachineSampler::from_route(self.client.ip(), None));
         match self.begin(lanes, self.plan(base_rtt)) {
             Ok(transfer) => {
                 let machine = before.and_then(|before| before.start_watch(transfer.origin()));
-                self.progress = Some(CountedTransfer::new(transfer, machine, self.local_request(), ways));
+                self.progress = Some(CountedTransfer::new(
+                    transfer,
+                    machine,
+                    self.local_request(),
+                    ways,
+                ));
                 self.report_host();
-                let asked = Request { interval: self.interval(), ..self.request.clone() };
-                let connected = ConnectedTest::from_sockets(&asked, &self.cookie, mss, &self.sockets);
-                self.output =
-                    self.is_output_wanted().then(|| OutputBuffer::new(self.server.printer, self.client, &connected));
-                self.server
-                    .report_event(ServerEvent::Connected { client: self.client, connected: Box::new(connected) });
+                let asked = Request {
+                    interval: self.interval(),
+                    ..self.request.clone()
+                };
+                let connected =
+                    ConnectedTest::from_sockets(&asked, &self.cookie, mss, &self.sockets);
+                self.output = self
+                    .is_output_wanted()
+                    .then(|| OutputBuffer::new(self.server.printer, self.client, &connected));
+                self.server.report_event(ServerEvent::Connected {
+                    client: self.client,
+                    connected: Box::new(connected),
+                });
             }
             Err(error) => {
-                let refusal =
-                    TestRefusal { number: ErrorNumber::STREAMS, why: format!("cannot start the test: {error}") };
+                let refusal = TestRefusal {
+                    number: ErrorNumber::STREAMS,
+                    why: format!("cannot start the test: {error}"),
+                };
                 self.session.refuse_test(refusal, error.raw_os_error());
             }
         }
     }
 
     fn begin(&self, lanes: Vec<PlannedStream>, plan: TransferPlan) -> io::Result<RunningTransfer> {
-        let storage = self.server.storage_config.open_storage(opposite(self.request.direction))?;
+        let storage = self
+            .server
+            .storage_config
+            .open_storage(opposite(self.request.direction))?;
         RunningTransfer::start_with(lanes, plan, storage)
     }
 
@@ -480,25 +637,44 @@ impl Test {
             // If the settings cannot be read, they are left out.
             self.settings = inspect_host(&SysctlTree::of_this_host()).ok();
             let (settings, sockets) = (self.settings.clone(), self.sockets.clone());
-            self.session.send_report(&EndReport { settings, sockets, until: Some(Span::ZERO), ..EndReport::default() });
+            self.session.send_report(&EndReport {
+                settings,
+                sockets,
+                until: Some(Span::ZERO),
+                ..EndReport::default()
+            });
         }
     }
 
     fn plan(&self, base_rtt: Option<Span>) -> TransferPlan {
-        // fullpipe clients count bytes, all others whole blocks, and expect a sender that does as iperf3 does.
-        let whole_blocks = !self.session.client_parameters().is_some_and(TestParameters::speaks_fullpipe);
+        // fullpipe clients count bytes, all others whole blocks, and expect a sender that does as
+        // iperf3 does.
+        let whole_blocks = !self
+            .session
+            .client_parameters()
+            .is_some_and(TestParameters::speaks_fullpipe);
         let plan = TransferPlan::from_request(&self.request, base_rtt);
         let catches_up_at_once = whole_blocks || plan.catches_up_at_once;
         let samples = self.kept_samples();
-        TransferPlan { samples, whole_blocks, catches_up_at_once, bounds_unsent: true, ..plan }
+        TransferPlan {
+            samples,
+            whole_blocks,
+            catches_up_at_once,
+            bounds_unsent: true,
+            ..plan
+        }
     }
 
-    /// Returns the number of samples to keep: a share of [`SHARED_SAMPLES`], but enough for the report and the
-    /// intervals.
+    /// Returns the number of samples to keep: a share of [`SHARED_SAMPLES`], but enough for the
+    /// report and the intervals.
     fn kept_samples(&self) -> usize {
-        let tests = usize::try_from(self.server.admission.test_count()).unwrap_or(usize::MAX).max(1);
+        let tests = usize::try_from(self.server.admission.test_count())
+            .unwrap_or(usize::MAX)
+            .max(1);
         let snapshots = 4 * usize::from(data_connections(&self.request));
-        (SHARED_SAMPLES / tests).clamp(MAX_REPORT_SAMPLES, MAX_KEPT_SAMPLES).max(snapshots)
+        (SHARED_SAMPLES / tests)
+            .clamp(MAX_REPORT_SAMPLES, MAX_KEPT_SAMPLES)
+            .max(snapshots)
     }
 
     /// Returns the direction of stream `index`, seen from this end.
@@ -509,28 +685,46 @@ impl Test {
     /// Returns the request with the direction and the intervals of this end.
     fn local_request(&self) -> Request {
         let direction = opposite(self.request.direction);
-        Request { direction, interval: self.interval(), ..self.request.clone() }
+        Request {
+            direction,
+            interval: self.interval(),
+            ..self.request.clone()
+        }
     }
 
-    /// Returns the length of the intervals: that of the server's options, or iperf3's if only the client wants them.
+    /// Returns the length of the intervals: that of the server's options, or iperf3's if only the
+    /// client wants them.
     fn interval(&self) -> Span {
         let interval = self.server.interval;
-        if interval == Span::ZERO && self.is_output_wanted() { Request::default().interval } else { interval }
+        if interval == Span::ZERO && self.is_output_wanted() {
+            Request::default().interval
+        } else {
+            interval
+        }
     }
 
     fn is_output_wanted(&self) -> bool {
-        self.session.client_parameters().is_some_and(TestParameters::wants_server_output)
+        self.session
+            .client_parameters()
+            .is_some_and(TestParameters::wants_server_output)
     }
 
-    /// Reports intervals that have passed. The client's upload, which is this end's download, comes first.
+    /// Reports intervals that have passed. The client's upload, which is this end's download, comes
+    /// first.
     fn report_intervals(&mut self, passed: Vec<Interval>) {
         for interval in passed.into_iter().rev() {
             let direction = opposite(interval.direction);
-            let interval = Box::new(Interval { direction, ..interval });
+            let interval = Box::new(Interval {
+                direction,
+                ..interval
+            });
             if let Some(output) = &mut self.output {
                 output.add_interval(&interval);
             }
-            self.server.report_event(ServerEvent::Interval { client: self.client, interval });
+            self.server.report_event(ServerEvent::Interval {
+                client: self.client,
+                interval,
+            });
         }
     }
 
@@ -538,7 +732,11 @@ impl Test {
     fn stop_transfer(&mut self) {
         let expected = self.expected();
         if let Some(progress) = &mut self.progress {
-            let last = if expected.is_none() { progress.end_transfer() } else { Vec::new() };
+            let last = if expected.is_none() {
+                progress.end_transfer()
+            } else {
+                Vec::new()
+            };
             progress.close_sending();
             self.report_intervals(last);
         }
@@ -546,7 +744,9 @@ impl Test {
 
     /// Returns the number of bytes that this end must receive; `None` if time limits the test.
     fn expected(&self) -> Option<ByteCount> {
-        self.request.bytes.filter(|_| self.request.direction != Direction::Download)
+        self.request
+            .bytes
+            .filter(|_| self.request.direction != Direction::Download)
     }
 
     /// Returns `bytes` rounded up to whole blocks, which is what most clients send.
@@ -555,18 +755,27 @@ impl Test {
         ByteCount::new(bytes.get().div_ceil(block).saturating_mul(block))
     }
 
-    /// Waits for the data in flight: a client ends a test of a number of bytes when it has written them.
+    /// Waits for the data in flight: a client ends a test of a number of bytes when it has written
+    /// them.
     async fn drain(&mut self) {
-        let Some(expected) = self.expected() else { return };
+        let Some(expected) = self.expected() else {
+            return;
+        };
         let max = self.round_up_to_blocks(expected);
-        let Some(progress) = &mut self.progress else { return };
+        let Some(progress) = &mut self.progress else {
+            return;
+        };
         let is_udp = self.request.transport == Transport::Udp;
         let begun = Instant::now();
         let (mut received, mut last_growth) = (ByteCount::ZERO, begun);
         while begun.elapsed() < self.server.client_timeout.reply_timeout() / 2 {
             progress.note_arrivals();
             let bytes = progress.counted_bytes();
-            let timeout = if is_udp || bytes >= expected { SHORT_DRAIN_TIMEOUT } else { DRAIN_TIMEOUT };
+            let timeout = if is_udp || bytes >= expected {
+                SHORT_DRAIN_TIMEOUT
+            } else {
+                DRAIN_TIMEOUT
+            };
             if bytes >= max || last_growth.elapsed() >= timeout {
                 return;
             }
@@ -587,21 +796,35 @@ impl Test {
     }
 
     fn results(&self, report: bool) -> TestResults {
-        let Some(finished) = &self.finished else { return TestResults::default() };
+        let Some(finished) = &self.finished else {
+            return TestResults::default();
+        };
         let report = report.then(|| Box::new(self.end_report(finished)));
         // The counts of the client are not known yet, and iperf3 does not print them here either.
         let measurement = || self.measurement(finished, &TestResults::default());
-        let server_output = self.output.as_ref().map(|output| ServerOutput::Text(output.with_results(&measurement())));
-        TestResults { report, server_output, ..results_of(finished, &self.sockets) }
+        let server_output = self
+            .output
+            .as_ref()
+            .map(|output| ServerOutput::Text(output.with_results(&measurement())));
+        TestResults {
+            report,
+            server_output,
+            ..results_of(finished, &self.sockets)
+        }
     }
 
-    /// Returns the identity of this host as the client gets it: its name and boot only where the client is known.
+    /// Returns the identity of this host as the client gets it: its name and boot only where the
+    /// client is known.
     fn stated_host(&self) -> HostIdentity {
         let host = this_host();
         if self.server.serves_only_known_clients() {
             return host;
         }
-        HostIdentity { name: String::new(), boot_id: None, ..host }
+        HostIdentity {
+            name: String::new(),
+            boot_id: None,
+            ..host
+        }
     }
 
     fn end_report(&self, finished: &FinishedTransfer) -> EndReport {
@@ -623,25 +846,44 @@ impl Test {
     }
 
     fn totals(&self, client_results: &TestResults) -> TestTotals {
-        let Some(finished) = &self.finished else { return TestTotals::default() };
+        let Some(finished) = &self.finished else {
+            return TestTotals::default();
+        };
         let bytes = bytes_of(&finished.stream_counts());
         let rate = BitRate::from_bytes_in(bytes, finished.duration().max(Span::from_nanos(1)));
-        TestTotals { bytes, rate, measurement: Some(Box::new(self.measurement(finished, client_results))) }
+        TestTotals {
+            bytes,
+            rate,
+            measurement: Some(Box::new(self.measurement(finished, client_results))),
+        }
     }
 
     /// Returns the measurement of this end, completed by the client's results.
-    fn measurement(&self, finished: &FinishedTransfer, client_results: &TestResults) -> Measurement {
+    fn measurement(
+        &self,
+        finished: &FinishedTransfer,
+        client_results: &TestResults,
+    ) -> Measurement {
         let control = fullpipe_sys::tcp_info(self.control.tcp_stream()).ok();
         let mut streams = stream_summaries(finished, client_results, self.request.transport);
         for stream in &mut streams {
             stream.direction = opposite(stream.direction);
         }
-        let mut totals =
-            self.request.data_directions().iter().map(|&way| direction_summary(way, &streams, finished.duration()));
-        let summary = totals.next().unwrap_or_else(|| direction_summary(Direction::Upload, &[], finished.duration()));
+        let mut totals = self
+            .request
+            .data_directions()
+            .iter()
+            .map(|&way| direction_summary(way, &streams, finished.duration()));
+        let summary = totals
+            .next()
+            .unwrap_or_else(|| direction_summary(Direction::Upload, &[], finished.duration()));
         let reverse = totals.next();
         drop(totals);
-        let settings = self.session.client_parameters().and_then(TestParameters::host_settings).cloned();
+        let settings = self
+            .session
+            .client_parameters()
+            .and_then(TestParameters::host_settings)
+            .cloned();
         let resolved = Some(ResolvedRequest::new(self.request.clone()));
         Measurement {
             id: new_id(),
@@ -653,11 +895,21 @@ impl Test {
             peer: Peer {
                 host: self.client.ip().to_string(),
                 address: self.client.to_string(),
-                speaks_fullpipe: self.session.client_parameters().is_some_and(TestParameters::speaks_fullpipe),
+                speaks_fullpipe: self
+                    .session
+                    .client_parameters()
+                    .is_some_and(TestParameters::speaks_fullpipe),
             },
             request: self.request.clone(),
-            local: EndReport { cpu: finished.rest.cpu, sockets: self.sockets.clone(), ..EndReport::default() },
-            remote: EndReport { settings, ..as_stated(client_results) },
+            local: EndReport {
+                cpu: finished.rest.cpu,
+                sockets: self.sockets.clone(),
+                ..EndReport::default()
+            },
+            remote: EndReport {
+                settings,
+                ..as_stated(client_results)
+            },
             summary,
             reverse,
             streams,
@@ -676,21 +928,33 @@ impl Test {
 
 /// Returns the bytes that wait at streams on which no data flows yet.
 fn received_early(streams: &[(u64, StreamChannel)]) -> ByteCount {
-    let received =
-        |(_, channel): &(u64, StreamChannel)| fullpipe_sys::socket_memory(channel).ok().map(|memory| memory.rmem_alloc);
+    let received = |(_, channel): &(u64, StreamChannel)| {
+        fullpipe_sys::socket_memory(channel)
+            .ok()
+            .map(|memory| memory.rmem_alloc)
+    };
     streams.iter().filter_map(received).sum()
 }
 
-/// Returns the session of a new test. If a key is required and there are no random bytes for the nonce, it refuses.
+/// Returns the session of a new test. If a key is required and there are no random bytes for the
+/// nonce, it refuses.
 fn session(server: &TestServer, cookie: TestCookie) -> ServerSession {
     let session = ServerSession::new(Time::ZERO, server.client_timeout.session_timeouts());
-    let Some(key) = server.key.clone() else { return session };
+    let Some(key) = server.key.clone() else {
+        return session;
+    };
     match random_nonce() {
         Ok(nonce) => session.with_key(KeyCheck::new(key, cookie, nonce)),
         Err(error) => {
             let why = format!("cannot get random bytes: {error}");
             let mut session = session;
-            session.refuse_test(TestRefusal { number: ErrorNumber::AUTHENTICATION, why }, error.raw_os_error());
+            session.refuse_test(
+                TestRefusal {
+                    number: ErrorNumber::AUTHENTICATION,
+                    why,
+                },
+                error.raw_os_error(),
+            );
             session
         }
     }
@@ -710,11 +974,14 @@ pub(super) fn bytes_of(streams: &[StreamCount]) -> ByteCount {
     streams.iter().map(|stream| stream.bytes).sum()
 }
 
-/// Refuses a data connection with the same answer as iperf3: one byte, which fits into the empty send buffer. Without
-/// it, the client still sees that the connection is closed. UDP streams get no answer.
+/// Refuses a data connection with the same answer as iperf3: one byte, which fits into the empty
+/// send buffer. Without it, the client still sees that the connection is closed. UDP streams get no
+/// answer.
 pub(super) fn refuse_stream(channel: &StreamChannel) {
     if let StreamChannel::Tcp(stream) = channel {
         let mut stream = stream;
-        let _ = stream.set_nonblocking(true).and_then(|()| stream.write(&[StateByte::AccessDenied.to_byte()]));
+        let _ = stream
+            .set_nonblocking(true)
+            .and_then(|()| stream.write(&[StateByte::AccessDenied.to_byte()]));
     }
 }

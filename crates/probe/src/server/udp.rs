@@ -1,10 +1,10 @@
-//! The UDP side of a port: it opens the UDP streams of iperf3 tests, counts the datagrams of iperf2 clients, and
-//! answers echo requests.
+//! The UDP side of a port: it opens the UDP streams of iperf3 tests, counts the datagrams of iperf2
+//! clients, and answers echo requests.
 //!
-//! Source addresses can be forged, so no answer is longer than the datagram that it answers. The first datagram of a
-//! stream is answered only if a test with a control connection from the same address waits for it. An iperf2 client
-//! gets a report for its last datagram. An echo request is answered if it has the cookie of a test of the same address.
-//! All other datagrams are ignored.
+//! Source addresses can be forged, so no answer is longer than the datagram that it answers. The
+//! first datagram of a stream is answered only if a test with a control connection from the same
+//! address waits for it. An iperf2 client gets a report for its last datagram. An echo request is
+//! answered if it has the cookie of a test of the same address. All other datagrams are ignored.
 
 use std::collections::HashMap;
 use std::io;
@@ -32,14 +32,16 @@ use super::{POLL_INTERVAL, ServerEvent, TestServer, end_event};
 /// Bytes of the largest datagram.
 const MAX_DATAGRAM: usize = 65_535;
 
-/// Maximum number of iperf2 flows that are counted at once; source addresses can be forged, so a further flow replaces
-/// the first one by [`Iperf2Flow::eviction_order`].
+/// Maximum number of iperf2 flows that are counted at once; source addresses can be forged, so a
+/// further flow replaces the first one by [`Iperf2Flow::eviction_order`].
 const MAX_FLOWS: usize = 256;
 
-/// Maximum number of flows that are reported one by one in a [`SWEEP_INTERVAL`]; the others are only counted.
+/// Maximum number of flows that are reported one by one in a [`SWEEP_INTERVAL`]; the others are
+/// only counted.
 const MAX_REPORTED_FLOWS: u32 = 10;
 
-/// Time for which a flow is kept after its end, because its client repeats the last datagram until the report arrives.
+/// Time for which a flow is kept after its end, because its client repeats the last datagram until
+/// the report arrives.
 const ENDED_FLOW_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Time between two removals of flows that have ended or are silent.
@@ -50,17 +52,28 @@ const MAX_STRAYS: usize = 64;
 
 /// Serves the datagrams that arrive at `socket`, as long as the server runs.
 pub(super) async fn serve_udp(server: Rc<TestServer>, socket: UdpSocket) {
-    let mut listener = UdpListener { server, socket, flows: HashMap::new(), reported: 0, unreported: 0 };
+    let mut listener = UdpListener {
+        server,
+        socket,
+        flows: HashMap::new(),
+        reported: 0,
+        unreported: 0,
+    };
     let mut buffer = vec![0; MAX_DATAGRAM];
     let mut swept = Instant::now();
-    // Without timestamps of the kernel, the time that an echo request waits in this host would count as the path's.
+    // Without timestamps of the kernel, the time that an echo request waits in this host would
+    // count as the path's.
     let _ = stamp_passages(&listener.socket, false);
     loop {
-        let next = listener.socket.async_io(Interest::READABLE, || receive_arrival(&listener.socket, &mut buffer));
+        let next = listener.socket.async_io(Interest::READABLE, || {
+            receive_arrival(&listener.socket, &mut buffer)
+        });
         match timeout(SWEEP_INTERVAL, next).await {
-            Ok(Ok(TimestampedMessage { length, from: Some(from), at }))
-                if !listener.answer_echo(&buffer[..length], from, at) =>
-            {
+            Ok(Ok(TimestampedMessage {
+                length,
+                from: Some(from),
+                at,
+            })) if !listener.answer_echo(&buffer[..length], from, at) => {
                 listener.dispatch_datagram(&buffer[..length], from);
             }
             // An ICMP error for an earlier answer.
@@ -86,12 +99,21 @@ struct UdpListener {
 }
 
 impl UdpListener {
-    /// Answers an echo request of a test, with the time since it arrived `at` this host. Returns false if the datagram
-    /// is not an echo request.
+    /// Answers an echo request of a test, with the time since it arrived `at` this host. Returns
+    /// false if the datagram is not an echo request.
     fn answer_echo(&self, datagram: &[u8], from: SocketAddr, at: Option<Span>) -> bool {
-        let Some(cookie) = echo_test(datagram) else { return false };
-        if self.server.registry.borrow().is_client(&cookie, canonical_address(from).ip()) {
-            let now = SystemTime::UNIX_EPOCH.elapsed().map_or(Span::ZERO, Span::from);
+        let Some(cookie) = echo_test(datagram) else {
+            return false;
+        };
+        if self
+            .server
+            .registry
+            .borrow()
+            .is_client(&cookie, canonical_address(from).ip())
+        {
+            let now = SystemTime::UNIX_EPOCH
+                .elapsed()
+                .map_or(Span::ZERO, Span::from);
             let answer = echo_reply(datagram, at.map_or(Span::ZERO, |at| now.saturating_sub(at)));
             // If the send buffer is full, the answer is lost, as it might be on the path.
             let _ = answer.map(|answer| self.socket.try_send_to(&answer, from));
@@ -115,20 +137,30 @@ impl UdpListener {
         }
     }
 
-    /// Opens a stream for the test that waits for one from this address. A hello that was repeated before the stream
-    /// had a socket of its own opens no other.
+    /// Opens a stream for the test that waits for one from this address. A hello that was repeated
+    /// before the stream had a socket of its own opens no other.
     fn accept_stream(&mut self, hello: &[u8], from: SocketAddr) {
         let client = canonical_address(from);
-        let Some((mut local, test)) = self.server.registry.borrow().expecting_test(client, hello) else { return };
-        let Ok(permit) = self.server.admission.admit_udp_stream(client.ip()) else { return };
+        let Some((mut local, test)) = self.server.registry.borrow().expecting_test(client, hello)
+        else {
+            return;
+        };
+        let Ok(permit) = self.server.admission.admit_udp_stream(client.ip()) else {
+            return;
+        };
         local.set_port(self.socket.local_addr().map_or(0, |address| address.port()));
         let device = SockRef::from(&self.socket).device().unwrap_or_default();
-        let Ok((stream, strays)) = connected_socket(local, device.as_deref(), client) else { return };
+        let Ok((stream, strays)) = connected_socket(local, device.as_deref(), client) else {
+            return;
+        };
         debug_assert!(hello.len() >= udp::REPLY.len());
         if stream.send(&udp::REPLY).is_ok() {
             self.server.registry.borrow_mut().opened_udp_stream(client);
             // If the test has just ended, the stream is closed.
-            let _ = test.send(AcceptedStream { channel: StreamChannel::Udp(stream), permit });
+            let _ = test.send(AcceptedStream {
+                channel: StreamChannel::Udp(stream),
+                permit,
+            });
         }
         for (datagram, from) in strays {
             self.dispatch_datagram(&datagram, from);
@@ -139,10 +171,16 @@ impl UdpListener {
     fn begin_flow(&mut self, datagram: &[u8], from: SocketAddr) {
         let kind = Iperf2Header::read_datagram(datagram).kind;
         if kind != Iperf2TestKind::Upload {
-            return self.server.report_rejection(canonical_address(from).ip(), ClientRejection::Iperf2Reverse);
+            return self
+                .server
+                .report_rejection(canonical_address(from).ip(), ClientRejection::Iperf2Reverse);
         }
         if self.flows.len() >= MAX_FLOWS {
-            let evicted = self.flows.iter().min_by_key(|(_, flow)| flow.eviction_order()).map(|(from, _)| *from);
+            let evicted = self
+                .flows
+                .iter()
+                .min_by_key(|(_, flow)| flow.eviction_order())
+                .map(|(from, _)| *from);
             evicted.map(|from| self.flows.remove(&from));
         }
         let mut flow = Iperf2Flow::new();
@@ -150,16 +188,25 @@ impl UdpListener {
         flow.is_reported = self.reported < MAX_REPORTED_FLOWS;
         if flow.is_reported {
             self.reported += 1;
-            self.server.report_event(ServerEvent::BeganIperf2 { client: canonical_address(from) });
+            self.server.report_event(ServerEvent::BeganIperf2 {
+                client: canonical_address(from),
+            });
         } else {
             self.unreported += 1;
         }
         self.flows.insert(from, flow);
     }
 
-    /// Answers the last datagram of a flow, each time that it arrives, and reports the end of the flow once.
+    /// Answers the last datagram of a flow, each time that it arrives, and reports the end of the
+    /// flow once.
     fn answer_flow_end(&mut self, datagram: &[u8], from: SocketAddr) {
-        let Some(flow) = self.flows.get_mut(&from).filter(|flow| flow.ended.is_some()) else { return };
+        let Some(flow) = self
+            .flows
+            .get_mut(&from)
+            .filter(|flow| flow.ended.is_some())
+        else {
+            return;
+        };
         let is_first = !std::mem::replace(&mut flow.is_answered, true);
         let report = flow.final_report();
         if let Some(answer) = report.encode_answer(datagram) {
@@ -167,13 +214,20 @@ impl UdpListener {
             let _ = self.socket.try_send_to(&answer, from);
         }
         if is_first && flow.is_reported {
-            let rate = BitRate::from_bytes_in(report.bytes, report.duration.max(Span::from_nanos(1)));
-            let totals = TestTotals { bytes: report.bytes, rate, measurement: None };
-            self.server.report_event(end_event(canonical_address(from), Ok(totals)));
+            let rate =
+                BitRate::from_bytes_in(report.bytes, report.duration.max(Span::from_nanos(1)));
+            let totals = TestTotals {
+                bytes: report.bytes,
+                rate,
+                measurement: None,
+            };
+            self.server
+                .report_event(end_event(canonical_address(from), Ok(totals)));
         }
     }
 
-    /// Removes flows that have ended or are silent, and reports the number of flows that were not reported one by one.
+    /// Removes flows that have ended or are silent, and reports the number of flows that were not
+    /// reported one by one.
     fn remove_idle_flows(&mut self) {
         let timeout: Duration = self.server.client_timeout.stall_limit().into();
         let server = &self.server;
@@ -185,10 +239,16 @@ impl UdpListener {
         self.flows.retain(|from, flow| {
             let silent = flow.latest.elapsed() >= timeout;
             if silent && flow.ended.is_none() && flow.is_reported {
-                let why = format!("no datagram arrived for {}", server.client_timeout.stall_limit());
+                let why = format!(
+                    "no datagram arrived for {}",
+                    server.client_timeout.stall_limit()
+                );
                 server.report_event(end_event(canonical_address(*from), Err(why.into())));
             }
-            !silent && flow.ended.is_none_or(|ended| ended.elapsed() < ENDED_FLOW_TIMEOUT)
+            !silent
+                && flow
+                    .ended
+                    .is_none_or(|ended| ended.elapsed() < ENDED_FLOW_TIMEOUT)
         });
     }
 }
@@ -199,7 +259,8 @@ struct Iperf2Flow {
     latest: Instant,
     bytes: u64,
     datagrams: u64,
-    /// Highest sequence number. The last datagram counts as a datagram if its number is new, as in iperf2.
+    /// Highest sequence number. The last datagram counts as a datagram if its number is new, as in
+    /// iperf2.
     highest: u64,
     out_of_order: u64,
     jitter: JitterEstimate,
@@ -226,14 +287,17 @@ impl Iperf2Flow {
         }
     }
 
-    /// Returns a key by which flows are evicted, lowest first: those with few datagrams, and among these the longest
-    /// silent.
+    /// Returns a key by which flows are evicted, lowest first: those with few datagrams, and among
+    /// these the longest silent.
     fn eviction_order(&self) -> (u32, Instant) {
         (self.datagrams.max(1).ilog2(), self.latest)
     }
 
     fn count_datagram(&mut self, payload: &[u8]) {
-        let Some(datagram) = Iperf2Datagram::read_payload(payload).filter(|_| self.ended.is_none()) else { return };
+        let Some(datagram) = Iperf2Datagram::read_payload(payload).filter(|_| self.ended.is_none())
+        else {
+            return;
+        };
         let now = Instant::now();
         self.latest = now;
         self.bytes = self.bytes.saturating_add(payload.len() as u64);
@@ -248,7 +312,8 @@ impl Iperf2Flow {
         if datagram.is_last() {
             self.ended = Some(now);
         } else {
-            self.jitter.record_datagram(datagram.sent, now.duration_since(self.started).into());
+            self.jitter
+                .record_datagram(datagram.sent, now.duration_since(self.started).into());
         }
     }
 
@@ -267,18 +332,21 @@ impl Iperf2Flow {
 /// A datagram from another address that arrived at the new socket of a stream, with that address.
 type Stray = (Vec<u8>, SocketAddr);
 
-/// Answers a hello that has arrived at the socket of a stream before data flows there: the answer to the first one was
-/// lost, or is late.
+/// Answers a hello that has arrived at the socket of a stream before data flows there: the answer
+/// to the first one was lost, or is late.
 pub(super) fn answer_hello(stream: &StdUdpSocket) {
     let mut datagram = [0; 64];
-    if stream.recv(&mut datagram).is_ok_and(|length| udp::is_hello(&datagram[..length])) {
+    if stream
+        .recv(&mut datagram)
+        .is_ok_and(|length| udp::is_hello(&datagram[..length]))
+    {
         // If this answer is lost as well, the client asks once more.
         let _ = stream.send(&udp::REPLY);
     }
 }
 
-/// Returns a socket bound to `local` and `device` and connected to `peer`, on which no call waits, with the datagrams
-/// of others that it received between the two calls.
+/// Returns a socket bound to `local` and `device` and connected to `peer`, on which no call waits,
+/// with the datagrams of others that it received between the two calls.
 fn connected_socket(
     local: SocketAddr,
     device: Option<&[u8]>,
@@ -327,7 +395,10 @@ mod tests {
         flow.count_datagram(&datagram(-8, 0));
         flow.count_datagram(&datagram(9, 0));
         let report = flow.final_report();
-        assert_eq!((report.datagrams, report.lost, report.out_of_order), (8, 1, 2));
+        assert_eq!(
+            (report.datagrams, report.lost, report.out_of_order),
+            (8, 1, 2)
+        );
         assert_eq!(report.bytes, ByteCount::new(7 * 1470));
         assert!(flow.ended.is_some());
     }
@@ -341,7 +412,12 @@ mod tests {
         new.count_datagram(&datagram(1, 0));
         assert!(new.latest >= old.latest && new.eviction_order() < old.eviction_order());
         assert!(
-            Iperf2Flow { latest: old.latest, ..Iperf2Flow::new() }.eviction_order() < new.eviction_order(),
+            Iperf2Flow {
+                latest: old.latest,
+                ..Iperf2Flow::new()
+            }
+            .eviction_order()
+                < new.eviction_order(),
             "of two flows with as many datagrams, the silent one"
         );
     }
@@ -353,7 +429,10 @@ mod tests {
             flow.count_datagram(&datagram(number, millis));
         }
         let jitter = flow.final_report().jitter;
-        assert!((Span::from_millis(900)..=Span::from_secs(1)).contains(&jitter), "{jitter}");
+        assert!(
+            (Span::from_millis(900)..=Span::from_secs(1)).contains(&jitter),
+            "{jitter}"
+        );
     }
 
     #[test]
@@ -363,7 +442,10 @@ mod tests {
             flow.count_datagram(&datagram(number, u64::from(u32::MAX)));
         }
         assert_eq!(flow.final_report().datagrams, i64::MIN.unsigned_abs());
-        let answer = flow.final_report().encode_answer(&datagram(i64::MIN, 0)).unwrap();
+        let answer = flow
+            .final_report()
+            .encode_answer(&datagram(i64::MIN, 0))
+            .unwrap();
         assert!(answer.len() <= 128);
     }
 
@@ -376,14 +458,17 @@ mod tests {
         let listener = StdUdpSocket::from(listener);
         let local = listener.local_addr().unwrap();
         let [peer, other] = [any, any].map(|any| StdUdpSocket::bind(any).unwrap());
-        let (connected, strays) = connected_socket(local, None, peer.local_addr().unwrap()).unwrap();
+        let (connected, strays) =
+            connected_socket(local, None, peer.local_addr().unwrap()).unwrap();
         assert!(strays.is_empty());
         for (socket, payload) in [(&peer, b"to connected"), (&other, b"to listener ")] {
             socket.send_to(payload, local).unwrap();
         }
         for (socket, payload) in [(&connected, b"to connected"), (&listener, b"to listener ")] {
             socket.set_nonblocking(false).unwrap();
-            socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+            socket
+                .set_read_timeout(Some(Duration::from_secs(5)))
+                .unwrap();
             let mut buffer = [0; 12];
             socket.recv(&mut buffer).unwrap();
             assert_eq!(&buffer, payload);
@@ -395,7 +480,10 @@ mod tests {
         let peer = StdUdpSocket::bind("127.0.0.1:0").unwrap();
         let local = "127.0.0.1:0".parse().unwrap();
         let (stream, _) = connected_socket(local, Some(b"lo"), peer.local_addr().unwrap()).unwrap();
-        assert_eq!(SockRef::from(&stream).device().unwrap().as_deref(), Some(&b"lo"[..]));
+        assert_eq!(
+            SockRef::from(&stream).device().unwrap().as_deref(),
+            Some(&b"lo"[..])
+        );
         peer.connect(stream.local_addr().unwrap()).unwrap();
         peer.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
         answer_hello(&stream);

@@ -30,7 +30,12 @@ fn silent(_: SocketAddr, _: &ConnectedTest) -> (String, Box<dyn TestText>) {
 pub(crate) fn with_server(test: impl FnOnce(u16)) {
     let (port, over) = (free_port(), Arc::new(AtomicBool::new(false)));
     let bind = Some(IpAddr::from(Ipv4Addr::LOCALHOST));
-    let options = ServeOptions { bind, port, iperf2: false, ..ServeOptions::default() };
+    let options = ServeOptions {
+        bind,
+        port,
+        iperf2: false,
+        ..ServeOptions::default()
+    };
     let ended = Arc::clone(&over);
     let server = thread::spawn(move || serve_clients(&options, silent, &ended, &mut |_| {}));
     wait_for_listener(port);

@@ -26,16 +26,27 @@ pub(crate) struct Relays {
 }
 
 impl Relays {
-    /// Starts relays of a `kind` (alone, plain, tls or compress) in front of port `to`, for so many `connections`.
+    /// Starts relays of a `kind` (alone, plain, tls or compress) in front of port `to`, for so many
+    /// `connections`.
     pub(crate) fn start(kind: &str, to: u16, connections: usize) -> Result<Self, Box<dyn Error>> {
         let (port, far, to) = (free_port(), free_port(), format!("127.0.0.1:{to}"));
         let via = format!("127.0.0.1:{far}");
-        let mut relays = Self { port, processes: Vec::new() };
+        let mut relays = Self {
+            port,
+            processes: Vec::new(),
+        };
         if kind == "alone" {
-            relays.processes.push(("relay", start(port, connections, &["alone", &to])?));
+            relays
+                .processes
+                .push(("relay", start(port, connections, &["alone", &to])?));
         } else {
-            relays.processes.push(("far relay", start(far, connections, &["far", kind, &to])?));
-            relays.processes.push(("near relay", start(port, connections, &["near", kind, &to, &via])?));
+            relays
+                .processes
+                .push(("far relay", start(far, connections, &["far", kind, &to])?));
+            relays.processes.push((
+                "near relay",
+                start(port, connections, &["near", kind, &to, &via])?,
+            ));
         }
         Ok(relays)
     }
@@ -52,7 +63,10 @@ impl Drop for Relays {
 
 fn start(port: u16, connections: usize, role: &[&str]) -> Result<Child, Box<dyn Error>> {
     let mut command = Command::new(std::env::current_exe()?);
-    command.args([RELAY, &port.to_string(), &connections.to_string()]).args(role).stdout(Stdio::null());
+    command
+        .args([RELAY, &port.to_string(), &connections.to_string()])
+        .args(role)
+        .stdout(Stdio::null());
     if rustix::process::geteuid().is_root() {
         command.uid(NOBODY).gid(NOBODY);
     }
@@ -64,24 +78,49 @@ fn start(port: u16, connections: usize, role: &[&str]) -> Result<Child, Box<dyn 
 /// Relays, and does not return, if `arguments` are those of such a process.
 pub(crate) fn serve_if_asked(arguments: &[String]) -> Result<(), Box<dyn Error>> {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let [RELAY, port, connections, role @ ..] = &arguments[..] else { return Ok(()) };
+    let [RELAY, port, connections, role @ ..] = &arguments[..] else {
+        return Ok(());
+    };
     let is = |kind| role.get(1) == Some(&kind);
-    let (key, plain, compress) = (SharedKey::from_file_content(KEY)?, is("plain"), is("compress"));
+    let (key, plain, compress) = (
+        SharedKey::from_file_content(KEY)?,
+        is("plain"),
+        is("compress"),
+    );
     let mut max_connections = connections.parse()?;
     let role = match *role {
         ["alone", to] => RelayRole::Alone { to: to.parse()? },
         ["far", _, to] => {
             max_connections += WAITING;
-            RelayRole::Far { targets: vec![to.parse()?], key, plain }
+            RelayRole::Far {
+                targets: vec![to.parse()?],
+                key,
+                plain,
+            }
         }
-        ["near", _, to, via] => RelayRole::Near { to: to.parse()?, via: via.parse()?, key, plain, compress, pool: 8 },
+        ["near", _, to, via] => RelayRole::Near {
+            to: to.parse()?,
+            via: via.parse()?,
+            key,
+            plain,
+            compress,
+            pool: 8,
+        },
         _ => return Err("a relay is alone, far or near".into()),
     };
     let (address, drain) = (Some([127, 0, 0, 1].into()), Span::ZERO);
     let (port, allow, interval) = (port.parse()?, Vec::new(), None);
     let max_connections_per_address = max_connections;
-    let options =
-        RelayOptions { address, port, allow, max_connections, max_connections_per_address, drain, interval, role };
+    let options = RelayOptions {
+        address,
+        port,
+        allow,
+        max_connections,
+        max_connections_per_address,
+        drain,
+        interval,
+        role,
+    };
     relay_connections(&options, &AtomicBool::new(false), &mut |_| {})?;
     Ok(())
 }

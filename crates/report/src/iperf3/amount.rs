@@ -48,12 +48,19 @@ pub(crate) fn format_bytes(count: ByteCount) -> String {
 
 /// Returns the rate of `count` bytes in `seconds`: `9.42 Gbits/sec`.
 pub(crate) fn format_rate(count: ByteCount, seconds: f64, unit: RateUnit) -> String {
-    format!("{}s/sec", format_amount(bytes_per_second(count, seconds), unit))
+    format!(
+        "{}s/sec",
+        format_amount(bytes_per_second(count, seconds), unit)
+    )
 }
 
 /// Zero where no time has passed.
 pub(crate) fn bytes_per_second(count: ByteCount, seconds: f64) -> f64 {
-    if seconds > 0.0 { count.as_f64() / seconds } else { 0.0 }
+    if seconds > 0.0 {
+        count.as_f64() / seconds
+    } else {
+        0.0
+    }
 }
 
 /// Returns `bytes` with three digits and a unit: `1.10 GByte`.
@@ -67,9 +74,9 @@ fn format_amount(bytes: f64, unit: RateUnit) -> String {
     };
     let power = match unit {
         RateUnit::BitsTo(power) | RateUnit::BytesTo(power) => power.min(MAX_POWER),
-        RateUnit::Bits | RateUnit::Bytes => {
-            (0..MAX_POWER).find(|power| value < base.powi(i32::from(power + 1))).unwrap_or(MAX_POWER)
-        }
+        RateUnit::Bits | RateUnit::Bytes => (0..MAX_POWER)
+            .find(|power| value < base.powi(i32::from(power + 1)))
+            .unwrap_or(MAX_POWER),
     };
     let scaled = value / base.powi(i32::from(power));
     let name = names[usize::from(power)];
@@ -100,7 +107,11 @@ pub(crate) fn two_digits(value: f64) -> String {
 }
 
 fn trim_zeros(digits: &str) -> &str {
-    if digits.contains('.') { digits.trim_end_matches('0').trim_end_matches('.') } else { digits }
+    if digits.contains('.') {
+        digits.trim_end_matches('0').trim_end_matches('.')
+    } else {
+        digits
+    }
 }
 
 #[cfg(test)]
@@ -142,7 +153,10 @@ mod tests {
 
     #[test]
     fn no_time_is_no_rate() {
-        assert_eq!(format_rate(ByteCount::new(5), 0.0, RateUnit::Bits), "0.00 bits/sec");
+        assert_eq!(
+            format_rate(ByteCount::new(5), 0.0, RateUnit::Bits),
+            "0.00 bits/sec"
+        );
     }
 
     #[test]

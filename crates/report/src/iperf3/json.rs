@@ -1,8 +1,10 @@
-//! The JSON of `-J` and the events of `--json-stream`. Keys, units and order are iperf3's: microseconds for
-//! round-trip times, bytes for windows, bits per second as a number that need not be whole.
+//! The JSON of `-J` and the events of `--json-stream`. Keys, units and order are iperf3's:
+//! microseconds for round-trip times, bytes for windows, bits per second as a number that need not
+//! be whole.
 
 use fullpipe_record::{
-    Buffer, Direction, Interval, Measurement, Request, SocketReadback, StreamInterval, StreamSummary, Transport,
+    Buffer, Direction, Interval, Measurement, Request, SocketReadback, StreamInterval,
+    StreamSummary, Transport,
 };
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
 use serde::{Serialize, Serializer};
@@ -12,8 +14,8 @@ use serde_json::value::RawValue;
 use super::line::LineDatagrams;
 use super::text::congestion_control;
 use super::view::{
-    DirectionTotals, IntervalSums, TcpExtremes, combine_counts, congestion_window, datagram_counts, interval_times,
-    is_empty_rest,
+    DirectionTotals, IntervalSums, TcpExtremes, combine_counts, congestion_window, datagram_counts,
+    interval_times, is_empty_rest,
 };
 use super::{TestConnections, TestHeader, TestRole, amount, socket_number};
 
@@ -31,27 +33,43 @@ pub struct JsonOutput {
 impl JsonOutput {
     /// Begins the document of a test with this `request` and this `header`.
     pub fn new(role: TestRole, request: Request, header: &TestHeader) -> Self {
-        let start = Start { version: header.version.clone(), system_info: header.system.clone(), ..Start::default() };
+        let start = Start {
+            version: header.version.clone(),
+            system_info: header.system.clone(),
+            ..Start::default()
+        };
         let document = Document {
             title: request.title.clone(),
             extra_data: request.extra_data.clone(),
             start,
             ..Document::default()
         };
-        Self { role, request, half: None, course: IntervalSums::default(), document }
+        Self {
+            role,
+            request,
+            half: None,
+            course: IntervalSums::default(),
+            document,
+        }
     }
 
     /// Notes that the data connections are open. Returns the event as a line.
-    pub fn add_connections(&mut self, header: &TestHeader, connections: &TestConnections) -> String {
+    pub fn add_connections(
+        &mut self,
+        header: &TestHeader,
+        connections: &TestConnections,
+    ) -> String {
         self.request = connections.request.clone();
         self.document.title = self.request.title.clone();
         self.document.extra_data = self.request.extra_data.clone();
-        self.document.start.set_connections(self.role, header, connections);
+        self.document
+            .start
+            .set_connections(self.role, header, connections);
         event_line("start", &self.document.start)
     }
 
-    /// Adds an interval to the document. Returns the event as a line. If data goes both ways, an event needs two
-    /// intervals, the upload first.
+    /// Adds an interval to the document. Returns the event as a line. If data goes both ways, an
+    /// event needs two intervals, the upload first.
     pub fn add_interval(&mut self, interval: &Interval) -> Option<String> {
         let part = self.interval_part(interval)?;
         let line = event_line("interval", &part);
@@ -59,7 +77,8 @@ impl JsonOutput {
         Some(line)
     }
 
-    /// Returns the event of an interval as [`Self::add_interval`] does, but adds nothing to the document.
+    /// Returns the event of an interval as [`Self::add_interval`] does, but adds nothing to the
+    /// document.
     pub fn interval_event(&mut self, interval: &Interval) -> Option<String> {
         Some(event_line("interval", &self.interval_part(interval)?))
     }
@@ -74,7 +93,9 @@ impl JsonOutput {
             (Direction::Both, _, Some(upload)) => vec![upload, interval.clone()],
             _ => vec![interval.clone()],
         };
-        let says_anything = both.iter().any(|interval| !is_empty_rest(interval, &self.request));
+        let says_anything = both
+            .iter()
+            .any(|interval| !is_empty_rest(interval, &self.request));
         says_anything.then(|| IntervalPart::from_intervals(&both, &self.request, self.role))
     }
 
@@ -112,8 +133,11 @@ impl JsonOutput {
     /// Never: it holds strings, numbers and lists, all of which can be written.
     pub fn document_text(&self) -> String {
         let mut text = Vec::new();
-        let mut writer = serde_json::Serializer::with_formatter(&mut text, PrettyFormatter::with_indent(b"\t"));
-        self.document.serialize(&mut writer).expect("numbers and strings can always be written");
+        let mut writer =
+            serde_json::Serializer::with_formatter(&mut text, PrettyFormatter::with_indent(b"\t"));
+        self.document
+            .serialize(&mut writer)
+            .expect("numbers and strings can always be written");
         text.push(b'\n');
         String::from_utf8(text).expect("JSON is UTF-8")
     }
@@ -127,13 +151,19 @@ fn event_line(name: &'static str, data: &impl Serialize) -> String {
         data: &'d T,
     }
     let text = serde_json::to_string(&Event { event: name, data });
-    format!("{}\n", text.expect("numbers and strings can always be written"))
+    format!(
+        "{}\n",
+        text.expect("numbers and strings can always be written")
+    )
 }
 
 /// Returns a time as `Sat, 21 Nov 2026 17:00:00 GMT`.
 pub(crate) fn format_date(at: Span) -> String {
     let stamp = jiff::Timestamp::from_second(at.as_secs_f64() as i64);
-    stamp.map_or_else(|_| String::new(), |stamp| stamp.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string())
+    stamp.map_or_else(
+        |_| String::new(),
+        |stamp| stamp.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string(),
+    )
 }
 
 pub(crate) const fn protocol_name(transport: Transport) -> &'static str {
@@ -146,7 +176,10 @@ pub(crate) const fn protocol_name(transport: Transport) -> &'static str {
 /// Returns host and port of an address; the port is 0 if there is none.
 pub(crate) fn split_address(address: &str) -> (&str, u16) {
     let (host, port) = address.rsplit_once(':').unwrap_or((address, ""));
-    (host.trim_start_matches('[').trim_end_matches(']'), port.parse().unwrap_or(0))
+    (
+        host.trim_start_matches('[').trim_end_matches(']'),
+        port.parse().unwrap_or(0),
+    )
 }
 
 /// A number that is written without a fraction if it is whole, as iperf3 does.
@@ -196,7 +229,10 @@ struct Connection {
     timestamp: Timestamp,
     #[serde(skip_serializing_if = "Option::is_none")]
     connecting_to: Option<Endpoint>,
-    #[serde(rename = "accepted_connection", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        rename = "accepted_connection",
+        skip_serializing_if = "Option::is_none"
+    )]
     accepted_from: Option<Endpoint>,
     cookie: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -253,12 +289,26 @@ struct TestStart {
 }
 
 impl Start {
-    fn set_connections(&mut self, role: TestRole, header: &TestHeader, connections: &TestConnections) {
+    fn set_connections(
+        &mut self,
+        role: TestRole,
+        header: &TestHeader,
+        connections: &TestConnections,
+    ) {
         let request = &connections.request;
-        let endpoint = || Some(Endpoint { host: header.host.clone(), port: header.port });
+        let endpoint = || {
+            Some(Endpoint {
+                host: header.host.clone(),
+                port: header.port,
+            })
+        };
         let first = connections.sockets.first();
         let is_tcp = request.transport == Transport::Tcp;
-        self.connected = connections.sockets.iter().map(Connected::from_readback).collect();
+        self.connected = connections
+            .sockets
+            .iter()
+            .map(Connected::from_readback)
+            .collect();
         self.connection = Some(Connection {
             timestamp: Timestamp {
                 time: format_date(header.at),
@@ -269,7 +319,8 @@ impl Start {
             accepted_from: endpoint().filter(|_| role == TestRole::Server),
             cookie: connections.cookie.clone(),
             tcp_mss: request.mss.filter(|_| is_tcp).map(ByteCount::get),
-            tcp_mss_default: (is_tcp && request.mss.is_none()).then(|| connections.mss.unwrap_or_default().get()),
+            tcp_mss_default: (is_tcp && request.mss.is_none())
+                .then(|| connections.mss.unwrap_or_default().get()),
             target_bitrate: rate_in_bps(request.rate),
             fq_rate: rate_in_bps(request.pacing),
             sock_bufsize: asked_buffer(request),
@@ -293,8 +344,10 @@ fn asked_buffer(request: &Request) -> u64 {
 
 impl Connected {
     fn from_readback(readback: &SocketReadback) -> Self {
-        let ((local_host, local_port), (remote_host, remote_port)) =
-            (split_address(&readback.local), split_address(&readback.remote));
+        let ((local_host, local_port), (remote_host, remote_port)) = (
+            split_address(&readback.local),
+            split_address(&readback.remote),
+        );
         Self {
             socket: socket_number(readback.stream),
             local_host: local_host.to_owned(),
@@ -312,7 +365,11 @@ impl TestStart {
             num_streams: request.streams,
             blksize: request.block.get(),
             omit: JsonNumber(request.omit.as_secs_f64()),
-            duration: JsonNumber(if request.bytes.is_some() { 0.0 } else { request.duration.as_secs_f64() }),
+            duration: JsonNumber(if request.bytes.is_some() {
+                0.0
+            } else {
+                request.duration.as_secs_f64()
+            }),
             bytes: request.bytes.unwrap_or_default().get(),
             blocks: 0,
             reverse: (request.direction == Direction::Download).into(),
@@ -372,7 +429,10 @@ impl Loss {
     /// Returns the loss among the datagrams that were sent, if the sender reports their number.
     fn of_sent(arrived: LineDatagrams, sent: u64) -> Self {
         let datagrams = if sent > 0 { sent } else { arrived.datagrams };
-        Self::from_counts(LineDatagrams { datagrams, ..arrived })
+        Self::from_counts(LineDatagrams {
+            datagrams,
+            ..arrived
+        })
     }
 }
 
@@ -398,8 +458,18 @@ struct StreamPart {
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 enum StreamCounts {
-    Tcp { retransmits: u64, snd_cwnd: u64, snd_wnd: u64, rtt: u64, rttvar: u64, pmtu: u64, reorder: u64 },
-    Sent { packets: u64 },
+    Tcp {
+        retransmits: u64,
+        snd_cwnd: u64,
+        snd_wnd: u64,
+        rtt: u64,
+        rttvar: u64,
+        pmtu: u64,
+        reorder: u64,
+    },
+    Sent {
+        packets: u64,
+    },
     Arrived(Loss),
     None {},
 }
@@ -427,21 +497,35 @@ impl IntervalPart {
     /// Returns the part of the document for one interval of time, in one direction or in both.
     fn from_intervals(intervals: &[Interval], request: &Request, role: TestRole) -> Self {
         let parts = intervals.iter().flat_map(|interval| {
-            interval.streams.iter().map(move |stream| StreamPart::from_stream(stream, interval, request, role))
+            interval
+                .streams
+                .iter()
+                .map(move |stream| StreamPart::from_stream(stream, interval, request, role))
         });
-        let mut sums = intervals.iter().map(|interval| SumPart::from_interval(interval, request, role));
+        let mut sums = intervals
+            .iter()
+            .map(|interval| SumPart::from_interval(interval, request, role));
         let nothing = || SumPart {
             amount: Amount::new(0.0, 0.0, ByteCount::ZERO),
             counts: SumCounts::None {},
             omitted: false,
             sender: false,
         };
-        Self { streams: parts.collect(), sum: sums.next().unwrap_or_else(nothing), sum_bidir_reverse: sums.next() }
+        Self {
+            streams: parts.collect(),
+            sum: sums.next().unwrap_or_else(nothing),
+            sum_bidir_reverse: sums.next(),
+        }
     }
 }
 
 impl StreamPart {
-    fn from_stream(stream: &StreamInterval, interval: &Interval, request: &Request, role: TestRole) -> Self {
+    fn from_stream(
+        stream: &StreamInterval,
+        interval: &Interval,
+        request: &Request,
+        role: TestRole,
+    ) -> Self {
         let sender = role.is_sender(interval.direction);
         let (from, to) = interval_times(interval, request);
         let counts = match (request.transport, sender) {
@@ -458,11 +542,21 @@ impl StreamPart {
                 }
             }
             (Transport::Tcp, false) => StreamCounts::None {},
-            (Transport::Udp, true) => StreamCounts::Sent { packets: stream.datagrams_sent.unwrap_or_default() },
-            (Transport::Udp, false) => StreamCounts::Arrived(Loss::from_counts(datagram_counts(stream.datagrams))),
+            (Transport::Udp, true) => StreamCounts::Sent {
+                packets: stream.datagrams_sent.unwrap_or_default(),
+            },
+            (Transport::Udp, false) => {
+                StreamCounts::Arrived(Loss::from_counts(datagram_counts(stream.datagrams)))
+            }
         };
         let amount = Amount::new(from, to, stream.bytes);
-        Self { socket: socket_number(stream.stream), amount, counts, omitted: interval.omitted, sender }
+        Self {
+            socket: socket_number(stream.stream),
+            amount,
+            counts,
+            omitted: interval.omitted,
+            sender,
+        }
     }
 }
 
@@ -471,19 +565,34 @@ impl SumPart {
         let sender = role.is_sender(interval.direction);
         let (from, to) = interval_times(interval, request);
         let counts = match (request.transport, sender) {
-            (Transport::Tcp, true) => SumCounts::Tcp { retransmits: interval.retransmits.unwrap_or_default().get() },
+            (Transport::Tcp, true) => SumCounts::Tcp {
+                retransmits: interval.retransmits.unwrap_or_default().get(),
+            },
             (Transport::Tcp, false) => SumCounts::None {},
             (Transport::Udp, true) => {
-                let sent = interval.streams.iter().filter_map(|stream| stream.datagrams_sent);
-                SumCounts::Sent { packets: sent.fold(0, u64::saturating_add) }
+                let sent = interval
+                    .streams
+                    .iter()
+                    .filter_map(|stream| stream.datagrams_sent);
+                SumCounts::Sent {
+                    packets: sent.fold(0, u64::saturating_add),
+                }
             }
             (Transport::Udp, false) => {
-                let each: Vec<LineDatagrams> =
-                    interval.streams.iter().map(|stream| datagram_counts(stream.datagrams)).collect();
+                let each: Vec<LineDatagrams> = interval
+                    .streams
+                    .iter()
+                    .map(|stream| datagram_counts(stream.datagrams))
+                    .collect();
                 SumCounts::Arrived(Loss::from_counts(combine_counts(&each)))
             }
         };
-        Self { amount: Amount::new(from, to, interval.bytes), counts, omitted: interval.omitted, sender }
+        Self {
+            amount: Amount::new(from, to, interval.bytes),
+            counts,
+            omitted: interval.omitted,
+            sender,
+        }
     }
 }
 
@@ -506,8 +615,13 @@ struct End {
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 enum EndStream {
-    Tcp { sender: EndSender, receiver: EndReceiver },
-    Udp { udp: EndUdp },
+    Tcp {
+        sender: EndSender,
+        receiver: EndReceiver,
+    },
+    Udp {
+        udp: EndUdp,
+    },
 }
 
 #[derive(Debug, Serialize)]
@@ -606,18 +720,28 @@ impl End {
     fn from_measurement(seen: &Measurement, course: &IntervalSums, role: TestRole) -> Self {
         let totals = DirectionTotals::from_measurement(seen, course, role);
         let transport = seen.request.transport;
-        let streams =
-            totals.iter().flat_map(|way| way.streams.iter().map(|stream| way.end_stream(stream, transport, course)));
+        let streams = totals.iter().flat_map(|way| {
+            way.streams
+                .iter()
+                .map(|stream| way.end_stream(stream, transport, course))
+        });
         let mut sums = totals.iter().map(|totals| totals.total_sums(transport));
         let forward = sums.next();
-        let reverse =
-            sums.next().map(|sums| ReverseSums { whole: sums.sum, sent: sums.sum_sent, received: sums.sum_received });
+        let reverse = sums.next().map(|sums| ReverseSums {
+            whole: sums.sum,
+            sent: sums.sum_sent,
+            received: sums.sum_received,
+        });
         // Where data goes both ways, those of the way that iperf3 shows last.
         let (sender, receiver) = match totals.last() {
             Some(last) if last.sends => (&seen.local, &seen.remote),
             _ => (&seen.remote, &seen.local),
         };
-        let named = |end| congestion_control(end).filter(|_| transport == Transport::Tcp).map(str::to_owned);
+        let named = |end| {
+            congestion_control(end)
+                .filter(|_| transport == Transport::Tcp)
+                .map(str::to_owned)
+        };
         Self {
             streams: Some(streams.collect()),
             forward,
@@ -631,7 +755,10 @@ impl End {
 
 impl Cpus {
     fn from_measurement(seen: &Measurement) -> Self {
-        let (host, remote) = (seen.local.cpu.unwrap_or_default(), seen.remote.cpu.unwrap_or_default());
+        let (host, remote) = (
+            seen.local.cpu.unwrap_or_default(),
+            seen.remote.cpu.unwrap_or_default(),
+        );
         Self {
             host_total: JsonNumber(host.total_share().as_percent()),
             host_user: JsonNumber(host.user.as_percent()),
@@ -644,15 +771,25 @@ impl Cpus {
 }
 
 impl DirectionTotals<'_> {
-    fn end_stream(&self, stream: &StreamSummary, transport: Transport, course: &IntervalSums) -> EndStream {
+    fn end_stream(
+        &self,
+        stream: &StreamSummary,
+        transport: Transport,
+        course: &IntervalSums,
+    ) -> EndStream {
         let number = socket_number(stream.stream);
         let sent = Amount::new(0.0, self.sending, stream.sent);
         if transport == Transport::Udp {
             let udp = EndUdp {
                 socket: number,
                 amount: sent,
-                loss: Loss::of_sent(datagram_counts(stream.datagrams), stream.datagrams_sent.unwrap_or_default()),
-                out_of_order: stream.datagrams.map_or(0, |seen| seen.out_of_order_like_iperf3),
+                loss: Loss::of_sent(
+                    datagram_counts(stream.datagrams),
+                    stream.datagrams_sent.unwrap_or_default(),
+                ),
+                out_of_order: stream
+                    .datagrams
+                    .map_or(0, |seen| seen.out_of_order_like_iperf3),
                 sender: self.sends,
             };
             return EndStream::Udp { udp };
@@ -661,11 +798,20 @@ impl DirectionTotals<'_> {
         let sender = EndSender {
             socket: number,
             amount: sent,
-            figures: stream.retransmits.map(|retransmits| SenderFigures::new(retransmits, extremes)),
+            figures: stream
+                .retransmits
+                .map(|retransmits| SenderFigures::new(retransmits, extremes)),
             sender: self.sends,
         };
         let amount = Amount::new(0.0, self.receiving, stream.received);
-        EndStream::Tcp { sender, receiver: EndReceiver { socket: number, amount, sender: self.sends } }
+        EndStream::Tcp {
+            sender,
+            receiver: EndReceiver {
+                socket: number,
+                amount,
+                sender: self.sends,
+            },
+        }
     }
 
     fn total_sums(&self, transport: Transport) -> Sums {
@@ -674,22 +820,53 @@ impl DirectionTotals<'_> {
         let sends = self.sends;
         match transport {
             Transport::Tcp => {
-                let is_known = self.streams.iter().any(|stream| stream.retransmits.is_some());
+                let is_known = self
+                    .streams
+                    .iter()
+                    .any(|stream| stream.retransmits.is_some());
                 let retransmits = is_known.then(|| self.retransmit_count());
-                let sum_sent = EndSum { amount: sent, retransmits, loss: None, sender: sends };
-                let sum_received = EndSum { amount: received, retransmits: None, loss: None, sender: sends };
-                Sums { sum: None, sum_sent, sum_received }
+                let sum_sent = EndSum {
+                    amount: sent,
+                    retransmits,
+                    loss: None,
+                    sender: sends,
+                };
+                let sum_received = EndSum {
+                    amount: received,
+                    retransmits: None,
+                    loss: None,
+                    sender: sends,
+                };
+                Sums {
+                    sum: None,
+                    sum_sent,
+                    sum_received,
+                }
             }
             Transport::Udp => {
                 let arrived = self.datagram_counts();
-                let of_datagrams =
-                    |amount, loss, sender| EndSum { amount, retransmits: None, loss: Some(loss), sender };
-                let sent_only = LineDatagrams { datagrams: self.datagrams_sent(), ..LineDatagrams::default() };
+                let of_datagrams = |amount, loss, sender| EndSum {
+                    amount,
+                    retransmits: None,
+                    loss: Some(loss),
+                    sender,
+                };
+                let sent_only = LineDatagrams {
+                    datagrams: self.datagrams_sent(),
+                    ..LineDatagrams::default()
+                };
                 // iperf3 writes the time of the receiver, but the rate in the time of the sender.
                 let rate = sent.bits_per_second;
-                let whole = Amount { bits_per_second: rate, ..Amount::new(0.0, self.receiving, self.sent_bytes()) };
+                let whole = Amount {
+                    bits_per_second: rate,
+                    ..Amount::new(0.0, self.receiving, self.sent_bytes())
+                };
                 Sums {
-                    sum: Some(of_datagrams(whole, Loss::of_sent(arrived, self.datagrams_sent()), sends)),
+                    sum: Some(of_datagrams(
+                        whole,
+                        Loss::of_sent(arrived, self.datagrams_sent()),
+                        sends,
+                    )),
                     sum_sent: of_datagrams(sent, Loss::from_counts(sent_only), true),
                     sum_received: of_datagrams(received, Loss::from_counts(arrived), false),
                 }

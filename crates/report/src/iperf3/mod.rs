@@ -1,7 +1,7 @@
 //! iperf3 3.12's output, text and JSON, made of our records: for people and programs that read it.
 //!
-//! The layout is iperf3's to the space. It shows the numbers of its sockets, which mean nothing; ours are those that it
-//! usually has.
+//! The layout is iperf3's to the space. It shows the numbers of its sockets, which mean nothing;
+//! ours are those that it usually has.
 
 mod amount;
 mod json;
@@ -78,7 +78,8 @@ pub struct TestConnections {
     pub sockets: Vec<SocketReadback>,
 }
 
-/// Returns the number that iperf3 would show for the socket of a stream: it opens a file for each stream.
+/// Returns the number that iperf3 would show for the socket of a stream: it opens a file for each
+/// stream.
 fn socket_number(stream: u16) -> u32 {
     5 + 2 * u32::from(stream)
 }

@@ -7,7 +7,8 @@ use fullpipe_units::ByteCount;
 
 use super::line::{HeadColumns, LineCounts, LineDatagrams, ResultLine, SEPARATOR};
 use super::view::{
-    DirectionTotals, IntervalSums, count_together, datagram_counts, interval_times, is_empty_rest, stream_counts,
+    DirectionTotals, IntervalSums, count_together, datagram_counts, interval_times, is_empty_rest,
+    stream_counts,
 };
 use super::{TestConnections, TestHeader, TestRole, TextOptions, json, socket_number};
 
@@ -35,10 +36,16 @@ pub struct TextOutput {
 impl TextOutput {
     /// Begins the text of a test with this `request`.
     pub fn new(options: TextOptions, request: Request) -> Self {
-        Self { options, request, began: false, course: IntervalSums::default() }
+        Self {
+            options,
+            request,
+            began: false,
+            course: IntervalSums::default(),
+        }
     }
 
-    /// Returns the line that names the other end, for a test that failed before its data connections were open.
+    /// Returns the line that names the other end, for a test that failed before its data
+    /// connections were open.
     pub fn unconnected_peer_line(&self, header: &TestHeader) -> String {
         prefix_lines(self.request.title.as_deref(), self.peer_line(header))
     }
@@ -51,13 +58,20 @@ impl TextOutput {
     }
 
     /// Returns the lines that follow the set-up of the data connections.
-    pub fn connection_lines(&mut self, header: &TestHeader, connections: &TestConnections) -> String {
+    pub fn connection_lines(
+        &mut self,
+        header: &TestHeader,
+        connections: &TestConnections,
+    ) -> String {
         let asked = std::mem::replace(&mut self.request, connections.request.clone());
         let verbose = self.options.verbose;
         let TestHeader { host, .. } = header;
         let mut text = String::new();
         if verbose && self.options.role == TestRole::Client {
-            text += &format!("Control connection MSS {}\n", value_or_zero(connections.mss.map(ByteCount::get)));
+            text += &format!(
+                "Control connection MSS {}\n",
+                value_or_zero(connections.mss.map(ByteCount::get))
+            );
             if asked.block == ByteCount::ZERO {
                 text += &format!("Setting UDP block size to {}\n", self.request.block.get());
             }
@@ -73,8 +87,10 @@ impl TextOutput {
             text += &self.parameter_lines(connections);
         }
         for readback in &connections.sockets {
-            let ((local, local_port), (remote, remote_port)) =
-                (json::split_address(&readback.local), json::split_address(&readback.remote));
+            let ((local, local_port), (remote, remote_port)) = (
+                json::split_address(&readback.local),
+                json::split_address(&readback.remote),
+            );
             text += &format!(
                 "[{:3}] local {local} port {local_port} connected to {remote} port {remote_port}\n",
                 socket_number(readback.stream)
@@ -86,12 +102,14 @@ impl TextOutput {
         self.add_title(text)
     }
 
-    /// Returns the lines of an interval. If data goes both ways, each time has two intervals, the upload first.
+    /// Returns the lines of an interval. If data goes both ways, each time has two intervals, the
+    /// upload first.
     pub fn interval_lines(&mut self, interval: &Interval) -> String {
         if is_empty_rest(interval, &self.request) {
             return String::new();
         }
-        self.course.add_interval(interval, &self.request, self.options.role);
+        self.course
+            .add_interval(interval, &self.request, self.options.role);
         let (request, options) = (&self.request, self.options);
         let sends = options.role.is_sender(interval.direction);
         let leads = request.data_directions().first() == Some(&interval.direction);
@@ -108,12 +126,29 @@ impl TextOutput {
         for stream in &interval.streams {
             let name = format!("{:3}", socket_number(stream.stream));
             let count = stream_counts(stream, self.request.transport, sends);
-            text += &ResultLine { name: &name, tag, from, to, bytes: stream.bytes, count, word }.to_text(options.unit);
+            text += &ResultLine {
+                name: &name,
+                tag,
+                from,
+                to,
+                bytes: stream.bytes,
+                count,
+                word,
+            }
+            .to_text(options.unit);
         }
         if self.request.streams > 1 {
             let count = count_together(interval, self.request.transport, sends);
-            text +=
-                &ResultLine { name: "SUM", tag, from, to, bytes: interval.bytes, count, word }.to_text(options.unit);
+            text += &ResultLine {
+                name: "SUM",
+                tag,
+                from,
+                to,
+                bytes: interval.bytes,
+                count,
+                word,
+            }
+            .to_text(options.unit);
         }
         self.add_title(text)
     }
@@ -142,7 +177,8 @@ impl TextOutput {
         self.add_title(text)
     }
 
-    /// Returns the server's output, where it was requested. Unlike iperf3, it escapes control characters.
+    /// Returns the server's output, where it was requested. Unlike iperf3, it escapes control
+    /// characters.
     pub fn server_output(&self, output: &str) -> String {
         let commands = |c: char| c.is_control() && c != '\n' && c != '\t';
         let harmless = output.replace(commands, "\u{fffd}");
@@ -156,7 +192,13 @@ impl TextOutput {
 
     /// Puts the title before every line of a client.
     fn add_title(&self, text: String) -> String {
-        prefix_lines(self.request.title.as_deref().filter(|_| self.options.role == TestRole::Client), text)
+        prefix_lines(
+            self.request
+                .title
+                .as_deref()
+                .filter(|_| self.options.role == TestRole::Client),
+            text,
+        )
     }
 
     fn goes_both_ways(&self) -> bool {
@@ -164,9 +206,15 @@ impl TextOutput {
     }
 
     fn head_line(&self) -> String {
-        let roles = self.request.data_directions().iter().map(|&direction| self.options.role.is_sender(direction));
-        let (sends, receives) = roles.fold((false, false), |(s, r), sends| (s || sends, r || !sends));
-        HeadColumns::of_intervals(self.request.transport, sends, receives).head_line(self.goes_both_ways())
+        let roles = self
+            .request
+            .data_directions()
+            .iter()
+            .map(|&direction| self.options.role.is_sender(direction));
+        let (sends, receives) =
+            roles.fold((false, false), |(s, r), sends| (s || sends, r || !sends));
+        HeadColumns::of_intervals(self.request.transport, sends, receives)
+            .head_line(self.goes_both_ways())
     }
 
     /// Returns the direction of a line if data goes both ways.
@@ -186,7 +234,10 @@ impl TextOutput {
         if self.request.transport == Transport::Tcp {
             text += &match (self.request.mss, connections.mss) {
                 (Some(asked), _) => format!("      TCP MSS: {}\n", asked.get()),
-                (None, default) => format!("      TCP MSS: {} (default)\n", value_or_zero(default.map(ByteCount::get))),
+                (None, default) => format!(
+                    "      TCP MSS: {} (default)\n",
+                    value_or_zero(default.map(ByteCount::get))
+                ),
             };
         }
         if let Some(rate) = self.request.rate {
@@ -216,16 +267,19 @@ impl TextOutput {
         for stream in &totals.streams {
             let name = format!("{:3}", socket_number(stream.stream));
             let (sent, came) = match self.request.transport {
-                Transport::Tcp => {
-                    (LineCounts::Retransmits(stream.retransmits.unwrap_or_default().get()), LineCounts::Nothing)
-                }
+                Transport::Tcp => (
+                    LineCounts::Retransmits(stream.retransmits.unwrap_or_default().get()),
+                    LineCounts::Nothing,
+                ),
                 Transport::Udp => (
                     sent_count(stream.datagrams_sent.unwrap_or_default()),
                     LineCounts::Arrived(datagram_counts(stream.datagrams)),
                 ),
             };
             text += &self.sender_line(totals, &name, stream.sent, sent);
-            let late = stream.datagrams.map_or(0, |seen| seen.out_of_order_like_iperf3);
+            let late = stream
+                .datagrams
+                .map_or(0, |seen| seen.out_of_order_like_iperf3);
             if late > 0 {
                 let tag = self.direction_tag(totals.direction);
                 let time = format!("{:4.1}-{:4.1}", 0.0, totals.sending);
@@ -235,8 +289,14 @@ impl TextOutput {
         }
         if self.request.streams > 1 {
             let (sent, came) = match self.request.transport {
-                Transport::Tcp => (LineCounts::Retransmits(totals.retransmit_count()), LineCounts::Nothing),
-                Transport::Udp => (sent_count(totals.datagrams_sent()), LineCounts::Arrived(totals.datagram_counts())),
+                Transport::Tcp => (
+                    LineCounts::Retransmits(totals.retransmit_count()),
+                    LineCounts::Nothing,
+                ),
+                Transport::Udp => (
+                    sent_count(totals.datagrams_sent()),
+                    LineCounts::Arrived(totals.datagram_counts()),
+                ),
             };
             text += &self.sender_line(totals, "SUM", totals.sent_bytes(), sent);
             text += &self.receiver_line(totals, "SUM", totals.received_bytes(), came);
@@ -244,22 +304,52 @@ impl TextOutput {
         text
     }
 
-    /// Returns the line of the sending end. A server has printed before the client reports its figures.
-    fn sender_line(&self, totals: &DirectionTotals, name: &str, bytes: ByteCount, count: LineCounts) -> String {
+    /// Returns the line of the sending end. A server has printed before the client reports its
+    /// figures.
+    fn sender_line(
+        &self,
+        totals: &DirectionTotals,
+        name: &str,
+        bytes: ByteCount,
+        count: LineCounts,
+    ) -> String {
         if self.options.role == TestRole::Server && !totals.sends {
             return self.unavailable_line(name, "sender");
         }
         let tag = self.direction_tag(totals.direction);
-        ResultLine { name, tag, from: 0.0, to: totals.sending, bytes, count, word: "sender" }.to_text(self.options.unit)
+        ResultLine {
+            name,
+            tag,
+            from: 0.0,
+            to: totals.sending,
+            bytes,
+            count,
+            word: "sender",
+        }
+        .to_text(self.options.unit)
     }
 
-    fn receiver_line(&self, totals: &DirectionTotals, name: &str, bytes: ByteCount, count: LineCounts) -> String {
+    fn receiver_line(
+        &self,
+        totals: &DirectionTotals,
+        name: &str,
+        bytes: ByteCount,
+        count: LineCounts,
+    ) -> String {
         if self.options.role == TestRole::Server && totals.sends {
             return self.unavailable_line(name, "receiver");
         }
         let tag = self.direction_tag(totals.direction);
-        ResultLine { name, tag, from: 0.0, to: totals.receiving, bytes, count, word: "receiver" }
-            .to_text(self.options.unit)
+        ResultLine {
+            name,
+            tag,
+            from: 0.0,
+            to: totals.receiving,
+            bytes,
+            count,
+            word: "receiver",
+        }
+        .to_text(self.options.unit)
     }
 
     fn unavailable_line(&self, name: &str, end: &str) -> String {
@@ -271,12 +361,15 @@ impl TextOutput {
         }
     }
 
-    /// Returns the processor time of an end that sends, and the congestion control. Only a client knows those of the
-    /// other end at this time.
+    /// Returns the processor time of an end that sends, and the congestion control. Only a client
+    /// knows those of the other end at this time.
     fn processor_lines(&self, seen: &Measurement, sends: bool) -> String {
         let mut text = String::new();
         let roles = |here, there| {
-            let (local, remote) = (processor_text(seen.local.cpu), processor_text(seen.remote.cpu));
+            let (local, remote) = (
+                processor_text(seen.local.cpu),
+                processor_text(seen.remote.cpu),
+            );
             format!("CPU Utilization: local/{here} {local}, remote/{there} {remote}\n")
         };
         if sends {
@@ -286,7 +379,11 @@ impl TextOutput {
             text += &roles("receiver", "sender");
         }
         let there = Some(&seen.remote).filter(|_| self.options.role == TestRole::Client);
-        let (sender, receiver) = if sends { (Some(&seen.local), there) } else { (there, Some(&seen.local)) };
+        let (sender, receiver) = if sends {
+            (Some(&seen.local), there)
+        } else {
+            (there, Some(&seen.local))
+        };
         for (name, end) in [("snd", sender), ("rcv", receiver)] {
             if let Some(congestion) = end.and_then(congestion_control) {
                 text += &format!("{name}_tcp_congestion {congestion}\n");
@@ -298,7 +395,9 @@ impl TextOutput {
 
 fn prefix_lines(title: Option<&str>, text: String) -> String {
     match title {
-        Some(title) => text.split_inclusive('\n').fold(String::new(), |all, line| all + title + ":  " + line),
+        Some(title) => text
+            .split_inclusive('\n')
+            .fold(String::new(), |all, line| all + title + ":  " + line),
         None => text,
     }
 }
@@ -306,18 +405,28 @@ fn prefix_lines(title: Option<&str>, text: String) -> String {
 /// Returns the congestion control of an end's data connections, if it is known.
 pub(crate) fn congestion_control(end: &EndReport) -> Option<&str> {
     let named = end.sockets.first().map(|socket| socket.congestion.as_str());
-    named.or(end.congestion.as_deref()).filter(|name| !name.is_empty())
+    named
+        .or(end.congestion.as_deref())
+        .filter(|name| !name.is_empty())
 }
 
 /// Returns processor time as `12.3% (0.4%u/11.9%s)`.
 fn processor_text(cpu: Option<Cpu>) -> String {
     let cpu = cpu.unwrap_or_default();
-    format!("{:.1}% ({:.1}%u/{:.1}%s)", cpu.total_share().as_percent(), cpu.user.as_percent(), cpu.system.as_percent())
+    format!(
+        "{:.1}% ({:.1}%u/{:.1}%s)",
+        cpu.total_share().as_percent(),
+        cpu.user.as_percent(),
+        cpu.system.as_percent()
+    )
 }
 
 /// Returns the counts of the sender's line, which shows no loss.
 fn sent_count(datagrams: u64) -> LineCounts {
-    LineCounts::Arrived(LineDatagrams { datagrams, ..LineDatagrams::default() })
+    LineCounts::Arrived(LineDatagrams {
+        datagrams,
+        ..LineDatagrams::default()
+    })
 }
 
 fn value_or_zero(value: Option<impl Display>) -> String {

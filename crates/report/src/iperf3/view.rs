@@ -1,20 +1,32 @@
 //! Figures of records as iperf3 counts them.
 
-use fullpipe_record::{Datagrams, Direction, Interval, Measurement, Request, StreamInterval, StreamSummary, Transport};
+use fullpipe_record::{
+    Datagrams, Direction, Interval, Measurement, Request, StreamInterval, StreamSummary, Transport,
+};
 use fullpipe_units::{ByteCount, Span};
 
 use super::TestRole;
 use super::line::{LineCounts, LineDatagrams};
 
-/// Returns begin and end of an interval in seconds, since the start or, after the omitted time, since the end of that.
+/// Returns begin and end of an interval in seconds, since the start or, after the omitted time,
+/// since the end of that.
 pub(crate) fn interval_times(interval: &Interval, request: &Request) -> (f64, f64) {
-    let zero = if interval.omitted { Span::ZERO } else { request.omit };
-    (interval.from.saturating_sub(zero).as_secs_f64(), interval.to.saturating_sub(zero).as_secs_f64())
+    let zero = if interval.omitted {
+        Span::ZERO
+    } else {
+        request.omit
+    };
+    (
+        interval.from.saturating_sub(zero).as_secs_f64(),
+        interval.to.saturating_sub(zero).as_secs_f64(),
+    )
 }
 
-/// Returns true if an interval is a short rest without data at the end of a test, which iperf3 leaves out.
+/// Returns true if an interval is a short rest without data at the end of a test, which iperf3
+/// leaves out.
 pub(crate) fn is_empty_rest(interval: &Interval, request: &Request) -> bool {
-    interval.bytes == ByteCount::ZERO && interval.to.saturating_sub(interval.from) < request.interval.scale_by(0.1)
+    interval.bytes == ByteCount::ZERO
+        && interval.to.saturating_sub(interval.from) < request.interval.scale_by(0.1)
 }
 
 /// Returns the datagrams that iperf3 counts as lost and as sent.
@@ -31,9 +43,17 @@ pub(crate) fn datagram_counts(datagrams: Option<Datagrams>) -> LineDatagrams {
 pub(crate) fn combine_counts(streams: &[LineDatagrams]) -> LineDatagrams {
     let jitter: f64 = streams.iter().map(|stream| stream.jitter).sum();
     LineDatagrams {
-        jitter: if streams.is_empty() { 0.0 } else { jitter / streams.len() as f64 },
-        lost: streams.iter().fold(0, |sum, stream| sum.saturating_add(stream.lost)),
-        datagrams: streams.iter().fold(0, |sum, stream| sum.saturating_add(stream.datagrams)),
+        jitter: if streams.is_empty() {
+            0.0
+        } else {
+            jitter / streams.len() as f64
+        },
+        lost: streams
+            .iter()
+            .fold(0, |sum, stream| sum.saturating_add(stream.lost)),
+        datagrams: streams
+            .iter()
+            .fold(0, |sum, stream| sum.saturating_add(stream.datagrams)),
     }
 }
 
@@ -45,11 +65,16 @@ pub(crate) fn congestion_window(stream: &StreamInterval) -> ByteCount {
 }
 
 /// Returns the counts of a stream in an interval.
-pub(crate) fn stream_counts(stream: &StreamInterval, transport: Transport, sends: bool) -> LineCounts {
+pub(crate) fn stream_counts(
+    stream: &StreamInterval,
+    transport: Transport,
+    sends: bool,
+) -> LineCounts {
     match (transport, sends) {
-        (Transport::Tcp, true) => {
-            LineCounts::Window(stream.retransmits.unwrap_or_default().get(), congestion_window(stream))
-        }
+        (Transport::Tcp, true) => LineCounts::Window(
+            stream.retransmits.unwrap_or_default().get(),
+            congestion_window(stream),
+        ),
         (Transport::Tcp, false) => LineCounts::Nothing,
         (Transport::Udp, true) => LineCounts::Sent(stream.datagrams_sent.unwrap_or_default()),
         (Transport::Udp, false) => LineCounts::Arrived(datagram_counts(stream.datagrams)),
@@ -60,14 +85,19 @@ pub(crate) fn stream_counts(stream: &StreamInterval, transport: Transport, sends
 pub(crate) fn count_together(interval: &Interval, transport: Transport, sends: bool) -> LineCounts {
     let streams = &interval.streams;
     match (transport, sends) {
-        (Transport::Tcp, true) => LineCounts::Retransmits(interval.retransmits.unwrap_or_default().get()),
+        (Transport::Tcp, true) => {
+            LineCounts::Retransmits(interval.retransmits.unwrap_or_default().get())
+        }
         (Transport::Tcp, false) => LineCounts::Nothing,
         (Transport::Udp, true) => {
             let sent = streams.iter().filter_map(|stream| stream.datagrams_sent);
             LineCounts::Sent(sent.fold(0, u64::saturating_add))
         }
         (Transport::Udp, false) => {
-            let each: Vec<LineDatagrams> = streams.iter().map(|stream| datagram_counts(stream.datagrams)).collect();
+            let each: Vec<LineDatagrams> = streams
+                .iter()
+                .map(|stream| datagram_counts(stream.datagrams))
+                .collect();
             LineCounts::Arrived(combine_counts(&each))
         }
     }
@@ -101,11 +131,15 @@ impl IntervalSums {
 
     /// Returns the extremes of a stream that this end sends; zeros for any other.
     pub(crate) fn stream_extremes(&self, stream: u16) -> TcpExtremes {
-        self.extremes.get(usize::from(stream)).copied().unwrap_or_default()
+        self.extremes
+            .get(usize::from(stream))
+            .copied()
+            .unwrap_or_default()
     }
 }
 
-/// Extremes of the figures that the kernel reports at the ends of intervals; zero for those that it does not report.
+/// Extremes of the figures that the kernel reports at the ends of intervals; zero for those that it
+/// does not report.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct TcpExtremes {
     /// Largest congestion window, in bytes.
@@ -125,8 +159,14 @@ impl TcpExtremes {
         let Some(tcp) = &stream.tcp else { return };
         self.window = self.window.max(congestion_window(stream).get());
         self.peer_window = self.peer_window.max(tcp.snd_wnd.unwrap_or_default().get());
-        let Some(rtt) = tcp.rtt.map(Span::as_micros) else { return };
-        self.rtt_min = if self.rtt_count == 0 { rtt } else { self.rtt_min.min(rtt) };
+        let Some(rtt) = tcp.rtt.map(Span::as_micros) else {
+            return;
+        };
+        self.rtt_min = if self.rtt_count == 0 {
+            rtt
+        } else {
+            self.rtt_min.min(rtt)
+        };
         self.rtt_max = self.rtt_max.max(rtt);
         self.rtt_sum = self.rtt_sum.saturating_add(rtt);
         self.rtt_count += 1;
@@ -151,24 +191,45 @@ pub(crate) struct DirectionTotals<'m> {
 
 impl<'m> DirectionTotals<'m> {
     /// Returns the totals of each direction, upload first.
-    pub(crate) fn from_measurement(seen: &'m Measurement, course: &IntervalSums, role: TestRole) -> Vec<Self> {
+    pub(crate) fn from_measurement(
+        seen: &'m Measurement,
+        course: &IntervalSums,
+        role: TestRole,
+    ) -> Vec<Self> {
         let directions = seen.request.data_directions().iter();
-        directions.map(|&direction| Self::from_direction(seen, course, role, direction)).collect()
+        directions
+            .map(|&direction| Self::from_direction(seen, course, role, direction))
+            .collect()
     }
 
-    fn from_direction(seen: &'m Measurement, course: &IntervalSums, role: TestRole, direction: Direction) -> Self {
-        let streams = seen.streams.iter().filter(|stream| stream.direction == direction).collect();
+    fn from_direction(
+        seen: &'m Measurement,
+        course: &IntervalSums,
+        role: TestRole,
+        direction: Direction,
+    ) -> Self {
+        let streams = seen
+            .streams
+            .iter()
+            .filter(|stream| stream.direction == direction)
+            .collect();
         let summary = match (&seen.reverse, direction) {
             (Some(reverse), Direction::Download) => reverse,
             _ => &seen.summary,
         };
         let sends = role.is_sender(direction);
         let stated = summary.duration.as_secs_f64();
-        // A client's totals are timed by the receiver's clock, and its own is in its intervals. Those of a server, and
-        // of a test that broke off, are timed by this end's.
+        // A client's totals are timed by the receiver's clock, and its own is in its intervals.
+        // Those of a server, and of a test that broke off, are timed by this end's.
         let is_own = role == TestRole::Server || seen.broken_off.is_some();
         let here = course.until.filter(|_| !is_own).unwrap_or(stated);
-        Self { direction, sends, streams, sending: if sends { here } else { stated }, receiving: stated }
+        Self {
+            direction,
+            sends,
+            streams,
+            sending: if sends { here } else { stated },
+            receiving: stated,
+        }
     }
 
     pub(crate) fn sent_bytes(&self) -> ByteCount {
@@ -185,12 +246,19 @@ impl<'m> DirectionTotals<'m> {
     }
 
     pub(crate) fn datagrams_sent(&self) -> u64 {
-        let counts = self.streams.iter().filter_map(|stream| stream.datagrams_sent);
+        let counts = self
+            .streams
+            .iter()
+            .filter_map(|stream| stream.datagrams_sent);
         counts.fold(0, u64::saturating_add)
     }
 
     pub(crate) fn datagram_counts(&self) -> LineDatagrams {
-        let each: Vec<LineDatagrams> = self.streams.iter().map(|stream| datagram_counts(stream.datagrams)).collect();
+        let each: Vec<LineDatagrams> = self
+            .streams
+            .iter()
+            .map(|stream| datagram_counts(stream.datagrams))
+            .collect();
         combine_counts(&each)
     }
 }

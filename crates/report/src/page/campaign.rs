@@ -1,4 +1,5 @@
-//! The runs of a sweep as Cottrell drew his: by streams, repeated, idle and loaded, over time, and the processors.
+//! The runs of a sweep as Cottrell drew his: by streams, repeated, idle and loaded, over time, and
+//! the processors.
 
 use std::collections::BTreeMap;
 
@@ -27,26 +28,52 @@ const NEARLY: f64 = 0.9;
 pub(super) fn by_streams(report: &SweepReport) -> Option<PageSection> {
     let knee = report.answer.as_ref().map(|answer| answer.knee.cell.window);
     // The lines meet at the right: labels of all would say nothing.
-    let labelled = [report.plan.windows.first().copied(), report.plan.windows.last().copied(), knee];
+    let labelled = [
+        report.plan.windows.first().copied(),
+        report.plan.windows.last().copied(),
+        knee,
+    ];
     let mut panel = Panel::new("rate");
     for window in report.plan.windows.iter().rev() {
         let own = report.surface.iter().filter(|of| of.cell.window == *window);
-        let hue = if Some(*window) == knee { Hue::Orange } else { Hue::Blue };
+        let hue = if Some(*window) == knee {
+            Hue::Orange
+        } else {
+            Hue::Blue
+        };
         let points = own.map(|of| (u64::from(of.cell.streams), of.rate));
         let line = PlotSeries::new(&window.to_string(), SeriesForm::Line, hue, points);
         let is_labelled = labelled.contains(&Some(*window));
-        panel = panel.with_series(if is_labelled { line.with_label(&window.to_string()) } else { line });
+        panel = panel.with_series(if is_labelled {
+            line.with_label(&window.to_string())
+        } else {
+            line
+        });
     }
-    let of_knee = report.surface.iter().filter(|of| Some(of.cell.window) == knee);
+    let of_knee = report
+        .surface
+        .iter()
+        .filter(|of| Some(of.cell.window) == knee);
     let intervals = of_knee.map(|of| (u64::from(of.cell.streams), of.low, of.high));
-    panel = panel.with_series(PlotSeries::from_ranges("95 % interval", Hue::Orange, intervals));
+    panel = panel.with_series(PlotSeries::from_ranges(
+        "95 % interval",
+        Hue::Orange,
+        intervals,
+    ));
     if let Some(top) = published::published_top(report) {
         panel = panel.with_level(top, "2002, scaled");
     }
     let measured = counted_runs(report).map(|(run, rate)| (u64::from(run.cell.streams), rate));
-    panel = panel.with_series(PlotSeries::new("runs", SeriesForm::Dots, Hue::Grey, measured));
+    panel = panel.with_series(PlotSeries::new(
+        "runs",
+        SeriesForm::Dots,
+        Hue::Grey,
+        measured,
+    ));
     let (_, best) = fastest_run(report).filter(|_| !report.surface.is_empty())?;
-    let plot = Plot::new_logarithmic("Rate by streams, for each window").with_axis_name("streams").with_panel(panel);
+    let plot = Plot::new_logarithmic("Rate by streams, for each window")
+        .with_axis_name("streams")
+        .with_panel(panel);
     let title = format!("Up to {best}, by streams and window");
     let method = "A line a window, by the surface fitted to all runs, orange that of the knee, with its 95 % \
                   intervals; dots: the runs.";
@@ -65,18 +92,33 @@ pub(super) fn fastest_run(report: &SweepReport) -> Option<(&SweepRun, BitRate)> 
 
 /// Returns the settings that were measured more than once, with their rates, by streams × window.
 pub(super) fn repeated_settings(report: &SweepReport) -> Vec<(SweepCell, Vec<BitRate>)> {
-    let mut by_cell: BTreeMap<(ByteCount, u16, ByteCount), (SweepCell, Vec<BitRate>)> = BTreeMap::new();
+    let mut by_cell: BTreeMap<(ByteCount, u16, ByteCount), (SweepCell, Vec<BitRate>)> =
+        BTreeMap::new();
     for (run, rate) in counted_runs(report) {
-        let key = (run.cell.flight_capacity(), run.cell.streams, run.cell.window);
-        by_cell.entry(key).or_insert((run.cell, Vec::new())).1.push(rate);
+        let key = (
+            run.cell.flight_capacity(),
+            run.cell.streams,
+            run.cell.window,
+        );
+        by_cell
+            .entry(key)
+            .or_insert((run.cell, Vec::new()))
+            .1
+            .push(rate);
     }
-    by_cell.into_values().filter(|(_, rates)| rates.len() > 1).collect()
+    by_cell
+        .into_values()
+        .filter(|(_, rates)| rates.len() > 1)
+        .collect()
 }
 
 /// Returns the range of rates relative to their median.
 pub(super) fn rate_spread(rates: &[BitRate]) -> Option<Ratio> {
     let (least, most) = (rates.iter().min()?, rates.iter().max()?);
-    Some(Ratio::from_quotient(most.as_f64() - least.as_f64(), median(rates.to_vec())?.as_f64()))
+    Some(Ratio::from_quotient(
+        most.as_f64() - least.as_f64(),
+        median(rates.to_vec())?.as_f64(),
+    ))
 }
 
 /// Returns the range of rates relative to their median, 0 where it is not known.
@@ -98,7 +140,10 @@ pub(super) fn repetition_section(report: &SweepReport) -> Option<PageSection> {
     };
     if all.len() > MAX_SETTINGS {
         all.sort_by(|(_, one), (_, other)| {
-            other.len().cmp(&one.len()).then_with(|| relative_spread(other).total_cmp(&relative_spread(one)))
+            other
+                .len()
+                .cmp(&one.len())
+                .then_with(|| relative_spread(other).total_cmp(&relative_spread(one)))
         });
         all.truncate(MAX_SETTINGS);
         all.sort_by_key(|(cell, _)| cell.flight_capacity());
@@ -107,22 +152,32 @@ pub(super) fn repetition_section(report: &SweepReport) -> Option<PageSection> {
     for (cell, rates) in all {
         let middle = median(rates.clone()).unwrap_or_default();
         let row = ChartRow::new(&cell.to_string(), &middle.to_string(), Hue::Blue);
-        rows = rows.with_row(row.with_detail(&count_noun(rates.len(), "run")).with_dots(rates).with_dot(middle));
+        rows = rows.with_row(
+            row.with_detail(&count_noun(rates.len(), "run"))
+                .with_dots(rates)
+                .with_dot(middle),
+        );
     }
-    let method =
-        "Settings that were measured more than once, by streams × window. Small dots: runs. Large dot: median.";
+    let method = "Settings that were measured more than once, by streams × window. Small dots: runs. Large dot: median.";
     Some(PageSection::new(title, method, rows))
 }
 
-/// Returns all runs by streams with their mean and their most, for a few windows, and the range of the runs of one
-/// setting; `None` unless settings with several numbers of streams were measured more than once, and differ.
+/// Returns all runs by streams with their mean and their most, for a few windows, and the range of
+/// the runs of one setting; `None` unless settings with several numbers of streams were measured
+/// more than once, and differ.
 pub(super) fn spread_by_streams(report: &SweepReport) -> Option<PageSection> {
     const MIN_NUMBERS: usize = 3;
     let repeated = repeated_settings(report);
-    let spreads: Vec<(u64, Ratio)> =
-        repeated.iter().filter_map(|(cell, rates)| Some((cell.streams.into(), rate_spread(rates)?))).collect();
-    let typical = by_number(&spreads, |widths| median(widths.to_vec()).unwrap_or(Ratio::ZERO));
-    let (widest, most) = *typical.iter().max_by(|one, other| one.1.get().total_cmp(&other.1.get()))?;
+    let spreads: Vec<(u64, Ratio)> = repeated
+        .iter()
+        .filter_map(|(cell, rates)| Some((cell.streams.into(), rate_spread(rates)?)))
+        .collect();
+    let typical = by_number(&spreads, |widths| {
+        median(widths.to_vec()).unwrap_or(Ratio::ZERO)
+    });
+    let (widest, most) = *typical
+        .iter()
+        .max_by(|one, other| one.1.get().total_cmp(&other.1.get()))?;
     if typical.len() < MIN_NUMBERS || most.as_percent() < HARDLY {
         return None;
     }
@@ -135,15 +190,26 @@ pub(super) fn spread_by_streams(report: &SweepReport) -> Option<PageSection> {
     windows.sort_by(|one, other| other.1.total_cmp(&one.1));
     windows.truncate(MAX_WINDOWS);
     windows.sort_by_key(|(window, _)| *window);
-    let mut plot = Plot::new_logarithmic("Runs by streams, and the spread of one setting").with_axis_name("streams");
+    let mut plot = Plot::new_logarithmic("Runs by streams, and the spread of one setting")
+        .with_axis_name("streams");
     for (window, _) in windows {
         plot = plot.with_panel(of_window(report, window));
     }
     let panel = Panel::new("range ÷ median")
-        .with_series(PlotSeries::new("a setting", SeriesForm::Dots, Hue::Grey, spreads))
-        .with_series(PlotSeries::new("median", SeriesForm::Line, Hue::Plum, typical).with_label("median"));
+        .with_series(PlotSeries::new(
+            "a setting",
+            SeriesForm::Dots,
+            Hue::Grey,
+            spreads,
+        ))
+        .with_series(
+            PlotSeries::new("median", SeriesForm::Line, Hue::Plum, typical).with_label("median"),
+        );
     let widest = count_noun(widest, "stream");
-    let title = format!("Runs of one setting differ most with {widest}: by {:.0} % in the median", most.as_percent());
+    let title = format!(
+        "Runs of one setting differ most with {widest}: by {:.0} % in the median",
+        most.as_percent()
+    );
     let method = "A panel for each of the windows whose runs differ most: dots are runs, blue their mean, orange the \
                   fastest. Below: the range of the runs of each setting, of all windows, by streams.";
     Some(PageSection::new(title, method, plot.with_panel(panel)))
@@ -151,15 +217,23 @@ pub(super) fn spread_by_streams(report: &SweepReport) -> Option<PageSection> {
 
 fn of_window(report: &SweepReport, window: ByteCount) -> Panel {
     let own = counted_runs(report).filter(|(run, _)| run.cell.window == window);
-    let runs: Vec<(u64, BitRate)> = own.map(|(run, rate)| (run.cell.streams.into(), rate)).collect();
+    let runs: Vec<(u64, BitRate)> = own
+        .map(|(run, rate)| (run.cell.streams.into(), rate))
+        .collect();
     let mean = by_number(&runs, |rates| {
-        BitRate::from_bps_f64(rates.iter().map(|rate| rate.as_f64()).sum::<f64>() / rates.len() as f64)
+        BitRate::from_bps_f64(
+            rates.iter().map(|rate| rate.as_f64()).sum::<f64>() / rates.len() as f64,
+        )
     });
-    let most = by_number(&runs, |rates| rates.iter().copied().max().unwrap_or_default());
+    let most = by_number(&runs, |rates| {
+        rates.iter().copied().max().unwrap_or_default()
+    });
     Panel::new(&format!("{window}: rate"))
         .with_series(PlotSeries::new("runs", SeriesForm::Dots, Hue::Grey, runs))
         .with_series(PlotSeries::new("mean", SeriesForm::Line, Hue::Blue, mean).with_label("mean"))
-        .with_series(PlotSeries::new("fastest", SeriesForm::Line, Hue::Orange, most).with_label("fastest"))
+        .with_series(
+            PlotSeries::new("fastest", SeriesForm::Line, Hue::Orange, most).with_label("fastest"),
+        )
 }
 
 /// Returns the result of `figure` for the values of each number of streams.
@@ -168,97 +242,158 @@ fn by_number<T: Copy>(values: &[(u64, T)], figure: impl Fn(&[T]) -> T) -> Vec<(u
     for (streams, value) in values {
         groups.entry(*streams).or_default().push(*value);
     }
-    groups.into_iter().map(|(streams, own)| (streams, figure(&own))).collect()
+    groups
+        .into_iter()
+        .map(|(streams, own)| (streams, figure(&own)))
+        .collect()
 }
 
-/// Returns the processor time of both ends by streams, of the runs with about the same rate; `None` unless it is known
-/// of two numbers of streams.
+/// Returns the processor time of both ends by streams, of the runs with about the same rate; `None`
+/// unless it is known of two numbers of streams.
 pub(super) fn processor_section(report: &SweepReport) -> Option<PageSection> {
     let best = counted_runs(report).map(|(_, rate)| rate).max()?;
     let least = best.scale_by(NEARLY);
     let loads = || {
-        counted_runs(report).filter(|(_, rate)| *rate >= least).filter_map(|(run, _)| Some((run, run.load.as_ref()?)))
+        counted_runs(report)
+            .filter(|(_, rate)| *rate >= least)
+            .filter_map(|(run, _)| Some((run, run.load.as_ref()?)))
     };
     let of = |share: fn(&SweepLoad) -> Option<Ratio>| -> Vec<(u64, Ratio)> {
-        loads().filter_map(|(run, load)| Some((run.cell.streams.into(), share(load)?))).collect()
+        loads()
+            .filter_map(|(run, load)| Some((run.cell.streams.into(), share(load)?)))
+            .collect()
     };
     let [sender, receiver] = [of(|load| load.cpu_sender), of(|load| load.cpu_receiver)];
     if by_number(&sender, |own| own[0]).len() < 2 {
         return None;
     }
-    let most = sender.iter().map(|(_, share)| share.as_percent()).fold(0.0, f64::max);
+    let most = sender
+        .iter()
+        .map(|(_, share)| share.as_percent())
+        .fold(0.0, f64::max);
     let panel = Panel::new("processor time, of one core")
-        .with_series(PlotSeries::new("receiver", SeriesForm::Dots, Hue::Orange, receiver).with_label("receiver"))
-        .with_series(PlotSeries::new("sender", SeriesForm::Dots, Hue::Blue, sender).with_label("sender"));
+        .with_series(
+            PlotSeries::new("receiver", SeriesForm::Dots, Hue::Orange, receiver)
+                .with_label("receiver"),
+        )
+        .with_series(
+            PlotSeries::new("sender", SeriesForm::Dots, Hue::Blue, sender).with_label("sender"),
+        );
     let title = format!("With {least} and more, the sender spends at most {most:.1} % of a core");
     let method = "Processor time of the programs of both ends by streams, of runs with at least 90 % of the best rate.";
     Some(PageSection::new(
         title,
         method,
-        Plot::new_logarithmic("Processor time by streams").with_axis_name("streams").with_panel(panel),
+        Plot::new_logarithmic("Processor time by streams")
+            .with_axis_name("streams")
+            .with_panel(panel),
     ))
 }
 
-/// Returns the course of the fastest run: the rate of each half second, and the mean so far; `None` where no run has
-/// one.
+/// Returns the course of the fastest run: the rate of each half second, and the mean so far; `None`
+/// where no run has one.
 pub(super) fn fastest_run_section(report: &SweepReport) -> Option<PageSection> {
-    let with_load = counted_runs(report).filter_map(|(run, rate)| Some((run, rate, run.load.as_ref()?)));
+    let with_load =
+        counted_runs(report).filter_map(|(run, rate)| Some((run, rate, run.load.as_ref()?)));
     let (run, rate, load) = with_load.max_by_key(|(_, rate, _)| *rate)?;
-    let each: Vec<(Span, BitRate)> = (1..).map(|step| SweepLoad::STEP * step).zip(load.rates.iter().copied()).collect();
+    let each: Vec<(Span, BitRate)> = (1..)
+        .map(|step| SweepLoad::STEP * step)
+        .zip(load.rates.iter().copied())
+        .collect();
     let means = mean_so_far(&each);
     let (end, whole) = *means.last()?;
     let ramp = load.ramp.unwrap_or_default();
     let changes = level_changes(&each, ramp);
     let panel = Panel::new("rate")
-        .with_series(PlotSeries::new("mean so far", SeriesForm::Line, Hue::Grey, means).with_label("mean so far"))
+        .with_series(
+            PlotSeries::new("mean so far", SeriesForm::Line, Hue::Grey, means)
+                .with_label("mean so far"),
+        )
         .with_series(level_series(&changes, ramp, end))
         .with_series(
-            PlotSeries::new("each half second", SeriesForm::Line, Hue::Blue, each).with_label("each half second"),
+            PlotSeries::new("each half second", SeriesForm::Line, Hue::Blue, each)
+                .with_label("each half second"),
         );
     let mut plot = Plot::new("The fastest run over time").with_panel(panel);
     if ramp > Span::ZERO {
         plot = plot.with_shade(Span::ZERO, ramp, &format!("ramp {}", round_trip(ramp)));
     }
-    let title = format!("The fastest run, {}: {rate} after the ramp, {whole} with it", run.cell);
-    let method =
-        format!("Payload that arrived in each half second, and the mean from the start on{}.", level_note(&changes));
+    let title = format!(
+        "The fastest run, {}: {rate} after the ramp, {whole} with it",
+        run.cell
+    );
+    let method = format!(
+        "Payload that arrived in each half second, and the mean from the start on{}.",
+        level_note(&changes)
+    );
     Some(PageSection::new(title, &method, plot))
 }
 
-/// Returns the round trips of all runs, without and under load, on one scale; `None` where either are not known.
+/// Returns the round trips of all runs, without and under load, on one scale; `None` where either
+/// are not known.
 pub(super) fn sweep_rtt_section(report: &SweepReport) -> Option<PageSection> {
     let idle: Vec<Span> = report.runs.iter().filter_map(|run| run.idle_rtt).collect();
-    let loaded: Vec<Span> = report.runs.iter().filter_map(|run| run.loaded_rtt).collect();
+    let loaded: Vec<Span> = report
+        .runs
+        .iter()
+        .filter_map(|run| run.loaded_rtt)
+        .collect();
     let [before, during] = [median(idle.clone())?, median(loaded.clone())?].map(round_trip);
     let panel = Panel::new("share of the runs with less")
         .with_series(
-            PlotSeries::from_distribution("idle", Hue::Blue, idle).with_label(&format!("idle, median {before}")),
+            PlotSeries::from_distribution("idle", Hue::Blue, idle)
+                .with_label(&format!("idle, median {before}")),
         )
         .with_series(
-            PlotSeries::from_distribution("loaded", Hue::Plum, loaded).with_label(&format!("loaded, median {during}")),
+            PlotSeries::from_distribution("loaded", Hue::Plum, loaded)
+                .with_label(&format!("loaded, median {during}")),
         );
-    let plot = Plot::new("Round trips of the runs, idle and loaded").with_axis_name("round trip").with_panel(panel);
-    let title = format!("Half of the runs have round trips above {during} under load, and {before} without");
-    Some(PageSection::new(title, "The least round trip before each run, and the median under its load.", plot))
+    let plot = Plot::new("Round trips of the runs, idle and loaded")
+        .with_axis_name("round trip")
+        .with_panel(panel);
+    let title = format!(
+        "Half of the runs have round trips above {during} under load, and {before} without"
+    );
+    Some(PageSection::new(
+        title,
+        "The least round trip before each run, and the median under its load.",
+        plot,
+    ))
 }
 
-/// Returns the runs in the order of time, with their rests and, where the device that carried them was read, what else
-/// it carried; `None` without any.
+/// Returns the runs in the order of time, with their rests and, where the device that carried them
+/// was read, what else it carried; `None` without any.
 pub(super) fn timeline_section(report: &SweepReport) -> Option<PageSection> {
     let runs = timed_runs(report);
     let last = runs.last()?;
-    let idle = runs.iter().filter_map(|at| Some((at.from, at.run.idle_rtt?)));
-    let loaded = runs.iter().filter_map(|at| Some((at.from, at.run.loaded_rtt?)));
+    let idle = runs
+        .iter()
+        .filter_map(|at| Some((at.from, at.run.idle_rtt?)));
+    let loaded = runs
+        .iter()
+        .filter_map(|at| Some((at.from, at.run.loaded_rtt?)));
     let delay = Panel::new("round trip")
-        .with_series(PlotSeries::new("under load", SeriesForm::Dots, Hue::Plum, loaded).with_label("under load"))
-        .with_series(PlotSeries::new("idle", SeriesForm::Steps, Hue::Grey, idle).with_label("idle"));
+        .with_series(
+            PlotSeries::new("under load", SeriesForm::Dots, Hue::Plum, loaded)
+                .with_label("under load"),
+        )
+        .with_series(
+            PlotSeries::new("idle", SeriesForm::Steps, Hue::Grey, idle).with_label("idle"),
+        );
     let (finding, method, first) = match device_traffic(report, &runs) {
         Some(traffic) => of_device(&traffic, &runs),
         None => of_rates(&runs, last),
     };
-    let title = format!("{} in {}{finding}", count_noun(runs.len(), "run"), seconds_or_minutes(last.to));
-    let orange = "Orange: the setting that is measured again and again, which shows a path that changes.";
-    let plot = Plot::new("The campaign over time").with_panel(first).with_panel(delay);
+    let title = format!(
+        "{} in {}{finding}",
+        count_noun(runs.len(), "run"),
+        seconds_or_minutes(last.to)
+    );
+    let orange =
+        "Orange: the setting that is measured again and again, which shows a path that changes.";
+    let plot = Plot::new("The campaign over time")
+        .with_panel(first)
+        .with_panel(delay);
     Some(PageSection::new(title, &format!("{method} {orange}"), plot))
 }
 
@@ -269,45 +404,76 @@ fn of_device(traffic: &DeviceTraffic, runs: &[TimedRun<'_>]) -> (String, String,
          runs that is known to about 1 % of their rate.",
         traffic.device
     );
-    (format!("; {}", traffic.of_others()), method, device_panel(traffic, runs))
+    (
+        format!("; {}", traffic.of_others()),
+        method,
+        device_panel(traffic, runs),
+    )
 }
 
-/// Returns the end of the title, the method and the panel of the rates of the runs, where no device was read.
+/// Returns the end of the title, the method and the panel of the rates of the runs, where no device
+/// was read.
 fn of_rates(runs: &[TimedRun<'_>], last: &TimedRun<'_>) -> (String, String, Panel) {
-    let bars = runs.iter().filter_map(|at| Some((at.from, at.to, at.run.rate?)));
+    let bars = runs
+        .iter()
+        .filter_map(|at| Some((at.from, at.to, at.run.rate?)));
     let panel = Panel::new("rate")
         .with_series(PlotSeries::from_bars("runs", Hue::Blue, bars))
         .with_series(reference_series(runs, |rate| rate));
     let method = "Bars: runs after their ramps, with rests between them.";
-    (format!(", the last with {}", last.run.cell), method.to_owned(), panel)
+    (
+        format!(", the last with {}", last.run.cell),
+        method.to_owned(),
+        panel,
+    )
 }
 
 /// Returns the rates of the setting that is measured again and again.
-fn reference_series<Y: AxisQuantity>(runs: &[TimedRun<'_>], shown: impl Fn(BitRate) -> Y) -> PlotSeries {
-    let again = runs.iter().filter(|at| at.run.reason == SweepReason::Reference);
+fn reference_series<Y: AxisQuantity>(
+    runs: &[TimedRun<'_>],
+    shown: impl Fn(BitRate) -> Y,
+) -> PlotSeries {
+    let again = runs
+        .iter()
+        .filter(|at| at.run.reason == SweepReason::Reference);
     let points = again.filter_map(|at| Some((at.from, shown(at.run.rate?))));
     PlotSeries::new("reference", SeriesForm::Dots, Hue::Orange, points).with_label("reference")
 }
 
-/// Returns the utilisation of the device, or the rates that it carried where its speed is not known.
+/// Returns the utilisation of the device, or the rates that it carried where its speed is not
+/// known.
 fn device_panel(traffic: &DeviceTraffic, runs: &[TimedRun<'_>]) -> Panel {
     let name = &traffic.device;
     match traffic.speed {
         Some(speed) => {
             let share = |rate: BitRate| Ratio::from_quotient(rate.as_f64(), speed.as_f64());
-            traffic_panel(traffic, &format!("use of {name}, {speed}"), share).with_series(reference_series(runs, share))
+            traffic_panel(traffic, &format!("use of {name}, {speed}"), share)
+                .with_series(reference_series(runs, share))
         }
         None => traffic_panel(traffic, &format!("carried by {name}"), |rate| rate)
             .with_series(reference_series(runs, |rate| rate)),
     }
 }
 
-fn traffic_panel<Y: AxisQuantity>(traffic: &DeviceTraffic, name: &str, shown: impl Fn(BitRate) -> Y) -> Panel {
+fn traffic_panel<Y: AxisQuantity>(
+    traffic: &DeviceTraffic,
+    name: &str,
+    shown: impl Fn(BitRate) -> Y,
+) -> Panel {
     let own = traffic.parts.iter().filter(|part| part.is_run);
-    let all = PlotSeries::from_bars("with the runs", Hue::Blue, own.map(|part| (part.from, part.to, shown(part.all))));
-    let other = traffic.parts.iter().map(|part| (part.from, part.to, shown(part.other)));
+    let all = PlotSeries::from_bars(
+        "with the runs",
+        Hue::Blue,
+        own.map(|part| (part.from, part.to, shown(part.all))),
+    );
+    let other = traffic
+        .parts
+        .iter()
+        .map(|part| (part.from, part.to, shown(part.other)));
     // Drawn in front: what remains to be seen of the bars behind is the sweep's own part.
     Panel::new(name)
         .with_series(all.with_label("with the runs"))
-        .with_series(PlotSeries::from_bars("other traffic", Hue::Green, other).with_label("other traffic"))
+        .with_series(
+            PlotSeries::from_bars("other traffic", Hue::Green, other).with_label("other traffic"),
+        )
 }

@@ -1,11 +1,15 @@
 //! Captures.
 
 use fullpipe_chart::{ChartRow, Hue, Panel, Plot, PlotSeries, RowChart};
-use fullpipe_record::{CaptureReport, CapturedTransfer, FlowDirection, FlowPair, FlowReport, LossCourse, OneWayDelay};
+use fullpipe_record::{
+    CaptureReport, CapturedTransfer, FlowDirection, FlowPair, FlowReport, LossCourse, OneWayDelay,
+};
 use fullpipe_units::{BitRate, ByteCount, Span, count_noun};
 
 use super::remedy::remedies_section;
-use super::transfer::{ceilings_section, evidence_section, limit_phrase, of_evidence, transfer_time};
+use super::transfer::{
+    ceilings_section, evidence_section, limit_phrase, of_evidence, transfer_time,
+};
 use super::{Article, PageSection, compact_table};
 use crate::text::{field_name, losses_between, round_trip};
 
@@ -17,21 +21,33 @@ pub(super) fn capture_article(report: &CaptureReport) -> Article {
     let first = report.transfers.first();
     let headline = match first {
         Some(transfer) => {
-            let rate = transfer_rate(report, transfer)
-                .map_or_else(|| "The largest transfer".to_owned(), |rate| rate.to_string());
-            format!("{rate}: limited by {}", limit_phrase(transfer.diagnosis.verdict.kind))
+            let rate = transfer_rate(report, transfer).map_or_else(
+                || "The largest transfer".to_owned(),
+                |rate| rate.to_string(),
+            );
+            format!(
+                "{rate}: limited by {}",
+                limit_phrase(transfer.diagnosis.verdict.kind)
+            )
         }
-        None => format!("{}, none of them explained", count_noun(report.flows.len(), "connection")),
+        None => format!(
+            "{}, none of them explained",
+            count_noun(report.flows.len(), "connection")
+        ),
     };
-    let mut sections: Vec<PageSection> =
-        first.map(|transfer| explanation_sections(report, transfer)).unwrap_or_default();
+    let mut sections: Vec<PageSection> = first
+        .map(|transfer| explanation_sections(report, transfer))
+        .unwrap_or_default();
     sections.extend(report.pairs.first().into_iter().flat_map(pair_sections));
     sections.push(flows_section(report));
     let sentences = first.map(|transfer| transfer.diagnosis.verdict.sentence.clone());
     Article {
         origin: format!("fullpipe trace · {}", report.name),
         headline,
-        sentences: sentences.into_iter().chain(report.notes.iter().cloned()).collect(),
+        sentences: sentences
+            .into_iter()
+            .chain(report.notes.iter().cloned())
+            .collect(),
         facts: capture_facts(report),
         sections,
         ..Article::default()
@@ -40,8 +56,16 @@ pub(super) fn capture_article(report: &CaptureReport) -> Article {
 
 /// Returns the steady rate of a transfer, or that of its largest connection.
 fn transfer_rate(report: &CaptureReport, transfer: &CapturedTransfer) -> Option<BitRate> {
-    let steady = transfer.diagnosis.evidence.as_ref().and_then(|evidence| evidence.steady).map(|steady| steady.rate);
-    let flow = report.flows.iter().find(|flow| transfer.flows.first() == Some(&flow.number));
+    let steady = transfer
+        .diagnosis
+        .evidence
+        .as_ref()
+        .and_then(|evidence| evidence.steady)
+        .map(|steady| steady.rate);
+    let flow = report
+        .flows
+        .iter()
+        .find(|flow| transfer.flows.first() == Some(&flow.number));
     steady.or_else(|| flow.map(|flow| flow.ends[flow.sender_index()].rate))
 }
 
@@ -49,16 +73,26 @@ fn capture_facts(report: &CaptureReport) -> Vec<(String, String)> {
     let data: ByteCount = report.flows.iter().map(FlowReport::total_bytes).sum();
     vec![
         (report.flows.len().to_string(), "connections".to_owned()),
-        (data.to_string(), format!("of data in {:.1} s", report.duration.as_secs_f64())),
+        (
+            data.to_string(),
+            format!("of data in {:.1} s", report.duration.as_secs_f64()),
+        ),
         (report.packets.to_string(), "packets".to_owned()),
     ]
 }
 
 fn explanation_sections(report: &CaptureReport, transfer: &CapturedTransfer) -> Vec<PageSection> {
     let verdict = &transfer.diagnosis.verdict;
-    let course = transfer.diagnosis.evidence.as_ref().map(|evidence| of_evidence(evidence, Some(verdict)));
+    let course = transfer
+        .diagnosis
+        .evidence
+        .as_ref()
+        .map(|evidence| of_evidence(evidence, Some(verdict)));
     let mut sections = course.unwrap_or_default();
-    sections.extend(ceilings_section(verdict, transfer_rate(report, transfer).unwrap_or_default()));
+    sections.extend(ceilings_section(
+        verdict,
+        transfer_rate(report, transfer).unwrap_or_default(),
+    ));
     sections.extend(transfer_time(verdict));
     sections.extend(remedies_section(&transfer.diagnosis.remedies));
     sections.extend(evidence_section(verdict));
@@ -69,44 +103,77 @@ fn explanation_sections(report: &CaptureReport, transfer: &CapturedTransfer) -> 
 fn pair_sections(pair: &FlowPair) -> Vec<PageSection> {
     let known = pair.directions.iter().filter(|direction| direction.in_both);
     let mut sections: Vec<PageSection> = delay_section(pair).into_iter().collect();
-    sections.extend(known.filter_map(|direction| loss_section(direction, direction.loss_course.as_ref()?)));
+    sections.extend(
+        known.filter_map(|direction| loss_section(direction, direction.loss_course.as_ref()?)),
+    );
     sections.push(field_changes_section(pair));
     sections
 }
 
 /// Returns the one-way delay of both directions; `None` where neither is known.
 fn delay_section(pair: &FlowPair) -> Option<PageSection> {
-    let known = pair.directions.iter().filter_map(|direction| Some((direction, direction.delay?)));
+    let known = pair
+        .directions
+        .iter()
+        .filter_map(|direction| Some((direction, direction.delay?)));
     let known: Vec<(&FlowDirection, OneWayDelay)> = known.collect();
     let worst = known.iter().map(|(_, delay)| delay.most).max()?;
-    let mut rows = RowChart::new("One-way delay above the least", ["from", "median, p95, most"]);
+    let mut rows = RowChart::new(
+        "One-way delay above the least",
+        ["from", "median, p95, most"],
+    );
     for (direction, delay) in known {
         let [median, p95, most] = [delay.median, delay.p95, delay.most].map(round_trip);
-        let row = ChartRow::new(&direction.from, &median, Hue::Plum).with_detail(&format!("{p95}, {most}"));
-        rows =
-            rows.with_row(row.with_dot(delay.median).with_interval(Span::ZERO, delay.p95).with_prediction(delay.most));
+        let row = ChartRow::new(&direction.from, &median, Hue::Plum)
+            .with_detail(&format!("{p95}, {most}"));
+        rows = rows.with_row(
+            row.with_dot(delay.median)
+                .with_interval(Span::ZERO, delay.p95)
+                .with_prediction(delay.most),
+        );
     }
-    let title = format!("Between the captures, packets wait for up to {}", round_trip(worst));
-    let method =
-        "One-way delay above the least of its direction. Dot: median. Line: to the 95th percentile. Tick: most.";
+    let title = format!(
+        "Between the captures, packets wait for up to {}",
+        round_trip(worst)
+    );
+    let method = "One-way delay above the least of its direction. Dot: median. Line: to the 95th percentile. Tick: most.";
     Some(PageSection::new(title, method, rows))
 }
 
 fn loss_section(direction: &FlowDirection, course: &LossCourse) -> Option<PageSection> {
-    let bins = course.lost.iter().enumerate().filter(|(_, lost)| **lost > ByteCount::ZERO);
+    let bins = course
+        .lost
+        .iter()
+        .enumerate()
+        .filter(|(_, lost)| **lost > ByteCount::ZERO);
     let ranges = bins.map(|(index, lost)| (course.width * index as u64, ByteCount::ZERO, *lost));
     let series = PlotSeries::from_ranges("lost", Hue::Orange, ranges);
-    let plot = Plot::new("Data that was lost over time").with_panel(Panel::new("lost").with_series(series));
-    let title = format!("{}, of what {} sent", losses_between(direction, "the captures")?, direction.from);
-    (!course.lost.is_empty())
-        .then(|| PageSection::new(title, "Data that passed the nearer capture and not the other.", plot))
+    let plot = Plot::new("Data that was lost over time")
+        .with_panel(Panel::new("lost").with_series(series));
+    let title = format!(
+        "{}, of what {} sent",
+        losses_between(direction, "the captures")?,
+        direction.from
+    );
+    (!course.lost.is_empty()).then(|| {
+        PageSection::new(
+            title,
+            "Data that passed the nearer capture and not the other.",
+            plot,
+        )
+    })
 }
 
 /// Returns the fields that a device changed.
 fn field_changes_section(pair: &FlowPair) -> PageSection {
     let of = |direction: &FlowDirection| -> Vec<[String; 4]> {
         let row = |change: &fullpipe_record::FlowChange| {
-            [direction.from.clone(), field_name(change.field).to_owned(), change.before.clone(), change.after.clone()]
+            [
+                direction.from.clone(),
+                field_name(change.field).to_owned(),
+                change.before.clone(),
+                change.after.clone(),
+            ]
         };
         direction.changes.iter().map(row).collect()
     };
@@ -116,19 +183,28 @@ fn field_changes_section(pair: &FlowPair) -> PageSection {
         1 => "A field was changed between the captures".to_owned(),
         many => format!("{many} fields were changed between the captures"),
     };
-    PageSection::new(title, "", compact_table(["packets from", "field", "before", "after"], rows))
+    PageSection::new(
+        title,
+        "",
+        compact_table(["packets from", "field", "before", "after"], rows),
+    )
 }
 
 fn flows_section(report: &CaptureReport) -> PageSection {
     let row = |flow: &FlowReport| {
-        let (sender, receiver) = (&flow.ends[flow.sender_index()], &flow.ends[1 - flow.sender_index()]);
+        let (sender, receiver) = (
+            &flow.ends[flow.sender_index()],
+            &flow.ends[1 - flow.sender_index()],
+        );
         [
             flow.number.to_string(),
             format!("{} → {}", sender.address, receiver.address),
             sender.moved_bytes().to_string(),
             sender.rate.to_string(),
             sender.retransmitted_packets.to_string(),
-            sender.rtt.map_or_else(String::new, |rtt| round_trip(rtt.median)),
+            sender
+                .rtt
+                .map_or_else(String::new, |rtt| round_trip(rtt.median)),
             receiver
                 .window
                 .filter(|window| !window.is_unscaled)
@@ -137,7 +213,22 @@ fn flows_section(report: &CaptureReport) -> PageSection {
     };
     let mut largest: Vec<&FlowReport> = report.flows.iter().collect();
     largest.sort_by_key(|flow| std::cmp::Reverse(flow.total_bytes()));
-    let heads = ["no", "connection", "data", "rate", "retransmitted", "round trip", "window"];
-    let table = compact_table(heads, largest.into_iter().take(MAX_FLOWS).map(row).collect());
-    PageSection::new("Connections, those with most data first", "Each byte of data is counted once.", table)
+    let heads = [
+        "no",
+        "connection",
+        "data",
+        "rate",
+        "retransmitted",
+        "round trip",
+        "window",
+    ];
+    let table = compact_table(
+        heads,
+        largest.into_iter().take(MAX_FLOWS).map(row).collect(),
+    );
+    PageSection::new(
+        "Connections, those with most data first",
+        "Each byte of data is counted once.",
+        table,
+    )
 }

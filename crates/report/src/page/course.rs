@@ -22,16 +22,27 @@ pub(super) struct SampleSnapshot<'s> {
 
 impl SampleSnapshot<'_> {
     /// Returns the sum over the streams; `None` if a stream does not have the figure.
-    pub(super) fn sum_figure<T: std::iter::Sum>(&self, figure: impl Fn(&Sample) -> Option<T>) -> Option<T> {
+    pub(super) fn sum_figure<T: std::iter::Sum>(
+        &self,
+        figure: impl Fn(&Sample) -> Option<T>,
+    ) -> Option<T> {
         self.samples.iter().map(|sample| figure(sample)).sum()
     }
 }
 
 /// Returns the snapshots of the first `streams` of these samples, by time.
 pub(super) fn sample_snapshots(samples: &[Sample], streams: u16) -> Vec<SampleSnapshot<'_>> {
-    let own: Vec<&Sample> = samples.iter().filter(|sample| sample.stream < streams).collect();
+    let own: Vec<&Sample> = samples
+        .iter()
+        .filter(|sample| sample.stream < streams)
+        .collect();
     let groups = own.chunk_by(|one, next| one.at == next.at);
-    groups.map(|group| SampleSnapshot { at: group[0].at, samples: group.to_vec() }).collect()
+    groups
+        .map(|group| SampleSnapshot {
+            at: group[0].at,
+            samples: group.to_vec(),
+        })
+        .collect()
 }
 
 /// Returns the snapshots of an end, of the upload where data goes both ways.
@@ -41,12 +52,21 @@ pub(super) fn of_end<'m>(measured: &Measurement, end: &'m EndReport) -> Vec<Samp
 
 /// Returns the steady rate, or the mean of the whole where there is none.
 pub(super) fn steady_or_mean_rate(measured: &Measurement) -> BitRate {
-    measured.summary.steady.map_or(measured.summary.rate, |steady| steady.rate)
+    measured
+        .summary
+        .steady
+        .map_or(measured.summary.rate, |steady| steady.rate)
 }
 
-/// Returns the rate at which data arrives: by the receiver's samples, or else by the sender's, or by the intervals.
+/// Returns the rate at which data arrives: by the receiver's samples, or else by the sender's, or
+/// by the intervals.
 pub(super) fn arrival_rates(measured: &Measurement) -> Vec<(Span, BitRate)> {
-    let round = measured.rtt.idle.or(measured.rtt.loaded).map(|rtt| rtt.median).unwrap_or_default();
+    let round = measured
+        .rtt
+        .idle
+        .or(measured.rtt.loaded)
+        .map(|rtt| rtt.median)
+        .unwrap_or_default();
     let sending = |snapshot: &SampleSnapshot<'_>| snapshot.at <= measured.summary.duration;
     let mut receiver = of_end(measured, measured.receiving_end());
     receiver.retain(sending);
@@ -60,39 +80,55 @@ pub(super) fn arrival_rates(measured: &Measurement) -> Vec<(Span, BitRate)> {
     if acknowledged.len() > 1 {
         return acknowledged;
     }
-    let counted = measured.intervals.iter().filter(|interval| interval.direction == measured.intervals[0].direction);
-    counted.map(|interval| (interval.to, interval.rate)).collect()
+    let counted = measured
+        .intervals
+        .iter()
+        .filter(|interval| interval.direction == measured.intervals[0].direction);
+    counted
+        .map(|interval| (interval.to, interval.rate))
+        .collect()
 }
 
-/// Returns the rate at which bytes pass, between snapshots that are at least a round trip and a 300th of the whole time
-/// apart.
+/// Returns the rate at which bytes pass, between snapshots that are at least a round trip and a
+/// 300th of the whole time apart.
 pub(super) fn by_bytes(
     snapshots: &[SampleSnapshot<'_>],
     round: Span,
     bytes: impl Fn(&Sample) -> Option<ByteCount>,
 ) -> Vec<(Span, BitRate)> {
-    let [Some(first), Some(last)] = [snapshots.first(), snapshots.last()] else { return Vec::new() };
+    let [Some(first), Some(last)] = [snapshots.first(), snapshots.last()] else {
+        return Vec::new();
+    };
     let step = (last.at.saturating_sub(first.at) / RATES).max(round.scale_by(ROUND));
     let mut before = (Span::ZERO, ByteCount::ZERO);
     let mut rates = Vec::new();
     for snapshot in snapshots {
-        let Some(now) = snapshot.sum_figure(&bytes) else { continue };
+        let Some(now) = snapshot.sum_figure(&bytes) else {
+            continue;
+        };
         let passed = snapshot.at.saturating_sub(before.0);
         if passed > step {
-            rates.push((snapshot.at, BitRate::from_bytes_in(now.saturating_sub(before.1), passed)));
+            rates.push((
+                snapshot.at,
+                BitRate::from_bytes_in(now.saturating_sub(before.1), passed),
+            ));
             before = (snapshot.at, now);
         }
     }
     rates
 }
 
-/// Returns the mean from the start on, at the places of rates of which each is of the time up to its place.
+/// Returns the mean from the start on, at the places of rates of which each is of the time up to
+/// its place.
 pub(super) fn mean_so_far(rates: &[(Span, BitRate)]) -> Vec<(Span, BitRate)> {
     let (mut before, mut bits) = (Span::ZERO, 0.0);
     let mean = |(at, rate): &(Span, BitRate)| {
         bits += rate.as_f64() * at.saturating_sub(before).as_secs_f64();
         before = *at;
-        (*at, BitRate::from_bps_f64(bits / at.as_secs_f64().max(f64::MIN_POSITIVE)))
+        (
+            *at,
+            BitRate::from_bps_f64(bits / at.as_secs_f64().max(f64::MIN_POSITIVE)),
+        )
     };
     rates.iter().map(mean).collect()
 }
@@ -106,61 +142,109 @@ pub(super) struct LevelChange {
     pub(super) after: BitRate,
 }
 
-/// Returns the changes of level after the ramp of rates of which each is of the time up to its place.
+/// Returns the changes of level after the ramp of rates of which each is of the time up to its
+/// place.
 pub(super) fn level_changes(rates: &[(Span, BitRate)], ramp: Span) -> Vec<LevelChange> {
     let steady: Vec<(Span, BitRate)> = rates.iter().copied().filter(|(at, _)| *at > ramp).collect();
     let each = steady.len().div_ceil(MAX_SOUGHT).max(1);
     let mean = |group: &[(Span, BitRate)]| {
         let sum: f64 = group.iter().map(|(_, rate)| rate.as_f64()).sum();
-        (Time::ZERO + group[group.len() - 1].0, BitRate::from_bps_f64(sum / group.len() as f64))
+        (
+            Time::ZERO + group[group.len() - 1].0,
+            BitRate::from_bps_f64(sum / group.len() as f64),
+        )
     };
     let moments: Vec<(Time, BitRate)> = steady.chunks(each).map(mean).collect();
-    let place = |index: usize| moments[index.saturating_sub(1)].0.duration_since(Time::ZERO);
+    let place = |index: usize| {
+        moments[index.saturating_sub(1)]
+            .0
+            .duration_since(Time::ZERO)
+    };
     let change = |found: fullpipe_stats::HistoryLevelChange| LevelChange {
         at: place(found.index),
         before: found.before,
         after: found.after,
     };
-    find_level_changes(&moments).into_iter().map(change).collect()
+    find_level_changes(&moments)
+        .into_iter()
+        .map(change)
+        .collect()
 }
 
-/// Returns the levels between changes, from the ramp to the end; without points where there is no change.
+/// Returns the levels between changes, from the ramp to the end; without points where there is no
+/// change.
 pub(super) fn level_series(changes: &[LevelChange], ramp: Span, end: Span) -> PlotSeries {
     let first = changes.first().map(|change| (ramp, change.before));
     let last = changes.last().map(|change| (end, change.after));
-    let points = first.into_iter().chain(changes.iter().map(|change| (change.at, change.after))).chain(last);
-    PlotSeries::new("level between changes", SeriesForm::Steps, Hue::Orange, points).with_label("level")
+    let points = first
+        .into_iter()
+        .chain(changes.iter().map(|change| (change.at, change.after)))
+        .chain(last);
+    PlotSeries::new(
+        "level between changes",
+        SeriesForm::Steps,
+        Hue::Orange,
+        points,
+    )
+    .with_label("level")
 }
 
 /// Returns the part of a description that explains the levels, if there are any.
 pub(super) fn level_note(changes: &[LevelChange]) -> &'static str {
-    if changes.is_empty() { "" } else { "; orange: the median between changes of level" }
+    if changes.is_empty() {
+        ""
+    } else {
+        "; orange: the median between changes of level"
+    }
 }
 
-/// Returns the round-trip times of echo requests during the load or, without those, the kernel's estimates.
+/// Returns the round-trip times of echo requests during the load or, without those, the kernel's
+/// estimates.
 pub(super) fn round_trips(measured: &Measurement, hue: Hue) -> PlotSeries {
     if let Some(echoes) = &measured.rtt.echoes {
         let began = echoes.load.began;
-        let during = echoes.samples.iter().filter(|echo| echo.at >= began && echo.at <= echoes.load.to);
+        let during = echoes
+            .samples
+            .iter()
+            .filter(|echo| echo.at >= began && echo.at <= echoes.load.to);
         let points = during.filter_map(|echo| Some((echo.at.saturating_sub(began), echo.rtt?)));
-        return PlotSeries::new("round trips of echo requests", SeriesForm::Dots, hue, points);
+        return PlotSeries::new(
+            "round trips of echo requests",
+            SeriesForm::Dots,
+            hue,
+            points,
+        );
     }
     smoothed_rtt_series(&of_end(measured, measured.sending_end()), hue)
 }
 
 /// Returns the largest smoothed round-trip time of all streams in each snapshot.
 pub(super) fn smoothed_rtt_series(snapshots: &[SampleSnapshot<'_>], hue: Hue) -> PlotSeries {
-    let largest = |snapshot: &SampleSnapshot<'_>| snapshot.samples.iter().filter_map(|sample| sample.tcp.rtt).max();
-    let points = snapshots.iter().filter_map(|snapshot| Some((snapshot.at, largest(snapshot)?)));
+    let largest = |snapshot: &SampleSnapshot<'_>| {
+        snapshot
+            .samples
+            .iter()
+            .filter_map(|sample| sample.tcp.rtt)
+            .max()
+    };
+    let points = snapshots
+        .iter()
+        .filter_map(|snapshot| Some((snapshot.at, largest(snapshot)?)));
     PlotSeries::new("smoothed round-trip time", SeriesForm::Line, hue, points)
 }
 
 /// Returns the segments that were retransmitted between snapshots.
 pub(super) fn sent_again(snapshots: &[SampleSnapshot<'_>]) -> Vec<(Span, u64)> {
-    let totals =
-        snapshots.iter().filter_map(|snapshot| Some((snapshot.at, snapshot.sum_figure(|one| one.tcp.total_retrans)?)));
+    let totals = snapshots.iter().filter_map(|snapshot| {
+        Some((
+            snapshot.at,
+            snapshot.sum_figure(|one| one.tcp.total_retrans)?,
+        ))
+    });
     let totals: Vec<(Span, SegCount)> = totals.collect();
-    let pairs = totals.windows(2).map(|pair| (pair[1].0, pair[1].1.saturating_sub(pair[0].1).get()));
+    let pairs = totals
+        .windows(2)
+        .map(|pair| (pair[1].0, pair[1].1.saturating_sub(pair[0].1).get()));
     pairs.filter(|(_, segments)| *segments > 0).collect()
 }
 
@@ -169,22 +253,29 @@ pub(super) fn bytes_over_time(
     snapshots: &[SampleSnapshot<'_>],
     figure: impl Fn(&Sample) -> Option<ByteCount>,
 ) -> Vec<(Span, ByteCount)> {
-    snapshots.iter().filter_map(|snapshot| Some((snapshot.at, snapshot.sum_figure(&figure)?))).collect()
+    snapshots
+        .iter()
+        .filter_map(|snapshot| Some((snapshot.at, snapshot.sum_figure(&figure)?)))
+        .collect()
 }
 
-/// Returns the share of the time between snapshots in which a limit held, as the kernel counts it, of all streams
-/// together; steps are at least a sixtieth of the whole time.
+/// Returns the share of the time between snapshots in which a limit held, as the kernel counts it,
+/// of all streams together; steps are at least a sixtieth of the whole time.
 pub(super) fn limited_shares(
     snapshots: &[SampleSnapshot<'_>],
     limited: impl Fn(&Sample) -> Option<Span>,
 ) -> Vec<(Span, Ratio)> {
     const STEPS: u64 = 60;
-    let [Some(first), Some(last)] = [snapshots.first(), snapshots.last()] else { return Vec::new() };
+    let [Some(first), Some(last)] = [snapshots.first(), snapshots.last()] else {
+        return Vec::new();
+    };
     let step = last.at.saturating_sub(first.at) / STEPS;
     let mut before: Option<(Span, Span)> = None;
     let mut shares = Vec::new();
     for snapshot in snapshots {
-        let Some(now) = snapshot.sum_figure(&limited) else { continue };
+        let Some(now) = snapshot.sum_figure(&limited) else {
+            continue;
+        };
         let Some((at, total)) = before else {
             before = Some((snapshot.at, now));
             continue;

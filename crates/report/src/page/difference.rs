@@ -2,8 +2,8 @@
 
 use fullpipe_chart::{ChartRow, Hue, Panel, Plot, PlotSeries, RateChange, RowChart, SeriesForm};
 use fullpipe_record::{
-    ComparedRun, ComparedRuns, ComparedSide, ComparisonDesign, DifferenceConclusion, DifferenceReport, LimitCount,
-    QuantityDifference,
+    ComparedRun, ComparedRuns, ComparedSide, ComparisonDesign, DifferenceConclusion,
+    DifferenceReport, LimitCount, QuantityDifference,
 };
 use fullpipe_units::{BitRate, count_noun};
 
@@ -36,9 +36,16 @@ fn difference_sentences(report: &DifferenceReport) -> Vec<String> {
         let within = runs.within_run.map_or_else(String::new, |[low, high]| {
             format!(" Within this run the rate is {low} to {high} (95 %), which says nothing about the next.")
         });
-        format!("{letter}: {}, {}.{within}", runs.name, count_noun(runs.runs, "run"))
+        format!(
+            "{letter}: {}, {}.{within}",
+            runs.name,
+            count_noun(runs.runs, "run")
+        )
     };
-    let incomparable = report.incomparable.iter().map(|why| format!("Not comparable: {why}."));
+    let incomparable = report
+        .incomparable
+        .iter()
+        .map(|why| format!("Not comparable: {why}."));
     let mut all = vec![side("A", &report.a), side("B", &report.b)];
     all.extend(incomparable.chain(report.left_out.iter().cloned()));
     if report.interrupted {
@@ -48,14 +55,26 @@ fn difference_sentences(report: &DifferenceReport) -> Vec<String> {
 }
 
 fn difference_facts(report: &DifferenceReport) -> Vec<(String, String)> {
-    let part = if report.is_steady { "steady rate" } else { "rate" };
+    let part = if report.is_steady {
+        "steady rate"
+    } else {
+        "rate"
+    };
     let mut facts = vec![
         (report.rate.a.to_string(), format!("{part} of A, median")),
         (report.rate.b.to_string(), format!("{part} of B, median")),
     ];
-    facts.extend(report.rate.ratio.map(|ratio| (ratio_change(ratio), "from A to B".to_owned())));
+    facts.extend(
+        report
+            .rate
+            .ratio
+            .map(|ratio| (ratio_change(ratio), "from A to B".to_owned())),
+    );
     facts.extend(report.detectable.map(|share| {
-        (format!("{:.1} %", share.as_percent()), "difference that four of five such comparisons show".to_owned())
+        (
+            format!("{:.1} %", share.as_percent()),
+            "difference that four of five such comparisons show".to_owned(),
+        )
     }));
     facts
 }
@@ -64,21 +83,31 @@ fn difference_facts(report: &DifferenceReport) -> Vec<(String, String)> {
 fn quantity_changes_section(report: &DifferenceReport) -> PageSection {
     let all = [
         quantity_row("rate", &report.rate, Hue::Blue),
-        report.rtt_median.as_ref().and_then(|rtt| quantity_row("round trip under load", rtt, Hue::Plum)),
-        report.rtt_p99.as_ref().and_then(|rtt| quantity_row("its 99th percentile", rtt, Hue::Plum)),
-        report.retransmits.as_ref().and_then(|count| quantity_row("segments retransmitted", count, Hue::Orange)),
+        report
+            .rtt_median
+            .as_ref()
+            .and_then(|rtt| quantity_row("round trip under load", rtt, Hue::Plum)),
+        report
+            .rtt_p99
+            .as_ref()
+            .and_then(|rtt| quantity_row("its 99th percentile", rtt, Hue::Plum)),
+        report
+            .retransmits
+            .as_ref()
+            .and_then(|count| quantity_row("segments retransmitted", count, Hue::Orange)),
     ];
-    let rows = all
-        .into_iter()
-        .flatten()
-        .fold(RowChart::new("Changes from A to B", ["quantity", "B to A"]), RowChart::with_row);
+    let rows = all.into_iter().flatten().fold(
+        RowChart::new("Changes from A to B", ["quantity", "B to A"]),
+        RowChart::with_row,
+    );
     let title = match report.rate.conclusion {
         DifferenceConclusion::Different => "A and B differ in rate",
         DifferenceConclusion::Same => "The rates of A and B are the same within 2 %",
         DifferenceConclusion::NoneShown => "No difference in rate was shown, and none was excluded",
         DifferenceConclusion::TooFew => "Too few runs to show a difference",
     };
-    let method = "B to A, with the 95 % interval between runs; a hollow dot: no difference was shown.";
+    let method =
+        "B to A, with the 95 % interval between runs; a hollow dot: no difference was shown.";
     PageSection::new(title, method, rows)
 }
 
@@ -86,14 +115,21 @@ fn quantity_changes_section(report: &DifferenceReport) -> PageSection {
 fn quantity_row<T>(name: &str, of: &QuantityDifference<T>, hue: Hue) -> Option<ChartRow> {
     let ratio = of.ratio?;
     let range = of.low.zip(of.high);
-    let words =
-        range.map_or_else(String::new, |(low, high)| format!("{} to {}", ratio_change(low), ratio_change(high)));
-    let row = ChartRow::new(name, &ratio_change(ratio), hue).with_detail(&words).with_dot(RateChange(ratio));
+    let words = range.map_or_else(String::new, |(low, high)| {
+        format!("{} to {}", ratio_change(low), ratio_change(high))
+    });
+    let row = ChartRow::new(name, &ratio_change(ratio), hue)
+        .with_detail(&words)
+        .with_dot(RateChange(ratio));
     let row = match range {
         Some((low, high)) => row.with_interval(RateChange(low), RateChange(high)),
         None => row,
     };
-    Some(if of.conclusion == DifferenceConclusion::Different { row } else { row.with_hollow_dot() })
+    Some(if of.conclusion == DifferenceConclusion::Different {
+        row
+    } else {
+        row.with_hollow_dot()
+    })
 }
 
 fn of_side(report: &DifferenceReport, side: ComparedSide) -> impl Iterator<Item = &ComparedRun> {
@@ -104,15 +140,34 @@ fn of_side(report: &DifferenceReport, side: ComparedSide) -> impl Iterator<Item 
 fn run_rates_section(report: &DifferenceReport) -> PageSection {
     let row = |letter: &str, name: &str, side, median: BitRate, hue| {
         let rates = of_side(report, side).map(|run| run.rate);
-        ChartRow::new(&format!("{letter}: {name}"), &median.to_string(), hue).with_dots(rates).with_dot(median)
+        ChartRow::new(&format!("{letter}: {name}"), &median.to_string(), hue)
+            .with_dots(rates)
+            .with_dot(median)
     };
     let rows = RowChart::new("Rates of the runs", ["side", "median"])
-        .with_row(row("A", &report.a.name, ComparedSide::A, report.rate.a, Hue::Orange))
-        .with_row(row("B", &report.b.name, ComparedSide::B, report.rate.b, Hue::Blue));
-    PageSection::new("The runs of each side", "Small dots: runs. Large dot: their median.", rows)
+        .with_row(row(
+            "A",
+            &report.a.name,
+            ComparedSide::A,
+            report.rate.a,
+            Hue::Orange,
+        ))
+        .with_row(row(
+            "B",
+            &report.b.name,
+            ComparedSide::B,
+            report.rate.b,
+            Hue::Blue,
+        ));
+    PageSection::new(
+        "The runs of each side",
+        "Small dots: runs. Large dot: their median.",
+        rows,
+    )
 }
 
-/// Returns the rates in the order in which they were measured; `None` of fewer than two runs a side.
+/// Returns the rates in the order in which they were measured; `None` of fewer than two runs a
+/// side.
 fn in_order(report: &DifferenceReport) -> Option<PageSection> {
     if report.a.runs.min(report.b.runs) < 2 {
         return None;
@@ -120,17 +175,25 @@ fn in_order(report: &DifferenceReport) -> Option<PageSection> {
     let numbered: Vec<(u64, &ComparedRun)> = (1..).zip(&report.runs).collect();
     let series = |name: &str, side, hue| {
         let own = numbered.iter().filter(move |(_, run)| run.side == side);
-        PlotSeries::new(name, SeriesForm::Dots, hue, own.map(|(number, run)| (*number, run.rate))).with_label(name)
+        PlotSeries::new(
+            name,
+            SeriesForm::Dots,
+            hue,
+            own.map(|(number, run)| (*number, run.rate)),
+        )
+        .with_label(name)
     };
-    let panel = Panel::new("rate").with_series(series("A", ComparedSide::A, Hue::Orange)).with_series(series(
-        "B",
-        ComparedSide::B,
-        Hue::Blue,
-    ));
-    let plot = Plot::new("Rates in the order of the runs").with_axis_name("run").with_panel(panel);
+    let panel = Panel::new("rate")
+        .with_series(series("A", ComparedSide::A, Hue::Orange))
+        .with_series(series("B", ComparedSide::B, Hue::Blue));
+    let plot = Plot::new("Rates in the order of the runs")
+        .with_axis_name("run")
+        .with_panel(panel);
     let method = match report.design {
         ComparisonDesign::Pairs => "Pairs in random order: what drifts falls on both sides alike.",
-        ComparisonDesign::Samples => "Not in pairs: what changed between A and B counts as their difference.",
+        ComparisonDesign::Samples => {
+            "Not in pairs: what changed between A and B counts as their difference."
+        }
     };
     Some(PageSection::new("In the order of the runs", method, plot))
 }
@@ -138,25 +201,63 @@ fn in_order(report: &DifferenceReport) -> Option<PageSection> {
 /// Returns the number of runs by limit; `None` where no limit is known.
 fn limit_counts_section(counts: &[LimitCount]) -> Option<PageSection> {
     let most = counts.first()?;
-    let row = |count: &LimitCount| [count.limit.name().to_owned(), count.a.to_string(), count.b.to_string()];
-    let title = format!("{} limits {} of A and {} of B", most.limit.name(), count_noun(most.a, "run"), most.b);
-    let table = compact_table(["limit", "runs of A", "runs of B"], counts.iter().map(row).collect());
-    Some(PageSection::new(title, "The limit that each run was judged to have.", table))
+    let row = |count: &LimitCount| {
+        [
+            count.limit.name().to_owned(),
+            count.a.to_string(),
+            count.b.to_string(),
+        ]
+    };
+    let title = format!(
+        "{} limits {} of A and {} of B",
+        most.limit.name(),
+        count_noun(most.a, "run"),
+        most.b
+    );
+    let table = compact_table(
+        ["limit", "runs of A", "runs of B"],
+        counts.iter().map(row).collect(),
+    );
+    Some(PageSection::new(
+        title,
+        "The limit that each run was judged to have.",
+        table,
+    ))
 }
 
 fn compared_runs_section(runs: &[ComparedRun]) -> PageSection {
     let row = |(number, run): (usize, &ComparedRun)| {
         [
             (number + 1).to_string(),
-            if run.side == ComparedSide::A { "A" } else { "B" }.to_owned(),
+            if run.side == ComparedSide::A {
+                "A"
+            } else {
+                "B"
+            }
+            .to_owned(),
             run.pair.map_or_else(String::new, |pair| pair.to_string()),
             run.rate.to_string(),
             run.rtt_median.map_or_else(String::new, round_trip),
             run.rtt_p99.map_or_else(String::new, round_trip),
-            run.retransmits.map_or_else(String::new, |count| count.get().to_string()),
-            run.limit.map_or_else(String::new, |limit| limit.name().to_owned()),
+            run.retransmits
+                .map_or_else(String::new, |count| count.get().to_string()),
+            run.limit
+                .map_or_else(String::new, |limit| limit.name().to_owned()),
         ]
     };
-    let heads = ["run", "side", "pair", "rate", "RTT", "p99", "retransmitted", "limit"];
-    PageSection::new("The runs", "", compact_table(heads, runs.iter().enumerate().map(row).collect()))
+    let heads = [
+        "run",
+        "side",
+        "pair",
+        "rate",
+        "RTT",
+        "p99",
+        "retransmitted",
+        "limit",
+    ];
+    PageSection::new(
+        "The runs",
+        "",
+        compact_table(heads, runs.iter().enumerate().map(row).collect()),
+    )
 }

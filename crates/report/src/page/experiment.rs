@@ -6,7 +6,9 @@ use fullpipe_units::{BitRate, Ratio};
 
 use super::course::steady_or_mean_rate;
 use super::remedy::{effect_section, remedies_section};
-use super::transfer::{evidence_section, from_to, limit_phrase, measurement_faults, transfer_sections};
+use super::transfer::{
+    evidence_section, from_to, limit_phrase, measurement_faults, transfer_sections,
+};
 use super::{Article, PageSection};
 use crate::text::round_trip;
 
@@ -15,15 +17,24 @@ pub(super) fn experiment_article(experiment: &Experiment) -> Article {
     let before = &experiment.measurement;
     let proof = experiment.proof.as_ref();
     let path = &experiment.path.forward;
-    let bottleneck = path.rate.map_or_else(|| "no rate limit".to_owned(), |rate| rate.to_string());
+    let bottleneck = path
+        .rate
+        .map_or_else(|| "no rate limit".to_owned(), |rate| rate.to_string());
     let mut all = vec![];
     all.extend(proof.map(|proof| effect_section(before, &proof.remedy.id, &proof.measurement)));
     all.push(predictions_section(experiment));
     all.extend(remedies_section(&experiment.remedies));
-    all.extend(transfer_sections(before, Some(&experiment.prediction), Some(&experiment.verdict)));
+    all.extend(transfer_sections(
+        before,
+        Some(&experiment.prediction),
+        Some(&experiment.verdict),
+    ));
     all.extend(evidence_section(&experiment.verdict));
     Article {
-        origin: format!("fullpipe demo · emulated path, {bottleneck} × {}", experiment.path.rtt()),
+        origin: format!(
+            "fullpipe demo · emulated path, {bottleneck} × {}",
+            experiment.path.rtt()
+        ),
         headline: experiment_headline(experiment),
         sentences: experiment_sentences(experiment),
         facts: experiment_facts(experiment),
@@ -54,8 +65,16 @@ fn experiment_sentences(experiment: &Experiment) -> Vec<String> {
     let mut all = vec![experiment.verdict.sentence.clone()];
     all.extend(proof.map(|proof| format!("With {}: {}", proof.remedy.id, proof.verdict.sentence)));
     all.extend(measurement_faults(&experiment.measurement));
-    all.extend(proof.into_iter().flat_map(|proof| measurement_faults(&proof.measurement)));
-    if experiment.undone.as_ref().is_some_and(|undone| !undone.restored) {
+    all.extend(
+        proof
+            .into_iter()
+            .flat_map(|proof| measurement_faults(&proof.measurement)),
+    );
+    if experiment
+        .undone
+        .as_ref()
+        .is_some_and(|undone| !undone.restored)
+    {
         all.push("The settings do not read back as they were before.".to_owned());
     }
     all.dedup();
@@ -63,17 +82,31 @@ fn experiment_sentences(experiment: &Experiment) -> Vec<String> {
 }
 
 fn experiment_facts(experiment: &Experiment) -> Vec<(String, String)> {
-    let percent = |accuracy: Option<Ratio>| accuracy.map(|share| format!("{:.1} %", share.as_percent()));
+    let percent =
+        |accuracy: Option<Ratio>| accuracy.map(|share| format!("{:.1} %", share.as_percent()));
     let loaded = |measured: &Measurement| measured.rtt.loaded.map(|rtt| round_trip(rtt.median));
-    let mut facts = vec![(steady_or_mean_rate(&experiment.measurement).to_string(), "before".to_owned())];
+    let mut facts = vec![(
+        steady_or_mean_rate(&experiment.measurement).to_string(),
+        "before".to_owned(),
+    )];
     if let Some(proof) = &experiment.proof {
-        facts.push((steady_or_mean_rate(&proof.measurement).to_string(), format!("with {}", proof.remedy.id)));
-        if let (Some(before), Some(after)) = (loaded(&experiment.measurement), loaded(&proof.measurement)) {
+        facts.push((
+            steady_or_mean_rate(&proof.measurement).to_string(),
+            format!("with {}", proof.remedy.id),
+        ));
+        if let (Some(before), Some(after)) =
+            (loaded(&experiment.measurement), loaded(&proof.measurement))
+        {
             facts.push((from_to(&before, &after), "round trip under load".to_owned()));
         }
-        facts.extend(percent(proof.accuracy).map(|share| (share, "of the rate predicted with the remedy".to_owned())));
+        facts.extend(
+            percent(proof.accuracy)
+                .map(|share| (share, "of the rate predicted with the remedy".to_owned())),
+        );
     } else {
-        facts.extend(percent(experiment.accuracy).map(|share| (share, "of the predicted rate".to_owned())));
+        facts.extend(
+            percent(experiment.accuracy).map(|share| (share, "of the predicted rate".to_owned())),
+        );
     }
     facts
 }
@@ -81,7 +114,12 @@ fn experiment_facts(experiment: &Experiment) -> Vec<(String, String)> {
 /// Returns predicted and measured rates next to each other.
 fn predictions_section(experiment: &Experiment) -> PageSection {
     let mut rows = RowChart::new("Predicted and measured rates", ["", "measured, predicted"]);
-    rows = rows.with_row(prediction_row("before", &experiment.measurement, &experiment.prediction, Hue::Orange));
+    rows = rows.with_row(prediction_row(
+        "before",
+        &experiment.measurement,
+        &experiment.prediction,
+        Hue::Orange,
+    ));
     let mut accuracies = vec![experiment.accuracy];
     if let Some(proof) = &experiment.proof {
         rows = rows.with_row(prediction_row(
@@ -92,8 +130,11 @@ fn predictions_section(experiment: &Experiment) -> PageSection {
         ));
         accuracies.push(proof.accuracy);
     }
-    let shares: Vec<String> =
-        accuracies.into_iter().flatten().map(|share| format!("{:.1} %", share.as_percent())).collect();
+    let shares: Vec<String> = accuracies
+        .into_iter()
+        .flatten()
+        .map(|share| format!("{:.1} %", share.as_percent()))
+        .collect();
     let title = match shares.as_slice() {
         [] => "Measured, next to the prediction".to_owned(),
         shares => format!("Measured: {} of the prediction", shares.join(" and ")),
@@ -105,8 +146,14 @@ fn predictions_section(experiment: &Experiment) -> PageSection {
     )
 }
 
-fn prediction_row(name: &str, measured: &Measurement, predicted: &Prediction, hue: Hue) -> ChartRow {
-    let (rate, expected): (BitRate, BitRate) = (steady_or_mean_rate(measured), predicted.kernel_model);
+fn prediction_row(
+    name: &str,
+    measured: &Measurement,
+    predicted: &Prediction,
+    hue: Hue,
+) -> ChartRow {
+    let (rate, expected): (BitRate, BitRate) =
+        (steady_or_mean_rate(measured), predicted.kernel_model);
     ChartRow::new(name, &rate.to_string(), hue)
         .with_detail(&format!("predicted {expected}"))
         .with_bar(rate)

@@ -20,24 +20,56 @@ const MAX_DAYS: usize = 120;
 /// Returns the article on a history.
 pub(super) fn history_article(report: &HistoryReport) -> Article {
     let runs: usize = report.series.iter().map(|series| series.points.len()).sum();
-    let found: usize = report.series.iter().map(|series| series.changes.len()).sum();
-    let is_shown = report.series.iter().any(|series| series.detectable.is_some());
+    let found: usize = report
+        .series
+        .iter()
+        .map(|series| series.changes.len())
+        .sum();
+    let is_shown = report
+        .series
+        .iter()
+        .any(|series| series.detectable.is_some());
     let headline = match (runs, found) {
         (0, _) => format!("No runs towards {} are kept", report.host),
-        (_, 0) if !is_shown => format!("{}: too few runs to show a change of the rate", report.host),
-        (_, 0) => format!("{}: no change of the rate in {}", report.host, count_noun(runs, "run")),
-        (_, 1) => format!("{}: the rate changed once in {}", report.host, count_noun(runs, "run")),
-        (_, many) => format!("{}: the rate changed {many} times in {runs} runs", report.host),
+        (_, 0) if !is_shown => {
+            format!("{}: too few runs to show a change of the rate", report.host)
+        }
+        (_, 0) => format!(
+            "{}: no change of the rate in {}",
+            report.host,
+            count_noun(runs, "run")
+        ),
+        (_, 1) => format!(
+            "{}: the rate changed once in {}",
+            report.host,
+            count_noun(runs, "run")
+        ),
+        (_, many) => format!(
+            "{}: the rate changed {many} times in {runs} runs",
+            report.host
+        ),
     };
     let first = report.series.first();
-    let last_change = first.and_then(|series| series.changes.last()).map(|change| change.sentence.clone());
+    let last_change = first
+        .and_then(|series| series.changes.last())
+        .map(|change| change.sentence.clone());
     let left_out = report.series.len().saturating_sub(MAX_SERIES);
-    let more = (left_out > 0).then(|| format!("{left_out} more series, of fewer runs, are not shown."));
+    let more =
+        (left_out > 0).then(|| format!("{left_out} more series, of fewer runs, are not shown."));
     Article {
         origin: format!("fullpipe history · {}", report.host),
         headline,
-        sentences: last_change.or_else(|| no_change(first?)).into_iter().chain(more).collect(),
-        sections: report.series.iter().take(MAX_SERIES).flat_map(history_sections).collect(),
+        sentences: last_change
+            .or_else(|| no_change(first?))
+            .into_iter()
+            .chain(more)
+            .collect(),
+        sections: report
+            .series
+            .iter()
+            .take(MAX_SERIES)
+            .flat_map(history_sections)
+            .collect(),
         ..Article::default()
     }
 }
@@ -49,18 +81,30 @@ fn history_sections(series: &HistorySeries) -> Vec<PageSection> {
     all
 }
 
-/// Returns the rates of the runs by their time, with the level between changes, and the round trips below.
+/// Returns the rates of the runs by their time, with the level between changes, and the round trips
+/// below.
 fn rate_history_section(series: &HistorySeries) -> PageSection {
-    let name = format!("{}, {}: {}", series.path_key, direction_name(series.direction), series.request_key);
+    let name = format!(
+        "{}, {}: {}",
+        series.path_key,
+        direction_name(series.direction),
+        series.request_key
+    );
     let mut rate = Panel::new("rate");
     for (limit, hue) in limit_kind_hues(&series.points) {
-        let own = series.points.iter().filter(|point| point.valid && limit_kind(point) == limit);
+        let own = series
+            .points
+            .iter()
+            .filter(|point| point.valid && limit_kind(point) == limit);
         let points = own.filter_map(|point| Some((time_of(&point.started)?, point.rate)));
-        rate = rate.with_series(PlotSeries::new(limit, SeriesForm::Dots, hue, points).with_label(limit));
+        rate = rate
+            .with_series(PlotSeries::new(limit, SeriesForm::Dots, hue, points).with_label(limit));
     }
     let invalid = series.points.iter().filter(|point| !point.valid);
     let invalid = invalid.filter_map(|point| Some((time_of(&point.started)?, point.rate)));
-    rate = rate.with_series(PlotSeries::new("not valid", SeriesForm::Dots, Hue::Grey, invalid).with_label("not valid"));
+    rate = rate.with_series(
+        PlotSeries::new("not valid", SeriesForm::Dots, Hue::Grey, invalid).with_label("not valid"),
+    );
     rate = rate.with_series(PlotSeries::new(
         "median between changes",
         SeriesForm::Steps,
@@ -73,13 +117,26 @@ fn rate_history_section(series: &HistorySeries) -> PageSection {
     };
     let delays = Panel::new("round trip")
         .with_series(
-            PlotSeries::new("under load", SeriesForm::Dots, Hue::Plum, delay(|point| point.rtt_loaded))
-                .with_label("under load"),
+            PlotSeries::new(
+                "under load",
+                SeriesForm::Dots,
+                Hue::Plum,
+                delay(|point| point.rtt_loaded),
+            )
+            .with_label("under load"),
         )
         .with_series(
-            PlotSeries::new("idle", SeriesForm::Dots, Hue::Grey, delay(|point| point.rtt_idle)).with_label("idle"),
+            PlotSeries::new(
+                "idle",
+                SeriesForm::Dots,
+                Hue::Grey,
+                delay(|point| point.rtt_idle),
+            )
+            .with_label("idle"),
         );
-    let plot = Plot::new("Rate and round-trip time by the time of the run").with_panel(rate).with_panel(delays);
+    let plot = Plot::new("Rate and round-trip time by the time of the run")
+        .with_panel(rate)
+        .with_panel(delays);
     let method = "A dot a run, by what limited it; line: median between changes. Times are UTC.";
     PageSection::new(name, method, plot)
 }
@@ -90,27 +147,44 @@ fn limit_kind(point: &HistoryPoint) -> &str {
     limit.split('/').next().unwrap_or(limit)
 }
 
-/// Returns the kinds of limits, the most frequent first, with a colour each; all from the fifth on are grey.
+/// Returns the kinds of limits, the most frequent first, with a colour each; all from the fifth on
+/// are grey.
 fn limit_kind_hues(points: &[HistoryPoint]) -> Vec<(&str, Hue)> {
     let mut counts: Vec<(&str, usize)> = Vec::new();
     for point in points.iter().filter(|point| point.valid) {
-        match counts.iter_mut().find(|(limit, _)| *limit == limit_kind(point)) {
+        match counts
+            .iter_mut()
+            .find(|(limit, _)| *limit == limit_kind(point))
+        {
             Some((_, count)) => *count += 1,
             None => counts.push((limit_kind(point), 1)),
         }
     }
     counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
     let hues = HUES.into_iter().chain(std::iter::repeat(Hue::Grey));
-    counts.into_iter().map(|(limit, _)| limit).zip(hues).collect()
+    counts
+        .into_iter()
+        .map(|(limit, _)| limit)
+        .zip(hues)
+        .collect()
 }
 
 /// Returns the medians between changes, as a line in steps; nothing where no change was found.
 fn median_levels(series: &HistorySeries) -> Vec<(Time, BitRate)> {
-    let begun = series.points.first().and_then(|point| time_of(&point.started));
-    let ended = series.points.last().and_then(|point| time_of(&point.started));
+    let begun = series
+        .points
+        .first()
+        .and_then(|point| time_of(&point.started));
+    let ended = series
+        .points
+        .last()
+        .and_then(|point| time_of(&point.started));
     let first = begun.zip(series.changes.first().map(|change| change.before));
     let last = ended.zip(series.changes.last().map(|change| change.after));
-    let changed = series.changes.iter().filter_map(|change| Some((time_of(&change.at)?, change.after)));
+    let changed = series
+        .changes
+        .iter()
+        .filter_map(|change| Some((time_of(&change.at)?, change.after)));
     first.into_iter().chain(changed).chain(last).collect()
 }
 
@@ -143,7 +217,11 @@ fn history_days_section(all: &[HistoryDay]) -> Option<PageSection> {
             day.date.clone(),
             day.runs.to_string(),
             day.rate.to_string(),
-            if day.min == day.max { String::new() } else { format!("{} to {}", day.min, day.max) },
+            if day.min == day.max {
+                String::new()
+            } else {
+                format!("{} to {}", day.min, day.max)
+            },
             day.rtt_idle.map_or_else(String::new, round_trip),
             day.limit.clone().unwrap_or_default(),
         ]
@@ -155,5 +233,9 @@ fn history_days_section(all: &[HistoryDay]) -> Option<PageSection> {
         count => format!("{count} days"),
     };
     let heads = ["day (UTC)", "runs", "median", "range", "idle RTT", "limit"];
-    Some(PageSection::new(title, "Valid runs of each day.", compact_table(heads, shown.iter().map(row).collect())))
+    Some(PageSection::new(
+        title,
+        "Valid runs of each day.",
+        compact_table(heads, shown.iter().map(row).collect()),
+    ))
 }

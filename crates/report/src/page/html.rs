@@ -8,10 +8,13 @@ use super::{Article, PageSection, SectionView};
 const PAGE: &str = include_str!("page.css");
 
 /// Nothing is requested, and nothing of a document can run: all text of others is escaped.
-const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:";
+const POLICY: &str =
+    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:";
 
 pub(super) fn render_page(articles: &[Article]) -> String {
-    let title = articles.first().map_or("fullpipe", |article| article.headline.as_str());
+    let title = articles
+        .first()
+        .map_or("fullpipe", |article| article.headline.as_str());
     let body: String = articles.iter().map(render_article).collect();
     format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n\
@@ -28,14 +31,28 @@ pub(super) fn render_page(articles: &[Article]) -> String {
 
 /// Returns the lines of a style sheet or a script without what only its authors need.
 fn minify_source(source: &str) -> String {
-    let lines = source.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with("//"));
+    let lines = source
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty() && !line.starts_with("//"));
     lines.flat_map(|line| [line, "\n"]).collect()
 }
 
 /// Returns a style sheet without its spaces next to signs.
 fn minify_style(style: &str) -> String {
-    let signs = [("; ", ";"), (": ", ":"), (", ", ","), (" {", "{"), ("{ ", "{"), (" }", "}")];
-    signs.iter().fold(minify_source(style), |style, (sign, short)| style.replace(sign, short))
+    let signs = [
+        ("; ", ";"),
+        (": ", ":"),
+        (", ", ","),
+        (" {", "{"),
+        ("{ ", "{"),
+        (" }", "}"),
+    ];
+    signs
+        .iter()
+        .fold(minify_source(style), |style, (sign, short)| {
+            style.replace(sign, short)
+        })
 }
 
 fn escape_foreign(foreign: &str) -> String {
@@ -53,8 +70,10 @@ fn render_article(article: &Article) -> String {
     } else {
         format!("<span>{}</span>", escape_foreign(&article.source))
     };
-    let mut html =
-        format!("<article>\n<p class=\"origin\"><span>{}</span>{source}</p>\n", escape_foreign(&article.origin));
+    let mut html = format!(
+        "<article>\n<p class=\"origin\"><span>{}</span>{source}</p>\n",
+        escape_foreign(&article.origin)
+    );
     html += &format!("<h1>{}</h1>\n", escape_title(&article.headline));
     for sentence in &article.sentences {
         html += &format!("<p>{}</p>\n", escape_html(&cut_sentence(sentence)));
@@ -62,11 +81,19 @@ fn render_article(article: &Article) -> String {
     if !article.facts.is_empty() {
         html += "<dl class=\"facts\">";
         for (figure, meaning) in &article.facts {
-            html += &format!("<div><dt>{}</dt><dd>{}</dd></div>", escape_foreign(meaning), escape_foreign(figure));
+            html += &format!(
+                "<div><dt>{}</dt><dd>{}</dd></div>",
+                escape_foreign(meaning),
+                escape_foreign(figure)
+            );
         }
         html += "</dl>\n";
     }
-    html += &article.sections.iter().map(render_section).collect::<String>();
+    html += &article
+        .sections
+        .iter()
+        .map(render_section)
+        .collect::<String>();
     html + "</article>\n"
 }
 
@@ -85,7 +112,10 @@ fn cut_sentence(sentence: &str) -> String {
 fn render_section(section: &PageSection) -> String {
     let mut html = format!("<section>\n<h2>{}</h2>\n", escape_title(&section.title));
     if !section.method.is_empty() {
-        html += &format!("<p class=\"method\">{}</p>\n", escape_html(&cut_sentence(&section.method)));
+        html += &format!(
+            "<p class=\"method\">{}</p>\n",
+            escape_html(&cut_sentence(&section.method))
+        );
     }
     let (chart, table) = match &section.view {
         SectionView::Plot(plot) => (plot.to_svg(), plot.to_figures()),
@@ -93,7 +123,11 @@ fn render_section(section: &PageSection) -> String {
         SectionView::Heat(map) => (map.to_svg(), map.to_figures()),
         SectionView::Table(figures) if figures.rows.is_empty() => return html + "</section>\n",
         SectionView::Table(figures) => {
-            return html + &format!("<div class=\"wide\">{}</div>\n</section>\n", figures.to_html());
+            return html
+                + &format!(
+                    "<div class=\"wide\">{}</div>\n</section>\n",
+                    figures.to_html()
+                );
         }
     };
     html += &chart;

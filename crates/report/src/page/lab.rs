@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use fullpipe_chart::{ChartRow, FigureTable, Hue, Panel, Plot, PlotSeries, RateChange, RowChart, SeriesForm};
+use fullpipe_chart::{
+    ChartRow, FigureTable, Hue, Panel, Plot, PlotSeries, RateChange, RowChart, SeriesForm,
+};
 use fullpipe_record::{GridReport, LabReport, LabStep, Measurement};
 use fullpipe_units::{BitRate, Ratio, count_noun, median};
 
@@ -19,8 +21,10 @@ const MAX_SENTENCES: usize = 12;
 
 /// Returns the article on scenarios that were run.
 pub(super) fn lab_article(reports: &[LabReport]) -> Article {
-    let steps: Vec<(&LabReport, &LabStep)> =
-        reports.iter().flat_map(|report| report.steps.iter().map(move |step| (report, step))).collect();
+    let steps: Vec<(&LabReport, &LabStep)> = reports
+        .iter()
+        .flat_map(|report| report.steps.iter().map(move |step| (report, step)))
+        .collect();
     let passed = reports.iter().filter(|report| report.passed).count();
     let headline = match (reports, passed) {
         ([], _) => "No scenario was run".to_owned(),
@@ -35,17 +39,31 @@ pub(super) fn lab_article(reports: &[LabReport]) -> Article {
     all.extend(reports.iter().filter_map(published::of_scenario));
     all.extend(step_rates_section(&steps));
     if steps.len() <= MAX_DETAILED {
-        all.extend(steps.iter().flat_map(|(_, step)| step_detail_sections(step)));
+        all.extend(
+            steps
+                .iter()
+                .flat_map(|(_, step)| step_detail_sections(step)),
+        );
     }
-    let titles = reports.iter().map(|report| format!("{}: {}", report.scenario, report.title));
-    let (runs, invalid) =
-        reports.iter().map(LabReport::run_counts).fold((0, 0), |(all, bad), of| (all + of.0, bad + of.1));
+    let titles = reports
+        .iter()
+        .map(|report| format!("{}: {}", report.scenario, report.title));
+    let (runs, invalid) = reports
+        .iter()
+        .map(LabReport::run_counts)
+        .fold((0, 0), |(all, bad), of| (all + of.0, bad + of.1));
     Article {
         origin: "fullpipe lab run".to_owned(),
         headline,
-        sentences: titles.take(MAX_SENTENCES).chain(run_warnings(&steps)).collect(),
+        sentences: titles
+            .take(MAX_SENTENCES)
+            .chain(run_warnings(&steps))
+            .collect(),
         facts: vec![
-            (format!("{passed} of {}", reports.len()), "scenarios passed".to_owned()),
+            (
+                format!("{passed} of {}", reports.len()),
+                "scenarios passed".to_owned(),
+            ),
             (steps.len().to_string(), "steps".to_owned()),
             (runs.to_string(), format!("runs, {invalid} did not count")),
         ],
@@ -58,7 +76,10 @@ pub(super) fn lab_article(reports: &[LabReport]) -> Article {
 fn run_warnings(steps: &[(&LabReport, &LabStep)]) -> Vec<String> {
     let runs = steps.iter().flat_map(|(_, step)| &step.runs);
     let all: BTreeSet<&String> = runs.flat_map(|run| &run.warnings).collect();
-    all.into_iter().take(MAX_SENTENCES).map(|warning| format!("Warning: {warning}")).collect()
+    all.into_iter()
+        .take(MAX_SENTENCES)
+        .map(|warning| format!("Warning: {warning}"))
+        .collect()
 }
 
 fn step_outcome(step: &LabStep) -> &'static str {
@@ -83,19 +104,36 @@ fn acceptance_section(steps: &[(&LabReport, &LabStep)]) -> PageSection {
             step.prediction.kernel_model.to_string(),
             or_empty(step.published.and_then(|published| published.rate)),
             or_empty(step.measured),
-            step.accuracy.map_or_else(String::new, |share| format!("{:.1} %", share.as_percent())),
+            step.accuracy
+                .map_or_else(String::new, |share| format!("{:.1} %", share.as_percent())),
             step_outcome(step).to_owned(),
             step.missed.join("; "),
         ]
     };
-    let failed = steps.iter().filter(|(_, step)| step.passed == Some(false)).count();
+    let failed = steps
+        .iter()
+        .filter(|(_, step)| step.passed == Some(false))
+        .count();
     let title = match failed {
         0 => "Every step with a bound met it".to_owned(),
         many => format!("{} missed a bound", count_noun(many, "step")),
     };
-    let heads = ["scenario", "step", "predicted", "published", "measured", "of predicted", "bounds", "missed"];
+    let heads = [
+        "scenario",
+        "step",
+        "predicted",
+        "published",
+        "measured",
+        "of predicted",
+        "bounds",
+        "missed",
+    ];
     let table: FigureTable = compact_table(heads, steps.iter().map(row).collect());
-    PageSection::new(title, "Payload; predicted by the rules of the kernel before the step ran.", table)
+    PageSection::new(
+        title,
+        "Payload; predicted by the rules of the kernel before the step ran.",
+        table,
+    )
 }
 
 /// Returns measured by predicted of each step; `None` where nothing was measured.
@@ -103,36 +141,73 @@ fn accuracy_section(steps: &[(&LabReport, &LabStep)]) -> Option<PageSection> {
     let mut rows = RowChart::new("Measured by predicted", ["step", "difference"]);
     let mut errors = Vec::new();
     for (report, step) in steps {
-        let Some(accuracy) = step.accuracy else { continue };
+        let Some(accuracy) = step.accuracy else {
+            continue;
+        };
         errors.push((accuracy.get() - 1.0).abs());
-        let hue = if step.passed == Some(false) { Hue::Orange } else { Hue::Blue };
-        rows = rows.with_row(accuracy_row(&format!("{} · {}", report.scenario, step.name), accuracy, hue));
+        let hue = if step.passed == Some(false) {
+            Hue::Orange
+        } else {
+            Hue::Blue
+        };
+        rows = rows.with_row(accuracy_row(
+            &format!("{} · {}", report.scenario, step.name),
+            accuracy,
+            hue,
+        ));
     }
-    let title = format!("Half of the steps are within {:.1} % of the prediction", half_within(errors, 0.1)?);
-    Some(PageSection::new(title, "Measured by predicted; on the line in the middle they are equal.", rows))
+    let title = format!(
+        "Half of the steps are within {:.1} % of the prediction",
+        half_within(errors, 0.1)?
+    );
+    Some(PageSection::new(
+        title,
+        "Measured by predicted; on the line in the middle they are equal.",
+        rows,
+    ))
 }
 
-/// Returns the measured rates next to those that the source of a scenario has; `None` where no step has both.
+/// Returns the measured rates next to those that the source of a scenario has; `None` where no step
+/// has both.
 fn next_to_source(steps: &[(&LabReport, &LabStep)]) -> Option<PageSection> {
-    let mut rows = RowChart::new("Measured and published rates", ["step", "measured, published"]);
+    let mut rows = RowChart::new(
+        "Measured and published rates",
+        ["step", "measured, published"],
+    );
     let mut differences = Vec::new();
     for (report, step) in steps {
-        let Some((measured, published)) =
-            step.measured.zip(step.published.and_then(|source| source.rate).filter(|rate| *rate > BitRate::ZERO))
-        else {
+        let Some((measured, published)) = step.measured.zip(
+            step.published
+                .and_then(|source| source.rate)
+                .filter(|rate| *rate > BitRate::ZERO),
+        ) else {
             continue;
         };
         differences.push((measured.relative_to(published) - 1.0).abs());
-        let row = ChartRow::new(&format!("{} · {}", report.scenario, step.name), &measured.to_string(), Hue::Blue);
-        rows = rows
-            .with_row(row.with_detail(&format!("published {published}")).with_bar(measured).with_prediction(published));
+        let row = ChartRow::new(
+            &format!("{} · {}", report.scenario, step.name),
+            &measured.to_string(),
+            Hue::Blue,
+        );
+        rows = rows.with_row(
+            row.with_detail(&format!("published {published}"))
+                .with_bar(measured)
+                .with_prediction(published),
+        );
     }
-    let title = format!("Half of the steps are within {:.0} % of the published rate", half_within(differences, 1.0)?);
-    Some(PageSection::new(title, "Bars: measured here. Ticks: the figure of the source.", rows))
+    let title = format!(
+        "Half of the steps are within {:.0} % of the published rate",
+        half_within(differences, 1.0)?
+    );
+    Some(PageSection::new(
+        title,
+        "Bars: measured here. Ticks: the figure of the source.",
+        rows,
+    ))
 }
 
-/// Returns the percentage within which half of the `differences` are, rounded up to a multiple of `unit`; `None` if
-/// there are none.
+/// Returns the percentage within which half of the `differences` are, rounded up to a multiple of
+/// `unit`; `None` if there are none.
 fn half_within(differences: Vec<f64>, unit: f64) -> Option<f64> {
     let middle = median(differences)? * 100.0;
     Some((middle / unit).ceil().max(1.0) * unit)
@@ -147,7 +222,8 @@ fn accuracy_row(name: &str, accuracy: Ratio, hue: Hue) -> ChartRow {
     ChartRow::new(name, &percent, hue).with_dot(RateChange(accuracy))
 }
 
-/// Returns the valid runs of each step with their median, next to the prediction; `None` if every step has one run.
+/// Returns the valid runs of each step with their median, next to the prediction; `None` if every
+/// step has one run.
 fn step_rates_section(steps: &[(&LabReport, &LabStep)]) -> Option<PageSection> {
     let valid = |step: &LabStep| -> Vec<BitRate> {
         let counted = step.runs.iter().filter(|run| run.validity.is_valid());
@@ -161,30 +237,47 @@ fn step_rates_section(steps: &[(&LabReport, &LabStep)]) -> Option<PageSection> {
     let mut rows = RowChart::new("Rates of the runs", ["step", "median, runs"]);
     for (report, step) in steps() {
         let runs = valid(step);
-        let Some(middle) = median(runs.clone()) else { continue };
+        let Some(middle) = median(runs.clone()) else {
+            continue;
+        };
         let name = format!("{} · {}", report.scenario, step.name);
         let detail = count_noun(runs.len(), "run");
-        let row =
-            ChartRow::new(&name, &middle.to_string(), Hue::Blue).with_detail(&detail).with_dots(runs).with_dot(middle);
+        let row = ChartRow::new(&name, &middle.to_string(), Hue::Blue)
+            .with_detail(&detail)
+            .with_dots(runs)
+            .with_dot(middle);
         rows = rows.with_row(row.with_prediction(step.prediction.kernel_model));
     }
-    Some(PageSection::new("Runs of each step", "Small dots: runs. Large dot: median. Tick: predicted.", rows))
+    Some(PageSection::new(
+        "Runs of each step",
+        "Small dots: runs. Large dot: median. Tick: predicted.",
+        rows,
+    ))
 }
 
 /// Returns the charts of the last run of a step that counts.
 fn step_detail_sections(step: &LabStep) -> Vec<PageSection> {
     let last: Option<&Measurement> = step.runs.iter().rev().find(|run| run.validity.is_valid());
     let Some(run) = last else { return Vec::new() };
-    let named = |section: PageSection| PageSection { title: format!("{}: {}", step.name, section.title), ..section };
+    let named = |section: PageSection| PageSection {
+        title: format!("{}: {}", step.name, section.title),
+        ..section
+    };
     if let Some(ramp) = &step.ramp {
         return vec![named(by_load(ramp))];
     }
-    transfer_sections(run, Some(&step.prediction), run.limit.as_ref()).into_iter().map(named).collect()
+    transfer_sections(run, Some(&step.prediction), run.limit.as_ref())
+        .into_iter()
+        .map(named)
+        .collect()
 }
 
 /// Returns the article on a grid.
 pub(super) fn grid_article(report: &GridReport) -> Article {
-    let measured = report.cells.iter().filter_map(|cell| Some((cell.prediction.kernel_model, cell.measured?)));
+    let measured = report
+        .cells
+        .iter()
+        .filter_map(|cell| Some((cell.prediction.kernel_model, cell.measured?)));
     let mut all = vec![];
     all.push(PageSection::new(
         "Measured by predicted rate of each path",
@@ -206,22 +299,48 @@ pub(super) fn grid_article(report: &GridReport) -> Article {
     }
     let mut rows = RowChart::new("Measured by predicted", ["path", "difference"]);
     for cell in &report.cells {
-        let Some(accuracy) = cell.accuracy else { continue };
-        let hue = if cell.inside == Some(false) { Hue::Orange } else { Hue::Blue };
-        rows = rows.with_row(accuracy_row(&format!("{}, {}", cell.bound, cell.path.rtt()), accuracy, hue));
+        let Some(accuracy) = cell.accuracy else {
+            continue;
+        };
+        let hue = if cell.inside == Some(false) {
+            Hue::Orange
+        } else {
+            Hue::Blue
+        };
+        rows = rows.with_row(accuracy_row(
+            &format!("{}, {}", cell.bound, cell.path.rtt()),
+            accuracy,
+            hue,
+        ));
     }
-    all.push(PageSection::new("Error of each prediction", "Orange: outside of the predicted interval.", rows));
+    all.push(PageSection::new(
+        "Error of each prediction",
+        "Orange: outside of the predicted interval.",
+        rows,
+    ));
     let accuracies = [("rule", report.by_rule), ("loss", report.by_loss)];
     let facts = accuracies.into_iter().filter_map(|(name, accuracy)| {
         let accuracy = accuracy?;
         let error = format!("{:.1} %", accuracy.median.as_percent());
-        Some((error, format!("median error over {} that a {name} limits", count_noun(accuracy.cells, "path"))))
+        Some((
+            error,
+            format!(
+                "median error over {} that a {name} limits",
+                count_noun(accuracy.cells, "path")
+            ),
+        ))
     });
     let outcome = if report.passed { "passed" } else { "failed" };
     Article {
         origin: "fullpipe lab grid".to_owned(),
-        headline: format!("{}: {outcome}, {}", report.name, count_noun(report.cells.len(), "path")),
-        sentences: std::iter::once(report.title.clone()).chain(report.missed.iter().cloned()).collect(),
+        headline: format!(
+            "{}: {outcome}, {}",
+            report.name,
+            count_noun(report.cells.len(), "path")
+        ),
+        sentences: std::iter::once(report.title.clone())
+            .chain(report.missed.iter().cloned())
+            .collect(),
         facts: facts.collect(),
         sections: all,
         ..Article::default()
@@ -233,7 +352,11 @@ fn rate_comparison_plot(across: &str, up: &str, rates: Vec<(BitRate, BitRate)>) 
     let most = rates.iter().map(|(x, _)| *x).max().unwrap_or_default();
     let equal = [(BitRate::ZERO, BitRate::ZERO), (most, most)];
     let panel = Panel::new(up)
-        .with_series(PlotSeries::new("equal", SeriesForm::Line, Hue::Grey, equal).with_label("equal"))
+        .with_series(
+            PlotSeries::new("equal", SeriesForm::Line, Hue::Grey, equal).with_label("equal"),
+        )
         .with_series(PlotSeries::new(up, SeriesForm::Dots, Hue::Blue, rates));
-    Plot::new(&format!("{up} by {across} rate")).with_axis_name(across).with_panel(panel)
+    Plot::new(&format!("{up} by {across} rate"))
+        .with_axis_name(across)
+        .with_panel(panel)
 }

@@ -1,4 +1,5 @@
-//! Limits of a transfer over time: what held the sender back, the windows as ceilings, and the processors.
+//! Limits of a transfer over time: what held the sender back, the windows as ceilings, and the
+//! processors.
 
 use fullpipe_chart::{Hue, Panel, Plot, PlotSeries, SeriesForm};
 use fullpipe_record::{CpuSample, CpuTime, Limit, Measurement, Sample, Verdict};
@@ -20,9 +21,12 @@ const FAR: f64 = 4.0;
 /// Steps of the time of processors, which the kernel counts in 10 ms.
 const CPU_STEPS: u64 = 60;
 
-/// Returns the limits that the sender's kernel saw over time; `None` where neither held for long. A full pipe, or any
-/// other limit, fills the buffer behind it, which the kernel counts too.
-pub(super) fn held_back(sender: &[SampleSnapshot<'_>], limit: Option<&Verdict>) -> Option<PageSection> {
+/// Returns the limits that the sender's kernel saw over time; `None` where neither held for long. A
+/// full pipe, or any other limit, fills the buffer behind it, which the kernel counts too.
+pub(super) fn held_back(
+    sender: &[SampleSnapshot<'_>],
+    limit: Option<&Verdict>,
+) -> Option<PageSection> {
     let window = limited_shares(sender, |sample| sample.tcp.rwnd_limited);
     let buffer = limited_shares(sender, |sample| sample.tcp.sndbuf_limited);
     let mean = |shares: &[(Span, Ratio)]| {
@@ -32,18 +36,33 @@ pub(super) fn held_back(sender: &[SampleSnapshot<'_>], limit: Option<&Verdict>) 
     if of_window.max(of_buffer) < WORTH_SHOWING {
         return None;
     }
-    let (kind, share) =
-        if of_buffer >= of_window { (Limit::SendBuffer, of_buffer) } else { (Limit::ReceiveWindow, of_window) };
+    let (kind, share) = if of_buffer >= of_window {
+        (Limit::SendBuffer, of_buffer)
+    } else {
+        (Limit::ReceiveWindow, of_window)
+    };
     let panel = Panel::new("share of the time")
         .with_series(
-            PlotSeries::new("path", SeriesForm::Steps, Hue::Grey, limited_shares(sender, by_path)).with_label("path"),
+            PlotSeries::new(
+                "path",
+                SeriesForm::Steps,
+                Hue::Grey,
+                limited_shares(sender, by_path),
+            )
+            .with_label("path"),
         )
-        .with_series(PlotSeries::new("send buffer", SeriesForm::Steps, Hue::Orange, buffer).with_label("send buffer"))
         .with_series(
-            PlotSeries::new("receive window", SeriesForm::Steps, Hue::Green, window).with_label("receive window"),
+            PlotSeries::new("send buffer", SeriesForm::Steps, Hue::Orange, buffer)
+                .with_label("send buffer"),
+        )
+        .with_series(
+            PlotSeries::new("receive window", SeriesForm::Steps, Hue::Green, window)
+                .with_label("receive window"),
         );
     let behind = limit.filter(|limit| limit.kind != kind && limit.kind != Limit::Unknown);
-    let behind = behind.map_or_else(String::new, |limit| format!(", behind the limit: {}", limit_phrase(limit.kind)));
+    let behind = behind.map_or_else(String::new, |limit| {
+        format!(", behind the limit: {}", limit_phrase(limit.kind))
+    });
     let time = format!("{:.0} % of the time data was under way", share * 100.0);
     let title = match kind {
         Limit::SendBuffer => format!("The send buffer was full for {time}{behind}"),
@@ -51,47 +70,86 @@ pub(super) fn held_back(sender: &[SampleSnapshot<'_>], limit: Option<&Verdict>) 
     };
     let method = "Time in which the sender's kernel had data or room for more and could not send, by what it waited \
          for, as a share of the time data was under way; path: the congestion window and the rate of the path.";
-    Some(PageSection::new(title, method, Plot::new("Limits over time").with_panel(panel)))
+    Some(PageSection::new(
+        title,
+        method,
+        Plot::new("Limits over time").with_panel(panel),
+    ))
 }
 
 /// Returns the time in which data was under way and neither window nor buffer was short.
 fn by_path(sample: &Sample) -> Option<Span> {
-    Some(sample.tcp.busy?.saturating_sub(sample.tcp.rwnd_limited?).saturating_sub(sample.tcp.sndbuf_limited?))
+    Some(
+        sample
+            .tcp
+            .busy?
+            .saturating_sub(sample.tcp.rwnd_limited?)
+            .saturating_sub(sample.tcp.sndbuf_limited?),
+    )
 }
 
-/// Returns the rates that the windows allow over time, next to the rate; `None` where no window is known.
-pub(super) fn ceilings_over_time(measured: &Measurement, limit: Option<&Verdict>) -> Option<PageSection> {
+/// Returns the rates that the windows allow over time, next to the rate; `None` where no window is
+/// known.
+pub(super) fn ceilings_over_time(
+    measured: &Measurement,
+    limit: Option<&Verdict>,
+) -> Option<PageSection> {
     let sender = of_end(measured, measured.sending_end());
     let rate = arrival_rates(measured);
     let most = rate.iter().map(|(_, rate)| *rate).max()?;
     let every = sender.len().div_ceil(POINTS).max(1);
     let allowed = |window: fn(&Sample) -> Option<ByteCount>| -> Vec<(Span, BitRate)> {
         let of = |snapshot: &SampleSnapshot<'_>| {
-            let rtt = snapshot.samples.iter().filter_map(|sample| sample.tcp.rtt).max()?;
-            Some((snapshot.at, BitRate::from_bytes_in(snapshot.sum_figure(window)?, rtt)))
+            let rtt = snapshot
+                .samples
+                .iter()
+                .filter_map(|sample| sample.tcp.rtt)
+                .max()?;
+            Some((
+                snapshot.at,
+                BitRate::from_bytes_in(snapshot.sum_figure(window)?, rtt),
+            ))
         };
         sender.iter().step_by(every).filter_map(of).collect()
     };
     let is_drawn = |rate: BitRate| rate.as_f64() <= FAR * most.as_f64();
-    let (advertised, congestion) = (allowed(|sample| sample.tcp.snd_wnd), allowed(Sample::congestion_window));
+    let (advertised, congestion) = (
+        allowed(|sample| sample.tcp.snd_wnd),
+        allowed(Sample::congestion_window),
+    );
     let title = allowed_by_windows(&advertised, &congestion, &is_drawn);
-    let [advertised, congestion] =
-        [advertised, congestion].map(|all| all.into_iter().filter(|(_, rate)| is_drawn(*rate)).collect::<Vec<_>>());
+    let [advertised, congestion] = [advertised, congestion].map(|all| {
+        all.into_iter()
+            .filter(|(_, rate)| is_drawn(*rate))
+            .collect::<Vec<_>>()
+    });
     if advertised.len().max(congestion.len()) < 2 {
         return None;
     }
     let mut panel = Panel::new("rate")
         .with_series(
-            PlotSeries::new("congestion window", SeriesForm::Line, Hue::Green, congestion)
-                .with_label("congestion window"),
+            PlotSeries::new(
+                "congestion window",
+                SeriesForm::Line,
+                Hue::Green,
+                congestion,
+            )
+            .with_label("congestion window"),
         )
         .with_series(
-            PlotSeries::new("advertised window", SeriesForm::Line, Hue::Orange, advertised)
-                .with_label("advertised window"),
+            PlotSeries::new(
+                "advertised window",
+                SeriesForm::Line,
+                Hue::Orange,
+                advertised,
+            )
+            .with_label("advertised window"),
         )
         .with_series(PlotSeries::new("rate", SeriesForm::Line, Hue::Blue, rate).with_label("rate"));
     let fixed = [Limit::SendBuffer, Limit::Capacity, Limit::Pacing];
-    let known = fixed.iter().filter_map(|kind| Some((kind, *limit?.ceilings.get(kind)?)));
+    let known = fixed
+        .iter()
+        .filter_map(|kind| Some((kind, *limit?.ceilings.get(kind)?)));
     for (kind, ceiling) in known.filter(|(_, ceiling)| is_drawn(*ceiling)) {
         panel = panel.with_level(ceiling, &format!("{} {ceiling}", kind.name()));
     }
@@ -122,30 +180,55 @@ fn allowed_by_windows(
 
 /// Returns the processor time of both ends over time; `None` where no end reported it.
 pub(super) fn processor_time_section(measured: &Measurement) -> Option<PageSection> {
-    let of = |samples: &[CpuSample]| over_time(samples, |before, now, passed| Some(program_share(before, now, passed)));
-    let (sender, receiver) = (&measured.sending_end().processors, &measured.receiving_end().processors);
+    let of = |samples: &[CpuSample]| {
+        over_time(samples, |before, now, passed| {
+            Some(program_share(before, now, passed))
+        })
+    };
+    let (sender, receiver) = (
+        &measured.sending_end().processors,
+        &measured.receiving_end().processors,
+    );
     let (sending, receiving) = (of(sender), of(receiver));
-    let most = |shares: &[(Span, Ratio)]| shares.iter().map(|(_, share)| share.as_percent()).fold(0.0, f64::max);
+    let most = |shares: &[(Span, Ratio)]| {
+        shares
+            .iter()
+            .map(|(_, share)| share.as_percent())
+            .fold(0.0, f64::max)
+    };
     let title = match (sending.is_empty(), receiving.is_empty()) {
         (true, true) => return None,
         (false, true) => format!("The sender spends up to {:.0} % of a core", most(&sending)),
-        (true, false) => format!("The receiver spends up to {:.0} % of a core", most(&receiving)),
+        (true, false) => format!(
+            "The receiver spends up to {:.0} % of a core",
+            most(&receiving)
+        ),
         (false, false) => {
             let [sender, receiver] = [&sending, &receiving].map(|shares| most(shares));
             format!("The sender spends up to {sender:.0} % of a core, the receiver {receiver:.0} %")
         }
     };
-    let busiest = [sender, receiver].map(|samples| over_time(samples, |before, now, _| busiest_core(before, now)));
+    let busiest = [sender, receiver]
+        .map(|samples| over_time(samples, |before, now, _| busiest_core(before, now)));
     let [of_sender, of_receiver] = busiest;
     let core = "busiest core";
     let panel = |name: &str, own, core_of, hue| {
         Panel::new(name)
-            .with_series(PlotSeries::new("program", SeriesForm::Steps, hue, own).with_label("program"))
-            .with_series(PlotSeries::new(core, SeriesForm::Steps, Hue::Grey, core_of).with_label(core))
+            .with_series(
+                PlotSeries::new("program", SeriesForm::Steps, hue, own).with_label("program"),
+            )
+            .with_series(
+                PlotSeries::new(core, SeriesForm::Steps, Hue::Grey, core_of).with_label(core),
+            )
     };
     let plot = Plot::new("Processor time over time")
         .with_panel(panel("sender, of one core", sending, of_sender, Hue::Blue))
-        .with_panel(panel("receiver, of one core", receiving, of_receiver, Hue::Orange));
+        .with_panel(panel(
+            "receiver, of one core",
+            receiving,
+            of_receiver,
+            Hue::Orange,
+        ));
     Some(PageSection::new(
         title,
         "Processor time of the program of each end, and of the core that has least to spare.",
@@ -158,7 +241,9 @@ fn over_time(
     samples: &[CpuSample],
     share: impl Fn(&CpuSample, &CpuSample, Span) -> Option<Ratio>,
 ) -> Vec<(Span, Ratio)> {
-    let [Some(first), Some(last)] = [samples.first(), samples.last()] else { return Vec::new() };
+    let [Some(first), Some(last)] = [samples.first(), samples.last()] else {
+        return Vec::new();
+    };
     let step = last.at.saturating_sub(first.at) / CPU_STEPS;
     let mut before = first;
     let mut shares = Vec::new();
@@ -179,13 +264,24 @@ fn program_share(before: &CpuSample, now: &CpuSample, passed: Span) -> Ratio {
 
 fn busiest_core(before: &CpuSample, now: &CpuSample) -> Option<Ratio> {
     let pairs = before.cores.iter().zip(&now.cores);
-    pairs.map(|(before, now)| busy_share(before, now)).max_by(|one, other| one.get().total_cmp(&other.get()))
+    pairs
+        .map(|(before, now)| busy_share(before, now))
+        .max_by(|one, other| one.get().total_cmp(&other.get()))
 }
 
 /// Returns the share of the time of a core that was not idle.
 fn busy_share(before: &CpuTime, now: &CpuTime) -> Ratio {
     let whole = |time: &CpuTime| {
-        [time.user, time.system, time.interrupts, time.stolen, time.idle].map(Span::as_secs_f64).iter().sum::<f64>()
+        [
+            time.user,
+            time.system,
+            time.interrupts,
+            time.stolen,
+            time.idle,
+        ]
+        .map(Span::as_secs_f64)
+        .iter()
+        .sum::<f64>()
     };
     let passed = whole(now) - whole(before);
     if passed <= 0.0 {

@@ -1,7 +1,7 @@
 //! Results as a page with charts: one HTML file, or the same as text.
 //!
-//! A page begins with its finding. Each section has its own finding as its title, below it the method, a chart, and all
-//! figures of the chart as a table.
+//! A page begins with its finding. Each section has its own finding as its title, below it the
+//! method, a chart, and all figures of the chart as a table.
 
 mod campaign;
 mod capture;
@@ -43,8 +43,8 @@ pub struct PageError {
     name: String,
 }
 
-/// Returns a page of `sources` as one HTML file that requests nothing, with an article for each. Several measurements
-/// are compared before that; of more than four, only the comparison is shown.
+/// Returns a page of `sources` as one HTML file that requests nothing, with an article for each.
+/// Several measurements are compared before that; of more than four, only the comparison is shown.
 ///
 /// # Errors
 /// If a document has no result that a page can show, such as settings of a host or an error.
@@ -57,19 +57,35 @@ pub fn html_page(sources: &[PageSource<'_>]) -> Result<String, PageError> {
 /// # Errors
 /// As [`html_page`].
 pub fn text_page(sources: &[PageSource<'_>], style: crate::TextStyle) -> Result<String, PageError> {
-    Ok(source_articles(sources)?.iter().map(|article| text::article_text(article, style)).collect())
+    Ok(source_articles(sources)?
+        .iter()
+        .map(|article| text::article_text(article, style))
+        .collect())
 }
 
 /// Measurements up to which each has an article of its own; more are compared alone.
 const MAX_MEASUREMENTS: usize = runs::MAX_COURSES;
 
 fn source_articles(sources: &[PageSource<'_>]) -> Result<Vec<Article>, PageError> {
-    let measured: Vec<(&str, &Measurement)> = sources.iter().filter_map(|source| source_measurement(*source)).collect();
+    let measured: Vec<(&str, &Measurement)> = sources
+        .iter()
+        .filter_map(|source| source_measurement(*source))
+        .collect();
     let several = (measured.len() > 1).then(|| runs::runs_article(&measured));
     let is_many = measured.len() > MAX_MEASUREMENTS;
-    let own = sources.iter().filter(|source| !is_many || source_measurement(**source).is_none());
-    let name = |source: &PageSource<'_>| if source.name.is_empty() { "the document" } else { source.name }.to_owned();
-    let own = own.map(|source| source_article(*source).ok_or_else(|| PageError { name: name(source) }));
+    let own = sources
+        .iter()
+        .filter(|source| !is_many || source_measurement(**source).is_none());
+    let name = |source: &PageSource<'_>| {
+        if source.name.is_empty() {
+            "the document"
+        } else {
+            source.name
+        }
+        .to_owned()
+    };
+    let own =
+        own.map(|source| source_article(*source).ok_or_else(|| PageError { name: name(source) }));
     let mut articles = own.collect::<Result<Vec<_>, _>>()?;
     // The runs of a campaign stand behind its result, and a comparison before what it compares.
     let place = if is_many { articles.len() } else { 0 };
@@ -79,9 +95,11 @@ fn source_articles(sources: &[PageSource<'_>]) -> Result<Vec<Article>, PageError
 
 fn source_measurement(source: PageSource<'_>) -> Option<(&str, &Measurement)> {
     match &source.document.content {
-        Content::Measurement { measurement, .. } | Content::Diagnosis { measurement: Some(measurement), .. } => {
-            Some((source.name, measurement))
-        }
+        Content::Measurement { measurement, .. }
+        | Content::Diagnosis {
+            measurement: Some(measurement),
+            ..
+        } => Some((source.name, measurement)),
         Content::SweepRun { sweep_run } => Some((source.name, sweep_run.measurement.as_ref()?)),
         _ => None,
     }
@@ -91,9 +109,10 @@ fn source_article(source: PageSource<'_>) -> Option<Article> {
     let article = match &source.document.content {
         Content::Experiment { experiment } => experiment::experiment_article(experiment),
         Content::Measurement { measurement, .. } => transfer::transfer_article(measurement),
-        Content::Diagnosis { measurement, diagnosis } => {
-            transfer::diagnosis_article(measurement.as_deref(), diagnosis)?
-        }
+        Content::Diagnosis {
+            measurement,
+            diagnosis,
+        } => transfer::diagnosis_article(measurement.as_deref(), diagnosis)?,
         Content::Ramp { ramp } => transfer::ramp_article(ramp),
         Content::Lab { lab } => lab::lab_article(lab),
         Content::Grid { grid } => lab::grid_article(grid),
@@ -102,13 +121,18 @@ fn source_article(source: PageSource<'_>) -> Option<Article> {
         Content::Capture { capture } => capture::capture_article(capture),
         Content::Sweep { sweep } => sweep::sweep_article(sweep),
         Content::Programs { programs } => programs::programs_article(programs),
-        Content::SweepRun { sweep_run } => transfer::transfer_article(sweep_run.measurement.as_ref()?),
+        Content::SweepRun { sweep_run } => {
+            transfer::transfer_article(sweep_run.measurement.as_ref()?)
+        }
         Content::Difference { difference } => difference::difference_article(difference),
         Content::History { history } => history::history_article(history),
         Content::Stored { stored } => runs::stored_article(stored),
         _ => return None,
     };
-    Some(Article { source: source.name.to_owned(), ..article })
+    Some(Article {
+        source: source.name.to_owned(),
+        ..article
+    })
 }
 
 /// The result of one document.
@@ -148,7 +172,11 @@ enum SectionView {
 
 impl PageSection {
     fn new(title: impl Into<String>, method: &str, view: impl Into<SectionView>) -> Self {
-        Self { title: title.into(), method: method.to_owned(), view: view.into() }
+        Self {
+            title: title.into(),
+            method: method.to_owned(),
+            view: view.into(),
+        }
     }
 }
 
@@ -176,12 +204,14 @@ impl From<FigureTable> for SectionView {
     }
 }
 
-/// Returns a table with these heads, without the columns that are empty. A unit that all cells of a column have stands
-/// in its head.
+/// Returns a table with these heads, without the columns that are empty. A unit that all cells of a
+/// column have stands in its head.
 fn compact_table<const N: usize>(heads: [&str; N], mut rows: Vec<[String; N]>) -> FigureTable {
     let mut heads = heads.map(str::to_owned);
     for (column, head) in heads.iter_mut().enumerate() {
-        let Some(unit) = common_unit(rows.iter().map(|row| row[column].as_str())) else { continue };
+        let Some(unit) = common_unit(rows.iter().map(|row| row[column].as_str())) else {
+            continue;
+        };
         for row in &mut rows {
             row[column].truncate(row[column].len().saturating_sub(unit.len() + 1));
         }
@@ -189,16 +219,30 @@ fn compact_table<const N: usize>(heads: [&str; N], mut rows: Vec<[String; N]>) -
     }
     let is_used = |column: usize| rows.is_empty() || rows.iter().any(|row| !row[column].is_empty());
     let used: Vec<bool> = (0..N).map(is_used).collect();
-    let kept =
-        |cells: [String; N]| cells.into_iter().zip(&used).filter(|(_, used)| **used).map(|(cell, _)| cell).collect();
-    FigureTable { heads: kept(heads), rows: rows.into_iter().map(kept).collect() }
+    let kept = |cells: [String; N]| {
+        cells
+            .into_iter()
+            .zip(&used)
+            .filter(|(_, used)| **used)
+            .map(|(cell, _)| cell)
+            .collect()
+    };
+    FigureTable {
+        heads: kept(heads),
+        rows: rows.into_iter().map(kept).collect(),
+    }
 }
 
 /// Returns the unit of several cells that are all numbers with the same one, or empty.
 fn common_unit<'c>(cells: impl Iterator<Item = &'c str>) -> Option<String> {
     let filled: Vec<&str> = cells.filter(|cell| !cell.is_empty()).collect();
-    let units = filled.iter().map(|cell| cell.rsplit_once(' ').filter(|(number, _)| number.parse::<f64>().is_ok()));
-    let units: Vec<&str> = units.map(|parts| parts.map(|(_, unit)| unit)).collect::<Option<_>>()?;
+    let units = filled.iter().map(|cell| {
+        cell.rsplit_once(' ')
+            .filter(|(number, _)| number.parse::<f64>().is_ok())
+    });
+    let units: Vec<&str> = units
+        .map(|parts| parts.map(|(_, unit)| unit))
+        .collect::<Option<_>>()?;
     let (first, rest) = units.split_first()?;
     (!rest.is_empty() && rest.iter().all(|unit| unit == first)).then(|| (*first).to_owned())
 }

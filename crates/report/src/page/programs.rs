@@ -9,10 +9,18 @@ use crate::text::round_trip;
 
 /// Returns the article on a comparison of programs.
 pub(super) fn programs_article(report: &ProgramsReport) -> Article {
-    let found =
-        report.findings.first().map(|finding| finding.split_once(". ").map_or(&finding[..], |(first, _)| first));
-    let headline = found.unwrap_or("No program is far behind the fastest").to_owned();
-    let left_out = report.left_out.iter().map(|left_out| format!("{} skipped: {}.", left_out.program, left_out.why));
+    let found = report.findings.first().map(|finding| {
+        finding
+            .split_once(". ")
+            .map_or(&finding[..], |(first, _)| first)
+    });
+    let headline = found
+        .unwrap_or("No program is far behind the fastest")
+        .to_owned();
+    let left_out = report
+        .left_out
+        .iter()
+        .map(|left_out| format!("{} skipped: {}.", left_out.program, left_out.why));
     Article {
         origin: format!("{}, {} a transfer", programs_origin(report), report.size),
         headline,
@@ -31,7 +39,10 @@ fn programs_origin(report: &ProgramsReport) -> String {
 
 fn programs_sections(report: &ProgramsReport) -> Vec<PageSection> {
     let rates = report.batches.iter().map(batch_rates_section);
-    rates.chain(published::of_programs(report)).chain([program_runs_section(report)]).collect()
+    rates
+        .chain(published::of_programs(report))
+        .chain([program_runs_section(report)])
+        .collect()
 }
 
 /// Returns the rates under one set of settings.
@@ -40,31 +51,59 @@ fn batch_rates_section(batch: &ProgramBatch) -> PageSection {
     let rows = batch
         .rows
         .iter()
-        .fold(RowChart::new(&title, ["program", "rate"]), |rows, row| rows.with_row(program_rate_row(row)));
-    let fastest = batch.rows.iter().filter(|row| row.goodput.is_some()).max_by_key(|row| row.goodput);
-    let title =
-        fastest.and_then(|row| Some(format!("{}: {} is the fastest, {}", batch.name, row.program, row.goodput?)));
-    let method = "Size of the file ÷ time from start to end; the line marks the predicted steady rate.";
+        .fold(RowChart::new(&title, ["program", "rate"]), |rows, row| {
+            rows.with_row(program_rate_row(row))
+        });
+    let fastest = batch
+        .rows
+        .iter()
+        .filter(|row| row.goodput.is_some())
+        .max_by_key(|row| row.goodput);
+    let title = fastest.and_then(|row| {
+        Some(format!(
+            "{}: {} is the fastest, {}",
+            batch.name, row.program, row.goodput?
+        ))
+    });
+    let method =
+        "Size of the file ÷ time from start to end; the line marks the predicted steady rate.";
     PageSection::new(title.unwrap_or_else(|| batch.name.clone()), method, rows)
 }
 
 fn program_rate_row(row: &ProgramRow) -> ChartRow {
-    let limit = row.verdict.as_ref().map_or("no limit was named", |verdict| verdict.kind.name());
-    let figure = row.goodput.map_or_else(|| "no valid run".to_owned(), |rate| rate.to_string());
-    let steady = row.steady.map_or_else(String::new, |rate| format!(", steady {rate}"));
-    let predicted = row.predicted.map_or_else(String::new, |rate| format!(", predicted {rate}"));
-    let range = row.predicted_range.map_or_else(String::new, |[low, high]| format!(" ({low} to {high})"));
-    let drawn =
-        ChartRow::new(&row.program, &figure, Hue::Blue).with_detail(&format!("{limit}{steady}{predicted}{range}"));
-    let drawn = row.predicted.map_or(drawn.clone(), |rate| drawn.with_prediction(rate));
-    row.goodput.map_or(drawn.clone(), |rate| drawn.with_bar(rate))
+    let limit = row
+        .verdict
+        .as_ref()
+        .map_or("no limit was named", |verdict| verdict.kind.name());
+    let figure = row
+        .goodput
+        .map_or_else(|| "no valid run".to_owned(), |rate| rate.to_string());
+    let steady = row
+        .steady
+        .map_or_else(String::new, |rate| format!(", steady {rate}"));
+    let predicted = row
+        .predicted
+        .map_or_else(String::new, |rate| format!(", predicted {rate}"));
+    let range = row
+        .predicted_range
+        .map_or_else(String::new, |[low, high]| format!(" ({low} to {high})"));
+    let drawn = ChartRow::new(&row.program, &figure, Hue::Blue)
+        .with_detail(&format!("{limit}{steady}{predicted}{range}"));
+    let drawn = row
+        .predicted
+        .map_or(drawn.clone(), |rate| drawn.with_prediction(rate));
+    row.goodput
+        .map_or(drawn.clone(), |rate| drawn.with_bar(rate))
 }
 
 /// Returns the table of every transfer.
 fn program_runs_section(report: &ProgramsReport) -> PageSection {
     let of_batch = |batch: &ProgramBatch| -> Vec<[String; 10]> {
         let of_row = |row: &ProgramRow| -> Vec<[String; 10]> {
-            row.runs.iter().map(|run| run_cells(&batch.name, &row.program, run)).collect()
+            row.runs
+                .iter()
+                .map(|run| run_cells(&batch.name, &row.program, run))
+                .collect()
         };
         batch.rows.iter().flat_map(of_row).collect()
     };
@@ -81,13 +120,17 @@ fn program_runs_section(report: &ProgramsReport) -> PageSection {
         "CPU",
         "limit or reason",
     ];
-    let method =
-        "Top second: the highest rate over a second. CPU: processor time of the sending and the receiving end.";
+    let method = "Top second: the highest rate over a second. CPU: processor time of the sending and the receiving end.";
     PageSection::new("Every transfer", method, compact_table(heads, rows))
 }
 
 fn cpu_cell(run: &ProgramRun) -> String {
-    let seconds = |time: Option<Span>| time.map_or_else(|| "–".to_owned(), |time| format!("{:.1}", time.as_secs_f64()));
+    let seconds = |time: Option<Span>| {
+        time.map_or_else(
+            || "–".to_owned(),
+            |time| format!("{:.1}", time.as_secs_f64()),
+        )
+    };
     match (run.sender_cpu, run.receiver_cpu) {
         (None, None) => String::new(),
         (sender, receiver) => format!("{} / {} s", seconds(sender), seconds(receiver)),
@@ -96,8 +139,15 @@ fn cpu_cell(run: &ProgramRun) -> String {
 
 fn run_cells(batch: &str, program: &str, run: &ProgramRun) -> [String; 10] {
     let rate = |rate: Option<BitRate>| rate.map_or_else(String::new, |rate| rate.to_string());
-    let limit = run.verdict.as_ref().map(|verdict| verdict.name().to_owned());
-    let reason = run.failed.clone().or_else(|| run.validity.broken.first().cloned()).or(limit);
+    let limit = run
+        .verdict
+        .as_ref()
+        .map(|verdict| verdict.name().to_owned());
+    let reason = run
+        .failed
+        .clone()
+        .or_else(|| run.validity.broken.first().cloned())
+        .or(limit);
     [
         batch.to_owned(),
         program.to_owned(),
@@ -105,7 +155,8 @@ fn run_cells(batch: &str, program: &str, run: &ProgramRun) -> [String; 10] {
         rate(run.goodput),
         rate(run.steady),
         rate(run.top),
-        run.start_up.map_or_else(String::new, |time| time.to_string()),
+        run.start_up
+            .map_or_else(String::new, |time| time.to_string()),
         run.rtt.map_or_else(String::new, round_trip),
         cpu_cell(run),
         reason.unwrap_or_default(),

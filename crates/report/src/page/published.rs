@@ -7,13 +7,15 @@ use fullpipe_units::{BitRate, Ratio, count_noun, median};
 use super::campaign::{counted_runs, fastest_run, rate_spread, repeated_settings};
 use super::{PageSection, compact_table};
 
-/// Scenario that rebuilds Cottrell, "Bulk Throughput Measurements: Manchester University" (SLAC, 2002).
+/// Scenario that rebuilds Cottrell, "Bulk Throughput Measurements: Manchester University" (SLAC,
+/// 2002).
 const SLAC: &str = "slac-sweep";
 
 /// Share of the best rate below which a setting lies on the slope, and not on the plateau.
 const SLOPE: f64 = 0.9;
 
-/// Top rate of the source, and the rate from which on round trips grew, in Mbit/s, of the 622 Mbit/s of its line.
+/// Top rate of the source, and the rate from which on round trips grew, in Mbit/s, of the 622
+/// Mbit/s of its line.
 const TOP: f64 = 469.0;
 const CLIMBS: f64 = 320.0;
 const LINE: f64 = 622.0;
@@ -21,7 +23,8 @@ const LINE: f64 = 622.0;
 /// Capacity of the scenario's path.
 const CAPACITY: BitRate = BitRate::from_bps(62_200_000);
 
-/// Returns the top rate of the source, scaled to the capacity of the scenario; `None` of another path.
+/// Returns the top rate of the source, scaled to the capacity of the scenario; `None` of another
+/// path.
 pub(super) fn published_top(report: &SweepReport) -> Option<BitRate> {
     (report.plan.target == SLAC).then(|| CAPACITY.scale_by(TOP / LINE))
 }
@@ -31,13 +34,18 @@ pub(super) fn published_climb(report: &SweepReport) -> Option<(BitRate, BitRate)
     Some((CAPACITY.scale_by(CLIMBS / LINE), published_top(report)?))
 }
 
-/// Returns the figures of the source of a sweep's scenario next to those of the sweep; `None` of another path.
+/// Returns the figures of the source of a sweep's scenario next to those of the sweep; `None` of
+/// another path.
 pub(super) fn of_sweep(report: &SweepReport) -> Option<PageSection> {
-    let answer = report.answer.as_ref().filter(|_| report.plan.target == SLAC)?;
+    let answer = report
+        .answer
+        .as_ref()
+        .filter(|_| report.plan.target == SLAC)?;
     let (fastest, best) = fastest_run(report)?;
     let capacity = report.plan.predicted.iter().max();
-    let of_capacity =
-        capacity.map_or_else(String::new, |most| format!(", {} of the {most} predicted", rate_percent(best, *most)));
+    let of_capacity = capacity.map_or_else(String::new, |most| {
+        format!(", {} of the {most} predicted", rate_percent(best, *most))
+    });
     let rtt = report.rtt;
     let climbs = rtt.and_then(|rtt| rtt.climbs_from).map_or_else(
         || "at no rate".to_owned(),
@@ -49,20 +57,58 @@ pub(super) fn of_sweep(report: &SweepReport) -> Option<PageSection> {
         format!("by rank: rate {rate:.2}, window {window:.2}, streams {streams:.2}, product {product:.2}")
     });
     let [slope, plateau] = median_spreads(report, best);
-    let widths = format!("on the slope {slope}, above {:.0} % of the best {plateau}", SLOPE * 100.0);
-    let cost = format!("{} in {:.0} min", count_noun(report.runs.len(), "run"), report.spent.time.as_secs_f64() / 60.0);
+    let widths = format!(
+        "on the slope {slope}, above {:.0} % of the best {plateau}",
+        SLOPE * 100.0
+    );
+    let cost = format!(
+        "{} in {:.0} min",
+        count_noun(report.runs.len(), "run"),
+        report.spent.time.as_secs_f64() / 60.0
+    );
     let bdp = best.bytes_in(report.plan.rtt);
-    let begins =
-        format!("the knee is {}, {} in flight; BDP {bdp}", answer.knee.cell, answer.knee.cell.flight_capacity());
+    let begins = format!(
+        "the knee is {}, {} in flight; BDP {bdp}",
+        answer.knee.cell,
+        answer.knee.cell.flight_capacity()
+    );
     let rows = [
-        ["top rate", "469 Mbit/s, 75 % of 622 Mbit/s", &format!("{best}{of_capacity}")],
+        [
+            "top rate",
+            "469 Mbit/s, 75 % of 622 Mbit/s",
+            &format!("{best}{of_capacity}"),
+        ],
         ["at", "90 × 1024 KB", &fastest.cell.to_string()],
-        ["round trips grow", "from about 320 Mbit/s on, 68 % of the top", &climbs],
-        ["their growth goes with", "very little with window, streams or their product", &related],
-        ["spread of repeated runs", "largest on the slope up to the knee, less with many streams", &widths],
-        ["runs without congestion", "most, and many of the fast ones", &retransmission_free_runs(report, best)],
-        ["dips begin", "at 60 × 256, 20 × 512, 10 × 1024 KB: 10 to 15 MB in flight; BDP 11.97 MB", &begins],
-        ["processor time of the sender", "20 % at most, of 1133 MHz", &processor_time(report)],
+        [
+            "round trips grow",
+            "from about 320 Mbit/s on, 68 % of the top",
+            &climbs,
+        ],
+        [
+            "their growth goes with",
+            "very little with window, streams or their product",
+            &related,
+        ],
+        [
+            "spread of repeated runs",
+            "largest on the slope up to the knee, less with many streams",
+            &widths,
+        ],
+        [
+            "runs without congestion",
+            "most, and many of the fast ones",
+            &retransmission_free_runs(report, best),
+        ],
+        [
+            "dips begin",
+            "at 60 × 256, 20 × 512, 10 × 1024 KB: 10 to 15 MB in flight; BDP 11.97 MB",
+            &begins,
+        ],
+        [
+            "processor time of the sender",
+            "20 % at most, of 1133 MHz",
+            &processor_time(report),
+        ],
         ["runs", "10 s of load and 10 s of rest each, 76 min", &cost],
     ];
     let table = compact_table(
@@ -71,20 +117,34 @@ pub(super) fn of_sweep(report: &SweepReport) -> Option<PageSection> {
     );
     let method = "Cottrell: 622 Mbit/s × 154 ms with the traffic of others. The scenario has a tenth of the rate, so \
                   that shares can be compared, and rates cannot.";
-    Some(PageSection::new("Next to the figures of the source", method, table))
+    Some(PageSection::new(
+        "Next to the figures of the source",
+        method,
+        table,
+    ))
 }
 
 fn processor_time(report: &SweepReport) -> String {
-    let shares = report.runs.iter().filter_map(|run| run.load.as_ref()?.cpu_sender);
+    let shares = report
+        .runs
+        .iter()
+        .filter_map(|run| run.load.as_ref()?.cpu_sender);
     let most = shares.map(Ratio::as_percent).reduce(f64::max);
-    most.map_or_else(|| "not recorded".to_owned(), |most| format!("{most:.1} % of a core at most"))
+    most.map_or_else(
+        || "not recorded".to_owned(),
+        |most| format!("{most:.1} % of a core at most"),
+    )
 }
 
 fn rate_percent(part: BitRate, whole: BitRate) -> String {
-    format!("{:.0} %", Ratio::from_quotient(part.as_f64(), whole.as_f64()).as_percent())
+    format!(
+        "{:.0} %",
+        Ratio::from_quotient(part.as_f64(), whole.as_f64()).as_percent()
+    )
 }
 
-/// Returns the median spread of the settings that were measured more than once, on the slope and on the plateau.
+/// Returns the median spread of the settings that were measured more than once, on the slope and on
+/// the plateau.
 fn median_spreads(report: &SweepReport, best: BitRate) -> [String; 2] {
     [true, false].map(|on_slope| {
         let all = repeated_settings(report);
@@ -92,7 +152,9 @@ fn median_spreads(report: &SweepReport, best: BitRate) -> [String; 2] {
             median(rates.to_vec()).is_some_and(|middle| (middle < best.scale_by(SLOPE)) == on_slope)
         };
         let own = all.iter().filter(|(_, rates)| is_own(rates));
-        let widths: Vec<f64> = own.filter_map(|(_, rates)| rate_spread(rates).map(Ratio::as_percent)).collect();
+        let widths: Vec<f64> = own
+            .filter_map(|(_, rates)| rate_spread(rates).map(Ratio::as_percent))
+            .collect();
         median(widths).map_or_else(|| "not known".to_owned(), |middle| format!("{middle:.1} %"))
     })
 }
@@ -100,9 +162,12 @@ fn median_spreads(report: &SweepReport, best: BitRate) -> [String; 2] {
 /// Returns the number of runs that sent nothing again, of all and of the fast ones.
 fn retransmission_free_runs(report: &SweepReport, best: BitRate) -> String {
     let of = |least: BitRate| {
-        let fast = counted_runs(report).filter(|(run, rate)| *rate >= least && run.retransmits.is_some());
+        let fast =
+            counted_runs(report).filter(|(run, rate)| *rate >= least && run.retransmits.is_some());
         let all: Vec<_> = fast.collect();
-        let calm = all.iter().filter(|(run, _)| run.retransmits.is_some_and(|again| again.get() == 0));
+        let calm = all
+            .iter()
+            .filter(|(run, _)| run.retransmits.is_some_and(|again| again.get() == 0));
         (calm.count(), all.len())
     };
     let ((calm, all), (calm_fast, fast)) = (of(BitRate::ZERO), of(best.scale_by(CLIMBS / TOP)));
@@ -122,7 +187,8 @@ struct PublishedTables {
 /// A program, and its published figures.
 struct SourceRow {
     program: &'static str,
-    /// Streams of the steps that are this program's; `None` of a program that the scenario does not run.
+    /// Streams of the steps that are this program's; `None` of a program that the scenario does not
+    /// run.
     streams: Option<StreamNumber>,
     published: &'static [&'static str],
 }
@@ -156,19 +222,31 @@ const SOURCES: [PublishedTables; 2] = [
             SourceRow {
                 program: "scp",
                 streams: None,
-                published: &["119 Mbit/s, 150 at most", "no improvement", "at most 160 Mbit/s"],
+                published: &[
+                    "119 Mbit/s, 150 at most",
+                    "no improvement",
+                    "at most 160 Mbit/s",
+                ],
             },
             SourceRow {
                 program: "rsync over ssh",
                 streams: None,
-                published: &["161 Mbit/s, 164 at most", "no improvement", "at most 160 Mbit/s"],
+                published: &[
+                    "161 Mbit/s, 164 at most",
+                    "no improvement",
+                    "at most 160 Mbit/s",
+                ],
             },
             SourceRow {
                 program: "rsync daemon",
                 streams: None,
                 published: &["210 Mbit/s", "500 Mbit/s", "about 1 Gbit/s"],
             },
-            SourceRow { program: "curl", streams: None, published: &["258 Mbit/s", "500 Mbit/s", "950 Mbit/s"] },
+            SourceRow {
+                program: "curl",
+                streams: None,
+                published: &["258 Mbit/s", "500 Mbit/s", "950 Mbit/s"],
+            },
         ],
     },
     PublishedTables {
@@ -182,26 +260,46 @@ const SOURCES: [PublishedTables; 2] = [
                 streams: Some(StreamNumber::One),
                 published: &["80 Mbit/s, 300 at most", "900 Mbit/s"],
             },
-            SourceRow { program: "curl", streams: None, published: &["200 Mbit/s, 300 at most", "950 Mbit/s"] },
+            SourceRow {
+                program: "curl",
+                streams: None,
+                published: &["200 Mbit/s, 300 at most", "950 Mbit/s"],
+            },
         ],
     },
 ];
 
-/// Returns the tables of a scenario's source with its own figures next to them; `None` of a scenario without tables.
+/// Returns the tables of a scenario's source with its own figures next to them; `None` of a
+/// scenario without tables.
 pub(super) fn of_scenario(report: &LabReport) -> Option<PageSection> {
-    let source = SOURCES.iter().find(|source| source.scenario == report.scenario)?;
+    let source = SOURCES
+        .iter()
+        .find(|source| source.scenario == report.scenario)?;
     let heads_of = |column: &&str| [format!("{column}, source"), format!("{column}, here")];
-    let heads = std::iter::once("program".to_owned()).chain(source.columns.iter().flat_map(heads_of)).collect();
+    let heads = std::iter::once("program".to_owned())
+        .chain(source.columns.iter().flat_map(heads_of))
+        .collect();
     let row = |row: &SourceRow| {
-        let cells = source.columns.iter().zip(row.published).flat_map(|(column, published)| {
-            [
-                (*published).to_owned(),
-                row.streams.map_or_else(String::new, |streams| measured_step_rate(report, column, streams)),
-            ]
-        });
-        std::iter::once(row.program.to_owned()).chain(cells).collect()
+        let cells = source
+            .columns
+            .iter()
+            .zip(row.published)
+            .flat_map(|(column, published)| {
+                [
+                    (*published).to_owned(),
+                    row.streams.map_or_else(String::new, |streams| {
+                        measured_step_rate(report, column, streams)
+                    }),
+                ]
+            });
+        std::iter::once(row.program.to_owned())
+            .chain(cells)
+            .collect()
     };
-    let table = FigureTable { heads, rows: source.rows.iter().map(row).collect() };
+    let table = FigureTable {
+        heads,
+        rows: source.rows.iter().map(row).collect(),
+    };
     Some(PageSection::new(source.title, source.method, table))
 }
 
@@ -225,12 +323,10 @@ const CHANNEL: &str = "The channel of SSH, then and now: 2 MiB, of which 48 KiB 
                        once. Its steady rate is to be compared with the most of the source, and the whole with its \
                        average: both have the login in them, over which a larger file is longer. HPN-SSH at both ends \
                        would have no such window.";
-const NO_CIPHER: &str =
-    "The channel again: neither buffers nor the cipher matter, whose processor time is a small share.";
+const NO_CIPHER: &str = "The channel again: neither buffers nor the cipher matter, whose processor time is a small share.";
 const ASKS: &str = "rsync writes only while a third of the send buffer is free, so that two thirds are in use: less \
                     than curl has of the same buffer, there as well.";
-const FOLLOWS: &str =
-    "It follows the buffers. The whole has the handshake and the ramp in it, which count less in 2 GB.";
+const FOLLOWS: &str = "It follows the buffers. The whole has the handshake and the ramp in it, which count less in 2 GB.";
 const LOSS: &str = "The source names no loss; 2 · 10⁻⁵ is planted here. Under the same loss a window grows by \
                     segments: with those of MTU 9000 it is six times as large.";
 
@@ -240,11 +336,16 @@ const fn of_program(
     published: &'static str,
     why: &'static str,
 ) -> OfProgram {
-    OfProgram { batch, program, published, why }
+    OfProgram {
+        batch,
+        program,
+        published,
+        why,
+    }
 }
 
-/// Published figures of programs, in Mbit/s, of a file of 2 GB. The source has no figures of its second batch but the
-/// target that was reached or not.
+/// Published figures of programs, in Mbit/s, of a file of 2 GB. The source has no figures of its
+/// second batch but the target that was reached or not.
 const OF_PROGRAMS: [OfProgram; 19] = [
     of_program("batch 1", "iperf3", "250", BY_WINDOW),
     of_program("batch 1", "scp", "119, at most 150", CHANNEL),
@@ -267,34 +368,77 @@ const OF_PROGRAMS: [OfProgram; 19] = [
     of_program("batch 3, MTU 9000", "curl", "950", LOSS),
 ];
 
-/// Returns the published figures of the programs of a scenario next to those that were measured, with what explains the
-/// differences; `None` of other scenarios.
+/// Returns the published figures of the programs of a scenario next to those that were measured,
+/// with what explains the differences; `None` of other scenarios.
 pub(super) fn of_programs(report: &ProgramsReport) -> Option<PageSection> {
     if report.scenario.as_deref() != Some(PROGRAMS_OF_ORACLE) {
         return None;
     }
     let row = |source: &OfProgram| {
-        let batch = report.batches.iter().find(|batch| batch.name.starts_with(source.batch));
-        let row = batch.and_then(|batch| batch.rows.iter().find(|row| row.program == source.program));
+        let batch = report
+            .batches
+            .iter()
+            .find(|batch| batch.name.starts_with(source.batch));
+        let row =
+            batch.and_then(|batch| batch.rows.iter().find(|row| row.program == source.program));
         let figure = |of: fn(&ProgramRow) -> Option<BitRate>| {
-            row.and_then(of).map_or_else(String::new, |rate| format!("{:.0}", rate.as_mbps()))
+            row.and_then(of)
+                .map_or_else(String::new, |rate| format!("{:.0}", rate.as_mbps()))
         };
-        let limit =
-            row.and_then(|row| row.verdict.as_ref()).map_or_else(String::new, |verdict| verdict.name().to_owned());
+        let limit = row
+            .and_then(|row| row.verdict.as_ref())
+            .map_or_else(String::new, |verdict| verdict.name().to_owned());
         let settings = batch.map_or(source.batch, |batch| &batch.name).to_owned();
-        let cells = [figure(|row| row.goodput), figure(|row| row.steady), limit, source.why.to_owned()];
-        [vec![settings, source.program.to_owned(), source.published.to_owned()], cells.to_vec()].concat()
+        let cells = [
+            figure(|row| row.goodput),
+            figure(|row| row.steady),
+            limit,
+            source.why.to_owned(),
+        ];
+        [
+            vec![
+                settings,
+                source.program.to_owned(),
+                source.published.to_owned(),
+            ],
+            cells.to_vec(),
+        ]
+        .concat()
     };
-    let heads = ["settings", "program", "source", "whole", "steady", "limit", "what explains the difference"];
-    let table = FigureTable { heads: heads.map(str::to_owned).to_vec(), rows: OF_PROGRAMS.iter().map(row).collect() };
+    let heads = [
+        "settings",
+        "program",
+        "source",
+        "whole",
+        "steady",
+        "limit",
+        "what explains the difference",
+    ];
+    let table = FigureTable {
+        heads: heads.map(str::to_owned).to_vec(),
+        rows: OF_PROGRAMS.iter().map(row).collect(),
+    };
     let method = "Mbit/s. Oracle, TCP buffers and throughput over high-latency links between OCI regions: 1 Gbit/s × \
                   98 ms, a file of 2 GB. Whole: size ÷ time with the login; steady: the rate after the ramp.";
-    Some(PageSection::new("The source's figures next to these", method, table))
+    Some(PageSection::new(
+        "The source's figures next to these",
+        method,
+        table,
+    ))
 }
 
 /// Returns the measured rate of the step of a column; nothing where no valid run has one.
 fn measured_step_rate(report: &LabReport, column: &str, streams: StreamNumber) -> String {
-    let is_asked = |count: u16| matches!((streams, count), (StreamNumber::One, 1) | (StreamNumber::Several, 2..));
-    let step = report.steps.iter().find(|step| step.name.starts_with(column) && is_asked(step.request.streams));
-    step.and_then(|step| step.measured).map_or_else(String::new, |rate| rate.to_string())
+    let is_asked = |count: u16| {
+        matches!(
+            (streams, count),
+            (StreamNumber::One, 1) | (StreamNumber::Several, 2..)
+        )
+    };
+    let step = report
+        .steps
+        .iter()
+        .find(|step| step.name.starts_with(column) && is_asked(step.request.streams));
+    step.and_then(|step| step.measured)
+        .map_or_else(String::new, |rate| rate.to_string())
 }

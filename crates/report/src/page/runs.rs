@@ -1,4 +1,5 @@
-//! Several runs next to each other: over the days, by host, limit and streams, or over one axis of time.
+//! Several runs next to each other: over the days, by host, limit and streams, or over one axis of
+//! time.
 
 use std::collections::BTreeSet;
 
@@ -48,18 +49,31 @@ impl<'r> RunSummary<'r> {
             rate: steady_or_mean_rate(measured),
             loaded_rtt: measured.rtt.loaded.map(|rtt| rtt.median),
             retransmits: measured.summary.retransmits,
-            limit: measured.limit.as_ref().map_or(Limit::Unknown, |verdict| verdict.kind),
+            limit: measured
+                .limit
+                .as_ref()
+                .map_or(Limit::Unknown, |verdict| verdict.kind),
             streams: Some(measured.request.streams),
-            processors: [share(measured.sending_end().cpu), share(measured.receiving_end().cpu)],
+            processors: [
+                share(measured.sending_end().cpu),
+                share(measured.receiving_end().cpu),
+            ],
         }
     }
 
     /// Returns a run of the archive; `None` of one that does not count, or that has no rate.
     fn from_stored(document: &'r StoredDocument, facts: &StoredFacts) -> Option<Self> {
-        let limit = facts.limit.clone().and_then(|name| serde_json::from_value(name.into()).ok());
+        let limit = facts
+            .limit
+            .clone()
+            .and_then(|name| serde_json::from_value(name.into()).ok());
         Some(Self {
             name: short_id(&document.id),
-            host: if document.peer.is_empty() { &document.campaign } else { &document.peer },
+            host: if document.peer.is_empty() {
+                &document.campaign
+            } else {
+                &document.peer
+            },
             started: &document.started,
             rate: facts.steady.or(facts.rate).filter(|_| facts.valid)?,
             loaded_rtt: facts.rtt_loaded,
@@ -71,35 +85,59 @@ impl<'r> RunSummary<'r> {
     }
 
     fn host_name(&self) -> &str {
-        if self.host.is_empty() { "emulated path" } else { self.host }
+        if self.host.is_empty() {
+            "emulated path"
+        } else {
+            self.host
+        }
     }
 }
 
 /// Returns the article on at least one measurement.
 pub(super) fn runs_article(measured: &[Named<'_>]) -> Article {
-    let runs: Vec<RunSummary<'_>> = measured.iter().copied().map(RunSummary::from_measurement).collect();
+    let runs: Vec<RunSummary<'_>> = measured
+        .iter()
+        .copied()
+        .map(RunSummary::from_measurement)
+        .collect();
     let courses = (measured.len() <= MAX_COURSES).then(|| rates_over_time_section(measured));
     Article {
-        origin: format!("fullpipe report · {}", count_noun(runs.len(), "measurement")),
+        origin: format!(
+            "fullpipe report · {}",
+            count_noun(runs.len(), "measurement")
+        ),
         headline: runs_headline("measurement", &runs),
-        sections: courses.into_iter().chain(comparison_sections(&runs)).collect(),
+        sections: courses
+            .into_iter()
+            .chain(comparison_sections(&runs))
+            .collect(),
         ..Article::default()
     }
 }
 
 /// Returns the article on documents of the archive, by their facts.
 pub(super) fn stored_article(documents: &[StoredDocument]) -> Article {
-    let facts = || documents.iter().flat_map(|document| document.facts.iter().map(move |facts| (document, facts)));
-    let runs: Vec<RunSummary<'_>> =
-        facts().filter_map(|(document, facts)| RunSummary::from_stored(document, facts)).collect();
+    let facts = || {
+        documents
+            .iter()
+            .flat_map(|document| document.facts.iter().map(move |facts| (document, facts)))
+    };
+    let runs: Vec<RunSummary<'_>> = facts()
+        .filter_map(|(document, facts)| RunSummary::from_stored(document, facts))
+        .collect();
     let left_out = facts().count() - runs.len();
     let sentence = match left_out {
         0 => None,
         1 => Some("1 run is not valid or has no rate, and takes no part.".to_owned()),
-        many => Some(format!("{many} runs are not valid or have no rate, and take no part.")),
+        many => Some(format!(
+            "{many} runs are not valid or have no rate, and take no part."
+        )),
     };
     Article {
-        origin: format!("fullpipe report · archive, {}", count_noun(documents.len(), "document")),
+        origin: format!(
+            "fullpipe report · archive, {}",
+            count_noun(documents.len(), "document")
+        ),
         headline: runs_headline("run", &runs),
         sentences: sentence.into_iter().collect(),
         sections: comparison_sections(&runs),
@@ -110,9 +148,14 @@ pub(super) fn stored_article(documents: &[StoredDocument]) -> Article {
 fn runs_headline(name: &str, runs: &[RunSummary<'_>]) -> String {
     let all: Vec<BitRate> = runs.iter().map(|run| run.rate).collect();
     match (all.iter().min(), all.iter().max(), median(all.clone())) {
-        (Some(least), Some(most), _) if least == most => format!("{}: {least}", count_noun(runs.len(), name)),
+        (Some(least), Some(most), _) if least == most => {
+            format!("{}: {least}", count_noun(runs.len(), name))
+        }
         (Some(least), Some(most), Some(middle)) => {
-            format!("{}: {least} to {most}, median {middle}", count_noun(runs.len(), name))
+            format!(
+                "{}: {least} to {most}, median {middle}",
+                count_noun(runs.len(), name)
+            )
         }
         _ => format!("No {name} has a rate"),
     }
@@ -135,13 +178,23 @@ fn comparison_sections(runs: &[RunSummary<'_>]) -> Vec<PageSection> {
 fn rates_over_time_section(runs: &[Named<'_>]) -> PageSection {
     let (mut rate_panel, mut delay) = (Panel::new("rate"), Panel::new("round trip"));
     for ((name, run), hue) in runs.iter().zip(HUES) {
-        rate_panel =
-            rate_panel.with_series(PlotSeries::new(name, SeriesForm::Line, hue, arrival_rates(run)).with_label(name));
-        let loaded = run.rtt.loaded.map_or_else(String::new, |rtt| round_trip(rtt.median));
+        rate_panel = rate_panel.with_series(
+            PlotSeries::new(name, SeriesForm::Line, hue, arrival_rates(run)).with_label(name),
+        );
+        let loaded = run
+            .rtt
+            .loaded
+            .map_or_else(String::new, |rtt| round_trip(rtt.median));
         delay = delay.with_series(round_trips(run, hue).with_name(name).with_label(&loaded));
     }
-    let plot = Plot::new("Rates and round trips over time").with_panel(rate_panel).with_panel(delay);
-    PageSection::new("The courses on one axis of time", "Payload that arrived, and round trips.", plot)
+    let plot = Plot::new("Rates and round trips over time")
+        .with_panel(rate_panel)
+        .with_panel(delay);
+    PageSection::new(
+        "The courses on one axis of time",
+        "Payload that arrived, and round trips.",
+        plot,
+    )
 }
 
 /// Returns a time in RFC 3339 as a moment of an axis; `None` of what is none, or lies before 1970.
@@ -150,24 +203,39 @@ pub(super) fn time_of(text: &str) -> Option<Time> {
     u64::try_from(at.as_nanosecond()).ok().map(Time::from_nanos)
 }
 
-/// Returns the rates by the time at which they were measured; `None` where fewer than two times are known.
+/// Returns the rates by the time at which they were measured; `None` where fewer than two times are
+/// known.
 fn rates_by_date_section(runs: &[RunSummary<'_>]) -> Option<PageSection> {
-    let known: Vec<(Time, &RunSummary<'_>)> =
-        runs.iter().filter_map(|run| Some((time_of(run.started)?, run))).collect();
-    let (first, last) = (known.iter().map(|(at, _)| *at).min()?, known.iter().map(|(at, _)| *at).max()?);
+    let known: Vec<(Time, &RunSummary<'_>)> = runs
+        .iter()
+        .filter_map(|run| Some((time_of(run.started)?, run)))
+        .collect();
+    let (first, last) = (
+        known.iter().map(|(at, _)| *at).min()?,
+        known.iter().map(|(at, _)| *at).max()?,
+    );
     if last.duration_since(first) < Span::from_secs(1) {
         return None;
     }
     let points = known.iter().map(|(at, run)| (*at, run.rate));
-    let delays = known.iter().filter_map(|(at, run)| Some((*at, run.loaded_rtt?)));
+    let delays = known
+        .iter()
+        .filter_map(|(at, run)| Some((*at, run.loaded_rtt?)));
     let plot = Plot::new("Rate and round-trip time by the time of the measurement")
-        .with_panel(Panel::new("rate").with_series(PlotSeries::new("rate", SeriesForm::Dots, Hue::Blue, points)))
-        .with_panel(Panel::new("round trip under load").with_series(PlotSeries::new(
-            "round trip",
+        .with_panel(Panel::new("rate").with_series(PlotSeries::new(
+            "rate",
             SeriesForm::Dots,
-            Hue::Plum,
-            delays,
-        )));
+            Hue::Blue,
+            points,
+        )))
+        .with_panel(
+            Panel::new("round trip under load").with_series(PlotSeries::new(
+                "round trip",
+                SeriesForm::Dots,
+                Hue::Plum,
+                delays,
+            )),
+        );
     Some(PageSection::new(
         "Rate and round trip by the time of the measurement",
         "A dot a measurement; times are UTC.",
@@ -180,16 +248,34 @@ fn rates_by_host_section(runs: &[RunSummary<'_>]) -> PageSection {
     let hosts: BTreeSet<&str> = runs.iter().map(RunSummary::host_name).collect();
     let mut rows = RowChart::new("Rates by host", ["host", "median, range"]);
     for host in hosts {
-        let own: Vec<BitRate> = runs.iter().filter(|run| run.host_name() == host).map(|run| run.rate).collect();
-        let (Some(least), Some(most)) = (own.iter().min().copied(), own.iter().max().copied()) else { continue };
+        let own: Vec<BitRate> = runs
+            .iter()
+            .filter(|run| run.host_name() == host)
+            .map(|run| run.rate)
+            .collect();
+        let (Some(least), Some(most)) = (own.iter().min().copied(), own.iter().max().copied())
+        else {
+            continue;
+        };
         let middle = median(own.clone()).unwrap_or_default();
         let runs = count_noun(own.len(), "run");
-        let detail = if least == most { runs } else { format!("{least} to {most}, {runs}") };
+        let detail = if least == most {
+            runs
+        } else {
+            format!("{least} to {most}, {runs}")
+        };
         rows = rows.with_row(
-            ChartRow::new(host, &middle.to_string(), Hue::Blue).with_detail(&detail).with_dots(own).with_dot(middle),
+            ChartRow::new(host, &middle.to_string(), Hue::Blue)
+                .with_detail(&detail)
+                .with_dots(own)
+                .with_dot(middle),
         );
     }
-    PageSection::new("Spread of the rates", "Small dots: measurements. Large dot: their median.", rows)
+    PageSection::new(
+        "Spread of the rates",
+        "Small dots: measurements. Large dot: their median.",
+        rows,
+    )
 }
 
 /// Returns the number of runs by limit.
@@ -204,46 +290,100 @@ fn runs_by_limit_section(runs: &[RunSummary<'_>]) -> PageSection {
     counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
     let mut rows = RowChart::new("Measurements by limit", ["limit", "measurements"]);
     for (limit, count) in &counts {
-        rows = rows.with_row(ChartRow::new(limit.name(), &count.to_string(), Hue::Grey).with_bar(*count));
+        rows = rows
+            .with_row(ChartRow::new(limit.name(), &count.to_string(), Hue::Grey).with_bar(*count));
     }
     let (most, count) = counts.first().copied().unwrap_or((Limit::Unknown, 0));
-    let title = format!("{count} of {} are limited by {}", runs.len(), limit_phrase(most));
-    PageSection::new(title, "The limit that each measurement was judged to have.", rows)
+    let title = format!(
+        "{count} of {} are limited by {}",
+        runs.len(),
+        limit_phrase(most)
+    );
+    PageSection::new(
+        title,
+        "The limit that each measurement was judged to have.",
+        rows,
+    )
 }
 
-/// Returns the processor time of both ends by streams; `None` where it is not known of two numbers of streams.
+/// Returns the processor time of both ends by streams; `None` where it is not known of two numbers
+/// of streams.
 fn processors_by_streams_section(runs: &[RunSummary<'_>]) -> Option<PageSection> {
     let of = |end: usize| {
-        runs.iter().filter_map(move |run| Some((u64::from(run.streams?), run.processors[end]?))).collect::<Vec<_>>()
+        runs.iter()
+            .filter_map(move |run| Some((u64::from(run.streams?), run.processors[end]?)))
+            .collect::<Vec<_>>()
     };
     let [sender, receiver] = [of(0), of(1)];
-    let numbers: BTreeSet<u64> = sender.iter().chain(&receiver).map(|(streams, _)| *streams).collect();
+    let numbers: BTreeSet<u64> = sender
+        .iter()
+        .chain(&receiver)
+        .map(|(streams, _)| *streams)
+        .collect();
     if numbers.len() < 2 {
         return None;
     }
-    let most = sender.iter().chain(&receiver).map(|(_, share)| share.as_percent()).fold(0.0, f64::max);
+    let most = sender
+        .iter()
+        .chain(&receiver)
+        .map(|(_, share)| share.as_percent())
+        .fold(0.0, f64::max);
     let panel = Panel::new("processor time, of one core")
-        .with_series(PlotSeries::new("receiver", SeriesForm::Dots, Hue::Orange, receiver).with_label("receiver"))
-        .with_series(PlotSeries::new("sender", SeriesForm::Dots, Hue::Blue, sender).with_label("sender"));
-    let plot = Plot::new("Processor time by streams").with_axis_name("streams").with_panel(panel);
+        .with_series(
+            PlotSeries::new("receiver", SeriesForm::Dots, Hue::Orange, receiver)
+                .with_label("receiver"),
+        )
+        .with_series(
+            PlotSeries::new("sender", SeriesForm::Dots, Hue::Blue, sender).with_label("sender"),
+        );
+    let plot = Plot::new("Processor time by streams")
+        .with_axis_name("streams")
+        .with_panel(panel);
     let title = format!("An end spends at most {most:.0} % of a core");
-    Some(PageSection::new(title, "Processor time of each end by the number of streams; a dot a measurement.", plot))
+    Some(PageSection::new(
+        title,
+        "Processor time of each end by the number of streams; a dot a measurement.",
+        plot,
+    ))
 }
 
 fn runs_table_section(runs: &[RunSummary<'_>]) -> PageSection {
     let row = |run: &RunSummary<'_>| {
         [
             run.name.to_owned(),
-            run.started.chars().take(19).collect::<String>().replace('T', " "),
+            run.started
+                .chars()
+                .take(19)
+                .collect::<String>()
+                .replace('T', " "),
             run.host_name().to_owned(),
             run.rate.to_string(),
             run.loaded_rtt.map_or_else(String::new, round_trip),
-            run.retransmits.map_or_else(String::new, |count| count.get().to_string()),
-            run.streams.map_or_else(String::new, |streams| streams.to_string()),
+            run.retransmits
+                .map_or_else(String::new, |count| count.get().to_string()),
+            run.streams
+                .map_or_else(String::new, |streams| streams.to_string()),
             run.limit.name().to_owned(),
         ]
     };
-    let heads = ["", "from (UTC)", "host", "rate", "RTT", "retransmitted", "streams", "limit"];
-    let title = if runs.len() > MAX_ROWS { format!("The first {MAX_ROWS} runs") } else { "The runs".to_owned() };
-    PageSection::new(title, "", compact_table(heads, runs.iter().take(MAX_ROWS).map(row).collect()))
+    let heads = [
+        "",
+        "from (UTC)",
+        "host",
+        "rate",
+        "RTT",
+        "retransmitted",
+        "streams",
+        "limit",
+    ];
+    let title = if runs.len() > MAX_ROWS {
+        format!("The first {MAX_ROWS} runs")
+    } else {
+        "The runs".to_owned()
+    };
+    PageSection::new(
+        title,
+        "",
+        compact_table(heads, runs.iter().take(MAX_ROWS).map(row).collect()),
+    )
 }

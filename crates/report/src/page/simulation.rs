@@ -19,7 +19,11 @@ pub(super) fn simulations_article(transfers: &[SimulatedTransfer]) -> Article {
     let names: Vec<String> = transfer_names(transfers);
     let headline = match (transfers, best) {
         ([one], _) => format!("{}: limited by {}", one.rate.median, simulated_limit(one)),
-        (_, Some(best)) => format!("The best of {} transfers reaches {}", transfers.len(), best.rate.median),
+        (_, Some(best)) => format!(
+            "The best of {} transfers reaches {}",
+            transfers.len(),
+            best.rate.median
+        ),
         (_, None) => "No transfer was simulated".to_owned(),
     };
     let mut sections = Vec::new();
@@ -27,22 +31,30 @@ pub(super) fn simulations_article(transfers: &[SimulatedTransfer]) -> Article {
     let knee = map.as_ref().and_then(|(_, knee)| *knee);
     sections.extend(map.map(|(map, knee)| heat_map_section(map, knee)));
     sections.push(simulated_rates_section(transfers, &names));
-    let mut warnings: Vec<String> =
-        transfers.iter().flat_map(|transfer| &transfer.warnings).map(|warning| format!("Warning: {warning}")).collect();
+    let mut warnings: Vec<String> = transfers
+        .iter()
+        .flat_map(|transfer| &transfer.warnings)
+        .map(|warning| format!("Warning: {warning}"))
+        .collect();
     warnings.sort();
     warnings.dedup();
     let mut facts: Vec<(String, String)> = Vec::new();
+    facts.extend(knee.map(|knee| {
+        (
+            format!("{} × {}", knee.1, knee.0),
+            "least streams × window with 95 % of the best".to_owned(),
+        )
+    }));
     facts.extend(
-        knee.map(|knee| {
-            (format!("{} × {}", knee.1, knee.0), "least streams × window with 95 % of the best".to_owned())
-        }),
+        best.and_then(|best| best.loaded_rtt)
+            .map(|rtt| (round_trip(rtt), "round trip of the best".to_owned())),
     );
-    facts.extend(
-        best.and_then(|best| best.loaded_rtt).map(|rtt| (round_trip(rtt), "round trip of the best".to_owned())),
-    );
-    facts.extend(
-        best.map(|best| (best.retransmits.median.get().to_string(), "segments retransmitted by the best".to_owned())),
-    );
+    facts.extend(best.map(|best| {
+        (
+            best.retransmits.median.get().to_string(),
+            "segments retransmitted by the best".to_owned(),
+        )
+    }));
     Article {
         origin: "fullpipe simulate".to_owned(),
         headline,
@@ -54,7 +66,10 @@ pub(super) fn simulations_article(transfers: &[SimulatedTransfer]) -> Article {
 }
 
 fn simulated_limit(transfer: &SimulatedTransfer) -> String {
-    transfer.limit.map_or_else(|| "nothing that was shown".to_owned(), |limit| limit_phrase(limit.kind))
+    transfer.limit.map_or_else(
+        || "nothing that was shown".to_owned(),
+        |limit| limit_phrase(limit.kind),
+    )
 }
 
 /// A window and a number of streams.
@@ -67,7 +82,9 @@ fn simulated_heat_map(transfers: &[SimulatedTransfer]) -> Option<(HeatMap, Optio
         Buffer::Automatic => None,
     };
     let tile = |transfer: &SimulatedTransfer| {
-        let delay = transfer.loaded_rtt.map_or_else(String::new, |rtt| format!("round trip {}", round_trip(rtt)));
+        let delay = transfer
+            .loaded_rtt
+            .map_or_else(String::new, |rtt| format!("round trip {}", round_trip(rtt)));
         Some(HeatTile {
             window: window(transfer)?,
             streams: transfer.request.streams.into(),
@@ -83,8 +100,11 @@ fn simulated_heat_map(transfers: &[SimulatedTransfer]) -> Option<(HeatMap, Optio
         return None;
     }
     let best = tiles.iter().map(|tile| tile.rate).max()?;
-    let nearly = tiles.iter().filter(|tile| tile.rate >= best.scale_by(NEARLY));
-    let least = nearly.min_by_key(|tile| (tile.window.get().saturating_mul(tile.streams), tile.streams));
+    let nearly = tiles
+        .iter()
+        .filter(|tile| tile.rate >= best.scale_by(NEARLY));
+    let least =
+        nearly.min_by_key(|tile| (tile.window.get().saturating_mul(tile.streams), tile.streams));
     let knee = least.map(|tile| (tile.window, tile.streams));
     let path = &transfers.first()?.path;
     let same_path = transfers.iter().all(|transfer| transfer.path == *path);
@@ -101,22 +121,38 @@ fn simulated_heat_map(transfers: &[SimulatedTransfer]) -> Option<(HeatMap, Optio
 fn heat_map_section(map: HeatMap, knee: Option<Setting>) -> PageSection {
     let title = knee.map_or_else(
         || "Rate by window and streams".to_owned(),
-        |(window, streams)| format!("{streams} × {window} is the least that gives 95 % of the best"),
+        |(window, streams)| {
+            format!("{streams} × {window} is the least that gives 95 % of the best")
+        },
     );
-    PageSection::new(title, "Payload of all streams together, the median of the seeds; the ring marks the least.", map)
+    PageSection::new(
+        title,
+        "Payload of all streams together, the median of the seeds; the ring marks the least.",
+        map,
+    )
 }
 
 /// Returns the rate of each transfer, with its range over the seeds.
 fn simulated_rates_section(transfers: &[SimulatedTransfer], names: &[String]) -> PageSection {
     let mut rows = RowChart::new("Rates", ["transfer", "rate, limit"]);
     for (transfer, name) in transfers.iter().zip(names) {
-        let delay = transfer.loaded_rtt.map_or_else(String::new, |rtt| format!("RTT {}, ", round_trip(rtt)));
+        let delay = transfer
+            .loaded_rtt
+            .map_or_else(String::new, |rtt| format!("RTT {}, ", round_trip(rtt)));
         let rate = transfer.rate;
         let row = ChartRow::new(name, &rate.median.to_string(), Hue::Blue).with_bar(rate.median);
         let row = row.with_detail(&format!("{delay}limited by {}", simulated_limit(transfer)));
-        rows = rows.with_row(if transfer.seeds > 1 { row.with_interval(rate.low, rate.high) } else { row });
+        rows = rows.with_row(if transfer.seeds > 1 {
+            row.with_interval(rate.low, rate.high)
+        } else {
+            row
+        });
     }
-    let seeds = transfers.iter().map(|transfer| transfer.seeds).max().unwrap_or(1);
+    let seeds = transfers
+        .iter()
+        .map(|transfer| transfer.seeds)
+        .max()
+        .unwrap_or(1);
     let method = match seeds {
         1 => "Payload that arrived.".to_owned(),
         many => format!("Payload that arrived: median and range of {many} seeds."),
@@ -134,7 +170,10 @@ pub(super) fn what_if(reports: &[WhatIfReport]) -> Article {
     let headline = match first.map(|report| (report, best(report))) {
         Some((report, Some(best))) => {
             let name = best.name.clone().unwrap_or_else(|| "the change".to_owned());
-            format!("{} measured; {} simulated with {name}", report.measured.rate, best.rate.median)
+            format!(
+                "{} measured; {} simulated with {name}",
+                report.measured.rate, best.rate.median
+            )
         }
         Some((report, None)) => format!("{} measured, simulated again", report.measured.rate),
         None => "Nothing was simulated".to_owned(),
@@ -149,18 +188,26 @@ pub(super) fn what_if(reports: &[WhatIfReport]) -> Article {
 
 fn what_if_sections(report: &WhatIfReport) -> Vec<PageSection> {
     let measured = report.measured.rate;
-    let delay = |rtt: Option<Span>| rtt.map_or_else(String::new, |rtt| format!("RTT {}", round_trip(rtt)));
+    let delay =
+        |rtt: Option<Span>| rtt.map_or_else(String::new, |rtt| format!("RTT {}", round_trip(rtt)));
     let detail = delay(report.measured.loaded_rtt);
     let mut rows = RowChart::new("Measured and simulated rates", ["transfer", "rate"]);
     rows = rows.with_row(
-        ChartRow::new("measured", &measured.to_string(), Hue::Orange).with_detail(&detail).with_bar(measured),
+        ChartRow::new("measured", &measured.to_string(), Hue::Orange)
+            .with_detail(&detail)
+            .with_bar(measured),
     );
     for (index, transfer) in report.simulations.iter().enumerate() {
         let name = transfer.name.clone().unwrap_or_default();
-        let name = if index == 0 { "simulated, as it was".to_owned() } else { name };
+        let name = if index == 0 {
+            "simulated, as it was".to_owned()
+        } else {
+            name
+        };
         let rate: BitRate = transfer.rate.median;
-        let row =
-            ChartRow::new(&name, &rate.to_string(), Hue::Blue).with_detail(&delay(transfer.loaded_rtt)).with_bar(rate);
+        let row = ChartRow::new(&name, &rate.to_string(), Hue::Blue)
+            .with_detail(&delay(transfer.loaded_rtt))
+            .with_bar(rate);
         rows = rows.with_row(if transfer.seeds > 1 {
             row.with_interval(transfer.rate.low, transfer.rate.high)
         } else {
@@ -176,10 +223,17 @@ fn what_if_sections(report: &WhatIfReport) -> Vec<PageSection> {
     };
     let mut sections = vec![PageSection::new(title, "Payload that arrived.", rows)];
     if !report.inferred.is_empty() {
-        let rows =
-            report.inferred.iter().map(|fact| [fact.key.clone(), fact.value.clone(), fact.why.clone()]).collect();
+        let rows = report
+            .inferred
+            .iter()
+            .map(|fact| [fact.key.clone(), fact.value.clone(), fact.why.clone()])
+            .collect();
         let table = compact_table(["key", "value", "why"], rows);
-        sections.push(PageSection::new("Not in the record, but inferred or assumed", "", table));
+        sections.push(PageSection::new(
+            "Not in the record, but inferred or assumed",
+            "",
+            table,
+        ));
     }
     sections
 }

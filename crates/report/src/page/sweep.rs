@@ -5,11 +5,13 @@ use fullpipe_record::{SweepAnswer, SweepEstimate, SweepReport, SweepRun};
 use fullpipe_units::{Ratio, Span, count_noun};
 
 use super::campaign::{
-    by_streams, fastest_run, fastest_run_section, processor_section, repetition_section, spread_by_streams,
-    sweep_rtt_section, timeline_section,
+    by_streams, fastest_run, fastest_run_section, processor_section, repetition_section,
+    spread_by_streams, sweep_rtt_section, timeline_section,
 };
 use super::{Article, PageSection, compact_table, published};
-use crate::text::{added_rtt, ended_early, named_settings, rate_interval, rate_map, round_trip, sweep_sentences};
+use crate::text::{
+    added_rtt, ended_early, named_settings, rate_interval, rate_map, round_trip, sweep_sentences,
+};
 
 /// Returns the article on a sweep.
 pub(super) fn sweep_article(report: &SweepReport) -> Article {
@@ -19,9 +21,15 @@ pub(super) fn sweep_article(report: &SweepReport) -> Article {
             format!("{} is enough: {}", answer.knee.cell, answer.knee.rate)
         }
         Some(answer) if ended_early(report) => {
-            format!("{} is the best by the runs that count: {}", answer.knee.cell, answer.knee.rate)
+            format!(
+                "{} is the best by the runs that count: {}",
+                answer.knee.cell, answer.knee.rate
+            )
         }
-        Some(answer) => format!("{} is the best within the budget: {}", answer.knee.cell, answer.knee.rate),
+        Some(answer) => format!(
+            "{} is the best within the budget: {}",
+            answer.knee.cell, answer.knee.rate
+        ),
         None => "Too few runs for an answer".to_owned(),
     };
     let sections = [
@@ -37,34 +45,65 @@ pub(super) fn sweep_article(report: &SweepReport) -> Article {
         processor_section(report),
         answer.map(|answer| settings_section(answer, report)),
     ];
-    let simulated = if report.plan.is_virtual { ", simulated" } else { "" };
+    let simulated = if report.plan.is_virtual {
+        ", simulated"
+    } else {
+        ""
+    };
     Article {
-        origin: format!("fullpipe sweep, {}, {}{simulated}", report.plan.target, count_noun(report.runs.len(), "run")),
+        origin: format!(
+            "fullpipe sweep, {}, {}{simulated}",
+            report.plan.target,
+            count_noun(report.runs.len(), "run")
+        ),
         headline,
         sentences: sweep_sentences(report),
         facts: answer.map_or_else(Vec::new, |answer| sweep_facts(answer, report)),
-        sections: sections.into_iter().flatten().chain([sweep_runs_section(&report.runs)]).collect(),
+        sections: sections
+            .into_iter()
+            .flatten()
+            .chain([sweep_runs_section(&report.runs)])
+            .collect(),
         ..Article::default()
     }
 }
 
 fn sweep_facts(answer: &SweepAnswer, report: &SweepReport) -> Vec<(String, String)> {
-    let added =
-        added_rtt(report, &answer.knee).map(|added| (added_time(added), "round trip that the knee adds".to_owned()));
+    let added = added_rtt(report, &answer.knee).map(|added| {
+        (
+            added_time(added),
+            "round trip that the knee adds".to_owned(),
+        )
+    });
     let share = Ratio::from_quotient(report.spent.bytes.as_f64(), report.grid.bytes.as_f64());
     let spent = if report.plan.order.is_some() {
-        (report.spent.bytes.to_string(), format!("moved in {}", count_noun(report.runs.len(), "run")))
+        (
+            report.spent.bytes.to_string(),
+            format!("moved in {}", count_noun(report.runs.len(), "run")),
+        )
     } else {
-        (format!("{:.0} %", share.as_percent()), "of the bytes of the whole grid".to_owned())
+        (
+            format!("{:.0} %", share.as_percent()),
+            "of the bytes of the whole grid".to_owned(),
+        )
     };
-    let fastest = fastest_run(report).map(|(run, rate)| (rate.to_string(), format!("the fastest run, {}", run.cell)));
-    [fastest, added, Some(spent)].into_iter().flatten().collect()
+    let fastest = fastest_run(report)
+        .map(|(run, rate)| (rate.to_string(), format!("the fastest run, {}", run.cell)));
+    [fastest, added, Some(spent)]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 fn rate_map_section(report: &SweepReport) -> PageSection {
     let title = report.answer.as_ref().map_or_else(
         || "Rate by window and streams".to_owned(),
-        |answer| format!("{} is the cheapest setting with 95 % of the best", answer.knee.cell),
+        |answer| {
+            format!(
+                "{} is the cheapest setting with 95 % of the best",
+                answer.knee.cell
+            )
+        },
     );
     let method = "Payload of all streams together, by a surface fitted to all runs; large tiles were measured.";
     PageSection::new(title, method, rate_map(report))
@@ -76,11 +115,22 @@ fn round_trips(report: &SweepReport) -> PageSection {
     let points = |name: &str, hue, lost: bool| {
         let is_lossy = |run: &SweepRun| run.retransmits.is_some_and(|again| again.get() > 0);
         let of = counted().filter(|(_, run)| is_lossy(run) == lost);
-        PlotSeries::new(name, SeriesForm::Dots, hue, of.filter_map(|(rate, run)| Some((rate, run.loaded_rtt?))))
+        PlotSeries::new(
+            name,
+            SeriesForm::Dots,
+            hue,
+            of.filter_map(|(rate, run)| Some((rate, run.loaded_rtt?))),
+        )
     };
-    let of_kernel = counted().filter_map(|(rate, run)| Some((rate, run.load.as_ref()?.smoothed_rtt?)));
+    let of_kernel =
+        counted().filter_map(|(rate, run)| Some((rate, run.load.as_ref()?.smoothed_rtt?)));
     let panel = Panel::new("round trip under load")
-        .with_series(PlotSeries::new("smoothed by the sender's kernel", SeriesForm::Dots, Hue::Grey, of_kernel))
+        .with_series(PlotSeries::new(
+            "smoothed by the sender's kernel",
+            SeriesForm::Dots,
+            Hue::Grey,
+            of_kernel,
+        ))
         .with_series(points("nothing retransmitted", Hue::Blue, false))
         .with_series(points("segments retransmitted", Hue::Orange, true))
         .with_level(report.plan.rtt, "idle");
@@ -97,7 +147,10 @@ fn round_trips(report: &SweepReport) -> PageSection {
     };
     let method = "A dot a run: median round trip under load, orange where segments were retransmitted, and \
                   their number; grey: the estimate of the sender's kernel.";
-    let mut plot = Plot::new("Round trip by rate").with_axis_name("rate").with_panel(panel).with_panel(again);
+    let mut plot = Plot::new("Round trip by rate")
+        .with_axis_name("rate")
+        .with_panel(panel)
+        .with_panel(again);
     if let Some((from, top)) = published::published_climb(report) {
         plot = plot.with_shade(from, top, "2002: longer from here on, scaled");
     }
@@ -107,7 +160,13 @@ fn round_trips(report: &SweepReport) -> PageSection {
 fn settings_section(answer: &SweepAnswer, report: &SweepReport) -> PageSection {
     let row = |(name, of): (&str, &SweepEstimate)| {
         let added = added_rtt(report, of).map_or_else(String::new, added_time);
-        [name.to_owned(), of.cell.to_string(), of.rate.to_string(), rate_interval(of), added]
+        [
+            name.to_owned(),
+            of.cell.to_string(),
+            of.rate.to_string(),
+            rate_interval(of),
+            added,
+        ]
     };
     let heads = ["", "streams × window", "rate", "95 % interval", "RTT"];
     let table = compact_table(heads, named_settings(answer).into_iter().map(row).collect());
@@ -132,7 +191,16 @@ fn sweep_runs_section(runs: &[SweepRun]) -> PageSection {
             run.broken.join(" "),
         ]
     };
-    let heads = ["run", "streams × window", "rate", "idle RTT", "RTT", "retransmitted", "sent", "does not count"];
+    let heads = [
+        "run",
+        "streams × window",
+        "rate",
+        "idle RTT",
+        "RTT",
+        "retransmitted",
+        "sent",
+        "does not count",
+    ];
     let table = compact_table(heads, runs.iter().enumerate().map(row).collect());
     PageSection {
         title: "The runs".to_owned(),

@@ -7,12 +7,18 @@ use super::{Article, SectionView};
 use crate::text::{ColumnAlignment, TextStyle, TextTable, cut_text, heading_line, wrap_text};
 
 pub(super) fn article_text(article: &Article, style: TextStyle) -> String {
-    let mut text = wrap_text(&printable_line(&article.headline), 0, |line| style.bold(line));
+    let mut text = wrap_text(&printable_line(&article.headline), 0, |line| {
+        style.bold(line)
+    });
     for sentence in &article.sentences {
         text += &wrap_text(&printable_line(sentence), 2, str::to_owned);
     }
     for (figure, meaning) in &article.facts {
-        text += &wrap_text(&printable_line(&format!("{figure}: {meaning}")), 2, str::to_owned);
+        text += &wrap_text(
+            &printable_line(&format!("{figure}: {meaning}")),
+            2,
+            str::to_owned,
+        );
     }
     for section in &article.sections {
         text += &heading_line(style, &printable_line(&section.title));
@@ -35,19 +41,42 @@ fn figures_text(figures: &FigureTable, style: TextStyle) -> String {
     let short = |cell: &String| printable_line(&cut_text(cell, CELL));
     let mut columns = figures.heads.len();
     let width = |column: usize| {
-        let cells = figures.rows.iter().filter_map(|row| row.get(column)).chain(figures.heads.get(column));
-        cells.map(|cell| short(cell).chars().count() + 2).max().unwrap_or(0)
+        let cells = figures
+            .rows
+            .iter()
+            .filter_map(|row| row.get(column))
+            .chain(figures.heads.get(column));
+        cells
+            .map(|cell| short(cell).chars().count() + 2)
+            .max()
+            .unwrap_or(0)
     };
     while columns > 1 && (0..columns).map(width).sum::<usize>() > 82 {
         columns -= 1;
     }
-    let heads: Vec<(&str, ColumnAlignment)> =
-        figures.heads.iter().take(columns).map(|head| (head.as_str(), ColumnAlignment::Left)).collect();
+    let heads: Vec<(&str, ColumnAlignment)> = figures
+        .heads
+        .iter()
+        .take(columns)
+        .map(|head| (head.as_str(), ColumnAlignment::Left))
+        .collect();
     let mut table = TextTable::new(&heads);
     for row in &figures.rows {
         let last = columns.saturating_sub(1);
-        let cell = |(index, cell): (usize, &String)| if index == last { printable_line(cell) } else { short(cell) };
-        table.push_row(row.iter().take(columns).enumerate().map(cell).collect::<Vec<_>>());
+        let cell = |(index, cell): (usize, &String)| {
+            if index == last {
+                printable_line(cell)
+            } else {
+                short(cell)
+            }
+        };
+        table.push_row(
+            row.iter()
+                .take(columns)
+                .enumerate()
+                .map(cell)
+                .collect::<Vec<_>>(),
+        );
     }
     table.render(0, |head| style.dim(head))
 }

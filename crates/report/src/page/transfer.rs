@@ -2,14 +2,15 @@
 
 use fullpipe_chart::{ChartRow, Hue, Panel, Plot, PlotSeries, RowChart, SeriesForm};
 use fullpipe_record::{
-    Diagnosis, DiagnosisReport, Evidence, Limit, Measurement, Prediction, RampReport, RttStats, Sample, TimeAccount,
-    TransferTimeShare, Verdict,
+    Diagnosis, DiagnosisReport, Evidence, Limit, Measurement, Prediction, RampReport, RttStats,
+    Sample, TimeAccount, TransferTimeShare, Verdict,
 };
 use fullpipe_units::{BitRate, ByteCount, Span, count_noun};
 
 use super::course::{
-    LevelChange, SampleSnapshot, arrival_rates, by_bytes, bytes_over_time, level_changes, level_note, level_series,
-    mean_so_far, of_end, round_trips, sample_snapshots, sent_again, smoothed_rtt_series, steady_or_mean_rate,
+    LevelChange, SampleSnapshot, arrival_rates, by_bytes, bytes_over_time, level_changes,
+    level_note, level_series, mean_so_far, of_end, round_trips, sample_snapshots, sent_again,
+    smoothed_rtt_series, steady_or_mean_rate,
 };
 use super::limits::{ceilings_over_time, held_back, processor_time_section};
 use super::remedy::{effect_section, remedies_section, trial_section};
@@ -36,14 +37,20 @@ pub(super) fn transfer_article(measured: &Measurement) -> Article {
     }
 }
 
-/// Returns the article on a diagnosis: of the measurement, or else of the first transfer that was watched; `None`
-/// without any.
-pub(super) fn diagnosis_article(measured: Option<&Measurement>, report: &DiagnosisReport) -> Option<Article> {
+/// Returns the article on a diagnosis: of the measurement, or else of the first transfer that was
+/// watched; `None` without any.
+pub(super) fn diagnosis_article(
+    measured: Option<&Measurement>,
+    report: &DiagnosisReport,
+) -> Option<Article> {
     let first = report.transfers.first();
     let mut article = match (measured, first) {
         (Some(measured), _) => transfer_article(measured),
         (None, Some(first)) => watched_article(first),
-        (None, None) => Article { origin: "watched connections".to_owned(), ..Article::default() },
+        (None, None) => Article {
+            origin: "watched connections".to_owned(),
+            ..Article::default()
+        },
     };
     if let Some(time) = &report.time {
         let section = time_section(time, report.command.is_some());
@@ -55,22 +62,36 @@ pub(super) fn diagnosis_article(measured: Option<&Measurement>, report: &Diagnos
         return None;
     }
     if let Some(trial) = &report.trial {
-        let before = measured.map(|before| effect_section(before, &trial.remedy, &trial.measurement));
-        article.sections.splice(0..0, std::iter::once(trial_section(trial)).chain(before));
+        let before =
+            measured.map(|before| effect_section(before, &trial.remedy, &trial.measurement));
+        article
+            .sections
+            .splice(0..0, std::iter::once(trial_section(trial)).chain(before));
     }
-    article.sections.extend(first.and_then(|first| remedies_section(&first.remedies)));
-    article.sections.extend(first.and_then(|first| evidence_section(&first.verdict)));
+    article
+        .sections
+        .extend(first.and_then(|first| remedies_section(&first.remedies)));
+    article
+        .sections
+        .extend(first.and_then(|first| evidence_section(&first.verdict)));
     Some(article)
 }
 
 /// Returns the account of the time that was watched.
 fn time_section(account: &TimeAccount, is_command: bool) -> PageSection {
     let row = |(name, time, figures): UseOfTime| {
-        let figure = if figures.is_empty() { seconds(time) } else { format!("{}: {figures}", seconds(time)) };
+        let figure = if figures.is_empty() {
+            seconds(time)
+        } else {
+            format!("{}: {figures}", seconds(time))
+        };
         ChartRow::new(name, &figure, Hue::Blue).with_bar(time)
     };
     let rows = RowChart::new("Where the time went", ["use", "time"]);
-    let rows = uses_of_time(account).into_iter().map(row).fold(rows, RowChart::with_row);
+    let rows = uses_of_time(account)
+        .into_iter()
+        .map(row)
+        .fold(rows, RowChart::with_row);
     let method = "Each moment is booked once: data under way before requests, and those before waiting for the other \
                   program. Only the first gets shorter with the rate.";
     PageSection::new(main_use(account, is_command), method, rows)
@@ -79,10 +100,15 @@ fn time_section(account: &TimeAccount, is_command: bool) -> PageSection {
 /// Returns the account of the time of a transfer; `None` where it was not booked.
 pub(super) fn transfer_time(verdict: &Verdict) -> Option<PageSection> {
     let longest = verdict.where_time_went.first()?;
-    let row =
-        |one: &TransferTimeShare| ChartRow::new(one.used_for.text(), &seconds(one.time), Hue::Blue).with_bar(one.time);
+    let row = |one: &TransferTimeShare| {
+        ChartRow::new(one.used_for.text(), &seconds(one.time), Hue::Blue).with_bar(one.time)
+    };
     let rows = RowChart::new("Where the time of the transfer went", ["use", "time"]);
-    let rows = verdict.where_time_went.iter().map(row).fold(rows, RowChart::with_row);
+    let rows = verdict
+        .where_time_went
+        .iter()
+        .map(row)
+        .fold(rows, RowChart::with_row);
     let title = format!("Most of the transfer's time: {}", longest.used_for.text());
     let method = "Each moment between two samples is booked once, by what held the data back then; the mean of all \
                   streams.";
@@ -92,9 +118,16 @@ pub(super) fn transfer_time(verdict: &Verdict) -> Option<PageSection> {
 fn watched_article(diagnosis: &Diagnosis) -> Article {
     let transfer = diagnosis.transfer.as_ref();
     let rate = transfer.map_or(BitRate::ZERO, |transfer| transfer.rate);
-    let program = transfer.and_then(|transfer| transfer.program.clone()).unwrap_or_else(|| "a connection".to_owned());
-    let remote = transfer.map(|transfer| transfer.remote.clone()).unwrap_or_default();
-    let course = diagnosis.evidence.as_ref().map(|evidence| of_evidence(evidence, Some(&diagnosis.verdict)));
+    let program = transfer
+        .and_then(|transfer| transfer.program.clone())
+        .unwrap_or_else(|| "a connection".to_owned());
+    let remote = transfer
+        .map(|transfer| transfer.remote.clone())
+        .unwrap_or_default();
+    let course = diagnosis
+        .evidence
+        .as_ref()
+        .map(|evidence| of_evidence(evidence, Some(&diagnosis.verdict)));
     let mut sections = course.unwrap_or_default();
     sections.extend(ceilings_section(&diagnosis.verdict, rate));
     sections.extend(transfer_time(&diagnosis.verdict));
@@ -114,48 +147,90 @@ fn watched_article(diagnosis: &Diagnosis) -> Article {
 pub(super) fn limit_phrase(kind: Limit) -> String {
     let name = limit_name(kind).unwrap_or("nothing that was shown");
     let mut letters = name.chars();
-    letters.next().map(|first| first.to_lowercase().chain(letters).collect()).unwrap_or_default()
+    letters
+        .next()
+        .map(|first| first.to_lowercase().chain(letters).collect())
+        .unwrap_or_default()
 }
 
 fn transfer_headline(rate: BitRate, limit: Option<&Verdict>) -> String {
     match limit {
-        Some(verdict) if verdict.kind != Limit::Unknown => format!("{rate}: limited by {}", limit_phrase(verdict.kind)),
+        Some(verdict) if verdict.kind != Limit::Unknown => {
+            format!("{rate}: limited by {}", limit_phrase(verdict.kind))
+        }
         _ => rate.to_string(),
     }
 }
 
 fn transfer_origin(measured: &Measurement) -> String {
-    let peer = if measured.peer.host.is_empty() { String::new() } else { format!(" to {}", measured.peer.host) };
+    let peer = if measured.peer.host.is_empty() {
+        String::new()
+    } else {
+        format!(" to {}", measured.peer.host)
+    };
     let streams = count_noun(measured.request.streams, "stream");
     let started: String = measured.started.chars().take(19).collect();
-    let when = if started.is_empty() { String::new() } else { format!(" · {} UTC", started.replace('T', " ")) };
+    let when = if started.is_empty() {
+        String::new()
+    } else {
+        format!(" · {} UTC", started.replace('T', " "))
+    };
     format!("fullpipe{peer} · {streams}{when}")
 }
 
 /// Returns why a measurement does not count, and its warnings.
 pub(super) fn measurement_faults(measured: &Measurement) -> impl Iterator<Item = String> {
-    let broken = measured.validity.broken.iter().map(|why| format!("Not valid: {why}."));
-    let off = measured.broken_off.iter().map(|why| format!("Broken off: {why}"));
-    broken.chain(off).chain(measured.warnings.iter().map(|warning| format!("Warning: {warning}")))
+    let broken = measured
+        .validity
+        .broken
+        .iter()
+        .map(|why| format!("Not valid: {why}."));
+    let off = measured
+        .broken_off
+        .iter()
+        .map(|why| format!("Broken off: {why}"));
+    broken.chain(off).chain(
+        measured
+            .warnings
+            .iter()
+            .map(|warning| format!("Warning: {warning}")),
+    )
 }
 
 fn transfer_facts(measured: &Measurement) -> Vec<(String, String)> {
-    let part = if measured.summary.steady.is_some() { "steady part" } else { "mean" };
-    let mut facts = vec![(steady_or_mean_rate(measured).to_string(), format!("payload that arrived, {part}"))];
-    facts.extend(rtt_inflation(measured).map(|growth| (growth, "round trip, idle and under load".to_owned())));
+    let part = if measured.summary.steady.is_some() {
+        "steady part"
+    } else {
+        "mean"
+    };
+    let mut facts = vec![(
+        steady_or_mean_rate(measured).to_string(),
+        format!("payload that arrived, {part}"),
+    )];
+    facts.extend(
+        rtt_inflation(measured)
+            .map(|growth| (growth, "round trip, idle and under load".to_owned())),
+    );
     if let Some(count) = measured.summary.retransmits {
         facts.push((count.get().to_string(), "segments retransmitted".to_owned()));
     } else if let Some(seen) = measured.summary.datagrams {
-        facts.push((seen.lost.to_string(), format!("datagrams lost, {} arrived", seen.received)));
+        facts.push((
+            seen.lost.to_string(),
+            format!("datagrams lost, {} arrived", seen.received),
+        ));
     }
     let summary = &measured.summary;
-    facts.push((summary.received.to_string(), format!("arrived in {:.1} s", summary.duration.as_secs_f64())));
+    facts.push((
+        summary.received.to_string(),
+        format!("arrived in {:.1} s", summary.duration.as_secs_f64()),
+    ));
     facts
 }
 
 /// Returns the median round-trip times as `100 → 178 ms`.
 fn rtt_inflation(measured: &Measurement) -> Option<String> {
-    let [idle, loaded] = [measured.rtt.idle, measured.rtt.loaded].map(|rtt| rtt.map(|rtt| round_trip(rtt.median)));
+    let [idle, loaded] =
+        [measured.rtt.idle, measured.rtt.loaded].map(|rtt| rtt.map(|rtt| round_trip(rtt.median)));
     match (idle, loaded) {
         (Some(idle), Some(loaded)) => Some(from_to(&idle, &loaded)),
         (one, other) => one.or(other),
@@ -204,14 +279,25 @@ fn over_time(measured: &Measurement, predicted: Option<&Prediction>) -> PageSect
     let end = course.last().map_or(ramp, |(at, _)| *at);
     let mean = mean_so_far(&course);
     rate_panel = rate_panel
-        .with_series(PlotSeries::new("mean so far", SeriesForm::Line, Hue::Grey, mean).with_label("mean so far"))
-        .with_series(PlotSeries::new("rate", SeriesForm::Line, Hue::Blue, course).with_label(&label))
+        .with_series(
+            PlotSeries::new("mean so far", SeriesForm::Line, Hue::Grey, mean)
+                .with_label("mean so far"),
+        )
+        .with_series(
+            PlotSeries::new("rate", SeriesForm::Line, Hue::Blue, course).with_label(&label),
+        )
         .with_series(level_series(&changes, ramp, end));
     if let Some(prediction) = predicted {
-        rate_panel = rate_panel.with_level(prediction.kernel_model, &format!("predicted {}", prediction.kernel_model));
+        rate_panel = rate_panel.with_level(
+            prediction.kernel_model,
+            &format!("predicted {}", prediction.kernel_model),
+        );
     }
-    let loaded = measured.rtt.loaded.map_or_else(String::new, |rtt| format!("median {}", round_trip(rtt.median)));
-    let mut delay = Panel::new("round trip").with_series(round_trips(measured, Hue::Plum).with_label(&loaded));
+    let loaded = measured.rtt.loaded.map_or_else(String::new, |rtt| {
+        format!("median {}", round_trip(rtt.median))
+    });
+    let mut delay =
+        Panel::new("round trip").with_series(round_trips(measured, Hue::Plum).with_label(&loaded));
     if let Some(idle) = measured.rtt.idle {
         delay = delay.with_level(idle.median, &format!("idle {}", round_trip(idle.median)));
     }
@@ -221,10 +307,16 @@ fn over_time(measured: &Measurement, predicted: Option<&Prediction>) -> PageSect
         Hue::Orange,
         again.into_iter().map(|(at, segments)| (at, 0, segments)),
     );
-    let mut plot = Plot::new("Rate and round-trip time over time").with_panel(rate_panel).with_panel(delay);
+    let mut plot = Plot::new("Rate and round-trip time over time")
+        .with_panel(rate_panel)
+        .with_panel(delay);
     plot = plot.with_panel(Panel::new("segments retransmitted").with_series(again));
     if let Some(steady) = steady.filter(|steady| steady.ramp > Span::ZERO) {
-        plot = plot.with_shade(Span::ZERO, steady.ramp, &format!("ramp {}", seconds(steady.ramp)));
+        plot = plot.with_shade(
+            Span::ZERO,
+            steady.ramp,
+            &format!("ramp {}", seconds(steady.ramp)),
+        );
     }
     let method = "Payload that arrived, and round trips on the same axis of time; dotted: predicted, and idle";
     PageSection::new(
@@ -243,7 +335,11 @@ fn level_changes_suffix(changes: &[LevelChange]) -> String {
     match changes {
         [] => String::new(),
         [one] => {
-            format!("; at {} {}", seconds(one.at), from_to(&one.before.to_string(), &one.after.to_string()))
+            format!(
+                "; at {} {}",
+                seconds(one.at),
+                from_to(&one.before.to_string(), &one.after.to_string())
+            )
         }
         many => format!("; {} changes of level", many.len()),
     }
@@ -254,7 +350,9 @@ fn course_title(measured: &Measurement) -> String {
         Some(steady) => format!("Steady at {} after {}", steady.rate, seconds(steady.ramp)),
         None => format!("{} over the whole time", measured.summary.rate),
     };
-    let Some((idle, loaded)) = measured.rtt.idle.zip(measured.rtt.loaded) else { return rate };
+    let Some((idle, loaded)) = measured.rtt.idle.zip(measured.rtt.loaded) else {
+        return rate;
+    };
     let [before, during] = [idle.median, loaded.median].map(round_trip);
     if loaded.median.as_secs_f64() > idle.median.as_secs_f64() * GROWTH {
         format!("{rate}; round trips grow from {before} to {during}")
@@ -274,16 +372,31 @@ fn flight_section(
     let advertised = bytes_over_time(sender, |sample| sample.tcp.snd_wnd);
     let congestion = bytes_over_time(sender, Sample::congestion_window);
     let window = advertised.iter().map(|(_, size)| *size).max();
-    let shown = |size: Option<ByteCount>, or: &str| size.map_or_else(|| or.to_owned(), |size| size.to_string());
+    let shown = |size: Option<ByteCount>, or: &str| {
+        size.map_or_else(|| or.to_owned(), |size| size.to_string())
+    };
     let mut panel = Panel::new("data")
-        .with_series(PlotSeries::new("in flight", SeriesForm::Line, Hue::Blue, in_flight).with_label("in flight"))
         .with_series(
-            PlotSeries::new("congestion window", SeriesForm::Line, Hue::Green, congestion)
-                .with_label("congestion window"),
+            PlotSeries::new("in flight", SeriesForm::Line, Hue::Blue, in_flight)
+                .with_label("in flight"),
         )
         .with_series(
-            PlotSeries::new("advertised window", SeriesForm::Steps, Hue::Orange, advertised)
-                .with_label("advertised window"),
+            PlotSeries::new(
+                "congestion window",
+                SeriesForm::Line,
+                Hue::Green,
+                congestion,
+            )
+            .with_label("congestion window"),
+        )
+        .with_series(
+            PlotSeries::new(
+                "advertised window",
+                SeriesForm::Steps,
+                Hue::Orange,
+                advertised,
+            )
+            .with_label("advertised window"),
         );
     if let Some(bdp) = bdp {
         panel = panel.with_level(bdp, &format!("BDP {bdp}"));
@@ -296,29 +409,46 @@ fn flight_section(
         format!("Up to {most} in flight; the advertised window is {window}")
     };
     let method = "All streams together: data sent and not yet acknowledged, against the windows.";
-    Some(PageSection::new(title, method, Plot::new("Data in flight and windows over time").with_panel(panel)))
+    Some(PageSection::new(
+        title,
+        method,
+        Plot::new("Data in flight and windows over time").with_panel(panel),
+    ))
 }
 
-/// Returns the ceilings of a verdict, the lowest first, and the rate that was measured; `None` without ceilings.
+/// Returns the ceilings of a verdict, the lowest first, and the rate that was measured; `None`
+/// without ceilings.
 pub(super) fn ceilings_section(verdict: &Verdict, measured: BitRate) -> Option<PageSection> {
-    let mut all: Vec<(Limit, BitRate)> = verdict.ceilings.iter().map(|(kind, rate)| (*kind, *rate)).collect();
+    let mut all: Vec<(Limit, BitRate)> = verdict
+        .ceilings
+        .iter()
+        .map(|(kind, rate)| (*kind, *rate))
+        .collect();
     all.sort_by_key(|(_, rate)| *rate);
     let (lowest, least) = *all.first()?;
     let mut rows = RowChart::new("Ceilings", ["limit", "rate that it allows"]);
-    rows = rows.with_row(ChartRow::new("measured", &measured.to_string(), Hue::Blue).with_bar(measured));
+    rows = rows
+        .with_row(ChartRow::new("measured", &measured.to_string(), Hue::Blue).with_bar(measured));
     for (kind, rate) in all {
         let (hue, mark) = match kind {
             _ if kind == verdict.kind => (Hue::Orange, ", the limit"),
             _ if rate < measured => (Hue::Grey, ", exceeded"),
             _ => (Hue::Grey, ""),
         };
-        rows = rows.with_row(ChartRow::new(kind.name(), &format!("{rate}{mark}"), hue).with_bar(rate));
+        rows =
+            rows.with_row(ChartRow::new(kind.name(), &format!("{rate}{mark}"), hue).with_bar(rate));
     }
     let title = match verdict.ceilings.get(&verdict.kind) {
         Some(own) if lowest != verdict.kind => {
-            format!("The ceiling of {} is the limit: {own}", limit_phrase(verdict.kind))
+            format!(
+                "The ceiling of {} is the limit: {own}",
+                limit_phrase(verdict.kind)
+            )
         }
-        _ => format!("Of all ceilings, that of {} is the lowest: {least}", limit_phrase(lowest)),
+        _ => format!(
+            "Of all ceilings, that of {} is the lowest: {least}",
+            limit_phrase(lowest)
+        ),
     };
     Some(PageSection::new(
         title,
@@ -327,12 +457,16 @@ pub(super) fn ceilings_section(verdict: &Verdict, measured: BitRate) -> Option<P
     ))
 }
 
-/// Returns the round trips of echo requests without and under load; `None` where either are not known.
+/// Returns the round trips of echo requests without and under load; `None` where either are not
+/// known.
 fn echo_rtt_section(measured: &Measurement) -> Option<PageSection> {
     let echoes = measured.rtt.echoes.as_ref()?;
     let load = echoes.load;
     let of = |from: Span, to: Span| -> Vec<Span> {
-        let within = echoes.samples.iter().filter(|echo| echo.at >= from && echo.at < to);
+        let within = echoes
+            .samples
+            .iter()
+            .filter(|echo| echo.at >= from && echo.at < to);
         within.filter_map(|echo| echo.rtt).collect()
     };
     let (idle, loaded) = (of(Span::ZERO, load.began), of(load.from, load.to));
@@ -354,8 +488,14 @@ fn echo_rtt_section(measured: &Measurement) -> Option<PageSection> {
         round_trip(during.median),
         round_trip(before.median)
     );
-    let plot = Plot::new("Round-trip times, idle and loaded").with_axis_name("round trip").with_panel(panel);
-    Some(PageSection::new(title, "Echo requests before the load and during it, on one scale.", plot))
+    let plot = Plot::new("Round-trip times, idle and loaded")
+        .with_axis_name("round trip")
+        .with_panel(panel);
+    Some(PageSection::new(
+        title,
+        "Echo requests before the load and during it, on one scale.",
+        plot,
+    ))
 }
 
 /// Returns the rate of each stream; `None` of a single one.
@@ -368,34 +508,68 @@ fn stream_rates_section(measured: &Measurement) -> Option<PageSection> {
     for stream in &measured.streams {
         let rate = BitRate::from_bytes_in(stream.received, duration);
         let again = stream.retransmits.filter(|count| count.get() > 0);
-        let again = again.map_or_else(String::new, |count| format!(", {} retransmitted", count.get()));
-        rows = rows
-            .with_row(ChartRow::new(&stream.stream.to_string(), &format!("{rate}{again}"), Hue::Blue).with_bar(rate));
+        let again = again.map_or_else(String::new, |count| {
+            format!(", {} retransmitted", count.get())
+        });
+        rows = rows.with_row(
+            ChartRow::new(
+                &stream.stream.to_string(),
+                &format!("{rate}{again}"),
+                Hue::Blue,
+            )
+            .with_bar(rate),
+        );
     }
-    let all = measured.streams.iter().map(|stream| BitRate::from_bytes_in(stream.received, duration));
+    let all = measured
+        .streams
+        .iter()
+        .map(|stream| BitRate::from_bytes_in(stream.received, duration));
     let (least, most) = (all.clone().min()?, all.max()?);
-    let title = format!("The {} streams move {least} to {most} each", measured.streams.len());
-    Some(PageSection::new(title, "Payload of each stream that arrived, over the whole time.", rows))
+    let title = format!(
+        "The {} streams move {least} to {most} each",
+        measured.streams.len()
+    );
+    Some(PageSection::new(
+        title,
+        "Payload of each stream that arrived, over the whole time.",
+        rows,
+    ))
 }
 
 /// Returns the figures that decided; `None` without any.
 pub(super) fn evidence_section(verdict: &Verdict) -> Option<PageSection> {
-    let rows: Vec<[String; 2]> = verdict.evidence.iter().map(|(name, figure)| [name.clone(), figure.clone()]).collect();
-    let title = format!("What shows it, with a confidence of {}", confidence_percent(verdict.confidence));
-    (!rows.is_empty()).then(|| PageSection::new(title, "", compact_table(["figure", "value"], rows)))
+    let rows: Vec<[String; 2]> = verdict
+        .evidence
+        .iter()
+        .map(|(name, figure)| [name.clone(), figure.clone()])
+        .collect();
+    let title = format!(
+        "What shows it, with a confidence of {}",
+        confidence_percent(verdict.confidence)
+    );
+    (!rows.is_empty())
+        .then(|| PageSection::new(title, "", compact_table(["figure", "value"], rows)))
 }
 
-/// Returns the sections on a transfer that was watched or captured, of which the evidence is all that is known.
+/// Returns the sections on a transfer that was watched or captured, of which the evidence is all
+/// that is known.
 pub(super) fn of_evidence(evidence: &Evidence, limit: Option<&Verdict>) -> Vec<PageSection> {
     let streams = evidence.request.streams.max(1);
     let sender = sample_snapshots(&evidence.sender_samples, u16::MAX);
     let receiver = sample_snapshots(&evidence.receiver_samples, u16::MAX);
     let round = evidence.idle_rtt.unwrap_or_default();
-    let mut passed = by_bytes(&sender, round, |sample| sample.tcp.bytes_acked.or(Some(sample.bytes)));
+    let mut passed = by_bytes(&sender, round, |sample| {
+        sample.tcp.bytes_acked.or(Some(sample.bytes))
+    });
     if passed.len() < 2 {
         passed = by_bytes(&receiver, round, |sample| Some(sample.bytes));
     }
-    let mut rate = Panel::new("rate").with_series(PlotSeries::new("rate", SeriesForm::Line, Hue::Blue, passed));
+    let mut rate = Panel::new("rate").with_series(PlotSeries::new(
+        "rate",
+        SeriesForm::Line,
+        Hue::Blue,
+        passed,
+    ));
     if let Some(bandwidth) = evidence.bandwidth {
         rate = rate.with_level(bandwidth, &format!("bandwidth {bandwidth}"));
     }
@@ -403,43 +577,67 @@ pub(super) fn of_evidence(evidence: &Evidence, limit: Option<&Verdict>) -> Vec<P
     if let Some(idle) = evidence.idle_rtt {
         delay = delay.with_level(idle, &format!("least {}", round_trip(idle)));
     }
-    let again = sent_again(&sender).into_iter().map(|(at, segments)| (at, 0, segments));
-    let plot = Plot::new("Rate and round-trip time over time").with_panel(rate).with_panel(delay).with_panel(
-        Panel::new("segments retransmitted").with_series(PlotSeries::from_ranges("retransmitted", Hue::Orange, again)),
-    );
+    let again = sent_again(&sender)
+        .into_iter()
+        .map(|(at, segments)| (at, 0, segments));
+    let plot = Plot::new("Rate and round-trip time over time")
+        .with_panel(rate)
+        .with_panel(delay)
+        .with_panel(
+            Panel::new("segments retransmitted").with_series(PlotSeries::from_ranges(
+                "retransmitted",
+                Hue::Orange,
+                again,
+            )),
+        );
     let title = match streams {
         1 => "Rate and round trips over time".to_owned(),
         many => format!("Rate and round trips of {many} connections over time"),
     };
-    let mut sections =
-        vec![PageSection::new(title, "Data that was acknowledged, and round trips on the same axis.", plot)];
+    let mut sections = vec![PageSection::new(
+        title,
+        "Data that was acknowledged, and round trips on the same axis.",
+        plot,
+    )];
     sections.extend(flight_section(&sender, limit, None));
     sections.extend(time_sequence_section(&sender));
     sections.extend(held_back(&sender, limit));
     sections
 }
 
-/// Returns the time–sequence graph of the whole transfer: acknowledged data, what is in flight, and the window's edge.
+/// Returns the time–sequence graph of the whole transfer: acknowledged data, what is in flight, and
+/// the window's edge.
 fn time_sequence_section(sender: &[SampleSnapshot<'_>]) -> Option<PageSection> {
     let acknowledged = bytes_over_time(sender, |sample| sample.tcp.bytes_acked);
     let (at, last) = *acknowledged.last()?;
-    let edge = bytes_over_time(sender, |sample| Some(sample.tcp.bytes_acked? + sample.tcp.snd_wnd?));
+    let edge = bytes_over_time(sender, |sample| {
+        Some(sample.tcp.bytes_acked? + sample.tcp.snd_wnd?)
+    });
     let sent = sender.iter().filter_map(|one| {
         let acked = one.sum_figure(|sample| sample.tcp.bytes_acked)?;
-        Some((one.at, acked, acked + one.sum_figure(Sample::outstanding_bytes)?))
+        Some((
+            one.at,
+            acked,
+            acked + one.sum_figure(Sample::outstanding_bytes)?,
+        ))
     });
     let panel = Panel::new("data")
         .with_series(PlotSeries::from_ranges("in flight", Hue::Blue, sent).with_label(""))
         .with_series(
-            PlotSeries::new("acknowledged", SeriesForm::Steps, Hue::Green, acknowledged).with_label("acknowledged"),
+            PlotSeries::new("acknowledged", SeriesForm::Steps, Hue::Green, acknowledged)
+                .with_label("acknowledged"),
         )
         .with_series(
-            PlotSeries::new("window's edge", SeriesForm::Steps, Hue::Orange, edge).with_label("window's edge"),
+            PlotSeries::new("window's edge", SeriesForm::Steps, Hue::Orange, edge)
+                .with_label("window's edge"),
         );
     let title = format!("Time–sequence: {last} acknowledged in {}", seconds(at));
-    let method =
-        "Data by its place in the stream: acknowledged, in flight (vertical lines), and the edge of the window.";
-    Some(PageSection::new(title, method, Plot::new("Time–sequence graph").with_panel(panel)))
+    let method = "Data by its place in the stream: acknowledged, in flight (vertical lines), and the edge of the window.";
+    Some(PageSection::new(
+        title,
+        method,
+        Plot::new("Time–sequence graph").with_panel(panel),
+    ))
 }
 
 /// Returns the article on a load that grows.
@@ -454,7 +652,9 @@ pub(super) fn ramp_article(report: &RampReport) -> Article {
 
 fn knee_sentence(report: &RampReport) -> String {
     match (report.slower_from, report.loses_from) {
-        (Some(slower), Some(loses)) => format!("Round trips grow from {slower} on; data is lost from {loses} on"),
+        (Some(slower), Some(loses)) => {
+            format!("Round trips grow from {slower} on; data is lost from {loses} on")
+        }
         (Some(slower), None) => format!("Round trips grow from {slower} on; nothing is lost"),
         (None, Some(loses)) => format!("Data is lost from {loses} on; round trips stay"),
         (None, None) => "Neither round trips nor losses grow with the load".to_owned(),
@@ -464,23 +664,48 @@ fn knee_sentence(report: &RampReport) -> String {
 /// Returns carried rate, round trips and loss by offered load.
 pub(super) fn by_load(report: &RampReport) -> PageSection {
     let delay = |figure: fn(&RttStats) -> Span| {
-        report.steps.iter().filter_map(move |step| Some((step.offered, figure(step.rtt.as_ref()?))))
+        report
+            .steps
+            .iter()
+            .filter_map(move |step| Some((step.offered, figure(step.rtt.as_ref()?))))
     };
     let carried = report.steps.iter().map(|step| (step.offered, step.carried));
-    let lost = report.steps.iter().filter_map(|step| Some((step.offered, step.loss?)));
+    let lost = report
+        .steps
+        .iter()
+        .filter_map(|step| Some((step.offered, step.loss?)));
     let mut delays = Panel::new("round trip")
-        .with_series(PlotSeries::new("p99", SeriesForm::Line, Hue::Grey, delay(|rtt| rtt.p99)).with_label("p99"))
         .with_series(
-            PlotSeries::new("median", SeriesForm::Line, Hue::Plum, delay(|rtt| rtt.median)).with_label("median"),
+            PlotSeries::new("p99", SeriesForm::Line, Hue::Grey, delay(|rtt| rtt.p99))
+                .with_label("p99"),
+        )
+        .with_series(
+            PlotSeries::new(
+                "median",
+                SeriesForm::Line,
+                Hue::Plum,
+                delay(|rtt| rtt.median),
+            )
+            .with_label("median"),
         );
     if let Some(idle) = report.idle {
         delays = delays.with_level(idle.median, &format!("idle {}", round_trip(idle.median)));
     }
     let plot = Plot::new("Rate, round-trip time and loss by offered load")
         .with_axis_name("offered load")
-        .with_panel(Panel::new("carried").with_series(PlotSeries::new("carried", SeriesForm::Line, Hue::Blue, carried)))
+        .with_panel(Panel::new("carried").with_series(PlotSeries::new(
+            "carried",
+            SeriesForm::Line,
+            Hue::Blue,
+            carried,
+        )))
         .with_panel(delays)
-        .with_panel(Panel::new("lost").with_series(PlotSeries::new("lost", SeriesForm::Line, Hue::Orange, lost)));
+        .with_panel(Panel::new("lost").with_series(PlotSeries::new(
+            "lost",
+            SeriesForm::Line,
+            Hue::Orange,
+            lost,
+        )));
     PageSection::new(
         knee_sentence(report),
         "A point for each step: carried rate, round trips and loss by offered load.",

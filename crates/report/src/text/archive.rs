@@ -1,8 +1,8 @@
 //! The archive: lists, one document, histories, and what was done to it.
 
 use fullpipe_record::{
-    ArchiveCheck, ArchiveReport, ArchiveThinned, Direction, HistoryReport, HistorySeries, ImportedFile, StoredDocument,
-    StoredFacts,
+    ArchiveCheck, ArchiveReport, ArchiveThinned, Direction, HistoryReport, HistorySeries,
+    ImportedFile, StoredDocument, StoredFacts,
 };
 use fullpipe_stats::MIN_RUNS_WITH_CHANGE;
 use fullpipe_units::{ByteCount, Ratio, SegCount, Span, count_noun, printable_line};
@@ -19,17 +19,39 @@ const MAX_PEER: usize = 15;
 /// Returns an archive as a whole.
 pub fn archive_text(archive: &ArchiveReport) -> String {
     if !archive.exists {
-        return format!("{}\nThere is no archive yet; `fullpipe store create` makes it.\n", archive.location);
+        return format!(
+            "{}\nThere is no archive yet; `fullpipe store create` makes it.\n",
+            archive.location
+        );
     }
     let count: u64 = archive.documents.values().sum();
-    let kinds: Vec<String> = archive.documents.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
-    let kinds = if kinds.is_empty() { String::new() } else { format!(": {}", kinds.join(", ")) };
-    let read_only = if archive.read_only { "; a newer fullpipe has changed it: it can only be read" } else { "" };
+    let kinds: Vec<String> = archive
+        .documents
+        .iter()
+        .map(|(kind, count)| format!("{count} {kind}"))
+        .collect();
+    let kinds = if kinds.is_empty() {
+        String::new()
+    } else {
+        format!(": {}", kinds.join(", "))
+    };
+    let read_only = if archive.read_only {
+        "; a newer fullpipe has changed it: it can only be read"
+    } else {
+        ""
+    };
     let size = archive.bytes;
     format!(
         "{}\n{}",
         archive.location,
-        wrap_text(&format!("{}, {size}{kinds}{read_only}", count_noun(count, "document")), 0, str::to_owned)
+        wrap_text(
+            &format!(
+                "{}, {size}{kinds}{read_only}",
+                count_noun(count, "document")
+            ),
+            0,
+            str::to_owned
+        )
     )
 }
 
@@ -39,12 +61,26 @@ pub fn document_list(documents: &[StoredDocument], style: TextStyle) -> String {
         return "no documents\n".to_owned();
     }
     let heads = ["document", "started (UTC)", "to", "rate", "result"];
-    let mut table = TextTable::new(
-        &heads.map(|head| (head, if head == "rate" { ColumnAlignment::Right } else { ColumnAlignment::Left })),
-    );
+    let mut table = TextTable::new(&heads.map(|head| {
+        (
+            head,
+            if head == "rate" {
+                ColumnAlignment::Right
+            } else {
+                ColumnAlignment::Left
+            },
+        )
+    }));
     for document in documents {
-        let rate = document.facts.iter().find_map(|facts| facts.steady.or(facts.rate));
-        let to = if document.peer.is_empty() { &document.campaign } else { &document.peer };
+        let rate = document
+            .facts
+            .iter()
+            .find_map(|facts| facts.steady.or(facts.rate));
+        let to = if document.peer.is_empty() {
+            &document.campaign
+        } else {
+            &document.peer
+        };
         table.push_row([
             short_id(&document.id).to_owned(),
             cut_to_minute(&document.started),
@@ -58,31 +94,56 @@ pub fn document_list(documents: &[StoredDocument], style: TextStyle) -> String {
 
 /// Returns the kind of a document and the limit of its first run.
 fn result_summary(document: &StoredDocument) -> String {
-    let kind = document.kind.strip_prefix("foreign/").unwrap_or(&document.kind);
+    let kind = document
+        .kind
+        .strip_prefix("foreign/")
+        .unwrap_or(&document.kind);
     let first = document.facts.first();
-    let limit = first.and_then(|facts| facts.limit.as_deref()).map_or_else(String::new, |limit| format!(", {limit}"));
-    let valid = if document.facts.iter().all(|facts| facts.valid) { "" } else { ", invalid" };
+    let limit = first
+        .and_then(|facts| facts.limit.as_deref())
+        .map_or_else(String::new, |limit| format!(", {limit}"));
+    let valid = if document.facts.iter().all(|facts| facts.valid) {
+        ""
+    } else {
+        ", invalid"
+    };
     printable_line(&format!("{kind}{limit}{valid}"))
 }
 
 fn limit_label(facts: &StoredFacts) -> Option<String> {
     let kind = facts.limit.as_deref()?;
-    Some(facts.cause.as_deref().map_or_else(|| kind.to_owned(), |cause| format!("{kind}/{cause}")))
+    Some(
+        facts
+            .cause
+            .as_deref()
+            .map_or_else(|| kind.to_owned(), |cause| format!("{kind}/{cause}")),
+    )
 }
 
 pub(crate) fn short_id(id: &str) -> &str {
-    id.len().checked_sub(SHOWN_ID).and_then(|from| id.get(from..)).unwrap_or(id)
+    id.len()
+        .checked_sub(SHOWN_ID)
+        .and_then(|from| id.get(from..))
+        .unwrap_or(id)
 }
 
 /// Returns a time in RFC 3339 to the minute.
 fn cut_to_minute(started: &str) -> String {
-    started.chars().take("2026-03-12T10:00".len()).collect::<String>().replace('T', " ")
+    started
+        .chars()
+        .take("2026-03-12T10:00".len())
+        .collect::<String>()
+        .replace('T', " ")
 }
 
 /// Returns one document with all that is known of it.
 pub fn stored_document(document: &StoredDocument, style: TextStyle) -> String {
     let mut text = style.bold(&document.id) + "\n";
-    let thinned = if document.thinned { ", samples or body removed" } else { "" };
+    let thinned = if document.thinned {
+        ", samples or body removed"
+    } else {
+        ""
+    };
     let lines = [
         ("kind", document.kind.clone()),
         ("started", document.started.clone()),
@@ -97,14 +158,24 @@ pub fn stored_document(document: &StoredDocument, style: TextStyle) -> String {
     for (name, value) in lines.iter().filter(|(_, value)| !value.is_empty()) {
         text += &format!("  {name:<9} {}\n", printable_line(value));
     }
-    document.facts.iter().for_each(|facts| text += &stored_figures(facts, style));
+    document
+        .facts
+        .iter()
+        .for_each(|facts| text += &stored_figures(facts, style));
     text
 }
 
 fn stored_figures(facts: &StoredFacts, style: TextStyle) -> String {
-    let step = if facts.step.is_empty() { String::new() } else { format!("{}: ", printable_line(&facts.step)) };
+    let step = if facts.step.is_empty() {
+        String::new()
+    } else {
+        format!("{}: ", printable_line(&facts.step))
+    };
     let valid = if facts.valid { "" } else { " (invalid)" };
-    let mut text = heading_line(style, &format!("{step}{}{valid}", direction_name(facts.direction)));
+    let mut text = heading_line(
+        style,
+        &format!("{step}{}{valid}", direction_name(facts.direction)),
+    );
     let percent = |share: Option<Ratio>| share.map(|share| share.to_string());
     let span = |span: Option<Span>| span.map(|span| span.to_string());
     let bytes = |bytes: Option<ByteCount>| bytes.map(|bytes| bytes.to_string());
@@ -116,7 +187,12 @@ fn stored_figures(facts: &StoredFacts, style: TextStyle) -> String {
         ("RTT without load", span(facts.rtt_idle)),
         ("RTT under load", span(facts.rtt_loaded)),
         ("its 99th percentile", span(facts.rtt_loaded_p99)),
-        ("retransmissions", facts.retransmits.map(|count: SegCount| count.get().to_string())),
+        (
+            "retransmissions",
+            facts
+                .retransmits
+                .map(|count: SegCount| count.get().to_string()),
+        ),
         ("loss", percent(facts.loss)),
         ("streams", facts.streams.map(|streams| streams.to_string())),
         ("buffer requested", bytes(facts.buffer)),
@@ -127,7 +203,10 @@ fn stored_figures(facts: &StoredFacts, style: TextStyle) -> String {
         ("CPU of sender", percent(facts.cpu_sender)),
         ("CPU of receiver", percent(facts.cpu_receiver)),
     ];
-    for (name, value) in lines.into_iter().filter_map(|(name, value)| Some((name, value?))) {
+    for (name, value) in lines
+        .into_iter()
+        .filter_map(|(name, value)| Some((name, value?)))
+    {
         text += &format!("  {name:<19} {}\n", printable_line(&value));
     }
     text
@@ -146,16 +225,39 @@ pub fn imported_files(files: &[ImportedFile], style: TextStyle) -> String {
     let line = |file: &ImportedFile| {
         let name = printable_line(&file.file);
         if let Some(error) = &file.error {
-            return wrap_text(&format!("{name}: {error}"), 0, |line| style.mark_failure(line));
+            return wrap_text(&format!("{name}: {error}"), 0, |line| {
+                style.mark_failure(line)
+            });
         }
         let new = file.ids.len() as u64 - file.known - file.restored;
         let kind = file.kind.as_deref().unwrap_or_default();
-        let ids: Vec<&str> = file.ids.iter().take(MAX_IDS).map(|id| short_id(id)).collect();
-        let more = if file.ids.len() > MAX_IDS { ", …" } else { "" };
-        let also = [(file.restored, "whole again"), (file.known, "known already")];
+        let ids: Vec<&str> = file
+            .ids
+            .iter()
+            .take(MAX_IDS)
+            .map(|id| short_id(id))
+            .collect();
+        let more = if file.ids.len() > MAX_IDS {
+            ", …"
+        } else {
+            ""
+        };
+        let also = [
+            (file.restored, "whole again"),
+            (file.known, "known already"),
+        ];
         let also = also.into_iter().filter(|(count, _)| *count > 0);
-        let also = also.fold(String::new(), |text, (count, what)| text + &format!(", {count} {what}"));
-        wrap_text(&format!("{name}: {new} kept{also} ({kind}; {}{more})", ids.join(", ")), 0, str::to_owned)
+        let also = also.fold(String::new(), |text, (count, what)| {
+            text + &format!(", {count} {what}")
+        });
+        wrap_text(
+            &format!(
+                "{name}: {new} kept{also} ({kind}; {}{more})",
+                ids.join(", ")
+            ),
+            0,
+            str::to_owned,
+        )
     };
     files.iter().map(line).collect()
 }
@@ -167,23 +269,40 @@ const MAX_IDS: usize = 3;
 pub fn archive_check(check: &ArchiveCheck, style: TextStyle) -> String {
     let mut text = String::new();
     for damaged in &check.damaged {
-        text += &wrap_text(&format!("{} is damaged: {}", damaged.id, damaged.why), 0, |line| style.mark_failure(line));
+        text += &wrap_text(
+            &format!("{} is damaged: {}", damaged.id, damaged.why),
+            0,
+            |line| style.mark_failure(line),
+        );
     }
     for error in &check.database {
-        text += &wrap_text(&format!("database: {}", printable_line(error)), 0, |line| style.mark_failure(line));
+        text += &wrap_text(&format!("database: {}", printable_line(error)), 0, |line| {
+            style.mark_failure(line)
+        });
     }
     let stale = match (check.stale, check.repaired) {
         (0, _) => String::new(),
         (count, true) => format!("; facts of {count} derived again"),
         (count, false) => format!("; facts of {count} are stale: --repair derives them again"),
     };
-    text + &format!("{}, {} damaged{stale}\n", count_noun(check.documents, "document"), check.damaged.len())
+    text + &format!(
+        "{}, {} damaged{stale}\n",
+        count_noun(check.documents, "document"),
+        check.damaged.len()
+    )
 }
 
 /// Returns the result of thinning.
 pub fn archive_thinned(thinned: &ArchiveThinned) -> String {
-    let ArchiveThinned { samples, bodies, freed } = thinned;
-    format!("samples of {} removed, whole bodies of {bodies}, {freed}\n", count_noun(samples, "document"))
+    let ArchiveThinned {
+        samples,
+        bodies,
+        freed,
+    } = thinned;
+    format!(
+        "samples of {} removed, whole bodies of {bodies}, {freed}\n",
+        count_noun(samples, "document")
+    )
 }
 
 /// Days of a series that are shown, the newest.
@@ -192,15 +311,27 @@ const MAX_DAYS: usize = 31;
 /// Returns the history of one host: for each series the medians by day, and the changes.
 pub fn history_text(history: &HistoryReport, style: TextStyle) -> String {
     if history.series.is_empty() {
-        return format!("no runs towards {} are kept\n", printable_line(&history.host));
+        return format!(
+            "no runs towards {} are kept\n",
+            printable_line(&history.host)
+        );
     }
-    history.series.iter().map(|series| one_series(series, style)).collect()
+    history
+        .series
+        .iter()
+        .map(|series| one_series(series, style))
+        .collect()
 }
 
 fn one_series(series: &HistorySeries, style: TextStyle) -> String {
     let way = direction_name(series.direction);
     let runs = series.points.len();
-    let title = format!("{}, {way}: {} ({})", series.path_key, series.request_key, count_noun(runs, "run"));
+    let title = format!(
+        "{}, {way}: {} ({})",
+        series.path_key,
+        series.request_key,
+        count_noun(runs, "run")
+    );
     let mut text = heading_line(style, &printable_line(&title));
     for change in &series.changes {
         text += &wrap_text(&change.sentence, 2, str::to_owned);
@@ -289,8 +420,15 @@ mod tests {
     #[test]
     fn a_list_fits_a_terminal_and_shows_the_end_of_the_identifier() {
         let list = document_list(&[document()], TextStyle::PLAIN);
-        assert!(list.lines().all(|line| line.chars().count() <= 80), "{list}");
-        for part in ["5db307ad  2026-03-12 10:00  a-host-with-a-…", "941 Mbit/s", "invalid"] {
+        assert!(
+            list.lines().all(|line| line.chars().count() <= 80),
+            "{list}"
+        );
+        for part in [
+            "5db307ad  2026-03-12 10:00  a-host-with-a-…",
+            "941 Mbit/s",
+            "invalid",
+        ] {
             assert!(list.contains(part), "{list}");
         }
         assert_eq!(document_list(&[], TextStyle::PLAIN), "no documents\n");
@@ -299,8 +437,14 @@ mod tests {
     #[test]
     fn one_document_has_all_figures_that_are_known_and_no_others() {
         let text = stored_document(&document(), TextStyle::PLAIN);
-        assert!(text.contains("upload (invalid)") && text.contains("receiver-application/window-scale-rewritten"));
-        assert!(!text.contains("loss") && !text.contains("campaign"), "{text}");
+        assert!(
+            text.contains("upload (invalid)")
+                && text.contains("receiver-application/window-scale-rewritten")
+        );
+        assert!(
+            !text.contains("loss") && !text.contains("campaign"),
+            "{text}"
+        );
     }
 
     #[test]
@@ -332,16 +476,46 @@ mod tests {
             changes: Vec::new(),
             detectable: None,
         };
-        let text =
-            history_text(&HistoryReport { host: "beta".to_owned(), series: vec![series.clone()] }, TextStyle::PLAIN);
-        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
-        assert!(text.contains("(1 run)") && text.contains("day-39") && !text.contains("day-8 "), "{text}");
-        assert!(text.contains("1 valid run cannot show a change of the rate: that takes 16."), "{text}");
-        assert!(text.contains("9 earlier days not shown") && !text.contains("idle RTT"), "{text}");
-        let quiet = HistorySeries { detectable: Some(Ratio::new(0.1234)), ..series };
+        let text = history_text(
+            &HistoryReport {
+                host: "beta".to_owned(),
+                series: vec![series.clone()],
+            },
+            TextStyle::PLAIN,
+        );
+        assert!(
+            text.lines().all(|line| line.chars().count() <= 80),
+            "{text}"
+        );
+        assert!(
+            text.contains("(1 run)") && text.contains("day-39") && !text.contains("day-8 "),
+            "{text}"
+        );
+        assert!(
+            text.contains("1 valid run cannot show a change of the rate: that takes 16."),
+            "{text}"
+        );
+        assert!(
+            text.contains("9 earlier days not shown") && !text.contains("idle RTT"),
+            "{text}"
+        );
+        let quiet = HistorySeries {
+            detectable: Some(Ratio::new(0.1234)),
+            ..series
+        };
         let sentence = "No change of the rate: one of 13 % or more, with 8 of the 1 runs or more on either side";
-        assert!(no_change(&quiet).is_some_and(|said| said.starts_with(sentence)), "{:?}", no_change(&quiet));
-        let none = history_text(&HistoryReport { host: "beta".to_owned(), series: Vec::new() }, TextStyle::PLAIN);
+        assert!(
+            no_change(&quiet).is_some_and(|said| said.starts_with(sentence)),
+            "{:?}",
+            no_change(&quiet)
+        );
+        let none = history_text(
+            &HistoryReport {
+                host: "beta".to_owned(),
+                series: Vec::new(),
+            },
+            TextStyle::PLAIN,
+        );
         assert_eq!(none, "no runs towards beta are kept\n");
     }
 }

@@ -1,8 +1,8 @@
 //! Answers of the calculator: one in full, or many as a table.
 
 use fullpipe_record::{
-    Buffer, Calculation, Change, Combination, Estimate, Improvement, Inputs, Leg, Limit, Need, Quantity, Side, Solved,
-    Value, WhatIf,
+    Buffer, Calculation, Change, Combination, Estimate, Improvement, Inputs, Leg, Limit, Need,
+    Quantity, Side, Solved, Value, WhatIf,
 };
 use fullpipe_units::{ByteCount, count_noun};
 
@@ -10,8 +10,8 @@ use super::prediction::{assumption_notes, ceiling_chart};
 use super::style::{TextStyle, heading_line, wrap_text};
 use super::table::{ColumnAlignment, TableColumn, TextTable, columns_table, or_dash};
 
-/// A calculation: the equation's answer, what the hosts would make of the path and what lifts that, what-ifs, what the
-/// target takes, and the settings that yield the window.
+/// A calculation: the equation's answer, what the hosts would make of the path and what lifts that,
+/// what-ifs, what the target takes, and the settings that yield the window.
 pub fn calculation_text(solved: &Calculation, style: TextStyle) -> String {
     [
         wrap_text(&equation_answer(solved), 0, |line| style.bold(line)),
@@ -23,28 +23,48 @@ pub fn calculation_text(solved: &Calculation, style: TextStyle) -> String {
     .concat()
 }
 
-/// Combinations as rows: what differs between them, the rates by textbook and by kernel, and the limit.
+/// Combinations as rows: what differs between them, the rates by textbook and by kernel, and the
+/// limit.
 ///
-/// If the columns are wider than a terminal, first the BDP is left out, then the textbook's rate, then the limit; JSON
-/// and CSV have them all.
+/// If the columns are wider than a terminal, first the BDP is left out, then the textbook's rate,
+/// then the limit; JSON and CSV have them all.
 pub fn combination_table(rows: &[Combination], style: TextStyle) -> String {
-    columns_table(combination_columns(rows), &["BDP", "textbook", "limit"]).render(0, |head| style.bold(head))
+    columns_table(combination_columns(rows), &["BDP", "textbook", "limit"])
+        .render(0, |head| style.bold(head))
 }
 
 fn equation_answer(solved: &Calculation) -> String {
-    let Calculation { rtt, window, rate, inputs, .. } = solved;
+    let Calculation {
+        rtt,
+        window,
+        rate,
+        inputs,
+        ..
+    } = solved;
     let each = inputs.streams.filter(|streams| *streams > 1);
-    let each = each.map_or_else(String::new, |streams| format!(" in each of {streams} streams"));
+    let each = each.map_or_else(String::new, |streams| {
+        format!(" in each of {streams} streams")
+    });
     let how = match (inputs.buffer, inputs.window, inputs.loss) {
-        (Some(buffer), ..) => format!("A buffer request of {buffer}, which is a window of {window},{each}"),
-        (None, None, Some(loss)) => format!("A window of {window}, which {loss} loss leaves,{each}"),
+        (Some(buffer), ..) => {
+            format!("A buffer request of {buffer}, which is a window of {window},{each}")
+        }
+        (None, None, Some(loss)) => {
+            format!("A window of {window}, which {loss} loss leaves,{each}")
+        }
         _ => format!("A window of {window}{each}"),
     };
     match (solved.solved, solved.bandwidth.or(solved.target)) {
         (Solved::Window, Some(wanted)) => {
-            format!("{wanted} × {rtt} needs a window of {window} ({} bytes){each}.", window.get())
+            format!(
+                "{wanted} × {rtt} needs a window of {window} ({} bytes){each}.",
+                window.get()
+            )
         }
-        (Solved::Window, None) => format!("{rtt} needs a window of {window} ({} bytes){each}.", window.get()),
+        (Solved::Window, None) => format!(
+            "{rtt} needs a window of {window} ({} bytes){each}.",
+            window.get()
+        ),
         (Solved::Rtt, Some(wanted)) => format!("{how} fills {wanted} up to a round trip of {rtt}."),
         _ => match solved.bandwidth {
             Some(bandwidth) => format!("{how} over {rtt} gives {rate} of {bandwidth}."),
@@ -54,23 +74,45 @@ fn equation_answer(solved: &Calculation) -> String {
 }
 
 fn between_hosts(solved: &Calculation, style: TextStyle) -> String {
-    let mut text = heading_line(style, "What the hosts make of that path") + &ceiling_chart(&solved.prediction, style);
-    for line in [improvement_sentence(solved), transfer_duration(solved)].into_iter().flatten() {
+    let mut text = heading_line(style, "What the hosts make of that path")
+        + &ceiling_chart(&solved.prediction, style);
+    for line in [improvement_sentence(solved), transfer_duration(solved)]
+        .into_iter()
+        .flatten()
+    {
         text += &wrap_text(&line, 4, str::to_owned);
     }
     text + &assumption_notes(&solved.prediction, style)
 }
 
-/// Returns the sentence about the changes that raise the rate, or about why there are none; `None` if there is nothing
-/// to say.
+/// Returns the sentence about the changes that raise the rate, or about why there are none; `None`
+/// if there is nothing to say.
 fn improvement_sentence(solved: &Calculation) -> Option<String> {
     let limit = solved.prediction.limit;
     if let Some(Improvement { changes, after }) = &solved.improvement {
-        let verb = if let [change] = changes.as_slice() { change_verb(change) } else { "lift" };
-        let list = capitalise_first(&join_words(&changes.iter().map(change_phrase).collect::<Vec<_>>(), "and"));
-        let short = wants_rate(&solved.inputs) && solved.target.is_some_and(|target| after.kernel_model < target);
-        let rest = if short { "; the rest takes more bandwidth" } else { "" };
-        return Some(format!("{list} {verb} it to {} ({}){rest}.", after.kernel_model, after.limit.name()));
+        let verb = if let [change] = changes.as_slice() {
+            change_verb(change)
+        } else {
+            "lift"
+        };
+        let list = capitalise_first(&join_words(
+            &changes.iter().map(change_phrase).collect::<Vec<_>>(),
+            "and",
+        ));
+        let short = wants_rate(&solved.inputs)
+            && solved
+                .target
+                .is_some_and(|target| after.kernel_model < target);
+        let rest = if short {
+            "; the rest takes more bandwidth"
+        } else {
+            ""
+        };
+        return Some(format!(
+            "{list} {verb} it to {} ({}){rest}.",
+            after.kernel_model,
+            after.limit.name()
+        ));
     }
     if solved.target.is_none() {
         return lifting_change(limit).filter(|_| solved.inputs.time.is_none());
@@ -91,7 +133,9 @@ fn lifting_change(limit: Limit) -> Option<String> {
         Limit::Loss => "Less loss, bbr or more streams lift it",
         _ => return None,
     };
-    Some(format!("{what}; with --bandwidth or --rate calc says how far."))
+    Some(format!(
+        "{what}; with --bandwidth or --rate calc says how far."
+    ))
 }
 
 fn wants_rate(inputs: &Inputs) -> bool {
@@ -121,24 +165,41 @@ fn target_needs(solved: &Calculation, style: TextStyle) -> String {
     if solved.needs.is_empty() {
         return String::new();
     }
-    let mut text = heading_line(style, &target_title(solved)) + &needs_table(["now", "needed"], &solved.needs);
-    let (some, none): (Vec<&Need>, Vec<&Need>) = solved.alone.iter().partition(|need| need.value.is_some());
+    let mut text =
+        heading_line(style, &target_title(solved)) + &needs_table(["now", "needed"], &solved.needs);
+    let (some, none): (Vec<&Need>, Vec<&Need>) =
+        solved.alone.iter().partition(|need| need.value.is_some());
     if !some.is_empty() {
         let met = some.iter().all(|need| need.met);
-        let title =
-            if met { "And, with the rest as it is:" } else { "Or, with the rest as it is, one of these alone:" };
+        let title = if met {
+            "And, with the rest as it is:"
+        } else {
+            "Or, with the rest as it is, one of these alone:"
+        };
         text += &format!("  {title}\n{}", needs_table(["", ""], some));
     }
     if !none.is_empty() {
-        let names: Vec<String> = none.iter().map(|need| need.quantity.name().to_owned()).collect();
-        text +=
-            &wrap_text(&format!("No other {} would do alone.", join_words(&names, "or")), 2, |line| style.dim(line));
+        let names: Vec<String> = none
+            .iter()
+            .map(|need| need.quantity.name().to_owned())
+            .collect();
+        text += &wrap_text(
+            &format!("No other {} would do alone.", join_words(&names, "or")),
+            2,
+            |line| style.dim(line),
+        );
     }
     text
 }
 
 fn target_title(solved: &Calculation) -> String {
-    let Inputs { rate, size, time, bandwidth, .. } = &solved.inputs;
+    let Inputs {
+        rate,
+        size,
+        time,
+        bandwidth,
+        ..
+    } = &solved.inputs;
     match (rate, size.zip(*time), bandwidth) {
         (Some(rate), ..) => format!("What {rate} of payload takes"),
         (None, Some((size, time)), _) => format!("What {size} in {time} take"),
@@ -162,10 +223,19 @@ fn needs_table<'a>([now, needed]: [&str; 2], needs: impl IntoIterator<Item = &'a
             Side::AtMost => "≤ ",
             Side::OneOf => "",
         };
-        let value =
-            need.value.as_ref().map_or("no value will do".to_owned(), |value| format!("{side}{}", value_text(value)));
+        let value = need
+            .value
+            .as_ref()
+            .map_or("no value will do".to_owned(), |value| {
+                format!("{side}{}", value_text(value))
+            });
         let now = or_dash(need.now.as_ref().map(value_text));
-        table.push_row([mark.to_owned(), name, now, format!("{value}{}", where_set(need.quantity))]);
+        table.push_row([
+            mark.to_owned(),
+            name,
+            now,
+            format!("{value}{}", where_set(need.quantity)),
+        ]);
     }
     table.render(4, str::to_owned)
 }
@@ -185,17 +255,43 @@ fn linux_settings(solved: &Calculation, style: TextStyle) -> String {
     let bytes = |size: ByteCount| format!("{size} ({} bytes)", size.get());
     let mut table = TextTable::new(&[("", ColumnAlignment::Left), ("", ColumnAlignment::Left)]);
     for (end, setting, size, reason) in [
-        ("receiver", "tcp_rmem", buffers.tcp_rmem_max, &buffers.tcp_rmem_reason),
-        ("sender", "tcp_wmem", buffers.tcp_wmem_max, &buffers.tcp_wmem_reason),
+        (
+            "receiver",
+            "tcp_rmem",
+            buffers.tcp_rmem_max,
+            &buffers.tcp_rmem_reason,
+        ),
+        (
+            "sender",
+            "tcp_wmem",
+            buffers.tcp_wmem_max,
+            &buffers.tcp_wmem_reason,
+        ),
     ] {
-        let reason = if reason.is_empty() { String::new() } else { format!(": {reason}") };
-        table.push_row([end.to_owned(), format!("{setting} max {}{reason}", bytes(size))]);
+        let reason = if reason.is_empty() {
+            String::new()
+        } else {
+            format!(": {reason}")
+        };
+        table.push_row([
+            end.to_owned(),
+            format!("{setting} max {}{reason}", bytes(size)),
+        ]);
     }
-    table.push_row(["or fixed".to_owned(), format!("SO_RCVBUF request {}", bytes(buffers.so_rcvbuf))]);
-    let title = format!("Linux settings with room for a window of {}", bytes(solved.window));
+    table.push_row([
+        "or fixed".to_owned(),
+        format!("SO_RCVBUF request {}", bytes(buffers.so_rcvbuf)),
+    ]);
+    let title = format!(
+        "Linux settings with room for a window of {}",
+        bytes(solved.window)
+    );
     let mut text = heading_line(style, &title) + &table.render(2, str::to_owned);
     if buffers.so_rcvbuf > buffers.rmem_max {
-        let cut = format!("The receiver cuts such a request to {} (net.core.rmem_max).", bytes(buffers.rmem_max));
+        let cut = format!(
+            "The receiver cuts such a request to {} (net.core.rmem_max).",
+            bytes(buffers.rmem_max)
+        );
         text += &wrap_text(&cut, 2, |line| style.dim(line));
     }
     let payload = format!(
@@ -216,13 +312,22 @@ fn what_ifs(answers: &[WhatIf], style: TextStyle) -> String {
         ("", ColumnAlignment::Right),
         ("", ColumnAlignment::Left),
     ]);
-    for WhatIf { what, estimate, gain, leg } in answers {
+    for WhatIf {
+        what,
+        estimate,
+        gain,
+        leg,
+    } in answers
+    {
         let leg = match leg {
             None => "",
             Some(Leg::Outer) => " next to a host",
             Some(Leg::Middle) => " between the relays",
         };
-        let time = estimate.time.map(|time| format!(", in {time}")).unwrap_or_default();
+        let time = estimate
+            .time
+            .map(|time| format!(", in {time}"))
+            .unwrap_or_default();
         table.push_row([
             what.clone(),
             estimate.kernel_model.to_string(),
@@ -249,15 +354,26 @@ fn change_phrase(change: &Change) -> String {
         Change::MaxPacingRate(Some(pace)) => format!("a maximum pace of {pace} for each stream"),
         Change::MaxPacingRate(None) => "no maximum pace".to_owned(),
         Change::Sysctl { name, value } => format!("{name} = {value}"),
-        Change::RouteMetric { destination, metric, value } => {
+        Change::RouteMetric {
+            destination,
+            metric,
+            value,
+        } => {
             let value = value.map_or("no value".to_owned(), |value| value.to_string());
             format!("{metric} {value} on the route to {destination}")
         }
         Change::Qdisc { device, kind } => format!("the queueing discipline {kind} on {device}"),
         Change::QueueLength { device, packets } => {
-            format!("room for {} before {device}", count_noun(packets.get(), "packet"))
+            format!(
+                "room for {} before {device}",
+                count_noun(packets.get(), "packet")
+            )
         }
-        Change::Offload { device, feature, on } => {
+        Change::Offload {
+            device,
+            feature,
+            on,
+        } => {
             format!("{feature} {} on {device}", if *on { "on" } else { "off" })
         }
         Change::Mtu { device, mtu } => format!("an MTU of {} bytes on {device}", mtu.get()),
@@ -295,7 +411,9 @@ fn join_words(items: &[String], last: &str) -> String {
 
 fn capitalise_first(text: &str) -> String {
     let mut letters = text.chars();
-    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+    letters.next().map_or_else(String::new, |first| {
+        first.to_uppercase().chain(letters).collect()
+    })
 }
 
 /// A column for each quantity that differs, and for what the combinations come to.
@@ -305,37 +423,70 @@ fn combination_columns(rows: &[Combination]) -> Vec<TableColumn> {
         align,
         cells: rows.iter().map(cell).collect(),
     };
-    let inputs =
-        INPUTS.into_iter().map(|(head, cell)| column(head, ColumnAlignment::Right, &|row| or_dash(cell(&row.inputs))));
+    let inputs = INPUTS.into_iter().map(|(head, cell)| {
+        column(head, ColumnAlignment::Right, &|row| {
+            or_dash(cell(&row.inputs))
+        })
+    });
     let inputs = inputs.filter(TableColumn::has_differences);
-    let rate = |of: fn(&Estimate) -> fullpipe_units::BitRate| move |row: &Combination| of(&row.estimate).to_string();
-    let bdp = rows
-        .iter()
-        .any(|row| row.bdp.is_some())
-        .then(|| column("BDP", ColumnAlignment::Right, &|row| or_dash(row.bdp.map(|bdp| bdp.to_string()))));
+    let rate = |of: fn(&Estimate) -> fullpipe_units::BitRate| {
+        move |row: &Combination| of(&row.estimate).to_string()
+    };
+    let bdp = rows.iter().any(|row| row.bdp.is_some()).then(|| {
+        column("BDP", ColumnAlignment::Right, &|row| {
+            or_dash(row.bdp.map(|bdp| bdp.to_string()))
+        })
+    });
     let time = rows.iter().any(|row| row.estimate.time.is_some()).then(|| {
-        column("time", ColumnAlignment::Right, &|row| or_dash(row.estimate.time.map(|time| time.to_string())))
+        column("time", ColumnAlignment::Right, &|row| {
+            or_dash(row.estimate.time.map(|time| time.to_string()))
+        })
     });
     let found = [
-        column("textbook", ColumnAlignment::Right, &rate(|found| found.textbook)),
-        column("kernel model", ColumnAlignment::Right, &rate(|found| found.kernel_model)),
+        column(
+            "textbook",
+            ColumnAlignment::Right,
+            &rate(|found| found.textbook),
+        ),
+        column(
+            "kernel model",
+            ColumnAlignment::Right,
+            &rate(|found| found.kernel_model),
+        ),
     ];
-    let limit = column("limit", ColumnAlignment::Left, &|row| row.estimate.limit.name().to_owned());
-    inputs.chain(bdp).chain(found).chain(time).chain([limit]).collect()
+    let limit = column("limit", ColumnAlignment::Left, &|row| {
+        row.estimate.limit.name().to_owned()
+    });
+    inputs
+        .chain(bdp)
+        .chain(found)
+        .chain(time)
+        .chain([limit])
+        .collect()
 }
 
 type Cell = fn(&Inputs) -> Option<String>;
 
 /// The quantities that may differ, with the heads of their columns.
 const INPUTS: [(&str, Cell); 10] = [
-    ("bandwidth", |inputs| inputs.bandwidth.map(|rate| rate.to_string())),
+    ("bandwidth", |inputs| {
+        inputs.bandwidth.map(|rate| rate.to_string())
+    }),
     ("rtt", |inputs| inputs.rtt.map(|rtt| rtt.to_string())),
-    ("distance", |inputs| inputs.distance.map(|distance| distance.to_string())),
-    ("window", |inputs| inputs.window.map(|window| window.to_string())),
-    ("buffer", |inputs| inputs.buffer.map(|buffer| buffer.to_string())),
+    ("distance", |inputs| {
+        inputs.distance.map(|distance| distance.to_string())
+    }),
+    ("window", |inputs| {
+        inputs.window.map(|window| window.to_string())
+    }),
+    ("buffer", |inputs| {
+        inputs.buffer.map(|buffer| buffer.to_string())
+    }),
     ("loss", |inputs| inputs.loss.map(|loss| loss.to_string())),
     ("mtu", |inputs| inputs.mtu.map(|mtu| mtu.get().to_string())),
-    ("streams", |inputs| inputs.streams.map(|streams| streams.to_string())),
+    ("streams", |inputs| {
+        inputs.streams.map(|streams| streams.to_string())
+    }),
     ("congestion", |inputs| inputs.congestion.clone()),
     ("size", |inputs| inputs.size.map(|size| size.to_string())),
 ];

@@ -1,5 +1,6 @@
 use fullpipe_record::{
-    CapturePoint, CaptureReport, CapturedTransfer, FlowEnd, FlowReport, OwnCapture, RedactedFile, StallTimes,
+    CapturePoint, CaptureReport, CapturedTransfer, FlowEnd, FlowReport, OwnCapture, RedactedFile,
+    StallTimes,
 };
 use fullpipe_units::{BitRate, ByteCount, Span, count_noun, printable_line};
 
@@ -10,11 +11,15 @@ use super::style::{TextStyle, heading_line, wrap_text};
 use super::table::{ColumnAlignment, TextTable};
 use super::two_captures::capture_comparison;
 
-/// The connections of a capture: a line each for the `top` with most data, and the one with most at length.
+/// The connections of a capture: a line each for the `top` with most data, and the one with most at
+/// length.
 pub fn capture_text(report: &CaptureReport, top: usize, style: TextStyle) -> String {
     let bytes: ByteCount = report.flows.iter().map(FlowReport::total_bytes).sum();
     let (name, time) = (printable_line(&report.name), flow_duration(report.duration));
-    let head = format!("{name}: {}, {bytes} of data in {time}", count_noun(report.flows.len(), "connection"));
+    let head = format!(
+        "{name}: {}, {bytes} of data in {time}",
+        count_noun(report.flows.len(), "connection")
+    );
     let mut text = heading_line(style, &head);
     for note in &report.notes {
         text += &wrap_text(note, 2, |line| style.dim(line));
@@ -29,7 +34,10 @@ pub fn capture_text(report: &CaptureReport, top: usize, style: TextStyle) -> Str
         let rest = format!("{} with less data are left out (--top).", flows.len() - top);
         text += &wrap_text(&rest, 2, |line| style.dim(line));
     }
-    let explained = report.transfers.first().and_then(|transfer| transfer.flows.first());
+    let explained = report
+        .transfers
+        .first()
+        .and_then(|transfer| transfer.flows.first());
     let largest = explained.and_then(|number| flows.iter().find(|flow| flow.number == *number));
     if let Some(largest) = largest.or(flows.first()) {
         text += &capture_comparison(report, largest.number, style);
@@ -44,19 +52,31 @@ pub fn own_capture(capture: &OwnCapture, style: TextStyle) -> String {
     let mut text = heading_line(style, "Capture");
     let mut held = match capture.packets {
         0 => "No packet of the transfer passed the device: there is no file".to_owned(),
-        packets => format!("{}: {}", printable_line(&capture.name), count_noun(packets, "packet")),
+        packets => format!(
+            "{}: {}",
+            printable_line(&capture.name),
+            count_noun(packets, "packet")
+        ),
     };
-    for (count, what) in [(capture.dropped, "dropped by the kernel"), (capture.left_out, "beyond the size of the file")]
-    {
+    for (count, what) in [
+        (capture.dropped, "dropped by the kernel"),
+        (capture.left_out, "beyond the size of the file"),
+    ] {
         if count > 0 {
             held += &format!(", {count} {what}");
         }
     }
     text += &wrap_text(&(held + "."), 2, |line| style.dim(line));
-    let Some(limit) = &capture.limit else { return text };
+    let Some(limit) = &capture.limit else {
+        return text;
+    };
     text += &verdict_sentences(limit, style);
     text + &wrap_text(
-        &format!("{}; confidence {}.", agreement_clause(capture), confidence_percent(limit.confidence)),
+        &format!(
+            "{}; confidence {}.",
+            agreement_clause(capture),
+            confidence_percent(limit.confidence)
+        ),
         2,
         str::to_owned,
     )
@@ -78,19 +98,29 @@ pub fn redaction_text(file: &RedactedFile, style: TextStyle) -> String {
         count => format!("left out: {}", count_noun(count, "other packet")),
     };
     let headers = count_noun(file.segments, "TCP header");
-    let text = format!("{}: {headers} with other addresses; {left_out}.", printable_line(&file.name));
+    let text = format!(
+        "{}: {headers} with other addresses; {left_out}.",
+        printable_line(&file.name)
+    );
     heading_line(style, "Redacted") + &wrap_text(&text, 2, str::to_owned)
 }
 
 /// The only connection of a capture at length; `None` without any.
 pub fn one_flow(report: &CaptureReport, style: TextStyle) -> Option<String> {
     let only = report.flows.first()?;
-    Some(capture_comparison(report, only.number, style) + &flow_text(only, &report.transfers, style))
+    Some(
+        capture_comparison(report, only.number, style) + &flow_text(only, &report.transfers, style),
+    )
 }
 
 fn flow_list(flows: &[&FlowReport], style: TextStyle) -> String {
     let right = ColumnAlignment::Right;
-    let heads = [("no", right), ("data", right), ("Mbit/s", right), ("again", right)];
+    let heads = [
+        ("no", right),
+        ("data", right),
+        ("Mbit/s", right),
+        ("again", right),
+    ];
     let mut table = TextTable::new(&[&heads[..], &[("", ColumnAlignment::Left)]].concat());
     for flow in flows {
         let [sender, receiver] = by_direction(flow);
@@ -108,7 +138,10 @@ fn flow_list(flows: &[&FlowReport], style: TextStyle) -> String {
 /// A connection at length, with the limit of its transfer if that is one of `transfers`.
 fn flow_text(flow: &FlowReport, transfers: &[CapturedTransfer], style: TextStyle) -> String {
     let [sender, receiver] = by_direction(flow);
-    let head = format!("Connection {}: {} sends to {}", flow.number, sender.address, receiver.address);
+    let head = format!(
+        "Connection {}: {} sends to {}",
+        flow.number, sender.address, receiver.address
+    );
     let mut text = heading_line(style, &head);
     let left = ColumnAlignment::Left;
     let mut table = TextTable::new(&[("", left), ("", left)]);
@@ -116,15 +149,27 @@ fn flow_text(flow: &FlowReport, transfers: &[CapturedTransfer], style: TextStyle
         table.push_row([name.to_owned(), value]);
     }
     text += &table.render(2, str::to_owned);
-    let own = transfers.iter().find(|transfer| transfer.flows.contains(&flow.number));
-    text + &own.map_or_else(String::new, |transfer| course_of(flow, transfer, style) + &transfer_limit(transfer, style))
+    let own = transfers
+        .iter()
+        .find(|transfer| transfer.flows.contains(&flow.number));
+    text + &own.map_or_else(String::new, |transfer| {
+        course_of(flow, transfer, style) + &transfer_limit(transfer, style)
+    })
 }
 
 /// Returns the course of a connection, whose stream is its place among those of the transfer.
 fn course_of(flow: &FlowReport, transfer: &CapturedTransfer, style: TextStyle) -> String {
-    let place = transfer.flows.iter().position(|number| *number == flow.number);
-    let (Some(stream), Some(evidence)) = (place, &transfer.diagnosis.evidence) else { return String::new() };
-    let own = evidence.sender_samples.iter().filter(|sample| usize::from(sample.stream) == stream);
+    let place = transfer
+        .flows
+        .iter()
+        .position(|number| *number == flow.number);
+    let (Some(stream), Some(evidence)) = (place, &transfer.diagnosis.evidence) else {
+        return String::new();
+    };
+    let own = evidence
+        .sender_samples
+        .iter()
+        .filter(|sample| usize::from(sample.stream) == stream);
     stream_over_time(&own.collect::<Vec<_>>(), style)
 }
 
@@ -133,20 +178,40 @@ fn transfer_limit(transfer: &CapturedTransfer, style: TextStyle) -> String {
     let numbers: Vec<String> = transfer.flows.iter().map(u64::to_string).collect();
     let together = match numbers.len() {
         1 => String::new(),
-        _ => wrap_text(&format!("Judged together: connections {}.", numbers.join(", ")), 2, |line| style.dim(line)),
+        _ => wrap_text(
+            &format!("Judged together: connections {}.", numbers.join(", ")),
+            2,
+            |line| style.dim(line),
+        ),
     };
     together + &diagnosis_text(&transfer.diagnosis, BitRate::ZERO, style)
 }
 
-fn flow_rows(flow: &FlowReport, sender: &FlowEnd, receiver: &FlowEnd) -> Vec<(&'static str, String)> {
-    let mut rows = vec![("captured", capture_point(flow, sender, receiver)), ("data", sent_data(flow, sender))];
+fn flow_rows(
+    flow: &FlowReport,
+    sender: &FlowEnd,
+    receiver: &FlowEnd,
+) -> Vec<(&'static str, String)> {
+    let mut rows = vec![
+        ("captured", capture_point(flow, sender, receiver)),
+        ("data", sent_data(flow, sender)),
+    ];
     if let Some(rtt) = sender.rtt {
         let [least, median, p90, most] = [rtt.least, rtt.median, rtt.p90, rtt.most].map(round_trip);
-        rows.push(("RTT", format!("{least} least, {median} median, {p90} for nine of ten, {most} most")));
+        rows.push((
+            "RTT",
+            format!("{least} least, {median} median, {p90} for nine of ten, {most} most"),
+        ));
     }
     if let Some(bursts) = sender.bursts {
         let share = bursts.share.as_percent();
-        rows.push(("bursts", format!("pass the path at {} ({share:.0} % of the data)", bursts.rate)));
+        rows.push((
+            "bursts",
+            format!(
+                "pass the path at {} ({share:.0} % of the data)",
+                bursts.rate
+            ),
+        ));
     }
     if let Some(window) = receiver.window {
         let closed = match window.zero {
@@ -154,38 +219,79 @@ fn flow_rows(flow: &FlowReport, sender: &FlowEnd, receiver: &FlowEnd) -> Vec<(&'
             count => format!(", closed in {}", count_noun(count, "packet")),
         };
         let share = window.settled_share.as_percent();
-        let settled = format!("settled at {} ({share:.0} % of the later half)", window.settled);
+        let settled = format!(
+            "settled at {} ({share:.0} % of the later half)",
+            window.settled
+        );
         let sizes = format!("{settled}, {} first, {} most", window.first, window.most);
-        let text = if window.is_unscaled { "of a scale that no SYN shows".to_owned() } else { sizes };
+        let text = if window.is_unscaled {
+            "of a scale that no SYN shows".to_owned()
+        } else {
+            sizes
+        };
         rows.push(("window", text + &closed));
     }
     rows.extend(stalls(&sender.stalls).map(|text| ("sent nothing", text)));
     if sender.packets > 0 && receiver.packets > 0 {
-        rows.push(("in flight", format!("{} at most, as seen from here", sender.flight)));
+        rows.push((
+            "in flight",
+            format!("{} at most, as seen from here", sender.flight),
+        ));
     }
     if sender.packets > 0 {
         let packets = count_noun(sender.retransmitted_packets, "packet");
-        rows.push(("retransmitted", format!("{packets}, {}", sender.retransmitted_bytes)));
+        rows.push((
+            "retransmitted",
+            format!("{packets}, {}", sender.retransmitted_bytes),
+        ));
     }
     if sender.mss.or(receiver.mss).is_none() && sender.data_packets > 0 {
-        rows.push(("segments", format!("of {} B, as the packets show it: no SYN does", sender.segment_size.get())));
+        rows.push((
+            "segments",
+            format!(
+                "of {} B, as the packets show it: no SYN does",
+                sender.segment_size.get()
+            ),
+        ));
     }
     if sender.late_packets > 0 {
         let late = sender.late_packets - sender.reordered_packets;
-        rows.push(("late", format!("{late} after a loss before this point, {} reordered", sender.reordered_packets)));
+        rows.push((
+            "late",
+            format!(
+                "{late} after a loss before this point, {} reordered",
+                sender.reordered_packets
+            ),
+        ));
     }
     if sender.missing_bytes > ByteCount::ZERO && sender.packets > 0 {
         let missing = sender.missing_bytes;
-        rows.push(("not captured", format!("{missing} that arrived: the capture lacks them, not the receiver")));
+        rows.push((
+            "not captured",
+            format!("{missing} that arrived: the capture lacks them, not the receiver"),
+        ));
     }
     if sender.unseen > ByteCount::ZERO {
-        rows.push(("never came", format!("{} that the sender had sent by then", sender.unseen)));
+        rows.push((
+            "never came",
+            format!("{} that the sender had sent by then", sender.unseen),
+        ));
     }
     if flow.has_handshake {
-        rows.push(("options", format!("sender: {}; receiver: {}", tcp_options(sender), tcp_options(receiver))));
+        rows.push((
+            "options",
+            format!(
+                "sender: {}; receiver: {}",
+                tcp_options(sender),
+                tcp_options(receiver)
+            ),
+        ));
     }
     if flow.overhead > ByteCount::ZERO {
-        rows.push(("tunnels", format!("add {} B to each packet", flow.overhead.get())));
+        rows.push((
+            "tunnels",
+            format!("add {} B to each packet", flow.overhead.get()),
+        ));
     }
     rows
 }
@@ -193,7 +299,10 @@ fn flow_rows(flow: &FlowReport, sender: &FlowEnd, receiver: &FlowEnd) -> Vec<(&'
 /// Returns the times in which an end sent nothing; `None` where each is below a tenth of a second.
 fn stalls(times: &StallTimes) -> Option<String> {
     const MIN_SHOWN: Span = Span::from_millis(100);
-    let timeouts = format!("before {} by timeout", count_noun(times.timeout_count, "retransmission"));
+    let timeouts = format!(
+        "before {} by timeout",
+        count_noun(times.timeout_count, "retransmission")
+    );
     let stalls = [
         (times.timeouts, timeouts.as_str()),
         (times.closed_window, "while the window was closed"),
@@ -202,22 +311,32 @@ fn stalls(times: &StallTimes) -> Option<String> {
         (times.after_data, "after its last data"),
     ];
     let shown = stalls.into_iter().filter(|(time, _)| *time >= MIN_SHOWN);
-    let texts: Vec<String> = shown.map(|(time, text)| format!("{} {text}", flow_duration(time))).collect();
+    let texts: Vec<String> = shown
+        .map(|(time, text)| format!("{} {text}", flow_duration(time)))
+        .collect();
     (!texts.is_empty()).then(|| texts.join(", "))
 }
 
 fn sent_data(flow: &FlowReport, sender: &FlowEnd) -> String {
-    let (moved, rate, time) = (sender.moved_bytes(), sender.rate, flow_duration(flow.duration));
+    let (moved, rate, time) = (
+        sender.moved_bytes(),
+        sender.rate,
+        flow_duration(flow.duration),
+    );
     match sender.packets {
         0 => format!("{moved} that were acknowledged, {rate} in {time}"),
         _ => format!("{moved} in {}, {rate} in {time}", packets_with_data(sender)),
     }
 }
 
-/// Returns the number of packets with data, and that of the segments in them where offloads of a host joined several.
+/// Returns the number of packets with data, and that of the segments in them where offloads of a
+/// host joined several.
 fn packets_with_data(sender: &FlowEnd) -> String {
     let packets = count_noun(sender.data_packets, "packet");
-    let segments = sender.bytes.get().div_ceil(sender.segment_size.get().max(1));
+    let segments = sender
+        .bytes
+        .get()
+        .div_ceil(sender.segment_size.get().max(1));
     if sender.largest > sender.segment_size && segments > sender.data_packets {
         format!("{packets}, which offloads made of {segments} segments")
     } else {
@@ -229,11 +348,17 @@ fn capture_point(flow: &FlowReport, sender: &FlowEnd, receiver: &FlowEnd) -> Str
     let sender_is_first = flow.sender_index() == 0;
     let place = match (flow.point, sender_is_first) {
         (Some(CapturePoint::First), true) | (Some(CapturePoint::Second), false) => "at the sender",
-        (Some(CapturePoint::First), false) | (Some(CapturePoint::Second), true) => "at the receiver",
+        (Some(CapturePoint::First), false) | (Some(CapturePoint::Second), true) => {
+            "at the receiver"
+        }
         (Some(CapturePoint::Between), _) => "between the ends",
         (None, _) => "at a place that the packets do not show",
     };
-    let since = if flow.has_handshake { "from the first SYN on" } else { "from the middle on" };
+    let since = if flow.has_handshake {
+        "from the first SYN on"
+    } else {
+        "from the middle on"
+    };
     let only = match (sender.packets, receiver.packets) {
         (_, 0) => ", the sender's packets alone",
         (0, _) => ", the receiver's packets alone",
@@ -250,7 +375,11 @@ fn tcp_options(end: &FlowEnd) -> String {
     all.extend(end.mss.map(|mss| format!("MSS {}", mss.get())));
     let is_cut = end.syn.is_some_and(|syn| syn.options_cut);
     let no_scale = (!is_cut).then(|| "no scale".to_owned());
-    all.extend(end.window_scale.map(|scale| format!("scale {scale}")).or(no_scale));
+    all.extend(
+        end.window_scale
+            .map(|scale| format!("scale {scale}"))
+            .or(no_scale),
+    );
     all.extend(end.sack_permitted.then(|| "SACK".to_owned()));
     all.extend(end.timestamps.then(|| "timestamps".to_owned()));
     all.extend(is_cut.then(|| "the rest was cut off".to_owned()));
@@ -264,7 +393,11 @@ fn by_direction(flow: &FlowReport) -> [&FlowEnd; 2] {
 }
 
 fn flow_duration(span: Span) -> String {
-    if span < Span::from_secs(1) { round_trip(span) } else { format!("{:.1} s", span.as_secs_f64()) }
+    if span < Span::from_secs(1) {
+        round_trip(span)
+    } else {
+        format!("{:.1} s", span.as_secs_f64())
+    }
 }
 
 #[cfg(test)]
@@ -291,7 +424,10 @@ mod tests {
             sack_permitted: true,
             flight: size(130_320),
             rate: BitRate::from_mbps(25),
-            bursts: Some(BurstRate { rate: BitRate::from_mbps(100), share: Ratio::new(0.6) }),
+            bursts: Some(BurstRate {
+                rate: BitRate::from_mbps(100),
+                share: Ratio::new(0.6),
+            }),
             rtt: Some(RoundTrips {
                 samples: 6_000,
                 least: Span::from_micros(40_100),
@@ -327,7 +463,8 @@ mod tests {
             overhead: size(50),
             ends: [sender, receiver],
         };
-        let notes = vec!["The last packet of the file is cut off; all before it were read.".to_owned()];
+        let notes =
+            vec!["The last packet of the file is cut off; all before it were read.".to_owned()];
         CaptureReport {
             name: "big.pcap".to_owned(),
             flows: vec![flow.clone(), flow],
@@ -339,7 +476,10 @@ mod tests {
     #[test]
     fn no_line_is_longer_than_a_terminal_even_with_long_addresses() {
         let text = capture_text(&report(), 1, TextStyle::PLAIN);
-        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        assert!(
+            text.lines().all(|line| line.chars().count() <= 80),
+            "{text}"
+        );
         for part in [
             "2 connections",
             "1 with less data are left out (--top).",
@@ -356,7 +496,8 @@ mod tests {
     }
 
     #[test]
-    fn times_without_data_are_shown_by_what_they_waited_for_and_a_scale_that_is_not_known_is_said() {
+    fn times_without_data_are_shown_by_what_they_waited_for_and_a_scale_that_is_not_known_is_said()
+    {
         let mut report = report();
         report.flows.truncate(1);
         let [sender, receiver] = &mut report.flows[0].ends;
@@ -367,13 +508,26 @@ mod tests {
             no_data: Span::from_millis(20),
             ..StallTimes::default()
         };
-        receiver.window = receiver.window.map(|window| AdvertisedWindow { is_unscaled: true, zero: 7, ..window });
+        receiver.window = receiver.window.map(|window| AdvertisedWindow {
+            is_unscaled: true,
+            zero: 7,
+            ..window
+        });
         let text = capture_text(&report, 1, TextStyle::PLAIN);
-        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        assert!(
+            text.lines().all(|line| line.chars().count() <= 80),
+            "{text}"
+        );
         let text = unwrapped(&text);
         let times = "sent nothing 256.0 s before 4 retransmissions by timeout, 2.5 s while the window was closed";
-        assert!(text.contains(times) && !text.contains("nothing to send"), "{text}");
-        assert!(text.contains("of a scale that no SYN shows, closed in 7 packets"), "{text}");
+        assert!(
+            text.contains(times) && !text.contains("nothing to send"),
+            "{text}"
+        );
+        assert!(
+            text.contains("of a scale that no SYN shows, closed in 7 packets"),
+            "{text}"
+        );
     }
 
     #[test]
@@ -391,9 +545,17 @@ mod tests {
             hops_left: 64,
             dscp: 0,
         };
-        let end = FlowEnd { syns: 1, mss: Some(ByteCount::new(1460)), syn: Some(syn), ..FlowEnd::default() };
+        let end = FlowEnd {
+            syns: 1,
+            mss: Some(ByteCount::new(1460)),
+            syn: Some(syn),
+            ..FlowEnd::default()
+        };
         assert_eq!(tcp_options(&end), "MSS 1460, the rest was cut off");
-        assert_eq!(tcp_options(&FlowEnd { syn: None, ..end }), "MSS 1460, no scale");
+        assert_eq!(
+            tcp_options(&FlowEnd { syn: None, ..end }),
+            "MSS 1460, no scale"
+        );
     }
 
     /// Returns a text without its breaks of lines.
@@ -410,32 +572,62 @@ mod tests {
             unwrapped(&capture_text(&report, 1, TextStyle::PLAIN))
         };
         let data = shown(|flow| {
-            flow.ends[1] = FlowEnd { address: flow.ends[1].address.clone(), ..FlowEnd::default() };
+            flow.ends[1] = FlowEnd {
+                address: flow.ends[1].address.clone(),
+                ..FlowEnd::default()
+            };
             flow.ends[0].flight = ByteCount::ZERO;
         });
-        assert!(data.contains("sender's packets alone") && data.contains("receiver: not captured"), "{data}");
+        assert!(
+            data.contains("sender's packets alone") && data.contains("receiver: not captured"),
+            "{data}"
+        );
         assert!(!data.contains("in flight"), "{data}");
         let acknowledgements = shown(|flow| {
-            let (address, missing_bytes) = (flow.ends[0].address.clone(), ByteCount::new(5_000_000));
-            flow.ends[0] = FlowEnd { address, missing_bytes, ..FlowEnd::default() };
+            let (address, missing_bytes) =
+                (flow.ends[0].address.clone(), ByteCount::new(5_000_000));
+            flow.ends[0] = FlowEnd {
+                address,
+                missing_bytes,
+                ..FlowEnd::default()
+            };
             (flow.has_handshake, flow.point) = (false, None);
         });
-        assert!(acknowledgements.contains("receiver's packets alone"), "{acknowledgements}");
-        assert!(acknowledgements.contains("that were acknowledged"), "{acknowledgements}");
-        assert!(["in flight", "retransmitted", "not captured"].iter().all(|row| !acknowledgements.contains(row)));
+        assert!(
+            acknowledgements.contains("receiver's packets alone"),
+            "{acknowledgements}"
+        );
+        assert!(
+            acknowledgements.contains("that were acknowledged"),
+            "{acknowledgements}"
+        );
+        assert!(
+            ["in flight", "retransmitted", "not captured"]
+                .iter()
+                .all(|row| !acknowledgements.contains(row))
+        );
     }
 
     #[test]
     fn packets_that_offloads_made_are_shown_with_their_segments() {
         let mut report = report();
         let sender = &mut report.flows[0].ends[0];
-        (sender.bytes, sender.segment_size, sender.largest) =
-            (ByteCount::new(1448 * 32_962), ByteCount::new(1448), ByteCount::new(64_000));
+        (sender.bytes, sender.segment_size, sender.largest) = (
+            ByteCount::new(1448 * 32_962),
+            ByteCount::new(1448),
+            ByteCount::new(64_000),
+        );
         sender.data_packets = 1_866;
         report.flows.truncate(1);
         let text = capture_text(&report, 1, TextStyle::PLAIN);
-        assert!(unwrapped(&text).contains("in 1866 packets, which offloads made of 32962 segments"), "{text}");
-        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        assert!(
+            unwrapped(&text).contains("in 1866 packets, which offloads made of 32962 segments"),
+            "{text}"
+        );
+        assert!(
+            text.lines().all(|line| line.chars().count() <= 80),
+            "{text}"
+        );
     }
 
     #[test]
@@ -444,13 +636,19 @@ mod tests {
         for flow in &mut report.flows {
             (flow.ends[0].mss, flow.ends[0].segment_size) = (None, ByteCount::new(8_948));
         }
-        assert!(capture_text(&report, 1, TextStyle::PLAIN).contains("of 8948 B, as the packets show it"));
+        assert!(
+            capture_text(&report, 1, TextStyle::PLAIN)
+                .contains("of 8948 B, as the packets show it")
+        );
     }
 
     #[test]
     fn an_empty_capture_is_stated_in_a_line() {
         let text = capture_text(
-            &CaptureReport { name: "empty.pcap".to_owned(), ..CaptureReport::default() },
+            &CaptureReport {
+                name: "empty.pcap".to_owned(),
+                ..CaptureReport::default()
+            },
             10,
             TextStyle::PLAIN,
         );

@@ -19,13 +19,21 @@ pub fn copy_summary(done: &CopyReport) -> String {
 }
 
 fn copy_counts(done: &CopyReport) -> String {
-    let CopyReport { bytes, transferred, duration, .. } = done;
+    let CopyReport {
+        bytes,
+        transferred,
+        duration,
+        ..
+    } = done;
     let files = count_noun(done.files, "file");
     let present = nonzero_count(done.present, "there already");
     let left_out = nonzero_count(done.left_out, "left out");
     if done.dry_run {
         let deleted = nonzero_count(done.deleted, "would be deleted");
-        return paragraph(&format!("{files} with {bytes} would be copied{present}{left_out}{deleted}"), 0);
+        return paragraph(
+            &format!("{files} with {bytes} would be copied{present}{left_out}{deleted}"),
+            0,
+        );
     }
     let resumed = bytes.saturating_sub(*transferred);
     let resumed = match resumed {
@@ -33,14 +41,25 @@ fn copy_counts(done: &CopyReport) -> String {
         bytes => format!(", {bytes} of it before"),
     };
     let deleted = nonzero_count(done.deleted, "deleted");
-    let digest = done.digest.as_ref().map_or_else(String::new, |digest| format!("blake3 {digest}\n"));
-    let verified = if done.files > 0 { "; every byte is verified and durable" } else { "" };
-    let line = format!("{files} with {bytes}{resumed} in {duration}{verified}{present}{left_out}{deleted}");
+    let digest = done
+        .digest
+        .as_ref()
+        .map_or_else(String::new, |digest| format!("blake3 {digest}\n"));
+    let verified = if done.files > 0 {
+        "; every byte is verified and durable"
+    } else {
+        ""
+    };
+    let line = format!(
+        "{files} with {bytes}{resumed} in {duration}{verified}{present}{left_out}{deleted}"
+    );
     paragraph(&line, 0) + &digest
 }
 
 fn copy_path(done: &CopyReport) -> String {
-    let Some(transport) = done.transport else { return String::new() };
+    let Some(transport) = done.transport else {
+        return String::new();
+    };
     let transport = match transport {
         CopyTransport::Ssh => "inside ssh".to_owned(),
         CopyTransport::Call => "on the connection of the call".to_owned(),
@@ -49,7 +68,10 @@ fn copy_path(done: &CopyReport) -> String {
         }
         CopyTransport::Quic | CopyTransport::QuicFromFarEnd => "on a QUIC connection".to_owned(),
     };
-    let control = done.congestion_control.as_ref().map_or_else(String::new, |name| format!(", {name}"));
+    let control = done
+        .congestion_control
+        .as_ref()
+        .map_or_else(String::new, |name| format!(", {name}"));
     let lost = match done.retransmitted {
         SegCount::ZERO => String::new(),
         count => format!(", {count} retransmitted"),
@@ -58,36 +80,64 @@ fn copy_path(done: &CopyReport) -> String {
         ByteCount::ZERO => String::new(),
         bytes => format!(", {bytes} saved by compression"),
     };
-    let rtt = done.rtt.map_or_else(String::new, |rtt| format!(", RTT {rtt}"));
+    let rtt = done
+        .rtt
+        .map_or_else(String::new, |rtt| format!(", RTT {rtt}"));
     let CopyReport { rate, set_up, .. } = done;
     let gave_way = done.gave_way.map_or_else(String::new, |part| {
-        format!("scavenging: gave way to other traffic {:.0} % of the time\n", part.as_percent())
+        format!(
+            "scavenging: gave way to other traffic {:.0} % of the time\n",
+            part.as_percent()
+        )
     });
-    let limit = done.limit.map_or_else(String::new, |of| format!("limit: {}\n", copy_limit(of)));
-    paragraph(&format!("{rate} {transport}{control}{rtt}{lost}{saved}; {set_up} to connect"), 0) + &gave_way + &limit
+    let limit = done
+        .limit
+        .map_or_else(String::new, |of| format!("limit: {}\n", copy_limit(of)));
+    paragraph(
+        &format!("{rate} {transport}{control}{rtt}{lost}{saved}; {set_up} to connect"),
+        0,
+    ) + &gave_way
+        + &limit
 }
 
 /// Returns the line of progress.
 pub fn copy_progress(progress: &CopyProgress) -> String {
-    let CopyProgress { verified, wanted, rate } = progress;
+    let CopyProgress {
+        verified,
+        wanted,
+        rate,
+    } = progress;
     let left = wanted.saturating_sub(*verified);
     let left = match *rate {
         BitRate::ZERO => String::new(),
-        rate => format!(", {} left", Span::from_secs(rate.time_for(left).as_secs_f64().ceil() as u64)),
+        rate => format!(
+            ", {} left",
+            Span::from_secs(rate.time_for(left).as_secs_f64().ceil() as u64)
+        ),
     };
     format!("{verified} of {wanted} verified, {rate}{left}")
 }
 
 fn nonzero_count(count: u64, what: &str) -> String {
-    if count == 0 { String::new() } else { format!(", {count} {what}") }
+    if count == 0 {
+        String::new()
+    } else {
+        format!(", {count} {what}")
+    }
 }
 
 const fn copy_limit(limit: CopyLimit) -> &'static str {
     match limit {
-        CopyLimit::Source => "the sender's files or processor: most of the time nothing was on its way",
+        CopyLimit::Source => {
+            "the sender's files or processor: most of the time nothing was on its way"
+        }
         CopyLimit::Storage => "the receiver, which verifies and writes: its storage or processor",
-        CopyLimit::ReceiveWindow => "the receiver's windows (tcp_rmem); --streams opens more connections",
-        CopyLimit::SendBuffer => "the sender's buffers (tcp_wmem); --streams opens more connections",
+        CopyLimit::ReceiveWindow => {
+            "the receiver's windows (tcp_rmem); --streams opens more connections"
+        }
+        CopyLimit::SendBuffer => {
+            "the sender's buffers (tcp_wmem); --streams opens more connections"
+        }
         CopyLimit::CongestionWindow => {
             "the congestion windows, which loss or a full queue keeps small; less loss or more streams"
         }

@@ -10,21 +10,29 @@ use super::table::{ColumnAlignment, HEIGHTS, TextTable};
 /// Marks of a line.
 const MARKS: usize = 34;
 
-/// In flight and window are drawn to one scale unless the window is larger by more than this factor.
+/// In flight and window are drawn to one scale unless the window is larger by more than this
+/// factor.
 const COMPARABLE: f64 = 4.0;
 
 /// Share by which a round-trip time grows at least from the lowest mark to the highest.
 const MIN_GROWTH: f64 = 0.25;
 
-/// Returns the rate, the bytes in flight, the window, the round-trip times and the retransmissions of a stream over
-/// time, each with its least and its most; nothing where there are too few samples.
+/// Returns the rate, the bytes in flight, the window, the round-trip times and the retransmissions
+/// of a stream over time, each with its least and its most; nothing where there are too few
+/// samples.
 pub(crate) fn stream_over_time(samples: &[&Sample], style: TextStyle) -> String {
-    let [Some(first), Some(last)] = [samples.first(), samples.last()] else { return String::new() };
+    let [Some(first), Some(last)] = [samples.first(), samples.last()] else {
+        return String::new();
+    };
     let (begin, duration) = (first.at, last.at.saturating_sub(first.at));
     if samples.len() < 4 || duration == Span::ZERO {
         return String::new();
     }
-    let bins = SampleBins { samples, begin, width: duration.as_secs_f64() / MARKS as f64 };
+    let bins = SampleBins {
+        samples,
+        begin,
+        width: duration.as_secs_f64() / MARKS as f64,
+    };
     let mut table = TextTable::new(&[("", ColumnAlignment::Left); 3]);
     let mut row = |name: &str, marks: String, scale: String| {
         table.push_row([name.to_owned(), marks, scale]);
@@ -35,35 +43,63 @@ pub(crate) fn stream_over_time(samples: &[&Sample], style: TextStyle) -> String 
         height_marks(&rates, 0.0, greatest_value(&rates)),
         value_range(&rates, |bps| BitRate::from_bps(bps as u64).to_string()),
     );
-    let size = |sample: &Sample, get: fn(&Sample) -> Option<ByteCount>| get(sample).map(|bytes| bytes.get() as f64);
+    let size = |sample: &Sample, get: fn(&Sample) -> Option<ByteCount>| {
+        get(sample).map(|bytes| bytes.get() as f64)
+    };
     let flight = bins.highest_values(|sample| size(sample, Sample::outstanding_bytes));
     let window = bins.highest_values(|sample| size(sample, |sample| sample.tcp.snd_wnd));
     let [flight_most, window_most] = [greatest_value(&flight), greatest_value(&window)];
     let is_comparable = window_most <= flight_most * COMPARABLE;
-    let top = |own: f64| if is_comparable { flight_most.max(window_most) } else { own };
+    let top = |own: f64| {
+        if is_comparable {
+            flight_most.max(window_most)
+        } else {
+            own
+        }
+    };
     let bytes = |value: f64| format!("{value:.0} B");
     if !flight.is_empty() {
-        row("in flight", height_marks(&flight, 0.0, top(flight_most)), value_range(&flight, bytes));
+        row(
+            "in flight",
+            height_marks(&flight, 0.0, top(flight_most)),
+            value_range(&flight, bytes),
+        );
     }
     if !window.is_empty() {
-        row("window", height_marks(&window, 0.0, top(window_most)), value_range(&window, bytes));
+        row(
+            "window",
+            height_marks(&window, 0.0, top(window_most)),
+            value_range(&window, bytes),
+        );
     }
     let rtts = bins.highest_values(|sample| sample.tcp.rtt.map(Span::as_secs_f64));
     if !rtts.is_empty() {
         let floor = least_value(&rtts);
         let top = greatest_value(&rtts).max(floor * (1.0 + MIN_GROWTH));
-        row("RTT", height_marks(&rtts, floor, top), value_range(&rtts, |secs| round_trip(Span::from_secs_f64(secs))));
+        row(
+            "RTT",
+            height_marks(&rtts, floor, top),
+            value_range(&rtts, |secs| round_trip(Span::from_secs_f64(secs))),
+        );
     }
     let (again, packets) = bins.retransmission_marks();
     if packets > 0 {
         row("retransmitted", again, count_noun(packets, "packet"));
     }
-    let each = format!("Course: {:.1} s, {} a mark", duration.as_secs_f64(), seconds_label(bins.width));
+    let each = format!(
+        "Course: {:.1} s, {} a mark",
+        duration.as_secs_f64(),
+        seconds_label(bins.width)
+    );
     heading_line(style, &each) + &table.render(2, str::to_owned)
 }
 
 fn seconds_label(secs: f64) -> String {
-    if secs < 1.0 { format!("{:.0} ms", secs * 1e3) } else { format!("{secs:.1} s") }
+    if secs < 1.0 {
+        format!("{:.0} ms", secs * 1e3)
+    } else {
+        format!("{secs:.1} s")
+    }
 }
 
 /// The samples of each mark.
@@ -80,7 +116,8 @@ impl SampleBins<'_> {
         ((since / self.width) as usize).min(MARKS - 1)
     }
 
-    /// Returns the highest value in each; one without any has that of the one before. Empty if there is none at all.
+    /// Returns the highest value in each; one without any has that of the one before. Empty if
+    /// there is none at all.
     fn highest_values(&self, value: impl Fn(&Sample) -> Option<f64>) -> Vec<f64> {
         let mut found = [None; MARKS];
         for sample in self.samples {
@@ -97,11 +134,17 @@ impl SampleBins<'_> {
 
     /// Returns the bits per second in each.
     fn bin_rates(&self) -> Vec<f64> {
-        let edges: Vec<f64> = (0..=MARKS).map(|edge| self.bytes_at(edge as f64 * self.width)).collect();
-        edges.windows(2).map(|pair| (pair[1] - pair[0]) * 8.0 / self.width).collect()
+        let edges: Vec<f64> = (0..=MARKS)
+            .map(|edge| self.bytes_at(edge as f64 * self.width))
+            .collect();
+        edges
+            .windows(2)
+            .map(|pair| (pair[1] - pair[0]) * 8.0 / self.width)
+            .collect()
     }
 
-    /// Returns the bytes that had arrived so many seconds after the begin, between samples in proportion.
+    /// Returns the bytes that had arrived so many seconds after the begin, between samples in
+    /// proportion.
     fn bytes_at(&self, secs: f64) -> f64 {
         let at = |sample: &Sample| sample.at.saturating_sub(self.begin).as_secs_f64();
         let next = self.samples.partition_point(|sample| at(sample) <= secs);
@@ -138,7 +181,11 @@ fn height_marks(values: &[f64], low: f64, high: f64) -> String {
 }
 
 fn value_range(values: &[f64], text: impl Fn(f64) -> String) -> String {
-    format!("{} to {}", text(least_value(values)), text(greatest_value(values)))
+    format!(
+        "{} to {}",
+        text(least_value(values)),
+        text(greatest_value(values))
+    )
 }
 
 fn least_value(values: &[f64]) -> f64 {
@@ -154,7 +201,8 @@ mod tests {
     use super::*;
     use fullpipe_record::TcpInfo;
 
-    /// Ten seconds at 8 Mbit/s, less than half of that in the second half, in which a packet was retransmitted.
+    /// Ten seconds at 8 Mbit/s, less than half of that in the second half, in which a packet was
+    /// retransmitted.
     fn samples() -> Vec<Sample> {
         let sample = |number: u64| {
             let (early, late) = (number.min(50), number.saturating_sub(50));
@@ -186,14 +234,31 @@ mod tests {
         let lines: Vec<&str> = text.lines().skip(1).collect();
         let half = MARKS / 2;
         assert_eq!(lines[0], "Course: 10.0 s, 294 ms a mark");
-        let rate = format!("  rate           {}{}  3.2 Mbit/s to 8 Mbit/s", "█".repeat(half), "▄".repeat(half));
+        let rate = format!(
+            "  rate           {}{}  3.2 Mbit/s to 8 Mbit/s",
+            "█".repeat(half),
+            "▄".repeat(half)
+        );
         assert_eq!(lines[1], rate);
-        assert!(lines[2].starts_with("  in flight      ▅") && lines[2].ends_with("▃  20000 B to 40000 B"), "{text}");
-        assert!(lines[3].ends_with("█  80000 B to 80000 B"), "drawn to the scale of the bytes in flight: {text}");
-        assert!(lines[4].contains("▁▁") && lines[4].ends_with("40 ms to 40 ms"), "{text}");
+        assert!(
+            lines[2].starts_with("  in flight      ▅")
+                && lines[2].ends_with("▃  20000 B to 40000 B"),
+            "{text}"
+        );
+        assert!(
+            lines[3].ends_with("█  80000 B to 80000 B"),
+            "drawn to the scale of the bytes in flight: {text}"
+        );
+        assert!(
+            lines[4].contains("▁▁") && lines[4].ends_with("40 ms to 40 ms"),
+            "{text}"
+        );
         assert_eq!(lines[5].matches('×').count(), 1);
         assert!(lines[5].ends_with("·  1 packet"), "{text}");
-        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        assert!(
+            text.lines().all(|line| line.chars().count() <= 80),
+            "{text}"
+        );
     }
 
     #[test]
@@ -203,14 +268,23 @@ mod tests {
             (sample.tcp.unacked, sample.tcp.bytes_acked) = (None, None);
         }
         let text = stream_over_time(&samples.iter().collect::<Vec<_>>(), TextStyle::PLAIN);
-        assert!(text.contains("rate") && !text.contains("in flight"), "{text}");
+        assert!(
+            text.contains("rate") && !text.contains("in flight"),
+            "{text}"
+        );
     }
 
     #[test]
     fn few_samples_have_no_course() {
         let samples = samples();
         for count in [0, 1, 3] {
-            assert_eq!(stream_over_time(&samples.iter().take(count).collect::<Vec<_>>(), TextStyle::PLAIN), "");
+            assert_eq!(
+                stream_over_time(
+                    &samples.iter().take(count).collect::<Vec<_>>(),
+                    TextStyle::PLAIN
+                ),
+                ""
+            );
         }
         let at_once = vec![&samples[0]; 9];
         assert_eq!(stream_over_time(&at_once, TextStyle::PLAIN), "");

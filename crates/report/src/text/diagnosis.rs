@@ -1,8 +1,8 @@
 //! A verdict at length, and what would help.
 
 use fullpipe_record::{
-    At, Basis, CommandEnd, CommandTimeForecast, Diagnosis, Direction, Forecast, KernelDefect, Limit, Remedy,
-    RttForecast, RunnerUp, Transfer, TransferTimeUse, Trial, Verdict,
+    At, Basis, CommandEnd, CommandTimeForecast, Diagnosis, Direction, Forecast, KernelDefect,
+    Limit, Remedy, RttForecast, RunnerUp, Transfer, TransferTimeUse, Trial, Verdict,
 };
 use fullpipe_units::{BitRate, Ratio, printable_line};
 use serde::Serialize;
@@ -20,21 +20,42 @@ const WIDE: f64 = 1.05;
 /// Remedy of a full link, which no setting of a host makes wider.
 const NOTHING_TO_CHANGE: &str = "none";
 
-/// Returns the limit of a transfer, the evidence and the remedies, whose gains are multiples of the rate that was
-/// judged: that of the steady part, or else `mean`.
+/// Returns the limit of a transfer, the evidence and the remedies, whose gains are multiples of the
+/// rate that was judged: that of the steady part, or else `mean`.
 pub fn diagnosis_text(diagnosis: &Diagnosis, mean: BitRate, style: TextStyle) -> String {
-    let steady = diagnosis.evidence.as_ref().and_then(|evidence| evidence.steady);
+    let steady = diagnosis
+        .evidence
+        .as_ref()
+        .and_then(|evidence| evidence.steady);
     let present = steady.map_or(mean, |steady| steady.rate);
-    let watched = diagnosis.transfer.as_ref().map_or_else(String::new, |seen| watched_transfer(seen, style));
+    let watched = diagnosis
+        .transfer
+        .as_ref()
+        .map_or_else(String::new, |seen| watched_transfer(seen, style));
     let defects: String = diagnosis.defects.iter().map(defect).collect();
-    watched + &limit_text(&diagnosis.verdict, style) + &defects + &what_would_help(&diagnosis.remedies, present, style)
+    watched
+        + &limit_text(&diagnosis.verdict, style)
+        + &defects
+        + &what_would_help(&diagnosis.remedies, present, style)
 }
 
 /// Returns a known defect of a kernel, in a sentence.
 pub(super) fn defect(defect: &KernelDefect) -> String {
-    let KernelDefect { kernel, at, effect, fixed, source } = defect;
-    let end = if *at == At::Receiver { "receivers" } else { "senders" };
-    let text = format!("Known defect of Linux {kernel} for {end}: {effect}. Linux {fixed} has the fix ({source}).");
+    let KernelDefect {
+        kernel,
+        at,
+        effect,
+        fixed,
+        source,
+    } = defect;
+    let end = if *at == At::Receiver {
+        "receivers"
+    } else {
+        "senders"
+    };
+    let text = format!(
+        "Known defect of Linux {kernel} for {end}: {effect}. Linux {fixed} has the fix ({source})."
+    );
     wrap_text(&text, 2, str::to_owned)
 }
 
@@ -45,14 +66,24 @@ fn watched_transfer(seen: &Transfer, style: TextStyle) -> String {
         (Some(name), None) => printable_line(name),
         _ => "A connection".to_owned(),
     };
-    let way = if seen.direction == Direction::Download { "receives" } else { "sends" };
+    let way = if seen.direction == Direction::Download {
+        "receives"
+    } else {
+        "sends"
+    };
     let connections = match seen.streams {
         1 => format!("{} ↔ {}", seen.local, seen.remote),
         many => format!("{many} connections to {}", seen.remote),
     };
     let closed = if seen.closed { "; closed since" } else { "" };
-    let moved = format!("{} in {}: {}{closed}", seen.bytes, rounded_time(seen.watched), seen.rate);
-    heading_line(style, &format!("{program} {way}")) + &wrap_text(&format!("{connections}: {moved}"), 2, str::to_owned)
+    let moved = format!(
+        "{} in {}: {}{closed}",
+        seen.bytes,
+        rounded_time(seen.watched),
+        seen.rate
+    );
+    heading_line(style, &format!("{program} {way}"))
+        + &wrap_text(&format!("{connections}: {moved}"), 2, str::to_owned)
 }
 
 fn limit_text(verdict: &Verdict, style: TextStyle) -> String {
@@ -67,7 +98,11 @@ fn limit_text(verdict: &Verdict, style: TextStyle) -> String {
     for other in &verdict.others {
         let (kind, cause) = (other.kind.name(), json_name(other.cause));
         text += &wrap_text(
-            &format!("For {} of the transfer's time: {kind} ({cause}), {}", other.share, limit_place(other.at)),
+            &format!(
+                "For {} of the transfer's time: {kind} ({cause}), {}",
+                other.share,
+                limit_place(other.at)
+            ),
             2,
             str::to_owned,
         );
@@ -76,17 +111,24 @@ fn limit_text(verdict: &Verdict, style: TextStyle) -> String {
     text + &wrap_text(&verdict_basis(verdict), 2, |line| style.dim(line))
 }
 
-/// Returns the uses of the time of the transfer that took most of it; nothing where it was not booked.
+/// Returns the uses of the time of the transfer that took most of it; nothing where it was not
+/// booked.
 fn where_time_went(verdict: &Verdict) -> String {
     const MAX_USES: usize = 4;
     let longest = verdict.where_time_went.iter().take(MAX_USES);
     let uses: Vec<String> = longest
         .map(|one| match one.used_for {
-            TransferTimeUse::AfterTransfer => format!("{} {}", one.used_for.text(), rounded_time(one.time)),
+            TransferTimeUse::AfterTransfer => {
+                format!("{} {}", one.used_for.text(), rounded_time(one.time))
+            }
             used_for => format!("{} {:.0} %", used_for.text(), one.share.as_percent()),
         })
         .collect();
-    if uses.is_empty() { String::new() } else { format!("Where the time went: {}.", uses.join(", ")) }
+    if uses.is_empty() {
+        String::new()
+    } else {
+        format!("Where the time went: {}.", uses.join(", "))
+    }
 }
 
 /// Returns the limit in one sentence and, if the next limit is close, that one in another.
@@ -103,12 +145,15 @@ fn runner_up_sentence(next: &RunnerUp) -> Option<String> {
     let name = limit_name(next.kind)?;
     match (next.bits_per_second, next.share) {
         (Some(rate), _) => Some(format!("{name} would be next, at {rate}.")),
-        (None, Some(share)) => Some(format!("{name} was the limit for about as long: {share} of the transfer's time.")),
+        (None, Some(share)) => Some(format!(
+            "{name} was the limit for about as long: {share} of the transfer's time."
+        )),
         (None, None) => None,
     }
 }
 
-/// Returns the part that is a limit, with an article at the beginning of a sentence; `None` of an unknown one.
+/// Returns the part that is a limit, with an article at the beginning of a sentence; `None` of an
+/// unknown one.
 pub(crate) const fn limit_name(kind: Limit) -> Option<&'static str> {
     Some(match kind {
         Limit::ReceiveWindow => "The receive window",
@@ -128,22 +173,42 @@ pub(crate) const fn limit_name(kind: Limit) -> Option<&'static str> {
 
 /// Returns a bar for every ceiling, the lowest first, the limit marked.
 fn ceiling_bars(verdict: &Verdict) -> String {
-    let mut ceilings: Vec<(Limit, BitRate)> = verdict.ceilings.iter().map(|(kind, rate)| (*kind, *rate)).collect();
+    let mut ceilings: Vec<(Limit, BitRate)> = verdict
+        .ceilings
+        .iter()
+        .map(|(kind, rate)| (*kind, *rate))
+        .collect();
     ceilings.sort_by_key(|(_, rate)| *rate);
     let full = ceilings.last().map_or(0.0, |(_, rate)| rate.as_f64());
-    let mut table =
-        TextTable::new(&[("", ColumnAlignment::Left), ("", ColumnAlignment::Right), ("", ColumnAlignment::Left)]);
+    let mut table = TextTable::new(&[
+        ("", ColumnAlignment::Left),
+        ("", ColumnAlignment::Right),
+        ("", ColumnAlignment::Left),
+    ]);
     for (kind, rate) in ceilings {
-        let mark = if kind == verdict.kind { " the limit" } else { "" };
-        table.push_row([kind.name().to_owned(), at_most_a_terabit(rate), value_bar(rate.as_f64(), full, BAR) + mark]);
+        let mark = if kind == verdict.kind {
+            " the limit"
+        } else {
+            ""
+        };
+        table.push_row([
+            kind.name().to_owned(),
+            at_most_a_terabit(rate),
+            value_bar(rate.as_f64(), full, BAR) + mark,
+        ]);
     }
     table.render(4, str::to_owned)
 }
 
-/// Returns a ceiling; one above every network, as that of a window over loopback, without its figure.
+/// Returns a ceiling; one above every network, as that of a window over loopback, without its
+/// figure.
 fn at_most_a_terabit(rate: BitRate) -> String {
     let terabit = BitRate::from_mbps(1_000_000);
-    if rate > terabit { format!("above {terabit}") } else { rate.to_string() }
+    if rate > terabit {
+        format!("above {terabit}")
+    } else {
+        rate.to_string()
+    }
 }
 
 /// Returns the end from which the limit was seen, and the facts that the other end would add.
@@ -156,9 +221,16 @@ fn verdict_basis(verdict: &Verdict) -> String {
     };
     let held = match verdict.kind {
         Limit::Unknown => format!("{seen}."),
-        _ => format!("{seen}, confidence {}; {}.", confidence_percent(verdict.confidence), held_for(verdict.share)),
+        _ => format!(
+            "{seen}, confidence {}; {}.",
+            confidence_percent(verdict.confidence),
+            held_for(verdict.share)
+        ),
     };
-    let more = verdict.other_end_would_show.as_ref().map(|more| format!(" The other end would show: {more}."));
+    let more = verdict
+        .other_end_would_show
+        .as_ref()
+        .map(|more| format!(" The other end would show: {more}."));
     held + &candidate_verdicts(verdict) + &more.unwrap_or_default()
 }
 
@@ -166,7 +238,11 @@ fn verdict_basis(verdict: &Verdict) -> String {
 pub(crate) fn confidence_percent(confidence: Ratio) -> String {
     /// Above it nothing is distinguished.
     const MAX_PRINTED: f64 = 0.99;
-    if confidence.get() > MAX_PRINTED { "over 99 %".to_owned() } else { confidence.to_string() }
+    if confidence.get() > MAX_PRINTED {
+        "over 99 %".to_owned()
+    } else {
+        confidence.to_string()
+    }
 }
 
 /// Returns the share of the judged time in which a limit held, as words.
@@ -180,14 +256,23 @@ fn held_for(share: Ratio) -> String {
     }
 }
 
-/// Returns the other verdicts that the evidence allows, and what would show which is right; nothing where there are
-/// none.
+/// Returns the other verdicts that the evidence allows, and what would show which is right; nothing
+/// where there are none.
 fn candidate_verdicts(verdict: &Verdict) -> String {
-    let others: Vec<&str> = verdict.candidates.iter().skip(1).map(|candidate| candidate.name()).collect();
+    let others: Vec<&str> = verdict
+        .candidates
+        .iter()
+        .skip(1)
+        .map(|candidate| candidate.name())
+        .collect();
     if others.is_empty() {
         return String::new();
     }
-    let which = verdict.would_distinguish.as_ref().map(|what| format!("; {what} would show which")).unwrap_or_default();
+    let which = verdict
+        .would_distinguish
+        .as_ref()
+        .map(|what| format!("; {what} would show which"))
+        .unwrap_or_default();
     format!(" It may as well be {}{which}.", others.join(" or "))
 }
 
@@ -202,9 +287,18 @@ fn what_would_help(remedies: &[Remedy], present: BitRate, style: TextStyle) -> S
         return text + "  Nothing to change on the hosts: the link is full.\n";
     }
     for (index, remedy) in remedies.iter().enumerate() {
-        let gain = remedy.predicted.map_or_else(String::new, |forecast| forecast_gain(forecast, present));
-        let gain = gain + &remedy.command_time.map_or_else(String::new, command_time_text);
-        let title = wrap_text(&format!("{} ({}){gain}", remedy.id, json_name(remedy.scope)), 5, str::to_owned);
+        let gain = remedy
+            .predicted
+            .map_or_else(String::new, |forecast| forecast_gain(forecast, present));
+        let gain = gain
+            + &remedy
+                .command_time
+                .map_or_else(String::new, command_time_text);
+        let title = wrap_text(
+            &format!("{} ({}){gain}", remedy.id, json_name(remedy.scope)),
+            5,
+            str::to_owned,
+        );
         // The number takes the place of the first line's indent.
         let numbered = title.replacen("     ", &format!("  {}. ", index + 1), 1);
         text += &numbered.replacen(&remedy.id, &style.bold(&remedy.id), 1);
@@ -217,17 +311,25 @@ fn what_would_help(remedies: &[Remedy], present: BitRate, style: TextStyle) -> S
         }
         for other in &remedy.commands.elsewhere {
             let commands = other.apply.join("; ");
-            text += &wrap_text(&format!("on {}: {commands}", other.system.name()), 5, |line| style.dim(line));
+            text += &wrap_text(
+                &format!("on {}: {commands}", other.system.name()),
+                5,
+                |line| style.dim(line),
+            );
         }
     }
     text
 }
 
-/// Returns why a remedy should help, and its price: the round trips that it makes for everyone on the link.
+/// Returns why a remedy should help, and its price: the round trips that it makes for everyone on
+/// the link.
 pub(crate) fn remedy_reason(remedy: &Remedy) -> String {
     let price = remedy.rtt.map_or_else(String::new, |rtt| match rtt.high {
         Some(high) if high <= rtt.low => format!(" Round trips stay at {}.", round_trip(rtt.low)),
-        _ => format!(" Round trips under load: {}, for everyone on the link.", round_trips(rtt)),
+        _ => format!(
+            " Round trips under load: {}, for everyone on the link.",
+            round_trips(rtt)
+        ),
     });
     format!("{}{price}", remedy.why)
 }
@@ -235,11 +337,15 @@ pub(crate) fn remedy_reason(remedy: &Remedy) -> String {
 fn round_trips(forecast: RttForecast) -> String {
     match forecast.high {
         Some(high) => format!("{} to {}", round_trip(forecast.low), round_trip(high)),
-        None => format!("{} and as much more as the queue of the bottleneck holds", round_trip(forecast.low)),
+        None => format!(
+            "{} and as much more as the queue of the bottleneck holds",
+            round_trip(forecast.low)
+        ),
     }
 }
 
-/// Returns a forecast as `: 941.5 Mbit/s predicted (332 Mbit/s to 941.5 Mbit/s), 2.9× the 324.7 Mbit/s measured`, where
+/// Returns a forecast as
+/// `: 941.5 Mbit/s predicted (332 Mbit/s to 941.5 Mbit/s), 2.9× the 324.7 Mbit/s measured`, where
 /// `present` is the rate that was measured.
 pub(crate) fn forecast_gain(forecast: Forecast, present: BitRate) -> String {
     let rate = forecast.bits_per_second;
@@ -248,14 +354,24 @@ pub(crate) fn forecast_gain(forecast: Forecast, present: BitRate) -> String {
     } else {
         String::new()
     };
-    let more = if forecast.capacity_unknown { " or more" } else { "" };
-    format!(": {rate}{more} predicted{}{times}", forecast_interval(forecast))
+    let more = if forecast.capacity_unknown {
+        " or more"
+    } else {
+        ""
+    };
+    format!(
+        ": {rate}{more} predicted{}{times}",
+        forecast_interval(forecast)
+    )
 }
 
 /// Returns the bounds of a forecast in brackets; nothing where they are close.
 fn forecast_interval(forecast: Forecast) -> String {
     if forecast.capacity_unknown {
-        format!(" (at least {}; the path's capacity is not known)", forecast.low)
+        format!(
+            " (at least {}; the path's capacity is not known)",
+            forecast.low
+        )
     } else if forecast.high.as_f64() > WIDE * forecast.low.as_f64() {
         format!(" ({} to {})", forecast.low, forecast.high)
     } else {
@@ -265,43 +381,90 @@ fn forecast_interval(forecast: Forecast) -> String {
 
 /// Returns the time of the whole command as `; the command 9.12 s → 8.3 s (1.1× as fast)`.
 pub(crate) fn command_time_text(time: CommandTimeForecast) -> String {
-    let faster = Ratio::from_quotient(time.measured.as_secs_f64(), time.predicted.as_secs_f64()).get();
-    format!("; the command {} → {} ({faster:.1}× as fast)", rounded_time(time.measured), rounded_time(time.predicted))
+    let faster =
+        Ratio::from_quotient(time.measured.as_secs_f64(), time.predicted.as_secs_f64()).get();
+    format!(
+        "; the command {} → {} ({faster:.1}× as fast)",
+        rounded_time(time.measured),
+        rounded_time(time.predicted)
+    )
 }
 
-/// Returns the commands of a remedy that change the end that is not `here`, without those that change the load.
+/// Returns the commands of a remedy that change the end that is not `here`, without those that
+/// change the load.
 pub fn commands_elsewhere(remedy: &Remedy, here: At) -> Vec<&str> {
-    let mark = if here == At::Sender { "# receiver" } else { "# sender" };
-    let commands = remedy.commands.apply.iter().filter(|command| !command.starts_with("fullpipe measure "));
-    commands.filter_map(|command| command.strip_suffix(mark)).map(str::trim_end).collect()
+    let mark = if here == At::Sender {
+        "# receiver"
+    } else {
+        "# sender"
+    };
+    let commands = remedy
+        .commands
+        .apply
+        .iter()
+        .filter(|command| !command.starts_with("fullpipe measure "));
+    commands
+        .filter_map(|command| command.strip_suffix(mark))
+        .map(str::trim_end)
+        .collect()
 }
 
 /// A remedy that was carried out: predicted against measured, and whether it is still in place.
 pub fn trial_text(trial: &Trial, style: TextStyle) -> String {
-    let mut table =
-        TextTable::new(&[("", ColumnAlignment::Left), ("", ColumnAlignment::Right), ("", ColumnAlignment::Left)]);
+    let mut table = TextTable::new(&[
+        ("", ColumnAlignment::Left),
+        ("", ColumnAlignment::Right),
+        ("", ColumnAlignment::Left),
+    ]);
     table.push_row(["before".to_owned(), trial.before.to_string(), String::new()]);
     if let Some(forecast) = trial.predicted {
         let bounds = if forecast.capacity_unknown {
-            format!("at least {}; the path's capacity was not known", forecast.low)
+            format!(
+                "at least {}; the path's capacity was not known",
+                forecast.low
+            )
         } else {
             format!("{} to {}", forecast.low, forecast.high)
         };
-        table.push_row(["predicted".to_owned(), forecast.bits_per_second.to_string(), bounds]);
+        table.push_row([
+            "predicted".to_owned(),
+            forecast.bits_per_second.to_string(),
+            bounds,
+        ]);
     }
-    table.push_row(["measured".to_owned(), trial.measured.to_string(), of_predicted(trial)]);
-    let loaded = trial.measurement.rtt.loaded.map_or_else(String::new, |rtt| round_trip(rtt.median));
+    table.push_row([
+        "measured".to_owned(),
+        trial.measured.to_string(),
+        of_predicted(trial),
+    ]);
+    let loaded = trial
+        .measurement
+        .rtt
+        .loaded
+        .map_or_else(String::new, |rtt| round_trip(rtt.median));
     if let Some(forecast) = trial.predicted_rtt.filter(|_| !loaded.is_empty()) {
-        table.push_row(["round trip under load".to_owned(), loaded, format!("predicted: {}", round_trips(forecast))]);
+        table.push_row([
+            "round trip under load".to_owned(),
+            loaded,
+            format!("predicted: {}", round_trips(forecast)),
+        ]);
     }
     let mut text = heading_line(style, &format!("With {}", trial.remedy));
     text += &table.render(2, str::to_owned);
-    let now = trial.measurement.limit.as_ref().map_or("unknown", |verdict| verdict.kind.name());
-    text += &wrap_text(&format!("The limit is now {now}."), 2, |line| style.bold(line));
+    let now = trial
+        .measurement
+        .limit
+        .as_ref()
+        .map_or("unknown", |verdict| verdict.kind.name());
+    text += &wrap_text(&format!("The limit is now {now}."), 2, |line| {
+        style.bold(line)
+    });
     text + &match (&trial.not_undone, trial.kept) {
-        (Some(why), _) => {
-            wrap_text(&format!("The settings are not all as they were: {why}."), 2, |line| style.mark_failure(line))
-        }
+        (Some(why), _) => wrap_text(
+            &format!("The settings are not all as they were: {why}."),
+            2,
+            |line| style.mark_failure(line),
+        ),
         (None, true) => "  It was left in place.\n".to_owned(),
         (None, false) => format!("  {}\n", style.mark_success("It was undone.")),
     }
@@ -309,11 +472,16 @@ pub fn trial_text(trial: &Trial, style: TextStyle) -> String {
 
 fn of_predicted(trial: &Trial) -> String {
     let share = |of: BitRate| trial.measured.relative_to(of) * 100.0;
-    trial.predicted.map_or_else(String::new, |forecast| match forecast.capacity_unknown {
-        true if trial.measured >= forecast.low => "as predicted: no less".to_owned(),
-        true => format!("{:.1} % of the least that was predicted", share(forecast.low)),
-        false => format!("{:.1} % of the prediction", share(forecast.bits_per_second)),
-    })
+    trial
+        .predicted
+        .map_or_else(String::new, |forecast| match forecast.capacity_unknown {
+            true if trial.measured >= forecast.low => "as predicted: no less".to_owned(),
+            true => format!(
+                "{:.1} % of the least that was predicted",
+                share(forecast.low)
+            ),
+            false => format!("{:.1} % of the prediction", share(forecast.bits_per_second)),
+        })
 }
 
 /// Returns the end of a command as `The command ended with code 0 after 3.21 s`.
@@ -323,7 +491,10 @@ pub fn command_end(end: &CommandEnd) -> String {
         (None, Some(signal)) => format!("by signal {signal}"),
         (None, None) => "in an unknown way".to_owned(),
     };
-    format!("\nThe command ended {how} after {}.\n", rounded_time(end.ran))
+    format!(
+        "\nThe command ended {how} after {}.\n",
+        rounded_time(end.ran)
+    )
 }
 
 const fn limit_place(at: At) -> &'static str {
@@ -338,7 +509,10 @@ const fn limit_place(at: At) -> &'static str {
 
 /// Returns the name of a value in JSON.
 fn json_name(of: impl Serialize) -> String {
-    serde_json::to_value(of).ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
+    serde_json::to_value(of)
+        .ok()
+        .and_then(|value| value.as_str().map(str::to_owned))
+        .unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -348,19 +522,37 @@ mod tests {
     #[test]
     fn a_defect_of_a_kernel_is_stated_with_its_end_and_the_version_that_has_the_fix() {
         let version = fullpipe_record::KernelVersion::new;
-        let (effect, source) = ("receive buffers grow too slowly".to_owned(), "65c5287892e9".to_owned());
-        let known = KernelDefect { kernel: version(6, 17), at: At::Receiver, effect, fixed: version(6, 18), source };
+        let (effect, source) = (
+            "receive buffers grow too slowly".to_owned(),
+            "65c5287892e9".to_owned(),
+        );
+        let known = KernelDefect {
+            kernel: version(6, 17),
+            at: At::Receiver,
+            effect,
+            fixed: version(6, 18),
+            source,
+        };
         let text = defect(&known);
-        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        assert!(
+            text.lines().all(|line| line.chars().count() <= 80),
+            "{text}"
+        );
         let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
         let expected = "Known defect of Linux 6.17.0 for receivers: receive buffers grow too slowly. Linux 6.18.0 has";
-        assert!(text.starts_with(expected) && text.contains("(65c5287892e9)"), "{text}");
+        assert!(
+            text.starts_with(expected) && text.contains("(65c5287892e9)"),
+            "{text}"
+        );
     }
 
     #[test]
     fn names_are_those_of_the_json() {
         assert_eq!(
-            (json_name(fullpipe_record::Cause::SoRcvbuf), json_name(fullpipe_record::Scope::Socket)),
+            (
+                json_name(fullpipe_record::Cause::SoRcvbuf),
+                json_name(fullpipe_record::Scope::Socket)
+            ),
             ("so-rcvbuf".into(), "socket".into())
         );
     }
@@ -368,12 +560,29 @@ mod tests {
     #[test]
     fn a_forecast_states_its_denominator_and_where_it_is_no_bound() {
         let [low, bits_per_second, high] = [4, 8, 17].map(BitRate::from_mbps);
-        let forecast = Forecast { bits_per_second, low, high, capacity_unknown: false };
+        let forecast = Forecast {
+            bits_per_second,
+            low,
+            high,
+            capacity_unknown: false,
+        };
         let known = forecast_gain(forecast, BitRate::from_mbps(4));
-        assert_eq!(known, ": 8 Mbit/s predicted (4 Mbit/s to 17 Mbit/s), 2.0× the 4 Mbit/s measured");
+        assert_eq!(
+            known,
+            ": 8 Mbit/s predicted (4 Mbit/s to 17 Mbit/s), 2.0× the 4 Mbit/s measured"
+        );
         // 8.3 Mbit/s (to 17) were promised over a path of which nothing was known, and 56 came.
-        let unknown = forecast_gain(Forecast { capacity_unknown: true, ..forecast }, BitRate::ZERO);
-        assert_eq!(unknown, ": 8 Mbit/s or more predicted (at least 4 Mbit/s; the path's capacity is not known)");
+        let unknown = forecast_gain(
+            Forecast {
+                capacity_unknown: true,
+                ..forecast
+            },
+            BitRate::ZERO,
+        );
+        assert_eq!(
+            unknown,
+            ": 8 Mbit/s or more predicted (at least 4 Mbit/s; the path's capacity is not known)"
+        );
     }
 
     #[test]
@@ -381,13 +590,25 @@ mod tests {
         assert_eq!(confidence_percent(Ratio::ONE), "over 99 %");
         assert_eq!(confidence_percent(Ratio::new(0.9)), "90 %");
         assert_eq!(held_for(Ratio::ONE), "this was the limit throughout");
-        assert_eq!(held_for(Ratio::new(0.89)), "it held for 89 % of the judged time");
+        assert_eq!(
+            held_for(Ratio::new(0.89)),
+            "it held for 89 % of the judged time"
+        );
     }
 
     #[test]
     fn what_would_be_next_is_reported_with_its_figure() {
-        let stated = |kind, bits_per_second, share| runner_up_sentence(&RunnerUp { kind, bits_per_second, share });
-        let (rate, share) = (Some(BitRate::from_mbps(350)), Some(fullpipe_units::Ratio::new(0.45)));
+        let stated = |kind, bits_per_second, share| {
+            runner_up_sentence(&RunnerUp {
+                kind,
+                bits_per_second,
+                share,
+            })
+        };
+        let (rate, share) = (
+            Some(BitRate::from_mbps(350)),
+            Some(fullpipe_units::Ratio::new(0.45)),
+        );
         assert_eq!(
             stated(Limit::ReceiveWindow, rate, None).unwrap(),
             "The receive window would be next, at 350 Mbit/s."
@@ -396,7 +617,13 @@ mod tests {
             stated(Limit::SenderApplication, None, share).unwrap(),
             "The sending program was the limit for about as long: 45 % of the transfer's time."
         );
-        assert_eq!((stated(Limit::Unknown, rate, None), stated(Limit::Loss, None, None)), (None, None));
+        assert_eq!(
+            (
+                stated(Limit::Unknown, rate, None),
+                stated(Limit::Loss, None, None)
+            ),
+            (None, None)
+        );
     }
 
     #[test]

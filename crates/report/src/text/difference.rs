@@ -7,9 +7,17 @@ use super::table::{ColumnAlignment, TextTable, or_dash};
 
 /// Returns the cost of pairs and the difference that they can show.
 pub fn pair_forecast(forecast: &PairForecast) -> String {
-    let PairForecast { pairs, time, bytes, noise, detectable, pairs_for_half } = forecast;
+    let PairForecast {
+        pairs,
+        time,
+        bytes,
+        noise,
+        detectable,
+        pairs_for_half,
+    } = forecast;
     let half = share_percent(Ratio::new(detectable.get() / 2.0));
-    let more = pairs_for_half.map_or_else(String::new, |pairs| format!("; {half} takes about {pairs}"));
+    let more =
+        pairs_for_half.map_or_else(String::new, |pairs| format!("; {half} takes about {pairs}"));
     let time = if time.as_secs_f64() < 90.0 {
         format!("{:.0} s", time.as_secs_f64())
     } else {
@@ -23,13 +31,22 @@ pub fn pair_forecast(forecast: &PairForecast) -> String {
     wrap_text(&sentence, 0, str::to_owned)
 }
 
-/// Returns the difference of A and B: the sentence, the quantities, the limits, and what restricts the answer.
+/// Returns the difference of A and B: the sentence, the quantities, the limits, and what restricts
+/// the answer.
 pub fn difference_text(report: &DifferenceReport, style: TextStyle) -> String {
     let mut text = heading_line(style, "Difference");
     for (side, runs) in [("A", &report.a), ("B", &report.b)] {
-        text += &wrap_text(&format!("{side}: {}, {}", runs.name, count_noun(runs.runs, "run")), 2, str::to_owned);
+        text += &wrap_text(
+            &format!("{side}: {}, {}", runs.name, count_noun(runs.runs, "run")),
+            2,
+            str::to_owned,
+        );
         if let Some([low, high]) = runs.within_run {
-            text += &wrap_text(&format!("within this run {low} to {high} (95 %)"), 5, |line| style.dim(line));
+            text += &wrap_text(
+                &format!("within this run {low} to {high} (95 %)"),
+                5,
+                |line| style.dim(line),
+            );
         }
     }
     text += "\n";
@@ -37,37 +54,74 @@ pub fn difference_text(report: &DifferenceReport, style: TextStyle) -> String {
     text += "\n";
     text += &quantity_table(report, style);
     text += &limit_counts(report);
-    for line in report.incomparable.iter().map(|why| format!("Not comparable: {why}")).chain(report.left_out.clone()) {
+    for line in report
+        .incomparable
+        .iter()
+        .map(|why| format!("Not comparable: {why}"))
+        .chain(report.left_out.clone())
+    {
         text += &wrap_text(&line, 2, |line| style.mark_failure(line));
     }
     if report.interrupted {
-        text += &wrap_text("Interrupted: these are the pairs that were complete.", 2, |line| style.mark_failure(line));
+        text += &wrap_text(
+            "Interrupted: these are the pairs that were complete.",
+            2,
+            |line| style.mark_failure(line),
+        );
     }
     text
 }
 
 fn quantity_table(report: &DifferenceReport, style: TextStyle) -> String {
     let right = ColumnAlignment::Right;
-    let mut table =
-        TextTable::new(&[("", ColumnAlignment::Left), ("A", right), ("B", right), ("B to A", right), ("95 %", right)]);
-    let name = if report.is_steady { "steady rate" } else { "rate" };
+    let mut table = TextTable::new(&[
+        ("", ColumnAlignment::Left),
+        ("A", right),
+        ("B", right),
+        ("B to A", right),
+        ("95 %", right),
+    ]);
+    let name = if report.is_steady {
+        "steady rate"
+    } else {
+        "rate"
+    };
     table.push_row(quantity_cells(name, &report.rate, ToString::to_string));
-    let times = [("RTT under load", &report.rtt_median), ("99th percentile", &report.rtt_p99)];
+    let times = [
+        ("RTT under load", &report.rtt_median),
+        ("99th percentile", &report.rtt_p99),
+    ];
     for (name, quantity) in times {
         if let Some(quantity) = quantity {
             table.push_row(quantity_cells(name, quantity, |rtt| round_trip(*rtt)));
         }
     }
     if let Some(quantity) = &report.retransmits {
-        table.push_row(quantity_cells("resent segments", quantity, |count: &SegCount| count.get().to_string()));
+        table.push_row(quantity_cells(
+            "resent segments",
+            quantity,
+            |count: &SegCount| count.get().to_string(),
+        ));
     }
     table.render(2, |head| style.dim(head))
 }
 
-fn quantity_cells<T>(name: &str, quantity: &QuantityDifference<T>, shown: impl Fn(&T) -> String) -> [String; 5] {
-    let range =
-        quantity.low.zip(quantity.high).map(|(low, high)| format!("{} to {}", ratio_change(low), ratio_change(high)));
-    [name.to_owned(), shown(&quantity.a), shown(&quantity.b), or_dash(quantity.ratio.map(ratio_change)), or_dash(range)]
+fn quantity_cells<T>(
+    name: &str,
+    quantity: &QuantityDifference<T>,
+    shown: impl Fn(&T) -> String,
+) -> [String; 5] {
+    let range = quantity
+        .low
+        .zip(quantity.high)
+        .map(|(low, high)| format!("{} to {}", ratio_change(low), ratio_change(high)));
+    [
+        name.to_owned(),
+        shown(&quantity.a),
+        shown(&quantity.b),
+        or_dash(quantity.ratio.map(ratio_change)),
+        or_dash(range),
+    ]
 }
 
 /// Returns a ratio as a change in percent, or as a factor from 3 on.
@@ -83,15 +137,25 @@ pub(crate) fn ratio_change(ratio: Ratio) -> String {
 /// Without decimals, but below a percent.
 fn share_percent(share: Ratio) -> String {
     let percent = share.as_percent();
-    if percent < 0.95 { format!("{percent:.1} %") } else { format!("{percent:.0} %") }
+    if percent < 0.95 {
+        format!("{percent:.1} %")
+    } else {
+        format!("{percent:.0} %")
+    }
 }
 
 fn limit_counts(report: &DifferenceReport) -> String {
-    let known = |side: fn(&fullpipe_record::LimitCount) -> u32| report.limits.iter().map(side).sum::<u32>();
+    let known =
+        |side: fn(&fullpipe_record::LimitCount) -> u32| report.limits.iter().map(side).sum::<u32>();
     let (of_a, of_b) = (known(|count| count.a), known(|count| count.b));
     let line = |count: &fullpipe_record::LimitCount| {
         wrap_text(
-            &format!("limited by {}: {} of {of_a} runs of A, {} of {of_b} of B", count.limit.name(), count.a, count.b),
+            &format!(
+                "limited by {}: {} of {of_a} runs of A, {} of {of_b} of B",
+                count.limit.name(),
+                count.a,
+                count.b
+            ),
             2,
             str::to_owned,
         )

@@ -1,6 +1,8 @@
 //! The loop's stages as text, each printed when it has happened.
 
-use fullpipe_record::{Experiment, Path, PathDirection, Prediction, Remedy, Steady, Undone, Verdict};
+use fullpipe_record::{
+    Experiment, Path, PathDirection, Prediction, Remedy, Steady, Undone, Verdict,
+};
 use fullpipe_units::{BitRate, Ratio, Span};
 
 use super::diagnosis::{forecast_gain, remedy_reason, verdict_sentences};
@@ -9,14 +11,16 @@ use super::prediction::under_heading;
 use super::style::{TextStyle, heading_line, wrap_text};
 use super::table::{ColumnAlignment, TextTable, or_dash};
 
-/// Time of the loop outside of its two measurements: start of the hosts, round trips before the load, undo.
+/// Time of the loop outside of its two measurements: start of the hosts, round trips before the
+/// load, undo.
 const AROUND: Span = Span::from_secs(3);
 
 /// Returns the announcement of at most two measurements, each of which lasts `each`.
 pub fn experiment_announcement(each: Span, style: TextStyle) -> String {
     let whole = each * 2 + AROUND;
     let seconds = (whole.as_secs_f64() / 5.0).ceil() * 5.0;
-    let title = format!("Two hosts, an emulated path between them, one TCP stream: about {seconds} s.");
+    let title =
+        format!("Two hosts, an emulated path between them, one TCP stream: about {seconds} s.");
     wrap_text(&title, 0, |line| style.bold(line))
 }
 
@@ -26,8 +30,16 @@ pub fn path_text(path: &Path, expected: &Prediction, style: TextStyle) -> String
     if path.forward == path.reverse {
         text += &wrap_text(&describe_direction(&path.forward), 2, str::to_owned);
     } else {
-        text += &wrap_text(&format!("forward: {}", describe_direction(&path.forward)), 2, str::to_owned);
-        text += &wrap_text(&format!("back: {}", describe_direction(&path.reverse)), 2, str::to_owned);
+        text += &wrap_text(
+            &format!("forward: {}", describe_direction(&path.forward)),
+            2,
+            str::to_owned,
+        );
+        text += &wrap_text(
+            &format!("back: {}", describe_direction(&path.reverse)),
+            2,
+            str::to_owned,
+        );
     }
     if let (Some(bdp), Some(capacity)) = (expected.bdp, expected_capacity(expected)) {
         let need = format!(
@@ -37,9 +49,17 @@ pub fn path_text(path: &Path, expected: &Prediction, style: TextStyle) -> String
         );
         text += &wrap_text(&need, 2, str::to_owned);
     } else {
-        text += &wrap_text(&format!("Round trip {}; no rate limit.", path.rtt()), 2, str::to_owned);
+        text += &wrap_text(
+            &format!("Round trip {}; no rate limit.", path.rtt()),
+            2,
+            str::to_owned,
+        );
     }
-    text + &under_heading("2. Prediction, fixed before the first packet", expected, style)
+    text + &under_heading(
+        "2. Prediction, fixed before the first packet",
+        expected,
+        style,
+    )
 }
 
 /// Returns the limit of the transfer and the evidence.
@@ -58,10 +78,13 @@ pub fn remedies_text(remedies: &[Remedy], present: Option<Steady>, style: TextSt
     let mut text = heading_line(style, "4. What would help");
     for (index, remedy) in remedies.iter().enumerate() {
         let present = present.map_or(BitRate::ZERO, |steady| steady.rate);
-        let gain = remedy.predicted.map_or_else(String::new, |forecast| forecast_gain(forecast, present));
+        let gain = remedy
+            .predicted
+            .map_or_else(String::new, |forecast| forecast_gain(forecast, present));
         let title = wrap_text(&format!("{}{gain}", remedy.id), 5, str::to_owned);
-        text +=
-            &title.replacen("     ", &format!("  {}. ", index + 1), 1).replacen(&remedy.id, &style.bold(&remedy.id), 1);
+        text += &title
+            .replacen("     ", &format!("  {}. ", index + 1), 1)
+            .replacen(&remedy.id, &style.bold(&remedy.id), 1);
         text += &wrap_text(&remedy_reason(remedy), 5, str::to_owned);
         for command in &remedy.commands.apply {
             text += &format!("     {}\n", style.dim(command));
@@ -72,7 +95,10 @@ pub fn remedies_text(remedies: &[Remedy], present: Option<Steady>, style: TextSt
 
 /// Announces the second measurement.
 pub fn proof_begins(remedy: &Remedy, expected: &Prediction, style: TextStyle) -> String {
-    let title = format!("5. Proof: {} applied, predicted again, measured again", remedy.id);
+    let title = format!(
+        "5. Proof: {} applied, predicted again, measured again",
+        remedy.id
+    );
     under_heading(&title, expected, style)
 }
 
@@ -86,7 +112,8 @@ pub fn undo_text(undone: &Undone, style: TextStyle) -> String {
     format!("{}  {state}\n", heading_line(style, "6. Undone"))
 }
 
-/// Predicted and measured side by side, before and after, ramp and steady state apart, and the whole in one line.
+/// Predicted and measured side by side, before and after, ramp and steady state apart, and the
+/// whole in one line.
 pub fn experiment_result(experiment: &Experiment, style: TextStyle) -> String {
     let mut table = TextTable::new(&[
         ("", ColumnAlignment::Left),
@@ -117,10 +144,14 @@ pub fn experiment_result(experiment: &Experiment, style: TextStyle) -> String {
     let mut text = heading_line(style, "Result");
     text += &table.render(2, |head| style.dim(head));
     text += &wrap_text(&experiment_status(experiment), 2, |line| style.bold(line));
-    let runs =
-        std::iter::once(&experiment.measurement).chain(experiment.proof.as_ref().map(|proof| &proof.measurement));
+    let runs = std::iter::once(&experiment.measurement)
+        .chain(experiment.proof.as_ref().map(|proof| &proof.measurement));
     for reason in runs.flat_map(|run| &run.validity.broken) {
-        text += &wrap_text(&format!("This result does not count: {reason}."), 2, |line| style.mark_failure(line));
+        text += &wrap_text(
+            &format!("This result does not count: {reason}."),
+            2,
+            |line| style.mark_failure(line),
+        );
     }
     text
 }
@@ -160,12 +191,21 @@ impl ExperimentRun<'_> {
 
 fn experiment_status(experiment: &Experiment) -> String {
     let rate = |steady: Option<Steady>, mean: BitRate| steady.map_or(mean, |steady| steady.rate);
-    let before = rate(experiment.measurement.summary.steady, experiment.measurement.summary.rate);
+    let before = rate(
+        experiment.measurement.summary.steady,
+        experiment.measurement.summary.rate,
+    );
     match &experiment.proof {
         Some(proof) => {
-            let after = rate(proof.measurement.summary.steady, proof.measurement.summary.rate);
-            let times =
-                if before > BitRate::ZERO { format!(" ({:.1}×)", after.relative_to(before)) } else { String::new() };
+            let after = rate(
+                proof.measurement.summary.steady,
+                proof.measurement.summary.rate,
+            );
+            let times = if before > BitRate::ZERO {
+                format!(" ({:.1}×)", after.relative_to(before))
+            } else {
+                String::new()
+            };
             format!(
                 "{before} → {after}{times}: the limit was {}, now it is {}.",
                 experiment.verdict.kind.name(),
@@ -173,14 +213,22 @@ fn experiment_status(experiment: &Experiment) -> String {
             )
         }
         None if experiment.interrupted => {
-            format!("{before}: limited by {}; interrupted before a remedy was proven.", experiment.verdict.kind.name())
+            format!(
+                "{before}: limited by {}; interrupted before a remedy was proven.",
+                experiment.verdict.kind.name()
+            )
         }
-        None => format!("{before}: limited by {}; no setting would lift it.", experiment.verdict.kind.name()),
+        None => format!(
+            "{before}: limited by {}; no setting would lift it.",
+            experiment.verdict.kind.name()
+        ),
     }
 }
 
 fn expected_capacity(expected: &Prediction) -> Option<BitRate> {
-    expected.find_ceiling(fullpipe_record::Limit::Capacity).map(|ceiling| ceiling.kernel_model)
+    expected
+        .find_ceiling(fullpipe_record::Limit::Capacity)
+        .map(|ceiling| ceiling.kernel_model)
 }
 
 fn describe_direction(direction: &PathDirection) -> String {

@@ -1,7 +1,8 @@
 //! The settings of a host: as they are, as they should be, and what was changed.
 
 use fullpipe_record::{
-    AdvisedChange, Allowance, HostAdvice, HostApplied, HostChange, HostDevice, HostReport, HostUndone,
+    AdvisedChange, Allowance, HostAdvice, HostApplied, HostChange, HostDevice, HostReport,
+    HostUndone,
 };
 use fullpipe_units::{BitRate, Span};
 
@@ -17,13 +18,22 @@ const GROUPS: [(&str, &[(&str, &str)]); 4] = [
         &[
             ("net.ipv4.tcp_rmem", "receive: least, first, largest"),
             ("net.ipv4.tcp_wmem", "send: least, first, largest"),
-            ("net.ipv4.tcp_moderate_rcvbuf", "1: receive buffers grow with the path"),
-            ("net.ipv4.tcp_adv_win_scale", "share that is window, before Linux 6.6"),
+            (
+                "net.ipv4.tcp_moderate_rcvbuf",
+                "1: receive buffers grow with the path",
+            ),
+            (
+                "net.ipv4.tcp_adv_win_scale",
+                "share that is window, before Linux 6.6",
+            ),
             ("net.core.rmem_max", "most that SO_RCVBUF gets"),
             ("net.core.wmem_max", "most that SO_SNDBUF gets"),
             ("net.core.rmem_default", "first of UDP and others"),
             ("net.core.wmem_default", "first of UDP and others"),
-            ("net.core.optmem_max", "control data and zero-copy of a socket"),
+            (
+                "net.core.optmem_max",
+                "control data and zero-copy of a socket",
+            ),
             ("net.ipv4.udp_rmem_min", "least of UDP under pressure"),
             ("net.ipv4.tcp_mem", "all TCP, in pages: free, pressed, most"),
             ("net.ipv4.udp_mem", "all UDP, in pages: free, pressed, most"),
@@ -33,16 +43,37 @@ const GROUPS: [(&str, &[(&str, &str)]); 4] = [
         "Windows and losses",
         &[
             ("net.ipv4.tcp_window_scaling", "1: windows beyond 64 KiB"),
-            ("net.ipv4.tcp_shrink_window", "1: a window may be taken back"),
+            (
+                "net.ipv4.tcp_shrink_window",
+                "1: a window may be taken back",
+            ),
             ("net.ipv4.tcp_sack", "1: each loss is reported"),
-            ("net.ipv4.tcp_timestamps", "1: round trips measured by each packet"),
+            (
+                "net.ipv4.tcp_timestamps",
+                "1: round trips measured by each packet",
+            ),
             ("net.ipv4.tcp_ecn", "1: asks for marks, 2: takes them"),
-            ("net.ipv4.tcp_congestion_control", "of sockets that do not ask"),
-            ("net.ipv4.tcp_allowed_congestion_control", "for anybody to ask for"),
+            (
+                "net.ipv4.tcp_congestion_control",
+                "of sockets that do not ask",
+            ),
+            (
+                "net.ipv4.tcp_allowed_congestion_control",
+                "for anybody to ask for",
+            ),
             ("net.ipv4.tcp_available_congestion_control", "loaded"),
-            ("net.ipv4.tcp_slow_start_after_idle", "1: the window shrinks in a pause"),
-            ("net.ipv4.tcp_no_metrics_save", "1: nothing is remembered of a host"),
-            ("net.ipv4.tcp_no_ssthresh_metrics_save", "1: not where slow start ended"),
+            (
+                "net.ipv4.tcp_slow_start_after_idle",
+                "1: the window shrinks in a pause",
+            ),
+            (
+                "net.ipv4.tcp_no_metrics_save",
+                "1: nothing is remembered of a host",
+            ),
+            (
+                "net.ipv4.tcp_no_ssthresh_metrics_save",
+                "1: not where slow start ended",
+            ),
             ("net.ipv4.tcp_mtu_probing", "1: probes below black holes"),
             ("net.ipv4.tcp_base_mss", "with which probing begins"),
             ("net.ipv4.ip_no_pmtu_disc", "0: finds the path's MTU"),
@@ -51,48 +82,85 @@ const GROUPS: [(&str, &[(&str, &str)]); 4] = [
     (
         "Sending",
         &[
-            ("net.ipv4.tcp_limit_output_bytes", "of a connection in this host's queues"),
-            ("net.ipv4.tcp_notsent_lowat", "unsent bytes that wake the writer"),
-            ("net.ipv4.tcp_pacing_ss_ratio", "pace in slow start, percent"),
+            (
+                "net.ipv4.tcp_limit_output_bytes",
+                "of a connection in this host's queues",
+            ),
+            (
+                "net.ipv4.tcp_notsent_lowat",
+                "unsent bytes that wake the writer",
+            ),
+            (
+                "net.ipv4.tcp_pacing_ss_ratio",
+                "pace in slow start, percent",
+            ),
             ("net.ipv4.tcp_pacing_ca_ratio", "pace after it, percent"),
         ],
     ),
     (
         "Queues of the host",
         &[
-            ("net.core.default_qdisc", "of devices that are made from now on"),
-            ("net.core.netdev_max_backlog", "packets that wait for a processor"),
-            ("net.core.netdev_budget", "packets in one round of receiving"),
+            (
+                "net.core.default_qdisc",
+                "of devices that are made from now on",
+            ),
+            (
+                "net.core.netdev_max_backlog",
+                "packets that wait for a processor",
+            ),
+            (
+                "net.core.netdev_budget",
+                "packets in one round of receiving",
+            ),
             ("net.core.netdev_budget_usecs", "time of one round"),
             ("net.core.dev_weight", "packets of one device in it"),
             ("net.core.busy_poll", "µs that a reader polls the device"),
-            ("net.core.rps_sock_flow_entries", "0: receiving does not follow readers"),
+            (
+                "net.core.rps_sock_flow_entries",
+                "0: receiving does not follow readers",
+            ),
         ],
     ),
 ];
 
-/// Returns a host's settings with their meaning, and what its buffers allow on the `path`, if one is given.
+/// Returns a host's settings with their meaning, and what its buffers allow on the `path`, if one
+/// is given.
 pub fn host_settings(host: &HostReport, path: Option<(Span, BitRate)>, style: TextStyle) -> String {
-    let memory = host.memory.map_or(String::new(), |memory| format!(", {memory} of memory"));
+    let memory = host
+        .memory
+        .map_or(String::new(), |memory| format!(", {memory} of memory"));
     let mut text = style.bold(&format!("Linux {}{memory}", host.kernel)) + "\n";
     text += &host.defects.iter().map(defect).collect::<String>();
     if let Some((rtt, bandwidth)) = path {
-        text += &allowance_table(&host.allows, &format!("What they allow over {rtt} of {bandwidth}"), style);
+        text += &allowance_table(
+            &host.allows,
+            &format!("What they allow over {rtt} of {bandwidth}"),
+            style,
+        );
     }
     for (title, names) in GROUPS {
         text += &setting_group(host, title, names, style);
     }
     text += &heading_line(style, "Devices");
-    text += &host.devices.iter().map(|each| device_text(each, style)).collect::<String>();
+    text += &host
+        .devices
+        .iter()
+        .map(|each| device_text(each, style))
+        .collect::<String>();
     if !host.governors.is_empty() {
-        text += &wrap_text(&format!("The processors' clocks: {}.", host.governors.join(", ")), 2, str::to_owned);
+        text += &wrap_text(
+            &format!("The processors' clocks: {}.", host.governors.join(", ")),
+            2,
+            str::to_owned,
+        );
     }
     text + &route_lines(host, style) + &remembered_hosts(host, style) + &manager_lines(host, style)
 }
 
 /// Returns the advised changes of a host, with reasons and risks, and the predicted effect.
 pub fn host_advice(advice: &HostAdvice, style: TextStyle) -> String {
-    let mut text = style.bold("As two hosts like this one are") + "\n" + &ceiling_chart(&advice.before, style);
+    let mut text =
+        style.bold("As two hosts like this one are") + "\n" + &ceiling_chart(&advice.before, style);
     text += &heading_line(style, "Advice");
     if advice.changes.is_empty() {
         let nothing = if advice.folklore.is_empty() {
@@ -102,18 +170,31 @@ pub fn host_advice(advice: &HostAdvice, style: TextStyle) -> String {
         };
         text += &wrap_text(nothing, 2, str::to_owned);
     }
-    text += &advice.changes.iter().map(|change| advised_change(change, style)).collect::<String>();
+    text += &advice
+        .changes
+        .iter()
+        .map(|change| advised_change(change, style))
+        .collect::<String>();
     if !advice.changes.is_empty() {
-        text += &heading_line(style, "With that at both ends, each as far as it sends or receives");
+        text += &heading_line(
+            style,
+            "With that at both ends, each as far as it sends or receives",
+        );
         text += &ceiling_chart(&advice.after, style);
     }
     if !advice.folklore.is_empty() {
         text += &heading_line(style, "Advice that harms, found followed");
     }
     for stated in &advice.folklore {
-        let place = stated.file.as_ref().map_or(String::new(), |file| format!(" (in {file})"));
-        text +=
-            &wrap_text(&format!("{} = {}{place}", stated.setting, stated.value), 2, |line| style.mark_failure(line));
+        let place = stated
+            .file
+            .as_ref()
+            .map_or(String::new(), |file| format!(" (in {file})"));
+        text += &wrap_text(
+            &format!("{} = {}{place}", stated.setting, stated.value),
+            2,
+            |line| style.mark_failure(line),
+        );
         text += &wrap_text(&format!("{}.", stated.why), 4, str::to_owned);
     }
     text + &note_lines(&advice.notes, style)
@@ -124,11 +205,17 @@ pub fn host_applied(applied: &HostApplied, style: TextStyle) -> String {
     if applied.changes.is_empty() {
         return "Everything is so already; nothing was changed.\n".to_owned();
     }
-    let mut text: String = applied.changes.iter().map(|change| change_diff(change, style)).collect();
+    let mut text: String = applied
+        .changes
+        .iter()
+        .map(|change| change_diff(change, style))
+        .collect();
     text += &match (applied.dry_run, applied.temporary) {
         (true, _) => "Nothing was changed: this is what would be.\n".to_owned(),
         (false, Some(time)) => wrap_text(
-            &format!("For {time}: `fullpipe host confirm` keeps it, and otherwise it is taken back by itself."),
+            &format!(
+                "For {time}: `fullpipe host confirm` keeps it, and otherwise it is taken back by itself."
+            ),
             0,
             str::to_owned,
         ),
@@ -139,14 +226,24 @@ pub fn host_applied(applied: &HostApplied, style: TextStyle) -> String {
 
 /// Returns the settings that were restored, and those that were not.
 pub fn host_undone(undone: &HostUndone, style: TextStyle) -> String {
-    let mut text: String = undone.restored.iter().map(|change| change_diff(change, style)).collect();
+    let mut text: String = undone
+        .restored
+        .iter()
+        .map(|change| change_diff(change, style))
+        .collect();
     for left in &undone.left {
-        text += &wrap_text(&format!("{}.", left.why), 0, |line| style.mark_failure(line));
+        text += &wrap_text(&format!("{}.", left.why), 0, |line| {
+            style.mark_failure(line)
+        });
     }
     for journal in &undone.unreadable {
         text += &wrap_text(&format!("{journal}."), 0, |line| style.mark_failure(line));
     }
-    text += match (undone.restored.is_empty(), undone.left.is_empty(), undone.unreadable.is_empty()) {
+    text += match (
+        undone.restored.is_empty(),
+        undone.left.is_empty(),
+        undone.unreadable.is_empty(),
+    ) {
         (true, true, true) => "There was nothing to put back.\n",
         (true, true, false) => "There was nothing else to put back.\n",
         (false, true, true) => "Everything is as it was.\n",
@@ -164,17 +261,34 @@ pub fn host_undone(undone: &HostUndone, style: TextStyle) -> String {
 }
 
 fn allowance_table(allows: &[Allowance], title: &str, style: TextStyle) -> String {
-    let columns = [ColumnAlignment::Left, ColumnAlignment::Right, ColumnAlignment::Left].map(|align| ("", align));
+    let columns = [
+        ColumnAlignment::Left,
+        ColumnAlignment::Right,
+        ColumnAlignment::Left,
+    ]
+    .map(|align| ("", align));
     let mut table = TextTable::new(&columns);
     for each in allows {
-        table.push_row([each.setting.clone(), each.rate.to_string(), format!("{}; {}", each.of, each.formula)]);
+        table.push_row([
+            each.setting.clone(),
+            each.rate.to_string(),
+            format!("{}; {}", each.of, each.formula),
+        ]);
     }
     heading_line(style, title) + &table.render(2, str::to_owned)
 }
 
-fn setting_group(host: &HostReport, title: &str, names: &[(&str, &str)], style: TextStyle) -> String {
-    let mut table =
-        TextTable::new(&[("", ColumnAlignment::Left), ("", ColumnAlignment::Left), ("", ColumnAlignment::Left)]);
+fn setting_group(
+    host: &HostReport,
+    title: &str,
+    names: &[(&str, &str)],
+    style: TextStyle,
+) -> String {
+    let mut table = TextTable::new(&[
+        ("", ColumnAlignment::Left),
+        ("", ColumnAlignment::Left),
+        ("", ColumnAlignment::Left),
+    ]);
     let mut rows = 0;
     for (name, meaning) in names {
         if let Some(value) = host.sysctls.get(*name) {
@@ -183,16 +297,33 @@ fn setting_group(host: &HostReport, title: &str, names: &[(&str, &str)], style: 
             rows += 1;
         }
     }
-    if rows == 0 { String::new() } else { heading_line(style, title) + &table.render(2, str::to_owned) }
+    if rows == 0 {
+        String::new()
+    } else {
+        heading_line(style, title) + &table.render(2, str::to_owned)
+    }
 }
 
 fn device_text(device: &HostDevice, style: TextStyle) -> String {
-    let kind = device.kind.as_ref().map_or(String::new(), |kind| format!(" ({kind})"));
+    let kind = device
+        .kind
+        .as_ref()
+        .map_or(String::new(), |kind| format!(" ({kind})"));
     let state = if device.is_up { "" } else { ", down" };
-    let speed = device.speed.map_or(String::new(), |speed| format!(", {speed}"));
-    let rings = device.rings.map_or(String::new(), |[out, into, most_out, most_in]| {
-        format!(", rings {} of {} out and {} of {} in", out.get(), most_out.get(), into.get(), most_in.get())
-    });
+    let speed = device
+        .speed
+        .map_or(String::new(), |speed| format!(", {speed}"));
+    let rings = device
+        .rings
+        .map_or(String::new(), |[out, into, most_out, most_in]| {
+            format!(
+                ", rings {} of {} out and {} of {} in",
+                out.get(),
+                most_out.get(),
+                into.get(),
+                most_in.get()
+            )
+        });
     let [out, into] = device.queues;
     let line = format!(
         "{}{kind}{state}: MTU {}{speed}, {}, txqueuelen {}, queues {out} out and {into} in{rings}",
@@ -202,7 +333,11 @@ fn device_text(device: &HostDevice, style: TextStyle) -> String {
         device.transmit_queue.get()
     );
     let named = |on: bool| {
-        let names = device.offloads.iter().filter(|(_, is_on)| **is_on == on).map(|(name, _)| name.as_str());
+        let names = device
+            .offloads
+            .iter()
+            .filter(|(_, is_on)| **is_on == on)
+            .map(|(name, _)| name.as_str());
         names.collect::<Vec<_>>().join(" ")
     };
     let mut text = wrap_text(&line, 2, str::to_owned);
@@ -212,8 +347,11 @@ fn device_text(device: &HostDevice, style: TextStyle) -> String {
         }
     }
     if !device.interrupts.is_empty() {
-        text +=
-            &wrap_text(&format!("interrupts to processors {}", device.interrupts.join(" ")), 4, |line| style.dim(line));
+        text += &wrap_text(
+            &format!("interrupts to processors {}", device.interrupts.join(" ")),
+            4,
+            |line| style.dim(line),
+        );
     }
     text
 }
@@ -223,9 +361,20 @@ fn route_lines(host: &HostReport, style: TextStyle) -> String {
         return String::new();
     }
     let lines = host.routes.iter().map(|route| {
-        let metrics: Vec<String> = route.metrics.iter().map(|(name, value)| format!("{name} {value}")).collect();
-        let device = route.device.as_ref().map_or(String::new(), |device| format!(" by {device}"));
-        wrap_text(&format!("{}{device}: {}", route.destination, metrics.join(", ")), 2, str::to_owned)
+        let metrics: Vec<String> = route
+            .metrics
+            .iter()
+            .map(|(name, value)| format!("{name} {value}"))
+            .collect();
+        let device = route
+            .device
+            .as_ref()
+            .map_or(String::new(), |device| format!(" by {device}"));
+        wrap_text(
+            &format!("{}{device}: {}", route.destination, metrics.join(", ")),
+            2,
+            str::to_owned,
+        )
     });
     heading_line(style, "Routes with metrics") + &lines.collect::<String>()
 }
@@ -248,7 +397,9 @@ fn remembered_hosts(host: &HostReport, style: TextStyle) -> String {
     ];
     let mut table = TextTable::new(&columns);
     for of in &host.remembered {
-        let segments = |count: Option<fullpipe_units::SegCount>| or_dash(count.map(|count| count.get().to_string()));
+        let segments = |count: Option<fullpipe_units::SegCount>| {
+            or_dash(count.map(|count| count.get().to_string()))
+        };
         table.push_row([
             of.address.clone(),
             or_dash(of.rtt.map(|rtt| rtt.to_string())),
@@ -265,7 +416,11 @@ fn manager_lines(host: &HostReport, style: TextStyle) -> String {
     }
     let mut text = heading_line(style, "Who else sets them");
     for manager in &host.managers {
-        text += &wrap_text(&format!("{}: {}", manager.name, manager.note), 2, str::to_owned);
+        text += &wrap_text(
+            &format!("{}: {}", manager.name, manager.note),
+            2,
+            str::to_owned,
+        );
         for (name, value) in &manager.sets {
             text += &wrap_text(&format!("{name} = {value}"), 4, |line| style.dim(line));
         }
@@ -275,18 +430,30 @@ fn manager_lines(host: &HostReport, style: TextStyle) -> String {
 
 fn advised_change(change: &AdvisedChange, style: TextStyle) -> String {
     let mut text = wrap_text(&change.setting, 2, |line| style.bold(line));
-    text += &wrap_text(&format!("{} → {}", change.from, change.to), 4, str::to_owned);
+    text += &wrap_text(
+        &format!("{} → {}", change.from, change.to),
+        4,
+        str::to_owned,
+    );
     text += &wrap_text(&format!("Why: {}.", change.why), 4, str::to_owned);
-    text + &wrap_text(&format!("Risk: {}.", change.risk), 4, |line| style.dim(line))
+    text + &wrap_text(&format!("Risk: {}.", change.risk), 4, |line| {
+        style.dim(line)
+    })
 }
 
 fn change_diff(change: &HostChange, style: TextStyle) -> String {
     let mut text = style.bold(&change.setting) + "\n";
     for line in change.from.iter().flat_map(|text| text.lines()) {
-        text += &format!("{}\n", style.mark_failure(&format!("- {}", replace_tabs(line))));
+        text += &format!(
+            "{}\n",
+            style.mark_failure(&format!("- {}", replace_tabs(line)))
+        );
     }
     for line in change.to.iter().flat_map(|text| text.lines()) {
-        text += &format!("{}\n", style.mark_success(&format!("+ {}", replace_tabs(line))));
+        text += &format!(
+            "{}\n",
+            style.mark_success(&format!("+ {}", replace_tabs(line)))
+        );
     }
     text
 }
@@ -297,5 +464,8 @@ fn replace_tabs(text: &str) -> String {
 }
 
 fn note_lines(notes: &[String], style: TextStyle) -> String {
-    notes.iter().map(|note| wrap_text(&format!("Note: {note}"), 0, |line| style.dim(line))).collect()
+    notes
+        .iter()
+        .map(|note| wrap_text(&format!("Note: {note}"), 0, |line| style.dim(line)))
+        .collect()
 }

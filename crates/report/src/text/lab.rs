@@ -1,6 +1,8 @@
 use std::collections::BTreeSet;
 
-use fullpipe_record::{Buffer, LabCrossTraffic, LabReport, LabStep, Limit, Measurement, Transport, Verdict};
+use fullpipe_record::{
+    Buffer, LabCrossTraffic, LabReport, LabStep, Limit, Measurement, Transport, Verdict,
+};
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span, count_noun};
 
 use super::capture::agreement_clause;
@@ -19,16 +21,18 @@ pub fn lab_report(report: &LabReport, style: TextStyle) -> String {
         text += &wrap_text(source, 2, |line| style.dim(line));
     }
     if report.interrupted {
-        text += &wrap_text("Interrupted: these are the steps that were done.", 2, |line| style.mark_failure(line));
+        text += &wrap_text(
+            "Interrupted: these are the steps that were done.",
+            2,
+            |line| style.mark_failure(line),
+        );
     }
     text += &window_table(report, style);
     text += "\n";
     text += &rate_table(report, style);
-    if report
-        .steps
-        .iter()
-        .any(|step| step.datagrams.is_some() || step.cross_traffic.iter().any(|load| load.loss.is_some()))
-    {
+    if report.steps.iter().any(|step| {
+        step.datagrams.is_some() || step.cross_traffic.iter().any(|load| load.loss.is_some())
+    }) {
         text += "\n";
         text += &datagram_table(report, style);
     }
@@ -48,14 +52,27 @@ pub fn lab_report(report: &LabReport, style: TextStyle) -> String {
 pub fn lab_summary(reports: &[LabReport], style: TextStyle) -> String {
     let mut text = String::new();
     for report in reports {
-        let verdict = if report.passed { style.mark_success("passed") } else { style.mark_failure("failed") };
+        let verdict = if report.passed {
+            style.mark_success("passed")
+        } else {
+            style.mark_failure("failed")
+        };
         text += &format!("{verdict}  {}\n", report.scenario);
     }
-    let (runs, invalid) =
-        reports.iter().map(LabReport::run_counts).fold((0, 0), |(all, bad), of| (all + of.0, bad + of.1));
+    let (runs, invalid) = reports
+        .iter()
+        .map(LabReport::run_counts)
+        .fold((0, 0), |(all, bad), of| (all + of.0, bad + of.1));
     let share = Ratio::from_quotient(invalid as f64, runs as f64);
-    let mut counts = format!("{invalid} of {runs} runs did not count ({:.0} %).", share.as_percent());
-    let without = reports.iter().flat_map(|report| &report.steps).filter(|step| step.runs.is_empty()).count();
+    let mut counts = format!(
+        "{invalid} of {runs} runs did not count ({:.0} %).",
+        share.as_percent()
+    );
+    let without = reports
+        .iter()
+        .flat_map(|report| &report.steps)
+        .filter(|step| step.runs.is_empty())
+        .count();
     if without > 0 {
         counts += &format!(" {} had no run.", count_noun(without, "step"));
     }
@@ -64,16 +81,28 @@ pub fn lab_summary(reports: &[LabReport], style: TextStyle) -> String {
 
 /// Returns the result of a scenario in one line; the details follow it.
 fn scenario_summary(report: &LabReport, style: TextStyle) -> String {
-    let missed = report.steps.iter().filter(|step| step.passed == Some(false)).count();
+    let missed = report
+        .steps
+        .iter()
+        .filter(|step| step.passed == Some(false))
+        .count();
     let (runs, invalid) = report.run_counts();
-    let mut line = format!("{}, {}", count_noun(report.steps.len(), "step"), count_noun(runs, "run"));
+    let mut line = format!(
+        "{}, {}",
+        count_noun(report.steps.len(), "step"),
+        count_noun(runs, "run")
+    );
     if missed > 0 {
         line += &format!(", {} missed a bound", count_noun(missed, "step"));
     }
     if invalid > 0 {
         line += &format!(", {} did not count", count_noun(invalid, "run"));
     }
-    let outcome = if report.passed { style.mark_success("passed") } else { style.mark_failure("failed") };
+    let outcome = if report.passed {
+        style.mark_success("passed")
+    } else {
+        style.mark_failure("failed")
+    };
     format!("  {outcome}: {line}\n")
 }
 
@@ -96,7 +125,10 @@ fn window_table(report: &LabReport, style: TextStyle) -> String {
             Buffer::Automatic => None,
             Buffer::Request(size) | Buffer::Window(size) => Some(size),
         };
-        let window = step.prediction.find_ceiling(Limit::ReceiveWindow).and_then(|ceiling| ceiling.window);
+        let window = step
+            .prediction
+            .find_ceiling(Limit::ReceiveWindow)
+            .and_then(|ceiling| ceiling.window);
         table.push_row([
             step.name.clone(),
             or_dash(path.forward.rate.map(|rate| rate.to_string())),
@@ -135,7 +167,16 @@ fn rate_table(report: &LabReport, style: TextStyle) -> String {
         ]);
         for load in &step.cross_traffic {
             let published = megabits_cell(load.published.and_then(|published| published.rate));
-            let row = ["", "", &published, &megabits_cell(load.measured), "", "", ""].map(str::to_owned);
+            let row = [
+                "",
+                "",
+                &published,
+                &megabits_cell(load.measured),
+                "",
+                "",
+                "",
+            ]
+            .map(str::to_owned);
             table.push_row([vec![cross_traffic(load)], row.to_vec()].concat());
         }
     }
@@ -171,7 +212,10 @@ fn datagram_table(report: &LabReport, style: TextStyle) -> String {
         }
         for load in step.cross_traffic.iter().filter(|load| load.loss.is_some()) {
             let published = load.published.unwrap_or_default();
-            let offered = load.request.rate.map(|rate| rate.scale_by(f64::from(load.request.streams)));
+            let offered = load
+                .request
+                .rate
+                .map(|rate| rate.scale_by(f64::from(load.request.streams)));
             table.push_row([
                 cross_traffic(load),
                 megabits_cell(offered),
@@ -199,8 +243,8 @@ fn cross_traffic(load: &LabCrossTraffic) -> String {
     }
 }
 
-/// The verdicts on a step by the kernel's figures and by its packets, what it filled, its curve, what it missed, and
-/// which runs did not count.
+/// The verdicts on a step by the kernel's figures and by its packets, what it filled, its curve,
+/// what it missed, and which runs did not count.
 fn step_remarks(step: &LabStep, style: TextStyle) -> String {
     let about = |said: &str| format!("{}: {said}", step.name);
     let mut text = String::new();
@@ -214,7 +258,11 @@ fn step_remarks(step: &LabStep, style: TextStyle) -> String {
         text += &wrap_text(&about(&order), 2, str::to_owned);
     }
     if let Some(filled) = step.filled {
-        text += &wrap_text(&about(&format!("all loads together fill {filled} of the link")), 2, str::to_owned);
+        text += &wrap_text(
+            &about(&format!("all loads together fill {filled} of the link")),
+            2,
+            str::to_owned,
+        );
     }
     if let Some(ramp) = &step.ramp {
         text += &ramp_of_step(&step.name, ramp, style);
@@ -223,22 +271,32 @@ fn step_remarks(step: &LabStep, style: TextStyle) -> String {
         text += &wrap_text(&about(missed), 2, |line| style.mark_failure(line));
     }
     for reason in step.runs.iter().flat_map(|run| &run.validity.broken) {
-        text += &wrap_text(&about(&format!("a run did not count: {reason}")), 2, |line| style.dim(line));
+        text += &wrap_text(
+            &about(&format!("a run did not count: {reason}")),
+            2,
+            |line| style.dim(line),
+        );
     }
     text
 }
 
-/// Returns the number of reordered datagrams if the link reordered any: measured, injected, published.
+/// Returns the number of reordered datagrams if the link reordered any: measured, injected,
+/// published.
 fn reordering_remark(step: &LabStep) -> Option<String> {
     let seen = step.datagrams?;
     let planted = seen.reordered_by_link.filter(|planted| *planted > 0)?;
     let published = step.published.and_then(|published| published.reordered);
-    let published = published.map(|count| format!(", {count} were published")).unwrap_or_default();
-    Some(format!("{} datagrams came out of order; the link let {planted} be passed{published}", seen.reordered))
+    let published = published
+        .map(|count| format!(", {count} were published"))
+        .unwrap_or_default();
+    Some(format!(
+        "{} datagrams came out of order; the link let {planted} be passed{published}",
+        seen.reordered
+    ))
 }
 
-/// Returns the verdict on the last run that counts; `None` if the step passed and the verdict names the limit that was
-/// predicted, as the table says that already.
+/// Returns the verdict on the last run that counts; `None` if the step passed and the verdict names
+/// the limit that was predicted, as the table says that already.
 fn notable_verdict(step: &LabStep) -> Option<&Verdict> {
     let verdict = last_valid(step)?.limit.as_ref()?;
     let repeats = step.passed == Some(true) && verdict.kind == step.prediction.limit;
@@ -250,7 +308,8 @@ fn last_valid(step: &LabStep) -> Option<&Measurement> {
     step.runs.iter().rev().find(|run| run.validity.is_valid())
 }
 
-/// Returns the limit that the captures of the last run that counts show, and whether its verdict is the same.
+/// Returns the limit that the captures of the last run that counts show, and whether its verdict is
+/// the same.
 fn capture_remark(step: &LabStep) -> Option<String> {
     let capture = last_valid(step)?.capture.as_ref()?;
     let limit = capture.limit.as_ref()?;
@@ -264,7 +323,11 @@ fn capture_remark(step: &LabStep) -> Option<String> {
 
 /// Returns the assumptions of the predictions, each once.
 fn prediction_notes(report: &LabReport) -> BTreeSet<&String> {
-    report.steps.iter().flat_map(|step| &step.prediction.notes).collect()
+    report
+        .steps
+        .iter()
+        .flat_map(|step| &step.prediction.notes)
+        .collect()
 }
 
 fn outcome_label(step: &LabStep) -> &'static str {

@@ -10,8 +10,8 @@ struct TextBlock {
     text: String,
 }
 
-/// Returns Markdown as lines of at most 80 columns, but for commands, which stay as they are. Of links within the
-/// documentation the text is left.
+/// Returns Markdown as lines of at most 80 columns, but for commands, which stay as they are. Of
+/// links within the documentation the text is left.
 pub fn markdown_text(page: &str, style: TextStyle) -> String {
     let mut text = String::new();
     let mut block: Option<TextBlock> = None;
@@ -27,10 +27,24 @@ pub fn markdown_text(page: &str, style: TextStyle) -> String {
         text += &block.take().map_or_else(String::new, TextBlock::into_text);
         match (item, content.trim_start_matches('#')) {
             _ if content.is_empty() => text += "\n",
-            (Some(item), _) => block = Some(TextBlock { indent, is_item: true, text: item.to_owned() }),
-            (None, title) if title.len() < content.len() => text += &format!("{}\n", style.bold(title.trim_start())),
+            (Some(item), _) => {
+                block = Some(TextBlock {
+                    indent,
+                    is_item: true,
+                    text: item.to_owned(),
+                })
+            }
+            (None, title) if title.len() < content.len() => {
+                text += &format!("{}\n", style.bold(title.trim_start()))
+            }
             _ if indent >= 4 => text += &format!("{line}\n"),
-            _ => block = Some(TextBlock { indent, is_item: false, text: content.to_owned() }),
+            _ => {
+                block = Some(TextBlock {
+                    indent,
+                    is_item: false,
+                    text: content.to_owned(),
+                })
+            }
         }
     }
     text + &block.map_or_else(String::new, TextBlock::into_text)
@@ -49,11 +63,19 @@ impl TextBlock {
 
 /// Returns the text with each `[split_words](file)` as its words; addresses of the web stay.
 fn without_links(text: &str) -> String {
-    let Some((before, rest)) = text.split_once('[') else { return text.to_owned() };
-    let link = rest.split_once("](").and_then(|(words, rest)| Some((words, rest.split_once(')')?)));
+    let Some((before, rest)) = text.split_once('[') else {
+        return text.to_owned();
+    };
+    let link = rest
+        .split_once("](")
+        .and_then(|(words, rest)| Some((words, rest.split_once(')')?)));
     match link {
         Some((words, (target, after))) if !words.contains('[') && !target.contains(' ') => {
-            let address = if target.starts_with("http") { format!(" ({target})") } else { String::new() };
+            let address = if target.starts_with("http") {
+                format!(" ({target})")
+            } else {
+                String::new()
+            };
             format!("{before}{words}{address}{}", without_links(after))
         }
         _ => format!("{before}[{}", without_links(rest)),
@@ -67,14 +89,29 @@ mod tests {
     #[test]
     fn paragraphs_and_items_are_wrapped_and_commands_are_not() {
         let long = "a word and another ".repeat(6);
-        let paragraphs = format!("# loss/policer\n\nAt: path\n\n{long}\nand [more](../more.md).\n\n");
+        let paragraphs =
+            format!("# loss/policer\n\nAt: path\n\n{long}\nand [more](../more.md).\n\n");
         let items = format!("* {long}\n  * [x](https://x.example/) {long}\n    goes on\n\n");
         let command = "    tcpdump -ni eth0 -c 4 'tcp[tcpflags] & tcp-syn != 0 and host ADDRESS' and more of it\n";
         let page = [&paragraphs, &items, command].concat();
         let text = markdown_text(&page, TextStyle::PLAIN);
-        assert!(text.starts_with("loss/policer\n\nAt: path\n\na word"), "{text}");
-        assert!(text.contains("and more.\n\n* a word") && text.contains("\n  * x (https://x.example/) a"), "{text}");
-        assert!(text.contains("\n    tcpdump -ni eth0 -c 4 'tcp[tcpflags] & tcp-syn"), "{text}");
-        assert!(text.lines().all(|line| line.contains("tcpdump") || line.chars().count() <= 80), "{text}");
+        assert!(
+            text.starts_with("loss/policer\n\nAt: path\n\na word"),
+            "{text}"
+        );
+        assert!(
+            text.contains("and more.\n\n* a word")
+                && text.contains("\n  * x (https://x.example/) a"),
+            "{text}"
+        );
+        assert!(
+            text.contains("\n    tcpdump -ni eth0 -c 4 'tcp[tcpflags] & tcp-syn"),
+            "{text}"
+        );
+        assert!(
+            text.lines()
+                .all(|line| line.contains("tcpdump") || line.chars().count() <= 80),
+            "{text}"
+        );
     }
 }

@@ -1,6 +1,6 @@
 use fullpipe_record::{
-    Datagrams, Direction, EndReport, Interval, Measurement, Placement, Request, RttReport, RttStats, Steady,
-    StorageUse, Summary, Transport, Validity,
+    Datagrams, Direction, EndReport, Interval, Measurement, Placement, Request, RttReport,
+    RttStats, Steady, StorageUse, Summary, Transport, Validity,
 };
 use fullpipe_units::{ByteCount, Ratio, Span, count_noun, printable_line};
 
@@ -12,8 +12,8 @@ use super::table::or_dash;
 /// Smallest delay of this host's echo requests that is reported: every host has some.
 const MIN_REPORTED_DELAY: Span = Span::from_millis(1);
 
-/// Smallest round-trip time of an idle network: loopback has less, and the fastest network cards have 10 µs or more
-/// with what the kernels of both hosts take.
+/// Smallest round-trip time of an idle network: loopback has less, and the fastest network cards
+/// have 10 µs or more with what the kernels of both hosts take.
 const MIN_NETWORK_RTT: Span = Span::from_micros(20);
 
 /// The head above [`interval_line`]s.
@@ -26,8 +26,8 @@ pub fn interval_head(request: &Request, style: TextStyle) -> String {
     style.dim(&interval_columns(request, None, "time", "rate", &columns))
 }
 
-/// Returns the line of an interval. Its round-trip time is that of the echo requests during the load, or that of the
-/// first connection if they get no answer.
+/// Returns the line of an interval. Its round-trip time is that of the echo requests during the
+/// load, or that of the first connection if they get no answer.
 pub fn interval_line(request: &Request, interval: &Interval, style: TextStyle) -> String {
     let rtt = or_dash(interval.echo_rtt.or(interval.rtt).map(round_trip));
     let columns = match request.transport {
@@ -38,27 +38,62 @@ pub fn interval_line(request: &Request, interval: &Interval, style: TextStyle) -
         ],
         Transport::Udp => vec![
             rtt,
-            or_dash(interval.datagrams_sent.or(interval.datagrams.map(|seen| seen.received)).map(|n| n.to_string())),
+            or_dash(
+                interval
+                    .datagrams_sent
+                    .or(interval.datagrams.map(|seen| seen.received))
+                    .map(|n| n.to_string()),
+            ),
             or_dash(interval.datagrams.map(|seen| seen.lost.to_string())),
             or_dash(interval.datagrams.map(|seen| seen.jitter.to_string())),
         ],
     };
-    let time = format!("{:.1}–{:.1} s", interval.from.as_secs_f64(), interval.to.as_secs_f64());
-    let line = interval_columns(request, Some(interval.direction), &time, &interval.rate.to_string(), &columns);
-    if interval.omitted { style.dim(&format!("{line}  omitted")) } else { line }
+    let time = format!(
+        "{:.1}–{:.1} s",
+        interval.from.as_secs_f64(),
+        interval.to.as_secs_f64()
+    );
+    let line = interval_columns(
+        request,
+        Some(interval.direction),
+        &time,
+        &interval.rate.to_string(),
+        &columns,
+    );
+    if interval.omitted {
+        style.dim(&format!("{line}  omitted"))
+    } else {
+        line
+    }
 }
 
 /// Columns, behind the title that the user gave and, where data goes both ways, the way.
-fn interval_columns(request: &Request, way: Option<Direction>, time: &str, rate: &str, columns: &[String]) -> String {
-    let title = request.title.as_ref().map_or_else(String::new, |title| format!("{title}:"));
+fn interval_columns(
+    request: &Request,
+    way: Option<Direction>,
+    time: &str,
+    rate: &str,
+    columns: &[String],
+) -> String {
+    let title = request
+        .title
+        .as_ref()
+        .map_or_else(String::new, |title| format!("{title}:"));
     let way = match (request.direction, way) {
         (Direction::Both, way) => format!("  {:<4}", way.map_or("", direction_label)),
         _ => String::new(),
     };
     // Four columns are narrower than three: all must fit 80 together.
-    let widths = if columns.len() > 3 { [8, 9, 6, 8] } else { [10, 12, 11, 0] };
-    let columns: Vec<String> =
-        columns.iter().zip(widths).map(|(column, width)| format!("  {column:>width$}")).collect();
+    let widths = if columns.len() > 3 {
+        [8, 9, 6, 8]
+    } else {
+        [10, 12, 11, 0]
+    };
+    let columns: Vec<String> = columns
+        .iter()
+        .zip(widths)
+        .map(|(column, width)| format!("  {column:>width$}"))
+        .collect();
     format!("{title}{way}  {time:>11}  {rate:>14}{}", columns.concat())
 }
 
@@ -89,7 +124,10 @@ pub fn measurement_text(measured: &Measurement, style: TextStyle) -> String {
 
 /// Returns another program's output, indented, with control characters escaped.
 fn quoted_output(output: &str) -> String {
-    output.lines().flat_map(|text| ["  ".to_owned(), printable_line(text), "\n".to_owned()]).collect()
+    output
+        .lines()
+        .flat_map(|text| ["  ".to_owned(), printable_line(text), "\n".to_owned()])
+        .collect()
 }
 
 /// Rates and times of a measurement, and what is wrong with it.
@@ -105,10 +143,14 @@ pub fn measurement_figures(measured: &Measurement, style: TextStyle) -> String {
         text += &wrap_text(&line, 2, |line| style.dim(line));
     }
     if let Some(why) = &measured.broken_off {
-        text += &wrap_text(&format!("Broken off: {why}"), 2, |line| style.mark_failure(line));
+        text += &wrap_text(&format!("Broken off: {why}"), 2, |line| {
+            style.mark_failure(line)
+        });
     }
     for warning in &measured.warnings {
-        text += &wrap_text(&format!("Warning: {warning}"), 2, |line| style.mark_failure(line));
+        text += &wrap_text(&format!("Warning: {warning}"), 2, |line| {
+            style.mark_failure(line)
+        });
     }
     text + &not_valid(&measured.validity, style)
 }
@@ -116,29 +158,55 @@ pub fn measurement_figures(measured: &Measurement, style: TextStyle) -> String {
 /// Returns the reasons why a result may not be judged; nothing of one that may.
 pub fn not_valid(validity: &Validity, style: TextStyle) -> String {
     let reasons = validity.broken.iter();
-    reasons.map(|reason| wrap_text(&format!("Not valid: {reason}"), 2, |line| style.mark_failure(line))).collect()
+    reasons
+        .map(|reason| {
+            wrap_text(&format!("Not valid: {reason}"), 2, |line| {
+                style.mark_failure(line)
+            })
+        })
+        .collect()
 }
 
-/// Returns the result of one of many runs in one line: `2026-11-28T16:33:05+01:00  323 Mbit/s, RTT 100 ms idle …`,
-/// which began at the local time `at`; and why it may not be judged.
+/// Returns the result of one of many runs in one line:
+/// `2026-11-28T16:33:05+01:00  323 Mbit/s, RTT 100 ms idle …`, which began at the local time `at`;
+/// and why it may not be judged.
 pub fn measurement_line(measured: &Measurement, at: &str) -> String {
-    let reasons = measured.validity.broken.iter().map(|why| format!("not valid: {why}"));
-    format!("{at}  {}\n", std::iter::once(measurement_status(measured)).chain(reasons).collect::<Vec<_>>().join("; "))
+    let reasons = measured
+        .validity
+        .broken
+        .iter()
+        .map(|why| format!("not valid: {why}"));
+    format!(
+        "{at}  {}\n",
+        std::iter::once(measurement_status(measured))
+            .chain(reasons)
+            .collect::<Vec<_>>()
+            .join("; ")
+    )
 }
 
-/// The status line of a measurement: `323 Mbit/s, RTT 100 ms idle and 101 ms loaded, limited by send-buffer`.
+/// The status line of a measurement:
+/// `323 Mbit/s, RTT 100 ms idle and 101 ms loaded, limited by send-buffer`.
 fn measurement_status(measured: &Measurement) -> String {
-    let median = |stats: Option<RttStats>| stats.map_or_else(|| "unknown".to_owned(), |stats| round_trip(stats.median));
+    let median = |stats: Option<RttStats>| {
+        stats.map_or_else(|| "unknown".to_owned(), |stats| round_trip(stats.median))
+    };
     let rates = match &measured.reverse {
         Some(download) => format!("{} up and {} down", measured.summary.rate, download.rate),
         None if has_unknown_arrival(&measured.summary) => "an unknown rate".to_owned(),
         None => measured.summary.rate.to_string(),
     };
-    let round_trips = format!("RTT {} idle and {} loaded", median(measured.rtt.idle), median(measured.rtt.loaded));
+    let round_trips = format!(
+        "RTT {} idle and {} loaded",
+        median(measured.rtt.idle),
+        median(measured.rtt.loaded)
+    );
     match (measured.request.transport, &measured.limit) {
         (Transport::Udp, _) => format!("{rates} of UDP, {round_trips}"),
         (Transport::Tcp, limit) => {
-            let limit = limit.as_ref().map_or("unknown", |verdict| verdict.kind.name());
+            let limit = limit
+                .as_ref()
+                .map_or("unknown", |verdict| verdict.kind.name());
             format!("{rates}, {round_trips}, limited by {limit}")
         }
     }
@@ -152,16 +220,29 @@ fn measurement_totals(measured: &Measurement) -> String {
 }
 
 fn totals_of(way: Direction, summary: &Summary) -> String {
-    let (Summary { sent, received, rate, duration, .. }, is_upload) = (summary, way != Direction::Download);
+    let (
+        Summary {
+            sent,
+            received,
+            rate,
+            duration,
+            ..
+        },
+        is_upload,
+    ) = (summary, way != Direction::Download);
     // Each end counts from a moment of its own: what was under way then was sent before.
     let is_more = received > sent;
     let mut text = match is_upload {
-        true if has_unknown_arrival(summary) => format!("sent {sent} in {duration}; what arrived is not known"),
+        true if has_unknown_arrival(summary) => {
+            format!("sent {sent} in {duration}; what arrived is not known")
+        }
         true if is_more => format!("sent {sent} while {received} arrived in {duration}: {rate}"),
         true => format!("sent {sent}, of which {received} arrived in {duration}: {rate}"),
         // Of a test that broke off, only the server knows it.
         false if *sent == ByteCount::ZERO => format!("received {received} in {duration}: {rate}"),
-        false if is_more => format!("received {received} while {sent} were sent in {duration}: {rate}"),
+        false if is_more => {
+            format!("received {received} while {sent} were sent in {duration}: {rate}")
+        }
         false => format!("received {received} of {sent} sent in {duration}: {rate}"),
     };
     if let Some(count) = summary.retransmits {
@@ -177,7 +258,8 @@ fn totals_of(way: Direction, summary: &Summary) -> String {
     text
 }
 
-/// Returns true if no receiver has reported which of the sent datagrams arrived: the test broke off.
+/// Returns true if no receiver has reported which of the sent datagrams arrived: the test broke
+/// off.
 fn has_unknown_arrival(summary: &Summary) -> bool {
     summary.datagrams_sent.is_some() && summary.datagrams.is_none()
 }
@@ -186,17 +268,30 @@ fn has_unknown_arrival(summary: &Summary) -> bool {
 fn datagram_counts(seen: &Datagrams) -> String {
     let share = Ratio::from_quotient(seen.lost as f64, (seen.received + seen.lost).max(1) as f64);
     let arrived = count_noun(seen.received, "datagram");
-    let mut text = format!("{arrived} arrived, {} lost ({:.3} %)", seen.lost, share.as_percent());
+    let mut text = format!(
+        "{arrived} arrived, {} lost ({:.3} %)",
+        seen.lost,
+        share.as_percent()
+    );
     if let Some(here) = seen.dropped_here.filter(|&here| here > 0) {
         // It may have dropped more, behind the last that arrived.
-        let share = if here >= seen.lost { "all".to_owned() } else { here.to_string() };
-        text += &format!(", {share} of these dropped by the receiving host itself for want of socket buffer");
+        let share = if here >= seen.lost {
+            "all".to_owned()
+        } else {
+            here.to_string()
+        };
+        text += &format!(
+            ", {share} of these dropped by the receiving host itself for want of socket buffer"
+        );
     }
     if seen.duplicated > 0 {
         text += &format!(", {} duplicated", seen.duplicated);
     }
     if seen.reordered > 0 {
-        text += &format!(", {} reordered by up to {}", seen.reordered, seen.reordering_extent);
+        text += &format!(
+            ", {} reordered by up to {}",
+            seen.reordered, seen.reordering_extent
+        );
     }
     if seen.late > 0 {
         text += &format!(", {} too late to be distinguished", seen.late);
@@ -214,7 +309,8 @@ fn steady_line(steady: Steady) -> String {
     )
 }
 
-/// Returns a round-trip time with two significant digits below 100 µs and three above: more are noise.
+/// Returns a round-trip time with two significant digits below 100 µs and three above: more are
+/// noise.
 pub(crate) fn round_trip(rtt: Span) -> String {
     let nanos = rtt.as_nanos();
     let digits = if nanos < 100_000 { 2 } else { 3 };
@@ -225,7 +321,12 @@ pub(crate) fn round_trip(rtt: Span) -> String {
 /// Returns a count with its thousands separated: `3,277,550`.
 fn separate_thousands(count: u64) -> String {
     let digits = count.to_string();
-    let groups: Vec<&str> = digits.as_bytes().rchunks(3).rev().filter_map(|group| str::from_utf8(group).ok()).collect();
+    let groups: Vec<&str> = digits
+        .as_bytes()
+        .rchunks(3)
+        .rev()
+        .filter_map(|group| str::from_utf8(group).ok())
+        .collect();
     groups.join(",")
 }
 
@@ -234,23 +335,39 @@ pub(crate) fn rounded_time(span: Span) -> String {
     format!("{:.2} s", span.as_secs_f64())
 }
 
-/// Returns the line about round trips: `RTT idle 50.1 ms, under load 93.4 ms (p99 99 ms): +43.3 ms, 1.9 ×; …`.
+/// Returns the line about round trips:
+/// `RTT idle 50.1 ms, under load 93.4 ms (p99 99 ms): +43.3 ms, 1.9 ×; …`.
 fn round_trips(rtt: &RttReport) -> String {
     let mut text = match (rtt.idle, rtt.loaded) {
         (None, None) => return String::new(),
         (Some(idle), None) => format!("RTT idle {}", round_trip(idle.median)),
         (None, Some(loaded)) => format!("RTT {}", under_load(loaded)),
-        (Some(idle), Some(loaded)) => format!("RTT idle {}, {}", round_trip(idle.median), under_load(loaded)),
+        (Some(idle), Some(loaded)) => format!(
+            "RTT idle {}, {}",
+            round_trip(idle.median),
+            under_load(loaded)
+        ),
     };
-    if let Some(inflation) = rtt.inflation.filter(|inflation| inflation.added > Span::ZERO) {
-        text += &format!(": +{}, {:.1} ×", round_trip(inflation.added), inflation.ratio.get());
+    if let Some(inflation) = rtt
+        .inflation
+        .filter(|inflation| inflation.added > Span::ZERO)
+    {
+        text += &format!(
+            ": +{}, {:.1} ×",
+            round_trip(inflation.added),
+            inflation.ratio.get()
+        );
     }
     // Within a host there is no network that it could speak of.
     let is_of_a_network = rtt.idle.is_none_or(|idle| idle.median >= MIN_NETWORK_RTT);
     if let Some(responsiveness) = rtt.responsiveness.filter(|_| is_of_a_network) {
         text += &format!("; {} RPM", separate_thousands(responsiveness.per_minute));
     }
-    let during = rtt.echoes.as_ref().map(|echoes| echoes.during).unwrap_or_default();
+    let during = rtt
+        .echoes
+        .as_ref()
+        .map(|echoes| echoes.during)
+        .unwrap_or_default();
     if during.lost > 0 {
         text += &format!("; {} of {} echo requests lost", during.lost, during.sent);
     }
@@ -261,7 +378,11 @@ fn round_trips(rtt: &RttReport) -> String {
 }
 
 fn under_load(loaded: RttStats) -> String {
-    format!("under load {} (p99 {})", round_trip(loaded.median), round_trip(loaded.p99))
+    format!(
+        "under load {} (p99 {})",
+        round_trip(loaded.median),
+        round_trip(loaded.p99)
+    )
 }
 
 /// Returns a clause on how an end's own machine limited the data: `At this end, tbf of eth0, at 40
@@ -271,8 +392,15 @@ fn held_back(whose: &str, end: &EndReport) -> Option<String> {
     if let Some(device) = &end.device {
         let name = printable_line(&device.name);
         // What one drops, those around it may count too.
-        if let Some(queue) = device.qdiscs.iter().max_by_key(|queue| queue.dropped).filter(|queue| queue.dropped > 0) {
-            let rate = queue.rate.map_or_else(String::new, |rate| format!(", at {rate},"));
+        if let Some(queue) = device
+            .qdiscs
+            .iter()
+            .max_by_key(|queue| queue.dropped)
+            .filter(|queue| queue.dropped > 0)
+        {
+            let rate = queue
+                .rate
+                .map_or_else(String::new, |rate| format!(", at {rate},"));
             causes.push(format!(
                 "{} of {name}{rate} dropped {}",
                 printable_line(&queue.kind),
@@ -281,12 +409,18 @@ fn held_back(whose: &str, end: &EndReport) -> Option<String> {
         }
         for (dropped, way) in [(device.dropped_out, "out"), (device.dropped_in, "in")] {
             if dropped > 0 {
-                causes.push(format!("{name} dropped {} on the way {way}", count_noun(dropped, "packet")));
+                causes.push(format!(
+                    "{name} dropped {} on the way {way}",
+                    count_noun(dropped, "packet")
+                ));
             }
         }
     }
-    let throttled =
-        end.processors.last().and_then(|sample| sample.throttled).filter(|throttled| *throttled > Span::ZERO);
+    let throttled = end
+        .processors
+        .last()
+        .and_then(|sample| sample.throttled)
+        .filter(|throttled| *throttled > Span::ZERO);
     if let Some(throttled) = throttled {
         causes.push(format!(
             "the quota of a control group kept the program from running for {}",
@@ -298,28 +432,50 @@ fn held_back(whose: &str, end: &EndReport) -> Option<String> {
 
 /// Returns sentences on the handling of the data at both ends, where programs that use it do more.
 fn data_handling(measured: &Measurement) -> Vec<String> {
-    let here = measured.local.storage.map(|used| format!("This end {}", storage_sentence(used)));
-    let there = measured.remote.storage.map(|used| format!("The other end {}", storage_sentence(used)));
+    let here = measured
+        .local
+        .storage
+        .map(|used| format!("This end {}", storage_sentence(used)));
+    let there = measured
+        .remote
+        .storage
+        .map(|used| format!("The other end {}", storage_sentence(used)));
     let receives_here = measured.request.direction == Direction::Download;
-    let kept = if receives_here { measured.local.storage } else { measured.remote.storage };
+    let kept = if receives_here {
+        measured.local.storage
+    } else {
+        measured.remote.storage
+    };
     // Another server may not know what it was asked.
     let is_known = receives_here || measured.peer.speaks_fullpipe;
-    let discards = measured.request.discard && measured.request.transport == Transport::Tcp && is_known;
+    let discards =
+        measured.request.discard && measured.request.transport == Transport::Tcp && is_known;
     let placed = measured.local.placement.as_ref().map(placement_sentence);
     let discards = (discards && kept.is_none())
         .then(|| "The receiver discards data in the kernel; use --rx-copy to copy it".to_owned());
-    here.into_iter().chain(there).chain(placed).chain(discards).collect()
+    here.into_iter()
+        .chain(there)
+        .chain(placed)
+        .chain(discards)
+        .collect()
 }
 
 /// `The data threads of this end run on processors 4 5 6 7, near eth0 (NUMA node 1)`.
 fn placement_sentence(placement: &Placement) -> String {
     let device = placement.device.as_deref().unwrap_or("the network device");
     match (&placement.why_not, placement.processors.as_slice()) {
-        (Some(why), _) => format!("The data threads of this end run anywhere, not near {device}: {why}"),
+        (Some(why), _) => {
+            format!("The data threads of this end run anywhere, not near {device}: {why}")
+        }
         (None, processors) => {
             let numbers: Vec<String> = processors.iter().map(ToString::to_string).collect();
-            let node = placement.node.map_or_else(String::new, |node| format!(" (NUMA node {node})"));
-            format!("The data threads of this end run on processors {}, near {device}{node}", numbers.join(" "))
+            let node = placement
+                .node
+                .map_or_else(String::new, |node| format!(" (NUMA node {node})"));
+            format!(
+                "The data threads of this end run on processors {}, near {device}{node}",
+                numbers.join(" ")
+            )
         }
     }
 }
@@ -328,7 +484,10 @@ fn placement_sentence(placement: &Placement) -> String {
 fn storage_sentence(used: StorageUse) -> String {
     let (bytes, busy) = (used.bytes, rounded_time(used.busy));
     if used.writes {
-        format!("wrote {bytes} to a file: {busy} in writes, and {} until all was on the disk", rounded_time(used.sync))
+        format!(
+            "wrote {bytes} to a file: {busy} in writes, and {} until all was on the disk",
+            rounded_time(used.sync)
+        )
     } else {
         format!("read {bytes} from a file: {busy} in reads")
     }
@@ -351,12 +510,26 @@ mod tests {
             let (sent, received) = (ByteCount::from_kib(sent), ByteCount::from_kib(received));
             let (duration, rate) = (Span::from_secs(1), BitRate::from_mbps(1));
             let (retransmits, steady, datagrams_sent, datagrams) = (None, None, None, None);
-            totals_of(way, &Summary { duration, sent, received, rate, retransmits, steady, datagrams_sent, datagrams })
+            totals_of(
+                way,
+                &Summary {
+                    duration,
+                    sent,
+                    received,
+                    rate,
+                    retransmits,
+                    steady,
+                    datagrams_sent,
+                    datagrams,
+                },
+            )
         };
         assert!(line(Direction::Upload, 12, 11).contains("sent 12 KiB, of which 11 KiB arrived"));
         assert!(line(Direction::Upload, 11, 12).contains("sent 11 KiB while 12 KiB arrived"));
         assert!(line(Direction::Download, 12, 11).contains("received 11 KiB of 12 KiB sent"));
-        assert!(line(Direction::Download, 11, 12).contains("received 12 KiB while 11 KiB were sent"));
+        assert!(
+            line(Direction::Download, 11, 12).contains("received 12 KiB while 11 KiB were sent")
+        );
     }
 
     #[test]
@@ -372,34 +545,75 @@ mod tests {
             datagrams: None,
         };
         let tcp = |way, sent, received| totals_of(way, &summary(sent, received));
-        assert_eq!(tcp(Direction::Download, 0, 18_600_000), "  received 17.74 MiB in 2.98 s: 50 Mbit/s\n");
-        assert!(tcp(Direction::Upload, 18_600_000, 0).starts_with("  sent 17.74 MiB, of which 0 B arrived in 2.98 s"));
-        let datagrams = Summary { datagrams_sent: Some(13_000), ..summary(18_600_000, 0) };
+        assert_eq!(
+            tcp(Direction::Download, 0, 18_600_000),
+            "  received 17.74 MiB in 2.98 s: 50 Mbit/s\n"
+        );
+        assert!(
+            tcp(Direction::Upload, 18_600_000, 0)
+                .starts_with("  sent 17.74 MiB, of which 0 B arrived in 2.98 s")
+        );
+        let datagrams = Summary {
+            datagrams_sent: Some(13_000),
+            ..summary(18_600_000, 0)
+        };
         let text = totals_of(Direction::Upload, &datagrams);
-        assert_eq!(text, "  sent 17.74 MiB in 2.98 s; what arrived is not known\n");
+        assert_eq!(
+            text,
+            "  sent 17.74 MiB in 2.98 s; what arrived is not known\n"
+        );
     }
 
     #[test]
     fn a_machine_that_holds_nothing_back_is_not_reported() {
-        let device = DeviceReport { name: "eth0".to_owned(), ..DeviceReport::default() };
-        let processors = vec![CpuSample { throttled: Some(Span::ZERO), ..CpuSample::default() }];
-        assert_eq!(held_back("this", &EndReport { device: Some(device), processors, ..EndReport::default() }), None);
+        let device = DeviceReport {
+            name: "eth0".to_owned(),
+            ..DeviceReport::default()
+        };
+        let processors = vec![CpuSample {
+            throttled: Some(Span::ZERO),
+            ..CpuSample::default()
+        }];
+        assert_eq!(
+            held_back(
+                "this",
+                &EndReport {
+                    device: Some(device),
+                    processors,
+                    ..EndReport::default()
+                }
+            ),
+            None
+        );
         assert_eq!(held_back("the other", &EndReport::default()), None);
     }
 
     #[test]
     fn what_a_machine_dropped_and_how_long_it_paused_the_program_is_one_line() {
-        let queue =
-            |kind: &str, rate, dropped| QdiscReport { kind: kind.to_owned(), rate, dropped, ..QdiscReport::default() };
+        let queue = |kind: &str, rate, dropped| QdiscReport {
+            kind: kind.to_owned(),
+            rate,
+            dropped,
+            ..QdiscReport::default()
+        };
         let device = DeviceReport {
             name: "eth\u{1b}0".to_owned(),
             dropped_in: 1,
-            qdiscs: vec![queue("tbf", Some(BitRate::from_mbps(40)), 12), queue("bfifo", None, 7)],
+            qdiscs: vec![
+                queue("tbf", Some(BitRate::from_mbps(40)), 12),
+                queue("bfifo", None, 7),
+            ],
             ..DeviceReport::default()
         };
-        let samples =
-            [100, 1_500].map(|millis| CpuSample { throttled: Some(Span::from_millis(millis)), ..CpuSample::default() });
-        let end = EndReport { device: Some(device), processors: samples.to_vec(), ..EndReport::default() };
+        let samples = [100, 1_500].map(|millis| CpuSample {
+            throttled: Some(Span::from_millis(millis)),
+            ..CpuSample::default()
+        });
+        let end = EndReport {
+            device: Some(device),
+            processors: samples.to_vec(),
+            ..EndReport::default()
+        };
         let expected = "At this end, tbf of eth\\u{1b}0, at 40 Mbit/s, dropped 12 packets; eth\\u{1b}0 dropped 1 \
                         packet on the way in; the quota of a control group kept the program from running for 1.50 s";
         assert_eq!(held_back("this", &end).unwrap(), expected);
@@ -407,13 +621,20 @@ mod tests {
 
     #[test]
     fn round_trips_have_no_digits_of_noise() {
-        let shown = [9_684, 400, 43_296, 123_456, 50_123_456, 999_960].map(|nanos| round_trip(Span::from_nanos(nanos)));
-        assert_eq!(shown, ["9.7 µs", "400 ns", "43 µs", "123 µs", "50.1 ms", "1 ms"]);
+        let shown = [9_684, 400, 43_296, 123_456, 50_123_456, 999_960]
+            .map(|nanos| round_trip(Span::from_nanos(nanos)));
+        assert_eq!(
+            shown,
+            ["9.7 µs", "400 ns", "43 µs", "123 µs", "50.1 ms", "1 ms"]
+        );
         assert_eq!(round_trip(Span::ZERO), "0 s");
     }
 
     #[test]
     fn thousands_are_separated() {
-        assert_eq!([0, 999, 1_000, 3_277_550].map(separate_thousands), ["0", "999", "1,000", "3,277,550"]);
+        assert_eq!(
+            [0, 999, 1_000, 3_277_550].map(separate_thousands),
+            ["0", "999", "1,000", "3,277,550"]
+        );
     }
 }

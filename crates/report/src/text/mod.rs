@@ -32,14 +32,16 @@ pub(crate) use measurement::round_trip;
 pub(crate) use simulation::transfer_names;
 pub(crate) use style::{cut_text, heading_line, wrap_text};
 pub(crate) use sweep::{
-    added_rtt, ended_early, named_settings, rate_interval, rate_map, seconds_or_minutes, sweep_sentences,
+    added_rtt, ended_early, named_settings, rate_interval, rate_map, seconds_or_minutes,
+    sweep_sentences,
 };
 pub(crate) use table::{ColumnAlignment, TextTable};
 pub(crate) use time_account::{UseOfTime, main_use, uses_of_time};
 pub(crate) use two_captures::{field_name, losses_between};
 
 pub use archive::{
-    archive_check, archive_text, archive_thinned, document_list, history_text, imported_files, stored_document,
+    archive_check, archive_text, archive_thinned, document_list, history_text, imported_files,
+    stored_document,
 };
 pub use calculation::{calculation_text, combination_table};
 pub use capture::{capture_text, one_flow, own_capture, redaction_text};
@@ -47,21 +49,25 @@ pub use copy::{copy_progress, copy_summary};
 pub use diagnosis::{command_end, commands_elsewhere, diagnosis_text, trial_text};
 pub use difference::{difference_text, pair_forecast};
 pub use experiment::{
-    experiment_announcement, experiment_result, path_text, proof_begins, remedies_text, undo_text, verdict_text,
+    experiment_announcement, experiment_result, path_text, proof_begins, remedies_text, undo_text,
+    verdict_text,
 };
 pub use grid::grid_report;
 pub use host::{host_advice, host_applied, host_settings, host_undone};
 pub use lab::{lab_report, lab_summary};
 pub use markdown::markdown_text;
 pub use measurement::{
-    interval_head, interval_line, measurement_figures, measurement_line, measurement_text, not_valid,
+    interval_head, interval_line, measurement_figures, measurement_line, measurement_text,
+    not_valid,
 };
 pub use prediction::prediction_text;
 pub use programs::{program_moved, programs_text};
 pub use ramp::{ramp_step, ramp_text};
 pub use relay::{relay_line, relay_progress};
 pub use route::route_text;
-pub use simulation::{seed_spreads, simulations_csv_head, simulations_csv_row, simulations_text, what_if};
+pub use simulation::{
+    seed_spreads, simulations_csv_head, simulations_csv_row, simulations_text, what_if,
+};
 pub use style::{DEFAULT_COLUMNS, TextStyle, name_list, paragraph, set_columns};
 pub use sweep::{sweep_forecast, sweep_kept, sweep_plan, sweep_run, sweep_text};
 pub use time_account::{longest_use, time_account};

@@ -12,7 +12,10 @@ pub fn prediction_text(prediction: &Prediction, style: TextStyle) -> String {
     let mut text = String::new();
     if let (Some(bdp), Some(window)) = (prediction.bdp, prediction.window_needed) {
         text += &wrap_text(
-            &format!("Bandwidth-delay product {bdp} ({} bytes); each stream needs {window} in flight.", bdp.get()),
+            &format!(
+                "Bandwidth-delay product {bdp} ({} bytes); each stream needs {window} in flight.",
+                bdp.get()
+            ),
             2,
             str::to_owned,
         );
@@ -23,13 +26,18 @@ pub fn prediction_text(prediction: &Prediction, style: TextStyle) -> String {
 /// Returns every ceiling as a bar, and the rate that they leave.
 pub(crate) fn ceiling_chart(prediction: &Prediction, style: TextStyle) -> String {
     // The arrow takes the place of the first line's indent, so that the text hangs behind it.
-    let rate = wrap_text(&expected_rate(prediction), 4, |line| style.bold(line)).replacen("    ", "  → ", 1);
+    let rate = wrap_text(&expected_rate(prediction), 4, |line| style.bold(line))
+        .replacen("    ", "  → ", 1);
     ceiling_rows(prediction) + &rate
 }
 
 /// Returns the assumptions of the prediction.
 pub(crate) fn assumption_notes(prediction: &Prediction, style: TextStyle) -> String {
-    prediction.notes.iter().map(|note| wrap_text(&format!("Note: {note}"), 2, |line| style.dim(line))).collect()
+    prediction
+        .notes
+        .iter()
+        .map(|note| wrap_text(&format!("Note: {note}"), 2, |line| style.dim(line)))
+        .collect()
 }
 
 /// A prediction under its heading.
@@ -39,18 +47,28 @@ pub(crate) fn under_heading(title: &str, shown: &Prediction, style: TextStyle) -
 
 fn expected_rate(prediction: &Prediction) -> String {
     let ramp = if prediction.ramp.rounds > 0 {
-        format!(", after a ramp of {} ({} round trips)", prediction.ramp.duration, prediction.ramp.rounds)
+        format!(
+            ", after a ramp of {} ({} round trips)",
+            prediction.ramp.duration, prediction.ramp.rounds
+        )
     } else {
         String::new()
     };
-    format!("{} of payload, limited by {}{ramp}", rate_with_interval(prediction), prediction.limit.name())
+    format!(
+        "{} of payload, limited by {}{ramp}",
+        rate_with_interval(prediction),
+        prediction.limit.name()
+    )
 }
 
 /// The kernel model's rate, with its interval if chance makes that wide.
 fn rate_with_interval(prediction: &Prediction) -> String {
     const WIDE: f64 = 1.2;
     if prediction.high.as_f64() > WIDE * prediction.low.as_f64() {
-        format!("{} ({} to {})", prediction.kernel_model, prediction.low, prediction.high)
+        format!(
+            "{} ({} to {})",
+            prediction.kernel_model, prediction.low, prediction.high
+        )
     } else {
         prediction.kernel_model.to_string()
     }
@@ -75,10 +93,16 @@ fn ceiling_rows(prediction: &Prediction) -> String {
     table.render(2, str::to_owned)
 }
 
-/// The longest bar stands for the capacity, or for the highest ceiling where the capacity is not known: what lies above
-/// a full pipe needs no length of its own.
+/// The longest bar stands for the capacity, or for the highest ceiling where the capacity is not
+/// known: what lies above a full pipe needs no length of its own.
 fn bar_scale(ceilings: &[Ceiling]) -> f64 {
-    let capacity = ceilings.iter().find(|ceiling| ceiling.kind == Limit::Capacity);
+    let capacity = ceilings
+        .iter()
+        .find(|ceiling| ceiling.kind == Limit::Capacity);
     let highest = || ceilings.iter().map(|ceiling| ceiling.kernel_model).max();
-    capacity.map(|ceiling| ceiling.kernel_model).or_else(highest).unwrap_or(BitRate::ZERO).as_f64()
+    capacity
+        .map(|ceiling| ceiling.kernel_model)
+        .or_else(highest)
+        .unwrap_or(BitRate::ZERO)
+        .as_f64()
 }

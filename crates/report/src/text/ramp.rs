@@ -11,33 +11,55 @@ const MAX_BAR: f64 = 10.0;
 /// Returns the line of a step.
 pub fn ramp_step(step: &RampStep) -> String {
     let median = or_dash(step.rtt.map(|rtt| round_trip(rtt.median)));
-    let broken = if step.broken_off.is_some() { ", broken off" } else { "" };
-    format!("{} offered: {} arrive, RTT {median}, lost {}{broken}", step.offered, step.carried, loss_cell(step.loss))
+    let broken = if step.broken_off.is_some() {
+        ", broken off"
+    } else {
+        ""
+    };
+    format!(
+        "{} offered: {} arrive, RTT {median}, lost {}{broken}",
+        step.offered,
+        step.carried,
+        loss_cell(step.loss)
+    )
 }
 
-/// A path under a growing load: a line a step, round-trip times as bars, and where they begin to grow.
+/// A path under a growing load: a line a step, round-trip times as bars, and where they begin to
+/// grow.
 pub fn ramp_text(report: &RampReport, style: TextStyle) -> String {
     let mut text = heading_line(style, "Load, round-trip time and loss");
     text += &ramp_table(report, style);
     for sentence in ramp_sentences(report) {
         text += &wrap_text(&sentence, 2, |line| style.bold(line));
     }
-    for (offered, why) in report.steps.iter().filter_map(|step| Some((step.offered, step.broken_off.as_ref()?))) {
+    for (offered, why) in report
+        .steps
+        .iter()
+        .filter_map(|step| Some((step.offered, step.broken_off.as_ref()?)))
+    {
         text += &wrap_text(
-            &format!("The test at {offered} broke off and counts as far as it came, and the ramp ended with it: {why}"),
+            &format!(
+                "The test at {offered} broke off and counts as far as it came, and the ramp ended with it: {why}"
+            ),
             2,
             |line| style.mark_failure(line),
         );
     }
     if report.interrupted {
-        text += &wrap_text("Interrupted: these are the steps that were done.", 2, |line| style.mark_failure(line));
+        text += &wrap_text(
+            "Interrupted: these are the steps that were done.",
+            2,
+            |line| style.mark_failure(line),
+        );
     }
     text
 }
 
 /// Returns the table and the sentences of a ramp, under the name of a step.
 pub(crate) fn ramp_of_step(name: &str, report: &RampReport, style: TextStyle) -> String {
-    let sentences = ramp_sentences(report).into_iter().map(|sentence| wrap_text(&sentence, 2, str::to_owned));
+    let sentences = ramp_sentences(report)
+        .into_iter()
+        .map(|sentence| wrap_text(&sentence, 2, str::to_owned));
     format!(
         "\n{}{}{}",
         wrap_text(name, 2, |line| style.bold(line)),
@@ -57,8 +79,12 @@ fn ramp_table(report: &RampReport, style: TextStyle) -> String {
         ("p99", right),
         ("", ColumnAlignment::Left),
     ]);
-    let longest =
-        report.steps.iter().filter_map(|step| step.rtt).map(|rtt| rtt.median.as_secs_f64()).fold(0.0, f64::max);
+    let longest = report
+        .steps
+        .iter()
+        .filter_map(|step| step.rtt)
+        .map(|rtt| rtt.median.as_secs_f64())
+        .fold(0.0, f64::max);
     for step in &report.steps {
         table.push_row([
             step.offered.to_string(),
@@ -67,14 +93,17 @@ fn ramp_table(report: &RampReport, style: TextStyle) -> String {
             loss_cell(step.loss),
             or_dash(step.rtt.map(|rtt| round_trip(rtt.median))),
             or_dash(step.rtt.map(|rtt| round_trip(rtt.p99))),
-            step.rtt.map_or_else(String::new, |rtt| rtt_bar(rtt, longest)),
+            step.rtt
+                .map_or_else(String::new, |rtt| rtt_bar(rtt, longest)),
         ]);
     }
     table.render(2, |head| style.dim(head))
 }
 
 fn offered_share(offered: BitRate, full: Option<BitRate>) -> String {
-    let share = full.filter(|full| *full > BitRate::ZERO).map(|full| offered.bps() as f64 / full.bps() as f64);
+    let share = full
+        .filter(|full| *full > BitRate::ZERO)
+        .map(|full| offered.bps() as f64 / full.bps() as f64);
     share.map_or_else(String::new, |share| format!("{:.0} %", share * 100.0))
 }
 
@@ -83,12 +112,18 @@ fn loss_cell(loss: Option<Ratio>) -> String {
 }
 
 fn rtt_bar(rtt: RttStats, longest: f64) -> String {
-    let columns = if longest > 0.0 { rtt.median.as_secs_f64() / longest * MAX_BAR } else { 0.0 };
+    let columns = if longest > 0.0 {
+        rtt.median.as_secs_f64() / longest * MAX_BAR
+    } else {
+        0.0
+    };
     "█".repeat((columns.round() as usize).max(1))
 }
 
 fn ramp_sentences(report: &RampReport) -> Vec<String> {
-    let idle = report.idle.map_or_else(String::new, |idle| format!(" ({} without load)", round_trip(idle.median)));
+    let idle = report.idle.map_or_else(String::new, |idle| {
+        format!(" ({} without load)", round_trip(idle.median))
+    });
     let slower = match report.slower_from {
         Some(rate) => format!("Round trips grow longer from {rate} on{idle}."),
         None => format!("No load here made round trips longer{idle}."),

@@ -5,7 +5,14 @@ use fullpipe_units::{BitRate, ByteCount};
 
 /// Returns the line of a relayed connection that has ended.
 pub fn relay_line(done: &RelayedConnection) -> String {
-    let RelayedConnection { client, target, from_client, from_target, duration, .. } = done;
+    let RelayedConnection {
+        client,
+        target,
+        from_client,
+        from_target,
+        duration,
+        ..
+    } = done;
     let rate = BitRate::from_bytes_in(*from_client + *from_target, *duration);
     let ending = match done.ending {
         RelayEnding::Closed => "closed",
@@ -15,21 +22,33 @@ pub fn relay_line(done: &RelayedConnection) -> String {
         RelayEnding::Unreachable => "reset: the far relay cannot reach the target",
         RelayEnding::Malformed => "reset: the other relay sent bytes that are not valid",
         RelayEnding::Stopped => "reset: this relay stopped",
-        RelayEnding::NotTaken => "reset: too much that one end does not take waited in this host's kernel",
+        RelayEnding::NotTaken => {
+            "reset: too much that one end does not take waited in this host's kernel"
+        }
     };
     let lost = match done.undelivered {
         ByteCount::ZERO => String::new(),
         bytes => format!(", up to {bytes} acknowledged and not delivered"),
     };
     let limits = stretch_limits(&done.client_stretch, &done.target_stretch);
-    let wire = done.compression.map_or_else(String::new, |blocks| format!(", {} between the relays", blocks.wire_rate));
+    let wire = done.compression.map_or_else(String::new, |blocks| {
+        format!(", {} between the relays", blocks.wire_rate)
+    });
     let bytes = format!("{from_client} up, {from_target} down in {duration} ({rate}{wire})");
     format!("{client} → {target}: {bytes}, {ending}{lost}; {limits}")
 }
 
 /// Returns the line of a relayed connection that lasts.
 pub fn relay_progress(progress: &RelayProgress) -> String {
-    let RelayProgress { client, target, client_rate, target_rate, client_stretch, target_stretch, .. } = progress;
+    let RelayProgress {
+        client,
+        target,
+        client_rate,
+        target_rate,
+        client_stretch,
+        target_stretch,
+        ..
+    } = progress;
     let limits = stretch_limits(client_stretch, target_stretch);
     format!("{client} → {target}: {client_rate} up, {target_rate} down; {limits}")
 }
@@ -40,7 +59,11 @@ fn stretch_limits(client: &RelayStretch, target: &RelayStretch) -> String {
         .into_iter()
         .filter_map(|(name, stretch)| Some(format!("{name}: {}", stretch_limit(stretch)?)))
         .collect();
-    if limited.is_empty() { "mostly idle".to_owned() } else { limited.join("; ") }
+    if limited.is_empty() {
+        "mostly idle".to_owned()
+    } else {
+        limited.join("; ")
+    }
 }
 
 fn stretch_limit(stretch: &RelayStretch) -> Option<String> {
@@ -50,8 +73,14 @@ fn stretch_limit(stretch: &RelayStretch) -> Option<String> {
         RelayLimit::SendBuffer => "send buffer",
         RelayLimit::CongestionWindow => "congestion window",
     };
-    let rtt = stretch.rtt.map(|rtt| format!(", RTT {rtt}")).unwrap_or_default();
-    let lost = stretch.lost.map(|lost| format!(", {:.2} % lost", lost.as_percent())).unwrap_or_default();
+    let rtt = stretch
+        .rtt
+        .map(|rtt| format!(", RTT {rtt}"))
+        .unwrap_or_default();
+    let lost = stretch
+        .lost
+        .map(|lost| format!(", {:.2} % lost", lost.as_percent()))
+        .unwrap_or_default();
     Some(format!("{limit}{rtt}{lost}"))
 }
 
@@ -64,7 +93,11 @@ mod tests {
     #[test]
     fn a_connection_that_lasts_is_one_line_with_the_limit_of_each_stretch() {
         let second = Span::from_secs(1);
-        let window = TcpInfo { busy: Some(second), rwnd_limited: Some(second), ..TcpInfo::default() };
+        let window = TcpInfo {
+            busy: Some(second),
+            rwnd_limited: Some(second),
+            ..TcpInfo::default()
+        };
         let line = relay_progress(&RelayProgress {
             client: ([192, 0, 2, 1], 4000).into(),
             target: "host:22".to_owned(),
@@ -77,6 +110,9 @@ mod tests {
             client_stretch: RelayStretch::from_tcp_info(&TcpInfo::default(), None, second),
             target_stretch: RelayStretch::from_tcp_info(&window, Some(Ratio::new(1e-3)), second),
         });
-        assert_eq!(line, "192.0.2.1:4000 → host:22: 100 Mbit/s up, 0 bit/s down; target: receive window, 0.10 % lost");
+        assert_eq!(
+            line,
+            "192.0.2.1:4000 → host:22: 100 Mbit/s up, 0 bit/s down; target: receive window, 0.10 % lost"
+        );
     }
 }

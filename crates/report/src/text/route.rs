@@ -23,7 +23,13 @@ pub fn route_text(report: &RouteReport, style: TextStyle) -> String {
 
 fn hop_table(report: &RouteReport, style: TextStyle) -> String {
     let right = ColumnAlignment::Right;
-    let heads = [("hop", right), ("lost", right), ("RTT least", right), ("median", right), ("", ColumnAlignment::Left)];
+    let heads = [
+        ("hop", right),
+        ("lost", right),
+        ("RTT least", right),
+        ("median", right),
+        ("", ColumnAlignment::Left),
+    ];
     let mut table = TextTable::new(&heads);
     for hop in &report.hops {
         let rtt = RttStats::from_samples(hop.rtts.clone());
@@ -32,7 +38,11 @@ fn hop_table(report: &RouteReport, style: TextStyle) -> String {
             format!("{} of {}", hop.unanswered_probes(), hop.sent),
             or_dash(rtt.map(|rtt| round_trip(rtt.min))),
             or_dash(rtt.map(|rtt| round_trip(rtt.median))),
-            if hop.addresses.is_empty() { "no answer".to_owned() } else { hop.addresses.join(" ") },
+            if hop.addresses.is_empty() {
+                "no answer".to_owned()
+            } else {
+                hop.addresses.join(" ")
+            },
         ]);
     }
     table.render(2, |head| style.dim(head))
@@ -41,9 +51,15 @@ fn hop_table(report: &RouteReport, style: TextStyle) -> String {
 /// Returns the sentence about the route's end.
 fn route_end(report: &RouteReport) -> String {
     let (target, hops) = (&report.target, report.hops.len());
-    let refusal = report.hops.last().and_then(|hop| Some((hop.addresses.first()?, hop.refusal?)));
+    let refusal = report
+        .hops
+        .last()
+        .and_then(|hop| Some((hop.addresses.first()?, hop.refusal?)));
     match refusal {
-        Some((by, refusal)) => format!("{by} lets nothing through to {target}: {}.", refusal_reason(refusal)),
+        Some((by, refusal)) => format!(
+            "{by} lets nothing through to {target}: {}.",
+            refusal_reason(refusal)
+        ),
         None if report.reached => format!("{target} is {} away.", count_noun(hops, "hop")),
         None if hops == 0 => format!("Neither {target} nor any router on the way to it answers."),
         None => format!("{target} itself does not answer, nor does any router behind hop {hops}."),
@@ -79,7 +95,11 @@ fn route_notes(report: &RouteReport) -> Vec<&'static str> {
     let mut notes = Vec::new();
     let share = |hop: &Hop| f64::from(hop.unanswered_probes()) / f64::from(hop.sent.max(1));
     let last = report.hops.last().filter(|_| report.reached).map(share);
-    if report.hops.iter().any(|hop| last.is_some_and(|last| share(hop) > last)) {
+    if report
+        .hops
+        .iter()
+        .any(|hop| last.is_some_and(|last| share(hop) > last))
+    {
         notes.push("A router that seldom answers need not lose what it forwards: what counts is the last hop.");
     }
     if report.method == RouteMethod::Udp {

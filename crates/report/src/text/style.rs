@@ -8,9 +8,13 @@ const POSSIBLE_COLUMNS: RangeInclusive<usize> = 60..=120;
 
 static COLUMNS: AtomicUsize = AtomicUsize::new(DEFAULT_COLUMNS);
 
-/// Makes all text of this process keep to the columns of its terminal, but to no fewer than 60 and no more than 120.
+/// Makes all text of this process keep to the columns of its terminal, but to no fewer than 60 and
+/// no more than 120.
 pub fn set_columns(terminal: usize) {
-    COLUMNS.store(terminal.clamp(*POSSIBLE_COLUMNS.start(), *POSSIBLE_COLUMNS.end()), Ordering::Relaxed);
+    COLUMNS.store(
+        terminal.clamp(*POSSIBLE_COLUMNS.start(), *POSSIBLE_COLUMNS.end()),
+        Ordering::Relaxed,
+    );
 }
 
 /// Returns the columns that all text keeps to.
@@ -51,7 +55,11 @@ impl TextStyle {
     }
 
     fn mark_with(self, code: &str, text: &str) -> String {
-        if self.color { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+        if self.color {
+            format!("\x1b[{code}m{text}\x1b[0m")
+        } else {
+            text.to_owned()
+        }
     }
 }
 
@@ -63,7 +71,11 @@ pub(crate) fn heading_line(style: TextStyle, text: &str) -> String {
 /// Returns the first `max` characters, of which the last is an ellipsis where there are more.
 pub(crate) fn cut_text(text: &str, max: usize) -> String {
     let is_long = text.chars().nth(max).is_some();
-    if is_long { text.chars().take(max - 1).chain(['…']).collect() } else { text.to_owned() }
+    if is_long {
+        text.chars().take(max - 1).chain(['…']).collect()
+    } else {
+        text.to_owned()
+    }
 }
 
 /// Returns text in lines, indented by so many.
@@ -73,7 +85,12 @@ pub fn paragraph(text: &str, indent: usize) -> String {
 
 /// Returns names, each with its description next to it.
 pub fn name_list(rows: &[(String, String)]) -> String {
-    let width = rows.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0) + 2;
+    let width = rows
+        .iter()
+        .map(|(name, _)| name.chars().count())
+        .max()
+        .unwrap_or(0)
+        + 2;
     let line = |(name, text): &(String, String)| {
         let right = wrap_text(text, width, str::to_owned);
         format!("{name:<width$}{}", right.trim_start())
@@ -81,13 +98,19 @@ pub fn name_list(rows: &[(String, String)]) -> String {
     rows.iter().map(line).collect()
 }
 
-/// `text` broken at spaces into lines that, with `indent` spaces before each, keep to the width. Each line is marked on
-/// its own, so that no mark spans a line break.
+/// `text` broken at spaces into lines that, with `indent` spaces before each, keep to the width.
+/// Each line is marked on its own, so that no mark spans a line break.
 pub(crate) fn wrap_text(text: &str, indent: usize, mark: impl Fn(&str) -> String) -> String {
-    indent_lines(break_lines(text, text_columns().saturating_sub(indent)).iter().map(|line| mark(line)), indent)
+    indent_lines(
+        break_lines(text, text_columns().saturating_sub(indent))
+            .iter()
+            .map(|line| mark(line)),
+        indent,
+    )
 }
 
-/// `text` broken at spaces into lines of at most `width` characters; a word longer than that stands alone.
+/// `text` broken at spaces into lines of at most `width` characters; a word longer than that stands
+/// alone.
 pub(crate) fn break_lines(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in split_words(text) {
@@ -102,7 +125,8 @@ pub(crate) fn break_lines(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// The words of `text`. A number and the word after it are one, so that no figure is parted from its unit.
+/// The words of `text`. A number and the word after it are one, so that no figure is parted from
+/// its unit.
 fn split_words(text: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     let mut after_number = false;
@@ -118,7 +142,9 @@ fn split_words(text: &str) -> Vec<String> {
 
 /// `lines`, each behind `indent` spaces and with a newline.
 pub(crate) fn indent_lines(lines: impl IntoIterator<Item = String>, indent: usize) -> String {
-    lines.into_iter().fold(String::new(), |text, line| text + &format!("{:indent$}{line}\n", ""))
+    lines.into_iter().fold(String::new(), |text, line| {
+        text + &format!("{:indent$}{line}\n", "")
+    })
 }
 
 #[cfg(test)]
@@ -128,18 +154,29 @@ mod tests {
     #[test]
     fn lines_keep_to_the_width_with_their_indent() {
         let text = wrap_text(&"window ".repeat(40), 4, str::to_owned);
-        assert!(text.lines().all(|line| line.chars().count() <= DEFAULT_COLUMNS && line.starts_with("    w")));
+        assert!(
+            text.lines()
+                .all(|line| line.chars().count() <= DEFAULT_COLUMNS && line.starts_with("    w"))
+        );
         assert!(text.lines().next().unwrap().chars().count() > DEFAULT_COLUMNS - 8);
     }
 
     #[test]
     fn a_word_longer_than_a_line_stands_alone() {
-        assert_eq!(wrap_text(&format!("a {} b", "x".repeat(90)), 0, str::to_owned).lines().count(), 3);
+        assert_eq!(
+            wrap_text(&format!("a {} b", "x".repeat(90)), 0, str::to_owned)
+                .lines()
+                .count(),
+            3
+        );
     }
 
     #[test]
     fn a_figure_keeps_its_unit() {
-        assert_eq!(break_lines("over (9 round trips) and 4 MiB", 10), ["over", "(9 round", "trips) and", "4 MiB"]);
+        assert_eq!(
+            break_lines("over (9 round trips) and 4 MiB", 10),
+            ["over", "(9 round", "trips) and", "4 MiB"]
+        );
     }
 
     #[test]

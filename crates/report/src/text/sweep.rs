@@ -2,8 +2,8 @@
 
 use fullpipe_chart::{HeatMap, HeatTile};
 use fullpipe_record::{
-    Direction, SweepAnswer, SweepCell, SweepCost, SweepDipCause, SweepDips, SweepEstimate, SweepForecast, SweepOrder,
-    SweepPlan, SweepReport, SweepRun, SweepShape,
+    Direction, SweepAnswer, SweepCell, SweepCost, SweepDipCause, SweepDips, SweepEstimate,
+    SweepForecast, SweepOrder, SweepPlan, SweepReport, SweepRun, SweepShape,
 };
 use fullpipe_units::{BitRate, ByteCount, Span, count_noun, median};
 
@@ -68,17 +68,29 @@ pub fn sweep_forecast(spent: SweepCost, forecast: &SweepForecast) -> String {
     let SweepForecast { median, low, high } = forecast;
     let [least, most] = [low, high].map(|end| end.bytes);
     let time = seconds_or_minutes(median.time);
-    format!("      spent {}; forecast {} ({least} to {most}) in {time}", spent.bytes, median.bytes)
+    format!(
+        "      spent {}; forecast {} ({least} to {most}) in {time}",
+        spent.bytes, median.bytes
+    )
 }
 
 /// Returns the line of a run; `number` counts from 0.
 pub fn sweep_run(number: u32, run: &SweepRun) -> String {
     let rate = or_dash(run.rate.map(|rate| rate.to_string()));
     let rtt = or_dash(run.loaded_rtt.map(round_trip));
-    let reason = serde_json::to_value(run.reason).ok().and_then(|reason| reason.as_str().map(str::to_owned));
-    let broken = run.broken.first().map_or_else(String::new, |why| format!("; does not count: {why}"));
+    let reason = serde_json::to_value(run.reason)
+        .ok()
+        .and_then(|reason| reason.as_str().map(str::to_owned));
+    let broken = run
+        .broken
+        .first()
+        .map_or_else(String::new, |why| format!("; does not count: {why}"));
     let setting = run.cell.to_string();
-    format!("{:>4}  {setting:<14} {rate:>14}  RTT {rtt:>9}  {}{broken}", number + 1, reason.unwrap_or_default())
+    format!(
+        "{:>4}  {setting:<14} {rate:>14}  RTT {rtt:>9}  {}{broken}",
+        number + 1,
+        reason.unwrap_or_default()
+    )
 }
 
 /// Returns the whole report.
@@ -94,7 +106,10 @@ pub fn sweep_text(report: &SweepReport, style: TextStyle) -> String {
     }
     text += &cost_table(report, style);
     if report.interrupted {
-        let line = format!("Interrupted: `--resume {}` goes on with the next run.", report.plan.id);
+        let line = format!(
+            "Interrupted: `--resume {}` goes on with the next run.",
+            report.plan.id
+        );
         text += &wrap_text(&line, 2, |line| style.mark_failure(line));
     }
     text
@@ -106,22 +121,46 @@ pub(crate) fn rate_map(report: &SweepReport) -> HeatMap {
         let own = own_rates(report, of.cell);
         let (rate, note) = match (of.runs, median(own.clone())) {
             (0, None) => (of.rate, rate_interval(of)),
-            // The estimate is of the path as it is now, and knows nothing of runs that were made before.
-            (0, Some(rate)) => (rate, format!("{} before those that count", count_noun(own.len(), "run"))),
-            (runs, _) => (of.rate, format!("{}, {}", rate_interval(of), count_noun(runs, "run"))),
+            // The estimate is of the path as it is now, and knows nothing of runs that were made
+            // before.
+            (0, Some(rate)) => (
+                rate,
+                format!("{} before those that count", count_noun(own.len(), "run")),
+            ),
+            (runs, _) => (
+                of.rate,
+                format!("{}, {}", rate_interval(of), count_noun(runs, "run")),
+            ),
         };
         let is_measured = of.runs > 0 || !own.is_empty();
-        HeatTile { window: of.cell.window, streams: of.cell.streams.into(), rate, is_measured, note }
+        HeatTile {
+            window: of.cell.window,
+            streams: of.cell.streams.into(),
+            rate,
+            is_measured,
+            note,
+        }
     };
-    let map = HeatMap::new("Rate by window and streams", report.surface.iter().map(tile).collect());
-    let Some(answer) = &report.answer else { return map };
+    let map = HeatMap::new(
+        "Rate by window and streams",
+        report.surface.iter().map(tile).collect(),
+    );
+    let Some(answer) = &report.answer else {
+        return map;
+    };
     let (knee, best) = (answer.knee.cell, answer.best.rate);
-    map.with_knee(knee.window, knee.streams.into()).with_bdp(best.bytes_in(report.plan.rtt))
+    map.with_knee(knee.window, knee.streams.into())
+        .with_bdp(best.bytes_in(report.plan.rtt))
 }
 
 /// Returns the rates of all runs of a setting.
 fn own_rates(report: &SweepReport, cell: SweepCell) -> Vec<BitRate> {
-    report.runs.iter().filter(|run| run.cell == cell).filter_map(|run| run.rate).collect()
+    report
+        .runs
+        .iter()
+        .filter(|run| run.cell == cell)
+        .filter_map(|run| run.rate)
+        .collect()
 }
 
 /// Returns the interval of a rate, with its unit once if it is the same.
@@ -178,7 +217,12 @@ pub(crate) fn sweep_sentences(report: &SweepReport) -> Vec<String> {
     said.extend(left_out(report));
     said.extend(sweep_verdict(report));
     said.extend(next_to_prediction(report));
-    said.extend(report.dips.iter().flat_map(|dips| of_dips(dips, report.plan.order)));
+    said.extend(
+        report
+            .dips
+            .iter()
+            .flat_map(|dips| of_dips(dips, report.plan.order)),
+    );
     said.extend(of_rtt(report));
     said.extend(of_streams(report));
     said.extend(of_others(report));
@@ -186,10 +230,16 @@ pub(crate) fn sweep_sentences(report: &SweepReport) -> Vec<String> {
 }
 
 fn path_change(report: &SweepReport) -> Option<String> {
-    let begun = report.segments.last().filter(|_| report.segments.len() > 1)? + 1;
+    let begun = report
+        .segments
+        .last()
+        .filter(|_| report.segments.len() > 1)?
+        + 1;
     let what_counts = match report.plan.order {
         None => format!("only the runs from number {begun} on count for the answer"),
-        Some(_) => format!("the runs from number {begun} on are of another path, and the answer is by all"),
+        Some(_) => {
+            format!("the runs from number {begun} on are of another path, and the answer is by all")
+        }
     };
     Some(format!("The path changed during the sweep: {what_counts}."))
 }
@@ -199,8 +249,14 @@ fn left_out(report: &SweepReport) -> Option<String> {
     let is_left_out = |run: &&SweepRun| run.rate.is_none() && report.left_out.contains(&run.cell);
     let last = report.runs.iter().rfind(is_left_out)?;
     let settings: Vec<String> = report.left_out.iter().map(ToString::to_string).collect();
-    let why = last.broken.first().map_or_else(String::new, |why| format!(" ({why})"));
-    Some(format!("Left out, as their runs do not count{why}: {}.", settings.join(", ")))
+    let why = last
+        .broken
+        .first()
+        .map_or_else(String::new, |why| format!(" ({why})"));
+    Some(format!(
+        "Left out, as their runs do not count{why}: {}.",
+        settings.join(", ")
+    ))
 }
 
 fn sweep_verdict(report: &SweepReport) -> Option<String> {
@@ -213,24 +269,36 @@ fn sweep_verdict(report: &SweepReport) -> Option<String> {
         (_, Some(_)) if report.surface.iter().all(|of| of.runs > 0) => {
             "the cheapest setting of the whole grid with 95 % of the best rate"
         }
-        (_, Some(_)) => "the cheapest of the settings that were measured with 95 % of the best rate",
+        (_, Some(_)) => {
+            "the cheapest of the settings that were measured with 95 % of the best rate"
+        }
         (true, None) => "sure to have 95 % of the best rate",
         (false, None) if ended_early(report) => "the best by the runs that count; not sure",
         (false, None) => "the best within the budget; not sure",
     };
     let interval = match (answer.cheapest == knee.cell, answer.dearest == knee.cell) {
         (true, true) => "no other setting may be the knee".to_owned(),
-        _ => format!("the knee lies between {} and {}", answer.cheapest, answer.dearest),
+        _ => format!(
+            "the knee lies between {} and {}",
+            answer.cheapest, answer.dearest
+        ),
     };
     let shape = match answer.shape {
         SweepShape::Knee => "",
         SweepShape::BeyondGrid => {
             " The rate still grows where the grid ends: the knee lies beyond, with more streams or larger windows."
         }
-        SweepShape::Flat => " The surface is flat: any setting has about the same rate, and there is no knee.",
-        SweepShape::TwoPlateaus => " There are two plateaus: more streams do not help for a while, and then they do.",
+        SweepShape::Flat => {
+            " The surface is flat: any setting has about the same rate, and there is no knee."
+        }
+        SweepShape::TwoPlateaus => {
+            " There are two plateaus: more streams do not help for a while, and then they do."
+        }
     };
-    Some(format!("Take {}: {certainty}; {interval}.{shape}", knee.cell))
+    Some(format!(
+        "Take {}: {certainty}; {interval}.{shape}",
+        knee.cell
+    ))
 }
 
 /// Returns true if a sweep ended since its runs did not count any more.
@@ -243,7 +311,11 @@ fn next_to_prediction(report: &SweepReport) -> Option<String> {
     if predicted == knee.cell {
         return Some(format!("{predicted} was predicted as well."));
     }
-    let measured = report.surface.iter().find(|of| of.cell == predicted).map(|of| of.rate)?;
+    let measured = report
+        .surface
+        .iter()
+        .find(|of| of.cell == predicted)
+        .map(|of| of.rate)?;
     let place = report.surface.iter().position(|of| of.cell == predicted)?;
     let expected = *report.plan.predicted.get(place)?;
     let why = if measured.relative_to(expected) < 0.9 {
@@ -259,14 +331,21 @@ fn of_rtt(report: &SweepReport) -> Option<String> {
     let Some(from) = rtt.climbs_from else {
         return Some("At no rate are round trips longer than without load.".to_owned());
     };
-    let set =
-        [("the window", rtt.with_window), ("the streams", rtt.with_streams), ("streams × window", rtt.with_product)];
+    let set = [
+        ("the window", rtt.with_window),
+        ("the streams", rtt.with_streams),
+        ("streams × window", rtt.with_product),
+    ];
     let related: Vec<String> = set
         .into_iter()
         .filter(|(_, correlation)| correlation.abs() >= RELATED)
         .map(|(name, correlation)| format!("{name} ({correlation:.2})"))
         .collect();
-    let with = if related.is_empty() { "nothing that was set".to_owned() } else { related.join(", ") };
+    let with = if related.is_empty() {
+        "nothing that was set".to_owned()
+    } else {
+        related.join(", ")
+    };
     Some(format!(
         "Round trips are longer from {from} on. RTT growth correlates with rate (rank correlation {:.2}), and at the \
          same rate with {with}.",
@@ -277,10 +356,15 @@ fn of_rtt(report: &SweepReport) -> Option<String> {
 /// Returns sentences on the dips, and on the evidence for and against each of three causes.
 fn of_dips(dips: &SweepDips, order: Option<SweepOrder>) -> Vec<String> {
     if dips.dips == 0 {
-        return vec!["No run has less than 80 % of what a smaller setting has: there are no dips.".to_owned()];
+        return vec![
+            "No run has less than 80 % of what a smaller setting has: there are no dips."
+                .to_owned(),
+        ];
     }
     let cause = match dips.cause {
-        Some(SweepDipCause::Order) => "the path changed slowly, and the order of the runs decides where that shows",
+        Some(SweepDipCause::Order) => {
+            "the path changed slowly, and the order of the runs decides where that shows"
+        }
         Some(SweepDipCause::CrossTraffic) => "other traffic came and went",
         Some(SweepDipCause::BeyondFlight) => "more may be in flight than path and queue hold",
         None if dips.are_few() => "they are too few to say why",
@@ -302,9 +386,12 @@ fn of_dips(dips: &SweepDips, order: Option<SweepOrder>) -> Vec<String> {
             said.into_iter().chain([both.to_owned()]).collect()
         };
     };
-    let [method, cross_traffic, flight] =
-        [SweepDipCause::Order, SweepDipCause::CrossTraffic, SweepDipCause::BeyondFlight]
-            .map(|of| cause_answer(dips.cause, of));
+    let [method, cross_traffic, flight] = [
+        SweepDipCause::Order,
+        SweepDipCause::CrossTraffic,
+        SweepDipCause::BeyondFlight,
+    ]
+    .map(|of| cause_answer(dips.cause, of));
     said.push(format!(
         "Is it the method? {method}: runs after one another, each relative to its setting, correlate by \
          {neighbours:.2}; a slow change of the path would make it much."
@@ -350,22 +437,39 @@ fn of_streams(report: &SweepReport) -> Option<String> {
 /// Returns a sentence on the other traffic that the device of the runs carried.
 fn of_others(report: &SweepReport) -> Option<String> {
     let traffic = device_traffic(report, &timed_runs(report))?;
-    let speed = traffic.speed.map_or_else(String::new, |speed| format!(" of {speed}"));
-    Some(format!("The device {}{speed} carried {}.", traffic.device, traffic.of_others()))
+    let speed = traffic
+        .speed
+        .map_or_else(String::new, |speed| format!(" of {speed}"));
+    Some(format!(
+        "The device {}{speed} carried {}.",
+        traffic.device,
+        traffic.of_others()
+    ))
 }
 
 fn cost_table(report: &SweepReport, style: TextStyle) -> String {
     let right = ColumnAlignment::Right;
-    let mut table = TextTable::new(&[("", ColumnAlignment::Left), ("bytes", right), ("time", right)]);
+    let mut table = TextTable::new(&[
+        ("", ColumnAlignment::Left),
+        ("bytes", right),
+        ("time", right),
+    ]);
     let mut row = |name: &str, cost: SweepCost| {
-        table.push_row([name.to_owned(), size_cell(cost.bytes), seconds_or_minutes(cost.time)])
+        table.push_row([
+            name.to_owned(),
+            size_cell(cost.bytes),
+            seconds_or_minutes(cost.time),
+        ])
     };
     if let Some(SweepForecast { median, low, high }) = report.plan.forecast {
         row("forecast", median);
         row("8 of 10: from", low);
         row("to", high);
     }
-    row(&format!("spent on {}", count_noun(report.runs.len(), "run")), report.spent);
+    row(
+        &format!("spent on {}", count_noun(report.runs.len(), "run")),
+        report.spent,
+    );
     row("whole grid", report.grid);
     format!("\n{}", table.render(2, |head| style.dim(head)))
 }
@@ -377,7 +481,11 @@ fn size_cell(bytes: ByteCount) -> String {
 /// Returns a length of time in seconds, or in minutes if it is long.
 pub(crate) fn seconds_or_minutes(span: Span) -> String {
     let seconds = span.as_secs_f64();
-    if seconds < 100.0 { format!("{seconds:.0} s") } else { format!("{:.1} min", seconds / 60.0) }
+    if seconds < 100.0 {
+        format!("{seconds:.0} s")
+    } else {
+        format!("{:.1} min", seconds / 60.0)
+    }
 }
 
 fn first_to_last<T: std::fmt::Display>(values: &[T]) -> String {

@@ -44,38 +44,67 @@ impl TextTable {
             let mut cells = self.rows.iter().skip(1).filter_map(|row| row.get(column));
             self.rows.len() == 1 || cells.any(|cell| cell != UNKNOWN)
         };
-        let kept: Vec<usize> = (0..self.align.len()).filter(|column| known(*column)).collect();
-        let row = |row: &Vec<String>| kept.iter().filter_map(|column| row.get(*column).cloned()).collect();
+        let kept: Vec<usize> = (0..self.align.len())
+            .filter(|column| known(*column))
+            .collect();
+        let row = |row: &Vec<String>| {
+            kept.iter()
+                .filter_map(|column| row.get(*column).cloned())
+                .collect()
+        };
         Self {
             align: kept.iter().map(|column| self.align[*column]).collect(),
             rows: self.rows.iter().map(row).collect(),
         }
     }
 
-    /// The table, each line behind `indent` spaces, the head marked by `mark`. A text in the last column that would go
-    /// beyond the width is continued below itself.
+    /// The table, each line behind `indent` spaces, the head marked by `mark`. A text in the last
+    /// column that would go beyond the width is continued below itself.
     pub(crate) fn render(&self, indent: usize, mark: impl Fn(&str) -> String) -> String {
-        let widths: Vec<usize> = (0..self.align.len()).map(|column| self.column_width(column)).collect();
-        let mut lines = self.rows.iter().flat_map(|row| self.row_lines(row, &widths, indent));
-        let head = lines.next().filter(|head| !head.is_empty()).map(|head| mark(&head));
+        let widths: Vec<usize> = (0..self.align.len())
+            .map(|column| self.column_width(column))
+            .collect();
+        let mut lines = self
+            .rows
+            .iter()
+            .flat_map(|row| self.row_lines(row, &widths, indent));
+        let head = lines
+            .next()
+            .filter(|head| !head.is_empty())
+            .map(|head| mark(&head));
         indent_lines(head.into_iter().chain(lines), indent)
     }
 
     /// One row as lines.
     fn row_lines(&self, row: &[String], widths: &[usize], indent: usize) -> Vec<String> {
         let aligned = row.iter().zip(&self.align).zip(widths);
-        let mut cells: Vec<String> = aligned.map(|((cell, align), &width)| align.pad_cell(cell, width)).collect();
+        let mut cells: Vec<String> = aligned
+            .map(|((cell, align), &width)| align.pad_cell(cell, width))
+            .collect();
         let last = cells.pop().unwrap_or_default().trim_end().to_owned();
-        let before = cells.iter().fold(String::new(), |text, cell| text + cell + "  ");
+        let before = cells
+            .iter()
+            .fold(String::new(), |text, cell| text + cell + "  ");
         let margin = before.chars().count();
         let room = text_columns().saturating_sub(indent + margin);
-        let last = if last.chars().count() <= room { vec![last] } else { break_lines(&last, room) };
+        let last = if last.chars().count() <= room {
+            vec![last]
+        } else {
+            break_lines(&last, room)
+        };
         let befores = std::iter::once(before).chain(std::iter::repeat(" ".repeat(margin)));
-        befores.zip(last).map(|(before, text)| (before + &text).trim_end().to_owned()).collect()
+        befores
+            .zip(last)
+            .map(|(before, text)| (before + &text).trim_end().to_owned())
+            .collect()
     }
 
     fn column_width(&self, column: usize) -> usize {
-        self.rows.iter().map(|row| row.get(column).map_or(0, |cell| cell.chars().count())).max().unwrap_or(0)
+        self.rows
+            .iter()
+            .map(|row| row.get(column).map_or(0, |cell| cell.chars().count()))
+            .max()
+            .unwrap_or(0)
     }
 }
 
@@ -89,7 +118,9 @@ pub(crate) struct TableColumn {
 impl TableColumn {
     /// Returns true if any two cells differ.
     pub(crate) fn has_differences(&self) -> bool {
-        self.cells.iter().any(|cell| Some(cell) != self.cells.first())
+        self.cells
+            .iter()
+            .any(|cell| Some(cell) != self.cells.first())
     }
 
     fn width(&self) -> usize {
@@ -98,18 +129,26 @@ impl TableColumn {
     }
 }
 
-/// Returns the table of `shown`, without those of `dispensable` that are too much for the width, the first of them
-/// first.
+/// Returns the table of `shown`, without those of `dispensable` that are too much for the width,
+/// the first of them first.
 pub(crate) fn columns_table(mut shown: Vec<TableColumn>, dispensable: &[&str]) -> TextTable {
     for head in dispensable {
         if shown.iter().map(|column| column.width() + 2).sum::<usize>() > text_columns() + 2 {
             shown.retain(|column| column.head != *head);
         }
     }
-    let heads: Vec<(&str, ColumnAlignment)> = shown.iter().map(|column| (column.head, column.align)).collect();
+    let heads: Vec<(&str, ColumnAlignment)> = shown
+        .iter()
+        .map(|column| (column.head, column.align))
+        .collect();
     let mut table = TextTable::new(&heads);
     for row in 0..shown.first().map_or(0, |column| column.cells.len()) {
-        table.push_row(shown.iter().filter_map(|column| column.cells.get(row).cloned()).collect::<Vec<_>>());
+        table.push_row(
+            shown
+                .iter()
+                .filter_map(|column| column.cells.get(row).cloned())
+                .collect::<Vec<_>>(),
+        );
     }
     table
 }
@@ -124,7 +163,11 @@ const UNKNOWN: &str = "–";
 /// A bar of at most `width` characters for `value` out of `full`, to an eighth of a character.
 pub(crate) fn value_bar(value: f64, full: f64, width: usize) -> String {
     const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
-    let share = if full > 0.0 { (value / full).clamp(0.0, 1.0) } else { 0.0 };
+    let share = if full > 0.0 {
+        (value / full).clamp(0.0, 1.0)
+    } else {
+        0.0
+    };
     let eighths = (share * width as f64 * 8.0).round() as usize;
     format!("{}{}", "█".repeat(eighths / 8), EIGHTHS[eighths % 8])
 }
@@ -148,15 +191,22 @@ mod tests {
 
     #[test]
     fn columns_line_up() {
-        let mut table = TextTable::new(&[("what", ColumnAlignment::Left), ("rate", ColumnAlignment::Right)]);
+        let mut table = TextTable::new(&[
+            ("what", ColumnAlignment::Left),
+            ("rate", ColumnAlignment::Right),
+        ]);
         table.push_row(["window".to_owned(), "3 Mbit/s".to_owned()]);
         table.push_row(["µ".to_owned(), "100 Mbit/s".to_owned()]);
-        assert_eq!(table.render(1, str::to_owned), " what          rate\n window    3 Mbit/s\n µ       100 Mbit/s\n");
+        assert_eq!(
+            table.render(1, str::to_owned),
+            " what          rate\n window    3 Mbit/s\n µ       100 Mbit/s\n"
+        );
     }
 
     #[test]
     fn a_table_without_heads_has_no_line_for_them_in_colour_either() {
-        let mut table = TextTable::new(&[("", ColumnAlignment::Left), ("", ColumnAlignment::Right)]);
+        let mut table =
+            TextTable::new(&[("", ColumnAlignment::Left), ("", ColumnAlignment::Right)]);
         table.push_row(["loss".to_owned(), "none".to_owned()]);
         assert_eq!(table.render(0, |head| format!("<{head}>")), "loss  none\n");
     }
@@ -170,7 +220,10 @@ mod tests {
         ]);
         table.push_row(["1".to_owned(), or_dash(None), or_dash(None)]);
         table.push_row(["2".to_owned(), or_dash(None), "3".to_owned()]);
-        assert_eq!(table.without_unknown().render(0, str::to_owned), "a  c\n1  –\n2  3\n");
+        assert_eq!(
+            table.without_unknown().render(0, str::to_owned),
+            "a  c\n1  –\n2  3\n"
+        );
     }
 
     #[test]
@@ -181,7 +234,10 @@ mod tests {
         let first = format!("  capacity  {}", "window ".repeat(9));
         let second = format!("{:12}{}", "", "window ".repeat(3));
         let lines = [first.trim_end(), second.trim_end(), "  loss      none"];
-        assert_eq!(table.render(2, str::to_owned).lines().collect::<Vec<_>>(), lines);
+        assert_eq!(
+            table.render(2, str::to_owned).lines().collect::<Vec<_>>(),
+            lines
+        );
     }
 
     #[test]

@@ -23,7 +23,12 @@ pub fn time_account(account: &TimeAccount, is_command: bool, style: TextStyle) -
     ]);
     for (name, time, figures) in uses_of_time(account) {
         let bar = value_bar(time.as_secs_f64(), account.whole.as_secs_f64(), BAR);
-        table.push_row([name.to_owned(), rounded_time(time), time_share(time, account), format!("{bar} {figures}")]);
+        table.push_row([
+            name.to_owned(),
+            rounded_time(time),
+            time_share(time, account),
+            format!("{bar} {figures}"),
+        ]);
     }
     let main = wrap_text(&main_use(account, is_command), 2, |line| style.bold(line));
     heading_line(style, "Where the time went") + &main + &table.render(4, str::to_owned)
@@ -33,13 +38,27 @@ pub fn time_account(account: &TimeAccount, is_command: bool, style: TextStyle) -
 pub(crate) fn uses_of_time(account: &TimeAccount) -> Vec<UseOfTime> {
     let all = [
         ("data under way", account.data, String::new()),
-        ("requests one after another", account.requests, round_trips(account).unwrap_or_default()),
-        ("waiting for the other program", account.other_program, String::new()),
+        (
+            "requests one after another",
+            account.requests,
+            round_trips(account).unwrap_or_default(),
+        ),
+        (
+            "waiting for the other program",
+            account.other_program,
+            String::new(),
+        ),
         ("opening connections", account.connecting, String::new()),
         ("own work (processor)", account.own_work, String::new()),
-        ("waiting for anything else", account.elsewhere, "disk, processor, names, timers".to_owned()),
+        (
+            "waiting for anything else",
+            account.elsewhere,
+            "disk, processor, names, timers".to_owned(),
+        ),
     ];
-    all.into_iter().filter(|(_, time, _)| *time >= MIN_SHOWN).collect()
+    all.into_iter()
+        .filter(|(_, time, _)| *time >= MIN_SHOWN)
+        .collect()
 }
 
 /// Shortest time that is printed: half of the last digit.
@@ -47,25 +66,48 @@ const MIN_SHOWN: Span = Span::from_millis(5);
 
 fn round_trips(account: &TimeAccount) -> Option<String> {
     let each = account.requests / Some(account.round_trips).filter(|number| *number > 0)?;
-    Some(format!("{} of {}", count_noun(account.round_trips, "round trip"), round_trip(each)))
+    Some(format!(
+        "{} of {}",
+        count_noun(account.round_trips, "round trip"),
+        round_trip(each)
+    ))
 }
 
 fn time_share(time: Span, account: &TimeAccount) -> String {
-    format!("{:.0} %", Ratio::from_quotient(time.as_secs_f64(), account.whole.as_secs_f64()).as_percent())
+    format!(
+        "{:.0} %",
+        Ratio::from_quotient(time.as_secs_f64(), account.whole.as_secs_f64()).as_percent()
+    )
 }
 
 /// Returns the name of the use that took most of the time.
 pub fn longest_use(account: &TimeAccount) -> &'static str {
-    uses_of_time(account).into_iter().max_by_key(|(_, time, _)| *time).map_or("nothing", |(name, ..)| name)
+    uses_of_time(account)
+        .into_iter()
+        .max_by_key(|(_, time, _)| *time)
+        .map_or("nothing", |(name, ..)| name)
 }
 
-/// Returns the use that took most of the time in a sentence, and what would save it where no setting would.
+/// Returns the use that took most of the time in a sentence, and what would save it where no
+/// setting would.
 pub(crate) fn main_use(account: &TimeAccount, is_command: bool) -> String {
     let whole = rounded_time(account.whole);
-    let of = if is_command { format!("of the command's {whole}") } else { format!("of the {whole} watched") };
-    let longest = uses_of_time(account).into_iter().max_by_key(|(_, time, _)| *time);
-    let Some((name, time, _)) = longest else { return format!("Nothing took long {of}.") };
-    let took = format!("{} {of} ({})", rounded_time(time), time_share(time, account));
+    let of = if is_command {
+        format!("of the command's {whole}")
+    } else {
+        format!("of the {whole} watched")
+    };
+    let longest = uses_of_time(account)
+        .into_iter()
+        .max_by_key(|(_, time, _)| *time);
+    let Some((name, time, _)) = longest else {
+        return format!("Nothing took long {of}.");
+    };
+    let took = format!(
+        "{} {of} ({})",
+        rounded_time(time),
+        time_share(time, account)
+    );
     match round_trips(account).filter(|_| time == account.requests) {
         Some(trips) => format!(
             "Requests that wait for each other's answers took {took}: {trips}. Fewer requests, several at once, or the \
@@ -93,11 +135,27 @@ mod tests {
         };
         let text = time_account(&account, true, TextStyle::PLAIN);
         let sentence = "Requests that wait for each other's answers took 8.48 s of the command's";
-        assert!(text.contains(sentence) && text.contains("106 round trips of 80 ms"), "{text}");
-        assert!(text.contains("data under way") && !text.contains("own work"), "{text}");
-        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
-        let idle = TimeAccount { requests: Span::ZERO, round_trips: 0, ..account };
-        assert!(main_use(&idle, false).contains("Most of the time is data under way: 2.70 s of the 12.00 s watched"));
+        assert!(
+            text.contains(sentence) && text.contains("106 round trips of 80 ms"),
+            "{text}"
+        );
+        assert!(
+            text.contains("data under way") && !text.contains("own work"),
+            "{text}"
+        );
+        assert!(
+            text.lines().all(|line| line.chars().count() <= 80),
+            "{text}"
+        );
+        let idle = TimeAccount {
+            requests: Span::ZERO,
+            round_trips: 0,
+            ..account
+        };
+        assert!(
+            main_use(&idle, false)
+                .contains("Most of the time is data under way: 2.70 s of the 12.00 s watched")
+        );
         assert_eq!(longest_use(&idle), "data under way");
     }
 }

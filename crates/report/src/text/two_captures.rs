@@ -1,7 +1,8 @@
 //! One connection in two captures.
 
 use fullpipe_record::{
-    CaptureReport, ChangedField, ClockOffset, ClockSkew, FlowChange, FlowDirection, FlowPair, FlowReport, OneWayDelay,
+    CaptureReport, ChangedField, ClockOffset, ClockSkew, FlowChange, FlowDirection, FlowPair,
+    FlowReport, OneWayDelay,
 };
 use fullpipe_units::{ByteCount, Ratio, count_noun, printable_line};
 
@@ -12,17 +13,27 @@ use super::table::{ColumnAlignment, TextTable, spark_line};
 /// Returns the comparison of connection `number` in two captures: losses and changes between them,
 /// delays, and their clocks. Returns nothing of one capture.
 pub(crate) fn capture_comparison(report: &CaptureReport, number: u64, style: TextStyle) -> String {
-    let Some(other) = &report.other else { return String::new() };
+    let Some(other) = &report.other else {
+        return String::new();
+    };
     let count = count_noun(report.pairs.len(), "connection");
     let [first, second] = [&report.name, &other.name].map(|name| printable_line(name));
-    let mut text = heading_line(style, &format!("Between {first} and {second}: {count} in both"));
+    let mut text = heading_line(
+        style,
+        &format!("Between {first} and {second}: {count} in both"),
+    );
     for note in &other.notes {
         text += &wrap_text(note, 2, |line| style.dim(line));
     }
     let flow = report.flows.iter().find(|flow| flow.number == number);
     let pair = report.pairs.iter().find(|pair| pair.numbers[0] == number);
     let Some((flow, pair)) = flow.zip(pair) else {
-        return text + &wrap_text(&format!("Connection {number} is in the first alone."), 2, str::to_owned);
+        return text
+            + &wrap_text(
+                &format!("Connection {number} is in the first alone."),
+                2,
+                str::to_owned,
+            );
     };
     let left = ColumnAlignment::Left;
     let mut table = TextTable::new(&[("", left), ("", left)]);
@@ -36,7 +47,10 @@ pub(crate) fn capture_comparison(report: &CaptureReport, number: u64, style: Tex
 fn pair_rows(flow: &FlowReport, pair: &FlowPair) -> Vec<(&'static str, String)> {
     let mut rows = Vec::new();
     if pair.nearer_to_first.is_none() {
-        rows.push(("order", "not known; they are taken to lie on the way in the order given".to_owned()));
+        rows.push((
+            "order",
+            "not known; they are taken to lie on the way in the order given".to_owned(),
+        ));
     }
     rows.extend(pair_path(pair).map(|path| ("path", path)));
     for (end, name) in flow_ends(flow) {
@@ -44,7 +58,10 @@ fn pair_rows(flow: &FlowReport, pair: &FlowPair) -> Vec<(&'static str, String)> 
         rows.push((name, loss_text(direction, flow.ends[end].data_packets > 0)));
         if let Some(course) = &direction.loss_course {
             let lost: Vec<f64> = course.lost.iter().map(|bytes| bytes.as_f64()).collect();
-            rows.push(("  over time", format!("{}  each {}", spark_line(&lost), round_trip(course.width))));
+            rows.push((
+                "  over time",
+                format!("{}  each {}", spark_line(&lost), round_trip(course.width)),
+            ));
         }
         rows.extend(direction.delay.map(|delay| ("  delay", delay_text(delay))));
     }
@@ -59,15 +76,24 @@ fn flow_ends(flow: &FlowReport) -> [(usize, &'static str); 2] {
 }
 
 fn pair_path(pair: &FlowPair) -> Option<String> {
-    let routers = match pair.directions.each_ref().map(|direction| direction.routers) {
+    let routers = match pair
+        .directions
+        .each_ref()
+        .map(|direction| direction.routers)
+    {
         [None, None] => None,
         [Some(0), Some(0) | None] | [None, Some(0)] => Some("no router between them".to_owned()),
-        [Some(there), Some(back)] if there != back => {
-            Some(format!("{} between them, {back} back", count_noun(there, "router")))
+        [Some(there), Some(back)] if there != back => Some(format!(
+            "{} between them, {back} back",
+            count_noun(there, "router")
+        )),
+        [Some(many), _] | [None, Some(many)] => {
+            Some(format!("{} between them", count_noun(many, "router")))
         }
-        [Some(many), _] | [None, Some(many)] => Some(format!("{} between them", count_noun(many, "router"))),
     };
-    let rtt = pair.clock_offset.map(|offset| format!("least RTT {}", round_trip(offset.rtt)));
+    let rtt = pair
+        .clock_offset
+        .map(|offset| format!("least RTT {}", round_trip(offset.rtt)));
     let all: Vec<String> = [routers, rtt].into_iter().flatten().collect();
     (!all.is_empty()).then(|| all.join(", "))
 }
@@ -100,19 +126,29 @@ fn loss_text(direction: &FlowDirection, has_data: bool) -> String {
         many => format!("{} reordered", count_noun(many, "packet")),
     }));
     let undecided = direction.undecided_bytes;
-    all.extend((undecided > ByteCount::ZERO).then(|| format!("{undecided} under way as a capture began or ended")));
+    all.extend(
+        (undecided > ByteCount::ZERO)
+            .then(|| format!("{undecided} under way as a capture began or ended")),
+    );
     all.join(", ")
 }
 
-/// Returns the losses between both captures: as a share, or as counts where that is one of few segments.
+/// Returns the losses between both captures: as a share, or as counts where that is one of few
+/// segments.
 pub(crate) fn losses_between(direction: &FlowDirection, captures: &str) -> Option<String> {
     const FEW: f64 = 100.0;
     let (lost, share) = (direction.lost_segments, direction.lost);
     let all = (lost as f64 / share.get()).round();
     let text = if all < FEW {
-        format!("{lost} of {} lost between {captures}", count_noun(all as u64, "segment"))
+        format!(
+            "{lost} of {} lost between {captures}",
+            count_noun(all as u64, "segment")
+        )
     } else {
-        format!("{} lost between {captures} ({share})", count_noun(lost, "segment"))
+        format!(
+            "{} lost between {captures} ({share})",
+            count_noun(lost, "segment")
+        )
     };
     (lost > 0).then_some(text)
 }
@@ -125,7 +161,10 @@ fn delay_text(delay: OneWayDelay) -> String {
 fn clock_text(offset: Option<ClockOffset>, skew: Option<ClockSkew>) -> String {
     let offset = offset.map(|offset| {
         let order = if offset.ahead == 1 { "ahead" } else { "behind" };
-        format!("second {} {order}, assuming symmetry", round_trip(offset.by))
+        format!(
+            "second {} {order}, assuming symmetry",
+            round_trip(offset.by)
+        )
     });
     let skew = skew.map(|skew| match skew.faster {
         _ if skew.by <= skew.error => format!("no skew beyond {} ppm", ppm(skew.error)),
@@ -136,7 +175,9 @@ fn clock_text(offset: Option<ClockOffset>, skew: Option<ClockSkew>) -> String {
         (Some(offset), Some(skew)) => format!("{offset}; {skew}"),
         (Some(offset), None) => format!("{offset}; skew not known"),
         (None, Some(skew)) => format!("offset not known; second {skew}"),
-        (None, None) => "not known: too few packets in both, or queues that do not empty".to_owned(),
+        (None, None) => {
+            "not known: too few packets in both, or queues that do not empty".to_owned()
+        }
     }
 }
 
@@ -149,7 +190,12 @@ fn ppm(ratio: Ratio) -> String {
 fn field_changes_table(flow: &FlowReport, pair: &FlowPair, style: TextStyle) -> String {
     let mut text = String::new();
     let left = ColumnAlignment::Left;
-    let mut table = TextTable::new(&[("changed", left), ("of", left), ("before", left), ("after", left)]);
+    let mut table = TextTable::new(&[
+        ("changed", left),
+        ("of", left),
+        ("before", left),
+        ("after", left),
+    ]);
     let mut is_empty = true;
     for (end, name) in flow_ends(flow) {
         let name = name.trim_start_matches("from ");
@@ -176,7 +222,10 @@ fn field_changes_table(flow: &FlowReport, pair: &FlowPair, style: TextStyle) -> 
 }
 
 fn address_translation(change: &FlowChange, name: &str, style: TextStyle) -> String {
-    let line = format!("The address of the {name} was changed: {} before, {} after.", change.before, change.after);
+    let line = format!(
+        "The address of the {name} was changed: {} before, {} after.",
+        change.before, change.after
+    );
     wrap_text(&line, 2, |line| style.bold(line))
 }
 
@@ -203,9 +252,16 @@ mod tests {
     use fullpipe_units::Span;
 
     fn report() -> CaptureReport {
-        let [sender, receiver] = ["1234:5678]:40000", "1234:9999]:5201"]
-            .map(|end| FlowEnd { address: format!("[2001:db8:1234:5678:9abc:def0:{end}"), ..FlowEnd::default() });
-        let sender = FlowEnd { packets: 9_000, data_packets: 9_000, unique_bytes: ByteCount::from_mib(12), ..sender };
+        let [sender, receiver] = ["1234:5678]:40000", "1234:9999]:5201"].map(|end| FlowEnd {
+            address: format!("[2001:db8:1234:5678:9abc:def0:{end}"),
+            ..FlowEnd::default()
+        });
+        let sender = FlowEnd {
+            packets: 9_000,
+            data_packets: 9_000,
+            unique_bytes: ByteCount::from_mib(12),
+            ..sender
+        };
         let flow = FlowReport {
             number: 7,
             begin: Span::ZERO,
@@ -221,8 +277,11 @@ mod tests {
             p95: Span::from_micros(18_900),
             most: Span::from_millis(29),
         };
-        let change =
-            |field, before: &str, after: &str| FlowChange { field, before: before.to_owned(), after: after.to_owned() };
+        let change = |field, before: &str, after: &str| FlowChange {
+            field,
+            before: before.to_owned(),
+            after: after.to_owned(),
+        };
         let there = FlowDirection {
             from: flow.ends[0].address.clone(),
             in_both: true,
@@ -239,13 +298,22 @@ mod tests {
             routers: Some(12),
             delay: Some(delay),
             changes: vec![
-                change(ChangedField::Address, &flow.ends[0].address, "[2001:db8:1234:5678:9abc:def0:ffff:ffff]:61000"),
+                change(
+                    ChangedField::Address,
+                    &flow.ends[0].address,
+                    "[2001:db8:1234:5678:9abc:def0:ffff:ffff]:61000",
+                ),
                 change(ChangedField::WindowScale, "14", "none"),
                 change(ChangedField::Sequence, "4294967295", "4294967294"),
             ],
             ..FlowDirection::default()
         };
-        let back = FlowDirection { in_both: true, routers: Some(13), delay: Some(delay), ..FlowDirection::default() };
+        let back = FlowDirection {
+            in_both: true,
+            routers: Some(13),
+            delay: Some(delay),
+            ..FlowDirection::default()
+        };
         let pair = FlowPair {
             numbers: [7, 3],
             nearer_to_first: Some(0),
@@ -255,10 +323,17 @@ mod tests {
                 error: Ratio::new(0.4e-6),
                 packets: 4_000,
             }),
-            clock_offset: Some(ClockOffset { ahead: 1, by: Span::from_millis(3_120), rtt: Span::from_micros(25_800) }),
+            clock_offset: Some(ClockOffset {
+                ahead: 1,
+                by: Span::from_millis(3_120),
+                rtt: Span::from_micros(25_800),
+            }),
             directions: [there, back],
         };
-        let other = CaptureReport { name: "receiver.pcap".to_owned(), ..CaptureReport::default() };
+        let other = CaptureReport {
+            name: "receiver.pcap".to_owned(),
+            ..CaptureReport::default()
+        };
         CaptureReport {
             name: "sender.pcap".to_owned(),
             flows: vec![flow],
@@ -271,7 +346,11 @@ mod tests {
     #[test]
     fn losses_of_few_segments_are_counts() {
         let of = |lost_segments, share| {
-            let direction = FlowDirection { lost_segments, lost: Ratio::new(share), ..FlowDirection::default() };
+            let direction = FlowDirection {
+                lost_segments,
+                lost: Ratio::new(share),
+                ..FlowDirection::default()
+            };
             losses_between(&direction, "them")
         };
         assert_eq!(of(3, 0.075).unwrap(), "3 of 40 segments lost between them");
@@ -282,7 +361,10 @@ mod tests {
     #[test]
     fn two_captures_are_compared_in_a_few_lines_within_eighty_columns() {
         let text = capture_comparison(&report(), 7, TextStyle::PLAIN);
-        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        assert!(
+            text.lines().all(|line| line.chars().count() <= 80),
+            "{text}"
+        );
         for part in [
             "Between sender.pcap and receiver.pcap: 1 connection in both",
             "path           12 routers between them, 13 back, least RTT 25.8 ms",
@@ -308,7 +390,13 @@ mod tests {
             nearer_to_first: None,
             clock_skew: None,
             clock_offset: None,
-            directions: [FlowDirection::default(), FlowDirection { in_both: true, ..FlowDirection::default() }],
+            directions: [
+                FlowDirection::default(),
+                FlowDirection {
+                    in_both: true,
+                    ..FlowDirection::default()
+                },
+            ],
             ..report.pairs[0].clone()
         };
         let text = capture_comparison(&report, 7, TextStyle::PLAIN);
@@ -320,7 +408,10 @@ mod tests {
             assert!(text.contains(part), "{part}: {text}");
         }
         report.pairs.clear();
-        assert!(capture_comparison(&report, 7, TextStyle::PLAIN).contains("Connection 7 is in the first alone."));
+        assert!(
+            capture_comparison(&report, 7, TextStyle::PLAIN)
+                .contains("Connection 7 is in the first alone.")
+        );
         report.other = None;
         assert_eq!(capture_comparison(&report, 7, TextStyle::PLAIN), "");
     }

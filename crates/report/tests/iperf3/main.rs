@@ -1,18 +1,23 @@
 //! iperf3's output of invented tests, kept as snapshots.
 
 use fullpipe_record::{
-    Cpu, Datagrams, Direction, EndReport, Interval, Measurement, Peer, Request, RttReport, SocketReadback,
-    StreamInterval, StreamSummary, Summary, TcpInfo, Transport, Validity,
+    Cpu, Datagrams, Direction, EndReport, Interval, Measurement, Peer, Request, RttReport,
+    SocketReadback, StreamInterval, StreamSummary, Summary, TcpInfo, Transport, Validity,
 };
 use fullpipe_report::iperf3::{
-    JsonOutput, RateUnit, TestConnections, TestHeader, TestRole, TextOptions, TextOutput, greeting_lines,
-    listening_line,
+    JsonOutput, RateUnit, TestConnections, TestHeader, TestRole, TextOptions, TextOutput,
+    greeting_lines, listening_line,
 };
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
 
 #[test]
 fn tcp_both_ways_over_two_streams() {
-    let request = Request { direction: Direction::Both, streams: 2, omit: Span::from_secs(1), ..request() };
+    let request = Request {
+        direction: Direction::Both,
+        streams: 2,
+        omit: Span::from_secs(1),
+        ..request()
+    };
     insta::assert_snapshot!("tcp_client", text(TestRole::Client, true, &request));
     insta::assert_snapshot!("tcp_server", text(TestRole::Server, true, &request));
     insta::assert_snapshot!("tcp_client_json", json(TestRole::Client, &request));
@@ -36,8 +41,14 @@ fn udp_with_losses() {
 
 #[test]
 fn events_are_one_line_each_and_say_what_the_document_says() {
-    let request = Request { direction: Direction::Both, ..request() };
-    let (mut events, mut document) = (fresh(TestRole::Client, &request), fresh(TestRole::Client, &request));
+    let request = Request {
+        direction: Direction::Both,
+        ..request()
+    };
+    let (mut events, mut document) = (
+        fresh(TestRole::Client, &request),
+        fresh(TestRole::Client, &request),
+    );
     let mut lines = vec![events.add_connections(&test_header(), &connections(&request))];
     document.add_connections(&test_header(), &connections(&request));
     for interval in intervals(&request) {
@@ -46,9 +57,15 @@ fn events_are_one_line_each_and_say_what_the_document_says() {
     }
     lines.push(events.add_results(&seen(&request, TestRole::Client)));
     document.add_results(&seen(&request, TestRole::Client));
-    let lines: Vec<serde_json::Value> = lines.iter().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let lines: Vec<serde_json::Value> = lines
+        .iter()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
     let document: serde_json::Value = serde_json::from_str(&document.document_text()).unwrap();
-    let names: Vec<&str> = lines.iter().map(|line| line["event"].as_str().unwrap()).collect();
+    let names: Vec<&str> = lines
+        .iter()
+        .map(|line| line["event"].as_str().unwrap())
+        .collect();
     assert_eq!(names, ["start", "interval", "interval", "end"]);
     assert_eq!(lines[0]["data"], document["start"]);
     assert_eq!(lines[1]["data"], document["intervals"][0]);
@@ -62,25 +79,43 @@ fn a_server_that_receives_states_no_figures_of_the_sender() {
     let mut json = fresh(TestRole::Server, &request());
     json.add_connections(&test_header(), &connections(&request()));
     let event: serde_json::Value = serde_json::from_str(&json.add_results(&seen)).unwrap();
-    let [sum, sender] = [&event["data"]["sum_sent"], &event["data"]["streams"][0]["sender"]];
+    let [sum, sender] = [
+        &event["data"]["sum_sent"],
+        &event["data"]["streams"][0]["sender"],
+    ];
     for figure in ["retransmits", "max_snd_cwnd", "mean_rtt"] {
-        assert!(sum.get(figure).is_none() && sender.get(figure).is_none(), "{event}");
+        assert!(
+            sum.get(figure).is_none() && sender.get(figure).is_none(),
+            "{event}"
+        );
     }
-    assert_eq!((sender["socket"].as_u64(), sender["sender"].as_bool()), (Some(5), Some(false)));
+    assert_eq!(
+        (sender["socket"].as_u64(), sender["sender"].as_bool()),
+        (Some(5), Some(false))
+    );
 }
 
 #[test]
 fn a_test_that_never_began_has_a_start_and_an_error() {
     let mut json = fresh(TestRole::Client, &request());
-    assert_eq!(json.add_failure("no luck"), "{\"event\":\"error\",\"data\":\"no luck\"}\n");
+    assert_eq!(
+        json.add_failure("no luck"),
+        "{\"event\":\"error\",\"data\":\"no luck\"}\n"
+    );
     insta::assert_snapshot!(json.document_text());
 }
 
 #[test]
 fn output_of_a_server_is_kept_as_what_it_is() {
     let mut json = fresh(TestRole::Client, &request());
-    assert_eq!(json.server_output("a line\n"), "{\"event\":\"server_output_text\",\"data\":\"a line\\n\"}\n");
-    assert_eq!(json.server_output("{\"a\":\n1}"), "{\"event\":\"server_output_json\",\"data\":{\"a\": 1}}\n");
+    assert_eq!(
+        json.server_output("a line\n"),
+        "{\"event\":\"server_output_text\",\"data\":\"a line\\n\"}\n"
+    );
+    assert_eq!(
+        json.server_output("{\"a\":\n1}"),
+        "{\"event\":\"server_output_json\",\"data\":{\"a\": 1}}\n"
+    );
     let document: serde_json::Value = serde_json::from_str(&json.document_text()).unwrap();
     assert_eq!(document["server_output_text"], "a line\n");
     assert_eq!(document["server_output_json"]["a"], 1);
@@ -96,17 +131,32 @@ fn a_rest_in_which_nothing_moved_is_left_out() {
         ..interval(&request, 2, Direction::Upload)
     };
     for (bytes, millis, is_said) in [(0, 99, false), (0, 100, true), (1, 1, true)] {
-        let options = TextOptions { role: TestRole::Server, unit: RateUnit::Bits, verbose: false };
+        let options = TextOptions {
+            role: TestRole::Server,
+            unit: RateUnit::Bits,
+            verbose: false,
+        };
         let mut text = TextOutput::new(options, request.clone());
-        assert_eq!(!text.interval_lines(&rest(bytes, millis)).is_empty(), is_said, "{bytes} bytes in {millis} ms");
+        assert_eq!(
+            !text.interval_lines(&rest(bytes, millis)).is_empty(),
+            is_said,
+            "{bytes} bytes in {millis} ms"
+        );
         let mut json = fresh(TestRole::Server, &request);
-        assert_eq!(json.add_interval(&rest(bytes, millis)).is_some(), is_said, "{bytes} bytes in {millis} ms");
+        assert_eq!(
+            json.add_interval(&rest(bytes, millis)).is_some(),
+            is_said,
+            "{bytes} bytes in {millis} ms"
+        );
     }
 }
 
 #[test]
 fn numbers_of_a_hostile_peer_are_printed_and_no_more() {
-    let request = Request { transport: Transport::Udp, ..request() };
+    let request = Request {
+        transport: Transport::Udp,
+        ..request()
+    };
     let worst = Datagrams {
         received: u64::MAX,
         lost: u64::MAX,
@@ -122,7 +172,11 @@ fn numbers_of_a_hostile_peer_are_printed_and_no_more() {
         stream.datagrams_sent = Some(u64::MAX);
         stream.datagrams = Some(worst);
     }
-    let options = TextOptions { role: TestRole::Client, unit: RateUnit::Bits, verbose: true };
+    let options = TextOptions {
+        role: TestRole::Client,
+        unit: RateUnit::Bits,
+        verbose: true,
+    };
     assert!(
         TextOutput::new(options, request.clone())
             .result_lines(&seen)
@@ -134,9 +188,22 @@ fn numbers_of_a_hostile_peer_are_printed_and_no_more() {
 }
 
 fn text(role: TestRole, verbose: bool, request: &Request) -> String {
-    let mut text = TextOutput::new(TextOptions { role, unit: RateUnit::Bits, verbose }, request.clone());
+    let mut text = TextOutput::new(
+        TextOptions {
+            role,
+            unit: RateUnit::Bits,
+            verbose,
+        },
+        request.clone(),
+    );
     let mut all = if verbose {
-        greeting_lines(&test_header(), request.title.as_deref().filter(|_| role == TestRole::Client))
+        greeting_lines(
+            &test_header(),
+            request
+                .title
+                .as_deref()
+                .filter(|_| role == TestRole::Client),
+        )
     } else {
         String::new()
     };
@@ -171,7 +238,10 @@ fn fresh(role: TestRole, request: &Request) -> JsonOutput {
 }
 
 fn request() -> Request {
-    Request { duration: Span::from_secs(2), ..Request::default() }
+    Request {
+        duration: Span::from_secs(2),
+        ..Request::default()
+    }
 }
 
 fn test_header() -> TestHeader {
@@ -210,14 +280,25 @@ fn all_streams(request: &Request) -> u16 {
 /// One a second, of each direction, the omitted ones first.
 fn intervals(request: &Request) -> Vec<Interval> {
     let seconds = (request.omit + request.duration).as_nanos() / 1_000_000_000;
-    let each = (0..seconds).flat_map(|second| request.data_directions().iter().map(move |&way| (second, way)));
-    each.map(|(second, way)| interval(request, second, way)).collect()
+    let each = (0..seconds).flat_map(|second| {
+        request
+            .data_directions()
+            .iter()
+            .map(move |&way| (second, way))
+    });
+    each.map(|(second, way)| interval(request, second, way))
+        .collect()
 }
 
 fn interval(request: &Request, second: u64, direction: Direction) -> Interval {
-    let first =
-        if direction == Direction::Download && request.direction == Direction::Both { request.streams } else { 0 };
-    let streams: Vec<StreamInterval> = (first..first + request.streams).map(|stream| part(stream, second)).collect();
+    let first = if direction == Direction::Download && request.direction == Direction::Both {
+        request.streams
+    } else {
+        0
+    };
+    let streams: Vec<StreamInterval> = (first..first + request.streams)
+        .map(|stream| part(stream, second))
+        .collect();
     let bytes: ByteCount = streams.iter().map(|stream| stream.bytes).sum();
     Interval {
         direction,
@@ -282,7 +363,10 @@ fn seen(request: &Request, role: TestRole) -> Measurement {
         datagrams: (request.transport == Transport::Udp).then(|| datagrams(1712, 24)),
     };
     let end = |user, system| EndReport {
-        cpu: Some(Cpu { user: Ratio::new(user), system: Ratio::new(system) }),
+        cpu: Some(Cpu {
+            user: Ratio::new(user),
+            system: Ratio::new(system),
+        }),
         congestion: Some("reno".to_owned()),
         ..EndReport::default()
     };
@@ -296,12 +380,20 @@ fn seen(request: &Request, role: TestRole) -> Measurement {
         datagrams_sent: None,
         datagrams: None,
     };
-    let host = if role == TestRole::Client { "192.0.2.1" } else { "192.0.2.2" };
+    let host = if role == TestRole::Client {
+        "192.0.2.1"
+    } else {
+        "192.0.2.2"
+    };
     Measurement {
         id: String::new(),
         started: String::new(),
         setup: None,
-        peer: Peer { host: host.to_owned(), address: format!("{host}:5201"), speaks_fullpipe: false },
+        peer: Peer {
+            host: host.to_owned(),
+            address: format!("{host}:5201"),
+            speaks_fullpipe: false,
+        },
         request: request.clone(),
         resolved: None,
         run: None,

@@ -1,15 +1,19 @@
 //! Results of many runs: differences, histories, lists of the archive.
 
 use fullpipe_record::{
-    ComparedRun, ComparedRuns, ComparedSide, ComparisonDesign, DifferenceConclusion, DifferenceReport, Direction,
-    HistoryChange, HistoryDay, HistoryPoint, HistoryReport, HistorySeries, Limit, LimitCount, QuantityDifference,
-    StoredDocument, StoredFacts,
+    ComparedRun, ComparedRuns, ComparedSide, ComparisonDesign, DifferenceConclusion,
+    DifferenceReport, Direction, HistoryChange, HistoryDay, HistoryPoint, HistoryReport,
+    HistorySeries, Limit, LimitCount, QuantityDifference, StoredDocument, StoredFacts,
 };
 use fullpipe_units::{BitRate, Ratio, SegCount, Span};
 
 /// A difference of `pairs` pairs, or of too few to show one.
 pub(crate) fn difference(pairs: u32) -> DifferenceReport {
-    let side = |name: &str| ComparedRuns { name: name.to_owned(), runs: pairs, within_run: None };
+    let side = |name: &str| ComparedRuns {
+        name: name.to_owned(),
+        runs: pairs,
+        within_run: None,
+    };
     let rate = |number: u32, side| match side {
         ComparedSide::A => BitRate::from_mbps(300 + u64::from(number % 5)),
         ComparedSide::B => BitRate::from_mbps(330 + u64::from(number % 7)),
@@ -26,7 +30,11 @@ pub(crate) fn difference(pairs: u32) -> DifferenceReport {
         limit: Some(Limit::SendBuffer),
     };
     let is_shown = pairs >= 6;
-    let conclusion = if is_shown { DifferenceConclusion::Different } else { DifferenceConclusion::TooFew };
+    let conclusion = if is_shown {
+        DifferenceConclusion::Different
+    } else {
+        DifferenceConclusion::TooFew
+    };
     DifferenceReport {
         design: ComparisonDesign::Pairs,
         a: side("-C cubic"),
@@ -35,7 +43,12 @@ pub(crate) fn difference(pairs: u32) -> DifferenceReport {
         sentence: "B is faster by 9.8 % (9.1 to 10.6 %).".to_owned(),
         detectable: is_shown.then(|| Ratio::new(0.03)),
         is_steady: true,
-        rate: quantity(BitRate::from_mbps(302), BitRate::from_mbps(332), is_shown, conclusion),
+        rate: quantity(
+            BitRate::from_mbps(302),
+            BitRate::from_mbps(332),
+            is_shown,
+            conclusion,
+        ),
         rtt_median: Some(quantity(
             Span::from_millis(101),
             Span::from_millis(101),
@@ -43,9 +56,20 @@ pub(crate) fn difference(pairs: u32) -> DifferenceReport {
             DifferenceConclusion::NoneShown,
         )),
         rtt_p99: None,
-        retransmits: Some(quantity(SegCount::new(3), SegCount::new(3), is_shown, DifferenceConclusion::NoneShown)),
-        limits: vec![LimitCount { limit: Limit::SendBuffer, a: pairs, b: pairs }],
-        runs: (0..pairs).flat_map(|number| [run(number, ComparedSide::A), run(number, ComparedSide::B)]).collect(),
+        retransmits: Some(quantity(
+            SegCount::new(3),
+            SegCount::new(3),
+            is_shown,
+            DifferenceConclusion::NoneShown,
+        )),
+        limits: vec![LimitCount {
+            limit: Limit::SendBuffer,
+            a: pairs,
+            b: pairs,
+        }],
+        runs: (0..pairs)
+            .flat_map(|number| [run(number, ComparedSide::A), run(number, ComparedSide::B)])
+            .collect(),
         forecast: None,
         incomparable: vec!["the kernels differ".to_owned()],
         left_out: Vec::new(),
@@ -53,16 +77,41 @@ pub(crate) fn difference(pairs: u32) -> DifferenceReport {
     }
 }
 
-fn quantity<T>(a: T, b: T, is_shown: bool, conclusion: DifferenceConclusion) -> QuantityDifference<T> {
+fn quantity<T>(
+    a: T,
+    b: T,
+    is_shown: bool,
+    conclusion: DifferenceConclusion,
+) -> QuantityDifference<T> {
     let ratio = |value| is_shown.then(|| Ratio::new(value));
-    QuantityDifference { a, b, ratio: ratio(1.098), low: ratio(0.991), high: ratio(1.106), conclusion }
+    QuantityDifference {
+        a,
+        b,
+        ratio: ratio(1.098),
+        low: ratio(0.991),
+        high: ratio(1.106),
+        conclusion,
+    }
 }
 
 /// A history of `runs` runs, four a day, whose rate falls after half of them.
 pub(crate) fn history(runs: u64) -> HistoryReport {
-    let started = |run: u64| format!("2026-{:02}-{:02}T{:02}:00:00Z", 1 + run / 112, 1 + run / 4 % 28, run % 4 * 6);
+    let started = |run: u64| {
+        format!(
+            "2026-{:02}-{:02}T{:02}:00:00Z",
+            1 + run / 112,
+            1 + run / 4 % 28,
+            run % 4 * 6
+        )
+    };
     let rate = |run: u64| BitRate::from_mbps(if run < runs / 2 { 940 } else { 610 } + run % 7);
-    let limits = ["capacity/link", "loss/policer", "receive-window/so-rcvbuf", "cpu/stolen", "pacing/qdisc"];
+    let limits = [
+        "capacity/link",
+        "loss/policer",
+        "receive-window/so-rcvbuf",
+        "cpu/stolen",
+        "pacing/qdisc",
+    ];
     let point = |run: u64| HistoryPoint {
         id: String::new(),
         started: started(run),
@@ -87,7 +136,8 @@ pub(crate) fn history(runs: u64) -> HistoryReport {
         after: BitRate::from_mbps(613),
         low: Ratio::new(0.64),
         high: Ratio::new(0.66),
-        sentence: "From 2026-01-15 on the rate is 35 % lower (95 % interval 34 to 36 %).".to_owned(),
+        sentence: "From 2026-01-15 on the rate is 35 % lower (95 % interval 34 to 36 %)."
+            .to_owned(),
     };
     let series = HistorySeries {
         path_key: "alpha → 192.0.2.1".to_owned(),
@@ -98,7 +148,10 @@ pub(crate) fn history(runs: u64) -> HistoryReport {
         changes: if runs > 8 { vec![change] } else { Vec::new() },
         detectable: None,
     };
-    HistoryReport { host: "beta".to_owned(), series: if runs > 0 { vec![series] } else { Vec::new() } }
+    HistoryReport {
+        host: "beta".to_owned(),
+        series: if runs > 0 { vec![series] } else { Vec::new() },
+    }
 }
 
 /// Documents of an archive, each with one run; every eleventh is not valid.
@@ -106,13 +159,24 @@ pub(crate) fn stored(count: u64) -> Vec<StoredDocument> {
     let document = |number: u64| StoredDocument {
         id: format!("01a2121b-a32a-720a-9996-{number:012x}"),
         kind: "measurement".to_owned(),
-        started: format!("2026-03-{:02}T{:02}:00:00Z", 1 + number / 24 % 28, number % 24),
+        started: format!(
+            "2026-03-{:02}T{:02}:00:00Z",
+            1 + number / 24 % 28,
+            number % 24
+        ),
         peer: format!("host-{}.example", number % 3),
         facts: vec![StoredFacts {
             steady: Some(BitRate::from_mbps(300 + number % 40)),
             rtt_loaded: Some(Span::from_micros(20_000 + number * 31 % 4_000)),
             retransmits: Some(SegCount::new(number % 9)),
-            limit: Some(if number.is_multiple_of(3) { "loss" } else { "send-buffer" }.to_owned()),
+            limit: Some(
+                if number.is_multiple_of(3) {
+                    "loss"
+                } else {
+                    "send-buffer"
+                }
+                .to_owned(),
+            ),
             cpu_sender: Some(Ratio::new(0.02 * (number % 8) as f64)),
             streams: Some((1 << (number % 5)) as u16),
             valid: !number.is_multiple_of(11),

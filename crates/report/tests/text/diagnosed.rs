@@ -1,8 +1,8 @@
 //! Diagnoses, made from the experiment whose sender keeps 4 MiB.
 
 use fullpipe_record::{
-    At, Basis, Cause, CommandEnd, Commands, Diagnosis, Direction, Limit, OtherLimit, Remedy, RunnerUp, Transfer, Trial,
-    Verdict,
+    At, Basis, Cause, CommandEnd, Commands, Diagnosis, Direction, Limit, OtherLimit, Remedy,
+    RunnerUp, Transfer, Trial, Verdict,
 };
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 
@@ -11,9 +11,16 @@ use crate::fixture;
 /// A foreign program's two connections, which closed, under a name that could steer a terminal.
 pub(crate) fn watched() -> Diagnosis {
     let experiment = fixture::experiment();
-    let ceilings = [(Limit::SendBuffer, 332), (Limit::ReceiveWindow, 1698), (Limit::Capacity, 941)];
+    let ceilings = [
+        (Limit::SendBuffer, 332),
+        (Limit::ReceiveWindow, 1698),
+        (Limit::Capacity, 941),
+    ];
     let verdict = Verdict {
-        ceilings: ceilings.into_iter().map(|(kind, mbps)| (kind, BitRate::from_mbps(mbps))).collect(),
+        ceilings: ceilings
+            .into_iter()
+            .map(|(kind, mbps)| (kind, BitRate::from_mbps(mbps)))
+            .collect(),
         others: vec![OtherLimit {
             kind: Limit::CongestionWindow,
             cause: Cause::Recovering,
@@ -45,10 +52,21 @@ pub(crate) fn watched() -> Diagnosis {
         closed: true,
     };
     let undo = vec!["sysctl -w net.ipv4.tcp_wmem=\"4096 16384 4194304\"  # sender".to_owned()];
-    let with_undo =
-        |remedy: Remedy| Remedy { commands: Commands { undo: undo.clone(), ..remedy.commands.clone() }, ..remedy };
+    let with_undo = |remedy: Remedy| Remedy {
+        commands: Commands {
+            undo: undo.clone(),
+            ..remedy.commands.clone()
+        },
+        ..remedy
+    };
     let remedies = experiment.remedies.into_iter().map(with_undo).collect();
-    Diagnosis { transfer: Some(transfer), verdict, remedies, defects: Vec::new(), evidence: None }
+    Diagnosis {
+        transfer: Some(transfer),
+        verdict,
+        remedies,
+        defects: Vec::new(),
+        evidence: None,
+    }
 }
 
 pub(crate) fn unknown() -> Diagnosis {
@@ -62,7 +80,13 @@ pub(crate) fn unknown() -> Diagnosis {
         basis: Basis::Receiver,
         ..watched().verdict
     };
-    Diagnosis { transfer: None, verdict, remedies: Vec::new(), defects: Vec::new(), evidence: None }
+    Diagnosis {
+        transfer: None,
+        verdict,
+        remedies: Vec::new(),
+        defects: Vec::new(),
+        evidence: None,
+    }
 }
 
 pub(crate) fn command_end() -> CommandEnd {
@@ -92,7 +116,15 @@ pub(crate) fn trial() -> Trial {
 }
 
 pub(crate) fn for_both_ends() -> Remedy {
-    let apply = ["# sender", "# receiver"].map(|end| format!("sysctl -w net.ipv4.tcp_window_scaling=1  {end}"));
+    let apply = ["# sender", "# receiver"]
+        .map(|end| format!("sysctl -w net.ipv4.tcp_window_scaling=1  {end}"));
     let remedy = fixture::experiment().proof.unwrap().remedy;
-    Remedy { commands: Commands { apply: apply.to_vec(), undo: Vec::new(), elsewhere: Vec::new() }, ..remedy }
+    Remedy {
+        commands: Commands {
+            apply: apply.to_vec(),
+            undo: Vec::new(),
+            elsewhere: Vec::new(),
+        },
+        ..remedy
+    }
 }

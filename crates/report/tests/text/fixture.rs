@@ -3,14 +3,16 @@
 use std::collections::BTreeMap;
 
 use fullpipe_record::{
-    At, Buffer, BufferAdvice, Calculation, Candidate, Cause, Ceiling, Change, Combination, Commands, Datagrams,
-    Direction, EchoPhase, EchoReport, Encapsulation, EndReport, Estimate, Experiment, Forecast, Framing, GridAccuracy,
-    GridAgreement, GridCell, GridReport, GridRun, Hop, HostSettings, Improvement, Inferred, Inflation, Inputs,
-    Interval, IpVersion, KernelVersion, LabReport, LabStep, Leg, Limit, MeasuredTransfer, Measurement, Need,
-    OwnCapture, Path, PathDirection, Peer, Prediction, Proof, Published, Quantity, Ramp, RampReport, RampStep,
-    RateSpread, Refusal, Remedy, Request, Responsiveness, RouteMethod, RouteMtu, RouteReport, RttForecast, RttMethod,
-    RttReport, RttStats, Scope, SegmentSpread, Segmentation, Side, SimulatedTransfer, Solved, Steady, Summary,
-    Transport, Undone, Validity, Value, Verdict, WhatIf, WhatIfReport,
+    At, Buffer, BufferAdvice, Calculation, Candidate, Cause, Ceiling, Change, Combination,
+    Commands, Datagrams, Direction, EchoPhase, EchoReport, Encapsulation, EndReport, Estimate,
+    Experiment, Forecast, Framing, GridAccuracy, GridAgreement, GridCell, GridReport, GridRun, Hop,
+    HostSettings, Improvement, Inferred, Inflation, Inputs, Interval, IpVersion, KernelVersion,
+    LabReport, LabStep, Leg, Limit, MeasuredTransfer, Measurement, Need, OwnCapture, Path,
+    PathDirection, Peer, Prediction, Proof, Published, Quantity, Ramp, RampReport, RampStep,
+    RateSpread, Refusal, Remedy, Request, Responsiveness, RouteMethod, RouteMtu, RouteReport,
+    RttForecast, RttMethod, RttReport, RttStats, Scope, SegmentSpread, Segmentation, Side,
+    SimulatedTransfer, Solved, Steady, Summary, Transport, Undone, Validity, Value, Verdict,
+    WhatIf, WhatIfReport,
 };
 use fullpipe_units::{BitRate, ByteCount, Distance, Ratio, SegCount, Span};
 
@@ -60,36 +62,85 @@ pub(crate) fn calculation() -> Calculation {
 
 fn needs() -> Vec<Need> {
     let mib = |size: f64| Value::Bytes(ByteCount::from_mib(1).scale_by(size));
-    let need =
-        |quantity, value, now, met| Need { quantity, side: Side::AtLeast, value: Some(value), now: Some(now), met };
+    let need = |quantity, value, now, met| Need {
+        quantity,
+        side: Side::AtLeast,
+        value: Some(value),
+        now: Some(now),
+        met,
+    };
     vec![
-        need(Quantity::Bandwidth, Value::Rate(mbps(1000.0)), Value::Rate(mbps(1000.0)), true),
+        need(
+            Quantity::Bandwidth,
+            Value::Rate(mbps(1000.0)),
+            Value::Rate(mbps(1000.0)),
+            true,
+        ),
         need(Quantity::Window, mib(11.23), mib(3.9), false),
         need(Quantity::TcpWmem, mib(11.51), mib(4.0), false),
         need(Quantity::TcpRmem, mib(17.97), mib(32.0), true),
         Need {
             side: Side::AtMost,
             now: None,
-            ..need(Quantity::Loss, Value::Share(Ratio::new(2.7e-7)), Value::Count(0), true)
+            ..need(
+                Quantity::Loss,
+                Value::Share(Ratio::new(2.7e-7)),
+                Value::Count(0),
+                true,
+            )
         },
     ]
 }
 
 fn alone() -> Vec<Need> {
-    let need = |quantity, side, value, now| Need { quantity, side, value, now, met: false };
+    let need = |quantity, side, value, now| Need {
+        quantity,
+        side,
+        value,
+        now,
+        met: false,
+    };
     let time = |time| Some(Value::Time(millis(time)));
     vec![
         need(Quantity::Rtt, Side::AtMost, time(34.72), time(100.0)),
-        need(Quantity::Distance, Side::AtMost, Some(Value::Distance(Distance::from_km(3546))), None),
-        need(Quantity::Streams, Side::AtLeast, Some(Value::Count(3)), Some(Value::Count(1))),
-        need(Quantity::Mtu, Side::AtLeast, None, Some(Value::Bytes(ByteCount::new(1500)))),
-        need(Quantity::Congestion, Side::OneOf, None, Some(Value::Names(vec!["cubic".to_owned()]))),
+        need(
+            Quantity::Distance,
+            Side::AtMost,
+            Some(Value::Distance(Distance::from_km(3546))),
+            None,
+        ),
+        need(
+            Quantity::Streams,
+            Side::AtLeast,
+            Some(Value::Count(3)),
+            Some(Value::Count(1)),
+        ),
+        need(
+            Quantity::Mtu,
+            Side::AtLeast,
+            None,
+            Some(Value::Bytes(ByteCount::new(1500))),
+        ),
+        need(
+            Quantity::Congestion,
+            Side::OneOf,
+            None,
+            Some(Value::Names(vec!["cubic".to_owned()])),
+        ),
     ]
 }
 
 fn what_if(what: &str, gain: f64, leg: Option<Leg>) -> WhatIf {
-    let estimate = Estimate { time: Some(Span::from_secs(92)), ..estimate(327.1 * gain, Limit::Capacity) };
-    WhatIf { what: what.to_owned(), estimate, gain: Ratio::new(gain), leg }
+    let estimate = Estimate {
+        time: Some(Span::from_secs(92)),
+        ..estimate(327.1 * gain, Limit::Capacity)
+    };
+    WhatIf {
+        what: what.to_owned(),
+        estimate,
+        gain: Ratio::new(gain),
+        leg,
+    }
 }
 
 fn estimate(rate: f64, limit: Limit) -> Estimate {
@@ -103,8 +154,8 @@ fn estimate(rate: f64, limit: Limit) -> Estimate {
     }
 }
 
-/// Two round trips by two windows, under two names of congestion control, two losses and two sizes: as wide as it
-/// comes.
+/// Two round trips by two windows, under two names of congestion control, two losses and two sizes:
+/// as wide as it comes.
 pub(crate) fn wide_table() -> Vec<Combination> {
     let row = |rtt: f64, window: u64| Combination {
         inputs: Inputs {
@@ -116,17 +167,36 @@ pub(crate) fn wide_table() -> Vec<Combination> {
             ..Inputs::default()
         },
         bdp: Some(ByteCount::new(1_250_000)),
-        estimate: Estimate { time: Some(millis(rtt)), ..estimate(rtt * 3.0, Limit::ReceiveWindow) },
+        estimate: Estimate {
+            time: Some(millis(rtt)),
+            ..estimate(rtt * 3.0, Limit::ReceiveWindow)
+        },
     };
-    vec![row(10.0, 64), row(173.0, 64), row(10.0, 1000), row(173.0, 1000)]
+    vec![
+        row(10.0, 64),
+        row(173.0, 64),
+        row(10.0, 1000),
+        row(173.0, 1000),
+    ]
 }
 
 /// The same where only round trip and window differ.
 pub(crate) fn table() -> Vec<Combination> {
     let same = |row: Combination| {
-        let estimate = Estimate { time: None, ..row.estimate };
-        let inputs = Inputs { rtt: row.inputs.rtt, window: row.inputs.window, ..Inputs::default() };
-        Combination { inputs, estimate, ..row }
+        let estimate = Estimate {
+            time: None,
+            ..row.estimate
+        };
+        let inputs = Inputs {
+            rtt: row.inputs.rtt,
+            window: row.inputs.window,
+            ..Inputs::default()
+        };
+        Combination {
+            inputs,
+            estimate,
+            ..row
+        }
     };
     wide_table().into_iter().map(same).collect()
 }
@@ -136,7 +206,11 @@ fn before() -> Prediction {
     let capacity = ceiling(Limit::Capacity, mbps(941.5), "1 Gbit/s × 94.15 %");
     let receive = "20.25 MiB in flight (tcp_rmem 32 MiB × 63.28 %) ÷ 100 ms";
     prediction(vec![
-        ceiling(Limit::SendBuffer, mbps(327.1), "tcp_wmem 4 MiB × 0.975 ÷ 100 ms"),
+        ceiling(
+            Limit::SendBuffer,
+            mbps(327.1),
+            "tcp_wmem 4 MiB × 0.975 ÷ 100 ms",
+        ),
         capacity,
         ceiling(Limit::ReceiveWindow, mbps(1698.0), receive),
     ])
@@ -148,7 +222,11 @@ fn after() -> Prediction {
     prediction(vec![
         ceiling(Limit::Capacity, mbps(941.5), "1 Gbit/s × 94.15 %"),
         ceiling(Limit::ReceiveWindow, mbps(1698.0), receive),
-        ceiling(Limit::SendBuffer, mbps(1963.0), "tcp_wmem 24 MiB × 0.975 ÷ 100 ms"),
+        ceiling(
+            Limit::SendBuffer,
+            mbps(1963.0),
+            "tcp_wmem 24 MiB × 0.975 ÷ 100 ms",
+        ),
     ])
 }
 
@@ -157,10 +235,22 @@ pub(crate) fn lossy() -> Prediction {
     let loss = Ceiling {
         low: mbps(8.2),
         high: mbps(19.73),
-        ..ceiling(Limit::Loss, mbps(13.51), "164.9 KiB of CUBIC under 0.01 % loss ÷ 100 ms × 4 streams")
+        ..ceiling(
+            Limit::Loss,
+            mbps(13.51),
+            "164.9 KiB of CUBIC under 0.01 % loss ÷ 100 ms × 4 streams",
+        )
     };
-    let notes = vec!["0.01 % loss of acknowledgements left out: each one covers those before it".to_owned()];
-    Prediction { notes, ..prediction(vec![loss, ceiling(Limit::Capacity, mbps(941.5), "1 Gbit/s × 94.15 %")]) }
+    let notes = vec![
+        "0.01 % loss of acknowledgements left out: each one covers those before it".to_owned(),
+    ];
+    Prediction {
+        notes,
+        ..prediction(vec![
+            loss,
+            ceiling(Limit::Capacity, mbps(941.5), "1 Gbit/s × 94.15 %"),
+        ])
+    }
 }
 
 /// The prediction of these ceilings, the lowest of which comes first.
@@ -176,7 +266,11 @@ fn prediction(ceilings: Vec<Ceiling>) -> Prediction {
         kernel_model: lowest.kernel_model,
         low: lowest.low,
         high: lowest.high,
-        ramp: Ramp { rounds: 9, duration: millis(900.1), bytes: ByteCount::from_mib(7) },
+        ramp: Ramp {
+            rounds: 9,
+            duration: millis(900.1),
+            bytes: ByteCount::from_mib(7),
+        },
         notes: Vec::new(),
         ceilings,
     }
@@ -237,7 +331,15 @@ pub(crate) fn datagrams_both_ways() -> Measurement {
         },
         intervals: vec![
             interval(Direction::Upload, Some(1726), None),
-            interval(Direction::Download, None, Some(Datagrams { received: 1720, lost: 6, ..seen })),
+            interval(
+                Direction::Download,
+                None,
+                Some(Datagrams {
+                    received: 1720,
+                    lost: 6,
+                    ..seen
+                }),
+            ),
         ],
         summary: total(seen),
         reverse: Some(total(Datagrams {
@@ -246,7 +348,10 @@ pub(crate) fn datagrams_both_ways() -> Measurement {
             jitter: Span::from_micros(9),
             ..Datagrams::default()
         })),
-        remote: EndReport { output: Some("Accepted connection\u{1b}[2J\n".to_owned()), ..EndReport::default() },
+        remote: EndReport {
+            output: Some("Accepted connection\u{1b}[2J\n".to_owned()),
+            ..EndReport::default()
+        },
         limit: None,
         capture: None,
         ..measurement()
@@ -258,12 +363,22 @@ pub(crate) fn invalid() -> Measurement {
     let late = "packets were 1.73 ms late on average, more than 1 ms".to_owned();
     let stolen = "a hypervisor took 13.12 % of the processors away".to_owned();
     Measurement {
-        warnings: vec!["echo requests are not permitted here; round trips are the kernel's own estimates".to_owned()],
-        validity: Validity { broken: vec![late, stolen], ..Validity::default() },
+        warnings: vec![
+            "echo requests are not permitted here; round trips are the kernel's own estimates"
+                .to_owned(),
+        ],
+        validity: Validity {
+            broken: vec![late, stolen],
+            ..Validity::default()
+        },
         rtt: RttReport::of_kernel(None, Vec::new()),
         limit: None,
         capture: None,
-        summary: Summary { steady: None, retransmits: None, ..measurement().summary },
+        summary: Summary {
+            steady: None,
+            retransmits: None,
+            ..measurement().summary
+        },
         ..measurement()
     }
 }
@@ -273,7 +388,11 @@ fn measured(rate: BitRate, limit: Verdict) -> Measurement {
         id: String::new(),
         started: "2025-01-02T03:04:05Z".to_owned(),
         setup: None,
-        peer: Peer { host: "10.0.0.2".to_owned(), address: "10.0.0.2:5201".to_owned(), speaks_fullpipe: true },
+        peer: Peer {
+            host: "10.0.0.2".to_owned(),
+            address: "10.0.0.2:5201".to_owned(),
+            speaks_fullpipe: true,
+        },
         request: request(),
         resolved: None,
         run: None,
@@ -289,7 +408,12 @@ fn measured(rate: BitRate, limit: Verdict) -> Measurement {
             received: ByteCount::new(465_253_171),
             rate: rate.scale_by(0.93),
             retransmits: Some(SegCount::new(0)),
-            steady: Some(Steady { ramp: millis(1290.0), ramp_rate: mbps(121.7), rate, duration: millis(10_710.0) }),
+            steady: Some(Steady {
+                ramp: millis(1290.0),
+                ramp_rate: mbps(121.7),
+                rate,
+                duration: millis(10_710.0),
+            }),
             datagrams_sent: None,
             datagrams: None,
         },
@@ -326,20 +450,35 @@ fn interval(second: u64, rate: BitRate) -> Interval {
 /// Returns round-trip times with a few requests lost.
 fn rtt() -> RttReport {
     let (idle, loaded) = (round_trips(100.1, 100.3), round_trips(101.2, 111.8));
-    let during = EchoPhase { sent: 123, lost: 3, rtt: Some(loaded), ..EchoPhase::default() };
+    let during = EchoPhase {
+        sent: 123,
+        lost: 3,
+        rtt: Some(loaded),
+        ..EchoPhase::default()
+    };
     RttReport {
         method: RttMethod::Icmp,
         idle: Some(idle),
         loaded: Some(loaded),
         inflation: Some(Inflation::from_stats(&idle, &loaded)),
         responsiveness: Responsiveness::from_rtts(vec![millis(101.2)], vec![millis(101.4)]),
-        echoes: Some(EchoReport { during, ..EchoReport::default() }),
+        echoes: Some(EchoReport {
+            during,
+            ..EchoReport::default()
+        }),
     }
 }
 
 fn round_trips(median: f64, max: f64) -> RttStats {
     let median = millis(median);
-    RttStats { count: 120, min: millis(100.1), median, p90: median, p99: millis(max - 0.1), max: millis(max) }
+    RttStats {
+        count: 120,
+        min: millis(100.1),
+        median,
+        p90: median,
+        p99: millis(max - 0.1),
+        max: millis(max),
+    }
 }
 
 /// The sender's buffer, found out.
@@ -394,7 +533,10 @@ fn full() -> Verdict {
 }
 
 fn evidence(figures: &[(&str, &str)]) -> BTreeMap<String, String> {
-    figures.iter().map(|(name, figure)| ((*name).to_owned(), (*figure).to_owned())).collect()
+    figures
+        .iter()
+        .map(|(name, figure)| ((*name).to_owned(), (*figure).to_owned()))
+        .collect()
 }
 
 pub(crate) fn experiment() -> Experiment {
@@ -417,7 +559,11 @@ pub(crate) fn experiment() -> Experiment {
         }),
         remedies,
         interrupted: false,
-        undone: Some(Undone { sender: settings(), receiver: settings(), restored: true }),
+        undone: Some(Undone {
+            sender: settings(),
+            receiver: settings(),
+            restored: true,
+        }),
     }
 }
 
@@ -438,7 +584,11 @@ pub(crate) fn without_remedy() -> Experiment {
 /// A proof that the machine spoilt.
 pub(crate) fn spoilt_proof() -> Experiment {
     let whole = experiment();
-    let proof = whole.proof.map(|proof| Proof { measurement: invalid(), accuracy: None, ..proof });
+    let proof = whole.proof.map(|proof| Proof {
+        measurement: invalid(),
+        accuracy: None,
+        ..proof
+    });
     Experiment { proof, ..whole }
 }
 
@@ -483,19 +633,36 @@ fn more_streams() -> Remedy {
 }
 
 fn forecast() -> Forecast {
-    Forecast { bits_per_second: mbps(941.5), low: mbps(900.0), high: mbps(941.5), capacity_unknown: false }
+    Forecast {
+        bits_per_second: mbps(941.5),
+        low: mbps(900.0),
+        high: mbps(941.5),
+        capacity_unknown: false,
+    }
 }
 
-/// Two runs of one scenario: one that passes, and one that misses its bound after a run that did not count.
+/// Two runs of one scenario: one that passes, and one that misses its bound after a run that did
+/// not count.
 pub(crate) fn lab_report() -> LabReport {
     LabReport {
         scenario: "gordon-bdp".to_owned(),
         title: "One stream and five receive buffers on Fast Ethernet × 10 ms".to_owned(),
         source: Some("Gordon, Impact of Bandwidth Delay Product on TCP Throughput".to_owned()),
-        path: Path::with_symmetric_rtt(&PathDirection { rate: Some(mbps(100.0)), ..direction() }, millis(10.0)),
+        path: Path::with_symmetric_rtt(
+            &PathDirection {
+                rate: Some(mbps(100.0)),
+                ..direction()
+            },
+            millis(10.0),
+        ),
         rtt: millis(10.0),
-        steps: vec![step("50000 B", 50_000, 0.981, true), step("125000 B", 125_000, 0.912, false)],
-        missed: vec!["the rate of 125000 B is 1.76 times that of 50000 B, not within 2 ± 5 %".to_owned()],
+        steps: vec![
+            step("50000 B", 50_000, 0.981, true),
+            step("125000 B", 125_000, 0.912, false),
+        ],
+        missed: vec![
+            "the rate of 125000 B is 1.76 times that of 50000 B, not within 2 ± 5 %".to_owned(),
+        ],
         interrupted: false,
         passed: false,
     }
@@ -505,22 +672,48 @@ pub(crate) fn lab_report() -> LabReport {
 fn captured(limit: Verdict) -> Measurement {
     let measurement = measurement();
     let [name, other] = ["sender", "receiver"].map(|end| format!("gordon-bdp-{end}.pcap"));
-    let capture =
-        OwnCapture { name, other: Some(other), packets: 90_000, dropped: 0, left_out: 0, limit: None, agrees: None };
+    let capture = OwnCapture {
+        name,
+        other: Some(other),
+        packets: 90_000,
+        dropped: 0,
+        left_out: 0,
+        limit: None,
+        agrees: None,
+    };
     let capture = capture.with_verdict(Some(limit), measurement.limit.as_ref());
-    Measurement { capture: Some(Box::new(capture)), ..measurement }
+    Measurement {
+        capture: Some(Box::new(capture)),
+        ..measurement
+    }
 }
 
 fn step(name: &str, buffer: u64, reached: f64, passed: bool) -> LabStep {
     let (size, expected) = (ByteCount::new(buffer), mbps(53.9));
-    let window = Ceiling { window: Some(size.scale_by(1.27)), ..ceiling(Limit::ReceiveWindow, expected, "") };
+    let window = Ceiling {
+        window: Some(size.scale_by(1.27)),
+        ..ceiling(Limit::ReceiveWindow, expected, "")
+    };
     LabStep {
         name: name.to_owned(),
-        request: Request { buffer: Buffer::Request(size), ..request() },
+        request: Request {
+            buffer: Buffer::Request(size),
+            ..request()
+        },
         path: None,
-        published: Some(Published { rate: Some(mbps(54.1)), ..Published::default() }),
-        prediction: Prediction { bdp: Some(ByteCount::new(125_000)), ..prediction(vec![window]) },
-        runs: if passed { vec![captured(verdict())] } else { vec![invalid(), captured(full())] },
+        published: Some(Published {
+            rate: Some(mbps(54.1)),
+            ..Published::default()
+        }),
+        prediction: Prediction {
+            bdp: Some(ByteCount::new(125_000)),
+            ..prediction(vec![window])
+        },
+        runs: if passed {
+            vec![captured(verdict())]
+        } else {
+            vec![invalid(), captured(full())]
+        },
         buffer: Some(size * 2),
         window_seen: Some(size.scale_by(1.26)),
         measured: Some(expected.scale_by(reached)),
@@ -540,7 +733,11 @@ fn step(name: &str, buffer: u64, reached: f64, passed: bool) -> LabStep {
 }
 
 fn request() -> Request {
-    Request { duration: Span::from_secs(12), congestion: Some("cubic".to_owned()), ..Request::default() }
+    Request {
+        duration: Span::from_secs(12),
+        congestion: Some("cubic".to_owned()),
+        ..Request::default()
+    }
 }
 
 fn path() -> Path {
@@ -548,9 +745,21 @@ fn path() -> Path {
 }
 
 pub(crate) fn lopsided_path() -> Path {
-    let reverse = PathDirection { rate: Some(mbps(100.0)), queue: None, loss: None, ..path().reverse };
-    let forward = PathDirection { loss: Some(Ratio::new(1e-4)), ..path().forward };
-    Path { forward, reverse, segmentation: Segmentation::Trains }
+    let reverse = PathDirection {
+        rate: Some(mbps(100.0)),
+        queue: None,
+        loss: None,
+        ..path().reverse
+    };
+    let forward = PathDirection {
+        loss: Some(Ratio::new(1e-4)),
+        ..path().forward
+    };
+    Path {
+        forward,
+        reverse,
+        segmentation: Segmentation::Trains,
+    }
 }
 
 fn direction() -> PathDirection {
@@ -568,7 +777,12 @@ fn direction() -> PathDirection {
 }
 
 fn settings() -> HostSettings {
-    HostSettings { kernel: KernelVersion::new(6, 12), rmem_max: None, wmem_max: None, ..HostSettings::of_linux_6_18() }
+    HostSettings {
+        kernel: KernelVersion::new(6, 12),
+        rmem_max: None,
+        wmem_max: None,
+        ..HostSettings::of_linux_6_18()
+    }
 }
 
 fn mbps(rate: f64) -> BitRate {
@@ -584,7 +798,11 @@ pub(crate) fn grid() -> GridReport {
     let cell = |bound: &str, measured: Option<f64>, broken: &[&str]| GridCell {
         bound: bound.to_owned(),
         path: path(),
-        request: Request { congestion: Some("cubic".to_owned()), streams: 8, ..Request::default() },
+        request: Request {
+            congestion: Some("cubic".to_owned()),
+            streams: 8,
+            ..Request::default()
+        },
         prediction: before(),
         measured: measured.map(mbps),
         accuracy: measured.map(|rate| Ratio::new(rate / 327.1)),
@@ -617,7 +835,10 @@ pub(crate) fn grid() -> GridReport {
         simulated_without_loss: None,
         simulated_with_loss: None,
         is_virtual: false,
-        missed: vec!["the 95th percentile where a rule limits is 13.48 %; the bound is 8 % at most".to_owned()],
+        missed: vec![
+            "the 95th percentile where a rule limits is 13.48 %; the bound is 8 % at most"
+                .to_owned(),
+        ],
         took: Span::from_secs(1500),
         interrupted: false,
         passed: false,
@@ -651,7 +872,10 @@ pub(crate) fn virtual_grid() -> GridReport {
         (cell.simulated, cell.kernel) = (cell.kernel, None);
     }
     report.cells[2].broken = vec!["\"htcp\" is not modelled: reno, cubic and bbr are".to_owned()];
-    GridReport { is_virtual: true, ..report }
+    GridReport {
+        is_virtual: true,
+        ..report
+    }
 }
 
 /// A transfer with 20 seeds, in virtual time, with so many streams over so long a path.
@@ -659,24 +883,41 @@ fn simulated(name: Option<&str>, streams: u16, rtt: f64) -> SimulatedTransfer {
     let path = Path::with_symmetric_rtt(&path().forward, millis(rtt));
     SimulatedTransfer {
         name: name.map(str::to_owned),
-        request: Request { congestion: Some("cubic".to_owned()), streams, ..Request::default() },
+        request: Request {
+            congestion: Some("cubic".to_owned()),
+            streams,
+            ..Request::default()
+        },
         path,
         seeds: 20,
-        rate: RateSpread { low: mbps(818.3), median: mbps(851.4), high: mbps(866.1) },
+        rate: RateSpread {
+            low: mbps(818.3),
+            median: mbps(851.4),
+            high: mbps(866.1),
+        },
         retransmits: SegmentSpread {
             low: SegCount::new(760),
             median: SegCount::new(16_259),
             high: SegCount::new(16_314),
         },
         loaded_rtt: Some(millis(rtt * 1.9)),
-        limit: Some(Candidate { kind: Limit::CongestionWindow, cause: Cause::Recovering, at: At::Path }),
-        warnings: vec!["simulated: no processor, no network card and no queue of a host took part".to_owned()],
+        limit: Some(Candidate {
+            kind: Limit::CongestionWindow,
+            cause: Cause::Recovering,
+            at: At::Path,
+        }),
+        warnings: vec![
+            "simulated: no processor, no network card and no queue of a host took part".to_owned(),
+        ],
     }
 }
 
 /// Combinations of two lists.
 pub(crate) fn simulations() -> Vec<SimulatedTransfer> {
-    [1, 16].into_iter().flat_map(|streams| [5.0, 100.0].map(|rtt| simulated(None, streams, rtt))).collect()
+    [1, 16]
+        .into_iter()
+        .flat_map(|streams| [5.0, 100.0].map(|rtt| simulated(None, streams, rtt)))
+        .collect()
 }
 
 /// A measurement over a path that was inferred, with two changes.
@@ -692,8 +933,16 @@ pub(crate) fn past_with_changes() -> WhatIfReport {
         sender: settings(),
         receiver: settings(),
         inferred: vec![
-            inferred("rate", "1000000000bit/s", "the link was full at this rate, as Ethernet counts it"),
-            inferred("receiver", "Linux 6.18.0", "assumed, with its defaults: the record has no settings of it"),
+            inferred(
+                "rate",
+                "1000000000bit/s",
+                "the link was full at this rate, as Ethernet counts it",
+            ),
+            inferred(
+                "receiver",
+                "Linux 6.18.0",
+                "assumed, with its defaults: the record has no settings of it",
+            ),
         ],
         measured: MeasuredTransfer {
             rate: mbps(821.0),
@@ -708,11 +957,15 @@ pub(crate) fn past_with_changes() -> WhatIfReport {
     }
 }
 
-/// Four hops, of which one is silent and one has two routers that take turns, with a narrow link behind the first.
+/// Four hops, of which one is silent and one has two routers that take turns, with a narrow link
+/// behind the first.
 pub(crate) fn route() -> RouteReport {
     let hop = |number, addresses: &[&str], rtts: &[f64]| Hop {
         number,
-        addresses: addresses.iter().map(|address| (*address).to_owned()).collect(),
+        addresses: addresses
+            .iter()
+            .map(|address| (*address).to_owned())
+            .collect(),
         sent: 5,
         rtts: rtts.iter().map(|rtt| millis(*rtt)).collect(),
         refusal: None,
@@ -738,7 +991,12 @@ pub(crate) fn route() -> RouteReport {
 
 /// The same where nothing comes behind the router that refuses, by datagrams.
 pub(crate) fn refused_route() -> RouteReport {
-    let mut route = RouteReport { method: RouteMethod::Udp, reached: false, mtu: None, ..route() };
+    let mut route = RouteReport {
+        method: RouteMethod::Udp,
+        reached: false,
+        mtu: None,
+        ..route()
+    };
     route.hops.truncate(1);
     route.hops[0].refusal = Some(Refusal::Prohibited);
     route
@@ -754,6 +1012,15 @@ pub(crate) fn ramp() -> RampReport {
         broken_off: broken_off.map(str::to_owned),
     };
     let broken = "the test with 198.51.100.7 failed: the server closed the connection";
-    let steps = vec![step(10.0, 9.9, 50.2, None), step(50.0, 49.7, 50.4, None), step(90.0, 12.3, 71.0, Some(broken))];
-    RampReport::new(Some(mbps(100.0)), RttStats::from_samples(vec![millis(50.1)]), steps, false)
+    let steps = vec![
+        step(10.0, 9.9, 50.2, None),
+        step(50.0, 49.7, 50.4, None),
+        step(90.0, 12.3, 71.0, Some(broken)),
+    ];
+    RampReport::new(
+        Some(mbps(100.0)),
+        RttStats::from_samples(vec![millis(50.1)]),
+        steps,
+        false,
+    )
 }

@@ -1,8 +1,8 @@
 use std::collections::BTreeMap;
 
 use fullpipe_record::{
-    AdvisedChange, Allowance, Change, Folklore, HostAdvice, HostApplied, HostChange, HostDevice, HostLeft, HostManager,
-    HostMemory, HostReport, HostRoute, HostUndone, KernelVersion,
+    AdvisedChange, Allowance, Change, Folklore, HostAdvice, HostApplied, HostChange, HostDevice,
+    HostLeft, HostManager, HostMemory, HostReport, HostRoute, HostUndone, KernelVersion,
 };
 use fullpipe_report as report;
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
@@ -10,7 +10,10 @@ use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
 use crate::{fixture, textbook};
 
 fn map(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
-    pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    pairs
+        .iter()
+        .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+        .collect()
 }
 
 fn shown() -> HostReport {
@@ -22,7 +25,10 @@ fn shown() -> HostReport {
             ("net.ipv4.tcp_rmem", "4096 131072 33554432"),
             ("net.ipv4.tcp_wmem", "4096 16384 4194304"),
             ("net.ipv4.tcp_mem", "287898 383867 575796"),
-            ("net.ipv4.tcp_available_congestion_control", "reno bbr cubic"),
+            (
+                "net.ipv4.tcp_available_congestion_control",
+                "reno bbr cubic",
+            ),
             ("net.core.default_qdisc", "fq_codel"),
         ]),
         governors: vec!["powersave".to_owned()],
@@ -68,7 +74,11 @@ fn shown() -> HostReport {
 #[test]
 fn a_host_as_it_is() {
     let path = Some((Span::from_millis(100), BitRate::from_mbps(1000)));
-    insta::assert_snapshot!(textbook(&|style| report::host_settings(&shown(), path, style)));
+    insta::assert_snapshot!(textbook(&|style| report::host_settings(
+        &shown(),
+        path,
+        style
+    )));
 }
 
 #[test]
@@ -100,29 +110,80 @@ fn a_host_as_it_should_be() {
 fn changes_of_a_host_and_their_way_back() {
     let change = |setting: &str, from: Option<&str>, to: Option<&str>| {
         let [from, to] = [from, to].map(|text| text.map(str::to_owned));
-        HostChange { setting: setting.to_owned(), from, to }
+        HostChange {
+            setting: setting.to_owned(),
+            from,
+            to,
+        }
     };
     let changes = vec![
-        change("net.ipv4.tcp_wmem", Some("4096\t16384\t4194304"), Some("4096 16384 25165824")),
+        change(
+            "net.ipv4.tcp_wmem",
+            Some("4096\t16384\t4194304"),
+            Some("4096 16384 25165824"),
+        ),
         change("initcwnd of the route to 10.0.0.0/8", None, Some("40")),
     ];
-    let applied = HostApplied { changes: changes.clone(), dry_run: false, temporary: None, notes: Vec::new() };
-    let dry = HostApplied { dry_run: true, ..applied.clone() };
-    let temporary = HostApplied { temporary: Some(Span::from_secs(60)), ..applied.clone() };
+    let applied = HostApplied {
+        changes: changes.clone(),
+        dry_run: false,
+        temporary: None,
+        notes: Vec::new(),
+    };
+    let dry = HostApplied {
+        dry_run: true,
+        ..applied.clone()
+    };
+    let temporary = HostApplied {
+        temporary: Some(Span::from_secs(60)),
+        ..applied.clone()
+    };
     let left = HostLeft {
         setting: "net.ipv4.tcp_rmem".to_owned(),
         why: "net.ipv4.tcp_rmem was left alone: it should still be \"1 2 3\" but somebody made it \"4 5 6\"".to_owned(),
     };
-    let undone = HostUndone { restored: changes, left: vec![left], kept: 1, elsewhere: 2, ..HostUndone::default() };
-    let forgotten = HostUndone { kept: 0, elsewhere: 0, ..undone.clone() };
-    let all = HostUndone { left: Vec::new(), ..forgotten.clone() };
+    let undone = HostUndone {
+        restored: changes,
+        left: vec![left],
+        kept: 1,
+        elsewhere: 2,
+        ..HostUndone::default()
+    };
+    let forgotten = HostUndone {
+        kept: 0,
+        elsewhere: 0,
+        ..undone.clone()
+    };
+    let all = HostUndone {
+        left: Vec::new(),
+        ..forgotten.clone()
+    };
     let unreadable = vec!["host-1-2-3.jsonl was set aside as host-1-2-3.damaged-4".to_owned()];
-    let damaged = HostUndone { unreadable: unreadable.clone(), ..all.clone() };
-    let only_damaged = HostUndone { unreadable, ..HostUndone::default() };
+    let damaged = HostUndone {
+        unreadable: unreadable.clone(),
+        ..all.clone()
+    };
+    let only_damaged = HostUndone {
+        unreadable,
+        ..HostUndone::default()
+    };
     let text = textbook(&|style| {
-        let applied = [&applied, &dry, &temporary].map(|applied| report::host_applied(applied, style));
-        let undone = [&undone, &forgotten, &all, &damaged, &only_damaged, &HostUndone::default()];
-        [&applied[..], &undone.map(|undone| report::host_undone(undone, style))].concat().join("---\n")
+        let applied =
+            [&applied, &dry, &temporary].map(|applied| report::host_applied(applied, style));
+        let undone = [
+            &undone,
+            &forgotten,
+            &all,
+            &damaged,
+            &only_damaged,
+            &HostUndone::default(),
+        ];
+        [
+            &applied[..],
+            &undone.map(|undone| report::host_undone(undone, style)),
+        ]
+        .concat()
+        .join("---\n")
     });
     insta::assert_snapshot!(text);
 }

@@ -42,14 +42,19 @@ fn a_comparison_of_programs() {
 fn a_transfer_that_was_watched() {
     let found = diagnosed::watched();
     insta::assert_snapshot!(textbook(&|style| {
-        report::diagnosis_text(&found, BitRate::from_mbps(320), style) + &report::command_end(&diagnosed::command_end())
+        report::diagnosis_text(&found, BitRate::from_mbps(320), style)
+            + &report::command_end(&diagnosed::command_end())
     }));
 }
 
 #[test]
 fn a_verdict_from_which_nothing_follows() {
     let nothing = diagnosed::unknown();
-    insta::assert_snapshot!(textbook(&|style| report::diagnosis_text(&nothing, BitRate::ZERO, style)));
+    insta::assert_snapshot!(textbook(&|style| report::diagnosis_text(
+        &nothing,
+        BitRate::ZERO,
+        style
+    )));
 }
 
 #[test]
@@ -58,18 +63,34 @@ fn a_remedy_that_was_tried_and_what_the_other_end_must_change() {
     insta::assert_snapshot!(textbook(&|style| report::trial_text(&trial, style)));
     let there = report::commands_elsewhere(&remedy, fullpipe_record::At::Sender);
     assert_eq!(there, ["sysctl -w net.ipv4.tcp_window_scaling=1"]);
-    let kept = fullpipe_record::Trial { kept: true, predicted: None, predicted_rtt: None, not_undone: None, ..trial };
+    let kept = fullpipe_record::Trial {
+        kept: true,
+        predicted: None,
+        predicted_rtt: None,
+        not_undone: None,
+        ..trial
+    };
     let text = textbook(&|style| report::trial_text(&kept, style));
-    assert!(text.contains("It was left in place.") && !text.contains("predicted"), "{text}");
+    assert!(
+        text.contains("It was left in place.") && !text.contains("predicted"),
+        "{text}"
+    );
 }
 
 /// A measurement from its first interval to its last line.
 fn whole(measured: &fullpipe_record::Measurement) -> String {
     textbook(&|style| {
         let head = report::interval_head(&measured.request, style);
-        let lines = measured.intervals.iter().map(|interval| report::interval_line(&measured.request, interval, style));
+        let lines = measured
+            .intervals
+            .iter()
+            .map(|interval| report::interval_line(&measured.request, interval, style));
         let lines: Vec<String> = std::iter::once(head).chain(lines).collect();
-        format!("{}\n{}", lines.join("\n"), report::measurement_text(measured, style))
+        format!(
+            "{}\n{}",
+            lines.join("\n"),
+            report::measurement_text(measured, style)
+        )
     })
 }
 
@@ -85,21 +106,32 @@ fn datagrams_both_ways() {
 
 #[test]
 fn a_route_through_a_silent_router() {
-    insta::assert_snapshot!(textbook(&|style| report::route_text(&fixture::route(), style)));
+    insta::assert_snapshot!(textbook(&|style| report::route_text(
+        &fixture::route(),
+        style
+    )));
 }
 
 #[test]
 fn a_route_that_ends_early() {
-    let nobody = fullpipe_record::RouteReport { hops: Vec::new(), ..fixture::refused_route() };
-    let text =
-        textbook(&|style| report::route_text(&fixture::refused_route(), style) + &report::route_text(&nobody, style));
+    let nobody = fullpipe_record::RouteReport {
+        hops: Vec::new(),
+        ..fixture::refused_route()
+    };
+    let text = textbook(&|style| {
+        report::route_text(&fixture::refused_route(), style) + &report::route_text(&nobody, style)
+    });
     insta::assert_snapshot!(text);
 }
 
 #[test]
 fn a_ramp_whose_last_step_broke_off() {
     let text = textbook(&|style| {
-        let steps: String = fixture::ramp().steps.iter().map(|step| report::ramp_step(step) + "\n").collect();
+        let steps: String = fixture::ramp()
+            .steps
+            .iter()
+            .map(|step| report::ramp_step(step) + "\n")
+            .collect();
         steps + &report::ramp_text(&fixture::ramp(), style)
     });
     insta::assert_snapshot!(text);
@@ -143,7 +175,10 @@ fn a_loop_that_was_interrupted_before_its_remedy() {
     let mut experiment = fixture::without_remedy();
     experiment.interrupted = true;
     let text = textbook(&|style| report::experiment_result(&experiment, style));
-    assert!(text.contains("interrupted before a remedy was proven"), "{text}");
+    assert!(
+        text.contains("interrupted before a remedy was proven"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -152,29 +187,51 @@ fn rates_of_nothing_are_not_divided_by() {
     experiment.measurement.summary.steady = None;
     experiment.measurement.summary.rate = BitRate::ZERO;
     let mut grid = fixture::grid_against_virtual();
-    grid.cells.iter_mut().filter_map(|cell| cell.kernel.as_mut()).for_each(|run| run.rate = BitRate::ZERO);
+    grid.cells
+        .iter_mut()
+        .filter_map(|cell| cell.kernel.as_mut())
+        .for_each(|run| run.rate = BitRate::ZERO);
     let mut what_if = fixture::past_with_changes();
     what_if.simulations[0].rate.median = BitRate::ZERO;
     let mut lab = fixture::lab_report();
     for step in &mut lab.steps {
-        step.published = Some(Published { rate: Some(BitRate::ZERO), ..Published::default() });
+        step.published = Some(Published {
+            rate: Some(BitRate::ZERO),
+            ..Published::default()
+        });
     }
     let pages = [
-        Content::Experiment { experiment: Box::new(experiment.clone()) },
+        Content::Experiment {
+            experiment: Box::new(experiment.clone()),
+        },
         Content::Lab { lab: vec![lab] },
-        Content::WhatIf { what_if: vec![what_if.clone()] },
-        Content::Grid { grid: Box::new(grid.clone()) },
+        Content::WhatIf {
+            what_if: vec![what_if.clone()],
+        },
+        Content::Grid {
+            grid: Box::new(grid.clone()),
+        },
     ];
     let page = |content| {
         let document = Document::new(content);
-        report::text_page(&[PageSource { name: "result.json", document: &document }], TextStyle::PLAIN).unwrap()
+        report::text_page(
+            &[PageSource {
+                name: "result.json",
+                document: &document,
+            }],
+            TextStyle::PLAIN,
+        )
+        .unwrap()
     };
     let text = pages.map(page).concat()
         + &report::experiment_result(&experiment, TextStyle::PLAIN)
         + &report::grid_report(&grid, TextStyle::PLAIN)
         + &report::what_if(&what_if, TextStyle::PLAIN);
     let undefined = |word: &str| ["NaN", "inf"].contains(&word.trim_matches(['(', ')', '×']));
-    assert!(text.contains("0 bit/s → ") && !text.split_whitespace().any(undefined), "{text}");
+    assert!(
+        text.contains("0 bit/s → ") && !text.split_whitespace().any(undefined),
+        "{text}"
+    );
 }
 
 #[test]
@@ -185,7 +242,8 @@ fn a_loop_whose_proof_does_not_count() {
 
 #[test]
 fn a_path_that_differs_by_direction() {
-    let text = textbook(&|style| report::path_text(&fixture::lopsided_path(), &fixture::lossy(), style));
+    let text =
+        textbook(&|style| report::path_text(&fixture::lopsided_path(), &fixture::lossy(), style));
     insta::assert_snapshot!(text);
 }
 
@@ -206,7 +264,10 @@ fn a_grid_with_a_cell_out_of_its_interval_and_one_that_does_not_count() {
 
 #[test]
 fn a_grid_against_virtual_time_and_one_in_it() {
-    for (name, report) in [("against", fixture::grid_against_virtual()), ("virtual", fixture::virtual_grid())] {
+    for (name, report) in [
+        ("against", fixture::grid_against_virtual()),
+        ("virtual", fixture::virtual_grid()),
+    ] {
         insta::assert_snapshot!(name, textbook(&|style| report::grid_report(&report, style)));
     }
 }
@@ -214,38 +275,75 @@ fn a_grid_against_virtual_time_and_one_in_it() {
 #[test]
 fn transfers_in_virtual_time_with_their_spread_and_with_changes() {
     let many = fixture::simulations();
-    insta::assert_snapshot!("simulations", textbook(&|style| report::simulations_text(&many, style)));
-    insta::assert_snapshot!("what_if", textbook(&|style| report::what_if(&fixture::past_with_changes(), style)));
+    insta::assert_snapshot!(
+        "simulations",
+        textbook(&|style| report::simulations_text(&many, style))
+    );
+    insta::assert_snapshot!(
+        "what_if",
+        textbook(&|style| report::what_if(&fixture::past_with_changes(), style))
+    );
     let csv = report::simulations_csv_row(&many[0]);
-    assert_eq!(csv.split(',').count(), report::simulations_csv_head().split(',').count(), "{csv}");
-    assert!(csv.ends_with(",851400000,818300000,866100000,16259,0.0095,congestion-window,recovering"), "{csv}");
+    assert_eq!(
+        csv.split(',').count(),
+        report::simulations_csv_head().split(',').count(),
+        "{csv}"
+    );
+    assert!(
+        csv.ends_with(",851400000,818300000,866100000,16259,0.0095,congestion-window,recovering"),
+        "{csv}"
+    );
 }
 
 #[test]
 fn a_sweep_has_its_forecast_with_an_interval() {
     let swept = page::swept(true);
     let begins = textbook(&|style| report::sweep_plan(&swept.plan, Some(swept.grid), style));
-    let sentence = "Forecast: 40 MiB in 20 s; in 8 of 10 such sweeps 25 MiB to 50 MiB in 12 s to 30 s.";
-    assert!(begins.split_whitespace().collect::<Vec<_>>().join(" ").contains(sentence), "{begins}");
+    let sentence =
+        "Forecast: 40 MiB in 20 s; in 8 of 10 such sweeps 25 MiB to 50 MiB in 12 s to 30 s.";
+    assert!(
+        begins
+            .split_whitespace()
+            .collect::<Vec<_>>()
+            .join(" ")
+            .contains(sentence),
+        "{begins}"
+    );
     let line = report::sweep_forecast(swept.spent, &swept.plan.forecast.unwrap());
-    assert_eq!(line, "      spent 30 MiB; forecast 40 MiB (25 MiB to 50 MiB) in 20 s");
+    assert_eq!(
+        line,
+        "      spent 30 MiB; forecast 40 MiB (25 MiB to 50 MiB) in 20 s"
+    );
     let done = report::sweep_text(&swept, TextStyle::PLAIN);
     let costs: Vec<&str> = done.lines().rev().take(5).collect();
-    assert!(costs[1].contains("spent on 3 runs") && costs[3].contains("25 MiB"), "{done}");
+    assert!(
+        costs[1].contains("spent on 3 runs") && costs[3].contains("25 MiB"),
+        "{done}"
+    );
 }
 
 #[test]
 fn a_sweep_names_the_settings_that_are_left_out_and_does_not_blame_its_budget() {
     let mut swept = page::swept(true);
-    let broken = |run: &SweepRun| SweepRun { rate: None, broken: vec!["packets were late".to_owned()], ..run.clone() };
+    let broken = |run: &SweepRun| SweepRun {
+        rate: None,
+        broken: vec!["packets were late".to_owned()],
+        ..run.clone()
+    };
     let last = broken(&swept.runs[2]);
     swept.left_out = vec![last.cell];
     swept.runs.extend([last.clone(), last]);
     swept.answer.as_mut().unwrap().sure = false;
     let done = textbook(&|style| report::sweep_text(&swept, style));
     let said = done.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(said.contains("Left out, as their runs do not count (packets were late): 8 × 1 MiB."), "{done}");
-    assert!(said.contains("the best by the runs that count; not sure") && !said.contains("budget"), "{done}");
+    assert!(
+        said.contains("Left out, as their runs do not count (packets were late): 8 × 1 MiB."),
+        "{done}"
+    );
+    assert!(
+        said.contains("the best by the runs that count; not sure") && !said.contains("budget"),
+        "{done}"
+    );
 }
 
 #[test]
@@ -265,7 +363,11 @@ fn a_map_has_a_dot_only_where_no_run_was_made() {
     for of in &mut swept.surface {
         (of.rate, of.runs) = (BitRate::from_mbps(1), 0);
     }
-    assert_eq!(map(&swept), counted, "the runs were made before those that count");
+    assert_eq!(
+        map(&swept),
+        counted,
+        "the runs were made before those that count"
+    );
 }
 
 #[test]
@@ -277,11 +379,20 @@ fn a_whole_grid_over_a_path_that_changed_says_so() {
         text.split_whitespace().collect::<Vec<_>>().join(" ")
     };
     let whole = said(&swept);
-    assert!(whole.contains("the runs from number 2 on are of another path, and the answer is by all."), "{whole}");
-    assert!(whole.contains("the cheapest setting of the whole grid"), "{whole}");
+    assert!(
+        whole.contains("the runs from number 2 on are of another path, and the answer is by all."),
+        "{whole}"
+    );
+    assert!(
+        whole.contains("the cheapest setting of the whole grid"),
+        "{whole}"
+    );
     swept.surface[2].runs = 0;
     let part = said(&swept);
-    assert!(part.contains("the cheapest of the settings that were measured with 95 %"), "{part}");
+    assert!(
+        part.contains("the cheapest of the settings that were measured with 95 %"),
+        "{part}"
+    );
 }
 
 #[test]
@@ -297,13 +408,14 @@ fn the_longest_names_and_figures_still_keep_to_the_width() {
             rate: BitRate::from_bps(123_456_000),
             duration: Span::from_secs(1000),
         });
-        report::experiment_result(&done, style) + &report::measurement_text(&done.measurement, style)
+        report::experiment_result(&done, style)
+            + &report::measurement_text(&done.measurement, style)
     };
     textbook(&wide);
 }
 
-/// Returns the text without colour. Asserts what must hold of any text: it is the same in colour, but for the colour,
-/// and no line is longer than a terminal is wide.
+/// Returns the text without colour. Asserts what must hold of any text: it is the same in colour,
+/// but for the colour, and no line is longer than a terminal is wide.
 fn textbook(text: &dyn Fn(TextStyle) -> String) -> String {
     let textbook = text(TextStyle::PLAIN);
     assert!(!textbook.contains('\u{1b}'), "{textbook:?}");
@@ -311,7 +423,11 @@ fn textbook(text: &dyn Fn(TextStyle) -> String) -> String {
     assert!(color.contains('\u{1b}'), "{color:?}");
     assert_eq!(without_marks(&color), textbook);
     for line in textbook.lines() {
-        assert!(line.chars().count() <= WIDTH, "{} columns: {line}", line.chars().count());
+        assert!(
+            line.chars().count() <= WIDTH,
+            "{} columns: {line}",
+            line.chars().count()
+        );
         assert_eq!(line, line.trim_end(), "spaces at the end");
     }
     textbook
@@ -321,5 +437,7 @@ fn textbook(text: &dyn Fn(TextStyle) -> String) -> String {
 fn without_marks(text: &str) -> String {
     let mut parts = text.split('\u{1b}');
     let first = parts.next().unwrap_or_default().to_owned();
-    parts.fold(first, |text, part| text + part.split_once('m').map_or("", |(_, rest)| rest))
+    parts.fold(first, |text, part| {
+        text + part.split_once('m').map_or("", |(_, rest)| rest)
+    })
 }

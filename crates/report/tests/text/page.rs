@@ -3,10 +3,11 @@
 use std::fs;
 
 use fullpipe_record::{
-    Buffer, Content, CpuSample, CpuTime, DiagnosisReport, Direction, Document, Echo, EchoReport, ErrorReport,
-    LabReport, LoadTime, Measurement, Published, Sample, SimulatedTransfer, SweepAnswer, SweepCell, SweepCost,
-    SweepDevice, SweepEstimate, SweepForecast, SweepLoad, SweepOrder, SweepPlan, SweepReason, SweepReport, SweepRtt,
-    SweepRun, SweepShape, SweepTraffic, TcpInfo,
+    Buffer, Content, CpuSample, CpuTime, DiagnosisReport, Direction, Document, Echo, EchoReport,
+    ErrorReport, LabReport, LoadTime, Measurement, Published, Sample, SimulatedTransfer,
+    SweepAnswer, SweepCell, SweepCost, SweepDevice, SweepEstimate, SweepForecast, SweepLoad,
+    SweepOrder, SweepPlan, SweepReason, SweepReport, SweepRtt, SweepRun, SweepShape, SweepTraffic,
+    TcpInfo,
 };
 use fullpipe_report::{PageSource, TextStyle, html_page, text_page};
 use fullpipe_testkit::{Browser, require};
@@ -26,22 +27,37 @@ fn document(content: Content) -> Document {
 }
 
 fn of_measurement(measurement: Measurement) -> Document {
-    document(Content::Measurement { measurement: Box::new(measurement), path: None })
+    document(Content::Measurement {
+        measurement: Box::new(measurement),
+        path: None,
+    })
 }
 
 fn html(documents: &[Document]) -> String {
-    let source = |document| PageSource { name: "result.json", document };
+    let source = |document| PageSource {
+        name: "result.json",
+        document,
+    };
     html_page(&documents.iter().map(source).collect::<Vec<_>>()).unwrap()
 }
 
 fn text(document: &Document) -> String {
-    text_page(&[PageSource { name: "result.json", document }], TextStyle::PLAIN).unwrap()
+    text_page(
+        &[PageSource {
+            name: "result.json",
+            document,
+        }],
+        TextStyle::PLAIN,
+    )
+    .unwrap()
 }
 
-/// Returns a sample of a stream that grows to 300 Mbit/s in a second, and is then held back by its send buffer.
+/// Returns a sample of a stream that grows to 300 Mbit/s in a second, and is then held back by its
+/// send buffer.
 fn sample(index: u64) -> Sample {
     let at = Span::from_millis(index * 50);
-    let bytes = ByteCount::new(index.min(20).pow(2) * 46_875 + index.saturating_sub(20) * 1_875_000);
+    let bytes =
+        ByteCount::new(index.min(20).pow(2) * 46_875 + index.saturating_sub(20) * 1_875_000);
     let flight = ByteCount::new(index.min(20) * 187_500);
     let tcp = TcpInfo {
         rtt: Some(Span::from_micros(100_000 + index * 37 % 900)),
@@ -57,7 +73,13 @@ fn sample(index: u64) -> Sample {
         sndbuf_limited: Some(Span::from_millis(index.saturating_sub(20) * 49)),
         ..TcpInfo::default()
     };
-    Sample { at, stream: 0, bytes, tcp, memory: None }
+    Sample {
+        at,
+        stream: 0,
+        bytes,
+        tcp,
+        memory: None,
+    }
 }
 
 /// Returns a measurement with samples of both ends and echo requests before and during the load.
@@ -66,10 +88,29 @@ fn sampled() -> Measurement {
     measured.local.samples = (1..=240).map(sample).collect();
     measured.remote.samples = measured.local.samples.clone();
     measured.local.processors = (0..=24).map(processor_time).collect();
-    let load = LoadTime { began: Span::from_secs(1), from: Span::from_secs(1), to: Span::from_secs(13), settled: None };
-    let rtt = |index: u64| Some(Span::from_micros(if index < 40 { 100_100 } else { 100_900 + index * 53 % 9_000 }));
-    let echo = |index: u64| Echo { at: Span::from_millis(index * 26), rtt: rtt(index), host: None };
-    measured.rtt.echoes = Some(EchoReport { load, samples: (0..500).map(echo).collect(), ..EchoReport::default() });
+    let load = LoadTime {
+        began: Span::from_secs(1),
+        from: Span::from_secs(1),
+        to: Span::from_secs(13),
+        settled: None,
+    };
+    let rtt = |index: u64| {
+        Some(Span::from_micros(if index < 40 {
+            100_100
+        } else {
+            100_900 + index * 53 % 9_000
+        }))
+    };
+    let echo = |index: u64| Echo {
+        at: Span::from_millis(index * 26),
+        rtt: rtt(index),
+        host: None,
+    };
+    measured.rtt.echoes = Some(EchoReport {
+        load,
+        samples: (0..500).map(echo).collect(),
+        ..EchoReport::default()
+    });
     measured
 }
 
@@ -81,15 +122,26 @@ fn processor_time(half: u64) -> CpuSample {
         idle: Span::from_millis(half * (500 - user)),
         ..CpuTime::default()
     };
-    CpuSample { at, user: Span::from_millis(half * 100), cores: vec![core(120), core(20)], ..CpuSample::default() }
+    CpuSample {
+        at,
+        user: Span::from_millis(half * 100),
+        cores: vec![core(120), core(20)],
+        ..CpuSample::default()
+    }
 }
 
 /// Returns a diagnosis with a remedy that was tried.
 fn tried() -> Document {
     let mut trial = diagnosed::trial();
     trial.measurement = sampled();
-    let diagnosis = DiagnosisReport { trial: Some(trial), ..DiagnosisReport::default() };
-    document(Content::Diagnosis { measurement: Some(Box::new(sampled())), diagnosis: Box::new(diagnosis) })
+    let diagnosis = DiagnosisReport {
+        trial: Some(trial),
+        ..DiagnosisReport::default()
+    };
+    document(Content::Diagnosis {
+        measurement: Some(Box::new(sampled())),
+        diagnosis: Box::new(diagnosis),
+    })
 }
 
 /// Returns the scenario of the tables of OCI, with one step of each batch.
@@ -99,7 +151,10 @@ fn oci() -> LabReport {
     for (step, name) in report.steps.iter_mut().zip(["default, 1", "12.5 MB, 1"]) {
         name.clone_into(&mut step.name);
         step.request.streams = 1;
-        step.published = Some(Published { rate: Some(BitRate::from_mbps(250)), ..Published::default() });
+        step.published = Some(Published {
+            rate: Some(BitRate::from_mbps(250)),
+            ..Published::default()
+        });
     }
     report
 }
@@ -118,7 +173,9 @@ fn slac() -> SweepReport {
     });
     let again = |(index, run): (u64, &SweepRun)| SweepRun {
         reason: SweepReason::Reference,
-        rate: run.rate.map(|rate| rate.scale_by(1.0 - 0.02 * index as f64)),
+        rate: run
+            .rate
+            .map(|rate| rate.scale_by(1.0 - 0.02 * index as f64)),
         ..run.clone()
     };
     let repeated: Vec<SweepRun> = (0..).zip(&sweep.runs).map(again).collect();
@@ -126,33 +183,52 @@ fn slac() -> SweepReport {
     sweep
 }
 
-/// Returns a sweep over the whole of the grid of Cottrell in both orders, 260 runs over 10 windows × 13 numbers of
-/// streams, whose figures differ as those of real runs do.
+/// Returns a sweep over the whole of the grid of Cottrell in both orders, 260 runs over 10 windows
+/// × 13 numbers of streams, whose figures differ as those of real runs do.
 fn whole_grid() -> SweepReport {
     let mut sweep = slac();
     let streams = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 90];
     let cells: Vec<SweepCell> = (0..130_usize)
-        .map(|index| SweepCell { window: ByteCount::from_kib(8 << (index % 10)), streams: streams[index / 10] })
+        .map(|index| SweepCell {
+            window: ByteCount::from_kib(8 << (index % 10)),
+            streams: streams[index / 10],
+        })
         .collect();
-    sweep.plan.windows = (0..10).map(|power| ByteCount::from_kib(8 << power)).collect();
+    sweep.plan.windows = (0..10)
+        .map(|power| ByteCount::from_kib(8 << power))
+        .collect();
     sweep.plan.streams = streams.to_vec();
     sweep.plan.rtt = Span::from_millis(154);
     sweep.plan.order = Some(SweepOrder::Both);
-    sweep.runs = cells.iter().chain(cells.iter().rev()).zip(0..).map(|(cell, number)| noisy(*cell, number)).collect();
+    sweep.runs = cells
+        .iter()
+        .chain(cells.iter().rev())
+        .zip(0..)
+        .map(|(cell, number)| noisy(*cell, number))
+        .collect();
     let estimate = |(cell, number): (&SweepCell, u64)| {
         let rate = noisy(*cell, number).rate.unwrap();
-        SweepEstimate { cell: *cell, rate, low: rate.scale_by(0.9713), high: rate.scale_by(1.0291), runs: 2 }
+        SweepEstimate {
+            cell: *cell,
+            rate,
+            low: rate.scale_by(0.9713),
+            high: rate.scale_by(1.0291),
+            runs: 2,
+        }
     };
     sweep.surface = cells.iter().zip(1_000..).map(estimate).collect();
-    sweep.spent = SweepCost { bytes: ByteCount::from_mib(9_000), time: Span::from_secs(5_300) };
+    sweep.spent = SweepCost {
+        bytes: ByteCount::from_mib(9_000),
+        time: Span::from_secs(5_300),
+    };
     sweep
 }
 
 /// Returns a run over 58 Mbit/s and 154 ms, with noise by its number.
 fn noisy(cell: SweepCell, number: u64) -> SweepRun {
     let noise = |per_mille: u64| 1.0 + (number * 7_919 % per_mille) as f64 / 1_000.0;
-    let rate =
-        BitRate::from_bytes_in(cell.flight_capacity(), Span::from_millis(154)).min(BitRate::from_bps(58_123_000));
+    let rate = BitRate::from_bytes_in(cell.flight_capacity(), Span::from_millis(154))
+        .min(BitRate::from_bps(58_123_000));
     let rate = rate.scale_by(1.0 / noise(97));
     let loaded = Span::from_millis(154).scale_by(noise(13)) + Span::from_micros(rate.bps() / 1_700);
     let arrived = |half: u64| rate.scale_by((half as f64 / 4.0).min(1.0) * noise(31));
@@ -166,14 +242,21 @@ fn noisy(cell: SweepCell, number: u64) -> SweepRun {
     SweepRun {
         idle_rtt: Some(Span::from_micros(154_000 + number * 53 % 901)),
         loaded_rtt: Some(loaded),
-        retransmits: Some(SegCount::new(if rate > BitRate::from_mbps(50) { number * 31 % 97 } else { 0 })),
+        retransmits: Some(SegCount::new(if rate > BitRate::from_mbps(50) {
+            number * 31 % 97
+        } else {
+            0
+        })),
         together: Some(Ratio::new(noise(400))),
         load: Some(load),
         ..SweepRun::from_cost(
             cell,
             SweepReason::Grid,
             rate,
-            SweepCost { bytes: rate.bytes_in(Span::from_secs(10)), time: Span::from_millis(20_400 + number % 90) },
+            SweepCost {
+                bytes: rate.bytes_in(Span::from_secs(10)),
+                time: Span::from_millis(20_400 + number % 90),
+            },
         )
     }
 }
@@ -189,17 +272,29 @@ fn settings() -> Vec<SimulatedTransfer> {
         transfer.rate.median = BitRate::from_mbps((u64::from(streams) * window / 10).min(200));
         transfer
     };
-    [64, 256, 1024].into_iter().flat_map(|window| [1, 4, 16].map(|streams| transfer(streams, window))).collect()
+    [64, 256, 1024]
+        .into_iter()
+        .flat_map(|window| [1, 4, 16].map(|streams| transfer(streams, window)))
+        .collect()
 }
 
 /// Returns a sweep over four settings, with an answer or without.
 pub(crate) fn swept(is_answered: bool) -> SweepReport {
-    let cost = |mib, seconds| SweepCost { bytes: ByteCount::from_mib(mib), time: Span::from_secs(seconds) };
+    let cost = |mib, seconds| SweepCost {
+        bytes: ByteCount::from_mib(mib),
+        time: Span::from_secs(seconds),
+    };
     let cells: Vec<SweepCell> = [1, 8]
         .into_iter()
-        .flat_map(|streams| [64, 1024].map(|kib| SweepCell { window: ByteCount::from_kib(kib), streams }))
+        .flat_map(|streams| {
+            [64, 1024].map(|kib| SweepCell {
+                window: ByteCount::from_kib(kib),
+                streams,
+            })
+        })
         .collect();
-    let rate = |cell: SweepCell| BitRate::from_mbps((cell.flight_capacity().get() / 20_000).min(94));
+    let rate =
+        |cell: SweepCell| BitRate::from_mbps((cell.flight_capacity().get() / 20_000).min(94));
     let estimate = |cell: SweepCell, runs: u32| SweepEstimate {
         cell,
         rate: rate(cell),
@@ -251,14 +346,25 @@ pub(crate) fn swept(is_answered: bool) -> SweepReport {
             direction: Direction::Upload,
             hours: None,
             predicted: Vec::new(),
-            forecast: Some(SweepForecast { median: cost(40, 20), low: cost(25, 12), high: cost(50, 30) }),
+            forecast: Some(SweepForecast {
+                median: cost(40, 20),
+                low: cost(25, 12),
+                high: cost(50, 30),
+            }),
         },
-        runs: if is_answered { vec![run(cells[0]), run(cells[1]), run(cells[3])] } else { Vec::new() },
+        runs: if is_answered {
+            vec![run(cells[0]), run(cells[1]), run(cells[3])]
+        } else {
+            Vec::new()
+        },
         segments: vec![0],
         answer: is_answered.then_some(answer),
         left_out: Vec::new(),
         predicted_knee: None,
-        surface: cells.iter().map(|cell| estimate(*cell, u32::from(is_answered))).collect(),
+        surface: cells
+            .iter()
+            .map(|cell| estimate(*cell, u32::from(is_answered)))
+            .collect(),
         rtt: None,
         dips: None,
         forecast: Some(cost(40, 20)),
@@ -268,11 +374,16 @@ pub(crate) fn swept(is_answered: bool) -> SweepReport {
     }
 }
 
-/// Returns the same sweep with what a device carried: 20 Mbit/s of other traffic in each rest, 10 in each run.
+/// Returns the same sweep with what a device carried: 20 Mbit/s of other traffic in each rest, 10
+/// in each run.
 fn with_device(mut sweep: SweepReport, name: &str, speed: Option<BitRate>) -> SweepReport {
     let carried = |seconds: u64, mbps: u64, own: ByteCount| {
         let span = Span::from_secs(seconds);
-        SweepTraffic { span, sent: own + BitRate::from_mbps(mbps).bytes_in(span), received: ByteCount::ZERO }
+        SweepTraffic {
+            span,
+            sent: own + BitRate::from_mbps(mbps).bytes_in(span),
+            received: ByteCount::ZERO,
+        }
     };
     for (number, run) in sweep.runs.iter_mut().enumerate() {
         let own = run.rate.unwrap().bytes_in(Span::from_secs(10));
@@ -292,32 +403,72 @@ fn documents() -> Vec<Document> {
     let mut experiment = fixture::experiment();
     experiment.measurement = sampled();
     vec![
-        document(Content::Experiment { experiment: Box::new(experiment) }),
+        document(Content::Experiment {
+            experiment: Box::new(experiment),
+        }),
         of_measurement(sampled()),
         of_measurement(fixture::datagrams_both_ways()),
         of_measurement(fixture::invalid()),
-        document(Content::Ramp { ramp: Box::new(fixture::ramp()) }),
-        document(Content::Lab { lab: vec![fixture::lab_report()] }),
-        document(Content::Grid { grid: Box::new(fixture::grid_against_virtual()) }),
-        document(Content::Simulations { simulations: settings() }),
-        document(Content::WhatIf { what_if: vec![fixture::past_with_changes()] }),
-        document(Content::Capture { capture: Box::default() }),
-        document(Content::Sweep { sweep: Box::new(swept(true)) }),
-        document(Content::Sweep { sweep: Box::new(swept(false)) }),
-        document(Content::Programs { programs: Box::new(crate::programs::compared()) }),
-        document(Content::Sweep { sweep: Box::new(slac()) }),
-        document(Content::Sweep { sweep: Box::new(with_device(whole_grid(), "eth0", Some(GIGABIT))) }),
+        document(Content::Ramp {
+            ramp: Box::new(fixture::ramp()),
+        }),
+        document(Content::Lab {
+            lab: vec![fixture::lab_report()],
+        }),
+        document(Content::Grid {
+            grid: Box::new(fixture::grid_against_virtual()),
+        }),
+        document(Content::Simulations {
+            simulations: settings(),
+        }),
+        document(Content::WhatIf {
+            what_if: vec![fixture::past_with_changes()],
+        }),
+        document(Content::Capture {
+            capture: Box::default(),
+        }),
+        document(Content::Sweep {
+            sweep: Box::new(swept(true)),
+        }),
+        document(Content::Sweep {
+            sweep: Box::new(swept(false)),
+        }),
+        document(Content::Programs {
+            programs: Box::new(crate::programs::compared()),
+        }),
+        document(Content::Sweep {
+            sweep: Box::new(slac()),
+        }),
+        document(Content::Sweep {
+            sweep: Box::new(with_device(whole_grid(), "eth0", Some(GIGABIT))),
+        }),
         document(Content::Lab { lab: vec![oci()] }),
-        document(Content::Difference { difference: Box::new(archived::difference(12)) }),
-        document(Content::Difference { difference: Box::new(archived::difference(1)) }),
-        document(Content::History { history: Box::new(archived::history(400)) }),
-        document(Content::History { history: Box::new(archived::history(1)) }),
-        document(Content::Stored { stored: archived::stored(1_000) }),
-        document(Content::Stored { stored: archived::stored(2) }),
+        document(Content::Difference {
+            difference: Box::new(archived::difference(12)),
+        }),
+        document(Content::Difference {
+            difference: Box::new(archived::difference(1)),
+        }),
+        document(Content::History {
+            history: Box::new(archived::history(400)),
+        }),
+        document(Content::History {
+            history: Box::new(archived::history(1)),
+        }),
+        document(Content::Stored {
+            stored: archived::stored(1_000),
+        }),
+        document(Content::Stored {
+            stored: archived::stored(2),
+        }),
         tried(),
         document(Content::Lab { lab: Vec::new() }),
-        document(Content::Simulations { simulations: Vec::new() }),
-        document(Content::History { history: Box::new(archived::history(0)) }),
+        document(Content::Simulations {
+            simulations: Vec::new(),
+        }),
+        document(Content::History {
+            history: Box::new(archived::history(0)),
+        }),
         document(Content::Stored { stored: Vec::new() }),
     ]
 }
@@ -327,13 +478,20 @@ fn a_page_of_each_kind_is_small_and_requests_nothing() {
     for document in documents() {
         let page = html(std::slice::from_ref(&document));
         assert!(page.len() <= MAX_SIZE, "{}", page.len());
-        assert!(page.contains("Content-Security-Policy") && page.contains("<h1>"), "{page}");
+        assert!(
+            page.contains("Content-Security-Policy") && page.contains("<h1>"),
+            "{page}"
+        );
         let page = page.replace("http://www.w3.org/2000/svg", "");
         for reference in ["http:", "https:", "src=", "url(", "@import", "NaN", "inf\""] {
             assert!(!page.contains(reference), "{reference}: {page}");
         }
         let text = text(&document);
-        assert!(text.lines().all(|line| line.chars().count() <= crate::WIDTH), "{text}");
+        assert!(
+            text.lines()
+                .all(|line| line.chars().count() <= crate::WIDTH),
+            "{text}"
+        );
     }
 }
 
@@ -344,14 +502,30 @@ fn the_text_of_a_page() {
 
 #[test]
 fn what_has_no_page_is_stated() {
-    let failed = Document::from_error(ErrorReport { message: "no route".to_owned(), exit_code: 1 });
-    let error = html_page(&[PageSource { name: "failed.json", document: &failed }]).unwrap_err();
-    assert!(error.to_string().starts_with("failed.json has no result that a page can show"), "{error}");
+    let failed = Document::from_error(ErrorReport {
+        message: "no route".to_owned(),
+        exit_code: 1,
+    });
+    let error = html_page(&[PageSource {
+        name: "failed.json",
+        document: &failed,
+    }])
+    .unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .starts_with("failed.json has no result that a page can show"),
+        "{error}"
+    );
 }
 
 #[test]
 fn names_of_others_are_text() {
-    for name in ["</style><script>alert(1)</script>", "\u{202e}<b>moc", &"<".repeat(1_000_000)] {
+    for name in [
+        "</style><script>alert(1)</script>",
+        "\u{202e}<b>moc",
+        &"<".repeat(1_000_000),
+    ] {
         let mut measured = sampled();
         name.clone_into(&mut measured.peer.host);
         measured.warnings = vec![name.to_owned()];
@@ -369,10 +543,16 @@ fn names_of_others_are_text() {
             of_measurement(measured.clone()),
             of_measurement(measured),
             document(Content::Stored { stored }),
-            document(Content::Difference { difference: Box::new(difference) }),
-            document(Content::History { history: Box::new(history) }),
+            document(Content::Difference {
+                difference: Box::new(difference),
+            }),
+            document(Content::History {
+                history: Box::new(history),
+            }),
         ]);
-        assert!(!page.contains("<script>alert") && !page.contains("<b>") && !page.contains('\u{202e}'));
+        assert!(
+            !page.contains("<script>alert") && !page.contains("<b>") && !page.contains('\u{202e}')
+        );
         assert_eq!(page.matches("<script").count(), 1);
         assert!(page.len() <= 4 * MAX_SIZE, "{}", page.len());
     }
@@ -382,20 +562,27 @@ fn names_of_others_are_text() {
 fn many_measurements_are_compared() {
     let run = |index: u64| {
         let mut measured = fixture::measurement();
-        measured.started = format!("2025-03-{:02}T{:02}:00:00Z", 1 + index / 24 % 28, index % 24);
+        measured.started = format!(
+            "2025-03-{:02}T{:02}:00:00Z",
+            1 + index / 24 % 28,
+            index % 24
+        );
         measured.summary.steady.as_mut().unwrap().rate = BitRate::from_mbps(300 + index % 40);
         of_measurement(measured)
     };
     let page = html(&(0..1_000).map(run).collect::<Vec<_>>());
     assert!(page.len() <= MAX_SIZE, "{}", page.len());
     assert!(
-        page.contains("1000 measurements: 300 Mbit/s to 339 Mbit/s") && page.contains("the time of the measurement")
+        page.contains("1000 measurements: 300 Mbit/s to 339 Mbit/s")
+            && page.contains("the time of the measurement")
     );
 }
 
 #[test]
 fn the_figures_of_a_source_stand_next_to_those_of_the_scenario() {
-    let page = html(&[document(Content::Sweep { sweep: Box::new(slac()) })]);
+    let page = html(&[document(Content::Sweep {
+        sweep: Box::new(slac()),
+    })]);
     for part in [
         "469 Mbit/s, 75 % of 622 Mbit/s",
         "from 52 Mbit/s on",
@@ -407,7 +594,9 @@ fn the_figures_of_a_source_stand_next_to_those_of_the_scenario() {
     ] {
         assert!(page.contains(part), "{part}: {page}");
     }
-    let whole = html(&[document(Content::Sweep { sweep: Box::new(whole_grid()) })]);
+    let whole = html(&[document(Content::Sweep {
+        sweep: Box::new(whole_grid()),
+    })]);
     for part in [
         "<td>260 runs in 88 min",
         "% of a core at most",
@@ -422,15 +611,22 @@ fn the_figures_of_a_source_stand_next_to_those_of_the_scenario() {
         assert!(whole.contains(part), "{part}: {whole}");
     }
     let tables = html(&[document(Content::Lab { lab: vec![oci()] })]);
-    assert!(tables.contains("12.5 MB, source") && tables.contains("119 Mbit/s, 150 at most"), "{tables}");
-    let other = html(&[document(Content::Sweep { sweep: Box::new(swept(true)) })]);
+    assert!(
+        tables.contains("12.5 MB, source") && tables.contains("119 Mbit/s, 150 at most"),
+        "{tables}"
+    );
+    let other = html(&[document(Content::Sweep {
+        sweep: Box::new(swept(true)),
+    })]);
     assert!(!other.contains("469 Mbit/s"), "{other}");
 }
 
 #[test]
 fn other_traffic_of_the_device_is_drawn_between_and_below_the_runs() {
     let page = |speed, name: &str| {
-        let sweep = document(Content::Sweep { sweep: Box::new(with_device(swept(true), name, speed)) });
+        let sweep = document(Content::Sweep {
+            sweep: Box::new(with_device(swept(true), name, speed)),
+        });
         (html(std::slice::from_ref(&sweep)), text(&sweep))
     };
     // Three runs of 10 s at 10 Mbit/s and two rests at 20.
@@ -450,40 +646,70 @@ fn other_traffic_of_the_device_is_drawn_between_and_below_the_runs() {
         assert!(html.contains(&head) && text.contains(&head), "{text}");
     }
     let (hostile, _) = page(None, "</svg><script>\u{202e}");
-    assert!(!hostile.contains("<script>\u{202e}") && !hostile.contains('\u{202e}'), "{hostile}");
-    let quiet = html(&[document(Content::Sweep { sweep: Box::new(swept(true)) })]);
-    assert!(!quiet.contains("other traffic") && !quiet.contains("carried by"), "{quiet}");
+    assert!(
+        !hostile.contains("<script>\u{202e}") && !hostile.contains('\u{202e}'),
+        "{hostile}"
+    );
+    let quiet = html(&[document(Content::Sweep {
+        sweep: Box::new(swept(true)),
+    })]);
+    assert!(
+        !quiet.contains("other traffic") && !quiet.contains("carried by"),
+        "{quiet}"
+    );
 }
 
 #[test]
 fn a_rate_that_falls_amid_a_run_has_its_levels_and_one_that_does_not_has_none() {
     let mut measured = sampled();
     let steady = html(&[of_measurement(measured.clone())]);
-    assert!(steady.contains("data-n=\"mean so far\"") && !steady.contains("data-n=\"level between"), "{steady}");
+    assert!(
+        steady.contains("data-n=\"mean so far\"") && !steady.contains("data-n=\"level between"),
+        "{steady}"
+    );
     let until = measured.remote.samples[119].bytes;
     for sample in &mut measured.remote.samples[120..] {
         sample.bytes = until + ByteCount::new(sample.bytes.saturating_sub(until).get() / 2);
     }
     let fallen = html(&[of_measurement(measured)]);
-    assert!(fallen.contains("at 6.0 s 300 → 150 Mbit/s</h2>"), "{fallen}");
-    assert!(fallen.contains("data-n=\"level between changes\""), "{fallen}");
+    assert!(
+        fallen.contains("at 6.0 s 300 → 150 Mbit/s</h2>"),
+        "{fallen}"
+    );
+    assert!(
+        fallen.contains("data-n=\"level between changes\""),
+        "{fallen}"
+    );
 }
 
 #[test]
 fn a_remedy_that_was_tried_is_drawn_before_and_after() {
     let page = html(&[tried()]);
-    assert!(page.contains("before the remedy and with it") && page.contains("sender, of one core"), "{page}");
     assert!(
-        page.contains("The sender spends up to 20\u{a0}% of a core") && page.contains("Ceilings over time"),
+        page.contains("before the remedy and with it") && page.contains("sender, of one core"),
+        "{page}"
+    );
+    assert!(
+        page.contains("The sender spends up to 20\u{a0}% of a core")
+            && page.contains("Ceilings over time"),
         "{page}"
     );
 }
 
 #[test]
 fn a_difference_that_was_not_shown_is_hollow() {
-    let page = html(&[document(Content::Difference { difference: Box::new(archived::difference(12)) })]);
-    assert_eq!(page.matches("centre hollow").count(), 2, "round trips and segments sent again");
-    assert!(page.contains("+9.8 %, −0.9 % to +10.6 %") && page.contains("Not comparable"), "{page}");
+    let page = html(&[document(Content::Difference {
+        difference: Box::new(archived::difference(12)),
+    })]);
+    assert_eq!(
+        page.matches("centre hollow").count(),
+        2,
+        "round trips and segments sent again"
+    );
+    assert!(
+        page.contains("+9.8 %, −0.9 % to +10.6 %") && page.contains("Not comparable"),
+        "{page}"
+    );
 }
 
 #[test]
@@ -492,22 +718,38 @@ fn a_history_without_a_change_says_which_one_its_runs_would_have_shown() {
         let mut history = archived::history(runs);
         history.series[0].changes.clear();
         history.series[0].detectable = detectable;
-        html(&[document(Content::History { history: Box::new(history) })])
+        html(&[document(Content::History {
+            history: Box::new(history),
+        })])
     };
     let quiet = page(40, Some(Ratio::new(0.162)));
     assert!(
-        quiet.contains("no change of the rate in 40 runs") && quiet.contains("No change of the rate: one of 17"),
+        quiet.contains("no change of the rate in 40 runs")
+            && quiet.contains("No change of the rate: one of 17"),
         "{quiet}"
     );
     let few = page(12, None);
-    assert!(few.contains("too few runs to show a change of the rate"), "{few}");
-    assert!(few.contains("11 valid runs cannot show a change of the rate: that takes 16."), "{few}");
+    assert!(
+        few.contains("too few runs to show a change of the rate"),
+        "{few}"
+    );
+    assert!(
+        few.contains("11 valid runs cannot show a change of the rate: that takes 16."),
+        "{few}"
+    );
 }
 
 #[test]
 fn a_history_has_its_changes_and_limits() {
-    let page = html(&[document(Content::History { history: Box::new(archived::history(400)) })]);
-    for part in ["the rate changed once in 400 runs", "median between changes", "loss</text>", "not valid</text>"] {
+    let page = html(&[document(Content::History {
+        history: Box::new(archived::history(400)),
+    })]);
+    for part in [
+        "the rate changed once in 400 runs",
+        "median between changes",
+        "loss</text>",
+        "not valid</text>",
+    ] {
         assert!(page.contains(part), "{part}: {page}");
     }
 }
@@ -546,7 +788,8 @@ const CONTRAST: &str = r"(() => {
   return least;
 })()";
 
-/// Charts with marks that the arrow keys do not reach: a mark counts as reached if its text was shown at its place.
+/// Charts with marks that the arrow keys do not reach: a mark counts as reached if its text was
+/// shown at its place.
 const UNREACHED: &str = r"(() => {
   const tip = document.querySelector('#tip');
   const missed = [];
@@ -589,7 +832,11 @@ fn a_browser_shows_each_page_in_light_in_dark_and_on_a_phone() {
                        element.getBoundingClientRect().right > 361).length";
         assert_eq!(browser.evaluate(outside), 0, "page {index}");
         assert_eq!(browser.events("Network.requestWillBeSent").count(), 1);
-        for noise in ["Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Log.entryAdded"] {
+        for noise in [
+            "Runtime.consoleAPICalled",
+            "Runtime.exceptionThrown",
+            "Log.entryAdded",
+        ] {
             assert_eq!(browser.events(noise).next(), None);
         }
     }
@@ -602,20 +849,37 @@ fn the_keyboard_reaches_every_mark_and_zooms() {
     let mut browser = Browser::start();
     open(&mut browser, &[all[0].clone(), all[7].clone()]);
     browser.show(1_000, &[]);
-    // With real keys: the first chart is the first that Tab reaches, and the arrow shows its first value.
+    // With real keys: the first chart is the first that Tab reaches, and the arrow shows its first
+    // value.
     let focused = "document.activeElement.getAttribute('aria-label')";
     browser.key("Tab", 9);
-    assert!(browser.evaluate(focused).as_str().unwrap().starts_with("Rate and round-trip time"));
+    assert!(
+        browser
+            .evaluate(focused)
+            .as_str()
+            .unwrap()
+            .starts_with("Rate and round-trip time")
+    );
     browser.key("ArrowRight", 39);
     let tip = browser.evaluate("document.querySelector('#tip').textContent");
     assert!(tip.as_str().unwrap().contains("bit/s at "), "{tip}");
     assert_eq!(browser.evaluate(UNREACHED), Value::Array(Vec::new()));
     for content in [
-        Content::Sweep { sweep: Box::new(slac()) },
-        Content::Sweep { sweep: Box::new(whole_grid()) },
-        Content::Difference { difference: Box::new(archived::difference(12)) },
-        Content::History { history: Box::new(archived::history(60)) },
-        Content::Stored { stored: archived::stored(60) },
+        Content::Sweep {
+            sweep: Box::new(slac()),
+        },
+        Content::Sweep {
+            sweep: Box::new(whole_grid()),
+        },
+        Content::Difference {
+            difference: Box::new(archived::difference(12)),
+        },
+        Content::History {
+            history: Box::new(archived::history(60)),
+        },
+        Content::Stored {
+            stored: archived::stored(60),
+        },
     ] {
         open(&mut browser, &[document(content)]);
         assert_eq!(browser.evaluate(UNREACHED), Value::Array(Vec::new()));

@@ -1,13 +1,15 @@
 //! A comparison of programs.
 
 use fullpipe_record::{
-    HostSettings, Limit, ProgramBatch, ProgramLeftOut, ProgramRow, ProgramRun, ProgramsReport, Validity,
+    HostSettings, Limit, ProgramBatch, ProgramLeftOut, ProgramRow, ProgramRun, ProgramsReport,
+    Validity,
 };
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 
 use crate::{diagnosed, fixture};
 
-/// Returns a comparison of three programs, of which one has a figure, one failed, and one had no valid run.
+/// Returns a comparison of three programs, of which one has a figure, one failed, and one had no
+/// valid run.
 pub(crate) fn compared() -> ProgramsReport {
     let rate = Some(BitRate::from_mbps(320));
     let moved = ProgramRun {
@@ -28,16 +30,22 @@ pub(crate) fn compared() -> ProgramsReport {
         ..ProgramRun::default()
     };
     let late = ProgramRun {
-        validity: Validity { broken: vec!["packets were late".to_owned()], ..Validity::default() },
+        validity: Validity {
+            broken: vec!["packets were late".to_owned()],
+            ..Validity::default()
+        },
         ..moved.clone()
     };
     let row = |program: &str, run: ProgramRun| ProgramRow {
         program: program.to_owned(),
         predicted: Some(BitRate::from_mbps(420)),
-        predicted_range: (program == "scp").then_some([BitRate::from_mbps(310), BitRate::from_mbps(640)]),
+        predicted_range: (program == "scp")
+            .then_some([BitRate::from_mbps(310), BitRate::from_mbps(640)]),
         predicted_limit: Some(Limit::SendBuffer),
         goodput: run.goodput.filter(|_| run.is_counted()),
-        spread: run.is_counted().then_some([BitRate::from_mbps(310), BitRate::from_mbps(330)]),
+        spread: run
+            .is_counted()
+            .then_some([BitRate::from_mbps(310), BitRate::from_mbps(330)]),
         steady: run.steady.filter(|_| run.is_counted()),
         top: None,
         start_up: run.start_up.filter(|_| run.is_counted()),
@@ -61,7 +69,10 @@ pub(crate) fn compared() -> ProgramsReport {
             predictions: Vec::new(),
             rows: vec![row("curl", moved), row("scp", failed), row("rsyncd", late)],
         }],
-        left_out: vec![ProgramLeftOut { program: "ftp".to_owned(), why: "vsftpd is not installed".to_owned() }],
+        left_out: vec![ProgramLeftOut {
+            program: "ftp".to_owned(),
+            why: "vsftpd is not installed".to_owned(),
+        }],
         findings: vec!["scp moves 130 Mbit/s, 41 % of what the fastest moves.".to_owned()],
         interrupted: true,
     }

@@ -1,5 +1,5 @@
-//! Echo requests as datagrams between two instances of fullpipe. Both messages have the same length, so that a server
-//! never sends more bytes than it received:
+//! Echo requests as datagrams between two instances of fullpipe. Both messages have the same
+//! length, so that a server never sends more bytes than it received:
 //!
 //! | bytes | request | answer |
 //! |---|---|---|
@@ -9,7 +9,8 @@
 //! | 8 | 0 | nanoseconds between its arrival at the server and the answer, big-endian |
 //! | 8 | its number, big-endian | the same |
 //!
-//! As a datagram of iperf2, a message would have a time before 1970-01-13, so that neither is taken for the other.
+//! As a datagram of iperf2, a message would have a time before 1970-01-13, so that neither is taken
+//! for the other.
 
 use fullpipe_iperf::TestCookie;
 use fullpipe_units::Span;
@@ -41,8 +42,8 @@ pub fn echo_test(datagram: &[u8]) -> Option<TestCookie> {
     cookie_behind(REQUEST, message)
 }
 
-/// Returns the answer to the request `datagram`, which stayed at the server for `residence`; `None` if it has another
-/// length than a request.
+/// Returns the answer to the request `datagram`, which stayed at the server for `residence`; `None`
+/// if it has another length than a request.
 pub fn echo_reply(datagram: &[u8], residence: Span) -> Option<[u8; LENGTH]> {
     let mut message: [u8; LENGTH] = datagram.try_into().ok()?;
     message[..8].copy_from_slice(&ANSWER);
@@ -50,18 +51,24 @@ pub fn echo_reply(datagram: &[u8], residence: Span) -> Option<[u8; LENGTH]> {
     Some(message)
 }
 
-/// Returns the number of the request that `datagram` answers and the time that it stayed at the server; `None` if it is
-/// no answer of the test with this `cookie`.
+/// Returns the number of the request that `datagram` answers and the time that it stayed at the
+/// server; `None` if it is no answer of the test with this `cookie`.
 pub(crate) fn parse_answer(datagram: &[u8], cookie: &TestCookie) -> Option<(u64, Span)> {
     let message: &[u8; LENGTH] = datagram.try_into().ok()?;
-    let word = |at: usize| message[at..].first_chunk().map(|bytes| u64::from_be_bytes(*bytes));
+    let word = |at: usize| {
+        message[at..]
+            .first_chunk()
+            .map(|bytes| u64::from_be_bytes(*bytes))
+    };
     (cookie_behind(ANSWER, message)? == *cookie).then_some(())?;
     Some((word(NUMBER)?, Span::from_nanos(word(RESIDENCE)?)))
 }
 
 fn cookie_behind(magic: [u8; 8], message: &[u8; LENGTH]) -> Option<TestCookie> {
     let cookie = message[COOKIE].try_into().ok()?;
-    message.starts_with(&magic).then(|| TestCookie::from_bytes(cookie))
+    message
+        .starts_with(&magic)
+        .then(|| TestCookie::from_bytes(cookie))
 }
 
 #[cfg(test)]
@@ -78,8 +85,15 @@ mod tests {
         let asked = encode_request(&cookie(b'a'), u64::MAX - 7);
         assert_eq!(echo_test(&asked), Some(cookie(b'a')));
         let stated = echo_reply(&asked, Span::from_micros(12)).unwrap();
-        assert_eq!(parse_answer(&stated, &cookie(b'a')), Some((u64::MAX - 7, Span::from_micros(12))));
-        assert_eq!(parse_answer(&stated, &cookie(b'b')), None, "of another test");
+        assert_eq!(
+            parse_answer(&stated, &cookie(b'a')),
+            Some((u64::MAX - 7, Span::from_micros(12)))
+        );
+        assert_eq!(
+            parse_answer(&stated, &cookie(b'b')),
+            None,
+            "of another test"
+        );
     }
 
     #[test]
@@ -94,16 +108,20 @@ mod tests {
     fn a_datagram_of_another_length_is_neither() {
         let asked = encode_request(&cookie(b'a'), 1);
         for other in [&asked[..63], &[&asked[..], &[0]].concat(), &[]] {
-            assert_eq!((echo_test(other), echo_reply(other, Span::ZERO)), (None, None));
+            assert_eq!(
+                (echo_test(other), echo_reply(other, Span::ZERO)),
+                (None, None)
+            );
             assert_eq!(parse_answer(other, &cookie(b'a')), None);
         }
     }
 
     #[test]
     fn a_message_is_not_taken_for_one_of_another_client() {
-        for message in
-            [encode_request(&cookie(b'a'), 1), echo_reply(&encode_request(&cookie(b'z'), 9), Span::ZERO).unwrap()]
-        {
+        for message in [
+            encode_request(&cookie(b'a'), 1),
+            echo_reply(&encode_request(&cookie(b'z'), 9), Span::ZERO).unwrap(),
+        ] {
             assert_eq!(classify_first_datagram(&message), DatagramCaller::Unknown);
         }
     }

@@ -42,12 +42,22 @@ enum EchoProtocol {
 }
 
 impl EchoFlow {
-    /// Opens a flow of echo requests to the kernel at `target`, with a `token` that no other flow has.
+    /// Opens a flow of echo requests to the kernel at `target`, with a `token` that no other flow
+    /// has.
     ///
     /// # Errors
-    /// Fails if this user may open neither ping sockets (`net.ipv4.ping_group_range`) nor raw ones (`CAP_NET_RAW`).
-    pub(super) fn of_icmp(target: SocketAddr, local: &LocalEndpoint, token: u64) -> io::Result<Self> {
-        let ip_protocol = if target.is_ipv4() { Protocol::ICMPV4 } else { Protocol::ICMPV6 };
+    /// Fails if this user may open neither ping sockets (`net.ipv4.ping_group_range`) nor raw ones
+    /// (`CAP_NET_RAW`).
+    pub(super) fn of_icmp(
+        target: SocketAddr,
+        local: &LocalEndpoint,
+        token: u64,
+    ) -> io::Result<Self> {
+        let ip_protocol = if target.is_ipv4() {
+            Protocol::ICMPV4
+        } else {
+            Protocol::ICMPV6
+        };
         let domain = Domain::for_address(target);
         let (socket, is_raw) = match Socket::new(domain, Type::DGRAM, Some(ip_protocol)) {
             Ok(socket) => (socket, false),
@@ -56,17 +66,35 @@ impl EchoFlow {
         let mut target = target;
         target.set_port(0);
         prepare_socket(&socket, target, local)?;
-        Ok(Self { socket, protocol: EchoProtocol::Icmp(EchoMessages { is_ipv6: target.is_ipv6(), is_raw, token }) })
+        Ok(Self {
+            socket,
+            protocol: EchoProtocol::Icmp(EchoMessages {
+                is_ipv6: target.is_ipv6(),
+                is_raw,
+                token,
+            }),
+        })
     }
 
     /// Opens a flow of datagrams to the server at `target`, in the test with this `cookie`.
     ///
     /// # Errors
     /// Fails if a system call does.
-    pub(super) fn of_datagrams(target: SocketAddr, local: &LocalEndpoint, cookie: TestCookie) -> io::Result<Self> {
-        let socket = Socket::new(Domain::for_address(target), Type::DGRAM, Some(Protocol::UDP))?;
+    pub(super) fn of_datagrams(
+        target: SocketAddr,
+        local: &LocalEndpoint,
+        cookie: TestCookie,
+    ) -> io::Result<Self> {
+        let socket = Socket::new(
+            Domain::for_address(target),
+            Type::DGRAM,
+            Some(Protocol::UDP),
+        )?;
         prepare_socket(&socket, target, local)?;
-        Ok(Self { socket, protocol: EchoProtocol::Datagrams(Box::new(cookie)) })
+        Ok(Self {
+            socket,
+            protocol: EchoProtocol::Datagrams(Box::new(cookie)),
+        })
     }
 
     pub(super) fn method(&self) -> RttMethod {
@@ -76,7 +104,8 @@ impl EchoFlow {
         }
     }
 
-    /// Returns about the bytes of a request on a link: with the header of IPv4 or IPv6, and those of UDP and Ethernet.
+    /// Returns about the bytes of a request on a link: with the header of IPv4 or IPv6, and those
+    /// of UDP and Ethernet.
     pub(super) fn wire_bytes(&self) -> ByteCount {
         const HEADERS: usize = 40 + 8 + 18;
         let payload = match self.protocol {
@@ -93,7 +122,9 @@ impl EchoFlow {
     pub(super) fn send_request(&self, number: u64) -> io::Result<()> {
         match &self.protocol {
             EchoProtocol::Icmp(echoes) => self.socket.send(&echoes.encode_request(number)),
-            EchoProtocol::Datagrams(cookie) => self.socket.send(&datagram::encode_request(cookie, number)),
+            EchoProtocol::Datagrams(cookie) => {
+                self.socket.send(&datagram::encode_request(cookie, number))
+            }
         }
         .map(drop)
     }
@@ -102,36 +133,49 @@ impl EchoFlow {
     pub(super) fn wait_for_packet(&self, longest: Duration) {
         let limit = Timespec::try_from(longest).ok();
         // An error of `poll` shows at the next read.
-        let _ = poll(&mut [PollFd::new(&self.socket, PollFlags::IN)], limit.as_ref());
+        let _ = poll(
+            &mut [PollFd::new(&self.socket, PollFlags::IN)],
+            limit.as_ref(),
+        );
     }
 
-    /// Returns the next request that has left the host, and the time, by the wall clock; `None` if no other has left
-    /// since the last call.
+    /// Returns the next request that has left the host, and the time, by the wall clock; `None` if
+    /// no other has left since the last call.
     pub(super) fn next_departure(&self) -> Option<(u64, Option<Span>)> {
         let mut packet = [0; MAX_PACKET];
         let gone = receive_departure(&self.socket, &mut packet).ok()?;
         // Messages of both protocols end with the number.
-        let number = packet[..gone.length].last_chunk().map(|bytes| u64::from_be_bytes(*bytes));
+        let number = packet[..gone.length]
+            .last_chunk()
+            .map(|bytes| u64::from_be_bytes(*bytes));
         Some((number.unwrap_or(u64::MAX), gone.at))
     }
 
     /// Returns the answer in the next packet; `None` if the packet is no answer.
     ///
     /// # Errors
-    /// `WouldBlock` if there is no packet, or the ICMP error about an earlier request, as for a closed port.
+    /// `WouldBlock` if there is no packet, or the ICMP error about an earlier request, as for a
+    /// closed port.
     pub(super) fn next_answer(&self) -> io::Result<Option<EchoAnswer>> {
         let mut packet = [0; MAX_PACKET];
         let come = receive_arrival(&self.socket, &mut packet)?;
         let packet = &packet[..come.length];
         let answered = match &self.protocol {
-            EchoProtocol::Icmp(echoes) => echoes.answered_number(packet).map(|number| (number, Span::ZERO)),
+            EchoProtocol::Icmp(echoes) => echoes
+                .answered_number(packet)
+                .map(|number| (number, Span::ZERO)),
             EchoProtocol::Datagrams(cookie) => datagram::parse_answer(packet, cookie),
         };
-        Ok(answered.map(|(number, residence)| EchoAnswer { number, came: come.at, residence }))
+        Ok(answered.map(|(number, residence)| EchoAnswer {
+            number,
+            came: come.at,
+            residence,
+        }))
     }
 }
 
-/// Binds and connects `socket`, and asks the kernel for time stamps; without them the program's own clock is used.
+/// Binds and connects `socket`, and asks the kernel for time stamps; without them the program's own
+/// clock is used.
 fn prepare_socket(socket: &Socket, target: SocketAddr, local: &LocalEndpoint) -> io::Result<()> {
     bind_socket(socket, local)?;
     socket.connect(&target.into())?;

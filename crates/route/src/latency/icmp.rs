@@ -10,14 +10,16 @@ pub(crate) const LENGTH: usize = HEADER + 16;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct EchoMessages {
     pub(crate) is_ipv6: bool,
-    /// Set for a raw socket, which receives the messages of other flows too, and over IPv4 each with its IP header.
+    /// Set for a raw socket, which receives the messages of other flows too, and over IPv4 each
+    /// with its IP header.
     pub(crate) is_raw: bool,
     /// A random number that only the messages of this flow contain.
     pub(crate) token: u64,
 }
 
 impl EchoMessages {
-    /// Returns request `number` with a payload of `payload` bytes, or of the shortest request if that is longer.
+    /// Returns request `number` with a payload of `payload` bytes, or of the shortest request if
+    /// that is longer.
     pub(crate) fn request_of(self, number: u64, payload: usize) -> Vec<u8> {
         let mut message = self.encode_request(number).to_vec();
         // Zeros do not change the checksum.
@@ -44,31 +46,45 @@ impl EchoMessages {
     fn request_kind(self) -> u8 {
         const ECHO_REQUEST: u8 = 8;
         const ECHO_REQUEST_V6: u8 = 128;
-        if self.is_ipv6 { ECHO_REQUEST_V6 } else { ECHO_REQUEST }
+        if self.is_ipv6 {
+            ECHO_REQUEST_V6
+        } else {
+            ECHO_REQUEST
+        }
     }
 
-    /// Returns the last 16 bits of the number of the request that `packet` begins with; `None` if it is not one of this
-    /// flow. `packet` is what a router quotes of a packet that it dropped, without the IP header; some routers quote
-    /// the ICMP header alone.
+    /// Returns the last 16 bits of the number of the request that `packet` begins with; `None` if
+    /// it is not one of this flow. `packet` is what a router quotes of a packet that it dropped,
+    /// without the IP header; some routers quote the ICMP header alone.
     pub(crate) fn quoted_number(self, packet: &[u8]) -> Option<u16> {
         let (header, rest) = packet.split_first_chunk::<HEADER>()?;
         let word = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
         let is_ours = header[0] == self.request_kind()
             && (!self.is_raw || word(4) == self.token as u16)
-            && rest.first_chunk().is_none_or(|token| u64::from_be_bytes(*token) == self.token);
+            && rest
+                .first_chunk()
+                .is_none_or(|token| u64::from_be_bytes(*token) == self.token);
         is_ours.then(|| word(6))
     }
 
-    /// Returns the number of the request that `packet` answers; `None` if it is not one of this flow. Padding behind
-    /// the message may be missing.
+    /// Returns the number of the request that `packet` answers; `None` if it is not one of this
+    /// flow. Padding behind the message may be missing.
     pub(crate) fn answered_number(self, packet: &[u8]) -> Option<u64> {
         const ECHO_REPLY: u8 = 0;
         const ECHO_REPLY_V6: u8 = 129;
         let behind_ip = self.is_raw && !self.is_ipv6;
         // The low nibble of the IP header's first byte is its length in words of four bytes.
-        let skip = if behind_ip { usize::from(packet.first()? & 0x0f) * 4 } else { 0 };
+        let skip = if behind_ip {
+            usize::from(packet.first()? & 0x0f) * 4
+        } else {
+            0
+        };
         let message: &[u8; LENGTH] = packet.get(skip..)?.first_chunk()?;
-        let wanted = if self.is_ipv6 { ECHO_REPLY_V6 } else { ECHO_REPLY };
+        let wanted = if self.is_ipv6 {
+            ECHO_REPLY_V6
+        } else {
+            ECHO_REPLY
+        };
         let (token, number) = message[HEADER..].split_first_chunk()?;
         let is_ours = message[0] == wanted && u64::from_be_bytes(*token) == self.token;
         is_ours.then_some(u64::from_be_bytes(number.try_into().ok()?))
@@ -77,7 +93,9 @@ impl EchoMessages {
 
 /// Returns the Internet checksum of `message`, whose own checksum field is zero (RFC 1071).
 fn internet_checksum(message: &[u8]) -> u16 {
-    let words = message.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0)));
+    let words = message
+        .chunks(2)
+        .map(|pair| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0)));
     let sum: u32 = words.sum();
     let folded = (sum & 0xffff) + (sum >> 16);
     !((folded & 0xffff) + (folded >> 16)) as u16
@@ -87,7 +105,11 @@ fn internet_checksum(message: &[u8]) -> u16 {
 mod tests {
     use super::*;
 
-    const OURS: EchoMessages = EchoMessages { is_ipv6: false, is_raw: false, token: 0x0123_4567_89ab_cdef };
+    const OURS: EchoMessages = EchoMessages {
+        is_ipv6: false,
+        is_raw: false,
+        token: 0x0123_4567_89ab_cdef,
+    };
 
     /// Returns the reply of another host to a request.
     fn reply(echoes: EchoMessages, number: u64) -> [u8; LENGTH] {
@@ -110,22 +132,47 @@ mod tests {
         for is_ipv6 in [false, true] {
             let ours = EchoMessages { is_ipv6, ..OURS };
             assert_eq!(ours.answered_number(&reply(ours, 70_000)), Some(70_000));
-            assert_eq!(ours.answered_number(&ours.encode_request(7)), None, "a request over loopback");
-            assert_eq!(ours.answered_number(&reply(EchoMessages { token: 1, ..ours }, 7)), None, "to another program");
+            assert_eq!(
+                ours.answered_number(&ours.encode_request(7)),
+                None,
+                "a request over loopback"
+            );
+            assert_eq!(
+                ours.answered_number(&reply(EchoMessages { token: 1, ..ours }, 7)),
+                None,
+                "to another program"
+            );
         }
     }
 
     #[test]
     fn a_quoted_request_is_recognized_by_its_header_and_the_quoted_part_of_its_token() {
         for (is_ipv6, is_raw) in [(false, false), (true, false), (false, true), (true, true)] {
-            let ours = EchoMessages { is_ipv6, is_raw, ..OURS };
+            let ours = EchoMessages {
+                is_ipv6,
+                is_raw,
+                ..OURS
+            };
             let quote = |message: &[u8]| ours.quoted_number(message);
             assert_eq!(
-                (quote(&ours.encode_request(70_000)), quote(&ours.encode_request(9)[..8])),
+                (
+                    quote(&ours.encode_request(70_000)),
+                    quote(&ours.encode_request(9)[..8])
+                ),
                 (Some(4_464), Some(9))
             );
-            assert_eq!((quote(&ours.request_of(9, 1_000)), quote(&ours.encode_request(9)[..7])), (Some(9), None));
-            assert_eq!(quote(&EchoMessages { token: 1, ..ours }.encode_request(9)), None, "of another program");
+            assert_eq!(
+                (
+                    quote(&ours.request_of(9, 1_000)),
+                    quote(&ours.encode_request(9)[..7])
+                ),
+                (Some(9), None)
+            );
+            assert_eq!(
+                quote(&EchoMessages { token: 1, ..ours }.encode_request(9)),
+                None,
+                "of another program"
+            );
             assert_eq!(quote(&reply(ours, 9)), None);
         }
     }
@@ -134,16 +181,41 @@ mod tests {
     fn a_longer_request_has_the_same_checksum() {
         let long = OURS.request_of(7, 1_000);
         assert_eq!((long.len(), internet_checksum(&long)), (1_008, 0));
-        assert_eq!(OURS.answered_number(&[&reply(OURS, 7)[..], &[0; 100]].concat()), Some(7));
+        assert_eq!(
+            OURS.answered_number(&[&reply(OURS, 7)[..], &[0; 100]].concat()),
+            Some(7)
+        );
     }
 
     #[test]
     fn a_raw_socket_gives_the_ip_header_too() {
-        let raw = EchoMessages { is_raw: true, ..OURS };
-        let packet = |words: u8| [&[0x40 | words][..], &vec![0; usize::from(words) * 4 - 1], &reply(raw, 9)].concat();
-        assert_eq!((raw.answered_number(&packet(5)), raw.answered_number(&packet(15))), (Some(9), Some(9)));
-        assert_eq!((raw.answered_number(&[0x4f; 30]), raw.answered_number(&[])), (None, None));
-        let v6 = EchoMessages { is_ipv6: true, ..raw };
+        let raw = EchoMessages {
+            is_raw: true,
+            ..OURS
+        };
+        let packet = |words: u8| {
+            [
+                &[0x40 | words][..],
+                &vec![0; usize::from(words) * 4 - 1],
+                &reply(raw, 9),
+            ]
+            .concat()
+        };
+        assert_eq!(
+            (
+                raw.answered_number(&packet(5)),
+                raw.answered_number(&packet(15))
+            ),
+            (Some(9), Some(9))
+        );
+        assert_eq!(
+            (raw.answered_number(&[0x4f; 30]), raw.answered_number(&[])),
+            (None, None)
+        );
+        let v6 = EchoMessages {
+            is_ipv6: true,
+            ..raw
+        };
         assert_eq!(v6.answered_number(&reply(v6, 9)), Some(9));
     }
 }

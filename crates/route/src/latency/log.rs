@@ -1,4 +1,5 @@
-//! The echo requests of a flow: those that wait for an answer, and those that were answered or lost.
+//! The echo requests of a flow: those that wait for an answer, and those that were answered or
+//! lost.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -9,7 +10,8 @@ use fullpipe_units::Span;
 /// Maximum number of requests that wait for an answer: those of ten seconds at the usual pace.
 const MAX_WAITING: usize = 1_000;
 
-/// Maximum number of requests that are kept, 1.5 MB; when there are as many, every second one is dropped.
+/// Maximum number of requests that are kept, 1.5 MB; when there are as many, every second one is
+/// dropped.
 const MAX_KEPT: usize = 1 << 15;
 
 /// The result of a flow of echo requests.
@@ -49,7 +51,15 @@ pub(super) struct EchoLog {
 
 impl EchoLog {
     pub(super) fn new(origin: Instant) -> Self {
-        Self { origin, waiting: VecDeque::new(), kept: Vec::new(), step: 1, seen: 0, least: None, most: Span::ZERO }
+        Self {
+            origin,
+            waiting: VecDeque::new(),
+            kept: Vec::new(),
+            step: 1,
+            seen: 0,
+            least: None,
+            most: Span::ZERO,
+        }
     }
 
     /// Returns the minimum round-trip time so far.
@@ -69,24 +79,35 @@ impl EchoLog {
         {
             self.keep_echo(sent, None, None);
         }
-        self.waiting.push_back(PendingRequest { number, sent, left: None });
+        self.waiting.push_back(PendingRequest {
+            number,
+            sent,
+            left: None,
+        });
     }
 
     /// Records that request `number` left the host at `left`, by the wall clock.
     pub(super) fn record_departure(&mut self, number: u64, left: Option<Span>) {
-        if let Some(waiting) = self.waiting.iter_mut().find(|waiting| waiting.number == number) {
+        if let Some(waiting) = self
+            .waiting
+            .iter_mut()
+            .find(|waiting| waiting.number == number)
+        {
             waiting.left = left;
         }
     }
 
     /// Returns true if the time at which the request left the host is known.
     pub(super) fn has_left(&self, number: u64) -> bool {
-        self.waiting.iter().any(|waiting| waiting.number == number && waiting.left.is_some())
+        self.waiting
+            .iter()
+            .any(|waiting| waiting.number == number && waiting.left.is_some())
     }
 
-    /// Records the answer to request `number`, which arrived at the host at `came`, by the wall clock, and at this
-    /// program `now`, and which the other end had for `residence`. Returns the time at which the request was sent and
-    /// its round-trip time; `None` if no such request waits, or if `residence` is longer than the round trip.
+    /// Records the answer to request `number`, which arrived at the host at `came`, by the wall
+    /// clock, and at this program `now`, and which the other end had for `residence`. Returns the
+    /// time at which the request was sent and its round-trip time; `None` if no such request waits,
+    /// or if `residence` is longer than the round trip.
     pub(super) fn record_answer(
         &mut self,
         number: u64,
@@ -94,11 +115,17 @@ impl EchoLog {
         now: Instant,
         residence: Span,
     ) -> Option<(Instant, Span)> {
-        let index = self.waiting.iter().position(|waiting| waiting.number == number)?;
+        let index = self
+            .waiting
+            .iter()
+            .position(|waiting| waiting.number == number)?;
         let PendingRequest { sent, left, .. } = self.waiting.remove(index)?;
         let whole = Span::from(now.duration_since(sent));
         // If the wall clock was set in between, the program's own clock is used.
-        let between = left.zip(came).filter(|(left, came)| left <= came).map(|(left, came)| came - left);
+        let between = left
+            .zip(came)
+            .filter(|(left, came)| left <= came)
+            .map(|(left, came)| came - left);
         let between = between.filter(|between| *between <= whole);
         let outside = between.unwrap_or(whole);
         let rtt = (residence <= outside).then(|| outside - residence);
@@ -125,16 +152,29 @@ impl EchoLog {
         }
     }
 
-    /// Ends the log. A request that has waited longer than the timeout counts as lost; the newer ones are left out.
-    pub(super) fn into_result(mut self, method: RttMethod, now: Instant, settled: Option<Instant>) -> EchoResult {
+    /// Ends the log. A request that has waited longer than the timeout counts as lost; the newer
+    /// ones are left out.
+    pub(super) fn into_result(
+        mut self,
+        method: RttMethod,
+        now: Instant,
+        settled: Option<Instant>,
+    ) -> EchoResult {
         let timeout = Duration::from(self.most * 2) + Duration::from_millis(100);
-        let lost = std::mem::take(&mut self.waiting).into_iter().filter(|waiting| waiting.sent + timeout <= now);
+        let lost = std::mem::take(&mut self.waiting)
+            .into_iter()
+            .filter(|waiting| waiting.sent + timeout <= now);
         for PendingRequest { sent, .. } in lost {
             self.keep_echo(sent, None, None);
         }
         self.kept.sort_by_key(|echo| echo.at);
         let settled = settled.map(|moment| moment.duration_since(self.origin).into());
-        EchoResult { method, origin: self.origin, echoes: self.kept, settled }
+        EchoResult {
+            method,
+            origin: self.origin,
+            echoes: self.kept,
+            settled,
+        }
     }
 }
 
@@ -164,22 +204,59 @@ mod tests {
         }
         log.record_sent(5, after(origin, 50));
         let answers = [
-            (log.record_answer(0, Some(wall(22)), after(origin, 25), Span::ZERO), Some(millis(20))),
-            (log.record_answer(1, Some(wall(32)), after(origin, 33), millis(5)), Some(millis(15))),
-            (log.record_answer(1, Some(wall(42)), after(origin, 43), Span::ZERO), None), // a duplicate
-            (log.record_answer(2, Some(wall(9_000)), after(origin, 50), Span::ZERO), Some(millis(30))), // the clock was set
-            (log.record_answer(3, Some(wall(0)), after(origin, 60), Span::ZERO), Some(millis(30))),
-            (log.record_answer(4, Some(wall(60)), after(origin, 60), millis(19)), None), // more than it can have been there
-            (log.record_answer(5, Some(wall(60)), after(origin, 70), Span::ZERO), Some(millis(20))), // without a stamp
-            (log.record_answer(99, Some(wall(60)), after(origin, 60), Span::ZERO), None),
+            (
+                log.record_answer(0, Some(wall(22)), after(origin, 25), Span::ZERO),
+                Some(millis(20)),
+            ),
+            (
+                log.record_answer(1, Some(wall(32)), after(origin, 33), millis(5)),
+                Some(millis(15)),
+            ),
+            (
+                log.record_answer(1, Some(wall(42)), after(origin, 43), Span::ZERO),
+                None,
+            ), // a duplicate
+            (
+                log.record_answer(2, Some(wall(9_000)), after(origin, 50), Span::ZERO),
+                Some(millis(30)),
+            ), // the clock was set
+            (
+                log.record_answer(3, Some(wall(0)), after(origin, 60), Span::ZERO),
+                Some(millis(30)),
+            ),
+            (
+                log.record_answer(4, Some(wall(60)), after(origin, 60), millis(19)),
+                None,
+            ), // more than it can have been there
+            (
+                log.record_answer(5, Some(wall(60)), after(origin, 70), Span::ZERO),
+                Some(millis(20)),
+            ), // without a stamp
+            (
+                log.record_answer(99, Some(wall(60)), after(origin, 60), Span::ZERO),
+                None,
+            ),
         ];
         for (index, (found, expected)) in answers.into_iter().enumerate() {
             assert_eq!(found.map(|(_, rtt)| rtt), expected, "{index}");
         }
-        assert_eq!((log.min_rtt(), log.max_rtt()), (Some(millis(15)), millis(30)));
+        assert_eq!(
+            (log.min_rtt(), log.max_rtt()),
+            (Some(millis(15)), millis(30))
+        );
         let taken = log.into_result(RttMethod::Icmp, after(origin, 100), None);
         let hosts: Vec<Option<Span>> = taken.echoes.iter().map(|echo| echo.host).collect();
-        assert_eq!(hosts, [Some(millis(5)), Some(millis(3)), None, None, Some(millis(2)), None]);
+        assert_eq!(
+            hosts,
+            [
+                Some(millis(5)),
+                Some(millis(3)),
+                None,
+                None,
+                Some(millis(2)),
+                None
+            ]
+        );
         assert_eq!(taken.echoes[4].rtt, None);
     }
 
@@ -192,9 +269,24 @@ mod tests {
         }
         log.record_answer(1, None, after(origin, 150), Span::ZERO);
         // Twice 50 ms and 100 ms more: the third has had its time, the fourth has not.
-        let taken = log.into_result(RttMethod::Icmp, after(origin, 400), Some(after(origin, 150)));
-        let found: Vec<_> = taken.echoes.iter().map(|echo| (echo.at, echo.rtt)).collect();
-        assert_eq!(found, [(millis(0), None), (millis(100), Some(millis(50))), (millis(200), None)]);
+        let taken = log.into_result(
+            RttMethod::Icmp,
+            after(origin, 400),
+            Some(after(origin, 150)),
+        );
+        let found: Vec<_> = taken
+            .echoes
+            .iter()
+            .map(|echo| (echo.at, echo.rtt))
+            .collect();
+        assert_eq!(
+            found,
+            [
+                (millis(0), None),
+                (millis(100), Some(millis(50))),
+                (millis(200), None)
+            ]
+        );
         assert_eq!(taken.settled, Some(millis(150)));
     }
 
@@ -209,7 +301,11 @@ mod tests {
         assert_eq!(log.waiting.len(), MAX_WAITING);
         assert!(log.kept.len() < MAX_KEPT);
         let taken = log.into_result(RttMethod::UdpEcho, after(origin, many * 10 + 1_000), None);
-        let gaps: Vec<Span> = taken.echoes.windows(2).map(|pair| pair[1].at - pair[0].at).collect();
+        let gaps: Vec<Span> = taken
+            .echoes
+            .windows(2)
+            .map(|pair| pair[1].at - pair[0].at)
+            .collect();
         assert!(gaps.iter().all(|gap| *gap == millis(80)), "every eighth");
     }
 }

@@ -18,8 +18,9 @@ use super::log::{EchoLog, EchoResult};
 /// Time between two requests under load.
 const PERIOD: Duration = Duration::from_millis(10);
 
-/// Minimum time between two requests without load, when each follows the answer to the one before: a connection over a
-/// short path is set up in a moment, and the load needs round-trip times to compare with.
+/// Minimum time between two requests without load, when each follows the answer to the one before:
+/// a connection over a short path is set up in a moment, and the load needs round-trip times to
+/// compare with.
 const MIN_PERIOD: Duration = Duration::from_millis(1);
 
 /// Maximum time between two requests, on the slowest paths.
@@ -31,11 +32,12 @@ const SHARE: u64 = 100;
 /// Time after which the rate of a load counts as that of the path.
 const RAMP: Span = Span::from_secs(1);
 
-/// Minimum rate that is assumed for a path whose load limits itself or has only begun: it allows a request every 20 ms.
+/// Minimum rate that is assumed for a path whose load limits itself or has only begun: it allows a
+/// request every 20 ms.
 const MODEST: BitRate = BitRate::from_mbps(4);
 
-/// Time for the kernel of the other end to answer the first ICMP echo request before datagrams replace them: on a busy
-/// machine this thread may have only just begun.
+/// Time for the kernel of the other end to answer the first ICMP echo request before datagrams
+/// replace them: on a busy machine this thread may have only just begun.
 const FAIR: Duration = Duration::from_millis(200);
 
 /// Time without any answer after which a flow is given up.
@@ -47,7 +49,8 @@ const MIN_POLL_INTERVAL: Duration = Duration::from_millis(2);
 /// Maximum number of packets received before the next request is sent if it is due.
 const MAX_AT_ONCE: usize = 64;
 
-/// Maximum number of round-trip times kept for [`EchoProber::take_recent_rtt`]: those of a minute and a half under load.
+/// Maximum number of round-trip times kept for [`EchoProber::take_recent_rtt`]: those of a minute
+/// and a half under load.
 const MAX_LATELY: usize = 1 << 13;
 
 /// Number of answers that are wanted once the queues have emptied.
@@ -91,8 +94,8 @@ enum LoadPhase {
 }
 
 impl EchoProber {
-    /// Starts to send echo requests to `target` from `local`. If they are not permitted, it waits for
-    /// [`EchoProber::use_server`].
+    /// Starts to send echo requests to `target` from `local`. If they are not permitted, it waits
+    /// for [`EchoProber::use_server`].
     ///
     /// # Errors
     /// Fails if no thread can be started.
@@ -100,15 +103,20 @@ impl EchoProber {
         let shared = Arc::new(Mutex::new(ProberState::default()));
         let (theirs, local) = (Arc::clone(&shared), local.clone());
         let run = move || {
-            let flow = random_u64().and_then(|token| EchoFlow::of_icmp(target, &local, token)).ok();
+            let flow = random_u64()
+                .and_then(|token| EchoFlow::of_icmp(target, &local, token))
+                .ok();
             ProberWorker::new(flow, local, theirs).run_worker()
         };
         let thread = thread::Builder::new().name("echo".to_owned()).spawn(run)?;
-        Ok(Self { shared, thread: Some(thread) })
+        Ok(Self {
+            shared,
+            thread: Some(thread),
+        })
     }
 
-    /// Names a server at `address` that answers datagrams of the test with this `cookie`, if it is fullpipe. They are
-    /// sent if ICMP echo requests are not permitted, or not answered in time.
+    /// Names a server at `address` that answers datagrams of the test with this `cookie`, if it is
+    /// fullpipe. They are sent if ICMP echo requests are not permitted, or not answered in time.
     pub fn use_server(&self, address: SocketAddr, cookie: TestCookie) {
         lock_shared(&self.shared).server = Some((address, cookie));
     }
@@ -120,17 +128,18 @@ impl EchoProber {
         shared.lately.clear();
     }
 
-    /// Returns the median of the round-trip times since the last call, or since data began to flow; `None` if there are
-    /// none.
+    /// Returns the median of the round-trip times since the last call, or since data began to flow;
+    /// `None` if there are none.
     pub fn take_recent_rtt(&self) -> Option<Span> {
         let lately = std::mem::take(&mut lock_shared(&self.shared).lately);
         RttStats::from_samples(lately).map(|stats| stats.median)
     }
 
-    /// Reports the mean `rate` of the load of `request`, `elapsed` after its start. Echo requests use at most a
-    /// hundredth of the rate of the path.
+    /// Reports the mean `rate` of the load of `request`, `elapsed` after its start. Echo requests
+    /// use at most a hundredth of the rate of the path.
     pub fn load_carries(&self, request: &Request, rate: BitRate, elapsed: Span) {
-        let limits_itself = request.rate.is_some_and(|asked| asked > BitRate::ZERO) || request.pacing.is_some();
+        let limits_itself =
+            request.rate.is_some_and(|asked| asked > BitRate::ZERO) || request.pacing.is_some();
         let says_little = limits_itself || elapsed < RAMP;
         lock_shared(&self.shared).rate = if says_little { rate.max(MODEST) } else { rate };
     }
@@ -149,8 +158,8 @@ impl EchoProber {
         lock_shared(&self.shared).least
     }
 
-    /// Waits until the round-trip time of the path without load is known, or the user interrupts; called when neither
-    /// data nor results are sent any more.
+    /// Waits until the round-trip time of the path without load is known, or the user interrupts;
+    /// called when neither data nor results are sent any more.
     pub fn wait_until_settled(&self, interrupt: &AtomicBool) {
         self.load_ends();
         while !self.is_settled() && !interrupt.load(Ordering::Relaxed) {
@@ -158,11 +167,13 @@ impl EchoProber {
         }
     }
 
-    /// Returns true if there is nothing more to wait for: enough requests were answered after the load, or it takes too
-    /// long.
+    /// Returns true if there is nothing more to wait for: enough requests were answered after the
+    /// load, or it takes too long.
     fn is_settled(&self) -> bool {
         let shared = lock_shared(&self.shared);
-        let LoadPhase::After(ended) = shared.phase else { return true };
+        let LoadPhase::After(ended) = shared.phase else {
+            return true;
+        };
         let too_long = ended.elapsed() >= MAX_AFTER + (shared.most * 2).into();
         shared.is_settled || shared.least.is_none() || too_long || self.has_ended()
     }
@@ -212,8 +223,8 @@ struct ProberWorker {
     begun: Instant,
     /// Time at which its next request is due.
     next: Instant,
-    /// Time at which a request that was sent after the load was first answered: the queue then holds no data of the
-    /// load.
+    /// Time at which a request that was sent after the load was first answered: the queue then
+    /// holds no data of the load.
     emptied: Option<Instant>,
     /// Time at which the first request was sent that found the path as it was before the load.
     settled: Option<Instant>,
@@ -246,7 +257,10 @@ impl ProberWorker {
                 self.next = now + self.request_period(phase);
             }
             // Commands of the owner must not wait longer than this.
-            let longest = self.next.saturating_duration_since(Instant::now()).min(PERIOD);
+            let longest = self
+                .next
+                .saturating_duration_since(Instant::now())
+                .min(PERIOD);
             match &self.flow {
                 Some(flow) => flow.wait_for_packet(longest),
                 None => thread::sleep(longest),
@@ -258,7 +272,10 @@ impl ProberWorker {
             }
         }
         self.log.min_rtt()?;
-        Some(self.log.into_result(self.method, Instant::now(), self.settled))
+        Some(
+            self.log
+                .into_result(self.method, Instant::now(), self.settled),
+        )
     }
 
     /// Applies the commands of the owner and returns the phase; `None` if the thread is to stop.
@@ -297,10 +314,20 @@ impl ProberWorker {
     /// Returns the time from one request to the next.
     fn request_period(&self, phase: LoadPhase) -> Duration {
         let rate = lock_shared(&self.shared).rate;
-        let bytes = self.flow.as_ref().map(EchoFlow::wire_bytes).unwrap_or_default();
-        let polite = if rate == BitRate::ZERO { Span::ZERO } else { rate.time_for(bytes) * SHARE };
+        let bytes = self
+            .flow
+            .as_ref()
+            .map(EchoFlow::wire_bytes)
+            .unwrap_or_default();
+        let polite = if rate == BitRate::ZERO {
+            Span::ZERO
+        } else {
+            rate.time_for(bytes) * SHARE
+        };
         let usual = match (phase, self.log.min_rtt()) {
-            (LoadPhase::Before | LoadPhase::After(_), Some(rtt)) => Duration::from(rtt).clamp(MIN_PERIOD, PERIOD),
+            (LoadPhase::Before | LoadPhase::After(_), Some(rtt)) => {
+                Duration::from(rtt).clamp(MIN_PERIOD, PERIOD)
+            }
             _ => PERIOD,
         };
         Duration::from(polite).clamp(usual, MAX_PERIOD)
@@ -309,14 +336,16 @@ impl ProberWorker {
     /// Takes the stamps of requests that have left, and the answers that have arrived.
     fn take_packets(&mut self, phase: LoadPhase) {
         self.note_departures();
-        // A raw socket also receives the answers to other programs, which must not delay the next request.
+        // A raw socket also receives the answers to other programs, which must not delay the next
+        // request.
         for _ in 0..MAX_AT_ONCE {
             let Some(flow) = &self.flow else { return };
             match flow.next_answer() {
                 Ok(Some(answer)) => self.record_answer(answer, phase),
                 Ok(None) => {}
                 Err(error) if self.is_no_server(&error) => self.flow = None,
-                // No packet is left, or an ICMP error about one request was read, which says nothing about the next.
+                // No packet is left, or an ICMP error about one request was read, which says
+                // nothing about the next.
                 Err(_) => return,
             }
         }
@@ -334,7 +363,10 @@ impl ProberWorker {
         if !self.log.has_left(answer.number) {
             self.note_departures();
         }
-        let Some((sent, rtt)) = self.log.record_answer(answer.number, answer.came, now, answer.residence) else {
+        let Some((sent, rtt)) =
+            self.log
+                .record_answer(answer.number, answer.came, now, answer.residence)
+        else {
             return;
         };
         let mut shared = lock_shared(&self.shared);
@@ -345,8 +377,12 @@ impl ProberWorker {
         drop(shared);
         // The path may now be known to be short.
         self.next = self.next.min(now + self.request_period(phase));
-        let LoadPhase::After(ended) = phase else { return };
-        if self.emptied.is_some_and(|emptied| sent >= emptied) && (self.settled.is_some() || self.is_as_before(rtt)) {
+        let LoadPhase::After(ended) = phase else {
+            return;
+        };
+        if self.emptied.is_some_and(|emptied| sent >= emptied)
+            && (self.settled.is_some() || self.is_as_before(rtt))
+        {
             self.settled.get_or_insert(sent);
             self.answered_since += 1;
         }
@@ -359,7 +395,9 @@ impl ProberWorker {
     fn is_as_before(&self, rtt: Span) -> bool {
         const FACTOR: f64 = 1.1;
         const TOLERANCE: Span = Span::from_millis(1);
-        self.log.min_rtt().is_some_and(|least| rtt <= least.scale_by(FACTOR) + TOLERANCE)
+        self.log
+            .min_rtt()
+            .is_some_and(|least| rtt <= least.scale_by(FACTOR) + TOLERANCE)
     }
 
     fn publish_state(&self) {
@@ -396,13 +434,19 @@ mod tests {
     fn with_datagrams(server: SocketAddr) -> EchoProber {
         let shared = Arc::new(Mutex::new(ProberState::default()));
         let theirs = Arc::clone(&shared);
-        let thread = thread::spawn(move || ProberWorker::new(None, LocalEndpoint::default(), theirs).run_worker());
-        let prober = EchoProber { shared, thread: Some(thread) };
+        let thread = thread::spawn(move || {
+            ProberWorker::new(None, LocalEndpoint::default(), theirs).run_worker()
+        });
+        let prober = EchoProber {
+            shared,
+            thread: Some(thread),
+        };
         prober.use_server(server, cookie());
         prober
     }
 
-    /// Starts a server that answers `answers` requests, each with `residence` as its stated time at the server.
+    /// Starts a server that answers `answers` requests, each with `residence` as its stated time at
+    /// the server.
     fn server(answers: usize, residence: Span) -> SocketAddr {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let address = socket.local_addr().unwrap();
@@ -411,7 +455,12 @@ mod tests {
             for _ in 0..answers {
                 let (length, from) = socket.recv_from(&mut buffer).unwrap();
                 assert_eq!(datagram::echo_test(&buffer[..length]), Some(cookie()));
-                socket.send_to(&datagram::echo_reply(&buffer[..length], residence).unwrap(), from).unwrap();
+                socket
+                    .send_to(
+                        &datagram::echo_reply(&buffer[..length], residence).unwrap(),
+                        from,
+                    )
+                    .unwrap();
             }
             thread::sleep(TIMEOUT);
         });
@@ -421,9 +470,12 @@ mod tests {
     #[test]
     fn loopback_answers_before_during_and_after() {
         let once = || {
-            let prober = EchoProber::start((Ipv4Addr::LOCALHOST, 0).into(), &LocalEndpoint::default()).unwrap();
+            let prober =
+                EchoProber::start((Ipv4Addr::LOCALHOST, 0).into(), &LocalEndpoint::default())
+                    .unwrap();
             if !until(|| prober.min_rtt().is_some()) {
-                // This user may open neither ping sockets nor raw ones; another test covers a measurement without them.
+                // This user may open neither ping sockets nor raw ones; another test covers a
+                // measurement without them.
                 return (None, vec![]);
             }
             prober.load_begins();
@@ -432,13 +484,30 @@ mod tests {
             prober.load_ends();
             assert!(until(|| prober.is_settled()));
             let taken = prober.finish().unwrap();
-            let starved = taken.echoes.windows(2).any(|pair| pair[1].at - pair[0].at > Span::from_millis(100));
-            (Some(taken), starved.then(|| "the machine did not let the thread run".to_owned()).into_iter().collect())
+            let starved = taken
+                .echoes
+                .windows(2)
+                .any(|pair| pair[1].at - pair[0].at > Span::from_millis(100));
+            (
+                Some(taken),
+                starved
+                    .then(|| "the machine did not let the thread run".to_owned())
+                    .into_iter()
+                    .collect(),
+            )
         };
-        let Some(taken) = valid_within(5, once) else { return };
+        let Some(taken) = valid_within(5, once) else {
+            return;
+        };
         assert_eq!(taken.method, RttMethod::Icmp);
-        assert!(taken.settled.is_some() && taken.echoes.len() >= 10, "{taken:?}");
-        assert!(taken.echoes.iter().any(|echo| echo.host.is_some()), "the kernel stamps: {taken:?}");
+        assert!(
+            taken.settled.is_some() && taken.echoes.len() >= 10,
+            "{taken:?}"
+        );
+        assert!(
+            taken.echoes.iter().any(|echo| echo.host.is_some()),
+            "the kernel stamps: {taken:?}"
+        );
     }
 
     #[test]
@@ -451,7 +520,11 @@ mod tests {
         let begun = Instant::now();
         assert!(until(|| prober.is_settled()) && begun.elapsed() < 2 * MAX_AFTER);
         let taken = prober.finish().unwrap();
-        let answered = taken.echoes.iter().filter(|echo| echo.rtt.is_some()).count();
+        let answered = taken
+            .echoes
+            .iter()
+            .filter(|echo| echo.rtt.is_some())
+            .count();
         assert_eq!((taken.method, answered), (RttMethod::UdpEcho, 20));
         assert!(taken.echoes.len() > 20, "what was not answered is counted");
     }
@@ -465,12 +538,18 @@ mod tests {
             prober.load_begins();
             thread::sleep(Duration::from_millis(600));
             let echoes = prober.finish().unwrap().echoes;
-            echoes.iter().filter(|echo| echo.at > Span::from_millis(100)).count()
+            echoes
+                .iter()
+                .filter(|echo| echo.at > Span::from_millis(100))
+                .count()
         };
-        // A hundredth of 100 kbit/s is one request a second; with a load that limits itself there are at most 50 a
-        // second.
+        // A hundredth of 100 kbit/s is one request a second; with a load that limits itself there
+        // are at most 50 a second.
         assert!(sent_under_load(&Request::default()) <= 3);
-        let modest = sent_under_load(&Request { rate: Some(BitRate::from_bps(100_000)), ..Request::default() });
+        let modest = sent_under_load(&Request {
+            rate: Some(BitRate::from_bps(100_000)),
+            ..Request::default()
+        });
         assert!((5..=40).contains(&modest), "{modest}");
     }
 
@@ -484,7 +563,10 @@ mod tests {
 
     #[test]
     fn a_closed_port_ends_the_flow() {
-        let closed = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
+        let closed = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))
+            .unwrap()
+            .local_addr()
+            .unwrap();
         let prober = with_datagrams(closed);
         thread::sleep(Duration::from_millis(50));
         prober.load_ends();

@@ -1,8 +1,9 @@
-//! The routers on the way to a target and the path MTU, from probes with a TTL of one hop, two hops and so on, all sent
-//! without waiting, and from the ICMP errors that answer them.
+//! The routers on the way to a target and the path MTU, from probes with a TTL of one hop, two hops
+//! and so on, all sent without waiting, and from the ICMP errors that answer them.
 //!
-//! trippy-core does not fit: on Linux it always needs raw sockets, it finds no MTU, and it brings some forty crates.
-//! The kernel passes each socket the ICMP errors about its own packets (`IP_RECVERR`), which needs no privilege.
+//! trippy-core does not fit: on Linux it always needs raw sockets, it finds no MTU, and it brings
+//! some forty crates. The kernel passes each socket the ICMP errors about its own packets
+//! (`IP_RECVERR`), which needs no privilege.
 
 mod route_state;
 mod socket;
@@ -32,7 +33,8 @@ const PROBES: u16 = 5;
 /// Time between two probes, in which a probe on a short path has often been answered.
 const PACE: Duration = Duration::from_millis(3);
 
-/// Time between two probes over UDP: the target's kernel limits the rate of its "port unreachable" errors.
+/// Time between two probes over UDP: the target's kernel limits the rate of its "port unreachable"
+/// errors.
 const DATAGRAM_PACE: Duration = Duration::from_millis(20);
 
 /// Time from one probe of a hop to the next.
@@ -70,30 +72,47 @@ pub enum TraceError {
     Send(#[source] io::Error),
 }
 
-/// Returns the routers on the way to `target` and the path MTU, within five seconds. An interrupt ends the trace; the
-/// report then holds what was found so far.
+/// Returns the routers on the way to `target` and the path MTU, within five seconds. An interrupt
+/// ends the trace; the report then holds what was found so far.
 ///
 /// # Errors
 /// Fails if a socket cannot be opened or the first probe cannot be sent.
-pub fn trace_route(target: IpAddr, local: &LocalEndpoint, interrupt: &AtomicBool) -> Result<RouteReport, TraceError> {
+pub fn trace_route(
+    target: IpAddr,
+    local: &LocalEndpoint,
+    interrupt: &AtomicBool,
+) -> Result<RouteReport, TraceError> {
     let socket = ProbeSocket::open(target, local).map_err(TraceError::Open)?;
-    let mut tracer = RouteTracer { started: Instant::now(), route: RouteState::new(target), socket, interrupt };
+    let mut tracer = RouteTracer {
+        started: Instant::now(),
+        route: RouteState::new(target),
+        socket,
+        interrupt,
+    };
     tracer.find_hops().map_err(TraceError::Send)?;
     let mtu = tracer.find_mtu();
     Ok(tracer.route.to_report(tracer.socket.method(), mtu))
 }
 
 /// MTUs of common links, in bytes (RFC 1191, section 7).
-const PLATEAUS: [u64; 11] = [65_535, 32_000, 17_914, 8_166, 4_352, 2_002, 1_492, 1_006, 508, 296, 68];
+const PLATEAUS: [u64; 11] = [
+    65_535, 32_000, 17_914, 8_166, 4_352, 2_002, 1_492, 1_006, 508, 296, 68,
+];
 
-/// Returns the size to try after `size`, which is too large for a link that reports `fits` as its MTU; no link has less
-/// than `min`. Old routers report none, and a host with `net.ipv4.ip_no_pmtu_disc` does not read it: then the next of
-/// the common sizes is tried (RFC 1191, section 5).
+/// Returns the size to try after `size`, which is too large for a link that reports `fits` as its
+/// MTU; no link has less than `min`. Old routers report none, and a host with
+/// `net.ipv4.ip_no_pmtu_disc` does not read it: then the next of the common sizes is tried (RFC
+/// 1191, section 5).
 fn next_size(size: ByteCount, fits: ByteCount, min: ByteCount) -> ByteCount {
     if fits > ByteCount::ZERO {
         return fits.max(min);
     }
-    PLATEAUS.into_iter().map(ByteCount::new).find(|common| *common < size).unwrap_or(min).max(min)
+    PLATEAUS
+        .into_iter()
+        .map(ByteCount::new)
+        .find(|common| *common < size)
+        .unwrap_or(min)
+        .max(min)
 }
 
 struct RouteTracer<'t> {
@@ -106,7 +125,10 @@ struct RouteTracer<'t> {
 /// The outcome of a packet of one size.
 enum SizeOutcome {
     Answered,
-    TooLarge { fits: ByteCount, reported_by: Option<String> },
+    TooLarge {
+        fits: ByteCount,
+        reported_by: Option<String>,
+    },
     Silence,
 }
 
@@ -129,25 +151,36 @@ impl RouteTracer<'_> {
             self.receive_until(started + WAVE, |_| false);
         }
         let last = Instant::now();
-        while !self.route.is_complete() && last.elapsed() < self.reply_timeout() && !self.is_over() {
+        while !self.route.is_complete() && last.elapsed() < self.reply_timeout() && !self.is_over()
+        {
             self.receive_until(last + self.reply_timeout(), RouteState::is_complete);
         }
         Ok(())
     }
 
-    /// Returns the path MTU: sends the largest packet there is, then each size that an ICMP error reports as fitting.
+    /// Returns the path MTU: sends the largest packet there is, then each size that an ICMP error
+    /// reports as fitting.
     fn find_mtu(&mut self) -> Option<RouteMtu> {
         let (mut size, mut reported_by) = (MAX_PACKET, None);
         for _ in 0..MAX_SIZES {
-            let found = |answered| RouteMtu { size, answered, reported_by: reported_by.clone() };
+            let found = |answered| RouteMtu {
+                size,
+                answered,
+                reported_by: reported_by.clone(),
+            };
             match self.probe_size(size) {
                 SizeOutcome::Answered => return Some(found(true)),
-                SizeOutcome::TooLarge { fits, reported_by: by } if fits < size => {
+                SizeOutcome::TooLarge {
+                    fits,
+                    reported_by: by,
+                } if fits < size => {
                     size = next_size(size, fits, self.socket.min_mtu());
                     reported_by = by;
                 }
                 // A target that does not answer small packets does not answer large ones either.
-                _ if self.is_over() || !(self.route.is_reached() || reported_by.is_some()) => return None,
+                _ if self.is_over() || !(self.route.is_reached() || reported_by.is_some()) => {
+                    return None;
+                }
                 _ => return Some(found(false)),
             }
         }
@@ -157,13 +190,17 @@ impl RouteTracer<'_> {
     fn probe_size(&mut self, size: ByteCount) -> SizeOutcome {
         for _ in 0..TRIES {
             let number = self.route.next_number();
-            // A packet that is too large for this host's own device is reported in the error queue, as if by a router.
+            // A packet that is too large for this host's own device is reported in the error queue,
+            // as if by a router.
             let _ = self.send_probe(None, size);
             let (sent, timeout) = (Instant::now(), self.reply_timeout());
             self.receive_until(sent + timeout, |route| route.probe_reply(number).is_some());
             match self.route.probe_reply(number) {
                 Some((ProbeReply::TooLarge(fits), by)) => {
-                    return SizeOutcome::TooLarge { fits, reported_by: by.map(|by| by.to_string()) };
+                    return SizeOutcome::TooLarge {
+                        fits,
+                        reported_by: by.map(|by| by.to_string()),
+                    };
                 }
                 Some((ProbeReply::Reached, _)) => return SizeOutcome::Answered,
                 _ if self.is_over() => break,
@@ -201,8 +238,14 @@ impl RouteTracer<'_> {
     fn receive_replies(&mut self) {
         let latest = self.route.next_number().wrapping_sub(1);
         for received in self.socket.receive_replies() {
-            // Only errors of this host itself have no number: they are about the latest probe, which it did not send.
-            self.route.record_reply(received.number.unwrap_or(latest), received.by, received.reply, Instant::now());
+            // Only errors of this host itself have no number: they are about the latest probe,
+            // which it did not send.
+            self.route.record_reply(
+                received.number.unwrap_or(latest),
+                received.by,
+                received.reply,
+                Instant::now(),
+            );
         }
     }
 
@@ -211,11 +254,17 @@ impl RouteTracer<'_> {
     }
 
     fn reply_timeout(&self) -> Duration {
-        self.route.max_reply_time().map_or(TIMEOUT, |slowest| (slowest * 2).clamp(MIN_TIMEOUT, TIMEOUT))
+        self.route
+            .max_reply_time()
+            .map_or(TIMEOUT, |slowest| (slowest * 2).clamp(MIN_TIMEOUT, TIMEOUT))
     }
 
     fn probe_gap(&self) -> Duration {
-        if self.socket.method() == RouteMethod::Udp { DATAGRAM_PACE } else { PACE }
+        if self.socket.method() == RouteMethod::Udp {
+            DATAGRAM_PACE
+        } else {
+            PACE
+        }
     }
 }
 
@@ -225,11 +274,30 @@ mod tests {
 
     #[test]
     fn a_link_that_does_not_report_its_mtu_has_a_common_one() {
-        let next = |size, fits, min| next_size(ByteCount::new(size), ByteCount::new(fits), ByteCount::new(min)).get();
+        let next = |size, fits, min| {
+            next_size(
+                ByteCount::new(size),
+                ByteCount::new(fits),
+                ByteCount::new(min),
+            )
+            .get()
+        };
         assert_eq!(
-            [next(1_500, 1_400, 68), next(1_500, 0, 68), next(1_492, 0, 68), next(68, 0, 68)],
+            [
+                next(1_500, 1_400, 68),
+                next(1_500, 0, 68),
+                next(1_492, 0, 68),
+                next(68, 0, 68)
+            ],
             [1_400, 1_492, 1_006, 68]
         );
-        assert_eq!([next(1_500, 40, 68), next(1_500, 1_000, 1_280), next(1_400, 0, 1_280)], [68, 1_280, 1_280]);
+        assert_eq!(
+            [
+                next(1_500, 40, 68),
+                next(1_500, 1_000, 1_280),
+                next(1_400, 0, 1_280)
+            ],
+            [68, 1_280, 1_280]
+        );
     }
 }

@@ -9,7 +9,9 @@ use fullpipe_record::{Refusal, RouteMethod};
 use fullpipe_sys::{IcmpError, enable_recverr, icmp_error, receive_arrival};
 use fullpipe_units::ByteCount;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::net::sockopt::{Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery, set_ip_mtu_discover, set_ipv6_mtu_discover};
+use rustix::net::sockopt::{
+    Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery, set_ip_mtu_discover, set_ipv6_mtu_discover,
+};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::latency::{EchoMessages, bind_socket, random_u64};
@@ -81,25 +83,40 @@ impl ProbeSocket {
             Ok(socket) => (Some(socket), false),
             Err(_) => (of_echoes(Type::RAW).ok(), true),
         };
-        let echoes = socket.is_some().then_some(EchoMessages { is_ipv6: target.is_ipv6(), is_raw, token });
-        let socket = socket.map_or_else(|| Socket::new(domain, Type::DGRAM, Some(Protocol::UDP)), Ok)?;
+        let echoes = socket.is_some().then_some(EchoMessages {
+            is_ipv6: target.is_ipv6(),
+            is_raw,
+            token,
+        });
+        let socket =
+            socket.map_or_else(|| Socket::new(domain, Type::DGRAM, Some(Protocol::UDP)), Ok)?;
         bind_socket(&socket, local)?;
-        // Connected, it receives from the target alone. A socket for datagrams sends each to another port.
+        // Connected, it receives from the target alone. A socket for datagrams sends each to
+        // another port.
         if echoes.is_some() {
             socket.connect(&SocketAddr::new(target, 0).into())?;
         }
         enable_recverr(&socket, target.is_ipv6())?;
-        // The path MTU that this host knows already must not limit or fragment the packets that measure it.
+        // The path MTU that this host knows already must not limit or fragment the packets that
+        // measure it.
         match target {
             IpAddr::V4(_) => set_ip_mtu_discover(&socket, Ipv4PathMtuDiscovery::PROBE)?,
             IpAddr::V6(_) => set_ipv6_mtu_discover(&socket, Ipv6PathMtuDiscovery::PROBE)?,
         }
         socket.set_nonblocking(true)?;
-        Ok(Self { socket, target, echoes })
+        Ok(Self {
+            socket,
+            target,
+            echoes,
+        })
     }
 
     pub(super) fn method(&self) -> RouteMethod {
-        if self.echoes.is_some() { RouteMethod::IcmpEcho } else { RouteMethod::Udp }
+        if self.echoes.is_some() {
+            RouteMethod::IcmpEcho
+        } else {
+            RouteMethod::Udp
+        }
     }
 
     fn ip_header(&self) -> usize {
@@ -120,14 +137,22 @@ impl ProbeSocket {
     ///
     /// # Errors
     /// Fails if the kernel does not send it, or reports an ICMP error about an earlier one.
-    pub(super) fn send_probe(&self, number: u16, hops: Option<u8>, size: ByteCount) -> io::Result<()> {
+    pub(super) fn send_probe(
+        &self,
+        number: u16,
+        hops: Option<u8>,
+        size: ByteCount,
+    ) -> io::Result<()> {
         set_ttl(&self.socket, self.target, hops.unwrap_or(WHOLE_WAY))?;
         let payload = (size.get() as usize).saturating_sub(self.ip_header() + HEADER);
         let sent = if let Some(echoes) = self.echoes {
             self.socket.send(&echoes.request_of(number.into(), payload))
         } else {
             let port = FIRST_PORT.wrapping_add(number);
-            self.socket.send_to(&vec![0; payload], &SocketAddr::new(self.target, port).into())
+            self.socket.send_to(
+                &vec![0; payload],
+                &SocketAddr::new(self.target, port).into(),
+            )
         };
         sent.map(drop)
     }
@@ -136,7 +161,10 @@ impl ProbeSocket {
     pub(super) fn wait_for_reply(&self, longest: Duration) {
         let limit = Timespec::try_from(longest).ok();
         // An error of `poll` shows at the next read.
-        let _ = poll(&mut [PollFd::new(&self.socket, PollFlags::IN)], limit.as_ref());
+        let _ = poll(
+            &mut [PollFd::new(&self.socket, PollFlags::IN)],
+            limit.as_ref(),
+        );
     }
 
     /// Returns the replies since the last call.
@@ -157,7 +185,11 @@ impl ProbeSocket {
             let number = self.probe_number(&found, &packet[..found.quoted]);
             let is_ours = number.is_some() || found.by.is_none();
             let reply = reply_kind(self.target.is_ipv4(), &found).filter(|_| is_ours)?;
-            Some(ReceivedReply { number: number.filter(|_| found.by.is_some()), by: found.by, reply })
+            Some(ReceivedReply {
+                number: number.filter(|_| found.by.is_some()),
+                by: found.by,
+                reply,
+            })
         }))
     }
 
@@ -168,8 +200,8 @@ impl ProbeSocket {
         }
     }
 
-    /// Returns the next reply of the target; `None` if it does not answer a probe of this socket. Bytes after the first
-    /// [`MAX_PACKET`] are cut off.
+    /// Returns the next reply of the target; `None` if it does not answer a probe of this socket.
+    /// Bytes after the first [`MAX_PACKET`] are cut off.
     ///
     /// # Errors
     /// Fails if there is none.
@@ -182,14 +214,20 @@ impl ProbeSocket {
             Err(_) => return Ok(None),
         };
         let number = match self.echoes {
-            Some(echoes) => echoes.answered_number(&packet[..arrived.length]).map(|number| number as u16),
+            Some(echoes) => echoes
+                .answered_number(&packet[..arrived.length])
+                .map(|number| number as u16),
             // The port is open after all.
             None => arrived
                 .from
                 .filter(|from| from.ip() == self.target)
                 .and_then(|from| from.port().checked_sub(FIRST_PORT)),
         };
-        Ok(number.map(|_| ReceivedReply { number, by: Some(self.target), reply: ProbeReply::Reached }))
+        Ok(number.map(|_| ReceivedReply {
+            number,
+            by: Some(self.target),
+            reply: ProbeReply::Reached,
+        }))
     }
 }
 
@@ -204,7 +242,8 @@ pub(super) fn set_ttl(socket: &Socket, target: IpAddr, hops: u8) -> io::Result<(
     }
 }
 
-/// Returns the kind of reply that an ICMP packet is (RFC 792, RFC 1812, RFC 4443); `None` for other ICMP packets.
+/// Returns the kind of reply that an ICMP packet is (RFC 792, RFC 1812, RFC 4443); `None` for other
+/// ICMP packets.
 pub(super) fn reply_kind(is_ipv4: bool, found: &IcmpError) -> Option<ProbeReply> {
     let too_large = || ProbeReply::TooLarge(ByteCount::new(found.mtu.into()));
     if found.by.is_none() {

@@ -1,8 +1,10 @@
-//! SYN probes: connection attempts with a TTL of one hop, two hops and so on, and the headers that the ICMP errors of
-//! the routers quote. A field that differs from one quote to the next was changed by a device between these two routers
-//! (Detal et al., "Revealing Middlebox Interference with Tracebox", IMC 2013).
+//! SYN probes: connection attempts with a TTL of one hop, two hops and so on, and the headers that
+//! the ICMP errors of the routers quote. A field that differs from one quote to the next was
+//! changed by a device between these two routers (Detal et al., "Revealing Middlebox Interference
+//! with Tracebox", IMC 2013).
 //!
-//! No raw sockets are needed: the kernel passes the quoted header to the socket that tries to connect (`tcp_v4_err`).
+//! No raw sockets are needed: the kernel passes the quoted header to the socket that tries to
+//! connect (`tcp_v4_err`).
 
 use std::io;
 use std::net::SocketAddr;
@@ -48,21 +50,30 @@ enum SynProbeOutcome {
     Ended,
 }
 
-/// Returns true if a connection shows that a device on the way changed its SYN or SYN-ACK: the peer agreed to no window
-/// scaling, an option was overwritten in its SYN-ACK, or segments are smaller than the MTU of this end's device.
+/// Returns true if a connection shows that a device on the way changed its SYN or SYN-ACK: the peer
+/// agreed to no window scaling, an option was overwritten in its SYN-ACK, or segments are smaller
+/// than the MTU of this end's device.
 pub fn was_changed(socket: &SocketReadback, tcp: &TcpInfo) -> bool {
-    let options_overwritten = socket.handshake.is_some_and(|answer| answer.options_overwritten == Some(true));
+    let options_overwritten = socket
+        .handshake
+        .is_some_and(|answer| answer.options_overwritten == Some(true));
     // `snd_mss` leaves out the options of each segment, `advmss` includes them.
     let headers = |timestamps| framing::tcp_headers(IpVersion::V4, timestamps);
     let (sent, taken) = (headers(tcp.timestamps == Some(true)), headers(false));
-    let smaller = tcp.snd_mss.zip(tcp.advmss).is_some_and(|(snd_mss, advmss)| snd_mss + sent < advmss + taken);
+    let smaller = tcp
+        .snd_mss
+        .zip(tcp.advmss)
+        .is_some_and(|(snd_mss, advmss)| snd_mss + sent < advmss + taken);
     // The first window limits segments to half of it, as over loopback (`tcp_bound_to_half_wnd`).
-    let by_window = tcp.snd_mss.zip(tcp.snd_wnd).is_some_and(|(snd_mss, window)| snd_mss * 2 + MAX_OPTIONS >= window);
+    let by_window = tcp
+        .snd_mss
+        .zip(tcp.snd_wnd)
+        .is_some_and(|(snd_mss, window)| snd_mss * 2 + MAX_OPTIONS >= window);
     tcp.window_scaling == Some(false) || options_overwritten || smaller && !by_window
 }
 
-/// Returns the SYN as the routers on the way to the peer of another program's connection quote it, if the connection
-/// shows that a device changed its SYN; empty otherwise. See [`syn_quotes`].
+/// Returns the SYN as the routers on the way to the peer of another program's connection quote it,
+/// if the connection shows that a device changed its SYN; empty otherwise. See [`syn_quotes`].
 pub fn changed_syn_quotes(
     connection: &SocketReadback,
     tcp: &TcpInfo,
@@ -70,13 +81,18 @@ pub fn changed_syn_quotes(
     interrupt: &AtomicBool,
 ) -> Vec<SynQuote> {
     let ends = [&connection.remote, &connection.local].map(|end| end.parse::<SocketAddr>().ok());
-    let ([Some(remote), Some(local)], true) = (ends, was_changed(connection, tcp)) else { return Vec::new() };
-    let from = LocalEndpoint { address: Some(local.ip()), ..LocalEndpoint::default() };
+    let ([Some(remote), Some(local)], true) = (ends, was_changed(connection, tcp)) else {
+        return Vec::new();
+    };
+    let from = LocalEndpoint {
+        address: Some(local.ip()),
+        ..LocalEndpoint::default()
+    };
     syn_quotes(remote, &from, rtt, interrupt)
 }
 
-/// Returns the SYN as the routers on the way to `address` quote it, nearest first, within four seconds. One SYN probe
-/// may reach the target; its connection is reset at once.
+/// Returns the SYN as the routers on the way to `address` quote it, nearest first, within four
+/// seconds. One SYN probe may reach the target; its connection is reset at once.
 pub fn syn_quotes(
     address: SocketAddr,
     local: &LocalEndpoint,
@@ -109,7 +125,11 @@ fn attempt_probe(
     hop: u8,
     timeout: Duration,
 ) -> io::Result<SynProbeOutcome> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    let socket = Socket::new(
+        Domain::for_address(address),
+        Type::STREAM,
+        Some(Protocol::TCP),
+    )?;
     bind_socket(&socket, local)?;
     enable_recverr(&socket, address.is_ipv6())?;
     set_ttl(&socket, address.ip(), hop)?;
@@ -121,18 +141,29 @@ fn attempt_probe(
         _ => return Ok(SynProbeOutcome::Ended),
     }
     let limit = Timespec::try_from(timeout).ok();
-    let moved = retry_on_intr(|| poll(&mut [PollFd::new(&socket, PollFlags::OUT)], limit.as_ref()))? > 0;
+    let moved =
+        retry_on_intr(|| poll(&mut [PollFd::new(&socket, PollFlags::OUT)], limit.as_ref()))? > 0;
     let mut header = [0; MAX_HEADER];
     let Ok(Some(found)) = icmp_error(&socket, &mut header) else {
-        return Ok(if moved { SynProbeOutcome::Ended } else { SynProbeOutcome::Silence });
+        return Ok(if moved {
+            SynProbeOutcome::Ended
+        } else {
+            SynProbeOutcome::Silence
+        });
     };
-    let (Some(by), Some(ProbeReply::Expired)) = (found.by, reply_kind(address.is_ipv4(), &found)) else {
+    let (Some(by), Some(ProbeReply::Expired)) = (found.by, reply_kind(address.is_ipv4(), &found))
+    else {
         return Ok(SynProbeOutcome::Ended);
     };
     // A router needs to quote no more than the ports and the sequence number (RFC 792).
     let syn = SynSegment::parse_header(&header[..found.quoted]);
     Ok(syn.map_or(SynProbeOutcome::Silence, |syn| {
-        SynProbeOutcome::SynQuote(SynQuote { hop, by, window_scale: syn.window_scale, mss: syn.mss })
+        SynProbeOutcome::SynQuote(SynQuote {
+            hop,
+            by,
+            window_scale: syn.window_scale,
+            mss: syn.mss,
+        })
     }))
 }
 
@@ -155,8 +186,12 @@ mod tests {
     #[test]
     fn a_target_that_is_reached_quotes_nothing() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let reached =
-            syn_quotes(listener.local_addr().unwrap(), &LocalEndpoint::default(), None, &AtomicBool::new(false));
+        let reached = syn_quotes(
+            listener.local_addr().unwrap(),
+            &LocalEndpoint::default(),
+            None,
+            &AtomicBool::new(false),
+        );
         assert_eq!(reached, []);
     }
 }

@@ -1,31 +1,56 @@
-//! The bounds of the files, compared with those that were published or decided for each experiment: neither changes
-//! alone.
+//! The bounds of the files, compared with those that were published or decided for each experiment:
+//! neither changes alone.
 
 use std::collections::BTreeSet;
 
-use fullpipe_scenario::{AccuracyBound, ExpectedRatio, ExpectedVerdict, Scenario, builtin_scenarios};
+use fullpipe_scenario::{
+    AccuracyBound, ExpectedRatio, ExpectedVerdict, Scenario, builtin_scenarios,
+};
 
-/// Scenario, path (rate, RTT, queue and MTU of the first step), steps with their bounds, and bounds between steps.
-type Row = (&'static str, &'static str, &'static [(&'static str, &'static str)], &'static [&'static str]);
+/// Scenario, path (rate, RTT, queue and MTU of the first step), steps with their bounds, and bounds
+/// between steps.
+type Row = (
+    &'static str,
+    &'static str,
+    &'static [(&'static str, &'static str)],
+    &'static [&'static str],
+);
 
 const BOUNDS: &[Row] = &[
-    ("demo", "1 Gbit/s, 100 ms, 11.92 MiB, 1500", &[("as it is", "")], &[]),
+    (
+        "demo",
+        "1 Gbit/s, 100 ms, 11.92 MiB, 1500",
+        &[("as it is", "")],
+        &[],
+    ),
     (
         "elsen-window",
         "100 Mbit/s, 173 ms, 2.062 MiB, 1500",
-        &[("64 KiB", "kernel_model within 100 ± 5 %"), ("128 KiB", "kernel_model within 100 ± 5 %")],
+        &[
+            ("64 KiB", "kernel_model within 100 ± 5 %"),
+            ("128 KiB", "kernel_model within 100 ± 5 %"),
+        ],
         &["128 KiB ÷ 64 KiB within 100 ± 5 % of 2"],
     ),
     (
         "elsen-accelerate",
         "100 Mbit/s, 173.4 ms, 2.062 MiB, 1500",
         &[
-            ("direct", "kernel_model within 100 ± 5 %, verdict receive-window"),
-            ("relays", "kernel_model within 100 ± 5 %, capacity at least 95 %"),
+            (
+                "direct",
+                "kernel_model within 100 ± 5 %, verdict receive-window",
+            ),
+            (
+                "relays",
+                "kernel_model within 100 ± 5 %, capacity at least 95 %",
+            ),
             ("lossy, direct", ""),
             ("lossy, relays", "kernel_model at least 80 %"),
             ("622 Mbit/s, direct", "kernel_model within 100 ± 5 %"),
-            ("622 Mbit/s, relays", "kernel_model within 100 ± 5 %, capacity at least 95 %"),
+            (
+                "622 Mbit/s, relays",
+                "kernel_model within 100 ± 5 %, capacity at least 95 %",
+            ),
         ],
         &["relays ÷ direct within 100 ± 10 % of kernel_model"],
     ),
@@ -38,7 +63,10 @@ const BOUNDS: &[Row] = &[
     (
         "elsen-udp",
         "100 Mbit/s, 173 ms, 244.1 KiB, 1500",
-        &[("110 Mbit/s", "capacity within 100 ± 1 %, loss ± 0.5 points, reordered within 100 ± 5 %")],
+        &[(
+            "110 Mbit/s",
+            "capacity within 100 ± 1 %, loss ± 0.5 points, reordered within 100 ± 5 %",
+        )],
         &[],
     ),
     (
@@ -66,18 +94,36 @@ const BOUNDS: &[Row] = &[
         "gordon-bdp",
         "100 Mbit/s, 10 ms, 122.1 KiB, 1500",
         &[
-            ("50000 B", "kernel_model at least 95 %, textbook at least 85 %"),
-            ("75000 B", "kernel_model at least 95 %, textbook at least 85 %"),
-            ("83000 B", "kernel_model at least 95 %, textbook at least 85 %"),
-            ("100000 B", "kernel_model at least 95 %, textbook at least 85 %"),
-            ("125000 B", "kernel_model at least 95 %, textbook at least 85 %"),
+            (
+                "50000 B",
+                "kernel_model at least 95 %, textbook at least 85 %",
+            ),
+            (
+                "75000 B",
+                "kernel_model at least 95 %, textbook at least 85 %",
+            ),
+            (
+                "83000 B",
+                "kernel_model at least 95 %, textbook at least 85 %",
+            ),
+            (
+                "100000 B",
+                "kernel_model at least 95 %, textbook at least 85 %",
+            ),
+            (
+                "125000 B",
+                "kernel_model at least 95 %, textbook at least 85 %",
+            ),
         ],
         &[],
     ),
     (
         "liu-backup",
         "1 Gbit/s, 15 ms, 4 MiB, 1500",
-        &[("17520 B", "kernel_model within 100 ± 5 %"), ("6553500 B", "capacity at least 90 %")],
+        &[
+            ("17520 B", "kernel_model within 100 ± 5 %"),
+            ("6553500 B", "capacity at least 90 %"),
+        ],
         &[],
     ),
     (
@@ -98,16 +144,35 @@ const BOUNDS: &[Row] = &[
         &[("MTU 1500", "verdict loss"), ("MTU 9000", "")],
         &["MTU 9000 ÷ MTU 1500 at least 300 % of 1"],
     ),
-    ("slac-load", "622 Mbit/s, 154 ms, 5.709 MiB, 1500", &[("the link alone", "ramp"), ("cross-traffic", "ramp")], &[]),
-    ("slac-sweep", "62.2 Mbit/s, 154 ms, 584.6 KiB, 1500", &[("one stream", "")], &[]),
+    (
+        "slac-load",
+        "622 Mbit/s, 154 ms, 5.709 MiB, 1500",
+        &[("the link alone", "ramp"), ("cross-traffic", "ramp")],
+        &[],
+    ),
+    (
+        "slac-sweep",
+        "62.2 Mbit/s, 154 ms, 584.6 KiB, 1500",
+        &[("one stream", "")],
+        &[],
+    ),
 ];
 
 #[test]
 fn files_and_table_have_the_same_bounds() {
     let names: BTreeSet<&str> = builtin_scenarios().iter().map(|(name, _)| *name).collect();
-    assert_eq!(BOUNDS.iter().map(|(name, ..)| *name).collect::<BTreeSet<_>>(), names);
+    assert_eq!(
+        BOUNDS
+            .iter()
+            .map(|(name, ..)| *name)
+            .collect::<BTreeSet<_>>(),
+        names
+    );
     for (name, path, steps, between) in BOUNDS {
-        let (_, text) = builtin_scenarios().iter().find(|(builtin, _)| builtin == name).unwrap();
+        let (_, text) = builtin_scenarios()
+            .iter()
+            .find(|(builtin, _)| builtin == name)
+            .unwrap();
         let scenario = Scenario::parse(name, text).unwrap();
         assert_eq!(path_of(&scenario), *path, "{name}");
         assert_eq!(steps_of(&scenario), *steps, "{name}");
@@ -118,12 +183,22 @@ fn files_and_table_have_the_same_bounds() {
 fn path_of(scenario: &Scenario) -> String {
     let path = scenario.path_of(&scenario.steps[0]);
     let forward = &path.forward;
-    format!("{}, {}, {}, {}", forward.rate.unwrap(), path.rtt(), forward.queue.unwrap(), forward.mtu.get())
+    format!(
+        "{}, {}, {}, {}",
+        forward.rate.unwrap(),
+        path.rtt(),
+        forward.queue.unwrap(),
+        forward.mtu.get()
+    )
 }
 
 fn steps_of(scenario: &Scenario) -> Vec<(&str, &'static str)> {
     // The words are leaked so that both sides of the comparison have one type.
-    scenario.steps.iter().map(|step| (step.name.as_str(), &*step_bounds(step).leak())).collect()
+    scenario
+        .steps
+        .iter()
+        .map(|step| (step.name.as_str(), &*step_bounds(step).leak()))
+        .collect()
 }
 
 fn step_bounds(step: &fullpipe_scenario::ScenarioStep) -> String {
@@ -134,10 +209,14 @@ fn step_bounds(step: &fullpipe_scenario::ScenarioStep) -> String {
         said("kernel_model", bounds.kernel_model),
         said("textbook", bounds.textbook),
         said("capacity", bounds.capacity),
-        bounds.loss.map(|points| format!("loss ± {} points", points.as_percent())),
+        bounds
+            .loss
+            .map(|points| format!("loss ± {} points", points.as_percent())),
         said("reordered", bounds.reordered),
         said("fills", bounds.fills),
-        bounds.verdict.map(|verdict| format!("verdict {}", named(verdict))),
+        bounds
+            .verdict
+            .map(|verdict| format!("verdict {}", named(verdict))),
     ];
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
@@ -154,7 +233,12 @@ fn between_steps(scenario: &Scenario) -> Vec<String> {
             ExpectedRatio::Ratio(ratio) => ratio.get().to_string(),
             ExpectedRatio::KernelModel => "kernel_model".to_owned(),
         };
-        format!("{} ÷ {} {} of {expected}", name(bound.numerator), name(bound.denominator), bound.bound)
+        format!(
+            "{} ÷ {} {} of {expected}",
+            name(bound.numerator),
+            name(bound.denominator),
+            bound.bound
+        )
     });
     bounds.collect()
 }

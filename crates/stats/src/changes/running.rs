@@ -2,8 +2,12 @@ use fullpipe_units::median;
 
 /// Returns the median of each value with `around` values on either side, fewer at the ends.
 pub(super) fn running_medians(values: &[f64], around: usize) -> Vec<f64> {
-    let window = |index: usize| &values[index.saturating_sub(around)..(index + around + 1).min(values.len())];
-    (0..values.len()).map(|index| median(window(index).to_vec()).unwrap_or(values[index])).collect()
+    let window = |index: usize| {
+        &values[index.saturating_sub(around)..(index + around + 1).min(values.len())]
+    };
+    (0..values.len())
+        .map(|index| median(window(index).to_vec()).unwrap_or(values[index]))
+        .collect()
 }
 
 #[cfg(test)]
@@ -13,7 +17,10 @@ mod tests {
     #[test]
     fn a_running_median_keeps_steps_and_drops_bursts() {
         let values = [1.0, 1.0, 9.0, 1.0, 1.0, 5.0, 5.0, 5.0, 5.0];
-        assert_eq!(running_medians(&values, 1), [1.0, 1.0, 1.0, 1.0, 1.0, 5.0, 5.0, 5.0, 5.0]);
+        assert_eq!(
+            running_medians(&values, 1),
+            [1.0, 1.0, 1.0, 1.0, 1.0, 5.0, 5.0, 5.0, 5.0]
+        );
         assert_eq!(running_medians(&[], 3), [0.0; 0]);
     }
 }

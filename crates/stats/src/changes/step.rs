@@ -10,7 +10,8 @@ const MIN_STEP: f64 = 0.03;
 /// Least change, in standard deviations of single runs.
 const MIN_DEVIATIONS: f64 = 0.75;
 
-/// Standard errors by which a change stands out from a smooth course: by chance in 1 % of all cases.
+/// Standard errors by which a change stands out from a smooth course: by chance in 1 % of all
+/// cases.
 const STANDS_OUT: f64 = 2.576;
 
 /// Places at which a change is tried.
@@ -19,36 +20,45 @@ const MAX_TRIED: usize = 32;
 /// Degree of the polynomial that a smooth course through two levels is.
 const DEGREE: usize = 3;
 
-/// Returns the place in `cuts` of the change that falls shortest of what a change must be; `None` if none does.
+/// Returns the place in `cuts` of the change that falls shortest of what a change must be; `None`
+/// if none does.
 pub(super) fn weakest_cut(course: &LogRateHistory, cuts: &[usize]) -> Option<usize> {
     let error = course.variance_of_means(cuts).sqrt();
     let end = |place: usize| cuts.get(place + 1).copied().unwrap_or(course.calm.len());
     let start = |place: usize| place.checked_sub(1).map_or(0, |before| cuts[before]);
-    let strength = |place: usize| change_strength(course, [start(place), cuts[place], end(place)], error);
+    let strength =
+        |place: usize| change_strength(course, [start(place), cuts[place], end(place)], error);
     let strengths = (0..cuts.len()).map(|place| (strength(place), place));
-    strengths.filter(|(strength, _)| *strength < 1.0).min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, place)| place)
+    strengths
+        .filter(|(strength, _)| *strength < 1.0)
+        .min_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|(_, place)| place)
 }
 
-/// Returns the size of the change at `cut`, between levels that reach from `from` and up to `to`, as a multiple of what
-/// it must be. `error` is the standard error of the mean of runs, times the root of their number.
+/// Returns the size of the change at `cut`, between levels that reach from `from` and up to `to`,
+/// as a multiple of what it must be. `error` is the standard error of the mean of runs, times the
+/// root of their number.
 fn change_strength(course: &LogRateHistory, [from, cut, to]: [usize; 3], error: f64) -> f64 {
     let level = |values: &[f64]| median(values.to_vec()).unwrap_or(0.0);
     let step = level(&course.logs[cut..to]) - level(&course.logs[from..cut]);
     let [levels, curved] = estimate_steps(&course.calm[from..to], cut - from);
     let size = step.abs() / least_size(course);
     let apart = levels.size.abs() / (least_errors(course) * levels.error * error);
-    size.min(apart).min(curved.size * step.signum() / (STANDS_OUT * curved.error * error))
+    size.min(apart)
+        .min(curved.size * step.signum() / (STANDS_OUT * curved.error * error))
 }
 
-/// Returns the share by which the rate must change once, with at least [`MIN_AT_END`] runs on either side, to be found
-/// in `course`, in which there is no change: at the place where that takes most, with 97.5 % of the chances.
+/// Returns the share by which the rate must change once, with at least [`MIN_AT_END`] runs on
+/// either side, to be found in `course`, in which there is no change: at the place where that takes
+/// most, with 97.5 % of the chances.
 pub(super) fn detectable_step(course: &LogRateHistory) -> Ratio {
     let runs = course.calm.len();
     let places = (MIN_AT_END..=runs - MIN_AT_END).step_by(runs.div_ceil(MAX_TRIED));
     let least = places.map(|cut| {
         let [levels, curved] = estimate_steps(&course.calm, cut);
         let by_level = (least_errors(course) + NORMAL_975) * levels.error;
-        by_level.max((STANDS_OUT + NORMAL_975) * curved.error) * course.variance_of_means(&[cut]).sqrt()
+        by_level.max((STANDS_OUT + NORMAL_975) * curved.error)
+            * course.variance_of_means(&[cut]).sqrt()
     });
     Ratio::new(libm::expm1(least.fold(least_size(course), f64::max)))
 }
@@ -69,8 +79,8 @@ struct StepEstimate {
     error: f64,
 }
 
-/// Returns the step at `cut` between two levels, and the one in a course that is otherwise a polynomial (least
-/// squares).
+/// Returns the step at `cut` between two levels, and the one in a course that is otherwise a
+/// polynomial (least squares).
 fn estimate_steps(values: &[f64], cut: usize) -> [StepEstimate; 2] {
     let place = |index: usize| 2.0 * index as f64 / values.len() as f64 - 1.0;
     let mut power = vec![1.0; values.len()];
@@ -79,12 +89,23 @@ fn estimate_steps(values: &[f64], cut: usize) -> [StepEstimate; 2] {
     for _ in 0..=DEGREE {
         let next = orthogonal_part(power.clone(), &smooth);
         smooth.push(next);
-        power.iter_mut().enumerate().for_each(|(index, power)| *power *= place(index));
+        power
+            .iter_mut()
+            .enumerate()
+            .for_each(|(index, power)| *power *= place(index));
     }
     [&smooth[..1], &smooth[..]].map(|others| {
-        let step = orthogonal_part((0..values.len()).map(|index| f64::from(u8::from(index >= cut))).collect(), others);
+        let step = orthogonal_part(
+            (0..values.len())
+                .map(|index| f64::from(u8::from(index >= cut)))
+                .collect(),
+            others,
+        );
         let square = dot_product(&step, &step);
-        StepEstimate { size: dot_product(&step, values) / square, error: 1.0 / square.sqrt() }
+        StepEstimate {
+            size: dot_product(&step, values) / square,
+            error: 1.0 / square.sqrt(),
+        }
     })
 }
 
@@ -92,7 +113,11 @@ fn estimate_steps(values: &[f64], cut: usize) -> [StepEstimate; 2] {
 fn orthogonal_part(values: Vec<f64>, others: &[Vec<f64>]) -> Vec<f64> {
     others.iter().fold(values, |values, other| {
         let share = dot_product(&values, other) / dot_product(other, other);
-        values.iter().zip(other).map(|(value, other)| value - share * other).collect()
+        values
+            .iter()
+            .zip(other)
+            .map(|(value, other)| value - share * other)
+            .collect()
     })
 }
 
@@ -109,16 +134,30 @@ mod tests {
         let cubic = |index: usize| libm::pow(index as f64 - 20.0, 3.0) / 9000.0;
         let with_step = |size: f64| {
             let step = |index: usize| if index >= 30 { size } else { 0.0 };
-            estimate_steps(&(0..60).map(|index| cubic(index) + step(index)).collect::<Vec<_>>(), 30)
+            estimate_steps(
+                &(0..60)
+                    .map(|index| cubic(index) + step(index))
+                    .collect::<Vec<_>>(),
+                30,
+            )
         };
         for size in [0.0, 1.0, 2.0] {
             let [_, curved] = with_step(size);
             assert!((curved.size - size).abs() < 1e-9, "{size}: {}", curved.size);
         }
         let [levels, curved] = with_step(1.0);
-        // Legendre's polynomials of degree 1 and 3 take 3 ÷ 4 and 7 ÷ 64 of a step in the middle of many values.
+        // Legendre's polynomials of degree 1 and 3 take 3 ÷ 4 and 7 ÷ 64 of a step in the middle of
+        // many values.
         let left = 9.0 / 64.0 * 60.0 / 4.0;
-        assert!((curved.error - 1.0 / f64::sqrt(left)).abs() < 0.01, "{}", curved.error);
-        assert!((levels.error - f64::sqrt(2.0 / 30.0)).abs() < 1e-9, "{}", levels.error);
+        assert!(
+            (curved.error - 1.0 / f64::sqrt(left)).abs() < 0.01,
+            "{}",
+            curved.error
+        );
+        assert!(
+            (levels.error - f64::sqrt(2.0 / 30.0)).abs() < 1e-9,
+            "{}",
+            levels.error
+        );
     }
 }

@@ -3,7 +3,8 @@
 use crate::noise::{Random, percent, rate};
 use fullpipe_stats::rank_correlation;
 
-/// Returns the share of samples of `count` pairs in which a correlation is shown; `slope` makes one, in deviations.
+/// Returns the share of samples of `count` pairs in which a correlation is shown; `slope` makes
+/// one, in deviations.
 fn shown(count: usize, slope: f64) -> f64 {
     percent(2_000, |seed| {
         let mut random = Random::new(seed);
@@ -19,7 +20,11 @@ fn shown(count: usize, slope: f64) -> f64 {
 #[test]
 fn independent_quantities_are_rarely_correlated() {
     for count in [6, 10, 30, 100] {
-        assert!(shown(count, 0.0) <= 6.5, "{count} pairs: {} %", shown(count, 0.0));
+        assert!(
+            shown(count, 0.0) <= 6.5,
+            "{count} pairs: {} %",
+            shown(count, 0.0)
+        );
     }
 }
 

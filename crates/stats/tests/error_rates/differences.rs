@@ -2,8 +2,8 @@
 
 use crate::noise::{Noise, Random, percent, rate};
 use fullpipe_stats::{
-    Conclusion, PairOrder, RatioDifference, detectable_difference, pair_orders, paired_difference, pairs_needed,
-    unpaired_difference, within_run,
+    Conclusion, PairOrder, RatioDifference, detectable_difference, pair_orders, paired_difference,
+    pairs_needed, unpaired_difference, within_run,
 };
 use fullpipe_units::{BitRate, Ratio};
 
@@ -13,7 +13,8 @@ const DEVIATION: f64 = 0.06;
 /// Runs in a day: pairs see day and night.
 const PER_DAY: f64 = 100.0;
 
-/// Returns the difference of `pairs` pairs in random order, of which B has `effect` times the rate of A.
+/// Returns the difference of `pairs` pairs in random order, of which B has `effect` times the rate
+/// of A.
 fn of_pairs(noise: Noise, pairs: usize, effect: f64, seed: u64) -> RatioDifference {
     let runs = noise.runs(2 * pairs, DEVIATION, PER_DAY, &mut Random::new(seed));
     let pair = |(order, runs): (PairOrder, &[f64])| match order {
@@ -50,9 +51,24 @@ fn pairs_of_equals_rarely_differ_whatever_the_noise() {
 
 #[test]
 fn pairs_find_what_they_should() {
-    assert!(found(Noise::Bursts, 24, 0.95) >= 60.0, "{}", found(Noise::Bursts, 24, 0.95));
-    assert!(found(Noise::Bursts, 12, 0.90) >= 78.0, "{}", found(Noise::Bursts, 12, 0.90));
-    for noise in [Noise::Normal, Noise::Heavy, Noise::Drift, Noise::Wave, Noise::Alike, Noise::LongBursts] {
+    assert!(
+        found(Noise::Bursts, 24, 0.95) >= 60.0,
+        "{}",
+        found(Noise::Bursts, 24, 0.95)
+    );
+    assert!(
+        found(Noise::Bursts, 12, 0.90) >= 78.0,
+        "{}",
+        found(Noise::Bursts, 12, 0.90)
+    );
+    for noise in [
+        Noise::Normal,
+        Noise::Heavy,
+        Noise::Drift,
+        Noise::Wave,
+        Noise::Alike,
+        Noise::LongBursts,
+    ] {
         let (five, ten) = (found(noise, 24, 0.95), found(noise, 12, 0.90));
         assert!(five >= 70.0 && ten >= 90.0, "{noise:?}: {five} %, {ten} %");
     }
@@ -62,27 +78,45 @@ fn pairs_find_what_they_should() {
 fn the_forecast_is_found_in_four_of_five_campaigns() {
     let noise = Ratio::new(DEVIATION);
     for pairs in [8, 12, 24] {
-        let shown = found(Noise::Normal, pairs, 1.0 - detectable_difference(noise, pairs).get());
+        let shown = found(
+            Noise::Normal,
+            pairs,
+            1.0 - detectable_difference(noise, pairs).get(),
+        );
         assert!((72.0..88.0).contains(&shown), "{pairs} pairs: {shown} %");
     }
     // Bursts in 4 % of the runs are like a quarter more noise.
-    let shown = found(Noise::Bursts, 12, 1.0 - detectable_difference(Ratio::new(0.075), 12).get());
+    let shown = found(
+        Noise::Bursts,
+        12,
+        1.0 - detectable_difference(Ratio::new(0.075), 12).get(),
+    );
     assert!((70.0..88.0).contains(&shown), "{shown} %");
-    assert_eq!(pairs_needed(noise, detectable_difference(noise, 24)), Some(24));
+    assert_eq!(
+        pairs_needed(noise, detectable_difference(noise, 24)),
+        Some(24)
+    );
 }
 
 #[test]
 fn a_then_b_claims_differences_that_drift_makes_and_pairs_do_not() {
     let drifting = |seed: u64| {
         let mut random = Random::new(seed);
-        (0..24).map(|index| rate(0.06 * random.normal() + 0.12 * f64::from(index) / 24.0)).collect::<Vec<_>>()
+        (0..24)
+            .map(|index| rate(0.06 * random.normal() + 0.12 * f64::from(index) / 24.0))
+            .collect::<Vec<_>>()
     };
     let one_after_the_other = percent(500, |seed| {
         let runs = drifting(seed);
         is_claimed(unpaired_difference(&runs[..12], &runs[12..]).expect("there are runs"))
     });
-    let in_pairs = percent(500, |seed| is_claimed(of_pairs(Noise::Drift, 12, 1.0, seed)));
-    assert!(one_after_the_other > 40.0 && in_pairs <= 7.5, "{one_after_the_other} %, {in_pairs} %");
+    let in_pairs = percent(500, |seed| {
+        is_claimed(of_pairs(Noise::Drift, 12, 1.0, seed))
+    });
+    assert!(
+        one_after_the_other > 40.0 && in_pairs <= 7.5,
+        "{one_after_the_other} %, {in_pairs} %"
+    );
 }
 
 #[test]
@@ -101,7 +135,8 @@ fn samples_of_equals_rarely_differ() {
 
 #[test]
 fn an_interval_within_a_run_holds_as_often_as_documented() {
-    // 200 samples that are like those before them for a 50th, a tenth and half of the run: 94, 90 and 61 %.
+    // 200 samples that are like those before them for a 50th, a tenth and half of the run: 94, 90
+    // and 61 %.
     for (alike, from, to) in [(0.8, 91.0, 96.0), (0.95, 85.0, 93.0), (0.99, 54.0, 68.0)] {
         let holds = percent(1_000, |seed| {
             let mut random = Random::new(seed);

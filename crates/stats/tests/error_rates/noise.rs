@@ -31,7 +31,10 @@ impl Random {
 
     /// Student's t with three degrees of freedom, scaled to the variance 1.
     fn heavy(&mut self) -> f64 {
-        let square: f64 = (0..3).map(|_| self.normal()).map(|value| value * value).sum();
+        let square: f64 = (0..3)
+            .map(|_| self.normal())
+            .map(|value| value * value)
+            .sum();
         self.normal() / square.sqrt()
     }
 
@@ -80,17 +83,34 @@ impl Noise {
         Self::Restless,
     ];
 
-    /// Returns the logarithms of the rates of `count` runs, of which `per_day` are in a day and each has noise of its
-    /// own with the standard deviation `deviation`.
-    pub(crate) fn runs(self, count: usize, deviation: f64, per_day: f64, random: &mut Random) -> Vec<f64> {
+    /// Returns the logarithms of the rates of `count` runs, of which `per_day` are in a day and
+    /// each has noise of its own with the standard deviation `deviation`.
+    pub(crate) fn runs(
+        self,
+        count: usize,
+        deviation: f64,
+        per_day: f64,
+        random: &mut Random,
+    ) -> Vec<f64> {
         let phase = random.share();
         let wave = |turns: f64| libm::sin(TAU * (turns + phase));
         let sign = if random.happens(0.5) { 1.0 } else { -1.0 };
         let (mut before, mut burst) = (random.normal(), None);
         let run = |index: usize| {
-            let (part, days, own) = (index as f64 / count as f64, index as f64 / per_day, random.normal());
+            let (part, days, own) = (
+                index as f64 / count as f64,
+                index as f64 / per_day,
+                random.normal(),
+            );
             let common = match self {
-                Self::Bursts => 0.05 * wave(days) + if random.happens(0.05) { random.burst() } else { 0.0 },
+                Self::Bursts => {
+                    0.05 * wave(days)
+                        + if random.happens(0.05) {
+                            random.burst()
+                        } else {
+                            0.0
+                        }
+                }
                 Self::LongBursts => {
                     let goes_on = burst.filter(|_| random.happens(2.0 / 3.0));
                     burst = goes_on.or_else(|| random.happens(0.01).then(|| random.burst()));

@@ -20,7 +20,8 @@ pub(super) trait JsonFields {
     }
 
     fn segments_field(&self, name: &str) -> Option<SegCount> {
-        self.number_field(name).map(|number| SegCount::new(number as u64))
+        self.number_field(name)
+            .map(|number| SegCount::new(number as u64))
     }
 
     fn seconds_field(&self, name: &str) -> Option<Span> {
@@ -28,13 +29,16 @@ pub(super) trait JsonFields {
     }
 
     fn percent_field(&self, name: &str) -> Option<Ratio> {
-        self.number_field(name).map(|percent| Ratio::new(percent / 100.0))
+        self.number_field(name)
+            .map(|percent| Ratio::new(percent / 100.0))
     }
 }
 
 impl JsonFields for Value {
     fn number_field(&self, name: &str) -> Option<f64> {
-        self[name].as_f64().filter(|number| number.is_finite() && *number >= 0.0)
+        self[name]
+            .as_f64()
+            .filter(|number| number.is_finite() && *number >= 0.0)
     }
 
     fn string_field(&self, name: &str) -> &str {

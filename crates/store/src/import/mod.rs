@@ -1,4 +1,5 @@
-//! Files of this program and of others → documents. Each is kept as it was; facts are taken from it.
+//! Files of this program and of others → documents. Each is kept as it was; facts are taken from
+//! it.
 
 mod encoding;
 mod flent;
@@ -20,34 +21,49 @@ use crate::document::{self, NewDocument};
 use crate::text::{self, clean_line};
 use json::JsonFields;
 
-/// Size of the largest file that is decompressed, in bytes: gzip makes a thousand times as much of zeros.
+/// Size of the largest file that is decompressed, in bytes: gzip makes a thousand times as much of
+/// zeros.
 const MAX_UNPACKED: u64 = 64 << 20;
 
-/// Memory that one document may take, of a file that was compressed and of another one, in bytes. A minute of 90
-/// streams is 180 MB of text, nearly all of which is skipped.
+/// Memory that one document may take, of a file that was compressed and of another one, in bytes. A
+/// minute of 90 streams is 180 MB of text, nearly all of which is skipped.
 const MEMORY_OF_PACKED: usize = 64 << 20;
 const MEMORY: usize = 1 << 30;
 
-/// Bytes of memory that a document may take for each byte of a file that is larger than a compressed one may be. Those
-/// of this program take four, and what is made to exhaust memory takes a hundred.
+/// Bytes of memory that a document may take for each byte of a file that is larger than a
+/// compressed one may be. Those of this program take four, and what is made to exhaust memory takes
+/// a hundred.
 const MEMORY_OF_BYTE: usize = 8;
 
 /// First bytes of a gzip file (RFC 1952, 2.3.1).
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
-/// Returns the documents in a file: a document of fullpipe, JSON of iperf3 (`-J`, `--json-stream` with and without
-/// `--json-stream-full-output`), data of flent (`.flent.gz`), or a run of pScheduler; several after one another make
-/// several documents, as in a log that was appended to. Lines around them that do not begin with a brace are passed
-/// over, as a shell or the standard error of the program leaves them. The text is in UTF-8 or UTF-16. `now` is the time
-/// of documents that state none.
+/// Returns the documents in a file: a document of fullpipe, JSON of iperf3 (`-J`, `--json-stream`
+/// with and without `--json-stream-full-output`), data of flent (`.flent.gz`), or a run of
+/// pScheduler; several after one another make several documents, as in a log that was appended to.
+/// Lines around them that do not begin with a brace are passed over, as a shell or the standard
+/// error of the program leaves them. The text is in UTF-8 or UTF-16. `now` is the time of documents
+/// that state none.
 ///
 /// # Errors
 /// Returns a sentence, without the name of the file, if it is none of these or has no time.
 pub fn read_import(bytes: &[u8], now: Timestamp) -> Result<Vec<NewDocument>, String> {
     let is_packed = bytes.starts_with(&GZIP);
-    let unpacked = if is_packed { Cow::Owned(decompress_import(bytes, MAX_UNPACKED)?) } else { Cow::Borrowed(bytes) };
+    let unpacked = if is_packed {
+        Cow::Owned(decompress_import(bytes, MAX_UNPACKED)?)
+    } else {
+        Cow::Borrowed(bytes)
+    };
     let text = encoding::in_utf_8(&unpacked)?;
-    let mut documents = read_text(&text, if is_packed { MEMORY_OF_PACKED } else { memory_for(bytes.len()) }, now)?;
+    let mut documents = read_text(
+        &text,
+        if is_packed {
+            MEMORY_OF_PACKED
+        } else {
+            memory_for(bytes.len())
+        },
+        now,
+    )?;
     if let ([only], false) = (&mut documents[..], *text == *bytes) {
         // One document is kept as the file is, compressed or in its encoding.
         only.body = bytes.to_vec();
@@ -60,7 +76,8 @@ fn memory_for(length: usize) -> usize {
     (length * MEMORY_OF_BYTE).clamp(MEMORY_OF_PACKED, MEMORY)
 }
 
-/// Returns the facts of a body as this program derives them; `None` if the body is not of a kind that it knows.
+/// Returns the facts of a body as this program derives them; `None` if the body is not of a kind
+/// that it knows.
 pub(crate) fn facts_of(body: &[u8]) -> Option<Vec<StoredFacts>> {
     let mut documents = read_import(body, Timestamp::UNIX_EPOCH).ok()?;
     let only = documents.pop().filter(|_| documents.is_empty())?;
@@ -69,10 +86,15 @@ pub(crate) fn facts_of(body: &[u8]) -> Option<Vec<StoredFacts>> {
 
 fn decompress_import(bytes: &[u8], most: u64) -> Result<Vec<u8>, String> {
     let mut unpacked = Vec::new();
-    let read = MultiGzDecoder::new(bytes).take(most + 1).read_to_end(&mut unpacked);
+    let read = MultiGzDecoder::new(bytes)
+        .take(most + 1)
+        .read_to_end(&mut unpacked);
     read.map_err(|error| format!("its compression (gzip) is damaged: {error}"))?;
     if unpacked.len() as u64 > most {
-        return Err(format!("it has more than {} MiB, decompressed; `gunzip` it first", most >> 20));
+        return Err(format!(
+            "it has more than {} MiB, decompressed; `gunzip` it first",
+            most >> 20
+        ));
     }
     Ok(unpacked)
 }
@@ -83,25 +105,50 @@ fn read_text(bytes: &[u8], memory: usize, now: Timestamp) -> Result<Vec<NewDocum
     for value in json_values(bytes, memory) {
         let (value, body) = value?;
         if iperf3::is_start(&value) {
-            documents.extend(events.take().map(iperf3::TestEvents::into_document).transpose()?);
+            documents.extend(
+                events
+                    .take()
+                    .map(iperf3::TestEvents::into_document)
+                    .transpose()?,
+            );
             events = Some(iperf3::TestEvents::default());
         }
         match &mut events {
             Some(events) if events.contains_value(&value) => events.add_event(value, body),
-            _ if iperf3::is_event(&value) => return Err("its first event is not the start of a test".to_owned()),
+            _ if iperf3::is_event(&value) => {
+                return Err("its first event is not the start of a test".to_owned());
+            }
             _ => {
-                documents.extend(events.take().map(iperf3::TestEvents::into_document).transpose()?);
+                documents.extend(
+                    events
+                        .take()
+                        .map(iperf3::TestEvents::into_document)
+                        .transpose()?,
+                );
                 documents.push(read_value(value, body, now)?);
             }
         }
     }
     documents.extend(events.map(iperf3::TestEvents::into_document).transpose()?);
-    if documents.is_empty() { Err("it is empty".to_owned()) } else { Ok(documents) }
+    if documents.is_empty() {
+        Err("it is empty".to_owned())
+    } else {
+        Ok(documents)
+    }
 }
 
-/// Returns the JSON values that follow one another, each with its bytes, of which each may take `memory`.
-fn json_values(bytes: &[u8], memory: usize) -> impl Iterator<Item = Result<(Value, &[u8]), String>> {
-    let not_json = |error| format!("it is not JSON: {}", clean_line(&serde_json::Error::to_string(&error)));
+/// Returns the JSON values that follow one another, each with its bytes, of which each may take
+/// `memory`.
+fn json_values(
+    bytes: &[u8],
+    memory: usize,
+) -> impl Iterator<Item = Result<(Value, &[u8]), String>> {
+    let not_json = |error| {
+        format!(
+            "it is not JSON: {}",
+            clean_line(&serde_json::Error::to_string(&error))
+        )
+    };
     let finite = encoding::with_finite_numbers(bytes);
     let mut from = 0;
     std::iter::from_fn(move || {
@@ -112,23 +159,36 @@ fn json_values(bytes: &[u8], memory: usize) -> impl Iterator<Item = Result<(Valu
         from = ended;
         let value = found.and_then(|_| {
             let read = value::read_value(&finite[begun..ended], memory);
-            read.map_err(|error| if error.is_data() { value::too_much(memory) } else { not_json(error) })
+            read.map_err(|error| {
+                if error.is_data() {
+                    value::too_much(memory)
+                } else {
+                    not_json(error)
+                }
+            })
         });
         Some(value.map(|value| (value, bytes[begun..ended].trim_ascii())))
     })
 }
 
-/// Returns the place of the next document: the first line that begins with a brace. Of a text without any, what it
-/// begins with, if nothing was read before; it is no document, and the error says why.
+/// Returns the place of the next document: the first line that begins with a brace. Of a text
+/// without any, what it begins with, if nothing was read before; it is no document, and the error
+/// says why.
 fn next_document(text: &[u8], is_first: bool) -> Option<usize> {
     let begin = |line: &[u8]| line.len() - line.trim_ascii_start().len();
     let mut at = begin(text);
     while at < text.len() && text[at] != b'{' {
-        let line = text[at..].iter().position(|byte| *byte == b'\n').unwrap_or(text.len() - at);
+        let line = text[at..]
+            .iter()
+            .position(|byte| *byte == b'\n')
+            .unwrap_or(text.len() - at);
         at += line + begin(&text[at + line..]);
     }
     let unread = is_first.then(|| begin(text));
-    Some(at).filter(|at| *at < text.len()).or(unread).filter(|at| *at < text.len())
+    Some(at)
+        .filter(|at| *at < text.len())
+        .or(unread)
+        .filter(|at| *at < text.len())
 }
 
 fn read_value(value: Value, body: &[u8], now: Timestamp) -> Result<NewDocument, String> {
@@ -144,17 +204,26 @@ fn read_value(value: Value, body: &[u8], now: Timestamp) -> Result<NewDocument, 
         let known = "a document of fullpipe, JSON of iperf3, data of flent, or a run of pScheduler";
         return Err(format!("it is JSON, but not {known}"));
     };
-    Ok(NewDocument { head, body: body.to_vec() })
+    Ok(NewDocument {
+        head,
+        body: body.to_vec(),
+    })
 }
 
 /// Returns the head of a document that a fullpipe printed.
 fn own_document_head(value: Value, now: Timestamp) -> Result<StoredDocument, String> {
     let kind = value["kind"].as_str().map(clean_line).unwrap_or_default();
-    let document = Document::from_value(value)
-        .map_err(|error| format!("it is no document of fullpipe: {}", clean_line(&error.to_string())))?;
+    let document = Document::from_value(value).map_err(|error| {
+        format!(
+            "it is no document of fullpipe: {}",
+            clean_line(&error.to_string())
+        )
+    })?;
     let head = document::document_head(&document, now);
     if head.facts.is_empty() && !head.kind.starts_with("sweep") {
-        return Err(format!("a document of the kind {kind} has no measurement to keep"));
+        return Err(format!(
+            "a document of the kind {kind} has no measurement to keep"
+        ));
     }
     Ok(head)
 }
@@ -174,7 +243,10 @@ struct ForeignRun<'v> {
 
 impl ForeignRun<'_> {
     fn into_head(self) -> StoredDocument {
-        let (host, peer) = (clean_line(&text::host_of(self.host)), clean_line(&text::host_of(self.peer)));
+        let (host, peer) = (
+            clean_line(&text::host_of(self.host)),
+            clean_line(&text::host_of(self.peer)),
+        );
         let address = text::ip_of(&peer);
         StoredDocument {
             kind: format!("foreign/{}", self.format),
@@ -208,16 +280,20 @@ mod tests {
         assert!(packed.len() < 10_000);
         assert_eq!(decompress_import(&packed, 3 << 20).unwrap().len(), 3 << 20);
         let refused = decompress_import(&packed, (3 << 20) - 1).unwrap_err();
-        assert!(refused.starts_with("it has more than 2 MiB, decompressed"), "{refused}");
+        assert!(
+            refused.starts_with("it has more than 2 MiB, decompressed"),
+            "{refused}"
+        );
     }
 
     /// A word of a document stood whole in the sentence about it.
     #[test]
     fn a_long_word_of_a_document_is_cut_in_the_sentence_about_it() {
         let long = "x".repeat(5_000_000);
-        for text in
-            [format!(r#"{{"schema":1,"kind":"{long}"}}"#), format!(r#"{{"schema":1,"kind":"path","path":"{long}"}}"#)]
-        {
+        for text in [
+            format!(r#"{{"schema":1,"kind":"{long}"}}"#),
+            format!(r#"{{"schema":1,"kind":"path","path":"{long}"}}"#),
+        ] {
             let refused = read_import(text.as_bytes(), Timestamp::UNIX_EPOCH).unwrap_err();
             assert!(refused.len() < 400, "{}", refused.len());
         }
@@ -227,7 +303,10 @@ mod tests {
     #[test]
     fn what_is_made_to_exhaust_memory_is_refused_by_the_length_of_its_file() {
         assert_eq!(memory_for(40 << 20), 320 << 20);
-        assert_eq!([memory_for(0), memory_for(1 << 30)], [MEMORY_OF_PACKED, MEMORY]);
+        assert_eq!(
+            [memory_for(0), memory_for(1 << 30)],
+            [MEMORY_OF_PACKED, MEMORY]
+        );
         let hostile = format!("{{\"start\":[{}0]}}", "{\"a\":0},".repeat(2 << 20));
         let refused = read_import(hostile.as_bytes(), Timestamp::UNIX_EPOCH).unwrap_err();
         assert_eq!(refused, "it would take more than 128 MiB of memory");
@@ -238,16 +317,32 @@ mod tests {
         fn read(text: &str) -> Result<Vec<(Value, &[u8])>, String> {
             json_values(text.as_bytes(), 100_000).collect()
         }
-        for (of, count) in [("0", 3200), ("[0]", 700), ("{\"a\":0}", 200), ("\"a long text of some bytes\"", 1800)] {
-            let list = |count: usize| format!("{{\"start\":[{of}{}]}}", format!(",{of}").repeat(count));
+        for (of, count) in [
+            ("0", 3200),
+            ("[0]", 700),
+            ("{\"a\":0}", 200),
+            ("\"a long text of some bytes\"", 1800),
+        ] {
+            let list =
+                |count: usize| format!("{{\"start\":[{of}{}]}}", format!(",{of}").repeat(count));
             assert!(read(&list(count / 2)).is_ok(), "{of}");
             let refused = read(&list(count)).map(|values| values.len());
-            assert_eq!(refused, Err("it would take more than 0 MiB of memory".to_owned()), "{of}");
+            assert_eq!(
+                refused,
+                Err("it would take more than 0 MiB of memory".to_owned()),
+                "{of}"
+            );
             // Of each document.
             assert_eq!(read(&list(count / 2).repeat(9)).unwrap().len(), 9);
         }
-        let skipped = format!("{{\"intervals\":[{}0],\"end\":{{\"intervals\":[1]}}}}", "0,".repeat(100_000));
+        let skipped = format!(
+            "{{\"intervals\":[{}0],\"end\":{{\"intervals\":[1]}}}}",
+            "0,".repeat(100_000)
+        );
         let (value, body) = &read(&skipped).unwrap()[0];
-        assert_eq!((value.to_string().as_str(), body.len()), ("{\"end\":{\"intervals\":[1]}}", skipped.len()));
+        assert_eq!(
+            (value.to_string().as_str(), body.len()),
+            ("{\"end\":{\"intervals\":[1]}}", skipped.len())
+        );
     }
 }

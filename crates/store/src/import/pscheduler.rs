@@ -1,4 +1,5 @@
-//! Runs of pScheduler, as its API returns them (`result-merged`) and as archivers get them (`result`).
+//! Runs of pScheduler, as its API returns them (`result-merged`) and as archivers get them
+//! (`result`).
 
 use fullpipe_record::{Direction, StoredDocument, StoredFacts};
 use fullpipe_units::{Ratio, Span};
@@ -9,11 +10,19 @@ use super::{ForeignRun, JsonFields};
 
 pub(super) fn pscheduler_head(run: &Value) -> Result<StoredDocument, String> {
     let (test, spec) = (&run["test"], &run["test"]["spec"]);
-    let started = [&run["start-time"], &run["schedule"]["start"]].into_iter().find_map(parse_time);
+    let started = [&run["start-time"], &run["schedule"]["start"]]
+        .into_iter()
+        .find_map(parse_time);
     let participants = &run["participants"];
     let name = |named: &str, number: usize| {
-        let participant = participants[number].as_str().or_else(|| participants[number]["pscheduler-name"].as_str());
-        spec[named].as_str().or(participant).unwrap_or_default().to_owned()
+        let participant = participants[number]
+            .as_str()
+            .or_else(|| participants[number]["pscheduler-name"].as_str());
+        spec[named]
+            .as_str()
+            .or(participant)
+            .unwrap_or_default()
+            .to_owned()
     };
     let (host, peer) = (name("source", 0), name("dest", 1));
     Ok(ForeignRun {
@@ -22,7 +31,10 @@ pub(super) fn pscheduler_head(run: &Value) -> Result<StoredDocument, String> {
         host: &host,
         peer: &peer,
         request_key: request_key(test.string_field("type"), spec),
-        program: run["tool"]["name"].as_str().or(run["tool"].as_str()).unwrap_or("pscheduler"),
+        program: run["tool"]["name"]
+            .as_str()
+            .or(run["tool"].as_str())
+            .unwrap_or("pscheduler"),
         facts: vec![test_facts(test.string_field("type"), spec, run_result(run))],
     }
     .into_head())
@@ -33,32 +45,53 @@ fn parse_time(text: &Value) -> Option<Timestamp> {
 }
 
 fn run_result(run: &Value) -> &Value {
-    ["result-merged", "result"].into_iter().map(|name| &run[name]).find(|result| result.is_object()).unwrap_or(run)
+    ["result-merged", "result"]
+        .into_iter()
+        .map(|name| &run[name])
+        .find(|result| result.is_object())
+        .unwrap_or(run)
 }
 
 /// Returns type and fields of the test, but not its ends.
 fn request_key(kind: &str, spec: &Value) -> String {
     let ends = ["source", "dest", "source-node", "dest-node", "schema"];
-    let fields = spec.as_object().into_iter().flatten().filter(|(name, _)| !ends.contains(&name.as_str()));
-    let fields: Vec<String> = fields.map(|(name, value)| format!(", {name}={}", plain_text(value))).collect();
+    let fields = spec
+        .as_object()
+        .into_iter()
+        .flatten()
+        .filter(|(name, _)| !ends.contains(&name.as_str()));
+    let fields: Vec<String> = fields
+        .map(|(name, value)| format!(", {name}={}", plain_text(value)))
+        .collect();
     format!("{kind}{}, pscheduler", fields.concat())
 }
 
 fn plain_text(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+    value
+        .as_str()
+        .map_or_else(|| value.to_string(), str::to_owned)
 }
 
 fn test_facts(kind: &str, spec: &Value, result: &Value) -> StoredFacts {
     let succeeded = result["succeeded"].as_bool().unwrap_or(false);
     let is_reverse = spec["reverse"].as_bool().unwrap_or(false);
-    let direction = if is_reverse { Direction::Download } else { Direction::Upload };
+    let direction = if is_reverse {
+        Direction::Download
+    } else {
+        Direction::Upload
+    };
     let figures = match kind {
         "throughput" => throughput_facts(spec, result),
         "rtt" => rtt_facts(result),
         "latency" => latency_facts(result),
         _ => StoredFacts::default(),
     };
-    StoredFacts { direction, valid: succeeded, duration: parse_duration(&spec["duration"]), ..figures }
+    StoredFacts {
+        direction,
+        valid: succeeded,
+        duration: parse_duration(&spec["duration"]),
+        ..figures
+    }
 }
 
 fn throughput_facts(spec: &Value, result: &Value) -> StoredFacts {
@@ -68,10 +101,15 @@ fn throughput_facts(spec: &Value, result: &Value) -> StoredFacts {
         .zip(summary.number_field("sent"))
         .map(|(lost, sent)| Ratio::from_quotient(lost, sent));
     StoredFacts {
-        rate: summary.rate_field("receiver-throughput-bits").or_else(|| summary.rate_field("throughput-bits")),
+        rate: summary
+            .rate_field("receiver-throughput-bits")
+            .or_else(|| summary.rate_field("throughput-bits")),
         retransmits: summary.segments_field("retransmits"),
         loss: lost,
-        streams: spec.number_field("parallel").map(|streams| streams as u16).or(Some(1)),
+        streams: spec
+            .number_field("parallel")
+            .map(|streams| streams as u16)
+            .or(Some(1)),
         buffer: spec.bytes_field("window-size"),
         congestion: spec["congestion"].as_str().map(str::to_owned),
         sent: summary.bytes_field("throughput-bytes"),
@@ -89,12 +127,19 @@ fn rtt_facts(result: &Value) -> StoredFacts {
 
 /// One-way delays are no round trips; their loss is a loss all the same.
 fn latency_facts(result: &Value) -> StoredFacts {
-    let lost = result.number_field("packets-lost").zip(result.number_field("packets-sent"));
-    StoredFacts { loss: lost.map(|(lost, sent)| Ratio::from_quotient(lost, sent)), ..StoredFacts::default() }
+    let lost = result
+        .number_field("packets-lost")
+        .zip(result.number_field("packets-sent"));
+    StoredFacts {
+        loss: lost.map(|(lost, sent)| Ratio::from_quotient(lost, sent)),
+        ..StoredFacts::default()
+    }
 }
 
 /// Reads an ISO 8601 duration, as `PT0.0123S`.
 fn parse_duration(text: &Value) -> Option<Span> {
     let duration: SignedDuration = text.as_str()?.parse().ok()?;
-    u64::try_from(duration.as_nanos()).ok().map(Span::from_nanos)
+    u64::try_from(duration.as_nanos())
+        .ok()
+        .map(Span::from_nanos)
 }

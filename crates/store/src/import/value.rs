@@ -5,10 +5,12 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
-/// Fields of the whole that no figure is taken from, and that are nearly all of what iperf3 and flent write.
+/// Fields of the whole that no figure is taken from, and that are nearly all of what iperf3 and
+/// flent write.
 const SKIPPED: [&str; 2] = ["intervals", "raw_values"];
 
-/// Memory of a value in a list, of the first one, of the first field of an object and of each field, in bytes.
+/// Memory of a value in a list, of the first one, of the first field of an object and of each
+/// field, in bytes.
 const ITEM: usize = size_of::<Value>();
 const FIRST_ITEM: usize = 4 * ITEM;
 const FIRST_FIELD: usize = 11 * (size_of::<String>() + ITEM);
@@ -20,7 +22,11 @@ const FIELD: usize = 2 * size_of::<String>() + ITEM;
 /// Fails if it is no JSON, and with an error of data if it takes more than `memory` bytes.
 pub(super) fn read_value(text: &[u8], mut memory: usize) -> serde_json::Result<Value> {
     let mut json = serde_json::Deserializer::from_slice(text);
-    BoundedValueSeed { memory: &mut memory, is_whole: true }.deserialize(&mut json)
+    BoundedValueSeed {
+        memory: &mut memory,
+        is_whole: true,
+    }
+    .deserialize(&mut json)
 }
 
 /// Returns the sentence about a value that takes more.
@@ -36,12 +42,18 @@ struct BoundedValueSeed<'m> {
 
 impl BoundedValueSeed<'_> {
     fn reserve_memory<E: Error>(&mut self, memory: usize) -> Result<(), E> {
-        *self.memory = self.memory.checked_sub(memory).ok_or_else(|| E::custom("too much"))?;
+        *self.memory = self
+            .memory
+            .checked_sub(memory)
+            .ok_or_else(|| E::custom("too much"))?;
         Ok(())
     }
 
     fn nested_seed(&mut self) -> BoundedValueSeed<'_> {
-        BoundedValueSeed { memory: self.memory, is_whole: false }
+        BoundedValueSeed {
+            memory: self.memory,
+            is_whole: false,
+        }
     }
 }
 
@@ -101,7 +113,14 @@ impl<'de> Visitor<'de> for BoundedValueSeed<'_> {
                 fields.next_value::<IgnoredAny>()?;
                 continue;
             }
-            self.reserve_memory(name.len() + if object.is_empty() { FIRST_FIELD } else { FIELD })?;
+            self.reserve_memory(
+                name.len()
+                    + if object.is_empty() {
+                        FIRST_FIELD
+                    } else {
+                        FIELD
+                    },
+            )?;
             let value = fields.next_value_seed(self.nested_seed())?;
             object.insert(name, value);
         }

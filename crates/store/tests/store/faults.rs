@@ -26,7 +26,9 @@ fn a_cut_write_ahead_log_ends_at_a_whole_document() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("archive.db");
     let mut store = Store::create(&ArchiveLocation::File(file.clone())).unwrap();
-    let ids: Vec<String> = (0..30).map(|number| store.put_document(&document("beta", number)).unwrap().id).collect();
+    let ids: Vec<String> = (0..30)
+        .map(|number| store.put_document(&document("beta", number)).unwrap().id)
+        .collect();
     let log = |file: &Path| PathBuf::from(format!("{}-wal", file.display()));
     let size = fs::metadata(log(&file)).unwrap().len();
     for cut in [0, 1, size / 3, size / 2, size - 1] {
@@ -38,7 +40,9 @@ fn a_cut_write_ahead_log_ends_at_a_whole_document() {
             assert!(cut < 4096, "{cut}");
             continue;
         };
-        let listed = cut_store.list_documents(&DocumentFilter::default()).unwrap();
+        let listed = cut_store
+            .list_documents(&DocumentFilter::default())
+            .unwrap();
         assert!(listed.len() < 30 && listed.iter().all(|document| document.facts.len() == 1));
         let check = cut_store.check_documents(false).unwrap();
         assert_eq!((check.damaged, check.database), (vec![], vec![]));
@@ -52,37 +56,81 @@ fn a_cut_write_ahead_log_ends_at_a_whole_document() {
 #[test]
 fn a_damaged_document_is_named_and_the_others_are_there() {
     let (_folder, file) = archive(3);
-    let id = open(&file).unwrap().list_documents(&DocumentFilter::default()).unwrap()[1].id.clone();
+    let id = open(&file)
+        .unwrap()
+        .list_documents(&DocumentFilter::default())
+        .unwrap()[1]
+        .id
+        .clone();
     let raw = rusqlite::Connection::open(&file).unwrap();
-    let content: Vec<u8> =
-        raw.query_row("SELECT content FROM body WHERE document = $1", [&id], |row| row.get(0)).unwrap();
+    let content: Vec<u8> = raw
+        .query_row(
+            "SELECT content FROM body WHERE document = $1",
+            [&id],
+            |row| row.get(0),
+        )
+        .unwrap();
     let middle = content.len() / 2;
     let cut = content[..middle].to_vec();
     let mut flipped = content;
     flipped[middle] ^= 1;
     for damaged in [flipped, cut, Vec::new()] {
-        raw.execute("UPDATE body SET content = ?2 WHERE document = ?1", (&id, damaged)).unwrap();
+        raw.execute(
+            "UPDATE body SET content = ?2 WHERE document = ?1",
+            (&id, damaged),
+        )
+        .unwrap();
         let mut store = open(&file).unwrap();
         let check = store.check_documents(true).unwrap();
-        assert_eq!(check.damaged.iter().map(|damaged| damaged.id.as_str()).collect::<Vec<_>>(), [id.as_str()]);
+        assert_eq!(
+            check
+                .damaged
+                .iter()
+                .map(|damaged| damaged.id.as_str())
+                .collect::<Vec<_>>(),
+            [id.as_str()]
+        );
         for found in store.list_documents(&DocumentFilter::default()).unwrap() {
             let body = store.document_body(&found);
             assert_eq!(body.is_err(), found.id == id, "{body:?}");
         }
     }
-    assert!(open(&file).unwrap().put_document(&document("beta", 1)).unwrap().is_restored);
-    assert_eq!(open(&file).unwrap().check_documents(false).unwrap().damaged, []);
-    raw.execute("DELETE FROM body WHERE document = $1", [&id]).unwrap();
-    assert_eq!(open(&file).unwrap().check_documents(false).unwrap().damaged[0].why.lines().count(), 1);
+    assert!(
+        open(&file)
+            .unwrap()
+            .put_document(&document("beta", 1))
+            .unwrap()
+            .is_restored
+    );
+    assert_eq!(
+        open(&file).unwrap().check_documents(false).unwrap().damaged,
+        []
+    );
+    raw.execute("DELETE FROM body WHERE document = $1", [&id])
+        .unwrap();
+    assert_eq!(
+        open(&file).unwrap().check_documents(false).unwrap().damaged[0]
+            .why
+            .lines()
+            .count(),
+        1
+    );
 }
 
 #[test]
 fn what_belongs_to_no_document_is_counted() {
     let (_folder, file) = archive(2);
     let raw = rusqlite::Connection::open(&file).unwrap();
-    raw.execute("DELETE FROM document WHERE id = (SELECT min(id) FROM document)", []).unwrap();
+    raw.execute(
+        "DELETE FROM document WHERE id = (SELECT min(id) FROM document)",
+        [],
+    )
+    .unwrap();
     let check = open(&file).unwrap().check_documents(true).unwrap();
-    assert_eq!(check.database, ["bodies that belong to no document: 1, facts: 1"]);
+    assert_eq!(
+        check.database,
+        ["bodies that belong to no document: 1, facts: 1"]
+    );
 }
 
 #[test]
@@ -107,8 +155,14 @@ fn a_damaged_file_is_said_to_be_one() {
 fn a_database_of_another_program_is_left_alone() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("other.db");
-    rusqlite::Connection::open(&file).unwrap().execute_batch("CREATE TABLE document (x)").unwrap();
-    for opened in [open(&file), Store::create(&ArchiveLocation::File(file.clone()))] {
+    rusqlite::Connection::open(&file)
+        .unwrap()
+        .execute_batch("CREATE TABLE document (x)")
+        .unwrap();
+    for opened in [
+        open(&file),
+        Store::create(&ArchiveLocation::File(file.clone())),
+    ] {
         let error = opened.err().unwrap().to_string();
         assert!(error.contains("another program"), "{error}");
     }
@@ -120,15 +174,26 @@ fn a_database_of_another_program_is_left_alone() {
 fn a_file_that_others_may_not_read() {
     use std::os::unix::fs::PermissionsExt;
     let (_folder, file) = archive(1);
-    assert_eq!(fs::metadata(file).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(
+        fs::metadata(file).unwrap().permissions().mode() & 0o777,
+        0o600
+    );
 }
 
 #[test]
 fn a_place_that_cannot_be_is_an_error_in_one_line() {
-    for place in ["/proc/none/archive.db", "/dev/null/archive.db", "postgres://127.0.0.1:1/none", "postgres://?x=y"] {
+    for place in [
+        "/proc/none/archive.db",
+        "/dev/null/archive.db",
+        "postgres://127.0.0.1:1/none",
+        "postgres://?x=y",
+    ] {
         let place: ArchiveLocation = place.parse().unwrap();
         let error = Store::create(&place).err().unwrap().to_string();
-        assert!(error.starts_with("cannot open the archive ") && !error.contains('\n'), "{error}");
+        assert!(
+            error.starts_with("cannot open the archive ") && !error.contains('\n'),
+            "{error}"
+        );
     }
 }
 
@@ -137,20 +202,42 @@ fn a_place_that_cannot_be_is_an_error_in_one_line() {
 fn what_is_no_archive_is_said_to_be_none() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
-    fs::write(at("text"), "no database, but a text of some length: ".repeat(200)).unwrap();
-    rusqlite::Connection::open(at("other")).unwrap().execute_batch("CREATE TABLE x (y)").unwrap();
+    fs::write(
+        at("text"),
+        "no database, but a text of some length: ".repeat(200),
+    )
+    .unwrap();
+    rusqlite::Connection::open(at("other"))
+        .unwrap()
+        .execute_batch("CREATE TABLE x (y)")
+        .unwrap();
     fs::create_dir(at("folder")).unwrap();
-    rustix::fs::mkfifoat(rustix::fs::CWD, at("pipe"), rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR).unwrap();
+    rustix::fs::mkfifoat(
+        rustix::fs::CWD,
+        at("pipe"),
+        rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR,
+    )
+    .unwrap();
     for name in ["text", "other", "folder", "pipe"] {
         let file = at(name);
         let (done, opened) = std::sync::mpsc::channel();
         // Nobody opens the other end of the pipe.
         std::thread::spawn(move || {
             let location = ArchiveLocation::File(file);
-            done.send([Store::open(&location), Store::create(&location)].map(|opened| opened.err().unwrap())).unwrap();
+            done.send(
+                [Store::open(&location), Store::create(&location)]
+                    .map(|opened| opened.err().unwrap()),
+            )
+            .unwrap();
         });
-        for error in opened.recv_timeout(std::time::Duration::from_secs(20)).expect("it waits") {
-            assert!(matches!(error, StoreError::NoArchive { .. }), "{name}: {error}");
+        for error in opened
+            .recv_timeout(std::time::Duration::from_secs(20))
+            .expect("it waits")
+        {
+            assert!(
+                matches!(error, StoreError::NoArchive { .. }),
+                "{name}: {error}"
+            );
         }
     }
 }
@@ -159,13 +246,25 @@ fn what_is_no_archive_is_said_to_be_none() {
 fn a_kind_that_no_document_has_is_refused_with_those_that_there_are() {
     let (_folder, file) = archive(1);
     let mut store = open(&file).unwrap();
-    let mut list =
-        |kind: &str| store.list_documents(&DocumentFilter { kind: Some(kind.to_owned()), ..DocumentFilter::default() });
-    assert_eq!(["foreign/test", "foreign"].map(|kind| list(kind).unwrap().len()), [1, 1]);
+    let mut list = |kind: &str| {
+        store.list_documents(&DocumentFilter {
+            kind: Some(kind.to_owned()),
+            ..DocumentFilter::default()
+        })
+    };
+    assert_eq!(
+        ["foreign/test", "foreign"].map(|kind| list(kind).unwrap().len()),
+        [1, 1]
+    );
     assert!(list("sweep").unwrap().is_empty() && list("foreign/iperf3").unwrap().is_empty());
     for kind in ["measurements", "", "x/measurement"] {
         let error = list(kind).unwrap_err();
-        let lists = error.to_string().contains("kinds are measurement, diagnosis, ");
-        assert!(matches!(error, StoreError::UnknownKind { .. }) && lists, "{error}");
+        let lists = error
+            .to_string()
+            .contains("kinds are measurement, diagnosis, ");
+        assert!(
+            matches!(error, StoreError::UnknownKind { .. }) && lists,
+            "{error}"
+        );
     }
 }

@@ -22,7 +22,9 @@ fn is_fast_on_sqlite(documents: u64) {
     let file = folder.path().join("archive.db");
     is_fast(&ArchiveLocation::File(file.clone()), documents, |sql| {
         let archive = rusqlite::Connection::open(&file).unwrap();
-        archive.execute_batch(&format!("BEGIN; {sql}; COMMIT")).unwrap();
+        archive
+            .execute_batch(&format!("BEGIN; {sql}; COMMIT"))
+            .unwrap();
     });
 }
 
@@ -38,7 +40,10 @@ fn is_fast_on_postgresql(documents: u64) {
 }
 
 /// Fills the archive by `execute`, in one transaction, and measures what it is asked most.
-#[expect(clippy::print_stdout, reason = "figures of a run, shown by --nocapture")]
+#[expect(
+    clippy::print_stdout,
+    reason = "figures of a run, shown by --nocapture"
+)]
 fn is_fast(place: &ArchiveLocation, documents: u64, execute: impl FnOnce(&str)) {
     let _alone = path();
     let mut store = Store::create(place).unwrap();
@@ -51,7 +56,10 @@ fn is_fast(place: &ArchiveLocation, documents: u64, execute: impl FnOnce(&str)) 
         let (listed, list) = timed(|| store.list_documents(&filter).unwrap());
         println!("list, {name}: {list:?}");
         assert_eq!(listed.len(), expected, "{name}");
-        assert!(listed.iter().all(|document| document.facts.len() == 1), "{name}");
+        assert!(
+            listed.iter().all(|document| document.facts.len() == 1),
+            "{name}"
+        );
         assert!(list <= LIST, "{name}: {list:?}");
     }
     let (shown, history) = timed(|| store.host_history("host-7", None).unwrap());
@@ -60,30 +68,78 @@ fn is_fast(place: &ArchiveLocation, documents: u64, execute: impl FnOnce(&str)) 
     let (found, find) = timed(|| store.find_document(&id[24..]).unwrap());
     println!("history {history:?}, document {find:?}");
     assert_eq!(found.id, id);
-    assert!(history <= HISTORY && find <= LIST, "history {history:?}, document {find:?}");
+    assert!(
+        history <= HISTORY && find <= LIST,
+        "history {history:?}, document {find:?}"
+    );
 }
 
 /// Returns lists with the number of their documents.
 fn lists(documents: u64) -> Vec<(&'static str, DocumentFilter, usize)> {
     let text = |text: &str| Some(text.to_owned());
-    let newest = DocumentFilter { limit: Some(20), ..DocumentFilter::default() };
-    let plans = newest.limit.unwrap_or(0).min(((documents - 1) / 1000) as u32) as usize;
-    let kind = |kind: &str| DocumentFilter { kind: text(kind), ..newest.clone() };
+    let newest = DocumentFilter {
+        limit: Some(20),
+        ..DocumentFilter::default()
+    };
+    let plans = newest
+        .limit
+        .unwrap_or(0)
+        .min(((documents - 1) / 1000) as u32) as usize;
+    let kind = |kind: &str| DocumentFilter {
+        kind: text(kind),
+        ..newest.clone()
+    };
     vec![
         ("newest", newest.clone(), 20),
-        ("of a host", DocumentFilter { peer: text("host-7"), ..newest.clone() }, 20),
-        ("of an address", DocumentFilter { peer: text("192.0.2.7"), ..newest.clone() }, 20),
+        (
+            "of a host",
+            DocumentFilter {
+                peer: text("host-7"),
+                ..newest.clone()
+            },
+            20,
+        ),
+        (
+            "of an address",
+            DocumentFilter {
+                peer: text("192.0.2.7"),
+                ..newest.clone()
+            },
+            20,
+        ),
         ("of a frequent kind", kind("foreign"), 20),
         ("of a rare kind", kind("sweep-plan"), plans),
         ("of a kind that is not there", kind("lab"), 0),
-        ("of a kind to a host", DocumentFilter { peer: text("host-0"), ..kind("sweep-plan") }, plans),
-        ("of a campaign", DocumentFilter { campaign: text("campaign-2"), limit: None, ..kind("sweep-run") }, 100),
-        ("of a day", DocumentFilter { since: "2026-04-01T00:00:00Z".parse().ok(), ..newest }, 20),
+        (
+            "of a kind to a host",
+            DocumentFilter {
+                peer: text("host-0"),
+                ..kind("sweep-plan")
+            },
+            plans,
+        ),
+        (
+            "of a campaign",
+            DocumentFilter {
+                campaign: text("campaign-2"),
+                limit: None,
+                ..kind("sweep-run")
+            },
+            100,
+        ),
+        (
+            "of a day",
+            DocumentFilter {
+                since: "2026-04-01T00:00:00Z".parse().ok(),
+                ..newest
+            },
+            20,
+        ),
     ]
 }
 
-/// Returns statements that copy the only document: one every five minutes, to all hosts in turn; every tenth is a run
-/// of a sweep, and every thousandth the plan of one.
+/// Returns statements that copy the only document: one every five minutes, to all hosts in turn;
+/// every tenth is a run of a sweep, and every thousandth the plan of one.
 fn copies(documents: u64) -> String {
     let last = documents - 1;
     format!(

@@ -1,5 +1,5 @@
-//! The archive over real databases: one suite for SQLite and PostgreSQL, files of other programs, and everything that
-//! may go wrong with a disk or a writer.
+//! The archive over real databases: one suite for SQLite and PostgreSQL, files of other programs,
+//! and everything that may go wrong with a disk or a writer.
 
 mod faults;
 mod imports;
@@ -11,7 +11,8 @@ use fullpipe_record::{StoredDocument, StoredFacts};
 use fullpipe_store::NewDocument;
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
 
-/// A document of another program towards `peer`, with all figures; `number` makes it differ from others.
+/// A document of another program towards `peer`, with all figures; `number` makes it differ from
+/// others.
 fn document(peer: &str, number: u64) -> NewDocument {
     let facts = StoredFacts {
         rate: Some(BitRate::from_mbps(90)),
@@ -50,6 +51,10 @@ fn document(peer: &str, number: u64) -> NewDocument {
             facts: vec![facts],
             ..StoredDocument::default()
         },
-        body: format!("{{\"number\":{number},\"text\":\"{}\"}}", "x".repeat(number as usize % 5000)).into_bytes(),
+        body: format!(
+            "{{\"number\":{number},\"text\":\"{}\"}}",
+            "x".repeat(number as usize % 5000)
+        )
+        .into_bytes(),
     }
 }

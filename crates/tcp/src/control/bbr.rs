@@ -10,7 +10,16 @@ const HIGH_GAIN: u64 = UNIT * 2885 / 1000 + 1;
 const DRAIN_GAIN: u64 = UNIT * 1000 / 2885;
 const WINDOW_GAIN: u64 = 2 * UNIT;
 /// `bbr_pacing_gain`: probes, drains what the probe queued, cruises.
-const CYCLE: [u64; 8] = [UNIT * 5 / 4, UNIT * 3 / 4, UNIT, UNIT, UNIT, UNIT, UNIT, UNIT];
+const CYCLE: [u64; 8] = [
+    UNIT * 5 / 4,
+    UNIT * 3 / 4,
+    UNIT,
+    UNIT,
+    UNIT,
+    UNIT,
+    UNIT,
+    UNIT,
+];
 /// Round trips for which a bandwidth counts (`bbr_bw_rtts`).
 const BANDWIDTH_ROUNDS: u64 = 10;
 /// Seconds for which a least round-trip time counts (`bbr_min_rtt_win_sec`).
@@ -27,7 +36,8 @@ const EXTRA_ROUNDS: u32 = 5;
 const MAX_EPOCH_ACKED: u64 = 1 << 20;
 /// `bbr_extra_acked_max_us`.
 const MAX_EXTRA_MICROS: u64 = 100_000;
-/// Rounds of an interval of the long-term estimate, at least (`bbr_lt_intvl_min_rtts`); at most four times that.
+/// Rounds of an interval of the long-term estimate, at least (`bbr_lt_intvl_min_rtts`); at most
+/// four times that.
 const LONG_MIN_ROUNDS: u64 = 4;
 /// Lost ÷ delivered in 256ths above which such an interval counts (`bbr_lt_loss_thresh`).
 const LONG_LOSS: u64 = 50;
@@ -81,13 +91,14 @@ pub(crate) struct BbrDecision {
     pub(crate) cwnd: u64,
     /// Set when startup ends.
     pub(crate) ssthresh: Option<u64>,
-    /// True if the rates of what is in flight shall not count (`app_limited` while the least round-trip time is
-    /// probed).
+    /// True if the rates of what is in flight shall not count (`app_limited` while the least
+    /// round-trip time is probed).
     pub(crate) ignore_rates: bool,
 }
 
-/// BBR version 1 (`tcp_bbr.c`, the same from 4.9 to 6.18 but for the allowance for joined acknowledgements, which came
-/// with 5.1). Its version 3, which is not in the kernel, is not modelled.
+/// BBR version 1 (`tcp_bbr.c`, the same from 4.9 to 6.18 but for the allowance for joined
+/// acknowledgements, which came with 5.1). Its version 3, which is not in the kernel, is not
+/// modelled.
 #[derive(Debug, Clone)]
 #[expect(clippy::struct_excessive_bools, reason = "the kernel's own flags")]
 pub(crate) struct Bbr {
@@ -143,7 +154,14 @@ struct LongTerm {
 
 impl Bbr {
     /// Of a connection whose handshake took `rtt` microseconds (`bbr_init`).
-    pub(crate) fn new(hz: u64, mss: u64, max_pacing_rate: u64, seed: u64, rtt: u64, situation: &BbrSituation) -> Self {
+    pub(crate) fn new(
+        hz: u64,
+        mss: u64,
+        max_pacing_rate: u64,
+        seed: u64,
+        rtt: u64,
+        situation: &BbrSituation,
+    ) -> Self {
         let mut bbr = Self {
             hz,
             mss,
@@ -185,7 +203,11 @@ impl Bbr {
 
     /// Takes an acknowledgement in (`bbr_main`).
     pub(crate) fn process_ack(&mut self, sample: &RateSample, now: &BbrSituation) -> BbrDecision {
-        let mut steering = BbrDecision { cwnd: now.cwnd, ssthresh: None, ignore_rates: false };
+        let mut steering = BbrDecision {
+            cwnd: now.cwnd,
+            ssthresh: None,
+            ignore_rates: false,
+        };
         self.update_bandwidth(sample, now);
         self.update_aggregation(sample, now);
         self.update_cycle(sample, now);
@@ -204,7 +226,11 @@ impl Bbr {
 
     /// `bbr_min_tso_segs`.
     pub(crate) const fn min_train(&self) -> u64 {
-        if self.pacing_rate < 1_200_000 / 8 { 1 } else { 2 }
+        if self.pacing_rate < 1_200_000 / 8 {
+            1
+        } else {
+            2
+        }
     }
 
     /// `bbr_save_cwnd`, when recovery begins.
@@ -233,7 +259,8 @@ impl Bbr {
         self.long.reset_sampling(now);
     }
 
-    /// Data comes after the program had left the connection without (`bbr_cwnd_event`). Returns the window.
+    /// Data comes after the program had left the connection without (`bbr_cwnd_event`). Returns the
+    /// window.
     pub(crate) fn restart_after_idle(&mut self, now: &BbrSituation) -> u64 {
         self.idle_restart = true;
         self.ack_epoch = now.micros;
@@ -255,7 +282,11 @@ impl Bbr {
 
     /// `bbr_bw`.
     fn bandwidth_estimate(&self) -> u64 {
-        if self.long.in_use { self.long.bandwidth } else { self.max_bandwidth() }
+        if self.long.in_use {
+            self.long.bandwidth
+        } else {
+            self.max_bandwidth()
+        }
     }
 
     /// `bbr_rate_bytes_per_sec`: one percent below the estimate.
@@ -265,7 +296,8 @@ impl Bbr {
     }
 
     fn pacing_rate(&self, bandwidth: u64, gain: u64) -> u64 {
-        self.bytes_per_second(bandwidth, gain).min(self.max_pacing_rate)
+        self.bytes_per_second(bandwidth, gain)
+            .min(self.max_pacing_rate)
     }
 
     /// `bbr_tso_segs_goal`.
@@ -284,7 +316,11 @@ impl Bbr {
     /// `bbr_quantization_budget`.
     fn with_budget(&self, cwnd: u64) -> u64 {
         let even = (cwnd + 3 * self.train_segments() + 1) & !1;
-        if self.mode == BbrMode::ProbeBandwidth && self.cycle == 0 { even + 2 } else { even }
+        if self.mode == BbrMode::ProbeBandwidth && self.cycle == 0 {
+            even + 2
+        } else {
+            even
+        }
     }
 
     /// `bbr_inflight`.
@@ -294,14 +330,23 @@ impl Bbr {
 
     /// `bbr_packets_in_net_at_edt`.
     fn in_flight_at_departure(&self, in_flight: u64, now: &BbrSituation) -> u64 {
-        let delivered = (u128::from(self.bandwidth_estimate()) * u128::from(now.departs_in / 1_000)) >> BANDWIDTH_SCALE;
-        let leaving = if self.pacing_gain > UNIT { self.train_segments() } else { 0 };
+        let delivered = (u128::from(self.bandwidth_estimate())
+            * u128::from(now.departs_in / 1_000))
+            >> BANDWIDTH_SCALE;
+        let leaving = if self.pacing_gain > UNIT {
+            self.train_segments()
+        } else {
+            0
+        };
         (in_flight + leaving).saturating_sub(delivered as u64)
     }
 
     fn update_bandwidth(&mut self, sample: &RateSample, now: &BbrSituation) {
         self.round_start = false;
-        let (Some((delivered, interval)), Some(prior)) = (sample.rate, sample.prior_delivered()) else { return };
+        let (Some((delivered, interval)), Some(prior)) = (sample.rate, sample.prior_delivered())
+        else {
+            return;
+        };
         if prior >= self.round_until {
             self.round_until = now.delivered;
             self.rounds += 1;
@@ -311,7 +356,8 @@ impl Bbr {
         self.sample_long_term(sample, now);
         let bandwidth = (delivered << BANDWIDTH_SCALE) / interval;
         if !sample.app_limited || bandwidth >= self.max_bandwidth() {
-            self.bandwidth.raise_max(BANDWIDTH_ROUNDS, self.rounds, bandwidth);
+            self.bandwidth
+                .raise_max(BANDWIDTH_ROUNDS, self.rounds, bandwidth);
         }
     }
 
@@ -327,11 +373,15 @@ impl Bbr {
             }
             return;
         }
-        let Some(bandwidth) = self.long.sample_bandwidth(sample, self.round_start, now) else { return };
+        let Some(bandwidth) = self.long.sample_bandwidth(sample, self.round_start, now) else {
+            return;
+        };
         let before = self.long.bandwidth;
         if before > 0 {
             let difference = bandwidth.abs_diff(before);
-            if difference * UNIT <= UNIT / 8 * before || self.bytes_per_second(difference, UNIT) <= LONG_DIFFERENCE {
+            if difference * UNIT <= UNIT / 8 * before
+                || self.bytes_per_second(difference, UNIT) <= LONG_DIFFERENCE
+            {
                 self.long.bandwidth = u64::midpoint(bandwidth, before);
                 self.long.in_use = true;
                 self.pacing_gain = UNIT;
@@ -357,8 +407,11 @@ impl Bbr {
             }
         }
         let epoch = now.delivered_at.saturating_sub(self.ack_epoch);
-        let mut expected = ((u128::from(self.bandwidth_estimate()) * u128::from(epoch)) >> BANDWIDTH_SCALE) as u64;
-        if self.ack_epoch_acked <= expected || self.ack_epoch_acked + sample.acked >= MAX_EPOCH_ACKED {
+        let mut expected =
+            ((u128::from(self.bandwidth_estimate()) * u128::from(epoch)) >> BANDWIDTH_SCALE) as u64;
+        if self.ack_epoch_acked <= expected
+            || self.ack_epoch_acked + sample.acked >= MAX_EPOCH_ACKED
+        {
             self.ack_epoch_acked = 0;
             self.ack_epoch = now.delivered_at;
             expected = 0;
@@ -384,7 +437,9 @@ impl Bbr {
         let in_flight = self.in_flight_at_departure(sample.prior_in_flight, now);
         let bandwidth = self.max_bandwidth();
         if self.pacing_gain > UNIT {
-            return whole && (sample.losses > 0 || in_flight >= self.in_flight_for(bandwidth, self.pacing_gain));
+            return whole
+                && (sample.losses > 0
+                    || in_flight >= self.in_flight_for(bandwidth, self.pacing_gain));
         }
         whole || in_flight <= self.in_flight_for(bandwidth, UNIT)
     }
@@ -398,7 +453,10 @@ impl Bbr {
     fn probe_bandwidth(&mut self, now: &BbrSituation) {
         self.mode = BbrMode::ProbeBandwidth;
         // Knuth's generator; its high bits are random enough for one of seven.
-        self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.random = self
+            .random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         self.cycle = CYCLE.len() - 1 - ((self.random >> 33) % 7) as usize;
         self.advance_cycle(now);
     }
@@ -426,7 +484,8 @@ impl Bbr {
             self.mode = BbrMode::Drain;
         }
         if self.mode == BbrMode::Drain
-            && self.in_flight_at_departure(now.in_flight, now) <= self.in_flight_for(self.max_bandwidth(), UNIT)
+            && self.in_flight_at_departure(now.in_flight, now)
+                <= self.in_flight_for(self.max_bandwidth(), UNIT)
         {
             self.probe_bandwidth(now);
         }
@@ -434,7 +493,12 @@ impl Bbr {
     }
 
     /// `bbr_update_min_rtt`.
-    fn update_min_rtt(&mut self, sample: &RateSample, now: &BbrSituation, steering: &mut BbrDecision) {
+    fn update_min_rtt(
+        &mut self,
+        sample: &RateSample,
+        now: &BbrSituation,
+        steering: &mut BbrDecision,
+    ) {
         let expired = now.ticks > self.min_rtt_at + MIN_RTT_SECONDS * self.hz;
         if let Some(rtt) = sample.rtt
             && (rtt <= self.min_rtt || expired)
@@ -464,14 +528,19 @@ impl Bbr {
     fn stay_in_probe_rtt(&mut self, now: &BbrSituation, cwnd: u64) -> u64 {
         if self.probe_rtt_until.is_none() {
             if now.in_flight <= MIN_WINDOW {
-                self.probe_rtt_until = Some(now.ticks + (PROBE_RTT_MILLIS * self.hz).div_ceil(1_000));
+                self.probe_rtt_until =
+                    Some(now.ticks + (PROBE_RTT_MILLIS * self.hz).div_ceil(1_000));
                 self.probe_rtt_round_done = false;
                 self.round_until = now.delivered;
             }
             return cwnd;
         }
         self.probe_rtt_round_done |= self.round_start;
-        if self.probe_rtt_round_done { self.end_probe_rtt(now, cwnd) } else { cwnd }
+        if self.probe_rtt_round_done {
+            self.end_probe_rtt(now, cwnd)
+        } else {
+            cwnd
+        }
     }
 
     /// `bbr_check_probe_rtt_done`.
@@ -490,7 +559,11 @@ impl Bbr {
 
     /// `bbr_update_gains`.
     fn update_gains(&mut self) {
-        let cruise = if self.long.in_use { UNIT } else { CYCLE[self.cycle & (CYCLE.len() - 1)] };
+        let cruise = if self.long.in_use {
+            UNIT
+        } else {
+            CYCLE[self.cycle & (CYCLE.len() - 1)]
+        };
         (self.pacing_gain, self.window_gain) = match self.mode {
             BbrMode::Startup => (HIGH_GAIN, HIGH_GAIN),
             BbrMode::Drain => (DRAIN_GAIN, HIGH_GAIN),
@@ -500,7 +573,13 @@ impl Bbr {
     }
 
     /// `bbr_set_cwnd`.
-    fn update_window(&mut self, sample: &RateSample, now: &BbrSituation, cwnd: u64, bandwidth: u64) -> u64 {
+    fn update_window(
+        &mut self,
+        sample: &RateSample,
+        now: &BbrSituation,
+        cwnd: u64,
+        bandwidth: u64,
+    ) -> u64 {
         let mut cwnd = cwnd;
         if sample.acked > 0 {
             cwnd = self.recovery_window(sample, now, cwnd);
@@ -509,18 +588,27 @@ impl Bbr {
                 let target = self.with_budget(target);
                 if self.full {
                     cwnd = (cwnd + sample.acked).min(target);
-                } else if cwnd < target || now.delivered < crate::window::CongestionWindow::INITIAL {
+                } else if cwnd < target || now.delivered < crate::window::CongestionWindow::INITIAL
+                {
                     cwnd += sample.acked;
                 }
                 cwnd = cwnd.max(MIN_WINDOW);
             }
         }
-        if self.mode == BbrMode::ProbeRtt { cwnd.min(MIN_WINDOW) } else { cwnd }
+        if self.mode == BbrMode::ProbeRtt {
+            cwnd.min(MIN_WINDOW)
+        } else {
+            cwnd
+        }
     }
 
     /// `bbr_set_cwnd_to_recover_or_restore`.
     fn recovery_window(&mut self, sample: &RateSample, now: &BbrSituation, cwnd: u64) -> u64 {
-        let mut cwnd = if sample.losses > 0 { cwnd.saturating_sub(sample.losses).max(1) } else { cwnd };
+        let mut cwnd = if sample.losses > 0 {
+            cwnd.saturating_sub(sample.losses).max(1)
+        } else {
+            cwnd
+        };
         let conserved = now.in_flight + sample.acked;
         if now.outcome == RecoveryPhase::Recovering && self.before != RecoveryPhase::Recovering {
             self.conserving = true;
@@ -531,7 +619,11 @@ impl Bbr {
             self.conserving = false;
         }
         self.before = now.outcome;
-        if self.conserving { cwnd.max(conserved) } else { cwnd }
+        if self.conserving {
+            cwnd.max(conserved)
+        } else {
+            cwnd
+        }
     }
 
     /// `bbr_ack_aggregation_cwnd`.
@@ -539,7 +631,8 @@ impl Bbr {
         if !self.full {
             return 0;
         }
-        let most = ((u128::from(self.bandwidth_estimate()) * u128::from(MAX_EXTRA_MICROS)) >> BANDWIDTH_SCALE) as u64;
+        let most = ((u128::from(self.bandwidth_estimate()) * u128::from(MAX_EXTRA_MICROS))
+            >> BANDWIDTH_SCALE) as u64;
         self.extra.iter().copied().max().unwrap_or(0).min(most)
     }
 }
@@ -560,7 +653,12 @@ impl LongTerm {
     }
 
     /// Returns the bandwidth of an interval that is over and lost much.
-    fn sample_bandwidth(&mut self, sample: &RateSample, round_start: bool, now: &BbrSituation) -> Option<u64> {
+    fn sample_bandwidth(
+        &mut self,
+        sample: &RateSample,
+        round_start: bool,
+        now: &BbrSituation,
+    ) -> Option<u64> {
         if !self.sampling {
             if sample.losses == 0 {
                 return None;
@@ -599,7 +697,8 @@ mod tests {
 
     const RTT: u64 = 100_000;
 
-    /// A pipe of `bdp` segments that acknowledges what is sent one round trip later, a window at a time.
+    /// A pipe of `bdp` segments that acknowledges what is sent one round trip later, a window at a
+    /// time.
     struct Pipe {
         bbr: Bbr,
         delivery: DeliveryRate,
@@ -621,10 +720,16 @@ mod tests {
                 outcome: RecoveryPhase::Fine,
                 smoothed_rtt: RTT,
             };
-            Self { bbr: Bbr::new(250, 1448, u64::MAX, 1, RTT, &now), delivery: DeliveryRate::default(), now, bdp }
+            Self {
+                bbr: Bbr::new(250, 1448, u64::MAX, 1, RTT, &now),
+                delivery: DeliveryRate::default(),
+                now,
+                bdp,
+            }
         }
 
-        /// A round trip in which at most a pipe's worth is delivered, and the queue adds to its time.
+        /// A round trip in which at most a pipe's worth is delivered, and the queue adds to its
+        /// time.
         fn round(&mut self, losses: u64) {
             let cwnd = self.now.cwnd;
             let queue = cwnd.saturating_sub(self.bdp);
@@ -637,7 +742,8 @@ mod tests {
             (sample.acked, sample.losses, sample.rtt) = (cwnd, losses, Some(rtt));
             let mut first = 0;
             sample.record_delivery(&mut first, sent, self.delivery.delivered);
-            self.delivery.finish_sample(&mut sample, self.now.micros, RTT);
+            self.delivery
+                .finish_sample(&mut sample, self.now.micros, RTT);
             self.now.delivered = self.delivery.delivered;
             self.now.delivered_at = self.now.micros;
             self.now.lost += losses;

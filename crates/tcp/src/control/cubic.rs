@@ -20,11 +20,11 @@ const DELAY_SAMPLES: u32 = 8;
 /// `HYSTART_DELAY_MIN` and `HYSTART_DELAY_MAX`.
 const DELAY_RANGE: (u64, u64) = (4_000, 16_000);
 
-/// CUBIC (`tcp_cubic.c`, version 2.3, which is unchanged from 5.5 to 6.18): the curve in ticks and 1024ths of a second,
-/// friendliness to Reno, and HyStart. Times of HyStart are microseconds.
+/// CUBIC (`tcp_cubic.c`, version 2.3, which is unchanged from 5.5 to 6.18): the curve in ticks and
+/// 1024ths of a second, friendliness to Reno, and HyStart. Times of HyStart are microseconds.
 ///
-/// The kernel's fields of 32 bits overflow beyond a million segments; these have 64, so that larger windows follow the
-/// same curve.
+/// The kernel's fields of 32 bits overflow beyond a million segments; these have 64, so that larger
+/// windows follow the same curve.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Cubic {
     hz: u64,
@@ -64,7 +64,10 @@ struct HyStart {
 
 impl Cubic {
     pub(crate) fn new(hz: u64, moment: &ConnectionMoment) -> Self {
-        let mut cubic = Self { hz, ..Self::default() };
+        let mut cubic = Self {
+            hz,
+            ..Self::default()
+        };
         cubic.hystart.begin_round(moment);
         cubic
     }
@@ -72,7 +75,11 @@ impl Cubic {
     /// `cubictcp_recalc_ssthresh`, with fast convergence.
     pub(crate) fn on_loss(&mut self, cwnd: u64) -> u64 {
         self.epoch = None;
-        self.last_max = if cwnd < self.last_max { cwnd * (SCALE + BETA) / (2 * SCALE) } else { cwnd };
+        self.last_max = if cwnd < self.last_max {
+            cwnd * (SCALE + BETA) / (2 * SCALE)
+        } else {
+            cwnd
+        };
         (cwnd * BETA / SCALE).max(2)
     }
 
@@ -96,7 +103,9 @@ impl Cubic {
         if self.epoch.is_none() || tick != self.last_tick {
             self.last_cwnd = cwnd;
             self.last_tick = tick;
-            let epoch = self.epoch.unwrap_or_else(|| self.begin_epoch(cwnd, acked, tick));
+            let epoch = self
+                .epoch
+                .unwrap_or_else(|| self.begin_epoch(cwnd, acked, tick));
             self.follow_curve(cwnd, tick.saturating_sub(epoch));
         }
         self.be_friendly(cwnd);
@@ -128,7 +137,11 @@ impl Cubic {
         } else {
             self.plateau.saturating_add(distance)
         };
-        self.per_segment = if target > cwnd { cwnd / (target - cwnd) } else { 100 * cwnd };
+        self.per_segment = if target > cwnd {
+            cwnd / (target - cwnd)
+        } else {
+            100 * cwnd
+        };
         // Before the first loss: 5 % in a round trip.
         if self.last_max == 0 {
             self.per_segment = self.per_segment.min(20);
@@ -148,8 +161,16 @@ impl Cubic {
     }
 
     /// `cubictcp_acked`. Delays of the first second of an epoch do not count.
-    pub(crate) fn measure_rtt(&mut self, rtt: u64, window: &mut CongestionWindow, moment: &ConnectionMoment) {
-        if self.epoch.is_some_and(|epoch| moment.ticks.saturating_sub(epoch) < self.hz) {
+    pub(crate) fn measure_rtt(
+        &mut self,
+        rtt: u64,
+        window: &mut CongestionWindow,
+        moment: &ConnectionMoment,
+    ) {
+        if self
+            .epoch
+            .is_some_and(|epoch| moment.ticks.saturating_sub(epoch) < self.hz)
+        {
             return;
         }
         let delay = rtt.max(1);
@@ -157,7 +178,8 @@ impl Cubic {
             self.min_delay = delay;
         }
         if !self.hystart.found && window.in_slow_start() {
-            self.hystart.update_delay(delay, self.min_delay, window, moment);
+            self.hystart
+                .update_delay(delay, self.min_delay, window, moment);
         }
     }
 }
@@ -172,7 +194,13 @@ impl HyStart {
     }
 
     /// `hystart_update`.
-    fn update_delay(&mut self, delay: u64, min_delay: u64, window: &mut CongestionWindow, moment: &ConnectionMoment) {
+    fn update_delay(
+        &mut self,
+        delay: u64,
+        min_delay: u64,
+        window: &mut CongestionWindow,
+        moment: &ConnectionMoment,
+    ) {
         if moment.acknowledged > self.round_end {
             self.begin_round(moment);
         }
@@ -183,15 +211,24 @@ impl HyStart {
         self.by_delay(delay, min_delay, window);
     }
 
-    /// The acknowledgements of a round come close together for half the least delay; for all of it where the sender
-    /// paces, which spreads them.
-    fn by_train(&mut self, min_delay: u64, window: &mut CongestionWindow, moment: &ConnectionMoment) {
+    /// The acknowledgements of a round come close together for half the least delay; for all of it
+    /// where the sender paces, which spreads them.
+    fn by_train(
+        &mut self,
+        min_delay: u64,
+        window: &mut CongestionWindow,
+        moment: &ConnectionMoment,
+    ) {
         if moment.micros.saturating_sub(self.last_ack) > ACK_TRAIN_GAP {
             return;
         }
         self.last_ack = moment.micros;
         let threshold = min_delay + ack_delay(moment);
-        let threshold = if moment.is_paced { threshold } else { threshold >> 1 };
+        let threshold = if moment.is_paced {
+            threshold
+        } else {
+            threshold >> 1
+        };
         if moment.micros - self.round_start > threshold {
             self.found = true;
             window.ssthresh = window.cwnd;
@@ -209,10 +246,14 @@ impl HyStart {
     }
 }
 
-/// Microseconds that trains wait for each other at the receiver (`hystart_ack_delay`), at most a millisecond.
+/// Microseconds that trains wait for each other at the receiver (`hystart_ack_delay`), at most a
+/// millisecond.
 fn ack_delay(moment: &ConnectionMoment) -> u64 {
     const MAX_TRAINS: u64 = 4 * 65_536;
-    (MAX_TRAINS * 1_000_000).checked_div(moment.pacing_rate).unwrap_or(0).min(1_000)
+    (MAX_TRAINS * 1_000_000)
+        .checked_div(moment.pacing_rate)
+        .unwrap_or(0)
+        .min(1_000)
 }
 
 /// The cube root, rounded down. The kernel's (`cubic_root`) is 0.2 % off on average.
@@ -258,7 +299,8 @@ mod tests {
         let mut window = window(700);
         window.ssthresh = 700;
         let mut control = super::super::ControlState::Cubic(cubic);
-        // Windows of 100 ms, acknowledged in ticks: the plateau comes after the cube root of 300 ÷ 0.4 = 9.1 s.
+        // Windows of 100 ms, acknowledged in ticks: the plateau comes after the cube root of 300 ÷
+        // 0.4 = 9.1 s.
         let mut at_plateau = 0;
         for tick in 0..2_275 {
             let acked = window.cwnd / 25;

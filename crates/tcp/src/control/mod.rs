@@ -47,8 +47,12 @@ impl FromStr for CongestionControl {
 
     /// Reads the kernel's name. Fails if it is of a control that is not modelled.
     fn from_str(name: &str) -> Result<Self, String> {
-        let found = Self::ALL.into_iter().find(|control| control.kernel_name() == name);
-        found.ok_or_else(|| format!("congestion control \"{name}\" is not modelled: reno, cubic and bbr are"))
+        let found = Self::ALL
+            .into_iter()
+            .find(|control| control.kernel_name() == name);
+        found.ok_or_else(|| {
+            format!("congestion control \"{name}\" is not modelled: reno, cubic and bbr are")
+        })
     }
 }
 
@@ -100,7 +104,12 @@ impl ControlState {
     }
 
     /// Takes a round-trip time of newly acknowledged segments (`pkts_acked`).
-    pub(crate) fn measure_rtt(&mut self, rtt: u64, window: &mut CongestionWindow, moment: &ConnectionMoment) {
+    pub(crate) fn measure_rtt(
+        &mut self,
+        rtt: u64,
+        window: &mut CongestionWindow,
+        moment: &ConnectionMoment,
+    ) {
         if let Self::Cubic(cubic) = self {
             cubic.measure_rtt(rtt, window, moment);
         }

@@ -49,16 +49,21 @@ pub struct ReceiverSetup {
     pub max_blocks: u8,
     /// True if segments carry timestamps, from which it learns the round-trip time.
     pub timestamps: bool,
-    /// Stamp of the other end's last packet of the handshake, which acknowledgements echo until data arrives.
+    /// Stamp of the other end's last packet of the handshake, which acknowledgements echo until
+    /// data arrives.
     pub echo: TimestampValue,
 }
 
 /// A receiver.
 ///
-/// Segments [arrive](Self::arrived), the program [reads](Self::read), time [passes](Self::wake); each may give an
-/// acknowledgement. Calls must not go back in time, and extra calls of [`Self::wake_timer`] change nothing.
+/// Segments [arrive](Self::arrived), the program [reads](Self::read), time [passes](Self::wake);
+/// each may give an acknowledgement. Calls must not go back in time, and extra calls of
+/// [`Self::wake_timer`] change nothing.
 #[derive(Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "flags of the kernel's structure of a connection")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "flags of the kernel's structure of a connection"
+)]
 pub struct Receiver {
     clock: HostClock,
     mss: u64,
@@ -74,7 +79,8 @@ pub struct Receiver {
     tuning: BufferTuning,
     buffer: u64,
     max_buffer: u64,
-    /// 256ths of the buffer that are window (`scaling_ratio`), and what they become with the first data.
+    /// 256ths of the buffer that are window (`scaling_ratio`), and what they become with the first
+    /// data.
     share: u64,
     learnt_share: u64,
     window_scale: u8,
@@ -93,7 +99,8 @@ pub struct Receiver {
     handshake_rtt8: u64,
     /// `icsk_rto`, in ticks: that of the handshake, as it sends no data.
     timeout: u64,
-    /// True if something arrived that was not acknowledged (`ICSK_ACK_SCHED`), or must be at once (`ICSK_ACK_NOW`).
+    /// True if something arrived that was not acknowledged (`ICSK_ACK_SCHED`), or must be at once
+    /// (`ICSK_ACK_NOW`).
     pending: bool,
     at_once: bool,
     /// True if a segment with the PSH flag arrived that was not acknowledged (`ICSK_ACK_PUSHED`).
@@ -120,20 +127,27 @@ struct ReceiverCounts {
 }
 
 impl Receiver {
-    /// A connection that the other end opened and whose handshake took `rtt`. A first short message was acknowledged
-    /// half of that before `now`.
+    /// A connection that the other end opened and whose handshake took `rtt`. A first short message
+    /// was acknowledged half of that before `now`.
     pub fn new(setup: &ReceiverSetup, rtt: Span, now: Time) -> Self {
         let mss = setup.mss.get().max(1);
         let [share, learnt_share] = setup.share.map(u64::from);
         let buffer = setup.buffer.get();
         let whole = buffer * share / 256;
         // One segment is reserved (`tcp_init_buffer_space`).
-        let clamp = if whole > 2 * mss { (whole - mss).max(2 * mss) } else { whole };
+        let clamp = if whole > 2 * mss {
+            (whole - mss).max(2 * mss)
+        } else {
+            whole
+        };
         let first = setup.first_window.get();
         let scale = setup.window_scale.unwrap_or(0).min(14);
         let threshold = first.min(clamp);
         let space = threshold.min(first).min(10 * mss);
-        let measured_from = setup.clock.micros_at(now).saturating_sub(rtt.as_micros() / 2);
+        let measured_from = setup
+            .clock
+            .micros_at(now)
+            .saturating_sub(rtt.as_micros() / 2);
         Self {
             clock: setup.clock,
             mss,
@@ -158,7 +172,9 @@ impl Receiver {
             recent: setup.echo,
             measured: TimestampValue::default(),
             handshake_rtt8: rtt.as_micros() << 3,
-            timeout: setup.clock.ticks_in(RoundTrip::new(rtt.as_micros().max(1)).retransmission_timeout()),
+            timeout: setup
+                .clock
+                .ticks_in(RoundTrip::new(rtt.as_micros().max(1)).retransmission_timeout()),
             pending: false,
             at_once: false,
             pushed: false,
@@ -173,8 +189,8 @@ impl Receiver {
         }
     }
 
-    /// Takes in segments that arrive together at `now`, as offloads join them. Returns the acknowledgement, if one goes
-    /// out at once.
+    /// Takes in segments that arrive together at `now`, as offloads join them. Returns the
+    /// acknowledgement, if one goes out at once.
     pub fn receive_burst(&mut self, now: Time, burst: &SegmentBurst) -> Option<AckSegment> {
         let end = burst.first + burst.segments.get();
         self.clock.read(now);
@@ -200,8 +216,8 @@ impl Receiver {
         self.acknowledge_if_due(now)
     }
 
-    /// Lets the program read up to `most` at `now`. Returns an acknowledgement where one was held back until then or
-    /// the window has opened (`tcp_cleanup_rbuf`).
+    /// Lets the program read up to `most` at `now`. Returns an acknowledgement where one was held
+    /// back until then or the window has opened (`tcp_cleanup_rbuf`).
     pub fn read(&mut self, now: Time, most: ByteCount) -> Option<AckSegment> {
         let bytes = self.unread_count().min(most.get());
         if bytes == 0 {
@@ -209,29 +225,41 @@ impl Receiver {
         }
         self.clock.read(now);
         let end = self.read + bytes;
-        // Arrivals are copied one by one, and the growth is decided after each; none after the first of those that wait
-        // can be a round trip later.
-        self.read = if self.read < self.head_end { end.min(self.head_end) } else { end };
+        // Arrivals are copied one by one, and the growth is decided after each; none after the
+        // first of those that wait can be a round trip later.
+        self.read = if self.read < self.head_end {
+            end.min(self.head_end)
+        } else {
+            end
+        };
         let times = [self.counts.last_at, self.clock.micros_at(now)];
-        let wanted = self.tuning.after_read(self.read, self.next * self.mss, self.out_of_order_bytes(), times);
+        let wanted = self.tuning.after_read(
+            self.read,
+            self.next * self.mss,
+            self.out_of_order_bytes(),
+            times,
+        );
         self.grow_buffer(wanted);
         self.read = end;
         self.account_memory();
         let unacknowledged = (self.next - self.acknowledged) * self.mss;
-        // A full segment with the PSH flag is likely to be the last for now (`tcp_measure_rcv_mss`, since 6.7).
+        // A full segment with the PSH flag is likely to be the last for now (`tcp_measure_rcv_mss`,
+        // since 6.7).
         let pushed = self.pushed && self.allocated == 0;
         let answer = self.pending && (unacknowledged > self.mss || pushed);
         (answer || self.has_doubled_window()).then(|| self.send_ack(now))
     }
 
-    /// Returns true if a read is certain to give no acknowledgement before something else happens at this end, so that
-    /// no other end notices when it comes.
+    /// Returns true if a read is certain to give no acknowledgement before something else happens
+    /// at this end, so that no other end notices when it comes.
     #[inline]
     pub fn reads_silently(&self) -> bool {
         let unacknowledged = (self.next - self.acknowledged) * self.mss;
         let answers = self.pending && (unacknowledged > self.mss || self.pushed);
         // No window is larger than its threshold in units of a scale.
-        !answers && self.window_scale > 0 && self.in_units(self.threshold) < 2 * self.offered_window()
+        !answers
+            && self.window_scale > 0
+            && self.in_units(self.threshold) < 2 * self.offered_window()
     }
 
     /// Returns when [`Self::wake_timer`] is to be called at the latest; none if nothing waits.
@@ -243,7 +271,9 @@ impl Receiver {
     /// Returns the acknowledgement that was delayed up to `now`, if one was.
     #[inline]
     pub fn wake_timer(&mut self, now: Time) -> Option<AckSegment> {
-        self.next_deadline().filter(|due| *due <= now).and_then(|_| self.wake_late(now))
+        self.next_deadline()
+            .filter(|due| *due <= now)
+            .and_then(|_| self.wake_late(now))
     }
 
     #[inline(never)]
@@ -287,7 +317,9 @@ impl Receiver {
             rcv_wscale: Some(self.window_scale),
             rcv_mss: bytes(self.mss),
             advmss: bytes(self.mss),
-            since_data_received: Some(Span::from_micros(micros.saturating_sub(self.counts.last_at))),
+            since_data_received: Some(Span::from_micros(
+                micros.saturating_sub(self.counts.last_at),
+            )),
             rcv_ssthresh: bytes(self.threshold),
             rtt: Some(Span::from_micros(self.handshake_rtt8 >> 3)),
             rcv_rtt: Some(Span::from_micros(self.tuning.rtt8 >> 3)).filter(|rtt| *rtt > Span::ZERO),
@@ -318,12 +350,15 @@ impl Receiver {
 
     /// Bytes of sequence space from the hole up to the highest segment.
     fn out_of_order_bytes(&self) -> u64 {
-        self.queue.highest_end().map_or(0, |end| (end - self.next) * self.mss)
+        self.queue
+            .highest_end()
+            .map_or(0, |end| (end - self.next) * self.mss)
     }
 
     /// Reckons the memory of what waits anew.
     fn account_memory(&mut self) {
-        self.allocated = (self.unread_count() + self.queue.segment_count() * self.mss) * 256 / self.learnt_share.max(1);
+        self.allocated = (self.unread_count() + self.queue.segment_count() * self.mss) * 256
+            / self.learnt_share.max(1);
     }
 
     /// `tcp_win_from_space`.
@@ -338,8 +373,8 @@ impl Receiver {
         }
     }
 
-    /// Returns true if there is memory for `bytes` more (`tcp_try_rmem_schedule`, `tcp_can_ingest`). Joining what is in
-    /// the queue, which may make room, is not modelled.
+    /// Returns true if there is memory for `bytes` more (`tcp_try_rmem_schedule`,
+    /// `tcp_can_ingest`). Joining what is in the queue, which may make room, is not modelled.
     fn has_memory(&mut self, bytes: u64) -> bool {
         let allocated = self.allocated;
         if allocated >= self.buffer {
@@ -358,7 +393,10 @@ impl Receiver {
         self.counts.drops += 1;
         let ack = self.send_ack(now);
         self.window = 0;
-        AckSegment { window: ByteCount::ZERO, ..ack }
+        AckSegment {
+            window: ByteCount::ZERO,
+            ..ack
+        }
     }
 
     fn take_in_order(&mut self, now: Time, burst: &SegmentBurst, end: u64) {
@@ -405,7 +443,8 @@ impl Receiver {
     /// `tcp_event_data_recv`.
     fn record_received(&mut self, now: Time, bytes: u64) {
         self.learn_share();
-        self.tuning.window_arrived(self.next * self.mss, self.window, self.clock.micros_at(now));
+        self.tuning
+            .window_arrived(self.next * self.mss, self.window, self.clock.micros_at(now));
         let tick = self.clock.ticks_at(now);
         let least = self.clock.ticks_in(MIN_DELAY);
         let gap = tick.saturating_sub(self.last_received);
@@ -420,8 +459,8 @@ impl Receiver {
         self.grow_window(bytes);
     }
 
-    /// The first data shows what share of its memory is payload (`tcp_measure_rcv_mss`, since 6.6), and the clamp
-    /// follows (`tcp_set_window_clamp`).
+    /// The first data shows what share of its memory is payload (`tcp_measure_rcv_mss`, since 6.6),
+    /// and the clamp follows (`tcp_set_window_clamp`).
     fn learn_share(&mut self) {
         if self.share == self.learnt_share {
             return;
@@ -576,7 +615,11 @@ impl Receiver {
     fn send_ack(&mut self, now: Time) -> AckSegment {
         let offered = self.offered_window();
         let new = self.select_window();
-        self.window = if new < offered { self.in_units(offered) } else { new };
+        self.window = if new < offered {
+            self.in_units(offered)
+        } else {
+            new
+        };
         self.acknowledged = self.next;
         if self.pending {
             self.quick = self.quick.saturating_sub(1);
@@ -590,7 +633,9 @@ impl Receiver {
         self.counts.acks += 1;
         AckSegment {
             next: self.next,
-            window: ByteCount::new(self.window.min(self.max_window) >> self.window_scale << self.window_scale),
+            window: ByteCount::new(
+                self.window.min(self.max_window) >> self.window_scale << self.window_scale,
+            ),
             blocks: self.queue.sack_blocks(self.next, self.max_blocks),
             stamp: self.clock.timestamp_at(now),
             echo: self.recent,

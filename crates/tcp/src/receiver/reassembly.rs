@@ -38,8 +38,9 @@ impl Reassembly {
         (!self.is_empty()).then_some(self.end)
     }
 
-    /// Takes in the segments from `start` up to `end`. Returns the number that was not there yet, and whether a held
-    /// acknowledgement is to go out first (`tcp_data_queue_ofo`, `tcp_sack_new_ofo_skb`).
+    /// Takes in the segments from `start` up to `end`. Returns the number that was not there yet,
+    /// and whether a held acknowledgement is to go out first (`tcp_data_queue_ofo`,
+    /// `tcp_sack_new_ofo_skb`).
     pub(super) fn add_range(&mut self, start: u64, end: u64) -> (u64, bool) {
         let added = self.insert_range(start, end);
         if added < end - start {
@@ -52,13 +53,15 @@ impl Reassembly {
     }
 
     fn insert_range(&mut self, start: u64, end: u64) -> u64 {
-        let added = self.lengthen_run(start, end).unwrap_or_else(|| self.join_runs(start, end));
+        let added = self
+            .lengthen_run(start, end)
+            .unwrap_or_else(|| self.join_runs(start, end));
         self.segments += added;
         added
     }
 
-    /// Lengthens the run that the segments continue, as most do, where they touch no other. Returns the number of those
-    /// that were not there yet.
+    /// Lengthens the run that the segments continue, as most do, where they touch no other. Returns
+    /// the number of those that were not there yet.
     fn lengthen_run(&mut self, start: u64, end: u64) -> Option<u64> {
         let (first, until) = self.runs.range_mut(..=end).next_back()?;
         if *first > start || *until < start {
@@ -70,7 +73,8 @@ impl Reassembly {
         Some(added)
     }
 
-    /// Makes one run of the segments and of all that they touch. Returns the number of those that were not there yet.
+    /// Makes one run of the segments and of all that they touch. Returns the number of those that
+    /// were not there yet.
     fn join_runs(&mut self, start: u64, end: u64) -> u64 {
         let (mut first, mut last, mut there) = (start, end, 0);
         if let Some((&before, &until)) = self.runs.range(..=start).next_back()
@@ -85,13 +89,20 @@ impl Reassembly {
             last = last.max(until);
             self.runs.remove(&next);
         }
-        self.end = if self.is_empty() { last } else { self.end.max(last) };
+        self.end = if self.is_empty() {
+            last
+        } else {
+            self.end.max(last)
+        };
         self.runs.insert(first, last);
         end - start - there
     }
 
     fn record_block(&mut self, start: u64, end: u64) -> bool {
-        let touching = self.listed.iter().position(|&(first, last)| start <= last && first <= end);
+        let touching = self
+            .listed
+            .iter()
+            .position(|&(first, last)| start <= last && first <= end);
         let place = touching.unwrap_or(self.listed.len());
         let mut block = (start, end);
         if let Some(touching) = touching {
@@ -111,8 +122,8 @@ impl Reassembly {
         place >= EXPECTED
     }
 
-    /// Takes away what is in order when everything before `next` has arrived; returns the segment that is missing then
-    /// (`tcp_ofo_queue`, `tcp_sack_remove`).
+    /// Takes away what is in order when everything before `next` has arrived; returns the segment
+    /// that is missing then (`tcp_ofo_queue`, `tcp_sack_remove`).
     pub(super) fn take_in_order(&mut self, next: u64) -> u64 {
         let mut next = next;
         while let Some(run) = self.runs.first_entry() {
@@ -127,10 +138,17 @@ impl Reassembly {
         next
     }
 
-    /// The blocks of an acknowledgement of `next`, at most `most`; that of what arrived twice is reported once.
+    /// The blocks of an acknowledgement of `next`, at most `most`; that of what arrived twice is
+    /// reported once.
     pub(super) fn sack_blocks(&mut self, next: u64, most: usize) -> SackBlocks {
         let mut blocks = SackBlocks::default();
-        for block in self.duplicate.take().into_iter().chain(self.listed.iter().copied()).take(most) {
+        for block in self
+            .duplicate
+            .take()
+            .into_iter()
+            .chain(self.listed.iter().copied())
+            .take(most)
+        {
             blocks.push(next, block);
         }
         blocks
@@ -148,11 +166,23 @@ mod tests {
         for (start, end) in [(10, 12), (20, 22), (30, 32), (12, 14)] {
             queue.add_range(start, end);
         }
-        assert_eq!(queue.sack_blocks(5, 3).block_ranges(5).collect::<Vec<_>>(), [(10, 14), (30, 32), (20, 22)]);
+        assert_eq!(
+            queue.sack_blocks(5, 3).block_ranges(5).collect::<Vec<_>>(),
+            [(10, 14), (30, 32), (20, 22)]
+        );
         queue.add_range(14, 20);
-        assert_eq!(queue.sack_blocks(5, 3).block_ranges(5).collect::<Vec<_>>(), [(10, 22), (30, 32)]);
+        assert_eq!(
+            queue.sack_blocks(5, 3).block_ranges(5).collect::<Vec<_>>(),
+            [(10, 22), (30, 32)]
+        );
         assert_eq!((queue.take_in_order(10), queue.segment_count()), (22, 2));
-        assert_eq!(queue.sack_blocks(22, 3).block_ranges(22).collect::<Vec<_>>(), [(30, 32)]);
+        assert_eq!(
+            queue
+                .sack_blocks(22, 3)
+                .block_ranges(22)
+                .collect::<Vec<_>>(),
+            [(30, 32)]
+        );
     }
 
     #[test]
@@ -160,8 +190,14 @@ mod tests {
         let mut queue = Reassembly::default();
         queue.add_range(10, 12);
         assert_eq!(queue.add_range(10, 12), (0, false));
-        assert_eq!(queue.sack_blocks(5, 3).block_ranges(5).collect::<Vec<_>>(), [(10, 12), (10, 12)]);
-        assert_eq!(queue.sack_blocks(5, 3).block_ranges(5).collect::<Vec<_>>(), [(10, 12)]);
+        assert_eq!(
+            queue.sack_blocks(5, 3).block_ranges(5).collect::<Vec<_>>(),
+            [(10, 12), (10, 12)]
+        );
+        assert_eq!(
+            queue.sack_blocks(5, 3).block_ranges(5).collect::<Vec<_>>(),
+            [(10, 12)]
+        );
     }
 
     proptest! {

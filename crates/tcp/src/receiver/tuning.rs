@@ -13,7 +13,8 @@ pub enum AutotuningRules {
     Doubling,
     /// Since 6.18: twice, and more while it grows (aa251c84636c).
     Growing,
-    /// Since 6.19: the same, but less on ways shorter than a millisecond (`tcp_rcvbuf_low_rtt`, ecfea98b7d0d).
+    /// Since 6.19: the same, but less on ways shorter than a millisecond (`tcp_rcvbuf_low_rtt`,
+    /// ecfea98b7d0d).
     GrowingFarAway,
 }
 
@@ -32,13 +33,16 @@ impl AutotuningRules {
         }
     }
 
-    /// The window for `copied` bytes that were read in a round trip of `rtt` microseconds, `before` in the one before,
-    /// with `behind` bytes out of order (`tcp_rcvbuf_grow`).
+    /// The window for `copied` bytes that were read in a round trip of `rtt` microseconds, `before`
+    /// in the one before, with `behind` bytes out of order (`tcp_rcvbuf_grow`).
     fn receive_window(self, copied: u64, before: u64, behind: u64, rtt: u64, mss: u64) -> u64 {
         const LOW_RTT: u64 = 1_000;
         let grown = |window: u64| {
-            let more = u128::from(window) * u128::from(copied.saturating_sub(before)) / u128::from(before.max(1));
-            2 * u64::try_from(more).unwrap_or(u64::MAX >> 2).min(u64::MAX >> 2)
+            let more = u128::from(window) * u128::from(copied.saturating_sub(before))
+                / u128::from(before.max(1));
+            2 * u64::try_from(more)
+                .unwrap_or(u64::MAX >> 2)
+                .min(u64::MAX >> 2)
         };
         let twice = copied << 1;
         match self {
@@ -59,7 +63,8 @@ impl AutotuningRules {
 pub(super) struct BufferTuning {
     rules: AutotuningRules,
     mss: u64,
-    /// `rcvq_space`: bytes read in the last round trip, bytes read when it began, and when that was.
+    /// `rcvq_space`: bytes read in the last round trip, bytes read when it began, and when that
+    /// was.
     pub(super) space: u64,
     read: u64,
     at: u64,
@@ -71,11 +76,25 @@ pub(super) struct BufferTuning {
 
 impl BufferTuning {
     /// Of a connection that advertises a window since a time.
-    pub(super) const fn new(rules: AutotuningRules, mss: u64, space: u64, window: (u64, u64)) -> Self {
-        Self { rules, mss, space, read: 0, at: window.1, rtt8: 0, window }
+    pub(super) const fn new(
+        rules: AutotuningRules,
+        mss: u64,
+        space: u64,
+        window: (u64, u64),
+    ) -> Self {
+        Self {
+            rules,
+            mss,
+            space,
+            read: 0,
+            at: window.1,
+            rtt8: 0,
+            window,
+        }
     }
 
-    /// Takes the time in which a whole window arrived, up to byte `received` (`tcp_rcv_rtt_measure`).
+    /// Takes the time in which a whole window arrived, up to byte `received`
+    /// (`tcp_rcv_rtt_measure`).
     pub(super) fn window_arrived(&mut self, received: u64, window: u64, now: u64) {
         let (until, since) = self.window;
         if received < until {
@@ -88,8 +107,8 @@ impl BufferTuning {
         self.window = (received + window, now);
     }
 
-    /// Takes a round-trip time by a stamp that came back (`tcp_rcv_rtt_measure_ts`). While data is unread, the program
-    /// is part of it (since 6.16, as is the preference for the least).
+    /// Takes a round-trip time by a stamp that came back (`tcp_rcv_rtt_measure_ts`). While data is
+    /// unread, the program is part of it (since 6.16, as is the preference for the least).
     pub(super) fn measure_rtt(&mut self, sample: u64, unread: bool) {
         let careful = self.rules >= AutotuningRules::Doubling;
         if sample == 0 {
@@ -102,8 +121,9 @@ impl BufferTuning {
         }
     }
 
-    /// Called when the program has read up to byte `read` of `received`, with the times of the last segment, which
-    /// counts since 6.19, and of the call. Returns the window that the buffer must yield, if it is to grow.
+    /// Called when the program has read up to byte `read` of `received`, with the times of the last
+    /// segment, which counts since 6.19, and of the call. Returns the window that the buffer must
+    /// yield, if it is to grow.
     pub(super) fn after_read(
         &mut self,
         read: u64,
@@ -111,11 +131,19 @@ impl BufferTuning {
         behind: u64,
         [arrived, now]: [u64; 2],
     ) -> Option<u64> {
-        let now = if self.rules >= AutotuningRules::GrowingFarAway { arrived } else { now };
+        let now = if self.rules >= AutotuningRules::GrowingFarAway {
+            arrived
+        } else {
+            now
+        };
         if self.rtt8 == 0 || now.saturating_sub(self.at) < self.rtt8 >> 3 {
             return None;
         }
-        let unread = if self.rules >= AutotuningRules::Doubling { received.saturating_sub(read) } else { 0 };
+        let unread = if self.rules >= AutotuningRules::Doubling {
+            received.saturating_sub(read)
+        } else {
+            0
+        };
         let copied = (read - self.read).saturating_sub(unread);
         self.read = read;
         self.at = now;
@@ -135,7 +163,9 @@ impl BufferTuning {
     }
 
     fn window_for(&self, copied: u64, before: u64, behind: u64) -> Option<u64> {
-        let window = self.rules.receive_window(copied, before, behind, self.rtt8 >> 3, self.mss);
+        let window = self
+            .rules
+            .receive_window(copied, before, behind, self.rtt8 >> 3, self.mss);
         (self.rules > AutotuningRules::Off).then_some(window)
     }
 }
@@ -154,26 +184,46 @@ mod tests {
             ("6.18.44", AutotuningRules::Growing),
             ("7.0", AutotuningRules::GrowingFarAway),
         ] {
-            assert_eq!(AutotuningRules::for_kernel(kernel.parse().unwrap()), rules, "{kernel}");
+            assert_eq!(
+                AutotuningRules::for_kernel(kernel.parse().unwrap()),
+                rules,
+                "{kernel}"
+            );
         }
     }
 
     #[test]
     fn windows_when_the_rate_doubles_and_when_it_stays() {
         for (rules, doubled, same) in [
-            (AutotuningRules::Generous, 3 * (200_000 + 16_000), 200_000 + 16_000),
+            (
+                AutotuningRules::Generous,
+                3 * (200_000 + 16_000),
+                200_000 + 16_000,
+            ),
             (AutotuningRules::Doubling, 200_000, 200_000),
             (AutotuningRules::Growing, 600_000, 200_000),
         ] {
-            assert_eq!(rules.receive_window(100_000, 50_000, 0, 50_000, 1_000), doubled, "{rules:?}");
-            assert_eq!(rules.receive_window(100_000, 100_000, 0, 50_000, 1_000), same, "{rules:?}");
+            assert_eq!(
+                rules.receive_window(100_000, 50_000, 0, 50_000, 1_000),
+                doubled,
+                "{rules:?}"
+            );
+            assert_eq!(
+                rules.receive_window(100_000, 100_000, 0, 50_000, 1_000),
+                same,
+                "{rules:?}"
+            );
         }
-        assert_eq!(AutotuningRules::GrowingFarAway.receive_window(100_000, 50_000, 7, 500, 1_000), 300_007);
+        assert_eq!(
+            AutotuningRules::GrowingFarAway.receive_window(100_000, 50_000, 7, 500, 1_000),
+            300_007
+        );
     }
 
     #[test]
     fn a_round_trip_is_the_time_of_a_window_and_never_longer_than_its_shortest() {
-        let mut tuning = BufferTuning::new(AutotuningRules::Growing, 1_000, 10_000, (11_000, 1_000));
+        let mut tuning =
+            BufferTuning::new(AutotuningRules::Growing, 1_000, 10_000, (11_000, 1_000));
         tuning.window_arrived(10_000, 10_000, 90_000);
         assert_eq!(tuning.rtt8, 0);
         tuning.window_arrived(11_000, 20_000, 101_000);
@@ -183,6 +233,9 @@ mod tests {
         tuning.measure_rtt(60_000, false);
         assert_eq!(tuning.rtt8 >> 3, 60_000);
         assert_eq!(tuning.after_read(30_000, 30_000, 0, [0, 60_999]), None);
-        assert_eq!(tuning.after_read(30_000, 30_000, 0, [0, 61_000]), Some(60_000 + 2 * 120_000));
+        assert_eq!(
+            tuning.after_read(30_000, 30_000, 0, [0, 61_000]),
+            Some(60_000 + 2 * 120_000)
+        );
     }
 }

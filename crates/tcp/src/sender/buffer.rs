@@ -6,7 +6,8 @@ use super::chrono::SenderLimit;
 use super::output::MAX_TRAIN_BYTES;
 use super::{RecoveryState, Sender};
 
-/// Headers, and the structures that the kernel keeps of a packet (`SKB_TRUESIZE`): `skb_shared_info`, `sk_buff`.
+/// Headers, and the structures that the kernel keeps of a packet (`SKB_TRUESIZE`):
+/// `skb_shared_info`, `sk_buff`.
 const PACKET_COSTS: u64 = 832;
 /// Bytes that a write puts into one packet.
 const PACKET_BYTES: u64 = 16 * 1024;
@@ -42,9 +43,13 @@ pub(super) struct SendBuffer {
 }
 
 impl SendBuffer {
-    /// `longest` is the number of segments that a packet may have: one where nothing below TCP cuts trains
-    /// (`tcp_xmit_size_goal`).
-    pub(super) fn new((size, max): (ByteCount, ByteCount), mss: ByteCount, longest: SegCount) -> Self {
+    /// `longest` is the number of segments that a packet may have: one where nothing below TCP cuts
+    /// trains (`tcp_xmit_size_goal`).
+    pub(super) fn new(
+        (size, max): (ByteCount, ByteCount),
+        mss: ByteCount,
+        longest: SegCount,
+    ) -> Self {
         const MAX_TCP_HEADER: u64 = 256;
         const SHARED_INFO: u64 = 320;
         const SK_BUFF: u64 = 256;
@@ -65,8 +70,8 @@ impl SendBuffer {
 }
 
 impl Sender {
-    /// Takes in what a program writes, as far as there is room, and returns the bytes taken (`tcp_sendmsg`). A program
-    /// that wrote less than it had waits for room from then on.
+    /// Takes in what a program writes, as far as there is room, and returns the bytes taken
+    /// (`tcp_sendmsg`). A program that wrote less than it had waits for room from then on.
     pub fn write(&mut self, now: Time, bytes: ByteCount) -> ByteCount {
         self.check_program();
         let taken = bytes.get().min(self.writable_bytes());
@@ -77,7 +82,8 @@ impl Sender {
             self.restart_after_idle(now);
             self.buffer.written += taken;
             self.buffer.segments = self.buffer.written / self.mss;
-            self.chrono.start(SenderLimit::Busy, self.clock.nanos_at(now));
+            self.chrono
+                .start(SenderLimit::Busy, self.clock.nanos_at(now));
             self.pass.pending = true;
         }
         ByteCount::new(taken)
@@ -107,7 +113,8 @@ impl Sender {
         ByteCount::new(self.buffer.written)
     }
 
-    /// Returns the number of the last segment of the stream, and its payload, where it is shorter than the others.
+    /// Returns the number of the last segment of the stream, and its payload, where it is shorter
+    /// than the others.
     #[inline]
     pub fn short_segment(&self) -> Option<(u64, ByteCount)> {
         let last = self.buffer.segments.checked_sub(1)?;
@@ -115,7 +122,8 @@ impl Sender {
         (payload < self.mss).then(|| (last, ByteCount::new(payload)))
     }
 
-    /// Returns true if two of the longest trains wait, and something is on its way whose acknowledgement lets them go.
+    /// Returns true if two of the longest trains wait, and something is on its way whose
+    /// acknowledgement lets them go.
     pub fn has_plenty(&self) -> bool {
         self.board.packets_out() > 0 && self.unsent_bytes() >= 2 * MAX_TRAIN_BYTES
     }
@@ -138,19 +146,24 @@ impl Sender {
     }
 
     pub(super) fn unsent_bytes(&self) -> u64 {
-        self.buffer.written.saturating_sub(self.board.next_segment() * self.mss)
+        self.buffer
+            .written
+            .saturating_sub(self.board.next_segment() * self.mss)
     }
 
     /// Segments that wait.
     pub(super) fn unsent_segments(&self) -> u64 {
-        self.buffer.segments.saturating_sub(self.board.next_segment())
+        self.buffer
+            .segments
+            .saturating_sub(self.board.next_segment())
     }
 
     pub(super) fn has_unsent(&self) -> bool {
         self.unsent_segments() > 0
     }
 
-    /// Bytes that a write takes: packets while the buffer is not exceeded, so the last may exceed it.
+    /// Bytes that a write takes: packets while the buffer is not exceeded, so the last may exceed
+    /// it.
     fn writable_bytes(&self) -> u64 {
         let free = self.buffer.size.saturating_sub(self.queued_bytes());
         free.div_ceil(self.buffer.packet + PACKET_COSTS) * self.buffer.packet
@@ -158,8 +171,16 @@ impl Sender {
 
     /// `tcp_sndbuf_expand`: two windows, three under BBR.
     pub(super) fn expand_buffer(&mut self) {
-        let windows = if self.control.as_bbr().is_some() { 3 } else { 2 };
-        let segments = self.window.cwnd.max(crate::window::CongestionWindow::INITIAL).max(self.reordering + 1);
+        let windows = if self.control.as_bbr().is_some() {
+            3
+        } else {
+            2
+        };
+        let segments = self
+            .window
+            .cwnd
+            .max(crate::window::CongestionWindow::INITIAL)
+            .max(self.reordering + 1);
         let wanted = windows * segments * self.buffer.per_segment;
         if self.buffer.size < wanted {
             self.buffer.size = wanted.min(self.buffer.max).max(self.buffer.size);
@@ -176,19 +197,24 @@ impl Sender {
         }
         if self.free_room() == BufferRoom::Third {
             self.buffer.no_space = false;
-            self.chrono.stop(SenderLimit::Buffer, false, self.clock.nanos_at(now));
+            self.chrono
+                .stop(SenderLimit::Buffer, false, self.clock.nanos_at(now));
         }
     }
 
     /// `tcp_rate_check_app_limited`.
     fn check_program(&mut self) {
         let in_flight = self.board.in_flight();
-        if self.unsent_bytes() < self.mss && in_flight < self.window.cwnd && !self.board.has_to_resend() {
+        if self.unsent_bytes() < self.mss
+            && in_flight < self.window.cwnd
+            && !self.board.has_to_resend()
+        {
             self.delivery.mark_app_limited(in_flight);
         }
     }
 
-    /// A window that was not used for a timeout is used no more (`tcp_slow_start_after_idle_check`, RFC 2861).
+    /// A window that was not used for a timeout is used no more (`tcp_slow_start_after_idle_check`,
+    /// RFC 2861).
     fn restart_after_idle(&mut self, now: Time) {
         if self.board.packets_out() > 0 || self.control.as_bbr().is_some() {
             return;
@@ -210,8 +236,11 @@ impl Sender {
 
     /// The second half of `tcp_cwnd_validate`.
     pub(super) fn validate_window(&mut self, now: Time, limited: bool) {
-        let (acknowledged, next, out) =
-            (self.board.acknowledged_segments(), self.board.next_segment(), self.board.packets_out());
+        let (acknowledged, next, out) = (
+            self.board.acknowledged_segments(),
+            self.board.next_segment(),
+            self.board.packets_out(),
+        );
         self.window.note_use(limited, acknowledged, next, out);
         let ticks = self.clock.ticks_at(now);
         if self.window.is_limiting() {
@@ -223,7 +252,8 @@ impl Sender {
             self.shrink_unused(ticks);
         }
         if !self.has_unsent() && self.buffer.no_space {
-            self.chrono.start(SenderLimit::Buffer, self.clock.nanos_at(now));
+            self.chrono
+                .start(SenderLimit::Buffer, self.clock.nanos_at(now));
         }
     }
 

@@ -1,4 +1,5 @@
-//! The times for which a connection was busy, and what held it back (`tcp_chrono_start`, since 4.10).
+//! The times for which a connection was busy, and what held it back (`tcp_chrono_start`, since
+//! 4.10).
 
 use fullpipe_units::Span;
 
@@ -22,7 +23,11 @@ pub(super) struct LimitChronograph {
 
 impl LimitChronograph {
     pub(super) const fn new(now: u64) -> Self {
-        Self { running: None, since: now, spent: [0; 3] }
+        Self {
+            running: None,
+            since: now,
+            spent: [0; 3],
+        }
     }
 
     /// A limit takes precedence over the ones before it.
@@ -73,6 +78,9 @@ mod tests {
         chrono.stop(SenderLimit::Buffer, false, 2_600_000);
         chrono.stop(SenderLimit::Window, false, 4_000_000);
         chrono.stop(SenderLimit::Busy, true, 9_000_000);
-        assert_eq!(chrono.limit_times(20_000_000), [8, 2, 0].map(Span::from_millis));
+        assert_eq!(
+            chrono.limit_times(20_000_000),
+            [8, 2, 0].map(Span::from_millis)
+        );
     }
 }

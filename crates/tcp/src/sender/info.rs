@@ -15,7 +15,8 @@ impl Sender {
     /// not change are `None`.
     pub fn tcp_info(&self, now: Time) -> TcpInfo {
         let micros = self.clock.micros_at(now);
-        let [busy, rwnd_limited, sndbuf_limited] = self.chrono.limit_times(self.clock.nanos_at(now));
+        let [busy, rwnd_limited, sndbuf_limited] =
+            self.chrono.limit_times(self.clock.nanos_at(now));
         let ago = |at: u64| Some(Span::from_micros(micros.saturating_sub(at)));
         let segments = |count: u64| Some(SegCount::new(count));
         let bytes = |count: u64| Some(ByteCount::new(count));
@@ -91,11 +92,17 @@ impl Sender {
     /// `tcp_compute_delivery_rate`.
     fn delivery_rate(&self) -> Option<BitRate> {
         let (segments, micros, _) = self.delivery.last?;
-        Some(BitRate::from_bytes_in(ByteCount::new(segments * self.mss), Span::from_micros(micros)))
+        Some(BitRate::from_bytes_in(
+            ByteCount::new(segments * self.mss),
+            Span::from_micros(micros),
+        ))
     }
 }
 
 /// Of so many bytes a second; none where that is no limit.
 fn limited_rate(bytes: u64) -> Option<BitRate> {
-    bytes.checked_mul(8).filter(|_| bytes > 0).map(BitRate::from_bps)
+    bytes
+        .checked_mul(8)
+        .filter(|_| bytes > 0)
+        .map(BitRate::from_bps)
 }

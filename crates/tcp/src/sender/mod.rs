@@ -32,11 +32,13 @@ pub struct SenderSetup {
     pub clock: HostClock,
     /// Payload of a segment.
     pub mss: ByteCount,
-    /// Segments that are handed to the network as one, at most: 1 where nothing below TCP cuts trains.
+    /// Segments that are handed to the network as one, at most: 1 where nothing below TCP cuts
+    /// trains.
     pub longest_train: SegCount,
     /// Congestion control.
     pub control: CongestionControl,
-    /// Greatest pace of the socket (`SO_MAX_PACING_RATE`); the kernel paces only where this is set, or under BBR.
+    /// Greatest pace of the socket (`SO_MAX_PACING_RATE`); the kernel paces only where this is set,
+    /// or under BBR.
     pub max_pacing_rate: Option<BitRate>,
     /// Send buffer at first, and the most that it grows to; the same where a program fixed it.
     pub buffer: (ByteCount, ByteCount),
@@ -66,11 +68,14 @@ enum RecoveryState {
 
 /// A sender.
 ///
-/// The program [writes](Self::write), acknowledgements [arrive](Self::acknowledged), time [passes](Self::wake); after
-/// each, [`Self::next`] is called until there is nothing more to send. Calls must not go back in time. Extra calls of
-/// [`Self::wake`] and [`Self::next`] change nothing.
+/// The program [writes](Self::write), acknowledgements [arrive](Self::acknowledged), time
+/// [passes](Self::wake); after each, [`Self::next`] is called until there is nothing more to send.
+/// Calls must not go back in time. Extra calls of [`Self::wake`] and [`Self::next`] change nothing.
 #[derive(Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "flags of the kernel's structure of a connection")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "flags of the kernel's structure of a connection"
+)]
 pub struct Sender {
     clock: HostClock,
     mss: u64,
@@ -104,7 +109,8 @@ pub struct Sender {
     prr_out: u64,
     /// `undo_marker`; none where nothing may be undone.
     undo_from: Option<u64>,
-    /// `undo_retrans`: retransmissions that were not shown to be needless; none where there was none yet.
+    /// `undo_retrans`: retransmissions that were not shown to be needless; none where there was
+    /// none yet.
     undo_left: Option<u64>,
     /// `retrans_stamp`: the stamp of the first retransmission.
     resent_at: Option<TimestampValue>,
@@ -164,8 +170,9 @@ struct SenderCounts {
 }
 
 impl Sender {
-    /// A connection whose handshake is over, and whose program has sent a first short message that the other end
-    /// acknowledges at `now`: with such a message the data connections of programs that measure begin.
+    /// A connection whose handshake is over, and whose program has sent a first short message that
+    /// the other end acknowledges at `now`: with such a message the data connections of programs
+    /// that measure begin.
     pub fn new(setup: &SenderSetup, now: Time) -> Self {
         let clock = setup.clock;
         let handshake = setup.handshake.as_micros().max(1);
@@ -230,8 +237,8 @@ impl Sender {
     }
 
     /// Changes the congestion control of the connection, as `TCP_CONGESTION` does at any time
-    /// (`tcp_reinit_congestion_control`): the window stays as it is, and what the other one had learnt is lost. `seed`
-    /// is for what falls to chance.
+    /// (`tcp_reinit_congestion_control`): the window stays as it is, and what the other one had
+    /// learnt is lost. `seed` is for what falls to chance.
     pub fn use_congestion(&mut self, now: Time, control: CongestionControl, seed: u64) {
         self.control = self.begin_control(now, control, [seed, self.min_rtt.best_value()]);
         self.prior_ssthresh = 0;
@@ -243,13 +250,20 @@ impl Sender {
         self.pass.pending = true;
     }
 
-    /// A congestion control from now on (`init`). BBR begins with the least round-trip time so far, in microseconds.
-    fn begin_control(&self, now: Time, control: CongestionControl, [seed, least_rtt]: [u64; 2]) -> ControlState {
+    /// A congestion control from now on (`init`). BBR begins with the least round-trip time so far,
+    /// in microseconds.
+    fn begin_control(
+        &self,
+        now: Time,
+        control: CongestionControl,
+        [seed, least_rtt]: [u64; 2],
+    ) -> ControlState {
         match control {
             CongestionControl::Reno => ControlState::Reno,
-            CongestionControl::Cubic => {
-                ControlState::Cubic(Cubic::new(self.clock.ticks_per_second(), &self.moment_at(now)))
-            }
+            CongestionControl::Cubic => ControlState::Cubic(Cubic::new(
+                self.clock.ticks_per_second(),
+                &self.moment_at(now),
+            )),
             CongestionControl::Bbr => ControlState::Bbr(Box::new(Bbr::new(
                 self.clock.ticks_per_second(),
                 self.mss,
@@ -261,11 +275,14 @@ impl Sender {
         }
     }
 
-    /// The first message, of `rtt` microseconds. A window that is not in use does not grow by it, but BBR's does.
+    /// The first message, of `rtt` microseconds. A window that is not in use does not grow by it,
+    /// but BBR's does.
     fn take_greeting(&mut self, now: Time, rtt: u64) {
         let micros = self.clock.micros_at(now);
         self.delivery.mark_app_limited(0);
-        let sent = self.delivery.record_sent_segment(micros.saturating_sub(rtt), true);
+        let sent = self
+            .delivery
+            .record_sent_segment(micros.saturating_sub(rtt), true);
         self.delivery.mark_app_limited(1);
         self.delivery.delivered = 1;
         let mut sample = RateSample::new(1);
@@ -306,7 +323,8 @@ impl Sender {
         self.take_number(now, ack, prior_highest, &mut tally);
         self.rack = tally.rack;
         self.delivery.first_sent = tally.first_sent;
-        self.rack.adjust_window(&tally.sample, self.delivery.delivered);
+        self.rack
+            .adjust_window(&tally.sample, self.delivery.delivered);
         self.take_probe_answer(ack, &tally);
         if self.is_dubious(&tally) {
             self.process_losses(now, prior_acknowledged, &mut tally);
@@ -315,7 +333,11 @@ impl Sender {
             self.set_timer(now);
         }
         tally.sample.losses = self.counts.lost - lost;
-        self.delivery.finish_sample(&mut tally.sample, self.clock.micros_at(now), self.min_rtt.best_value());
+        self.delivery.finish_sample(
+            &mut tally.sample,
+            self.clock.micros_at(now),
+            self.min_rtt.best_value(),
+        );
         self.control_congestion(now, &tally);
     }
 
@@ -367,14 +389,19 @@ impl Sender {
     fn take_old(&mut self, now: Time, ack: &AckSegment) {
         let mut tally = self.tally_ack(now, ack);
         let acknowledged = self.board.acknowledged_segments();
-        if ack.blocks.block_ranges(ack.next).next().is_some_and(|(_, end)| end <= ack.next) {
+        if ack
+            .blocks
+            .block_ranges(ack.next)
+            .next()
+            .is_some_and(|(_, end)| end <= ack.next)
+        {
             self.take_blocks(ack, acknowledged, &mut tally);
             self.rack.duplicate_seen = tally.rack.duplicate_seen;
         }
     }
 
-    /// `tcp_may_update_window`, `tcp_ack_update_window`: its end may be before the one that was announced, as where a
-    /// device changes the scale.
+    /// `tcp_may_update_window`, `tcp_ack_update_window`: its end may be before the one that was
+    /// announced, as where a device changes the scale.
     fn take_window(&mut self, ack: &AckSegment, tally: &mut AckTally) {
         let window = ack.window.get();
         if tally.advanced || window > self.snd_wnd || window == 0 {
@@ -396,7 +423,8 @@ impl Sender {
         }
         let [first, second, ..] = blocks;
         let count = ack.blocks.len();
-        let repeated = first.0 < ack.next || (count > 1 && first.0 >= second.0 && first.1 <= second.1);
+        let repeated =
+            first.0 < ack.next || (count > 1 && first.0 >= second.0 && first.1 <= second.1);
         if repeated {
             self.take_duplicate(first, prior_acknowledged, tally);
         }
@@ -423,7 +451,12 @@ impl Sender {
     }
 
     /// `tcp_check_dsack` and `tcp_dsack_seen`.
-    fn take_duplicate(&mut self, (start, end): (u64, u64), prior_acknowledged: u64, tally: &mut AckTally) {
+    fn take_duplicate(
+        &mut self,
+        (start, end): (u64, u64),
+        prior_acknowledged: u64,
+        tally: &mut AckTally,
+    ) {
         let segments = end.saturating_sub(start);
         if segments == 0 || segments * self.mss > self.snd_wnd.max(self.mss) {
             return;
@@ -444,7 +477,13 @@ impl Sender {
     }
 
     /// `tcp_clean_rtx_queue`, and the round-trip times that follow.
-    fn take_number(&mut self, now: Time, ack: &AckSegment, prior_highest: u64, tally: &mut AckTally) {
+    fn take_number(
+        &mut self,
+        now: Time,
+        ack: &AckSegment,
+        prior_highest: u64,
+        tally: &mut AckTally,
+    ) {
         if tally.advanced {
             self.board.acknowledge_before(ack.next, |part| {
                 tally.record_acknowledged(&part, HostClock::stamp_at(part.sent.at))
@@ -465,7 +504,8 @@ impl Sender {
                 self.timer = None;
             }
         } else if let (Some((first, _)), Some(head)) = (tally.sacked, self.board.head_sent_at()) {
-            // Not for what was sent after the first segment was last sent, or the timeout would never come.
+            // Not for what was sent after the first segment was last sent, or the timeout would
+            // never come.
             tally.set_timer = first < head;
         }
     }
@@ -474,15 +514,25 @@ impl Sender {
     fn take_round_trip(&mut self, now: Time, tally: &mut AckTally) {
         let micros = self.clock.micros_at(now);
         let since = |at: u64| micros.saturating_sub(at).max(1);
-        let by_number = tally.acked.filter(|_| !tally.again).map(|(first, _)| since(first));
+        let by_number = tally
+            .acked
+            .filter(|_| !tally.again)
+            .map(|(first, _)| since(first));
         let by_block = tally.sacked.map(|(first, _)| since(first));
-        let latest = tally.sacked.or(tally.acked.filter(|_| !tally.again)).map(|(_, last)| since(last));
+        let latest = tally
+            .sacked
+            .or(tally.acked.filter(|_| !tally.again))
+            .map(|(_, last)| since(last));
         tally.sample.rtt = latest;
         let Some(sample) = by_number.or(by_block) else {
             return self.take_round_trip_by_stamp(now, tally);
         };
         let ticks = self.clock.ticks_at(now);
-        self.min_rtt.lower_min(MIN_RTT_SECONDS * self.clock.ticks_per_second(), ticks, latest.unwrap_or(sample));
+        self.min_rtt.lower_min(
+            MIN_RTT_SECONDS * self.clock.ticks_per_second(),
+            ticks,
+            latest.unwrap_or(sample),
+        );
         self.take_sample(sample);
         if let Some(latest) = latest {
             let moment = self.moment_at(now);
@@ -492,10 +542,16 @@ impl Sender {
 
     /// Of segments that were sent twice, the stamp shows which copy was answered, in milliseconds.
     fn take_round_trip_by_stamp(&mut self, now: Time, tally: &mut AckTally) {
-        let Some(echo) = tally.echo.filter(|_| tally.advanced) else { return };
+        let Some(echo) = tally.echo.filter(|_| tally.advanced) else {
+            return;
+        };
         let sample = self.clock.timestamp_at(now).millis_since(echo).max(1) * 1_000;
         tally.sample.rtt = Some(sample);
-        self.min_rtt.lower_min(MIN_RTT_SECONDS * self.clock.ticks_per_second(), self.clock.ticks_at(now), sample);
+        self.min_rtt.lower_min(
+            MIN_RTT_SECONDS * self.clock.ticks_per_second(),
+            self.clock.ticks_at(now),
+            sample,
+        );
         self.take_sample(sample);
         let moment = self.moment_at(now);
         self.control.measure_rtt(sample, &mut self.window, &moment);
@@ -503,7 +559,11 @@ impl Sender {
 
     /// A round trip was measured: the timeout is as if there never was one.
     fn take_sample(&mut self, micros: u64) {
-        self.rtt.add_sample(micros, self.board.acknowledged_segments(), self.board.next_segment());
+        self.rtt.add_sample(
+            micros,
+            self.board.acknowledged_segments(),
+            self.board.next_segment(),
+        );
         self.timeout = self.clock.ticks_in(self.rtt.retransmission_timeout());
         self.backoff = 0;
     }
@@ -525,7 +585,11 @@ impl Sender {
         if self.state == RecoveryState::Recovery || self.state == RecoveryState::Reduced {
             self.reduce_window(tally.sample.acked, tally.sample.losses, tally.advanced);
         } else if self.may_grow(tally) {
-            self.control.grow_window(&mut self.window, tally.sample.acked, self.clock.ticks_at(now));
+            self.control.grow_window(
+                &mut self.window,
+                tally.sample.acked,
+                self.clock.ticks_at(now),
+            );
             self.used.1 = self.clock.ticks_at(now);
         }
         self.update_pacing_rate();
@@ -555,7 +619,11 @@ impl Sender {
             self.pacing_rate = bbr.pacing_rate;
             return;
         }
-        let percent = if self.window.cwnd < self.window.ssthresh / 2 { 200 } else { 120 };
+        let percent = if self.window.cwnd < self.window.ssthresh / 2 {
+            200
+        } else {
+            120
+        };
         let bytes = self.mss * self.window.cwnd.max(self.board.packets_out());
         // Segments of 1448 bytes fit this up to a window of 800 million.
         let rate = bytes.saturating_mul(80_000 * percent) / self.rtt.smoothed8;
@@ -588,7 +656,9 @@ impl Sender {
             in_flight: self.board.in_flight(),
             cwnd: self.window.cwnd,
             outcome: match self.state {
-                RecoveryState::Open | RecoveryState::Disorder | RecoveryState::Reduced => RecoveryPhase::Fine,
+                RecoveryState::Open | RecoveryState::Disorder | RecoveryState::Reduced => {
+                    RecoveryPhase::Fine
+                }
                 RecoveryState::Recovery => RecoveryPhase::Recovering,
                 RecoveryState::Loss => RecoveryPhase::TimedOut,
             },

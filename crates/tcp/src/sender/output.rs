@@ -13,8 +13,8 @@ use crate::packet::SegmentBurst;
 pub(super) const MAX_TRAIN_BYTES: u64 = 65_536 - 1 - 320;
 /// Nanoseconds after the last transmission in which a train may wait for more.
 const DEFER_FOR: u64 = 1_000_000;
-/// Nanoseconds before the next acknowledgement in which a train may wait for more: since 6.18, and stable releases of
-/// October 2025; half a round trip before (295ce1eb36ae).
+/// Nanoseconds before the next acknowledgement in which a train may wait for more: since 6.18, and
+/// stable releases of October 2025; half a round trip before (295ce1eb36ae).
 const ACK_IS_NEAR: u64 = 1_000_000;
 /// `tcp_tso_win_divisor`.
 const WINDOW_DIVISOR: u64 = 3;
@@ -39,7 +39,8 @@ pub(super) struct SendPass {
 }
 
 impl Sender {
-    /// Returns the next segments to send at `now`; `None` until something else happens. A caller calls it until then.
+    /// Returns the next segments to send at `now`; `None` until something else happens. A caller
+    /// calls it until then.
     pub fn next_burst(&mut self, now: Time) -> Option<SegmentBurst> {
         if self.waits_for_pace && self.departs_at <= self.clock.nanos_at(now) {
             self.waits_for_pace = false;
@@ -61,7 +62,11 @@ impl Sender {
             return Some(burst);
         }
         let lost_first = !self.new_data_first && !self.pass.new_only && self.board.has_to_resend();
-        let burst = if lost_first { self.retransmit_lost(now) } else { None };
+        let burst = if lost_first {
+            self.retransmit_lost(now)
+        } else {
+            None
+        };
         if let Some(burst) = burst.or_else(|| self.send_new(now)) {
             return Some(burst);
         }
@@ -92,14 +97,20 @@ impl Sender {
             segments: SegCount::new(segments),
             stamp: self.clock.timestamp_at(now),
             echo: self.echo,
-            // Trains (`__tcp_transmit_skb`, since 5.1), and the end of what is written (`tcp_push`).
+            // Trains (`__tcp_transmit_skb`, since 5.1), and the end of what is written
+            // (`tcp_push`).
             pushes: segments > 1 || !self.has_unsent(),
             is_probe: false,
         }
     }
 
     fn end_pass(&mut self, now: Time) {
-        let SendPass { sent, limited_by_congestion, limited_by_receiver, .. } = self.pass;
+        let SendPass {
+            sent,
+            limited_by_congestion,
+            limited_by_receiver,
+            ..
+        } = self.pass;
         self.pass = SendPass::default();
         let nanos = self.clock.nanos_at(now);
         if sent > 0 || self.has_unsent() {
@@ -127,15 +138,21 @@ impl Sender {
         self.check_space(now);
     }
 
-    /// The longest train (`tcp_tso_autosize`): what the pace gives in a millisecond, and more on short ways.
+    /// The longest train (`tcp_tso_autosize`): what the pace gives in a millisecond, and more on
+    /// short ways.
     fn longest_burst(&self) -> u64 {
         let mut bytes = self.pacing_rate >> 10;
         let shift = self.min_rtt.best_value() >> 9;
         if shift < 32 {
             bytes += MAX_TRAIN_BYTES >> shift;
         }
-        let least = self.control.as_bbr().map_or(2, crate::control::Bbr::min_train);
-        (bytes.min(MAX_TRAIN_BYTES) / self.mss).max(least).min(self.longest_train)
+        let least = self
+            .control
+            .as_bbr()
+            .map_or(2, crate::control::Bbr::min_train);
+        (bytes.min(MAX_TRAIN_BYTES) / self.mss)
+            .max(least)
+            .min(self.longest_train)
     }
 
     fn must_wait_for_pace(&mut self, now: Time) -> bool {
@@ -152,11 +169,15 @@ impl Sender {
         let most = room.min(self.longest_burst());
         let micros = self.clock.micros_at(now);
         let delivery = &mut self.delivery;
-        let (first, count) = self.board.retransmit_lost(most, || delivery.record_sent_segment(micros, false))?;
+        let (first, count) = self
+            .board
+            .retransmit_lost(most, || delivery.record_sent_segment(micros, false))?;
         self.resent_at.get_or_insert(HostClock::stamp_at(micros));
         self.undo_left = Some(self.undo_left.unwrap_or(0) + count);
         self.counts.retransmitted += count;
-        if first == self.board.acknowledged_segments() && self.timer_kind() != Some(TimerKind::Reordered) {
+        if first == self.board.acknowledged_segments()
+            && self.timer_kind() != Some(TimerKind::Reordered)
+        {
             self.arm_timer(now, TimerKind::Timeout, self.timeout);
         }
         self.record_departure(now, count);
@@ -173,7 +194,9 @@ impl Sender {
             self.probe = Some((self.board.next_segment(), false));
             Some(burst)
         } else {
-            let sent = self.delivery.record_sent_segment(self.clock.micros_at(now), false);
+            let sent = self
+                .delivery
+                .record_sent_segment(self.clock.micros_at(now), false);
             self.board.resend_last(sent).map(|(first, count)| {
                 self.counts.retransmitted += count;
                 self.probe = Some((self.board.next_segment(), true));
@@ -216,7 +239,9 @@ impl Sender {
         if self.board.in_flight() == 0 {
             self.restart_control(now);
         }
-        let sent = self.delivery.record_sent_segment(self.clock.micros_at(now), idle);
+        let sent = self
+            .delivery
+            .record_sent_segment(self.clock.micros_at(now), idle);
         let first = self.board.next_segment();
         self.board.push_segments(count, sent);
         self.pass.sent += count;
@@ -242,7 +267,8 @@ impl Sender {
         }
     }
 
-    /// Notes that `count` segments leave now, and when the next may (`tcp_update_skb_after_send`, since 5.0).
+    /// Notes that `count` segments leave now, and when the next may (`tcp_update_skb_after_send`,
+    /// since 5.0).
     fn record_departure(&mut self, now: Time, count: u64) {
         if self.state == RecoveryState::Recovery || self.state == RecoveryState::Reduced {
             self.prr_out += count;
@@ -251,7 +277,8 @@ impl Sender {
         let before = self.departs_at;
         self.departs_at = before.max(nanos);
         if self.is_paced() && self.pacing_rate > 0 && self.counts.data_segments_out >= UNPACED {
-            let length = u128::from(count * self.mss) * 1_000_000_000 / u128::from(self.pacing_rate);
+            let length =
+                u128::from(count * self.mss) * 1_000_000_000 / u128::from(self.pacing_rate);
             let length = u64::try_from(length).unwrap_or(u64::MAX >> 1);
             // A late timer is made up for, up to half of the train.
             self.departs_at += length - (length / 2).min(self.departs_at - before);
@@ -261,12 +288,19 @@ impl Sender {
         self.last_sent = self.clock.ticks_at(now);
     }
 
-    /// Segments of the packet at the head of the queue. Packets are cut and joined as trains need (`tso_fragment`,
-    /// `tcp_grow_skb` since 6.10), and waiting for more depends on their borders.
+    /// Segments of the packet at the head of the queue. Packets are cut and joined as trains need
+    /// (`tso_fragment`, `tcp_grow_skb` since 6.10), and waiting for more depends on their borders.
     fn head_packet(&mut self, quota: u64) -> u64 {
         let whole = self.buffer.packet_segments;
         if self.head[0] == 0 {
-            self.head = [if self.head[1] == 0 { whole } else { self.head[1] }, whole];
+            self.head = [
+                if self.head[1] == 0 {
+                    whole
+                } else {
+                    self.head[1]
+                },
+                whole,
+            ];
         }
         while self.head[0] < quota {
             let moved = (quota - self.head[0]).min(self.head[1]);
@@ -281,16 +315,29 @@ impl Sender {
 
     /// Segments that the other end's window still permits.
     fn window_segments(&self) -> u64 {
-        self.window_segments.saturating_sub(self.board.next_segment())
+        self.window_segments
+            .saturating_sub(self.board.next_segment())
     }
 
-    /// Waits with a train that could become longer, while acknowledgements are about to come (`tcp_tso_should_defer`).
-    fn defers_train(&mut self, now: Time, room: u64, packet: u64, is_last: bool, longest: u64) -> bool {
+    /// Waits with a train that could become longer, while acknowledgements are about to come
+    /// (`tcp_tso_should_defer`).
+    fn defers_train(
+        &mut self,
+        now: Time,
+        room: u64,
+        packet: u64,
+        is_last: bool,
+        longest: u64,
+    ) -> bool {
         let nanos = self.clock.nanos_at(now);
-        if self.state >= RecoveryState::Recovery || nanos.saturating_sub(self.departs_at) > DEFER_FOR {
+        if self.state >= RecoveryState::Recovery
+            || nanos.saturating_sub(self.departs_at) > DEFER_FOR
+        {
             return false;
         }
-        let receiver = self.window_end.saturating_sub(self.board.next_segment() * self.mss);
+        let receiver = self
+            .window_end
+            .saturating_sub(self.board.next_segment() * self.mss);
         let congestion = room * self.mss;
         let limit = receiver.min(congestion);
         let packet = packet * self.mss;
@@ -301,7 +348,9 @@ impl Sender {
         if limit >= part {
             return false;
         }
-        let Some(head) = self.board.head_sent_at() else { return false };
+        let Some(head) = self.board.head_sent_at() else {
+            return false;
+        };
         // The acknowledgement of the oldest segment must be near.
         let srtt = self.rtt.smoothed8 * 125;
         if head * 1_000 + srtt > nanos + (srtt >> 1).min(ACK_IS_NEAR) {

@@ -1,4 +1,5 @@
-//! The states of loss recovery (`tcp_fastretrans_alert`), the reduction of the window, and its undoing.
+//! The states of loss recovery (`tcp_fastretrans_alert`), the reduction of the window, and its
+//! undoing.
 
 use fullpipe_units::Time;
 
@@ -19,7 +20,12 @@ impl Sender {
     }
 
     /// `tcp_fastretrans_alert`.
-    pub(super) fn process_losses(&mut self, now: Time, prior_acknowledged: u64, tally: &mut AckTally) {
+    pub(super) fn process_losses(
+        &mut self,
+        now: Time,
+        prior_acknowledged: u64,
+        tally: &mut AckTally,
+    ) {
         if self.state == RecoveryState::Open {
             self.resent_at = None;
         } else if self.board.acknowledged_segments() >= self.high {
@@ -59,7 +65,10 @@ impl Sender {
                 let recovering = std::mem::replace(&mut self.state, RecoveryState::Open);
                 self.end_reduction_of(recovering);
             }
-            RecoveryState::Open | RecoveryState::Disorder | RecoveryState::Reduced | RecoveryState::Loss => {}
+            RecoveryState::Open
+            | RecoveryState::Disorder
+            | RecoveryState::Reduced
+            | RecoveryState::Loss => {}
         }
     }
 
@@ -110,8 +119,8 @@ impl Sender {
         self.window.ssthresh = self.control.on_loss(&self.window);
     }
 
-    /// Proportional rate reduction (RFC 6937; `tcp_cwnd_reduction`, since 5.19 with the slow start part only where
-    /// nothing more was lost).
+    /// Proportional rate reduction (RFC 6937; `tcp_cwnd_reduction`, since 5.19 with the slow start
+    /// part only where nothing more was lost).
     pub(super) fn reduce_window(&mut self, acked: u64, lost: u64, advanced: bool) {
         if acked == 0 || self.prior_cwnd == 0 {
             return;
@@ -139,7 +148,10 @@ impl Sender {
 
     fn end_reduction_of(&mut self, state: RecoveryState) {
         let set = self.window.ssthresh < CongestionWindow::UNSET;
-        if self.control.as_bbr().is_none() && set && (state == RecoveryState::Reduced || self.undo_from.is_some()) {
+        if self.control.as_bbr().is_none()
+            && set
+            && (state == RecoveryState::Reduced || self.undo_from.is_some())
+        {
             self.window.cwnd = self.window.ssthresh;
         }
     }
@@ -149,7 +161,9 @@ impl Sender {
         if matches!(self.state, RecoveryState::Reduced | RecoveryState::Recovery) {
             self.window.ssthresh
         } else {
-            self.window.ssthresh.max((self.window.cwnd >> 1) + (self.window.cwnd >> 2))
+            self.window
+                .ssthresh
+                .max((self.window.cwnd >> 1) + (self.window.cwnd >> 2))
         }
     }
 
@@ -167,18 +181,25 @@ impl Sender {
         again > 0
     }
 
-    /// Marks what is lost. Returns how many retransmissions are, and for how long others are waited for.
+    /// Marks what is lost. Returns how many retransmissions are, and for how long others are waited
+    /// for.
     pub(super) fn mark_losses(&mut self, micros: u64) -> (u64, Option<u64>) {
-        let rule = LossRule { newest: self.rack.newest, now: micros, after: self.rack.rtt + self.reordering_wait() };
+        let rule = LossRule {
+            newest: self.rack.newest,
+            now: micros,
+            after: self.rack.rtt + self.reordering_wait(),
+        };
         let marked = self.board.detect_losses(rule);
         self.counts.lost += marked.lost;
         (marked.again, marked.wait)
     }
 
-    /// `tcp_rack_reo_wnd`: none until something was reordered, if recovery is on or three segments arrived out of
-    /// order.
+    /// `tcp_rack_reo_wnd`: none until something was reordered, if recovery is on or three segments
+    /// arrived out of order.
     fn reordering_wait(&self) -> u64 {
-        if self.reorder_events == 0 && (self.state >= RecoveryState::Recovery || self.board.sacked >= self.reordering) {
+        if self.reorder_events == 0
+            && (self.state >= RecoveryState::Recovery || self.board.sacked >= self.reordering)
+        {
             return 0;
         }
         ((self.min_rtt.best_value() >> 2) * self.rack.steps).min(self.rtt.smoothed_rtt())
@@ -206,7 +227,11 @@ impl Sender {
     pub(super) fn enter_loss(&mut self, now: Time) {
         let micros = self.clock.micros_at(now);
         let new = self.state < RecoveryState::Recovery;
-        let rule = LossRule { newest: self.rack.newest, now: micros, after: self.rack.rtt };
+        let rule = LossRule {
+            newest: self.rack.newest,
+            now: micros,
+            after: self.rack.rtt,
+        };
         self.counts.lost += self.board.lose_all(rule);
         let first = self.timeouts == 0;
         if self.state <= RecoveryState::Disorder
@@ -242,13 +267,17 @@ impl Sender {
         }
     }
 
-    /// Retransmits what is in flight: a router says that it was too big, and what follows is smaller. The window stays
-    /// as it is (`tcp_simple_retransmit`).
+    /// Retransmits what is in flight: a router says that it was too big, and what follows is
+    /// smaller. The window stays as it is (`tcp_simple_retransmit`).
     pub fn send_all_again(&mut self, now: Time) {
         if self.board.packets_out() == 0 {
             return;
         }
-        let rule = LossRule { newest: self.rack.newest, now: self.clock.micros_at(now), after: 0 };
+        let rule = LossRule {
+            newest: self.rack.newest,
+            now: self.clock.micros_at(now),
+            after: 0,
+        };
         self.counts.lost += self.board.lose_all(rule);
         if self.state != RecoveryState::Loss {
             self.high = self.board.next_segment();
@@ -304,14 +333,16 @@ impl Sender {
         self.undo_left = Some(self.board.retransmitted + probe).filter(|left| *left > 0);
     }
 
-    /// `tcp_may_undo`: all retransmissions were needless, or the answer is to a segment sent before them.
+    /// `tcp_may_undo`: all retransmissions were needless, or the answer is to a segment sent before
+    /// them.
     fn may_undo(&self) -> bool {
         self.undo_from.is_some() && (self.undo_left == Some(0) || self.was_delayed())
     }
 
     /// `tcp_packet_delayed`.
     fn was_delayed(&self) -> bool {
-        self.resent_at.is_none_or(|at| self.last_echo.is_some_and(|echo| echo < at))
+        self.resent_at
+            .is_none_or(|at| self.last_echo.is_some_and(|echo| echo < at))
     }
 
     /// `tcp_undo_cwnd_reduction`.
@@ -364,12 +395,16 @@ impl Sender {
         true
     }
 
-    /// `tcp_try_undo_partial`. Returns true if nothing more is to be marked or retransmitted for now.
+    /// `tcp_try_undo_partial`. Returns true if nothing more is to be marked or retransmitted for
+    /// now.
     fn undo_partly(&mut self, now: Time, prior_acknowledged: u64, tally: &AckTally) -> bool {
         if self.undo_from.is_none() || !self.was_delayed() {
             return false;
         }
-        self.check_reordering(prior_acknowledged, self.board.highest_sacked().max(tally.rack.newest.1));
+        self.check_reordering(
+            prior_acknowledged,
+            self.board.highest_sacked().max(tally.rack.newest.1),
+        );
         if self.board.retransmitted > 0 {
             self.pass.new_only = true;
             return true;
@@ -396,7 +431,11 @@ impl Sender {
     /// `tcp_try_keep_open`.
     fn try_keep_open(&mut self) {
         let out_of_order = self.board.sacked + self.board.lost > 0 || self.any_resent();
-        let state = if out_of_order { RecoveryState::Disorder } else { RecoveryState::Open };
+        let state = if out_of_order {
+            RecoveryState::Disorder
+        } else {
+            RecoveryState::Open
+        };
         if self.state != state {
             self.state = state;
             self.high = self.board.next_segment();
@@ -410,7 +449,9 @@ impl Sender {
 
     /// The answer to a loss probe shows that something was lost, or not (`tcp_process_tlp_ack`).
     pub(super) fn take_probe_answer(&mut self, ack: &AckSegment, tally: &AckTally) {
-        let Some((high, again)) = self.probe else { return };
+        let Some((high, again)) = self.probe else {
+            return;
+        };
         if ack.next < high {
             return;
         }

@@ -36,18 +36,24 @@ impl CaptureInterface {
         };
         for (code, value) in iter_options(body.get(8..).unwrap_or_default(), order) {
             match (code, value) {
-                (RESOLUTION, [resolution, ..]) => interface.unit = TimeUnit::from_resolution(*resolution),
-                (OFFSET, value) => interface.offset = order.read_u64(value, 0).unwrap_or(0).cast_signed(),
+                (RESOLUTION, [resolution, ..]) => {
+                    interface.unit = TimeUnit::from_resolution(*resolution)
+                }
+                (OFFSET, value) => {
+                    interface.offset = order.read_u64(value, 0).unwrap_or(0).cast_signed()
+                }
                 _ => {}
             }
         }
         Some(interface)
     }
 
-    /// Returns the nanoseconds since 1970 for a time in the interface's unit, as far as 64 bits hold them.
+    /// Returns the nanoseconds since 1970 for a time in the interface's unit, as far as 64 bits
+    /// hold them.
     #[inline]
     pub(super) fn ticks_to_nanos(&self, ticks: u64) -> u64 {
-        let nanos = self.unit.ticks_to_nanos(ticks).cast_signed() + i128::from(self.offset) * 1_000_000_000;
+        let nanos =
+            self.unit.ticks_to_nanos(ticks).cast_signed() + i128::from(self.offset) * 1_000_000_000;
         nanos.clamp(0, u64::MAX.into()) as u64
     }
 
@@ -79,7 +85,8 @@ enum TimeUnit {
 }
 
 impl TimeUnit {
-    /// Returns the unit for a value of `if_tsresol`: a negative power of ten, or of two with the highest bit.
+    /// Returns the unit for a value of `if_tsresol`: a negative power of ten, or of two with the
+    /// highest bit.
     fn from_resolution(resolution: u8) -> Self {
         let power = u32::from(resolution & 0x7F);
         match power {

@@ -45,7 +45,10 @@ pub(crate) struct PcapNg {
 
 impl PcapNg {
     /// Returns `None` for a file of another format.
-    pub(crate) fn open(input: &mut InputBuffer, notes: &mut FileNotes) -> Result<Option<Self>, CaptureFault> {
+    pub(crate) fn open(
+        input: &mut InputBuffer,
+        notes: &mut FileNotes,
+    ) -> Result<Option<Self>, CaptureFault> {
         if ByteOrder::from_magic(input.buffered_bytes(), SECTION).is_none() {
             return Ok(None);
         }
@@ -53,13 +56,20 @@ impl PcapNg {
             return Err(CaptureFault::NoCapture("it ends within its header"));
         }
         if ByteOrder::from_magic(&input.buffered_bytes()[8..], ORDER_MAGIC).is_none() {
-            return Err(CaptureFault::NoCapture("it begins as pcapng does, but its byte order is unknown"));
+            return Err(CaptureFault::NoCapture(
+                "it begins as pcapng does, but its byte order is unknown",
+            ));
         }
         notes.format = "pcapng";
-        Ok(Some(Self { order: ByteOrder::Big, interfaces: Vec::new(), at: 0 }))
+        Ok(Some(Self {
+            order: ByteOrder::Big,
+            interfaces: Vec::new(),
+            at: 0,
+        }))
     }
 
-    /// Reads up to the next packet. Returns `None` at the end of the file, which may be within a block.
+    /// Reads up to the next packet. Returns `None` at the end of the file, which may be within a
+    /// block.
     pub(crate) fn next_record(
         &mut self,
         input: &mut InputBuffer,
@@ -67,16 +77,27 @@ impl PcapNg {
     ) -> Result<Option<PacketRecord>, CaptureFault> {
         loop {
             let offset = input.file_offset();
-            let damaged = |reason: &str| CaptureFault::Damaged { offset, reason: reason.to_owned() };
+            let damaged = |reason: &str| CaptureFault::Damaged {
+                offset,
+                reason: reason.to_owned(),
+            };
             if !input.fill_buffer(MIN_BLOCK)? {
                 return Ok(None);
             }
-            let (kind, length) =
-                self.block_head(input.buffered_bytes()).ok_or_else(|| damaged("a section without byte order"))?;
+            let (kind, length) = self
+                .block_head(input.buffered_bytes())
+                .ok_or_else(|| damaged("a section without byte order"))?;
             // Some writers leave the padding out of the length.
             let padded = (length as usize).next_multiple_of(4);
-            let is_known =
-                matches!(kind, SECTION | INTERFACE | STATISTICS | ENHANCED_PACKET | SIMPLE_PACKET | OBSOLETE_PACKET);
+            let is_known = matches!(
+                kind,
+                SECTION
+                    | INTERFACE
+                    | STATISTICS
+                    | ENHANCED_PACKET
+                    | SIMPLE_PACKET
+                    | OBSOLETE_PACKET
+            );
             let absurd = || damaged(&format!("a block of {length} bytes"));
             if padded < MIN_BLOCK || is_known && padded > MAX_BLOCK {
                 return Err(absurd());
@@ -84,7 +105,11 @@ impl PcapNg {
             let unread = if is_known { 0 } else { padded - END };
             if !input.skip_bytes(unread)? || !input.fill_buffer(padded - unread)? {
                 // Rather a length that is wrong than a file that ends within so long a block.
-                return if padded > MAX_BLOCK { Err(absurd()) } else { Ok(None) };
+                return if padded > MAX_BLOCK {
+                    Err(absurd())
+                } else {
+                    Ok(None)
+                };
             }
             let block = input.take_bytes(padded - unread);
             let end = block.end - END;
@@ -97,15 +122,22 @@ impl PcapNg {
             let body = block.start + 8..end;
             match kind {
                 SECTION => self.begin_section(input.taken_bytes(body))?,
-                INTERFACE => self.add_interface(input.taken_bytes(body), notes).map_err(damaged)?,
+                INTERFACE => self
+                    .add_interface(input.taken_bytes(body), notes)
+                    .map_err(damaged)?,
                 STATISTICS => self.read_statistics(input.taken_bytes(body), notes),
-                _ => return self.read_packet(kind, input, body, notes).map(Some).map_err(damaged),
+                _ => {
+                    return self
+                        .read_packet(kind, input, body, notes)
+                        .map(Some)
+                        .map_err(damaged);
+                }
             }
         }
     }
 
-    /// Returns type and length of the block that begins here, in the order of its section. `None` for a section
-    /// without a known order.
+    /// Returns type and length of the block that begins here, in the order of its section. `None`
+    /// for a section without a known order.
     fn block_head(&mut self, head: &[u8]) -> Option<(u32, u32)> {
         let kind = self.order.read_u32(head, 0)?;
         if kind == SECTION {
@@ -118,7 +150,11 @@ impl PcapNg {
     fn begin_section(&mut self, body: &[u8]) -> Result<(), CaptureFault> {
         let [major, minor] = [4, 6].map(|at| self.order.read_u16(body, at).unwrap_or(0));
         if major != 1 {
-            return Err(CaptureFault::Version { format: "pcapng", major, minor });
+            return Err(CaptureFault::Version {
+                format: "pcapng",
+                major,
+                minor,
+            });
         }
         self.interfaces.clear();
         Ok(())
@@ -134,7 +170,8 @@ impl PcapNg {
         Ok(())
     }
 
-    /// Reads the losses of an interface: its own and those of the operating system, since the capture began.
+    /// Reads the losses of an interface: its own and those of the operating system, since the
+    /// capture began.
     fn read_statistics(&mut self, body: &[u8], notes: &mut FileNotes) {
         const BY_INTERFACE: u16 = 5;
         const BY_SYSTEM: u16 = 7;
@@ -148,11 +185,24 @@ impl PcapNg {
         }
     }
 
-    fn note_lost(&mut self, number: u32, notes: &mut FileNotes, change: impl FnOnce(&mut CaptureInterface)) {
-        let Some(interface) = self.interfaces.get_mut(number as usize) else { return };
+    fn note_lost(
+        &mut self,
+        number: u32,
+        notes: &mut FileNotes,
+        change: impl FnOnce(&mut CaptureInterface),
+    ) {
+        let Some(interface) = self.interfaces.get_mut(number as usize) else {
+            return;
+        };
         let before = interface.lost_packets();
         change(interface);
-        notes.drops = Some(notes.drops.unwrap_or(0).saturating_sub(before).saturating_add(interface.lost_packets()));
+        notes.drops = Some(
+            notes
+                .drops
+                .unwrap_or(0)
+                .saturating_sub(before)
+                .saturating_add(interface.lost_packets()),
+        );
     }
 
     /// Reads a packet of any kind, whose block has its body at this place of the input.
@@ -165,9 +215,16 @@ impl PcapNg {
     ) -> Result<PacketRecord, &'static str> {
         let start = body.start;
         let body = input.taken_bytes(body);
-        let head = if kind == SIMPLE_PACKET { self.simple_head(body) } else { packet_head(kind, body, self.order) };
+        let head = if kind == SIMPLE_PACKET {
+            self.simple_head(body)
+        } else {
+            packet_head(kind, body, self.order)
+        };
         let head = head.ok_or(TOO_SHORT)?;
-        let interface = self.interfaces.get(head.interface as usize).ok_or("a packet of an unknown interface")?;
+        let interface = self
+            .interfaces
+            .get(head.interface as usize)
+            .ok_or("a packet of an unknown interface")?;
         if head.captured > MAX_CAPTURED {
             return Err("a packet of more than 256 KiB captured bytes");
         }
@@ -197,18 +254,30 @@ impl PcapNg {
     fn simple_head(&self, body: &[u8]) -> Option<PacketHead> {
         const LENGTH: usize = 4;
         let original = self.order.read_u32(body, 0)?;
-        let limit = self.interfaces.first().map_or(0, |interface| interface.snap_length);
+        let limit = self
+            .interfaces
+            .first()
+            .map_or(0, |interface| interface.snap_length);
         let limit = if limit == 0 { u32::MAX } else { limit };
         let there = (body.len() - LENGTH) as u32;
         let captured = original.min(limit).min(there);
-        Some(PacketHead { length: LENGTH, interface: 0, ticks: None, captured, original, lost: None })
+        Some(PacketHead {
+            length: LENGTH,
+            interface: 0,
+            ticks: None,
+            captured,
+            original,
+            lost: None,
+        })
     }
 
     /// Reads the losses before a packet.
     fn read_losses(&mut self, bytes: &[u8], head: &PacketHead, notes: &mut FileNotes) {
         const LOST: u16 = 4;
         let options = iter_options(bytes, self.order).filter(|(code, _)| *code == LOST);
-        let stated = options.map(|(_, value)| self.order.read_u64(value, 0)).last();
+        let stated = options
+            .map(|(_, value)| self.order.read_u64(value, 0))
+            .last();
         if let Some(lost) = stated.unwrap_or(head.lost) {
             self.note_lost(head.interface, notes, |interface| interface.add_lost(lost));
         }
@@ -234,9 +303,22 @@ fn packet_head(kind: u32, body: &[u8], order: ByteOrder) -> Option<PacketHead> {
         (order.read_u32(body, 0)?, None)
     } else {
         // All ones say that the count is unknown.
-        (order.read_u16(body, 0)?.into(), order.read_u16(body, 2).filter(|lost| *lost != u16::MAX).map(u64::from))
+        (
+            order.read_u16(body, 0)?.into(),
+            order
+                .read_u16(body, 2)
+                .filter(|lost| *lost != u16::MAX)
+                .map(u64::from),
+        )
     };
     let [high, low] = [order.read_u32(body, 4)?, order.read_u32(body, 8)?].map(u64::from);
     let (captured, original) = (order.read_u32(body, 12)?, order.read_u32(body, 16)?);
-    Some(PacketHead { length: 20, interface, ticks: Some(high << 32 | low), captured, original, lost })
+    Some(PacketHead {
+        length: 20,
+        interface,
+        ticks: Some(high << 32 | low),
+        captured,
+        original,
+        lost,
+    })
 }

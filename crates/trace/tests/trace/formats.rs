@@ -18,32 +18,61 @@ fn every_format_order_and_resolution_holds_the_same_packets() {
             assert_eq!((read.notes.format, read.notes.cut_end), (format, false));
             assert!(read.links.iter().all(|link| *link == LinkType::ETHERNET));
         }
-        for (resolution, per_second) in [(3, 1_000), (6, 1_000_000), (9, 1_000_000_000), (10, 10_000_000_000_u64)] {
+        for (resolution, per_second) in [
+            (3, 1_000),
+            (6, 1_000_000),
+            (9, 1_000_000_000),
+            (10, 10_000_000_000_u64),
+        ] {
             let ticks = |at: u64| (u128::from(at) * u128::from(per_second) / 1_000_000_000) as u64;
-            let file = PcapNg::new(order).interface(0, &[(9, &[resolution])]).packets(&written, ticks);
+            let file = PcapNg::new(order)
+                .interface(0, &[(9, &[resolution])])
+                .packets(&written, ticks);
             let read = read(file.bytes);
             assert!(read.packets == written, "pcapng {order:?} 10^-{resolution}");
-            assert_eq!((read.notes.format, read.notes.packets_without_time), ("pcapng", 0));
+            assert_eq!(
+                (read.notes.format, read.notes.packets_without_time),
+                ("pcapng", 0)
+            );
         }
-        let micros = PcapNg::new(order).interface(0, &[]).packets(&written, |at| at / 1_000);
-        assert!(read(micros.bytes).packets == written, "without a resolution, microseconds");
+        let micros = PcapNg::new(order)
+            .interface(0, &[])
+            .packets(&written, |at| at / 1_000);
+        assert!(
+            read(micros.bytes).packets == written,
+            "without a resolution, microseconds"
+        );
     }
 }
 
 #[test]
 fn times_of_base_two_and_with_an_offset_are_exact() {
     // A second and three quarters, in 2^-20 s; and in 2^-3 s.
-    let one = |at| Packet { at, bytes: vec![1, 2, 3], original: 3 };
+    let one = |at| Packet {
+        at,
+        bytes: vec![1, 2, 3],
+        original: 3,
+    };
     for order in ORDERS {
         for (resolution, ticks) in [(0x94, 7 << 18), (0x83, 14), (0xA8, 7 << 38)] {
-            let file = PcapNg::new(order).interface(0, &[(9, &[resolution])]).packet(0, ticks, &one(0), &[]);
+            let file = PcapNg::new(order)
+                .interface(0, &[(9, &[resolution])])
+                .packet(0, ticks, &one(0), &[]);
             assert_eq!(read(file.bytes).packets[0].at, 1_750_000_000);
         }
-        for (offset, at) in [(-3_i64, 2_000_000_001), (3, 8_000_000_001), (-6, 0), (i64::MIN, 0), (i64::MAX, u64::MAX)]
-        {
+        for (offset, at) in [
+            (-3_i64, 2_000_000_001),
+            (3, 8_000_000_001),
+            (-6, 0),
+            (i64::MIN, 0),
+            (i64::MAX, u64::MAX),
+        ] {
             let offset = order.u64(offset.cast_unsigned());
             let file = PcapNg::new(order).interface(0, &[(9, &[9]), (14, &offset)]);
-            assert_eq!(read(file.packet(0, 5_000_000_001, &one(0), &[]).bytes).packets[0].at, at);
+            assert_eq!(
+                read(file.packet(0, 5_000_000_001, &one(0), &[]).bytes).packets[0].at,
+                at
+            );
         }
     }
 }
@@ -68,7 +97,10 @@ fn concatenated_sections_keep_their_order_and_their_interfaces() {
     for from in [0, 40, 81] {
         assert!(read.packets[from..from + 40] == written);
     }
-    assert_eq!(read.packets[80].at, 7_000, "in the unit of the second interface");
+    assert_eq!(
+        read.packets[80].at, 7_000,
+        "in the unit of the second interface"
+    );
 }
 
 #[test]
@@ -81,22 +113,51 @@ fn packets_of_every_kind_of_block_are_read() {
             .packet(0, 5, &written[8], &[])
             .block(0x0BAD, &[&[0; 3000]])
             .obsolete(0, 0xFFFF, 9, &written[6])
-            .simple(&Packet { at: 0, bytes: written[7].bytes.clone(), original: 900 })
+            .simple(&Packet {
+                at: 0,
+                bytes: written[7].bytes.clone(),
+                original: 900,
+            })
             .simple(&written[5]);
         let read = read(file.bytes);
-        assert_eq!(read.packets.iter().map(|packet| packet.at).collect::<Vec<_>>(), [5_000, 9_000, 9_000, 9_000]);
-        assert_eq!(read.packets.iter().map(|packet| packet.bytes.len()).collect::<Vec<_>>(), [8, 6, 7, 5]);
-        assert_eq!(read.packets.iter().map(|packet| packet.original).collect::<Vec<_>>(), [8, 1006, 900, 5]);
-        assert_eq!((read.notes.packets_without_time, read.notes.drops), (2, None));
+        assert_eq!(
+            read.packets
+                .iter()
+                .map(|packet| packet.at)
+                .collect::<Vec<_>>(),
+            [5_000, 9_000, 9_000, 9_000]
+        );
+        assert_eq!(
+            read.packets
+                .iter()
+                .map(|packet| packet.bytes.len())
+                .collect::<Vec<_>>(),
+            [8, 6, 7, 5]
+        );
+        assert_eq!(
+            read.packets
+                .iter()
+                .map(|packet| packet.original)
+                .collect::<Vec<_>>(),
+            [8, 1006, 900, 5]
+        );
+        assert_eq!(
+            (read.notes.packets_without_time, read.notes.drops),
+            (2, None)
+        );
     }
 }
 
 #[test]
 fn long_blocks_of_others_are_passed_over_and_each_section_has_its_interfaces() {
     let one = |file: PcapNg| file.interface(0, &[]).packet(0, 1, &packets(6)[5], &[]);
-    let file = one(PcapNg::new(Order::Little)).block(0x0BAD, &[&vec![7; 20 << 20]]).packet(0, 2, &packets(6)[5], &[]);
+    let file = one(PcapNg::new(Order::Little))
+        .block(0x0BAD, &[&vec![7; 20 << 20]])
+        .packet(0, 2, &packets(6)[5], &[]);
     assert_eq!(read(file.bytes).packets.len(), 2);
-    let many = (0..4200).fold(one(PcapNg::new(Order::Big)), |file, _| one(file.section(Order::Big)));
+    let many = (0..4200).fold(one(PcapNg::new(Order::Big)), |file, _| {
+        one(file.section(Order::Big))
+    });
     assert_eq!(read(many.bytes).packets.len(), 4201);
 }
 
@@ -116,10 +177,22 @@ fn losses_are_those_that_the_file_states() {
         let states = |file: &PcapNg| read(file.bytes.clone()).notes.drops;
         assert_eq!(states(&file), Some(9));
         let file = file.statistics(0, &[(4, &big), (5, &two), (7, &two)]);
-        assert_eq!(states(&file), Some(9), "the same losses, of which one count has fewer");
-        let file = file.statistics(0, &[(5, &big), (7, &two)]).statistics(9, &[(5, &big)]);
-        assert_eq!(states(&file), Some(55), "the latest count of interface 0, and three of interface 1");
-        let none = PcapNg::new(order).interface(0, &[]).statistics(0, &[(5, &[0; 8])]);
+        assert_eq!(
+            states(&file),
+            Some(9),
+            "the same losses, of which one count has fewer"
+        );
+        let file = file
+            .statistics(0, &[(5, &big), (7, &two)])
+            .statistics(9, &[(5, &big)]);
+        assert_eq!(
+            states(&file),
+            Some(55),
+            "the latest count of interface 0, and three of interface 1"
+        );
+        let none = PcapNg::new(order)
+            .interface(0, &[])
+            .statistics(0, &[(5, &[0; 8])]);
         assert_eq!(states(&none), Some(0));
     }
 }
@@ -127,16 +200,30 @@ fn losses_are_those_that_the_file_states() {
 #[test]
 fn odd_values_are_mended_and_noted() {
     let odd = [
-        Packet { at: 0, bytes: vec![7; 60], original: 20 },
-        Packet { at: 1_999_000_000, bytes: vec![8; 60], original: 60 },
+        Packet {
+            at: 0,
+            bytes: vec![7; 60],
+            original: 20,
+        },
+        Packet {
+            at: 1_999_000_000,
+            bytes: vec![8; 60],
+            original: 60,
+        },
     ];
     let mut file = pcap(Order::Little, 0xA1B2_C3D4, &odd);
     // The second's fraction, and bits for a frame's checksum in the link type.
     file[24 + 76 + 4..][..4].copy_from_slice(&1_000_000_u32.to_le_bytes());
     file[23] = 0x24;
     let read = read(file);
-    assert_eq!(read.packets[0].original, 60, "a packet is no shorter than what was captured of it");
-    assert_eq!((read.packets[1].at, read.notes.clamped_fractions), (1_999_999_000, 1));
+    assert_eq!(
+        read.packets[0].original, 60,
+        "a packet is no shorter than what was captured of it"
+    );
+    assert_eq!(
+        (read.packets[1].at, read.notes.clamped_fractions),
+        (1_999_999_000, 1)
+    );
     assert_eq!(read.links[0], LinkType::ETHERNET);
 }
 
@@ -157,12 +244,23 @@ fn a_block_whose_length_is_no_multiple_of_four_is_padded() {
 #[test]
 fn packets_beyond_a_block_of_reading_are_whole() {
     let large: Vec<Packet> = (0..60_u32)
-        .map(|number| Packet { at: 0, bytes: vec![number as u8; 262_144 - number as usize], original: 300_000 })
+        .map(|number| Packet {
+            at: 0,
+            bytes: vec![number as u8; 262_144 - number as usize],
+            original: 300_000,
+        })
         .collect();
     for file in [
         pcap(Order::Big, 0xA1B2_3C4D, &large),
-        PcapNg::new(Order::Big).interface(0, &[]).packets(&large, |at| at).bytes,
-        PcapNg::new(Order::Little).interface(0, &[]).block(77, &[&vec![0; 3 << 20]]).packets(&large, |at| at).bytes,
+        PcapNg::new(Order::Big)
+            .interface(0, &[])
+            .packets(&large, |at| at)
+            .bytes,
+        PcapNg::new(Order::Little)
+            .interface(0, &[])
+            .block(77, &[&vec![0; 3 << 20]])
+            .packets(&large, |at| at)
+            .bytes,
     ] {
         assert!(read(file).packets == large);
     }
@@ -177,7 +275,11 @@ fn old_versions_may_have_the_lengths_of_a_packet_the_other_way_round() {
         assert!(read(file.clone()).packets == written, "in today's order");
         let mut at = 24;
         for packet in &written {
-            let lengths = [file[at + 12..at + 16].to_vec(), file[at + 8..at + 12].to_vec()].concat();
+            let lengths = [
+                file[at + 12..at + 16].to_vec(),
+                file[at + 8..at + 12].to_vec(),
+            ]
+            .concat();
             file[at + 8..at + 16].copy_from_slice(&lengths);
             at += 16 + packet.bytes.len();
         }

@@ -16,12 +16,14 @@ fn parsed(mut reader: impl PcapReaderIterator, nanos_per_unit: u64) -> Vec<Packe
             Ok((length, block)) => {
                 match block {
                     PcapBlockOwned::Legacy(packet) => packets.push(Packet {
-                        at: u64::from(packet.ts_sec) * 1_000_000_000 + u64::from(packet.ts_usec) * nanos_per_unit,
+                        at: u64::from(packet.ts_sec) * 1_000_000_000
+                            + u64::from(packet.ts_usec) * nanos_per_unit,
                         bytes: packet.data.to_vec(),
                         original: packet.origlen,
                     }),
                     PcapBlockOwned::NG(Block::EnhancedPacket(packet)) => packets.push(Packet {
-                        at: (u64::from(packet.ts_high) << 32 | u64::from(packet.ts_low)) * nanos_per_unit,
+                        at: (u64::from(packet.ts_high) << 32 | u64::from(packet.ts_low))
+                            * nanos_per_unit,
                         bytes: packet.data[..packet.caplen as usize].to_vec(),
                         original: packet.origlen,
                     }),
@@ -37,7 +39,12 @@ fn parsed(mut reader: impl PcapReaderIterator, nanos_per_unit: u64) -> Vec<Packe
 }
 
 fn written() -> impl Strategy<Value = Vec<Packet>> {
-    let packet = (any::<u32>(), 0_u64..1_000_000, prop::collection::vec(any::<u8>(), 0..200), 0_u32..2000);
+    let packet = (
+        any::<u32>(),
+        0_u64..1_000_000,
+        prop::collection::vec(any::<u8>(), 0..200),
+        0_u32..2000,
+    );
     let packet = packet.prop_map(|(seconds, micros, bytes, beyond)| Packet {
         at: u64::from(seconds) * 1_000_000_000 + micros * 1_000,
         original: bytes.len() as u32 + beyond,

@@ -16,15 +16,27 @@ pub(crate) enum Order {
 
 impl Order {
     pub(crate) fn u16(self, number: u16) -> [u8; 2] {
-        if self == Self::Big { number.to_be_bytes() } else { number.to_le_bytes() }
+        if self == Self::Big {
+            number.to_be_bytes()
+        } else {
+            number.to_le_bytes()
+        }
     }
 
     pub(crate) fn u32(self, number: u32) -> [u8; 4] {
-        if self == Self::Big { number.to_be_bytes() } else { number.to_le_bytes() }
+        if self == Self::Big {
+            number.to_be_bytes()
+        } else {
+            number.to_le_bytes()
+        }
     }
 
     pub(crate) fn u64(self, number: u64) -> [u8; 8] {
-        if self == Self::Big { number.to_be_bytes() } else { number.to_le_bytes() }
+        if self == Self::Big {
+            number.to_be_bytes()
+        } else {
+            number.to_le_bytes()
+        }
     }
 }
 
@@ -36,13 +48,18 @@ pub(crate) struct Packet {
     pub(crate) original: u32,
 }
 
-/// Packets of all lengths up to `count`, some of them cut by a snap length, with times in whole milliseconds.
+/// Packets of all lengths up to `count`, some of them cut by a snap length, with times in whole
+/// milliseconds.
 pub(crate) fn packets(count: u64) -> Vec<Packet> {
     (0..count)
         .map(|number| {
             let bytes: Vec<u8> = (0..number).map(|at| (at * 7 + number) as u8).collect();
             let original = bytes.len() as u32 + if number % 3 == 0 { 1000 } else { 0 };
-            Packet { at: 1_700_000_000_000_000_000 + number * 37_000_000, bytes, original }
+            Packet {
+                at: 1_700_000_000_000_000_000 + number * 37_000_000,
+                bytes,
+                original,
+            }
         })
         .collect()
 }
@@ -52,9 +69,18 @@ pub(crate) fn pcap(order: Order, magic: u32, packets: &[Packet]) -> Vec<u8> {
     let mut file = pcap_header(order, magic, 2, 1);
     for packet in packets {
         let fraction = packet.at % 1_000_000_000;
-        let fraction = if magic == 0xA1B2_3C4D { fraction } else { fraction / 1_000 };
+        let fraction = if magic == 0xA1B2_3C4D {
+            fraction
+        } else {
+            fraction / 1_000
+        };
         let seconds = (packet.at / 1_000_000_000) as u32;
-        for field in [seconds, fraction as u32, packet.bytes.len() as u32, packet.original] {
+        for field in [
+            seconds,
+            fraction as u32,
+            packet.bytes.len() as u32,
+            packet.original,
+        ] {
             file.extend(order.u32(field));
         }
         if magic == 0xA1B2_CD34 {
@@ -84,14 +110,21 @@ pub(crate) struct PcapNg {
 
 impl PcapNg {
     pub(crate) fn new(order: Order) -> Self {
-        Self { order, bytes: Vec::new() }.section(order)
+        Self {
+            order,
+            bytes: Vec::new(),
+        }
+        .section(order)
     }
 
     /// Begins a section of this order.
     pub(crate) fn section(mut self, order: Order) -> Self {
         self.order = order;
         let version = [order.u16(1), order.u16(0)].concat();
-        self.block(0x0A0D_0D0A, &[&order.u32(0x1A2B_3C4D), &version, &[0xFF; 8]])
+        self.block(
+            0x0A0D_0D0A,
+            &[&order.u32(0x1A2B_3C4D), &version, &[0xFF; 8]],
+        )
     }
 
     pub(crate) fn block(mut self, kind: u32, body: &[&[u8]]) -> Self {
@@ -113,7 +146,13 @@ impl PcapNg {
     }
 
     /// Adds a packet with its time in the interface's unit.
-    pub(crate) fn packet(self, interface: u32, ticks: u64, packet: &Packet, options: &[(u16, &[u8])]) -> Self {
+    pub(crate) fn packet(
+        self,
+        interface: u32,
+        ticks: u64,
+        packet: &Packet,
+        options: &[(u16, &[u8])],
+    ) -> Self {
         let interface = self.order.u32(interface);
         self.packet_of(6, &interface, ticks, packet, options)
     }
@@ -124,8 +163,20 @@ impl PcapNg {
         self.packet_of(2, &head, ticks, packet, &[])
     }
 
-    fn packet_of(self, kind: u32, head: &[u8], ticks: u64, packet: &Packet, options: &[(u16, &[u8])]) -> Self {
-        let fields = [(ticks >> 32) as u32, ticks as u32, packet.bytes.len() as u32, packet.original];
+    fn packet_of(
+        self,
+        kind: u32,
+        head: &[u8],
+        ticks: u64,
+        packet: &Packet,
+        options: &[(u16, &[u8])],
+    ) -> Self {
+        let fields = [
+            (ticks >> 32) as u32,
+            ticks as u32,
+            packet.bytes.len() as u32,
+            packet.original,
+        ];
         let fields = fields.map(|field| self.order.u32(field)).concat();
         let mut bytes = packet.bytes.clone();
         bytes.resize(bytes.len().next_multiple_of(4), 0xAA);
@@ -144,7 +195,9 @@ impl PcapNg {
     }
 
     pub(crate) fn packets(self, packets: &[Packet], ticks: impl Fn(u64) -> u64) -> Self {
-        packets.iter().fold(self, |file, packet| file.packet(0, ticks(packet.at), packet, &[]))
+        packets.iter().fold(self, |file, packet| {
+            file.packet(0, ticks(packet.at), packet, &[])
+        })
     }
 
     fn options(&self, options: &[(u16, &[u8])]) -> Vec<u8> {
@@ -180,7 +233,11 @@ pub(crate) fn try_read(bytes: Vec<u8>) -> Result<Read, CaptureError> {
         match file.next_packet() {
             Ok(Some(packet)) => {
                 let (at, original) = (packet.at.as_nanos(), packet.original);
-                packets.push(Packet { at, bytes: packet.bytes.to_vec(), original });
+                packets.push(Packet {
+                    at,
+                    bytes: packet.bytes.to_vec(),
+                    original,
+                });
                 links.push(packet.link);
             }
             Ok(None) => break None,
@@ -189,7 +246,12 @@ pub(crate) fn try_read(bytes: Vec<u8>) -> Result<Read, CaptureError> {
     };
     assert_eq!(file.next_packet().unwrap(), None, "what ended stays so");
     assert_eq!(file.file_notes().packets, packets.len() as u64);
-    Ok(Read { packets, links, notes: file.file_notes().clone(), error })
+    Ok(Read {
+        packets,
+        links,
+        notes: file.file_notes().clone(),
+        error,
+    })
 }
 
 /// Reads all of a file that is in order.

@@ -11,16 +11,31 @@ fn refused(bytes: &[u8]) -> String {
 #[test]
 fn a_file_that_is_no_capture_gets_one_sentence() {
     assert_eq!(refused(b""), "a.pcap is no packet capture: it is empty");
-    assert_eq!(refused(b"[10:00] hello\n"), "a.pcap is no packet capture: it is text");
-    assert_eq!(refused(b"\x7FELF\x02\x01\x01"), "a.pcap is no packet capture: it is a program (ELF)");
+    assert_eq!(
+        refused(b"[10:00] hello\n"),
+        "a.pcap is no packet capture: it is text"
+    );
+    assert_eq!(
+        refused(b"\x7FELF\x02\x01\x01"),
+        "a.pcap is no packet capture: it is a program (ELF)"
+    );
     let zip = "a.pcap is no packet capture: it is a zip archive; unpack it first";
     assert_eq!(refused(b"PK\x03\x04\x14\0\0\0"), zip);
     assert!(refused(b"BZh91AY&SY").contains("bzip2"));
-    assert_eq!(refused(&[0; 9]), "a.pcap is no packet capture: its first bytes are those of no known format");
+    assert_eq!(
+        refused(&[0; 9]),
+        "a.pcap is no packet capture: its first bytes are those of no known format"
+    );
     let head = pcap_header(Order::Big, 0xA1B2_C3D4, 2, 1);
-    assert_eq!(refused(&head[..23]), "a.pcap is no packet capture: it ends within its header");
+    assert_eq!(
+        refused(&head[..23]),
+        "a.pcap is no packet capture: it ends within its header"
+    );
     let section = PcapNg::new(Order::Big).bytes;
-    assert_eq!(refused(&section[..11]), "a.pcap is no packet capture: it ends within its header");
+    assert_eq!(
+        refused(&section[..11]),
+        "a.pcap is no packet capture: it ends within its header"
+    );
     let mut section = section;
     section[8] = 0;
     assert!(refused(&section).contains("byte order"));
@@ -33,7 +48,10 @@ fn a_file_that_cannot_be_opened_or_read_is_named() {
     assert!(sentence(&missing).starts_with("cannot open /no/such.pcap: No such file"));
     let folder = tempfile::tempdir().unwrap();
     let unreadable = PacketFile::open(folder.path()).unwrap_err();
-    assert!(matches!(unreadable, CaptureError::Read { .. }), "{unreadable}");
+    assert!(
+        matches!(unreadable, CaptureError::Read { .. }),
+        "{unreadable}"
+    );
 }
 
 #[test]
@@ -49,11 +67,17 @@ fn a_file_is_read_by_its_name() {
 fn other_versions_are_refused() {
     for order in ORDERS {
         let old = pcap_header(order, 0xA1B2_C3D4, 1, 1);
-        assert_eq!(refused(&old), "a.pcap has version 1.4 of pcap, which cannot be read");
+        assert_eq!(
+            refused(&old),
+            "a.pcap has version 1.4 of pcap, which cannot be read"
+        );
         let mut new = PcapNg::new(order).bytes;
         new[12..14].copy_from_slice(&order.u16(2));
         let error = try_read(new).unwrap().error.unwrap();
-        assert_eq!(sentence(&error), "a.pcap has version 2.0 of pcapng, which cannot be read");
+        assert_eq!(
+            sentence(&error),
+            "a.pcap has version 2.0 of pcapng, which cannot be read"
+        );
     }
 }
 
@@ -70,9 +94,22 @@ fn absurd_records_are_refused_and_those_before_are_kept() {
     for order in ORDERS {
         let mut file = pcap(order, 0xA1B2_C3D4, &packets(6)[5..]);
         assert_eq!(file.len(), 45);
-        file.extend([order.u32(0), order.u32(0), order.u32(262_145), order.u32(262_145)].concat());
-        assert_eq!(damaged_after_one(file), "a.pcap is damaged at byte 45: a packet of 262145 captured bytes");
-        let good = PcapNg::new(order).interface(0, &[]).packet(0, 1, &packets(6)[5], &[]);
+        file.extend(
+            [
+                order.u32(0),
+                order.u32(0),
+                order.u32(262_145),
+                order.u32(262_145),
+            ]
+            .concat(),
+        );
+        assert_eq!(
+            damaged_after_one(file),
+            "a.pcap is damaged at byte 45: a packet of 262145 captured bytes"
+        );
+        let good = PcapNg::new(order)
+            .interface(0, &[])
+            .packet(0, 1, &packets(6)[5], &[]);
         let offset = good.bytes.len();
         let with = |kind: u32, length: u32, rest: &[u8]| {
             let mut file = good.bytes.clone();
@@ -83,19 +120,50 @@ fn absurd_records_are_refused_and_those_before_are_kept() {
         };
         let begins = format!("a.pcap is damaged at byte {offset}: ");
         assert_eq!(with(99, 8, &[0; 4]), format!("{begins}a block of 8 bytes"));
-        assert_eq!(with(6, (16 << 20) + 4, &[0; 4]), format!("{begins}a block of 16777220 bytes"));
-        assert_eq!(with(5, 16, &[0; 8]), format!("{begins}a block whose two lengths differ"));
-        assert_eq!(with(99, 16, &[0; 8]), format!("{begins}a block whose two lengths differ"));
-        assert_eq!(with(99, u32::MAX, &[0; 40]), format!("{begins}a block of 4294967295 bytes"));
-        let of = |kind: u32, body: &[u8]| damaged_after_one(good.clone().block(kind, &[body]).bytes);
-        assert_eq!(of(6, &[0; 16]), format!("{begins}a block that is too short for its type"));
-        assert_eq!(of(3, &[]), format!("{begins}a block that is too short for its type"));
-        assert_eq!(of(1, &[0; 4]), format!("{begins}a block that is too short for its type"));
-        assert_eq!(of(6, &[0xFF; 24]), format!("{begins}a packet of an unknown interface"));
+        assert_eq!(
+            with(6, (16 << 20) + 4, &[0; 4]),
+            format!("{begins}a block of 16777220 bytes")
+        );
+        assert_eq!(
+            with(5, 16, &[0; 8]),
+            format!("{begins}a block whose two lengths differ")
+        );
+        assert_eq!(
+            with(99, 16, &[0; 8]),
+            format!("{begins}a block whose two lengths differ")
+        );
+        assert_eq!(
+            with(99, u32::MAX, &[0; 40]),
+            format!("{begins}a block of 4294967295 bytes")
+        );
+        let of =
+            |kind: u32, body: &[u8]| damaged_after_one(good.clone().block(kind, &[body]).bytes);
+        assert_eq!(
+            of(6, &[0; 16]),
+            format!("{begins}a block that is too short for its type")
+        );
+        assert_eq!(
+            of(3, &[]),
+            format!("{begins}a block that is too short for its type")
+        );
+        assert_eq!(
+            of(1, &[0; 4]),
+            format!("{begins}a block that is too short for its type")
+        );
+        assert_eq!(
+            of(6, &[0xFF; 24]),
+            format!("{begins}a packet of an unknown interface")
+        );
         let longer = [&[0; 12][..], &order.u32(8), &order.u32(8), &[0; 4]].concat();
-        assert_eq!(of(6, &longer), format!("{begins}a packet that is longer than its block"));
+        assert_eq!(
+            of(6, &longer),
+            format!("{begins}a packet that is longer than its block")
+        );
         let huge = [&[0; 12][..], &order.u32(262_145), &order.u32(8), &[0; 4]].concat();
-        assert_eq!(of(6, &huge), format!("{begins}a packet of more than 256 KiB captured bytes"));
+        assert_eq!(
+            of(6, &huge),
+            format!("{begins}a packet of more than 256 KiB captured bytes")
+        );
     }
 }
 
@@ -103,7 +171,10 @@ fn absurd_records_are_refused_and_those_before_are_kept() {
 fn interfaces_without_end_are_refused() {
     let many = (0..4096).fold(PcapNg::new(Order::Big), |file, _| file.interface(0, &[]));
     let many = many.packet(4095, 1, &packets(6)[5], &[]);
-    assert!(damaged_after_one(many.interface(0, &[]).bytes).ends_with("more than 4096 interfaces of a section"));
+    assert!(
+        damaged_after_one(many.interface(0, &[]).bytes)
+            .ends_with("more than 4096 interfaces of a section")
+    );
     let before = PcapNg::new(Order::Big).simple(&packets(6)[5]);
     let error = try_read(before.bytes).unwrap().error.unwrap();
     assert!(sentence(&error).ends_with("a packet of an unknown interface"));

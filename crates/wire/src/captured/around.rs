@@ -22,12 +22,20 @@ pub(super) enum OuterLayer {
 }
 
 impl NetworkLayers {
-    /// Adds a layer with its identification. Both directions of a connection must have the same: zero for layers where
-    /// each direction has its own.
+    /// Adds a layer with its identification. Both directions of a connection must have the same:
+    /// zero for layers where each direction has its own.
     pub(super) fn add_layer(&mut self, layer: OuterLayer, identification: u32) {
-        let hash = if self.network == 0 { 0x811c_9dc5 } else { self.network };
-        let bytes = [layer as u8].into_iter().chain(identification.to_be_bytes());
-        let hash = bytes.fold(hash, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+        let hash = if self.network == 0 {
+            0x811c_9dc5
+        } else {
+            self.network
+        };
+        let bytes = [layer as u8]
+            .into_iter()
+            .chain(identification.to_be_bytes());
+        let hash = bytes.fold(hash, |hash, byte| {
+            (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
+        });
         self.network = hash.max(1);
     }
 }

@@ -25,7 +25,8 @@ const REDIRECTED: u16 = 0x883E;
 /// Frames of IEEE 802.11, in Aruba's GRE.
 pub(super) const WIRELESS: u16 = 0x8200;
 const LAST_WIRELESS: u16 = 0x8370;
-/// Header of IEEE 802.2, as Linux numbers it: no type of Ethernet is below 0x600, where lengths are.
+/// Header of IEEE 802.2, as Linux numbers it: no type of Ethernet is below 0x600, where lengths
+/// are.
 pub(super) const LLC: u16 = 4;
 const MAX_LENGTH: u16 = 1500;
 
@@ -43,7 +44,11 @@ pub(super) fn to_ip<'p>(
     around: &mut NetworkLayers,
 ) -> Result<PacketView<'p>, ParseStop> {
     // Most packets have none of them.
-    if matches!(kind, IPV4 | IPV6) { Ok(view) } else { behind_headers(kind, view, around) }
+    if matches!(kind, IPV4 | IPV6) {
+        Ok(view)
+    } else {
+        behind_headers(kind, view, around)
+    }
 }
 
 fn behind_headers<'p>(
@@ -73,12 +78,17 @@ pub(super) fn next_header<'p>(
         PPPOE_SESSION => pppoe_session(view, around),
         LLC => read_llc(view),
         SERVICE_INSTANCE => {
-            around.add_layer(OuterLayer::ServiceInstance, read_u32(view.first_bytes::<4>()?, 0) & 0x00FF_FFFF);
+            around.add_layer(
+                OuterLayer::ServiceInstance,
+                read_u32(view.first_bytes::<4>()?, 0) & 0x00FF_FFFF,
+            );
             Ok((ETHERNET, view.skip_bytes(4)?))
         }
         // Each direction has identifiers of its own.
         PORT_EXTENSION => Ok((read_u16(view.first_bytes::<8>()?, 6), view.skip_bytes(8)?)),
-        VIRTUAL_NETWORK | REDUNDANCY => Ok((read_u16(view.first_bytes::<6>()?, 4), view.skip_bytes(6)?)),
+        VIRTUAL_NETWORK | REDUNDANCY => {
+            Ok((read_u16(view.first_bytes::<6>()?, 4), view.skip_bytes(6)?))
+        }
         REDIRECTED if view.ip_version()? == 4 => Ok((IPV4, view)),
         REDIRECTED => Ok((IPV4, view.skip_bytes(4)?)),
         WIRELESS..=LAST_WIRELESS => link_layer::read_wireless(view),
@@ -110,7 +120,11 @@ fn read_llc(view: PacketView) -> Result<(u16, PacketView), ParseStop> {
         [0xAA, 0xAA, 0x03] => {
             let head = view.first_bytes::<8>()?;
             let has_type = matches!(head[3..6], [0, 0, 0 | 0xF8]);
-            if has_type { Ok((read_u16(head, 6), view.skip_bytes(8)?)) } else { Err(ParseStop::Other) }
+            if has_type {
+                Ok((read_u16(head, 6), view.skip_bytes(8)?))
+            } else {
+                Err(ParseStop::Other)
+            }
         }
         [0x06, 0x06, 0x03] => Ok((IPV4, view.skip_bytes(3)?)),
         _ => Err(ParseStop::Other),
@@ -121,22 +135,35 @@ fn read_llc(view: PacketView) -> Result<(u16, PacketView), ParseStop> {
 #[inline]
 pub(super) fn ethernet_header(view: PacketView) -> Result<(u16, PacketView), ParseStop> {
     let kind = read_u16(view.first_bytes::<14>()?, 12);
-    Ok((if kind <= MAX_LENGTH { LLC } else { kind }, view.skip_bytes(14)?))
+    Ok((
+        if kind <= MAX_LENGTH { LLC } else { kind },
+        view.skip_bytes(14)?,
+    ))
 }
 
 /// Reads a VLAN's tag (IEEE 802.1Q), whose identifier zero is no VLAN but a priority.
-fn vlan_header<'p>(view: PacketView<'p>, around: &mut NetworkLayers) -> Result<(u16, PacketView<'p>), ParseStop> {
+fn vlan_header<'p>(
+    view: PacketView<'p>,
+    around: &mut NetworkLayers,
+) -> Result<(u16, PacketView<'p>), ParseStop> {
     let tag = view.first_bytes::<4>()?;
     match read_u16(tag, 0) & 0x0FFF {
         0 => {}
         identifier => around.add_layer(OuterLayer::Vlan, identifier.into()),
     }
     let kind = read_u16(tag, 2);
-    Ok((if kind <= MAX_LENGTH { LLC } else { kind }, view.skip_bytes(4)?))
+    Ok((
+        if kind <= MAX_LENGTH { LLC } else { kind },
+        view.skip_bytes(4)?,
+    ))
 }
 
-/// Reads labels to the bottom of the stack (RFC 3032, 2.1), and guesses what follows by its first bits (RFC 4385, 1).
-fn mpls_labels<'p>(mut view: PacketView<'p>, around: &mut NetworkLayers) -> Result<(u16, PacketView<'p>), ParseStop> {
+/// Reads labels to the bottom of the stack (RFC 3032, 2.1), and guesses what follows by its first
+/// bits (RFC 4385, 1).
+fn mpls_labels<'p>(
+    mut view: PacketView<'p>,
+    around: &mut NetworkLayers,
+) -> Result<(u16, PacketView<'p>), ParseStop> {
     // Each direction has labels of its own.
     around.add_layer(OuterLayer::Mpls, 0);
     for _ in 0..MAX_LABELS {

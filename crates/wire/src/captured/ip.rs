@@ -44,15 +44,17 @@ impl IpPacket<'_> {
     /// Returns the sum over the pseudo header of a TCP segment that it carries.
     #[inline]
     pub(super) fn pseudo_header(&self) -> ChecksumSum {
-        let sum =
-            ChecksumSum::default().add_word(u16::from(TCP)).add_bytes(&(self.payload.length as u32).to_be_bytes());
+        let sum = ChecksumSum::default()
+            .add_word(u16::from(TCP))
+            .add_bytes(&(self.payload.length as u32).to_be_bytes());
         match self.addresses {
             AddressPair::V4(bytes) => sum.add_bytes(bytes.as_flattened()),
             AddressPair::V6(bytes) => sum.add_bytes(bytes.as_flattened()),
         }
     }
 
-    /// Follows extension headers. Fails if they are cut or wrong, for fragments, and where the rest is encrypted.
+    /// Follows extension headers. Fails if they are cut or wrong, for fragments, and where the rest
+    /// is encrypted.
     pub(super) fn follow_extensions(&mut self) -> Result<(), ParseStop> {
         for _ in 0..=MAX_EXTENSIONS {
             match self.protocol {
@@ -64,7 +66,8 @@ impl IpPacket<'_> {
                 let field = read_u16(self.payload.first_bytes::<8>()?, 2);
                 refuse_fragment(field >> 3, field & 1 != 0)?;
             }
-            let Some(length) = extension_length(self.protocol, self.payload.first_bytes::<2>()?[1]) else {
+            let Some(length) = extension_length(self.protocol, self.payload.first_bytes::<2>()?[1])
+            else {
                 return Ok(());
             };
             if self.protocol == HOP_BY_HOP {
@@ -77,7 +80,8 @@ impl IpPacket<'_> {
     }
 }
 
-/// Returns the length in bytes of an extension header with this length field; `None` for other protocols.
+/// Returns the length in bytes of an extension header with this length field; `None` for other
+/// protocols.
 pub(super) fn extension_length(protocol: u8, field: u8) -> Option<usize> {
     match protocol {
         HOP_BY_HOP | ROUTING | DESTINATION => Some((usize::from(field) + 1) * 8),
@@ -87,7 +91,8 @@ pub(super) fn extension_length(protocol: u8, field: u8) -> Option<usize> {
     }
 }
 
-/// Reads the header of an IP packet of either version. Fails if it is cut or wrong, and for fragments of IPv4.
+/// Reads the header of an IP packet of either version. Fails if it is cut or wrong, and for
+/// fragments of IPv4.
 #[inline]
 pub(super) fn read_header(packet: PacketView) -> Result<IpPacket, ParseStop> {
     match packet.ip_version()? {
@@ -101,7 +106,11 @@ pub(super) fn read_header(packet: PacketView) -> Result<IpPacket, ParseStop> {
 #[inline]
 fn read_v4(packet: PacketView) -> Result<IpPacket, ParseStop> {
     let header = packet.first_bytes::<20>()?;
-    let addresses = header[12..].as_chunks().0.first_chunk().ok_or(ParseStop::Malformed)?;
+    let addresses = header[12..]
+        .as_chunks()
+        .0
+        .first_chunk()
+        .ok_or(ParseStop::Malformed)?;
     let header_length = usize::from(header[0] & 0x0F) * 4;
     let packet = match usize::from(read_u16(header, 2)) {
         // A train of more than 64 KiB (BIG TCP): the capture alone has its length.
@@ -128,7 +137,11 @@ fn read_v4(packet: PacketView) -> Result<IpPacket, ParseStop> {
 #[inline]
 fn read_v6(packet: PacketView) -> Result<IpPacket, ParseStop> {
     let header = packet.first_bytes::<40>()?;
-    let addresses = header[8..].as_chunks().0.first_chunk().ok_or(ParseStop::Malformed)?;
+    let addresses = header[8..]
+        .as_chunks()
+        .0
+        .first_chunk()
+        .ok_or(ParseStop::Malformed)?;
     let payload = packet.skip_bytes(40)?;
     Ok(IpPacket {
         addresses: AddressPair::V6(addresses),
@@ -154,19 +167,26 @@ fn refuse_fragment(offset: u16, has_more: bool) -> Result<(), ParseStop> {
     }
 }
 
-/// Returns the packet with the length of a jumbogram, if its hop-by-hop options of `length` bytes have one.
+/// Returns the packet with the length of a jumbogram, if its hop-by-hop options of `length` bytes
+/// have one.
 fn as_jumbogram(payload: PacketView, length: usize) -> PacketView {
-    let Some(stated) =
-        payload.bytes.get(..length).and_then(|header| Some(read_u32(header, jumbo_option(header)?.start + 2)))
+    let Some(stated) = payload
+        .bytes
+        .get(..length)
+        .and_then(|header| Some(read_u32(header, jumbo_option(header)?.start + 2)))
     else {
         return payload;
     };
     let stated = stated as usize;
-    if stated < length { payload } else { payload.with_length(stated) }
+    if stated < length {
+        payload
+    } else {
+        payload.with_length(stated)
+    }
 }
 
-/// Returns the place of the length of a jumbogram among the options of a hop-by-hop header: its kind, its length, and
-/// four bytes.
+/// Returns the place of the length of a jumbogram among the options of a hop-by-hop header: its
+/// kind, its length, and four bytes.
 pub(super) fn jumbo_option(header: &[u8]) -> Option<Range<usize>> {
     let mut at = 2;
     loop {

@@ -47,7 +47,10 @@ pub fn is_known(link: LinkType) -> bool {
 
 /// Returns the Ethernet type of what a frame carries, and what it carries.
 #[inline]
-pub(super) fn open_frame(link: LinkType, frame: PacketView) -> Result<(u16, PacketView), ParseStop> {
+pub(super) fn open_frame(
+    link: LinkType,
+    frame: PacketView,
+) -> Result<(u16, PacketView), ParseStop> {
     match link.0 {
         1 => ether_type::ethernet_header(frame),
         0 | 108 => loopback_header(frame),
@@ -60,25 +63,48 @@ pub(super) fn open_frame(link: LinkType, frame: PacketView) -> Result<(u16, Pack
         104 => Ok((read_u16(frame.first_bytes::<4>()?, 2), frame.skip_bytes(4)?)),
         105 => read_wireless(frame),
         // pf's log, whose header is padded to a multiple of four bytes.
-        117 => Ok((BY_VERSION, frame.skip_bytes(usize::from(frame.first_bytes::<1>()?[0]).next_multiple_of(4))?)),
-        127 => read_wireless(frame.skip_bytes(usize::from(little_endian(frame.first_bytes::<4>()?, 2)))?),
-        113 => Ok((read_u16(frame.first_bytes::<COOKED>()?, 14), frame.skip_bytes(COOKED)?)),
+        117 => Ok((
+            BY_VERSION,
+            frame.skip_bytes(usize::from(frame.first_bytes::<1>()?[0]).next_multiple_of(4))?,
+        )),
+        127 => read_wireless(
+            frame.skip_bytes(usize::from(little_endian(frame.first_bytes::<4>()?, 2)))?,
+        ),
+        113 => Ok((
+            read_u16(frame.first_bytes::<COOKED>()?, 14),
+            frame.skip_bytes(COOKED)?,
+        )),
         239 => read_nflog(frame),
         // Hilscher's netANALYZER.
         240 => ether_type::ethernet_header(frame.skip_bytes(4)?),
         // IP over InfiniBand: a global routing header.
-        242 => Ok((read_u16(frame.first_bytes::<44>()?, 40), frame.skip_bytes(44)?)),
-        276 => Ok((read_u16(frame.first_bytes::<COOKED_2>()?, 0), frame.skip_bytes(COOKED_2)?)),
+        242 => Ok((
+            read_u16(frame.first_bytes::<44>()?, 40),
+            frame.skip_bytes(44)?,
+        )),
+        276 => Ok((
+            read_u16(frame.first_bytes::<COOKED_2>()?, 0),
+            frame.skip_bytes(COOKED_2)?,
+        )),
         _ => Err(ParseStop::Other),
     }
 }
 
-/// Reads the protocol of PPP (RFC 1661, 2), with or without HDLC's address and control (RFC 1662, 3.1).
+/// Reads the protocol of PPP (RFC 1661, 2), with or without HDLC's address and control (RFC 1662,
+/// 3.1).
 pub(super) fn point_to_point(frame: PacketView) -> Result<(u16, PacketView), ParseStop> {
-    let frame = if frame.first_bytes::<2>()? == &[0xFF, 0x03] { frame.skip_bytes(2)? } else { frame };
+    let frame = if frame.first_bytes::<2>()? == &[0xFF, 0x03] {
+        frame.skip_bytes(2)?
+    } else {
+        frame
+    };
     let head = frame.first_bytes::<2>()?;
     // An odd first byte is a compressed protocol.
-    let (protocol, length) = if head[0] & 1 == 1 { (head[0].into(), 1) } else { (read_u16(head, 0), 2) };
+    let (protocol, length) = if head[0] & 1 == 1 {
+        (head[0].into(), 1)
+    } else {
+        (read_u16(head, 0), 2)
+    };
     let kind = match protocol {
         0x0021 => ether_type::IPV4,
         0x0057 => ether_type::IPV6,
@@ -112,7 +138,8 @@ pub(super) fn read_wireless(frame: PacketView) -> Result<(u16, PacketView), Pars
     Ok((ether_type::LLC, frame.skip_bytes(24 + fourth + quality)?))
 }
 
-/// Finds the packet among the attributes of Linux's netfilter (NFLOG), in the order of the host that captured.
+/// Finds the packet among the attributes of Linux's netfilter (NFLOG), in the order of the host
+/// that captured.
 fn read_nflog(frame: PacketView) -> Result<(u16, PacketView), ParseStop> {
     const PAYLOAD: u16 = 9;
     const MAX_ATTRIBUTES: usize = 32;
@@ -139,10 +166,15 @@ fn little_endian(header: &[u8], at: usize) -> u16 {
     read_u16(header, at).swap_bytes()
 }
 
-/// Reads BSD's loopback header: an address family in the order of the host that captured, or of the network.
+/// Reads BSD's loopback header: an address family in the order of the host that captured, or of the
+/// network.
 fn loopback_header(frame: PacketView) -> Result<(u16, PacketView), ParseStop> {
     let family = read_u32(frame.first_bytes::<4>()?, 0);
-    let family = if family > 0xFFFF { family.swap_bytes() } else { family };
+    let family = if family > 0xFFFF {
+        family.swap_bytes()
+    } else {
+        family
+    };
     match family {
         // IPv4 everywhere; IPv6 of Linux, NetBSD, FreeBSD and macOS.
         2 | 10 | 24 | 28 | 30 => Ok((BY_VERSION, frame.skip_bytes(4)?)),

@@ -28,7 +28,9 @@ impl LinkType {
     /// number that is not there.
     pub fn name(self) -> Option<&'static str> {
         let mut known = NAMES.lines().filter_map(|line| line.split_once(' '));
-        known.find(|(number, _)| number.parse() == Ok(self.0)).map(|(_, name)| name)
+        known
+            .find(|(number, _)| number.parse() == Ok(self.0))
+            .map(|(_, name)| name)
     }
 }
 

@@ -1,8 +1,8 @@
-//! A lenient view of packets as captures hold them: with their link's header, with tags and tunnels around them, cut
-//! off by a snap length, or longer than any link carries.
+//! A lenient view of packets as captures hold them: with their link's header, with tags and tunnels
+//! around them, cut off by a snap length, or longer than any link carries.
 //!
-//! [`crate::IpPacketTrain`] is for packets that are to be cut and passed on, and refuses what it cannot do that with. Here
-//! nothing is changed, and whatever can be read is read.
+//! [`crate::IpPacketTrain`] is for packets that are to be cut and passed on, and refuses what it
+//! cannot do that with. Here nothing is changed, and whatever can be read is read.
 
 mod around;
 mod ether_type;
@@ -55,10 +55,11 @@ pub enum CapturedContent {
     Malformed,
 }
 
-/// Reads the first `bytes` of a packet that had the length `original` (in bytes) on a link of this type.
+/// Reads the first `bytes` of a packet that had the length `original` (in bytes) on a link of this
+/// type.
 ///
-/// Lengths of IP headers are believed before `original`, since short frames are padded. `original` counts where an IP
-/// header leaves its length out, as those of trains above 64 KiB do (BIG TCP).
+/// Lengths of IP headers are believed before `original`, since short frames are padded. `original`
+/// counts where an IP header leaves its length out, as those of trains above 64 KiB do (BIG TCP).
 ///
 /// ```
 /// use fullpipe_wire::{Captured, LinkType, read_captured};
@@ -86,7 +87,11 @@ fn read_any(link: LinkType, bytes: &[u8], original: usize) -> CapturedContent {
 
 /// Writes the innermost segment into `found`, since copies of it would cost as much as all else.
 #[inline]
-fn find_segment(link: LinkType, frame: PacketView, found: &mut CapturedContent) -> Result<(), ParseStop> {
+fn find_segment(
+    link: LinkType,
+    frame: PacketView,
+    found: &mut CapturedContent,
+) -> Result<(), ParseStop> {
     let mut around = NetworkLayers::default();
     let (mut kind, mut view) = link_layer::open_frame(link, frame)?;
     let mut outermost = None;

@@ -9,34 +9,37 @@ use super::view::{PacketView, read_u16};
 use super::{LinkType, MAX_LAYERS, ParseStop, link_layer};
 use crate::checksum::ChecksumSum;
 use crate::headers::{TCP, UDP};
-use crate::options::{MSS, NO_OPERATION, SACK, SACK_PERMITTED, TIMESTAMPS, WINDOW_SCALE, iter_options};
+use crate::options::{
+    MSS, NO_OPERATION, SACK, SACK_PERMITTED, TIMESTAMPS, WINDOW_SCALE, iter_options,
+};
 
 /// Length of Ethernet's header.
 const ETHERNET_HEADER: usize = 14;
 
 /// Replaces what identifies hosts.
 pub trait Pseudonyms {
-    /// Replaces an address of IPv4 (4 bytes), Ethernet (6) or IPv6 (16): equal ones by equal ones, different ones by
-    /// different ones.
+    /// Replaces an address of IPv4 (4 bytes), Ethernet (6) or IPv6 (16): equal ones by equal ones,
+    /// different ones by different ones.
     fn replace_address(&mut self, address: &mut [u8]);
 
     /// Returns a digest that is equal for equal bytes, and from which nothing of them follows.
     fn digest_bytes(&mut self, bytes: &[u8]) -> u16;
 }
 
-/// Writes the headers of a captured TCP segment into `frame`, as a frame of Ethernet without what identifies hosts.
-/// Returns the length in bytes that the frame had on its link, by which [`crate::read_captured`] reads of it what it
-/// reads of the segment, but for the addresses. Returns `None` if there is no segment or it is cut; `frame` is then not
-/// to be used.
+/// Writes the headers of a captured TCP segment into `frame`, as a frame of Ethernet without what
+/// identifies hosts. Returns the length in bytes that the frame had on its link, by which
+/// [`crate::read_captured`] reads of it what it reads of the segment, but for the addresses.
+/// Returns `None` if there is no segment or it is cut; `frame` is then not to be used.
 ///
-/// * Addresses of Ethernet and IP are replaced by `pseudonyms`, also those within tunnels. Frames of links without
-///   addresses of Ethernet get zeros.
+/// * Addresses of Ethernet and IP are replaced by `pseudonyms`, also those within tunnels. Frames
+///   of links without addresses of Ethernet get zeros.
 /// * The segment's data is left out.
-/// * Zero are: options of IPv4, extension headers of IPv6 but for their lengths and fragments, flow labels, options of
-///   Geneve and CAPWAP, identities and signatures of AYIYA, identifiers, numbers and extensions of GTP but for their
-///   lengths, options of TCP other than those of RFC 9293, 7323 and 2018, and checksums of tunnels.
-/// * Checksums of IPv4 are right. That of TCP holds the sum over the pseudo header where it did, and else a digest: the
-///   right one would show the sum of the addresses.
+/// * Zero are: options of IPv4, extension headers of IPv6 but for their lengths and fragments, flow
+///   labels, options of Geneve and CAPWAP, identities and signatures of AYIYA, identifiers, numbers
+///   and extensions of GTP but for their lengths, options of TCP other than those of RFC 9293, 7323
+///   and 2018, and checksums of tunnels.
+/// * Checksums of IPv4 are right. That of TCP holds the sum over the pseudo header where it did,
+///   and else a digest: the right one would show the sum of the addresses.
 pub fn redact_segment(
     link: LinkType,
     bytes: &[u8],
@@ -59,7 +62,11 @@ fn rewrite_headers(
     }
     let original = view.length + ETHERNET_HEADER;
     begin_frame(frame, link, kind, packet, view);
-    let mut editor = PacketEditor { frame, pseudonyms, removed: view.offset };
+    let mut editor = PacketEditor {
+        frame,
+        pseudonyms,
+        removed: view.offset,
+    };
     if link == LinkType::ETHERNET {
         editor.replace_addresses(0, 2, 6);
     }
@@ -83,7 +90,13 @@ fn rewrite_headers(
 }
 
 /// Begins `frame` with a header of Ethernet in place of the link's, and all that follows it.
-fn begin_frame(frame: &mut Vec<u8>, link: LinkType, kind: u16, packet: PacketView, payload: PacketView) {
+fn begin_frame(
+    frame: &mut Vec<u8>,
+    link: LinkType,
+    kind: u16,
+    packet: PacketView,
+    payload: PacketView,
+) {
     let kind = match (kind, payload.ip_version()) {
         (IPV4 | IPV6, Ok(6)) => IPV6,
         (IPV4 | IPV6, _) => IPV4,
@@ -141,7 +154,8 @@ impl<P: Pseudonyms> PacketEditor<'_, P> {
         Err(ParseStop::Other)
     }
 
-    /// Edits the header of a frame of IEEE 802.11: three addresses, and a fourth in those between two access points.
+    /// Edits the header of a frame of IEEE 802.11: three addresses, and a fourth in those between
+    /// two access points.
     fn edit_wireless(&mut self, at: usize, end: usize) {
         self.replace_addresses(at + 4, 3, 6);
         if end >= at + 30 && self.frame[at + 1] & 3 == 3 {
@@ -149,17 +163,28 @@ impl<P: Pseudonyms> PacketEditor<'_, P> {
         }
     }
 
-    /// Edits the headers of IP from the begin of `packet` to the payload of `ip`. Returns the place of the addresses.
+    /// Edits the headers of IP from the begin of `packet` to the payload of `ip`. Returns the place
+    /// of the addresses.
     fn edit_ip(&mut self, packet: PacketView, ip: &IpPacket) -> std::ops::Range<usize> {
         let (at, end) = (self.part_offset(&packet), self.part_offset(&ip.payload));
         let is_v4 = ip.identification.is_some();
-        let (first, length, protocol) = if is_v4 { (at + 12, 4, at + 9) } else { (at + 8, 16, at + 6) };
+        let (first, length, protocol) = if is_v4 {
+            (at + 12, 4, at + 9)
+        } else {
+            (at + 8, 16, at + 6)
+        };
         self.replace_addresses(first, 2, length);
-        let extensions = if is_v4 { at + usize::from(self.frame[at] & 0x0F) * 4 } else { at + 40 };
+        let extensions = if is_v4 {
+            at + usize::from(self.frame[at] & 0x0F) * 4
+        } else {
+            at + 40
+        };
         if is_v4 {
             self.frame[at + 20..extensions].fill(0);
             self.frame[at + 10..at + 12].fill(0);
-            let checksum = ChecksumSum::default().add_bytes(&self.frame[at..extensions]).to_checksum();
+            let checksum = ChecksumSum::default()
+                .add_bytes(&self.frame[at..extensions])
+                .to_checksum();
             self.frame[at + 10..at + 12].copy_from_slice(&checksum.to_be_bytes());
         } else {
             self.frame[at + 1] &= 0xF0;
@@ -172,9 +197,13 @@ impl<P: Pseudonyms> PacketEditor<'_, P> {
     /// Blanks extension headers, of which the first is of this `protocol`.
     fn edit_extensions(&mut self, mut protocol: u8, mut at: usize, end: usize) {
         while at < end {
-            let Some(length) = ip::extension_length(protocol, self.frame[at + 1]) else { return };
+            let Some(length) = ip::extension_length(protocol, self.frame[at + 1]) else {
+                return;
+            };
             let header = &mut self.frame[at..at + length];
-            let jumbo = (protocol == ip::HOP_BY_HOP).then(|| ip::jumbo_option(header)).flatten();
+            let jumbo = (protocol == ip::HOP_BY_HOP)
+                .then(|| ip::jumbo_option(header))
+                .flatten();
             if protocol != ip::FRAGMENT {
                 let kept = jumbo.clone().map(|place| header[place].to_vec());
                 header[2..].fill(0);
@@ -200,7 +229,9 @@ impl<P: Pseudonyms> PacketEditor<'_, P> {
                     // Options, identities and signatures.
                     GENEVE | CAPWAP | AYIYA => self.frame[at + UDP_HEADER + FIXED..end].fill(0),
                     // A checksum.
-                    GRE_IN_UDP if self.frame[at + UDP_HEADER] & 0x80 != 0 => self.frame[at + 12..at + 16].fill(0),
+                    GRE_IN_UDP if self.frame[at + UDP_HEADER] & 0x80 != 0 => {
+                        self.frame[at + 12..at + 16].fill(0)
+                    }
                     GTP => blank_gtp(&mut self.frame[at + UDP_HEADER..end]),
                     _ => {}
                 }
@@ -209,8 +240,8 @@ impl<P: Pseudonyms> PacketEditor<'_, P> {
         }
     }
 
-    /// Edits the header of TCP, and cuts off all behind it. `unfinished` is the sum that its checksum held if a device
-    /// was to finish it.
+    /// Edits the header of TCP, and cuts off all behind it. `unfinished` is the sum that its
+    /// checksum held if a device was to finish it.
     fn edit_segment(
         &mut self,
         ip: &IpPacket,
@@ -233,7 +264,11 @@ impl<P: Pseudonyms> PacketEditor<'_, P> {
             // Both captures of one packet keep equal checksums.
             let identity = [&self.frame[addresses], &self.frame[at..]].concat();
             let digest = self.pseudonyms.digest_bytes(&identity);
-            if digest == pseudo_header { digest ^ 1 } else { digest }
+            if digest == pseudo_header {
+                digest ^ 1
+            } else {
+                digest
+            }
         };
         self.frame[at + CHECKSUM.start..at + CHECKSUM.end].copy_from_slice(&checksum.to_be_bytes());
         Ok(())
@@ -245,7 +280,9 @@ fn blank_gtp(header: &mut [u8]) {
     /// Behind it are a sequence number and a number of N-PDU, and the type of the first extension.
     const SHORT: usize = 8;
     header[4..SHORT].fill(0);
-    let Some(rest) = header.get_mut(SHORT..).filter(|rest| !rest.is_empty()) else { return };
+    let Some(rest) = header.get_mut(SHORT..).filter(|rest| !rest.is_empty()) else {
+        return;
+    };
     let (numbers, mut extensions) = rest.split_at_mut(4);
     numbers[..3].fill(0);
     while let Some(words) = extensions.first() {
@@ -256,14 +293,19 @@ fn blank_gtp(header: &mut [u8]) {
     }
 }
 
-/// Blanks the content of options that may identify a host: cookies, keys, signatures, addresses of Multipath TCP.
+/// Blanks the content of options that may identify a host: cookies, keys, signatures, addresses of
+/// Multipath TCP.
 fn blank_options(options: &mut [u8]) {
     let mut at = 0;
     let lengths: Vec<usize> = iter_options(options).map(<[u8]>::len).collect();
     for length in lengths {
         let option = &mut options[at..at + length];
         let is_known = match (option[0], length) {
-            (NO_OPERATION, _) | (MSS, 4) | (WINDOW_SCALE, 3) | (SACK_PERMITTED, 2) | (TIMESTAMPS, 10) => true,
+            (NO_OPERATION, _)
+            | (MSS, 4)
+            | (WINDOW_SCALE, 3)
+            | (SACK_PERMITTED, 2)
+            | (TIMESTAMPS, 10) => true,
             (SACK, length) => length % 8 == 2,
             _ => false,
         };

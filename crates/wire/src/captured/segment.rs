@@ -7,19 +7,21 @@ use super::around::NetworkLayers;
 use super::ip::{AddressPair, IpPacket};
 use super::view::{PacketView, read_u16, read_u32};
 use crate::options::{
-    MSS, MULTIPATH, NO_OPERATION, SACK, SACK_PERMITTED, TIMESTAMPS, WINDOW_SCALE, are_blanked, iter_options,
+    MSS, MULTIPATH, NO_OPERATION, SACK, SACK_PERMITTED, TIMESTAMPS, WINDOW_SCALE, are_blanked,
+    iter_options,
 };
 
-/// A TCP segment as a capture shows it, or a train of segments that an offload joined or did not cut yet.
+/// A TCP segment as a capture shows it, or a train of segments that an offload joined or did not
+/// cut yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CapturedSegment {
     /// Address and port of the sender, by the innermost IP header.
     pub source: SocketAddr,
     /// Address and port of the receiver.
     pub destination: SocketAddr,
-    /// VLANs and tunnels around it: zero without any, else a hash of their kinds and identifiers, which is the same
-    /// for both directions of a connection. MPLS labels and GTP's endpoint identifiers differ by direction and are
-    /// left out.
+    /// VLANs and tunnels around it: zero without any, else a hash of their kinds and identifiers,
+    /// which is the same for both directions of a connection. MPLS labels and GTP's endpoint
+    /// identifiers differ by direction and are left out.
     pub network: u32,
     /// Bytes from the outermost IP header to the innermost: headers of tunnels; zero without any.
     pub overhead: u16,
@@ -43,19 +45,23 @@ pub struct CapturedSegment {
     pub traffic_class: u8,
     /// The checksum field.
     pub checksum: u16,
-    /// True if the checksum field holds the sum over the pseudo header alone, which a device was to finish: the segment
-    /// was sent by the capturing host, or reached it through virtual devices only. A finished checksum is the same by
-    /// chance once in 65536 segments.
+    /// True if the checksum field holds the sum over the pseudo header alone, which a device was to
+    /// finish: the segment was sent by the capturing host, or reached it through virtual devices
+    /// only. A finished checksum is the same by chance once in 65536 segments.
     pub checksum_is_unfinished: bool,
 }
 
 /// Options of a TCP header, as far as they were captured and can be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[expect(clippy::struct_excessive_bools, reason = "each is an option, or what became of the options")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is an option, or what became of the options"
+)]
 pub struct SegmentOptions {
     /// Largest segment in bytes that the sender takes (RFC 9293, 3.7.1).
     pub mss: Option<u16>,
-    /// By how many bits the sender shifts windows (RFC 7323, 2.2), as it stands there: more than 14 count as 14.
+    /// By how many bits the sender shifts windows (RFC 7323, 2.2), as it stands there: more than 14
+    /// count as 14.
     pub window_scale: Option<u8>,
     /// The sender understands SACK (RFC 2018, 2).
     pub sack_permitted: bool,
@@ -67,7 +73,8 @@ pub struct SegmentOptions {
     pub sack_blocks: u8,
     /// There is an option of Multipath TCP (RFC 8684, 3).
     pub multipath: bool,
-    /// An option of a SYN was overwritten with padding on the way, see [`crate::SynSegment::options_overwritten`].
+    /// An option of a SYN was overwritten with padding on the way, see
+    /// [`crate::SynSegment::options_overwritten`].
     pub blanked: bool,
     /// The snap length cut options off.
     pub cut: bool,
@@ -101,10 +108,15 @@ impl CapturedSegment {
         self.flags & flags == flags
     }
 
-    /// Returns the segment in the innermost IP packet, which has so many bytes of tunnels' headers before it and this
-    /// header of TCP.
+    /// Returns the segment in the innermost IP packet, which has so many bytes of tunnels' headers
+    /// before it and this header of TCP.
     #[inline]
-    pub(super) fn new(packet: &IpPacket, header: &SegmentHeader, around: NetworkLayers, overhead: usize) -> Self {
+    pub(super) fn new(
+        packet: &IpPacket,
+        header: &SegmentHeader,
+        around: NetworkLayers,
+        overhead: usize,
+    ) -> Self {
         let fixed = header.fixed;
         let checksum = read_u16(fixed, 16);
         Self {
@@ -138,7 +150,8 @@ pub(super) struct SegmentHeader<'p> {
 }
 
 impl<'p> SegmentHeader<'p> {
-    /// Reads the header at the front of a segment. Fails if its first 20 bytes are cut, or its length is wrong.
+    /// Reads the header at the front of a segment. Fails if its first 20 bytes are cut, or its
+    /// length is wrong.
     #[inline]
     pub(super) fn read(segment: PacketView<'p>) -> Result<Self, ParseStop> {
         let fixed = segment.first_bytes::<20>()?;
@@ -168,10 +181,15 @@ impl SegmentOptions {
         let cut = header.options_are_cut;
         match header.options {
             // Nearly all segments have nothing else.
-            [NO_OPERATION, NO_OPERATION, TIMESTAMPS, 10, times @ ..] if times.len() == 8 => {
-                Self { timestamps: Some((read_u32(times, 0), read_u32(times, 4))), cut, ..Self::default() }
-            }
-            [] => Self { cut, ..Self::default() },
+            [NO_OPERATION, NO_OPERATION, TIMESTAMPS, 10, times @ ..] if times.len() == 8 => Self {
+                timestamps: Some((read_u32(times, 0), read_u32(times, 4))),
+                cut,
+                ..Self::default()
+            },
+            [] => Self {
+                cut,
+                ..Self::default()
+            },
             _ => Self::read(header),
         }
     }
@@ -179,7 +197,11 @@ impl SegmentOptions {
     fn read(header: &SegmentHeader) -> Self {
         let opens = u16::from(header.fixed[13]) & flags::SYN != 0;
         let blanked = opens && are_blanked(header.options);
-        let mut read = Self { blanked, cut: header.options_are_cut, ..Self::default() };
+        let mut read = Self {
+            blanked,
+            cut: header.options_are_cut,
+            ..Self::default()
+        };
         for option in iter_options(header.options) {
             match *option {
                 [MSS, _, a, b] => read.mss = Some(u16::from_be_bytes([a, b])),

@@ -28,7 +28,8 @@ const MIRRORED_3: u16 = 0x22EB;
 /// Extension headers of GTP in a row that are followed.
 const MAX_EXTENSIONS: usize = 16;
 
-/// Returns the Ethernet type of what a tunnel carries, and what it carries. Fails if the packet is no tunnel's.
+/// Returns the Ethernet type of what a tunnel carries, and what it carries. Fails if the packet is
+/// no tunnel's.
 pub(super) fn open_tunnel<'p>(
     packet: &IpPacket<'p>,
     around: &mut NetworkLayers,
@@ -41,13 +42,18 @@ pub(super) fn open_tunnel<'p>(
         }
         GRE => gre_header(packet.payload, around),
         UDP => in_datagram(packet.payload, around),
-        protocol @ (55 | 94 | 97 | 98 | 108 | 115 | 137) => Err(ParseStop::Unread(UnreadHeader::Protocol(protocol))),
+        protocol @ (55 | 94 | 97 | 98 | 108 | 115 | 137) => {
+            Err(ParseStop::Unread(UnreadHeader::Protocol(protocol)))
+        }
         _ => Err(ParseStop::Other),
     }
 }
 
 /// Reads GRE's header (RFC 2784, 2; RFC 2890, 2).
-fn gre_header<'p>(tunnel: PacketView<'p>, around: &mut NetworkLayers) -> Result<(u16, PacketView<'p>), ParseStop> {
+fn gre_header<'p>(
+    tunnel: PacketView<'p>,
+    around: &mut NetworkLayers,
+) -> Result<(u16, PacketView<'p>), ParseStop> {
     const CHECKSUM: u16 = 0x8000;
     const ROUTING: u16 = 0x4000;
     const KEY: u16 = 0x2000;
@@ -68,12 +74,23 @@ fn gre_header<'p>(tunnel: PacketView<'p>, around: &mut NetworkLayers) -> Result<
     if flags & SEQUENCE != 0 {
         rest = rest.skip_bytes(4)?;
     }
-    // Of frames, the last byte is no network but a number for each flow and direction (NVGRE, RFC 7637, 3.2).
-    around.add_layer(OuterLayer::Gre, if kind == ether_type::ETHERNET { key >> 8 } else { key });
+    // Of frames, the last byte is no network but a number for each flow and direction (NVGRE, RFC
+    // 7637, 3.2).
+    around.add_layer(
+        OuterLayer::Gre,
+        if kind == ether_type::ETHERNET {
+            key >> 8
+        } else {
+            key
+        },
+    );
     match kind {
         MIRRORED_3 => {
             let has_platform = rest.first_bytes::<12>()?[11] & 1 != 0;
-            Ok((ether_type::ETHERNET, rest.skip_bytes(if has_platform { 20 } else { 12 })?))
+            Ok((
+                ether_type::ETHERNET,
+                rest.skip_bytes(if has_platform { 20 } else { 12 })?,
+            ))
         }
         MIRRORED if flags & SEQUENCE != 0 => Ok((ether_type::ETHERNET, rest.skip_bytes(8)?)),
         MIRRORED => Ok((ether_type::ETHERNET, rest)),
@@ -81,8 +98,12 @@ fn gre_header<'p>(tunnel: PacketView<'p>, around: &mut NetworkLayers) -> Result<
     }
 }
 
-/// Reads the tunnels that use UDP. Any program may use their ports: a header that is not theirs is a plain datagram's.
-fn in_datagram<'p>(datagram: PacketView<'p>, around: &mut NetworkLayers) -> Result<(u16, PacketView<'p>), ParseStop> {
+/// Reads the tunnels that use UDP. Any program may use their ports: a header that is not theirs is
+/// a plain datagram's.
+fn in_datagram<'p>(
+    datagram: PacketView<'p>,
+    around: &mut NetworkLayers,
+) -> Result<(u16, PacketView<'p>), ParseStop> {
     let header = datagram.first_bytes::<8>()?;
     let tunnel = datagram.skip_bytes(8)?;
     match tunnel_port(header) {
@@ -92,15 +113,22 @@ fn in_datagram<'p>(datagram: PacketView<'p>, around: &mut NetworkLayers) -> Resu
         GRE_IN_UDP => gre_header(tunnel, around),
         CAPWAP => read_capwap(tunnel),
         AYIYA => read_ayiya(tunnel, around),
-        port @ (1701 | 3544 | 4341 | 4790 | 6635) => Err(ParseStop::Unread(UnreadHeader::Port(port))),
+        port @ (1701 | 3544 | 4341 | 4790 | 6635) => {
+            Err(ParseStop::Unread(UnreadHeader::Port(port)))
+        }
         _ => Err(ParseStop::Udp),
     }
 }
 
-/// Returns the port of UDP that a tunnel is known by: that of the receiver, or of a server that answers.
+/// Returns the port of UDP that a tunnel is known by: that of the receiver, or of a server that
+/// answers.
 pub(super) fn tunnel_port(header: &[u8]) -> u16 {
     let [source, destination] = [0, 2].map(|at| read_u16(header, at));
-    if matches!(source, CAPWAP | AYIYA) { source } else { destination }
+    if matches!(source, CAPWAP | AYIYA) {
+        source
+    } else {
+        destination
+    }
 }
 
 /// Reads the header of CAPWAP's data (RFC 5415, 4.3), whose first byte says whether DTLS hides it.
@@ -118,14 +146,26 @@ fn read_capwap(tunnel: PacketView<'_>) -> Result<(u16, PacketView<'_>), ParseSto
         _ => return Err(ParseStop::Udp),
     }
     if header[3] & IS_FRAGMENT != 0 {
-        return Err(if read_u16(header, 6) >> 3 == 0 { ParseStop::FirstFragment } else { ParseStop::LaterFragment });
+        return Err(if read_u16(header, 6) >> 3 == 0 {
+            ParseStop::FirstFragment
+        } else {
+            ParseStop::LaterFragment
+        });
     }
     let frame = tunnel.skip_bytes(length)?;
-    if header[2] & IS_WIRELESS != 0 { Ok((ether_type::WIRELESS, frame)) } else { Ok((ether_type::ETHERNET, frame)) }
+    if header[2] & IS_WIRELESS != 0 {
+        Ok((ether_type::WIRELESS, frame))
+    } else {
+        Ok((ether_type::ETHERNET, frame))
+    }
 }
 
-/// Reads the header of "anything in anything" (draft-massar-v6ops-ayiya-02, 4), with an identity and a signature.
-fn read_ayiya<'p>(tunnel: PacketView<'p>, around: &mut NetworkLayers) -> Result<(u16, PacketView<'p>), ParseStop> {
+/// Reads the header of "anything in anything" (draft-massar-v6ops-ayiya-02, 4), with an identity
+/// and a signature.
+fn read_ayiya<'p>(
+    tunnel: PacketView<'p>,
+    around: &mut NetworkLayers,
+) -> Result<(u16, PacketView<'p>), ParseStop> {
     const FORWARD: u8 = 1;
     let [identity, signature, operation, next] = *head_of::<4>(tunnel)?;
     if operation & 0x0F != FORWARD || !matches!(next, IPV4 | IPV6) {
@@ -137,7 +177,10 @@ fn read_ayiya<'p>(tunnel: PacketView<'p>, around: &mut NetworkLayers) -> Result<
 }
 
 /// Reads VXLAN's header (RFC 7348, 5).
-fn vxlan_header<'p>(tunnel: PacketView<'p>, around: &mut NetworkLayers) -> Result<(u16, PacketView<'p>), ParseStop> {
+fn vxlan_header<'p>(
+    tunnel: PacketView<'p>,
+    around: &mut NetworkLayers,
+) -> Result<(u16, PacketView<'p>), ParseStop> {
     const HAS_NETWORK: u8 = 0x08;
     let header = head_of::<8>(tunnel)?;
     if header[0] & HAS_NETWORK == 0 {
@@ -148,11 +191,17 @@ fn vxlan_header<'p>(tunnel: PacketView<'p>, around: &mut NetworkLayers) -> Resul
 }
 
 /// Reads Geneve's header (RFC 8926, 3.4).
-fn geneve_header<'p>(tunnel: PacketView<'p>, around: &mut NetworkLayers) -> Result<(u16, PacketView<'p>), ParseStop> {
+fn geneve_header<'p>(
+    tunnel: PacketView<'p>,
+    around: &mut NetworkLayers,
+) -> Result<(u16, PacketView<'p>), ParseStop> {
     let header = head_of::<8>(tunnel)?;
     let (version, options) = (header[0] >> 6, usize::from(header[0] & 0x3F) * 4);
     let kind = read_u16(header, 2);
-    let carries_packets = matches!(kind, ether_type::ETHERNET | ether_type::IPV4 | ether_type::IPV6);
+    let carries_packets = matches!(
+        kind,
+        ether_type::ETHERNET | ether_type::IPV4 | ether_type::IPV6
+    );
     if version != 0 || !carries_packets {
         return Err(ParseStop::Udp);
     }
@@ -161,7 +210,10 @@ fn geneve_header<'p>(tunnel: PacketView<'p>, around: &mut NetworkLayers) -> Resu
 }
 
 /// Reads the header of GTP-U with its extensions (3GPP TS 29.281, 5.1 and 5.2).
-fn gtp_header<'p>(tunnel: PacketView<'p>, around: &mut NetworkLayers) -> Result<(u16, PacketView<'p>), ParseStop> {
+fn gtp_header<'p>(
+    tunnel: PacketView<'p>,
+    around: &mut NetworkLayers,
+) -> Result<(u16, PacketView<'p>), ParseStop> {
     /// Version 1 of GTP, and not of GTP'.
     const VERSION: u8 = 0x30;
     const HAS_EXTENSION: u8 = 0x04;
@@ -175,7 +227,11 @@ fn gtp_header<'p>(tunnel: PacketView<'p>, around: &mut NetworkLayers) -> Result<
     let mut rest = tunnel.skip_bytes(8)?;
     let mut extension = 0;
     if header[0] & IS_LONG != 0 {
-        extension = if header[0] & HAS_EXTENSION == 0 { 0 } else { rest.first_bytes::<4>()?[3] };
+        extension = if header[0] & HAS_EXTENSION == 0 {
+            0
+        } else {
+            rest.first_bytes::<4>()?[3]
+        };
         rest = rest.skip_bytes(4)?;
     }
     for _ in 0..MAX_EXTENSIONS {
@@ -196,7 +252,12 @@ fn gtp_header<'p>(tunnel: PacketView<'p>, around: &mut NetworkLayers) -> Result<
     }
 }
 
-/// Returns the first bytes of a tunnel's header. Fails if they are cut, or for a datagram that is too short for one.
+/// Returns the first bytes of a tunnel's header. Fails if they are cut, or for a datagram that is
+/// too short for one.
 fn head_of<const N: usize>(tunnel: PacketView<'_>) -> Result<&[u8; N], ParseStop> {
-    if tunnel.length < N { Err(ParseStop::Udp) } else { tunnel.first_bytes() }
+    if tunnel.length < N {
+        Err(ParseStop::Udp)
+    } else {
+        tunnel.first_bytes()
+    }
 }

@@ -7,7 +7,8 @@ use super::{CapturedSegment, LinkType, SegmentOptions, ether_type};
 use crate::headers::TCP;
 use crate::options::{NO_OPERATION, TIMESTAMPS};
 
-/// Lengths of the headers, which are those of nearly all packets with data and of most acknowledgements.
+/// Lengths of the headers, which are those of nearly all packets with data and of most
+/// acknowledgements.
 const ETHERNET: usize = 14;
 const IP: usize = 20;
 const TCP_WITH_TIMESTAMPS: usize = 32;
@@ -29,21 +30,31 @@ impl<'p> UsualHeaders<'p> {
         const OFFSET_AND_MORE: u16 = 0x3FFF;
         const WORDS: u8 = (TCP_WITH_TIMESTAMPS / 4) as u8;
         let packet = bytes.first_chunk::<{ ETHERNET + IP + TCP_WITH_TIMESTAMPS }>()?;
-        let (ip, tcp) = (packet[ETHERNET..].first_chunk::<IP>()?, packet[ETHERNET + IP..].first_chunk()?);
-        let is_ip = link == LinkType::ETHERNET && read_u16(packet, 12) == ether_type::IPV4 && ip[0] == FIXED;
-        let is_tcp = ip[9] == TCP && read_u16(ip, 6) & OFFSET_AND_MORE == 0 && tcp[12] >> 4 == WORDS;
+        let (ip, tcp) = (
+            packet[ETHERNET..].first_chunk::<IP>()?,
+            packet[ETHERNET + IP..].first_chunk()?,
+        );
+        let is_ip = link == LinkType::ETHERNET
+            && read_u16(packet, 12) == ether_type::IPV4
+            && ip[0] == FIXED;
+        let is_tcp =
+            ip[9] == TCP && read_u16(ip, 6) & OFFSET_AND_MORE == 0 && tcp[12] >> 4 == WORDS;
         let length = read_u16(ip, 2).checked_sub(IP as u16)?;
         let has_times = tcp[20..24] == [NO_OPERATION, NO_OPERATION, TIMESTAMPS, 10];
         let is_usual = is_ip && is_tcp && has_times && length >= TCP_WITH_TIMESTAMPS as u16;
         is_usual.then_some(Self { ip, tcp, length })
     }
 
-    /// Returns the segment of the packet: the one that [`super::find_segment`] finds, but in a third of the time.
+    /// Returns the segment of the packet: the one that [`super::find_segment`] finds, but in a
+    /// third of the time.
     #[inline]
     pub(super) fn captured_segment(&self) -> CapturedSegment {
         let Self { ip, tcp, length } = *self;
         let socket = |ip_at: usize, port_at: usize| {
-            SocketAddr::from((Ipv4Addr::from_bits(read_u32(ip, ip_at)), read_u16(tcp, port_at)))
+            SocketAddr::from((
+                Ipv4Addr::from_bits(read_u32(ip, ip_at)),
+                read_u16(tcp, port_at),
+            ))
         };
         let checksum = read_u16(tcp, 16);
         CapturedSegment {
@@ -72,7 +83,14 @@ impl<'p> UsualHeaders<'p> {
 /// Returns the sum over the pseudo header of a segment of this length.
 #[inline]
 fn pseudo_header(ip: &[u8; IP], length: u16) -> u16 {
-    let words = [read_u16(ip, 12), read_u16(ip, 14), read_u16(ip, 16), read_u16(ip, 18), length, TCP.into()];
+    let words = [
+        read_u16(ip, 12),
+        read_u16(ip, 14),
+        read_u16(ip, 16),
+        read_u16(ip, 18),
+        length,
+        TCP.into(),
+    ];
     let sum: u32 = words.into_iter().map(u32::from).sum();
     // Six words carry over twice at most.
     let sum = (sum & 0xFFFF) + (sum >> 16);

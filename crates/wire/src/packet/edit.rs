@@ -7,7 +7,9 @@ use fullpipe_units::ByteCount;
 use super::IpPacketTrain;
 use crate::checksum::ChecksumSum;
 use crate::headers::{IpVersion, TCP};
-use crate::options::{MSS, NO_OPERATION, SACK, SACK_PERMITTED, SYN, TIMESTAMPS, WINDOW_SCALE, first_length};
+use crate::options::{
+    MSS, NO_OPERATION, SACK, SACK_PERMITTED, SYN, TIMESTAMPS, WINDOW_SCALE, first_length,
+};
 
 /// Both bits of the field: congestion experienced (RFC 3168, 5).
 const CE: u8 = 0b11;
@@ -17,22 +19,28 @@ const MIN_HEADER_V4: usize = 20;
 const MIN_HEADER_V6: usize = 40;
 
 impl IpPacketTrain {
-    /// A number that all packets between two sockets have in common, in this direction: a hash of addresses, protocol
-    /// and ports (FNV-1a). Packets that are neither TCP nor UDP share one.
+    /// A number that all packets between two sockets have in common, in this direction: a hash of
+    /// addresses, protocol and ports (FNV-1a). Packets that are neither TCP nor UDP share one.
     pub fn flow_hash(&self) -> u64 {
-        let Some(headers) = self.headers else { return 0 };
+        let Some(headers) = self.headers else {
+            return 0;
+        };
         let addresses = match headers.version {
             IpVersion::V4 => &self.head[12..20],
             IpVersion::V6 => &self.head[8..40],
         };
         let ports = &self.head[headers.transport..headers.transport + 4];
         let bytes = addresses.iter().chain(ports).chain([&headers.protocol]);
-        bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+        bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+            (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+        })
     }
 
-    /// Marks every segment "congestion experienced"; `false` where the sender did not say that it understands the mark.
+    /// Marks every segment "congestion experienced"; `false` where the sender did not say that it
+    /// understands the mark.
     pub fn mark_ce(&mut self) -> bool {
-        // The field is the end of the second byte of an IPv4 header, and in the middle of that of an IPv6 header.
+        // The field is the end of the second byte of an IPv4 header, and in the middle of that of
+        // an IPv6 header.
         let (version, shift) = match self.headers.map(|headers| headers.version) {
             Some(IpVersion::V4) => (IpVersion::V4, 0),
             Some(IpVersion::V6) => (IpVersion::V6, 4),
@@ -48,13 +56,15 @@ impl IpPacketTrain {
         true
     }
 
-    /// Spoils a bit of the transport's header or of the payload, which `random` chooses. The checksum is finished
-    /// before, so that the receiver notices. A train must be cut first.
+    /// Spoils a bit of the transport's header or of the payload, which `random` chooses. The
+    /// checksum is finished before, so that the receiver notices. A train must be cut first.
     pub fn corrupt_bit(&mut self, random: u64) {
         self.complete_checksum();
         let front = self.headers.map_or(0, |headers| headers.transport);
         let spoilable = self.head.len() - front + self.range.len();
-        let Some(at) = random.checked_rem(spoilable as u64) else { return };
+        let Some(at) = random.checked_rem(spoilable as u64) else {
+            return;
+        };
         let bit = 1 << (random >> 61);
         let at = front + at as usize;
         if let Some(byte) = self.head.get_mut(at) {
@@ -68,10 +78,14 @@ impl IpPacketTrain {
         }
     }
 
-    /// Counts one hop of every segment down (RFC 791, 3.2; RFC 8200, 3). Returns `false`, and changes nothing, if that
-    /// would use up the last: such a packet goes no further.
+    /// Counts one hop of every segment down (RFC 791, 3.2; RFC 8200, 3). Returns `false`, and
+    /// changes nothing, if that would use up the last: such a packet goes no further.
     pub fn count_hop(&mut self) -> bool {
-        let front = if self.headers.is_some() { &mut self.head } else { Arc::make_mut(&mut self.payload) };
+        let front = if self.headers.is_some() {
+            &mut self.head
+        } else {
+            Arc::make_mut(&mut self.payload)
+        };
         match front.first().map(|byte| byte >> 4) {
             Some(4) if front.len() >= MIN_HEADER_V4 => count_down_v4(front),
             Some(6) if front.len() >= MIN_HEADER_V6 => count_down(&mut front[7]),
@@ -107,7 +121,9 @@ impl IpPacketTrain {
 
     /// Makes a larger value of the window field this one. Returns true if it was larger.
     pub fn clamp_window(&mut self, most: ByteCount) -> bool {
-        let Some(transport) = self.tcp_offset() else { return false };
+        let Some(transport) = self.tcp_offset() else {
+            return false;
+        };
         let before = self.read_word(transport + 14);
         clamp_field(&mut self.head[transport + 14..transport + 16], most);
         let changed = self.read_word(transport + 14) != before;
@@ -119,16 +135,23 @@ impl IpPacketTrain {
 
     /// Returns the offset of TCP's header.
     fn tcp_offset(&self) -> Option<usize> {
-        self.headers.filter(|headers| headers.protocol == TCP).map(|headers| headers.transport)
+        self.headers
+            .filter(|headers| headers.protocol == TCP)
+            .map(|headers| headers.transport)
     }
 
     fn edit_syn_option(&mut self, kind: u8, edit: impl FnMut(&mut [u8])) -> bool {
-        self.tcp_offset().is_some_and(|transport| self.head[transport + 13] & SYN != 0) && self.edit_option(kind, edit)
+        self.tcp_offset()
+            .is_some_and(|transport| self.head[transport + 13] & SYN != 0)
+            && self.edit_option(kind, edit)
     }
 
-    /// Lets `edit` change the options of this kind, each from its kind to its end. Returns true if it changed one.
+    /// Lets `edit` change the options of this kind, each from its kind to its end. Returns true if
+    /// it changed one.
     fn edit_option(&mut self, kind: u8, mut edit: impl FnMut(&mut [u8])) -> bool {
-        let Some(transport) = self.tcp_offset() else { return false };
+        let Some(transport) = self.tcp_offset() else {
+            return false;
+        };
         let mut options = &mut self.head[transport + 20..];
         let mut edited = false;
         while let Some(length) = first_length(options) {
@@ -154,7 +177,10 @@ fn count_down_v4(header: &mut [u8]) -> bool {
         return false;
     }
     // RFC 1624, equation 3.
-    let sum = ChecksumSum::default().add_word(!checksum).add_word(!before).add_word(word(header, 8));
+    let sum = ChecksumSum::default()
+        .add_word(!checksum)
+        .add_word(!before)
+        .add_word(word(header, 8));
     header[10..12].copy_from_slice(&sum.to_checksum().to_be_bytes());
     true
 }

@@ -9,7 +9,9 @@ use fullpipe_units::{ByteCount, SegCount};
 use crate::checksum::{ChecksumSum, pseudo_header};
 use crate::headers::{IpVersion, PacketHeaders, TCP, UDP};
 use crate::malformed::MalformedPacket;
-use crate::virtio::{GSO_ECN, GSO_NONE, GSO_TCP_V4, GSO_TCP_V6, GSO_UDP, NEEDS_CHECKSUM, VirtioHeader};
+use crate::virtio::{
+    GSO_ECN, GSO_NONE, GSO_TCP_V4, GSO_TCP_V6, GSO_UDP, NEEDS_CHECKSUM, VirtioHeader,
+};
 
 /// One IP packet, or a train of TCP segments or UDP datagrams behind one header.
 ///
@@ -25,7 +27,8 @@ pub struct IpPacketTrain {
     unfinished: bool,
     /// The cutting of this packet into segments; `None` for a single packet.
     train: Option<TrainHeader>,
-    /// Of a packet whose headers are not understood: what the device said of its checksum, from its first byte.
+    /// Of a packet whose headers are not understood: what the device said of its checksum, from its
+    /// first byte.
     opaque_checksum: Option<(u16, u16)>,
 }
 
@@ -41,22 +44,36 @@ const PSH: u8 = 0x08;
 const CWR: u8 = 0x80;
 
 impl IpPacketTrain {
-    /// Reads what a device gave: virtio's header, a link-layer header of `link` bytes, which is dropped, and the
-    /// packet.
+    /// Reads what a device gave: virtio's header, a link-layer header of `link` bytes, which is
+    /// dropped, and the packet.
     ///
     /// # Errors
-    /// [`MalformedPacket`] where the bytes end too early, or are a train of something other than TCP and UDP.
+    /// [`MalformedPacket`] where the bytes end too early, or are a train of something other than
+    /// TCP and UDP.
     pub fn parse(bytes: &[u8], link: usize) -> Result<Self, MalformedPacket> {
         let (virtio, frame) = VirtioHeader::parse_front(bytes)?;
-        let packet = frame.get(link..).filter(|packet| !packet.is_empty()).ok_or(MalformedPacket)?;
+        let packet = frame
+            .get(link..)
+            .filter(|packet| !packet.is_empty())
+            .ok_or(MalformedPacket)?;
         // Short Ethernet frames are padded; the packet says how long it is.
         let single = virtio.gso_type == GSO_NONE;
-        let packet = if single { &packet[..ip_length(packet).unwrap_or(packet.len())] } else { packet };
+        let packet = if single {
+            &packet[..ip_length(packet).unwrap_or(packet.len())]
+        } else {
+            packet
+        };
         let unfinished = virtio.flags & NEEDS_CHECKSUM != 0;
-        let mut packet = Self { unfinished, ..Self::from_ip_packet(packet) };
+        let mut packet = Self {
+            unfinished,
+            ..Self::from_ip_packet(packet)
+        };
         packet.train = read_train(virtio, packet.headers.as_ref())?;
         if unfinished && packet.headers.is_none() {
-            let start = virtio.checksum_start.checked_sub(link as u16).ok_or(MalformedPacket)?;
+            let start = virtio
+                .checksum_start
+                .checked_sub(link as u16)
+                .ok_or(MalformedPacket)?;
             let end = usize::from(start) + usize::from(virtio.checksum_offset) + 2;
             if end > packet.payload.len() {
                 return Err(MalformedPacket);
@@ -83,8 +100,8 @@ impl IpPacketTrain {
         }
     }
 
-    /// Returns the bytes for the device, in two parts: virtio's header, the link layer's header `link` and the
-    /// packet's headers, which replace what is in `front`; and the payload.
+    /// Returns the bytes for the device, in two parts: virtio's header, the link layer's header
+    /// `link` and the packet's headers, which replace what is in `front`; and the payload.
     pub fn emit<'p>(&'p self, link: &[u8], front: &mut Vec<u8>) -> &'p [u8] {
         front.clear();
         self.virtio_header(link.len()).emit(front);
@@ -95,22 +112,30 @@ impl IpPacketTrain {
 
     /// Returns the number of packets on a wire.
     pub fn segment_count(&self) -> SegCount {
-        SegCount::new(self.train.map_or(1, |train| self.range.len().div_ceil(train.size).max(1)) as u64)
+        SegCount::new(
+            self.train
+                .map_or(1, |train| self.range.len().div_ceil(train.size).max(1)) as u64,
+        )
     }
 
     /// Size of the first segment as an IP packet.
     pub fn segment_bytes(&self) -> ByteCount {
-        let payload = self.train.map_or(self.range.len(), |train| train.size.min(self.range.len()));
+        let payload = self
+            .train
+            .map_or(self.range.len(), |train| train.size.min(self.range.len()));
         ByteCount::new((self.head.len() + payload) as u64)
     }
 
     /// All segments together, each as an IP packet with headers of its own.
     pub fn ip_bytes(&self) -> ByteCount {
-        self.segment_count().of_size(ByteCount::new(self.head.len() as u64)) + ByteCount::new(self.range.len() as u64)
+        self.segment_count()
+            .of_size(ByteCount::new(self.head.len() as u64))
+            + ByteCount::new(self.range.len() as u64)
     }
 
-    /// Keeps the first `at` segments and returns the others, as the kernel cuts them (`tcp_gso_segment`,
-    /// `__udp_gso_segment`): CWR stays with the first segment, FIN and PSH go with the last.
+    /// Keeps the first `at` segments and returns the others, as the kernel cuts them
+    /// (`tcp_gso_segment`, `__udp_gso_segment`): CWR stays with the first segment, FIN and PSH go
+    /// with the last.
     ///
     /// # Panics
     /// If that leaves nothing on one side.
@@ -136,14 +161,18 @@ impl IpPacketTrain {
         rest
     }
 
-    /// Finishes the checksum of the transport, as the device would. A train must be cut first: it has none of its own.
+    /// Finishes the checksum of the transport, as the device would. A train must be cut first: it
+    /// has none of its own.
     pub fn complete_checksum(&mut self) {
-        let (true, None, Some(headers)) = (self.unfinished, self.train, self.headers) else { return };
+        let (true, None, Some(headers)) = (self.unfinished, self.train, self.headers) else {
+            return;
+        };
         self.unfinished = false;
         let sum = ChecksumSum::default()
             .add_bytes(&self.head[headers.transport..])
             .add_bytes(&self.payload[self.range.clone()]);
-        // Zero means "no checksum" to UDP, which writes the other zero of one's complement instead (RFC 768).
+        // Zero means "no checksum" to UDP, which writes the other zero of one's complement instead
+        // (RFC 768).
         let checksum = match sum.to_checksum() {
             0 if headers.protocol == UDP => 0xFFFF,
             checksum => checksum,
@@ -164,13 +193,18 @@ impl IpPacketTrain {
     }
 
     fn virtio_header(&self, link: usize) -> VirtioHeader {
-        let mut virtio = VirtioHeader { header: (link + self.head.len()) as u16, ..VirtioHeader::default() };
+        let mut virtio = VirtioHeader {
+            header: (link + self.head.len()) as u16,
+            ..VirtioHeader::default()
+        };
         if let Some(train) = self.train {
             virtio.gso_type = train.gso_type;
             virtio.gso_size = train.size as u16;
         }
         let checksum = match self.headers {
-            Some(headers) => self.unfinished.then(|| (headers.transport as u16, headers.checksum_offset() as u16)),
+            Some(headers) => self
+                .unfinished
+                .then(|| (headers.transport as u16, headers.checksum_offset() as u16)),
             None => self.opaque_checksum,
         };
         if let Some((start, offset)) = checksum {
@@ -203,12 +237,15 @@ impl IpPacketTrain {
         }
     }
 
-    /// One segment is no train; of the parts of one, only that with CWR needs the care that ECN asks for.
+    /// One segment is no train; of the parts of one, only that with CWR needs the care that ECN
+    /// asks for.
     fn settle_train(&mut self) {
         if self.segment_count() <= SegCount::new(1) {
             self.train = None;
         }
-        let cwr = self.headers.is_some_and(|h| h.protocol == TCP && self.head[h.transport + 13] & CWR != 0);
+        let cwr = self
+            .headers
+            .is_some_and(|h| h.protocol == TCP && self.head[h.transport + 13] & CWR != 0);
         if let Some(train) = &mut self.train
             && !cwr
         {
@@ -236,7 +273,9 @@ impl IpPacketTrain {
     fn settle_ip_checksum(&mut self) {
         let Some(headers) = self.headers else { return };
         self.write_word(10, 0);
-        let checksum = ChecksumSum::default().add_bytes(&self.head[..headers.transport]).to_checksum();
+        let checksum = ChecksumSum::default()
+            .add_bytes(&self.head[..headers.transport])
+            .to_checksum();
         self.write_word(10, checksum);
     }
 
@@ -259,7 +298,10 @@ impl IpPacketTrain {
 }
 
 /// The train that a device announces, if it is of the kind that its headers show.
-fn read_train(virtio: VirtioHeader, headers: Option<&PacketHeaders>) -> Result<Option<TrainHeader>, MalformedPacket> {
+fn read_train(
+    virtio: VirtioHeader,
+    headers: Option<&PacketHeaders>,
+) -> Result<Option<TrainHeader>, MalformedPacket> {
     let kind = virtio.gso_type & !GSO_ECN;
     if kind == GSO_NONE {
         return Ok(None);
@@ -275,12 +317,20 @@ fn read_train(virtio: VirtioHeader, headers: Option<&PacketHeaders>) -> Result<O
     if !fits || size == 0 {
         return Err(MalformedPacket);
     }
-    Ok(Some(TrainHeader { gso_type: virtio.gso_type, size }))
+    Ok(Some(TrainHeader {
+        gso_type: virtio.gso_type,
+        size,
+    }))
 }
 
 /// Returns the packet's length by its IP header, if the packet is at least so long.
 fn ip_length(packet: &[u8]) -> Option<usize> {
-    let word = |at: usize| Some(usize::from(u16::from_be_bytes([*packet.get(at)?, *packet.get(at + 1)?])));
+    let word = |at: usize| {
+        Some(usize::from(u16::from_be_bytes([
+            *packet.get(at)?,
+            *packet.get(at + 1)?,
+        ])))
+    };
     let length = match packet.first()? >> 4 {
         4 => word(2)?,
         6 => word(4)? + 40,

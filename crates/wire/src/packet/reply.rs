@@ -22,14 +22,16 @@ const TIME_EXCEEDED_V6: [u8; 2] = [3, 0];
 const ECHOES: [u8; 2] = [8, 0];
 const ECHOES_V6: [u8; 2] = [128, 129];
 
-/// Most of an offending packet that is sent back: all in 576 bytes (RFC 1812, 4.3.2.3), or in 1280 (RFC 4443, 2.4).
+/// Most of an offending packet that is sent back: all in 576 bytes (RFC 1812, 4.3.2.3), or in 1280
+/// (RFC 4443, 2.4).
 const QUOTED_V4: usize = 576 - 28;
 const QUOTED_V6: usize = 1280 - 48;
 
 impl IpPacketTrain {
-    /// "Fragmentation needed" (RFC 1191) or "packet too big" (RFC 4443, 3.2) about the first segment, with `mtu` as
-    /// that of the next link. It comes from the address that the packet was going to. `None` where the sender allows
-    /// fragments, or the packet is none of TCP, UDP and echoes.
+    /// "Fragmentation needed" (RFC 1191) or "packet too big" (RFC 4443, 3.2) about the first
+    /// segment, with `mtu` as that of the next link. It comes from the address that the packet was
+    /// going to. `None` where the sender allows fragments, or the packet is none of TCP, UDP and
+    /// echoes.
     pub fn too_big(&self, mtu: ByteCount) -> Option<Self> {
         let (version, packet) = self.answerable_packet()?;
         let reply = match version {
@@ -38,13 +40,19 @@ impl IpPacketTrain {
                 let mtu = mtu.get().min(u64::from(u16::MAX)) as u32;
                 icmp_packet(FRAGMENTATION_NEEDED, mtu, &packet[16..20], &packet)
             }
-            IpVersion::V6 => icmp_v6(TOO_BIG_V6, mtu.get().min(u64::from(u32::MAX)) as u32, &packet[24..40], &packet),
+            IpVersion::V6 => icmp_v6(
+                TOO_BIG_V6,
+                mtu.get().min(u64::from(u32::MAX)) as u32,
+                &packet[24..40],
+                &packet,
+            ),
         };
         Some(Self::from_ip_packet(&reply))
     }
 
-    /// "Time exceeded" about the first segment, from the router `by`, where [`IpPacketTrain::count_hop`] found none left.
-    /// `None` where the router speaks another version of IP, or the packet is none of TCP, UDP and echoes.
+    /// "Time exceeded" about the first segment, from the router `by`, where
+    /// [`IpPacketTrain::count_hop`] found none left. `None` where the router speaks another version
+    /// of IP, or the packet is none of TCP, UDP and echoes.
     pub fn time_exceeded(&self, by: IpAddr) -> Option<Self> {
         let (version, packet) = self.answerable_packet()?;
         let reply = match (version, by) {
@@ -55,10 +63,12 @@ impl IpPacketTrain {
         Some(Self::from_ip_packet(&reply))
     }
 
-    /// The first segment as on a wire, if a router answers such packets: of errors it must not (RFC 1812, 4.3.2.7).
+    /// The first segment as on a wire, if a router answers such packets: of errors it must not (RFC
+    /// 1812, 4.3.2.7).
     fn answerable_packet(&self) -> Option<(IpVersion, Vec<u8>)> {
         let Some(headers) = self.headers else {
-            return echo_version(self.payload_bytes()).map(|version| (version, self.payload_bytes().to_vec()));
+            return echo_version(self.payload_bytes())
+                .map(|version| (version, self.payload_bytes().to_vec()));
         };
         let mut first = self.clone();
         if first.segment_count() > SegCount::new(1) {
@@ -66,11 +76,15 @@ impl IpPacketTrain {
             let _ = first.split_off(SegCount::new(1));
         }
         first.complete_checksum();
-        Some((headers.version, [first.head.as_slice(), first.payload_bytes()].concat()))
+        Some((
+            headers.version,
+            [first.head.as_slice(), first.payload_bytes()].concat(),
+        ))
     }
 }
 
-/// The version of IP of a packet that carries an echo request, or the answer to one, and is no fragment.
+/// The version of IP of a packet that carries an echo request, or the answer to one, and is no
+/// fragment.
 fn echo_version(packet: &[u8]) -> Option<IpVersion> {
     let (version, protocol, header) = ip_header(packet)?;
     let (icmp, echoes) = match version {
@@ -80,8 +94,8 @@ fn echo_version(packet: &[u8]) -> Option<IpVersion> {
     (protocol == icmp && echoes.contains(packet.get(header)?)).then_some(version)
 }
 
-/// A packet of ICMP from the address `by` to the sender of `packet`, with the four bytes behind the checksum as
-/// `field`.
+/// A packet of ICMP from the address `by` to the sender of `packet`, with the four bytes behind the
+/// checksum as `field`.
 fn icmp_packet(kind: [u8; 2], field: u32, by: &[u8], packet: &[u8]) -> Vec<u8> {
     let mut icmp = icmp_message(kind, field, &packet[..packet.len().min(QUOTED_V4)]);
     let checksum = ChecksumSum::default().add_bytes(&icmp).to_checksum();

@@ -3,7 +3,8 @@
 use std::net::{IpAddr, SocketAddr};
 
 use etherparse::{
-    NetSlice, PacketBuilder, SlicedPacket, TcpOptionElement, TcpSlice, TransportSlice, VlanHeader, VlanId,
+    NetSlice, PacketBuilder, SlicedPacket, TcpOptionElement, TcpSlice, TransportSlice, VlanHeader,
+    VlanId,
 };
 use fullpipe_wire::{CapturedContent, CapturedSegment, LinkType, flags, read_captured};
 use proptest::prelude::*;
@@ -27,10 +28,19 @@ impl Written {
         let ethernet = PacketBuilder::ethernet2([2; 6], [4; 6]);
         let vlan = match *self.vlans.as_slice() {
             [] => None,
-            [one] => Some(VlanHeader::Single(etherparse::SingleVlanHeader { vlan_id: id(one), ..Default::default() })),
+            [one] => Some(VlanHeader::Single(etherparse::SingleVlanHeader {
+                vlan_id: id(one),
+                ..Default::default()
+            })),
             [outer, inner, ..] => Some(VlanHeader::Double(etherparse::DoubleVlanHeader {
-                outer: etherparse::SingleVlanHeader { vlan_id: id(outer), ..Default::default() },
-                inner: etherparse::SingleVlanHeader { vlan_id: id(inner), ..Default::default() },
+                outer: etherparse::SingleVlanHeader {
+                    vlan_id: id(outer),
+                    ..Default::default()
+                },
+                inner: etherparse::SingleVlanHeader {
+                    vlan_id: id(inner),
+                    ..Default::default()
+                },
             })),
         };
         let ip = match (vlan, self.v6) {
@@ -43,11 +53,23 @@ impl Written {
         tcp.acknowledgment_number = self.numbers.1;
         tcp.set_options(&self.options).expect("the options fit");
         let has = |flag| self.flags & flag != 0;
-        (tcp.fin, tcp.syn, tcp.rst, tcp.psh) = (has(flags::FIN), has(flags::SYN), has(flags::RST), has(flags::PSH));
-        (tcp.ack, tcp.urg, tcp.ece, tcp.cwr) = (has(flags::ACK), has(flags::URG), has(flags::ECE), has(flags::CWR));
+        (tcp.fin, tcp.syn, tcp.rst, tcp.psh) = (
+            has(flags::FIN),
+            has(flags::SYN),
+            has(flags::RST),
+            has(flags::PSH),
+        );
+        (tcp.ack, tcp.urg, tcp.ece, tcp.cwr) = (
+            has(flags::ACK),
+            has(flags::URG),
+            has(flags::ECE),
+            has(flags::CWR),
+        );
         tcp.ns = has(flags::NS);
         let mut bytes = Vec::new();
-        ip.tcp_header(tcp).write(&mut bytes, &self.data).expect("a vector takes every packet");
+        ip.tcp_header(tcp)
+            .write(&mut bytes, &self.data)
+            .expect("a vector takes every packet");
         bytes
     }
 }
@@ -81,8 +103,9 @@ fn options() -> impl Strategy<Value = Vec<TcpOptionElement>> {
     ];
     let large = prop_oneof![
         any::<(u32, u32)>().prop_map(|(value, echo)| TcpOptionElement::Timestamp(value, echo)),
-        any::<((u32, u32), Option<(u32, u32)>)>()
-            .prop_map(|(first, second)| TcpOptionElement::SelectiveAcknowledgement(first, [second, None, None])),
+        any::<((u32, u32), Option<(u32, u32)>)>().prop_map(|(first, second)| {
+            TcpOptionElement::SelectiveAcknowledgement(first, [second, None, None])
+        }),
     ];
     (prop::collection::vec(small, 0..5), prop::option::of(large)).prop_map(|(small, large)| {
         let mut options = small;
@@ -98,31 +121,73 @@ fn compare(segment: &CapturedSegment, ip: &NetSlice, tcp: &TcpSlice) {
             let header = ip.header();
             let class = header.dcp().value() << 2 | header.ecn().value();
             let id = Some(header.identification());
-            (header.source_addr().into(), header.destination_addr().into(), id, header.ttl(), class)
+            (
+                header.source_addr().into(),
+                header.destination_addr().into(),
+                id,
+                header.ttl(),
+                class,
+            )
         }
         NetSlice::Ipv6(ip) => {
             let header = ip.header();
-            let (from, to) = (header.source_addr().into(), header.destination_addr().into());
+            let (from, to) = (
+                header.source_addr().into(),
+                header.destination_addr().into(),
+            );
             (from, to, None, header.hop_limit(), header.traffic_class())
         }
         NetSlice::Arp(_) => unreachable!("ARP carries no TCP"),
     };
     assert_eq!(segment.source, SocketAddr::new(source, tcp.source_port()));
-    assert_eq!(segment.destination, SocketAddr::new(destination, tcp.destination_port()));
-    assert_eq!((segment.identification, segment.hops_left, segment.traffic_class), (identification, hops, class));
-    assert_eq!((segment.sequence, segment.acknowledgement), (tcp.sequence_number(), tcp.acknowledgment_number()));
-    assert_eq!((segment.window, segment.checksum), (tcp.window_size(), tcp.checksum()));
+    assert_eq!(
+        segment.destination,
+        SocketAddr::new(destination, tcp.destination_port())
+    );
+    assert_eq!(
+        (
+            segment.identification,
+            segment.hops_left,
+            segment.traffic_class
+        ),
+        (identification, hops, class)
+    );
+    assert_eq!(
+        (segment.sequence, segment.acknowledgement),
+        (tcp.sequence_number(), tcp.acknowledgment_number())
+    );
+    assert_eq!(
+        (segment.window, segment.checksum),
+        (tcp.window_size(), tcp.checksum())
+    );
     assert_eq!(segment.payload as usize, tcp.payload().len());
-    let bits = [tcp.fin(), tcp.syn(), tcp.rst(), tcp.psh(), tcp.ack(), tcp.urg(), tcp.ece(), tcp.cwr(), tcp.ns()];
-    assert_eq!(segment.flags, bits.iter().rev().fold(0, |flags, bit| flags << 1 | u16::from(*bit)));
+    let bits = [
+        tcp.fin(),
+        tcp.syn(),
+        tcp.rst(),
+        tcp.psh(),
+        tcp.ack(),
+        tcp.urg(),
+        tcp.ece(),
+        tcp.cwr(),
+        tcp.ns(),
+    ];
+    assert_eq!(
+        segment.flags,
+        bits.iter()
+            .rev()
+            .fold(0, |flags, bit| flags << 1 | u16::from(*bit))
+    );
     compare_options(segment, tcp);
 }
 
-/// Both read the same options, as far as etherparse accepts them: it refuses some lengths that are merely unusual.
+/// Both read the same options, as far as etherparse accepts them: it refuses some lengths that are
+/// merely unusual.
 fn compare_options(segment: &CapturedSegment, tcp: &TcpSlice) {
     let elements: Result<Vec<_>, _> = tcp.options_iterator().collect();
     let Ok(elements) = elements else { return };
-    let last = |read: fn(&TcpOptionElement) -> Option<(u32, u32)>| elements.iter().rev().find_map(read);
+    let last =
+        |read: fn(&TcpOptionElement) -> Option<(u32, u32)>| elements.iter().rev().find_map(read);
     let options = &segment.options;
     let mss = last(|element| match element {
         TcpOptionElement::MaximumSegmentSize(mss) => Some((u32::from(*mss), 0)),
@@ -133,20 +198,33 @@ fn compare_options(segment: &CapturedSegment, tcp: &TcpSlice) {
         TcpOptionElement::WindowScale(scale) => Some((u32::from(*scale), 0)),
         _ => None,
     });
-    assert_eq!(options.window_scale.map(|scale| (u32::from(scale), 0)), scale);
+    assert_eq!(
+        options.window_scale.map(|scale| (u32::from(scale), 0)),
+        scale
+    );
     let times = last(|element| match element {
         TcpOptionElement::Timestamp(value, echo) => Some((*value, *echo)),
         _ => None,
     });
     assert_eq!(options.timestamps, times);
-    assert_eq!(options.sack_permitted, elements.contains(&TcpOptionElement::SelectiveAcknowledgementPermitted));
+    assert_eq!(
+        options.sack_permitted,
+        elements.contains(&TcpOptionElement::SelectiveAcknowledgementPermitted)
+    );
     let blocks = elements.iter().rev().find_map(|element| match element {
-        TcpOptionElement::SelectiveAcknowledgement(first, others) => {
-            Some([Some(*first)].into_iter().chain(*others).flatten().collect::<Vec<_>>())
-        }
+        TcpOptionElement::SelectiveAcknowledgement(first, others) => Some(
+            [Some(*first)]
+                .into_iter()
+                .chain(*others)
+                .flatten()
+                .collect::<Vec<_>>(),
+        ),
         _ => None,
     });
-    assert_eq!(options.sack[..usize::from(options.sack_blocks)], blocks.unwrap_or_default());
+    assert_eq!(
+        options.sack[..usize::from(options.sack_blocks)],
+        blocks.unwrap_or_default()
+    );
 }
 
 /// Returns the IP header and the TCP header that etherparse finds, unless it finds a fragment.
@@ -168,7 +246,8 @@ proptest! {
         prop_assert_eq!(segment.network != 0, !written.vlans.is_empty());
     }
 
-    /// A few bytes of a good packet are changed: where etherparse still finds a segment, both find the same.
+    /// A few bytes of a good packet are changed: where etherparse still finds a segment, both find
+    /// the same.
     #[test]
     fn a_damaged_packet_is_read_as_etherparse_does(
         written in written(),

@@ -1,7 +1,8 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use etherparse::{
-    IpHeaders, IpNumber, Ipv4Header, Ipv6Header, NetHeaders, PacketHeaders, TcpHeader, TransportHeader, UdpHeader,
+    IpHeaders, IpNumber, Ipv4Header, Ipv6Header, NetHeaders, PacketHeaders, TcpHeader,
+    TransportHeader, UdpHeader,
 };
 use fullpipe_units::{ByteCount, SegCount};
 use fullpipe_wire::{IpPacketTrain, VIRTIO_HEADER};
@@ -47,7 +48,11 @@ impl Train {
     }
 
     pub(crate) fn bytes(&self) -> Vec<u8> {
-        let transport = if self.udp { self.udp_header() } else { self.tcp_header() };
+        let transport = if self.udp {
+            self.udp_header()
+        } else {
+            self.tcp_header()
+        };
         let length = transport.len() + self.payload.len();
         let ip = self.ip_header(length);
         let gso = match (self.payload.len() > self.size, self.udp, self.v6) {
@@ -56,11 +61,20 @@ impl Train {
             (true, false, false) => 1,
             (true, false, true) => 4,
         };
-        let ecn = if gso != 0 && !self.udp && self.flags.cwr { 0x80 } else { 0 };
+        let ecn = if gso != 0 && !self.udp && self.flags.cwr {
+            0x80
+        } else {
+            0
+        };
         let mut bytes = vec![1, gso | ecn];
         let headers = self.link + ip.len() + transport.len();
         let offset = if self.udp { 6 } else { 16 };
-        for word in [headers, if gso == 0 { 0 } else { self.size }, self.link + ip.len(), offset] {
+        for word in [
+            headers,
+            if gso == 0 { 0 } else { self.size },
+            self.link + ip.len(),
+            offset,
+        ] {
             bytes.extend((word as u16).to_ne_bytes());
         }
         bytes.extend(vec![0xEE; self.link]);
@@ -71,7 +85,11 @@ impl Train {
     }
 
     fn ip_header(&self, length: usize) -> Vec<u8> {
-        let protocol = if self.udp { IpNumber::UDP } else { IpNumber::TCP };
+        let protocol = if self.udp {
+            IpNumber::UDP
+        } else {
+            IpNumber::TCP
+        };
         if self.v6 {
             let header = Ipv6Header {
                 payload_length: length as u16,
@@ -83,7 +101,8 @@ impl Train {
             };
             return header.to_bytes().to_vec();
         }
-        let mut header = Ipv4Header::new(0, 64, protocol, [198, 18, 0, 1], [198, 18, 0, 2]).unwrap();
+        let mut header =
+            Ipv4Header::new(0, 64, protocol, [198, 18, 0, 1], [198, 18, 0, 2]).unwrap();
         header.total_len = (20 + length) as u16;
         header.identification = self.identification;
         header.dont_fragment = true;
@@ -106,14 +125,27 @@ impl Train {
     fn udp_header(&self) -> Vec<u8> {
         let length = 8 + self.payload.len();
         let checksum = self.pseudo(17, length);
-        UdpHeader { source_port: 1, destination_port: 2, length: length as u16, checksum }.to_bytes().to_vec()
+        UdpHeader {
+            source_port: 1,
+            destination_port: 2,
+            length: length as u16,
+            checksum,
+        }
+        .to_bytes()
+        .to_vec()
     }
 
     fn pseudo(&self, protocol: u16, length: usize) -> u16 {
         let (source, destination): (IpAddr, IpAddr) = if self.v6 {
-            (Ipv6Addr::from([0xFD; 16]).into(), Ipv6Addr::from([0xFE; 16]).into())
+            (
+                Ipv6Addr::from([0xFD; 16]).into(),
+                Ipv6Addr::from([0xFE; 16]).into(),
+            )
         } else {
-            (Ipv4Addr::new(198, 18, 0, 1).into(), Ipv4Addr::new(198, 18, 0, 2).into())
+            (
+                Ipv4Addr::new(198, 18, 0, 1).into(),
+                Ipv4Addr::new(198, 18, 0, 2).into(),
+            )
         };
         let words = |address: IpAddr| match address {
             IpAddr::V4(address) => address.octets().to_vec(),
@@ -121,7 +153,10 @@ impl Train {
         };
         let mut sum = u32::from(protocol) + length as u32;
         for address in [source, destination] {
-            sum += words(address).chunks(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]]))).sum::<u32>();
+            sum += words(address)
+                .chunks(2)
+                .map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]])))
+                .sum::<u32>();
         }
         while sum > 0xFFFF {
             sum = (sum & 0xFFFF) + (sum >> 16);
@@ -139,19 +174,39 @@ impl Train {
 }
 
 pub(crate) fn trains() -> impl Strategy<Value = Train> {
-    let kind = (any::<bool>(), any::<bool>(), 0_usize..=10, any::<bool>(), any::<bool>());
-    let numbers = (any::<u32>(), any::<u16>(), 1_usize..=2000, 1_usize..=6000, prop_oneof![Just(0_usize), Just(14)]);
+    let kind = (
+        any::<bool>(),
+        any::<bool>(),
+        0_usize..=10,
+        any::<bool>(),
+        any::<bool>(),
+    );
+    let numbers = (
+        any::<u32>(),
+        any::<u16>(),
+        1_usize..=2000,
+        1_usize..=6000,
+        prop_oneof![Just(0_usize), Just(14)],
+    );
     (kind, numbers, any::<u8>()).prop_map(
-        |((v6, udp, options, fin, cwr), (sequence, identification, size, length, link), first)| Train {
-            v6,
-            udp,
-            options: vec![1; options * 4],
-            flags: Flags { syn: false, fin, cwr },
-            sequence,
-            identification,
-            size,
-            payload: (0..length).map(|n| (n as u8).wrapping_mul(31).wrapping_add(first)).collect(),
-            link,
+        |((v6, udp, options, fin, cwr), (sequence, identification, size, length, link), first)| {
+            Train {
+                v6,
+                udp,
+                options: vec![1; options * 4],
+                flags: Flags {
+                    syn: false,
+                    fin,
+                    cwr,
+                },
+                sequence,
+                identification,
+                size,
+                payload: (0..length)
+                    .map(|n| (n as u8).wrapping_mul(31).wrapping_add(first))
+                    .collect(),
+                link,
+            }
         },
     )
 }
@@ -271,7 +326,10 @@ proptest! {
 fn a_packet_without_payload_is_one_segment() {
     let train = Train::plain(vec![1; 12]);
     let packet = train.packet();
-    assert_eq!((packet.segment_count().get(), packet.ip_bytes().get()), (1, 52));
+    assert_eq!(
+        (packet.segment_count().get(), packet.ip_bytes().get()),
+        (1, 52)
+    );
     let bytes = on_the_wire(packet);
     checksums_hold(&bytes);
     assert_eq!(bytes[33] & TCP_ACK, TCP_ACK);

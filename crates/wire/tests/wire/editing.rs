@@ -1,6 +1,8 @@
 use std::net::IpAddr;
 
-use etherparse::{Icmpv4Type, Icmpv6Type, NetHeaders, PacketHeaders, TcpHeader, TcpOptionElement, TransportHeader};
+use etherparse::{
+    Icmpv4Type, Icmpv6Type, NetHeaders, PacketHeaders, TcpHeader, TcpOptionElement, TransportHeader,
+};
 use fullpipe_units::{ByteCount, SegCount};
 use fullpipe_wire::IpPacketTrain;
 use proptest::prelude::*;
@@ -8,30 +10,41 @@ use proptest::prelude::*;
 use crate::cutting::{Flags, Train, checksums_hold, on_the_wire, trains};
 
 /// MSS 1460, SACK permitted, timestamps, padding, window scale 7.
-const OPTIONS: [u8; 20] = [2, 4, 5, 0xB4, 4, 2, 8, 10, 0, 0, 0, 1, 0, 0, 0, 0, 1, 3, 3, 7];
+const OPTIONS: [u8; 20] = [
+    2, 4, 5, 0xB4, 4, 2, 8, 10, 0, 0, 0, 1, 0, 0, 0, 0, 1, 3, 3, 7,
+];
 
 fn syn(v6: bool, finished: bool) -> IpPacketTrain {
-    let flags = Flags { syn: true, ..Flags::default() };
-    let mut packet = Train { v6, flags, ..Train::plain(OPTIONS.to_vec()) }.packet();
+    let flags = Flags {
+        syn: true,
+        ..Flags::default()
+    };
+    let mut packet = Train {
+        v6,
+        flags,
+        ..Train::plain(OPTIONS.to_vec())
+    }
+    .packet();
     if finished {
         packet.complete_checksum();
     }
     packet
 }
 
-/// The header after `edit`, whose checksums hold whether the device was still to finish them or not, and which differs
-/// if the edit says so.
+/// The header after `edit`, whose checksums hold whether the device was still to finish them or
+/// not, and which differs if the edit says so.
 fn edited(edit: impl Fn(&mut IpPacketTrain) -> bool) -> TcpHeader {
-    let [first, .., last] = [(false, false), (false, true), (true, false), (true, true)].map(|(v6, finished)| {
-        let mut packet = syn(v6, finished);
-        let before = tcp(&on_the_wire(packet.clone()));
-        let changed = edit(&mut packet);
-        let bytes = on_the_wire(packet);
-        checksums_hold(&bytes);
-        let after = tcp(&bytes);
-        assert_eq!(changed, after != before);
-        after
-    });
+    let [first, .., last] =
+        [(false, false), (false, true), (true, false), (true, true)].map(|(v6, finished)| {
+            let mut packet = syn(v6, finished);
+            let before = tcp(&on_the_wire(packet.clone()));
+            let changed = edit(&mut packet);
+            let bytes = on_the_wire(packet);
+            checksums_hold(&bytes);
+            let after = tcp(&bytes);
+            assert_eq!(changed, after != before);
+            after
+        });
     assert_eq!(first.options, last.options);
     first
 }
@@ -44,36 +57,82 @@ fn tcp(bytes: &[u8]) -> TcpHeader {
 }
 
 fn options(header: &TcpHeader) -> Vec<TcpOptionElement> {
-    header.options_iterator().map(Result::unwrap).filter(|option| *option != TcpOptionElement::Noop).collect()
+    header
+        .options_iterator()
+        .map(Result::unwrap)
+        .filter(|option| *option != TcpOptionElement::Noop)
+        .collect()
 }
 
 #[test]
 fn options_of_a_syn_are_stripped_and_rewritten() {
-    use TcpOptionElement::{MaximumSegmentSize, SelectiveAcknowledgementPermitted, Timestamp, WindowScale};
-    let (mss, sack, time, scale) =
-        (MaximumSegmentSize(1460), SelectiveAcknowledgementPermitted, Timestamp(1, 0), WindowScale(7));
+    use TcpOptionElement::{
+        MaximumSegmentSize, SelectiveAcknowledgementPermitted, Timestamp, WindowScale,
+    };
+    let (mss, sack, time, scale) = (
+        MaximumSegmentSize(1460),
+        SelectiveAcknowledgementPermitted,
+        Timestamp(1, 0),
+        WindowScale(7),
+    );
     let after = |edit: fn(&mut IpPacketTrain) -> bool| options(&edited(edit));
-    assert_eq!(after(|_| false), [mss.clone(), sack.clone(), time.clone(), scale.clone()]);
-    assert_eq!(after(IpPacketTrain::strip_window_scale), [mss.clone(), sack.clone(), time.clone()]);
-    assert_eq!(after(IpPacketTrain::strip_sack), [mss.clone(), time.clone(), scale.clone()]);
-    assert_eq!(after(IpPacketTrain::strip_timestamps), [mss.clone(), sack.clone(), scale.clone()]);
+    assert_eq!(
+        after(|_| false),
+        [mss.clone(), sack.clone(), time.clone(), scale.clone()]
+    );
+    assert_eq!(
+        after(IpPacketTrain::strip_window_scale),
+        [mss.clone(), sack.clone(), time.clone()]
+    );
+    assert_eq!(
+        after(IpPacketTrain::strip_sack),
+        [mss.clone(), time.clone(), scale.clone()]
+    );
+    assert_eq!(
+        after(IpPacketTrain::strip_timestamps),
+        [mss.clone(), sack.clone(), scale.clone()]
+    );
     let rewritten = after(|packet| packet.rewrite_window_scale(2));
-    assert_eq!(rewritten, [mss.clone(), sack.clone(), time.clone(), WindowScale(2)]);
+    assert_eq!(
+        rewritten,
+        [mss.clone(), sack.clone(), time.clone(), WindowScale(2)]
+    );
     let clamped = after(|packet| packet.clamp_mss(ByteCount::new(1200)));
-    assert_eq!(clamped, [MaximumSegmentSize(1200), sack.clone(), time.clone(), scale.clone()]);
-    assert_eq!(after(|packet| packet.clamp_mss(ByteCount::new(9000))), [mss, sack, time, scale]);
+    assert_eq!(
+        clamped,
+        [
+            MaximumSegmentSize(1200),
+            sack.clone(),
+            time.clone(),
+            scale.clone()
+        ]
+    );
+    assert_eq!(
+        after(|packet| packet.clamp_mss(ByteCount::new(9000))),
+        [mss, sack, time, scale]
+    );
 }
 
 #[test]
 fn windows_are_clamped() {
-    assert_eq!(edited(|packet| packet.clamp_window(ByteCount::new(4000))).window_size, 4000);
-    assert_eq!(edited(|packet| packet.clamp_window(ByteCount::new(6000))).window_size, 5000);
+    assert_eq!(
+        edited(|packet| packet.clamp_window(ByteCount::new(4000))).window_size,
+        4000
+    );
+    assert_eq!(
+        edited(|packet| packet.clamp_window(ByteCount::new(6000))).window_size,
+        5000
+    );
 }
 
 /// Only a SYN has these options: elsewhere the same bytes are left alone.
 #[test]
 fn what_is_no_syn_keeps_its_options() {
-    let mut packet = Train { flags: Flags::default(), ..Train::plain(OPTIONS.to_vec()) }.packet();
+    let mut packet = Train {
+        flags: Flags::default(),
+        ..Train::plain(OPTIONS.to_vec())
+    }
+    .packet();
     packet.strip_window_scale();
     packet.clamp_mss(ByteCount::new(100));
     assert_eq!(tcp(&on_the_wire(packet)).options.as_slice(), OPTIONS);
@@ -85,13 +144,38 @@ fn of_icmp_only_echoes_are_answered() {
     let stated = |version: u8, protocol: u8, kind: u8| {
         let mut bytes = vec![0; 10];
         // 48 bytes of IPv4, or 40 and 8 of IPv6, with one hop left.
-        let flags = if version == 4 { [0x40, 0] } else { [protocol, 1] };
-        bytes.extend([version << 4 | 5, 0, 0, 48, 0, 8, flags[0], flags[1], 1, protocol, 0, 0]);
+        let flags = if version == 4 {
+            [0x40, 0]
+        } else {
+            [protocol, 1]
+        };
+        bytes.extend([
+            version << 4 | 5,
+            0,
+            0,
+            48,
+            0,
+            8,
+            flags[0],
+            flags[1],
+            1,
+            protocol,
+            0,
+            0,
+        ]);
         bytes.extend([9; 36]);
         bytes[10 + if version == 4 { 20 } else { 40 }] = kind;
         let mut packet = IpPacketTrain::parse(&bytes, 0).unwrap();
-        let by: IpAddr = if version == 4 { [198, 18, 1, 1].into() } else { [0xFC; 16].into() };
-        (packet.time_exceeded(by).is_some(), packet.too_big(ByteCount::new(68)).is_some(), packet.count_hop())
+        let by: IpAddr = if version == 4 {
+            [198, 18, 1, 1].into()
+        } else {
+            [0xFC; 16].into()
+        };
+        (
+            packet.time_exceeded(by).is_some(),
+            packet.too_big(ByteCount::new(68)).is_some(),
+            packet.count_hop(),
+        )
     };
     let (answered, silence) = ((true, true), (false, false));
     for (version, protocol, kind, expected) in [
@@ -104,7 +188,11 @@ fn of_icmp_only_echoes_are_answered() {
         (6, 58, 3, silence),
     ] {
         let (expired, too_big, _) = stated(version, protocol, kind);
-        assert_eq!((expired, too_big), expected, "version {version}, protocol {protocol}, type {kind}");
+        assert_eq!(
+            (expired, too_big),
+            expected,
+            "version {version}, protocol {protocol}, type {kind}"
+        );
     }
     assert!(!stated(4, 1, 8).2, "the only hop is not counted down");
 }
@@ -202,7 +290,8 @@ proptest! {
         prop_assert_eq!(&quoted[quoted.len() - 8..quoted.len() - 4], &train.bytes()[at..][..4]);
     }
 
-    /// A router counts down; where none is left it quotes the packet as it came, from its own address.
+    /// A router counts down; where none is left it quotes the packet as it came, from its own
+    /// address.
     #[test]
     fn hops_are_counted_and_their_end_is_reported(train in trains()) {
         let mut packet = train.packet();
@@ -237,7 +326,8 @@ proptest! {
         prop_assert_eq!(quoted[if train.v6 { 7 } else { 8 }], 64);
     }
 
-    /// Packets of one connection share a number, however they are cut; those of another have another.
+    /// Packets of one connection share a number, however they are cut; those of another have
+    /// another.
     #[test]
     fn a_flow_is_reported_by_addresses_and_ports(train in trains()) {
         let flow = train.packet().flow_hash();

@@ -58,7 +58,9 @@ proptest! {
 
 #[test]
 fn trains_of_nothing_and_of_unknown_kind_are_refused() {
-    let icmp = [0x45, 0, 0, 28, 0, 0, 0, 0, 64, 1, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 8, 0, 0, 0, 0, 0, 0, 0];
+    let icmp = [
+        0x45, 0, 0, 28, 0, 0, 0, 0, 64, 1, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 8, 0, 0, 0, 0, 0, 0, 0,
+    ];
     let given = |gso: u8, size: u8| {
         let mut bytes = vec![0, gso, 0, 0, size, 0, 0, 0, 0, 0];
         bytes.extend(icmp);
@@ -73,6 +75,12 @@ fn trains_of_nothing_and_of_unknown_kind_are_refused() {
         IpPacketTrain::parse(&[5, 0, 255, 254, 255, 255, 255, 255, 255, 255, 255], 0).map(drop),
         Err(MalformedPacket)
     );
-    assert_eq!(IpPacketTrain::parse(&[0; 9], 0).map(drop), Err(MalformedPacket));
-    assert_eq!(IpPacketTrain::parse(&[0; 10], 0).map(drop), Err(MalformedPacket));
+    assert_eq!(
+        IpPacketTrain::parse(&[0; 9], 0).map(drop),
+        Err(MalformedPacket)
+    );
+    assert_eq!(
+        IpPacketTrain::parse(&[0; 10], 0).map(drop),
+        Err(MalformedPacket)
+    );
 }

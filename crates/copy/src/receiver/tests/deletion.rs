@@ -4,17 +4,24 @@ use super::*;
 use crate::tree::folder_names;
 
 fn folder(mode: u16) -> EntryKind {
-    EntryKind::Folder { mode, modified: ModificationTime::default() }
+    EntryKind::Folder {
+        mode,
+        modified: ModificationTime::default(),
+    }
 }
 
 fn link_to(target: &str) -> EntryKind {
-    EntryKind::SymbolicLink { target: target.as_bytes().to_vec() }
+    EntryKind::SymbolicLink {
+        target: target.as_bytes().to_vec(),
+    }
 }
 
 impl Bench {
     fn without(patterns: &[&str], dry_run: bool) -> Self {
         let patterns: Vec<&[u8]> = patterns.iter().map(|pattern| pattern.as_bytes()).collect();
-        Self::with(|options| (options.excludes, options.dry_run) = (ExcludePatterns::new(patterns), dry_run))
+        Self::with(|options| {
+            (options.excludes, options.dry_run) = (ExcludePatterns::new(patterns), dry_run)
+        })
     }
 
     /// Makes files with their folders.
@@ -28,7 +35,8 @@ impl Bench {
 
 /// Returns the paths that were said to be deleted, and those that a dry run would copy.
 fn named(sent: &[CopyMessage<'_>]) -> [Vec<String>; 2] {
-    let paths = |path: fn(&CopyMessage<'_>) -> Option<String>| sent.iter().filter_map(path).collect();
+    let paths =
+        |path: fn(&CopyMessage<'_>) -> Option<String>| sent.iter().filter_map(path).collect();
     let deleted = |message: &CopyMessage<'_>| match message {
         CopyMessage::Deleted { path } => Some(path.to_string()),
         _ => None,
@@ -50,7 +58,10 @@ fn problems(sent: &[CopyMessage<'_>]) -> Vec<String> {
 
 fn entries(folder: &Path) -> Vec<String> {
     let found = folder_names(fs::File::open(folder).unwrap()).unwrap();
-    found.into_iter().map(|name| String::from_utf8(name).unwrap()).collect()
+    found
+        .into_iter()
+        .map(|name| String::from_utf8(name).unwrap())
+        .collect()
 }
 
 /// A folder that the sender lacks was once deleted with what is excluded in it.
@@ -58,12 +69,27 @@ fn entries(folder: &Path) -> Vec<String> {
 fn what_is_excluded_stays_in_a_folder_that_the_sender_lacks() {
     for dry_run in [true, false] {
         let bench = Bench::without(&["*.keep", "mine/"], dry_run);
-        bench.holds(&["old/x.keep", "old/z", "old/in/y", "old/mine/w", "gone/in/v", "u"]);
+        bench.holds(&[
+            "old/x.keep",
+            "old/z",
+            "old/in/y",
+            "old/mine/w",
+            "gone/in/v",
+            "u",
+        ]);
         let (sent, folder) = bench.end();
-        assert_eq!(named(&sent)[0], ["gone", "old/in", "old/z", "u"], "{dry_run}");
+        assert_eq!(
+            named(&sent)[0],
+            ["gone", "old/in", "old/z", "u"],
+            "{dry_run}"
+        );
         let at = |path: &str| folder.path().join(path).exists();
         assert!(at("old/x.keep") && at("old/mine/w"));
-        assert!(["gone", "old/in", "old/z", "u"].into_iter().all(|path| at(path) == dry_run));
+        assert!(
+            ["gone", "old/in", "old/z", "u"]
+                .into_iter()
+                .all(|path| at(path) == dry_run)
+        );
     }
 }
 
@@ -93,17 +119,32 @@ fn a_file_makes_room_for_a_folder_and_a_folder_for_what_is_none() {
         bench.file("kept", 0).unwrap();
         let (sent, here) = bench.end();
         let [deleted, wanted] = named(&sent);
-        assert_eq!(deleted, ["folder", "other-folder", "file", "link", "kept/y"], "{dry_run}");
+        assert_eq!(
+            deleted,
+            ["folder", "other-folder", "file", "link", "kept/y"],
+            "{dry_run}"
+        );
         assert_eq!(problems(&sent), [""; 0], "{dry_run}");
         let held = FileOutcome::Failed("a folder has its name".to_owned());
         assert_eq!(outcomes(&sent).pop(), Some((2, held)));
         if dry_run {
-            assert_eq!(outcomes(&sent)[..2], [(0, FileOutcome::Wanted), (1, FileOutcome::Wanted)]);
-            assert_eq!(wanted, ["folder", "other-folder", "other-folder/inner", "link"]);
+            assert_eq!(
+                outcomes(&sent)[..2],
+                [(0, FileOutcome::Wanted), (1, FileOutcome::Wanted)]
+            );
+            assert_eq!(
+                wanted,
+                ["folder", "other-folder", "other-folder/inner", "link"]
+            );
             assert!(here.path().join("folder").is_file() && here.path().join("file/in/x").exists());
         } else {
-            assert!(here.path().join("other-folder").is_dir() && here.path().join("file").is_file());
-            assert_eq!(fs::read_link(here.path().join("link")).unwrap(), Path::new("x"));
+            assert!(
+                here.path().join("other-folder").is_dir() && here.path().join("file").is_file()
+            );
+            assert_eq!(
+                fs::read_link(here.path().join("link")).unwrap(),
+                Path::new("x")
+            );
         }
     }
 }
@@ -115,7 +156,10 @@ fn without_that_being_asked_for_nothing_makes_room() {
     bench.entry("folder", folder(0o755)).unwrap();
     bench.file("file", 0).unwrap();
     let (sent, here) = bench.end();
-    assert_eq!(problems(&sent), ["folder: something that is no folder has its name"]);
+    assert_eq!(
+        problems(&sent),
+        ["folder: something that is no folder has its name"]
+    );
     assert!(here.path().join("folder").is_file() && here.path().join("file/x").exists());
 }
 
@@ -124,7 +168,11 @@ fn without_that_being_asked_for_nothing_makes_room() {
 fn a_dry_run_names_folders_and_links_that_would_be_new() {
     let bench = Bench::with(|options| (options.dry_run, options.delete) = (true, false));
     bench.holds(&["there/file", "taken/file", "second"]);
-    fs::hard_link(bench.folder.path().join("second"), bench.folder.path().join("there/second")).unwrap();
+    fs::hard_link(
+        bench.folder.path().join("second"),
+        bench.folder.path().join("there/second"),
+    )
+    .unwrap();
     for (name, target) in [("there/link", "same"), ("there/other", "before")] {
         symlink(target, bench.folder.path().join(name)).unwrap();
     }
@@ -138,11 +186,36 @@ fn a_dry_run_names_folders_and_links_that_would_be_new() {
     bench.file("second", 5).unwrap();
     bench.entry("there/file/x", link_to("x")).unwrap();
     for path in ["there/second", "new/second", "there/file"] {
-        bench.entry(path, EntryKind::HardLink { first: EntryPath::new("second").unwrap() }).unwrap();
+        bench
+            .entry(
+                path,
+                EntryKind::HardLink {
+                    first: EntryPath::new("second").unwrap(),
+                },
+            )
+            .unwrap();
     }
     let (sent, here) = bench.end();
-    assert_eq!(named(&sent)[1], ["there/other", "new", "new/inner", "new/second", "there/file"]);
-    assert_eq!(outcomes(&sent), [(0, FileOutcome::Wanted), (1, FileOutcome::Wanted)]);
-    assert_eq!(problems(&sent), ["taken: a folder has its name", "there/file/x: Not a directory (os error 20)"]);
+    assert_eq!(
+        named(&sent)[1],
+        [
+            "there/other",
+            "new",
+            "new/inner",
+            "new/second",
+            "there/file"
+        ]
+    );
+    assert_eq!(
+        outcomes(&sent),
+        [(0, FileOutcome::Wanted), (1, FileOutcome::Wanted)]
+    );
+    assert_eq!(
+        problems(&sent),
+        [
+            "taken: a folder has its name",
+            "there/file/x: Not a directory (os error 20)"
+        ]
+    );
     assert!(!here.path().join("new").exists());
 }

@@ -1,5 +1,5 @@
-//! The functions of the shells. What comes behind `--` is a command of another program, and completed as such, but for
-//! `diff`, whose flags stand there.
+//! The functions of the shells. What comes behind `--` is a command of another program, and
+//! completed as such, but for `diff`, whose flags stand there.
 
 /// Completes what the readline word is, which ends and begins at `=`, `:` and `@` too.
 pub(super) const BASH: &str = r#"_fullpipe() {

@@ -7,8 +7,8 @@ use fullpipe_experiment::{OwnPart, ranked_remedies};
 use fullpipe_host::defects_behind;
 use fullpipe_probe::{Destination, measure_iperf2, measure_transfer};
 use fullpipe_record::{
-    At, Content, Diagnosis, DiagnosisReport, Direction, ErrorReport, Event, Evidence, Framing, KernelVersion,
-    Measurement, Remedy, Request, Transport, Trial,
+    At, Content, Diagnosis, DiagnosisReport, Direction, ErrorReport, Event, Evidence, Framing,
+    KernelVersion, Measurement, Remedy, Request, Transport, Trial,
 };
 use fullpipe_report as report;
 use fullpipe_units::{BitRate, Span};
@@ -23,7 +23,11 @@ use crate::terminal::Terminal;
 /// Default duration of a measurement, as iperf3 has it.
 const USUAL_TIME: Span = Span::from_secs(10);
 
-pub(super) fn run(arguments: &DiagnoseArguments, host: &ServerAddress, terminal: &Terminal) -> Result<(), Failure> {
+pub(super) fn run(
+    arguments: &DiagnoseArguments,
+    host: &ServerAddress,
+    terminal: &Terminal,
+) -> Result<(), Failure> {
     let request = arguments.load.to_request(USUAL_TIME)?;
     if request.transport == Transport::Udp {
         let message = "datagrams have no window and no limit but the rate that was asked for; leave out --udp, or use \
@@ -38,12 +42,17 @@ pub(super) fn run(arguments: &DiagnoseArguments, host: &ServerAddress, terminal:
         terminal,
     };
     let recording = arguments.capture.of_test(&bench.destination)?;
-    let (measurement, diagnosis) = diagnose_measurement(bench.measure_request(&request)?, arguments.bandwidth);
+    let (measurement, diagnosis) =
+        diagnose_measurement(bench.measure_request(&request)?, arguments.bandwidth);
     let measurement = with_capture(measurement, recording, arguments.bandwidth);
     let style = terminal.style();
     terminal.print_progress(&report::measurement_figures(&measurement, style));
     terminal.print_event(&Event::Measurement(Box::new(measurement.clone())));
-    terminal.print_result(&report::diagnosis_text(&diagnosis, explained_rate(&measurement), style));
+    terminal.print_result(&report::diagnosis_text(
+        &diagnosis,
+        explained_rate(&measurement),
+        style,
+    ));
     if let Some(capture) = &measurement.capture {
         terminal.print_result(&report::own_capture(capture, style));
     }
@@ -52,9 +61,12 @@ pub(super) fn run(arguments: &DiagnoseArguments, host: &ServerAddress, terminal:
         Some(wanted) if is_whole(&measurement) => {
             let remedy = choose_remedy(&diagnosis.remedies, wanted);
             let load = (&request, &diagnosis.remedies[..]);
-            match remedy.and_then(|remedy| bench.try_remedy(remedy, load, &measurement, arguments)) {
+            match remedy.and_then(|remedy| bench.try_remedy(remedy, load, &measurement, arguments))
+            {
                 Ok(trial) => Some(trial),
-                Err(failure) => return Err(with_what_there_is(measurement, diagnosis, failure, out)),
+                Err(failure) => {
+                    return Err(with_what_there_is(measurement, diagnosis, failure, out));
+                }
             }
         }
         _ => None,
@@ -74,13 +86,21 @@ impl MeasurementSetup<'_> {
     fn measure_request(&self, request: &Request) -> Result<Measurement, Failure> {
         let style = self.terminal.style();
         let mut head = Some(report::interval_head(request, style));
-        let run = if self.is_iperf2 { measure_iperf2 } else { measure_transfer };
+        let run = if self.is_iperf2 {
+            measure_iperf2
+        } else {
+            measure_transfer
+        };
         let measured = run(&self.destination, request, self.flag, &mut |interval| {
             if let Some(head) = head.take() {
                 self.terminal.print_progress(&format!("{head}\n"));
             }
-            self.terminal.print_progress(&format!("{}\n", report::interval_line(request, interval, style)));
-            self.terminal.print_event(&Event::Interval(Box::new(interval.clone())));
+            self.terminal.print_progress(&format!(
+                "{}\n",
+                report::interval_line(request, interval, style)
+            ));
+            self.terminal
+                .print_event(&Event::Interval(Box::new(interval.clone())));
         });
         Ok(measured?)
     }
@@ -100,18 +120,27 @@ impl MeasurementSetup<'_> {
         let own = before.local.settings.as_ref();
         let part = OwnPart::from_remedy(remedy, here, request, own);
         if part.needs_other_end {
-            let is_for_here = |other: &&Remedy| OwnPart::from_remedy(other, here, request, own).is_for_here();
-            let others: Vec<&str> = remedies.iter().filter(is_for_here).map(|other| other.id.as_str()).collect();
+            let is_for_here =
+                |other: &&Remedy| OwnPart::from_remedy(other, here, request, own).is_for_here();
+            let others: Vec<&str> = remedies
+                .iter()
+                .filter(is_for_here)
+                .map(|other| other.id.as_str())
+                .collect();
             return Err(for_other_end(remedy, here, &self.destination.host, &others));
         }
         if !part.does_something {
             return Err(Failure::new(FAILED, nothing_to_apply(remedy)));
         }
         self.terminal.print_progress("\n");
-        let (measurement, not_undone) =
-            part.try_out(arguments.keep, &arguments.journal.folder_path()?, |request| self.measure_request(request))?;
+        let (measurement, not_undone) = part.try_out(
+            arguments.keep,
+            &arguments.journal.folder_path()?,
+            |request| self.measure_request(request),
+        )?;
         let (measurement, _) = diagnose_measurement(measurement, arguments.bandwidth);
-        self.terminal.print_event(&Event::Measurement(Box::new(measurement.clone())));
+        self.terminal
+            .print_event(&Event::Measurement(Box::new(measurement.clone())));
         let trial = Trial {
             remedy: remedy.id.clone(),
             predicted: remedy.predicted,
@@ -122,7 +151,8 @@ impl MeasurementSetup<'_> {
             kept: arguments.keep,
             not_undone,
         };
-        self.terminal.print_result(&report::trial_text(&trial, style));
+        self.terminal
+            .print_result(&report::trial_text(&trial, style));
         Ok(trial)
     }
 }
@@ -136,11 +166,20 @@ fn nothing_to_apply(remedy: &Remedy) -> String {
     }
 }
 
-/// Returns why a remedy that changes the other end cannot be tried from here, and how to go on; `others` can.
+/// Returns why a remedy that changes the other end cannot be tried from here, and how to go on;
+/// `others` can.
 fn for_other_end(remedy: &Remedy, here: At, host: &str, others: &[&str]) -> Failure {
-    let end = if here == At::Sender { "receiver" } else { "sender" };
+    let end = if here == At::Sender {
+        "receiver"
+    } else {
+        "sender"
+    };
     let commands = report::commands_elsewhere(remedy, here).join("; ");
-    let done = if commands.is_empty() { "change it there".to_owned() } else { format!("run `{commands}` there") };
+    let done = if commands.is_empty() {
+        "change it there".to_owned()
+    } else {
+        format!("run `{commands}` there")
+    };
     let instead = match others {
         [] => String::new(),
         others => format!(", or --apply {} here", others.join(" or ")),
@@ -155,13 +194,22 @@ fn for_other_end(remedy: &Remedy, here: At, host: &str, others: &[&str]) -> Fail
 
 /// The remedy of this number, counted from one, or of this name.
 fn choose_remedy<'r>(remedies: &'r [Remedy], wanted: &str) -> Result<&'r Remedy, Failure> {
-    let by_number = wanted.parse::<usize>().ok().and_then(|number| remedies.get(number.checked_sub(1)?));
+    let by_number = wanted
+        .parse::<usize>()
+        .ok()
+        .and_then(|number| remedies.get(number.checked_sub(1)?));
     let found = by_number.or_else(|| remedies.iter().find(|remedy| remedy.id == wanted));
     found.ok_or_else(|| {
         let names: Vec<&str> = remedies.iter().map(|remedy| remedy.id.as_str()).collect();
-        let there_are =
-            if names.is_empty() { "there are none".to_owned() } else { format!("there are {}", names.join(", ")) };
-        Failure::new(USAGE, format!("--apply {wanted} is no remedy of this transfer; {there_are}"))
+        let there_are = if names.is_empty() {
+            "there are none".to_owned()
+        } else {
+            format!("there are {}", names.join(", "))
+        };
+        Failure::new(
+            USAGE,
+            format!("--apply {wanted} is no remedy of this transfer; {there_are}"),
+        )
     })
 }
 
@@ -173,13 +221,28 @@ const fn this_end(request: &Request) -> At {
     }
 }
 
-fn diagnose_measurement(measurement: Measurement, bandwidth: Option<BitRate>) -> (Measurement, Diagnosis) {
+fn diagnose_measurement(
+    measurement: Measurement,
+    bandwidth: Option<BitRate>,
+) -> (Measurement, Diagnosis) {
     let evidence = Evidence::from_measurement(&measurement, bandwidth, Framing::Ethernet);
     let verdict = diagnose(&evidence);
     let remedies = ranked_remedies(&evidence, &verdict);
-    let measurement = Measurement { limit: Some(verdict.clone()), ..measurement };
+    let measurement = Measurement {
+        limit: Some(verdict.clone()),
+        ..measurement
+    };
     let defects = defects_behind(&verdict, kernels(&evidence));
-    (measurement, Diagnosis { transfer: None, verdict, remedies, defects, evidence: None })
+    (
+        measurement,
+        Diagnosis {
+            transfer: None,
+            verdict,
+            remedies,
+            defects,
+            evidence: None,
+        },
+    )
 }
 
 /// Returns the kernels of the sender and of the receiver, where known.
@@ -189,7 +252,10 @@ pub(super) fn kernels(evidence: &Evidence) -> [Option<KernelVersion>; 2] {
 
 /// Returns the rate that the verdict explains.
 fn explained_rate(measurement: &Measurement) -> BitRate {
-    measurement.summary.steady.map_or(measurement.summary.rate, |steady| steady.rate)
+    measurement
+        .summary
+        .steady
+        .map_or(measurement.summary.rate, |steady| steady.rate)
 }
 
 fn is_whole(measurement: &Measurement) -> bool {
@@ -206,19 +272,36 @@ fn finish_diagnosis(
     trial: Option<Trial>,
     out: Out<'_>,
 ) -> Result<(), Failure> {
-    let last = trial.as_ref().map_or(&measurement, |trial| &trial.measurement);
-    let exit_code = if last.interrupted { INTERRUPTED } else { FAILED };
+    let last = trial
+        .as_ref()
+        .map_or(&measurement, |trial| &trial.measurement);
+    let exit_code = if last.interrupted {
+        INTERRUPTED
+    } else {
+        FAILED
+    };
     let not_undone = trial.as_ref().and_then(|trial| trial.not_undone.clone());
     let message = last.broken_off.clone().or(not_undone);
-    let (interrupted, is_valid) = (last.interrupted, last.validity.is_valid() && measurement.validity.is_valid());
+    let (interrupted, is_valid) = (
+        last.interrupted,
+        last.validity.is_valid() && measurement.validity.is_valid(),
+    );
     let error = message.map(|message| ErrorReport { message, exit_code });
     print_diagnosis(measurement, diagnosis, trial, error.as_ref(), out);
     Failure::after_report(error.as_ref(), interrupted, is_valid)
 }
 
 /// Prints the diagnosis, which is valid although the remedy could not be tried.
-fn with_what_there_is(measurement: Measurement, diagnosis: Diagnosis, failure: Failure, out: Out<'_>) -> Failure {
-    let error = ErrorReport { message: failure.message, exit_code: failure.code };
+fn with_what_there_is(
+    measurement: Measurement,
+    diagnosis: Diagnosis,
+    failure: Failure,
+    out: Out<'_>,
+) -> Failure {
+    let error = ErrorReport {
+        message: failure.message,
+        exit_code: failure.code,
+    };
     print_diagnosis(measurement, diagnosis, None, Some(&error), out);
     Failure::already_printed(failure.code)
 }
@@ -230,9 +313,16 @@ fn print_diagnosis(
     error: Option<&ErrorReport>,
     (keep, terminal): Out<'_>,
 ) {
-    let diagnosis = Box::new(DiagnosisReport { transfers: vec![diagnosis], trial, ..DiagnosisReport::default() });
+    let diagnosis = Box::new(DiagnosisReport {
+        transfers: vec![diagnosis],
+        trial,
+        ..DiagnosisReport::default()
+    });
     terminal.print_event(&Event::Diagnosis(diagnosis.clone()));
-    let content = Content::Diagnosis { measurement: Some(Box::new(measurement)), diagnosis };
+    let content = Content::Diagnosis {
+        measurement: Some(Box::new(measurement)),
+        diagnosis,
+    };
     let document = terminal.print_report(content, error);
     keep.keep_document(&document, terminal);
 }
@@ -259,23 +349,37 @@ mod tests {
     /// The message was "none cannot be carried out here: it is for a person to do".
     #[test]
     fn a_full_link_has_nothing_to_apply() {
-        assert_eq!(nothing_to_apply(&remedy("none")), "there is nothing to apply: The pipe is full");
+        assert_eq!(
+            nothing_to_apply(&remedy("none")),
+            "there is nothing to apply: The pipe is full"
+        );
         assert!(nothing_to_apply(&remedy("share")).starts_with("share cannot be carried out here"));
     }
 
     #[test]
     fn a_remedy_is_chosen_by_number_or_name() {
         let remedies = [remedy("raise-tcp-wmem"), remedy("parallel-streams")];
-        for (wanted, id) in
-            [("1", "raise-tcp-wmem"), ("2", "parallel-streams"), ("parallel-streams", "parallel-streams")]
-        {
+        for (wanted, id) in [
+            ("1", "raise-tcp-wmem"),
+            ("2", "parallel-streams"),
+            ("parallel-streams", "parallel-streams"),
+        ] {
             assert_eq!(choose_remedy(&remedies, wanted).unwrap().id, id);
         }
         for wanted in ["0", "3", "-1", "", "nosuch"] {
             let failure = choose_remedy(&remedies, wanted).unwrap_err();
             assert_eq!(failure.code, USAGE);
-            assert!(failure.message.contains("raise-tcp-wmem, parallel-streams"), "{}", failure.message);
+            assert!(
+                failure.message.contains("raise-tcp-wmem, parallel-streams"),
+                "{}",
+                failure.message
+            );
         }
-        assert!(choose_remedy(&[], "1").unwrap_err().message.contains("there are none"));
+        assert!(
+            choose_remedy(&[], "1")
+                .unwrap_err()
+                .message
+                .contains("there are none")
+        );
     }
 }

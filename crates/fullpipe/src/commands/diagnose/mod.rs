@@ -34,11 +34,13 @@ fullpipe diagnose [OPTIONS] <HOST|URL>
 
 /// The limit of a transfer, what would lift it, and the proof.
 ///
-/// Measures, names the limit with its evidence, and lists remedies with the predicted gain, the commands and their
-/// undo. Flags shared with iperf3 have its letters and its meaning, but for its --window, which is --buffer (-w) here.
+/// Measures, names the limit with its evidence, and lists remedies with the predicted gain, the
+/// commands and their undo. Flags shared with iperf3 have its letters and its meaning, but for its
+/// --window, which is --buffer (-w) here.
 ///
-/// Without a server at the far end, watches the connections of other programs. Sends no byte to watch a process or a
-/// connection; for a COMMAND or URL whose SYN was changed on the way, asks the routers where (SYN probes, up to 4 s).
+/// Without a server at the far end, watches the connections of other programs. Sends no byte to
+/// watch a process or a connection; for a COMMAND or URL whose SYN was changed on the way, asks the
+/// routers where (SYN probes, up to 4 s).
 #[derive(Debug, clap::Args)]
 #[command(group(clap::ArgGroup::new("subject").required(true)), override_usage = USAGES)]
 pub(crate) struct DiagnoseArguments {
@@ -47,8 +49,9 @@ pub(crate) struct DiagnoseArguments {
     own_flags: OwnFlags,
     /// Server (HOST or HOST:PORT), or http(s) URL to download
     ///
-    /// The server runs `fullpipe serve` or `iperf3 -s`. Write an IPv6 address with a port in brackets. A URL is
-    /// downloaded with `curl` and discarded: up to 10 s (--time) and 16 GiB (--bytes).
+    /// The server runs `fullpipe serve` or `iperf3 -s`. Write an IPv6 address with a port in
+    /// brackets. A URL is downloaded with `curl` and discarded: up to 10 s (--time) and 16 GiB
+    /// (--bytes).
     #[arg(group = "subject", value_name = "HOST|URL")]
     target: Option<DiagnoseTarget>,
     /// Watch the connections of this process and its children
@@ -71,8 +74,9 @@ pub(crate) struct DiagnoseArguments {
     bandwidth: Option<BitRate>,
     /// Try this remedy of the list, by number or name
     ///
-    /// Changes this host or the load, measures again, compares with the prediction, and undoes the change. A remedy
-    /// that changes the other end is not tried (exit code 3): its commands are printed, to be run there.
+    /// Changes this host or the load, measures again, compares with the prediction, and undoes the
+    /// change. A remedy that changes the other end is not tried (exit code 3): its commands are
+    /// printed, to be run there.
     #[arg(long, help_heading = "Remedy", value_name = "N|NAME")]
     apply: Option<String>,
     /// Keep the changes of --apply until `fullpipe host undo`
@@ -99,25 +103,31 @@ impl RunCommand for DiagnoseArguments {
 
     fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
         self.own_flags.check_target(self.target.as_ref())?;
-        match (&self.target, self.pid, self.connection.as_deref(), self.command.as_deref()) {
+        match (
+            &self.target,
+            self.pid,
+            self.connection.as_deref(),
+            self.command.as_deref(),
+        ) {
             (Some(DiagnoseTarget::Host(_)), ..) if self.live.is_wanted() => {
-                let message =
-                    "--live draws what other programs do here; for a test of its own, use `fullpipe measure --live`";
+                let message = "--live draws what other programs do here; for a test of its own, use `fullpipe measure --live`";
                 Err(Failure::new(USAGE, message))
             }
             (Some(DiagnoseTarget::Host(host)), ..) => measured::run(self, host, terminal),
             _ if self.apply.is_some() => {
-                let message = "--apply measures again, which takes a server at the far end: name its host";
+                let message =
+                    "--apply measures again, which takes a server at the far end: name its host";
                 Err(Failure::new(USAGE, message))
             }
             (Some(DiagnoseTarget::Url(_)), ..) | (_, _, _, Some(_)) if self.capture.is_set() => {
-                let message =
-                    "--capture needs to know the connections before: name a server, or use --pid or --connection";
+                let message = "--capture needs to know the connections before: name a server, or use --pid or --connection";
                 Err(Failure::new(USAGE, message))
             }
             (Some(DiagnoseTarget::Url(url)), ..) => watched::run_download(self, url, terminal),
             (_, Some(pid), ..) => watched::run(self, WatchSubject::Process(pid), terminal),
-            (_, _, Some(&[local, remote]), _) => watched::run(self, WatchSubject::Connection(local, remote), terminal),
+            (_, _, Some(&[local, remote]), _) => {
+                watched::run(self, WatchSubject::Connection(local, remote), terminal)
+            }
             (_, _, _, Some(words)) => watched::run_command(self, words, terminal),
             _ => Err(Failure::new(USAGE, "nothing to diagnose is named")),
         }
@@ -135,7 +145,9 @@ impl FromStr for DiagnoseTarget {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let scheme = text.split_once("://").map(|(scheme, _)| scheme.to_ascii_lowercase());
+        let scheme = text
+            .split_once("://")
+            .map(|(scheme, _)| scheme.to_ascii_lowercase());
         match scheme.as_deref() {
             Some("http" | "https") => Ok(Self::Url(text.to_owned())),
             Some(other) => Err(format!("{other}:// is not known; http:// and https:// are")),

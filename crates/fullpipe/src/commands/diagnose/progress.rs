@@ -48,9 +48,18 @@ impl<'t> WatchDisplay<'t> {
         interrupts: &InterruptFlags,
         terminal: &'t Terminal,
     ) -> Result<Self, Failure> {
-        let picture = arguments.live.start_picture(|| WatchedPage::new(name), interrupts)?;
+        let picture = arguments
+            .live
+            .start_picture(|| WatchedPage::new(name), interrupts)?;
         let [drawn, stated] = [Span::ZERO; 2];
-        Ok(Self { picture, terminal, drawn, stated, moved: ByteCount::ZERO, bandwidth: arguments.bandwidth })
+        Ok(Self {
+            picture,
+            terminal,
+            drawn,
+            stated,
+            moved: ByteCount::ZERO,
+            bandwidth: arguments.bandwidth,
+        })
     }
 
     pub(super) fn show_progress(&mut self, now: WatchProgress<'_>) {
@@ -78,7 +87,8 @@ impl<'t> WatchDisplay<'t> {
         (self.stated, self.moved) = (now.elapsed, moved);
         let (limit, sentence) = recent_limit(now, self.bandwidth);
         let seconds = now.elapsed.as_secs_f64();
-        self.terminal.print_status_line(&format!("{seconds:.0} s: {rate}, {moved} so far; {limit}"));
+        self.terminal
+            .print_status_line(&format!("{seconds:.0} s: {rate}, {moved} so far; {limit}"));
         self.draw_update(WatchedUpdate::Now(limit, sentence));
     }
 }
@@ -92,31 +102,53 @@ impl Drop for WatchDisplay<'_> {
 }
 
 fn watched_snapshot(now: WatchProgress<'_>) -> TestSnapshot {
-    let ways = [Direction::Upload, Direction::Download].into_iter().zip(now.moved_each_way());
-    let streams = ways.map(|(direction, bytes)| StreamSnapshot { direction, bytes }).collect();
-    TestSnapshot { at: now.elapsed, rtt: now.rtt, streams }
+    let ways = [Direction::Upload, Direction::Download]
+        .into_iter()
+        .zip(now.moved_each_way());
+    let streams = ways
+        .map(|(direction, bytes)| StreamSnapshot { direction, bytes })
+        .collect();
+    TestSnapshot {
+        at: now.elapsed,
+        rtt: now.rtt,
+        streams,
+    }
 }
 
 /// Returns the name of the longest use of the last moments, and a sentence on it: the verdict where
 /// the time went into data.
 fn recent_limit(now: WatchProgress<'_>, bandwidth: Option<BitRate>) -> (String, String) {
-    let seen = WatchedFindings::from_watched((Some(&now.recent_interval(JUDGED_TIME)), None), None, bandwidth);
-    let Some(time) = &seen.time else { return ("no TCP data".to_owned(), String::new()) };
-    let verdict = seen.transfers.first().filter(|_| time.data >= time.whole / 2).map(|one| diagnose(&one.evidence));
+    let seen = WatchedFindings::from_watched(
+        (Some(&now.recent_interval(JUDGED_TIME)), None),
+        None,
+        bandwidth,
+    );
+    let Some(time) = &seen.time else {
+        return ("no TCP data".to_owned(), String::new());
+    };
+    let verdict = seen
+        .transfers
+        .first()
+        .filter(|_| time.data >= time.whole / 2)
+        .map(|one| diagnose(&one.evidence));
     match verdict {
         Some(verdict) => (verdict.name().to_owned(), verdict.sentence),
         None => (report::longest_use(time).to_owned(), String::new()),
     }
 }
 
-/// The output of a program that would draw over a picture: its end, which is printed behind the picture.
+/// The output of a program that would draw over a picture: its end, which is printed behind the
+/// picture.
 pub(super) struct HeldOutput(Option<JoinHandle<Vec<u8>>>);
 
 impl HeldOutput {
     /// Holds the output of a program back, and gives it no input.
     pub(super) fn divert_from(command: &mut Command) -> std::io::Result<Self> {
         let (reader, writer) = pipe()?;
-        command.stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer);
+        command
+            .stdin(Stdio::null())
+            .stdout(writer.try_clone()?)
+            .stderr(writer);
         let read = move || {
             let (mut reader, mut kept) = (reader, Vec::new());
             // The rest is read and lost, so that the program goes on.
@@ -124,12 +156,20 @@ impl HeldOutput {
             let _ = std::io::copy(&mut reader, &mut std::io::sink());
             kept
         };
-        Ok(Self(Some(thread::Builder::new().name("output".to_owned()).spawn(read)?)))
+        Ok(Self(Some(
+            thread::Builder::new()
+                .name("output".to_owned())
+                .spawn(read)?,
+        )))
     }
 
     /// Prints it, once the program has ended.
     pub(super) fn print(mut self, terminal: &Terminal) {
-        let kept = self.0.take().and_then(|thread| thread.join().ok()).unwrap_or_default();
+        let kept = self
+            .0
+            .take()
+            .and_then(|thread| thread.join().ok())
+            .unwrap_or_default();
         for line in String::from_utf8_lossy(&kept).lines() {
             terminal.print_result(&format!("{}\n", printable_line(line)));
         }

@@ -4,7 +4,8 @@ use fullpipe_diagnose::time_account;
 use fullpipe_lab::PathWitness;
 use fullpipe_observe::{WatchedConnections, moved_too_briefly, watched_transfers};
 use fullpipe_record::{
-    CommandEnd, CommandTimeForecast, ConnectionSamples, Evidence, Remedy, TimeAccount, Transfer, Validity,
+    CommandEnd, CommandTimeForecast, ConnectionSamples, Evidence, Remedy, TimeAccount, Transfer,
+    Validity,
 };
 use fullpipe_units::{BitRate, ByteCount, Span};
 
@@ -36,7 +37,9 @@ impl WatchedFindings {
         end: Option<&CommandEnd>,
         bandwidth: Option<BitRate>,
     ) -> Self {
-        let Some(watched) = watched else { return Self::default() };
+        let Some(watched) = watched else {
+            return Self::default();
+        };
         let connections = watched.samples_by_connection();
         let mut processor = watched.processor.clone();
         processor.extend(end.and_then(|end| Some((end.ran, end.cpu?))));
@@ -48,10 +51,17 @@ impl WatchedFindings {
             let (own, others): (Vec<_>, Vec<_>) = connections.iter().cloned().partition(is_own);
             let data = time.data.saturating_sub(account(&others).data);
             let has_data = account(&own).data > Span::ZERO;
-            has_data.then_some(SeenTransfer { transfer, evidence, data })
+            has_data.then_some(SeenTransfer {
+                transfer,
+                evidence,
+                data,
+            })
         };
         Self {
-            transfers: watched_transfers(watched, bandwidth).into_iter().filter_map(seen).collect(),
+            transfers: watched_transfers(watched, bandwidth)
+                .into_iter()
+                .filter_map(seen)
+                .collect(),
             moved_too_briefly: moved_too_briefly(watched),
             validity: witness.map(PathWitness::finish_witness),
             time: Some(time).filter(|time| time.data + time.requests > Span::ZERO),
@@ -62,23 +72,40 @@ impl WatchedFindings {
 /// Returns true if a connection is one of a transfer.
 fn has_connection(evidence: &Evidence, connection: &ConnectionSamples<'_>) -> bool {
     let ends = connection.ends.map(|end| end.to_string());
-    let sockets = evidence.sender_sockets.iter().chain(&evidence.receiver_sockets);
-    sockets.into_iter().any(|socket| [&socket.local, &socket.remote] == [&ends[0], &ends[1]])
+    let sockets = evidence
+        .sender_sockets
+        .iter()
+        .chain(&evidence.receiver_sockets);
+    sockets
+        .into_iter()
+        .any(|socket| [&socket.local, &socket.remote] == [&ends[0], &ends[1]])
 }
 
 impl SeenTransfer {
     /// Returns the rate that the verdict explains.
     pub(super) fn explained_rate(&self) -> BitRate {
-        self.evidence.steady.map_or(self.transfer.rate, |steady| steady.rate)
+        self.evidence
+            .steady
+            .map_or(self.transfer.rate, |steady| steady.rate)
     }
 
     /// States the time that the whole would take with a remedy whose rate is predicted.
     pub(super) fn with_command_time(&self, remedy: Remedy, time: Option<&TimeAccount>) -> Remedy {
         let of = |time: &TimeAccount| {
-            let gain = remedy.predicted?.bits_per_second.relative_to(self.explained_rate());
-            let predicted = || time.whole.saturating_sub(self.data) + self.data.scale_by(1.0 / gain);
-            (gain > 0.0).then(|| CommandTimeForecast { measured: time.whole, predicted: predicted() })
+            let gain = remedy
+                .predicted?
+                .bits_per_second
+                .relative_to(self.explained_rate());
+            let predicted =
+                || time.whole.saturating_sub(self.data) + self.data.scale_by(1.0 / gain);
+            (gain > 0.0).then(|| CommandTimeForecast {
+                measured: time.whole,
+                predicted: predicted(),
+            })
         };
-        Remedy { command_time: time.and_then(of), ..remedy }
+        Remedy {
+            command_time: time.and_then(of),
+            ..remedy
+        }
     }
 }

@@ -1,5 +1,6 @@
-//! Transfers of other programs, watched. Those of a program that was running already are watched without sending a
-//! byte; for one that was started here, routers may be asked where a device changed its SYN.
+//! Transfers of other programs, watched. Those of a program that was running already are watched
+//! without sending a byte; for one that was started here, routers may be asked where a device
+//! changed its SYN.
 
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
@@ -15,7 +16,8 @@ use fullpipe_experiment::ranked_remedies;
 use fullpipe_host::defects_behind;
 use fullpipe_lab::PathWitness;
 use fullpipe_observe::{
-    WatchError, WatchProgress, WatchSubject, WatchedConnections, open_connections, process_tree, watch_others,
+    WatchError, WatchProgress, WatchSubject, WatchedConnections, open_connections, process_tree,
+    watch_others,
 };
 use fullpipe_record::{
     CommandEnd, Content, Diagnosis, DiagnosisReport, Document, Event, Remedy, TimeAccount, Validity,
@@ -56,11 +58,19 @@ const AFTER_ITS_END: Span = Span::from_secs(5);
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Watches a process or a connection that is already there.
-pub(super) fn run(arguments: &DiagnoseArguments, subject: WatchSubject, terminal: &Terminal) -> Result<(), Failure> {
+pub(super) fn run(
+    arguments: &DiagnoseArguments,
+    subject: WatchSubject,
+    terminal: &Terminal,
+) -> Result<(), Failure> {
     let interrupts = arguments.live.interrupt_flags()?;
     let flag = Arc::clone(&interrupts.flag);
     let time = arguments.load.requested_time().unwrap_or(USUAL_TIME);
-    let open = if arguments.capture.is_set() { open_connections(subject)? } else { Vec::new() };
+    let open = if arguments.capture.is_set() {
+        open_connections(subject)?
+    } else {
+        Vec::new()
+    };
     let recording = arguments.capture.of_connections(&open)?;
     let witness = PathWitness::begin_witness();
     let name = match subject {
@@ -82,8 +92,14 @@ pub(super) fn run(arguments: &DiagnoseArguments, subject: WatchSubject, terminal
 }
 
 /// Runs a program, and watches the connections that it and its children open.
-pub(super) fn run_command(arguments: &DiagnoseArguments, words: &[String], terminal: &Terminal) -> Result<(), Failure> {
-    let (name, rest) = words.split_first().ok_or_else(|| Failure::new(FAILED, "no command is named"))?;
+pub(super) fn run_command(
+    arguments: &DiagnoseArguments,
+    words: &[String],
+    terminal: &Terminal,
+) -> Result<(), Failure> {
+    let (name, rest) = words
+        .split_first()
+        .ok_or_else(|| Failure::new(FAILED, "no command is named"))?;
     let mut command = Command::new(name);
     command.args(rest);
     if terminal.format() != OutputFormat::Text {
@@ -92,14 +108,24 @@ pub(super) fn run_command(arguments: &DiagnoseArguments, words: &[String], termi
     }
     let interrupts = arguments.live.interrupt_flags()?;
     let flag = Arc::clone(&interrupts.flag);
-    let cannot_hold = |error: io::Error| Failure::new(FAILED, format!("cannot hold the output of `{name}`: {error}"));
-    let held =
-        arguments.live.is_wanted().then(|| HeldOutput::divert_from(&mut command)).transpose().map_err(cannot_hold)?;
+    let cannot_hold = |error: io::Error| {
+        Failure::new(
+            FAILED,
+            format!("cannot hold the output of `{name}`: {error}"),
+        )
+    };
+    let held = arguments
+        .live
+        .is_wanted()
+        .then(|| HeldOutput::divert_from(&mut command))
+        .transpose()
+        .map_err(cannot_hold)?;
     let witness = PathWitness::begin_witness();
     let mut program = ChildProgram::start(&mut command, words)?;
     // It has the other end of the pipe of the output, too.
     drop(command);
-    let mut progress = WatchDisplay::start_display(arguments, &words.join(" "), &interrupts, terminal)?;
+    let mut progress =
+        WatchDisplay::start_display(arguments, &words.join(" "), &interrupts, terminal)?;
     let time = arguments.load.requested_time().unwrap_or(Span::MAX);
     let mut is_late = false;
     let watched = program.watch_program(&mut |now| {
@@ -112,7 +138,9 @@ pub(super) fn run_command(arguments: &DiagnoseArguments, words: &[String], termi
     // One of which nothing is left to watch is ending by itself.
     if (is_late || is_interrupted || watched.is_err()) && !program.has_ended() {
         if is_late && !is_interrupted {
-            terminal.print_notice(&format!("`{name}` is asked to end: {time} (--time) have passed"));
+            terminal.print_notice(&format!(
+                "`{name}` is asked to end: {time} (--time) have passed"
+            ));
         }
         program.ask_to_end();
     }
@@ -120,23 +148,40 @@ pub(super) fn run_command(arguments: &DiagnoseArguments, words: &[String], termi
     if let Some(held) = held {
         held.print(terminal);
     }
-    let mut seen = WatchedFindings::from_watched((watched?.as_ref(), witness), Some(&end), arguments.bandwidth);
+    let mut seen = WatchedFindings::from_watched(
+        (watched?.as_ref(), witness),
+        Some(&end),
+        arguments.bandwidth,
+    );
     let nothing = format!("{name} ended {}: {}", describe_end(&end), too_little(&seen));
     ask_routers(&mut seen, &flag);
     let explained = explain_transfers(arguments, seen, None, Some(end), &nothing, terminal);
     unless_interrupted(explained, &flag)
 }
 
-/// Downloads with the system's curl, which knows proxies, redirects and every version of TLS, and throws away what
-/// comes.
-pub(super) fn run_download(arguments: &DiagnoseArguments, url: &str, terminal: &Terminal) -> Result<(), Failure> {
+/// Downloads with the system's curl, which knows proxies, redirects and every version of TLS, and
+/// throws away what comes.
+pub(super) fn run_download(
+    arguments: &DiagnoseArguments,
+    url: &str,
+    terminal: &Terminal,
+) -> Result<(), Failure> {
     let time = arguments.load.requested_time().unwrap_or(MAX_TIME);
     let most = arguments.load.bytes().unwrap_or(MAX_BYTES);
     let limit = format!("{:.3}", time.as_secs_f64());
     let mut words: Vec<String> = CURL.map(str::to_owned).to_vec();
-    words.extend(["--max-time".to_owned(), limit, "--".to_owned(), url.to_owned()]);
+    words.extend([
+        "--max-time".to_owned(),
+        limit,
+        "--".to_owned(),
+        url.to_owned(),
+    ]);
     let mut command = Command::new(&words[0]);
-    command.args(&words[1..]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    command
+        .args(&words[1..])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped());
     let interrupts = arguments.live.interrupt_flags()?;
     let flag = Arc::clone(&interrupts.flag);
     let witness = PathWitness::begin_witness();
@@ -150,8 +195,16 @@ pub(super) fn run_download(arguments: &DiagnoseArguments, url: &str, terminal: &
     program.ask_to_end();
     let end = program.wait_for_end()?;
     let said = program.last_error_line();
-    let mut seen = WatchedFindings::from_watched((watched?.as_ref(), witness), Some(&end), arguments.bandwidth);
-    let why = if said.is_empty() { too_little(&seen) } else { said };
+    let mut seen = WatchedFindings::from_watched(
+        (watched?.as_ref(), witness),
+        Some(&end),
+        arguments.bandwidth,
+    );
+    let why = if said.is_empty() {
+        too_little(&seen)
+    } else {
+        said
+    };
     let nothing = format!("cannot diagnose {url}: {why}");
     ask_routers(&mut seen, &flag);
     let explained = explain_transfers(arguments, seen, None, None, &nothing, terminal);
@@ -159,7 +212,10 @@ pub(super) fn run_download(arguments: &DiagnoseArguments, url: &str, terminal: &
     match end.code {
         // Cut short by us, by time or by size.
         Some(0 | CURL_TIMED_OUT) | None => Ok(()),
-        Some(_) => Err(Failure::new(FAILED, format!("the download broke off: {why}"))),
+        Some(_) => Err(Failure::new(
+            FAILED,
+            format!("the download broke off: {why}"),
+        )),
     }
 }
 
@@ -189,7 +245,14 @@ impl<'w> ChildProgram<'w> {
             Failure::new(FAILED, format!("cannot start `{name}`: {error}{hint}"))
         })?;
         let end = notice_end(&child);
-        Ok(Self { words, child, started: Instant::now(), end, status: None, descendants: Vec::new() })
+        Ok(Self {
+            words,
+            child,
+            started: Instant::now(),
+            end,
+            status: None,
+            descendants: Vec::new(),
+        })
     }
 
     /// Watches the program until `stop`. Returns `None` if it had ended before the first check.
@@ -222,12 +285,15 @@ impl<'w> ChildProgram<'w> {
         self.status.is_some()
     }
 
-    /// Waits for its end, which it has been asked for unless it has ended; ends it if it takes longer than [`TIMEOUT`],
-    /// and what it has started too.
+    /// Waits for its end, which it has been asked for unless it has ended; ends it if it takes
+    /// longer than [`TIMEOUT`], and what it has started too.
     fn wait_for_end(&mut self) -> Result<CommandEnd, Failure> {
         let deadline = Instant::now() + TIMEOUT;
         while self.status.is_none() {
-            self.status = self.child.try_wait().map_err(|error| Failure::new(FAILED, error.to_string()))?;
+            self.status = self
+                .child
+                .try_wait()
+                .map_err(|error| Failure::new(FAILED, error.to_string()))?;
             if Instant::now() >= deadline {
                 // It may have ended just now.
                 let _ = self.child.kill();
@@ -237,7 +303,11 @@ impl<'w> ChildProgram<'w> {
             }
         }
         let status = self.status.unwrap_or_default();
-        let ended = self.end.take().and_then(|end| end.join().ok()).unwrap_or_else(Instant::now);
+        let ended = self
+            .end
+            .take()
+            .and_then(|end| end.join().ok())
+            .unwrap_or_else(Instant::now);
         let ran = ended.saturating_duration_since(self.started).into();
         end_by(deadline, &self.descendants);
         Ok(CommandEnd {
@@ -255,8 +325,8 @@ impl<'w> ChildProgram<'w> {
             && let Some(pid) = Pid::from_raw(self.child.id().cast_signed())
         {
             self.descendants = child_descendants(&self.child);
-            // It is our child and not waited for, so that the number is still its own; it may have ended by itself. It
-            // goes first, so that it starts nothing in place of what ends.
+            // It is our child and not waited for, so that the number is still its own; it may have
+            // ended by itself. It goes first, so that it starts nothing in place of what ends.
             let _ = kill_process(pid, Signal::TERM);
             signal_all(&self.descendants, Signal::TERM);
         }
@@ -286,20 +356,30 @@ impl Drop for ChildProgram<'_> {
     }
 }
 
-/// Starts a thread that returns when a child has ended; none where the kernel or the system refuses.
+/// Starts a thread that returns when a child has ended; none where the kernel or the system
+/// refuses.
 fn notice_end(child: &Child) -> Option<JoinHandle<Instant>> {
-    let process = pidfd_open(Pid::from_raw(child.id().cast_signed())?, PidfdFlags::empty()).ok()?;
+    let process = pidfd_open(
+        Pid::from_raw(child.id().cast_signed())?,
+        PidfdFlags::empty(),
+    )
+    .ok()?;
     let wait = move || {
         while poll(&mut [PollFd::new(&process, PollFlags::IN)], None) == Err(Errno::INTR) {}
         Instant::now()
     };
-    thread::Builder::new().name("end-of-program".to_owned()).spawn(wait).ok()
+    thread::Builder::new()
+        .name("end-of-program".to_owned())
+        .spawn(wait)
+        .ok()
 }
 
 /// Opens the processes that a child has started, as far as the parents still live. The child must
 /// not have been waited for.
 fn child_descendants(child: &Child) -> Vec<OwnedFd> {
-    let others = process_tree(child.id()).into_iter().filter(|pid| *pid != child.id());
+    let others = process_tree(child.id())
+        .into_iter()
+        .filter(|pid| *pid != child.id());
     let open = |pid: u32| pidfd_open(Pid::from_raw(pid.cast_signed())?, PidfdFlags::empty()).ok();
     others.filter_map(open).collect()
 }
@@ -316,7 +396,10 @@ fn end_by(deadline: Instant, processes: &[OwnedFd]) {
     for process in processes {
         let left = deadline.saturating_duration_since(Instant::now());
         // Where this fails, it is ended sooner.
-        let _ = poll(&mut [PollFd::new(process, PollFlags::IN)], Timespec::try_from(left).ok().as_ref());
+        let _ = poll(
+            &mut [PollFd::new(process, PollFlags::IN)],
+            Timespec::try_from(left).ok().as_ref(),
+        );
     }
     signal_all(processes, Signal::KILL);
 }
@@ -329,13 +412,22 @@ fn too_little(seen: &WatchedFindings) -> String {
     }
 }
 
-/// Asks the routers where the SYN of the largest transfer of a program that was started here was changed, if it was (up
-/// to four seconds).
+/// Asks the routers where the SYN of the largest transfer of a program that was started here was
+/// changed, if it was (up to four seconds).
 fn ask_routers(seen: &mut WatchedFindings, interrupt: &AtomicBool) {
-    let Some(SeenTransfer { evidence, .. }) = seen.transfers.first_mut() else { return };
+    let Some(SeenTransfer { evidence, .. }) = seen.transfers.first_mut() else {
+        return;
+    };
     let samples = [&evidence.sender_samples, &evidence.receiver_samples];
-    let last = samples.into_iter().flatten().last().map(|sample| sample.tcp.clone());
-    let socket = evidence.sender_sockets.first_mut().or_else(|| evidence.receiver_sockets.first_mut());
+    let last = samples
+        .into_iter()
+        .flatten()
+        .last()
+        .map(|sample| sample.tcp.clone());
+    let socket = evidence
+        .sender_sockets
+        .first_mut()
+        .or_else(|| evidence.receiver_sockets.first_mut());
     if let (Some(tcp), Some(socket)) = (last, socket) {
         socket.syn_quotes = changed_syn_quotes(socket, &tcp, evidence.idle_rtt, interrupt);
     }
@@ -350,7 +442,12 @@ fn explain_transfers(
     nothing: &str,
     terminal: &Terminal,
 ) -> Result<(), Failure> {
-    let WatchedFindings { transfers, time, moved_too_briefly, validity } = seen;
+    let WatchedFindings {
+        transfers,
+        time,
+        moved_too_briefly,
+        validity,
+    } = seen;
     if transfers.is_empty() && time.is_none() {
         return Err(Failure::new(FAILED, nothing));
     }
@@ -359,17 +456,22 @@ fn explain_transfers(
         terminal.print_result(&report::time_account(time, command.is_some(), style));
     }
     let rates: Vec<BitRate> = transfers.iter().map(SeenTransfer::explained_rate).collect();
-    let found: Vec<Diagnosis> = transfers.into_iter().map(|one| diagnose_transfer(one, time.as_ref())).collect();
+    let found: Vec<Diagnosis> = transfers
+        .into_iter()
+        .map(|one| diagnose_transfer(one, time.as_ref()))
+        .collect();
     for (diagnosis, rate) in found.iter().zip(rates) {
         terminal.print_result(&report::diagnosis_text(diagnosis, rate, style));
     }
     if !found.is_empty() && moved_too_briefly > ByteCount::ZERO {
-        terminal
-            .print_notice(&format!("{moved_too_briefly} more moved in connections that were too short for a verdict"));
+        terminal.print_notice(&format!(
+            "{moved_too_briefly} more moved in connections that were too short for a verdict"
+        ));
     }
     let verdict = found.first().map(|diagnosis| &diagnosis.verdict);
-    let capture =
-        recording.map(|recording| recording.finish(ExplainedTransfers::Largest(1), arguments.bandwidth, verdict));
+    let capture = recording.map(|recording| {
+        recording.finish(ExplainedTransfers::Largest(1), arguments.bandwidth, verdict)
+    });
     // What was watched is printed although its capture could not be kept.
     let capture = capture.and_then(|finished| match finished {
         Ok(capture) => Some(capture),
@@ -397,22 +499,41 @@ fn explain_transfers(
         trial: None,
     });
     terminal.print_event(&Event::Diagnosis(diagnosis.clone()));
-    let document = Document::new(Content::Diagnosis { measurement: None, diagnosis });
+    let document = Document::new(Content::Diagnosis {
+        measurement: None,
+        diagnosis,
+    });
     terminal.print_document(&document);
     arguments.archive.keep_document(&document, terminal);
-    if is_valid { Ok(()) } else { Err(Failure::already_printed(FAILED)) }
+    if is_valid {
+        Ok(())
+    } else {
+        Err(Failure::already_printed(FAILED))
+    }
 }
 
 fn diagnose_transfer(seen: SeenTransfer, time: Option<&TimeAccount>) -> Diagnosis {
     let verdict = diagnose(&seen.evidence);
     let own = |mut remedy: Remedy| {
         // Flags of our own are of no use to another program.
-        remedy.commands.apply.retain(|command| !command.starts_with("fullpipe measure "));
+        remedy
+            .commands
+            .apply
+            .retain(|command| !command.starts_with("fullpipe measure "));
         seen.with_command_time(remedy, time)
     };
-    let remedies = ranked_remedies(&seen.evidence, &verdict).into_iter().map(own).collect();
+    let remedies = ranked_remedies(&seen.evidence, &verdict)
+        .into_iter()
+        .map(own)
+        .collect();
     let defects = defects_behind(&verdict, kernels(&seen.evidence));
-    Diagnosis { transfer: Some(seen.transfer), verdict, remedies, defects, evidence: Some(seen.evidence) }
+    Diagnosis {
+        transfer: Some(seen.transfer),
+        verdict,
+        remedies,
+        defects,
+        evidence: Some(seen.evidence),
+    }
 }
 
 fn describe_end(end: &CommandEnd) -> String {
@@ -432,7 +553,15 @@ fn unless_interrupted(explained: Result<(), Failure>, flag: &AtomicBool) -> Resu
 }
 
 /// Follows redirects, throws away what comes, and says on standard error why it fails.
-const CURL: [&str; 7] = ["curl", "--silent", "--show-error", "--fail", "--location", "--output", "/dev/null"];
+const CURL: [&str; 7] = [
+    "curl",
+    "--silent",
+    "--show-error",
+    "--fail",
+    "--location",
+    "--output",
+    "/dev/null",
+];
 
 /// curl's exit code where `--max-time` is over.
 const CURL_TIMED_OUT: i32 = 28;
@@ -448,22 +577,33 @@ mod tests {
         let mut program = ChildProgram::start(&mut Command::new("true"), &words).unwrap();
         thread::sleep(Duration::from_millis(900));
         let end = program.wait_for_end().unwrap();
-        assert!(end.code == Some(0) && end.ran < Span::from_millis(600), "{end:?}");
+        assert!(
+            end.code == Some(0) && end.ran < Span::from_millis(600),
+            "{end:?}"
+        );
     }
 
     #[test]
     fn what_a_program_has_started_is_ended_although_it_does_not_listen() {
-        let words = ["sh", "-c", "trap '' TERM; sleep 60 & wait; sleep 60; true"].map(str::to_owned);
-        let mut program = ChildProgram::start(Command::new("sh").args(&words[1..]), &words).unwrap();
+        let words =
+            ["sh", "-c", "trap '' TERM; sleep 60 & wait; sleep 60; true"].map(str::to_owned);
+        let mut program =
+            ChildProgram::start(Command::new("sh").args(&words[1..]), &words).unwrap();
         let begun = Instant::now();
         while child_descendants(&program.child).is_empty() {
-            assert!(begun.elapsed() < Duration::from_secs(10), "nothing was started");
+            assert!(
+                begun.elapsed() < Duration::from_secs(10),
+                "nothing was started"
+            );
         }
         program.ask_to_end();
         assert!(!program.has_ended() && !program.descendants.is_empty());
         end_by(Instant::now(), &program.descendants);
         for process in &program.descendants {
-            let ended = poll(&mut [PollFd::new(process, PollFlags::IN)], Timespec::try_from(TIMEOUT).ok().as_ref());
+            let ended = poll(
+                &mut [PollFd::new(process, PollFlags::IN)],
+                Timespec::try_from(TIMEOUT).ok().as_ref(),
+            );
             assert_eq!(ended, Ok(1), "it goes on");
         }
     }

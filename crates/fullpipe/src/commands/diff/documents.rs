@@ -16,17 +16,27 @@ use crate::failure::{FAILED, Failure, USAGE};
 /// Characters from which an identifier is taken for one.
 const MIN_ID: usize = 4;
 
-/// Reads the measurements of one of the two: of a file or a document of the archive, or of several with commas between
-/// them.
+/// Reads the measurements of one of the two: of a file or a document of the archive, or of several
+/// with commas between them.
 pub(super) fn read_runs(files: &str, archive: &PlaceArgument) -> Result<NamedRuns, Failure> {
     // A name may have a comma.
-    let names: Vec<&str> = if Path::new(files).exists() { vec![files] } else { files.split(',').collect() };
+    let names: Vec<&str> = if Path::new(files).exists() {
+        vec![files]
+    } else {
+        files.split(',').collect()
+    };
     let mut measurements = Vec::new();
     for name in &names {
-        let text = if is_stored(name) { stored_text(name, archive)? } else { text_of(name)? };
+        let text = if is_stored(name) {
+            stored_text(name, archive)?
+        } else {
+            text_of(name)?
+        };
         let found = measurements_in(name_of(name), &text);
-        let refused =
-            |failure| other_program(&text).map_or(failure, |program| of_other_program(name_of(name), &program));
+        let refused = |failure| {
+            other_program(&text)
+                .map_or(failure, |program| of_other_program(name_of(name), &program))
+        };
         measurements.extend(found.map_err(refused)?);
     }
     let name = match names[..] {
@@ -34,12 +44,18 @@ pub(super) fn read_runs(files: &str, archive: &PlaceArgument) -> Result<NamedRun
         [first, ..] => format!("{first} and {} more", names.len() - 1),
         [] => String::new(),
     };
-    Ok(NamedRuns { name: printable_line(&name), measurements })
+    Ok(NamedRuns {
+        name: printable_line(&name),
+        measurements,
+    })
 }
 
 /// Returns true if a name is that of no file, and may be the identifier of a document, or its end.
 fn is_stored(name: &str) -> bool {
-    let is_identifier = name.len() >= MIN_ID && name.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
+    let is_identifier = name.len() >= MIN_ID
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
     is_identifier && !Path::new(name).exists()
 }
 
@@ -47,14 +63,18 @@ fn is_stored(name: &str) -> bool {
 fn stored_text(id: &str, archive: &PlaceArgument) -> Result<String, Failure> {
     let mut store = Store::open(&archive.location()?).map_err(|error| {
         let failure = Failure::from(error);
-        Failure::new(failure.code, format!("there is no file {id}, and {}", failure.message))
+        Failure::new(
+            failure.code,
+            format!("there is no file {id}, and {}", failure.message),
+        )
     })?;
     let document = store.find_document(id)?;
     if let Some(program) = document.kind.strip_prefix("foreign/") {
         return Err(of_other_program(&format!("document {id}"), program));
     }
     let body = store.document_body(&document)?;
-    String::from_utf8(body).map_err(|_| Failure::new(FAILED, format!("document {id} is no text in UTF-8")))
+    String::from_utf8(body)
+        .map_err(|_| Failure::new(FAILED, format!("document {id} is no text in UTF-8")))
 }
 
 /// Returns the failure of a result whose runs are not known as those of fullpipe are.
@@ -69,20 +89,32 @@ fn of_other_program(name: &str, program: &str) -> Failure {
 /// Returns the program that a text is a result of, if that is another one.
 fn other_program(text: &str) -> Option<String> {
     let documents = read_import(text.as_bytes(), Timestamp::UNIX_EPOCH).ok()?;
-    documents.first()?.head.kind.strip_prefix("foreign/").map(str::to_owned)
+    documents
+        .first()?
+        .head
+        .kind
+        .strip_prefix("foreign/")
+        .map(str::to_owned)
 }
 
 fn measurements_in(name: &str, text: &str) -> Result<Vec<Measurement>, Failure> {
     let mut measurements = Vec::new();
     for value in serde_json::Deserializer::from_str(text).into_iter::<Value>() {
         let value = value.map_err(|error| not_a_document(name, &error))?;
-        let values = if let Value::Array(values) = value { values } else { vec![value] };
+        let values = if let Value::Array(values) = value {
+            values
+        } else {
+            vec![value]
+        };
         for value in values {
             measurements.extend(measurement_from_value(name, value)?);
         }
     }
     if measurements.is_empty() {
-        return Err(Failure::new(USAGE, format!("{name} has no measurement; measure --json prints one")));
+        return Err(Failure::new(
+            USAGE,
+            format!("{name} has no measurement; measure --json prints one"),
+        ));
     }
     Ok(measurements)
 }
@@ -92,11 +124,14 @@ fn measurement_from_value(name: &str, value: Value) -> Result<Option<Measurement
     match value.get("event").and_then(Value::as_str) {
         Some("measurement") => {
             let data = value.get("data").cloned().unwrap_or_default();
-            serde_json::from_value(data).map(Some).map_err(|error| not_a_document(name, &error))
+            serde_json::from_value(data)
+                .map(Some)
+                .map_err(|error| not_a_document(name, &error))
         }
         Some(_) => Ok(None),
         None => {
-            let document = Document::from_value(value).map_err(|error| not_a_document(name, &error))?;
+            let document =
+                Document::from_value(value).map_err(|error| not_a_document(name, &error))?;
             of_document(name, document).map(Some)
         }
     }
@@ -104,13 +139,20 @@ fn measurement_from_value(name: &str, value: Value) -> Result<Option<Measurement
 
 fn of_document(name: &str, document: Document) -> Result<Measurement, Failure> {
     match document.content {
-        Content::Measurement { measurement, .. } | Content::Diagnosis { measurement: Some(measurement), .. } => {
-            Ok(*measurement)
-        }
+        Content::Measurement { measurement, .. }
+        | Content::Diagnosis {
+            measurement: Some(measurement),
+            ..
+        } => Ok(*measurement),
         Content::Experiment { experiment } => Ok(experiment.measurement),
         _ => {
-            let why = document.error.map_or_else(String::new, |error| format!(": {}", error.message));
-            Err(Failure::new(USAGE, format!("{name} holds a document without a measurement{why}")))
+            let why = document
+                .error
+                .map_or_else(String::new, |error| format!(": {}", error.message));
+            Err(Failure::new(
+                USAGE,
+                format!("{name} holds a document without a measurement{why}"),
+            ))
         }
     }
 }

@@ -19,12 +19,14 @@ use crate::values::{integer_parser, some_test_time};
 
 /// The difference between two results or settings, with its interval.
 ///
-/// `fullpipe diff A B` compares what measure or diagnose printed with --json, or what the archive keeps. A and B are
-/// files, identifiers of `fullpipe store list`, or lists of both with commas; a file may hold several documents, an
-/// array of them, or the events of --json-lines; - is standard input.
+/// `fullpipe diff A B` compares what measure or diagnose printed with --json, or what the archive
+/// keeps. A and B are files, identifiers of `fullpipe store list`, or lists of both with commas; a
+/// file may hold several documents, an array of them, or the events of --json-lines; - is standard
+/// input.
 ///
-/// `fullpipe diff HOST --pairs 12 -- -C cubic -- -C bbr` measures two settings in pairs of random order, A behind the
-/// first -- and B behind the second, with the flags of measure. What happens to the path meanwhile falls on both.
+/// `fullpipe diff HOST --pairs 12 -- -C cubic -- -C bbr` measures two settings in pairs of random
+/// order, A behind the first -- and B behind the second, with the flags of measure. What happens to
+/// the path meanwhile falls on both.
 #[derive(Debug, clap::Args)]
 #[command(mut_args(of_pairs))]
 pub(crate) struct DiffArguments {
@@ -72,7 +74,10 @@ impl RunCommand for DiffArguments {
         match (self.pairs, &self.b) {
             (Some(pairs), _) => pairs::run(self, pairs, terminal),
             (None, Some(b)) => self.compare_measurements(b, terminal),
-            (None, None) => Err(Failure::new(USAGE, "one result alone has no difference; name a second one")),
+            (None, None) => Err(Failure::new(
+                USAGE,
+                "one result alone has no difference; name a second one",
+            )),
         }
     }
 }
@@ -83,7 +88,10 @@ impl DiffArguments {
         if self.a == "-" && b == "-" {
             return Err(Failure::new(USAGE, "A and B cannot both be standard input"));
         }
-        let samples = [documents::read_runs(&self.a, &self.archive)?, documents::read_runs(b, &self.archive)?];
+        let samples = [
+            documents::read_runs(&self.a, &self.archive)?,
+            documents::read_runs(b, &self.archive)?,
+        ];
         let reasons = comparability_faults(&samples[0].measurements, &samples[1].measurements);
         if !self.anyway && !reasons.is_empty() {
             let reasons = reasons.join("; ");
@@ -93,24 +101,43 @@ impl DiffArguments {
             ));
         }
         let compared = compare_samples(samples)?;
-        print_difference(DifferenceReport { incomparable: reasons, ..compared }, None, terminal);
+        print_difference(
+            DifferenceReport {
+                incomparable: reasons,
+                ..compared
+            },
+            None,
+            terminal,
+        );
         Ok(())
     }
 }
 
-/// Only pairs are measured, and only they have a server. That B needs no pairs would make up for their absence. The
-/// archive has what was measured before.
+/// Only pairs are measured, and only they have a server. That B needs no pairs would make up for
+/// their absence. The archive has what was measured before.
 fn of_pairs(flag: Arg) -> Arg {
     if flag.get_id() == "store" {
         return flag.conflicts_with("pairs");
     }
-    let is_of_pairs = matches!(flag.get_help_heading(), Some("Server" | "Security" | "Pairs"));
-    if is_of_pairs && flag.get_id() != "pairs" { flag.requires("pairs").conflicts_with("b") } else { flag }
+    let is_of_pairs = matches!(
+        flag.get_help_heading(),
+        Some("Server" | "Security" | "Pairs")
+    );
+    if is_of_pairs && flag.get_id() != "pairs" {
+        flag.requires("pairs").conflicts_with("b")
+    } else {
+        flag
+    }
 }
 
 /// Prints the report.
 fn print_difference(compared: DifferenceReport, error: Option<&ErrorReport>, terminal: &Terminal) {
     terminal.print_result(&report::difference_text(&compared, terminal.style()));
     terminal.print_event(&Event::Difference(Box::new(compared.clone())));
-    terminal.print_report(Content::Difference { difference: Box::new(compared) }, error);
+    terminal.print_report(
+        Content::Difference {
+            difference: Box::new(compared),
+        },
+        error,
+    );
 }

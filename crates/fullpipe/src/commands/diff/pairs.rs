@@ -5,7 +5,9 @@ use std::ffi::OsString;
 use clap::Parser;
 use fullpipe_experiment::{PairedSide, forecast_pairs, run_pairs};
 use fullpipe_probe::{Destination, ProbeError, measure_transfer};
-use fullpipe_record::{ComparedSide, DifferenceReport, ErrorReport, Event, Measurement, PairForecast, Request};
+use fullpipe_record::{
+    ComparedSide, DifferenceReport, ErrorReport, Event, Measurement, PairForecast, Request,
+};
 use fullpipe_report as report;
 use fullpipe_units::{ByteCount, Span, printable_line};
 
@@ -30,14 +32,22 @@ struct SideArguments {
 }
 
 /// Measures both sides once for the forecast, then in pairs.
-pub(super) fn run(arguments: &super::DiffArguments, pairs: u32, terminal: &Terminal) -> Result<(), Failure> {
+pub(super) fn run(
+    arguments: &super::DiffArguments,
+    pairs: u32,
+    terminal: &Terminal,
+) -> Result<(), Failure> {
     let flag = crate::commands::interrupt_flag()?;
-    let server: ServerAddress =
-        arguments.a.parse().map_err(|error| Failure::new(USAGE, format!("{}: {error}", arguments.a)))?;
+    let server: ServerAddress = arguments
+        .a
+        .parse()
+        .map_err(|error| Failure::new(USAGE, format!("{}: {error}", arguments.a)))?;
     let destination = arguments.access.destination(&server)?;
     let sides = parse_sides(&arguments.sides, arguments.time.unwrap_or(USUAL_TIME))?;
     if !arguments.yes {
-        sides.iter().try_for_each(|side| ask_consent(&destination, &side.request))?;
+        sides
+            .iter()
+            .try_for_each(|side| ask_consent(&destination, &side.request))?;
     }
     let mut once = |request: &Request| measure_transfer(&destination, request, &flag, &mut |_| {});
     let forecast = forecast_of(&sides, pairs, &mut once, terminal)?;
@@ -51,9 +61,17 @@ pub(super) fn run(arguments: &super::DiffArguments, pairs: u32, terminal: &Termi
     let (compared, error) = run_pairs(&sides, pairs, random_seed()?, &mut once, &mut done);
     let error = error.map(Failure::from);
     let Some(compared) = compared else {
-        return Err(error.unwrap_or_else(|| nothing_complete(flag.load(std::sync::atomic::Ordering::Relaxed))));
+        return Err(error
+            .unwrap_or_else(|| nothing_complete(flag.load(std::sync::atomic::Ordering::Relaxed))));
     };
-    finish_comparison(DifferenceReport { forecast: Some(forecast), ..compared }, error, terminal)
+    finish_comparison(
+        DifferenceReport {
+            forecast: Some(forecast),
+            ..compared
+        },
+        error,
+        terminal,
+    )
 }
 
 fn nothing_complete(interrupted: bool) -> Failure {
@@ -64,9 +82,16 @@ fn nothing_complete(interrupted: bool) -> Failure {
     }
 }
 
-fn finish_comparison(compared: DifferenceReport, error: Option<Failure>, terminal: &Terminal) -> Result<(), Failure> {
+fn finish_comparison(
+    compared: DifferenceReport,
+    error: Option<Failure>,
+    terminal: &Terminal,
+) -> Result<(), Failure> {
     let interrupted = compared.interrupted;
-    let error = error.map(|Failure { code, message }| ErrorReport { message, exit_code: code });
+    let error = error.map(|Failure { code, message }| ErrorReport {
+        message,
+        exit_code: code,
+    });
     super::print_difference(compared, error.as_ref(), terminal);
     Failure::after_report(error.as_ref(), interrupted, true)
 }
@@ -83,16 +108,29 @@ fn parse_sides(flags: &[String], time: Span) -> Result<[PairedSide; 2], Failure>
 }
 
 fn parse_side(name: &str, flags: &[String], time: Span) -> Result<PairedSide, Failure> {
-    let parsed = parse_arguments::<SideArguments>(flags.iter().map(OsString::from)).map_err(|error| {
-        let error = error.to_string();
-        let first = error.lines().next().unwrap_or_default().trim_start_matches("error: ");
-        Failure::new(USAGE, format!("flags of {name}: {first}"))
-    })?;
-    let name = if flags.is_empty() { "no flags".to_owned() } else { printable_line(&flags.join(" ")) };
-    Ok(PairedSide { name, request: parsed.load.to_request(time)? })
+    let parsed =
+        parse_arguments::<SideArguments>(flags.iter().map(OsString::from)).map_err(|error| {
+            let error = error.to_string();
+            let first = error
+                .lines()
+                .next()
+                .unwrap_or_default()
+                .trim_start_matches("error: ");
+            Failure::new(USAGE, format!("flags of {name}: {first}"))
+        })?;
+    let name = if flags.is_empty() {
+        "no flags".to_owned()
+    } else {
+        printable_line(&flags.join(" "))
+    };
+    Ok(PairedSide {
+        name,
+        request: parsed.load.to_request(time)?,
+    })
 }
 
-/// Returns the forecast from one run of each side, which do not count: the first runs on a path are like no others.
+/// Returns the forecast from one run of each side, which do not count: the first runs on a path are
+/// like no others.
 fn forecast_of(
     sides: &[PairedSide; 2],
     pairs: u32,
@@ -102,10 +140,16 @@ fn forecast_of(
     let mut first = |side: &PairedSide| {
         let run = once(&side.request)?;
         if run.interrupted {
-            return Err(Failure::new(INTERRUPTED, "interrupted before the first pair"));
+            return Err(Failure::new(
+                INTERRUPTED,
+                "interrupted before the first pair",
+            ));
         }
         match run.broken_off {
-            Some(why) => Err(Failure::new(FAILED, format!("the run before the first pair broke off: {why}"))),
+            Some(why) => Err(Failure::new(
+                FAILED,
+                format!("the run before the first pair broke off: {why}"),
+            )),
             None => Ok(run),
         }
     };
@@ -122,13 +166,21 @@ fn consent_to(forecast: &PairForecast, destination: &Destination) -> Result<(), 
         return Ok(());
     }
     let warning = format!("{} pairs send about {}", forecast.pairs, forecast.bytes);
-    ask_question(&format!("{warning}. Go on? [y/N] "), &format!("{warning}; add --yes if you mean it"))
+    ask_question(
+        &format!("{warning}. Go on? [y/N] "),
+        &format!("{warning}; add --yes if you mean it"),
+    )
 }
 
 /// Returns a random seed for the order of the pairs.
 fn random_seed() -> Result<u64, Failure> {
     let mut seed = [0; 8];
     let filled = rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty());
-    filled.map_err(|error| Failure::new(FAILED, format!("the kernel gave no random numbers: {error}")))?;
+    filled.map_err(|error| {
+        Failure::new(
+            FAILED,
+            format!("the kernel gave no random numbers: {error}"),
+        )
+    })?;
     Ok(u64::from_ne_bytes(seed))
 }

@@ -192,7 +192,8 @@ struct ClientFlags {
     /// Longest time to connect, in milliseconds
     #[arg(long, value_name = "N", value_parser = number::parse_milliseconds)]
     connect_timeout: Option<Span>,
-    /// Rate of each stream, 0 for as fast as it goes; blocks in a row [default: 1M with UDP, else 0]
+    /// Rate of each stream, 0 for as fast as it goes; blocks in a row [default: 1M with UDP, else
+    /// 0]
     #[arg(
         long,
         short,
@@ -388,7 +389,8 @@ impl Iperf3Arguments {
         self.version
     }
 
-    /// Returns the detail of the reported steps: 0 for none, 1 for steps, 2 for details, 3 for everything.
+    /// Returns the detail of the reported steps: 0 for none, 1 for steps, 2 for details, 3 for
+    /// everything.
     pub(super) fn verbosity(&self) -> u8 {
         match self.debug_level {
             Some(1 | 2) => 1,
@@ -414,7 +416,8 @@ impl Iperf3Arguments {
     /// The task.
     ///
     /// # Errors
-    /// Where iperf3 would refuse it, in its words; and where it cannot be done here, by the flag's name.
+    /// Where iperf3 would refuse it, in its words; and where it cannot be done here, by the flag's
+    /// name.
     pub(super) fn to_task(&self) -> Result<Iperf3Task, String> {
         self.refused.by_name()?;
         match (&self.client, self.server) {
@@ -425,9 +428,14 @@ impl Iperf3Arguments {
                     return Err("some option you are trying to set is server only".to_owned());
                 }
                 // `-A` pins the whole process, so that its threads need no processor of their own.
-                let request = self.client_flags.to_request(self.report_interval()?, self.processor_affinity()?.1)?;
-                let plan =
-                    ClientPlan { destination: self.destination(host)?, request, shape: self.program_settings()? };
+                let request = self
+                    .client_flags
+                    .to_request(self.report_interval()?, self.processor_affinity()?.1)?;
+                let plan = ClientPlan {
+                    destination: self.destination(host)?,
+                    request,
+                    shape: self.program_settings()?,
+                };
                 Ok(Iperf3Task::Client(Box::new(plan)))
             }
             (None, true) => {
@@ -435,7 +443,10 @@ impl Iperf3Arguments {
                     return Err("some option you are trying to set is client only".to_owned());
                 }
                 if self.rcv_timeout.is_some() {
-                    return Err("--rcv-timeout of a server is not supported by fullpipe: it has its own".to_owned());
+                    return Err(
+                        "--rcv-timeout of a server is not supported by fullpipe: it has its own"
+                            .to_owned(),
+                    );
                 }
                 let options = self.serve_options()?;
                 Ok(Iperf3Task::Server(Box::new(ServerPlan {
@@ -450,9 +461,17 @@ impl Iperf3Arguments {
     fn serve_options(&self) -> Result<ServeOptions, String> {
         let (bind, device) = self.local_endpoint()?;
         let flags = &self.server_flags;
-        let limits = ServerLimits { duration: flags.server_max_duration, ..ServerLimits::default() };
-        // iperf3 answers a second client that it is busy; its output has no room for two tests at once either.
-        let total = AdmissionQuota { rate: flags.server_bitrate_limit, tests: 1, ..limits.total };
+        let limits = ServerLimits {
+            duration: flags.server_max_duration,
+            ..ServerLimits::default()
+        };
+        // iperf3 answers a second client that it is busy; its output has no room for two tests at
+        // once either.
+        let total = AdmissionQuota {
+            rate: flags.server_bitrate_limit,
+            tests: 1,
+            ..limits.total
+        };
         Ok(ServeOptions {
             bind,
             device,
@@ -495,27 +514,41 @@ impl Iperf3Arguments {
         })
     }
 
-    /// Returns the address and the device of this end. The scope of a link-local address is a device, too: a socket at
-    /// that device can have the address without its scope.
+    /// Returns the address and the device of this end. The scope of a link-local address is a
+    /// device, too: a socket at that device can have the address without its scope.
     fn local_endpoint(&self) -> Result<(Option<IpAddr>, Option<String>), String> {
-        let split = |text| str::split_once(text, '%').map_or((text, None), |(host, device)| (host, Some(device)));
+        let split = |text| {
+            str::split_once(text, '%').map_or((text, None), |(host, device)| (host, Some(device)))
+        };
         let bound = self.bind.as_deref().map(split);
         let address = bound.map(|(host, _)| resolve_address(host)).transpose()?;
-        let device = self.bind_dev.clone().or(bound.and_then(|(_, device)| device.map(str::to_owned)));
+        let device = self
+            .bind_dev
+            .clone()
+            .or(bound.and_then(|(_, device)| device.map(str::to_owned)));
         Ok((address, device))
     }
 
     fn report_interval(&self) -> Result<Span, String> {
         let is_possible = self.interval == 0.0 || (0.1..=60.0).contains(&self.interval);
         let refusal = || "invalid report interval (min = 0.1, max = 60 seconds)".to_owned();
-        is_possible.then(|| Span::from_secs_f64(self.interval)).ok_or_else(refusal)
+        is_possible
+            .then(|| Span::from_secs_f64(self.interval))
+            .ok_or_else(refusal)
     }
 
     /// Returns the processors of this end and of the server.
     fn processor_affinity(&self) -> Result<(Option<usize>, Option<usize>), String> {
-        let Some(text) = &self.affinity else { return Ok((None, None)) };
-        let (here, there) = text.split_once(',').map_or((text.as_str(), None), |(here, there)| (here, Some(there)));
-        Ok((Some(parse_processor(here)?), there.map(parse_processor).transpose()?))
+        let Some(text) = &self.affinity else {
+            return Ok((None, None));
+        };
+        let (here, there) = text
+            .split_once(',')
+            .map_or((text.as_str(), None), |(here, there)| (here, Some(there)));
+        Ok((
+            Some(parse_processor(here)?),
+            there.map(parse_processor).transpose()?,
+        ))
     }
 
     fn program_settings(&self) -> Result<ProgramSettings, String> {
@@ -525,18 +558,30 @@ impl Iperf3Arguments {
             (true, ..) => ProgramFormat::Json,
             _ => ProgramFormat::Text,
         };
-        let unit = self.format.as_deref().map(str::parse::<RateUnit>).transpose()?.unwrap_or_default();
+        let unit = self
+            .format
+            .as_deref()
+            .map(str::parse::<RateUnit>)
+            .transpose()?
+            .unwrap_or_default();
         let (processor, of_server) = self.processor_affinity()?;
         if self.server && of_server.is_some() {
             return Err("some option you are trying to set is client only".to_owned());
         }
-        Ok(ProgramSettings { form, unit, verbose: self.verbose, pidfile: self.pidfile.clone(), processor })
+        Ok(ProgramSettings {
+            form,
+            unit,
+            verbose: self.verbose,
+            pidfile: self.pidfile.clone(),
+            processor,
+        })
     }
 }
 
 impl ServerFlags {
     fn authenticator(&self, padding: RsaPadding) -> Result<Option<LoginAuthenticator>, String> {
-        const INCOMPLETE: &str = "you must specify a path to a valid RSA private key and a user credential file";
+        const INCOMPLETE: &str =
+            "you must specify a path to a valid RSA private key and a user credential file";
         let skew = match self.time_skew_threshold.map(u64::try_from) {
             None => USUAL_SKEW,
             Some(Ok(seconds @ 1..)) => Span::from_secs(seconds),
@@ -557,29 +602,49 @@ impl ServerFlags {
 
 impl ClientFlags {
     fn login(&self, padding: RsaPadding) -> Result<Option<ClientLogin>, String> {
-        const INCOMPLETE: &str = "you must specify a username, password, and path to a valid RSA public key";
+        const INCOMPLETE: &str =
+            "you must specify a username, password, and path to a valid RSA public key";
         let (user, path) = match (&self.username, &self.rsa_public_key_path) {
             (None, None) => return Ok(None),
             (Some(user), Some(path)) => (user, path),
             _ => return Err(INCOMPLETE.to_owned()),
         };
-        let made =
-            rsa_public_key(path).and_then(|key| read_login(user, &key, padding).map_err(|failure| failure.message));
-        made.map(Some).map_err(|why| format!("{INCOMPLETE} ({why})"))
+        let made = rsa_public_key(path)
+            .and_then(|key| read_login(user, &key, padding).map_err(|failure| failure.message));
+        made.map(Some)
+            .map_err(|why| format!("{INCOMPLETE} ({why})"))
     }
 
     fn to_request(&self, interval: Span, far_processor: Option<usize>) -> Result<Request, String> {
-        let transport = if self.udp { Transport::Udp } else { Transport::Tcp };
+        let transport = if self.udp {
+            Transport::Udp
+        } else {
+            Transport::Tcp
+        };
         if self.reverse && self.bidir {
             return Err("cannot be both reverse and bidirectional".to_owned());
         }
-        if [self.time.is_some(), self.bytes.is_some(), self.blockcount.is_some()].iter().filter(|&&given| given).count()
+        if [
+            self.time.is_some(),
+            self.bytes.is_some(),
+            self.blockcount.is_some(),
+        ]
+        .iter()
+        .filter(|&&given| given)
+        .count()
             > 1
         {
             return Err("only one test end condition (-t, -n, -k) may be specified".to_owned());
         }
         let block = self.block_size(transport)?;
-        let (rate, burst) = self.bitrate.unwrap_or((if self.udp { DEFAULT_UDP_RATE } else { BitRate::ZERO }, None));
+        let (rate, burst) = self.bitrate.unwrap_or((
+            if self.udp {
+                DEFAULT_UDP_RATE
+            } else {
+                BitRate::ZERO
+            },
+            None,
+        ));
         let above_zero = |rate: &BitRate| *rate > BitRate::ZERO;
         Ok(Request {
             transport,
@@ -592,7 +657,10 @@ impl ClientFlags {
             rate: Some(rate).filter(above_zero),
             burst,
             catches_up_at_once: true,
-            pacing: self.fq_rate.filter(above_zero).filter(|_| !self.no_fq_socket_pacing),
+            pacing: self
+                .fq_rate
+                .filter(above_zero)
+                .filter(|_| !self.no_fq_socket_pacing),
             buffer: self.socket_buffer()?,
             congestion: self.congestion.clone(),
             mss: self.segment_size()?,
@@ -616,7 +684,9 @@ impl ClientFlags {
         let streams = u16::try_from(self.parallel.unwrap_or(1))
             .ok()
             .filter(|streams| (1..=MAX_STREAMS).contains(&(*streams).into()));
-        streams.ok_or_else(|| format!("number of parallel streams too large (maximum = {MAX_STREAMS})"))
+        streams.ok_or_else(|| {
+            format!("number of parallel streams too large (maximum = {MAX_STREAMS})")
+        })
     }
 
     fn test_duration(&self) -> Result<u64, String> {
@@ -625,47 +695,63 @@ impl ClientFlags {
             // iperf3 goes on for ever; a day is as long as a test may be.
             Some(0) => Ok(MAX_SECONDS.unsigned_abs()),
             Some(time) if (1..=MAX_SECONDS).contains(&time) => Ok(time.unsigned_abs()),
-            Some(_) => Err(format!("test duration too long (maximum = {MAX_SECONDS} seconds)")),
+            Some(_) => Err(format!(
+                "test duration too long (maximum = {MAX_SECONDS} seconds)"
+            )),
         }
     }
 
     fn omitted_seconds(&self) -> Result<u64, String> {
         let omit = self.omit.unwrap_or(0);
         let is_possible = (0..=MAX_OMIT).contains(&omit);
-        if is_possible { Ok(omit.unsigned_abs()) } else { Err("bogus value for --omit".to_owned()) }
+        if is_possible {
+            Ok(omit.unsigned_abs())
+        } else {
+            Err("bogus value for --omit".to_owned())
+        }
     }
 
     /// Zero is whatever a packet holds.
     fn block_size(&self, transport: Transport) -> Result<ByteCount, String> {
         const MAX_BLOCK: u64 = 1_048_576;
         const DATAGRAMS: std::ops::RangeInclusive<u64> = 16..=65_507;
-        match (transport, self.length.map(ByteCount::get).filter(|length| *length > 0)) {
+        match (
+            transport,
+            self.length.map(ByteCount::get).filter(|length| *length > 0),
+        ) {
             (Transport::Tcp, None) => Ok(Request::default().block),
             (Transport::Udp, None) if self.blockcount.is_some() => Ok(COMMON_DATAGRAM),
             (Transport::Udp, None) => Ok(ByteCount::ZERO),
-            (Transport::Tcp, Some(length)) if length > MAX_BLOCK => {
-                Err(format!("block size too large (maximum = {MAX_BLOCK} bytes)"))
-            }
+            (Transport::Tcp, Some(length)) if length > MAX_BLOCK => Err(format!(
+                "block size too large (maximum = {MAX_BLOCK} bytes)"
+            )),
             (Transport::Udp, Some(length)) if !DATAGRAMS.contains(&length) => {
                 let (least, most) = (DATAGRAMS.start(), DATAGRAMS.end());
-                Err(format!("block size invalid (minimum = {least} bytes, maximum = {most} bytes)"))
+                Err(format!(
+                    "block size invalid (minimum = {least} bytes, maximum = {most} bytes)"
+                ))
             }
             (_, Some(length)) => Ok(ByteCount::new(length)),
         }
     }
 
     fn byte_budget(&self, block: ByteCount) -> Option<ByteCount> {
-        let blocks = self.blockcount.map(|blocks| ByteCount::new(block.get().saturating_mul(blocks)));
-        self.bytes.or(blocks).filter(|budget| *budget > ByteCount::ZERO)
+        let blocks = self
+            .blockcount
+            .map(|blocks| ByteCount::new(block.get().saturating_mul(blocks)));
+        self.bytes
+            .or(blocks)
+            .filter(|budget| *budget > ByteCount::ZERO)
     }
 
     fn socket_buffer(&self) -> Result<Buffer, String> {
         const MAX_WINDOW: ByteCount = ByteCount::from_mib(512);
         match self.window.filter(|window| *window > ByteCount::ZERO) {
             None => Ok(Buffer::Automatic),
-            Some(window) if window > MAX_WINDOW => {
-                Err(format!("socket buffer size too large (maximum = {} bytes)", MAX_WINDOW.get()))
-            }
+            Some(window) if window > MAX_WINDOW => Err(format!(
+                "socket buffer size too large (maximum = {} bytes)",
+                MAX_WINDOW.get()
+            )),
             Some(window) => Ok(Buffer::Request(window)),
         }
     }
@@ -674,7 +760,9 @@ impl ClientFlags {
         const MAX_MSS: i64 = 9 * 1024;
         match self.set_mss {
             None | Some(0) => Ok(None),
-            Some(mss) if (1..=MAX_MSS).contains(&mss) => Ok(Some(ByteCount::new(mss.unsigned_abs()))),
+            Some(mss) if (1..=MAX_MSS).contains(&mss) => {
+                Ok(Some(ByteCount::new(mss.unsigned_abs())))
+            }
             Some(_) => Err(format!("TCP MSS too large (maximum = {MAX_MSS} bytes)")),
         }
     }
@@ -690,7 +778,9 @@ impl RefusedFlags {
             (self.nstreams.is_some(), "--nstreams", SCTP),
         ];
         let first = given.into_iter().find(|(is_given, ..)| *is_given);
-        first.map_or(Ok(()), |(_, name, why)| Err(format!("{name} is not supported by fullpipe: {why}")))
+        first.map_or(Ok(()), |(_, name, why)| {
+            Err(format!("{name} is not supported by fullpipe: {why}"))
+        })
     }
 }
 
@@ -698,12 +788,28 @@ impl IgnoredFlags {
     /// Returns a warning for each of them that is given.
     fn warnings(&self) -> Vec<String> {
         let given = [
-            (self.flowlabel.is_some(), "-L, --flowlabel: the kernel chooses IPv6 flow labels"),
-            (self.snd_timeout.is_some(), "--snd-timeout: the kernel's own time applies"),
-            (self.repeating_payload, "--repeating-payload: each block has the same random bytes"),
-            (self.cntl_ka.is_some(), "--cntl-ka: each answer on the control connection has a deadline"),
+            (
+                self.flowlabel.is_some(),
+                "-L, --flowlabel: the kernel chooses IPv6 flow labels",
+            ),
+            (
+                self.snd_timeout.is_some(),
+                "--snd-timeout: the kernel's own time applies",
+            ),
+            (
+                self.repeating_payload,
+                "--repeating-payload: each block has the same random bytes",
+            ),
+            (
+                self.cntl_ka.is_some(),
+                "--cntl-ka: each answer on the control connection has a deadline",
+            ),
         ];
-        given.iter().filter(|(is_given, _)| *is_given).map(|(_, why)| format!("{why}; ignored by fullpipe")).collect()
+        given
+            .iter()
+            .filter(|(is_given, _)| *is_given)
+            .map(|(_, why)| format!("{why}; ignored by fullpipe"))
+            .collect()
     }
 }
 
@@ -713,21 +819,30 @@ fn parse_port(number: i64) -> Result<u16, String> {
 }
 
 fn parse_processor(text: &str) -> Result<usize, String> {
-    text.parse().map_err(|_| format!("-A, --affinity: \"{text}\" is not a processor's number"))
+    text.parse()
+        .map_err(|_| format!("-A, --affinity: \"{text}\" is not a processor's number"))
 }
 
-/// The `host%device` of a server; the device of an IPv6 link-local address stays with it as its scope.
+/// The `host%device` of a server; the device of an IPv6 link-local address stays with it as its
+/// scope.
 fn split_device(text: &str) -> (&str, Option<&str>) {
     match text.split_once('%') {
-        Some((host, device)) if !host.to_ascii_lowercase().starts_with("fe80:") => (host, Some(device)),
+        Some((host, device)) if !host.to_ascii_lowercase().starts_with("fe80:") => {
+            (host, Some(device))
+        }
         _ => (text, None),
     }
 }
 
 fn resolve_address(host: &str) -> Result<IpAddr, String> {
     use std::net::ToSocketAddrs;
-    let found = (host, 0).to_socket_addrs().ok().and_then(|mut found| found.next());
-    found.map(|found| found.ip()).ok_or_else(|| format!("-B, --bind: {host} is not an address of this host"))
+    let found = (host, 0)
+        .to_socket_addrs()
+        .ok()
+        .and_then(|mut found| found.next());
+    found
+        .map(|found| found.ip())
+        .ok_or_else(|| format!("-B, --bind: {host} is not an address of this host"))
 }
 
 #[cfg(test)]
@@ -738,7 +853,9 @@ mod tests {
 
     fn task(line: &str) -> Result<Iperf3Task, String> {
         let words = std::iter::once("iperf3").chain(line.split_whitespace());
-        Iperf3Arguments::try_parse_from(words).map_err(|error| error.to_string())?.to_task()
+        Iperf3Arguments::try_parse_from(words)
+            .map_err(|error| error.to_string())?
+            .to_task()
     }
 
     fn request(line: &str) -> Request {
@@ -755,9 +872,18 @@ mod tests {
 
     #[test]
     fn without_flags_it_is_iperf3s_default() {
-        assert_eq!(request("-c host"), Request { catches_up_at_once: true, ..Request::default() });
+        assert_eq!(
+            request("-c host"),
+            Request {
+                catches_up_at_once: true,
+                ..Request::default()
+            }
+        );
         let udp = request("-c host -u");
-        assert_eq!((udp.transport, udp.rate), (Transport::Udp, Some(BitRate::from_bps(1_048_576))));
+        assert_eq!(
+            (udp.transport, udp.rate),
+            (Transport::Udp, Some(BitRate::from_bps(1_048_576)))
+        );
         assert_eq!(udp.block, ByteCount::ZERO);
         assert_eq!(request("-u -c host -b 0").rate, None);
     }
@@ -765,27 +891,56 @@ mod tests {
     #[test]
     fn short_flags_may_stand_together_with_their_values() {
         let request = request("-uRchost -P4 -b10M/8 -t5 -i.5 -w256K -l1200 -VJ -O2 -S0x10");
-        assert_eq!((request.transport, request.direction), (Transport::Udp, Direction::Download));
-        assert_eq!((request.streams, request.rate, request.burst), (4, Some(BitRate::from_mbps(10)), Some(8)));
-        assert_eq!((request.duration, request.omit), (Span::from_secs(5), Span::from_secs(2)));
-        assert_eq!((request.interval, request.tos), (Span::from_millis(500), 16));
+        assert_eq!(
+            (request.transport, request.direction),
+            (Transport::Udp, Direction::Download)
+        );
+        assert_eq!(
+            (request.streams, request.rate, request.burst),
+            (4, Some(BitRate::from_mbps(10)), Some(8))
+        );
+        assert_eq!(
+            (request.duration, request.omit),
+            (Span::from_secs(5), Span::from_secs(2))
+        );
+        assert_eq!(
+            (request.interval, request.tos),
+            (Span::from_millis(500), 16)
+        );
         assert_eq!(request.buffer, Buffer::Request(ByteCount::from_kib(256)));
         assert_eq!(request.block, ByteCount::new(1200));
     }
 
     #[test]
     fn long_flags_may_be_cut_short_and_the_last_of_two_counts() {
-        let request = request("--client host --rev --time 3 --time 4 --zero --bandwidth 5M --linux-congestion reno");
-        assert_eq!((request.direction, request.duration), (Direction::Download, Span::from_secs(4)));
-        assert_eq!((request.sendfile, request.rate), (true, Some(BitRate::from_mbps(5))));
+        let request = request(
+            "--client host --rev --time 3 --time 4 --zero --bandwidth 5M --linux-congestion reno",
+        );
+        assert_eq!(
+            (request.direction, request.duration),
+            (Direction::Download, Span::from_secs(4))
+        );
+        assert_eq!(
+            (request.sendfile, request.rate),
+            (true, Some(BitRate::from_mbps(5)))
+        );
         assert_eq!(request.congestion.as_deref(), Some("reno"));
     }
 
     #[test]
     fn blocks_are_counted_in_bytes() {
-        assert_eq!(request("-c host -k 10").bytes, Some(ByteCount::new(10 * 131_072)));
-        assert_eq!(request("-c host -k 1K -l 1000").bytes, Some(ByteCount::new(1_024_000)));
-        assert_eq!(request("-c host -u -k 10").bytes, Some(ByteCount::new(14_600)));
+        assert_eq!(
+            request("-c host -k 10").bytes,
+            Some(ByteCount::new(10 * 131_072))
+        );
+        assert_eq!(
+            request("-c host -k 1K -l 1000").bytes,
+            Some(ByteCount::new(1_024_000))
+        );
+        assert_eq!(
+            request("-c host -u -k 10").bytes,
+            Some(ByteCount::new(14_600))
+        );
     }
 
     #[test]
@@ -793,30 +948,87 @@ mod tests {
         for (line, why) in [
             ("", "must either be a client (-c) or server (-s)"),
             ("-s -c host", "cannot be both server and client"),
-            ("-s -t 5", "some option you are trying to set is client only"),
-            ("-s -P 1", "some option you are trying to set is client only"),
-            ("-s --pacing-timer 1", "some option you are trying to set is client only"),
-            ("-c host -1", "some option you are trying to set is server only"),
-            ("-c host -t 5 -n 1M", "only one test end condition (-t, -n, -k) may be specified"),
-            ("-c host -R --bidir", "cannot be both reverse and bidirectional"),
-            ("-c host -P 129", "number of parallel streams too large (maximum = 128)"),
-            ("-c host -t 86401", "test duration too long (maximum = 86400 seconds)"),
-            ("-c host -i 0.01", "invalid report interval (min = 0.1, max = 60 seconds)"),
-            ("-c host -l 2M", "block size too large (maximum = 1048576 bytes)"),
-            ("-c host -u -l 8", "block size invalid (minimum = 16 bytes, maximum = 65507 bytes)"),
-            ("-c host -p 0", "port number must be between 1 and 65535 inclusive"),
+            (
+                "-s -t 5",
+                "some option you are trying to set is client only",
+            ),
+            (
+                "-s -P 1",
+                "some option you are trying to set is client only",
+            ),
+            (
+                "-s --pacing-timer 1",
+                "some option you are trying to set is client only",
+            ),
+            (
+                "-c host -1",
+                "some option you are trying to set is server only",
+            ),
+            (
+                "-c host -t 5 -n 1M",
+                "only one test end condition (-t, -n, -k) may be specified",
+            ),
+            (
+                "-c host -R --bidir",
+                "cannot be both reverse and bidirectional",
+            ),
+            (
+                "-c host -P 129",
+                "number of parallel streams too large (maximum = 128)",
+            ),
+            (
+                "-c host -t 86401",
+                "test duration too long (maximum = 86400 seconds)",
+            ),
+            (
+                "-c host -i 0.01",
+                "invalid report interval (min = 0.1, max = 60 seconds)",
+            ),
+            (
+                "-c host -l 2M",
+                "block size too large (maximum = 1048576 bytes)",
+            ),
+            (
+                "-c host -u -l 8",
+                "block size invalid (minimum = 16 bytes, maximum = 65507 bytes)",
+            ),
+            (
+                "-c host -p 0",
+                "port number must be between 1 and 65535 inclusive",
+            ),
             ("-c host -O -1", "bogus value for --omit"),
-            ("-c host -M 10000", "TCP MSS too large (maximum = 9216 bytes)"),
-            ("-c host -w 1G", "socket buffer size too large (maximum = 536870912 bytes)"),
-            ("-c host --time-skew-threshold 5", "some option you are trying to set is server only"),
-            ("-s --username mario", "some option you are trying to set is client only"),
-            ("-s --time-skew-threshold 0", "skew threshold must be a positive number"),
-            ("-c host --username mario", "you must specify a username, password, and path to a valid RSA public key"),
+            (
+                "-c host -M 10000",
+                "TCP MSS too large (maximum = 9216 bytes)",
+            ),
+            (
+                "-c host -w 1G",
+                "socket buffer size too large (maximum = 536870912 bytes)",
+            ),
+            (
+                "-c host --time-skew-threshold 5",
+                "some option you are trying to set is server only",
+            ),
+            (
+                "-s --username mario",
+                "some option you are trying to set is client only",
+            ),
+            (
+                "-s --time-skew-threshold 0",
+                "skew threshold must be a positive number",
+            ),
+            (
+                "-c host --username mario",
+                "you must specify a username, password, and path to a valid RSA public key",
+            ),
             (
                 "-s --rsa-private-key-path key.pem",
                 "you must specify a path to a valid RSA private key and a user credential file",
             ),
-            ("-c host -f x", "bad format specifier (valid formats are in the set [kmgtKMGT])"),
+            (
+                "-c host -f x",
+                "bad format specifier (valid formats are in the set [kmgtKMGT])",
+            ),
         ] {
             assert_eq!(task(line), Err(why.to_owned()), "{line}");
         }
@@ -831,7 +1043,10 @@ mod tests {
             ("-s --rcv-timeout 100", "--rcv-timeout"),
         ] {
             let refusal = task(line).unwrap_err();
-            assert!(refusal.contains(name) && refusal.contains("not supported"), "{line}: {refusal}");
+            assert!(
+                refusal.contains(name) && refusal.contains("not supported"),
+                "{line}: {refusal}"
+            );
         }
     }
 
@@ -841,38 +1056,79 @@ mod tests {
         let words = std::iter::once("iperf3").chain(line.split_whitespace());
         let arguments = Iperf3Arguments::try_parse_from(words).unwrap();
         assert_eq!(arguments.warnings().len(), 4);
-        let Ok(Iperf3Task::Client(plan)) = arguments.to_task() else { panic!("{arguments:?}") };
+        let Ok(Iperf3Task::Client(plan)) = arguments.to_task() else {
+            panic!("{arguments:?}")
+        };
         assert_eq!(plan.request.duration, Span::from_secs(3));
-        let Ok(Iperf3Task::Client(plan)) = task("-c host -A 1,2 -F data.bin --json-stream --json-stream-full-output")
+        let Ok(Iperf3Task::Client(plan)) =
+            task("-c host -A 1,2 -F data.bin --json-stream --json-stream-full-output")
         else {
             panic!()
         };
-        assert_eq!((plan.shape.processor, plan.request.far_processor), (Some(1), Some(2)));
-        assert_eq!(plan.destination.file.as_deref(), Some(Path::new("data.bin")));
+        assert_eq!(
+            (plan.shape.processor, plan.request.far_processor),
+            (Some(1), Some(2))
+        );
+        assert_eq!(
+            plan.destination.file.as_deref(),
+            Some(Path::new("data.bin"))
+        );
         assert_eq!(plan.shape.form, ProgramFormat::JsonStreamAndDocument);
         assert!(task("-s -A 1,2").is_err());
     }
 
     #[test]
     fn a_device_may_follow_an_address() {
-        let Ok(Iperf3Task::Client(plan)) = task("-c 192.0.2.1%eth0 -B 127.0.0.1 --cport 5000 -4") else { panic!() };
+        let Ok(Iperf3Task::Client(plan)) = task("-c 192.0.2.1%eth0 -B 127.0.0.1 --cport 5000 -4")
+        else {
+            panic!()
+        };
         let destination = plan.destination;
-        assert_eq!((destination.host.as_str(), destination.local.device.as_deref()), ("192.0.2.1", Some("eth0")));
-        assert_eq!(destination.local.address, Some(IpAddr::from([127, 0, 0, 1])));
-        assert_eq!((destination.local.port, destination.family), (Some(5000), Some(IpVersion::V4)));
-        let Ok(Iperf3Task::Client(plan)) = task("-c fe80::1%eth0") else { panic!() };
+        assert_eq!(
+            (
+                destination.host.as_str(),
+                destination.local.device.as_deref()
+            ),
+            ("192.0.2.1", Some("eth0"))
+        );
+        assert_eq!(
+            destination.local.address,
+            Some(IpAddr::from([127, 0, 0, 1]))
+        );
+        assert_eq!(
+            (destination.local.port, destination.family),
+            (Some(5000), Some(IpVersion::V4))
+        );
+        let Ok(Iperf3Task::Client(plan)) = task("-c fe80::1%eth0") else {
+            panic!()
+        };
         assert_eq!(plan.destination.host, "fe80::1%eth0");
     }
 
     #[test]
     fn the_scope_of_a_link_local_address_of_this_end_is_its_device() {
         let address = Some("fe80::1".parse().unwrap());
-        let Ok(Iperf3Task::Client(plan)) = task("-c fe80::2%eth0 -B fe80::1%eth0") else { panic!() };
+        let Ok(Iperf3Task::Client(plan)) = task("-c fe80::2%eth0 -B fe80::1%eth0") else {
+            panic!()
+        };
         let local = plan.destination.local;
-        assert_eq!((local.address, local.device.as_deref()), (address, Some("eth0")));
-        let Ok(Iperf3Task::Server(plan)) = task("-s -B fe80::1%eth0") else { panic!() };
-        assert_eq!((plan.options.bind, plan.options.device.as_deref()), (address, Some("eth0")));
-        let Ok(Iperf3Task::Server(plan)) = task("-s --bind-dev lo") else { panic!() };
-        assert_eq!((plan.options.bind, plan.options.device.as_deref()), (None, Some("lo")));
+        assert_eq!(
+            (local.address, local.device.as_deref()),
+            (address, Some("eth0"))
+        );
+        let Ok(Iperf3Task::Server(plan)) = task("-s -B fe80::1%eth0") else {
+            panic!()
+        };
+        assert_eq!(
+            (plan.options.bind, plan.options.device.as_deref()),
+            (address, Some("eth0"))
+        );
+        let Ok(Iperf3Task::Server(plan)) = task("-s --bind-dev lo") else {
+            panic!()
+        };
+        assert_eq!(
+            (plan.options.bind, plan.options.device.as_deref()),
+            (None, Some("lo"))
+        );
     }
 }

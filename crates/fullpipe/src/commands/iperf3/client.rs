@@ -29,7 +29,8 @@ pub(super) fn run(plan: &ClientPlan, output: &mut ResultWriter) -> Result<(), Fa
     if plan.shape.verbose && plan.shape.form == ProgramFormat::Text {
         output.write_text(&greeting_lines(&header, plan.request.title.as_deref()));
     }
-    let mut renderer = TestRenderer::new(TestRole::Client, &plan.shape, plan.request.clone(), header);
+    let mut renderer =
+        TestRenderer::new(TestRole::Client, &plan.shape, plan.request.clone(), header);
     let failure = match run_test(plan, &flag, &mut renderer, output) {
         Ok(seen) => {
             renderer.report_results(&seen, output);
@@ -56,16 +57,21 @@ fn run_test(
     output: &mut ResultWriter,
 ) -> Result<Measurement, TestFailure> {
     let _pidfile = process::prepare_process(&plan.shape).map_err(TestFailure::Error)?;
-    let measured = watch_transfer(&plan.destination, &plan.request, flag, &mut |event| match event {
-        TestEvent::Connected(connected) => {
-            if let Some(warning) = fragmentation_warning(connected) {
-                ResultWriter::print_warning(&format!("warning: {warning}\n"));
+    let measured = watch_transfer(
+        &plan.destination,
+        &plan.request,
+        flag,
+        &mut |event| match event {
+            TestEvent::Connected(connected) => {
+                if let Some(warning) = fragmentation_warning(connected) {
+                    ResultWriter::print_warning(&format!("warning: {warning}\n"));
+                }
+                renderer.report_connected(connected, output);
             }
-            renderer.report_connected(connected, output);
-        }
-        TestEvent::Interval(interval) => renderer.report_interval(interval, output),
-        TestEvent::Snapshot(_) | TestEvent::SoFar(_) => {}
-    });
+            TestEvent::Interval(interval) => renderer.report_interval(interval, output),
+            TestEvent::Snapshot(_) | TestEvent::SoFar(_) => {}
+        },
+    );
     measured.map_err(|error| {
         if has_agreed(&error) {
             renderer.report_peer(output);
@@ -79,28 +85,41 @@ fn run_test(
 
 /// Returns true if the server had asked for the parameters before the test failed.
 fn has_agreed(error: &ProbeError) -> bool {
-    let (ProbeError::Protocol { cause, .. } | ProbeError::Unauthorized { cause, .. }) = error else { return false };
+    let (ProbeError::Protocol { cause, .. } | ProbeError::Unauthorized { cause, .. }) = error
+    else {
+        return false;
+    };
     !matches!(
         cause,
         TestError::Busy
             | TestError::NotIperf3 { .. }
-            | TestError::Timeout { step: SessionStep::Greeting, .. }
-            | TestError::Closed { step: SessionStep::Greeting }
+            | TestError::Timeout {
+                step: SessionStep::Greeting,
+                ..
+            }
+            | TestError::Closed {
+                step: SessionStep::Greeting
+            }
     )
 }
 
-/// Returns a warning before much UDP is sent. iperf3 sends it without consent, so we do not ask for it.
+/// Returns a warning before much UDP is sent. iperf3 sends it without consent, so we do not ask for
+/// it.
 fn udp_warning(request: &Request) -> Option<String> {
     if request.transport == Transport::Tcp {
         return None;
     }
-    let offered = request.rate.map(|rate| rate.scale_by(request.streams.into()));
+    let offered = request
+        .rate
+        .map(|rate| rate.scale_by(request.streams.into()));
     let what = match offered {
         Some(rate) if rate <= UDP_CONSENT_RATE => return None,
         Some(rate) => format!("{rate} of UDP"),
         None => "UDP as fast as it goes".to_owned(),
     };
-    Some(format!("{what} takes no notice of congestion: on a path that others use it displaces their traffic"))
+    Some(format!(
+        "{what} takes no notice of congestion: on a path that others use it displaces their traffic"
+    ))
 }
 
 /// Returns iperf3's warning about datagrams that are larger than a packet.
@@ -108,7 +127,9 @@ fn fragmentation_warning(connected: &ConnectedTest) -> Option<String> {
     let (block, mss) = (connected.request.block, connected.mss?);
     let is_too_large = connected.request.transport == Transport::Udp && block > mss;
     let (block, mss) = (block.get(), mss.get());
-    is_too_large.then(|| format!("UDP block size {block} exceeds TCP MSS {mss}, may result in fragmentation / drops"))
+    is_too_large.then(|| {
+        format!("UDP block size {block} exceeds TCP MSS {mss}, may result in fragmentation / drops")
+    })
 }
 
 /// Returns iperf3's message for an error, or our own if it has none.
@@ -131,7 +152,10 @@ fn in_iperf3s_words(error: &ProbeError) -> String {
 /// Returns the system's message for an error, without its number.
 fn system_message(error: &io::Error) -> String {
     let text = error.to_string();
-    text.split(" (os error").next().unwrap_or_default().to_owned()
+    text.split(" (os error")
+        .next()
+        .unwrap_or_default()
+        .to_owned()
 }
 
 #[cfg(test)]
@@ -140,10 +164,23 @@ mod tests {
 
     #[test]
     fn only_much_udp_is_worth_a_warning() {
-        let udp = |rate, streams| Request { transport: Transport::Udp, rate, streams, ..Request::default() };
+        let udp = |rate, streams| Request {
+            transport: Transport::Udp,
+            rate,
+            streams,
+            ..Request::default()
+        };
         assert_eq!(udp_warning(&udp(Some(BitRate::from_mbps(10)), 1)), None);
-        assert!(udp_warning(&udp(Some(BitRate::from_mbps(10)), 2)).unwrap().contains("20 Mbit/s of UDP"));
-        assert!(udp_warning(&udp(None, 1)).unwrap().contains("as fast as it goes"));
+        assert!(
+            udp_warning(&udp(Some(BitRate::from_mbps(10)), 2))
+                .unwrap()
+                .contains("20 Mbit/s of UDP")
+        );
+        assert!(
+            udp_warning(&udp(None, 1))
+                .unwrap()
+                .contains("as fast as it goes")
+        );
         assert_eq!(udp_warning(&Request::default()), None);
     }
 }

@@ -29,13 +29,18 @@ use output::ResultWriter;
 const NAME: &str = "iperf3";
 
 /// iperf3's message after a wrong command line.
-const USAGE: &str = "\nUsage: iperf3 [-s|-c host] [options]\nTry `iperf3 --help' for more information.\n";
+const USAGE: &str =
+    "\nUsage: iperf3 [-s|-c host] [options]\nTry `iperf3 --help' for more information.\n";
 
 /// In place of iperf3: its flags, its text, its JSON.
 #[derive(Debug, clap::Args)]
 pub(crate) struct RawArguments {
     /// Flags of iperf3; --help lists them
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "FLAGS")]
+    #[arg(
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "FLAGS"
+    )]
     pub(crate) all: Vec<OsString>,
 }
 
@@ -45,7 +50,8 @@ impl RunCommand for RawArguments {
     }
 }
 
-/// Returns the arguments for iperf3, if the program was called by iperf3's name or its first argument is that name.
+/// Returns the arguments for iperf3, if the program was called by iperf3's name or its first
+/// argument is that name.
 pub(crate) fn arguments_of(mut words: impl Iterator<Item = OsString>) -> Option<Vec<OsString>> {
     let program = words.next()?;
     let named = Path::new(&program).file_name() == Some(OsStr::new(NAME));
@@ -68,7 +74,11 @@ pub(crate) fn run(arguments: &[OsString]) -> Result<(), Failure> {
         Err(error) => return print_clap_error(&error),
     };
     if parsed.wants_version() {
-        Terminal::print_line(&format!("{}\n{}", renderer::program_version(), renderer::system_name()));
+        Terminal::print_line(&format!(
+            "{}\n{}",
+            renderer::program_version(),
+            renderer::system_name()
+        ));
         return Ok(());
     }
     report_events(parsed.verbosity());
@@ -76,8 +86,8 @@ pub(crate) fn run(arguments: &[OsString]) -> Result<(), Failure> {
     for warning in parsed.warnings() {
         ResultWriter::print_warning(&format!("iperf3: warning: {warning}\n"));
     }
-    let mut output =
-        ResultWriter::open(parsed.logfile(), parsed.timestamp_format()).map_err(|why| usage_failure(&why))?;
+    let mut output = ResultWriter::open(parsed.logfile(), parsed.timestamp_format())
+        .map_err(|why| usage_failure(&why))?;
     match task {
         Iperf3Task::Client(plan) => client::run(&plan, &mut output),
         Iperf3Task::Server(plan) => server::run(&plan, &mut output),
@@ -103,16 +113,33 @@ fn print_clap_error(error: &clap::Error) -> Result<(), Failure> {
 
 /// Returns the message of C's `getopt_long` for the errors that it reports, else that of clap.
 fn in_getopts_words(error: &clap::Error) -> String {
-    let option = error.get(ContextKind::InvalidArg).map(ToString::to_string).unwrap_or_default();
+    let option = error
+        .get(ContextKind::InvalidArg)
+        .map(ToString::to_string)
+        .unwrap_or_default();
     let name = option.split([' ', '=']).next().unwrap_or_default();
-    match (error.kind(), name.strip_prefix("--"), name.strip_prefix('-')) {
+    match (
+        error.kind(),
+        name.strip_prefix("--"),
+        name.strip_prefix('-'),
+    ) {
         (ErrorKind::UnknownArgument, None, Some(letter)) => format!("invalid option -- '{letter}'"),
         (ErrorKind::UnknownArgument, ..) => format!("unrecognized option '{name}'"),
-        (ErrorKind::InvalidValue, Some(_), _) if lacks_value(error) => format!("option '{name}' requires an argument"),
-        (ErrorKind::TooManyValues, Some(_), _) => format!("option '{name}' doesn't allow an argument"),
+        (ErrorKind::InvalidValue, Some(_), _) if lacks_value(error) => {
+            format!("option '{name}' requires an argument")
+        }
+        (ErrorKind::TooManyValues, Some(_), _) => {
+            format!("option '{name}' doesn't allow an argument")
+        }
         _ => {
             let text = error.render().to_string();
-            format!("parameter error - {}", text.lines().next().unwrap_or_default().trim_start_matches("error: "))
+            format!(
+                "parameter error - {}",
+                text.lines()
+                    .next()
+                    .unwrap_or_default()
+                    .trim_start_matches("error: ")
+            )
         }
     }
 }

@@ -8,9 +8,13 @@ use crate::values::{parse_byte, traffic_class};
 pub(super) fn parse_integer(text: &str) -> Result<i64, String> {
     let text = text.trim_start();
     let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
-    let length = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
+    let length = digits
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(digits.len());
     let sign = text.len() - digits.len();
-    text[..sign + length].parse().map_err(|_| format!("\"{text}\" is not a number"))
+    text[..sign + length]
+        .parse()
+        .map_err(|_| format!("\"{text}\" is not a number"))
 }
 
 /// Bytes: K, M, G and T are powers of 1024.
@@ -30,14 +34,20 @@ pub(super) fn parse_count(text: &str) -> Result<u64, String> {
 
 /// Seconds, with a fraction.
 pub(super) fn parse_seconds(text: &str) -> Result<f64, String> {
-    let number = text.trim().parse::<f64>().ok().filter(|number| number.is_finite());
+    let number = text
+        .trim()
+        .parse::<f64>()
+        .ok()
+        .filter(|number| number.is_finite());
     number.ok_or_else(|| format!("\"{text}\" is not a number of seconds"))
 }
 
 /// Seconds, whole.
 pub(super) fn whole_seconds(text: &str) -> Result<Span, String> {
     let number = parse_integer(text)?;
-    u64::try_from(number).map(Span::from_secs).map_err(|_| format!("{number} is not a number of seconds"))
+    u64::try_from(number)
+        .map(Span::from_secs)
+        .map_err(|_| format!("{number} is not a number of seconds"))
 }
 
 /// The rate that a server permits. iperf3's time to average over, after a slash, cannot be chosen.
@@ -51,15 +61,21 @@ pub(super) fn parse_rate_limit(text: &str) -> Result<BitRate, String> {
 /// Milliseconds, whole.
 pub(super) fn parse_milliseconds(text: &str) -> Result<Span, String> {
     let number = parse_integer(text)?;
-    u64::try_from(number).map(Span::from_millis).map_err(|_| format!("{number} is not a number of milliseconds"))
+    u64::try_from(number)
+        .map(Span::from_millis)
+        .map_err(|_| format!("{number} is not a number of milliseconds"))
 }
 
 /// Reads a rate and, after a slash, the number of blocks in a burst.
 pub(super) fn parse_offered_rate(text: &str) -> Result<(BitRate, Option<u16>), String> {
     const MAX_BURST: u16 = 1000;
-    let Some((offered, burst)) = text.split_once('/') else { return Ok((parse_rate(text)?, None)) };
+    let Some((offered, burst)) = text.split_once('/') else {
+        return Ok((parse_rate(text)?, None));
+    };
     let burst = parse_integer(burst)?;
-    let burst = u16::try_from(burst).ok().filter(|burst| (1..=MAX_BURST).contains(burst));
+    let burst = u16::try_from(burst)
+        .ok()
+        .filter(|burst| (1..=MAX_BURST).contains(burst));
     let burst = burst.ok_or_else(|| format!("invalid burst count (maximum = {MAX_BURST})"))?;
     Ok((parse_rate(offered)?, Some(burst)))
 }
@@ -71,17 +87,25 @@ pub(super) fn type_of_service(text: &str) -> Result<u8, String> {
 
 /// Reads a DSCP by number or name and returns the whole byte, its ECN bits zero.
 pub(super) fn parse_dscp(text: &str) -> Result<u8, String> {
-    traffic_class(text)
-        .ok_or_else(|| "bad DSCP value (must be between 0 and 63 inclusive, or a name such as ef or af41)".to_owned())
+    traffic_class(text).ok_or_else(|| {
+        "bad DSCP value (must be between 0 and 63 inclusive, or a name such as ef or af41)"
+            .to_owned()
+    })
 }
 
 /// Reads a number and one letter for its unit, and ignores the text after them.
 fn parse_scaled_number(text: &str, base: f64) -> Result<f64, String> {
     let wrong = || format!("\"{text}\" is not a number, with K, M, G or T after it if you like");
     let trimmed = text.trim();
-    let end = trimmed.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(trimmed.len());
+    let end = trimmed
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(trimmed.len());
     let number: f64 = trimmed[..end].parse().map_err(|_| wrong())?;
-    let power = match trimmed[end..].chars().next().map(|letter| letter.to_ascii_lowercase()) {
+    let power = match trimmed[end..]
+        .chars()
+        .next()
+        .map(|letter| letter.to_ascii_lowercase())
+    {
         None => 0,
         Some('k') => 1,
         Some('m') => 2,
@@ -106,34 +130,71 @@ mod tests {
         assert_eq!(parse_rate("1gbit"), Ok(BitRate::from_mbps(1000)));
         assert_eq!(parse_count("2K"), Ok(2048));
         for text in ["", "K", "10x", "-5", "1.2.3", "nan"] {
-            assert!(parse_bytes(text).is_err() && parse_rate(text).is_err(), "{text}");
+            assert!(
+                parse_bytes(text).is_err() && parse_rate(text).is_err(),
+                "{text}"
+            );
         }
     }
 
     #[test]
     fn whole_numbers_end_where_their_digits_end() {
-        assert_eq!((parse_integer("10s"), parse_integer("-3"), parse_integer("2.9")), (Ok(10), Ok(-3), Ok(2)));
-        assert!(parse_integer("ten").is_err() && parse_integer("-").is_err() && parse_integer("").is_err());
+        assert_eq!(
+            (
+                parse_integer("10s"),
+                parse_integer("-3"),
+                parse_integer("2.9")
+            ),
+            (Ok(10), Ok(-3), Ok(2))
+        );
+        assert!(
+            parse_integer("ten").is_err()
+                && parse_integer("-").is_err()
+                && parse_integer("").is_err()
+        );
         assert!(parse_integer("99999999999999999999").is_err());
         assert!(parse_milliseconds("-1").is_err());
     }
 
     #[test]
     fn a_rate_may_say_how_many_go_in_a_row() {
-        assert_eq!(parse_offered_rate("10M/32"), Ok((BitRate::from_mbps(10), Some(32))));
-        assert_eq!(parse_offered_rate("10M/1001"), Err("invalid burst count (maximum = 1000)".to_owned()));
+        assert_eq!(
+            parse_offered_rate("10M/32"),
+            Ok((BitRate::from_mbps(10), Some(32)))
+        );
+        assert_eq!(
+            parse_offered_rate("10M/1001"),
+            Err("invalid burst count (maximum = 1000)".to_owned())
+        );
         assert!(parse_offered_rate("10M/").is_err() && parse_offered_rate("10M/0").is_err());
     }
 
     #[test]
     fn the_usual_prefixes_of_numbers_are_read() {
-        assert_eq!((type_of_service("52"), type_of_service("064"), type_of_service("0x34")), (Ok(52), Ok(52), Ok(52)));
-        assert_eq!((type_of_service("0"), type_of_service("255")), (Ok(0), Ok(255)));
+        assert_eq!(
+            (
+                type_of_service("52"),
+                type_of_service("064"),
+                type_of_service("0x34")
+            ),
+            (Ok(52), Ok(52), Ok(52))
+        );
+        assert_eq!(
+            (type_of_service("0"), type_of_service("255")),
+            (Ok(0), Ok(255))
+        );
         assert!(type_of_service("256").is_err() && type_of_service("-1").is_err());
         assert_eq!(
-            (parse_dscp("ef"), parse_dscp("AF41"), parse_dscp("cs1"), parse_dscp("46")),
+            (
+                parse_dscp("ef"),
+                parse_dscp("AF41"),
+                parse_dscp("cs1"),
+                parse_dscp("46")
+            ),
             (Ok(0xb8), Ok(0x88), Ok(0x20), Ok(0xb8))
         );
-        assert!(parse_dscp("64").is_err() && parse_dscp("af44").is_err() && parse_dscp("gold").is_err());
+        assert!(
+            parse_dscp("64").is_err() && parse_dscp("af44").is_err() && parse_dscp("gold").is_err()
+        );
     }
 }

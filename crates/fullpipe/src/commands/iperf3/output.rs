@@ -18,11 +18,18 @@ impl ResultWriter {
     /// Appends to `logfile`, or writes to standard output. `stamp` is a format of strftime.
     pub(super) fn open(logfile: Option<&Path>, stamp: Option<&str>) -> Result<Self, String> {
         let open = |path| OpenOptions::new().append(true).create(true).open(path);
-        let file = logfile.map(open).transpose().map_err(|error| format!("unable to open log file: {error}"))?;
+        let file = logfile
+            .map(open)
+            .transpose()
+            .map_err(|error| format!("unable to open log file: {error}"))?;
         if let Some(format) = stamp {
-            strtime::format(format, &Zoned::now()).map_err(|error| format!("--timestamps={format}: {error}"))?;
+            strtime::format(format, &Zoned::now())
+                .map_err(|error| format!("--timestamps={format}: {error}"))?;
         }
-        Ok(Self { file, stamp: stamp.map(str::to_owned) })
+        Ok(Self {
+            file,
+            stamp: stamp.map(str::to_owned),
+        })
     }
 
     /// Writes a part of the result, in whole lines.
@@ -49,10 +56,13 @@ impl ResultWriter {
     }
 
     fn prefix_timestamps(&self, text: &str) -> String {
-        let Some(format) = &self.stamp else { return text.to_owned() };
+        let Some(format) = &self.stamp else {
+            return text.to_owned();
+        };
         // The format was tried when the output was opened.
         let stamp = strtime::format(format, &Zoned::now()).unwrap_or_default();
-        text.split_inclusive('\n').fold(String::new(), |all, line| all + &stamp + line)
+        text.split_inclusive('\n')
+            .fold(String::new(), |all, line| all + &stamp + line)
     }
 }
 

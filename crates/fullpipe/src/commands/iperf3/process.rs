@@ -20,17 +20,26 @@ pub(super) fn prepare_process(shape: &ProgramSettings) -> Result<Option<PidFile>
         if processor < CpuSet::MAX_CPU {
             set.set(processor);
         }
-        sched_setaffinity(None, &set).map_err(|error| format!("unable to set CPU affinity: {error}"))?;
+        sched_setaffinity(None, &set)
+            .map_err(|error| format!("unable to set CPU affinity: {error}"))?;
     }
-    let Some(path) = &shape.pidfile else { return Ok(None) };
-    let written = fs::read_to_string(path).ok().and_then(|text| text.trim_matches(['\0', '\n']).parse().ok());
-    let is_running =
-        |pid: Pid| Some(pid) != Pid::from_raw(std::process::id().cast_signed()) && test_kill_process(pid).is_ok();
+    let Some(path) = &shape.pidfile else {
+        return Ok(None);
+    };
+    let written = fs::read_to_string(path)
+        .ok()
+        .and_then(|text| text.trim_matches(['\0', '\n']).parse().ok());
+    let is_running = |pid: Pid| {
+        Some(pid) != Pid::from_raw(std::process::id().cast_signed())
+            && test_kill_process(pid).is_ok()
+    };
     if written.and_then(Pid::from_raw).is_some_and(is_running) {
         return Err(RUNNING.to_owned());
     }
-    PidFile::write(path, &std::process::id().to_string()).map(Some).map_err(|error| match error.kind() {
-        ErrorKind::ResourceBusy => RUNNING.to_owned(),
-        _ => format!("unable to write PID file: {error}"),
-    })
+    PidFile::write(path, &std::process::id().to_string())
+        .map(Some)
+        .map_err(|error| match error.kind() {
+            ErrorKind::ResourceBusy => RUNNING.to_owned(),
+            _ => format!("unable to write PID file: {error}"),
+        })
 }

@@ -12,22 +12,42 @@ use fullpipe_units::Span;
 use super::arguments::{ProgramFormat, ProgramSettings};
 use super::output::ResultWriter;
 
-/// Returns the version that the program reports: that of the iperf3 in whose place it runs, and its own.
+/// Returns the version that the program reports: that of the iperf3 in whose place it runs, and its
+/// own.
 pub(super) fn program_version() -> String {
-    format!("iperf {IPERF3_VERSION} (fullpipe {})", env!("CARGO_PKG_VERSION"))
+    format!(
+        "iperf {IPERF3_VERSION} (fullpipe {})",
+        env!("CARGO_PKG_VERSION")
+    )
 }
 
 /// Returns the system as `uname -a` prints it.
 pub(super) fn system_name() -> String {
     let system = rustix::system::uname();
-    let parts = [system.sysname(), system.nodename(), system.release(), system.version(), system.machine()];
-    parts.map(|part| part.to_string_lossy().into_owned()).join(" ")
+    let parts = [
+        system.sysname(),
+        system.nodename(),
+        system.release(),
+        system.version(),
+        system.machine(),
+    ];
+    parts
+        .map(|part| part.to_string_lossy().into_owned())
+        .join(" ")
 }
 
 /// Returns the header of a test with `host`, which begins now.
 pub(super) fn test_header(host: &str, port: u16) -> TestHeader {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    TestHeader { version: program_version(), system: system_name(), at: Span::from(now), host: host.to_owned(), port }
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    TestHeader {
+        version: program_version(),
+        system: system_name(),
+        at: Span::from(now),
+        host: host.to_owned(),
+        port,
+    }
 }
 
 /// Reason for which a test did not come to its end.
@@ -57,21 +77,43 @@ enum ReportFormat {
 
 impl TestRenderer {
     /// Begins the report of a test with this `request` and this `header`.
-    pub(super) fn new(role: TestRole, shape: &ProgramSettings, request: Request, header: TestHeader) -> Self {
-        let options = TextOptions { role, unit: shape.unit, verbose: shape.verbose };
+    pub(super) fn new(
+        role: TestRole,
+        shape: &ProgramSettings,
+        request: Request,
+        header: TestHeader,
+    ) -> Self {
+        let options = TextOptions {
+            role,
+            unit: shape.unit,
+            verbose: shape.verbose,
+        };
         let format = match shape.form {
             ProgramFormat::Text => ReportFormat::Text(Box::new(TextOutput::new(options, request))),
-            ProgramFormat::Json => ReportFormat::Document(Box::new(JsonOutput::new(role, request, &header))),
-            ProgramFormat::JsonStream => ReportFormat::Stream(Box::new(JsonOutput::new(role, request, &header))),
+            ProgramFormat::Json => {
+                ReportFormat::Document(Box::new(JsonOutput::new(role, request, &header)))
+            }
+            ProgramFormat::JsonStream => {
+                ReportFormat::Stream(Box::new(JsonOutput::new(role, request, &header)))
+            }
             ProgramFormat::JsonStreamAndDocument => {
                 ReportFormat::StreamAndDocument(Box::new(JsonOutput::new(role, request, &header)))
             }
         };
-        Self { header, role, format, is_connected: false }
+        Self {
+            header,
+            role,
+            format,
+            is_connected: false,
+        }
     }
 
     /// Reports that the data connections are open.
-    pub(super) fn report_connected(&mut self, connected: &ConnectedTest, output: &mut ResultWriter) {
+    pub(super) fn report_connected(
+        &mut self,
+        connected: &ConnectedTest,
+        output: &mut ResultWriter,
+    ) {
         self.is_connected = true;
         let connections = TestConnections {
             request: connected.request.clone(),
@@ -80,7 +122,9 @@ impl TestRenderer {
             sockets: connected.sockets.clone(),
         };
         match &mut self.format {
-            ReportFormat::Text(text) => output.write_text(&text.connection_lines(&self.header, &connections)),
+            ReportFormat::Text(text) => {
+                output.write_text(&text.connection_lines(&self.header, &connections))
+            }
             ReportFormat::Document(json) => drop(json.add_connections(&self.header, &connections)),
             ReportFormat::Stream(json) | ReportFormat::StreamAndDocument(json) => {
                 output.write_text(&json.add_connections(&self.header, &connections));
@@ -114,7 +158,11 @@ impl TestRenderer {
         match &mut self.format {
             ReportFormat::Text(text) => {
                 output.write_text(&text.result_lines(seen));
-                output.write_text(&printed_there.map(|printed| text.server_output(printed)).unwrap_or_default());
+                output.write_text(
+                    &printed_there
+                        .map(|printed| text.server_output(printed))
+                        .unwrap_or_default(),
+                );
             }
             ReportFormat::Document(json) => {
                 json.add_results(seen);
@@ -122,7 +170,11 @@ impl TestRenderer {
             }
             ReportFormat::Stream(json) | ReportFormat::StreamAndDocument(json) => {
                 output.write_text(&json.add_results(seen));
-                output.write_text(&printed_there.map(|printed| json.server_output(printed)).unwrap_or_default());
+                output.write_text(
+                    &printed_there
+                        .map(|printed| json.server_output(printed))
+                        .unwrap_or_default(),
+                );
             }
         }
     }
@@ -131,7 +183,9 @@ impl TestRenderer {
     pub(super) fn report_failure(&mut self, failure: &TestFailure, output: &mut ResultWriter) {
         let (plain, labelled) = match failure {
             // A server of iperf3 has the label in its documents too.
-            TestFailure::Error(why) if self.role == TestRole::Client => (why.clone(), format!("error - {why}")),
+            TestFailure::Error(why) if self.role == TestRole::Client => {
+                (why.clone(), format!("error - {why}"))
+            }
             TestFailure::Error(why) => (format!("error - {why}"), format!("error - {why}")),
             TestFailure::Interrupted(why) => {
                 let why = format!("interrupt - {why}");

@@ -9,7 +9,8 @@ pub(super) const TERMINATED: &str = "the server has terminated";
 pub(super) const CLIENT_TERMINATED: &str = "the client has terminated";
 
 const BUSY: &str = "the server is busy running a test. try again later";
-const UNKNOWN: &str = "received an unknown control message (ensure other side is iperf3 and not iperf)";
+const UNKNOWN: &str =
+    "received an unknown control message (ensure other side is iperf3 and not iperf)";
 
 /// Returns iperf3's sentence for the end of a test; none where it has none that is true.
 pub(super) fn error_sentence(error: &TestError) -> Option<&'static str> {
@@ -20,19 +21,24 @@ pub(super) fn error_sentence(error: &TestError) -> Option<&'static str> {
         TestError::Closed { .. } => "control socket has closed unexpectedly",
         TestError::ClientClosed { .. } => "the client has unexpectedly closed the connection",
         TestError::NotIperf3 { .. } | TestError::OutOfOrder { .. } => UNKNOWN,
-        TestError::Oversized { message, .. } | TestError::Malformed { message, .. } => match message {
-            JsonMessage::Parameters => "unable to receive parameters from client",
-            JsonMessage::Results => "unable to receive results",
-            JsonMessage::Report => return None,
-        },
+        TestError::Oversized { message, .. } | TestError::Malformed { message, .. } => {
+            match message {
+                JsonMessage::Parameters => "unable to receive parameters from client",
+                JsonMessage::Results => "unable to receive results",
+                JsonMessage::Report => return None,
+            }
+        }
         TestError::Server { reason, .. } => of_number(reason.number?)?,
         // The reason says more, but for those that iperf3 has no doubt about.
         TestError::Refused(refusal) => of_number(refusal.number)?,
-        TestError::KeyMissing | TestError::Timeout { .. } | TestError::Streams { .. } => return None,
+        TestError::KeyMissing | TestError::Timeout { .. } | TestError::Streams { .. } => {
+            return None;
+        }
     })
 }
 
-/// Returns the sentence for a number that a server sent; none for one whose sentence would be less true than ours.
+/// Returns the sentence for a number that a server sent; none for one whose sentence would be less
+/// true than ours.
 fn of_number(number: ErrorNumber) -> Option<&'static str> {
     Some(match number {
         ErrorNumber::DURATION => "test duration too long (maximum = 86400 seconds)",
@@ -45,10 +51,14 @@ fn of_number(number: ErrorNumber) -> Option<&'static str> {
         ErrorNumber::BURST => "invalid burst count (maximum = 1000)",
         ErrorNumber::END_CONDITIONS => "only one test end condition (-t, -n, -k) may be specified",
         ErrorNumber::NO_SCTP => "no SCTP support available",
-        ErrorNumber::UDP_BLOCK_SIZE => "block size invalid (minimum = 16 bytes, maximum = 65507 bytes)",
+        ErrorNumber::UDP_BLOCK_SIZE => {
+            "block size invalid (minimum = 16 bytes, maximum = 65507 bytes)"
+        }
         ErrorNumber::TOS => "bad TOS value (must be between 0 and 255 inclusive)",
         ErrorNumber::TOTAL_RATE => "total required bandwidth is larger than server limit",
-        ErrorNumber::MAX_DURATION => "client's requested duration exceeds the server's maximum permitted limit",
+        ErrorNumber::MAX_DURATION => {
+            "client's requested duration exceeds the server's maximum permitted limit"
+        }
         ErrorNumber::UNKNOWN_MESSAGE => UNKNOWN,
         ErrorNumber::PARAMETERS => "unable to receive parameters from client",
         ErrorNumber::RESULTS => "unable to receive results",

@@ -21,32 +21,48 @@ use crate::failure::{FAILED, Failure};
 
 pub(super) fn run(plan: &ServerPlan, output: &mut ResultWriter) -> Result<(), Failure> {
     if plan.daemon && !daemon::is_detached() {
-        return detach_process()
-            .map_err(|error| server_failure(&format!("error - unable to become a daemon: {error}"), output));
+        return detach_process().map_err(|error| {
+            server_failure(
+                &format!("error - unable to become a daemon: {error}"),
+                output,
+            )
+        });
     }
     let flag = interrupt_flag()?;
-    let _pidfile =
-        process::prepare_process(&plan.shape).map_err(|why| server_failure(&format!("error - {why}"), output))?;
+    let _pidfile = process::prepare_process(&plan.shape)
+        .map_err(|why| server_failure(&format!("error - {why}"), output))?;
     let mut printer = ServerPrinter::new(plan, output);
     printer.print_greeting();
-    serve_clients(&plan.options, server_text::test_printer, &flag, &mut |event| printer.print_event(event))
-        .map_err(|error| server_failure(&in_iperf3s_words(&error), printer.output))?;
+    serve_clients(
+        &plan.options,
+        server_text::test_printer,
+        &flag,
+        &mut |event| printer.print_event(event),
+    )
+    .map_err(|error| server_failure(&in_iperf3s_words(&error), printer.output))?;
     if flag.load(std::sync::atomic::Ordering::Relaxed) {
         if printer.is_interrupted {
             return Err(Failure::already_printed(FAILED));
         }
-        return Err(server_failure(&format!("interrupt - {TERMINATED}"), printer.output));
+        return Err(server_failure(
+            &format!("interrupt - {TERMINATED}"),
+            printer.output,
+        ));
     }
     Ok(())
 }
 
 /// Starts the process in the background. Like iperf3, and unlike our own server, it prints nothing.
 fn detach_process() -> io::Result<()> {
-    daemon::detached_self()?.stdout(Stdio::null()).stderr(Stdio::null()).spawn().map(drop)
+    daemon::detached_self()?
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .map(drop)
 }
 
-/// Prints the tests of a server. They run one after the other, but the next one may begin before the last one is
-/// printed.
+/// Prints the tests of a server. They run one after the other, but the next one may begin before
+/// the last one is printed.
 struct ServerPrinter<'p> {
     shape: &'p ProgramSettings,
     port: u16,
@@ -75,7 +91,8 @@ impl<'p> ServerPrinter<'p> {
 
     fn print_greeting(&mut self) {
         if self.shape.verbose && self.shape.form == ProgramFormat::Text {
-            self.output.write_text(&greeting_lines(&test_header("", 0), None));
+            self.output
+                .write_text(&greeting_lines(&test_header("", 0), None));
         }
     }
 
@@ -84,7 +101,10 @@ impl<'p> ServerPrinter<'p> {
             ServerEvent::Listening(_) => self.print_waiting(),
             ServerEvent::Began { client, request } => {
                 let header = test_header(&client.ip().to_string(), client.port());
-                self.tests.insert(client, TestRenderer::new(TestRole::Server, self.shape, request, header));
+                self.tests.insert(
+                    client,
+                    TestRenderer::new(TestRole::Server, self.shape, request, header),
+                );
             }
             ServerEvent::Connected { client, connected } => {
                 if let Some(renderer) = self.tests.get_mut(&client) {
@@ -96,22 +116,44 @@ impl<'p> ServerPrinter<'p> {
                     renderer.report_interval(&interval, self.output);
                 }
             }
-            ServerEvent::Ended { client, measurement, .. } => {
-                if let (Some(mut renderer), Some(measurement)) = (self.tests.remove(&client), measurement) {
+            ServerEvent::Ended {
+                client,
+                measurement,
+                ..
+            } => {
+                if let (Some(mut renderer), Some(measurement)) =
+                    (self.tests.remove(&client), measurement)
+                {
                     renderer.report_results(&measurement, self.output);
                     renderer.finish_report(self.output);
                     self.print_waiting();
                 }
             }
-            ServerEvent::Failed { client, why, cause, measurement } => {
+            ServerEvent::Failed {
+                client,
+                why,
+                cause,
+                measurement,
+            } => {
                 self.print_failure(client, why, cause.as_ref(), measurement.as_deref());
             }
-            ServerEvent::Rejected(RefusedConnections { client, why, connections }) => {
-                self.output.print_error(&format!("error - turned {connections} connections of {client} away: {why}"));
+            ServerEvent::Rejected(RefusedConnections {
+                client,
+                why,
+                connections,
+            }) => {
+                self.output.print_error(&format!(
+                    "error - turned {connections} connections of {client} away: {why}"
+                ));
             }
-            ServerEvent::NotListening { why } => self.output.print_error(&format!("warning: {why}")),
-            // iperf3 ends without a word; iperf2 clients are not served here, as they are not by iperf3.
-            ServerEvent::Idle | ServerEvent::BeganIperf2 { .. } | ServerEvent::UnreportedFlows { .. } => {}
+            ServerEvent::NotListening { why } => {
+                self.output.print_error(&format!("warning: {why}"))
+            }
+            // iperf3 ends without a word; iperf2 clients are not served here, as they are not by
+            // iperf3.
+            ServerEvent::Idle
+            | ServerEvent::BeganIperf2 { .. }
+            | ServerEvent::UnreportedFlows { .. } => {}
         }
     }
 
@@ -150,7 +192,8 @@ impl<'p> ServerPrinter<'p> {
         let goes_on = self.waits == 0 || !self.one_off;
         if goes_on && self.shape.form == ProgramFormat::Text {
             self.waits += 1;
-            self.output.write_text(&listening_line(self.port, self.waits));
+            self.output
+                .write_text(&listening_line(self.port, self.waits));
         }
     }
 }

@@ -57,24 +57,41 @@ impl PathLists {
         &self,
         load: impl Iterator<Item = &'v QuantityValues>,
     ) -> Result<Vec<AxisCombination>, Failure> {
-        let Self { bandwidth, rtt, queue, loss, mtu } = self;
+        let Self {
+            bandwidth,
+            rtt,
+            queue,
+            loss,
+            mtu,
+        } = self;
         let path = [bandwidth, rtt, loss, mtu].into_iter().flatten();
         let path = path.map(|QuantityValues(values)| values.iter().filter_map(path_key).collect());
-        let queues = queue.iter().map(|QueueSizes(sizes)| sizes.iter().map(|size| format!("queue={size}")).collect());
+        let queues = queue
+            .iter()
+            .map(|QueueSizes(sizes)| sizes.iter().map(|size| format!("queue={size}")).collect());
         let path: Vec<Vec<String>> = path.chain(queues).collect();
         let load: Vec<&Vec<QuantitySetting>> = load.map(|QuantityValues(values)| values).collect();
-        let lengths = path.iter().map(Vec::len).chain(load.iter().map(|values| values.len()));
+        let lengths = path
+            .iter()
+            .map(Vec::len)
+            .chain(load.iter().map(|values| values.len()));
         let count = lengths.fold(1_usize, usize::saturating_mul);
         if count > MAX_COMBINATIONS {
-            let why = format!("that is {count} combinations, more than {MAX_COMBINATIONS}; take shorter lists");
+            let why = format!(
+                "that is {count} combinations, more than {MAX_COMBINATIONS}; take shorter lists"
+            );
             return Err(Failure::new(USAGE, why));
         }
         let mut all = vec![AxisCombination::default()];
         for list in path {
-            all = cross_product(&all, &list, |combination, key| combination.path.push(key.clone()));
+            all = cross_product(&all, &list, |combination, key| {
+                combination.path.push(key.clone())
+            });
         }
         for list in load {
-            all = cross_product(&all, list, |combination, setting| combination.load.push(setting.clone()));
+            all = cross_product(&all, list, |combination, setting| {
+                combination.load.push(setting.clone())
+            });
         }
         Ok(all)
     }
@@ -91,7 +108,10 @@ fn cross_product<V>(
         add(&mut longer, value);
         longer
     };
-    combinations.iter().flat_map(|combination| values.iter().map(move |value| with(combination, value))).collect()
+    combinations
+        .iter()
+        .flat_map(|combination| values.iter().map(move |value| with(combination, value)))
+        .collect()
 }
 
 /// Returns a quantity of a path as `--path` has it, without loss of digits.
@@ -107,10 +127,22 @@ fn path_key(setting: &QuantitySetting) -> Option<String> {
 
 fn with_setting(request: Request, setting: &QuantitySetting) -> Request {
     match setting {
-        QuantitySetting::Streams(streams) => Request { streams: *streams, ..request },
-        QuantitySetting::Congestion(name) => Request { congestion: Some(name.clone()), ..request },
-        QuantitySetting::Window(size) => Request { buffer: Buffer::Window(*size), ..request },
-        QuantitySetting::Buffer(size) => Request { buffer: Buffer::Request(*size), ..request },
+        QuantitySetting::Streams(streams) => Request {
+            streams: *streams,
+            ..request
+        },
+        QuantitySetting::Congestion(name) => Request {
+            congestion: Some(name.clone()),
+            ..request
+        },
+        QuantitySetting::Window(size) => Request {
+            buffer: Buffer::Window(*size),
+            ..request
+        },
+        QuantitySetting::Buffer(size) => Request {
+            buffer: Buffer::Request(*size),
+            ..request
+        },
         _ => request,
     }
 }
@@ -128,21 +160,36 @@ fn parse_queues(text: &str) -> Result<QueueSizes, String> {
 }
 
 fn expand_range(low: &str, rest: &str) -> Result<Vec<String>, String> {
-    let (high, step) = rest.split_once('+').map_or((rest, None), |(high, step)| (high, Some(step)));
-    let ([low, high], step) = ([split_number(low)?, split_number(high)?], step.map(split_number).transpose()?);
+    let (high, step) = rest
+        .split_once('+')
+        .map_or((rest, None), |(high, step)| (high, Some(step)));
+    let ([low, high], step) = (
+        [split_number(low)?, split_number(high)?],
+        step.map(split_number).transpose()?,
+    );
     let unit = low.1;
     if high.1 != unit || step.is_some_and(|step| step.1 != unit) {
-        return Err("the ends of a range need the same unit; write for example 0.1bdp..2bdp".to_owned());
+        return Err(
+            "the ends of a range need the same unit; write for example 0.1bdp..2bdp".to_owned(),
+        );
     }
-    let numbers = numbers_between(low.0, high.0, step.map(|step| step.0)).map_err(|error| error.to_string())?;
-    Ok(numbers.into_iter().map(|number| format!("{number}{unit}")).collect())
+    let numbers = numbers_between(low.0, high.0, step.map(|step| step.0))
+        .map_err(|error| error.to_string())?;
+    Ok(numbers
+        .into_iter()
+        .map(|number| format!("{number}{unit}"))
+        .collect())
 }
 
 /// Returns the number before the unit, and the unit.
 fn split_number(text: &str) -> Result<(f64, &str), String> {
-    let end = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
+    let end = text
+        .find(|c: char| !(c.is_ascii_digit() || c == '.'))
+        .unwrap_or(text.len());
     let (digits, unit) = text.split_at(end);
-    let number = digits.parse().map_err(|_| format!("\"{text}\" is not a size of a queue; write for example 2bdp"))?;
+    let number = digits
+        .parse()
+        .map_err(|_| format!("\"{text}\" is not a size of a queue; write for example 2bdp"))?;
     Ok((number, unit.trim()))
 }
 
@@ -156,7 +203,10 @@ mod tests {
             ("1bdp", "1bdp"),
             ("64KiB, 0.5bdp,20ms", "64KiB 0.5bdp 20ms"),
             ("0.1bdp..2bdp", "0.1bdp 0.2bdp 0.5bdp 1bdp 2bdp"),
-            ("10 packets..30 packets+10packets", "10packets 20packets 30packets"),
+            (
+                "10 packets..30 packets+10packets",
+                "10packets 20packets 30packets",
+            ),
         ] {
             assert_eq!(parse_queues(text).unwrap().0.join(" "), sizes, "{text}");
         }
@@ -179,10 +229,22 @@ mod tests {
         let all = lists.combinations([&streams].into_iter()).unwrap();
         let shown: Vec<String> = all
             .iter()
-            .map(|one| format!("{} {}", one.path.join(","), one.to_request(Request::default()).streams))
+            .map(|one| {
+                format!(
+                    "{} {}",
+                    one.path.join(","),
+                    one.to_request(Request::default()).streams
+                )
+            })
             .collect();
-        assert_eq!(shown[0], "rate=100000000bit/s,rtt=1000000ns,loss=0.0000001 1");
-        assert_eq!(shown[3], "rate=100000000bit/s,rtt=1234567ns,loss=0.0000001 4");
+        assert_eq!(
+            shown[0],
+            "rate=100000000bit/s,rtt=1000000ns,loss=0.0000001 1"
+        );
+        assert_eq!(
+            shown[3],
+            "rate=100000000bit/s,rtt=1234567ns,loss=0.0000001 4"
+        );
         let long = values_parser(Quantity::Streams)("1..10000+1").unwrap();
         assert!(lists.combinations([&streams, &long].into_iter()).is_err());
     }

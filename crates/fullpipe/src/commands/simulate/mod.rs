@@ -6,12 +6,13 @@ use std::num::NonZeroUsize;
 use std::thread;
 
 use fullpipe_experiment::{
-    ExperimentError, Interrupt, LoadRamp, NamedPlan, PastOptions, PastTransfer, RampLoads, cross_traffic_phases,
-    simulate_each, simulate_summaries,
+    ExperimentError, Interrupt, LoadRamp, NamedPlan, PastOptions, PastTransfer, RampLoads,
+    cross_traffic_phases, simulate_each, simulate_summaries,
 };
 use fullpipe_model::{kernel, predict};
 use fullpipe_record::{
-    Content, Direction, Event, KernelVersion, Limit, Measurement, Quantity, Request, SimulatedTransfer, Writer,
+    Content, Direction, Event, KernelVersion, Limit, Measurement, Quantity, Request,
+    SimulatedTransfer, Writer,
 };
 use fullpipe_report as report;
 use fullpipe_scenario::{Scenario, ScenarioStep};
@@ -27,17 +28,20 @@ use crate::commands::emulated::EmulatedArguments;
 use crate::commands::output::{OutputArguments, OutputChoice};
 use crate::failure::{FAILED, Failure, INTERRUPTED};
 use crate::terminal::{OutputFormat, Terminal};
-use crate::values::{QuantityValues, integer_parser, parse_duration, some_bytes, some_test_time, values_parser};
+use crate::values::{
+    QuantityValues, integer_parser, parse_duration, some_bytes, some_test_time, values_parser,
+};
 
 /// TCP transfers over an emulated path, in virtual time.
 ///
-/// Two modelled hosts send over the same emulated path as in the lab, without its clock: an hour takes seconds, and the
-/// same seed gives the same result. No processor and no network card take part, so that the rate of a fast path is what
-/// the protocol permits, and not what a host does.
+/// Two modelled hosts send over the same emulated path as in the lab, without its clock: an hour
+/// takes seconds, and the same seed gives the same result. No processor and no network card take
+/// part, so that the rate of a fast path is what the protocol permits, and not what a host does.
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct SimulateArguments {
-    /// Scenario file or name from `lab list`, whose steps are simulated in place of the flags of path and load
+    /// Scenario file or name from `lab list`, whose steps are simulated in place of the flags of
+    /// path and load
     #[arg(value_name = "SCENARIO", conflicts_with_all = ["EmulatedArguments", "PathLists", "LoadArguments"])]
     scenario: Option<String>,
     #[command(flatten)]
@@ -47,7 +51,12 @@ pub(crate) struct SimulateArguments {
     #[command(flatten)]
     lists: PathLists,
     /// Kernel of both hosts, whose defaults they have
-    #[arg(long, help_heading = "Lab", default_value = "6.18", value_name = "VERSION")]
+    #[arg(
+        long,
+        help_heading = "Lab",
+        default_value = "6.18",
+        value_name = "VERSION"
+    )]
     kernel: KernelVersion,
     /// Ticks a second of both kernels (`CONFIG_HZ`)
     #[arg(
@@ -79,8 +88,8 @@ pub(crate) struct SimulateArguments {
     seeds: u16,
     /// Length of the trains that the path carries: segment, cut or train
     ///
-    /// `cut` is as in the lab: what the path sends within 100 µs. `train`, within a hundredth of the round trip, is the
-    /// fastest.
+    /// `cut` is as in the lab: what the path sends within 100 µs. `train`, within a hundredth of
+    /// the round trip, is the fastest.
     #[arg(
         long,
         help_heading = "Lab",
@@ -175,7 +184,8 @@ impl RunCommand for SimulateArguments {
     }
 
     fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
-        // Before Ctrl-C is anything but the end: a file may be a pipe, and standard input a terminal.
+        // Before Ctrl-C is anything but the end: a file may be a pipe, and standard input a
+        // terminal.
         let past = self.past.read_transfers()?;
         let flag = super::interrupt_flag()?;
         if let Some(past) = past {
@@ -184,23 +194,33 @@ impl RunCommand for SimulateArguments {
         let (plans, is_table) = self.named_plans()?;
         if let Some(file) = self.trace.file_path() {
             trace::check_transfer_count(plans.len() * usize::from(self.seeds), file)?;
-            let Some(NamedPlan { plan, .. }) = plans.into_iter().next() else { return Ok(()) };
-            let measurement = self.trace.simulate_to_file(file, plan.clone(), Interrupt(&flag))?;
+            let Some(NamedPlan { plan, .. }) = plans.into_iter().next() else {
+                return Ok(());
+            };
+            let measurement = self
+                .trace
+                .simulate_to_file(file, plan.clone(), Interrupt(&flag))?;
             return print_measurement(measurement, &plan, terminal);
         }
-        let work =
-            SimulationWork { plans: &plans, seeds: self.seeds, jobs: self.job_count(), interrupt: Interrupt(&flag) };
+        let work = SimulationWork {
+            plans: &plans,
+            seeds: self.seeds,
+            jobs: self.job_count(),
+            interrupt: Interrupt(&flag),
+        };
         let (is_one, (format, page)) = (plans.len() == 1 && self.seeds == 1, self.output());
         if self.csv {
             return work.print_csv();
         }
         match format {
             OutputFormat::JsonLines if !is_table => work.print_measurements(terminal),
-            OutputFormat::JsonLines => {
-                work.for_each_transfer(&mut |done| terminal.print_event(&Event::Simulated(Box::new(done))))
-            }
+            OutputFormat::JsonLines => work.for_each_transfer(&mut |done| {
+                terminal.print_event(&Event::Simulated(Box::new(done)))
+            }),
             // A page is of one document.
-            OutputFormat::Text if !is_table && self.seeds == 1 && page.is_none() => work.print_measurements(terminal),
+            OutputFormat::Text if !is_table && self.seeds == 1 && page.is_none() => {
+                work.print_measurements(terminal)
+            }
             OutputFormat::Text | OutputFormat::Json if is_one => work.print_measurements(terminal),
             OutputFormat::Text | OutputFormat::Json => work.print_summaries(is_table, terminal),
         }
@@ -208,13 +228,24 @@ impl RunCommand for SimulateArguments {
 }
 
 /// Prints the measurement of `plan`. Fails if it is not valid.
-fn print_measurement(measurement: Measurement, plan: &SimulationPlan, terminal: &Terminal) -> Result<(), Failure> {
+fn print_measurement(
+    measurement: Measurement,
+    plan: &SimulationPlan,
+    terminal: &Terminal,
+) -> Result<(), Failure> {
     let is_valid = measurement.validity.is_valid() && measurement.broken_off.is_none();
     terminal.print_result(&report::measurement_text(&measurement, terminal.style()));
     terminal.print_event(&Event::Measurement(Box::new(measurement.clone())));
     let path = Some(Box::new(plan.path.clone()));
-    terminal.print_content(Content::Measurement { measurement: Box::new(measurement), path });
-    if is_valid { Ok(()) } else { Err(Failure::already_printed(FAILED)) }
+    terminal.print_content(Content::Measurement {
+        measurement: Box::new(measurement),
+        path,
+    });
+    if is_valid {
+        Ok(())
+    } else {
+        Err(Failure::already_printed(FAILED))
+    }
 }
 
 /// Transfers, and the way to compute them.
@@ -228,13 +259,22 @@ struct SimulationWork<'w> {
 impl SimulationWork<'_> {
     /// Prints each measurement whole.
     fn print_measurements(&self, terminal: &Terminal) -> Result<(), Failure> {
-        let Self { plans, seeds, jobs, interrupt } = *self;
-        let mut of_runs = plans.iter().flat_map(|plan| std::iter::repeat_n(plan, usize::from(seeds)));
+        let Self {
+            plans,
+            seeds,
+            jobs,
+            interrupt,
+        } = *self;
+        let mut of_runs = plans
+            .iter()
+            .flat_map(|plan| std::iter::repeat_n(plan, usize::from(seeds)));
         let mut any = false;
         let mut printed = Ok(());
         let ended = simulate_each(plans, seeds, jobs, interrupt, &mut |measurement| {
             any = true;
-            let Some(NamedPlan { name, plan }) = of_runs.next() else { return };
+            let Some(NamedPlan { name, plan }) = of_runs.next() else {
+                return;
+            };
             if let Some(name) = name {
                 terminal.print_result(&format!("{}\n", terminal.style().bold(name)));
             }
@@ -250,7 +290,11 @@ impl SimulationWork<'_> {
         let mut simulations = Vec::new();
         let ended = self.for_each_transfer(&mut |done| simulations.push(done));
         if !simulations.is_empty() {
-            let text = if is_table { report::simulations_text } else { report::seed_spreads };
+            let text = if is_table {
+                report::simulations_text
+            } else {
+                report::seed_spreads
+            };
             terminal.print_result(&text(&simulations, terminal.style()));
             terminal.print_content(Content::Simulations { simulations });
         }
@@ -261,13 +305,20 @@ impl SimulationWork<'_> {
     fn print_csv(&self) -> Result<(), Failure> {
         let mut head = Some(report::simulations_csv_head());
         self.for_each_transfer(&mut |done| {
-            head.take().iter().for_each(|head| Terminal::print_line(head));
+            head.take()
+                .iter()
+                .for_each(|head| Terminal::print_line(head));
             Terminal::print_line(&report::simulations_csv_row(&done));
         })
     }
 
     fn for_each_transfer(&self, each: &mut dyn FnMut(SimulatedTransfer)) -> Result<(), Failure> {
-        let Self { plans, seeds, jobs, interrupt } = *self;
+        let Self {
+            plans,
+            seeds,
+            jobs,
+            interrupt,
+        } = *self;
         let mut any = false;
         let ended = simulate_summaries(plans, seeds, jobs, interrupt, &mut |done| {
             any = true;
@@ -277,7 +328,8 @@ impl SimulationWork<'_> {
     }
 }
 
-/// Returns the result of a work that may have been interrupted after a part of its results was printed.
+/// Returns the result of a work that may have been interrupted after a part of its results was
+/// printed.
 fn in_part(ended: Result<(), ExperimentError>, any: bool) -> Result<(), Failure> {
     match ended {
         Err(ExperimentError::Interrupted) if any => Err(Failure::already_printed(INTERRUPTED)),
@@ -286,38 +338,81 @@ fn in_part(ended: Result<(), ExperimentError>, any: bool) -> Result<(), Failure>
 }
 
 impl SimulateArguments {
-    /// Returns the transfers, those of a scenario with the names of its steps, and true if they are combinations of
-    /// lists.
+    /// Returns the transfers, those of a scenario with the names of its steps, and true if they are
+    /// combinations of lists.
     fn named_plans(&self) -> Result<(Vec<NamedPlan>, bool), Failure> {
         let Some(name) = &self.scenario else {
             let combinations = self.lists.combinations(self.load.quantity_lists())?;
-            let plans: Vec<NamedPlan> =
-                combinations.iter().map(|one| self.combination_plan(one)).collect::<Result<_, _>>()?;
+            let plans: Vec<NamedPlan> = combinations
+                .iter()
+                .map(|one| self.combination_plan(one))
+                .collect::<Result<_, _>>()?;
             let is_table = plans.len() > 1;
             return Ok((plans, is_table));
         };
         let scenario = super::lab::load_scenario(name)?;
         if let Some(step) = scenario.steps.iter().find(|step| step.relays) {
-            return Err(ExperimentError::Named { name: step.name.clone(), cause: NotModelled::Relays }.into());
+            return Err(ExperimentError::Named {
+                name: step.name.clone(),
+                cause: NotModelled::Relays,
+            }
+            .into());
         }
-        Ok((scenario.steps.iter().flat_map(|step| self.plans_of(&scenario, step)).collect(), false))
+        Ok((
+            scenario
+                .steps
+                .iter()
+                .flat_map(|step| self.plans_of(&scenario, step))
+                .collect(),
+            false,
+        ))
     }
 
     /// Returns the transfer of a step; of loads that grow, each.
     fn plans_of(&self, scenario: &Scenario, step: &ScenarioStep) -> Vec<NamedPlan> {
         let host = kernel::default_settings(self.kernel);
-        let hosts = scenario.hosts_of(step).map(|changes| host.changed_by(&changes));
-        let (lead, phases) = cross_traffic_phases(&step.cross_traffic, &step.request, scenario.seed);
-        // The data of a download goes from the sender to the receiver, too: the receiver asks for it.
-        let plan = SimulationPlan::new(scenario.path_of(step).clone(), hosts, step.request.clone(), self.seed);
-        let plan = self.with_options(SimulationPlan { lead, cross_traffic: phases.concat(), ..plan });
-        let Some(ramp) = step.ramp else { return vec![NamedPlan { name: Some(step.name.clone()), plan }] };
-        let loads = LoadRamp { loads: RampLoads::Shares(ramp.from, ramp.to), steps: ramp.loads }
-            .offered_loads(payload_capacity(&plan));
+        let hosts = scenario
+            .hosts_of(step)
+            .map(|changes| host.changed_by(&changes));
+        let (lead, phases) =
+            cross_traffic_phases(&step.cross_traffic, &step.request, scenario.seed);
+        // The data of a download goes from the sender to the receiver, too: the receiver asks for
+        // it.
+        let plan = SimulationPlan::new(
+            scenario.path_of(step).clone(),
+            hosts,
+            step.request.clone(),
+            self.seed,
+        );
+        let plan = self.with_options(SimulationPlan {
+            lead,
+            cross_traffic: phases.concat(),
+            ..plan
+        });
+        let Some(ramp) = step.ramp else {
+            return vec![NamedPlan {
+                name: Some(step.name.clone()),
+                plan,
+            }];
+        };
+        let loads = LoadRamp {
+            loads: RampLoads::Shares(ramp.from, ramp.to),
+            steps: ramp.loads,
+        }
+        .offered_loads(payload_capacity(&plan));
         let of_load = |load: BitRate| {
             let rate = Some(load.scale_by(1.0 / f64::from(step.request.streams.max(1))));
-            let request = Request { rate, ..step.request.clone() };
-            NamedPlan { name: Some(format!("{}, {load}", step.name)), plan: SimulationPlan { request, ..plan.clone() } }
+            let request = Request {
+                rate,
+                ..step.request.clone()
+            };
+            NamedPlan {
+                name: Some(format!("{}, {load}", step.name)),
+                plan: SimulationPlan {
+                    request,
+                    ..plan.clone()
+                },
+            }
         };
         loads.into_iter().map(of_load).collect()
     }
@@ -342,31 +437,56 @@ impl SimulateArguments {
 
     fn combination_plan(&self, combination: &AxisCombination) -> Result<NamedPlan, Failure> {
         let host = kernel::default_settings(self.kernel);
-        let hosts = self.emulated.host_changes()?.map(|changes| host.changed_by(&changes));
+        let hosts = self
+            .emulated
+            .host_changes()?
+            .map(|changes| host.changed_by(&changes));
         let request = combination.to_request(self.load.to_request());
-        let plan = SimulationPlan::new(self.emulated.path_with(&combination.path)?, hosts, request, self.seed);
-        Ok(NamedPlan { name: None, plan: self.with_options(plan) })
+        let plan = SimulationPlan::new(
+            self.emulated.path_with(&combination.path)?,
+            hosts,
+            request,
+            self.seed,
+        );
+        Ok(NamedPlan {
+            name: None,
+            plan: self.with_options(plan),
+        })
     }
 
     fn with_options(&self, plan: SimulationPlan) -> SimulationPlan {
-        SimulationPlan { granularity: self.granularity, ticks_per_second: self.hz, ..plan }
+        SimulationPlan {
+            granularity: self.granularity,
+            ticks_per_second: self.hz,
+            ..plan
+        }
     }
 
     fn job_count(&self) -> NonZeroUsize {
-        self.jobs.unwrap_or_else(|| thread::available_parallelism().unwrap_or(NonZeroUsize::MIN))
+        self.jobs
+            .unwrap_or_else(|| thread::available_parallelism().unwrap_or(NonZeroUsize::MIN))
     }
 }
 
 /// Returns the payload that the path of `plan` carries of such packets.
 fn payload_capacity(plan: &SimulationPlan) -> BitRate {
     let prediction = predict(&plan.path, &plan.sender, &plan.receiver, &plan.request);
-    prediction.find_ceiling(Limit::Capacity).map(|capacity| capacity.kernel_model).unwrap_or_default()
+    prediction
+        .find_ceiling(Limit::Capacity)
+        .map(|capacity| capacity.kernel_model)
+        .unwrap_or_default()
 }
 
 impl LoadArguments {
     /// Returns the quantities that may be lists or ranges.
     fn quantity_lists(&self) -> impl Iterator<Item = &QuantityValues> {
-        let Self { congestion, streams, buffer, window, .. } = self;
+        let Self {
+            congestion,
+            streams,
+            buffer,
+            window,
+            ..
+        } = self;
         [congestion, streams, buffer, window].into_iter().flatten()
     }
 
@@ -378,17 +498,25 @@ impl LoadArguments {
             omit: self.omit,
             bytes: self.bytes,
             block: ByteCount::ZERO,
-            rate: self.bitrate.map(|offer| offer.rate).filter(|rate| *rate > BitRate::ZERO),
+            rate: self
+                .bitrate
+                .map(|offer| offer.rate)
+                .filter(|rate| *rate > BitRate::ZERO),
             burst: self.bitrate.and_then(|offer| offer.burst),
             pacing: self.fq_rate.filter(|rate| *rate > BitRate::ZERO),
-            writer: if self.blocking { Writer::Blocking } else { Writer::Retrying },
+            writer: if self.blocking {
+                Writer::Blocking
+            } else {
+                Writer::Retrying
+            },
             ..Request::default()
         }
     }
 }
 
 fn parse_jobs(text: &str) -> Result<NonZeroUsize, String> {
-    text.parse().map_err(|_| "write a number of at least 1".to_owned())
+    text.parse()
+        .map_err(|_| "write a number of at least 1".to_owned())
 }
 
 fn parse_granularity(text: &str) -> Result<TrainGranularity, String> {

@@ -12,23 +12,31 @@ use crate::sibling::read_sibling;
 use crate::terminal::Terminal;
 
 /// Flags of transfers that were never measured.
-const OF_NEW_TRANSFERS: [&str; 5] = ["scenario", "PathLists", "LoadArguments", "granularity", "csv"];
+const OF_NEW_TRANSFERS: [&str; 5] = [
+    "scenario",
+    "PathLists",
+    "LoadArguments",
+    "granularity",
+    "csv",
+];
 
 /// The measurement, and the changes.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Past measurement")]
 pub(super) struct PastArguments {
-    /// Measurement to simulate again, as measure, demo or lab run print it with --json; - is standard input
+    /// Measurement to simulate again, as measure, demo or lab run print it with --json; - is
+    /// standard input
     ///
-    /// An emulated path is in the record. Any other is inferred from what was measured, which the output states; keys
-    /// of --path override that.
+    /// An emulated path is in the record. Any other is inferred from what was measured, which the
+    /// output states; keys of --path override that.
     #[arg(long, value_name = "FILE", conflicts_with_all = OF_NEW_TRANSFERS)]
     from: Option<String>,
-    /// Simulate it with this change, too: congestion=bbr, queue=0.1bdp, `receiver.tcp_rmem=64MiB`; repeatable
+    /// Simulate it with this change, too: congestion=bbr, queue=0.1bdp, `receiver.tcp_rmem=64MiB`;
+    /// repeatable
     ///
-    /// Keys are congestion, streams, window, buffer, pacing, those of --path, and those of --sender and --receiver
-    /// behind `sender.` and `receiver.`. Several changes are also simulated all together. `remedies` stands for each
-    /// remedy for the limit, the best first.
+    /// Keys are congestion, streams, window, buffer, pacing, those of --path, and those of --sender
+    /// and --receiver behind `sender.` and `receiver.`. Several changes are also simulated all
+    /// together. `remedies` stands for each remedy for the limit, the best first.
     #[arg(
         long,
         value_name = "KEY=VALUE",
@@ -72,7 +80,11 @@ impl PastArguments {
             reports.push(report);
         }
         terminal.print_content(Content::WhatIf { what_if: reports });
-        if interrupted { Err(Failure::already_printed(INTERRUPTED)) } else { Ok(()) }
+        if interrupted {
+            Err(Failure::already_printed(INTERRUPTED))
+        } else {
+            Ok(())
+        }
     }
 }
 

@@ -13,7 +13,8 @@ use crate::values::parse_duration;
 use crate::whole_file::WholeFile;
 
 /// The names of the columns: seconds, segments, bytes, bit/s.
-const HEAD: &str = "time,stream,cwnd,ssthresh,in_flight,queue,rate_bps,srtt,pacing_bps,retransmits,state";
+const HEAD: &str =
+    "time,stream,cwnd,ssthresh,in_flight,queue,rate_bps,srtt,pacing_bps,retransmits,state";
 
 /// The file, and how often its state is written.
 #[derive(Debug, clap::Args)]
@@ -21,9 +22,9 @@ const HEAD: &str = "time,stream,cwnd,ssthresh,in_flight,queue,rate_bps,srtt,paci
 pub(super) struct TraceArguments {
     /// Write the course of the transfer to this file as CSV
     ///
-    /// A row for each stream and interval: time, congestion window, slow-start threshold and segments in flight, bytes
-    /// in the queue of the path, rate of what was acknowledged, smoothed round-trip time, pacing rate, segments sent
-    /// again. The file is written whole or not at all.
+    /// A row for each stream and interval: time, congestion window, slow-start threshold and
+    /// segments in flight, bytes in the queue of the path, rate of what was acknowledged, smoothed
+    /// round-trip time, pacing rate, segments sent again. The file is written whole or not at all.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["from", "csv"])]
     trace: Option<PathBuf>,
     /// Interval between the rows of --trace
@@ -59,14 +60,18 @@ impl TraceArguments {
         let mut out = BufWriter::new(&trace.file);
         let mut write = |line: &str| writeln!(out, "{line}").map_err(TraceStop::Write);
         let done = write(HEAD).and_then(|()| {
-            simulate_traced(plan, self.trace_interval, interrupt, &mut |point| write(&trace_row(point)))
+            simulate_traced(plan, self.trace_interval, interrupt, &mut |point| {
+                write(&trace_row(point))
+            })
         });
-        let done = done.and_then(|measurement| out.flush().map(|()| measurement).map_err(TraceStop::Write));
+        let done = done
+            .and_then(|measurement| out.flush().map(|()| measurement).map_err(TraceStop::Write));
         drop(out);
         match done {
-            Ok(measurement) => {
-                trace.rename_into_place().map(|()| measurement).map_err(|error| write_failure(file, &error))
-            }
+            Ok(measurement) => trace
+                .rename_into_place()
+                .map(|()| measurement)
+                .map_err(|error| write_failure(file, &error)),
             Err(TraceStop::Write(error)) => Err(write_failure(file, &error)),
             Err(TraceStop::Experiment(error)) => Err(error.into()),
         }
@@ -86,13 +91,20 @@ impl From<ExperimentError> for TraceStop {
 }
 
 fn write_failure(file: &Path, error: &io::Error) -> Failure {
-    Failure::new(FAILED, format!("cannot write the trace {}: {error}", file.display()))
+    Failure::new(
+        FAILED,
+        format!("cannot write the trace {}: {error}", file.display()),
+    )
 }
 
 fn trace_row(point: &TracePoint) -> String {
     let (sample, tcp) = (&point.sender, &point.sender.tcp);
-    let segments = |count: Option<SegCount>| count.map_or_else(String::new, |count| count.get().to_string());
-    let in_flight = sample.pipe_bytes().zip(tcp.snd_mss).map(|(pipe, mss)| pipe.get() / mss.get().max(1));
+    let segments =
+        |count: Option<SegCount>| count.map_or_else(String::new, |count| count.get().to_string());
+    let in_flight = sample
+        .pipe_bytes()
+        .zip(tcp.snd_mss)
+        .map(|(pipe, mss)| pipe.get() / mss.get().max(1));
     let state = tcp.congestion_state.map_or("", |state| match state {
         CongestionState::Open => "open",
         CongestionState::Disorder => "disorder",
@@ -108,8 +120,10 @@ fn trace_row(point: &TracePoint) -> String {
         in_flight.map_or_else(String::new, |count| count.to_string()),
         point.queued.get().to_string(),
         point.rate.bps().to_string(),
-        tcp.rtt.map_or_else(String::new, |rtt| rtt.as_secs_f64().to_string()),
-        tcp.pacing_rate.map_or_else(String::new, |rate| rate.bps().to_string()),
+        tcp.rtt
+            .map_or_else(String::new, |rtt| rtt.as_secs_f64().to_string()),
+        tcp.pacing_rate
+            .map_or_else(String::new, |rate| rate.bps().to_string()),
         segments(tcp.total_retrans),
         state.to_owned(),
     ]
@@ -119,7 +133,9 @@ fn trace_row(point: &TracePoint) -> String {
 fn trace_interval(text: &str) -> Result<Span, String> {
     let interval = parse_duration(text)?;
     let valid = interval >= Span::from_micros(10);
-    valid.then_some(interval).ok_or_else(|| "the interval must be at least 10 µs".to_owned())
+    valid
+        .then_some(interval)
+        .ok_or_else(|| "the interval must be at least 10 µs".to_owned())
 }
 
 /// Fails if the course of these transfers cannot be one file.
@@ -132,7 +148,9 @@ pub(super) fn check_transfer_count(transfers: usize, file: &Path) -> Result<(), 
         return Err(Failure::new(USAGE, why));
     }
     if transfers != 1 {
-        let why = format!("--trace is of one transfer, and these are {transfers}: leave out lists, steps and --seeds");
+        let why = format!(
+            "--trace is of one transfer, and these are {transfers}: leave out lists, steps and --seeds"
+        );
         return Err(Failure::new(USAGE, why));
     }
     Ok(())
