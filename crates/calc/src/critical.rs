@@ -38,9 +38,9 @@ pub(crate) fn least_sufficient(
     while enough - too_little > 1 {
         let middle = too_little.midpoint(enough);
         if will_do(middle) {
-            enough = middle
+            enough = middle;
         } else {
-            too_little = middle
+            too_little = middle;
         }
     }
     CriticalValue::At(enough)

@@ -159,7 +159,7 @@ impl ImprovementState {
     fn apply_change(&mut self, change: &Change) {
         match change {
             Change::SocketBuffer(Buffer::Automatic) => {
-                (self.inputs.window, self.inputs.buffer) = (None, None)
+                (self.inputs.window, self.inputs.buffer) = (None, None);
             }
             Change::SocketBuffer(Buffer::Window(window)) => self.inputs.window = Some(*window),
             Change::SocketBuffer(Buffer::Request(request)) => self.inputs.buffer = Some(*request),

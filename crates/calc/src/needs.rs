@@ -544,10 +544,10 @@ mod tests {
         let (mut inputs, mut hosts) = (inputs.clone(), hosts.clone());
         match (quantity, value.clone()) {
             (Quantity::TcpWmem, Value::Bytes(max)) => {
-                hosts.sender.tcp_wmem = hosts.sender.tcp_wmem.with_max(max)
+                hosts.sender.tcp_wmem = hosts.sender.tcp_wmem.with_max(max);
             }
             (Quantity::TcpRmem, Value::Bytes(max)) => {
-                hosts.receiver.tcp_rmem = hosts.receiver.tcp_rmem.with_max(max)
+                hosts.receiver.tcp_rmem = hosts.receiver.tcp_rmem.with_max(max);
             }
             (Quantity::Buffer, Value::Bytes(request)) => inputs.buffer = Some(request),
             (Quantity::Loss, Value::Share(loss)) => inputs.loss = Some(loss),

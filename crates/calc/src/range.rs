@@ -18,7 +18,7 @@ pub fn read_values(quantity: Quantity, text: &str) -> Result<Vec<QuantitySetting
     for item in text.split(',') {
         match item.split_once("..") {
             Some((low, rest)) => {
-                values.extend(SettingRange::read(quantity, low, rest)?.range_values()?)
+                values.extend(SettingRange::read(quantity, low, rest)?.range_values()?);
             }
             None => values.push(QuantitySetting::read(quantity, item)?),
         }

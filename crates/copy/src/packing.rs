@@ -255,7 +255,7 @@ mod tests {
                         BlockCompression::new(&pool, &slow())
                             .compress_block(&mut text.clone())
                             .is_some()
-                    )
+                    );
                 });
             }
         });

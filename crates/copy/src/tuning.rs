@@ -234,7 +234,7 @@ impl SenderMonitor {
                 Some(AdaptationChange::Queued(rate)) => self.rest_connection(rate),
                 Some(AdaptationChange::Held) => self.add_connection("full buffers hold back fewer"),
                 Some(AdaptationChange::Fast) => {
-                    self.add_connection("one processor may not keep up")
+                    self.add_connection("one processor may not keep up");
                 }
                 Some(AdaptationChange::Unfilled(rate)) => {
                     if rate >= before.scale_by(MIN_GAIN) {

@@ -448,7 +448,7 @@ mod tests {
         let idle = AtomicBool::new(false);
         let mut summaries = Vec::new();
         simulate_summaries(&plans(), 3, jobs(2), Interrupt(&idle), &mut |summary| {
-            summaries.push(summary)
+            summaries.push(summary);
         })
         .unwrap();
         let mut rates: Vec<BitRate> = (0..3)

@@ -151,7 +151,7 @@ impl PastTransfer {
         let mut simulations: Vec<SimulatedTransfer> = Vec::new();
         let seeds = options.seeds.1;
         simulate_summaries(&plans, seeds, options.jobs, interrupt, &mut |done| {
-            simulations.push(done)
+            simulations.push(done);
         })?;
         rank_remedies(simulations.get_mut(first_remedy..).unwrap_or_default());
         Ok(WhatIfReport {

@@ -194,7 +194,7 @@ mod tests {
                     seen.add_interval(begin + index * 4, begin + index * 4 + 2)
                         .known,
                     0
-                )
+                );
             });
             let repairs = (0..4_999)
                 .map(|index| seen.add_interval(begin + index * 4 + 2, begin + index * 4 + 4));

@@ -65,7 +65,7 @@ impl UnacknowledgedSegments {
                 let moved = index.min(self.segments.len() - index);
                 match self.segments.get_mut(index) {
                     Some(same) if same.end == end || repeats || moved > MAX_AT_ONCE => {
-                        same.mark_repeated(at)
+                        same.mark_repeated(at);
                     }
                     _ => self.segments.insert(index, sent),
                 }
@@ -162,10 +162,10 @@ mod tests {
         let mut sent = UnacknowledgedSegments::default();
         let count = MAX_SEGMENTS as u64;
         (0..count).for_each(|index| {
-            sent.record_sent_segment([index * 2, index * 2 + 1], at(index), false)
+            sent.record_sent_segment([index * 2, index * 2 + 1], at(index), false);
         });
         (0..200_000).for_each(|index| {
-            sent.record_sent_segment([0, count * 2 - 1], at(count + index), true)
+            sent.record_sent_segment([0, count * 2 - 1], at(count + index), true);
         });
         // What comes late in the middle would move half of them.
         (0..200_000).for_each(|index| {
@@ -173,7 +173,7 @@ mod tests {
                 [count + index % 9, count + index % 9 + 1],
                 at(count + index),
                 false,
-            )
+            );
         });
         assert!(sent.segments.len() <= MAX_SEGMENTS);
         assert_eq!(

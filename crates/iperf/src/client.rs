@@ -403,7 +403,7 @@ impl ClientSession {
                 self.enter_step(SessionStep::Streams, now);
             }
             (SessionStep::Start, Some(StateByte::TestStart)) => {
-                self.enter_step(SessionStep::Preparation, now)
+                self.enter_step(SessionStep::Preparation, now);
             }
             (SessionStep::Preparation, Some(StateByte::TestRunning)) => {
                 self.actions.push_back(ClientAction::StartTransfer);

@@ -67,9 +67,9 @@ impl SequenceCounter {
             widen_number(low_half(number), self.highest).unwrap_or(0)
         };
         if number > self.highest {
-            self.in_front(number)
+            self.in_front(number);
         } else {
-            self.record_late(number)
+            self.record_late(number);
         }
     }
 
@@ -126,7 +126,7 @@ impl SequenceCounter {
             Some(run)
                 if run.last + 1 == number && run.position + (number - run.first) == position =>
             {
-                run.last = number
+                run.last = number;
             }
             _ => {
                 if self.runs.len() == MAX_RUNS {

@@ -280,7 +280,7 @@ impl ServerSession {
         match (step, StateByte::from_byte(first)) {
             // No message within its limit begins with this byte, so it means the same everywhere.
             (_, Some(StateByte::ClientTerminate)) => {
-                self.fail_test(TestError::ClientTerminated { step })
+                self.fail_test(TestError::ClientTerminated { step });
             }
             (SessionStep::Parameters, _) => return self.read_parameters(now),
             (SessionStep::Key, Some(StateByte::Key)) => return self.read_proof(now),

@@ -188,7 +188,7 @@ impl World {
     fn drive_server(&mut self, action: ServerAction) {
         match action {
             ServerAction::Send(bytes) | ServerAction::Report(bytes) => {
-                self.to_client.put(self.now, &bytes)
+                self.to_client.put(self.now, &bytes);
             }
             ServerAction::ExpectStreams(request) => self.seen.server_request = Some(request),
             ServerAction::StartTransfer => {
@@ -324,27 +324,27 @@ fn client_at(step: SessionStep, request: &Request) -> (ClientSession, Time) {
     let mut now = Time::ZERO;
     let moves: [(SessionStep, ClientMove); 9] = [
         (SessionStep::Greeting, |client, now| {
-            client.receive_bytes(now, &[9])
+            client.receive_bytes(now, &[9]);
         }),
         (SessionStep::Parameters, |client, now| {
-            client.receive_bytes(now, &[10])
+            client.receive_bytes(now, &[10]);
         }),
         (SessionStep::Streams, ClientSession::streams_opened),
         (SessionStep::Start, |client, now| {
-            client.receive_bytes(now, &[1])
+            client.receive_bytes(now, &[1]);
         }),
         (SessionStep::Preparation, |client, now| {
-            client.receive_bytes(now, &[2])
+            client.receive_bytes(now, &[2]);
         }),
         (SessionStep::Transfer, ClientSession::transfer_finished),
         (SessionStep::End, |client, now| {
-            client.receive_bytes(now, &[13])
+            client.receive_bytes(now, &[13]);
         }),
         (SessionStep::LocalResults, |client, now| {
-            client.local_results(now, TestResults::default())
+            client.local_results(now, TestResults::default());
         }),
         (SessionStep::Results, |client, now| {
-            client.receive_bytes(now, b"\x00\x00\x00\x0e{\"streams\":[]}")
+            client.receive_bytes(now, b"\x00\x00\x00\x0e{\"streams\":[]}");
         }),
     ];
     for (_, go_on) in moves.iter().take_while(|(at, _)| *at != step) {
@@ -821,17 +821,17 @@ fn server_at(step: SessionStep, parameters: &str) -> (ServerSession, Time) {
     };
     let moves: [(SessionStep, ServerMove); 5] = [
         (SessionStep::Parameters, &|server, now| {
-            server.receive_bytes(now, &message(parameters))
+            server.receive_bytes(now, &message(parameters));
         }),
         (SessionStep::Streams, &connect_both),
         (SessionStep::Transfer, &|server, now| {
-            server.receive_bytes(now, &[4])
+            server.receive_bytes(now, &[4]);
         }),
         (SessionStep::Results, &|server, now| {
-            server.receive_bytes(now, &message(r#"{"streams":[]}"#))
+            server.receive_bytes(now, &message(r#"{"streams":[]}"#));
         }),
         (SessionStep::LocalResults, &|server, now| {
-            server.local_results(now, results_of(Side::Server, &Request::default()))
+            server.local_results(now, results_of(Side::Server, &Request::default()));
         }),
     ];
     for (_, go_on) in moves.iter().take_while(|(at, _)| *at != step) {

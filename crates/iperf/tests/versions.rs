@@ -382,7 +382,7 @@ fn from_3_18_on_parameters_are_short_and_of_their_type() {
         match key.as_str() {
             "udp" | "bidirectional" | "nodelay" | "mptcp" => assert_eq!(value, true, "{key}"),
             "title" | "extra_data" | "congestion" | "client_version" => {
-                assert!(value.is_string(), "{key}")
+                assert!(value.is_string(), "{key}");
             }
             "x_fullpipe" => assert!(value.is_object()),
             _ => assert!(value.is_i64(), "{key}"),

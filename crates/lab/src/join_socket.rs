@@ -213,7 +213,7 @@ impl JoinSocket {
         Ok(Self {
             listener,
             accept_thread: Some(thread::spawn(move || {
-                admit_programs(&watched, &greeting, &inside)
+                admit_programs(&watched, &greeting, &inside);
             })),
         })
     }

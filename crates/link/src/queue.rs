@@ -208,7 +208,7 @@ impl<T: Train> LinkQueue<T> {
                 }
             }
             QueueDiscipline::DropTail { fifo, .. } | QueueDiscipline::Codel { fifo, .. } => {
-                fifo.push(at, train)
+                fifo.push(at, train);
             }
             QueueDiscipline::FqCodel(flows) => flows.push(at, train),
         }

@@ -46,7 +46,7 @@ impl LivePage for WatchedPage {
         match update {
             WatchedUpdate::Snapshot(snapshot) => self.course.push(snapshot),
             WatchedUpdate::Now(limit, sentence) => {
-                self.now = Some((displayable_text(&limit), displayable_text(&sentence)))
+                self.now = Some((displayable_text(&limit), displayable_text(&sentence)));
             }
         }
     }

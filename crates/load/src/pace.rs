@@ -164,9 +164,9 @@ impl BurstPace {
                 return self.grant_due_bytes(now);
             }
             if self.has_long_catch_up() {
-                thread::sleep(left.min(POLL_INTERVAL))
+                thread::sleep(left.min(POLL_INTERVAL));
             } else {
-                thread::yield_now()
+                thread::yield_now();
             }
         }
     }

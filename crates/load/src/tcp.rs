@@ -97,7 +97,7 @@ fn send_from(
             // The kernel calls a socket writable only when a third of its buffer is free. Trying
             // again soon, writable or not, keeps the buffer full.
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                source.wait_for_room(socket, retry.next_wait())
+                source.wait_for_room(socket, retry.next_wait());
             }
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) if source.falls_back(&error, shared) => {}

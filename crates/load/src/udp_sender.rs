@@ -64,11 +64,11 @@ pub(crate) fn send_datagrams(
         match result {
             Ok(_) => {}
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                wait_for_socket(socket, PollFlags::OUT, POLL_INTERVAL)
+                wait_for_socket(socket, PollFlags::OUT, POLL_INTERVAL);
             }
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) if error.raw_os_error() == Some(Errno::NOBUFS.raw_os_error()) => {
-                thread::sleep(NO_ROOM)
+                thread::sleep(NO_ROOM);
             }
             Err(error) if absence.may_pass(&error) => thread::sleep(NO_ROOM),
             Err(error) if train.falls_back(socket, &error, shared) => {}

@@ -715,7 +715,7 @@ impl TestSession<'_> {
                 report(TestEvent::Connected(&self.connected_test()));
             }
             ClientAction::Reported(report) => {
-                peer_report::merge_report(self.stated.get_or_insert_default(), *report)
+                peer_report::merge_report(self.stated.get_or_insert_default(), *report);
             }
             ClientAction::CollectResults => {
                 self.drain_transfer().await;

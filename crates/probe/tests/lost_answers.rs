@@ -24,7 +24,7 @@ fn losing_first_answers(server: SocketAddr) -> u16 {
     thread::spawn(move || {
         listener
             .incoming()
-            .for_each(|client| join(client.unwrap(), server))
+            .for_each(|client| join(client.unwrap(), server));
     });
     thread::spawn(move || pass_datagrams(&datagrams, server));
     address.port()

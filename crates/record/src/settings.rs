@@ -300,7 +300,7 @@ impl Change {
             Self::Streams(streams) => after.streams = *streams,
             // A burst is of writes that a rate holds back.
             Self::Rate(rate) => {
-                (after.rate, after.burst) = (*rate, after.burst.filter(|_| rate.is_some()))
+                (after.rate, after.burst) = (*rate, after.burst.filter(|_| rate.is_some()));
             }
             Self::MaxPacingRate(pace) => after.pacing = *pace,
             Self::TcpRmemMax(_)
@@ -329,18 +329,18 @@ fn set_by_name(settings: &mut HostSettings, name: &str, text: &str) {
         "net.core.rmem_max" => settings.rmem_max = size().or(settings.rmem_max),
         "net.core.wmem_max" => settings.wmem_max = size().or(settings.wmem_max),
         "net.ipv4.tcp_window_scaling" => {
-            settings.window_scaling = switch().unwrap_or(settings.window_scaling)
+            settings.window_scaling = switch().unwrap_or(settings.window_scaling);
         }
         "net.ipv4.tcp_timestamps" => settings.timestamps = switch().unwrap_or(settings.timestamps),
         "net.ipv4.tcp_sack" => settings.sack = switch().unwrap_or(settings.sack),
         "net.ipv4.tcp_moderate_rcvbuf" => {
-            settings.moderate_rcvbuf = switch().unwrap_or(settings.moderate_rcvbuf)
+            settings.moderate_rcvbuf = switch().unwrap_or(settings.moderate_rcvbuf);
         }
         "net.ipv4.tcp_adv_win_scale" => {
             settings.adv_win_scale = text.trim().parse().unwrap_or(settings.adv_win_scale);
         }
         "net.ipv4.tcp_congestion_control" => {
-            text.trim().clone_into(&mut settings.congestion_control)
+            text.trim().clone_into(&mut settings.congestion_control);
         }
         _ => {}
     }

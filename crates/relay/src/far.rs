@@ -83,7 +83,7 @@ impl FarSettings {
                 [] => {
                     peer.control
                         .send_bytes(&[TAKES_BLOCKS | TAKES_PADDING])
-                        .await?
+                        .await?;
                 }
                 PAD => {
                     in_time(read_padding(&mut peer)).await?;

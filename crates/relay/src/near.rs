@@ -184,7 +184,7 @@ impl FarConnectionPool {
         loop {
             match self.call_far().await {
                 Err(error) if self.has_no_place(&error) && began.elapsed() < CONNECT_DEADLINE => {
-                    sleep(AGAIN).await
+                    sleep(AGAIN).await;
                 }
                 called => return called,
             }

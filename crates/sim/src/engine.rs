@@ -581,9 +581,9 @@ impl Simulation {
         }
         self.settle_connection(index);
         if sends {
-            self.serve_connection(index)
+            self.serve_connection(index);
         } else {
-            self.arm_deadline(index)
+            self.arm_deadline(index);
         }
     }
 

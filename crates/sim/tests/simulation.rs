@@ -74,7 +74,7 @@ fn a_planted_limit_is_named() {
             Limit::ReceiveWindow,
             Cause::TcpRmemMax,
             with(base(), |p| {
-                p.receiver.tcp_rmem.max = ByteCount::from_kib(128)
+                p.receiver.tcp_rmem.max = ByteCount::from_kib(128);
             }),
         ),
         (
@@ -86,7 +86,7 @@ fn a_planted_limit_is_named() {
             Limit::ReceiveWindow,
             Cause::SoRcvbuf,
             with(base(), |p| {
-                p.request.buffer = Buffer::Window(ByteCount::from_kib(64))
+                p.request.buffer = Buffer::Window(ByteCount::from_kib(64));
             }),
         ),
         (
@@ -118,7 +118,7 @@ fn a_planted_limit_is_named() {
             Limit::Mtu,
             Cause::BlackHole,
             with(base(), |p| {
-                p.path.forward.effects.narrow = Some(narrow(TooBig::Swallowed))
+                p.path.forward.effects.narrow = Some(narrow(TooBig::Swallowed));
             }),
         ),
         (
@@ -237,7 +237,7 @@ fn a_transfer_that_cannot_end_breaks_off_and_is_not_valid() {
     assert!(lossy.broken_off.is_some());
     assert!(!lossy.validity.is_valid());
     let whole = measure(with(plan(10, 20, 1), |p| {
-        p.request.bytes = Some(ByteCount::from_kib(300))
+        p.request.bytes = Some(ByteCount::from_kib(300));
     }));
     assert_eq!(
         (whole.broken_off, whole.validity.broken),
@@ -249,7 +249,7 @@ fn a_transfer_that_cannot_end_breaks_off_and_is_not_valid() {
 fn a_short_segment_takes_the_time_of_its_own_bytes() {
     let busy = |bytes| {
         let one = with(plan(1, 20, 1), |p| {
-            p.request.bytes = Some(ByteCount::new(bytes))
+            p.request.bytes = Some(ByteCount::new(bytes));
         });
         measure(one).validity.link_busy.unwrap()
     };
@@ -265,12 +265,12 @@ fn a_short_segment_takes_the_time_of_its_own_bytes() {
 fn plain_loss_is_no_black_hole() {
     for loss in [0.2, 0.3, 0.5] {
         let heavy = with(plan(20, 20, 10), |p| {
-            p.path.forward.loss = Some(Ratio::new(loss))
+            p.path.forward.loss = Some(Ratio::new(loss));
         });
         assert_ne!(verdict(heavy).0, Limit::Mtu, "{loss}");
     }
     let bursts = |p: &mut SimulationPlan| {
-        p.path.forward.effects.losses = Some("gilbert-elliott 1% 20%".parse().unwrap())
+        p.path.forward.effects.losses = Some("gilbert-elliott 1% 20%".parse().unwrap());
     };
     assert_ne!(verdict(with(plan(20, 20, 10), bursts)).0, Limit::Mtu);
 }
@@ -381,7 +381,7 @@ fn planted_losses_are_the_segments_that_are_sent_again() {
 fn a_fixed_window_gives_the_rate_of_the_kernel() {
     for (kib, kernel) in [(32, 6.215), (64, 12.832), (128, 25.453)] {
         let plan = with(plan(200, 40, 5), |p| {
-            p.request.buffer = Buffer::Window(ByteCount::from_kib(kib))
+            p.request.buffer = Buffer::Window(ByteCount::from_kib(kib));
         });
         let measured = measure(plan).summary.steady.unwrap().rate.as_mbps();
         assert!(
@@ -494,7 +494,7 @@ fn a_middlebox_that_strips_the_scale_leaves_64_kib() {
 fn a_middlebox_that_lowers_windows_lowers_that_of_the_handshake_too() {
     let most = ByteCount::new(2000);
     let clamped = measure(with(plan(100, 40, 2), |p| {
-        p.path.reverse.effects.edits = vec![Edit::ClampWindow(most)]
+        p.path.reverse.effects.edits = vec![Edit::ClampWindow(most)];
     }));
     let handshake = clamped.sending_end().sockets[0].handshake.unwrap();
     assert_eq!(handshake.window, Some(most));
@@ -650,7 +650,7 @@ fn rates_over_queue_loss_control_and_granularity() {
 fn no_round_trip_is_shorter_than_that_of_the_path() {
     for seed in 0..20 {
         let lossy = with(plan(50, 20, 2), |p| {
-            (p.seed, p.path.forward.loss) = (seed, Some(Ratio::new(0.02)))
+            (p.seed, p.path.forward.loss) = (seed, Some(Ratio::new(0.02)));
         });
         let measured = measure(lossy);
         let least = measured

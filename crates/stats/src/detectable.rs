@@ -37,9 +37,9 @@ pub fn pairs_needed(noise: Ratio, difference: Ratio) -> Option<usize> {
     while low < high {
         let middle = usize::midpoint(low, high);
         if enough(&middle) {
-            high = middle
+            high = middle;
         } else {
-            low = middle + 1
+            low = middle + 1;
         }
     }
     Some(low)

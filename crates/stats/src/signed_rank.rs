@@ -43,9 +43,9 @@ fn with_ranks_up_to(cap: usize, differences: &[f64]) -> Option<IntervalEstimate>
         while low < high {
             let middle = usize::midpoint(low, high);
             if rejected(middle) {
-                low = middle + 1
+                low = middle + 1;
             } else {
-                high = middle
+                high = middle;
             }
         }
         averages[low]

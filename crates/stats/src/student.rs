@@ -14,9 +14,9 @@ pub(crate) fn student_quantile(share: f64, freedom: usize) -> f64 {
     for _ in 0..64 {
         let middle = f64::midpoint(low, high);
         if central_probability(middle, freedom) < central {
-            low = middle
+            low = middle;
         } else {
-            high = middle
+            high = middle;
         }
     }
     f64::midpoint(low, high)

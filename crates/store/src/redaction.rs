@@ -360,7 +360,7 @@ fn add_words(words: &mut BTreeSet<String>, schema: &Value) {
                             .for_each(|word| add_word(words, word));
                     }
                     ("properties", Value::Object(fields)) => {
-                        fields.keys().for_each(|word| add_word(words, word))
+                        fields.keys().for_each(|word| add_word(words, word));
                     }
                     _ => {}
                 }

@@ -44,11 +44,11 @@ impl Store {
             check.documents += 1;
             match self.document_body(&document) {
                 Ok(body) if !document.thinned && self.is_stale(&document, &body, repair)? => {
-                    check.stale += 1
+                    check.stale += 1;
                 }
                 Ok(_) | Err(StoreError::Removed(_)) => {}
                 Err(StoreError::Damaged { id, why }) => {
-                    check.damaged.push(DamagedDocument { id, why })
+                    check.damaged.push(DamagedDocument { id, why });
                 }
                 Err(error) => check.damaged.push(DamagedDocument {
                     id: document.id.clone(),

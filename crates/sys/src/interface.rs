@@ -179,7 +179,7 @@ pub(crate) fn control_socket() -> io::Result<OwnedFd> {
 
 fn set_mtu(control: &OwnedFd, name: &str, mtu: ByteCount) -> io::Result<()> {
     set_interface(control, name, "its MTU", libc::SIOCSIFMTU, |request| {
-        request.ifr_ifru.ifru_mtu = mtu.get() as i32
+        request.ifr_ifru.ifru_mtu = mtu.get() as i32;
     })
 }
 

@@ -62,7 +62,7 @@ fn pass_on(mut from: File, mut to: File, done: &AtomicBool) -> usize {
                 longest = longest.max(length);
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                thread::sleep(Duration::from_micros(200))
+                thread::sleep(Duration::from_micros(200));
             }
             Err(error) => panic!("{error}"),
         }

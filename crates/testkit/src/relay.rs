@@ -229,7 +229,7 @@ fn forward_back(upstream: &UdpSocket, clients: &UdpSocket, client: SocketAddr, m
     let mut buffer = vec![0; 65_536];
     while let Ok(length) = upstream.recv(&mut buffer) {
         lane.forward(&buffer[..length], |datagram| {
-            drop(clients.send_to(datagram, client))
+            drop(clients.send_to(datagram, client));
         });
     }
 }

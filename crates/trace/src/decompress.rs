@@ -80,7 +80,7 @@ impl DecompressedInput {
                 Err(_) => {
                     self.end = Some(DecompressionEnd::Failed(io::Error::other(
                         "the decompressor gave up",
-                    )))
+                    )));
                 }
             }
         }

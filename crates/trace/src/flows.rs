@@ -151,11 +151,11 @@ impl ContentBuilder {
                 self.segments += 1;
                 others.cut_options += u64::from(segment.options.cut);
                 self.sorter.add_segment(segment, at, &mut |segment, at| {
-                    self.flows.add_segment(segment, at)
+                    self.flows.add_segment(segment, at);
                 });
             }
             CapturedContent::FirstFragment | CapturedContent::LaterFragment => {
-                others.fragments += 1
+                others.fragments += 1;
             }
             CapturedContent::Cut => others.cut += 1,
             CapturedContent::Encrypted => others.encrypted += 1,

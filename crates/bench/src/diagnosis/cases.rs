@@ -1000,7 +1000,7 @@ mod tests {
             match planting(*verdict) {
                 Planting::Planted(_) => assert!(has_cases, "{}", verdict.name()),
                 Planting::Unplanted(reason) => {
-                    assert!(!has_cases && reason.contains(' '), "{}", verdict.name())
+                    assert!(!has_cases && reason.contains(' '), "{}", verdict.name());
                 }
             }
         }

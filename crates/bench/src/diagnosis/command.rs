@@ -193,7 +193,7 @@ impl Judging {
                     records.push(record);
                 }
                 Err(RunError::NotPlanted(why)) => {
-                    say(false, &format!("left out: {}: {why}\n", case.name))
+                    say(false, &format!("left out: {}: {why}\n", case.name));
                 }
                 Err(why) => return Err(why.into()),
             }

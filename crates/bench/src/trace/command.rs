@@ -94,7 +94,7 @@ impl Reading {
                 {
                     Ok(run) => row.runs.push(run),
                     Err(RunError::Failed(why)) if !row.reader.is_fullpipe() => {
-                        row.failure = Some(why)
+                        row.failure = Some(why);
                     }
                     Err(error) => return Err(error),
                 }

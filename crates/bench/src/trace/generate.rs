@@ -74,7 +74,7 @@ impl Plan {
         capture.head()?;
         match self.transfers {
             Transfers::One { packets, flight } => {
-                one(&mut capture, packets, flight / u64::from(MSS))?
+                one(&mut capture, packets, flight / u64::from(MSS))?;
             }
             Transfers::Many(connections) => many(&mut capture, connections)?,
         }

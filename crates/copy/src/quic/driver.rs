@@ -182,7 +182,7 @@ impl QuicDriver {
                 .handle(now, self.remote, None, None, datagram, &mut answer)
             {
                 Some(DatagramEvent::ConnectionEvent(_, event)) => {
-                    self.connection.handle_event(event)
+                    self.connection.handle_event(event);
                 }
                 Some(DatagramEvent::NewConnection(incoming)) => self.endpoint.ignore(incoming),
                 // No other thread uses this socket any more.

@@ -289,7 +289,7 @@ impl HandshakeAttempts {
                 }
             }
             Some(DatagramEvent::NewConnection(incoming)) => {
-                self.admit_caller(now, incoming, received.to)
+                self.admit_caller(now, incoming, received.to);
             }
             Some(DatagramEvent::Response(transmit)) => self.send_answer(&transmit, received.to),
             None => {}

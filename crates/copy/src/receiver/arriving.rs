@@ -61,7 +61,7 @@ impl FileReceiver {
                     taken.map(|whole| {
                         whole
                             .into_iter()
-                            .for_each(|whole| self.complete_file(whole))
+                            .for_each(|whole| self.complete_file(whole));
                     })
                 }
                 Ok(DataHead::End) if number.is_some() => break Ok(()),

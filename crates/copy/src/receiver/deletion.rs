@@ -111,7 +111,7 @@ impl FileReceiver {
     /// Deletes an entry, but not what is excluded in it.
     fn delete_one(&self, tree: &FolderTree, path: &EntryPath) {
         let failed = |path: &EntryPath, error| {
-            self.report_problem(path, &format!("it cannot be deleted: {error}"))
+            self.report_problem(path, &format!("it cannot be deleted: {error}"));
         };
         match to_delete(tree, &self.options.excludes, path) {
             Ok(parts) => parts

@@ -96,7 +96,7 @@ impl FileReceiver {
     ) {
         if let Some(attributes) = attributes {
             apply_attributes(open, attributes, &mut |what| {
-                self.common.not_kept(path, what)
+                self.common.not_kept(path, what);
             });
         }
     }

@@ -288,7 +288,7 @@ fn make(random: &mut Pcg32, root: &Path, is_new: bool) {
     }
     symlink(if is_new { "small-0" } else { "large-0" }, top.join("link")).unwrap();
     for_each(root, &mut |path, _| {
-        lchown(below(root, path), Some(USER), Some(USER)).unwrap()
+        lchown(below(root, path), Some(USER), Some(USER)).unwrap();
     });
     if is_new {
         set_attributes(random, &top);

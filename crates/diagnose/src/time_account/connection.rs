@@ -393,7 +393,7 @@ impl ConnectionWalk {
             (_, Some(flight)) => self.book_time(TimeUse::Data, flight.last, moved.last),
             (DataDirection::In, None) if is_answer => self.await_answer(self.at, first),
             (DataDirection::In, None) if can_answer(self.asked) => {
-                self.await_answer(self.asked, first)
+                self.await_answer(self.asked, first);
             }
             (DataDirection::In, None) => self.book_time(TimeUse::OtherProgram, self.at, first),
             (DataDirection::Out, None) => {}

@@ -127,7 +127,7 @@ fn of_a_small_window_a_quarter_may_seem_unused_and_of_a_large_one_a_sixteenth() 
     // Segments as on loopback, three of which are more than a train.
     let segments = |share| {
         without(used(MIB, share), |sample| {
-            sample.tcp.snd_mss = Some(ByteCount::new(65_483))
+            sample.tcp.snd_mss = Some(ByteCount::new(65_483));
         })
     };
     assert_edge(Limit::ReceiveWindow, &segments(0.83), &segments(0.79));

@@ -200,7 +200,7 @@ fn packets_that_overtake_others_hold_nothing_back_where_nothing_was_sent_again()
     let overtaken = |losses: &[f64]| {
         let lossy = stated(sawtooth("cubic", 10.0, losses, 3.0, 0.7, 20.0), 1000);
         without(lossy, |sample| {
-            sample.tcp.reorder_events = Some(SegCount::new(8))
+            sample.tcp.reorder_events = Some(SegCount::new(8));
         })
     };
     assert_verdict(

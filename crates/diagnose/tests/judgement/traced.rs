@@ -118,7 +118,7 @@ pub(crate) fn device(qdisc: QdiscReport) -> Machine {
 
 fn segments_of(evidence: Evidence, mss: u64) -> Evidence {
     without(evidence, move |sample| {
-        sample.tcp.snd_mss = Some(ByteCount::new(mss))
+        sample.tcp.snd_mss = Some(ByteCount::new(mss));
     })
 }
 
@@ -133,7 +133,7 @@ pub(crate) fn black_hole() -> Evidence {
     let mut evidence = evidence("cubic", 40, stalled);
     evidence.loaded_rtt = Some(Span::from_millis(40));
     without(evidence, |sample| {
-        sample.tcp.timeouts_in_a_row = Some(SegCount::new(5))
+        sample.tcp.timeouts_in_a_row = Some(SegCount::new(5));
     })
 }
 
@@ -401,7 +401,7 @@ fn full_segments_that_vanish_are_a_black_hole_only_while_small_ones_pass() {
     assert_eq!(diagnose(&watched()).kind, Limit::Mtu);
     for evidence in [watched(), black_hole()] {
         let lossy = without(evidence, |sample| {
-            sample.tcp.bytes_acked = Some(ByteCount::from_mib(1))
+            sample.tcp.bytes_acked = Some(ByteCount::from_mib(1));
         });
         assert_ne!(diagnose(&lossy).kind, Limit::Mtu, "full ones have passed");
     }

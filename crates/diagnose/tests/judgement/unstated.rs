@@ -94,7 +94,7 @@ fn without_the_sockets_memory_the_settings_stand_in() {
     assert_eq!(diagnose(&evidence).kind, Limit::SendBuffer);
     // Read back from the socket where the program fixed it.
     evidence = without(send_buffer("cubic", MIB, Writes::Retrying), |sample| {
-        sample.memory = None
+        sample.memory = None;
     });
     evidence = asked(evidence, 1 << 19);
     evidence.sender_sockets[0].sndbuf = ByteCount::from_mib(1);

@@ -205,7 +205,7 @@ mod tests {
         };
         let mut order = Vec::new();
         let (report, error) = run_pairs(&sides(), 8, 3, &mut measure, &mut |pair, side, _| {
-            order.push((pair, side))
+            order.push((pair, side));
         });
         let report = report.unwrap();
         assert_eq!(

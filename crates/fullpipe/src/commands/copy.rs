@@ -315,7 +315,7 @@ impl RunCommand for CopyArguments {
             is_line_open: false,
         };
         let done = copy_files(&options, &Arc::clone(&interrupt), &mut |event| {
-            shown.show_event(event)
+            shown.show_event(event);
         });
         shown.close_line();
         finish_copy(&done.map_err(|error| copy_failure(&error))?, terminal)
@@ -357,16 +357,16 @@ impl CopyDisplay<'_> {
                 self.terminal.print_event(&Event::CopyProgress(progress));
             }
             CopyEvent::Note(text) => self.show_step(text, |terminal, text| {
-                terminal.print_progress(&report::paragraph(text, 0))
+                terminal.print_progress(&report::paragraph(text, 0));
             }),
             CopyEvent::WouldCopy(path) => {
                 self.show_step(format!("would copy {path}"), |terminal, text| {
-                    terminal.print_result(&format!("{text}\n"))
+                    terminal.print_result(&format!("{text}\n"));
                 });
             }
             CopyEvent::Deleted(path) => {
                 self.show_step(format!("deleted {path}"), |terminal, text| {
-                    terminal.print_progress(&format!("{text}\n"))
+                    terminal.print_progress(&format!("{text}\n"));
                 });
             }
         }

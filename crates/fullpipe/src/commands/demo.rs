@@ -159,7 +159,7 @@ impl DemoProgress<'_> {
                 self.steady = measurement.summary.steady;
             }
             Event::Remedies(remedies) => {
-                print(&report::remedies_text(remedies, self.steady, style))
+                print(&report::remedies_text(remedies, self.steady, style));
             }
             Event::Applied(applied) => {
                 print(&report::proof_begins(

@@ -185,7 +185,7 @@ impl KeepArguments {
             Ok(kept) if kept.is_empty() => {}
             Ok(kept) => tracing::info!("{} kept in the archive", kept.len()),
             Err(failure) => {
-                terminal.print_notice(&format!("the result is not kept: {}", failure.message))
+                terminal.print_notice(&format!("the result is not kept: {}", failure.message));
             }
         }
     }

@@ -402,7 +402,7 @@ impl RunCommand for LabArguments {
                     "shell on the {name}; the {peer} has the address {address}; `exit` leaves the shell"
                 );
                 enter_host(scenario, *join, backend, *host, &[shell], &|| {
-                    terminal.print_notice(&text)
+                    terminal.print_notice(&text);
                 })
             }
             LabAction::Exec {
@@ -644,7 +644,7 @@ fn show_event(event: &Event, terminal: &Terminal) {
     terminal.print_event(event);
     match event {
         Event::ScenarioBegan(began) => {
-            terminal.print_progress(&format!("{}: {}\n", began.scenario, began.title))
+            terminal.print_progress(&format!("{}: {}\n", began.scenario, began.title));
         }
         Event::StepBegan(began) => {
             let predicted = if began.is_ramp {

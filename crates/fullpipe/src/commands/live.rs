@@ -148,10 +148,10 @@ pub(crate) fn draw_measurement(
             }
             TestEvent::Interval(interval) => progress(interval),
             TestEvent::Snapshot(snapshot) => {
-                picture.send(MeasurementUpdate::Snapshot(snapshot.clone()))
+                picture.send(MeasurementUpdate::Snapshot(snapshot.clone()));
             }
             TestEvent::SoFar(measurement) => {
-                picture.send(MeasurementUpdate::SoFar(Box::new(measurement.clone())))
+                picture.send(MeasurementUpdate::SoFar(Box::new(measurement.clone())));
             }
         },
     )

@@ -226,9 +226,9 @@ impl RunCommand for RelayArguments {
         let log = LogThread::start(move |event| print_event(event, format));
         let relayed = relay_connections(&options, &Arc::clone(&interrupt), &mut |event| {
             if interrupt.load(Ordering::Relaxed) {
-                log.note_last(event)
+                log.note_last(event);
             } else {
-                log.log_event(event)
+                log.log_event(event);
             }
         });
         log.finish();

@@ -489,7 +489,7 @@ fn run(arguments: &ServeArguments) -> Result<(), Failure> {
         if let Some(share) = share {
             let (stop, log) = (&stop, &log);
             threads.spawn(move || {
-                share.serve_clients(stop, &mut |event| log.log_event(LogEntry::Share(event)))
+                share.serve_clients(stop, &mut |event| log.log_event(LogEntry::Share(event)));
             });
         }
         let served = serve_clients(&options, server_text::test_printer, flag, &mut note);

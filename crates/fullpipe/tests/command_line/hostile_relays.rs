@@ -44,7 +44,7 @@ fn serve_each(listener: TcpListener, serve: fn(&TcpStream) -> io::Result<()>) {
     thread::spawn(move || {
         listener
             .incoming()
-            .for_each(|served| drop(thread::spawn(move || serve(&served?))))
+            .for_each(|served| drop(thread::spawn(move || serve(&served?))));
     });
 }
 

@@ -398,14 +398,14 @@ impl TestServer {
         match (caller, control) {
             (CallerKind::Iperf3(cookie), control) => {
                 self.dispatch_connection(control, client, cookie, pending)
-                    .await
+                    .await;
             }
             (CallerKind::Iperf2, ControlConnection::Plain(stream)) if self.iperf2 => {
                 self.run_iperf2(stream, client, bytes, pending).await;
             }
             (CallerKind::Iperf2, _) => self.report_rejection(client.ip(), ClientRejection::Iperf2),
             (CallerKind::Unknown | CallerKind::Undecided, _) => {
-                self.report_rejection(client.ip(), ClientRejection::Unknown)
+                self.report_rejection(client.ip(), ClientRejection::Unknown);
             }
         }
     }
@@ -481,10 +481,10 @@ impl TestServer {
             (CookieState::New, control) => self.run_test(control, client, cookie, pending).await,
             // Data connections are never encrypted.
             (CookieState::Open(test), ControlConnection::Plain(stream)) => {
-                dispatch_stream(stream, pending.permit, &test)
+                dispatch_stream(stream, pending.permit, &test);
             }
             (CookieState::Open(_) | CookieState::Closed, control) => {
-                self.refuse_connection(control).await
+                self.refuse_connection(control).await;
             }
         }
     }

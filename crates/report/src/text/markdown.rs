@@ -32,10 +32,10 @@ pub fn markdown_text(page: &str, style: TextStyle) -> String {
                     indent,
                     is_item: true,
                     text: item.to_owned(),
-                })
+                });
             }
             (None, title) if title.len() < content.len() => {
-                text += &format!("{}\n", style.bold(title.trim_start()))
+                text += &format!("{}\n", style.bold(title.trim_start()));
             }
             _ if indent >= 4 => text += &format!("{line}\n"),
             _ => {
@@ -43,7 +43,7 @@ pub fn markdown_text(page: &str, style: TextStyle) -> String {
                     indent,
                     is_item: false,
                     text: content.to_owned(),
-                })
+                });
             }
         }
     }

@@ -459,7 +459,7 @@ fn cost_table(report: &SweepReport, style: TextStyle) -> String {
             name.to_owned(),
             size_cell(cost.bytes),
             seconds_or_minutes(cost.time),
-        ])
+        ]);
     };
     if let Some(SweepForecast { median, low, high }) = report.plan.forecast {
         row("forecast", median);

@@ -30,7 +30,7 @@ fn of_writer_and_server_lose_nothing_on_postgresql() {
     writers_are_killed(&place);
     for crash in 0..3 {
         let acknowledged = written_until(&place, (KILLS + crash) * 1000, 3, Duration::ZERO, |_| {
-            server.crash()
+            server.crash();
         });
         server.run();
         all_are_there(&place, &acknowledged);

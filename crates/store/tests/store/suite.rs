@@ -504,7 +504,7 @@ fn two_writers_lose_nothing(place: &ArchiveLocation) {
                     .put_document(&document("beta", writer * 1000 + number))
                     .unwrap()
                     .is_new
-            )
+            );
         });
     };
     std::thread::scope(|scope| (0..2).for_each(|writer| drop(scope.spawn(move || write(writer)))));

@@ -486,7 +486,7 @@ impl Sender {
     ) {
         if tally.advanced {
             self.board.acknowledge_before(ack.next, |part| {
-                tally.record_acknowledged(&part, HostClock::stamp_at(part.sent.at))
+                tally.record_acknowledged(&part, HostClock::stamp_at(part.sent.at));
             });
             self.buffer.acknowledged = ack.next * self.mss;
         }

@@ -37,10 +37,10 @@ impl CaptureInterface {
         for (code, value) in iter_options(body.get(8..).unwrap_or_default(), order) {
             match (code, value) {
                 (RESOLUTION, [resolution, ..]) => {
-                    interface.unit = TimeUnit::from_resolution(*resolution)
+                    interface.unit = TimeUnit::from_resolution(*resolution);
                 }
                 (OFFSET, value) => {
-                    interface.offset = order.read_u64(value, 0).unwrap_or(0).cast_signed()
+                    interface.offset = order.read_u64(value, 0).unwrap_or(0).cast_signed();
                 }
                 _ => {}
             }

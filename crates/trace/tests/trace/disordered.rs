@@ -181,7 +181,7 @@ fn a_clock_that_was_set_is_stated_and_figures_go_on() {
     let set_back: fn(&mut [Packet]) = |packets| {
         packets[2_000..]
             .iter_mut()
-            .for_each(|one| one.at -= 3_000_000_000)
+            .for_each(|one| one.at -= 3_000_000_000);
     };
     for change in [in_1970, set_back] {
         let mut packets = ordered.clone();

@@ -230,7 +230,7 @@ impl<P: Pseudonyms> PacketEditor<'_, P> {
                     GENEVE | CAPWAP | AYIYA => self.frame[at + UDP_HEADER + FIXED..end].fill(0),
                     // A checksum.
                     GRE_IN_UDP if self.frame[at + UDP_HEADER] & 0x80 != 0 => {
-                        self.frame[at + 12..at + 16].fill(0)
+                        self.frame[at + 12..at + 16].fill(0);
                     }
                     GTP => blank_gtp(&mut self.frame[at + UDP_HEADER..end]),
                     _ => {}

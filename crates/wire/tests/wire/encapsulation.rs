@@ -166,7 +166,7 @@ fn the_same_segment_is_found_behind_every_link() {
             segment(link, &[head, &plain()].concat()),
             expected,
             "{link}"
-        )
+        );
     };
     for link in [12, 14, 101, 228] {
         bare(link, &[]);

@@ -20,7 +20,7 @@ impl Bench {
     fn without(patterns: &[&str], dry_run: bool) -> Self {
         let patterns: Vec<&[u8]> = patterns.iter().map(|pattern| pattern.as_bytes()).collect();
         Self::with(|options| {
-            (options.excludes, options.dry_run) = (ExcludePatterns::new(patterns), dry_run)
+            (options.excludes, options.dry_run) = (ExcludePatterns::new(patterns), dry_run);
         })
     }
 

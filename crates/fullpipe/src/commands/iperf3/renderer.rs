@@ -123,7 +123,7 @@ impl TestRenderer {
         };
         match &mut self.format {
             ReportFormat::Text(text) => {
-                output.write_text(&text.connection_lines(&self.header, &connections))
+                output.write_text(&text.connection_lines(&self.header, &connections));
             }
             ReportFormat::Document(json) => drop(json.add_connections(&self.header, &connections)),
             ReportFormat::Stream(json) | ReportFormat::StreamAndDocument(json) => {
@@ -196,7 +196,7 @@ impl TestRenderer {
             ReportFormat::Text(_) => output.print_error(&labelled),
             ReportFormat::Document(json) => drop(json.add_failure(&plain)),
             ReportFormat::Stream(json) | ReportFormat::StreamAndDocument(json) => {
-                output.write_text(&json.add_failure(&plain))
+                output.write_text(&json.add_failure(&plain));
             }
         }
     }

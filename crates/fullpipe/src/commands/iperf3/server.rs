@@ -147,7 +147,7 @@ impl<'p> ServerPrinter<'p> {
                 ));
             }
             ServerEvent::NotListening { why } => {
-                self.output.print_error(&format!("warning: {why}"))
+                self.output.print_error(&format!("warning: {why}"));
             }
             // iperf3 ends without a word; iperf2 clients are not served here, as they are not by
             // iperf3.

@@ -85,12 +85,12 @@ impl PathLists {
         let mut all = vec![AxisCombination::default()];
         for list in path {
             all = cross_product(&all, &list, |combination, key| {
-                combination.path.push(key.clone())
+                combination.path.push(key.clone());
             });
         }
         for list in load {
             all = cross_product(&all, list, |combination, setting| {
-                combination.load.push(setting.clone())
+                combination.load.push(setting.clone());
             });
         }
         Ok(all)

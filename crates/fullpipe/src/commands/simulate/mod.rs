@@ -215,7 +215,7 @@ impl RunCommand for SimulateArguments {
         match format {
             OutputFormat::JsonLines if !is_table => work.print_measurements(terminal),
             OutputFormat::JsonLines => work.for_each_transfer(&mut |done| {
-                terminal.print_event(&Event::Simulated(Box::new(done)))
+                terminal.print_event(&Event::Simulated(Box::new(done)));
             }),
             // A page is of one document.
             OutputFormat::Text if !is_table && self.seeds == 1 && page.is_none() => {
