@@ -4,12 +4,11 @@
 //!   any framing, in the clear or inside TLS 1.3 ([`TlsIdentity`] at the server, [`TlsTrust`] at
 //!   the client).
 //! * In: a user name, a password and an RSA key. Out: the token of iperf3's login
-//!   ([`ClientLogin`]), which the server checks with an [`LoginAuthenticator`].
-//! * In: a connected TCP stream and a key that both ends share. Out: a [`AuthenticatedPeer`] that
+//!   ([`ClientLogin`]), which the server checks with a [`LoginAuthenticator`].
+//! * In: a connected TCP stream and a key that both ends share. Out: an [`AuthenticatedPeer`] that
 //!   has proved that it has the key.
 //! * In: a secret that both ends know and no third party can guess. Out: TLS 1.3 with keys that
-//! follow from it ([`PinnedTls`]),
-//!   for QUIC, and for TCP without a round trip for proofs.
+//!   follow from it ([`PinnedTls`]), for QUIC, and for TCP without a round trip for proofs.
 //! * In: the [`ControlConnection`] of either of these. Out: its socket and its [`TlsRecords`] of
 //!   TLS, which take no memory while nothing moves, and are opened and sealed in the buffers of the
 //!   caller.

@@ -25,7 +25,7 @@ pub struct CopyOptions {
     pub dry_run: bool,
     /// Entries that the sources lack are deleted in the folders that are copied.
     pub delete: bool,
-    /// Patterns of what is neither copied nor deleted ([`fullpipe_transfer::Excludes`]).
+    /// Patterns of what is neither copied nor deleted ([`fullpipe_transfer::ExcludePatterns`]).
     pub excludes: Vec<Vec<u8>>,
     /// Highest rate of the data.
     pub limit: Option<BitRate>,

@@ -1,6 +1,6 @@
 //! Evidence in, verdict out: the limit of a transfer, and the changes that would lift it.
 //!
-//! [`fullpipe_record::steady()`] finds the part of a transfer that can be judged, [`diagnose`]
+//! [`fullpipe_record::find_steady()`] finds the part of a transfer that can be judged, [`diagnose`]
 //! names its limit, [`find_remedies()`] lists what would lift it and the gain to expect. All are
 //! pure functions of records, so that a verdict can be recomputed from an archived one.
 

@@ -85,8 +85,6 @@ pub(crate) fn transfer_evidence(flows: &[&FlowState]) -> Option<Evidence> {
         .unwrap_or_default();
     let none = SentData::default();
     let sending = largest.sender_data().unwrap_or(&none);
-    let (end, other) = largest.sender_and_receiver();
-    let [offered, answered] = [end, other].map(EndState::offers_scale);
     let sustained = sustained_rate(&samples);
     Some(Evidence {
         request: Request {
@@ -112,46 +110,63 @@ pub(crate) fn transfer_evidence(flows: &[&FlowState]) -> Option<Evidence> {
         framing: Framing::Ethernet,
         capture: Some(CaptureEvidence {
             point,
-            only: largest.only_seen_end(),
             by_echo,
-            clocked: sending
-                .clocked_share(by_echo)
-                .filter(|_| largest.only_seen_end().is_none()),
             idle: without_silence(sending.idle_share(by_echo), ended, silent_after),
-            train: sending.mean_train(),
-            arrivals: sending.arrivals.most_frequent_rate(),
-            departures: sending.departures.most_frequent_rate(),
             sustained,
-            faster: sending.departures.beyond_mode(),
-            acknowledgements: sending.acknowledgements.most_frequent_rate(),
-            beyond: None,
-            partial: sending.partial_segment_share(),
-            quiet: sending.quiet_rounds(by_echo, largest.missing_rtt(by_echo).unwrap_or_default()),
-            lost_before: flows
-                .iter()
-                .filter_map(|flow| flow.sender_data())
-                .map(|sending| sending.lost_before)
-                .sum(),
-            closed: end.has_closed(),
-            unseen: end.unseen_bytes(),
-            probes: end.probe_count(),
-            full_segment_acknowledged: flows
-                .iter()
-                .any(|flow| flow.sender_and_receiver().0.full_segment_acknowledged()),
-            closed_windows: end.closed_windows(),
             silent_after,
-            answers: flows
-                .iter()
-                .map(|flow| flow.sender_and_receiver().1.data_packets())
-                .sum(),
-            largest_mss: end.offered_mss().max(other.offered_mss()),
-            sender_opened: largest.sender_index() == 0,
-            sender_offers_scale: offered,
-            receiver_offers_scale: answered,
-            window_edit: None,
-            stalls: largest.stalls(largest.sender_index()),
-            clamped_mss: None,
+            ..capture_figures(flows, by_echo)?
         }),
+    })
+}
+
+/// Returns what the packets of `flows`, the largest first, show of the sender and the path.
+fn capture_figures(flows: &[&FlowState], by_echo: bool) -> Option<CaptureEvidence> {
+    let largest = flows.first()?;
+    let none = SentData::default();
+    let sending = largest.sender_data().unwrap_or(&none);
+    let (end, other) = largest.sender_and_receiver();
+    let [offered, answered] = [end, other].map(EndState::offers_scale);
+    Some(CaptureEvidence {
+        point: None,
+        only: largest.only_seen_end(),
+        by_echo,
+        clocked: sending
+            .clocked_share(by_echo)
+            .filter(|_| largest.only_seen_end().is_none()),
+        idle: sending.idle_share(by_echo),
+        train: sending.mean_train(),
+        arrivals: sending.arrivals.most_frequent_rate(),
+        departures: sending.departures.most_frequent_rate(),
+        sustained: None,
+        faster: sending.departures.beyond_mode(),
+        acknowledgements: sending.acknowledgements.most_frequent_rate(),
+        beyond: None,
+        partial: sending.partial_segment_share(),
+        quiet: sending.quiet_rounds(by_echo, largest.missing_rtt(by_echo).unwrap_or_default()),
+        lost_before: flows
+            .iter()
+            .filter_map(|flow| flow.sender_data())
+            .map(|sending| sending.lost_before)
+            .sum(),
+        closed: end.has_closed(),
+        unseen: end.unseen_bytes(),
+        probes: end.probe_count(),
+        full_segment_acknowledged: flows
+            .iter()
+            .any(|flow| flow.sender_and_receiver().0.full_segment_acknowledged()),
+        closed_windows: end.closed_windows(),
+        silent_after: Span::ZERO,
+        answers: flows
+            .iter()
+            .map(|flow| flow.sender_and_receiver().1.data_packets())
+            .sum(),
+        largest_mss: end.offered_mss().max(other.offered_mss()),
+        sender_opened: largest.sender_index() == 0,
+        sender_offers_scale: offered,
+        receiver_offers_scale: answered,
+        window_edit: None,
+        stalls: largest.stalls(largest.sender_index()),
+        clamped_mss: None,
     })
 }
 

@@ -15,7 +15,7 @@ pub fn inspect_host(tree: &SysctlTree) -> Result<HostSettings, SysctlError> {
     parse_settings(kernel_version()?, &|name| tree.read(name))
 }
 
-/// Returns the settings that bear on bulk TCP of a host that [`host_report`](crate::show) has read.
+/// Returns the settings that bear on bulk TCP of a host that [`host_report`](crate::host_report) has read.
 ///
 /// # Errors
 /// Fails if a setting that every kernel has is missing, or is not what it should be.

@@ -39,7 +39,7 @@ const PROGRAMS: [(&str, &str); 3] = [
     ),
 ];
 
-/// The programs that run, and the files below `root` that set what [`host_report()`](crate::show())
+/// The programs that run, and the files below `root` that set what [`host_report()`](crate::host_report())
 /// shows.
 pub fn setting_managers(root: &Path) -> Vec<HostManager> {
     running_managers(&root.join("proc"))

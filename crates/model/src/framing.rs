@@ -2,7 +2,7 @@
 //! RFC 9293, IEEE 802.3.
 //!
 //! The bytes that tags and tunnels add to each packet are an
-//! [`overhead`](fullpipe_record::PathDirection::overhead), and what a tunnel leaves of the MTU an
+//! [`packet_overhead`](fullpipe_record::PathDirection::packet_overhead), and what a tunnel leaves of the MTU an
 //! [inner MTU](fullpipe_record::PathDirection::inner_mtu).
 
 use fullpipe_record::IpVersion;

@@ -14,13 +14,13 @@
 //! * [`queue`]: what a queue adds and needs, and what an unresponsive flow or a policer leaves;
 //! * [`streams`]: several streams over one path;
 //! * [`fairness`]: two flows of different round-trip times;
-//! * [`slow_start`]: slow start;
+//! * [`ramp`]: slow start;
 //! * [`short`]: transfers that end before the rate is steady;
 //! * [`rfc6349`]: the metrics of the framework for TCP throughput testing;
 //! * [`systems`]: operating systems that do not scale windows as they come;
 //! * [`unqueued`]: loss without a queue, as a sender sees it.
 //!
-//! [`predict_datagrams()`] puts them together and is the one predictor: a command line, a scenario
+//! [`predict()`] puts them together and is the one predictor: a command line, a scenario
 //! and a remedy all ask it; [`predict_with_cross_traffic()`] asks it about the part of the path
 //! that other loads leave, and [`predict_with_relays()`] about each stretch of a path that relays
 //! split. Nothing here fails: an input at the edge of its range gives a figure at the edge of its

@@ -57,7 +57,7 @@ pub fn predict(
     }
 }
 
-/// The figures of [`predict_datagrams()`] alone, for those who ask for millions.
+/// The figures of [`predict()`] alone, for those who ask for millions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RateOutlook {
     /// Steady rate by the textbook's formulas.
@@ -87,7 +87,7 @@ impl RateOutlook {
     }
 }
 
-/// Returns the figures of [`predict_datagrams()`] for TCP, without text: the same figures in a
+/// Returns the figures of [`predict()`] for TCP, without text: the same figures in a
 /// fraction of a microsecond.
 pub fn evaluate_ceilings(
     path: &Path,

@@ -167,6 +167,27 @@ fn snapshot_count(group: &[ConnectionHistory]) -> usize {
         .unwrap_or(0)
 }
 
+/// Returns the transfer of `bytes` over the connections of a group, without its evidence.
+fn watched_transfer(
+    group: &[ConnectionHistory],
+    evidence: &Evidence,
+    bytes: ByteCount,
+) -> Transfer {
+    let seen = group.first().map(|course| course.seen);
+    Transfer {
+        program: evidence.program.clone(),
+        pid: seen.and_then(|seen| seen.owner.pid),
+        local: seen.map_or_else(String::new, |seen| seen.local.to_string()),
+        remote: seen.map_or_else(String::new, |seen| seen.remote.to_string()),
+        streams: group.len() as u16,
+        direction: evidence.request.direction,
+        bytes,
+        watched: evidence.request.duration,
+        rate: BitRate::from_bytes_in(bytes, evidence.request.duration),
+        closed: group.iter().all(|course| course.seen.is_missing()),
+    }
+}
+
 fn group_transfer(
     group: &[ConnectionHistory],
     watched: &WatchedConnections,
@@ -268,18 +289,7 @@ fn group_transfer(
         framing: Framing::Ethernet,
         capture: None,
     };
-    let transfer = Transfer {
-        program: evidence.program.clone(),
-        pid: seen.and_then(|seen| seen.owner.pid),
-        local: seen.map_or_else(String::new, |seen| seen.local.to_string()),
-        remote: seen.map_or_else(String::new, |seen| seen.remote.to_string()),
-        streams: group.len() as u16,
-        direction,
-        bytes: moved,
-        watched: took,
-        rate: BitRate::from_bytes_in(moved, took),
-        closed: group.iter().all(|course| course.seen.is_missing()),
-    };
+    let transfer = watched_transfer(group, &evidence, moved);
     (transfer, evidence)
 }
 

@@ -392,6 +392,37 @@ impl AcknowledgementWatch {
     }
 }
 
+/// Returns what each stream of an upload carried. Where the kernel still holds data (`is_drained` is
+/// false), only acknowledged bytes count as received.
+fn upload_summaries(
+    sent: &[SentAmount],
+    samples: &[Sample],
+    is_drained: bool,
+) -> Vec<StreamSummary> {
+    sent.iter()
+        .zip(0..)
+        .map(|(sent, index)| {
+            let last = samples.iter().rev().find(|sample| sample.stream == index);
+            let acknowledged = last
+                .and_then(|sample| sample.tcp.bytes_acked)
+                .unwrap_or_default();
+            StreamSummary {
+                stream: index,
+                direction: Direction::Upload,
+                sent: sent.bytes,
+                received: if is_drained {
+                    sent.bytes
+                } else {
+                    acknowledged.min(sent.bytes)
+                },
+                retransmits: last.and_then(|sample| sample.tcp.total_retrans),
+                datagrams_sent: None,
+                datagrams: None,
+            }
+        })
+        .collect()
+}
+
 /// Uploads over TCP. An upload of a number of bytes breaks off once the server has acknowledged
 /// nothing for longer than `max_silence`.
 fn over_tcp(
@@ -482,33 +513,10 @@ fn over_tcp(
         .iter()
         .filter_map(|sample| sample.tcp.rtt)
         .collect();
-    let streams = sent.iter().zip(0..).map(|(sent, index)| {
-        let last = rest
-            .samples
-            .iter()
-            .rev()
-            .find(|sample| sample.stream == index);
-        let acknowledged = last
-            .and_then(|sample| sample.tcp.bytes_acked)
-            .unwrap_or_default();
-        StreamSummary {
-            stream: index,
-            direction: Direction::Upload,
-            sent: sent.bytes,
-            received: if is_drained {
-                sent.bytes
-            } else {
-                acknowledged.min(sent.bytes)
-            },
-            retransmits: last.and_then(|sample| sample.tcp.total_retrans),
-            datagrams_sent: None,
-            datagrams: None,
-        }
-    });
     Ok(FinishedUpload {
         address,
         sockets,
-        streams: streams.collect(),
+        streams: upload_summaries(&sent, &rest.samples, is_drained),
         duration,
         cpu: rest.cpu,
         rtt: round_trips(

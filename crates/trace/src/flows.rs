@@ -275,7 +275,7 @@ impl CaptureContent {
         self.report.flows.iter().find(|flow| flow.number == *number)
     }
 
-    /// Returns the connections of the capture for [`fullpipe_flow::pairs`].
+    /// Returns the connections of the capture for [`fullpipe_flow::match_flows`].
     pub fn flows_with_times(&self) -> FlowsWithTimes<'_> {
         FlowsWithTimes {
             flows: &self.report.flows,

@@ -535,6 +535,7 @@ mod tests {
         }
     }
 
+    #[expect(clippy::too_many_lines, reason = "a list of cases")]
     fn every_kind() -> Vec<CopyMessage<'static>> {
         let modified = ModificationTime {
             seconds: -5,

@@ -487,6 +487,7 @@ impl Plan {
         self.case.client = [std::mem::take(&mut self.flags), self.bandwidth()].concat();
     }
 
+    #[expect(clippy::too_many_lines, reason = "a list of cases")]
     fn watched_programs(&mut self, family: Family, seconds: f64, draw: &mut Random) {
         let common = match self.bytes {
             Some(bytes) => vec!["--bytes".to_owned(), format!("{bytes:.0}")],

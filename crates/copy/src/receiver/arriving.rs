@@ -58,10 +58,10 @@ impl FileReceiver {
                 }
                 Ok(DataHead::Block(header, _)) if number.is_some() => {
                     let taken = self.take_block(&header, &mut content);
-                    taken.map(|whole| {
-                        whole
-                            .into_iter()
-                            .for_each(|whole| self.complete_file(whole));
+                    taken.map(|completed| {
+                        if let Some(file) = completed {
+                            self.complete_file(file);
+                        }
                     })
                 }
                 Ok(DataHead::End) if number.is_some() => break Ok(()),

@@ -151,6 +151,7 @@ pub(crate) fn paced(cc: &str, pace: u64, max: Option<u64>) -> Evidence {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a list of cases")]
 fn what_lies_behind_a_limit_is_named_under_each_congestion_control() {
     let tbf = |mbps, overlimits, dropped| QdiscReport {
         kind: "tbf".to_owned(),

@@ -44,7 +44,7 @@ impl CaptureArgument {
     /// Begins to capture the connections of a test with this server, if a capture is wanted.
     ///
     /// # Errors
-    /// Fails if the server's name has no address, and as [`Recording::start`] does.
+    /// Fails if the server's name has no address, and as [`HeaderRecording::start`] does.
     pub(crate) fn of_test(
         &self,
         destination: &Destination,
@@ -66,7 +66,7 @@ impl CaptureArgument {
     /// Begins to capture these connections, this end's address first, if a capture is wanted.
     ///
     /// # Errors
-    /// Fails if there are none, and as [`Recording::start`] does.
+    /// Fails if there are none, and as [`HeaderRecording::start`] does.
     pub(crate) fn of_connections(
         &self,
         open: &[[SocketAddr; 2]],

@@ -313,13 +313,11 @@ impl RunCommand for LabArguments {
                 keep,
                 ..
             } => {
-                let all_names = || {
-                    builtin_scenarios()
-                        .iter()
-                        .map(|(name, _)| (*name).to_owned())
-                        .collect()
+                let names = if *all {
+                    builtin_names()
+                } else {
+                    scenarios.clone()
                 };
-                let names = if *all { all_names() } else { scenarios.clone() };
                 let numbers = &CaptureNumbers::default();
                 let capture = capture.as_deref().map(|folder| CaptureTo {
                     folder,
@@ -394,17 +392,7 @@ impl RunCommand for LabArguments {
                 scenario,
                 join,
                 host,
-            } => {
-                let shell = std::env::var("SHELL").unwrap_or_else(|_| "/bin/sh".to_owned());
-                let peer = host.peer_host();
-                let (name, peer, address) = (host.name(), peer.name(), peer.address());
-                let text = format!(
-                    "shell on the {name}; the {peer} has the address {address}; `exit` leaves the shell"
-                );
-                enter_host(scenario, *join, backend, *host, &[shell], &|| {
-                    terminal.print_notice(&text);
-                })
-            }
+            } => enter_shell(scenario, *join, backend, *host, terminal),
             LabAction::Exec {
                 scenario,
                 join,
@@ -413,6 +401,31 @@ impl RunCommand for LabArguments {
             } => enter_host(scenario, *join, backend, *host, command, &|| {}),
         }
     }
+}
+
+fn builtin_names() -> Vec<String> {
+    builtin_scenarios()
+        .iter()
+        .map(|(name, _)| (*name).to_owned())
+        .collect()
+}
+
+fn enter_shell(
+    scenario: &str,
+    joins: bool,
+    backend: Backend,
+    host: Host,
+    terminal: &Terminal,
+) -> Result<(), Failure> {
+    let shell = std::env::var("SHELL").unwrap_or_else(|_| "/bin/sh".to_owned());
+    let peer = host.peer_host();
+    let (name, peer, address) = (host.name(), peer.name(), peer.address());
+    let text = format!(
+        "shell on the {name}; the {peer} has the address {address}; `exit` leaves the shell"
+    );
+    enter_host(scenario, joins, backend, host, &[shell], &|| {
+        terminal.print_notice(&text);
+    })
 }
 
 /// Returns `scenario` with the path and the settings that the flags of `emulated` give.

@@ -128,7 +128,7 @@ impl<U: Send + 'static> LivePicture<U> {
 /// Measures, and draws how it goes.
 ///
 /// # Errors
-/// Fails as [`fullpipe_probe::measure`] does.
+/// Fails as [`fullpipe_probe::measure_transfer`] does.
 pub(crate) fn draw_measurement(
     picture: &LivePicture<MeasurementUpdate>,
     destination: &Destination,

@@ -11,7 +11,7 @@ use fullpipe_report::iperf3::{
 
 struct Iperf3Text(TextOutput);
 
-/// Begins the text of a test, which is a [`fullpipe_probe::ServerPrinter`].
+/// Begins the text of a test, which is a [`fullpipe_probe::Printer`].
 pub(super) fn test_printer(
     client: SocketAddr,
     connected: &ConnectedTest,

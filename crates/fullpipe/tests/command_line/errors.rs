@@ -352,6 +352,7 @@ fn two_of_three_are_needed_to_calculate() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a list of cases")]
 fn a_calculation_of_what_cannot_be() {
     // Each flag alone; clap names it, and the sentence says what is valid.
     let alone = [

@@ -406,6 +406,7 @@ fn the_silent_refusal_of_3_21_is_explained() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a list of cases")]
 fn files_and_flags_that_do_not_fit_are_refused() {
     let (private, public, users) = (file("private.pem"), file("public.pem"), file("users.csv"));
     let elliptic = file("elliptic.pem");

@@ -4,7 +4,7 @@
 //! | formula | losses | holds for |
 //! |---|---|---|
 //! | [`mathis_window()`], [`reno_window`] | one in 1/p packets, no timeout | Reno, p up to 1 % |
-//! | [`pftk_rate`](pftk()), [`tfrc_rate`] | bursts that end in timeouts too | Reno, p up to some 30 % |
+//! | [`pftk_rate`](pftk_rate()), [`tfrc_rate`] | bursts that end in timeouts too | Reno, p up to some 30 % |
 //! | [`CubicConstants`], [`cubic_window()`] | as Mathis | CUBIC, p up to 1 % |
 //! | [`highspeed_window()`] | as Mathis | `HighSpeed` TCP, p up to 1 % |
 //! | [`bbr`] | any, as it does not ask | BBR |

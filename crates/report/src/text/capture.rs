@@ -254,6 +254,29 @@ fn flow_rows(
             ),
         ));
     }
+    rows.extend(absent_data_rows(sender));
+    if flow.has_handshake {
+        rows.push((
+            "options",
+            format!(
+                "sender: {}; receiver: {}",
+                tcp_options(sender),
+                tcp_options(receiver)
+            ),
+        ));
+    }
+    if flow.overhead > ByteCount::ZERO {
+        rows.push((
+            "tunnels",
+            format!("add {} B to each packet", flow.overhead.get()),
+        ));
+    }
+    rows
+}
+
+/// Returns the rows on data of the sender that came late, was not captured, or never came.
+fn absent_data_rows(sender: &FlowEnd) -> Vec<(&'static str, String)> {
+    let mut rows = Vec::new();
     if sender.late_packets > 0 {
         let late = sender.late_packets - sender.reordered_packets;
         rows.push((
@@ -275,22 +298,6 @@ fn flow_rows(
         rows.push((
             "never came",
             format!("{} that the sender had sent by then", sender.unseen),
-        ));
-    }
-    if flow.has_handshake {
-        rows.push((
-            "options",
-            format!(
-                "sender: {}; receiver: {}",
-                tcp_options(sender),
-                tcp_options(receiver)
-            ),
-        ));
-    }
-    if flow.overhead > ByteCount::ZERO {
-        rows.push((
-            "tunnels",
-            format!("add {} B to each packet", flow.overhead.get()),
         ));
     }
     rows

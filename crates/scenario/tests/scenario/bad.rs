@@ -43,6 +43,7 @@ fn stated(old: &str, new: &str) -> String {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a list of cases")]
 fn bad_values_are_reported_with_their_place() {
     Scenario::parse("x.toml", GOOD).unwrap();
     for (old, new, sentence) in [
@@ -401,6 +402,7 @@ fn reported_of_step(keys: &str) -> String {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a list of cases")]
 fn a_step_that_cannot_be_run_is_reported_with_its_place() {
     for (keys, sentence) in [
         (
@@ -574,6 +576,7 @@ fn reported_of(key: &str, trace: &str) -> String {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a list of cases")]
 fn impossible_effects_are_reported_with_their_place_and_what_would_be_valid() {
     for (key, sentence) in [
         (

@@ -56,7 +56,7 @@ pub struct ReceiverSetup {
 
 /// A receiver.
 ///
-/// Segments [arrive](Self::arrived), the program [reads](Self::read), time [passes](Self::wake);
+/// Segments [arrive](Self::receive_burst), the program [reads](Self::read), time [passes](Self::wake_timer);
 /// each may give an acknowledgement. Calls must not go back in time, and extra calls of
 /// [`Self::wake_timer`] change nothing.
 #[derive(Debug)]

@@ -68,9 +68,9 @@ enum RecoveryState {
 
 /// A sender.
 ///
-/// The program [writes](Self::write), acknowledgements [arrive](Self::acknowledged), time
-/// [passes](Self::wake); after each, [`Self::next`] is called until there is nothing more to send.
-/// Calls must not go back in time. Extra calls of [`Self::wake`] and [`Self::next`] change nothing.
+/// The program [writes](Self::write), acknowledgements [arrive](Self::receive_ack), time
+/// [passes](Self::wake_timer); after each, [`Self::next_burst`] is called until there is nothing more to send.
+/// Calls must not go back in time. Extra calls of [`Self::wake_timer`] and [`Self::next_burst`] change nothing.
 #[derive(Debug)]
 #[expect(
     clippy::struct_excessive_bools,

@@ -29,7 +29,7 @@ pub(super) struct SenderTimer {
 }
 
 impl Sender {
-    /// Returns when [`Self::wake_timer`] is to be called at the latest, and [`Self::next`] after
+    /// Returns when [`Self::wake_timer`] is to be called at the latest, and [`Self::next_burst`] after
     /// it; none where nothing is due.
     #[inline]
     pub fn next_deadline(&self) -> Option<Time> {

@@ -511,6 +511,7 @@ fn tags_are_followed_and_make_networks_of_their_own() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a list of cases")]
 fn tunnels_are_followed_to_the_innermost_segment() {
     let inner = plain();
     let found = |packet: &[u8], overhead: u16| {
