@@ -24,6 +24,6 @@ fn read(data: &[u8]) -> Option<(Option<Compression>, Vec<(u64, usize)>)> {
         assert!(packet.bytes.len() <= packet.original as usize);
         packets.push((packet.at.as_nanos(), packet.bytes.len()));
     }
-    assert_eq!(file.notes().packets, packets.len() as u64);
-    Some((file.notes().compression, packets))
+    assert_eq!(file.file_notes().packets, packets.len() as u64);
+    Some((file.file_notes().compression, packets))
 }

@@ -3,34 +3,49 @@
 //! when it is redacted, but for addresses.
 #![no_main]
 
-use fullpipe_wire::{Captured, LinkType, Pseudonyms, Segment, is_known, read_captured, redact};
+use fullpipe_wire::{
+    CapturedContent, CapturedSegment, LinkType, Pseudonyms, is_known, read_captured, redact_segment,
+};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
-    let Some((&[link, original, cut], bytes)) = data.split_first_chunk::<3>() else { return };
+    let Some((&[link, original, cut], bytes)) = data.split_first_chunk::<3>() else {
+        return;
+    };
     // The numbers beyond a byte that are known.
     let link = LinkType(if link == 255 { 276 } else { link.into() });
     let length = bytes.len() + usize::from(original) * 16;
     let whole = read_captured(link, bytes, length);
     if !is_known(link) {
-        assert_eq!(whole, Captured::Other);
+        assert_eq!(whole, CapturedContent::Other);
     }
-    if let Captured::Unread(unread) = whole {
+    if let CapturedContent::Unread(unread) = whole {
         assert!(unread.to_string().is_ascii());
     }
     let mut frame = Vec::new();
-    let redacted = redact(link, bytes, length, &mut Unchanged, &mut frame);
-    match (whole, redacted.map(|length| read_captured(LinkType::ETHERNET, &frame, length))) {
-        (Captured::Tcp(whole), Some(Captured::Tcp(again))) => {
-            assert_eq!(Segment { checksum: whole.checksum, ..again }, whole);
+    let redacted = redact_segment(link, bytes, length, &mut Unchanged, &mut frame);
+    match (
+        whole,
+        redacted.map(|length| read_captured(LinkType::ETHERNET, &frame, length)),
+    ) {
+        (CapturedContent::Tcp(whole), Some(CapturedContent::Tcp(again))) => {
+            assert_eq!(
+                CapturedSegment {
+                    checksum: whole.checksum,
+                    ..again
+                },
+                whole
+            );
         }
-        (Captured::Tcp(_), _) | (_, Some(_)) => panic!("a segment is redacted, and nothing else is"),
+        (CapturedContent::Tcp(_), _) | (_, Some(_)) => {
+            panic!("a segment is redacted, and nothing else is")
+        }
         _ => {}
     }
     let kept = &bytes[..bytes.len() - usize::from(cut).min(bytes.len())];
     match (whole, read_captured(link, kept, length)) {
-        (_, Captured::Cut) => {}
-        (Captured::Tcp(whole), Captured::Tcp(mut part)) => {
+        (_, CapturedContent::Cut) => {}
+        (CapturedContent::Tcp(whole), CapturedContent::Tcp(mut part)) => {
             part.options = whole.options;
             assert_eq!(part, whole);
         }

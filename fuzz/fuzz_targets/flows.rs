@@ -4,10 +4,10 @@
 
 use std::net::SocketAddr;
 
-use fullpipe_diagnose::{diagnose, remedies};
-use fullpipe_flow::{Explained, Finished, Flows, FlowsWithTimes, pairs};
+use fullpipe_diagnose::{diagnose, find_remedies};
+use fullpipe_flow::{ExplainedTransfers, FinishedFlows, FlowTable, FlowsWithTimes, match_flows};
 use fullpipe_units::{Span, Time};
-use fullpipe_wire::{Segment, SegmentOptions};
+use fullpipe_wire::{CapturedSegment, SegmentOptions};
 use libfuzzer_sys::fuzz_target;
 
 /// Bytes of the input that make one segment.
@@ -18,36 +18,47 @@ fuzz_target!(|data: &[u8]| {
     for transfer in &finished.transfers {
         assert!(!transfer.flows.is_empty() && transfer.flows.len() <= finished.flows.len());
         let verdict = diagnose(&transfer.evidence);
-        remedies(&transfer.evidence, &verdict);
+        find_remedies(&transfer.evidence, &verdict);
     }
-    let flows = FlowsWithTimes { flows: &finished.flows, times: &finished.times };
-    assert_eq!(pairs(flows, flows).len(), finished.flows.len());
+    let flows = FlowsWithTimes {
+        flows: &finished.flows,
+        times: &finished.times,
+    };
+    assert_eq!(match_flows(flows, flows).len(), finished.flows.len());
     // A capture that began later and ended sooner.
     let count = data.len() / SEGMENT;
     let part = captured(data, count / 4..count - count / 3);
-    let part = FlowsWithTimes { flows: &part.flows, times: &part.times };
-    pairs(flows, part);
-    pairs(part, flows);
+    let part = FlowsWithTimes {
+        flows: &part.flows,
+        times: &part.times,
+    };
+    match_flows(flows, part);
+    match_flows(part, flows);
 });
 
 /// Returns the connections of the segments with these numbers.
-fn captured(data: &[u8], range: std::ops::Range<usize>) -> Finished {
-    let mut flows = Flows::default();
+fn captured(data: &[u8], range: std::ops::Range<usize>) -> FinishedFlows {
+    let mut flows = FlowTable::default();
     let mut at = Time::ZERO;
     for (number, bytes) in data.chunks_exact(SEGMENT).enumerate() {
         at = at + Span::from_micros(u64::from(half(bytes, 0)));
         if range.contains(&number) {
-            flows.add(&segment(bytes), at);
+            flows.add_segment(&segment(bytes), at);
         }
     }
-    flows.finish(Explained::Largest(2))
+    flows.finish_flows(ExplainedTransfers::Largest(2))
 }
 
-fn segment(bytes: &[u8]) -> Segment {
+fn segment(bytes: &[u8]) -> CapturedSegment {
     let kind = bytes[2];
     let port = 40_000 + u16::from(kind >> 6);
-    let [client, server] = [([192, 0, 2, 1], port), ([198, 51, 100, 2], 5201)].map(SocketAddr::from);
-    let (source, destination) = if kind & 1 == 0 { (client, server) } else { (server, client) };
+    let [client, server] =
+        [([192, 0, 2, 1], port), ([198, 51, 100, 2], 5201)].map(SocketAddr::from);
+    let (source, destination) = if kind & 1 == 0 {
+        (client, server)
+    } else {
+        (server, client)
+    };
     let options = SegmentOptions {
         mss: (kind & 2 != 0).then(|| half(bytes, 20)),
         window_scale: (kind & 4 != 0).then_some(bytes[22]),
@@ -55,7 +66,7 @@ fn segment(bytes: &[u8]) -> Segment {
         cut: bytes[23] & 4 != 0,
         ..SegmentOptions::default()
     };
-    Segment {
+    CapturedSegment {
         source,
         destination,
         network: u32::from(kind >> 5 & 1),

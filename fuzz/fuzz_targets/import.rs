@@ -17,11 +17,12 @@ fuzz_target!(|data: &[u8]| {
         for name in [&head.host, &head.peer, &head.program, &head.request_key] {
             assert!(!name.chars().any(char::is_control));
         }
-        let again = read_import(&document.body, Timestamp::UNIX_EPOCH).expect("a body is a file of its own");
+        let again = read_import(&document.body, Timestamp::UNIX_EPOCH)
+            .expect("a body is a file of its own");
         assert_eq!(again.len(), 1);
         assert_eq!(again[0].head.facts, head.facts);
         let mut redaction = Redaction::default();
-        let _ = redaction.document(head);
-        assert!(redaction.body(&document.body).is_some());
+        let _ = redaction.redact_document(head);
+        assert!(redaction.redact_body(&document.body).is_some());
     }
 });

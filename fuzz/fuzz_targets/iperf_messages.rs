@@ -3,24 +3,29 @@
 //! can guess, and the file of users.
 #![no_main]
 
-use fullpipe_iperf::{Credentials, ErrorNumber, Parameters, Results, Users};
+use fullpipe_iperf::{ErrorNumber, TestParameters, TestResults, UserCredentials, UserList};
 use fullpipe_units::Span;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|json: &[u8]| {
-    if let Ok((credentials, time)) = Credentials::from_text(json) {
-        assert_eq!(Credentials::from_text(credentials.to_text(time).as_bytes()), Ok((credentials, time)));
+    if let Ok((credentials, time)) = UserCredentials::from_text(json) {
+        assert_eq!(
+            UserCredentials::from_text(credentials.to_text(time).as_bytes()),
+            Ok((credentials, time))
+        );
     }
-    if let Ok(users) = Users::from_file_content(json) {
-        assert!(users.check(json, 0, Span::ZERO).is_err());
+    if let Ok(users) = UserList::from_file_content(json) {
+        assert!(users.check_login(json, 0, Span::ZERO).is_err());
     }
-    if let Ok(results) = Results::decode(json, 256) {
+    if let Ok(results) = TestResults::decode_json(json, 256) {
         for stream in &results.streams {
             let _ = stream.datagrams.as_seen();
         }
     }
-    if let Ok(Ok(request)) = Parameters::decode(json).map(|parameters| parameters.to_request()) {
-        match Parameters::from_request(&request) {
+    if let Ok(Ok(request)) =
+        TestParameters::decode_json(json).map(|parameters| parameters.to_request())
+    {
+        match TestParameters::from_request(&request) {
             Ok(again) => assert_eq!(again.to_request(), Ok(request)),
             Err(refusal) => assert_eq!(refusal.number, ErrorNumber::SEND_PARAMETERS, "{refusal}"),
         }

@@ -3,7 +3,9 @@
 
 #![no_main]
 
-use fullpipe_scenario::{Grid, PathSpec, Scenario, parse_host_flag, parse_path_flag, parse_path_flag_with};
+use fullpipe_scenario::{
+    PathSpec, Scenario, ScenarioGrid, parse_host_flag, parse_path_flag, parse_path_flag_with,
+};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {
@@ -11,13 +13,13 @@ fuzz_target!(|text: &str| {
         Ok(scenario) => assert!(!scenario.steps.is_empty()),
         Err(error) => assert_eq!(error.to_string().lines().count(), 1),
     }
-    match Grid::parse("fuzz.toml", text) {
+    match ScenarioGrid::parse("fuzz.toml", text) {
         Ok(grid) => assert!(!grid.cells.is_empty()),
         Err(error) => assert_eq!(error.to_string().lines().count(), 1),
     }
-    let _ = parse_path_flag(text, &PathSpec::demo());
+    let _ = parse_path_flag(text, &PathSpec::demo_path());
     let _ = parse_host_flag(text);
     for flag in ["trace=mahimahi x", "trace=rates x"] {
-        let _ = parse_path_flag_with(flag, &PathSpec::demo(), &|_| Ok(text.to_owned()));
+        let _ = parse_path_flag_with(flag, &PathSpec::demo_path(), &|_| Ok(text.to_owned()));
     }
 });

@@ -307,7 +307,7 @@ fn a_redacted_capture_of_tcpdump_has_the_same_figures() {
 
 /// The figures of a flow that are no times.
 fn counts(capture: &Value) -> Vec<Value> {
-    let times = ["rtt", "longest_pause", "rate"];
+    let times = ["rtt", "longest_pause", "rate", "stalls"];
     let ends = |flow: &Value| {
         let mut ends = flow["ends"].clone();
         for end in ends.as_array_mut().unwrap() {

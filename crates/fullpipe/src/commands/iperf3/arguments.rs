@@ -268,7 +268,7 @@ struct ClientFlags {
         allow_hyphen_values = true
     )]
     tos: Option<u8>,
-    /// The same by its DSCP, a number or a name
+    /// Type of service by DSCP: number or name
     #[arg(long, value_name = "N", value_parser = number::parse_dscp)]
     dscp: Option<u8>,
     /// Send without copying
