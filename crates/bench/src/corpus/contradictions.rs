@@ -413,6 +413,7 @@ mod tests {
         verdict.share = Ratio::ONE;
         verdict.ceilings.clear();
         verdict.candidates.clear();
+        verdict.where_time_went.clear();
     }
 
     #[test]
