@@ -24,7 +24,7 @@ fn build() -> PathBuf {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     // With a test of the workspace, so that libraries have the features that tests of the workspace
     // are built with, and are there already.
-    let of_tests = ["--workspace", "--test", "floors", "--bin", "fullpipe"];
+    let of_tests = ["--workspace", "--test", "layers", "--bin", "fullpipe"];
     let arguments = [
         &["build", "--quiet", "--message-format", "json"],
         &of_tests[..],

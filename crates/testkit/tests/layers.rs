@@ -7,9 +7,12 @@ use std::process::Command;
 use serde_json::Value;
 
 #[test]
-fn every_room_is_in_the_plan_and_every_line_of_the_plan_is_a_room() {
-    let built: BTreeSet<String> = packages().into_iter().map(|package| package.room).collect();
-    let planned: BTreeSet<String> = PLAN.iter().map(|room| room.name.to_owned()).collect();
+fn every_member_is_in_the_plan_and_every_line_of_the_plan_is_a_member() {
+    let built: BTreeSet<String> = packages()
+        .into_iter()
+        .map(|package| package.member)
+        .collect();
+    let planned: BTreeSet<String> = PLAN.iter().map(|member| member.name.to_owned()).collect();
     assert_eq!(
         built, planned,
         "the workspace's packages, and the table in this test"
@@ -17,34 +20,37 @@ fn every_room_is_in_the_plan_and_every_line_of_the_plan_is_a_room() {
 }
 
 #[test]
-fn a_room_uses_only_rooms_on_floors_below_its_own() {
+fn a_member_uses_only_members_on_layers_below_its_own() {
     for package in packages() {
-        let floor = plan(&package.room).floor;
-        for used in package.rooms() {
+        let layer = plan(&package.member).layer;
+        for used in package.members() {
             assert!(
-                plan(used).floor < floor,
-                "{} is on floor {floor} and may not use {used}",
-                package.room
+                plan(used).layer < layer,
+                "{} is on layer {layer} and may not use {used}",
+                package.member
             );
         }
     }
 }
 
 #[test]
-fn a_pure_room_reaches_neither_sockets_nor_the_kernel() {
-    for package in packages().iter().filter(|package| plan(&package.room).pure) {
+fn a_pure_member_reaches_neither_sockets_nor_the_kernel() {
+    for package in packages()
+        .iter()
+        .filter(|package| plan(&package.member).pure)
+    {
         for library in IMPURE {
             assert!(
                 !package.uses.contains(library),
                 "{} is pure and may not use {library}",
-                package.room
+                package.member
             );
         }
-        for used in package.rooms() {
+        for used in package.members() {
             assert!(
                 plan(used).pure,
                 "{} is pure, and {used} is not",
-                package.room
+                package.member
             );
         }
     }
@@ -54,13 +60,13 @@ fn a_pure_room_reaches_neither_sockets_nor_the_kernel() {
 fn what_measures_neither_judges_nor_prints() {
     for package in packages()
         .iter()
-        .filter(|package| MEASURES.contains(&package.room.as_str()))
+        .filter(|package| MEASURES.contains(&package.member.as_str()))
     {
-        for used in package.rooms() {
+        for used in package.members() {
             assert!(
                 !["diagnose", "report"].contains(&used),
                 "{} measures and may not use {used}",
-                package.room
+                package.member
             );
         }
     }
@@ -70,7 +76,7 @@ fn what_measures_neither_judges_nor_prints() {
 fn only_sys_has_lints_of_its_own() {
     for package in packages()
         .iter()
-        .filter(|package| package.room != MAY_BE_UNSAFE)
+        .filter(|package| package.member != MAY_BE_UNSAFE)
     {
         let manifest = read(&package.manifest);
         let lints = manifest
@@ -80,7 +86,7 @@ fn only_sys_has_lints_of_its_own() {
         assert!(
             whole,
             "{} must have the workspace's lints, and with them `unsafe_code = \"forbid\"`",
-            package.room
+            package.member
         );
     }
     let forbids = read(&crates().join("../Cargo.toml")).contains("\nunsafe_code = \"forbid\"\n");
@@ -88,15 +94,15 @@ fn only_sys_has_lints_of_its_own() {
 }
 
 #[test]
-fn the_list_of_rooms_states_their_floors() {
+fn the_list_of_members_states_their_layers() {
     let list = read(&crates().join("README.md"));
-    for room in PLAN {
-        let floor = if room.floor == ATTIC {
+    for member in PLAN {
+        let layer = if member.layer == ATTIC {
             "–".to_owned()
         } else {
-            room.floor.to_string()
+            member.layer.to_string()
         };
-        let line = format!("\n| {floor} | `{}` |", room.name);
+        let line = format!("\n| {layer} | `{}` |", member.name);
         assert!(
             list.contains(&line),
             "crates/README.md has no line that begins with {}",
@@ -107,7 +113,7 @@ fn the_list_of_rooms_states_their_floors() {
 
 /// A package of the workspace, with what it uses outside its tests.
 struct Package {
-    room: String,
+    member: String,
     manifest: PathBuf,
     uses: BTreeSet<String>,
 }
@@ -127,17 +133,17 @@ impl Package {
             .iter()
             .filter(|dependency| dependency["kind"] != "dev");
         Self {
-            room: room(&text(&package["name"])).to_owned(),
+            member: member(&text(&package["name"])).to_owned(),
             manifest: text(&package["manifest_path"]).into(),
             uses: uses.map(|dependency| text(&dependency["name"])).collect(),
         }
     }
 
-    fn rooms(&self) -> impl Iterator<Item = &str> {
+    fn members(&self) -> impl Iterator<Item = &str> {
         self.uses
             .iter()
             .filter(|name| name.starts_with("fullpipe"))
-            .map(|name| room(name))
+            .map(|name| member(name))
     }
 }
 
@@ -163,14 +169,14 @@ fn packages() -> Vec<Package> {
         .collect()
 }
 
-fn room(package: &str) -> &str {
+fn member(package: &str) -> &str {
     package.strip_prefix("fullpipe-").unwrap_or(package)
 }
 
-fn plan(room: &str) -> &'static Room {
+fn plan(member: &str) -> &'static Member {
     PLAN.iter()
-        .find(|planned| planned.name == room)
-        .unwrap_or_else(|| panic!("{room} is not in the plan"))
+        .find(|planned| planned.name == member)
+        .unwrap_or_else(|| panic!("{member} is not in the plan"))
 }
 
 fn crates() -> PathBuf {
@@ -182,25 +188,25 @@ fn read(file: &Path) -> String {
 }
 
 /// A line of the plan.
-struct Room {
-    floor: u8,
+struct Member {
+    layer: u8,
     name: &'static str,
     /// Without clock, files and sockets.
     pure: bool,
 }
 
-impl Room {
-    const fn new(floor: u8, name: &'static str) -> Self {
+impl Member {
+    const fn new(layer: u8, name: &'static str) -> Self {
         Self {
-            floor,
+            layer,
             name,
             pure: false,
         }
     }
 
-    const fn pure(floor: u8, name: &'static str) -> Self {
+    const fn pure(layer: u8, name: &'static str) -> Self {
         Self {
-            floor,
+            layer,
             name,
             pure: true,
         }
@@ -208,44 +214,44 @@ impl Room {
 }
 
 /// The crates that exist; `crates/README.md` describes each.
-const PLAN: &[Room] = &[
-    Room::pure(0, "units"),
-    Room::pure(1, "compression"),
-    Room::pure(1, "record"),
-    Room::pure(1, "wire"),
-    Room::pure(2, "model"),
-    Room::pure(2, "link"),
-    Room::pure(2, "iperf"),
-    Room::pure(2, "flow"),
-    Room::pure(2, "stats"),
-    Room::new(2, "sys"),
-    Room::pure(2, "transfer"),
-    Room::pure(2, "tcp"),
-    Room::pure(3, "calc"),
-    Room::pure(3, "campaign"),
-    Room::pure(3, "chart"),
-    Room::pure(3, "diagnose"),
-    Room::pure(3, "scenario"),
-    Room::pure(3, "sim"),
-    Room::new(3, "store"),
-    Room::new(3, "host"),
-    Room::new(3, "load"),
-    Room::new(4, "control"),
-    Room::new(4, "route"),
-    Room::new(4, "observe"),
-    Room::new(4, "lab"),
-    Room::new(4, "report"),
-    Room::new(4, "trace"),
-    Room::new(5, "probe"),
-    Room::new(5, "relay"),
-    Room::new(5, "copy"),
-    Room::new(6, "experiment"),
-    Room::new(6, "live"),
-    Room::new(7, "compare"),
-    Room::new(7, "sweep"),
-    Room::new(8, "fullpipe"),
-    Room::new(ATTIC, "testkit"),
-    Room::new(ATTIC, "bench"),
+const PLAN: &[Member] = &[
+    Member::pure(0, "units"),
+    Member::pure(1, "compression"),
+    Member::pure(1, "record"),
+    Member::pure(1, "wire"),
+    Member::pure(2, "model"),
+    Member::pure(2, "link"),
+    Member::pure(2, "iperf"),
+    Member::pure(2, "flow"),
+    Member::pure(2, "stats"),
+    Member::new(2, "sys"),
+    Member::pure(2, "transfer"),
+    Member::pure(2, "tcp"),
+    Member::pure(3, "calc"),
+    Member::pure(3, "campaign"),
+    Member::pure(3, "chart"),
+    Member::pure(3, "diagnose"),
+    Member::pure(3, "scenario"),
+    Member::pure(3, "sim"),
+    Member::new(3, "store"),
+    Member::new(3, "host"),
+    Member::new(3, "load"),
+    Member::new(4, "control"),
+    Member::new(4, "route"),
+    Member::new(4, "observe"),
+    Member::new(4, "lab"),
+    Member::new(4, "report"),
+    Member::new(4, "trace"),
+    Member::new(5, "probe"),
+    Member::new(5, "relay"),
+    Member::new(5, "copy"),
+    Member::new(6, "experiment"),
+    Member::new(6, "live"),
+    Member::new(7, "compare"),
+    Member::new(7, "sweep"),
+    Member::new(8, "fullpipe"),
+    Member::new(ATTIC, "testkit"),
+    Member::new(ATTIC, "bench"),
 ];
 
 /// Above every layer: no crate uses it, though the tests of any may.
