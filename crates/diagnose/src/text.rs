@@ -167,5 +167,13 @@ pub(crate) fn rate_text(rate: Option<BitRate>) -> String {
     rate.map_or_else(|| UNKNOWN_FIGURE.to_owned(), |rate| rate.to_string())
 }
 
+/// Returns the clause that states the `rate` which a size allows over `rtt`; empty where one of them
+/// is unknown.
+pub(crate) fn rate_clause(rate: Option<BitRate>, rtt: Option<Span>) -> String {
+    rate.zip(rtt).map_or_else(String::new, |(rate, rtt)| {
+        format!(", which is {rate} over {rtt}")
+    })
+}
+
 /// In place of a figure that the evidence does not have.
 const UNKNOWN_FIGURE: &str = "an unknown amount";

@@ -18,7 +18,7 @@ use crate::limits::receiver_application::{self, usual_and_most};
 use crate::manual_remedy::ManualRemedy;
 use crate::snapshot::own_window;
 use crate::syn_quotes;
-use crate::text::{self, BasicFacts, Row, rate_text, size_text, time_text};
+use crate::text::{self, BasicFacts, Row, rate_clause, size_text};
 use crate::thresholds::{
     CLAMPED_WINDOW_SHARE, FALLEN_WINDOW_SHARE, FULLY_TUNED_SHARE, GROWN_WINDOW_FACTOR,
     MAX_NEVER_SCALED_WINDOW, MAX_SHRUNK_SHARE, MIN_LIMIT_SHARE, MIN_WINDOW_CLOCK_SHARE,
@@ -511,16 +511,16 @@ impl LimitFacts for ReceiveWindowFacts {
     fn sentence(&self) -> String {
         let basics = &self.basics;
         format!(
-            "The receiver allows at most {} in flight{} ({}), which is {} over {}{}.",
+            "The receiver allows at most {} in flight{} ({}){}{}.",
             size_text(self.largest),
             basics.in_streams(),
             self.reason,
-            rate_text(
+            rate_clause(
                 self.largest
                     .zip(basics.rtt)
-                    .map(|(size, rtt)| window::rate_of_window(size, rtt))
+                    .map(|(size, rtt)| window::rate_of_window(size, rtt)),
+                basics.rtt,
             ),
-            time_text(basics.rtt),
             basics.could_carry(),
         )
     }

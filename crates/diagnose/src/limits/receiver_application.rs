@@ -277,6 +277,9 @@ impl LimitFacts for ReceiverProgramFacts {
                     self.share
                 )
             }
+            ReceiverApplicationVerdict::SlowReader if self.most_room == Some(ByteCount::ZERO) => {
+                "The receiving program reads too slowly: its window stays closed.".to_owned()
+            }
             ReceiverApplicationVerdict::SlowReader => format!(
                 "The receiving program reads too slowly: it leaves room for {} at a time, where there was once room \
                  for {}.",

@@ -10,7 +10,7 @@ use crate::figures::{SenderSampleFigures, share_of_votes};
 use crate::finding::LimitFinding;
 use crate::flow::SenderStream;
 use crate::limits::LimitFacts;
-use crate::text::{self, BasicFacts, Row, rate_text, size_text, time_text};
+use crate::text::{self, BasicFacts, Row, rate_clause, size_text};
 use crate::thresholds::{
     FULLY_TUNED_SHARE, LATE_WRITER_SHARE, MAX_BUFFER_OF_ASKING_WRITER, MIN_BLOCKED_SHARE,
     MIN_BUFFER_CLOCK_SHARE, MIN_BUFFER_MEAN, MIN_BUFFER_OF_ASKING_WRITER, MIN_BUFFER_PEAK,
@@ -175,11 +175,10 @@ impl LimitFacts for SendBuffer {
             SendBufferVerdict::TcpWmemMax => "tcp_wmem",
         };
         format!(
-            "The sender's send buffer is full: it holds {}{} ({reason}), which is {} over {}{}.",
+            "The sender's send buffer is full: it holds {}{} ({reason}){}{}.",
             size_text(self.size),
             self.basics.in_streams(),
-            rate_text(self.ceiling),
-            time_text(self.basics.rtt),
+            rate_clause(self.ceiling, self.basics.rtt),
             self.basics.could_carry(),
         )
     }

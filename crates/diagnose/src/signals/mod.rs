@@ -92,7 +92,7 @@ impl Signals {
         let is_black_hole = found.verdict == LegalVerdict::from(MtuVerdict::BlackHole);
         match () {
             () if is_black_hole && self.full_segment_passed => {
-                Some("packets that do not pass: full ones did")
+                Some("packets too large to pass (full ones passed)")
             }
             () if ceiling
                 .is_some_and(|most| most.scale_by(1.0 / MIN_CEILING_SHARE) < self.rate) =>
@@ -102,7 +102,7 @@ impl Signals {
             () if ceiling.is_some_and(|most| most > self.rate.scale_by(MAX_CEILING_FACTOR)) => {
                 Some("what held a transfer that its windows would have let be ten times as fast")
             }
-            () if self.is_too_little(found) => Some("more packets: so few show no limit"),
+            () if self.is_too_little(found) => Some("more packets (so few show no limit)"),
             () => None,
         }
     }
