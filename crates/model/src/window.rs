@@ -1,12 +1,13 @@
 //! One equation, rate = window ÷ round-trip time, solved for each of its terms.
 //!
 //! ```
-//! use fullpipe_model::window::{bdp, rate};
+//! use fullpipe_model::window::{bdp, rate_of_window};
 //! use fullpipe_units::{BitRate, ByteCount, Span};
 //!
 //! // 64 KiB over 173 ms is 3 Mbit/s; to fill 100 Mbit/s takes 2.2 MB.
 //! let rtt = Span::from_millis(173);
-//! assert_eq!(rate(ByteCount::from_kib(64), rtt), BitRate::from_bps(3_030_566));
+//! let carried = rate_of_window(ByteCount::from_kib(64), rtt);
+//! assert_eq!(carried, BitRate::from_bps(3_030_566));
 //! assert_eq!(bdp(BitRate::from_mbps(100), rtt), ByteCount::new(2_162_500));
 //! ```
 

@@ -13,7 +13,7 @@
 //! while let Some(packet) = file.next_packet()? {
 //!     bytes += u64::from(packet.original);
 //! }
-//! assert!(!file.notes().cut_end);
+//! assert!(!file.file_notes().cut_end);
 //! # Ok(())
 //! # }
 //! ```

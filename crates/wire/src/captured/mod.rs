@@ -62,11 +62,11 @@ pub enum CapturedContent {
 /// counts where an IP header leaves its length out, as those of trains above 64 KiB do (BIG TCP).
 ///
 /// ```
-/// use fullpipe_wire::{Captured, LinkType, read_captured};
+/// use fullpipe_wire::{CapturedContent, LinkType, read_captured};
 ///
 /// let query = [&[0x45, 0, 0, 28, 0, 1, 0, 0, 64, 17, 0, 0][..], &[10, 0, 0, 1, 10, 0, 0, 2], &[0; 8]].concat();
-/// assert_eq!(read_captured(LinkType::RAW, &query, query.len()), Captured::Udp);
-/// assert_eq!(read_captured(LinkType::RAW, &query[..19], query.len()), Captured::Cut);
+/// assert_eq!(read_captured(LinkType::RAW, &query, query.len()), CapturedContent::Udp);
+/// assert_eq!(read_captured(LinkType::RAW, &query[..19], query.len()), CapturedContent::Cut);
 /// ```
 #[inline]
 pub fn read_captured(link: LinkType, bytes: &[u8], original: usize) -> CapturedContent {
