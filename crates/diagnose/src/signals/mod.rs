@@ -52,7 +52,9 @@ impl Signals {
         };
         Self {
             rate: figures.rate,
-            data_segments: sum(last.clone().map(|last| last.tcp.data_segs_out)),
+            // A capture counts every segment that it has, and may have none.
+            data_segments: sum(last.clone().map(|last| last.tcp.data_segs_out))
+                .or(of_capture.map(|_| 0)),
             round_trips: rounds(end.saturating_sub(begin), figures.rtt),
             full_segment_passed: of_capture.unwrap_or_else(by_bytes),
         }
