@@ -17,6 +17,7 @@ mod lab_figures;
 mod link_virtual;
 mod machine;
 mod network;
+mod parallel;
 mod process;
 mod program;
 mod records;

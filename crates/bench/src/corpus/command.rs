@@ -5,9 +5,7 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
-use std::thread;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::Args;
 use fullpipe_experiment::{Interrupt, KnownFacts, judge_files};
@@ -18,6 +16,7 @@ use super::contradictions::{FEW_PACKETS, find_contradictions};
 use super::finding::{Finding, FindingKind, summary_text};
 use super::other_readers::{OtherReader, find_differences};
 use super::witness::read_witnesses;
+use crate::parallel::map_in_parallel;
 use crate::statistics::quantile;
 use crate::{INTERRUPTED, LACKING, say};
 
@@ -72,7 +71,10 @@ impl CorpusCheck {
             }
         };
         let readers = self.installed_readers(stop);
-        let checked = check_side_by_side(&files, &readers, stop);
+        let checked = map_in_parallel(&files, |_, file| {
+            (!stop.load(Ordering::Relaxed)).then(|| check_file(file, &readers, stop))
+        });
+        let checked: Vec<CheckedFile> = checked.into_iter().flatten().collect();
         let findings: Vec<Finding> = checked
             .iter()
             .flat_map(|file| file.findings.clone())
@@ -127,44 +129,6 @@ fn capture_files(folder: &Path, only: &str) -> io::Result<Vec<PathBuf>> {
     }
     files.sort();
     Ok(files)
-}
-
-/// Checks files on all processors, and returns what came of each, in their order.
-fn check_side_by_side(
-    files: &[PathBuf],
-    readers: &[OtherReader],
-    stop: &AtomicBool,
-) -> Vec<CheckedFile> {
-    let next = AtomicUsize::new(0);
-    let checked = Mutex::new(Vec::new());
-    thread::scope(|scope| {
-        for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
-            scope.spawn(|| {
-                while let Some((index, file)) = take_next(files, &next, stop) {
-                    let result = check_file(file, readers, stop);
-                    checked
-                        .lock()
-                        .unwrap_or_else(PoisonError::into_inner)
-                        .push((index, result));
-                }
-            });
-        }
-    });
-    let mut checked = checked.into_inner().unwrap_or_else(PoisonError::into_inner);
-    checked.sort_by_key(|(index, _)| *index);
-    checked.into_iter().map(|(_, result)| result).collect()
-}
-
-fn take_next<'f>(
-    files: &'f [PathBuf],
-    next: &AtomicUsize,
-    stop: &AtomicBool,
-) -> Option<(usize, &'f PathBuf)> {
-    if stop.load(Ordering::Relaxed) {
-        return None;
-    }
-    let index = next.fetch_add(1, Ordering::Relaxed);
-    files.get(index).map(|file| (index, file))
 }
 
 fn check_file(path: &Path, readers: &[OtherReader], stop: &AtomicBool) -> CheckedFile {

@@ -1,9 +1,7 @@
 //! Cases in virtual time: those whose limit path, settings and load plant.
 
-use std::panic::resume_unwind;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
-use std::thread;
 
 use fullpipe_experiment::{
     EndSettings, ExperimentError, ExperimentTarget, Interrupt, VirtualTarget, simulate_captured,
@@ -16,6 +14,7 @@ use super::captures;
 use super::case_record::{CaseRecord, Observation};
 use super::cases::Case;
 use super::run::RunError;
+use crate::parallel::map_in_parallel;
 
 /// Runs `cases`, on all processors, and returns the record of each, or why it has none. What `seed`
 /// leads to depends on neither the processors nor the time. Their captures are written to `folder`,
@@ -26,28 +25,9 @@ pub(crate) fn run_all(
     folder: Option<&Path>,
     stop: &AtomicBool,
 ) -> Vec<Result<CaseRecord, RunError>> {
-    let threads = thread::available_parallelism().map_or(1, usize::from);
-    let mut done = Vec::with_capacity(cases.len());
-    thread::scope(|scope| {
-        let part = |first| {
-            let own = cases.iter().enumerate().skip(first).step_by(threads);
-            own.map(|(index, case)| {
-                (
-                    index,
-                    run(case, seed.wrapping_add(index as u64), folder, stop),
-                )
-            })
-            .collect::<Vec<_>>()
-        };
-        let parts: Vec<_> = (0..threads)
-            .map(|first| scope.spawn(move || part(first)))
-            .collect();
-        for part in parts {
-            done.extend(part.join().unwrap_or_else(|panic| resume_unwind(panic)));
-        }
-    });
-    done.sort_by_key(|(index, _)| *index);
-    done.into_iter().map(|(_, record)| record).collect()
+    map_in_parallel(cases, |index, case| {
+        run(case, seed.wrapping_add(index as u64), folder, stop)
+    })
 }
 
 fn run(

@@ -3,10 +3,8 @@
 
 use std::io::{self, Cursor};
 use std::net::SocketAddr;
-use std::panic::resume_unwind;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 
 use fullpipe_diagnose::diagnose;
 use fullpipe_experiment::{Interrupt, simulate_captured};
@@ -22,6 +20,7 @@ use super::draw::draw_way;
 use super::random::Random;
 use super::silent_tail::{append_keepalives, append_silence};
 use crate::captures::{Captured, Taken};
+use crate::parallel::map_in_parallel;
 use crate::process::RunError;
 use crate::views::{JudgedView, Judgement};
 
@@ -515,43 +514,18 @@ fn without_cross_traffic(file: &[u8]) -> io::Result<Vec<u8>> {
 /// cases.
 ///
 /// # Errors
-/// Fails as soon as a case cannot be simulated, or its captures cannot be written.
+/// Fails if a case cannot be simulated, or its captures cannot be written.
 pub(crate) fn judge_virtual_cases(
     cases: &[VirtualCase],
     views: &[JudgedView],
     stop: &AtomicBool,
 ) -> Result<Vec<Judgement>, RunError> {
-    let threads = thread::available_parallelism().map_or(1, usize::from);
-    let parts: Vec<_> = thread::scope(|scope| {
-        let threads: Vec<_> = (0..threads)
-            .map(|first| scope.spawn(move || judge_part(cases, views, stop, [first, threads])))
-            .collect();
-        threads
-            .into_iter()
-            .map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)))
-            .collect()
-    });
-    let mut judged = Vec::new();
-    for part in parts {
-        judged.extend(part?);
-    }
-    judged.sort_by_key(|(index, _)| *index);
-    Ok(judged.into_iter().flat_map(|(_, judged)| judged).collect())
-}
-
-/// Judges the `first` of the cases, and each one that is `step` further.
-fn judge_part(
-    cases: &[VirtualCase],
-    views: &[JudgedView],
-    stop: &AtomicBool,
-    [first, step]: [usize; 2],
-) -> Result<Vec<(usize, Vec<Judgement>)>, RunError> {
-    let mut judged = Vec::new();
-    for (index, case) in cases.iter().enumerate().skip(first).step_by(step) {
+    let judged = map_in_parallel(cases, |_, case| {
         if stop.load(Ordering::Relaxed) {
             return Err(RunError::Interrupted);
         }
-        judged.push((index, case.judge(views, stop)?));
-    }
-    Ok(judged)
+        case.judge(views, stop)
+    });
+    let judged: Vec<Vec<Judgement>> = judged.into_iter().collect::<Result<_, _>>()?;
+    Ok(judged.into_iter().flatten().collect())
 }
