@@ -44,29 +44,13 @@ impl TransferHistory {
     pub(crate) fn push(&mut self, snapshot: TestSnapshot) {
         let now = snapshot.at;
         if self.recent.is_empty() {
-            let nothing = |stream: &StreamSnapshot| StreamSnapshot {
-                bytes: ByteCount::ZERO,
-                ..*stream
-            };
-            let streams = snapshot.streams.iter().map(nothing).collect();
-            self.recent.push_back(TestSnapshot {
-                at: Span::ZERO,
-                rtt: None,
-                streams,
-            });
+            self.recent.push_back(start_of(&snapshot));
         }
         if self.recent.back().is_some_and(|last| now <= last.at) {
             return;
         }
         let rtt = snapshot.rtt;
-        self.recent.push_back(snapshot);
-        while self
-            .recent
-            .get(1)
-            .is_some_and(|second| second.at + MAX_WINDOW <= now)
-        {
-            self.recent.pop_front();
-        }
+        self.keep_recent(snapshot);
         if let Some(rtt) = rtt {
             self.rtts.push(now, rtt);
         }
@@ -79,6 +63,15 @@ impl TransferHistory {
             {
                 track.push(now, rate);
             }
+        }
+    }
+
+    /// Keeps a snapshot, and those before it that are still needed.
+    fn keep_recent(&mut self, snapshot: TestSnapshot) {
+        let now = snapshot.at;
+        self.recent.push_back(snapshot);
+        while matches!(self.recent.get(1), Some(second) if second.at + MAX_WINDOW <= now) {
+            self.recent.pop_front();
         }
     }
 
@@ -134,16 +127,9 @@ impl TransferHistory {
         idle: Option<Span>,
     ) -> Vec<Line<'static>> {
         let has_rtt = lines >= BOTH && !self.rtts.is_empty();
-        let drawn = if has_rtt {
-            lines.saturating_sub(3)
-        } else {
-            lines.saturating_sub(2)
-        };
-        let [rate, rtt] = if has_rtt {
-            [drawn - drawn * 2 / 5, drawn * 2 / 5]
-        } else {
-            [drawn, 0]
-        };
+        let drawn = lines.saturating_sub(if has_rtt { 3 } else { 2 });
+        let rtt = if has_rtt { drawn * 2 / 5 } else { 0 };
+        let rate = drawn - rtt;
         let mut plot = Plot::new("Rate and round-trip time").with_panel(self.rate_panel(has_rtt));
         if has_rtt {
             plot = plot.with_panel(self.rtt_panel(idle));
@@ -152,15 +138,16 @@ impl TransferHistory {
             plot = plot.with_axis_end(end);
         }
         let text = plot.text_in(width.into(), &[rate, rtt]);
-        let style = |row: usize| match row {
-            row if row <= rate => RATE,
-            row if has_rtt && row <= rate + 1 + rtt => RTT,
-            _ => dim_style(),
-        };
-        text.lines()
-            .enumerate()
-            .map(|(row, line)| Line::styled(line.to_owned(), style(row)))
-            .collect()
+        let rows = text.lines().enumerate();
+        rows.map(|(row, line)| {
+            let style = match row {
+                row if row <= rate => RATE,
+                row if has_rtt && row <= rate + 1 + rtt => RTT,
+                _ => dim_style(),
+            };
+            Line::styled(line.to_owned(), style)
+        })
+        .collect()
     }
 
     fn rate_panel(&self, has_rtt: bool) -> Panel {
@@ -201,6 +188,19 @@ impl TransferHistory {
     }
 }
 
+/// Returns the state of the streams of a snapshot before any of their data.
+fn start_of(snapshot: &TestSnapshot) -> TestSnapshot {
+    let mut start = TestSnapshot {
+        at: Span::ZERO,
+        rtt: None,
+        ..snapshot.clone()
+    };
+    for stream in &mut start.streams {
+        stream.bytes = ByteCount::ZERO;
+    }
+    start
+}
+
 /// Returns the rate of the streams that count, over the last `window` or what there is of it;
 /// `None` without streams or time.
 fn window_rate(
@@ -214,15 +214,11 @@ fn window_rate(
         .rev()
         .find(|before| before.at + window <= last.at)
         .or(recent.front())?;
-    let bytes = |of: &TestSnapshot| {
-        of.streams
-            .iter()
-            .filter(|stream| counts(stream))
-            .map(|stream| stream.bytes)
-            .sum()
-    };
+    let [before, now]: [ByteCount; 2] = [first, last].map(|snapshot| {
+        let counted = snapshot.streams.iter().filter(|stream| counts(stream));
+        counted.map(|stream| stream.bytes).sum()
+    });
     let elapsed = last.at.saturating_sub(first.at);
-    let (before, now): (ByteCount, ByteCount) = (bytes(first), bytes(last));
     let is_known = elapsed > Span::ZERO && last.streams.iter().any(counts);
     is_known.then(|| BitRate::from_bytes_in(now.saturating_sub(before), elapsed))
 }

@@ -30,6 +30,10 @@ pub(crate) const fn dim_style() -> Style {
     Style::new().add_modifier(Modifier::DIM)
 }
 
+pub(crate) fn dim_line(text: String) -> Line<'static> {
+    Line::styled(text, dim_style())
+}
+
 /// Titles and names.
 pub(crate) const fn bold_style() -> Style {
     Style::new().add_modifier(Modifier::BOLD)
@@ -62,20 +66,18 @@ pub(crate) struct PictureState {
 
 /// Draws a page; a sentence in its place where the terminal is too small.
 pub(crate) fn draw_page(page: &impl LivePage, now: Span, view: PictureState) -> Buffer {
-    let size = Size {
-        width: view.size.width.min(MAX.width),
-        height: view.size.height.min(MAX.height),
-    };
+    let size = Size::new(
+        view.size.width.min(MAX.width),
+        view.size.height.min(MAX.height),
+    );
     let mut buffer = Buffer::empty(Rect::new(0, 0, size.width, size.height));
     let lines = if size.width < MIN.width || size.height < MIN.height {
         let sentence = format!(
             "{} × {} characters are too few for the picture, which needs {} × {}. It goes on; q ends it.",
             view.size.width, view.size.height, MIN.width, MIN.height
         );
-        break_text(&sentence, size.width.into())
-            .into_iter()
-            .map(Line::from)
-            .collect()
+        let lines = break_text(&sentence, size.width.into()).into_iter();
+        lines.map(Line::from).collect()
     } else {
         full_page(page, now, size, view.is_ending)
     };
@@ -106,7 +108,7 @@ fn full_page(page: &impl LivePage, now: Span, size: Size, is_ending: bool) -> Ve
     } else {
         "q ends it"
     };
-    lines.push(Line::styled(keys, dim_style()));
+    lines.push(dim_line(keys.to_owned()));
     lines
 }
 
@@ -154,8 +156,14 @@ pub(crate) fn break_text(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
+/// Returns the lines of a sentence about a limit: two at most, each of at most `width` characters.
+pub(crate) fn sentence_lines(sentence: &str, width: usize) -> Vec<Line<'static>> {
+    let lines = shorten_text(sentence, width - 2, 2).into_iter();
+    lines.map(|line| dim_line(format!("  {line}"))).collect()
+}
+
 /// Returns at most `most` of the lines of `text`, the last with an ellipsis if there are more.
-pub(crate) fn shorten_text(text: &str, width: usize, most: usize) -> Vec<String> {
+fn shorten_text(text: &str, width: usize, most: usize) -> Vec<String> {
     let mut lines = break_text(text, width);
     if lines.len() > most {
         lines.truncate(most);

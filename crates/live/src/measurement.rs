@@ -2,14 +2,14 @@
 
 use fullpipe_chart::displayable_text;
 use fullpipe_diagnose::diagnose;
-use fullpipe_probe::TestSnapshot;
+use fullpipe_probe::{StreamSnapshot, TestSnapshot};
 use fullpipe_record::{Direction, Evidence, Framing, Measurement, Request, Transport, Verdict};
 use fullpipe_units::{BitRate, Ratio, Span, count_noun};
 use ratatui_core::layout::Size;
 use ratatui_core::text::Line;
 
 use crate::course::TransferHistory;
-use crate::frame::{LivePage, RATE, clock_text, dim_style, named_line, share_bar, shorten_text};
+use crate::frame::{LivePage, RATE, clock_text, dim_line, named_line, sentence_lines, share_bar};
 
 /// Lines from which on streams are drawn, four at least.
 const ROOM_FOR_STREAMS: u16 = 18;
@@ -86,12 +86,8 @@ impl MeasurementPage {
         );
         let mut lines = vec![named_line("Limit so far:", share)];
         if room >= ROOM_FOR_SENTENCE {
-            let sentence = shorten_text(&displayable_text(&verdict.sentence), width - 2, 2);
-            lines.extend(
-                sentence
-                    .into_iter()
-                    .map(|line| Line::styled(format!("  {line}"), dim_style())),
-            );
+            let sentence = displayable_text(&verdict.sentence);
+            lines.extend(sentence_lines(&sentence, width));
         }
         lines
     }
@@ -104,10 +100,7 @@ impl MeasurementPage {
             MAX_ENDED
         };
         let from = self.ended.len().saturating_sub(most);
-        self.ended[from..]
-            .iter()
-            .map(|line| Line::styled(line.clone(), dim_style()))
-            .collect()
+        self.ended[from..].iter().cloned().map(dim_line).collect()
     }
 
     /// Draws up to `most` streams, or all in a word.
@@ -126,35 +119,12 @@ impl MeasurementPage {
         } else {
             streams.len()
         };
-        let row = |(index, (stream, rate)): (usize, &(fullpipe_probe::StreamSnapshot, BitRate))| {
-            let way = if stream.direction == Direction::Download {
-                "down"
-            } else {
-                "up"
-            };
-            let share = Ratio::from_quotient(rate.as_f64(), fastest.as_f64()).get();
-            let bar = share_bar(share, width.saturating_sub(37).min(60));
-            Line::styled(
-                format!(
-                    "{index:>3} {way:<4} {bar} {:>12} {:>10}",
-                    rate.to_string(),
-                    stream.bytes
-                ),
-                RATE,
-            )
-        };
-        let mut lines: Vec<Line<'static>> =
-            streams.iter().take(drawn).enumerate().map(row).collect();
-        if streams.len() > drawn {
-            let rest = &streams[drawn..];
-            let rates = || rest.iter().map(|(_, rate)| *rate);
-            let [least, most] = [rates().min(), rates().max()].map(Option::unwrap_or_default);
-            lines.push(Line::styled(
-                format!("    and {} more, {least} to {most} each", rest.len()),
-                dim_style(),
-            ));
-        }
-        lines
+        let (drawn, rest) = streams.split_at(drawn);
+        let lines = drawn
+            .iter()
+            .enumerate()
+            .map(|(index, stream)| stream_line(index, stream, fastest, width));
+        lines.chain(remaining_line(rest)).collect()
     }
 
     /// Returns the time or the bytes of the load, and what has passed of it.
@@ -164,13 +134,10 @@ impl MeasurementPage {
         }
         let (at, bytes) = (self.course.last_time(), self.course.total_bytes());
         let (share, text) = match (self.load_end(), self.request.bytes) {
-            (Some(end), _) => {
-                let share = Ratio::from_quotient(at.as_secs_f64(), end.as_secs_f64());
-                (
-                    share,
-                    format!("{} of {}, {bytes}", clock_text(at), clock_text(end)),
-                )
-            }
+            (Some(end), _) => (
+                Ratio::from_quotient(at.as_secs_f64(), end.as_secs_f64()),
+                format!("{} of {}, {bytes}", clock_text(at), clock_text(end)),
+            ),
             (None, budget) => {
                 let budget = budget.unwrap_or_default();
                 (
@@ -179,13 +146,9 @@ impl MeasurementPage {
                 )
             }
         };
-        Line::from(format!(
-            "{text}  {}",
-            share_bar(
-                share.get(),
-                width.saturating_sub(text.chars().count() + 2).min(40)
-            )
-        ))
+        let room = width.saturating_sub(text.chars().count() + 2);
+        let bar = share_bar(share.get(), room.min(40));
+        Line::from(format!("{text}  {bar}"))
     }
 }
 
@@ -245,6 +208,37 @@ impl LivePage for MeasurementPage {
         lines.push(self.progress_line(width));
         lines
     }
+}
+
+/// Returns the line of a stream, with a bar for its share of the fastest rate.
+fn stream_line(
+    index: usize,
+    (stream, rate): &(StreamSnapshot, BitRate),
+    fastest: BitRate,
+    width: usize,
+) -> Line<'static> {
+    let way = if stream.direction == Direction::Download {
+        "down"
+    } else {
+        "up"
+    };
+    let share = Ratio::from_quotient(rate.as_f64(), fastest.as_f64()).get();
+    let bar = share_bar(share, width.saturating_sub(37).min(60));
+    let (rate, bytes) = (rate.to_string(), stream.bytes);
+    Line::styled(
+        format!("{index:>3} {way:<4} {bar} {rate:>12} {bytes:>10}"),
+        RATE,
+    )
+}
+
+/// Returns the line on the streams that have none of their own, if there are any.
+fn remaining_line(rest: &[(StreamSnapshot, BitRate)]) -> Option<Line<'static>> {
+    let rates = rest.iter().map(|(_, rate)| *rate);
+    let (least, most) = (rates.clone().min()?, rates.max()?);
+    Some(dim_line(format!(
+        "    and {} more, {least} to {most} each",
+        rest.len()
+    )))
 }
 
 /// Returns a load in a few words: `TCP, download, 4 streams`.

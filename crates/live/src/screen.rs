@@ -3,7 +3,6 @@
 use std::fs::File;
 use std::io::{self, ErrorKind, IsTerminal, Read, Write};
 use std::os::fd::AsFd;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -112,11 +111,10 @@ impl TerminalScreen {
             before,
             is_ours: AtomicBool::new(true),
         });
-        let pending = ENTER.as_bytes().to_vec();
         Ok(Self {
             terminal,
             shown: Buffer::default(),
-            pending,
+            pending: ENTER.into(),
             is_gone: false,
         })
     }
@@ -128,13 +126,10 @@ impl TerminalScreen {
 
     /// Returns the size in characters.
     pub(crate) fn size(&self) -> Size {
-        let size = tcgetwinsize(&self.terminal.file)
-            .ok()
-            .filter(|size| size.ws_col > 0 && size.ws_row > 0);
-        size.map_or(USUAL, |size| Size {
-            width: size.ws_col,
-            height: size.ws_row,
-        })
+        match tcgetwinsize(&self.terminal.file) {
+            Ok(size) if size.ws_col > 0 && size.ws_row > 0 => Size::new(size.ws_col, size.ws_row),
+            _ => USUAL,
+        }
     }
 
     /// Shows a picture in place of the last one. A terminal that has not yet taken the last one
@@ -191,17 +186,12 @@ impl TerminalScreen {
         }
         let mut keys = [0; 64];
         match (&self.terminal.file).read(&mut keys) {
-            Ok(length) if length > 0 => Some(typed_keys(&keys[..length])),
+            Ok(length) if length > 0 => return Some(typed_keys(&keys[..length])),
             Err(error)
-                if [ErrorKind::WouldBlock, ErrorKind::Interrupted].contains(&error.kind()) =>
-            {
-                Some(Vec::new())
-            }
-            _ => {
-                self.is_gone = true;
-                Some(Vec::new())
-            }
+                if [ErrorKind::WouldBlock, ErrorKind::Interrupted].contains(&error.kind()) => {}
+            _ => self.is_gone = true,
         }
+        Some(Vec::new())
     }
 }
 
@@ -243,19 +233,18 @@ impl OwnTerminal {
 
 /// Opens the terminal for itself, so that nothing that others do with it waits or does not.
 fn open_terminal() -> Option<File> {
+    open_device("/dev/tty").or_else(|| {
+        if io::stderr().is_terminal() {
+            open_device("/proc/self/fd/2")
+        } else {
+            None
+        }
+    })
+}
+
+fn open_device(path: &str) -> Option<File> {
     let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let opened = |path: &str| {
-        open(Path::new(path), flags, Mode::empty())
-            .ok()
-            .map(File::from)
-    };
-    let error = || {
-        io::stderr()
-            .is_terminal()
-            .then(|| opened("/proc/self/fd/2"))
-            .flatten()
-    };
-    opened("/dev/tty").or_else(error)
+    Some(open(path, flags, Mode::empty()).ok()?.into())
 }
 
 /// Returns keys without the sequences of others, such as arrows (ECMA-48: an escape, `[` or `O`,

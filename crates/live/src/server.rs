@@ -10,7 +10,7 @@ use fullpipe_units::{BitRate, ByteCount, Span};
 use ratatui_core::layout::Size;
 use ratatui_core::text::Line;
 
-use crate::frame::{LivePage, RATE, bold_style, clock_text, dim_style};
+use crate::frame::{LivePage, RATE, bold_style, clock_text, dim_line};
 use crate::measurement::describe_load;
 
 /// Reports that are kept, more than a terminal has room for.
@@ -61,13 +61,12 @@ impl ServerPage {
             self.tests.pop_front();
         }
         let load = request.map_or_else(|| "iperf2, upload".to_owned(), describe_load);
-        let (up, down) = (BitRate::ZERO, BitRate::ZERO);
         self.tests.push_back(RunningTest {
             client,
             load,
             begun: now,
-            up,
-            down,
+            up: BitRate::ZERO,
+            down: BitRate::ZERO,
             bytes: ByteCount::ZERO,
             rtt: None,
         });
@@ -92,31 +91,23 @@ impl ServerPage {
     /// Draws at most `most` tests, or all in a word.
     fn test_lines(&self, now: Span, most: usize) -> Vec<Line<'static>> {
         if self.tests.is_empty() {
-            return vec![Line::styled("no test at the moment", dim_style())];
+            return vec![dim_line("no test at the moment".to_owned())];
         }
-        let line = |client: &str, [rate, bytes, rtt, time]: [&str; 4], load: &str| {
-            format!("{client:<21} {rate:>12} {bytes:>10} {rtt:>8} {time:>8}  {load}")
-        };
-        let head = line("client", ["rate", "bytes", "RTT", "time"], "load");
-        let row = |test: &RunningTest| {
-            let rate: BitRate = [test.up, test.down].into_iter().sum();
-            let rtt = test.rtt.map_or_else(String::new, |rtt| rtt.to_string());
-            let since = clock_text(now.saturating_sub(test.begun));
-            let figures = [&*rate.to_string(), &*test.bytes.to_string(), &*rtt, &*since];
-            Line::styled(line(&test.client.to_string(), figures, &test.load), RATE)
-        };
+        let head = table_row("client", ["rate", "bytes", "RTT", "time"], "load");
         let drawn = if self.tests.len() > most {
             most.saturating_sub(1)
         } else {
             self.tests.len()
         };
-        let mut lines = vec![Line::styled(head, dim_style())];
-        lines.extend(self.tests.iter().take(drawn).map(row));
+        let mut lines = vec![dim_line(head)];
+        lines.extend(
+            self.tests
+                .iter()
+                .take(drawn)
+                .map(|test| test.test_line(now)),
+        );
         if self.tests.len() > drawn {
-            lines.push(Line::styled(
-                format!("and {} more", self.tests.len() - drawn),
-                dim_style(),
-            ));
+            lines.push(dim_line(format!("and {} more", self.tests.len() - drawn)));
         }
         lines
     }
@@ -131,6 +122,22 @@ impl ServerPage {
         );
         Line::styled(text, bold_style())
     }
+}
+
+impl RunningTest {
+    fn test_line(&self, now: Span) -> Line<'static> {
+        let rate: BitRate = [self.up, self.down].into_iter().sum();
+        let rtt = self.rtt.map_or_else(String::new, |rtt| rtt.to_string());
+        let since = clock_text(now.saturating_sub(self.begun));
+        let figures = [&*rate.to_string(), &*self.bytes.to_string(), &*rtt, &*since];
+        let row = table_row(&self.client.to_string(), figures, &self.load);
+        Line::styled(row, RATE)
+    }
+}
+
+/// Returns a row of the table of tests, or its head.
+fn table_row(client: &str, [rate, bytes, rtt, time]: [&str; 4], load: &str) -> String {
+    format!("{client:<21} {rate:>12} {bytes:>10} {rtt:>8} {time:>8}  {load}")
 }
 
 impl LivePage for ServerPage {
@@ -176,12 +183,7 @@ impl LivePage for ServerPage {
         lines.push(Line::default());
         let most = height.saturating_sub(lines.len());
         let from = self.reports.len().saturating_sub(most);
-        lines.extend(
-            self.reports
-                .iter()
-                .skip(from)
-                .map(|line| Line::styled(line.clone(), dim_style())),
-        );
+        lines.extend(self.reports.iter().skip(from).cloned().map(dim_line));
         lines.truncate(height);
         lines
     }

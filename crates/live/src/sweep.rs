@@ -11,7 +11,7 @@ use ratatui_core::style::{Color, Modifier, Style};
 use ratatui_core::text::{Line, Span as Words};
 
 use crate::course::TransferHistory;
-use crate::frame::{LivePage, clock_text, dim_style, named_line, share_bar};
+use crate::frame::{LivePage, clock_text, dim_line, dim_style, named_line, share_bar};
 
 /// Characters of a tile.
 const TILE: usize = 5;
@@ -91,14 +91,11 @@ impl SweepPage {
     }
 
     fn spent_cost(&self) -> SweepCost {
-        let cost = |run: &SweepRun| SweepCost {
+        let costs = self.runs.iter().map(|run| SweepCost {
             bytes: run.sent,
             time: run.took,
-        };
-        self.runs
-            .iter()
-            .map(cost)
-            .fold(SweepCost::default(), std::ops::Add::add)
+        });
+        costs.fold(SweepCost::default(), std::ops::Add::add)
     }
 
     /// Draws the map in at most so many columns and lines. Windows and numbers of streams without
@@ -123,29 +120,29 @@ impl SweepPage {
             .filter_map(|of| self.known_rate(of))
             .max()
             .unwrap_or_default();
-        let row = |row: &usize| {
-            let window = Words::raw(format!(
-                "{:>width$}",
-                windows[*row].to_string(),
-                width = LEFT
-            ));
-            let tiles = columns
+        rows.into_iter()
+            .rev()
+            .map(|row| self.draw_row(row, &columns, fastest))
+            .chain([self.column_heads(&columns)])
+            .collect()
+    }
+
+    fn draw_row(&self, row: usize, columns: &[usize], fastest: BitRate) -> Line<'static> {
+        let window = self.plan.windows[row].to_string();
+        let mut line = Line::raw(format!("{window:>LEFT$}"));
+        line.extend(
+            columns
                 .iter()
-                .map(|column| self.draw_tile(windows.len() * column + row, *row, *column, fastest));
-            std::iter::once(window)
-                .chain(tiles)
-                .collect::<Line<'static>>()
-        };
-        let mut map: Vec<Line<'static>> = rows.iter().rev().map(row).collect();
-        let counts: Vec<String> = columns
-            .iter()
-            .map(|column| format!("{:>4} ", streams[*column]))
-            .collect();
-        map.push(Line::styled(
-            format!("{:>LEFT$}{}", "streams", counts.concat()),
-            dim_style(),
-        ));
-        map
+                .map(|column| self.draw_tile(row, *column, fastest)),
+        );
+        line
+    }
+
+    /// Returns the numbers of streams, below their columns.
+    fn column_heads(&self, columns: &[usize]) -> Line<'static> {
+        let counts = columns.iter().map(|column| self.plan.streams[*column]);
+        let counts: Vec<String> = counts.map(|count| format!("{count:>4} ")).collect();
+        dim_line(format!("{:>LEFT$}{}", "streams", counts.concat()))
     }
 
     /// Returns the place of the run that is made among `values`.
@@ -174,38 +171,28 @@ impl SweepPage {
     }
 
     /// Draws a setting: its rate in percent of the fastest, or a dot if it was not measured.
-    fn draw_tile(
-        &self,
-        index: usize,
-        row: usize,
-        column: usize,
-        fastest: BitRate,
-    ) -> Words<'static> {
+    fn draw_tile(&self, row: usize, column: usize, fastest: BitRate) -> Words<'static> {
+        let index = self.plan.windows.len() * column + row;
         let cell = SweepCell {
             window: self.plan.windows[row],
             streams: self.plan.streams[column],
         };
         let known = self.surface.get(index).and_then(|of| self.known_rate(of));
-        let is_next = self.now.as_ref().is_some_and(|run| run.cell == cell);
-        let is_knee = self
-            .answer
-            .as_ref()
-            .is_some_and(|answer| answer.knee.cell == cell);
         let share = known.map(|rate| Ratio::from_quotient(rate.as_f64(), fastest.as_f64()));
-        let figure = share.map_or_else(
-            || "·".to_owned(),
-            |share| format!("{:.0}", share.as_percent()),
-        );
-        let style = share.map_or(dim_style(), tile_style);
-        match (is_next, is_knee) {
-            (true, _) => Words::styled(
-                format!("{:>5}", format!(">{figure}<")),
+        let (figure, style) = match share {
+            Some(share) => (format!("{:.0}", share.as_percent()), tile_style(share)),
+            None => ("·".to_owned(), dim_style()),
+        };
+        if self.now.as_ref().is_some_and(|run| run.cell == cell) {
+            let marked = format!(">{figure}<");
+            Words::styled(
+                format!("{marked:>5}"),
                 style.add_modifier(Modifier::REVERSED),
-            ),
-            (false, true) => {
-                Words::styled(format!("{figure:>4}*"), style.add_modifier(Modifier::BOLD))
-            }
-            (false, false) => Words::styled(format!("{figure:>4} "), style),
+            )
+        } else if matches!(&self.answer, Some(answer) if answer.knee.cell == cell) {
+            Words::styled(format!("{figure:>4}*"), style.add_modifier(Modifier::BOLD))
+        } else {
+            Words::styled(format!("{figure:>4} "), style)
         }
     }
 
@@ -274,7 +261,8 @@ impl SweepPage {
 
     /// Draws up to `most` of the last runs, the last first.
     fn last_runs(&self, most: usize) -> impl Iterator<Item = Line<'static>> {
-        let row = |(index, run): (usize, &SweepRun)| {
+        let last = self.runs.iter().enumerate().rev().take(most);
+        last.map(|(index, run)| {
             let rate = run
                 .rate
                 .map_or_else(|| "does not count".to_owned(), |rate| rate.to_string());
@@ -282,12 +270,8 @@ impl SweepPage {
                 .loaded_rtt
                 .map_or_else(String::new, |rtt| format!("RTT {rtt}"));
             let cell = run.cell.to_string();
-            Line::styled(
-                format!("{:>4}  {cell:<14} {rate:>14}  {rtt}", index + 1),
-                dim_style(),
-            )
-        };
-        self.runs.iter().enumerate().rev().take(most).map(row)
+            dim_line(format!("{:>4}  {cell:<14} {rate:>14}  {rtt}", index + 1))
+        })
     }
 }
 

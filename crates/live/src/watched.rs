@@ -7,7 +7,7 @@ use ratatui_core::layout::Size;
 use ratatui_core::text::Line;
 
 use crate::course::TransferHistory;
-use crate::frame::{LivePage, clock_text, dim_style, named_line, shorten_text};
+use crate::frame::{LivePage, clock_text, named_line, sentence_lines};
 
 /// Something that happened while a program is watched.
 #[derive(Debug, Clone, PartialEq)]
@@ -63,16 +63,12 @@ impl LivePage for WatchedPage {
             .now
             .clone()
             .unwrap_or_else(|| ("not yet known".to_owned(), String::new()));
-        let sentence = shorten_text(&sentence, usize::from(room.width) - 2, 2);
+        let sentence = sentence_lines(&sentence, room.width.into());
         let drawn = usize::from(room.height).saturating_sub(sentence.len() + 2);
         let mut lines = self.course.draw_charts(room.width, drawn, None, None);
         lines.resize(drawn, Line::default());
         lines.push(named_line("Limit of the last seconds:", limit));
-        lines.extend(
-            sentence
-                .into_iter()
-                .map(|line| Line::styled(format!("  {line}"), dim_style())),
-        );
+        lines.extend(sentence);
         let rate = self.course.recent_rate().unwrap_or(BitRate::ZERO);
         lines.push(Line::from(format!(
             "{}, {rate}, {}",
