@@ -34,21 +34,16 @@ impl DotGrid {
         );
         let steps = x1.abs_diff(x0).max(y1.abs_diff(y0)).max(1);
         for step in 0..=steps {
-            let between = |from: usize, to: usize| {
-                let share = step as f64 / steps as f64;
-                (from as f64 + (to as f64 - from as f64) * share).round() as usize
-            };
-            self.set_dot(between(x0, x1), between(y0, y1));
+            let share = step as f64 / steps as f64;
+            self.set_dot(dot_between(x0, x1, share), dot_between(y0, y1, share));
         }
     }
 
     fn dot_position(&self, x: f64, y: f64) -> (usize, usize) {
-        let index = |share: f64, count: usize| {
-            (share.clamp(0.0, 1.0) * (count - 1) as f64).round() as usize
-        };
+        let rows = self.height * 4;
         (
-            index(x, self.width * 2),
-            self.height * 4 - 1 - index(y, self.height * 4),
+            share_index(x, self.width * 2),
+            rows - 1 - share_index(y, rows),
         )
     }
 
@@ -58,19 +53,30 @@ impl DotGrid {
 
     /// Returns the lines from the top, without blanks at their ends.
     pub(crate) fn text_lines(&self) -> Vec<String> {
-        let character = |dots: &u8| match dots {
-            0 => ' ',
-            dots => char::from_u32(0x2800 + u32::from(*dots)).unwrap_or(' '),
-        };
-        let line = |cells: &[u8]| {
-            cells
-                .iter()
-                .map(character)
-                .collect::<String>()
-                .trim_end()
-                .to_owned()
-        };
-        self.cells.chunks(self.width).map(line).collect()
+        let lines = self.cells.chunks(self.width);
+        lines
+            .map(|cells| {
+                let line: String = cells.iter().copied().map(dot_character).collect();
+                line.trim_end().to_owned()
+            })
+            .collect()
+    }
+}
+
+/// Returns the index at a share of so many places in a row; 0 of a number that is none.
+pub(crate) fn share_index(share: f64, count: usize) -> usize {
+    (share.clamp(0.0, 1.0) * (count - 1) as f64).round() as usize
+}
+
+/// Returns the dot at a share of the way between two.
+fn dot_between(from: usize, to: usize, share: f64) -> usize {
+    (from as f64 + (to as f64 - from as f64) * share).round() as usize
+}
+
+fn dot_character(dots: u8) -> char {
+    match dots {
+        0 => ' ',
+        dots => char::from_u32(0x2800 + u32::from(dots)).unwrap_or(' '),
     }
 }
 

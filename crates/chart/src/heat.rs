@@ -6,7 +6,7 @@ use fullpipe_units::{BitRate, ByteCount};
 
 use crate::figures::FigureTable;
 use crate::plot::NOTHING;
-use crate::quantity::{AxisUnit, Dimension, format_digits};
+use crate::quantity::{AxisUnit, Dimension, format_digits, format_quantity};
 use crate::svg::{displayable_text, escape_html, format_coordinate, format_percent, text_element};
 
 /// Height of a row of tiles, in pixels.
@@ -140,30 +140,13 @@ impl HeatMap {
             escape_html(&format!(
                 "{}. The best is {}",
                 self.title,
-                Dimension::Rate.format_value(self.best.as_f64())
+                format_quantity(self.best)
             )),
             ABOVE + tall + BELOW + LEGEND * self.legend_lines().len() as f64,
             44 * self.streams.len(),
             format_percent(self.column_share(1.0))
         );
-        svg += &text_element("tick unit", "0", 12.0, "streams");
-        svg += &text_element("tick left", "0", ABOVE - 10.0, "window");
-        for (column, streams) in self.streams.iter().enumerate() {
-            svg += &text_element(
-                "tick mid",
-                &format_percent(self.column_share(column as f64 + 0.5)),
-                ABOVE - 10.0,
-                &streams.to_string(),
-            );
-        }
-        for (row, window) in self.windows.iter().enumerate() {
-            svg += &text_element(
-                "tick left",
-                "0",
-                row_top(row) + 18.5,
-                &Dimension::Size.format_value(window.as_f64()),
-            );
-        }
+        svg += &self.draw_heads();
         // The lines lie over the tiles, and the numbers over the lines.
         svg += &self.draw_tiles(|tile, row, column| self.draw_tile(tile, row, column));
         svg += &self.draw_lines(tall);
@@ -174,13 +157,30 @@ impl HeatMap {
         svg + &self.draw_scale(ABOVE + tall) + "</svg></div>"
     }
 
+    /// Draws the numbers of streams above the tiles, and the windows at their left.
+    fn draw_heads(&self) -> String {
+        let mut svg = text_element("tick unit", "0", 12.0, "streams");
+        svg += &text_element("tick left", "0", ABOVE - 10.0, "window");
+        for (column, streams) in self.streams.iter().enumerate() {
+            let middle = format_percent(self.column_share(column as f64 + 0.5));
+            svg += &text_element("tick mid", &middle, ABOVE - 10.0, &streams.to_string());
+        }
+        for (row, window) in self.windows.iter().enumerate() {
+            let window = format_quantity(*window);
+            svg += &text_element("tick left", "0", row_top(row) + 18.5, &window);
+        }
+        svg
+    }
+
     /// Joins the texts that `draw` returns for each tile with its row and its column, from the top.
     fn draw_tiles(&self, draw: impl Fn(&HeatTile, usize, usize) -> String) -> String {
-        let drawn = |tile: &HeatTile| {
-            self.tile_position(tile)
-                .map(|(row, column)| draw(tile, row, column))
-        };
-        self.tiles.iter().filter_map(drawn).collect()
+        let positions = self
+            .tiles
+            .iter()
+            .filter_map(|tile| Some((tile, self.tile_position(tile)?)));
+        positions
+            .map(|(tile, (row, column))| draw(tile, row, column))
+            .collect()
     }
 
     /// Returns a place across, in columns, between 0 and 1.
@@ -247,7 +247,7 @@ impl HeatMap {
         };
         format!(
             "{}, {share:.0} % of the best{known}{note}",
-            Dimension::Rate.format_value(tile.rate.as_f64())
+            format_quantity(tile.rate)
         )
     }
 
@@ -293,23 +293,22 @@ impl HeatMap {
     /// Returns the sides at which a setting with nearly the best rate has a neighbour without.
     fn best_edge(&self) -> String {
         self.draw_tiles(|tile, row, column| {
-            let here = self.is_nearly_best(tile);
-            let differs = |row, column| {
-                self.tile_at(row, column)
-                    .is_some_and(|other| self.is_nearly_best(other) != here)
-            };
-            let right = if differs(row, column + 1) {
-                format!("M{},{row}v1", column + 1)
-            } else {
-                String::new()
-            };
-            let below = if differs(row + 1, column) {
-                format!("M{column},{}h1", row + 1)
-            } else {
-                String::new()
-            };
-            right + &below
+            let mut sides = String::new();
+            if self.is_edge(tile, row, column + 1) {
+                sides += &format!("M{},{row}v1", column + 1);
+            }
+            if self.is_edge(tile, row + 1, column) {
+                sides += &format!("M{column},{}h1", row + 1);
+            }
+            sides
         })
+    }
+
+    /// Returns true if one of a tile and that at another place gives nearly the best rate, and the
+    /// other does not.
+    fn is_edge(&self, tile: &HeatTile, row: usize, column: usize) -> bool {
+        self.tile_at(row, column)
+            .is_some_and(|other| self.is_nearly_best(other) != self.is_nearly_best(tile))
     }
 
     /// Returns the place in a column at which streams × window is `bdp`, between the windows by
@@ -347,7 +346,7 @@ impl HeatMap {
             "tick",
             "29%",
             top + 25.0,
-            &format!("0 to {}", Dimension::Rate.format_value(self.best.as_f64())),
+            &format!("0 to {}", format_quantity(self.best)),
         );
         for (index, line) in self.legend_lines().iter().enumerate() {
             svg += &text_element("tick", "0", top + 46.0 + LEGEND * index as f64, line);
@@ -357,12 +356,9 @@ impl HeatMap {
 
     /// Returns the meaning of the lines and of the small tiles, as far as there are any.
     fn legend_lines(&self) -> Vec<String> {
-        let bdp = self.bdp.map(|bdp| {
-            format!(
-                "dashed: streams × window = {} (BDP)",
-                Dimension::Size.format_value(bdp.as_f64())
-            )
-        });
+        let bdp = self
+            .bdp
+            .map(|bdp| format!("dashed: streams × window = {} (BDP)", format_quantity(bdp)));
         let fitted = self.tiles.iter().any(|tile| !tile.is_measured);
         let edge = "thick line: 95 % of the best".to_owned();
         let small = fitted.then(|| "small tiles: not measured, but fitted".to_owned());
@@ -385,16 +381,20 @@ impl HeatMap {
         }
         text += "\n";
         for (row, window) in self.windows.iter().enumerate() {
-            let cells: String = columns
-                .iter()
-                .map(|column| self.cell_text(row, *column))
-                .collect();
-            text += &format!(
-                "{:>8} {}\n",
-                Dimension::Size.format_value(window.as_f64()),
-                cells.trim_end()
-            );
+            let cells = columns.iter().map(|column| self.cell_text(row, *column));
+            let window = format_quantity(*window);
+            text += &format!("{window:>8} {}\n", cells.collect::<String>().trim_end());
         }
+        text += &self.text_legend();
+        let left_out = self.streams.len() - columns.len();
+        if left_out > 0 {
+            text += &format!("{left_out} numbers of streams are left out\n");
+        }
+        text
+    }
+
+    /// Returns the line below the map as text.
+    fn text_legend(&self) -> String {
         let knee = if self.knee.is_some() {
             "* the knee; "
         } else {
@@ -405,13 +405,7 @@ impl HeatMap {
         } else {
             "; · not measured"
         };
-        text += &format!("{knee}windows down, streams across{fitted}\n");
-        let left_out = self.streams.len() - columns.len();
-        if left_out > 0 {
-            format!("{text}{left_out} numbers of streams are left out\n")
-        } else {
-            text
-        }
+        format!("{knee}windows down, streams across{fitted}\n")
     }
 
     /// Returns the rate of a measured tile, and a dot in place of another.
@@ -432,17 +426,14 @@ impl HeatMap {
 
     /// Returns the settings and their rates as a table.
     pub fn to_figures(&self) -> FigureTable {
-        let row = |tile: &HeatTile| {
-            let window = Dimension::Size.format_value(tile.window.as_f64());
-            vec![
-                format!("{} × {window}", tile.streams),
-                self.tile_words(tile),
-            ]
-        };
-        let heads = ["streams × window".to_owned(), "rate".to_owned()];
+        let rows = self.tiles.iter().map(|tile| {
+            let window = format_quantity(tile.window);
+            let setting = format!("{} × {window}", tile.streams);
+            vec![setting, self.tile_words(tile)]
+        });
         FigureTable {
-            heads: heads.to_vec(),
-            rows: self.tiles.iter().map(row).collect(),
+            heads: vec!["streams × window".to_owned(), "rate".to_owned()],
+            rows: rows.collect(),
         }
     }
 }

@@ -154,12 +154,11 @@ impl PlotSeries {
         let (count, every) = (values.len(), values.len().div_ceil(MAX_STEPS).max(1));
         let share =
             |index: usize| fullpipe_units::Ratio::from_quotient((index + 1) as f64, count as f64);
-        let is_kept = |index: &usize| index.is_multiple_of(every) || index + 1 == count;
         let first = values
             .first()
             .map(|least| (*least, fullpipe_units::Ratio::ZERO));
         let rest = (0..count)
-            .filter(is_kept)
+            .filter(|index| index.is_multiple_of(every) || index + 1 == count)
             .map(|index| (values[index], share(index)));
         Self::new(name, SeriesForm::Steps, hue, first.into_iter().chain(rest))
     }
@@ -178,6 +177,15 @@ impl PlotSeries {
     pub fn with_label(self, label: &str) -> Self {
         Self {
             label: Some(displayable_text(label)),
+            ..self
+        }
+    }
+
+    /// Returns the same series with its name as the label at its end.
+    #[must_use]
+    pub fn with_name_as_label(self) -> Self {
+        Self {
+            label: Some(self.name.clone()),
             ..self
         }
     }
@@ -410,17 +418,17 @@ impl Plot {
         self.series_points().next().is_none()
     }
 
+    fn all_series(&self) -> impl Iterator<Item = &PlotSeries> {
+        self.panels.iter().flat_map(|panel| &panel.series)
+    }
+
     fn series_points(&self) -> impl Iterator<Item = &(f64, f64)> {
-        self.panels
-            .iter()
-            .flat_map(|panel| &panel.series)
-            .flat_map(|series| &series.points)
+        self.all_series().flat_map(|series| &series.points)
     }
 
     fn dimension(&self) -> Dimension {
-        self.panels
-            .first()
-            .and_then(|panel| panel.series.first())
+        self.all_series()
+            .next()
             .map_or(Dimension::Time, |series| series.x)
     }
 }

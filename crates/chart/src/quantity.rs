@@ -144,6 +144,18 @@ impl Dimension {
     }
 }
 
+/// Returns a quantity with its own unit.
+pub(crate) fn format_quantity<Q: AxisQuantity>(quantity: Q) -> String {
+    Q::DIMENSION.format_value(quantity.number())
+}
+
+/// Returns the least and the most of numbers; the least is above the most if there are none.
+pub(crate) fn value_range(values: impl Iterator<Item = f64>) -> (f64, f64) {
+    values.fold((f64::MAX, f64::MIN), |(least, most), value| {
+        (least.min(value), most.max(value))
+    })
+}
+
 /// Returns a factor as a change: 1.031 is `+3.1 %`.
 fn format_change(factor: f64) -> String {
     let percent = (factor - 1.0) * 100.0;

@@ -1,8 +1,9 @@
 //! Bars, dots and intervals, a row each, over one axis.
 
+use crate::braille::share_index;
 use crate::figures::FigureTable;
 use crate::plot::NOTHING;
-use crate::quantity::{AxisQuantity, AxisUnit, Dimension};
+use crate::quantity::{AxisQuantity, AxisUnit, Dimension, value_range};
 use crate::svg::{
     Hue, cut_text, displayable_text, escape_html, format_coordinate, format_percent, text_element,
 };
@@ -191,28 +192,18 @@ impl RowChart {
         // The last has the unit, and on a narrow page no room for the one before it.
         let narrow = ticks.len().saturating_sub(2);
         for (index, (place, label)) in ticks.into_iter().enumerate() {
-            let x = format_percent(scale.value_position(place));
-            let class = if scale.is_base(place) { "zero" } else { "grid" };
-            svg += &format!(
-                "<line class=\"{class}\" x1=\"{x}\" x2=\"{x}\" y1=\"4\" y2=\"{bottom}\"/>"
-            );
-            let class = match index {
-                _ if scale.value_position(place) > 0.97 => "tick last",
-                _ if index % 2 == 1 || index == narrow => "tick mid odd",
-                _ => "tick mid",
-            };
-            svg += &text_element(class, &x, bottom + 18.0, &label);
+            let is_odd = index % 2 == 1 || index == narrow;
+            svg += &draw_tick(&scale, (place, &label), is_odd, bottom);
         }
         for (index, row) in drawn.iter().enumerate() {
             svg += &draw_row(row, &scale, ROW * index as f64);
         }
+        svg += "</svg>";
         let rest = self.all.len() - drawn.len();
-        let more = if rest > 0 {
-            format!("<p class=\"none\">{rest} more in the table.</p>")
-        } else {
-            String::new()
-        };
-        format!("{svg}</svg>{more}")
+        if rest > 0 {
+            svg += &format!("<p class=\"none\">{rest} more in the table.</p>");
+        }
+        svg
     }
 
     /// Returns the chart as lines of at most 80 columns, or a sentence if there is nothing to draw.
@@ -221,37 +212,34 @@ impl RowChart {
             return format!("{NOTHING}\n");
         };
         let mut text = String::new();
-        let longest = self
+        let lengths = self
             .all
             .iter()
-            .map(|row| row.figure_words().chars().count())
-            .max()
-            .unwrap_or(0);
+            .map(|row| row.figure_words().chars().count());
+        let longest = lengths.max().unwrap_or(0);
         let figures = longest.clamp(MARKS[1], MARKS[0] + MARKS[1] - MIN_MARKS);
         let marks = MARKS[0] + MARKS[1] - figures;
         for row in self.all.iter().take(MAX_ROWS) {
-            let (name, figure) = (
-                cut_text(&row.name, 24),
-                cut_text(&row.figure_words(), figures),
-            );
-            text +=
-                format!("{name:<24} {} {figure}", row_characters(row, &scale, marks)).trim_end();
-            text += "\n";
+            let name = cut_text(&row.name, 24);
+            let figure = cut_text(&row.figure_words(), figures);
+            let line = format!("{name:<24} {} {figure}", row_characters(row, &scale, marks));
+            text += &format!("{}\n", line.trim_end());
         }
         let rest = self.all.len().saturating_sub(MAX_ROWS);
         if rest > 0 {
-            format!("{text}{rest} more\n")
-        } else {
-            text
+            text += &format!("{rest} more\n");
         }
+        text
     }
 
     /// Returns the names and the figures as a table.
     pub fn to_figures(&self) -> FigureTable {
-        let row = |row: &ChartRow| vec![row.name.clone(), row.figure_words()];
+        let rows = self.all.iter();
         FigureTable {
             heads: self.heads.to_vec(),
-            rows: self.all.iter().map(row).collect(),
+            rows: rows
+                .map(|row| vec![row.name.clone(), row.figure_words()])
+                .collect(),
         }
     }
 }
@@ -268,11 +256,7 @@ impl RowScale {
     /// Returns the axis; `None` without values.
     fn from_rows(rows: &[ChartRow]) -> Option<Self> {
         let with_marks = rows.iter().find(|row| row.mark_values().next().is_some())?;
-        let values = || rows.iter().flat_map(ChartRow::mark_values);
-        let (least, most) = (
-            values().fold(f64::MAX, f64::min),
-            values().fold(f64::MIN, f64::max),
-        );
+        let (least, most) = value_range(rows.iter().flat_map(ChartRow::mark_values));
         let dimension = with_marks.dimension;
         if dimension == Dimension::Change {
             // A change to nothing has no place among factors.
@@ -301,6 +285,11 @@ impl RowScale {
             Dimension::Change => libm::log(value / self.low) / libm::log(self.high / self.low),
             _ => value / self.high,
         }
+    }
+
+    /// Returns the place of a value as a percentage.
+    fn format_position(&self, value: f64) -> String {
+        format_percent(self.value_position(value))
     }
 
     /// Returns the place from which changes go either way, or where bars begin.
@@ -337,91 +326,80 @@ impl RowScale {
             .into_iter()
             .filter(|place| !self.is_too_near(*place))
             .collect();
-        let last = places.len().saturating_sub(1);
-        let label = |(index, place): (usize, f64)| {
-            let number = ticks::tick_label(self.dimension, place, unit.size);
-            let has_unit = index == last && !unit.name.is_empty();
-            (
-                place,
-                if has_unit {
-                    format!("{number} {}", unit.name)
-                } else {
-                    number
-                },
-            )
-        };
-        places.into_iter().enumerate().map(label).collect()
+        let last = places.len().checked_sub(1);
+        ticks::labelled_ticks(self.dimension, places, unit, last)
     }
+}
+
+/// Draws the line of a tick down to `bottom`, and its label below; one that is odd is left out of a
+/// narrow page.
+fn draw_tick(scale: &RowScale, (place, label): (f64, &str), is_odd: bool, bottom: f64) -> String {
+    let x = scale.format_position(place);
+    let line = if scale.is_base(place) { "zero" } else { "grid" };
+    let class = match is_odd {
+        _ if scale.value_position(place) > 0.97 => "tick last",
+        true => "tick mid odd",
+        false => "tick mid",
+    };
+    format!("<line class=\"{line}\" x1=\"{x}\" x2=\"{x}\" y1=\"4\" y2=\"{bottom}\"/>")
+        + &text_element(class, &x, bottom + 18.0, label)
 }
 
 /// Draws a row whose top is at `top`.
 fn draw_row(row: &ChartRow, scale: &RowScale, top: f64) -> String {
-    let (name, figure, class) = (
-        cut_text(&row.name, NAME),
-        cut_text(&row.figure, NAME),
-        row.hue.css_class(),
-    );
-    let title = format!("{}: {}", row.name, row.figure_words());
-    let middle = format_coordinate(top + 30.0, 1);
+    let title = escape_html(&format!("{}: {}", row.name, row.figure_words()));
+    let class = row.hue.css_class();
+    let y = format_coordinate(top, 1);
     let mut svg = format!(
-        "<g class=\"m row {class}\"><title>{}</title>",
-        escape_html(&title)
+        "<g class=\"m row {class}\"><title>{title}</title>\
+         <rect class=\"hit\" width=\"100%\" y=\"{y}\" height=\"{ROW}\"/>"
     );
-    svg += &format!(
-        "<rect class=\"hit\" width=\"100%\" y=\"{}\" height=\"{ROW}\"/>",
-        format_coordinate(top, 1)
-    );
+    let (name, figure) = (cut_text(&row.name, NAME), cut_text(&row.figure, NAME));
     svg += &text_element("lab halo first", "0", top + 17.0, &name);
     svg += &text_element("lab halo last", "100%", top + 17.0, &figure);
-    let x = |value: f64| format_percent(scale.value_position(value));
     if let Some(value) = row.bar {
-        let (from, to) = (
-            scale.value_position(scale.base_value()),
-            scale.value_position(value),
-        );
-        let (left, width) = (
-            format_percent(from.min(to)),
-            format_percent((to - from).abs()),
-        );
-        svg += &format!(
-            "<rect class=\"bar\" x=\"{left}\" width=\"{width}\" y=\"{}\" height=\"12\"/>",
-            format_coordinate(top + 24.0, 1)
-        );
+        svg += &draw_bar(value, scale, top + 24.0);
     }
+    svg + &draw_points(row, scale, top) + "</g>"
+}
+
+fn draw_bar(value: f64, scale: &RowScale, top: f64) -> String {
+    let [from, to] = [scale.base_value(), value].map(|end| scale.value_position(end));
+    let [left, width] = [from.min(to), (to - from).abs()].map(format_percent);
+    let y = format_coordinate(top, 1);
+    format!("<rect class=\"bar\" x=\"{left}\" width=\"{width}\" y=\"{y}\" height=\"12\"/>")
+}
+
+/// Draws the marks over the bar of a row: interval, dots and prediction.
+fn draw_points(row: &ChartRow, scale: &RowScale, top: f64) -> String {
+    let middle = format_coordinate(top + 30.0, 1);
+    let mut svg = String::new();
     if let Some((low, high)) = row.interval {
+        let [low, high] = [low, high].map(|end| scale.format_position(end));
         svg += &format!(
-            "<line class=\"interval\" x1=\"{}\" x2=\"{}\" y1=\"{middle}\" y2=\"{middle}\"/>",
-            x(low),
-            x(high)
+            "<line class=\"interval\" x1=\"{low}\" x2=\"{high}\" y1=\"{middle}\" y2=\"{middle}\"/>"
         );
     }
     if !row.dots.is_empty() {
+        svg += &format!("<g class=\"runs\" transform=\"translate(0 {middle})\">");
         // A circle each, since those that lie on others must be darker.
-        let circle = |value: &f64| format!("<circle cx=\"{}\"/>", x(*value));
-        let circles: String = row.dots.iter().map(circle).collect();
-        svg += &format!("<g class=\"runs\" transform=\"translate(0 {middle})\">{circles}</g>");
+        for value in &row.dots {
+            svg += &format!("<circle cx=\"{}\"/>", scale.format_position(*value));
+        }
+        svg += "</g>";
     }
     if let Some(value) = row.centre {
-        let class = if row.is_hollow {
-            "centre hollow"
-        } else {
-            "centre"
-        };
-        svg += &format!(
-            "<circle class=\"{class}\" cx=\"{}\" cy=\"{middle}\" r=\"5\"/>",
-            x(value)
-        );
+        let hollow = if row.is_hollow { " hollow" } else { "" };
+        let x = scale.format_position(value);
+        svg += &format!("<circle class=\"centre{hollow}\" cx=\"{x}\" cy=\"{middle}\" r=\"5\"/>");
     }
     if let Some(value) = row.expected {
-        let (x, from, to) = (
-            x(value),
-            format_coordinate(top + 21.0, 1),
-            format_coordinate(top + 39.0, 1),
-        );
+        let x = scale.format_position(value);
+        let [from, to] = [top + 21.0, top + 39.0].map(|y| format_coordinate(y, 1));
         svg +=
             &format!("<line class=\"expected\" x1=\"{x}\" x2=\"{x}\" y1=\"{from}\" y2=\"{to}\"/>");
     }
-    svg + "</g>"
+    svg
 }
 
 /// Characters of a row's marks in text, and of its figure; a longer figure has some of the marks'.
@@ -431,7 +409,7 @@ const MIN_MARKS: usize = 12;
 /// Returns the marks of a row as so many characters.
 fn row_characters(row: &ChartRow, scale: &RowScale, marks: usize) -> String {
     let mut line = vec![' '; marks];
-    let index = |value: f64| (scale.value_position(value) * (marks - 1) as f64).round() as usize;
+    let index = |value| share_index(scale.value_position(value), marks);
     if scale.dimension == Dimension::Change {
         line[index(1.0)] = '┊';
     }

@@ -1,6 +1,8 @@
 //! Fewer marks for the same picture: the least and the most of each column of pixels stay, and with
 //! them every spike.
 
+use crate::quantity::value_range;
+
 /// Points that are drawn as they are.
 const MAX_POINTS: usize = 2_000;
 
@@ -10,18 +12,12 @@ const COLUMNS: usize = 720;
 /// Returns `points`, ordered by their first coordinate, or the least and the most of each of 720
 /// columns, in the order in which they come, if there are more than 2 000.
 pub(crate) fn thin_line(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
-    let [Some(first), Some(last)] = [points.first(), points.last()] else {
-        return Vec::new();
-    };
-    if points.len() <= MAX_POINTS {
+    let Some(ends) = crowded_ends(points) else {
         return points.to_vec();
-    }
-    let per_column = COLUMNS as f64 / (last.0 - first.0).max(f64::MIN_POSITIVE);
-    let column =
-        |point: &(f64, f64)| (((point.0 - first.0) * per_column) as usize).min(COLUMNS - 1);
+    };
     let mut kept = Vec::with_capacity(2 * COLUMNS + 2);
-    kept.push(*first);
-    for group in points.chunk_by(|one, next| column(one) == column(next)) {
+    kept.extend(points.first());
+    for group in points.chunk_by(|one, next| are_in_column(one, next, ends)) {
         let (mut least, mut most) = (0, 0);
         for (index, point) in group.iter().enumerate() {
             if point.1 < group[least].1 {
@@ -36,9 +32,22 @@ pub(crate) fn thin_line(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
             kept.push(group[least.max(most)]);
         }
     }
-    kept.push(*last);
+    kept.extend(points.last());
     kept.dedup();
     kept
+}
+
+/// Returns the ends of the axis of more points than are drawn as they are; `None` of fewer.
+fn crowded_ends(points: &[(f64, f64)]) -> Option<(f64, f64)> {
+    let is_crowded = points.len() > MAX_POINTS;
+    Some((points.first()?.0, points.last()?.0)).filter(|_| is_crowded)
+}
+
+/// Returns true if two points lie in the same of the columns between `low` and `high`.
+fn are_in_column(one: &(f64, f64), next: &(f64, f64), (low, high): (f64, f64)) -> bool {
+    let per_column = COLUMNS as f64 / (high - low).max(f64::MIN_POSITIVE);
+    let [one, next] = [one, next].map(|at| (((at.0 - low) * per_column) as usize).min(COLUMNS - 1));
+    one == next
 }
 
 /// Rows and columns of a chart of more dots: two dots in one cell cannot be distinguished.
@@ -47,28 +56,18 @@ const CELLS: (usize, usize) = (240, 24);
 /// Returns `points`, ordered by their first coordinate, or one of each cell that has any and the
 /// extremes of each column, if there are more than 2 000.
 pub(crate) fn thinned_dots(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
-    let [Some(first), Some(last)] = [points.first(), points.last()] else {
-        return Vec::new();
-    };
-    if points.len() <= MAX_POINTS {
+    let Some(ends) = crowded_ends(points) else {
         return points.to_vec();
-    }
-    let values = || points.iter().map(|point| point.1);
-    let (least, most) = (
-        values().fold(f64::MAX, f64::min),
-        values().fold(f64::MIN, f64::max),
-    );
-    let place = |value: f64, (low, high): (f64, f64), count: usize| {
-        let share = (value - low) / (high - low).max(f64::MIN_POSITIVE);
-        ((share * count as f64) as usize).min(count - 1)
     };
-    let column = |point: &(f64, f64)| place(point.0, (first.0, last.0), CELLS.0);
+    let range = value_range(points.iter().map(|point| point.1));
     let mut kept = Vec::new();
-    for group in points.chunk_by(|one, next| column(one) == column(next)) {
+    for group in points
+        .chunk_by(|one, next| cell_index(one.0, ends, CELLS.0) == cell_index(next.0, ends, CELLS.0))
+    {
         let mut cells = [None; CELLS.1];
         let (mut low, mut high) = (group[0], group[0]);
         for point in group {
-            cells[place(point.1, (least, most), CELLS.1)].get_or_insert(*point);
+            cells[cell_index(point.1, range, CELLS.1)].get_or_insert(*point);
             low = if point.1 < low.1 { *point } else { low };
             high = if point.1 > high.1 { *point } else { high };
         }
@@ -79,50 +78,40 @@ pub(crate) fn thinned_dots(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     kept
 }
 
+/// Returns the cell of a value among `count` of them between `low` and `high`.
+fn cell_index(value: f64, (low, high): (f64, f64), count: usize) -> usize {
+    let share = (value - low) / (high - low).max(f64::MIN_POSITIVE);
+    ((share * count as f64) as usize).min(count - 1)
+}
+
 /// Returns vertical lines, of which each pair of points is one, or the reach of those of each of
 /// 720 columns if there are more than 1 000.
 pub(crate) fn thinned_ranges(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
-    let [Some(first), Some(last)] = [points.first(), points.last()] else {
-        return Vec::new();
-    };
-    if points.len() <= MAX_POINTS {
+    let Some(ends) = crowded_ends(points) else {
         return points.to_vec();
-    }
-    let per_column = COLUMNS as f64 / (last.0 - first.0).max(f64::MIN_POSITIVE);
-    let column =
-        |point: &(f64, f64)| (((point.0 - first.0) * per_column) as usize).min(COLUMNS - 1);
-    let groups = points.chunk_by(|one, next| column(one) == column(next));
-    let reach = |group: &[(f64, f64)]| {
-        let (low, high) = group.iter().fold((f64::MAX, f64::MIN), |(low, high), at| {
-            (low.min(at.1), high.max(at.1))
-        });
-        [(group[0].0, low), (group[0].0, high)]
     };
-    groups.flat_map(reach).collect()
+    points
+        .chunk_by(|one, next| are_in_column(one, next, ends))
+        .flat_map(|group| {
+            let (low, high) = value_range(group.iter().map(|point| point.1));
+            [(group[0].0, low), (group[0].0, high)]
+        })
+        .collect()
 }
 
 /// Returns bars, of which each pair of points is one, or a bar as high as the highest of each of
 /// 720 columns if there are more than 1 000.
 pub(crate) fn thinned_bars(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
-    let [Some(first), Some(last)] = [points.first(), points.last()] else {
-        return Vec::new();
-    };
-    if points.len() <= MAX_POINTS {
+    let Some(ends) = crowded_ends(points) else {
         return points.to_vec();
-    }
-    let per_column = COLUMNS as f64 / (last.0 - first.0).max(f64::MIN_POSITIVE);
-    let column =
-        |bar: &[(f64, f64)]| (((bar[0].0 - first.0) * per_column) as usize).min(COLUMNS - 1);
-    let bars: Vec<&[(f64, f64)]> = points.chunks_exact(2).collect();
-    let highest = |group: &[&[(f64, f64)]]| {
-        let height = group.iter().map(|bar| bar[0].1).fold(f64::MIN, f64::max);
-        [
-            (group[0][0].0, height),
-            (group[group.len() - 1][1].0, height),
-        ]
     };
-    bars.chunk_by(|one, next| column(one) == column(next))
-        .flat_map(highest)
+    let bars: Vec<&[(f64, f64)]> = points.chunks_exact(2).collect();
+    bars.chunk_by(|one, next| are_in_column(&one[0], &next[0], ends))
+        .flat_map(|group| {
+            let height = group.iter().map(|bar| bar[0].1).fold(f64::MIN, f64::max);
+            let last = group[group.len() - 1];
+            [(group[0][0].0, height), (last[1].0, height)]
+        })
         .collect()
 }
 

@@ -1,6 +1,6 @@
 //! Round numbers for the ticks of an axis.
 
-use crate::quantity::{Dimension, format_date, format_digits};
+use crate::quantity::{AxisUnit, Dimension, format_date, format_digits};
 
 /// Steps that read well, as parts of a power of ten.
 const STEPS: [f64; 4] = [1.0, 2.0, 2.5, 5.0];
@@ -88,6 +88,24 @@ pub(crate) fn logarithmic_ticks(dimension: Dimension, low: f64, high: f64) -> Ve
             thin_ticks((-12..16).flat_map(decade).filter(within).collect(), 10)
         }
     }
+}
+
+/// Returns ticks with their labels in `unit`, of which that at `unit_index` names it.
+pub(crate) fn labelled_ticks(
+    dimension: Dimension,
+    places: Vec<f64>,
+    unit: AxisUnit,
+    unit_index: Option<usize>,
+) -> Vec<(f64, String)> {
+    let labels = places.into_iter().enumerate().map(|(index, place)| {
+        let number = tick_label(dimension, place, unit.size);
+        if unit_index == Some(index) && !unit.name.is_empty() {
+            (place, format!("{number} {}", unit.name))
+        } else {
+            (place, number)
+        }
+    });
+    labels.collect()
 }
 
 /// Returns every second, third, … of `ticks`, so that at most `max` are left.

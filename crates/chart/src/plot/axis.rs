@@ -1,7 +1,8 @@
 //! The axis that all panels share.
 
 use super::Plot;
-use crate::quantity::{AxisUnit, Dimension};
+use crate::quantity::{AxisUnit, Dimension, value_range};
+use crate::svg::{decimal_places, format_coordinate};
 use crate::ticks;
 
 /// Share of an axis of moments or with a logarithmic scale that is left free at each end.
@@ -20,12 +21,7 @@ impl PlotAxis {
     /// Returns the axis of a plot with at least one point.
     pub(super) fn from_plot(plot: &Plot) -> Self {
         let dimension = plot.dimension();
-        let ends = plot
-            .series_points()
-            .map(|point| point.0)
-            .fold((f64::MAX, f64::MIN), |(low, high), x| {
-                (low.min(x), high.max(x))
-            });
+        let ends = value_range(plot.series_points().map(|point| point.0));
         let (low, high) = match (dimension, plot.is_logarithmic) {
             (_, true) => {
                 let margin = libm::pow((ends.1 / ends.0).max(1.1), MARGIN);
@@ -69,6 +65,7 @@ impl PlotAxis {
         }
     }
 
+    /// Returns the coordinates of both ends.
     pub(super) fn axis_ends(&self) -> (f64, f64) {
         (self.coordinate(self.low), self.coordinate(self.high))
     }
@@ -77,6 +74,17 @@ impl PlotAxis {
     pub(super) fn value_position(&self, x: f64) -> f64 {
         let (low, high) = self.axis_ends();
         (self.coordinate(x) - low) / (high - low)
+    }
+
+    /// Returns a coordinate or a distance of two as it is written, right to a tenth of a pixel.
+    pub(super) fn format_coordinate(&self, coordinate: f64) -> String {
+        format_coordinate(coordinate, self.decimal_places())
+    }
+
+    /// Returns the decimal places of coordinates that are right to a tenth of a pixel.
+    pub(super) fn decimal_places(&self) -> usize {
+        let (low, high) = self.axis_ends();
+        decimal_places(high - low)
     }
 
     /// Returns about `count` ticks with their labels; the first has the unit, if the axis has no
@@ -94,19 +102,7 @@ impl PlotAxis {
                 .map(|at| at * unit.size)
                 .collect()
         };
-        let label = |(index, place): (usize, f64)| {
-            let number = ticks::tick_label(self.dimension, place, unit.size);
-            let has_unit = index == 0 && !has_name && !unit.name.is_empty();
-            (
-                place,
-                if has_unit {
-                    format!("{number} {}", unit.name)
-                } else {
-                    number
-                },
-            )
-        };
-        places.into_iter().enumerate().map(label).collect()
+        ticks::labelled_ticks(self.dimension, places, unit, (!has_name).then_some(0))
     }
 }
 
@@ -133,6 +129,11 @@ impl ValueAxis {
     /// Returns the ticks, in the unit.
     pub(super) fn ticks(&self) -> Vec<f64> {
         ticks::from_zero(self.dimension, self.end, 4.0)
+    }
+
+    /// Returns the label of a tick that is in the unit.
+    pub(super) fn tick_label(&self, tick: f64) -> String {
+        ticks::tick_label(self.dimension, tick, 1.0)
     }
 
     /// Returns the place of a value between 0 and 1.

@@ -7,9 +7,8 @@
 
 use super::axis::{PlotAxis, ValueAxis, with_unit};
 use super::{Panel, Plot, PlotSeries, SeriesForm};
-use crate::svg::{
-    decimal_places, escape_html, format_coordinate, format_percent, text_element, value_places,
-};
+use crate::quantity::value_range;
+use crate::svg::{Hue, escape_html, format_coordinate, format_percent, text_element, value_places};
 
 /// Height of the first panel and of the others, in pixels.
 const HEIGHTS: [f64; 2] = [160.0, 104.0];
@@ -28,9 +27,8 @@ const MAX_TITLED_DOTS: usize = 80;
 
 pub(super) fn draw_plot(plot: &Plot) -> String {
     let axis = PlotAxis::from_plot(plot);
-    let height = |index: usize| HEIGHTS[index.min(1)];
     let inner: f64 = (0..plot.panels.len())
-        .map(|index| height(index) + ABOVE)
+        .map(|index| panel_height(index) + ABOVE)
         .sum();
     let whole = inner + BELOW[usize::from(plot.axis.is_some())];
     let mut svg = format!(
@@ -43,8 +41,8 @@ pub(super) fn draw_plot(plot: &Plot) -> String {
     let mut top = 0.0;
     for (index, panel) in plot.panels.iter().enumerate() {
         top += ABOVE;
-        svg += &draw_panel(plot, panel, &axis, (top, height(index)));
-        top += height(index);
+        svg += &draw_panel(plot, panel, &axis, (top, panel_height(index)));
+        top += panel_height(index);
     }
     for shade in &plot.shades {
         svg += &text_element(
@@ -55,6 +53,10 @@ pub(super) fn draw_plot(plot: &Plot) -> String {
         );
     }
     svg + &draw_axis(plot, &axis, top) + "</svg>"
+}
+
+fn panel_height(index: usize) -> f64 {
+    HEIGHTS[index.min(1)]
 }
 
 /// Returns the kind of the axis for the script: `log`, the moment at its coordinate 0, or nothing.
@@ -68,228 +70,219 @@ fn axis_kind(axis: &PlotAxis) -> String {
 
 /// Returns the title and the range of each series, for programs that read the screen.
 fn plot_description(plot: &Plot) -> String {
-    let all = plot.panels.iter().flat_map(|panel| &panel.series);
-    let parts: Vec<String> = all.take(12).map(series_summary).collect();
+    let parts: Vec<String> = plot.all_series().take(12).map(series_summary).collect();
     format!("{}. {}", plot.title, parts.join("; "))
 }
 
 /// Returns the name of a series and the range of its values.
 fn series_summary(series: &PlotSeries) -> String {
-    let values = || series.points.iter().map(|point| point.1);
-    let (least, most) = (
-        values().fold(f64::MAX, f64::min),
-        values().fold(f64::MIN, f64::max),
-    );
+    let (least, most) = value_range(series.points.iter().map(|point| point.1));
     format!("{}: {}", series.name, series.y.format_range(least, most))
 }
 
 /// Draws the ticks below the last panel, and the name of the axis.
 fn draw_axis(plot: &Plot, axis: &PlotAxis, top: f64) -> String {
     let mut svg = "<g class=\"across\">".to_owned();
-    for (index, (place, label)) in axis
-        .labelled_ticks(10.0, plot.axis.is_some())
-        .into_iter()
-        .enumerate()
-    {
-        let class = if index % 2 == 1 {
-            "tick mid odd"
-        } else {
-            "tick mid"
-        };
-        svg += &text_element(
-            class,
-            &format_percent(axis.value_position(place)),
-            top + 18.0,
-            &label,
-        );
+    let ticks = axis.labelled_ticks(10.0, plot.axis.is_some());
+    let classes = ["tick mid", "tick mid odd"].into_iter().cycle();
+    for ((place, label), class) in ticks.into_iter().zip(classes) {
+        let x = format_percent(axis.value_position(place));
+        svg += &text_element(class, &x, top + 18.0, &label);
     }
     svg += "</g>";
     if let Some(name) = &plot.axis {
-        svg += &text_element(
-            "tick mid name",
-            "50%",
-            top + 37.0,
-            &with_unit(name, axis.unit),
-        );
+        let name = with_unit(name, axis.unit);
+        svg += &text_element("tick mid name", "50%", top + 37.0, &name);
     }
     svg
 }
 
 fn draw_panel(plot: &Plot, panel: &Panel, axis: &PlotAxis, (top, height): (f64, f64)) -> String {
     let values = ValueAxis::with_maximum(panel.dimension(), panel.max_value());
-    let at = |share: f64| top + height * (1.0 - share);
-    let mut svg = text_element(
-        "tick unit",
-        "0",
-        top - 11.0,
-        &with_unit(&panel.name, values.unit),
-    );
-    let label = |tick: &f64| {
-        text_element(
-            "",
-            "0",
-            at(tick / values.end) + 4.0,
-            &crate::ticks::tick_label(values.dimension, *tick, 1.0),
-        )
-    };
-    svg += &format!(
-        "<g class=\"tick left\">{}</g>",
-        values.ticks().iter().map(label).collect::<String>()
-    );
+    let name = with_unit(&panel.name, values.unit);
+    let mut svg = text_element("tick unit", "0", top - 11.0, &name);
+    svg += &draw_value_ticks(&values, (top, height));
     let (low, high) = axis.axis_ends();
     svg += &format!(
         "<svg class=\"view\" y=\"{top}\" width=\"100%\" height=\"{height}\" preserveAspectRatio=\"none\" \
          viewBox=\"{} {} {} {}\" data-n=\"{}\" data-y=\"{}\">",
-        format_coordinate(low, decimal_places(high - low)),
+        axis.format_coordinate(low),
         format_coordinate(-values.end, 9),
-        format_coordinate(high - low, decimal_places(high - low)),
+        axis.format_coordinate(high - low),
         format_coordinate(values.end, 9),
         escape_html(&panel.name),
         values.unit.name
     );
+    svg += &draw_shades(plot, axis, &values);
+    svg += &draw_grid(panel, axis, &values);
+    let are_titled = has_few_dots(plot);
+    for series in &panel.series {
+        svg += &SeriesDrawing::new(series, axis, &values).draw(are_titled);
+    }
+    svg + "</svg>" + &draw_labels(panel, &values, (top, height))
+}
+
+fn has_few_dots(plot: &Plot) -> bool {
+    let dots = plot
+        .all_series()
+        .filter(|series| series.mark == SeriesForm::Dots);
+    let all = dots.map(|series| series.points.len()).sum::<usize>();
+    all <= MAX_TITLED_DOTS
+}
+
+/// Draws the ticks at the left of a panel.
+fn draw_value_ticks(values: &ValueAxis, (top, height): (f64, f64)) -> String {
+    let labels = values.ticks().into_iter().map(|tick| {
+        let y = top + height * (1.0 - tick / values.end) + 4.0;
+        text_element("", "0", y, &values.tick_label(tick))
+    });
+    format!("<g class=\"tick left\">{}</g>", labels.collect::<String>())
+}
+
+fn draw_shades(plot: &Plot, axis: &PlotAxis, values: &ValueAxis) -> String {
+    let (low, high) = axis.axis_ends();
+    let [y, tall] = [-values.end, values.end].map(|end| format_coordinate(end, 9));
+    let mut svg = String::new();
     for shade in &plot.shades {
-        let (from, to) = (
-            axis.coordinate(shade.from).max(low),
-            axis.coordinate(shade.to).min(high),
-        );
+        let from = axis.coordinate(shade.from).max(low);
+        let to = axis.coordinate(shade.to).min(high);
         if to > from {
-            let (x, width) = (
-                format_coordinate(from, decimal_places(high - low)),
-                format_coordinate(to - from, decimal_places(high - low)),
-            );
-            let (y, tall) = (
-                format_coordinate(-values.end, 9),
-                format_coordinate(values.end, 9),
-            );
+            let [x, width] = [from, to - from].map(|across| axis.format_coordinate(across));
             svg += &format!(
                 "<rect class=\"shade\" x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{tall}\"/>"
             );
         }
     }
-    let across = |value: f64| {
-        let y = format_coordinate(-value, value_places(values.end));
-        format!(
-            "M{},{y}H{}",
-            format_coordinate(low, decimal_places(high - low)),
-            format_coordinate(high, decimal_places(high - low))
-        )
-    };
-    let grid: String = values
-        .ticks()
-        .into_iter()
-        .filter(|tick| *tick > 0.0)
-        .map(across)
-        .collect();
-    svg += &format!(
-        "<path class=\"grid\" d=\"{grid}\"/><path class=\"zero\" d=\"{}\"/>",
-        across(0.0)
+    svg
+}
+
+/// Draws the lines across a panel: those of its ticks, of zero and of its levels.
+fn draw_grid(panel: &Panel, axis: &PlotAxis, values: &ValueAxis) -> String {
+    let ticks = values.ticks().into_iter().filter(|tick| *tick > 0.0);
+    let mut svg = format!(
+        "<path class=\"grid\" d=\"{}\"/><path class=\"zero\" d=\"{}\"/>",
+        ticks
+            .map(|tick| line_across(axis, values, tick))
+            .collect::<String>(),
+        line_across(axis, values, 0.0)
     );
     for level in &panel.levels {
         svg += &format!(
             "<path class=\"level\" d=\"{}\"/>",
-            across(level.value / values.unit.size)
+            line_across(axis, values, level.value / values.unit.size)
         );
     }
-    let dots = plot
-        .panels
-        .iter()
-        .flat_map(|panel| &panel.series)
-        .filter(|series| series.mark == SeriesForm::Dots);
-    let are_titled = dots.map(|series| series.points.len()).sum::<usize>() <= MAX_TITLED_DOTS;
-    for series in &panel.series {
-        svg += &draw_series(series, axis, &values, are_titled);
-    }
-    svg + "</svg>" + &draw_labels(panel, &values, (top, height))
+    svg
 }
 
-/// Draws a series in the coordinates of its values; each dot with a title if `are_titled`.
-fn draw_series(
-    series: &PlotSeries,
-    axis: &PlotAxis,
-    values: &ValueAxis,
-    are_titled: bool,
-) -> String {
+/// Returns the path across a panel at a value, in its unit.
+fn line_across(axis: &PlotAxis, values: &ValueAxis, value: f64) -> String {
+    let y = format_coordinate(-value, value_places(values.end));
     let (low, high) = axis.axis_ends();
-    // A logarithm has one more, for its number to be right.
-    let across = decimal_places(high - low) + usize::from(axis.is_logarithmic);
-    // Means over parts of the axis, of which there are many, need not be exact beyond a pixel.
-    let up = value_places(values.end).saturating_sub(usize::from(series.mark == SeriesForm::Bars));
-    let place = |(x, y): (f64, f64)| {
-        (
-            format_coordinate(axis.coordinate(x), across),
-            format_coordinate(-y / values.unit.size, up),
-        )
-    };
-    let class = series.hue.css_class();
-    let path = |mark: &str, d: &str, title: &str| {
-        let (name, title) = (escape_html(&series.name), escape_html(title));
+    format!(
+        "M{},{y}H{}",
+        axis.format_coordinate(low),
+        axis.format_coordinate(high)
+    )
+}
+
+/// A series in the coordinates of its values, with their decimal places.
+struct SeriesDrawing<'p> {
+    series: &'p PlotSeries,
+    axis: &'p PlotAxis,
+    values: &'p ValueAxis,
+    decimals: [usize; 2],
+}
+
+impl<'p> SeriesDrawing<'p> {
+    fn new(series: &'p PlotSeries, axis: &'p PlotAxis, values: &'p ValueAxis) -> Self {
+        // A logarithm has one more, for its number to be right.
+        let across = axis.decimal_places() + usize::from(axis.is_logarithmic);
+        // Means over parts of the axis, of which there are many, need not be exact beyond a pixel.
+        let is_mean = series.mark == SeriesForm::Bars;
+        let up = value_places(values.end).saturating_sub(usize::from(is_mean));
+        Self {
+            series,
+            axis,
+            values,
+            decimals: [across, up],
+        }
+    }
+
+    /// Draws the series; each dot with a title if `are_titled`.
+    fn draw(&self, are_titled: bool) -> String {
+        let points = &self.series.points;
+        let (mark, path) = match self.series.mark {
+            // A line of one point would not be seen.
+            SeriesForm::Line if points.len() > 1 => ("line", self.line_path(points)),
+            SeriesForm::Steps if points.len() > 1 => ("line", step_path(&self.places(points))),
+            SeriesForm::Ranges => {
+                let ranges = points.chunks(2).map(|ends| self.line_path(ends));
+                ("range", ranges.collect())
+            }
+            SeriesForm::Bars => {
+                let tops: Vec<Place> = points.iter().map(|point| self.place(*point)).collect();
+                ("area", bar_outlines(&tops))
+            }
+            _ if are_titled || points.len() == 1 => return self.titled_dots(),
+            _ => (
+                "dot small",
+                self.places(points).iter().map(dot_path).collect(),
+            ),
+        };
+        self.mark_element(mark, &path, &series_summary(self.series))
+    }
+
+    fn titled_dots(&self) -> String {
+        let (axis, values) = (self.axis, self.values);
+        let distinct = self.distinct_points(&self.series.points).into_iter();
+        let dots = distinct.map(|((x, y), place)| {
+            let value = values.dimension.text_in(y, values.unit);
+            let at = axis.dimension.text_in(x, axis.unit);
+            let title = format!("{}: {value} at {at}", self.series.name);
+            self.mark_element("dot", &dot_path(&place), &title)
+        });
+        dots.collect()
+    }
+
+    fn mark_element(&self, mark: &str, path: &str, title: &str) -> String {
+        let (name, title) = (escape_html(&self.series.name), escape_html(title));
+        let class = self.series.hue.css_class();
         format!(
-            "<path class=\"m {mark} {class}\" data-n=\"{name}\" d=\"{d}\"><title>{title}</title></path>"
+            "<path class=\"m {mark} {class}\" data-n=\"{name}\" d=\"{path}\"><title>{title}</title></path>"
         )
-    };
-    // Values that differ by less than the drawing resolves are one place to the keyboard.
-    let places_of = |points: &[(f64, f64)]| {
-        let mut places: Vec<((f64, f64), Place)> =
-            points.iter().map(|at| (*at, place(*at))).collect();
+    }
+
+    /// Returns the path that joins points by lines.
+    fn line_path(&self, points: &[(f64, f64)]) -> String {
+        let places: Vec<String> = self.places(points).iter().map(coordinate_pair).collect();
+        format!("M{}", places.join(" "))
+    }
+
+    fn places(&self, points: &[(f64, f64)]) -> Vec<Place> {
+        let distinct = self.distinct_points(points).into_iter();
+        distinct.map(|(_, place)| place).collect()
+    }
+
+    /// Returns points with their places. Values that differ by less than the drawing resolves are
+    /// one place to the keyboard.
+    fn distinct_points(&self, points: &[(f64, f64)]) -> Vec<((f64, f64), Place)> {
+        let mut places: Vec<_> = points.iter().map(|at| (*at, self.place(*at))).collect();
         places.dedup_by(|next, one| next.1 == one.1);
         places
-    };
-    let only = |points: &[(f64, f64)]| {
-        places_of(points)
-            .into_iter()
-            .map(|(_, place)| place)
-            .collect::<Vec<Place>>()
-    };
-    let joined = |points: &[(f64, f64)]| {
-        only(points)
-            .iter()
-            .map(coordinate_pair)
-            .collect::<Vec<String>>()
-            .join(" ")
-    };
-    let dot = |place: &Place| format!("M{}z", coordinate_pair(place));
-    match series.mark {
-        // A line of one point would not be seen.
-        SeriesForm::Line if series.points.len() > 1 => path(
-            "line",
-            &format!("M{}", joined(&series.points)),
-            &series_summary(series),
-        ),
-        SeriesForm::Steps if series.points.len() > 1 => path(
-            "line",
-            &step_path(&only(&series.points)),
-            &series_summary(series),
-        ),
-        SeriesForm::Ranges => {
-            let range = |ends: &[(f64, f64)]| format!("M{}", joined(ends));
-            path(
-                "range",
-                &series.points.chunks(2).map(range).collect::<String>(),
-                &series_summary(series),
-            )
-        }
-        SeriesForm::Bars => {
-            let places: Vec<Place> = series.points.iter().map(|at| place(*at)).collect();
-            path("area", &bar_outlines(&places), &series_summary(series))
-        }
-        _ if are_titled || series.points.len() == 1 => {
-            let titled = |(at, place): ((f64, f64), Place)| {
-                let value = values.dimension.text_in(at.1, values.unit);
-                let title = format!(
-                    "{}: {value} at {}",
-                    series.name,
-                    axis.dimension.text_in(at.0, axis.unit)
-                );
-                path("dot", &dot(&place), &title)
-            };
-            places_of(&series.points).into_iter().map(titled).collect()
-        }
-        _ => path(
-            "dot small",
-            &only(&series.points).iter().map(dot).collect::<String>(),
-            &series_summary(series),
-        ),
     }
+
+    fn place(&self, (x, y): (f64, f64)) -> Place {
+        let [across, up] = self.decimals;
+        (
+            format_coordinate(self.axis.coordinate(x), across),
+            format_coordinate(-y / self.values.unit.size, up),
+        )
+    }
+}
+
+fn dot_path(place: &Place) -> String {
+    format!("M{}z", coordinate_pair(place))
 }
 
 /// Coordinates as they are written.
@@ -353,34 +346,18 @@ fn bar_outline(bars: &[&[Place]]) -> String {
 
 /// Draws the labels at the right of a panel, moved apart where they would overlap.
 fn draw_labels(panel: &Panel, values: &ValueAxis, (top, height): (f64, f64)) -> String {
-    let of_level = |level: &super::LevelLine| {
-        (
-            values.value_position(level.value),
-            "lab end c4",
-            level.label.clone(),
-        )
-    };
-    let of_series = |series: &PlotSeries| {
-        let class = [
-            "lab end strong c0",
-            "lab end strong c1",
-            "lab end strong c2",
-            "lab end strong c3",
-            "lab end c4",
-        ][series.hue as usize];
-        Some((
-            values.value_position(series.points.last()?.1),
-            class,
-            series.label.clone()?,
-        ))
-    };
-    let mut all: Vec<(f64, &str, String)> = panel
-        .levels
-        .iter()
-        .map(of_level)
-        .chain(panel.series.iter().filter_map(of_series))
+    let levels = panel.levels.iter().map(|level| {
+        let share = values.value_position(level.value);
+        (share, label_class(Hue::Grey), level.label.clone())
+    });
+    let series = panel.series.iter().filter_map(|series| {
+        let share = values.value_position(series.points.last()?.1);
+        Some((share, label_class(series.hue), series.label.clone()?))
+    });
+    let mut all: Vec<(f64, &str, String)> = levels
+        .chain(series)
+        .filter(|(_, _, label)| !label.is_empty())
         .collect();
-    all.retain(|(_, _, label)| !label.is_empty());
     all.sort_by(|one, next| next.0.total_cmp(&one.0));
     let wanted: Vec<f64> = all
         .iter()
@@ -390,6 +367,16 @@ fn draw_labels(panel: &Panel, values: &ValueAxis, (top, height): (f64, f64)) -> 
     let draw =
         |((_, class, label), y): (&(f64, &str, String), f64)| text_element(class, "100%", y, label);
     all.iter().zip(places).map(draw).collect()
+}
+
+fn label_class(hue: Hue) -> &'static str {
+    [
+        "lab end strong c0",
+        "lab end strong c1",
+        "lab end strong c2",
+        "lab end strong c3",
+        "lab end c4",
+    ][hue as usize]
 }
 
 /// Returns places at least a line apart, in order, as near as that allows to those that are wanted,

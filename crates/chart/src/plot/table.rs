@@ -2,6 +2,7 @@
 
 use super::{Panel, Plot, PlotSeries};
 use crate::figures::FigureTable;
+use crate::quantity::value_range;
 
 /// Places on the axis that have a row each.
 const MAX_ROWS: usize = 60;
@@ -10,48 +11,46 @@ const MAX_ROWS: usize = 60;
 const BINS: usize = 40;
 
 pub(super) fn plot_figures(plot: &Plot) -> FigureTable {
-    let series: Vec<&PlotSeries> = plot.panels.iter().flat_map(|panel| &panel.series).collect();
-    let mut places: Vec<f64> = series
+    let columns: Vec<(&Panel, &PlotSeries)> = plot
+        .panels
         .iter()
-        .flat_map(|series| series.start_points())
-        .map(|point| point.0)
+        .flat_map(|panel| panel.series.iter().map(move |series| (panel, series)))
         .collect();
+    let starts = columns.iter().flat_map(|(_, series)| series.start_points());
+    let mut places: Vec<f64> = starts.map(|point| point.0).collect();
     places.sort_by(f64::total_cmp);
     places.dedup();
-    let [Some(&low), Some(&high)] = [places.first(), places.last()] else {
+    let Some(&high) = places.last() else {
         return FigureTable::default();
     };
-    if places.len() > MAX_ROWS {
-        places = (0..BINS)
-            .map(|bin| low + (high - low) * bin as f64 / BINS as f64)
-            .collect();
+    let places = row_places(places);
+    let mut heads = vec![plot.axis.clone().unwrap_or_else(|| "from".to_owned())];
+    for (panel, series) in &columns {
+        heads.push(column_head(panel, series));
     }
-    let dimension = plot.dimension();
-    let unit = dimension.largest_unit(high);
-    let first = plot.axis.clone().unwrap_or_else(|| "from".to_owned());
-    let of_panel = |panel: &Panel| {
-        panel
-            .series
+    let unit = plot.dimension().largest_unit(high);
+    let mut rows = Vec::new();
+    for (from, to) in places.iter().zip(places.iter().skip(1).chain([&f64::MAX])) {
+        let cells = columns
             .iter()
-            .map(|series| column_head(panel, series))
-            .collect::<Vec<_>>()
-    };
-    let heads = std::iter::once(first)
-        .chain(plot.panels.iter().flat_map(of_panel))
-        .collect();
-    let row = |index: usize| {
-        let to = places.get(index + 1).copied().unwrap_or(f64::MAX);
-        let cells = series
-            .iter()
-            .map(|series| series_cell(series, (places[index], to)));
-        std::iter::once(dimension.text_in(places[index], unit))
-            .chain(cells)
-            .collect()
-    };
-    FigureTable {
-        heads,
-        rows: (0..places.len()).map(row).collect(),
+            .map(|(_, series)| series_cell(series, (*from, *to)));
+        let place = plot.dimension().text_in(*from, unit);
+        rows.push(std::iter::once(place).chain(cells).collect());
     }
+    FigureTable { heads, rows }
+}
+
+/// Returns these places, or as many parts of the axis if there are more than have a row each.
+fn row_places(places: Vec<f64>) -> Vec<f64> {
+    let [Some(low), Some(high)] = [places.first(), places.last()] else {
+        return places;
+    };
+    if places.len() <= MAX_ROWS {
+        return places;
+    }
+    (0..BINS)
+        .map(|bin| low + (high - low) * bin as f64 / BINS as f64)
+        .collect()
 }
 
 /// Returns the head of a column: panel and series, or one of both if they are called alike.
@@ -69,12 +68,10 @@ fn series_cell(series: &PlotSeries, (from, to): (f64, f64)) -> String {
         .start_points()
         .skip_while(|point| point.0 < from)
         .take_while(|point| point.0 < to);
-    let within = within.map(|point| point.1);
-    let (least, most) = within.fold((f64::MAX, f64::MIN), |(least, most), y| {
-        (least.min(y), most.max(y))
-    });
-    match (least, most) {
-        _ if least > most => String::new(),
-        _ => series.y.format_range(least, most),
+    let (least, most) = value_range(within.map(|point| point.1));
+    if least > most {
+        String::new()
+    } else {
+        series.y.format_range(least, most)
     }
 }

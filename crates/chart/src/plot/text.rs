@@ -1,7 +1,7 @@
 //! A plot as text.
 
 use super::axis::{PlotAxis, ValueAxis, with_unit};
-use super::{Panel, Plot, SeriesForm};
+use super::{Panel, Plot, PlotSeries, SeriesForm};
 use crate::braille::DotGrid;
 use crate::quantity::Dimension;
 use crate::svg::cut_text;
@@ -39,36 +39,46 @@ fn draw_panel(panel: &Panel, axis: &PlotAxis, width: usize, lines: usize) -> Str
     let values = ValueAxis::with_maximum(panel.dimension(), panel.max_value());
     let mut grid = DotGrid::new(width - LEFT, lines);
     for series in &panel.series {
-        let at = |point: (f64, f64)| (axis.value_position(point.0), values.value_position(point.1));
-        let points: Vec<(f64, f64)> = series.line_vertices().into_iter().map(at).collect();
-        match series.mark {
-            SeriesForm::Line | SeriesForm::Steps | SeriesForm::Bars => points
-                .windows(2)
-                .for_each(|pair| grid.draw_line(pair[0], pair[1])),
-            SeriesForm::Ranges => points
-                .chunks_exact(2)
-                .for_each(|pair| grid.draw_line(pair[0], pair[1])),
-            SeriesForm::Dots => {}
-        }
-        for (x, y) in points {
-            grid.draw_dot(x, y);
-        }
+        draw_series(&mut grid, series, axis, &values);
     }
     let mut text = format!("{}\n", panel_head(panel, &values, width));
     for (index, line) in grid.text_lines().iter().enumerate() {
-        let label = match index {
-            0 => crate::ticks::tick_label(values.dimension, values.end, 1.0),
-            _ if index + 1 == lines => "0".to_owned(),
-            // The middle of numbers need not be one.
-            _ if index == lines / 2 && values.dimension != Dimension::Count => {
-                crate::ticks::tick_label(values.dimension, values.end / 2.0, 1.0)
-            }
-            _ => String::new(),
-        };
+        let label = value_label(&values, index, lines);
         text += format!("{label:>width$} {line}", width = LEFT - 1).trim_end();
         text += "\n";
     }
     text
+}
+
+fn draw_series(grid: &mut DotGrid, series: &PlotSeries, axis: &PlotAxis, values: &ValueAxis) {
+    let vertices = series.line_vertices().into_iter();
+    let points: Vec<(f64, f64)> = vertices
+        .map(|(x, y)| (axis.value_position(x), values.value_position(y)))
+        .collect();
+    // Of ranges, every second pair of neighbours is one.
+    let lines = match series.mark {
+        SeriesForm::Line | SeriesForm::Steps | SeriesForm::Bars => points.windows(2).step_by(1),
+        SeriesForm::Ranges => points.windows(2).step_by(2),
+        SeriesForm::Dots => [].windows(2).step_by(1),
+    };
+    for pair in lines {
+        grid.draw_line(pair[0], pair[1]);
+    }
+    for (x, y) in points {
+        grid.draw_dot(x, y);
+    }
+}
+
+/// Returns the label at the left of line `index` of `lines`.
+fn value_label(values: &ValueAxis, index: usize, lines: usize) -> String {
+    let value = match index {
+        0 => values.end,
+        _ if index + 1 == lines => return "0".to_owned(),
+        // The middle of numbers need not be one.
+        _ if index == lines / 2 && values.dimension != Dimension::Count => values.end / 2.0,
+        _ => return String::new(),
+    };
+    values.tick_label(value)
 }
 
 /// Returns the name of the panel with its unit, and the labels of series and levels at the right.
