@@ -50,14 +50,6 @@ pub(super) fn of_end<'m>(measured: &Measurement, end: &'m EndReport) -> Vec<Samp
     sample_snapshots(&end.samples, measured.request.streams)
 }
 
-/// Returns the steady rate, or the mean of the whole where there is none.
-pub(super) fn steady_or_mean_rate(measured: &Measurement) -> BitRate {
-    measured
-        .summary
-        .steady
-        .map_or(measured.summary.rate, |steady| steady.rate)
-}
-
 /// Returns the rate at which data arrives: by the receiver's samples, or else by the sender's, or
 /// by the intervals.
 pub(super) fn arrival_rates(measured: &Measurement) -> Vec<(Span, BitRate)> {

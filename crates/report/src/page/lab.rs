@@ -8,10 +8,10 @@ use fullpipe_chart::{
 use fullpipe_record::{GridReport, LabReport, LabStep, Measurement};
 use fullpipe_units::{BitRate, Ratio, count_noun, median};
 
-use super::course::steady_or_mean_rate;
 use super::published;
 use super::transfer::{by_load, transfer_sections};
 use super::{Article, PageSection, compact_table};
+use crate::text::steady_or_mean_rate;
 
 /// Steps up to which each has charts of its own.
 const MAX_DETAILED: usize = 3;

@@ -3,9 +3,9 @@
 use fullpipe_chart::{ChartRow, Hue, Panel, Plot, PlotSeries, RowChart, SeriesForm};
 use fullpipe_record::{Measurement, Remedy, Trial};
 
-use super::course::{arrival_rates, round_trips, steady_or_mean_rate};
+use super::course::{arrival_rates, round_trips};
 use super::{PageSection, compact_table};
-use crate::text::{command_time_text, remedy_reason, round_trip};
+use crate::text::{command_time_text, remedy_reason, round_trip, steady_or_mean_rate};
 
 /// Returns the remedies, best first; `None` without any.
 pub(super) fn remedies_section(remedies: &[Remedy]) -> Option<PageSection> {

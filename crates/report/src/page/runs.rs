@@ -7,10 +7,10 @@ use fullpipe_chart::{ChartRow, Hue, Panel, Plot, PlotSeries, RowChart, SeriesFor
 use fullpipe_record::{Limit, Measurement, StoredDocument, StoredFacts};
 use fullpipe_units::{BitRate, Ratio, SegCount, Span, Time, count_noun, median};
 
-use super::course::{arrival_rates, round_trips, steady_or_mean_rate};
+use super::course::{arrival_rates, round_trips};
 use super::transfer::limit_phrase;
 use super::{Article, PageSection, compact_table};
-use crate::text::{round_trip, short_id};
+use crate::text::{round_trip, short_id, steady_or_mean_rate};
 
 /// Measurements whose courses are drawn over each other.
 pub(super) const MAX_COURSES: usize = 4;

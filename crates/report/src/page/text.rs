@@ -4,21 +4,16 @@ use fullpipe_chart::FigureTable;
 use fullpipe_units::printable_line;
 
 use super::{Article, SectionView};
-use crate::text::{ColumnAlignment, TextStyle, TextTable, cut_text, heading_line, wrap_text};
+use crate::text::ColumnAlignment::Left;
+use crate::text::{ColumnAlignment, TextStyle, TextTable, cut_text, heading_line, paragraph};
 
 pub(super) fn article_text(article: &Article, style: TextStyle) -> String {
-    let mut text = wrap_text(&printable_line(&article.headline), 0, |line| {
-        style.bold(line)
-    });
+    let mut text = style.bold_paragraph(&printable_line(&article.headline), 0);
     for sentence in &article.sentences {
-        text += &wrap_text(&printable_line(sentence), 2, str::to_owned);
+        text += &paragraph(&printable_line(sentence), 2);
     }
     for (figure, meaning) in &article.facts {
-        text += &wrap_text(
-            &printable_line(&format!("{figure}: {meaning}")),
-            2,
-            str::to_owned,
-        );
+        text += &paragraph(&printable_line(&format!("{figure}: {meaning}")), 2);
     }
     for section in &article.sections {
         text += &heading_line(style, &printable_line(&section.title));
@@ -58,7 +53,7 @@ fn figures_text(figures: &FigureTable, style: TextStyle) -> String {
         .heads
         .iter()
         .take(columns)
-        .map(|head| (head.as_str(), ColumnAlignment::Left))
+        .map(|head| (head.as_str(), Left))
         .collect();
     let mut table = TextTable::new(&heads);
     for row in &figures.rows {

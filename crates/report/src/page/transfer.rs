@@ -10,12 +10,15 @@ use fullpipe_units::{BitRate, ByteCount, Span, count_noun};
 use super::course::{
     LevelChange, SampleSnapshot, arrival_rates, by_bytes, bytes_over_time, level_changes,
     level_note, level_series, mean_so_far, of_end, round_trips, sample_snapshots, sent_again,
-    smoothed_rtt_series, steady_or_mean_rate,
+    smoothed_rtt_series,
 };
 use super::limits::{ceilings_over_time, held_back, processor_time_section};
 use super::remedy::{effect_section, remedies_section, trial_section};
 use super::{Article, PageSection, compact_table};
-use crate::text::{UseOfTime, confidence_percent, limit_name, main_use, round_trip, uses_of_time};
+use crate::text::{
+    UseOfTime, confidence_percent, limit_name, main_use, round_trip, steady_or_mean_rate,
+    uses_of_time,
+};
 
 /// Growth of round trips that is worth a word, as a part of the idle one.
 const GROWTH: f64 = 1.1;

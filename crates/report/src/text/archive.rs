@@ -1,14 +1,15 @@
 //! The archive: lists, one document, histories, and what was done to it.
 
 use fullpipe_record::{
-    ArchiveCheck, ArchiveReport, ArchiveThinned, Direction, HistoryReport, HistorySeries,
-    ImportedFile, StoredDocument, StoredFacts,
+    ArchiveCheck, ArchiveReport, ArchiveThinned, Direction, HistoryDay, HistoryReport,
+    HistorySeries, ImportedFile, StoredDocument, StoredFacts,
 };
 use fullpipe_stats::MIN_RUNS_WITH_CHANGE;
-use fullpipe_units::{ByteCount, Ratio, SegCount, Span, count_noun, printable_line};
+use fullpipe_units::{count_noun, printable_line};
 
-use super::style::{TextStyle, cut_text, heading_line, wrap_text};
-use super::table::{ColumnAlignment, TextTable, or_dash};
+use super::style::{TextStyle, cut_text, heading_line, paragraph};
+use super::table::ColumnAlignment::{Left, Right};
+use super::table::{TextTable, or_dash};
 
 /// Characters of an identifier that are shown: its end, because documents of one hour begin alike.
 const SHOWN_ID: usize = 8;
@@ -24,10 +25,8 @@ pub fn archive_text(archive: &ArchiveReport) -> String {
             archive.location
         );
     }
-    let count: u64 = archive.documents.values().sum();
-    let kinds: Vec<String> = archive
-        .documents
-        .iter()
+    let documents = archive.documents.iter();
+    let kinds: Vec<String> = documents
         .map(|(kind, count)| format!("{count} {kind}"))
         .collect();
     let kinds = if kinds.is_empty() {
@@ -40,19 +39,10 @@ pub fn archive_text(archive: &ArchiveReport) -> String {
     } else {
         ""
     };
-    let size = archive.bytes;
-    format!(
-        "{}\n{}",
-        archive.location,
-        wrap_text(
-            &format!(
-                "{}, {size}{kinds}{read_only}",
-                count_noun(count, "document")
-            ),
-            0,
-            str::to_owned
-        )
-    )
+    let count: u64 = archive.documents.values().sum();
+    let (count, size) = (count_noun(count, "document"), archive.bytes);
+    let summary = paragraph(&format!("{count}, {size}{kinds}{read_only}"), 0);
+    format!("{}\n{summary}", archive.location)
 }
 
 /// Returns documents as a list, a line each.
@@ -60,22 +50,16 @@ pub fn document_list(documents: &[StoredDocument], style: TextStyle) -> String {
     if documents.is_empty() {
         return "no documents\n".to_owned();
     }
-    let heads = ["document", "started (UTC)", "to", "rate", "result"];
-    let mut table = TextTable::new(&heads.map(|head| {
-        (
-            head,
-            if head == "rate" {
-                ColumnAlignment::Right
-            } else {
-                ColumnAlignment::Left
-            },
-        )
-    }));
+    let mut table = TextTable::new(&[
+        ("document", Left),
+        ("started (UTC)", Left),
+        ("to", Left),
+        ("rate", Right),
+        ("result", Left),
+    ]);
     for document in documents {
-        let rate = document
-            .facts
-            .iter()
-            .find_map(|facts| facts.steady.or(facts.rate));
+        let mut facts = document.facts.iter();
+        let rate = facts.find_map(|facts| facts.steady.or(facts.rate));
         let to = if document.peer.is_empty() {
             &document.campaign
         } else {
@@ -85,7 +69,7 @@ pub fn document_list(documents: &[StoredDocument], style: TextStyle) -> String {
             short_id(&document.id).to_owned(),
             cut_to_minute(&document.started),
             cut_text(&printable_line(to), MAX_PEER),
-            or_dash(rate.map(|rate| rate.to_string())),
+            or_dash(rate),
             result_summary(document),
         ]);
     }
@@ -172,44 +156,37 @@ fn stored_figures(facts: &StoredFacts, style: TextStyle) -> String {
         format!("{}: ", printable_line(&facts.step))
     };
     let valid = if facts.valid { "" } else { " (invalid)" };
-    let mut text = heading_line(
-        style,
-        &format!("{step}{}{valid}", direction_name(facts.direction)),
-    );
-    let percent = |share: Option<Ratio>| share.map(|share| share.to_string());
-    let span = |span: Option<Span>| span.map(|span| span.to_string());
-    let bytes = |bytes: Option<ByteCount>| bytes.map(|bytes| bytes.to_string());
+    let title = format!("{step}{}{valid}", direction_name(facts.direction));
+    let mut text = heading_line(style, &title);
     let lines = [
-        ("rate", facts.rate.map(|rate| rate.to_string())),
-        ("after the ramp", facts.steady.map(|rate| rate.to_string())),
+        ("rate", figure_text(facts.rate)),
+        ("after the ramp", figure_text(facts.steady)),
         ("limit", limit_label(facts)),
-        ("share of time", percent(facts.share)),
-        ("RTT without load", span(facts.rtt_idle)),
-        ("RTT under load", span(facts.rtt_loaded)),
-        ("its 99th percentile", span(facts.rtt_loaded_p99)),
-        (
-            "retransmissions",
-            facts
-                .retransmits
-                .map(|count: SegCount| count.get().to_string()),
-        ),
-        ("loss", percent(facts.loss)),
-        ("streams", facts.streams.map(|streams| streams.to_string())),
-        ("buffer requested", bytes(facts.buffer)),
-        ("window advertised", bytes(facts.window)),
+        ("share of time", figure_text(facts.share)),
+        ("RTT without load", figure_text(facts.rtt_idle)),
+        ("RTT under load", figure_text(facts.rtt_loaded)),
+        ("its 99th percentile", figure_text(facts.rtt_loaded_p99)),
+        ("retransmissions", figure_text(facts.retransmits)),
+        ("loss", figure_text(facts.loss)),
+        ("streams", figure_text(facts.streams)),
+        ("buffer requested", figure_text(facts.buffer)),
+        ("window advertised", figure_text(facts.window)),
         ("congestion control", facts.congestion.clone()),
-        ("sent", bytes(facts.sent)),
-        ("duration", span(facts.duration)),
-        ("CPU of sender", percent(facts.cpu_sender)),
-        ("CPU of receiver", percent(facts.cpu_receiver)),
+        ("sent", figure_text(facts.sent)),
+        ("duration", figure_text(facts.duration)),
+        ("CPU of sender", figure_text(facts.cpu_sender)),
+        ("CPU of receiver", figure_text(facts.cpu_receiver)),
     ];
-    for (name, value) in lines
-        .into_iter()
-        .filter_map(|(name, value)| Some((name, value?)))
-    {
-        text += &format!("  {name:<19} {}\n", printable_line(&value));
+    for (name, value) in lines {
+        if let Some(value) = value {
+            text += &format!("  {name:<19} {}\n", printable_line(&value));
+        }
     }
     text
+}
+
+fn figure_text<T: ToString>(figure: Option<T>) -> Option<String> {
+    figure.map(|figure| figure.to_string())
 }
 
 pub(crate) const fn direction_name(direction: Direction) -> &'static str {
@@ -222,44 +199,39 @@ pub(crate) const fn direction_name(direction: Direction) -> &'static str {
 
 /// Returns a line for each file of an import, and the error of each that was refused.
 pub fn imported_files(files: &[ImportedFile], style: TextStyle) -> String {
-    let line = |file: &ImportedFile| {
-        let name = printable_line(&file.file);
-        if let Some(error) = &file.error {
-            return wrap_text(&format!("{name}: {error}"), 0, |line| {
-                style.mark_failure(line)
-            });
+    files
+        .iter()
+        .map(|file| {
+            let name = printable_line(&file.file);
+            match &file.error {
+                Some(error) => style.failure_paragraph(&format!("{name}: {error}"), 0),
+                None => paragraph(&format!("{name}: {}", import_result(file)), 0),
+            }
+        })
+        .collect()
+}
+
+/// Returns the documents that an import kept of a file: `1 kept, 2 known already (kind; ids)`.
+fn import_result(file: &ImportedFile) -> String {
+    let new = file.ids.len() as u64 - file.known - file.restored;
+    let mut result = format!("{new} kept");
+    for (count, what) in [
+        (file.restored, "whole again"),
+        (file.known, "known already"),
+    ] {
+        if count > 0 {
+            result += &format!(", {count} {what}");
         }
-        let new = file.ids.len() as u64 - file.known - file.restored;
-        let kind = file.kind.as_deref().unwrap_or_default();
-        let ids: Vec<&str> = file
-            .ids
-            .iter()
-            .take(MAX_IDS)
-            .map(|id| short_id(id))
-            .collect();
-        let more = if file.ids.len() > MAX_IDS {
-            ", …"
-        } else {
-            ""
-        };
-        let also = [
-            (file.restored, "whole again"),
-            (file.known, "known already"),
-        ];
-        let also = also.into_iter().filter(|(count, _)| *count > 0);
-        let also = also.fold(String::new(), |text, (count, what)| {
-            text + &format!(", {count} {what}")
-        });
-        wrap_text(
-            &format!(
-                "{name}: {new} kept{also} ({kind}; {}{more})",
-                ids.join(", ")
-            ),
-            0,
-            str::to_owned,
-        )
+    }
+    let kind = file.kind.as_deref().unwrap_or_default();
+    let shown = file.ids.iter().take(MAX_IDS);
+    let ids: Vec<&str> = shown.map(|id| short_id(id)).collect();
+    let more = if file.ids.len() > MAX_IDS {
+        ", …"
+    } else {
+        ""
     };
-    files.iter().map(line).collect()
+    format!("{result} ({kind}; {}{more})", ids.join(", "))
 }
 
 /// Identifiers that are shown of one file.
@@ -269,16 +241,10 @@ const MAX_IDS: usize = 3;
 pub fn archive_check(check: &ArchiveCheck, style: TextStyle) -> String {
     let mut text = String::new();
     for damaged in &check.damaged {
-        text += &wrap_text(
-            &format!("{} is damaged: {}", damaged.id, damaged.why),
-            0,
-            |line| style.mark_failure(line),
-        );
+        text += &style.failure_paragraph(&format!("{} is damaged: {}", damaged.id, damaged.why), 0);
     }
     for error in &check.database {
-        text += &wrap_text(&format!("database: {}", printable_line(error)), 0, |line| {
-            style.mark_failure(line)
-        });
+        text += &style.failure_paragraph(&format!("database: {}", printable_line(error)), 0);
     }
     let stale = match (check.stale, check.repaired) {
         (0, _) => String::new(),
@@ -325,40 +291,42 @@ pub fn history_text(history: &HistoryReport, style: TextStyle) -> String {
 
 fn one_series(series: &HistorySeries, style: TextStyle) -> String {
     let way = direction_name(series.direction);
-    let runs = series.points.len();
+    let runs = count_noun(series.points.len(), "run");
     let title = format!(
-        "{}, {way}: {} ({})",
-        series.path_key,
-        series.request_key,
-        count_noun(runs, "run")
+        "{}, {way}: {} ({runs})",
+        series.path_key, series.request_key
     );
     let mut text = heading_line(style, &printable_line(&title));
     for change in &series.changes {
-        text += &wrap_text(&change.sentence, 2, str::to_owned);
+        text += &paragraph(&change.sentence, 2);
     }
     if let Some(sentence) = no_change(series) {
-        text += &wrap_text(&sentence, 2, str::to_owned);
+        text += &paragraph(&sentence, 2);
     }
+    text + &day_table(&series.days, style)
+}
+
+fn day_table(days: &[HistoryDay], style: TextStyle) -> String {
     let mut table = TextTable::new(&[
-        ("day (UTC)", ColumnAlignment::Left),
-        ("runs", ColumnAlignment::Right),
-        ("median", ColumnAlignment::Right),
-        ("least", ColumnAlignment::Right),
-        ("idle RTT", ColumnAlignment::Right),
-        ("limit", ColumnAlignment::Left),
+        ("day (UTC)", Left),
+        ("runs", Right),
+        ("median", Right),
+        ("least", Right),
+        ("idle RTT", Right),
+        ("limit", Left),
     ]);
-    let skipped = series.days.len().saturating_sub(MAX_DAYS);
-    for day in series.days.iter().skip(skipped) {
+    let skipped = days.len().saturating_sub(MAX_DAYS);
+    for day in &days[skipped..] {
         table.push_row([
             day.date.clone(),
             day.runs.to_string(),
             day.rate.to_string(),
             day.min.to_string(),
-            or_dash(day.rtt_idle.map(|rtt| rtt.to_string())),
+            or_dash(day.rtt_idle),
             or_dash(day.limit.as_deref().map(kind_of)),
         ]);
     }
-    text += &table.without_unknown().render(2, |head| style.dim(head));
+    let mut text = table.without_unknown().render(2, |head| style.dim(head));
     if skipped > 0 {
         text += &format!("  {} not shown\n", count_noun(skipped, "earlier day"));
     }
@@ -398,8 +366,8 @@ fn kind_of(limit: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fullpipe_record::{HistoryDay, HistoryPoint};
-    use fullpipe_units::BitRate;
+    use fullpipe_record::HistoryPoint;
+    use fullpipe_units::{BitRate, Ratio};
 
     fn document() -> StoredDocument {
         StoredDocument {

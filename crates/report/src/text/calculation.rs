@@ -1,20 +1,21 @@
 //! Answers of the calculator: one in full, or many as a table.
 
 use fullpipe_record::{
-    Buffer, Calculation, Change, Combination, Estimate, Improvement, Inputs, Leg, Limit, Need,
-    Quantity, Side, Solved, Value, WhatIf,
+    Buffer, Calculation, Change, Combination, Improvement, Inputs, Leg, Limit, Need, Quantity,
+    Side, Solved, Value, WhatIf,
 };
 use fullpipe_units::{ByteCount, count_noun};
 
 use super::prediction::{assumption_notes, ceiling_chart};
-use super::style::{TextStyle, heading_line, wrap_text};
-use super::table::{ColumnAlignment, TableColumn, TextTable, columns_table, or_dash};
+use super::style::{TextStyle, heading_line, paragraph};
+use super::table::ColumnAlignment::{Left, Right};
+use super::table::{TableColumn, TextTable, columns_table, or_dash, pair_table};
 
 /// A calculation: the equation's answer, what the hosts would make of the path and what lifts that,
 /// what-ifs, what the target takes, and the settings that yield the window.
 pub fn calculation_text(solved: &Calculation, style: TextStyle) -> String {
     [
-        wrap_text(&equation_answer(solved), 0, |line| style.bold(line)),
+        style.bold_paragraph(&equation_answer(solved), 0),
         between_hosts(solved, style),
         what_ifs(&solved.what_ifs, style),
         target_needs(solved, style),
@@ -80,7 +81,7 @@ fn between_hosts(solved: &Calculation, style: TextStyle) -> String {
         .into_iter()
         .flatten()
     {
-        text += &wrap_text(&line, 4, str::to_owned);
+        text += &paragraph(&line, 4);
     }
     text + &assumption_notes(&solved.prediction, style)
 }
@@ -183,10 +184,9 @@ fn target_needs(solved: &Calculation, style: TextStyle) -> String {
             .iter()
             .map(|need| need.quantity.name().to_owned())
             .collect();
-        text += &wrap_text(
+        text += &style.dim_paragraph(
             &format!("No other {} would do alone.", join_words(&names, "or")),
             2,
-            |line| style.dim(line),
         );
     }
     text
@@ -209,12 +209,7 @@ fn target_title(solved: &Calculation) -> String {
 }
 
 fn needs_table<'a>([now, needed]: [&str; 2], needs: impl IntoIterator<Item = &'a Need>) -> String {
-    let mut table = TextTable::new(&[
-        ("", ColumnAlignment::Left),
-        ("", ColumnAlignment::Left),
-        (now, ColumnAlignment::Right),
-        (needed, ColumnAlignment::Left),
-    ]);
+    let mut table = TextTable::new(&[("", Left), ("", Left), (now, Right), (needed, Left)]);
     for need in needs {
         let mark = if need.met { "✓" } else { "✗" };
         let name = need.quantity.name().replace('-', "_");
@@ -252,66 +247,60 @@ fn where_set(quantity: Quantity) -> &'static str {
 
 fn linux_settings(solved: &Calculation, style: TextStyle) -> String {
     let buffers = &solved.buffers;
-    let bytes = |size: ByteCount| format!("{size} ({} bytes)", size.get());
-    let mut table = TextTable::new(&[("", ColumnAlignment::Left), ("", ColumnAlignment::Left)]);
-    for (end, setting, size, reason) in [
+    let (read, write) = (&buffers.tcp_rmem_reason, &buffers.tcp_wmem_reason);
+    let rows = [
         (
             "receiver",
-            "tcp_rmem",
-            buffers.tcp_rmem_max,
-            &buffers.tcp_rmem_reason,
+            maximum_text("tcp_rmem", buffers.tcp_rmem_max, read),
         ),
         (
             "sender",
-            "tcp_wmem",
-            buffers.tcp_wmem_max,
-            &buffers.tcp_wmem_reason,
+            maximum_text("tcp_wmem", buffers.tcp_wmem_max, write),
         ),
-    ] {
-        let reason = if reason.is_empty() {
-            String::new()
-        } else {
-            format!(": {reason}")
-        };
-        table.push_row([
-            end.to_owned(),
-            format!("{setting} max {}{reason}", bytes(size)),
-        ]);
-    }
-    table.push_row([
-        "or fixed".to_owned(),
-        format!("SO_RCVBUF request {}", bytes(buffers.so_rcvbuf)),
-    ]);
+        (
+            "or fixed",
+            format!("SO_RCVBUF request {}", exact_size(buffers.so_rcvbuf)),
+        ),
+    ];
     let title = format!(
         "Linux settings with room for a window of {}",
-        bytes(solved.window)
+        exact_size(solved.window)
     );
-    let mut text = heading_line(style, &title) + &table.render(2, str::to_owned);
+    let mut text = heading_line(style, &title) + &pair_table(rows, 2);
     if buffers.so_rcvbuf > buffers.rmem_max {
         let cut = format!(
             "The receiver cuts such a request to {} (net.core.rmem_max).",
-            bytes(buffers.rmem_max)
+            exact_size(buffers.rmem_max)
         );
-        text += &wrap_text(&cut, 2, |line| style.dim(line));
+        text += &style.dim_paragraph(&cut, 2);
     }
     let payload = format!(
         "Of each packet {} bytes are payload ({} of its bytes on the wire).",
         solved.mss.get(),
         solved.efficiency
     );
-    text + &wrap_text(&payload, 2, |line| style.dim(line))
+    text + &style.dim_paragraph(&payload, 2)
+}
+
+/// Returns the maximum of a setting, with its reason if there is one.
+fn maximum_text(setting: &str, size: ByteCount, reason: &str) -> String {
+    let reason = if reason.is_empty() {
+        String::new()
+    } else {
+        format!(": {reason}")
+    };
+    format!("{setting} max {}{reason}", exact_size(size))
+}
+
+fn exact_size(size: ByteCount) -> String {
+    format!("{size} ({} bytes)", size.get())
 }
 
 fn what_ifs(answers: &[WhatIf], style: TextStyle) -> String {
     if answers.is_empty() {
         return String::new();
     }
-    let mut table = TextTable::new(&[
-        ("", ColumnAlignment::Left),
-        ("", ColumnAlignment::Right),
-        ("", ColumnAlignment::Right),
-        ("", ColumnAlignment::Left),
-    ]);
+    let mut table = TextTable::new(&[("", Left), ("", Right), ("", Right), ("", Left)]);
     for WhatIf {
         what,
         estimate,
@@ -418,51 +407,30 @@ fn capitalise_first(text: &str) -> String {
 
 /// A column for each quantity that differs, and for what the combinations come to.
 fn combination_columns(rows: &[Combination]) -> Vec<TableColumn> {
-    let column = |head, align, cell: &dyn Fn(&Combination) -> String| TableColumn {
-        head,
-        align,
-        cells: rows.iter().map(cell).collect(),
-    };
     let inputs = INPUTS.into_iter().map(|(head, cell)| {
-        column(head, ColumnAlignment::Right, &|row| {
-            or_dash(cell(&row.inputs))
-        })
+        TableColumn::from_rows(head, Right, rows, |row| or_dash(cell(&row.inputs)))
     });
-    let inputs = inputs.filter(TableColumn::has_differences);
-    let rate = |of: fn(&Estimate) -> fullpipe_units::BitRate| {
-        move |row: &Combination| of(&row.estimate).to_string()
-    };
-    let bdp = rows.iter().any(|row| row.bdp.is_some()).then(|| {
-        column("BDP", ColumnAlignment::Right, &|row| {
-            or_dash(row.bdp.map(|bdp| bdp.to_string()))
-        })
-    });
-    let time = rows.iter().any(|row| row.estimate.time.is_some()).then(|| {
-        column("time", ColumnAlignment::Right, &|row| {
-            or_dash(row.estimate.time.map(|time| time.to_string()))
-        })
-    });
-    let found = [
-        column(
-            "textbook",
-            ColumnAlignment::Right,
-            &rate(|found| found.textbook),
-        ),
-        column(
-            "kernel model",
-            ColumnAlignment::Right,
-            &rate(|found| found.kernel_model),
-        ),
-    ];
-    let limit = column("limit", ColumnAlignment::Left, &|row| {
+    let mut columns: Vec<TableColumn> = inputs.filter(TableColumn::has_differences).collect();
+    if rows.iter().any(|row| row.bdp.is_some()) {
+        columns.push(TableColumn::from_rows("BDP", Right, rows, |row| {
+            or_dash(row.bdp)
+        }));
+    }
+    columns.push(TableColumn::from_rows("textbook", Right, rows, |row| {
+        row.estimate.textbook.to_string()
+    }));
+    columns.push(TableColumn::from_rows("kernel model", Right, rows, |row| {
+        row.estimate.kernel_model.to_string()
+    }));
+    if rows.iter().any(|row| row.estimate.time.is_some()) {
+        columns.push(TableColumn::from_rows("time", Right, rows, |row| {
+            or_dash(row.estimate.time)
+        }));
+    }
+    columns.push(TableColumn::from_rows("limit", Left, rows, |row| {
         row.estimate.limit.name().to_owned()
-    });
-    inputs
-        .chain(bdp)
-        .chain(found)
-        .chain(time)
-        .chain([limit])
-        .collect()
+    }));
+    columns
 }
 
 type Cell = fn(&Inputs) -> Option<String>;

@@ -7,8 +7,9 @@ use fullpipe_units::{BitRate, ByteCount, Span, count_noun, printable_line};
 use super::course::stream_over_time;
 use super::diagnosis::{confidence_percent, diagnosis_text, verdict_sentences};
 use super::measurement::round_trip;
-use super::style::{TextStyle, heading_line, wrap_text};
-use super::table::{ColumnAlignment, TextTable};
+use super::style::{TextStyle, heading_line, paragraph};
+use super::table::ColumnAlignment::{Left, Right};
+use super::table::{TextTable, pair_table};
 use super::two_captures::capture_comparison;
 
 /// The connections of a capture: a line each for the `top` with most data, and the one with most at
@@ -22,7 +23,7 @@ pub fn capture_text(report: &CaptureReport, top: usize, style: TextStyle) -> Str
     );
     let mut text = heading_line(style, &head);
     for note in &report.notes {
-        text += &wrap_text(note, 2, |line| style.dim(line));
+        text += &style.dim_paragraph(note, 2);
     }
     let mut flows: Vec<&FlowReport> = report.flows.iter().collect();
     flows.sort_by_cached_key(|flow| (std::cmp::Reverse(flow.total_bytes()), flow.number));
@@ -32,7 +33,7 @@ pub fn capture_text(report: &CaptureReport, top: usize, style: TextStyle) -> Str
     }
     if flows.len() > top && top > 0 {
         let rest = format!("{} with less data are left out (--top).", flows.len() - top);
-        text += &wrap_text(&rest, 2, |line| style.dim(line));
+        text += &style.dim_paragraph(&rest, 2);
     }
     let explained = report
         .transfers
@@ -66,19 +67,18 @@ pub fn own_capture(capture: &OwnCapture, style: TextStyle) -> String {
             held += &format!(", {count} {what}");
         }
     }
-    text += &wrap_text(&(held + "."), 2, |line| style.dim(line));
+    text += &style.dim_paragraph(&(held + "."), 2);
     let Some(limit) = &capture.limit else {
         return text;
     };
     text += &verdict_sentences(limit, style);
-    text + &wrap_text(
+    text + &paragraph(
         &format!(
             "{}; confidence {}.",
             agreement_clause(capture),
             confidence_percent(limit.confidence)
         ),
         2,
-        str::to_owned,
     )
 }
 
@@ -102,7 +102,7 @@ pub fn redaction_text(file: &RedactedFile, style: TextStyle) -> String {
         "{}: {headers} with other addresses; {left_out}.",
         printable_line(&file.name)
     );
-    heading_line(style, "Redacted") + &wrap_text(&text, 2, str::to_owned)
+    heading_line(style, "Redacted") + &paragraph(&text, 2)
 }
 
 /// The only connection of a capture at length; `None` without any.
@@ -114,14 +114,13 @@ pub fn one_flow(report: &CaptureReport, style: TextStyle) -> Option<String> {
 }
 
 fn flow_list(flows: &[&FlowReport], style: TextStyle) -> String {
-    let right = ColumnAlignment::Right;
     let heads = [
-        ("no", right),
-        ("data", right),
-        ("Mbit/s", right),
-        ("again", right),
+        ("no", Right),
+        ("data", Right),
+        ("Mbit/s", Right),
+        ("again", Right),
     ];
-    let mut table = TextTable::new(&[&heads[..], &[("", ColumnAlignment::Left)]].concat());
+    let mut table = TextTable::new(&[&heads[..], &[("", Left)]].concat());
     for flow in flows {
         let [sender, receiver] = by_direction(flow);
         table.push_row([
@@ -143,12 +142,7 @@ fn flow_text(flow: &FlowReport, transfers: &[CapturedTransfer], style: TextStyle
         flow.number, sender.address, receiver.address
     );
     let mut text = heading_line(style, &head);
-    let left = ColumnAlignment::Left;
-    let mut table = TextTable::new(&[("", left), ("", left)]);
-    for (name, value) in flow_rows(flow, sender, receiver) {
-        table.push_row([name.to_owned(), value]);
-    }
-    text += &table.render(2, str::to_owned);
+    text += &pair_table(flow_rows(flow, sender, receiver), 2);
     let own = transfers
         .iter()
         .find(|transfer| transfer.flows.contains(&flow.number));
@@ -178,10 +172,9 @@ fn transfer_limit(transfer: &CapturedTransfer, style: TextStyle) -> String {
     let numbers: Vec<String> = transfer.flows.iter().map(u64::to_string).collect();
     let together = match numbers.len() {
         1 => String::new(),
-        _ => wrap_text(
+        _ => style.dim_paragraph(
             &format!("Judged together: connections {}.", numbers.join(", ")),
             2,
-            |line| style.dim(line),
         ),
     };
     together + &diagnosis_text(&transfer.diagnosis, BitRate::ZERO, style)

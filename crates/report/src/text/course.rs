@@ -5,7 +5,8 @@ use fullpipe_units::{BitRate, ByteCount, SegCount, Span, count_noun};
 
 use super::measurement::round_trip;
 use super::style::{TextStyle, heading_line};
-use super::table::{ColumnAlignment, HEIGHTS, TextTable};
+use super::table::ColumnAlignment::Left;
+use super::table::{HEIGHTS, TextTable};
 
 /// Marks of a line.
 const MARKS: usize = 34;
@@ -33,58 +34,13 @@ pub(crate) fn stream_over_time(samples: &[&Sample], style: TextStyle) -> String 
         begin,
         width: duration.as_secs_f64() / MARKS as f64,
     };
-    let mut table = TextTable::new(&[("", ColumnAlignment::Left); 3]);
-    let mut row = |name: &str, marks: String, scale: String| {
+    let rows = std::iter::once(rate_row(&bins))
+        .chain(window_rows(&bins))
+        .chain(rtt_row(&bins))
+        .chain(retransmission_row(&bins));
+    let mut table = TextTable::new(&[("", Left); 3]);
+    for (name, marks, scale) in rows {
         table.push_row([name.to_owned(), marks, scale]);
-    };
-    let rates = bins.bin_rates();
-    row(
-        "rate",
-        height_marks(&rates, 0.0, greatest_value(&rates)),
-        value_range(&rates, |bps| BitRate::from_bps(bps as u64).to_string()),
-    );
-    let size = |sample: &Sample, get: fn(&Sample) -> Option<ByteCount>| {
-        get(sample).map(|bytes| bytes.get() as f64)
-    };
-    let flight = bins.highest_values(|sample| size(sample, Sample::outstanding_bytes));
-    let window = bins.highest_values(|sample| size(sample, |sample| sample.tcp.snd_wnd));
-    let [flight_most, window_most] = [greatest_value(&flight), greatest_value(&window)];
-    let is_comparable = window_most <= flight_most * COMPARABLE;
-    let top = |own: f64| {
-        if is_comparable {
-            flight_most.max(window_most)
-        } else {
-            own
-        }
-    };
-    let bytes = |value: f64| format!("{value:.0} B");
-    if !flight.is_empty() {
-        row(
-            "in flight",
-            height_marks(&flight, 0.0, top(flight_most)),
-            value_range(&flight, bytes),
-        );
-    }
-    if !window.is_empty() {
-        row(
-            "window",
-            height_marks(&window, 0.0, top(window_most)),
-            value_range(&window, bytes),
-        );
-    }
-    let rtts = bins.highest_values(|sample| sample.tcp.rtt.map(Span::as_secs_f64));
-    if !rtts.is_empty() {
-        let floor = least_value(&rtts);
-        let top = greatest_value(&rtts).max(floor * (1.0 + MIN_GROWTH));
-        row(
-            "RTT",
-            height_marks(&rtts, floor, top),
-            value_range(&rtts, |secs| round_trip(Span::from_secs_f64(secs))),
-        );
-    }
-    let (again, packets) = bins.retransmission_marks();
-    if packets > 0 {
-        row("retransmitted", again, count_noun(packets, "packet"));
     }
     let each = format!(
         "Course: {:.1} s, {} a mark",
@@ -92,6 +48,46 @@ pub(crate) fn stream_over_time(samples: &[&Sample], style: TextStyle) -> String 
         seconds_label(bins.width)
     );
     heading_line(style, &each) + &table.render(2, str::to_owned)
+}
+
+/// The name of a line, its marks, and their scale.
+type CourseRow = (&'static str, String, String);
+
+fn rate_row(bins: &SampleBins<'_>) -> CourseRow {
+    let rates = bins.bin_rates();
+    let marks = height_marks(&rates, 0.0, greatest_value(&rates));
+    let scale = value_range(&rates, |bps| BitRate::from_bps(bps as u64).to_string());
+    ("rate", marks, scale)
+}
+
+/// Returns the rows of the data in flight and of the window, as far as they are known.
+fn window_rows(bins: &SampleBins<'_>) -> impl Iterator<Item = CourseRow> {
+    let flight = bins.highest_bytes(Sample::outstanding_bytes);
+    let window = bins.highest_bytes(|sample| sample.tcp.snd_wnd);
+    let mut tops = [greatest_value(&flight), greatest_value(&window)];
+    if tops[1] <= tops[0] * COMPARABLE {
+        tops = [tops[0].max(tops[1]); 2];
+    }
+    let known = [("in flight", flight, tops[0]), ("window", window, tops[1])]
+        .into_iter()
+        .filter(|(_, bytes, _)| !bytes.is_empty());
+    known.map(|(name, bytes, top)| {
+        let scale = value_range(&bytes, |value| format!("{value:.0} B"));
+        (name, height_marks(&bytes, 0.0, top), scale)
+    })
+}
+
+fn rtt_row(bins: &SampleBins<'_>) -> Option<CourseRow> {
+    let rtts = bins.highest_values(|sample| sample.tcp.rtt.map(Span::as_secs_f64));
+    let floor = least_value(&rtts);
+    let top = greatest_value(&rtts).max(floor * (1.0 + MIN_GROWTH));
+    let scale = value_range(&rtts, |secs| round_trip(Span::from_secs_f64(secs)));
+    (!rtts.is_empty()).then(|| ("RTT", height_marks(&rtts, floor, top), scale))
+}
+
+fn retransmission_row(bins: &SampleBins<'_>) -> Option<CourseRow> {
+    let (marks, packets) = bins.retransmission_marks();
+    (packets > 0).then(|| ("retransmitted", marks, count_noun(packets, "packet")))
 }
 
 fn seconds_label(secs: f64) -> String {
@@ -112,8 +108,16 @@ struct SampleBins<'s> {
 
 impl SampleBins<'_> {
     fn bin_index(&self, sample: &Sample) -> usize {
-        let since = sample.at.saturating_sub(self.begin).as_secs_f64();
-        ((since / self.width) as usize).min(MARKS - 1)
+        ((self.seconds_at(sample) / self.width) as usize).min(MARKS - 1)
+    }
+
+    /// Returns the seconds from the begin to a sample.
+    fn seconds_at(&self, sample: &Sample) -> f64 {
+        sample.at.saturating_sub(self.begin).as_secs_f64()
+    }
+
+    fn highest_bytes(&self, size: impl Fn(&Sample) -> Option<ByteCount>) -> Vec<f64> {
+        self.highest_values(|sample| size(sample).map(ByteCount::as_f64))
     }
 
     /// Returns the highest value in each; one without any has that of the one before. Empty if
@@ -146,15 +150,17 @@ impl SampleBins<'_> {
     /// Returns the bytes that had arrived so many seconds after the begin, between samples in
     /// proportion.
     fn bytes_at(&self, secs: f64) -> f64 {
-        let at = |sample: &Sample| sample.at.saturating_sub(self.begin).as_secs_f64();
-        let next = self.samples.partition_point(|sample| at(sample) <= secs);
-        let bytes = |index: usize| self.samples[index].bytes.get() as f64;
+        let next = self
+            .samples
+            .partition_point(|sample| self.seconds_at(sample) <= secs);
         if next == 0 || next == self.samples.len() {
-            return bytes(next.saturating_sub(1));
+            return self.samples[next.saturating_sub(1)].bytes.as_f64();
         }
-        let [from, to] = [at(self.samples[next - 1]), at(self.samples[next])];
+        let ends = [self.samples[next - 1], self.samples[next]];
+        let [from, to] = ends.map(|sample| self.seconds_at(sample));
+        let [before, after] = ends.map(|sample| sample.bytes.as_f64());
         let share = (secs - from) / (to - from).max(f64::MIN_POSITIVE);
-        bytes(next - 1) + share * (bytes(next) - bytes(next - 1))
+        before + share * (after - before)
     }
 
     /// Returns a cross for each in which packets were retransmitted, and their number.
@@ -173,11 +179,12 @@ impl SampleBins<'_> {
 }
 
 fn height_marks(values: &[f64], low: f64, high: f64) -> String {
-    let height = |value: &f64| {
+    let mut marks = String::new();
+    for value in values {
         let share = (value - low) / (high - low).max(f64::MIN_POSITIVE);
-        HEIGHTS[((share * HEIGHTS.len() as f64) as usize).min(HEIGHTS.len() - 1)]
-    };
-    values.iter().map(height).collect()
+        marks.push(HEIGHTS[((share * HEIGHTS.len() as f64) as usize).min(HEIGHTS.len() - 1)]);
+    }
+    marks
 }
 
 fn value_range(values: &[f64], text: impl Fn(f64) -> String) -> String {

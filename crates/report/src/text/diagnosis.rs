@@ -8,8 +8,9 @@ use fullpipe_units::{BitRate, Ratio, printable_line};
 use serde::Serialize;
 
 use super::measurement::{round_trip, rounded_time};
-use super::style::{TextStyle, heading_line, wrap_text};
-use super::table::{ColumnAlignment, TextTable, value_bar};
+use super::style::{TextStyle, heading_line, paragraph};
+use super::table::ColumnAlignment::{Left, Right};
+use super::table::{TextTable, pair_table, value_bar};
 
 /// Characters of the longest bar.
 const BAR: usize = 10;
@@ -56,7 +57,7 @@ pub(super) fn defect(defect: &KernelDefect) -> String {
     let text = format!(
         "Known defect of Linux {kernel} for {end}: {effect}. Linux {fixed} has the fix ({source})."
     );
-    wrap_text(&text, 2, str::to_owned)
+    paragraph(&text, 2)
 }
 
 /// Returns the text on the watched connections: their program and their data.
@@ -83,32 +84,27 @@ fn watched_transfer(seen: &Transfer, style: TextStyle) -> String {
         seen.rate
     );
     heading_line(style, &format!("{program} {way}"))
-        + &wrap_text(&format!("{connections}: {moved}"), 2, str::to_owned)
+        + &paragraph(&format!("{connections}: {moved}"), 2)
 }
 
 fn limit_text(verdict: &Verdict, style: TextStyle) -> String {
     let mut text = heading_line(style, "Limit");
     text += &verdict_sentences(verdict, style);
     text += &ceiling_bars(verdict);
-    let mut table = TextTable::new(&[("", ColumnAlignment::Left), ("", ColumnAlignment::Left)]);
-    for (name, figure) in &verdict.evidence {
-        table.push_row([name.clone(), figure.clone()]);
-    }
-    text += &table.render(4, |head| style.dim(head));
+    text += &pair_table(verdict.evidence.clone(), 4);
     for other in &verdict.others {
         let (kind, cause) = (other.kind.name(), json_name(other.cause));
-        text += &wrap_text(
+        text += &paragraph(
             &format!(
                 "For {} of the transfer's time: {kind} ({cause}), {}",
                 other.share,
                 limit_place(other.at)
             ),
             2,
-            str::to_owned,
         );
     }
-    text += &wrap_text(&where_time_went(verdict), 2, str::to_owned);
-    text + &wrap_text(&verdict_basis(verdict), 2, |line| style.dim(line))
+    text += &paragraph(&where_time_went(verdict), 2);
+    text + &style.dim_paragraph(&verdict_basis(verdict), 2)
 }
 
 /// Returns the uses of the time of the transfer that took most of it; nothing where it was not
@@ -137,8 +133,8 @@ pub(crate) fn verdict_sentences(verdict: &Verdict, style: TextStyle) -> String {
         .runner_up
         .as_ref()
         .and_then(runner_up_sentence)
-        .map_or_else(String::new, |next| wrap_text(&next, 2, str::to_owned));
-    wrap_text(&verdict.sentence, 2, |line| style.bold(line)) + &next
+        .map_or_else(String::new, |next| paragraph(&next, 2));
+    style.bold_paragraph(&verdict.sentence, 2) + &next
 }
 
 fn runner_up_sentence(next: &RunnerUp) -> Option<String> {
@@ -180,11 +176,7 @@ fn ceiling_bars(verdict: &Verdict) -> String {
         .collect();
     ceilings.sort_by_key(|(_, rate)| *rate);
     let full = ceilings.last().map_or(0.0, |(_, rate)| rate.as_f64());
-    let mut table = TextTable::new(&[
-        ("", ColumnAlignment::Left),
-        ("", ColumnAlignment::Right),
-        ("", ColumnAlignment::Left),
-    ]);
+    let mut table = TextTable::new(&[("", Left), ("", Right), ("", Left)]);
     for (kind, rate) in ceilings {
         let mark = if kind == verdict.kind {
             " the limit"
@@ -287,38 +279,50 @@ fn what_would_help(remedies: &[Remedy], present: BitRate, style: TextStyle) -> S
         return text + "  Nothing to change on the hosts: the link is full.\n";
     }
     for (index, remedy) in remedies.iter().enumerate() {
-        let gain = remedy
-            .predicted
-            .map_or_else(String::new, |forecast| forecast_gain(forecast, present));
-        let gain = gain
-            + &remedy
+        let title = format!(
+            "{} ({}){}{}",
+            remedy.id,
+            json_name(remedy.scope),
+            remedy_gain(remedy, present),
+            remedy
                 .command_time
-                .map_or_else(String::new, command_time_text);
-        let title = wrap_text(
-            &format!("{} ({}){gain}", remedy.id, json_name(remedy.scope)),
-            5,
-            str::to_owned,
+                .map_or_else(String::new, command_time_text)
         );
-        // The number takes the place of the first line's indent.
-        let numbered = title.replacen("     ", &format!("  {}. ", index + 1), 1);
-        text += &numbered.replacen(&remedy.id, &style.bold(&remedy.id), 1);
-        text += &wrap_text(&remedy_reason(remedy), 5, str::to_owned);
-        for command in &remedy.commands.apply {
-            text += &format!("     {}\n", style.dim(command));
-        }
+        text += &numbered_remedy(index, &title, remedy, style);
         for command in &remedy.commands.undo {
             text += &format!("     {}\n", style.dim(&format!("undo: {command}")));
         }
         for other in &remedy.commands.elsewhere {
             let commands = other.apply.join("; ");
-            text += &wrap_text(
-                &format!("on {}: {commands}", other.system.name()),
-                5,
-                |line| style.dim(line),
-            );
+            text += &style.dim_paragraph(&format!("on {}: {commands}", other.system.name()), 5);
         }
     }
     text
+}
+
+/// Returns a remedy at length: its title, which begins with its name, its reason and its commands.
+pub(super) fn numbered_remedy(
+    index: usize,
+    title: &str,
+    remedy: &Remedy,
+    style: TextStyle,
+) -> String {
+    // The number takes the place of the first line's indent.
+    let mut text = paragraph(title, 5)
+        .replacen("     ", &format!("  {}. ", index + 1), 1)
+        .replacen(&remedy.id, &style.bold(&remedy.id), 1);
+    text += &paragraph(&remedy_reason(remedy), 5);
+    for command in &remedy.commands.apply {
+        text += &format!("     {}\n", style.dim(command));
+    }
+    text
+}
+
+/// Returns the forecast of a remedy as the end of a clause; nothing without one.
+pub(super) fn remedy_gain(remedy: &Remedy, present: BitRate) -> String {
+    remedy
+        .predicted
+        .map_or_else(String::new, |forecast| forecast_gain(forecast, present))
 }
 
 /// Returns why a remedy should help, and its price: the round trips that it makes for everyone on
@@ -347,7 +351,7 @@ fn round_trips(forecast: RttForecast) -> String {
 /// Returns a forecast as
 /// `: 941.5 Mbit/s predicted (332 Mbit/s to 941.5 Mbit/s), 2.9× the 324.7 Mbit/s measured`, where
 /// `present` is the rate that was measured.
-pub(crate) fn forecast_gain(forecast: Forecast, present: BitRate) -> String {
+fn forecast_gain(forecast: Forecast, present: BitRate) -> String {
     let rate = forecast.bits_per_second;
     let times = if present > BitRate::ZERO {
         format!(", {:.1}× the {present} measured", rate.relative_to(present))
@@ -411,77 +415,59 @@ pub fn commands_elsewhere(remedy: &Remedy, here: At) -> Vec<&str> {
 
 /// A remedy that was carried out: predicted against measured, and whether it is still in place.
 pub fn trial_text(trial: &Trial, style: TextStyle) -> String {
-    let mut table = TextTable::new(&[
-        ("", ColumnAlignment::Left),
-        ("", ColumnAlignment::Right),
-        ("", ColumnAlignment::Left),
-    ]);
-    table.push_row(["before".to_owned(), trial.before.to_string(), String::new()]);
-    if let Some(forecast) = trial.predicted {
-        let bounds = if forecast.capacity_unknown {
-            format!(
-                "at least {}; the path's capacity was not known",
-                forecast.low
-            )
-        } else {
-            format!("{} to {}", forecast.low, forecast.high)
-        };
-        table.push_row([
-            "predicted".to_owned(),
-            forecast.bits_per_second.to_string(),
-            bounds,
-        ]);
-    }
-    table.push_row([
-        "measured".to_owned(),
-        trial.measured.to_string(),
-        of_predicted(trial),
-    ]);
-    let loaded = trial
-        .measurement
-        .rtt
-        .loaded
-        .map_or_else(String::new, |rtt| round_trip(rtt.median));
-    if let Some(forecast) = trial.predicted_rtt.filter(|_| !loaded.is_empty()) {
-        table.push_row([
-            "round trip under load".to_owned(),
-            loaded,
-            format!("predicted: {}", round_trips(forecast)),
-        ]);
-    }
     let mut text = heading_line(style, &format!("With {}", trial.remedy));
-    text += &table.render(2, str::to_owned);
-    let now = trial
-        .measurement
-        .limit
-        .as_ref()
-        .map_or("unknown", |verdict| verdict.kind.name());
-    text += &wrap_text(&format!("The limit is now {now}."), 2, |line| {
-        style.bold(line)
-    });
+    text += &trial_table(trial);
+    let limit = trial.measurement.limit.as_ref();
+    let now = limit.map_or("unknown", |verdict| verdict.kind.name());
+    text += &style.bold_paragraph(&format!("The limit is now {now}."), 2);
     text + &match (&trial.not_undone, trial.kept) {
-        (Some(why), _) => wrap_text(
-            &format!("The settings are not all as they were: {why}."),
-            2,
-            |line| style.mark_failure(line),
-        ),
+        (Some(why), _) => {
+            style.failure_paragraph(&format!("The settings are not all as they were: {why}."), 2)
+        }
         (None, true) => "  It was left in place.\n".to_owned(),
         (None, false) => format!("  {}\n", style.mark_success("It was undone.")),
     }
 }
 
+/// Returns the rates before and with a remedy, and the round trips with it, next to the forecast.
+fn trial_table(trial: &Trial) -> String {
+    let mut table = TextTable::new(&[("", Left), ("", Right), ("", Left)]);
+    table.push_row(["before".to_owned(), trial.before.to_string(), String::new()]);
+    if let Some(forecast) = trial.predicted {
+        let (low, high) = (forecast.low, forecast.high);
+        let bounds = if forecast.capacity_unknown {
+            format!("at least {low}; the path's capacity was not known")
+        } else {
+            format!("{low} to {high}")
+        };
+        let rate = forecast.bits_per_second.to_string();
+        table.push_row(["predicted".to_owned(), rate, bounds]);
+    }
+    let measured = trial.measured.to_string();
+    table.push_row(["measured".to_owned(), measured, of_predicted(trial)]);
+    if let Some((loaded, forecast)) = trial.measurement.rtt.loaded.zip(trial.predicted_rtt) {
+        table.push_row([
+            "round trip under load".to_owned(),
+            round_trip(loaded.median),
+            format!("predicted: {}", round_trips(forecast)),
+        ]);
+    }
+    table.render(2, str::to_owned)
+}
+
 fn of_predicted(trial: &Trial) -> String {
-    let share = |of: BitRate| trial.measured.relative_to(of) * 100.0;
-    trial
-        .predicted
-        .map_or_else(String::new, |forecast| match forecast.capacity_unknown {
-            true if trial.measured >= forecast.low => "as predicted: no less".to_owned(),
-            true => format!(
-                "{:.1} % of the least that was predicted",
-                share(forecast.low)
-            ),
-            false => format!("{:.1} % of the prediction", share(forecast.bits_per_second)),
-        })
+    let Some(forecast) = trial.predicted else {
+        return String::new();
+    };
+    if !forecast.capacity_unknown {
+        let share = trial.measured.relative_to(forecast.bits_per_second) * 100.0;
+        return format!("{share:.1} % of the prediction");
+    }
+    if trial.measured >= forecast.low {
+        return "as predicted: no less".to_owned();
+    }
+    let share = trial.measured.relative_to(forecast.low) * 100.0;
+    format!("{share:.1} % of the least that was predicted")
 }
 
 /// Returns the end of a command as `The command ended with code 0 after 3.21 s`.

@@ -1,9 +1,10 @@
-use fullpipe_record::{DifferenceReport, PairForecast, QuantityDifference};
+use fullpipe_record::{DifferenceReport, LimitCount, PairForecast, QuantityDifference};
 use fullpipe_units::{Ratio, SegCount, count_noun};
 
 use super::measurement::round_trip;
-use super::style::{TextStyle, heading_line, wrap_text};
-use super::table::{ColumnAlignment, TextTable, or_dash};
+use super::style::{TextStyle, heading_line, paragraph};
+use super::table::ColumnAlignment::{Left, Right};
+use super::table::{TextTable, or_dash};
 
 /// Returns the cost of pairs and the difference that they can show.
 pub fn pair_forecast(forecast: &PairForecast) -> String {
@@ -28,7 +29,7 @@ pub fn pair_forecast(forecast: &PairForecast) -> String {
         share_percent(*detectable),
         share_percent(*noise)
     );
-    wrap_text(&sentence, 0, str::to_owned)
+    paragraph(&sentence, 0)
 }
 
 /// Returns the difference of A and B: the sentence, the quantities, the limits, and what restricts
@@ -36,21 +37,16 @@ pub fn pair_forecast(forecast: &PairForecast) -> String {
 pub fn difference_text(report: &DifferenceReport, style: TextStyle) -> String {
     let mut text = heading_line(style, "Difference");
     for (side, runs) in [("A", &report.a), ("B", &report.b)] {
-        text += &wrap_text(
+        text += &paragraph(
             &format!("{side}: {}, {}", runs.name, count_noun(runs.runs, "run")),
             2,
-            str::to_owned,
         );
         if let Some([low, high]) = runs.within_run {
-            text += &wrap_text(
-                &format!("within this run {low} to {high} (95 %)"),
-                5,
-                |line| style.dim(line),
-            );
+            text += &style.dim_paragraph(&format!("within this run {low} to {high} (95 %)"), 5);
         }
     }
     text += "\n";
-    text += &wrap_text(&report.sentence, 2, |line| style.bold(line));
+    text += &style.bold_paragraph(&report.sentence, 2);
     text += "\n";
     text += &quantity_table(report, style);
     text += &limit_counts(report);
@@ -60,26 +56,21 @@ pub fn difference_text(report: &DifferenceReport, style: TextStyle) -> String {
         .map(|why| format!("Not comparable: {why}"))
         .chain(report.left_out.clone())
     {
-        text += &wrap_text(&line, 2, |line| style.mark_failure(line));
+        text += &style.failure_paragraph(&line, 2);
     }
     if report.interrupted {
-        text += &wrap_text(
-            "Interrupted: these are the pairs that were complete.",
-            2,
-            |line| style.mark_failure(line),
-        );
+        text += &style.failure_paragraph("Interrupted: these are the pairs that were complete.", 2);
     }
     text
 }
 
 fn quantity_table(report: &DifferenceReport, style: TextStyle) -> String {
-    let right = ColumnAlignment::Right;
     let mut table = TextTable::new(&[
-        ("", ColumnAlignment::Left),
-        ("A", right),
-        ("B", right),
-        ("B to A", right),
-        ("95 %", right),
+        ("", Left),
+        ("A", Right),
+        ("B", Right),
+        ("B to A", Right),
+        ("95 %", Right),
     ]);
     let name = if report.is_steady {
         "steady rate"
@@ -145,20 +136,15 @@ fn share_percent(share: Ratio) -> String {
 }
 
 fn limit_counts(report: &DifferenceReport) -> String {
-    let known =
-        |side: fn(&fullpipe_record::LimitCount) -> u32| report.limits.iter().map(side).sum::<u32>();
-    let (of_a, of_b) = (known(|count| count.a), known(|count| count.b));
-    let line = |count: &fullpipe_record::LimitCount| {
-        wrap_text(
-            &format!(
-                "limited by {}: {} of {of_a} runs of A, {} of {of_b} of B",
-                count.limit.name(),
-                count.a,
-                count.b
-            ),
-            2,
-            str::to_owned,
-        )
-    };
-    report.limits.iter().map(line).collect()
+    let of_a: u32 = report.limits.iter().map(|count| count.a).sum();
+    let of_b: u32 = report.limits.iter().map(|count| count.b).sum();
+    let mut text = String::new();
+    for LimitCount { limit, a, b } in &report.limits {
+        let line = format!(
+            "limited by {}: {a} of {of_a} runs of A, {b} of {of_b} of B",
+            limit.name()
+        );
+        text += &paragraph(&line, 2);
+    }
+    text
 }

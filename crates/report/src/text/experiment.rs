@@ -5,11 +5,12 @@ use fullpipe_record::{
 };
 use fullpipe_units::{BitRate, Ratio, Span};
 
-use super::diagnosis::{forecast_gain, remedy_reason, verdict_sentences};
-use super::measurement::{accuracy_percent, rounded_time};
+use super::diagnosis::{numbered_remedy, remedy_gain, verdict_sentences};
+use super::measurement::{accuracy_percent, rounded_time, steady_or_mean_rate};
 use super::prediction::under_heading;
-use super::style::{TextStyle, heading_line, wrap_text};
-use super::table::{ColumnAlignment, TextTable, or_dash};
+use super::style::{TextStyle, heading_line, paragraph};
+use super::table::ColumnAlignment::{Left, Right};
+use super::table::{TextTable, or_dash, pair_table};
 
 /// Time of the loop outside of its two measurements: start of the hosts, round trips before the
 /// load, undo.
@@ -21,25 +22,20 @@ pub fn experiment_announcement(each: Span, style: TextStyle) -> String {
     let seconds = (whole.as_secs_f64() / 5.0).ceil() * 5.0;
     let title =
         format!("Two hosts, an emulated path between them, one TCP stream: about {seconds} s.");
-    wrap_text(&title, 0, |line| style.bold(line))
+    style.bold_paragraph(&title, 0)
 }
 
 /// The path, and what it should carry.
 pub fn path_text(path: &Path, expected: &Prediction, style: TextStyle) -> String {
     let mut text = heading_line(style, "1. The path, and what it should carry");
     if path.forward == path.reverse {
-        text += &wrap_text(&describe_direction(&path.forward), 2, str::to_owned);
+        text += &paragraph(&describe_direction(&path.forward), 2);
     } else {
-        text += &wrap_text(
+        text += &paragraph(
             &format!("forward: {}", describe_direction(&path.forward)),
             2,
-            str::to_owned,
         );
-        text += &wrap_text(
-            &format!("back: {}", describe_direction(&path.reverse)),
-            2,
-            str::to_owned,
-        );
+        text += &paragraph(&format!("back: {}", describe_direction(&path.reverse)), 2);
     }
     if let (Some(bdp), Some(capacity)) = (expected.bdp, expected_capacity(expected)) {
         let need = format!(
@@ -47,13 +43,9 @@ pub fn path_text(path: &Path, expected: &Prediction, style: TextStyle) -> String
              have room for that. Then it carries {capacity} of payload.",
             path.rtt()
         );
-        text += &wrap_text(&need, 2, str::to_owned);
+        text += &paragraph(&need, 2);
     } else {
-        text += &wrap_text(
-            &format!("Round trip {}; no rate limit.", path.rtt()),
-            2,
-            str::to_owned,
-        );
+        text += &paragraph(&format!("Round trip {}; no rate limit.", path.rtt()), 2);
     }
     text + &under_heading(
         "2. Prediction, fixed before the first packet",
@@ -66,29 +58,16 @@ pub fn path_text(path: &Path, expected: &Prediction, style: TextStyle) -> String
 pub fn verdict_text(verdict: &Verdict, style: TextStyle) -> String {
     let mut text = heading_line(style, "3. The limit");
     text += &verdict_sentences(verdict, style);
-    let mut table = TextTable::new(&[("", ColumnAlignment::Left), ("", ColumnAlignment::Left)]);
-    for (name, figure) in &verdict.evidence {
-        table.push_row([name.clone(), figure.clone()]);
-    }
-    text + &table.render(4, str::to_owned)
+    text + &pair_table(verdict.evidence.clone(), 4)
 }
 
 /// Remedies, best first.
 pub fn remedies_text(remedies: &[Remedy], present: Option<Steady>, style: TextStyle) -> String {
+    let present = present.map_or(BitRate::ZERO, |steady| steady.rate);
     let mut text = heading_line(style, "4. What would help");
     for (index, remedy) in remedies.iter().enumerate() {
-        let present = present.map_or(BitRate::ZERO, |steady| steady.rate);
-        let gain = remedy
-            .predicted
-            .map_or_else(String::new, |forecast| forecast_gain(forecast, present));
-        let title = wrap_text(&format!("{}{gain}", remedy.id), 5, str::to_owned);
-        text += &title
-            .replacen("     ", &format!("  {}. ", index + 1), 1)
-            .replacen(&remedy.id, &style.bold(&remedy.id), 1);
-        text += &wrap_text(&remedy_reason(remedy), 5, str::to_owned);
-        for command in &remedy.commands.apply {
-            text += &format!("     {}\n", style.dim(command));
-        }
+        let title = format!("{}{}", remedy.id, remedy_gain(remedy, present));
+        text += &numbered_remedy(index, &title, remedy, style);
     }
     text
 }
@@ -116,12 +95,12 @@ pub fn undo_text(undone: &Undone, style: TextStyle) -> String {
 /// whole in one line.
 pub fn experiment_result(experiment: &Experiment, style: TextStyle) -> String {
     let mut table = TextTable::new(&[
-        ("", ColumnAlignment::Left),
-        ("", ColumnAlignment::Left),
-        ("predicted", ColumnAlignment::Right),
-        ("measured", ColumnAlignment::Right),
-        ("accuracy", ColumnAlignment::Right),
-        ("limit", ColumnAlignment::Left),
+        ("", Left),
+        ("", Left),
+        ("predicted", Right),
+        ("measured", Right),
+        ("accuracy", Right),
+        ("limit", Left),
     ]);
     let before = ExperimentRun {
         name: "before",
@@ -143,15 +122,11 @@ pub fn experiment_result(experiment: &Experiment, style: TextStyle) -> String {
     }
     let mut text = heading_line(style, "Result");
     text += &table.render(2, |head| style.dim(head));
-    text += &wrap_text(&experiment_status(experiment), 2, |line| style.bold(line));
+    text += &style.bold_paragraph(&experiment_status(experiment), 2);
     let runs = std::iter::once(&experiment.measurement)
         .chain(experiment.proof.as_ref().map(|proof| &proof.measurement));
     for reason in runs.flat_map(|run| &run.validity.broken) {
-        text += &wrap_text(
-            &format!("This result does not count: {reason}."),
-            2,
-            |line| style.mark_failure(line),
-        );
+        text += &style.failure_paragraph(&format!("This result does not count: {reason}."), 2);
     }
     text
 }
@@ -190,38 +165,25 @@ impl ExperimentRun<'_> {
 }
 
 fn experiment_status(experiment: &Experiment) -> String {
-    let rate = |steady: Option<Steady>, mean: BitRate| steady.map_or(mean, |steady| steady.rate);
-    let before = rate(
-        experiment.measurement.summary.steady,
-        experiment.measurement.summary.rate,
-    );
+    let before = steady_or_mean_rate(&experiment.measurement);
+    let limit = experiment.verdict.kind.name();
     match &experiment.proof {
         Some(proof) => {
-            let after = rate(
-                proof.measurement.summary.steady,
-                proof.measurement.summary.rate,
-            );
+            let after = steady_or_mean_rate(&proof.measurement);
             let times = if before > BitRate::ZERO {
                 format!(" ({:.1}×)", after.relative_to(before))
             } else {
                 String::new()
             };
             format!(
-                "{before} → {after}{times}: the limit was {}, now it is {}.",
-                experiment.verdict.kind.name(),
+                "{before} → {after}{times}: the limit was {limit}, now it is {}.",
                 proof.verdict.kind.name()
             )
         }
         None if experiment.interrupted => {
-            format!(
-                "{before}: limited by {}; interrupted before a remedy was proven.",
-                experiment.verdict.kind.name()
-            )
+            format!("{before}: limited by {limit}; interrupted before a remedy was proven.")
         }
-        None => format!(
-            "{before}: limited by {}; no setting would lift it.",
-            experiment.verdict.kind.name()
-        ),
+        None => format!("{before}: limited by {limit}; no setting would lift it."),
     }
 }
 

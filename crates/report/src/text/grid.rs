@@ -1,79 +1,72 @@
 use fullpipe_record::{GridAccuracy, GridAgreement, GridCell, GridReport, GridRun};
 use fullpipe_units::{BitRate, count_noun};
 
-use super::lab::megabits_cell;
+use super::lab::{megabits_cell, outcome_mark};
 use super::measurement::accuracy_percent;
-use super::style::{TextStyle, heading_line, wrap_text};
-use super::table::{ColumnAlignment, TextTable, or_dash};
+use super::style::{TextStyle, heading_line};
+use super::table::ColumnAlignment::{Left, Right};
+use super::table::{TextTable, or_dash};
 
 /// A grid, cell by cell, and how good the predictions were.
 pub fn grid_report(report: &GridReport, style: TextStyle) -> String {
     let mut text = heading_line(style, &report.title);
     text += &cell_table(report, style);
-    let run = if report.is_virtual {
-        "simulated"
-    } else {
-        "measured"
-    };
+    let run = measured_head(report);
     let what = format!(
         "Steady rates in Mbit/s of payload; ! where {run} is outside of the interval of the formula."
     );
-    text += &wrap_text(&what, 2, |line| style.dim(line));
+    text += &style.dim_paragraph(&what, 2);
     text += &clock_comparison(report, style);
     text += "\n";
     for cell in &report.cells {
         for reason in &cell.broken {
-            let line = format!(
-                "{}, {}: a run did not count: {reason}",
-                path_cell(cell),
-                cell.bound
-            );
-            text += &wrap_text(&line, 2, |line| style.dim(line));
+            let path = path_cell(cell);
+            let line = format!("{path}, {}: a run did not count: {reason}", cell.bound);
+            text += &style.dim_paragraph(&line, 2);
         }
     }
-    if let Some(by_rule) = &report.by_rule {
-        text += &wrap_text(
-            &accuracy_summary("Limited by a window, a buffer or the link", by_rule),
-            2,
-            |line| style.bold(line),
-        );
-    }
-    if let Some(by_loss) = &report.by_loss {
-        text += &wrap_text(&accuracy_summary("Limited by loss", by_loss), 2, |line| {
-            style.bold(line)
-        });
-    }
-    for (paths, agreement) in [
-        ("without random loss", &report.simulated_without_loss),
-        ("with random loss", &report.simulated_with_loss),
-    ] {
-        if let Some(agreement) = agreement {
-            text += &wrap_text(&agreement_sentence(paths, agreement), 2, |line| {
-                style.bold(line)
-            });
-        }
+    for sentence in grid_sentences(report) {
+        text += &style.bold_paragraph(&sentence, 2);
     }
     if report.interrupted {
-        text += &wrap_text(
-            "Interrupted: these are the cells that were done.",
-            2,
-            |line| style.mark_failure(line),
-        );
+        text += &style.failure_paragraph("Interrupted: these are the cells that were done.", 2);
     }
     for missed in &report.missed {
-        text += &wrap_text(missed, 2, |line| style.mark_failure(line));
+        text += &style.failure_paragraph(missed, 2);
     }
-    let verdict = if report.passed {
-        style.mark_success("passed")
+    let verdict = outcome_mark(report.passed, style);
+    let cells = count_noun(report.cells.len(), "cell");
+    text + &format!("{verdict}  {}, {cells} in {}\n", report.name, report.took)
+}
+
+/// Returns the accuracy of the predictions, and the agreement of simulation and kernel.
+fn grid_sentences(report: &GridReport) -> Vec<String> {
+    let accuracies = [
+        ("Limited by a window, a buffer or the link", &report.by_rule),
+        ("Limited by loss", &report.by_loss),
+    ];
+    let agreements = [
+        ("without random loss", &report.simulated_without_loss),
+        ("with random loss", &report.simulated_with_loss),
+    ];
+    accuracies
+        .into_iter()
+        .filter_map(|(what, of)| Some(accuracy_summary(what, of.as_ref()?)))
+        .chain(
+            agreements
+                .into_iter()
+                .filter_map(|(paths, of)| Some(agreement_sentence(paths, of.as_ref()?))),
+        )
+        .collect()
+}
+
+/// Returns the head of the rates of the runs.
+fn measured_head(report: &GridReport) -> &'static str {
+    if report.is_virtual {
+        "simulated"
     } else {
-        style.mark_failure("failed")
-    };
-    text + &format!(
-        "{verdict}  {}, {} in {}\n",
-        report.name,
-        count_noun(report.cells.len(), "cell"),
-        report.took
-    )
+        "measured"
+    }
 }
 
 fn accuracy_summary(what: &str, of: &GridAccuracy) -> String {
@@ -101,57 +94,31 @@ fn agreement_sentence(paths: &str, of: &GridAgreement) -> String {
 /// The steady rates: by the formula, simulated, and of the kernel, where there are such.
 fn cell_table(report: &GridReport, style: TextStyle) -> String {
     let both = !report.is_virtual && is_simulated(report);
-    let middle = if report.is_virtual {
-        "simulated"
+    let (place, rates): (_, &[&str]) = if both {
+        (COMPACT_HEAD, &["formula", "simulated", "kernel"])
     } else {
-        "measured"
+        ("path", &["formula", measured_head(report)])
     };
-    let heads = if both {
-        vec!["formula", "simulated", "kernel"]
-    } else {
-        vec!["formula", middle]
-    };
-    let place = if both { COMPACT_HEAD } else { "path" };
-    let mut head = vec![
-        (place, ColumnAlignment::Left),
-        ("bound by", ColumnAlignment::Left),
-        ("control", ColumnAlignment::Left),
-    ];
-    head.extend(heads.into_iter().map(|name| (name, ColumnAlignment::Right)));
-    head.extend([
-        ("accuracy", ColumnAlignment::Right),
-        ("", ColumnAlignment::Left),
-    ]);
+    let mut head = vec![(place, Left), ("bound by", Left), ("control", Left)];
+    head.extend(rates.iter().map(|name| (*name, Right)));
+    head.extend([("accuracy", Right), ("", Left)]);
     let mut table = TextTable::new(&head);
     for cell in &report.cells {
-        let mark = match cell.inside {
-            Some(false) => "!",
-            _ => "",
-        };
-        let simulated = both.then(|| megabits_cell(cell.simulated.and_then(|run| run.steady)));
         let place = if both {
             compact_path(cell)
         } else {
             path_cell(cell)
         };
-        let first = [
-            place,
-            bound_cell(cell),
-            control_cell(cell),
-            megabits_cell(Some(cell.prediction.kernel_model)),
-        ];
-        let last = [
-            megabits_cell(cell.measured),
-            accuracy_percent(cell.accuracy),
-            mark.to_owned(),
-        ];
-        table.push_row(
-            first
-                .into_iter()
-                .chain(simulated)
-                .chain(last)
-                .collect::<Vec<_>>(),
-        );
+        let mut row = vec![place, bound_cell(cell), control_cell(cell)];
+        row.push(megabits_cell(Some(cell.prediction.kernel_model)));
+        if both {
+            row.push(megabits_cell(cell.simulated.and_then(|run| run.steady)));
+        }
+        row.push(megabits_cell(cell.measured));
+        row.push(accuracy_percent(cell.accuracy));
+        let is_outside = cell.inside == Some(false);
+        row.push(if is_outside { "!" } else { "" }.to_owned());
+        table.push_row(row);
     }
     // The columns of both need all of the width.
     table.render(if both { 0 } else { 2 }, |head| style.dim(head))
@@ -163,37 +130,40 @@ fn clock_comparison(report: &GridReport, style: TextStyle) -> String {
         return String::new();
     }
     let mut table = TextTable::new(&[
-        (COMPACT_HEAD, ColumnAlignment::Left),
-        ("bound by", ColumnAlignment::Left),
-        ("control", ColumnAlignment::Left),
-        ("simulated", ColumnAlignment::Right),
-        ("kernel", ColumnAlignment::Right),
-        ("÷", ColumnAlignment::Right),
-        ("resent", ColumnAlignment::Right),
+        (COMPACT_HEAD, Left),
+        ("bound by", Left),
+        ("control", Left),
+        ("simulated", Right),
+        ("kernel", Right),
+        ("÷", Right),
+        ("resent", Right),
     ]);
-    let ratio = |both: Option<(GridRun, GridRun)>| {
-        let (simulated, kernel) = both.filter(|(_, kernel)| kernel.rate > BitRate::ZERO)?;
-        Some(format!("{:.3}", simulated.rate.relative_to(kernel.rate)))
-    };
-    let again = |run: GridRun| or_dash(run.retransmits.map(|count| count.get().to_string()));
     for cell in &report.cells {
         let both = cell.simulated.zip(cell.kernel);
-        let rate = |run: Option<GridRun>| megabits_cell(run.map(|run| run.rate));
         table.push_row([
             compact_path(cell),
             bound_cell(cell),
             control_cell(cell),
-            rate(cell.simulated),
-            rate(cell.kernel),
-            or_dash(ratio(both)),
-            or_dash(
-                both.map(|(simulated, kernel)| format!("{} / {}", again(simulated), again(kernel))),
-            ),
+            megabits_cell(cell.simulated.map(|run| run.rate)),
+            megabits_cell(cell.kernel.map(|run| run.rate)),
+            or_dash(both.and_then(rate_quotient)),
+            or_dash(both.map(retransmission_pair)),
         ]);
     }
     let title =
         "The whole runs: rates in Mbit/s; segments retransmitted, simulated and by the kernel";
     heading_line(style, title) + &table.render(0, |head| style.dim(head))
+}
+
+/// Returns simulated by kernel's rate; `None` where the kernel's is zero.
+fn rate_quotient((simulated, kernel): (GridRun, GridRun)) -> Option<String> {
+    let is_known = kernel.rate > BitRate::ZERO;
+    is_known.then(|| format!("{:.3}", simulated.rate.relative_to(kernel.rate)))
+}
+
+fn retransmission_pair((simulated, kernel): (GridRun, GridRun)) -> String {
+    let [simulated, kernel] = [simulated, kernel].map(|run| or_dash(run.retransmits));
+    format!("{simulated} / {kernel}")
 }
 
 fn is_simulated(report: &GridReport) -> bool {

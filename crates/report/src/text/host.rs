@@ -8,8 +8,9 @@ use fullpipe_units::{BitRate, Span};
 
 use super::diagnosis::defect;
 use super::prediction::ceiling_chart;
-use super::style::{TextStyle, heading_line, wrap_text};
-use super::table::{ColumnAlignment, TextTable, or_dash};
+use super::style::{TextStyle, heading_line, paragraph};
+use super::table::ColumnAlignment::{Left, Right};
+use super::table::{TextTable, or_dash};
 
 /// The sysctls by what they are for, each with what it says.
 const GROUPS: [(&str, &[(&str, &str)]); 4] = [
@@ -148,10 +149,9 @@ pub fn host_settings(host: &HostReport, path: Option<(Span, BitRate)>, style: Te
         .map(|each| device_text(each, style))
         .collect::<String>();
     if !host.governors.is_empty() {
-        text += &wrap_text(
+        text += &paragraph(
             &format!("The processors' clocks: {}.", host.governors.join(", ")),
             2,
-            str::to_owned,
         );
     }
     text + &route_lines(host, style) + &remembered_hosts(host, style) + &manager_lines(host, style)
@@ -168,34 +168,24 @@ pub fn host_advice(advice: &HostAdvice, style: TextStyle) -> String {
         } else {
             "Nothing to change in order to fill this path."
         };
-        text += &wrap_text(nothing, 2, str::to_owned);
-    }
-    text += &advice
-        .changes
-        .iter()
-        .map(|change| advised_change(change, style))
-        .collect::<String>();
-    if !advice.changes.is_empty() {
-        text += &heading_line(
-            style,
-            "With that at both ends, each as far as it sends or receives",
-        );
+        text += &paragraph(nothing, 2);
+    } else {
+        for change in &advice.changes {
+            text += &advised_change(change, style);
+        }
+        let title = "With that at both ends, each as far as it sends or receives";
+        text += &heading_line(style, title);
         text += &ceiling_chart(&advice.after, style);
     }
     if !advice.folklore.is_empty() {
         text += &heading_line(style, "Advice that harms, found followed");
     }
     for stated in &advice.folklore {
-        let place = stated
-            .file
-            .as_ref()
-            .map_or(String::new(), |file| format!(" (in {file})"));
-        text += &wrap_text(
-            &format!("{} = {}{place}", stated.setting, stated.value),
-            2,
-            |line| style.mark_failure(line),
-        );
-        text += &wrap_text(&format!("{}.", stated.why), 4, str::to_owned);
+        let file = stated.file.as_ref();
+        let place = file.map_or(String::new(), |file| format!(" (in {file})"));
+        let setting = format!("{} = {}{place}", stated.setting, stated.value);
+        text += &style.failure_paragraph(&setting, 2);
+        text += &paragraph(&format!("{}.", stated.why), 4);
     }
     text + &note_lines(&advice.notes, style)
 }
@@ -212,12 +202,11 @@ pub fn host_applied(applied: &HostApplied, style: TextStyle) -> String {
         .collect();
     text += &match (applied.dry_run, applied.temporary) {
         (true, _) => "Nothing was changed: this is what would be.\n".to_owned(),
-        (false, Some(time)) => wrap_text(
+        (false, Some(time)) => paragraph(
             &format!(
                 "For {time}: `fullpipe host confirm` keeps it, and otherwise it is taken back by itself."
             ),
             0,
-            str::to_owned,
         ),
         (false, None) => "`fullpipe host undo` puts back what was.\n".to_owned(),
     };
@@ -232,12 +221,10 @@ pub fn host_undone(undone: &HostUndone, style: TextStyle) -> String {
         .map(|change| change_diff(change, style))
         .collect();
     for left in &undone.left {
-        text += &wrap_text(&format!("{}.", left.why), 0, |line| {
-            style.mark_failure(line)
-        });
+        text += &style.failure_paragraph(&format!("{}.", left.why), 0);
     }
     for journal in &undone.unreadable {
-        text += &wrap_text(&format!("{journal}."), 0, |line| style.mark_failure(line));
+        text += &style.failure_paragraph(&format!("{journal}."), 0);
     }
     text += match (
         undone.restored.is_empty(),
@@ -261,12 +248,7 @@ pub fn host_undone(undone: &HostUndone, style: TextStyle) -> String {
 }
 
 fn allowance_table(allows: &[Allowance], title: &str, style: TextStyle) -> String {
-    let columns = [
-        ColumnAlignment::Left,
-        ColumnAlignment::Right,
-        ColumnAlignment::Left,
-    ]
-    .map(|align| ("", align));
+    let columns = [Left, Right, Left].map(|align| ("", align));
     let mut table = TextTable::new(&columns);
     for each in allows {
         table.push_row([
@@ -284,11 +266,7 @@ fn setting_group(
     names: &[(&str, &str)],
     style: TextStyle,
 ) -> String {
-    let mut table = TextTable::new(&[
-        ("", ColumnAlignment::Left),
-        ("", ColumnAlignment::Left),
-        ("", ColumnAlignment::Left),
-    ]);
+    let mut table = TextTable::new(&[("", Left), ("", Left), ("", Left)]);
     let mut rows = 0;
     for (name, meaning) in names {
         if let Some(value) = host.sysctls.get(*name) {
@@ -305,10 +283,24 @@ fn setting_group(
 }
 
 fn device_text(device: &HostDevice, style: TextStyle) -> String {
-    let kind = device
-        .kind
-        .as_ref()
-        .map_or(String::new(), |kind| format!(" ({kind})"));
+    let mut text = paragraph(&device_line(device), 2);
+    for (word, on) in [("does", true), ("does not", false)] {
+        let names = offload_names(device, on);
+        if !names.is_empty() {
+            text += &style.dim_paragraph(&format!("{word}: {names}"), 4);
+        }
+    }
+    if !device.interrupts.is_empty() {
+        let processors = device.interrupts.join(" ");
+        text += &style.dim_paragraph(&format!("interrupts to processors {processors}"), 4);
+    }
+    text
+}
+
+/// Returns the name, the state and the sizes of a device.
+fn device_line(device: &HostDevice) -> String {
+    let kind = device.kind.as_ref();
+    let kind = kind.map_or(String::new(), |kind| format!(" ({kind})"));
     let state = if device.is_up { "" } else { ", down" };
     let speed = device
         .speed
@@ -316,44 +308,23 @@ fn device_text(device: &HostDevice, style: TextStyle) -> String {
     let rings = device
         .rings
         .map_or(String::new(), |[out, into, most_out, most_in]| {
-            format!(
-                ", rings {} of {} out and {} of {} in",
-                out.get(),
-                most_out.get(),
-                into.get(),
-                most_in.get()
-            )
+            format!(", rings {out} of {most_out} out and {into} of {most_in} in")
         });
     let [out, into] = device.queues;
-    let line = format!(
+    format!(
         "{}{kind}{state}: MTU {}{speed}, {}, txqueuelen {}, queues {out} out and {into} in{rings}",
         device.name,
         device.mtu.get(),
         device.qdisc,
         device.transmit_queue.get()
-    );
-    let named = |on: bool| {
-        let names = device
-            .offloads
-            .iter()
-            .filter(|(_, is_on)| **is_on == on)
-            .map(|(name, _)| name.as_str());
-        names.collect::<Vec<_>>().join(" ")
-    };
-    let mut text = wrap_text(&line, 2, str::to_owned);
-    for (word, names) in [("does", named(true)), ("does not", named(false))] {
-        if !names.is_empty() {
-            text += &wrap_text(&format!("{word}: {names}"), 4, |line| style.dim(line));
-        }
-    }
-    if !device.interrupts.is_empty() {
-        text += &wrap_text(
-            &format!("interrupts to processors {}", device.interrupts.join(" ")),
-            4,
-            |line| style.dim(line),
-        );
-    }
-    text
+    )
+}
+
+/// Returns the names of the offloads that are on, or off.
+fn offload_names(device: &HostDevice, on: bool) -> String {
+    let offloads = device.offloads.iter().filter(|(_, is_on)| **is_on == on);
+    let names: Vec<&str> = offloads.map(|(name, _)| name.as_str()).collect();
+    names.join(" ")
 }
 
 fn route_lines(host: &HostReport, style: TextStyle) -> String {
@@ -370,10 +341,9 @@ fn route_lines(host: &HostReport, style: TextStyle) -> String {
             .device
             .as_ref()
             .map_or(String::new(), |device| format!(" by {device}"));
-        wrap_text(
+        paragraph(
             &format!("{}{device}: {}", route.destination, metrics.join(", ")),
             2,
-            str::to_owned,
         )
     });
     heading_line(style, "Routes with metrics") + &lines.collect::<String>()
@@ -390,21 +360,18 @@ fn remembered_hosts(host: &HostReport, style: TextStyle) -> String {
         return heading + &format!("  {} hosts; --json lists them\n", host.remembered.len());
     }
     let columns = [
-        ("", ColumnAlignment::Left),
-        ("RTT", ColumnAlignment::Right),
-        ("ssthresh", ColumnAlignment::Right),
-        ("cwnd", ColumnAlignment::Right),
+        ("", Left),
+        ("RTT", Right),
+        ("ssthresh", Right),
+        ("cwnd", Right),
     ];
     let mut table = TextTable::new(&columns);
     for of in &host.remembered {
-        let segments = |count: Option<fullpipe_units::SegCount>| {
-            or_dash(count.map(|count| count.get().to_string()))
-        };
         table.push_row([
             of.address.clone(),
-            or_dash(of.rtt.map(|rtt| rtt.to_string())),
-            segments(of.ssthresh),
-            segments(of.cwnd),
+            or_dash(of.rtt),
+            or_dash(of.ssthresh),
+            or_dash(of.cwnd),
         ]);
     }
     heading + &table.render(2, |head| style.dim(head))
@@ -416,29 +383,19 @@ fn manager_lines(host: &HostReport, style: TextStyle) -> String {
     }
     let mut text = heading_line(style, "Who else sets them");
     for manager in &host.managers {
-        text += &wrap_text(
-            &format!("{}: {}", manager.name, manager.note),
-            2,
-            str::to_owned,
-        );
+        text += &paragraph(&format!("{}: {}", manager.name, manager.note), 2);
         for (name, value) in &manager.sets {
-            text += &wrap_text(&format!("{name} = {value}"), 4, |line| style.dim(line));
+            text += &style.dim_paragraph(&format!("{name} = {value}"), 4);
         }
     }
     text
 }
 
 fn advised_change(change: &AdvisedChange, style: TextStyle) -> String {
-    let mut text = wrap_text(&change.setting, 2, |line| style.bold(line));
-    text += &wrap_text(
-        &format!("{} → {}", change.from, change.to),
-        4,
-        str::to_owned,
-    );
-    text += &wrap_text(&format!("Why: {}.", change.why), 4, str::to_owned);
-    text + &wrap_text(&format!("Risk: {}.", change.risk), 4, |line| {
-        style.dim(line)
-    })
+    let mut text = style.bold_paragraph(&change.setting, 2);
+    text += &paragraph(&format!("{} → {}", change.from, change.to), 4);
+    text += &paragraph(&format!("Why: {}.", change.why), 4);
+    text + &style.dim_paragraph(&format!("Risk: {}.", change.risk), 4)
 }
 
 fn change_diff(change: &HostChange, style: TextStyle) -> String {
@@ -466,6 +423,6 @@ fn replace_tabs(text: &str) -> String {
 fn note_lines(notes: &[String], style: TextStyle) -> String {
     notes
         .iter()
-        .map(|note| wrap_text(&format!("Note: {note}"), 0, |line| style.dim(line)))
+        .map(|note| style.dim_paragraph(&format!("Note: {note}"), 0))
         .collect()
 }

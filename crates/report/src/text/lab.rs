@@ -3,29 +3,26 @@ use std::collections::BTreeSet;
 use fullpipe_record::{
     Buffer, LabCrossTraffic, LabReport, LabStep, Limit, Measurement, Transport, Verdict,
 };
-use fullpipe_units::{BitRate, ByteCount, Ratio, Span, count_noun};
+use fullpipe_units::{BitRate, ByteCount, Ratio, count_noun};
 
 use super::capture::agreement_clause;
 use super::diagnosis::confidence_percent;
 use super::measurement::accuracy_percent;
 use super::ramp::ramp_of_step;
-use super::style::{TextStyle, heading_line, wrap_text};
-use super::table::{ColumnAlignment, TextTable, or_dash};
+use super::style::{TextStyle, heading_line, paragraph};
+use super::table::ColumnAlignment::{Left, Right};
+use super::table::{TextTable, UNKNOWN, or_dash};
 
 /// One scenario: what each step fixes, then what was predicted, published and measured.
 pub fn lab_report(report: &LabReport, style: TextStyle) -> String {
     let mut text = heading_line(style, &report.scenario);
     text += &scenario_summary(report, style);
-    text += &wrap_text(&report.title, 2, str::to_owned);
+    text += &paragraph(&report.title, 2);
     if let Some(source) = &report.source {
-        text += &wrap_text(source, 2, |line| style.dim(line));
+        text += &style.dim_paragraph(source, 2);
     }
     if report.interrupted {
-        text += &wrap_text(
-            "Interrupted: these are the steps that were done.",
-            2,
-            |line| style.mark_failure(line),
-        );
+        text += &style.failure_paragraph("Interrupted: these are the steps that were done.", 2);
     }
     text += &window_table(report, style);
     text += "\n";
@@ -40,10 +37,10 @@ pub fn lab_report(report: &LabReport, style: TextStyle) -> String {
         text += &step_remarks(step, style);
     }
     for note in prediction_notes(report) {
-        text += &wrap_text(note, 2, |line| style.dim(line));
+        text += &style.dim_paragraph(note, 2);
     }
     for missed in &report.missed {
-        text += &wrap_text(missed, 2, |line| style.mark_failure(line));
+        text += &style.failure_paragraph(missed, 2);
     }
     text
 }
@@ -52,11 +49,7 @@ pub fn lab_report(report: &LabReport, style: TextStyle) -> String {
 pub fn lab_summary(reports: &[LabReport], style: TextStyle) -> String {
     let mut text = String::new();
     for report in reports {
-        let verdict = if report.passed {
-            style.mark_success("passed")
-        } else {
-            style.mark_failure("failed")
-        };
+        let verdict = outcome_mark(report.passed, style);
         text += &format!("{verdict}  {}\n", report.scenario);
     }
     let (runs, invalid) = reports
@@ -76,7 +69,7 @@ pub fn lab_summary(reports: &[LabReport], style: TextStyle) -> String {
     if without > 0 {
         counts += &format!(" {} had no run.", count_noun(without, "step"));
     }
-    text + &wrap_text(&counts, 0, |line| style.dim(line))
+    text + &style.dim_paragraph(&counts, 0)
 }
 
 /// Returns the result of a scenario in one line; the details follow it.
@@ -98,27 +91,22 @@ fn scenario_summary(report: &LabReport, style: TextStyle) -> String {
     if invalid > 0 {
         line += &format!(", {} did not count", count_noun(invalid, "run"));
     }
-    let outcome = if report.passed {
-        style.mark_success("passed")
-    } else {
-        style.mark_failure("failed")
-    };
+    let outcome = outcome_mark(report.passed, style);
     format!("  {outcome}: {line}\n")
 }
 
 /// Returns the table of the path, buffers and windows of each step.
 fn window_table(report: &LabReport, style: TextStyle) -> String {
     let mut table = TextTable::new(&[
-        ("step", ColumnAlignment::Left),
-        ("bandwidth", ColumnAlignment::Right),
-        ("RTT", ColumnAlignment::Right),
-        ("BDP", ColumnAlignment::Right),
-        ("-w", ColumnAlignment::Right),
-        ("buffer", ColumnAlignment::Right),
-        ("max window", ColumnAlignment::Right),
-        ("seen", ColumnAlignment::Right),
+        ("step", Left),
+        ("bandwidth", Right),
+        ("RTT", Right),
+        ("BDP", Right),
+        ("-w", Right),
+        ("buffer", Right),
+        ("max window", Right),
+        ("seen", Right),
     ]);
-    let bytes = |size: Option<ByteCount>| or_dash(size.map(|size| size.get().to_string()));
     for step in &report.steps {
         let path = step.path.as_ref().unwrap_or(&report.path);
         let asked = match step.request.buffer {
@@ -131,13 +119,13 @@ fn window_table(report: &LabReport, style: TextStyle) -> String {
             .and_then(|ceiling| ceiling.window);
         table.push_row([
             step.name.clone(),
-            or_dash(path.forward.rate.map(|rate| rate.to_string())),
+            or_dash(path.forward.rate),
             path.rtt().to_string(),
-            bytes(step.prediction.bdp),
-            bytes(asked),
-            bytes(step.buffer),
-            bytes(window),
-            bytes(step.window_seen),
+            bytes_cell(step.prediction.bdp),
+            bytes_cell(asked),
+            bytes_cell(step.buffer),
+            bytes_cell(window),
+            bytes_cell(step.window_seen),
         ]);
     }
     table.without_unknown().render(2, |head| style.dim(head))
@@ -145,14 +133,14 @@ fn window_table(report: &LabReport, style: TextStyle) -> String {
 
 fn rate_table(report: &LabReport, style: TextStyle) -> String {
     let mut table = TextTable::new(&[
-        ("step", ColumnAlignment::Left),
-        ("textbook", ColumnAlignment::Right),
-        ("model", ColumnAlignment::Right),
-        ("published", ColumnAlignment::Right),
-        ("measured", ColumnAlignment::Right),
-        ("÷ textbook", ColumnAlignment::Right),
-        ("÷ model", ColumnAlignment::Right),
-        ("", ColumnAlignment::Left),
+        ("step", Left),
+        ("textbook", Right),
+        ("model", Right),
+        ("published", Right),
+        ("measured", Right),
+        ("÷ textbook", Right),
+        ("÷ model", Right),
+        ("", Left),
     ]);
     for step in &report.steps {
         table.push_row([
@@ -186,16 +174,15 @@ fn rate_table(report: &LabReport, style: TextStyle) -> String {
 /// Loss and jitter: predicted, published, measured.
 fn datagram_table(report: &LabReport, style: TextStyle) -> String {
     let mut table = TextTable::new(&[
-        ("datagrams", ColumnAlignment::Left),
-        ("offered", ColumnAlignment::Right),
-        ("lost: textbook", ColumnAlignment::Right),
-        ("model", ColumnAlignment::Right),
-        ("published", ColumnAlignment::Right),
-        ("measured", ColumnAlignment::Right),
-        ("jitter", ColumnAlignment::Right),
-        ("published", ColumnAlignment::Right),
+        ("datagrams", Left),
+        ("offered", Right),
+        ("lost: textbook", Right),
+        ("model", Right),
+        ("published", Right),
+        ("measured", Right),
+        ("jitter", Right),
+        ("published", Right),
     ]);
-    let jitter = |jitter: Option<Span>| or_dash(jitter.map(|jitter| jitter.to_string()));
     for step in &report.steps {
         if let Some(seen) = step.datagrams {
             let published = step.published.unwrap_or_default();
@@ -207,28 +194,30 @@ fn datagram_table(report: &LabReport, style: TextStyle) -> String {
                 percent_cell(published.loss),
                 percent_cell(Some(seen.loss)),
                 seen.jitter.to_string(),
-                jitter(published.jitter),
+                or_dash(published.jitter),
             ]);
         }
         for load in step.cross_traffic.iter().filter(|load| load.loss.is_some()) {
-            let published = load.published.unwrap_or_default();
-            let offered = load
-                .request
-                .rate
-                .map(|rate| rate.scale_by(f64::from(load.request.streams)));
-            table.push_row([
-                cross_traffic(load),
-                megabits_cell(offered),
-                or_dash(None),
-                or_dash(None),
-                percent_cell(published.loss),
-                percent_cell(load.loss),
-                jitter(load.jitter),
-                jitter(published.jitter),
-            ]);
+            table.push_row(cross_datagram_row(load));
         }
     }
     table.without_unknown().render(2, |head| style.dim(head))
+}
+
+fn cross_datagram_row(load: &LabCrossTraffic) -> [String; 8] {
+    let published = load.published.unwrap_or_default();
+    let rate = load.request.rate;
+    let offered = rate.map(|rate| rate.scale_by(f64::from(load.request.streams)));
+    [
+        cross_traffic(load),
+        megabits_cell(offered),
+        UNKNOWN.to_owned(),
+        UNKNOWN.to_owned(),
+        percent_cell(published.loss),
+        percent_cell(load.loss),
+        or_dash(load.jitter),
+        or_dash(published.jitter),
+    ]
 }
 
 /// Returns the name of a load of cross traffic: `+ 10 × UDP`.
@@ -246,36 +235,25 @@ fn cross_traffic(load: &LabCrossTraffic) -> String {
 /// The verdicts on a step by the kernel's figures and by its packets, what it filled, its curve,
 /// what it missed, and which runs did not count.
 fn step_remarks(step: &LabStep, style: TextStyle) -> String {
-    let about = |said: &str| format!("{}: {said}", step.name);
+    let mut remarks = Vec::new();
+    remarks.extend(notable_verdict(step).map(|verdict| verdict.sentence.clone()));
+    remarks.extend(capture_remark(step));
+    remarks.extend(reordering_remark(step));
+    let filled = step.filled;
+    remarks.extend(filled.map(|filled| format!("all loads together fill {filled} of the link")));
     let mut text = String::new();
-    if let Some(verdict) = notable_verdict(step) {
-        text += &wrap_text(&about(&verdict.sentence), 2, str::to_owned);
-    }
-    if let Some(packets) = capture_remark(step) {
-        text += &wrap_text(&about(&packets), 2, str::to_owned);
-    }
-    if let Some(order) = reordering_remark(step) {
-        text += &wrap_text(&about(&order), 2, str::to_owned);
-    }
-    if let Some(filled) = step.filled {
-        text += &wrap_text(
-            &about(&format!("all loads together fill {filled} of the link")),
-            2,
-            str::to_owned,
-        );
+    for remark in remarks {
+        text += &paragraph(&format!("{}: {remark}", step.name), 2);
     }
     if let Some(ramp) = &step.ramp {
         text += &ramp_of_step(&step.name, ramp, style);
     }
     for missed in &step.missed {
-        text += &wrap_text(&about(missed), 2, |line| style.mark_failure(line));
+        text += &style.failure_paragraph(&format!("{}: {missed}", step.name), 2);
     }
     for reason in step.runs.iter().flat_map(|run| &run.validity.broken) {
-        text += &wrap_text(
-            &about(&format!("a run did not count: {reason}")),
-            2,
-            |line| style.dim(line),
-        );
+        let line = format!("{}: a run did not count: {reason}", step.name);
+        text += &style.dim_paragraph(&line, 2);
     }
     text
 }
@@ -337,6 +315,18 @@ fn outcome_label(step: &LabStep) -> &'static str {
         None if step.measured.is_none() => "INVALID",
         None => "",
     }
+}
+
+pub(super) fn outcome_mark(passed: bool, style: TextStyle) -> String {
+    if passed {
+        style.mark_success("passed")
+    } else {
+        style.mark_failure("failed")
+    }
+}
+
+fn bytes_cell(size: Option<ByteCount>) -> String {
+    or_dash(size.map(ByteCount::get))
 }
 
 pub(crate) fn megabits_cell(rate: Option<BitRate>) -> String {

@@ -61,7 +61,7 @@ impl TextBlock {
     }
 }
 
-/// Returns the text with each `[split_words](file)` as its words; addresses of the web stay.
+/// Returns the text with each `[words](file)` as its words; addresses of the web stay.
 fn without_links(text: &str) -> String {
     let Some((before, rest)) = text.split_once('[') else {
         return text.to_owned();

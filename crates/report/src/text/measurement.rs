@@ -2,11 +2,11 @@ use fullpipe_record::{
     Datagrams, Direction, EndReport, Interval, Measurement, Placement, Request, RttReport,
     RttStats, Steady, StorageUse, Summary, Transport, Validity,
 };
-use fullpipe_units::{ByteCount, Ratio, Span, count_noun, printable_line};
+use fullpipe_units::{BitRate, ByteCount, Ratio, Span, count_noun, printable_line};
 
 use super::capture::own_capture;
 use super::diagnosis::verdict_sentences;
-use super::style::{TextStyle, heading_line, wrap_text};
+use super::style::{TextStyle, heading_line, paragraph};
 use super::table::or_dash;
 
 /// Smallest delay of this host's echo requests that is reported: every host has some.
@@ -31,11 +31,7 @@ pub fn interval_head(request: &Request, style: TextStyle) -> String {
 pub fn interval_line(request: &Request, interval: &Interval, style: TextStyle) -> String {
     let rtt = or_dash(interval.echo_rtt.or(interval.rtt).map(round_trip));
     let columns = match request.transport {
-        Transport::Tcp => vec![
-            rtt,
-            or_dash(interval.cwnd.map(|cwnd| cwnd.to_string())),
-            or_dash(interval.retransmits.map(|count| count.to_string())),
-        ],
+        Transport::Tcp => vec![rtt, or_dash(interval.cwnd), or_dash(interval.retransmits)],
         Transport::Udp => vec![
             rtt,
             or_dash(
@@ -119,7 +115,7 @@ pub fn measurement_text(measured: &Measurement, style: TextStyle) -> String {
         text += &heading_line(style, "The server's own words");
         text += &quoted_output(output);
     }
-    text + "\n" + &wrap_text(&measurement_status(measured), 0, str::to_owned)
+    text + "\n" + &paragraph(&measurement_status(measured), 0)
 }
 
 /// Returns another program's output, indented, with control characters escaped.
@@ -136,21 +132,17 @@ pub fn measurement_figures(measured: &Measurement, style: TextStyle) -> String {
     text += &round_trips(&measured.rtt);
     for (whose, end) in [("this", &measured.local), ("the other", &measured.remote)] {
         if let Some(line) = held_back(whose, end) {
-            text += &wrap_text(&line, 2, |line| style.mark_failure(line));
+            text += &style.failure_paragraph(&line, 2);
         }
     }
     for line in data_handling(measured) {
-        text += &wrap_text(&line, 2, |line| style.dim(line));
+        text += &style.dim_paragraph(&line, 2);
     }
     if let Some(why) = &measured.broken_off {
-        text += &wrap_text(&format!("Broken off: {why}"), 2, |line| {
-            style.mark_failure(line)
-        });
+        text += &style.failure_paragraph(&format!("Broken off: {why}"), 2);
     }
     for warning in &measured.warnings {
-        text += &wrap_text(&format!("Warning: {warning}"), 2, |line| {
-            style.mark_failure(line)
-        });
+        text += &style.failure_paragraph(&format!("Warning: {warning}"), 2);
     }
     text + &not_valid(&measured.validity, style)
 }
@@ -159,11 +151,7 @@ pub fn measurement_figures(measured: &Measurement, style: TextStyle) -> String {
 pub fn not_valid(validity: &Validity, style: TextStyle) -> String {
     let reasons = validity.broken.iter();
     reasons
-        .map(|reason| {
-            wrap_text(&format!("Not valid: {reason}"), 2, |line| {
-                style.mark_failure(line)
-            })
-        })
+        .map(|reason| style.failure_paragraph(&format!("Not valid: {reason}"), 2))
         .collect()
 }
 
@@ -188,19 +176,14 @@ pub fn measurement_line(measured: &Measurement, at: &str) -> String {
 /// The status line of a measurement:
 /// `323 Mbit/s, RTT 100 ms idle and 101 ms loaded, limited by send-buffer`.
 fn measurement_status(measured: &Measurement) -> String {
-    let median = |stats: Option<RttStats>| {
-        stats.map_or_else(|| "unknown".to_owned(), |stats| round_trip(stats.median))
-    };
     let rates = match &measured.reverse {
         Some(download) => format!("{} up and {} down", measured.summary.rate, download.rate),
         None if has_unknown_arrival(&measured.summary) => "an unknown rate".to_owned(),
         None => measured.summary.rate.to_string(),
     };
-    let round_trips = format!(
-        "RTT {} idle and {} loaded",
-        median(measured.rtt.idle),
-        median(measured.rtt.loaded)
-    );
+    let [idle, loaded] = [measured.rtt.idle, measured.rtt.loaded]
+        .map(|stats| stats.map_or_else(|| "unknown".to_owned(), |stats| round_trip(stats.median)));
+    let round_trips = format!("RTT {idle} idle and {loaded} loaded");
     match (measured.request.transport, &measured.limit) {
         (Transport::Udp, _) => format!("{rates} of UDP, {round_trips}"),
         (Transport::Tcp, limit) => {
@@ -248,12 +231,12 @@ fn totals_of(way: Direction, summary: &Summary) -> String {
     if let Some(count) = summary.retransmits {
         text += &format!(", {}", count_noun(count, "retransmission"));
     }
-    text = wrap_text(&text, 2, str::to_owned);
+    text = paragraph(&text, 2);
     if let Some(seen) = &summary.datagrams {
-        text += &wrap_text(&datagram_counts(seen), 2, str::to_owned);
+        text += &paragraph(&datagram_counts(seen), 2);
     }
     if let Some(steady) = summary.steady {
-        text += &wrap_text(&steady_line(steady), 2, str::to_owned);
+        text += &paragraph(&steady_line(steady), 2);
     }
     text
 }
@@ -307,6 +290,12 @@ fn steady_line(steady: Steady) -> String {
         rounded_time(steady.duration),
         steady.rate
     )
+}
+
+/// Returns the steady rate, or the mean of the whole where there is none.
+pub(crate) fn steady_or_mean_rate(measured: &Measurement) -> BitRate {
+    let summary = &measured.summary;
+    summary.steady.map_or(summary.rate, |steady| steady.rate)
 }
 
 /// Returns a round-trip time with two significant digits below 100 µs and three above: more are
@@ -374,7 +363,7 @@ fn round_trips(rtt: &RttReport) -> String {
     if let Some(host) = during.host.filter(|host| host.median >= MIN_REPORTED_DELAY) {
         text += &format!("; this host would have added {}", round_trip(host.median));
     }
-    wrap_text(&text, 2, str::to_owned)
+    paragraph(&text, 2)
 }
 
 fn under_load(loaded: RttStats) -> String {
@@ -502,7 +491,7 @@ pub(crate) fn accuracy_percent(ratio: Option<Ratio>) -> String {
 mod tests {
     use super::*;
     use fullpipe_record::{CpuSample, DeviceReport, QdiscReport};
-    use fullpipe_units::{BitRate, ByteCount};
+    use fullpipe_units::ByteCount;
 
     #[test]
     fn of_what_was_sent_no_more_arrived() {

@@ -28,9 +28,9 @@ mod two_captures;
 pub(crate) use archive::{direction_name, no_change, short_id};
 pub(crate) use diagnosis::{command_time_text, confidence_percent, limit_name, remedy_reason};
 pub(crate) use difference::ratio_change;
-pub(crate) use measurement::round_trip;
+pub(crate) use measurement::{round_trip, steady_or_mean_rate};
 pub(crate) use simulation::transfer_names;
-pub(crate) use style::{cut_text, heading_line, wrap_text};
+pub(crate) use style::{cut_text, heading_line};
 pub(crate) use sweep::{
     added_rtt, ended_early, named_settings, rate_interval, rate_map, seconds_or_minutes,
     sweep_sentences,

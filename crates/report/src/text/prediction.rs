@@ -1,8 +1,9 @@
 use fullpipe_record::{Ceiling, Limit, Prediction};
 use fullpipe_units::BitRate;
 
-use super::style::{TextStyle, heading_line, wrap_text};
-use super::table::{ColumnAlignment, TextTable, value_bar};
+use super::style::{TextStyle, heading_line, paragraph};
+use super::table::ColumnAlignment::{Left, Right};
+use super::table::{TextTable, value_bar};
 
 /// Characters of the longest bar.
 const BAR: usize = 10;
@@ -11,13 +12,12 @@ const BAR: usize = 10;
 pub fn prediction_text(prediction: &Prediction, style: TextStyle) -> String {
     let mut text = String::new();
     if let (Some(bdp), Some(window)) = (prediction.bdp, prediction.window_needed) {
-        text += &wrap_text(
+        text += &paragraph(
             &format!(
                 "Bandwidth-delay product {bdp} ({} bytes); each stream needs {window} in flight.",
                 bdp.get()
             ),
             2,
-            str::to_owned,
         );
     }
     text + &ceiling_chart(prediction, style) + &assumption_notes(prediction, style)
@@ -26,7 +26,8 @@ pub fn prediction_text(prediction: &Prediction, style: TextStyle) -> String {
 /// Returns every ceiling as a bar, and the rate that they leave.
 pub(crate) fn ceiling_chart(prediction: &Prediction, style: TextStyle) -> String {
     // The arrow takes the place of the first line's indent, so that the text hangs behind it.
-    let rate = wrap_text(&expected_rate(prediction), 4, |line| style.bold(line))
+    let rate = style
+        .bold_paragraph(&expected_rate(prediction), 4)
         .replacen("    ", "  → ", 1);
     ceiling_rows(prediction) + &rate
 }
@@ -36,7 +37,7 @@ pub(crate) fn assumption_notes(prediction: &Prediction, style: TextStyle) -> Str
     prediction
         .notes
         .iter()
-        .map(|note| wrap_text(&format!("Note: {note}"), 2, |line| style.dim(line)))
+        .map(|note| style.dim_paragraph(&format!("Note: {note}"), 2))
         .collect()
 }
 
@@ -76,12 +77,7 @@ fn rate_with_interval(prediction: &Prediction) -> String {
 
 fn ceiling_rows(prediction: &Prediction) -> String {
     let full = bar_scale(&prediction.ceilings);
-    let mut table = TextTable::new(&[
-        ("", ColumnAlignment::Left),
-        ("", ColumnAlignment::Right),
-        ("", ColumnAlignment::Left),
-        ("", ColumnAlignment::Left),
-    ]);
+    let mut table = TextTable::new(&[("", Left), ("", Right), ("", Left), ("", Left)]);
     for ceiling in &prediction.ceilings {
         table.push_row([
             ceiling.kind.name().to_owned(),
@@ -99,10 +95,8 @@ fn bar_scale(ceilings: &[Ceiling]) -> f64 {
     let capacity = ceilings
         .iter()
         .find(|ceiling| ceiling.kind == Limit::Capacity);
-    let highest = || ceilings.iter().map(|ceiling| ceiling.kernel_model).max();
     capacity
-        .map(|ceiling| ceiling.kernel_model)
-        .or_else(highest)
-        .unwrap_or(BitRate::ZERO)
+        .or_else(|| ceilings.iter().max_by_key(|ceiling| ceiling.kernel_model))
+        .map_or(BitRate::ZERO, |ceiling| ceiling.kernel_model)
         .as_f64()
 }

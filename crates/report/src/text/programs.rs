@@ -1,12 +1,13 @@
 //! Programs that moved the same file, side by side.
 
 use fullpipe_record::event::ProgramMoved;
-use fullpipe_record::{ProgramBatch, ProgramRow, ProgramRun, ProgramsReport};
-use fullpipe_units::{BitRate, Ratio, Span};
+use fullpipe_record::{ProgramBatch, ProgramRow, ProgramsReport};
+use fullpipe_units::{BitRate, Span};
 
 use super::measurement::round_trip;
-use super::style::{TextStyle, heading_line, wrap_text};
-use super::table::{ColumnAlignment, TextTable, or_dash};
+use super::style::{TextStyle, heading_line, paragraph};
+use super::table::ColumnAlignment::{Left, Right};
+use super::table::{TextTable, UNKNOWN, or_dash};
 
 /// Returns the line of one transfer.
 pub fn program_moved(moved: &ProgramMoved) -> String {
@@ -21,10 +22,9 @@ pub fn program_moved(moved: &ProgramMoved) -> String {
         (None, Some(goodput), None) => goodput.to_string(),
         (None, None, _) => "no figures".to_owned(),
     };
-    wrap_text(
+    paragraph(
         &format!("{batch}: {program}, round {}: {what}", run.round),
         0,
-        str::to_owned,
     )
 }
 
@@ -36,40 +36,36 @@ pub fn programs_text(report: &ProgramsReport, style: TextStyle) -> String {
         .as_ref()
         .map_or_else(String::new, |name| format!("{name}: "));
     let mut text = heading_line(style, &format!("{name}{}", report.title));
-    text += &wrap_text(
+    text += &paragraph(
         &format!(
             "Each program moves {} of random bytes. Rates are medians in Mbit/s; CPU is the share of a processor in \
              percent, of the sending and of the receiving end.",
             report.size
         ),
         2,
-        str::to_owned,
     );
-    if report
-        .batches
-        .iter()
-        .flat_map(|batch| &batch.rows)
-        .any(|row| row.predicted_range.is_some())
-    {
-        text += &wrap_text(
+    let mut rows = report.batches.iter().flat_map(|batch| &batch.rows);
+    if rows.any(|row| row.predicted_range.is_some()) {
+        text += &paragraph(
             "Where a prediction is a range, four fifths of simulated transfers lie in it.",
             2,
-            str::to_owned,
         );
     }
     if !report.command.is_empty() {
-        text += &wrap_text(
-            &format!("command: {}", report.command.join(" ")),
-            2,
-            str::to_owned,
-        );
+        text += &paragraph(&format!("command: {}", report.command.join(" ")), 2);
     }
     for batch in &report.batches {
         text += &of_batch(batch, style);
     }
     text += "\n";
+    text + &program_findings(report, style)
+}
+
+/// Returns the findings, and the programs that did not take part.
+fn program_findings(report: &ProgramsReport, style: TextStyle) -> String {
+    let mut text = String::new();
     for finding in &report.findings {
-        text += &wrap_text(finding, 2, |line| style.bold(line));
+        text += &style.bold_paragraph(finding, 2);
     }
     for left_out in &report.left_out {
         let skipped = format!(
@@ -77,29 +73,27 @@ pub fn programs_text(report: &ProgramsReport, style: TextStyle) -> String {
             left_out.program,
             left_out.why.trim_end_matches('.')
         );
-        text += &wrap_text(&skipped, 2, |line| style.dim(line));
+        text += &style.dim_paragraph(&skipped, 2);
     }
     if report.interrupted {
-        text += &wrap_text(
+        text += &style.failure_paragraph(
             "Interrupted: these are the transfers that were complete.",
             2,
-            |line| style.mark_failure(line),
         );
     }
     text
 }
 
 fn of_batch(batch: &ProgramBatch, style: TextStyle) -> String {
-    let right = ColumnAlignment::Right;
     let mut table = TextTable::new(&[
-        ("program", ColumnAlignment::Left),
-        ("whole", right),
-        ("steady", right),
-        ("predicted", right),
-        ("start", right),
-        ("RTT", right),
-        ("CPU", right),
-        ("limit", ColumnAlignment::Left),
+        ("program", Left),
+        ("whole", Right),
+        ("steady", Right),
+        ("predicted", Right),
+        ("start", Right),
+        ("RTT", Right),
+        ("CPU", Right),
+        ("limit", Left),
     ]);
     for row in &batch.rows {
         table.push_row(program_cells(row));
@@ -114,39 +108,23 @@ fn of_batch(batch: &ProgramBatch, style: TextStyle) -> String {
 
 /// Returns why a program has no figures.
 fn failure_reason(row: &ProgramRow) -> Option<String> {
-    let broken = |run: &ProgramRun| {
-        run.failed
-            .clone()
-            .or_else(|| run.validity.broken.first().cloned())
-    };
-    let why = row
-        .runs
-        .iter()
-        .rev()
-        .find_map(broken)
+    let mut runs = row.runs.iter().rev();
+    let why = runs
+        .find_map(|run| run.failed.as_ref().or(run.validity.broken.first()))
         .filter(|_| row.goodput.is_none())?;
-    Some(wrap_text(
-        &format!("{}: {why}", row.program),
-        2,
-        str::to_owned,
-    ))
+    Some(paragraph(&format!("{}: {why}", row.program), 2))
 }
 
 fn program_cells(row: &ProgramRow) -> [String; 8] {
-    let rate = |rate: Option<BitRate>| or_dash(rate.map(whole_megabits));
-    let limit = row
-        .verdict
-        .as_ref()
-        .map(|verdict| verdict.kind.name().to_owned());
-    let limit = if row.goodput.is_none() {
-        Some("failed".to_owned())
-    } else {
-        limit
+    let verdict = row.verdict.as_ref();
+    let limit = match row.goodput {
+        None => Some("failed"),
+        Some(_) => verdict.map(|verdict| verdict.kind.name()),
     };
     [
         row.program.clone(),
         rate_interval_cell(row),
-        rate(row.steady),
+        or_dash(row.steady.map(whole_megabits)),
         predicted_rate(row),
         or_dash(
             row.start_up
@@ -181,9 +159,10 @@ fn rate_interval_cell(row: &ProgramRow) -> String {
 
 /// Returns the share of a processor that the sending and the receiving end use.
 fn of_processors(row: &ProgramRow) -> String {
-    let share = |cpu: Option<Ratio>| or_dash(cpu.map(|cpu| format!("{:.0}", cpu.as_percent())));
-    match (row.sender_cpu, row.receiver_cpu) {
-        (None, None) => or_dash(None),
-        (sender, receiver) => format!("{}/{}", share(sender), share(receiver)),
+    let both = [row.sender_cpu, row.receiver_cpu];
+    if both == [None, None] {
+        return UNKNOWN.to_owned();
     }
+    let percents = both.map(|cpu| or_dash(cpu.map(|cpu| format!("{:.0}", cpu.as_percent()))));
+    percents.join("/")
 }

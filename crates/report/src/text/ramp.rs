@@ -2,8 +2,9 @@ use fullpipe_record::{RampReport, RampStep, RttStats};
 use fullpipe_units::{BitRate, Ratio};
 
 use super::measurement::round_trip;
-use super::style::{TextStyle, heading_line, wrap_text};
-use super::table::{ColumnAlignment, TextTable, or_dash};
+use super::style::{TextStyle, heading_line, paragraph};
+use super::table::ColumnAlignment::{Left, Right};
+use super::table::{TextTable, or_dash};
 
 /// Columns of the longest bar.
 const MAX_BAR: f64 = 10.0;
@@ -30,27 +31,21 @@ pub fn ramp_text(report: &RampReport, style: TextStyle) -> String {
     let mut text = heading_line(style, "Load, round-trip time and loss");
     text += &ramp_table(report, style);
     for sentence in ramp_sentences(report) {
-        text += &wrap_text(&sentence, 2, |line| style.bold(line));
+        text += &style.bold_paragraph(&sentence, 2);
     }
     for (offered, why) in report
         .steps
         .iter()
         .filter_map(|step| Some((step.offered, step.broken_off.as_ref()?)))
     {
-        text += &wrap_text(
+        text += &style.failure_paragraph(
             &format!(
                 "The test at {offered} broke off and counts as far as it came, and the ramp ended with it: {why}"
             ),
-            2,
-            |line| style.mark_failure(line),
-        );
+            2);
     }
     if report.interrupted {
-        text += &wrap_text(
-            "Interrupted: these are the steps that were done.",
-            2,
-            |line| style.mark_failure(line),
-        );
+        text += &style.failure_paragraph("Interrupted: these are the steps that were done.", 2);
     }
     text
 }
@@ -59,25 +54,24 @@ pub fn ramp_text(report: &RampReport, style: TextStyle) -> String {
 pub(crate) fn ramp_of_step(name: &str, report: &RampReport, style: TextStyle) -> String {
     let sentences = ramp_sentences(report)
         .into_iter()
-        .map(|sentence| wrap_text(&sentence, 2, str::to_owned));
+        .map(|sentence| paragraph(&sentence, 2));
     format!(
         "\n{}{}{}",
-        wrap_text(name, 2, |line| style.bold(line)),
+        style.bold_paragraph(name, 2),
         ramp_table(report, style),
         sentences.collect::<String>()
     )
 }
 
 fn ramp_table(report: &RampReport, style: TextStyle) -> String {
-    let right = ColumnAlignment::Right;
     let mut table = TextTable::new(&[
-        ("offered", right),
-        ("", right),
-        ("arrived", right),
-        ("lost", right),
-        ("RTT median", right),
-        ("p99", right),
-        ("", ColumnAlignment::Left),
+        ("offered", Right),
+        ("", Right),
+        ("arrived", Right),
+        ("lost", Right),
+        ("RTT median", Right),
+        ("p99", Right),
+        ("", Left),
     ]);
     let longest = report
         .steps

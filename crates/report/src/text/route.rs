@@ -2,8 +2,9 @@ use fullpipe_record::{Hop, Refusal, RouteMethod, RouteMtu, RouteReport, RttStats
 use fullpipe_units::count_noun;
 
 use super::measurement::round_trip;
-use super::style::{TextStyle, heading_line, wrap_text};
-use super::table::{ColumnAlignment, TextTable, or_dash};
+use super::style::{TextStyle, heading_line, paragraph};
+use super::table::ColumnAlignment::{Left, Right};
+use super::table::{TextTable, or_dash};
 
 /// The way to a target: a line a hop, and what passes.
 pub fn route_text(report: &RouteReport, style: TextStyle) -> String {
@@ -11,24 +12,23 @@ pub fn route_text(report: &RouteReport, style: TextStyle) -> String {
     if !report.hops.is_empty() {
         text += &hop_table(report, style);
     }
-    text += &wrap_text(&route_end(report), 2, str::to_owned);
+    text += &paragraph(&route_end(report), 2);
     if let Some(mtu) = &report.mtu {
-        text += &wrap_text(&mtu_sentence(mtu, report), 2, str::to_owned);
+        text += &paragraph(&mtu_sentence(mtu, report), 2);
     }
     for note in route_notes(report) {
-        text += &wrap_text(note, 2, |line| style.dim(line));
+        text += &style.dim_paragraph(note, 2);
     }
     text
 }
 
 fn hop_table(report: &RouteReport, style: TextStyle) -> String {
-    let right = ColumnAlignment::Right;
     let heads = [
-        ("hop", right),
-        ("lost", right),
-        ("RTT least", right),
-        ("median", right),
-        ("", ColumnAlignment::Left),
+        ("hop", Right),
+        ("lost", Right),
+        ("RTT least", Right),
+        ("median", Right),
+        ("", Left),
     ];
     let mut table = TextTable::new(&heads);
     for hop in &report.hops {
@@ -93,13 +93,9 @@ fn mtu_sentence(mtu: &RouteMtu, report: &RouteReport) -> String {
 
 fn route_notes(report: &RouteReport) -> Vec<&'static str> {
     let mut notes = Vec::new();
-    let share = |hop: &Hop| f64::from(hop.unanswered_probes()) / f64::from(hop.sent.max(1));
-    let last = report.hops.last().filter(|_| report.reached).map(share);
-    if report
-        .hops
-        .iter()
-        .any(|hop| last.is_some_and(|last| share(hop) > last))
-    {
+    let last = report.hops.last().filter(|_| report.reached);
+    let last = last.map_or(f64::INFINITY, unanswered_share);
+    if report.hops.iter().any(|hop| unanswered_share(hop) > last) {
         notes.push("A router that seldom answers need not lose what it forwards: what counts is the last hop.");
     }
     if report.method == RouteMethod::Udp {
@@ -109,4 +105,8 @@ fn route_notes(report: &RouteReport) -> Vec<&'static str> {
         notes.push("This is the way there; the way back may be another.");
     }
     notes
+}
+
+fn unanswered_share(hop: &Hop) -> f64 {
+    f64::from(hop.unanswered_probes()) / f64::from(hop.sent.max(1))
 }

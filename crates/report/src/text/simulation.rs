@@ -5,8 +5,9 @@ use fullpipe_record::{Buffer, Candidate, Inferred, SimulatedTransfer, WhatIfRepo
 use fullpipe_units::{BitRate, ByteCount, printable_line};
 
 use super::measurement::round_trip;
-use super::style::{TextStyle, heading_line, wrap_text};
-use super::table::{ColumnAlignment, TableColumn, TextTable, columns_table, or_dash};
+use super::style::{TextStyle, heading_line, paragraph};
+use super::table::ColumnAlignment::{Left, Right};
+use super::table::{ColumnAlignment, TableColumn, columns_table, or_dash, pair_table};
 
 /// Transfers as rows: what differs between them, the rate, retransmissions, the round-trip time and
 /// the limit.
@@ -14,32 +15,42 @@ use super::table::{ColumnAlignment, TableColumn, TextTable, columns_table, or_da
 /// If the columns are wider than a terminal, first the retransmissions are left out, then the
 /// round-trip time, then the range of the rates; JSON and CSV have them all.
 pub fn simulations_text(transfers: &[SimulatedTransfer], style: TextStyle) -> String {
-    let column = |head, align, cell: &dyn Fn(&SimulatedTransfer) -> String| TableColumn {
-        head,
-        align,
-        cells: transfers.iter().map(cell).collect(),
-    };
     let inputs = INPUTS.into_iter().map(|(head, cell)| {
-        column(head, ColumnAlignment::Right, &|transfer| {
-            or_dash(cell(transfer))
-        })
+        TableColumn::from_rows(head, Right, transfers, |transfer| or_dash(cell(transfer)))
     });
     let mut columns: Vec<TableColumn> = inputs.filter(TableColumn::has_differences).collect();
-    columns.push(column("rate", ColumnAlignment::Right, &|transfer| {
-        transfer.rate.median.to_string()
-    }));
+    columns.push(TableColumn::from_rows(
+        "rate",
+        Right,
+        transfers,
+        |transfer| transfer.rate.median.to_string(),
+    ));
     if transfers.iter().any(|transfer| transfer.seeds > 1) {
-        columns.push(column("range", ColumnAlignment::Right, &|transfer| {
-            rate_range(transfer.rate.low, transfer.rate.high)
-        }));
+        columns.push(TableColumn::from_rows(
+            "range",
+            Right,
+            transfers,
+            |transfer| rate_range(transfer.rate.low, transfer.rate.high),
+        ));
     }
-    columns.push(column("resent", ColumnAlignment::Right, &|transfer| {
-        transfer.retransmits.median.get().to_string()
-    }));
-    columns.push(column("RTT", ColumnAlignment::Right, &|transfer| {
-        or_dash(transfer.loaded_rtt.map(round_trip))
-    }));
-    columns.push(column("limit", ColumnAlignment::Left, &limit_cell));
+    columns.push(TableColumn::from_rows(
+        "resent",
+        Right,
+        transfers,
+        |transfer| transfer.retransmits.median.to_string(),
+    ));
+    columns.push(TableColumn::from_rows(
+        "RTT",
+        Right,
+        transfers,
+        |transfer| or_dash(transfer.loaded_rtt.map(round_trip)),
+    ));
+    columns.push(TableColumn::from_rows(
+        "limit",
+        Left,
+        transfers,
+        |transfer| limit_cell(transfer.limit),
+    ));
     let table = columns_table(columns, &["resent", "RTT", "range"]);
     table.render(0, |head| style.bold(head)) + &simulation_warnings(transfers, style)
 }
@@ -53,11 +64,7 @@ fn simulation_warnings(transfers: &[SimulatedTransfer], style: TextStyle) -> Str
         }
     }
     all.iter()
-        .map(|warning| {
-            wrap_text(&format!("Warning: {warning}"), 0, |line| {
-                style.mark_failure(line)
-            })
-        })
+        .map(|warning| style.failure_paragraph(&format!("Warning: {warning}"), 0))
         .collect()
 }
 
@@ -92,12 +99,12 @@ fn seed_spread(transfer: &SimulatedTransfer, style: TextStyle) -> String {
         retransmits.low.get(),
         retransmits.high.get(),
         or_dash(transfer.loaded_rtt.map(round_trip)),
-        limit_cell(transfer)
+        limit_cell(transfer.limit)
     )
 }
 
-fn limit_cell(transfer: &SimulatedTransfer) -> String {
-    or_dash(transfer.limit.map(|limit| limit.kind.name().to_owned()))
+fn limit_cell(limit: Option<Candidate>) -> String {
+    or_dash(limit.map(|limit| limit.kind.name()))
 }
 
 /// In Mbit/s, as the rate before it has a unit.
@@ -107,28 +114,21 @@ fn rate_range(low: BitRate, high: BitRate) -> String {
 
 /// Returns a name for each transfer: its own, or the quantities in which the transfers differ.
 pub(crate) fn transfer_names(transfers: &[SimulatedTransfer]) -> Vec<String> {
-    let column = |(head, cell): &(&str, Cell)| -> Vec<String> {
-        transfers
-            .iter()
-            .map(|transfer| {
-                cell(transfer).map_or_else(String::new, |value| format!("{head} {value}"))
-            })
-            .collect()
-    };
-    let differing: Vec<Vec<String>> = INPUTS
-        .iter()
-        .map(column)
-        .filter(|cells| cells.iter().any(|cell| Some(cell) != cells.first()))
-        .collect();
-    let name = |(index, transfer): (usize, &SimulatedTransfer)| {
+    let columns = INPUTS.into_iter().map(|(head, cell)| {
+        TableColumn::from_rows(head, Left, transfers, |transfer| {
+            cell(transfer).map_or_else(String::new, |value| format!("{head} {value}"))
+        })
+    });
+    let differing: Vec<TableColumn> = columns.filter(TableColumn::has_differences).collect();
+    let names = transfers.iter().enumerate().map(|(index, transfer)| {
         let parts: Vec<&str> = differing
             .iter()
-            .map(|cells| cells[index].as_str())
+            .map(|column| column.cells[index].as_str())
             .filter(|part| !part.is_empty())
             .collect();
         transfer.name.clone().unwrap_or_else(|| parts.join(", "))
-    };
-    transfers.iter().enumerate().map(name).collect()
+    });
+    names.collect()
 }
 
 type Cell = fn(&SimulatedTransfer) -> Option<String>;
@@ -272,70 +272,48 @@ fn inferred_path(report: &WhatIfReport, style: TextStyle) -> String {
             .map_or_else(String::new, |loss| format!(", loss {loss}")),
         format!(", MTU {}", forward.mtu.get()),
     ];
-    let mut text = wrap_text(&format!("Path: {}", facts.concat()), 0, str::to_owned);
+    let mut text = paragraph(&format!("Path: {}", facts.concat()), 0);
     if report.inferred.is_empty() {
         return text;
     }
     text += &style.dim("Not in the record, but inferred or assumed:\n");
-    let mut table = TextTable::new(&[("", ColumnAlignment::Left), ("", ColumnAlignment::Left)]);
-    for Inferred { key, value, why } in &report.inferred {
+    let rows = report.inferred.iter().map(|Inferred { key, value, why }| {
         let shown = match key.as_str() {
             "sender" | "receiver" => format!("{value}, "),
             _ => String::new(),
         };
-        table.push_row([printable_line(key), format!("{shown}{why}")]);
-    }
-    text + &table.render(2, str::to_owned)
+        (printable_line(key), format!("{shown}{why}"))
+    });
+    text + &pair_table(rows, 2)
 }
 
 /// The measurement and its simulations as rows. If they are wider than a terminal, the range of the
 /// rates is left out, then the retransmissions.
 fn what_if_rows(report: &WhatIfReport, style: TextStyle) -> String {
-    let before = report.simulations.first().map(|first| first.rate.median);
-    let kind = |limit: Option<Candidate>| or_dash(limit.map(|limit| limit.kind.name().to_owned()));
     let measured = &report.measured;
     let mut rows = vec![[
         "measured".to_owned(),
         measured.rate.to_string(),
         String::new(),
         String::new(),
-        or_dash(measured.retransmits.map(|count| count.get().to_string())),
+        or_dash(measured.retransmits),
         or_dash(measured.loaded_rtt.map(round_trip)),
-        kind(measured.limit),
+        limit_cell(measured.limit),
     ]];
-    for (index, transfer) in report.simulations.iter().enumerate() {
-        let name = transfer.name.as_deref().unwrap_or_default();
-        let gain = before
-            .filter(|before| index > 0 && *before > BitRate::ZERO)
-            .map(|before| transfer.rate.median.relative_to(before));
-        let several = transfer.seeds > 1;
-        rows.push([
-            if index == 0 {
-                format!("simulated {name}")
-            } else {
-                printable_line(name)
-            },
-            transfer.rate.median.to_string(),
-            if several {
-                rate_range(transfer.rate.low, transfer.rate.high)
-            } else {
-                String::new()
-            },
-            gain.map_or_else(String::new, |gain| format!("{gain:.2}")),
-            transfer.retransmits.median.get().to_string(),
-            or_dash(transfer.loaded_rtt.map(round_trip)),
-            kind(transfer.limit),
-        ]);
+    if let Some((again, changed)) = report.simulations.split_first() {
+        let name = again.name.as_deref().unwrap_or_default();
+        rows.push(simulated_row(again, format!("simulated {name}"), None));
+        let before = Some(again.rate.median).filter(|before| *before > BitRate::ZERO);
+        rows.extend(changed.iter().map(|transfer| {
+            let name = printable_line(transfer.name.as_deref().unwrap_or_default());
+            simulated_row(transfer, name, before)
+        }));
     }
     let columns = WHAT_IF_HEADS
         .iter()
         .enumerate()
         .map(|(index, &(head, align))| {
-            let cells = rows
-                .iter()
-                .filter_map(|row| row.get(index).cloned())
-                .collect();
-            TableColumn { head, align, cells }
+            TableColumn::from_rows(head, align, &rows, |row| row[index].clone())
         });
     let columns = columns
         .filter(|column| column.cells.iter().any(|cell| !cell.is_empty()))
@@ -348,14 +326,34 @@ fn what_if_rows(report: &WhatIfReport, style: TextStyle) -> String {
     )
 }
 
+/// Returns the row of a simulated transfer, with its gain over the rate `before`.
+fn simulated_row(
+    transfer: &SimulatedTransfer,
+    name: String,
+    before: Option<BitRate>,
+) -> [String; 7] {
+    let rate = &transfer.rate;
+    let gain = before.map(|before| format!("{:.2}", rate.median.relative_to(before)));
+    let range = (transfer.seeds > 1).then(|| rate_range(rate.low, rate.high));
+    [
+        name,
+        rate.median.to_string(),
+        range.unwrap_or_default(),
+        gain.unwrap_or_default(),
+        transfer.retransmits.median.to_string(),
+        or_dash(transfer.loaded_rtt.map(round_trip)),
+        limit_cell(transfer.limit),
+    ]
+}
+
 const WHAT_IF_HEADS: [(&str, ColumnAlignment); 7] = [
-    ("", ColumnAlignment::Left),
-    ("rate", ColumnAlignment::Right),
-    ("range", ColumnAlignment::Right),
-    ("×", ColumnAlignment::Right),
-    ("resent", ColumnAlignment::Right),
-    ("RTT", ColumnAlignment::Right),
-    ("limit", ColumnAlignment::Left),
+    ("", Left),
+    ("rate", Right),
+    ("range", Right),
+    ("×", Right),
+    ("resent", Right),
+    ("RTT", Right),
+    ("limit", Left),
 ];
 
 fn not_modelled(report: &WhatIfReport, style: TextStyle) -> String {
@@ -364,5 +362,5 @@ fn not_modelled(report: &WhatIfReport, style: TextStyle) -> String {
         [only] if only == "none" => "No remedies to simulate.".to_owned(),
         several => format!("Not modelled: {}", several.join(", ")),
     };
-    wrap_text(&sentence, 0, |line| style.dim(line))
+    style.dim_paragraph(&sentence, 0)
 }

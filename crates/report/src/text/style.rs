@@ -54,6 +54,21 @@ impl TextStyle {
         self.mark_with("31", text)
     }
 
+    /// Returns dimmed text in lines, indented by so many.
+    pub(crate) fn dim_paragraph(self, text: &str, indent: usize) -> String {
+        wrap_text(text, indent, |line| self.dim(line))
+    }
+
+    /// Returns bold text in lines, indented by so many.
+    pub(crate) fn bold_paragraph(self, text: &str, indent: usize) -> String {
+        wrap_text(text, indent, |line| self.bold(line))
+    }
+
+    /// Returns text on a failure in lines, indented by so many.
+    pub(crate) fn failure_paragraph(self, text: &str, indent: usize) -> String {
+        wrap_text(text, indent, |line| self.mark_failure(line))
+    }
+
     fn mark_with(self, code: &str, text: &str) -> String {
         if self.color {
             format!("\x1b[{code}m{text}\x1b[0m")
@@ -65,7 +80,7 @@ impl TextStyle {
 
 /// A heading, underlined by its own weight.
 pub(crate) fn heading_line(style: TextStyle, text: &str) -> String {
-    format!("\n{}", wrap_text(text, 0, |line| style.bold(line)))
+    format!("\n{}", style.bold_paragraph(text, 0))
 }
 
 /// Returns the first `max` characters, of which the last is an ellipsis where there are more.
@@ -91,16 +106,16 @@ pub fn name_list(rows: &[(String, String)]) -> String {
         .max()
         .unwrap_or(0)
         + 2;
-    let line = |(name, text): &(String, String)| {
-        let right = wrap_text(text, width, str::to_owned);
+    let lines = rows.iter().map(|(name, text)| {
+        let right = paragraph(text, width);
         format!("{name:<width$}{}", right.trim_start())
-    };
-    rows.iter().map(line).collect()
+    });
+    lines.collect()
 }
 
 /// `text` broken at spaces into lines that, with `indent` spaces before each, keep to the width.
 /// Each line is marked on its own, so that no mark spans a line break.
-pub(crate) fn wrap_text(text: &str, indent: usize, mark: impl Fn(&str) -> String) -> String {
+fn wrap_text(text: &str, indent: usize, mark: impl Fn(&str) -> String) -> String {
     indent_lines(
         break_lines(text, text_columns().saturating_sub(indent))
             .iter()

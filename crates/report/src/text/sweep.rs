@@ -5,11 +5,12 @@ use fullpipe_record::{
     Direction, SweepAnswer, SweepCell, SweepCost, SweepDipCause, SweepDips, SweepEstimate,
     SweepForecast, SweepOrder, SweepPlan, SweepReport, SweepRun, SweepShape,
 };
-use fullpipe_units::{BitRate, ByteCount, Span, count_noun, median};
+use fullpipe_units::{BitRate, Span, count_noun, median};
 
 use super::measurement::round_trip;
-use super::style::{TextStyle, heading_line, wrap_text};
-use super::table::{ColumnAlignment, TextTable, or_dash};
+use super::style::{TextStyle, heading_line, paragraph};
+use super::table::ColumnAlignment::{Left, Right};
+use super::table::{TextTable, or_dash};
 use crate::timeline::{device_traffic, timed_runs};
 
 /// Rank correlation from which on two figures go together.
@@ -36,31 +37,38 @@ pub fn sweep_plan(plan: &SweepPlan, whole: Option<SweepCost>, style: TextStyle) 
     if let Some(hours) = plan.hours {
         text += &format!("  Runs begin at {hours} only, local time.\n");
     }
-    let cost = |cost: SweepCost| format!("{} in {}", cost.bytes, seconds_or_minutes(cost.time));
+    text + &paragraph(&sweep_cost(plan, whole), 2)
+}
+
+/// Returns the sentence on the forecast of a sweep, and on the cost of the whole grid.
+fn sweep_cost(plan: &SweepPlan, whole: Option<SweepCost>) -> String {
     let budget = plan.budget.as_percent();
-    let sentence = match (plan.order, plan.forecast, whole) {
+    match (plan.order, plan.forecast, whole) {
         (None, Some(forecast), Some(whole)) => format!(
             "Forecast: {}; in 8 of 10 such sweeps {} to {} in {} to {}. At most {budget:.0} % of the {} that the whole \
              grid takes.",
-            cost(forecast.median),
+            cost_text(forecast.median),
             forecast.low.bytes,
             forecast.high.bytes,
             seconds_or_minutes(forecast.low.time),
             seconds_or_minutes(forecast.high.time),
-            cost(whole)
+            cost_text(whole)
         ),
-        (Some(_), _, Some(whole)) => format!("The whole grid takes {}.", cost(whole)),
+        (Some(_), _, Some(whole)) => format!("The whole grid takes {}.", cost_text(whole)),
         _ => format!(
             "Capacity unknown, so the cost cannot be forecast: at most {budget:.0} % of what the whole grid takes. \
              --bandwidth permits a forecast."
         ),
-    };
-    text + &wrap_text(&sentence, 2, str::to_owned)
+    }
+}
+
+fn cost_text(cost: SweepCost) -> String {
+    format!("{} in {}", cost.bytes, seconds_or_minutes(cost.time))
 }
 
 /// Returns the line of a sweep that the archive keeps, and that can be resumed.
 pub fn sweep_kept(plan: &SweepPlan, style: TextStyle) -> String {
-    wrap_text(&format!("Kept as {}.", plan.id), 2, |line| style.dim(line))
+    style.dim_paragraph(&format!("Kept as {}.", plan.id), 2)
 }
 
 /// Returns the line of a forecast amid a sweep that has spent so much.
@@ -76,7 +84,7 @@ pub fn sweep_forecast(spent: SweepCost, forecast: &SweepForecast) -> String {
 
 /// Returns the line of a run; `number` counts from 0.
 pub fn sweep_run(number: u32, run: &SweepRun) -> String {
-    let rate = or_dash(run.rate.map(|rate| rate.to_string()));
+    let rate = or_dash(run.rate);
     let rtt = or_dash(run.loaded_rtt.map(round_trip));
     let reason = serde_json::to_value(run.reason)
         .ok()
@@ -102,7 +110,7 @@ pub fn sweep_text(report: &SweepReport, style: TextStyle) -> String {
         text += &settings_table(answer, report, style);
     }
     for sentence in sweep_sentences(report) {
-        text += &wrap_text(&sentence, 2, str::to_owned);
+        text += &paragraph(&sentence, 2);
     }
     text += &cost_table(report, style);
     if report.interrupted {
@@ -110,40 +118,17 @@ pub fn sweep_text(report: &SweepReport, style: TextStyle) -> String {
             "Interrupted: `--resume {}` goes on with the next run.",
             report.plan.id
         );
-        text += &wrap_text(&line, 2, |line| style.mark_failure(line));
+        text += &style.failure_paragraph(&line, 2);
     }
     text
 }
 
 /// Returns the rates by window and streams.
 pub(crate) fn rate_map(report: &SweepReport) -> HeatMap {
-    let tile = |of: &SweepEstimate| {
-        let own = own_rates(report, of.cell);
-        let (rate, note) = match (of.runs, median(own.clone())) {
-            (0, None) => (of.rate, rate_interval(of)),
-            // The estimate is of the path as it is now, and knows nothing of runs that were made
-            // before.
-            (0, Some(rate)) => (
-                rate,
-                format!("{} before those that count", count_noun(own.len(), "run")),
-            ),
-            (runs, _) => (
-                of.rate,
-                format!("{}, {}", rate_interval(of), count_noun(runs, "run")),
-            ),
-        };
-        let is_measured = of.runs > 0 || !own.is_empty();
-        HeatTile {
-            window: of.cell.window,
-            streams: of.cell.streams.into(),
-            rate,
-            is_measured,
-            note,
-        }
-    };
+    let settings = report.surface.iter();
     let map = HeatMap::new(
         "Rate by window and streams",
-        report.surface.iter().map(tile).collect(),
+        settings.map(|of| rate_tile(report, of)).collect(),
     );
     let Some(answer) = &report.answer else {
         return map;
@@ -151,6 +136,30 @@ pub(crate) fn rate_map(report: &SweepReport) -> HeatMap {
     let (knee, best) = (answer.knee.cell, answer.best.rate);
     map.with_knee(knee.window, knee.streams.into())
         .with_bdp(best.bytes_in(report.plan.rtt))
+}
+
+fn rate_tile(report: &SweepReport, of: &SweepEstimate) -> HeatTile {
+    let own = own_rates(report, of.cell);
+    let is_measured = of.runs > 0 || !own.is_empty();
+    let interval = rate_interval(of);
+    let runs = count_noun(own.len(), "run");
+    let (rate, note) = match (of.runs, median(own)) {
+        (0, None) => (of.rate, interval),
+        // The estimate is of the path as it is now, and knows nothing of runs that were made
+        // before.
+        (0, Some(rate)) => (rate, format!("{runs} before those that count")),
+        (counted, _) => (
+            of.rate,
+            format!("{interval}, {}", count_noun(counted, "run")),
+        ),
+    };
+    HeatTile {
+        window: of.cell.window,
+        streams: of.cell.streams.into(),
+        rate,
+        is_measured,
+        note,
+    }
 }
 
 /// Returns the rates of all runs of a setting.
@@ -173,13 +182,12 @@ pub(crate) fn rate_interval(of: &SweepEstimate) -> String {
 }
 
 fn settings_table(answer: &SweepAnswer, report: &SweepReport, style: TextStyle) -> String {
-    let right = ColumnAlignment::Right;
     let mut table = TextTable::new(&[
-        ("", ColumnAlignment::Left),
-        ("streams × window", right),
-        ("rate", right),
-        ("95 % interval", right),
-        ("RTT", right),
+        ("", Left),
+        ("streams × window", Right),
+        ("rate", Right),
+        ("95 % interval", Right),
+        ("RTT", Right),
     ]);
     for (name, of) in named_settings(answer) {
         table.push_row([
@@ -246,8 +254,8 @@ fn path_change(report: &SweepReport) -> Option<String> {
 
 /// Returns the settings that are left out, with the reason of the last run of them.
 fn left_out(report: &SweepReport) -> Option<String> {
-    let is_left_out = |run: &&SweepRun| run.rate.is_none() && report.left_out.contains(&run.cell);
-    let last = report.runs.iter().rfind(is_left_out)?;
+    let mut runs = report.runs.iter().rev();
+    let last = runs.find(|run| run.rate.is_none() && report.left_out.contains(&run.cell))?;
     let settings: Vec<String> = report.left_out.iter().map(ToString::to_string).collect();
     let why = last
         .broken
@@ -448,34 +456,24 @@ fn of_others(report: &SweepReport) -> Option<String> {
 }
 
 fn cost_table(report: &SweepReport, style: TextStyle) -> String {
-    let right = ColumnAlignment::Right;
-    let mut table = TextTable::new(&[
-        ("", ColumnAlignment::Left),
-        ("bytes", right),
-        ("time", right),
-    ]);
-    let mut row = |name: &str, cost: SweepCost| {
+    let mut table = TextTable::new(&[("", Left), ("bytes", Right), ("time", Right)]);
+    let forecast = report.plan.forecast.map(|forecast| {
+        [
+            ("forecast", forecast.median),
+            ("8 of 10: from", forecast.low),
+            ("to", forecast.high),
+        ]
+    });
+    let spent = format!("spent on {}", count_noun(report.runs.len(), "run"));
+    let costs = [(spent.as_str(), report.spent), ("whole grid", report.grid)];
+    for (name, cost) in forecast.into_iter().flatten().chain(costs) {
         table.push_row([
             name.to_owned(),
-            size_cell(cost.bytes),
+            cost.bytes.to_string(),
             seconds_or_minutes(cost.time),
         ]);
-    };
-    if let Some(SweepForecast { median, low, high }) = report.plan.forecast {
-        row("forecast", median);
-        row("8 of 10: from", low);
-        row("to", high);
     }
-    row(
-        &format!("spent on {}", count_noun(report.runs.len(), "run")),
-        report.spent,
-    );
-    row("whole grid", report.grid);
     format!("\n{}", table.render(2, |head| style.dim(head)))
-}
-
-fn size_cell(bytes: ByteCount) -> String {
-    bytes.to_string()
 }
 
 /// Returns a length of time in seconds, or in minutes if it is long.
@@ -499,6 +497,7 @@ fn first_to_last<T: std::fmt::Display>(values: &[T]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fullpipe_units::ByteCount;
 
     #[test]
     fn a_few_dips_are_counted_and_only_without_any_there_are_none() {

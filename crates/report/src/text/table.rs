@@ -40,22 +40,22 @@ impl TextTable {
 
     /// Removes the columns in which every cell below the head is unknown.
     pub(crate) fn without_unknown(self) -> Self {
-        let known = |column: usize| {
-            let mut cells = self.rows.iter().skip(1).filter_map(|row| row.get(column));
-            self.rows.len() == 1 || cells.any(|cell| cell != UNKNOWN)
-        };
-        let kept: Vec<usize> = (0..self.align.len())
-            .filter(|column| known(*column))
-            .collect();
-        let row = |row: &Vec<String>| {
-            kept.iter()
-                .filter_map(|column| row.get(*column).cloned())
-                .collect()
-        };
+        let columns = 0..self.align.len();
+        let kept: Vec<usize> = columns.filter(|column| self.is_known(*column)).collect();
+        let rows = self.rows.iter().map(|row| {
+            let cells = kept.iter().filter_map(|column| row.get(*column).cloned());
+            cells.collect()
+        });
         Self {
             align: kept.iter().map(|column| self.align[*column]).collect(),
-            rows: self.rows.iter().map(row).collect(),
+            rows: rows.collect(),
         }
+    }
+
+    /// Returns true if a cell below the head of a column is known, or if there are none.
+    fn is_known(&self, column: usize) -> bool {
+        let mut cells = self.rows.iter().skip(1).filter_map(|row| row.get(column));
+        self.rows.len() == 1 || cells.any(|cell| cell != UNKNOWN)
     }
 
     /// The table, each line behind `indent` spaces, the head marked by `mark`. A text in the last
@@ -108,6 +108,18 @@ impl TextTable {
     }
 }
 
+/// Returns names with their values, a line each.
+pub(crate) fn pair_table<N: ToString>(
+    rows: impl IntoIterator<Item = (N, String)>,
+    indent: usize,
+) -> String {
+    let mut table = TextTable::new(&[("", ColumnAlignment::Left); 2]);
+    for (name, value) in rows {
+        table.push_row([name.to_string(), value]);
+    }
+    table.render(indent, str::to_owned)
+}
+
 /// A column with all its cells below the head.
 pub(crate) struct TableColumn {
     pub(crate) head: &'static str,
@@ -116,6 +128,20 @@ pub(crate) struct TableColumn {
 }
 
 impl TableColumn {
+    /// Returns a column with a cell for each of `rows`.
+    pub(crate) fn from_rows<T>(
+        head: &'static str,
+        align: ColumnAlignment,
+        rows: &[T],
+        cell: impl Fn(&T) -> String,
+    ) -> Self {
+        Self {
+            head,
+            align,
+            cells: rows.iter().map(cell).collect(),
+        }
+    }
+
     /// Returns true if any two cells differ.
     pub(crate) fn has_differences(&self) -> bool {
         self.cells
@@ -153,12 +179,13 @@ pub(crate) fn columns_table(mut shown: Vec<TableColumn>, dispensable: &[&str]) -
     table
 }
 
-/// Text of a cell whose value is unknown.
-pub(crate) fn or_dash(text: Option<String>) -> String {
-    text.unwrap_or_else(|| UNKNOWN.to_owned())
+/// Text of a cell, or a dash if its value is unknown.
+pub(crate) fn or_dash<T: ToString>(value: Option<T>) -> String {
+    value.map_or_else(|| UNKNOWN.to_owned(), |value| value.to_string())
 }
 
-const UNKNOWN: &str = "–";
+/// Text of a cell whose value is unknown.
+pub(crate) const UNKNOWN: &str = "–";
 
 /// A bar of at most `width` characters for `value` out of `full`, to an eighth of a character.
 pub(crate) fn value_bar(value: f64, full: f64, width: usize) -> String {
@@ -178,11 +205,16 @@ pub(crate) const HEIGHTS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆',
 /// A character for each value, as high as its share of the largest; a dot for zero.
 pub(crate) fn spark_line(values: &[f64]) -> String {
     let most = values.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
-    let mark = |value: &f64| match (value / most * HEIGHTS.len() as f64).ceil() as usize {
-        0 => '·',
-        height => HEIGHTS[height.min(HEIGHTS.len()) - 1],
-    };
-    values.iter().map(mark).collect()
+    let mut line = String::new();
+    for value in values {
+        line.push(
+            match (value / most * HEIGHTS.len() as f64).ceil() as usize {
+                0 => '·',
+                height => HEIGHTS[height.min(HEIGHTS.len()) - 1],
+            },
+        );
+    }
+    line
 }
 
 #[cfg(test)]
@@ -218,8 +250,8 @@ mod tests {
             ("b", ColumnAlignment::Right),
             ("c", ColumnAlignment::Right),
         ]);
-        table.push_row(["1".to_owned(), or_dash(None), or_dash(None)]);
-        table.push_row(["2".to_owned(), or_dash(None), "3".to_owned()]);
+        table.push_row(["1".to_owned(), UNKNOWN.to_owned(), UNKNOWN.to_owned()]);
+        table.push_row(["2".to_owned(), UNKNOWN.to_owned(), "3".to_owned()]);
         assert_eq!(
             table.without_unknown().render(0, str::to_owned),
             "a  c\n1  –\n2  3\n"

@@ -4,8 +4,9 @@ use fullpipe_record::TimeAccount;
 use fullpipe_units::{Ratio, Span, count_noun};
 
 use super::measurement::{round_trip, rounded_time};
-use super::style::{TextStyle, heading_line, wrap_text};
-use super::table::{ColumnAlignment, TextTable, value_bar};
+use super::style::{TextStyle, heading_line};
+use super::table::ColumnAlignment::{Left, Right};
+use super::table::{TextTable, value_bar};
 
 /// Characters of the longest bar.
 const BAR: usize = 10;
@@ -15,12 +16,7 @@ pub(crate) type UseOfTime = (&'static str, Span, String);
 
 /// Returns the account of a command's time, or of that for which a process was watched.
 pub fn time_account(account: &TimeAccount, is_command: bool, style: TextStyle) -> String {
-    let mut table = TextTable::new(&[
-        ("", ColumnAlignment::Left),
-        ("", ColumnAlignment::Right),
-        ("", ColumnAlignment::Right),
-        ("", ColumnAlignment::Left),
-    ]);
+    let mut table = TextTable::new(&[("", Left), ("", Right), ("", Right), ("", Left)]);
     for (name, time, figures) in uses_of_time(account) {
         let bar = value_bar(time.as_secs_f64(), account.whole.as_secs_f64(), BAR);
         table.push_row([
@@ -30,7 +26,7 @@ pub fn time_account(account: &TimeAccount, is_command: bool, style: TextStyle) -
             format!("{bar} {figures}"),
         ]);
     }
-    let main = wrap_text(&main_use(account, is_command), 2, |line| style.bold(line));
+    let main = style.bold_paragraph(&main_use(account, is_command), 2);
     heading_line(style, "Where the time went") + &main + &table.render(4, str::to_owned)
 }
 

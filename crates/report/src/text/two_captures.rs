@@ -7,8 +7,9 @@ use fullpipe_record::{
 use fullpipe_units::{ByteCount, Ratio, count_noun, printable_line};
 
 use super::measurement::round_trip;
-use super::style::{TextStyle, heading_line, wrap_text};
-use super::table::{ColumnAlignment, TextTable, spark_line};
+use super::style::{TextStyle, heading_line, paragraph};
+use super::table::ColumnAlignment::Left;
+use super::table::{TextTable, pair_table, spark_line};
 
 /// Returns the comparison of connection `number` in two captures: losses and changes between them,
 /// delays, and their clocks. Returns nothing of one capture.
@@ -23,24 +24,14 @@ pub(crate) fn capture_comparison(report: &CaptureReport, number: u64, style: Tex
         &format!("Between {first} and {second}: {count} in both"),
     );
     for note in &other.notes {
-        text += &wrap_text(note, 2, |line| style.dim(line));
+        text += &style.dim_paragraph(note, 2);
     }
     let flow = report.flows.iter().find(|flow| flow.number == number);
     let pair = report.pairs.iter().find(|pair| pair.numbers[0] == number);
     let Some((flow, pair)) = flow.zip(pair) else {
-        return text
-            + &wrap_text(
-                &format!("Connection {number} is in the first alone."),
-                2,
-                str::to_owned,
-            );
+        return text + &paragraph(&format!("Connection {number} is in the first alone."), 2);
     };
-    let left = ColumnAlignment::Left;
-    let mut table = TextTable::new(&[("", left), ("", left)]);
-    for (name, value) in pair_rows(flow, pair) {
-        table.push_row([name.to_owned(), value]);
-    }
-    text += &table.render(2, str::to_owned);
+    text += &pair_table(pair_rows(flow, pair), 2);
     text + &field_changes_table(flow, pair, style)
 }
 
@@ -102,24 +93,22 @@ fn loss_text(direction: &FlowDirection, has_data: bool) -> String {
     if !direction.in_both {
         return "in one of the captures alone".to_owned();
     }
-    let mut all = Vec::new();
-    all.extend(losses_between(direction, "them"));
-    let mut add = |count: u64, text: &str| {
-        all.extend((count > 0).then(|| format!("{} {text}", count_noun(count, "segment"))));
+    let repeated = if direction.ends_at_receiver {
+        "retransmitted that had arrived"
+    } else {
+        "lost behind them or retransmitted in vain"
     };
-    add(direction.lost_before, "lost before them");
-    add(
-        direction.repeated,
-        if direction.ends_at_receiver {
-            "retransmitted that had arrived"
-        } else {
-            "lost behind them or retransmitted in vain"
-        },
-    );
-    match (all.is_empty(), has_data) {
-        (true, true) => all.push("no data lost".to_owned()),
-        (true, false) => all.push("no data".to_owned()),
-        (false, _) => {}
+    let mut all = Vec::from_iter(losses_between(direction, "them"));
+    for (count, text) in [
+        (direction.lost_before, "lost before them"),
+        (direction.repeated, repeated),
+    ] {
+        if count > 0 {
+            all.push(format!("{} {text}", count_noun(count, "segment")));
+        }
+    }
+    if all.is_empty() {
+        all.push(if has_data { "no data lost" } else { "no data" }.to_owned());
     }
     all.extend(has_data.then(|| match direction.reordered_packets {
         0 => "nothing reordered".to_owned(),
@@ -138,19 +127,17 @@ fn loss_text(direction: &FlowDirection, has_data: bool) -> String {
 pub(crate) fn losses_between(direction: &FlowDirection, captures: &str) -> Option<String> {
     const FEW: f64 = 100.0;
     let (lost, share) = (direction.lost_segments, direction.lost);
+    if lost == 0 {
+        return None;
+    }
     let all = (lost as f64 / share.get()).round();
-    let text = if all < FEW {
-        format!(
-            "{lost} of {} lost between {captures}",
-            count_noun(all as u64, "segment")
-        )
+    Some(if all < FEW {
+        let all = count_noun(all as u64, "segment");
+        format!("{lost} of {all} lost between {captures}")
     } else {
-        format!(
-            "{} lost between {captures} ({share})",
-            count_noun(lost, "segment")
-        )
-    };
-    (lost > 0).then_some(text)
+        let lost = count_noun(lost, "segment");
+        format!("{lost} lost between {captures} ({share})")
+    })
 }
 
 fn delay_text(delay: OneWayDelay) -> String {
@@ -189,12 +176,11 @@ fn ppm(ratio: Ratio) -> String {
 /// Returns the table of the fields that were changed.
 fn field_changes_table(flow: &FlowReport, pair: &FlowPair, style: TextStyle) -> String {
     let mut text = String::new();
-    let left = ColumnAlignment::Left;
     let mut table = TextTable::new(&[
-        ("changed", left),
-        ("of", left),
-        ("before", left),
-        ("after", left),
+        ("changed", Left),
+        ("of", Left),
+        ("before", Left),
+        ("after", Left),
     ]);
     let mut is_empty = true;
     for (end, name) in flow_ends(flow) {
@@ -203,22 +189,24 @@ fn field_changes_table(flow: &FlowReport, pair: &FlowPair, style: TextStyle) -> 
             if change.field == ChangedField::Address {
                 // Two of them would not fit into a line.
                 text += &address_translation(change, name, style);
-            } else {
-                is_empty = false;
-                table.push_row([
-                    field_name(change.field).to_owned(),
-                    name.to_owned(),
-                    change.before.clone(),
-                    change.after.clone(),
-                ]);
+                continue;
             }
+            is_empty = false;
+            table.push_row(
+                [
+                    field_name(change.field),
+                    name,
+                    &change.before,
+                    &change.after,
+                ]
+                .map(str::to_owned),
+            );
         }
     }
-    if !is_empty {
-        text += "\n";
-        text += &table.render(2, |head| style.dim(head));
+    if is_empty {
+        return text;
     }
-    text
+    text + "\n" + &table.render(2, |head| style.dim(head))
 }
 
 fn address_translation(change: &FlowChange, name: &str, style: TextStyle) -> String {
@@ -226,7 +214,7 @@ fn address_translation(change: &FlowChange, name: &str, style: TextStyle) -> Str
         "The address of the {name} was changed: {} before, {} after.",
         change.before, change.after
     );
-    wrap_text(&line, 2, |line| style.bold(line))
+    style.bold_paragraph(&line, 2)
 }
 
 pub(crate) const fn field_name(field: ChangedField) -> &'static str {
