@@ -50,8 +50,6 @@ pub(crate) struct EndState {
     pub(crate) echoes: Echoes,
     /// The window that the other end allows, as it stands in the header.
     allowed: Option<u16>,
-    /// Packets of the other end that allow nothing.
-    closed_windows: u64,
     /// Position at which its first full segment ends.
     full_segment_until: Option<u64>,
     /// The course of its data, once there is any.
@@ -346,7 +344,6 @@ impl EndState {
     /// Takes note of the window that the other end allows, as it stands in the header.
     pub(crate) fn is_allowed(&mut self, window: u16, at: Time) {
         self.allowed = Some(window);
-        self.closed_windows += u64::from(window == 0);
         if let Some(sending) = &mut self.sending {
             sending.is_allowed(window, at);
         }
@@ -513,11 +510,6 @@ impl EndState {
     /// here.
     pub(crate) fn unseen_bytes(&self) -> ByteCount {
         ByteCount::new(self.next.map_or(0, |next| self.ahead.saturating_sub(next)))
-    }
-
-    /// Returns the number of packets of the other end that allow it nothing.
-    pub(crate) fn closed_windows(&self) -> u64 {
-        self.closed_windows
     }
 
     /// Returns true if a full segment of its data was acknowledged.

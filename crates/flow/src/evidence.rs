@@ -154,7 +154,6 @@ fn capture_figures(flows: &[&FlowState], by_echo: bool) -> Option<CaptureEvidenc
         full_segment_acknowledged: flows
             .iter()
             .any(|flow| flow.sender_and_receiver().0.full_segment_acknowledged()),
-        closed_windows: end.closed_windows(),
         silent_after: Span::ZERO,
         answers: flows
             .iter()
@@ -165,7 +164,6 @@ fn capture_figures(flows: &[&FlowState], by_echo: bool) -> Option<CaptureEvidenc
         sender_offers_scale: offered,
         receiver_offers_scale: answered,
         window_edit: None,
-        stalls: largest.stalls(largest.sender_index()),
         clamped_mss: None,
     })
 }

@@ -1116,12 +1116,12 @@ fn a_byte_that_asks_whether_a_closed_window_is_open_was_not_lost() {
     assert_eq!(
         (
             capture.probes,
-            capture.stalls.timeout_count,
-            capture.stalls.no_data
+            client.stalls.timeout_count,
+            client.stalls.no_data
         ),
         (4, 0, Span::ZERO)
     );
-    assert_eq!(capture.stalls.closed_window, Span::from_secs(20) + RTT * 4);
+    assert_eq!(client.stalls.closed_window, Span::from_secs(20) + RTT * 4);
     assert_eq!(capture.idle, Ratio::ZERO, "the receiver allowed nothing");
 }
 

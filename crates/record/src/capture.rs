@@ -217,9 +217,6 @@ pub struct CaptureEvidence {
     /// True if the receiver acknowledged a full segment.
     #[serde(default)]
     pub full_segment_acknowledged: bool,
-    /// Packets of the receiver that close its window: zero is zero under any scale.
-    #[serde(default)]
-    pub closed_windows: u64,
     /// Time after the last data was acknowledged, in which the sender had nothing on the way.
     #[serde(default)]
     pub silent_after: Span,
@@ -234,9 +231,6 @@ pub struct CaptureEvidence {
     pub receiver_offers_scale: Option<bool>,
     /// The work of a device on the receiver's windows between two captures; `None` of one capture.
     pub window_edit: Option<WindowEdit>,
-    /// Times in which the sender of the connection that moved most sent none of its data.
-    #[serde(default, skip_serializing_if = "StallTimes::is_empty")]
-    pub stalls: StallTimes,
     /// Segment size (MSS) that a SYN announced before and behind a device that lowered it, as two
     /// captures show it.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -8,7 +8,7 @@
 use fullpipe_diagnose::diagnose;
 use fullpipe_record::{
     At, Basis, BufferTriple, BurstRate, CaptureEvidence, Evidence, HostSettings, Limit,
-    QuietRounds, Sample, StallTimes, Steady, TcpInfo, Verdict, WindowEdit,
+    QuietRounds, Sample, Steady, TcpInfo, Verdict, WindowEdit,
 };
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
 
@@ -44,14 +44,12 @@ fn seen(point: At, mbps: f64) -> CaptureEvidence {
         probes: 0,
         answers: 0,
         full_segment_acknowledged: false,
-        closed_windows: 0,
         silent_after: Span::ZERO,
         largest_mss: Some(ByteCount::new(1460)),
         sender_opened: true,
         sender_offers_scale: Some(true),
         receiver_offers_scale: Some(true),
         window_edit: None,
-        stalls: StallTimes::default(),
         clamped_mss: None,
     }
 }
