@@ -5,7 +5,6 @@ use fullpipe_record::{
 };
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span, Time};
 
-use crate::end::EndState;
 use crate::flow::FlowState;
 use crate::followed::FollowedFlow;
 use crate::sending::SentData;
@@ -50,42 +49,15 @@ pub(crate) fn flows_of_transfer(number: usize, flows: &[FollowedFlow]) -> Vec<us
 /// Returns the evidence of a transfer over `flows`, the largest first.
 pub(crate) fn transfer_evidence(flows: &[&FlowState]) -> Option<Evidence> {
     let largest = flows.first()?;
-    let point = largest
-        .capture_point()
-        .map(|point| capture_place(point, largest.sender_index()));
-    let by_echo = point != Some(At::Sender)
+    let by_echo = capture_place(largest) != Some(At::Sender)
         && flows
             .iter()
             .all(|flow| flow.sender_data().is_some_and(SentData::has_echoes));
-    let origin = flows
-        .iter()
-        .filter_map(|flow| flow.sender_data()?.course.begin_time())
-        .min()
-        .unwrap_or(Time::ZERO);
-    let of_flow = |(flow, stream): (&&FlowState, u16)| -> Vec<Sample> {
-        let (end, other) = flow.sender_and_receiver();
-        let rest = flow.missing_rtt(by_echo).unwrap_or_default();
-        let samples = |sending: &SentData| {
-            sending.course.interval_samples(
-                end.flow_parameters(other, stream, by_echo),
-                origin,
-                by_echo,
-                rest,
-            )
-        };
-        end.sent_data().map(samples).unwrap_or_default()
-    };
-    let mut samples: Vec<Sample> = flows.iter().zip(0..).flat_map(of_flow).collect();
+    let mut samples = sender_samples(flows, by_echo);
     let silent_after = cut_silent_end(&mut samples);
     let idle_rtt = flows.iter().filter_map(|flow| flow.handshake_time()).min();
-    let ended = samples
-        .iter()
-        .map(|sample| sample.at)
-        .max()
-        .unwrap_or_default();
-    let none = SentData::default();
-    let sending = largest.sender_data().unwrap_or(&none);
-    let sustained = sustained_rate(&samples);
+    let ended = last_time(&samples);
+    let capture = capture_evidence(flows, largest, by_echo, &samples, silent_after);
     Some(Evidence {
         request: Request {
             streams: flows.len() as u16,
@@ -108,36 +80,56 @@ pub(crate) fn transfer_evidence(flows: &[&FlowState]) -> Option<Evidence> {
         loaded_rtt: None,
         bandwidth: None,
         framing: Framing::Ethernet,
-        capture: Some(CaptureEvidence {
-            point,
-            by_echo,
-            idle: without_silence(sending.idle_share(by_echo), ended, silent_after),
-            sustained,
-            silent_after,
-            ..capture_figures(flows, by_echo)?
-        }),
+        capture: Some(capture),
     })
 }
 
-/// Returns what the packets of `flows`, the largest first, show of the sender and the path.
-fn capture_figures(flows: &[&FlowState], by_echo: bool) -> Option<CaptureEvidence> {
-    let largest = flows.first()?;
+/// Returns the samples of the senders of `flows`, in time from the first data on.
+fn sender_samples(flows: &[&FlowState], by_echo: bool) -> Vec<Sample> {
+    let origin = flows
+        .iter()
+        .filter_map(|flow| flow.sender_data()?.course.begin_time())
+        .min()
+        .unwrap_or(Time::ZERO);
+    let mut samples = Vec::new();
+    for (flow, stream) in flows.iter().zip(0..) {
+        let (end, other) = flow.sender_and_receiver();
+        if let Some(sending) = end.sent_data() {
+            samples.extend(sending.course.interval_samples(
+                end.flow_parameters(other, stream, by_echo),
+                origin,
+                by_echo,
+                flow.missing_rtt(by_echo).unwrap_or_default(),
+            ));
+        }
+    }
+    samples
+}
+
+/// Returns what the packets of `flows` show of the sender and the path, whose `samples` a silence
+/// of `silent_after` followed; most figures are those of the `largest`.
+fn capture_evidence(
+    flows: &[&FlowState],
+    largest: &FlowState,
+    by_echo: bool,
+    samples: &[Sample],
+    silent_after: Span,
+) -> CaptureEvidence {
     let none = SentData::default();
     let sending = largest.sender_data().unwrap_or(&none);
     let (end, other) = largest.sender_and_receiver();
-    let [offered, answered] = [end, other].map(EndState::offers_scale);
-    Some(CaptureEvidence {
-        point: None,
-        only: largest.only_seen_end(),
+    let only = largest.only_seen_end();
+    let idle = sending.idle_share(by_echo);
+    CaptureEvidence {
+        point: capture_place(largest),
+        only,
         by_echo,
-        clocked: sending
-            .clocked_share(by_echo)
-            .filter(|_| largest.only_seen_end().is_none()),
-        idle: sending.idle_share(by_echo),
+        clocked: sending.clocked_share(by_echo).filter(|_| only.is_none()),
+        idle: without_silence(idle, last_time(samples), silent_after),
         train: sending.mean_train(),
         arrivals: sending.arrivals.most_frequent_rate(),
         departures: sending.departures.most_frequent_rate(),
-        sustained: None,
+        sustained: sustained_rate(samples),
         faster: sending.departures.beyond_mode(),
         acknowledgements: sending.acknowledgements.most_frequent_rate(),
         beyond: None,
@@ -154,53 +146,59 @@ fn capture_figures(flows: &[&FlowState], by_echo: bool) -> Option<CaptureEvidenc
         full_segment_acknowledged: flows
             .iter()
             .any(|flow| flow.sender_and_receiver().0.full_segment_acknowledged()),
-        silent_after: Span::ZERO,
+        silent_after,
         answers: flows
             .iter()
             .map(|flow| flow.sender_and_receiver().1.data_packets())
             .sum(),
         largest_mss: end.offered_mss().max(other.offered_mss()),
         sender_opened: largest.sender_index() == 0,
-        sender_offers_scale: offered,
-        receiver_offers_scale: answered,
+        sender_offers_scale: end.offers_scale(),
+        receiver_offers_scale: other.offers_scale(),
         window_edit: None,
         clamped_mss: None,
-    })
+    }
+}
+
+/// Returns the time of the last of `samples`, zero without any.
+fn last_time(samples: &[Sample]) -> Span {
+    samples
+        .iter()
+        .map(|sample| sample.at)
+        .max()
+        .unwrap_or_default()
 }
 
 /// Removes the samples after all data had been acknowledged, and returns the time that they took.
 /// What a connection does after its data, such as asking whether the other end is there, is no part
 /// of the transfer.
 fn cut_silent_end(samples: &mut Vec<Sample>) -> Span {
-    let end = |samples: &[Sample]| {
-        samples
-            .iter()
-            .map(|sample| sample.at)
-            .max()
-            .unwrap_or_default()
-    };
-    let moved = |sample: &Sample| (sample.tcp.bytes_sent, sample.tcp.bytes_acked);
     let streams = samples.chunk_by(|one, next| one.stream == next.stream);
     let ends: Vec<Sample> = streams.filter_map(<[_]>::last).cloned().collect();
-    // A sender whose window was closed at last may have more to send.
-    let may_go_on = |last: &Sample| {
-        let waits =
-            last.tcp.bytes_acked.is_none() || last.outstanding_bytes() != Some(ByteCount::ZERO);
-        waits || last.tcp.snd_wnd == Some(ByteCount::ZERO)
-    };
     if ends.iter().any(may_go_on) {
         return Span::ZERO;
     }
-    let before = end(samples);
-    let is_last = |one: &Sample| {
-        ends.iter()
-            .any(|last| last.stream == one.stream && moved(last) == moved(one))
-    };
+    let before = last_time(samples);
     // The first sample of each stream by which everything had moved stays.
     samples.dedup_by(|later, earlier| {
-        later.stream == earlier.stream && is_last(later) && is_last(earlier)
+        later.stream == earlier.stream && is_as_at_end(later, &ends) && is_as_at_end(earlier, &ends)
     });
-    before.saturating_sub(end(samples))
+    before.saturating_sub(last_time(samples))
+}
+
+/// Returns true if a sender may have more to send after its `last` sample: where data is on the
+/// way, and where its window was closed at last.
+fn may_go_on(last: &Sample) -> bool {
+    last.tcp.bytes_acked.is_none()
+        || last.outstanding_bytes() != Some(ByteCount::ZERO)
+        || last.tcp.snd_wnd == Some(ByteCount::ZERO)
+}
+
+/// Returns true if everything of a stream had moved by `sample`, of which `ends` has the last one.
+fn is_as_at_end(sample: &Sample, ends: &[Sample]) -> bool {
+    let moved = |sample: &Sample| (sample.tcp.bytes_sent, sample.tcp.bytes_acked);
+    ends.iter()
+        .any(|last| last.stream == sample.stream && moved(last) == moved(sample))
 }
 
 /// Returns the share of the time until `end` in which a sender had little in flight, of which
@@ -238,12 +236,13 @@ fn sustained_rate(samples: &[Sample]) -> Option<BitRate> {
     rates.into_iter().max()
 }
 
-fn capture_place(point: CapturePoint, sender: usize) -> At {
-    match (point, sender) {
+/// Returns the place of the capture, as seen from the sender of `flow`.
+fn capture_place(flow: &FlowState) -> Option<At> {
+    Some(match (flow.capture_point()?, flow.sender_index()) {
         (CapturePoint::First, 0) | (CapturePoint::Second, 1) => At::Sender,
         (CapturePoint::First | CapturePoint::Second, _) => At::Receiver,
         (CapturePoint::Between, _) => At::Path,
-    }
+    })
 }
 
 #[cfg(test)]
