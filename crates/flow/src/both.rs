@@ -14,44 +14,50 @@ pub fn of_both(
     flows: &[FlowReport],
     pairs: &[FlowPair],
 ) -> Vec<TransferEvidence> {
-    let joined = |transfer: TransferEvidence| {
-        let Some(number) = transfer.flows.first().copied() else {
-            return transfer;
-        };
-        let Some(pair) = pairs.iter().find(|pair| pair.numbers[0] == number) else {
-            return transfer;
-        };
-        let other = second
-            .iter()
-            .find(|other| other.flows.contains(&pair.numbers[1]));
-        let (evidence, farther) =
-            nearer_to_sender(transfer.evidence, other.map(|other| other.evidence.clone()));
-        let edit = flows
-            .iter()
-            .find(|flow| flow.number == number)
-            .map(|flow| window_edit(pair, flow.sender_index()));
-        let arrivals = |evidence: &Evidence| arrivals_at_receiver(evidence.capture.as_ref()?);
-        let beyond = farther.as_ref().and_then(arrivals);
-        let loaded_rtt = farther
-            .as_ref()
-            .filter(|_| is_at_sender(&evidence))
-            .and_then(without_receiver);
-        let capture = evidence.capture.map(|capture| CaptureEvidence {
-            window_edit: edit,
-            clamped_mss: clamped_mss(pair),
-            beyond,
-            ..capture
-        });
-        TransferEvidence {
-            flows: transfer.flows,
-            evidence: Evidence {
-                capture,
-                loaded_rtt,
-                ..evidence
-            },
-        }
-    };
-    first.into_iter().map(joined).collect()
+    first
+        .into_iter()
+        .map(|transfer| {
+            let pair = pairs
+                .iter()
+                .find(|pair| transfer.flows.first() == Some(&pair.numbers[0]));
+            match pair {
+                Some(pair) => evidence_of_both(transfer, second, flows, pair),
+                None => transfer,
+            }
+        })
+        .collect()
+}
+
+/// Returns the evidence of one transfer, whose largest connection is the first of `pair`.
+fn evidence_of_both(
+    transfer: TransferEvidence,
+    second: &[TransferEvidence],
+    flows: &[FlowReport],
+    pair: &FlowPair,
+) -> TransferEvidence {
+    let other = second
+        .iter()
+        .find(|other| other.flows.contains(&pair.numbers[1]))
+        .map(|other| other.evidence.clone());
+    let (evidence, farther) = nearer_to_sender(transfer.evidence, other);
+    let flow = flows.iter().find(|flow| flow.number == pair.numbers[0]);
+    let capture = evidence.capture.map(|capture| CaptureEvidence {
+        window_edit: flow.map(|flow| window_edit(pair, flow.sender_index())),
+        clamped_mss: clamped_mss(pair),
+        beyond: farther.as_ref().and_then(arrivals_at_receiver),
+        ..capture
+    });
+    let loaded_rtt = farther
+        .filter(|_| is_at_sender(&evidence))
+        .and_then(|farther| without_receiver(&farther));
+    TransferEvidence {
+        flows: transfer.flows,
+        evidence: Evidence {
+            capture,
+            loaded_rtt,
+            ..evidence
+        },
+    }
 }
 
 /// Returns the evidence of the capture that was taken at the sender first, if `other` is that and
@@ -85,10 +91,11 @@ fn without_receiver(evidence: &Evidence) -> Option<Span> {
 
 /// Returns the most frequent rate at which packets arrive, where a capture was taken at the
 /// receiver.
-fn arrivals_at_receiver(capture: &CaptureEvidence) -> Option<BurstRate> {
-    let most =
-        BurstRate::most_frequent([capture.arrivals, capture.departures].into_iter().flatten());
-    most.filter(|_| capture.point == Some(At::Receiver))
+fn arrivals_at_receiver(evidence: &Evidence) -> Option<BurstRate> {
+    let capture = evidence
+        .capture
+        .filter(|capture| capture.point == Some(At::Receiver))?;
+    BurstRate::most_frequent([capture.arrivals, capture.departures].into_iter().flatten())
 }
 
 #[cfg(test)]

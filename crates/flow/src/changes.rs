@@ -1,5 +1,7 @@
 //! The fields that a device changed between two captures.
 
+use std::iter::once;
+
 use fullpipe_record::{ChangedField, FlowChange, FlowEnd, FlowPair, SynReport, WindowEdit};
 use fullpipe_units::ByteCount;
 
@@ -23,81 +25,84 @@ const SYN_FIELDS: [(ChangedField, ShowField); 9] = [
     (ChangedField::Dscp, |syn| syn.dscp.to_string()),
 ];
 
+/// A field with its text in the capture near the end that sent it, and in the other.
+type ComparedField = (ChangedField, [String; 2]);
+
 /// Compares what an end sent in the capture near it and in the other. Windows count the same in
 /// both if the SYNs of both ends have the same scales there.
-pub(crate) fn compare_ends([near, far]: [&FlowEnd; 2], same_scales: bool) -> Vec<FlowChange> {
-    let mut changes = Vec::new();
-    let mut compare = |field, [before, after]: [String; 2]| {
-        if before != after {
-            changes.push(FlowChange {
-                field,
-                before,
-                after,
-            });
-        }
+pub(crate) fn compare_ends(ends: [&FlowEnd; 2], same_scales: bool) -> Vec<FlowChange> {
+    let [near, far] = ends;
+    let windows = compared_windows(ends).filter(|_| same_scales);
+    once((ChangedField::Address, ends.map(|end| end.address.clone())))
+        .chain(near.syn.zip(far.syn).into_iter().flat_map(syn_fields))
+        .chain(
+            windows.map(|windows| (ChangedField::Window, windows.map(|bytes| bytes.to_string()))),
+        )
+        .filter(|(_, [before, after])| before != after)
+        .map(|(field, [before, after])| FlowChange {
+            field,
+            before,
+            after,
+        })
+        .collect()
+}
+
+/// Returns the fields of a SYN as it was sent and as it arrived, as far as both are known.
+fn syn_fields((sent, arrived): (SynReport, SynReport)) -> Vec<ComparedField> {
+    let unchanged = SynReport {
+        hops_left: sent.hops_left,
+        ..arrived
     };
-    compare(
-        ChangedField::Address,
-        [near.address.clone(), far.address.clone()],
-    );
     // Of most connections nothing was changed but the hops that are left.
-    let is_changed = |(sent, arrived): &(SynReport, SynReport)| {
-        *sent
-            != SynReport {
-                hops_left: sent.hops_left,
-                ..*arrived
-            }
-    };
-    if let Some((sent, arrived)) = near.syn.zip(far.syn).filter(is_changed) {
-        let is_cut = sent.options_cut || arrived.options_cut;
-        for (field, show) in SYN_FIELDS {
-            let shown = [show(&sent), show(&arrived)];
-            // What a snap length may have cut off is not known to be absent.
-            let is_absent = |text: &String| [NONE, NOT_OFFERED].contains(&text.as_str());
-            if !is_cut || field == ChangedField::Ecn || !shown.iter().any(is_absent) {
-                compare(field, shown);
-            }
-        }
+    if sent == unchanged {
+        return Vec::new();
     }
-    if same_scales {
-        let settled = |end: &FlowEnd| {
-            let window = end
-                .window
-                .filter(|window| window.settled_share.get() >= STEADY_WINDOW)?;
-            Some(window.settled.get())
-        };
-        // Of windows that vary, not even the most arrives as large as most were sent where a device
-        // lowers them.
-        let varying = near
-            .window
-            .zip(far.window)
-            .map(|(sent, arrived)| (sent.settled.get(), arrived.most.get()));
-        let is_whole = far.packets as f64 >= near.packets as f64 * WHOLE;
-        let lowered = varying.filter(|(sent, arrived)| arrived < sent && is_whole);
-        if let Some((sent, arrived)) = settled(near).zip(settled(far)).or(lowered) {
-            compare(
-                ChangedField::Window,
-                [sent.to_string(), arrived.to_string()],
-            );
-        }
+    let is_cut = sent.options_cut || arrived.options_cut;
+    SYN_FIELDS
+        .map(|(field, show)| (field, [show(&sent), show(&arrived)]))
+        .into_iter()
+        // What a snap length may have cut off is not known to be absent.
+        .filter(|(field, [before, after])| {
+            !is_cut || *field == ChangedField::Ecn || !(is_absent(before) || is_absent(after))
+        })
+        .collect()
+}
+
+fn is_absent(text: &str) -> bool {
+    [NONE, NOT_OFFERED].contains(&text)
+}
+
+/// Returns the windows of an end that are to be the same in both captures: those that it settled
+/// at.
+fn compared_windows([near, far]: [&FlowEnd; 2]) -> Option<[u64; 2]> {
+    let (sent, arrived) = near.window.zip(far.window)?;
+    let settled = [sent, arrived].map(|window| window.settled.get());
+    if [sent, arrived]
+        .iter()
+        .all(|window| window.settled_share.get() >= STEADY_WINDOW)
+    {
+        return Some(settled);
     }
-    changes
+    // Of windows that vary, not even the most arrives as large as most were sent where a device
+    // lowers them.
+    let is_whole = far.packets as f64 >= near.packets as f64 * WHOLE;
+    (is_whole && arrived.most < sent.settled).then_some([settled[0], arrived.most.get()])
+}
+
+/// Returns the change of a field in what an end sent.
+fn find_change(pair: &FlowPair, end: usize, field: ChangedField) -> Option<&FlowChange> {
+    let changes = &pair.directions[end].changes;
+    changes.iter().find(|change| change.field == field)
 }
 
 /// Returns the change that devices on the path made to the windows of the receiver of most data.
 pub fn window_edit(pair: &FlowPair, sender: usize) -> WindowEdit {
-    let changed = |end: usize, field| {
-        pair.directions[end]
-            .changes
-            .iter()
-            .find(move |change| change.field == field)
-    };
-    let scales = [0, 1].map(|end| changed(end, ChangedField::WindowScale));
+    let scales = [0, 1].map(|end| find_change(pair, end, ChangedField::WindowScale));
     if scales.iter().flatten().any(|change| change.after == NONE) {
         WindowEdit::ScaleStripped
     } else if scales.iter().any(Option::is_some) {
         WindowEdit::ScaleRewritten
-    } else if changed(1 - sender, ChangedField::Window).is_some() {
+    } else if find_change(pair, 1 - sender, ChangedField::Window).is_some() {
         WindowEdit::Lowered
     } else {
         WindowEdit::Nothing
@@ -107,11 +112,7 @@ pub fn window_edit(pair: &FlowPair, sender: usize) -> WindowEdit {
 /// Returns the segment size (MSS) that a SYN announces before and behind a device that lowers it;
 /// of both directions, the larger step. `None` where none is lowered.
 pub(crate) fn clamped_mss(pair: &FlowPair) -> Option<[ByteCount; 2]> {
-    let changes = pair
-        .directions
-        .iter()
-        .flat_map(|direction| &direction.changes);
-    let of_mss = changes.filter(|change| change.field == ChangedField::Mss);
+    let of_mss = (0..2).filter_map(|end| find_change(pair, end, ChangedField::Mss));
     let sizes =
         of_mss.filter_map(|change| Some([change.before.parse().ok()?, change.after.parse().ok()?]));
     let lowered = sizes.filter(|[before, after]| after < before);

@@ -3,6 +3,8 @@
 use fullpipe_record::{ClockOffset, ClockSkew, OneWayDelay};
 use fullpipe_units::{Ratio, Span, Time, median};
 
+use crate::losses::nanos_ahead;
+
 /// Minimum number of packets of a direction that show a skew.
 const MIN_PACKETS: usize = 32;
 
@@ -76,20 +78,17 @@ impl CommonPackets {
             .filter_map(|packets| packets.first().copied())
             .min()
             .unwrap_or([Time::ZERO; 2]);
-        let nanos = |time: Time| i128::from(time.as_nanos());
-        let ahead = |[one, other]: [Time; 2]| nanos(other) - nanos(one);
-        let base = ahead(first);
-        let seconds = |nanos: i128| nanos as f64 / 1e9;
-        let packet = |times: &[Time; 2]| CommonPacket {
-            at: times[0].duration_since(first[0]).as_secs_f64(),
-            ahead: seconds(ahead(*times) - base),
-        };
-        Self {
-            directions: times
-                .each_ref()
-                .map(|packets| packets.iter().map(packet).collect()),
-            base,
-        }
+        let base = nanos_ahead(first);
+        let directions = times.map(|packets| {
+            packets
+                .into_iter()
+                .map(|times| CommonPacket {
+                    at: times[0].duration_since(first[0]).as_secs_f64(),
+                    ahead: (nanos_ahead(times) - base) as f64 / 1e9,
+                })
+                .collect()
+        });
+        Self { directions, base }
     }
 
     /// Returns the index of the capture that is nearer to the first end: there and back take time,
@@ -121,52 +120,54 @@ impl CommonPackets {
         };
         let directions = [0, 1].map(|end| (self.directions[end].as_slice(), signs[end]));
         // A queue hides the skew: the direction with less of it shows it better.
-        let skews = directions
+        let skew = directions
             .iter()
-            .filter_map(|(packets, sign)| clock_skew(packets, *sign));
-        let skew = skews.min_by(|one, other| one.error.total_cmp(&other.error));
-        let skew = skew.filter(|skew| skew.rate.abs() <= MAX_SKEW && skew.error <= MAX_ERROR);
-        let is_short = directions
-            .iter()
-            .all(|(packets, _)| capture_duration(packets) < SHORT);
-        let rate = skew
-            .map(|skew| skew.rate)
-            .or_else(|| is_short.then_some(0.0));
-        let Some(rate) = rate else {
+            .filter_map(|(packets, sign)| clock_skew(packets, *sign))
+            .min_by(|one, other| one.error.total_cmp(&other.error))
+            .filter(|skew| skew.rate.abs() <= MAX_SKEW && skew.error <= MAX_ERROR);
+        let [there, back] = directions.map(|(packets, _)| capture_duration(packets));
+        let longest = there.max(back);
+        if skew.is_none() && longest >= SHORT {
             return ClockFigures::default();
-        };
+        }
+        let rate = skew.map_or(0.0, |skew| skew.rate);
         let delays = directions.map(|(packets, sign)| one_way_delays(packets, sign, rate));
-        let floors = delays.each_ref().map(|delays| delays.first().copied());
-        let offset = floors[0].zip(floors[1]).map(|(there, back)| {
-            (
-                there + back,
-                self.base as f64 / 1e9 + f64::midpoint(signs[0] * there, signs[1] * back),
-            )
-        });
+        let [there, back] = delays.each_ref().map(|delays| delays.first().copied());
+        let floors = there.zip(back);
         // Nothing arrives before it was sent, but for the error of what the clocks were corrected
         // by.
-        let longest = directions
-            .iter()
-            .map(|(packets, _)| capture_duration(packets))
-            .fold(0.0, f64::max);
         let tolerance = skew.map_or(MAX_SKEW, |skew| skew.error) * longest + RESOLUTION;
-        if offset.is_some_and(|(rtt, _)| rtt < -tolerance) {
+        if floors.is_some_and(|(there, back)| there + back < -tolerance) {
             return ClockFigures::default();
         }
         ClockFigures {
-            skew: skew.map(|skew| ClockSkew {
-                faster: usize::from(skew.rate > 0.0),
-                by: Ratio::new(skew.rate.abs()),
-                error: Ratio::new(skew.error),
-                packets: skew.packets as u64,
-            }),
-            offset: offset.map(|(rtt, ahead)| ClockOffset {
-                ahead: usize::from(ahead > 0.0),
-                by: Span::from_secs_f64(ahead.abs()),
-                rtt: Span::from_secs_f64(rtt.max(0.0)),
+            skew: skew.map(SkewEstimate::to_figures),
+            offset: floors.map(|(there, back)| {
+                let middle = f64::midpoint(signs[0] * there, signs[1] * back);
+                clock_offset(self.base as f64 / 1e9 + middle, there + back)
             }),
             delays: delays.each_ref().map(|delays| delay_figures(delays)),
         }
+    }
+}
+
+impl SkewEstimate {
+    fn to_figures(self) -> ClockSkew {
+        ClockSkew {
+            faster: usize::from(self.rate > 0.0),
+            by: Ratio::new(self.rate.abs()),
+            error: Ratio::new(self.error),
+            packets: self.packets as u64,
+        }
+    }
+}
+
+/// Returns the offset of a second clock that is `ahead`, where a round trip takes `rtt`.
+fn clock_offset(ahead: f64, rtt: f64) -> ClockOffset {
+    ClockOffset {
+        ahead: usize::from(ahead > 0.0),
+        by: Span::from_secs_f64(ahead.abs()),
+        rtt: Span::from_secs_f64(rtt.max(0.0)),
     }
 }
 
@@ -242,15 +243,15 @@ fn one_way_delays(packets: &[CommonPacket], sign: f64, rate: f64) -> Vec<f64> {
 fn delay_figures(delays: &[f64]) -> Option<OneWayDelay> {
     let floor = delays.first().filter(|_| delays.len() >= MIN_DELAYS)?;
     let middle = Span::from_secs_f64(median(delays.to_vec())? - floor);
-    let quantile = |share: f64| {
+    let [p95, most] = [0.95, 1.0].map(|share| {
         let place = ((share * delays.len() as f64).ceil() as usize).clamp(1, delays.len()) - 1;
         Span::from_secs_f64(delays[place] - floor)
-    };
+    });
     Some(OneWayDelay {
         packets: delays.len() as u64,
         median: middle,
-        p95: quantile(0.95),
-        most: quantile(1.0),
+        p95,
+        most,
     })
 }
 

@@ -88,13 +88,15 @@ impl ConnectionClosing {
     /// Returns true if `packet` is the answer to the SYN of another connection than the one whose
     /// first packet was captured at `begin`, and has the SYN if `has_syn`.
     pub(crate) fn answers_another(&self, packet: &FlowPacket, begin: Time, has_syn: bool) -> bool {
-        // Where both ends open it at the same time, both send an answer (RFC 9293, 3.5).
-        let differs = |[sequence, acknowledgement]: [u32; 2]| {
-            let same = [acknowledgement, sequence.wrapping_add(1)];
-            sequence != packet.sequence && !same.contains(&packet.acknowledgement)
-        };
-        let began_before = || !has_syn && packet.at.duration_since(begin) > REORDERED;
-        packet.has_flags(flags::SYN | flags::ACK) && self.answer.map_or_else(began_before, differs)
+        packet.has_flags(flags::SYN | flags::ACK)
+            && match self.answer {
+                // Where both ends open it at the same time, both send an answer (RFC 9293, 3.5).
+                Some([sequence, acknowledgement]) => {
+                    let same = [acknowledgement, sequence.wrapping_add(1)];
+                    sequence != packet.sequence && !same.contains(&packet.acknowledgement)
+                }
+                None => !has_syn && packet.at.duration_since(begin) > REORDERED,
+            }
     }
 
     /// Returns true if `number` is none of an end that stopped before `end`: behind a FIN there is

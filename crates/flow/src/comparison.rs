@@ -3,12 +3,13 @@
 use std::cmp::Ordering;
 
 use fullpipe_record::{CapturePoint, FlowDirection, FlowEnd, FlowPair, FlowReport};
-use fullpipe_units::{ByteCount, Ratio, Time};
+use fullpipe_units::{Ratio, Time};
 
 use crate::changes::compare_ends;
 use crate::clocks::{ClockFigures, CommonPackets};
 use crate::losses::{PathLosses, leave_out_later_copies, loss_course};
 use crate::passages::{ComparedPassages, PacketTimes, PassageGrids};
+use crate::sending::segment_count;
 
 /// One connection as both captures show it. Its ends are numbered as in the first.
 #[derive(Clone, Copy)]
@@ -58,10 +59,10 @@ impl<'c> FlowInCaptures<'c> {
         end: usize,
         kind: usize,
     ) -> Option<ComparedPassages<'c>> {
-        let passages = |index: usize| -> Option<&'c PassageGrids> {
+        let [near, far] = captures.map(|index| -> Option<&'c PassageGrids> {
             Some(&self.times[index]?.ends[self.end_index(index, end)][kind])
-        };
-        ComparedPassages::new([passages(captures[0])?, passages(captures[1])?])
+        });
+        ComparedPassages::new([near?, far?])
     }
 
     /// Returns the losses of the data of an end between the capture near it and the other.
@@ -95,6 +96,26 @@ impl<'c> FlowInCaptures<'c> {
         }
         times
     }
+
+    /// Returns true if the SYNs of both ends have the same scales in both captures.
+    fn has_same_scales(&self) -> bool {
+        let [first, second] = [0, 1].map(|index| {
+            [0, 1].map(|end| self.flow_end(index, end).syn.map(|syn| syn.window_scale))
+        });
+        first == second
+    }
+
+    /// Compares what an end sent, if the capture at index `nearer` is nearer to the first end.
+    fn compare_direction(&self, nearer: Option<usize>, end: usize) -> FlowDirection {
+        // What an end sends passes the capture near it first.
+        let near = nearer.map_or(0, |index| index ^ end);
+        let ends = [self.flow_end(near, end), self.flow_end(1 - near, end)];
+        let losses = self.path_losses([near, 1 - near], end);
+        FlowDirection {
+            ends_at_receiver: self.taken_at(1 - near) == Some(1 - end),
+            ..flow_direction(ends, &losses, self.has_same_scales())
+        }
+    }
 }
 
 /// Compares a connection in two captures.
@@ -110,31 +131,15 @@ pub(crate) fn compare_flows(
     let clocks = nearer.map_or_else(ClockFigures::default, |nearer| {
         packets.compare_clocks(nearer)
     });
-    let scales =
-        |index| [0, 1].map(|end| both.flow_end(index, end).syn.map(|syn| syn.window_scale));
-    let same_scales = scales(0) == scales(1);
-    let direction = |end: usize| {
-        // What an end sends passes the capture near it first.
-        let near = if end == 0 {
-            nearer
-        } else {
-            nearer.map(|index| 1 - index)
-        }
-        .unwrap_or(0);
-        let ends = [both.flow_end(near, end), both.flow_end(1 - near, end)];
-        let losses = both.path_losses([near, 1 - near], end);
-        FlowDirection {
-            ends_at_receiver: both.taken_at(1 - near) == Some(1 - end),
-            delay: clocks.delays[end],
-            ..flow_direction(ends, &losses, same_scales)
-        }
-    };
     FlowPair {
         numbers: [one.number, other.number],
         nearer_to_first: nearer,
         clock_skew: clocks.skew,
         clock_offset: clocks.offset,
-        directions: [direction(0), direction(1)],
+        directions: [0, 1].map(|end| FlowDirection {
+            delay: clocks.delays[end],
+            ..both.compare_direction(nearer, end)
+        }),
     }
 }
 
@@ -145,12 +150,10 @@ pub(crate) fn end_addresses(flow: &FlowReport) -> [&str; 2] {
 /// Returns the index of the capture that is nearer to the first end: its SYN has more hops left
 /// there, and the other's has fewer.
 fn by_hops(both: &FlowInCaptures<'_>) -> Option<usize> {
-    let hops = |index: usize, end: usize| both.flow_end(index, end).syn.map(|syn| syn.hops_left);
     for (end, nearer) in [(0, [0, 1]), (1, [1, 0])] {
-        match hops(0, end)
-            .zip(hops(1, end))
-            .map(|(one, other)| one.cmp(&other))
-        {
+        let [one, other] =
+            [0, 1].map(|index| both.flow_end(index, end).syn.map(|syn| syn.hops_left));
+        match one.zip(other).map(|(one, other)| one.cmp(&other)) {
             Some(Ordering::Greater) => return Some(nearer[0]),
             Some(Ordering::Less) => return Some(nearer[1]),
             Some(Ordering::Equal) | None => {}
@@ -182,17 +185,17 @@ fn flow_direction(
             ..FlowDirection::default()
         };
     }
-    let segments = |bytes: ByteCount| bytes.get().div_ceil(near.segment_size.get().max(1));
+    let segment_size = near.segment_size.get();
     FlowDirection {
         from: near.address.clone(),
         in_both: true,
         lost_bytes: losses.lost,
-        lost_segments: segments(losses.lost),
+        lost_segments: segment_count(losses.lost.get(), segment_size),
         lost: Ratio::from_quotient(losses.lost.as_f64(), losses.compared.as_f64().max(1.0)),
         undecided_bytes: near.bytes.saturating_sub(losses.compared),
         loss_course: loss_course(losses),
         lost_before: near.lost_before,
-        repeated: segments(far.retransmitted_bytes),
+        repeated: segment_count(far.retransmitted_bytes.get(), segment_size),
         reordered_packets: far.reordered_packets.saturating_sub(near.reordered_packets),
         routers: near
             .syn

@@ -54,9 +54,8 @@ impl EndCounts {
             .map_or(Span::ZERO, |last| packet.at.duration_since(last));
         self.longest_pause = self.longest_pause.max(pause);
         self.last_at = Some(packet.at);
-        let has = |flag: u16| u64::from(packet.has_flags(flag));
-        self.fins += has(flags::FIN);
-        self.resets += has(flags::RST);
+        self.fins += u64::from(packet.has_flags(flags::FIN));
+        self.resets += u64::from(packet.has_flags(flags::RST));
         self.sack_packets += u64::from(matches!(
             packet.sack,
             SackReport::New | SackReport::Duplicate

@@ -5,6 +5,8 @@ use std::num::NonZeroU64;
 use fullpipe_record::{CongestionState, Sample, TcpInfo};
 use fullpipe_units::{ByteCount, SegCount, Span, Time};
 
+use crate::sending::segment_count;
+
 /// Points that are kept. Beyond it the time between them doubles.
 const MAX_POINTS: usize = 1024;
 
@@ -54,8 +56,10 @@ impl SenderState {
     /// Takes note of a round-trip time.
     pub(crate) fn record_rtt(&mut self, rtt: Span) {
         const SMOOTHING: u64 = 8;
-        let smoothed = |old: Span| old.saturating_sub(old / SMOOTHING) + rtt / SMOOTHING;
-        self.rtt = self.rtt.span().map_or(rtt, smoothed).into();
+        let smoothed = self.rtt.span().map_or(rtt, |old| {
+            old.saturating_sub(old / SMOOTHING) + rtt / SMOOTHING
+        });
+        self.rtt = smoothed.into();
         self.least_rtt = self
             .least_rtt
             .span()
@@ -172,18 +176,16 @@ impl SenderTimeline {
                 self.widen_interval(begin);
             }
         }
-        self.interval_end =
-            begin + self.width * (at.duration_since(begin).as_nanos() / self.width.as_nanos() + 1);
+        self.interval_end = begin + self.width * (interval_index(at, begin, self.width) + 1);
     }
 
     fn widen_interval(&mut self, begin: Time) {
         self.width = self.width * 2;
-        let index = |point: &TimelinePoint| {
-            point.at.duration_since(begin).as_nanos() / self.width.as_nanos()
-        };
         // Of two points in one interval the later one holds what happened in both.
         self.points.dedup_by(|later, earlier| {
-            let same = index(later) == index(earlier);
+            let [index, earlier_index] =
+                [later.at, earlier.at].map(|at| interval_index(at, begin, self.width));
+            let same = index == earlier_index;
             if same {
                 *earlier = *later;
             }
@@ -231,6 +233,11 @@ impl SenderTimeline {
     }
 }
 
+/// Returns the index of the interval of such a width that `at` lies in.
+fn interval_index(at: Time, begin: Time, width: Span) -> u64 {
+    at.duration_since(begin).as_nanos() / width.as_nanos()
+}
+
 impl TimelinePoint {
     fn interval_sample(
         &self,
@@ -240,10 +247,9 @@ impl TimelinePoint {
         rest: Span,
     ) -> Sample {
         let view = if by_echo { &self.echoed } else { &self.here };
-        let segments = |bytes: u64| SegCount::new(bytes.div_ceil(agreed.mss.get().max(1)));
+        let is_two_way = !agreed.is_one_way;
         let sent = self.acknowledged + view.flight + self.again_bytes;
-        let arrived = self.acknowledged + if agreed.is_one_way { view.flight } else { 0 };
-        let two_way = |figure| Some(figure).filter(|_| !agreed.is_one_way);
+        let arrived = self.acknowledged + if is_two_way { 0 } else { view.flight };
         let state = if self.recovers {
             CongestionState::Recovery
         } else {
@@ -268,7 +274,8 @@ impl TimelinePoint {
                     .shift()
                     .filter(|_| agreed.scale != WindowScale::Absent),
                 snd_mss: Some(agreed.mss),
-                unacked: two_way(view.flight).map(segments),
+                unacked: is_two_way
+                    .then(|| SegCount::new(segment_count(view.flight, agreed.mss.get()))),
                 rtt: view.rtt.span().map(|rtt| rtt + rest),
                 min_rtt: view.least_rtt.span().map(|rtt| rtt + rest),
                 total_retrans: Some(SegCount::new(self.again)),
@@ -276,7 +283,7 @@ impl TimelinePoint {
                 data_segs_out: Some(SegCount::new(self.segments)),
                 bytes_sent: Some(ByteCount::new(sent)),
                 bytes_retrans: Some(ByteCount::new(self.again_bytes)),
-                bytes_acked: two_way(self.acknowledged).map(ByteCount::new),
+                bytes_acked: is_two_way.then(|| ByteCount::new(self.acknowledged)),
                 snd_wnd: view.window.and_then(|window| agreed.scale.apply_to(window)),
                 ..TcpInfo::default()
             },

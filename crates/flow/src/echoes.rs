@@ -123,11 +123,14 @@ impl Echoes {
     }
 
     fn seen_before(&mut self, least: Span, at: Time) -> Option<EchoedState> {
-        let is_seen = |tick: &TimestampEcho| at.duration_since(tick.times[1]) >= least;
-        while self.ticks.get(1).is_some_and(is_seen) {
+        while self
+            .ticks
+            .get(1)
+            .is_some_and(|tick| tick.is_seen(least, at))
+        {
             self.ticks.pop_front();
         }
-        let tick = self.ticks.front().filter(|tick| is_seen(tick))?;
+        let tick = self.ticks.front().filter(|tick| tick.is_seen(least, at))?;
         Some(EchoedState {
             least: Some(least),
             ..tick.echo_at(at)
@@ -136,6 +139,11 @@ impl Echoes {
 }
 
 impl TimestampEcho {
+    /// Returns true if all of its data had passed at `at` as long ago as an answer takes.
+    fn is_seen(&self, least: Span, at: Time) -> bool {
+        at.duration_since(self.times[1]) >= least
+    }
+
     fn echo_at(&self, at: Time) -> EchoedState {
         let [first, last] = self.positions;
         EchoedState {

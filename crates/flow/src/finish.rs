@@ -146,13 +146,10 @@ impl SettledFlows {
                 .max()
                 .unwrap_or(begin),
         ];
-        let report = |flow: &mut FollowedFlow, number: u64| {
-            let (mut report, times) = flow.take_report(&blocks);
-            let times = times.map(|times| PacketTimes { captured, ..times });
-            (report.number, report.begin) = (number, flow.first_packet().0.duration_since(begin));
-            (report, times)
-        };
-        let (mut flows, mut times) = flow_reports(&mut followed, &numbers, threads, report);
+        let (mut flows, mut times) =
+            reports_in_chunks(&mut followed, &numbers, threads, |flows, numbers| {
+                flow_reports(flows, numbers, &blocks, captured)
+            });
         for (ended, number) in finished.into_iter().zip(&numbers[followed.len()..]) {
             flows.push(FlowReport {
                 number: *number,
@@ -178,12 +175,10 @@ impl SettledFlows {
     fn join_part(mut self, other: Self) -> Self {
         self.begin = [self.begin, other.begin].into_iter().flatten().min();
         let shift = self.blocks.append(other.blocks);
-        let shifted = |mut flow: FollowedFlow| {
+        for mut flow in other.followed {
             flow.shift_blocks(shift);
-            flow
-        };
-        self.followed
-            .extend(other.followed.into_iter().map(shifted));
+            self.followed.push(flow);
+        }
         self.finished.extend(other.finished);
         self.unanswered += other.unanswered;
         self.left_out.missing += other.left_out.missing;
@@ -220,35 +215,48 @@ const WAITING: usize = 16;
 /// Figures of connections, and the times of their packets if they are kept.
 type Reports = (Vec<FlowReport>, Vec<PacketTimes>);
 
+/// Returns the figures of connections with their numbers, in a capture that lasted from the first
+/// time to the second.
+fn flow_reports(
+    flows: &mut [FollowedFlow],
+    numbers: &[u64],
+    blocks: &PacketBlocks,
+    captured: [Time; 2],
+) -> Reports {
+    let (mut reports, mut times) = (Vec::with_capacity(flows.len()), Vec::new());
+    for (flow, number) in flows.iter_mut().zip(numbers) {
+        let (report, of_packets) = flow.take_report(blocks);
+        reports.push(FlowReport {
+            number: *number,
+            begin: flow.first_packet().0.duration_since(captured[0]),
+            ..report
+        });
+        times.extend(of_packets.map(|times| PacketTimes { captured, ..times }));
+    }
+    (reports, times)
+}
+
 /// Returns the results of `report` for connections and their numbers, on so many threads.
-fn flow_reports<R>(
+fn reports_in_chunks(
     followed: &mut [FollowedFlow],
     numbers: &[u64],
     threads: usize,
-    report: R,
-) -> Reports
-where
-    R: Fn(&mut FollowedFlow, u64) -> (FlowReport, Option<PacketTimes>) + Sync,
-{
-    let report_all = |flows: &mut [FollowedFlow], numbers: &[u64]| {
-        let (mut reports, mut times) = (Vec::with_capacity(flows.len()), Vec::new());
-        for (flow, number) in flows.iter_mut().zip(numbers) {
-            let (figures, of_packets) = report(flow, *number);
-            reports.push(figures);
-            times.extend(of_packets);
-        }
-        (reports, times)
-    };
+    report: impl Fn(&mut [FollowedFlow], &[u64]) -> Reports + Sync,
+) -> Reports {
     if threads == 1 {
-        return report_all(followed, numbers);
+        return report(followed, numbers);
     }
     let (mut reports, mut times) = (Vec::with_capacity(followed.len()), Vec::new());
     let chunks = followed.chunks_mut(CHUNK).zip(numbers.chunks(CHUNK));
-    let work = |(flows, numbers): (&mut [FollowedFlow], &[u64])| report_all(flows, numbers);
-    in_order(chunks, threads, work, |(figures, of_packets)| {
-        reports.extend(figures);
-        times.extend(of_packets);
-    });
+    in_order(
+        chunks,
+        threads,
+        |(flows, numbers)| report(flows, numbers),
+        |(figures, of_packets)| {
+            reports.extend(figures);
+            times.extend(of_packets);
+        },
+    );
     (reports, times)
 }
 
@@ -260,18 +268,11 @@ fn in_order<T: Send, R: Send>(
     mut take: impl FnMut(R),
 ) {
     let tasks = Mutex::new(tasks.enumerate());
-    let next = || tasks.lock().unwrap_or_else(PoisonError::into_inner).next();
-    let work = |made: SyncSender<(usize, R)>| {
-        while let Some((place, task)) = next() {
-            // No thread takes it if this process is about to panic.
-            let _ = made.send((place, work(task)));
-        }
-    };
     thread::scope(|scope| {
         let (made, results) = sync_channel(WAITING);
         for _ in 0..threads {
-            let made = made.clone();
-            scope.spawn(|| work(made));
+            let (made, tasks, work) = (made.clone(), &tasks, &work);
+            scope.spawn(move || work_off(tasks, work, &made));
         }
         drop(made);
         let (mut early, mut next) = (BTreeMap::new(), 0);
@@ -283,6 +284,21 @@ fn in_order<T: Send, R: Send>(
             }
         }
     });
+}
+
+/// Does `work` for each task that no other thread has taken.
+fn work_off<T, R>(
+    tasks: &Mutex<impl Iterator<Item = (usize, T)>>,
+    work: impl Fn(T) -> R,
+    made: &SyncSender<(usize, R)>,
+) {
+    loop {
+        // Only as long as this statement lasts, no other thread takes one.
+        let next = tasks.lock().unwrap_or_else(PoisonError::into_inner).next();
+        let Some((place, task)) = next else { break };
+        // No thread takes it if this process is about to panic.
+        let _ = made.send((place, work(task)));
+    }
 }
 
 /// Moves each connection, with its times if they are kept, to its place among all.
@@ -308,29 +324,12 @@ fn explained_transfers(
     reports: &[FlowReport],
     explained: ExplainedTransfers<'_>,
 ) -> Vec<TransferEvidence> {
-    let by_size = |flows: &[FollowedFlow], index: &usize| {
-        (Reverse(flows[*index].sender_bytes()), numbers[*index])
+    let wanted = match explained {
+        ExplainedTransfers::Largest(count) => count,
+        _ => 1,
     };
-    let mut candidates: Vec<usize> = (0..flows.len()).collect();
-    candidates.sort_by_cached_key(|index| by_size(flows, index));
-    let wanted = if let ExplainedTransfers::Largest(count) = explained {
-        count
-    } else {
-        1
-    };
-    match explained {
-        ExplainedTransfers::Largest(_) => {}
-        ExplainedTransfers::Between(ends) => {
-            if flows.iter().any(|flow| flow.is_between(ends)) {
-                candidates.retain(|index| flows[*index].is_between(ends));
-            }
-        }
-        ExplainedTransfers::Flow(number) => candidates.retain(|index| numbers[*index] == number),
-        ExplainedTransfers::Same(flow) => {
-            let number = number_of(flow, reports);
-            candidates.retain(|index| Some(numbers[*index]) == number);
-        }
-    }
+    let mut candidates = explained_flows(flows, numbers, reports, explained);
+    candidates.sort_by_cached_key(|index| size_rank(flows, numbers, *index));
     let (mut found, mut known) = (Vec::new(), HashSet::new());
     for index in candidates {
         if found.len() == wanted {
@@ -341,7 +340,7 @@ fn explained_transfers(
         }
         let mut members = flows_of_transfer(index, flows);
         members.retain(|member| !known.contains(member));
-        members.sort_by_key(|member| by_size(flows, member));
+        members.sort_by_key(|member| size_rank(flows, numbers, *member));
         known.extend(members.iter().copied());
         for member in &members {
             flows[*member].catch_up(blocks);
@@ -356,6 +355,35 @@ fn explained_transfers(
         );
     }
     found
+}
+
+/// Returns the indices of connections whose transfers may be explained.
+fn explained_flows(
+    flows: &[FollowedFlow],
+    numbers: &[u64],
+    reports: &[FlowReport],
+    explained: ExplainedTransfers<'_>,
+) -> Vec<usize> {
+    let mut candidates: Vec<usize> = (0..flows.len()).collect();
+    match explained {
+        ExplainedTransfers::Largest(_) => {}
+        ExplainedTransfers::Between(ends) => {
+            if flows.iter().any(|flow| flow.is_between(ends)) {
+                candidates.retain(|index| flows[*index].is_between(ends));
+            }
+        }
+        ExplainedTransfers::Flow(number) => candidates.retain(|index| numbers[*index] == number),
+        ExplainedTransfers::Same(flow) => {
+            let number = number_of(flow, reports);
+            candidates.retain(|index| Some(numbers[*index]) == number);
+        }
+    }
+    candidates
+}
+
+/// Returns a key by which the connections with most data come first.
+fn size_rank(flows: &[FollowedFlow], numbers: &[u64], index: usize) -> (Reverse<u64>, u64) {
+    (Reverse(flows[index].sender_bytes()), numbers[index])
 }
 
 #[cfg(test)]

@@ -257,36 +257,23 @@ impl FlowState {
     pub(crate) fn to_report(&self, begin: &FirstPacket) -> FlowReport {
         let duration = self.duration();
         let point = self.capture_point();
-        let [first, second] = &self.ends;
-        let [first_address, second_address] =
-            begin.end_addresses().map(|address| address.to_string());
+        let addresses = begin.end_addresses();
         FlowReport {
             number: 0,
             begin: Span::ZERO,
             duration,
             point,
-            has_handshake: first.syn_count() > 0,
+            has_handshake: self.ends[0].syn_count() > 0,
             overhead: ByteCount::new(begin.overhead.into()),
-            ends: [
-                FlowEnd {
-                    stalls: self.stalls(0),
-                    ..first.to_flow_end(
-                        second,
-                        first_address,
-                        duration,
-                        self.burst_rate(begin, 0, point),
-                    )
-                },
-                FlowEnd {
-                    stalls: self.stalls(1),
-                    ..second.to_flow_end(
-                        first,
-                        second_address,
-                        duration,
-                        self.burst_rate(begin, 1, point),
-                    )
-                },
-            ],
+            ends: [0, 1].map(|end| FlowEnd {
+                stalls: self.stalls(end),
+                ..self.ends[end].to_flow_end(
+                    &self.ends[1 - end],
+                    addresses[end].to_string(),
+                    duration,
+                    self.burst_rate(begin, end, point),
+                )
+            }),
         }
     }
 

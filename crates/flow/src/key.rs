@@ -79,15 +79,17 @@ impl FlowKey {
     pub(crate) fn part_index(&self, parts: usize) -> usize {
         /// 2^64 by the golden ratio: neighbours are spread evenly (Knuth, volume 3, 6.4).
         const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
-        let number = |address: u128, port: u16| {
-            (address as u64 ^ (address >> 64) as u64).rotate_left(16) ^ u64::from(port)
-        };
         let [lower, higher] = self.ports;
-        let hash = number(self.lower, lower)
-            .wrapping_add(number(self.higher, higher))
+        let hash = end_hash(self.lower, lower)
+            .wrapping_add(end_hash(self.higher, higher))
             .wrapping_mul(SPREAD);
         (((hash >> 32) * parts as u64) >> 32) as usize
     }
+}
+
+#[inline]
+fn end_hash(address: u128, port: u16) -> u64 {
+    (address as u64 ^ (address >> 64) as u64).rotate_left(16) ^ u64::from(port)
 }
 
 /// Returns an address as a number, and the port.

@@ -61,21 +61,21 @@ impl PathLosses {
             && turned.contains_times(far, data.has_syn())
         {
             return Self {
-                by_time: lost_by_time(data.iter_cells()),
+                by_time: data.iter_cells().map(lost_at).collect(),
                 ..Self::from_totals(ends)
             };
         }
-        let cells = || {
-            data.iter_cells()
-                .filter(|cell| certain.contains_times(cell.near_times().map(nanos_of), false))
-        };
-        let sum = |kind: usize| ByteCount::new(cells().map(|cell| cell.passed_bytes()[kind]).sum());
-        let lost = sum(1).saturating_sub(ends[1].missing_bytes);
-        Self {
-            lost,
-            compared: sum(0),
-            by_time: lost_by_time(cells()),
+        let mut losses = Self::default();
+        for cell in data.iter_cells() {
+            if certain.contains_times(cell.near_times().map(nanos_of), false) {
+                let [passed, lost] = cell.passed_bytes();
+                losses.compared += ByteCount::new(passed);
+                losses.lost += ByteCount::new(lost);
+                losses.by_time.push(lost_at(cell));
+            }
         }
+        losses.lost = losses.lost.saturating_sub(ends[1].missing_bytes);
+        losses
     }
 }
 
@@ -83,16 +83,16 @@ impl PathLosses {
 /// `ended`, may have ended before: what passed that may have been lost, and what came may be a
 /// later copy.
 pub(crate) fn leave_out_later_copies(times: &mut Vec<[Time; 2]>, ended: usize, end: Time) {
-    let delay = |times: &[Time; 2]| nanos_of(times[1 - ended]) - nanos_of(times[ended]);
-    let least = times.iter().map(delay).min().unwrap_or_default();
+    let delays = times
+        .iter()
+        .map(|times| nanos_ahead([times[ended], times[1 - ended]]));
+    let least = delays.min().unwrap_or_default();
     times.retain(|times| nanos_of(times[1 - ended]) <= nanos_of(end) + least);
 }
 
-/// Returns the lost bytes of cells that passed the nearer capture, by their times there.
-fn lost_by_time(cells: impl Iterator<Item = ComparedPassage>) -> Vec<(Time, u64)> {
-    cells
-        .map(|cell| (cell.near_times()[0], cell.passed_bytes()[1]))
-        .collect()
+/// Returns the lost bytes of a cell, and the time at which it passed the nearer capture.
+fn lost_at(cell: ComparedPassage) -> (Time, u64) {
+    (cell.near_times()[0], cell.passed_bytes()[1])
 }
 
 /// Times of one capture between which all that passed it also passed the other one while that
@@ -111,10 +111,8 @@ impl CertainTimes {
     /// but for those that overtook others; and all packets take times between the least and the
     /// most that were seen, clocks included.
     fn from_pairs(mut pairs: Vec<[i128; 2]>, other: [i128; 2], is_reordered: bool) -> Option<Self> {
-        let times = || pairs.iter().map(|[one, _]| *one);
-        let delays = || pairs.iter().map(|[one, other]| other - one);
-        let (first, last) = times().min().zip(times().max())?;
-        let (least, most) = delays().min().zip(delays().max())?;
+        let [first, last] = value_range(pairs.iter().map(|[one, _]| *one))?;
+        let [least, most] = value_range(pairs.iter().map(|[one, other]| other - one))?;
         pairs.sort_unstable();
         let overtook = is_reordered || !pairs.is_sorted_by_key(|[_, other]| *other);
         // No packet overtakes another one by more than their delays differ.
@@ -132,17 +130,26 @@ impl CertainTimes {
     }
 }
 
+/// Returns the least and the most of `values`; `None` without any.
+fn value_range<T: Ord + Copy>(values: impl Iterator<Item = T>) -> Option<[T; 2]> {
+    values
+        .map(|value| [value; 2])
+        .reduce(|[least, most], [value, _]| [least.min(value), most.max(value)])
+}
+
 fn nanos_of(time: Time) -> i128 {
     time.as_nanos().into()
 }
 
+/// Returns the nanoseconds by which the second time is ahead of the first.
+pub(crate) fn nanos_ahead([one, other]: [Time; 2]) -> i128 {
+    nanos_of(other) - nanos_of(one)
+}
+
 /// Returns losses over time; `None` without any.
 pub(crate) fn loss_course(losses: &PathLosses) -> Option<LossCourse> {
-    let times = || losses.by_time.iter().map(|(at, _)| *at);
-    let (begin, end) = times()
-        .min()
-        .zip(times().max())
-        .filter(|_| losses.lost > ByteCount::ZERO)?;
+    let times = losses.by_time.iter().map(|(at, _)| *at);
+    let [begin, end] = value_range(times).filter(|_| losses.lost > ByteCount::ZERO)?;
     let width = Span::from_nanos(end.duration_since(begin).as_nanos() / LOSS_BINS as u64 + 1);
     let mut lost = vec![ByteCount::ZERO; LOSS_BINS];
     for (at, bytes) in &losses.by_time {

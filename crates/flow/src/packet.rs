@@ -150,13 +150,24 @@ impl FlowPacket {
 /// checksum later.
 #[inline]
 fn blocks_sum(blocks: &[(u32, u32)]) -> u16 {
-    /// 2^32 by the golden ratio (Knuth, volume 3, 6.4).
-    const SPREAD: u32 = 0x9E37_79B9;
-    let add = |sum: u32, number: u32| (sum ^ number).wrapping_mul(SPREAD).rotate_left(15);
     let sum = blocks
         .iter()
-        .fold(0, |sum, (from, to)| add(add(sum, *from), *to));
+        .fold(0, |sum, (from, to)| mix_number(mix_number(sum, *from), *to));
     (sum >> 16) as u16
+}
+
+/// Returns the sum with a further number.
+#[inline]
+fn mix_number(sum: u32, number: u32) -> u32 {
+    /// 2^32 by the golden ratio (Knuth, volume 3, 6.4).
+    const SPREAD: u32 = 0x9E37_79B9;
+    (sum ^ number).wrapping_mul(SPREAD).rotate_left(15)
+}
+
+/// Returns true if a sequence number is not behind another.
+#[inline]
+fn is_up_to(position: u32, end: u32) -> bool {
+    end.wrapping_sub(position).cast_signed() >= 0
 }
 
 /// Returns the kind of data that the SACK blocks of a segment report: data that had arrived before
@@ -172,7 +183,6 @@ fn to_sack(segment: &CapturedSegment) -> SackReport {
         };
     }
     let [first, second, ..] = options.sack;
-    let is_up_to = |position: u32, end: u32| end.wrapping_sub(position).cast_signed() >= 0;
     let is_below = is_up_to(first.1, segment.acknowledgement);
     let is_within =
         options.sack_blocks > 1 && is_up_to(second.0, first.0) && is_up_to(first.1, second.1);

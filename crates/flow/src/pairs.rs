@@ -135,13 +135,13 @@ fn syn_number(flow: &FlowReport, end: usize) -> Option<u32> {
 /// Returns false for two connections that have neither an address in common nor the numbers of both
 /// SYNs.
 fn may_be_same(one: &FlowReport, other: &FlowReport) -> bool {
-    let differs = |end| {
+    let has_other_syn = (0..2).any(|end| {
         syn_number(one, end)
             .zip(syn_number(other, end))
             .is_some_and(|(one, other)| one != other)
-    };
+    });
     let shares_address = end_addresses(one)
         .iter()
         .any(|address| end_addresses(other).contains(address));
-    shares_address || !(differs(0) || differs(1))
+    shares_address || !has_other_syn
 }

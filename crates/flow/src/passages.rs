@@ -387,17 +387,13 @@ impl<'p> ComparedPassages<'p> {
         let [near, far] = self.both;
         let [from, to] = near.index_range(self.bits);
         let ahead = self.ahead >> self.bits;
-        let cell = move |index: u64| {
-            let other = index.saturating_add_signed(-ahead);
-            ComparedPassage {
+        (from..to)
+            .map(move |index| ComparedPassage {
                 passages: [
                     near.passage_at(index, self.bits),
-                    far.passage_at(other, self.bits),
+                    far.passage_at(index.saturating_add_signed(-ahead), self.bits),
                 ],
-            }
-        };
-        (from..to)
-            .map(cell)
+            })
             .filter(|cell| cell.passages[0].has_passed())
     }
 
@@ -405,12 +401,11 @@ impl<'p> ComparedPassages<'p> {
     /// other. Data of which one shows more copies than the other is left out, and so is an
     /// acknowledgement that one lacks.
     pub(crate) fn packet_times(self) -> impl Iterator<Item = [Time; 2]> + use<'p> {
-        let is_same = |cell: &ComparedPassage| {
-            let [near, far] = cell.passages;
-            far.has_passed() && near.mark == far.mark
-        };
         self.iter_cells()
-            .filter(is_same)
+            .filter(|cell| {
+                let [near, far] = cell.passages;
+                far.has_passed() && near.mark == far.mark
+            })
             .map(|cell| cell.passages.map(|passage| passage.at))
     }
 

@@ -64,9 +64,10 @@ impl FlowIndex {
         is_its: impl Fn(usize) -> bool,
     ) -> Option<usize> {
         let mark = self.key_mark(key);
-        let is_same = |place: &FlowIndexEntry| place.mark == mark && is_its(place.index as usize);
         self.table
-            .find(mark.hash_bits(), is_same)
+            .find(mark.hash_bits(), |place| {
+                place.mark == mark && is_its(place.index as usize)
+            })
             .map(|place| place.index as usize)
     }
 

@@ -76,12 +76,11 @@ impl PacketRing {
         {
             return false;
         }
-        let same = |place: usize| {
+        (0..REMEMBERED).any(|place| {
             self.tags[place] == tag
                 && self.rests[place] == rest
                 && at.duration_since(self.times[place]) <= MAX_LAG
-        };
-        (0..REMEMBERED).any(same)
+        })
     }
 
     fn push(&mut self, hash: u64, at: Time) {
@@ -99,18 +98,30 @@ fn hash_halves(hash: u64) -> (u32, u32) {
 /// Returns a hash of the fields that both captures of a packet share, which is not [`UNKNOWN`]. A
 /// segment that is sent again differs in its identification or timestamp.
 fn packet_hash(packet: &FlowPacket) -> u64 {
-    let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
-    let halves = |low: u16, high: u16| u32::from(low) | u32::from(high) << 16;
     let (has_times, times) = packet
         .timestamps
-        .map_or((0, 0), |(value, echo)| (1, pair(value, echo)));
+        .map_or((0, 0), |(value, echo)| (1, join_words(value, echo)));
     let (has_id, id) = packet.identification.map_or((0, 0), |id| (2, id));
     let mut hasher = FixedState::default().build_hasher();
-    hasher.write_u64(pair(packet.sequence, packet.acknowledgement));
-    hasher.write_u64(pair(packet.payload, halves(packet.flags, packet.window)));
-    hasher.write_u64(pair(halves(id, packet.checksum), has_times | has_id));
+    let flags = join_halves(packet.flags, packet.window);
+    hasher.write_u64(join_words(packet.sequence, packet.acknowledgement));
+    hasher.write_u64(join_words(packet.payload, flags));
+    hasher.write_u64(join_words(
+        join_halves(id, packet.checksum),
+        has_times | has_id,
+    ));
     hasher.write_u64(times);
     hasher.finish().max(UNKNOWN + 1)
+}
+
+#[inline]
+fn join_words(low: u32, high: u32) -> u64 {
+    u64::from(low) | u64::from(high) << 32
+}
+
+#[inline]
+fn join_halves(low: u16, high: u16) -> u32 {
+    u32::from(low) | u32::from(high) << 16
 }
 
 #[cfg(test)]

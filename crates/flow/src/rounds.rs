@@ -124,10 +124,10 @@ impl RoundTripHistory {
         let later = &quiet[quiet.len() / 2..];
         let mut most: Vec<u64> = later.iter().map(|round| round.most).collect();
         most.sort_unstable();
-        let at = |percent: usize| {
+        let [tenth, p95] = [10, 95].map(|percent| {
             most.get(most.len() * percent / 100)
                 .map_or(0.0, |bytes| *bytes as f64)
-        };
+        });
         let least = self.all.iter().filter_map(|round| round.least_rtt).min()?;
         let limit = least + (least + rest).scale_by(FREE_SHARE).max(MIN_FREE);
         let measured: Vec<Span> = self.all[self.all.len() / 2..]
@@ -137,8 +137,8 @@ impl RoundTripHistory {
         let free = measured.iter().filter(|rtt| **rtt <= limit).count();
         Some(QuietRounds {
             share: Ratio::from_quotient(quiet.len() as f64, self.all.len() as f64),
-            level: Ratio::from_quotient(at(10), at(95).max(1.0)),
-            of_most: Some(Ratio::from_quotient(at(95), self.most.max(1) as f64)),
+            level: Ratio::from_quotient(tenth, p95.max(1.0)),
+            of_most: Some(Ratio::from_quotient(p95, self.most.max(1) as f64)),
             growing: Ratio::from_quotient(f64::from(self.grew), f64::from(self.count)),
             free: Ratio::from_quotient(free as f64, measured.len().max(1) as f64),
         })

@@ -32,14 +32,15 @@ impl ScaleCounts {
         let Some(window) = window.map(u64::from).filter(|window| *window > 0) else {
             return;
         };
-        let allows = |shift: &usize| flight as f64 <= (window << shift) as f64 * ALLOWED;
         // With a lower shift the window has two bits less than what is in flight, and so less than
         // half of it.
         let lower_bound = (window
             .leading_zeros()
             .saturating_sub(flight.leading_zeros() + 1) as usize)
             .min(MAX_SHIFT);
-        let shift = (lower_bound..MAX_SHIFT).find(allows).unwrap_or(MAX_SHIFT);
+        let shift = (lower_bound..MAX_SHIFT)
+            .find(|shift| flight as f64 <= (window << shift) as f64 * ALLOWED)
+            .unwrap_or(MAX_SHIFT);
         self.least[shift] += 1;
         let bytes = window << shift;
         self.full[shift] += u32::from(flight + mss > bytes || flight as f64 >= bytes as f64 * FULL);

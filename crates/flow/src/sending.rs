@@ -97,7 +97,7 @@ impl RecentPeak {
 }
 
 /// Returns the number of segments of size `mss` that so many bytes take.
-fn segment_count(bytes: u64, mss: u64) -> u64 {
+pub(crate) fn segment_count(bytes: u64, mss: u64) -> u64 {
     // Nearly all are one, which takes no division.
     if bytes <= mss {
         u64::from(bytes > 0)
@@ -249,14 +249,24 @@ impl SentData {
         if sent.again == 0 {
             self.count_clocked_bytes(sent.bytes, echo, at);
             self.count_train(sent.bytes, [silence, closed], at);
-            self.count_packet_pair(sent, silence);
-            self.packets += 1;
-            // On the way to a narrow link whole segments are smaller, too, but nothing ends with
-            // them.
-            self.partial += u64::from(
-                sent.is_pushed && sent.bytes != sent.mss && !sent.bytes.is_multiple_of(sent.mss),
-            );
+            self.count_new_packet(sent, silence);
         }
+        self.count_segments(sent);
+        if sent.again > 0 {
+            self.record_repair(sent, silence, quiet.saturating_sub(closed));
+        }
+        if let Some(echo) = echo {
+            self.record_echo(echo, sent.next);
+        }
+        if !sent.is_scale_known {
+            self.infer_scale(echo.is_some(), sent.mss);
+        }
+        self.last_sent = Some(at);
+        self.record_flight(sent.again > 0, echo.is_some(), at);
+    }
+
+    /// Counts the segments of a packet.
+    fn count_segments(&mut self, sent: SentSegment) {
         let count = segment_count(sent.bytes, sent.mss);
         self.lost_before += if sent.is_late { count } else { 0 };
         let now = &mut self.course.now;
@@ -264,41 +274,47 @@ impl SentData {
         now.again += segment_count(sent.again, sent.mss);
         now.again_bytes += sent.again;
         now.here.flight = sent.next.saturating_sub(sent.acknowledged);
-        if sent.again > 0 {
-            if sent.is_first_open && silence >= MIN_TIMEOUT {
-                now.timeouts += 1;
-                self.stalls.book_timeout(quiet.saturating_sub(closed));
-            }
-            now.recovers = true;
-            self.repaired_at.get_or_insert(sent.next);
+    }
+
+    /// Takes note of retransmitted data, after a time without any and one without a packet.
+    fn record_repair(&mut self, sent: SentSegment, silence: Span, quiet: Span) {
+        if sent.is_first_open && silence >= MIN_TIMEOUT {
+            self.course.now.timeouts += 1;
+            self.stalls.book_timeout(quiet);
         }
-        if let Some(echo) = echo {
-            self.echoes += 1;
-            now.echoed.flight = sent.next.saturating_sub(echo.acknowledged);
-            now.echoed.window = echo.window.or(now.echoed.window);
-            if let Some(rtt) = echo.first_after {
-                now.echoed.record_rtt(rtt);
-                self.rounds[1].record_rtt(rtt);
-            }
-            if let Some(least) = echo.least {
-                now.echoed.takes_at_least(least);
-            }
+        self.course.now.recovers = true;
+        self.repaired_at.get_or_insert(sent.next);
+    }
+
+    /// Takes note of what the sender had seen, which has sent everything below `next`.
+    fn record_echo(&mut self, echo: EchoedState, next: u64) {
+        let echoed = &mut self.course.now.echoed;
+        self.echoes += 1;
+        echoed.flight = next.saturating_sub(echo.acknowledged);
+        echoed.window = echo.window.or(echoed.window);
+        if let Some(rtt) = echo.first_after {
+            echoed.record_rtt(rtt);
+            self.rounds[1].record_rtt(rtt);
         }
-        let (flight, echoed, has_echo) = (now.here.flight, now.echoed.flight, echo.is_some());
-        if !sent.is_scale_known {
-            self.infer_scale(has_echo, sent.mss);
+        if let Some(least) = echo.least {
+            echoed.takes_at_least(least);
         }
-        let round_trip = self.round_trip();
-        self.peak.add_value(flight, at, peak_horizon(round_trip));
-        self.last_sent = Some(at);
-        if !self.has_details() {
+    }
+
+    /// Takes note of what is in flight, after a packet that repairs a loss if `repairs`.
+    fn record_flight(&mut self, repairs: bool, has_echo: bool, at: Time) {
+        let (round_trip, has_details) = (self.round_trip(), self.has_details());
+        let now = &self.course.now;
+        self.peak
+            .add_value(now.here.flight, at, peak_horizon(round_trip));
+        if !has_details {
             return;
         }
         let [here, elsewhere] = &mut self.rounds;
-        here.record_sent_segment(flight, sent.again > 0, at, round_trip);
+        here.record_sent_segment(now.here.flight, repairs, at, round_trip);
         // Until the first echo is measured, half of the round trip is not known.
-        if has_echo && self.course.now.echoed.least_rtt().is_some() {
-            elsewhere.record_sent_segment(echoed, sent.again > 0, at, round_trip);
+        if has_echo && now.echoed.least_rtt().is_some() {
+            elsewhere.record_sent_segment(now.echoed.flight, repairs, at, round_trip);
         }
     }
 
@@ -450,6 +466,16 @@ impl SentData {
         let moved = self.last_sent.max(self.last_acknowledged).unwrap_or(last);
         self.stalls
             .times(opened, [begin, moved], self.course.now.here.flight == 0)
+    }
+
+    /// Counts a packet of new data.
+    fn count_new_packet(&mut self, sent: SentSegment, silence: Span) {
+        self.count_packet_pair(sent, silence);
+        self.packets += 1;
+        // On the way to a narrow link whole segments are smaller, too, but nothing ends with them.
+        self.partial += u64::from(
+            sent.is_pushed && sent.bytes != sent.mss && !sent.bytes.is_multiple_of(sent.mss),
+        );
     }
 
     fn count_packet_pair(&mut self, sent: SentSegment, silence: Span) {

@@ -60,12 +60,8 @@ impl SegmentSizes {
     }
 
     fn segment_estimate(&self) -> u32 {
-        let most = self
-            .counted
-            .iter()
-            .map(|(_, count)| *count)
-            .max()
-            .unwrap_or(0);
+        let most = self.counted.map(|(_, count)| count).into_iter().max();
+        let most = most.unwrap_or(0);
         let frequent = self
             .counted
             .iter()
@@ -84,8 +80,8 @@ impl SegmentSizes {
         let of_ethernet = OF_ETHERNET
             .into_iter()
             .find(|segment| size.is_multiple_of(*segment));
-        let is_small = || size < *POSSIBLE.start() && size == self.largest && most >= MANY;
-        of_ethernet.unwrap_or(if POSSIBLE.contains(&size) || is_small() {
+        let is_small = size < *POSSIBLE.start() && size == self.largest && most >= MANY;
+        of_ethernet.unwrap_or(if POSSIBLE.contains(&size) || is_small {
             size
         } else {
             USUAL

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::iter;
 use std::net::SocketAddr;
 
 use foldhash::fast::RandomState;
@@ -46,12 +47,14 @@ impl Default for MemoryLimits {
 impl MemoryLimits {
     /// Returns the limits of one of so many parts.
     fn of_one(self, parts: usize) -> Self {
-        let share = |all: usize| (all / parts.max(1)).max(1);
+        let [attempts, followed, finished, room] =
+            [self.attempts, self.followed, self.finished, self.room]
+                .map(|all| (all / parts.max(1)).max(1));
         Self {
-            attempts: share(self.attempts),
-            followed: share(self.followed),
-            finished: share(self.finished),
-            room: share(self.room),
+            attempts,
+            followed,
+            finished,
+            room,
         }
     }
 }
@@ -106,6 +109,15 @@ struct SynAttempt {
 }
 
 impl SynAttempt {
+    /// Returns the SYN as often as it was sent.
+    fn packets(&self) -> impl Iterator<Item = FlowPacket> {
+        let again = self.again.iter().map(|at| FlowPacket {
+            at: *at,
+            ..self.syn
+        });
+        iter::once(self.syn).chain(again)
+    }
+
     /// Returns true if `packet` came from the other end, or may have for a socket that is connected
     /// to itself.
     fn is_from_other(&self, key: &FlowKey, packet: &FlowPacket) -> bool {
@@ -128,15 +140,21 @@ impl SynAttempt {
     /// answer, or another SYN that crosses it, or what follows where those were not captured. An
     /// acknowledgement of an older connection between the same ports is none (RFC 9293, 3.10.7.4).
     fn is_followed_by(&self, key: &FlowKey, packet: &FlowPacket) -> bool {
-        /// Data of which nothing was captured behind a SYN that was.
-        const NEAR: u32 = 1 << 24;
-        let behind = |number: u32| (1..=NEAR).contains(&number.wrapping_sub(self.syn.sequence));
-        let acknowledges = packet.has_flags(flags::ACK) && behind(packet.acknowledgement);
+        let acknowledges =
+            packet.has_flags(flags::ACK) && self.is_shortly_before(packet.acknowledgement);
         let is_from_other =
             self.is_from_other(key, packet) && (acknowledges || !packet.has_flags(flags::ACK));
         self.is_crossed_by(packet)
             || is_from_other
-            || packet.is_from_lower == self.syn.is_from_lower && behind(packet.sequence)
+            || packet.is_from_lower == self.syn.is_from_lower
+                && self.is_shortly_before(packet.sequence)
+    }
+
+    /// Returns true if `number` is one of the first data behind the SYN.
+    fn is_shortly_before(&self, number: u32) -> bool {
+        /// Data of which nothing was captured behind a SYN that was.
+        const NEAR: u32 = 1 << 24;
+        (1..=NEAR).contains(&number.wrapping_sub(self.syn.sequence))
     }
 }
 
@@ -325,12 +343,12 @@ impl FlowTable {
     /// that.
     fn begin_flow(&mut self, segment: &NumberedSegment) {
         self.note_network(segment.key.network_id());
-        let crosses = || {
-            self.attempts
+        if segment.packet.is_first_syn()
+            && self
+                .attempts
                 .get(&segment.key)
-                .is_some_and(|attempt| attempt.is_crossed_by(&segment.packet))
-        };
-        if segment.packet.is_first_syn() && !crosses() {
+                .is_none_or(|attempt| !attempt.is_crossed_by(&segment.packet))
+        {
             self.keep_syn(segment);
         } else if let Some(key) = self.key_of_other_direction(segment) {
             self.join_flow(&key, segment);
@@ -360,13 +378,11 @@ impl FlowTable {
         let mut found = others
             .map(|network| key.in_network(*network))
             .filter(|other| {
-                let flow = || {
-                    self.followed
-                        .get(self.find_flow(other)?)
-                        .filter(|flow| flow.other_key().is_none())
-                };
                 is_syn_answer(&self.attempts, other, packet)
-                    || flow().is_some_and(|flow| flow.may_be_answered_by(packet, &self.blocks))
+                    || self.find_flow(other).is_some_and(|place| {
+                        let flow = &self.followed[place];
+                        flow.other_key().is_none() && flow.may_be_answered_by(packet, &self.blocks)
+                    })
             });
         found.next().filter(|_| found.next().is_none())
     }
@@ -382,13 +398,16 @@ impl FlowTable {
         let Some(place) = self.find_flow(key) else {
             return;
         };
-        let followed = &mut self.followed;
-        if let Some(flow) = followed.get_mut(place) {
-            flow.join_network(segment.key.network_id());
-            self.latest.set_index(&segment.key, place, |place| {
-                followed[place].has_key(&segment.key)
-            });
-        }
+        self.followed[place].join_network(segment.key.network_id());
+        self.set_place(&segment.key, place);
+    }
+
+    /// Has segments of `key` go to the connection at a place.
+    fn set_place(&mut self, key: &FlowKey, place: usize) {
+        let followed = &self.followed;
+        self.latest.set_index(key, place, |place| {
+            followed.get(place).is_some_and(|flow| flow.has_key(key))
+        });
     }
 
     /// Keeps a SYN until it is answered.
@@ -397,19 +416,19 @@ impl FlowTable {
             self.forget_older_half();
         }
         let syn = segment.packet;
-        let new = || SynAttempt {
+        let attempt = SynAttempt {
             syn,
             again: Vec::new(),
         };
         match self.attempts.entry(segment.key) {
             Entry::Vacant(place) => {
-                place.insert(new());
+                place.insert(attempt);
             }
             Entry::Occupied(place) => {
                 let kept = place.into_mut();
                 if kept.syn.sequence != syn.sequence || kept.syn.is_from_lower != syn.is_from_lower
                 {
-                    *kept = new();
+                    *kept = attempt;
                     self.unanswered += 1;
                 } else if kept.again.len() < MAX_REPEATS {
                     kept.again.push(syn.at);
@@ -440,40 +459,30 @@ impl FlowTable {
             self.finish_silent();
         }
         let NumberedSegment { number, packet, .. } = *segment;
-        let is_its = self
-            .attempts
-            .get(&key)
-            .is_some_and(|attempt| attempt.is_followed_by(&key, &packet));
-        let attempt = if is_its {
-            self.attempts.remove(&key)
-        } else {
-            None
-        };
+        let attempt = self.take_attempt(&key, &packet);
         let first = attempt.as_ref().map_or(packet, |attempt| attempt.syn);
         let mut flow = FollowedFlow::new(FirstPacket::new(key, &first), number, !self.is_alone);
         flow.note_crossed(&packet);
         if self.attempts.contains_key(&key) {
             flow.expect_another();
         }
-        let again = attempt
-            .iter()
-            .flat_map(|attempt| &attempt.again)
-            .map(|at| FlowPacket { at: *at, ..first });
-        for packet in attempt
-            .iter()
-            .map(|attempt| attempt.syn)
-            .chain(again)
-            .chain([packet])
-        {
+        for packet in attempt.iter().flat_map(SynAttempt::packets).chain([packet]) {
             self.room = self
                 .room
                 .saturating_add_signed(flow.add_packet(&packet, &mut self.blocks));
         }
-        let followed = &self.followed;
-        let is_its = |place: usize| followed.get(place).is_some_and(|flow| flow.has_key(&key));
-        self.latest.set_index(&key, followed.len(), is_its);
-        self.last = Some(LastFlow::new(followed.len(), &segment.key));
+        let place = self.followed.len();
+        self.set_place(&key, place);
+        self.last = Some(LastFlow::new(place, &segment.key));
         self.followed.push(flow);
+    }
+
+    /// Takes the SYN that opens the connection of `packet`.
+    fn take_attempt(&mut self, key: &FlowKey, packet: &FlowPacket) -> Option<SynAttempt> {
+        if !self.attempts.get(key)?.is_followed_by(key, packet) {
+            return None;
+        }
+        self.attempts.remove(key)
     }
 
     /// Thins out the connections with least data, and never the largest; and where that is too
@@ -562,15 +571,16 @@ impl FlowTable {
         self.follow_queued();
         let limits = self.limits.of_one(parts);
         let (is_alone, begin, count) = (self.is_alone, self.begin, self.count);
-        let new = || Self {
-            limits,
-            is_alone,
-            begin,
-            count,
-            networks: self.networks.clone(),
-            ..Self::default()
-        };
-        let mut all: Vec<Self> = (0..parts).map(|_| new()).collect();
+        let mut all: Vec<Self> = (0..parts)
+            .map(|_| Self {
+                limits,
+                is_alone,
+                begin,
+                count,
+                networks: self.networks.clone(),
+                ..Self::default()
+            })
+            .collect();
         let mut places = Vec::with_capacity(self.followed.len());
         for mut flow in self.followed {
             let number = flow.key().part_index(parts);
@@ -580,20 +590,7 @@ impl FlowTable {
             all[number].followed.push(flow);
         }
         for (number, place) in self.latest.flow_indices().map(|place| places[place]) {
-            let Self {
-                latest, followed, ..
-            } = &mut all[number];
-            let flow = &followed[place];
-            for key in [Some(*flow.key()), flow.other_key()].into_iter().flatten() {
-                let is_its = |place: usize| followed[place].has_key(&key);
-                // One with two keys is met twice, and another may have one of them since.
-                if latest
-                    .find_index(&key, is_its)
-                    .is_none_or(|known| known < place)
-                {
-                    latest.set_index(&key, place, is_its);
-                }
-            }
+            all[number].index_flow(place);
         }
         for (key, attempt) in self.attempts {
             all[key.part_index(parts)].attempts.insert(key, attempt);
@@ -603,6 +600,17 @@ impl FlowTable {
                 (self.finished, self.unanswered, self.left_out);
         }
         all
+    }
+
+    /// Has segments go to the connection at a place by each of its keys, unless a later one has it.
+    fn index_flow(&mut self, place: usize) {
+        let flow = &self.followed[place];
+        for key in [Some(*flow.key()), flow.other_key()].into_iter().flatten() {
+            // One with two keys is met twice, and another may have one of them since.
+            if self.find_flow(&key).is_none_or(|known| known < place) {
+                self.set_place(&key, place);
+            }
+        }
     }
 
     /// Returns everything that was found, with the evidence of the transfers that are to be

@@ -111,10 +111,12 @@ impl UnacknowledgedSegments {
             last = Some(*segment);
             self.segments.pop_front();
         }
-        let is_sure = |last: &UnacknowledgedSegment| {
-            !last.is_ambiguous && last.end > self.ambiguous_below && last.at >= latest_below
-        };
-        let last = last.filter(|last| last.end == position && is_sure(last))?;
+        let last = last.filter(|last| {
+            last.end == position
+                && !last.is_ambiguous
+                && last.end > self.ambiguous_below
+                && last.at >= latest_below
+        })?;
         Some(at.duration_since(last.at))
     }
 }

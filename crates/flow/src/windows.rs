@@ -60,17 +60,14 @@ impl ValueCounts {
 /// Returns the first place of a number.
 fn place_of(wanted: u32, all: &[u32]) -> Option<usize> {
     // Without a branch for each it is known sooner which of them has it.
-    let has = |chunk: &[u32; 8]| {
+    let (chunks, rest) = all.as_chunks::<8>();
+    let of_chunk = chunks.iter().position(|chunk| {
         chunk
             .iter()
             .fold(0, |found, one| found | u32::from(*one == wanted))
             > 0
-    };
-    let (chunks, rest) = all.as_chunks();
-    let begin = chunks
-        .iter()
-        .position(has)
-        .map_or(all.len() - rest.len(), |chunk| chunk * 8);
+    });
+    let begin = of_chunk.map_or(all.len() - rest.len(), |chunk| chunk * 8);
     Some(begin + all[begin..].iter().position(|one| *one == wanted)?)
 }
 
@@ -117,12 +114,13 @@ impl WindowFigures {
         // Right after a doubling there are few.
         let later = &self.counts[usize::from(self.counts[0].all * 4 < self.counts[1].all)];
         let (settled, count) = later.most_frequent()?;
-        let bytes = |window: u32| ByteCount::new(window.into());
+        let [first, least, most, settled] =
+            [first, least, most, settled].map(|window| ByteCount::new(window.into()));
         Some(AdvertisedWindow {
-            first: bytes(first),
-            least: bytes(least),
-            most: bytes(most),
-            settled: bytes(settled),
+            first,
+            least,
+            most,
+            settled,
             settled_share: Ratio::from_quotient(f64::from(count), later.all as f64),
             zero: self.zero,
             is_unscaled,
