@@ -53,14 +53,13 @@ impl DecompressedInput {
         input: impl Read + Send + 'static,
     ) -> Result<Self, CaptureFault> {
         let (sender, chunks) = sync_channel(WAITING);
-        let work = move || {
-            let end = send_chunks(compression, input, &sender);
-            // The reader may be gone.
-            let _ = sender.send(DecompressedChunk::Last(end));
-        };
         let thread = thread::Builder::new()
             .name("decompress".to_owned())
-            .spawn(work);
+            .spawn(move || {
+                let end = send_chunks(compression, input, &sender);
+                // The reader may be gone.
+                let _ = sender.send(DecompressedChunk::Last(end));
+            });
         thread.map_err(|error| CaptureFault::Decompression(compression, error))?;
         Ok(Self {
             compression,

@@ -1,6 +1,7 @@
 //! Errors of reading a capture.
 
 use std::io;
+use std::path::Path;
 
 use crate::Compression;
 
@@ -88,6 +89,20 @@ pub enum CaptureError {
         /// Compression of the file.
         compression: Compression,
     },
+}
+
+impl CaptureError {
+    /// Returns the error of a device.
+    pub(crate) fn of_device(device: &str, source: io::Error) -> Self {
+        let device = device.to_owned();
+        Self::Capture { device, source }
+    }
+
+    /// Returns the error of a file that cannot be written.
+    pub(crate) fn of_written_file(path: &Path, source: io::Error) -> Self {
+        let file = path.display().to_string();
+        Self::Write { file, source }
+    }
 }
 
 /// An error, before the file's name is added.

@@ -128,14 +128,13 @@ struct ContentBuilder {
 }
 
 impl ContentBuilder {
-    fn new(flows: FlowFollower, sorter: SegmentSorter) -> Self {
-        let (others, clock) = (OtherPackets::default(), CaptureClock::default());
+    fn new(is_compared: bool, sorter: SegmentSorter) -> Self {
         Self {
-            flows,
-            others,
+            flows: FlowFollower::new(is_compared),
+            others: OtherPackets::default(),
             packets: 0,
             segments: 0,
-            clock,
+            clock: CaptureClock::default(),
             sorter,
         }
     }
@@ -195,12 +194,59 @@ pub fn read_flows_with(
     interrupt: &AtomicBool,
     also: &mut impl FnMut(&CapturedPacket) -> Result<(), CaptureError>,
 ) -> CaptureContent {
-    let new = |sorter| ContentBuilder::new(FlowFollower::new(wanted.is_compared), sorter);
-    let mut content = new(if file.can_reopen() {
+    let (content, error) = read_content(file, wanted.is_compared, interrupt, also);
+    let ContentBuilder {
+        flows,
+        others,
+        packets,
+        segments,
+        clock,
+        ..
+    } = content.finish_content();
+    let finished = flows.finish_flows(wanted.explained);
+    let mut notes = capture_notes(file.file_notes(), &others, clock.steps);
+    notes.extend(incomplete_notes(finished.unanswered, finished.left_out));
+    if segments == 0 && packets > 0 && notes.is_empty() {
+        notes.push(others.no_segment_note(packets));
+    }
+    let report = CaptureReport {
+        name: name.to_owned(),
+        format: format_of(file.file_notes()),
+        packets,
+        segments,
+        duration: clock.elapsed_time(),
+        notes,
+        unanswered: finished.unanswered,
+        left_out: finished.left_out.missing,
+        flows: finished.flows,
+        transfers: Vec::new(),
+        other: None,
+        pairs: Vec::new(),
+        redacted: None,
+        dropped: file.file_notes().drops,
+    };
+    CaptureContent {
+        report,
+        times: finished.times,
+        transfers: finished.transfers,
+        error,
+    }
+}
+
+/// Reads the packets of `file`, from its begin again once one is late, and returns the error that
+/// ended it.
+fn read_content(
+    file: &mut PacketFile,
+    is_compared: bool,
+    interrupt: &AtomicBool,
+    also: &mut impl FnMut(&CapturedPacket) -> Result<(), CaptureError>,
+) -> (ContentBuilder, Option<CaptureError>) {
+    let sorter = if file.can_reopen() {
         SegmentSorter::of_ordered()
     } else {
         SegmentSorter::new()
-    });
+    };
+    let mut content = ContentBuilder::new(is_compared, sorter);
     // Packets that were passed to `also`.
     let mut passed = 0;
     let error = loop {
@@ -222,50 +268,10 @@ pub fn read_flows_with(
         }
         content.add_packet(&packet);
         if std::mem::take(&mut content.sorter.has_passed_later) && file.rewind_file() {
-            content = new(SegmentSorter::of_disordered());
+            content = ContentBuilder::new(is_compared, SegmentSorter::of_disordered());
         }
     };
-    let ContentBuilder {
-        flows,
-        others,
-        packets,
-        segments,
-        clock,
-        ..
-    } = content.finish_content();
-    let finished = flows.finish_flows(wanted.explained);
-    let mut report = CaptureReport {
-        name: name.to_owned(),
-        format: format_of(file.file_notes()),
-        packets,
-        segments,
-        duration: clock.elapsed_time(),
-        notes: capture_notes(file.file_notes(), &others, clock.steps),
-        unanswered: finished.unanswered,
-        left_out: finished.left_out.missing,
-        flows: finished.flows,
-        transfers: Vec::new(),
-        other: None,
-        pairs: Vec::new(),
-        redacted: None,
-        dropped: file.file_notes().drops,
-    };
-    if report.unanswered > 0 {
-        report.notes.push(format!(
-            "{} got no answer.",
-            count_noun(report.unanswered, "SYN")
-        ));
-    }
-    report.notes.extend(left_out(finished.left_out));
-    if segments == 0 && packets > 0 && report.notes.is_empty() {
-        report.notes.push(others.no_segment_note(packets));
-    }
-    CaptureContent {
-        report,
-        times: finished.times,
-        transfers: finished.transfers,
-        error,
-    }
+    (content, error)
 }
 
 impl CaptureContent {
@@ -291,30 +297,34 @@ fn format_of(notes: &FileNotes) -> String {
     }
 }
 
+/// Returns a sentence for each count that is not zero.
+fn count_notes<const N: usize>(counts: [(u64, &str, &str); N]) -> impl Iterator<Item = String> {
+    counts
+        .into_iter()
+        .filter(|(count, ..)| *count > 0)
+        .map(|(count, noun, text)| format!("{} {text}.", count_noun(count, noun)))
+}
+
 /// Returns a sentence for each way in which connections are incomplete.
-fn left_out(counts: LeftOut) -> impl Iterator<Item = String> {
-    let sentences = [
+fn incomplete_notes(unanswered: u64, left_out: LeftOut) -> impl Iterator<Item = String> {
+    count_notes([
+        (unanswered, "SYN", "got no answer"),
         (
-            counts.missing,
+            left_out.missing,
             "connection",
             "left out, as there were too many: those with least data",
         ),
         (
-            counts.finished_early,
+            left_out.finished_early,
             "connection",
             "finished early, as there were too many: those that were silent longest",
         ),
         (
-            counts.thinned,
+            left_out.thinned,
             "small connection",
             "without some round-trip times, as there were too many",
         ),
-    ];
-    let sentence = |(count, what, text)| format!("{} {text}.", count_noun(count, what));
-    sentences
-        .into_iter()
-        .filter(|(count, ..)| *count > 0)
-        .map(sentence)
+    ])
 }
 
 fn capture_notes(file: &FileNotes, others: &OtherPackets, steps: ClockSteps) -> Vec<String> {
@@ -331,31 +341,28 @@ fn capture_notes(file: &FileNotes, others: &OtherPackets, steps: ClockSteps) -> 
     }
     notes.extend(others.unread_note());
     notes.extend(steps.note_text());
-    let mut add = |count: u64, what: &str, text: &str| {
-        if count > 0 {
-            notes.push(format!("{} {text}.", count_noun(count, what)));
-        }
-    };
-    add(
-        file.drops.unwrap_or(0),
-        "packet",
-        "dropped by the capturing host",
-    );
-    add(file.packets_without_time, "packet", "without a time");
-    add(
-        file.clamped_fractions,
-        "packet",
-        "with too large a fraction of a second as time",
-    );
-    add(
-        others.cut_options,
-        "segment",
-        "with TCP options that the snap length cut off",
-    );
-    add(others.cut, "packet", "cut before the end of the TCP header");
-    add(others.fragments, "fragment", "left out");
-    add(others.encrypted, "encrypted packet", "left out");
-    add(others.malformed, "malformed packet", "left out");
+    notes.extend(count_notes([
+        (
+            file.drops.unwrap_or(0),
+            "packet",
+            "dropped by the capturing host",
+        ),
+        (file.packets_without_time, "packet", "without a time"),
+        (
+            file.clamped_fractions,
+            "packet",
+            "with too large a fraction of a second as time",
+        ),
+        (
+            others.cut_options,
+            "segment",
+            "with TCP options that the snap length cut off",
+        ),
+        (others.cut, "packet", "cut before the end of the TCP header"),
+        (others.fragments, "fragment", "left out"),
+        (others.encrypted, "encrypted packet", "left out"),
+        (others.malformed, "malformed packet", "left out"),
+    ]));
     notes
 }
 

@@ -104,10 +104,11 @@ impl FlowFollower {
             Self::Threads { parts, .. } => {
                 let threads: Vec<JoinHandle<SettledFlows>> =
                     parts.into_iter().map(FollowerThread::end_thread).collect();
-                let ended = |thread: JoinHandle<SettledFlows>| {
-                    thread.join().unwrap_or_else(|panic| resume_unwind(panic))
-                };
-                SettledFlows::finish_parts(threads.into_iter().map(ended).collect(), explained)
+                let settled = threads
+                    .into_iter()
+                    .map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)))
+                    .collect();
+                SettledFlows::finish_parts(settled, explained)
             }
         }
     }
@@ -130,10 +131,9 @@ impl FollowerThread {
         let (begin, flows) = sync_channel(1);
         let (batches, segments) = sync_channel(waiting);
         let (free, followed) = channel();
-        let work = move || follow_batches(&flows, &segments, &free);
         let thread = thread::Builder::new()
             .name("connections".to_owned())
-            .spawn(work)?;
+            .spawn(move || follow_batches(&flows, &segments, &free))?;
         Ok(Self {
             thread,
             begin,

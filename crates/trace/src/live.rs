@@ -26,11 +26,8 @@ pub fn capture_live(
     name: &str,
     is_over: impl FnMut() -> bool + Send + 'static,
 ) -> Result<PacketFile, CaptureError> {
-    let fail = |source| CaptureError::Capture {
-        device: name.to_owned(),
-        source,
-    };
-    let socket = CaptureSocket::open(name, &[]).map_err(fail)?;
+    let socket =
+        CaptureSocket::open(name, &[]).map_err(|source| CaptureError::of_device(name, source))?;
     let drops = Arc::new(AtomicU64::new(0));
     let unread = pcap_header(LinkType::RAW, CAPTURED_LENGTH).to_vec();
     let live = LiveCapture {
@@ -83,15 +80,14 @@ impl LiveCapture {
             Ok(_) => self.socket.drain_frames(&mut add),
             Err(error) => Err(error),
         };
-        let down = |error: io::Error| match error.kind() {
+        self.drops
+            .store(self.socket.drop_count().unwrap_or_default(), Relaxed);
+        self.end = Some(end.map_err(|error| match error.kind() {
             io::ErrorKind::NetworkDown => {
                 io::Error::new(error.kind(), "the device is down or away")
             }
             _ => error,
-        };
-        self.drops
-            .store(self.socket.drop_count().unwrap_or_default(), Relaxed);
-        self.end = Some(end.map_err(down));
+        }));
     }
 }
 

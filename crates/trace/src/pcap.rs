@@ -8,11 +8,14 @@ use crate::notes::FileNotes;
 use crate::order::ByteOrder;
 use crate::record::{MAX_CAPTURED, PacketRecord};
 
-/// The first four bytes of a file: times in microseconds or nanoseconds, and records with a longer
-/// head, as Alexey Kuznetsov's patch of libpcap wrote them.
-const MICROSECONDS: u32 = 0xA1B2_C3D4;
-const NANOSECONDS: u32 = 0xA1B2_3C4D;
-const MODIFIED: u32 = 0xA1B2_CD34;
+/// The first four bytes of a file, with the nanoseconds of a unit of time, the bytes of a record's
+/// head, and the name: times in microseconds or nanoseconds, and records with a longer head, as
+/// Alexey Kuznetsov's patch of libpcap wrote them.
+const FORMATS: [(u32, (u64, usize, &str)); 3] = [
+    (0xA1B2_C3D4, (1_000, 16, "pcap, microseconds")),
+    (0xA1B2_3C4D, (1, 16, "pcap, nanoseconds")),
+    (0xA1B2_CD34, (1_000, 24, "pcap (modified), microseconds")),
+];
 
 const FILE_HEAD: usize = 24;
 /// Versions that differ in nothing but the order of the two lengths of a record.
@@ -20,8 +23,6 @@ const VERSIONS: std::ops::RangeInclusive<(u16, u16)> = (2, 0)..=(2, 4);
 /// The first of them that has the captured length first; before it the lengths are swapped, in some
 /// files.
 const CAPTURED_FIRST: (u16, u16) = (2, 4);
-const RECORD_HEAD: usize = 16;
-const MODIFIED_RECORD_HEAD: usize = 24;
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -42,23 +43,13 @@ impl PcapReader {
         input: &mut InputBuffer,
         notes: &mut FileNotes,
     ) -> Result<Option<Self>, CaptureFault> {
-        let magics = [
-            (MICROSECONDS, 1_000, RECORD_HEAD, "pcap, microseconds"),
-            (NANOSECONDS, 1, RECORD_HEAD, "pcap, nanoseconds"),
-            (
-                MODIFIED,
-                1_000,
-                MODIFIED_RECORD_HEAD,
-                "pcap (modified), microseconds",
-            ),
-        ];
-        let known = magics.into_iter().find_map(|known| {
+        let known = FORMATS.into_iter().find_map(|(magic, format)| {
             Some((
-                known,
-                ByteOrder::from_magic(input.buffered_bytes(), known.0)?,
+                ByteOrder::from_magic(input.buffered_bytes(), magic)?,
+                format,
             ))
         });
-        let Some(((_, nanos_per_unit, head, format), order)) = known else {
+        let Some((order, (nanos_per_unit, head, format))) = known else {
             return Ok(None);
         };
         if !input.fill_buffer(FILE_HEAD)? {
@@ -66,15 +57,12 @@ impl PcapReader {
         }
         let range = input.take_bytes(FILE_HEAD);
         let header = input.taken_bytes(range);
-        let version = (
-            order.read_u16(header, 4).unwrap_or(0),
-            order.read_u16(header, 6).unwrap_or(0),
-        );
-        if !VERSIONS.contains(&version) {
+        let [major, minor] = [4, 6].map(|at| order.read_u16(header, at).unwrap_or(0));
+        if !VERSIONS.contains(&(major, minor)) {
             return Err(CaptureFault::Version {
                 format: "pcap",
-                major: version.0,
-                minor: version.1,
+                major,
+                minor,
             });
         }
         // The upper half of the field says whether frames end with a checksum, which no length in a
@@ -87,7 +75,7 @@ impl PcapReader {
             nanos_per_unit,
             head,
             link,
-            may_be_swapped: version < CAPTURED_FIRST,
+            may_be_swapped: (major, minor) < CAPTURED_FIRST,
         }))
     }
 

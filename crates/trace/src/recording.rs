@@ -47,25 +47,20 @@ impl HeaderRecording {
     /// Fails without `CAP_NET_RAW`, if there is no such device, and if the file exists or cannot be
     /// made.
     pub fn start(path: &Path, device: &str, peers: &[CapturedPeer]) -> Result<Self, CaptureError> {
-        let no_capture = |source| CaptureError::Capture {
-            device: device.to_owned(),
-            source,
-        };
-        let no_file = |source| CaptureError::Write {
-            file: path.display().to_string(),
-            source,
-        };
-        let socket = CaptureSocket::open(device, peers).map_err(no_capture)?;
-        let file = PcapWriter::create(path, LinkType::RAW, CAPTURED_LENGTH).map_err(no_file)?;
+        let socket = CaptureSocket::open(device, peers)
+            .map_err(|source| CaptureError::of_device(device, source))?;
+        let file = PcapWriter::create(path, LinkType::RAW, CAPTURED_LENGTH)
+            .map_err(|source| CaptureError::of_written_file(path, source))?;
         let is_over = Arc::new(AtomicBool::new(false));
         let flag = Arc::clone(&is_over);
         let thread = thread::Builder::new()
             .name("capture".to_owned())
-            .spawn(move || record_packets(socket, file, &flag));
+            .spawn(move || record_packets(socket, file, &flag))
+            .map_err(|source| CaptureError::of_device(device, source))?;
         Ok(Self {
             path: path.to_owned(),
             is_over,
-            thread: Some(thread.map_err(no_capture)?),
+            thread: Some(thread),
         })
     }
 
@@ -86,10 +81,7 @@ impl HeaderRecording {
                 Ok(recorded)
             }
         });
-        finished.map_err(|source| CaptureError::Write {
-            file: self.path.display().to_string(),
-            source,
-        })
+        finished.map_err(|source| CaptureError::of_written_file(&self.path, source))
     }
 
     fn end_thread(&mut self) -> Option<io::Result<(RecordedCapture, PcapWriter)>> {

@@ -48,25 +48,17 @@ impl RedactedWriter {
     ///
     /// Fails if the file exists or cannot be made, or the system has no random numbers.
     pub fn create(path: &Path) -> Result<Self, CaptureError> {
-        let fail = |source| CaptureError::Write {
-            file: path.display().to_string(),
-            source,
-        };
-        let file = PcapWriter::create(path, LinkType::ETHERNET, SNAP_LENGTH).map_err(fail)?;
-        let pseudonyms = RandomPseudonyms::new(random_key().map_err(fail)?);
-        let (path, frame, held, clock) = (
-            path.to_owned(),
-            Vec::new(),
-            Vec::new(),
-            CaptureClock::default(),
-        );
+        Self::create_file(path).map_err(|source| CaptureError::of_written_file(path, source))
+    }
+
+    fn create_file(path: &Path) -> io::Result<Self> {
         Ok(Self {
-            path,
-            file,
-            pseudonyms,
-            frame,
-            clock,
-            held,
+            path: path.to_owned(),
+            file: PcapWriter::create(path, LinkType::ETHERNET, SNAP_LENGTH)?,
+            pseudonyms: RandomPseudonyms::new(random_key()?),
+            frame: Vec::new(),
+            clock: CaptureClock::default(),
+            held: Vec::new(),
             segments: 0,
             left_out: 0,
         })
@@ -113,14 +105,11 @@ impl RedactedWriter {
     /// Fails if the file cannot be written.
     pub fn finish(mut self) -> Result<RedactedFile, CaptureError> {
         self.write_first(self.held.len())?;
-        let name = self.path.display().to_string();
-        let finished = self.file.finish();
-        finished.map_err(|source| CaptureError::Write {
-            file: name.clone(),
-            source,
-        })?;
+        self.file
+            .finish()
+            .map_err(|source| CaptureError::of_written_file(&self.path, source))?;
         Ok(RedactedFile {
-            name,
+            name: self.path.display().to_string(),
             segments: self.segments,
             left_out: self.left_out,
         })
@@ -131,14 +120,7 @@ impl RedactedWriter {
         let mut write =
             |held: RedactedPacket| self.file.write_packet(held.at, &held.frame, held.original);
         let written = self.held.drain(..count).try_for_each(&mut write);
-        written.map_err(|source| self.write_error(source))
-    }
-
-    fn write_error(&self, source: io::Error) -> CaptureError {
-        CaptureError::Write {
-            file: self.path.display().to_string(),
-            source,
-        }
+        written.map_err(|source| CaptureError::of_written_file(&self.path, source))
     }
 }
 

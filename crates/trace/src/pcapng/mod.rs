@@ -77,63 +77,61 @@ impl PcapNg {
     ) -> Result<Option<PacketRecord>, CaptureFault> {
         loop {
             let offset = input.file_offset();
-            let damaged = |reason: &str| CaptureFault::Damaged {
-                offset,
-                reason: reason.to_owned(),
-            };
-            if !input.fill_buffer(MIN_BLOCK)? {
+            let Some((kind, body)) = self.next_block(input)? else {
                 return Ok(None);
-            }
-            let (kind, length) = self
-                .block_head(input.buffered_bytes())
-                .ok_or_else(|| damaged("a section without byte order"))?;
-            // Some writers leave the padding out of the length.
-            let padded = (length as usize).next_multiple_of(4);
-            let is_known = matches!(
-                kind,
-                SECTION
-                    | INTERFACE
-                    | STATISTICS
-                    | ENHANCED_PACKET
-                    | SIMPLE_PACKET
-                    | OBSOLETE_PACKET
-            );
-            let absurd = || damaged(&format!("a block of {length} bytes"));
-            if padded < MIN_BLOCK || is_known && padded > MAX_BLOCK {
-                return Err(absurd());
-            }
-            let unread = if is_known { 0 } else { padded - END };
-            if !input.skip_bytes(unread)? || !input.fill_buffer(padded - unread)? {
-                // Rather a length that is wrong than a file that ends within so long a block.
-                return if padded > MAX_BLOCK {
-                    Err(absurd())
-                } else {
-                    Ok(None)
-                };
-            }
-            let block = input.take_bytes(padded - unread);
-            let end = block.end - END;
-            if self.order.read_u32(input.taken_bytes(end..block.end), 0) != Some(length) {
-                return Err(damaged("a block whose two lengths differ"));
-            }
-            if !is_known {
-                continue;
-            }
-            let body = block.start + 8..end;
+            };
             match kind {
                 SECTION => self.begin_section(input.taken_bytes(body))?,
                 INTERFACE => self
                     .add_interface(input.taken_bytes(body), notes)
-                    .map_err(damaged)?,
+                    .map_err(|reason| damaged_at(offset, reason))?,
                 STATISTICS => self.read_statistics(input.taken_bytes(body), notes),
-                _ => {
+                ENHANCED_PACKET | SIMPLE_PACKET | OBSOLETE_PACKET => {
                     return self
                         .read_packet(kind, input, body, notes)
                         .map(Some)
-                        .map_err(damaged);
+                        .map_err(|reason| damaged_at(offset, reason));
                 }
+                _ => {}
             }
         }
+    }
+
+    /// Takes the next block. Returns its type, and the place of its body in the input, of which
+    /// that of an unknown type has nothing. Returns `None` at the end of the file.
+    #[inline]
+    fn next_block(
+        &mut self,
+        input: &mut InputBuffer,
+    ) -> Result<Option<(u32, Range<usize>)>, CaptureFault> {
+        let offset = input.file_offset();
+        if !input.fill_buffer(MIN_BLOCK)? {
+            return Ok(None);
+        }
+        let (kind, length) = self
+            .block_head(input.buffered_bytes())
+            .ok_or_else(|| damaged_at(offset, "a section without byte order"))?;
+        // Some writers leave the padding out of the length.
+        let padded = (length as usize).next_multiple_of(4);
+        let is_known = is_known_block(kind);
+        if padded < MIN_BLOCK || is_known && padded > MAX_BLOCK {
+            return Err(absurd_length(offset, length));
+        }
+        let (unread, head) = if is_known { (0, 8) } else { (padded - END, 0) };
+        if !input.skip_bytes(unread)? || !input.fill_buffer(padded - unread)? {
+            // Rather a length that is wrong than a file that ends within so long a block.
+            return if padded > MAX_BLOCK {
+                Err(absurd_length(offset, length))
+            } else {
+                Ok(None)
+            };
+        }
+        let block = input.take_bytes(padded - unread);
+        let end = block.end - END;
+        if self.order.read_u32(input.taken_bytes(end..block.end), 0) != Some(length) {
+            return Err(damaged_at(offset, "a block whose two lengths differ"));
+        }
+        Ok(Some((kind, block.start + head..end)))
     }
 
     /// Returns type and length of the block that begins here, in the order of its section. `None`
@@ -282,6 +280,24 @@ impl PcapNg {
             self.note_lost(head.interface, notes, |interface| interface.add_lost(lost));
         }
     }
+}
+
+/// Returns true for a type of block that is read.
+#[inline]
+fn is_known_block(kind: u32) -> bool {
+    matches!(
+        kind,
+        SECTION | INTERFACE | STATISTICS | ENHANCED_PACKET | SIMPLE_PACKET | OBSOLETE_PACKET
+    )
+}
+
+fn damaged_at(offset: u64, reason: impl Into<String>) -> CaptureFault {
+    let reason = reason.into();
+    CaptureFault::Damaged { offset, reason }
+}
+
+fn absurd_length(offset: u64, length: u32) -> CaptureFault {
+    damaged_at(offset, format!("a block of {length} bytes"))
 }
 
 const TOO_SHORT: &str = "a block that is too short for its type";
