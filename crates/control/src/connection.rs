@@ -209,18 +209,19 @@ pub(crate) fn crypto_provider() -> Arc<rustls::crypto::CryptoProvider> {
 
 /// At least one certificate.
 fn certificate_chain(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let failed = |cause| TlsError::Pem {
-        wanted: "certificate",
-        cause,
-    };
-    let chain: Vec<_> = CertificateDer::pem_slice_iter(pem)
-        .collect::<Result<_, _>>()
-        .map_err(failed)?;
-    if chain.is_empty() {
-        Err(failed(PemError::NoItemsFound))
-    } else {
-        Ok(chain)
-    }
+    CertificateDer::pem_slice_iter(pem)
+        .collect::<Result<Vec<_>, _>>()
+        .and_then(|chain| {
+            if chain.is_empty() {
+                Err(PemError::NoItemsFound)
+            } else {
+                Ok(chain)
+            }
+        })
+        .map_err(|cause| TlsError::Pem {
+            wanted: "certificate",
+            cause,
+        })
 }
 
 /// Two are the same if one is a copy of the other.

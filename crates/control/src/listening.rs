@@ -32,17 +32,22 @@ pub fn listen_tcp(
     port: u16,
     prepare: impl Fn(&Socket) -> io::Result<()>,
 ) -> Result<TcpListener, ListenError> {
-    let at = |address: IpAddr| {
-        let address = SocketAddr::new(address, port);
-        bind_listener(address, &prepare).map_err(|cause| ListenError { address, cause })
-    };
-    match address {
-        Some(address) => at(address),
-        None => at(Ipv6Addr::UNSPECIFIED.into()).or_else(|error| match error.cause.kind() {
-            io::ErrorKind::AddrInUse => Err(error),
-            _ => at(Ipv4Addr::UNSPECIFIED.into()),
-        }),
+    if let Some(address) = address {
+        return listen_at((address, port).into(), prepare);
     }
+    match listen_at((Ipv6Addr::UNSPECIFIED, port).into(), &prepare) {
+        Err(error) if error.cause.kind() != io::ErrorKind::AddrInUse => {
+            listen_at((Ipv4Addr::UNSPECIFIED, port).into(), prepare)
+        }
+        listening => listening,
+    }
+}
+
+fn listen_at(
+    address: SocketAddr,
+    prepare: impl Fn(&Socket) -> io::Result<()>,
+) -> Result<TcpListener, ListenError> {
+    bind_listener(address, prepare).map_err(|cause| ListenError { address, cause })
 }
 
 fn bind_listener(

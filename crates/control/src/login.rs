@@ -93,11 +93,10 @@ impl RsaPublicKey {
     /// # Errors
     /// If it holds none.
     pub fn from_pem(pem: &[u8]) -> Result<Self, RsaError> {
-        let failed = |cause| RsaError::Pem {
+        let der = SubjectPublicKeyInfoDer::from_pem_slice(pem).map_err(|cause| RsaError::Pem {
             wanted: "public key",
             cause,
-        };
-        let der = SubjectPublicKeyInfoDer::from_pem_slice(pem).map_err(failed)?;
+        })?;
         PublicEncryptingKey::from_der(&der)
             .map(Self)
             .map_err(|_| RsaError::Unfit)
@@ -111,11 +110,11 @@ impl RsaPrivateKey {
     /// # Errors
     /// If it holds none.
     pub fn from_pem(pem: &[u8]) -> Result<Self, RsaError> {
-        let failed = |cause| RsaError::Pem {
+        let der = PrivateKeyDer::from_pem_slice(pem).map_err(|cause| RsaError::Pem {
             wanted: "private key",
             cause,
-        };
-        let key = match PrivateKeyDer::from_pem_slice(pem).map_err(failed)? {
+        })?;
+        let key = match der {
             PrivateKeyDer::Pkcs1(der) => from_pkcs1(der.secret_pkcs1_der()),
             PrivateKeyDer::Pkcs8(der) => {
                 PrivateDecryptingKey::from_pkcs8(der.secret_pkcs8_der()).ok()

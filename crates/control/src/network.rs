@@ -75,12 +75,13 @@ impl FromStr for AddressPrefix {
 /// Returns true if an address is in none of the networks that `deny` names, and in one of `allow`,
 /// if that names any.
 pub fn is_admitted(address: IpAddr, allow: &[AddressPrefix], deny: &[AddressPrefix]) -> bool {
-    let is_in = |networks: &[AddressPrefix]| {
-        networks
-            .iter()
-            .any(|network| network.contains_address(address))
-    };
-    !is_in(deny) && (allow.is_empty() || is_in(allow))
+    !is_in_any(address, deny) && (allow.is_empty() || is_in_any(address, allow))
+}
+
+fn is_in_any(address: IpAddr, networks: &[AddressPrefix]) -> bool {
+    networks
+        .iter()
+        .any(|network| network.contains_address(address))
 }
 
 /// Returns an IPv4-mapped address as an IPv4 address: sockets for both families have clients as

@@ -100,25 +100,10 @@ impl PendingClients {
         if is_full && !places.make_room(prefix, now, expected) {
             return None;
         }
-        let (keeps, lost) = oneshot::channel();
-        let number = places.next;
-        places.next += 1;
-        places.taken += 1;
-        let client = UnprovenClient {
-            number,
-            since: now,
-            _keeps: keeps,
-        };
-        places
-            .of_each
-            .entry(prefix)
-            .or_default()
-            .silent
-            .push_back(client);
-        let (places, max_waiting_of_one) = (Arc::clone(&self.places), self.max_waiting_of_one);
+        let (number, lost) = places.add_silent(prefix, now);
         Some(PendingPlace {
-            places,
-            max_waiting_of_one,
+            places: Arc::clone(&self.places),
+            max_waiting_of_one: self.max_waiting_of_one,
             prefix,
             number,
             lost,
@@ -170,6 +155,22 @@ impl PlacesOfOne {
 }
 
 impl PendingPlaces {
+    /// Adds a client that has sent nothing. Returns its number, and the end at which it learns that
+    /// its place is lost.
+    fn add_silent(&mut self, prefix: u128, since: Instant) -> (u64, oneshot::Receiver<Infallible>) {
+        let (keeps, lost) = oneshot::channel();
+        let number = self.next;
+        self.next += 1;
+        self.taken += 1;
+        let one = self.of_each.entry(prefix).or_default();
+        one.silent.push_back(UnprovenClient {
+            number,
+            since,
+            _keeps: keeps,
+        });
+        (number, lost)
+    }
+
     /// Takes a place of the prefix with most of them beyond those expected, which is that of the
     /// new client if no other has more than that would then; and where that has none to give, of
     /// the client that has been silent longest, or speaking. Returns false if all keep theirs.
@@ -211,14 +212,11 @@ impl PendingPlaces {
         &mut self,
         is_late: impl FnOnce(&mut UnprovenClient) -> bool,
     ) -> Option<UnprovenClient> {
-        let first = |clients: &VecDeque<UnprovenClient>| {
-            clients.front().map_or(u64::MAX, |client| client.number)
-        };
         let silent = self
             .of_each
             .values_mut()
             .map(|one| &mut one.silent)
-            .min_by_key(|clients| first(clients));
+            .min_by_key(|clients| first_number(clients));
         if let Some(client) = silent.and_then(VecDeque::pop_front) {
             return Some(client);
         }
@@ -226,7 +224,7 @@ impl PendingPlaces {
             .of_each
             .values_mut()
             .map(|one| &mut one.speaking)
-            .min_by_key(|clients| first(clients));
+            .min_by_key(|clients| first_number(clients));
         speaking?.pop_front_if(is_late)
     }
 
@@ -245,6 +243,10 @@ impl PendingPlaces {
             self.of_each.remove(&place.prefix);
         }
     }
+}
+
+fn first_number(clients: &VecDeque<UnprovenClient>) -> u64 {
+    clients.front().map_or(u64::MAX, |client| client.number)
 }
 
 impl PendingPlace {

@@ -52,22 +52,21 @@ impl ClientPlaces {
     /// Returns `max` places, of which clients of one address may take `max_each`. An eighth is left
     /// to addresses that have few, unless one may take all.
     pub fn new(max: u32, max_each: u32) -> Arc<Self> {
-        Arc::new(Self {
-            taken: Mutex::default(),
-            max,
-            max_each,
-            waits: false,
-        })
+        Self::from_limits(max, max_each, false)
     }
 
     /// Returns places of a server at which clients wait where all are taken, and so can never be
     /// too many.
     pub fn with_waiting(max: u32, max_each: u32) -> Arc<Self> {
+        Self::from_limits(max, max_each, true)
+    }
+
+    fn from_limits(max: u32, max_each: u32, waits: bool) -> Arc<Self> {
         Arc::new(Self {
             taken: Mutex::default(),
             max,
             max_each,
-            waits: true,
+            waits,
         })
     }
 

@@ -141,16 +141,9 @@ impl QueueWatch {
         let since = self.grown.max(self.moved_at);
         let is_blocked =
             is_stalled || sample.is_closed && at.saturating_sub(since) >= BLOCKED_AFTER;
-        let bytes_if = |counts| {
-            if counts {
-                sample.queued
-            } else {
-                ByteCount::ZERO
-            }
-        };
         StalledBytes {
-            lasting: bytes_if(is_stalled),
-            blocked: bytes_if(is_blocked),
+            lasting: sample.queued * u64::from(is_stalled),
+            blocked: sample.queued * u64::from(is_blocked),
         }
     }
 
@@ -206,19 +199,14 @@ impl QueueLimits {
         }
         networks_of(share.client).find_map(|(network, times)| {
             let limit = self.client * u64::from(times);
-            let own = (own.lasting, share.number);
-            let must_end = users.must_end([users.lasting_of(network), limit], own, |user| {
-                let is_within = user
-                    .client
-                    .is_some_and(|client| network.contains_address(client));
-                if is_within {
-                    user.bytes.lasting
-                } else {
-                    ByteCount::ZERO
-                }
+            let all = [users.lasting_of(network), limit];
+            let must_end = users.must_end(all, (own.lasting, share.number), |user| {
+                user.client
+                    .filter(|client| network.contains_address(*client))
+                    .map_or(ByteCount::ZERO, |_| user.bytes.lasting)
             });
             must_end.then_some(QueueExcess {
-                own: own.0,
+                own: own.lasting,
                 whose: "a client",
                 limit,
             })
@@ -287,19 +275,17 @@ impl Users {
         own: (ByteCount, u64),
         bytes_of: impl Fn(&QueueUser) -> ByteCount,
     ) -> bool {
-        let others = || {
-            self.of_each
-                .iter()
-                .map(|(number, user)| (bytes_of(user), *number))
-        };
-        all > limit
-            && own.0 > ByteCount::ZERO
-            && all.saturating_sub(
-                others()
-                    .filter(|other| *other > own)
-                    .map(|(bytes, _)| bytes)
-                    .sum(),
-            ) > limit
+        if all <= limit || own.0 == ByteCount::ZERO {
+            return false;
+        }
+        let ahead = self
+            .of_each
+            .iter()
+            .map(|(number, user)| (bytes_of(user), *number))
+            .filter(|other| *other > own)
+            .map(|(bytes, _)| bytes)
+            .sum();
+        all.saturating_sub(ahead) > limit
     }
 
     fn lasting_of(&self, network: AddressPrefix) -> ByteCount {

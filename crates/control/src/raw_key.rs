@@ -39,21 +39,24 @@ pub(crate) fn raw_key<E>(
     pair: Result<Ed25519KeyPair, E>,
     provider: &CryptoProvider,
 ) -> Result<Arc<CertifiedKey>, Error> {
-    let general = |what: &str| Error::General(what.to_owned());
-    let pair = pair.map_err(|_| general("no key could be made"))?;
+    let pair = pair.map_err(|_| general_error("no key could be made"))?;
     let der = pair
         .to_pkcs8()
-        .map_err(|_| general("no key could be written"))?;
+        .map_err(|_| general_error("no key could be written"))?;
     let key = provider
         .key_provider
         .load_private_key(PrivatePkcs8KeyDer::from(der.as_ref().to_vec()).into())?;
     let public = key
         .public_key()
-        .ok_or_else(|| general("the key has no public part"))?;
+        .ok_or_else(|| general_error("the key has no public part"))?;
     Ok(Arc::new(CertifiedKey::new(
         vec![CertificateDer::from(public.to_vec())],
         key,
     )))
+}
+
+fn general_error(what: &str) -> Error {
+    Error::General(what.to_owned())
 }
 
 /// Both configurations of connections between such ends, at either end.
@@ -71,10 +74,9 @@ impl RawKeyTls {
         listener: Arc<CertifiedKey>,
         caller: Option<Arc<CertifiedKey>>,
     ) -> Result<Self, TlsError> {
-        let client = ClientConfig::builder_with_provider(Arc::clone(provider))
-            .with_protocol_versions(VERSIONS)?;
         let accepted = caller.is_some().then_some(&*listener);
-        let client = client
+        let client = ClientConfig::builder_with_provider(Arc::clone(provider))
+            .with_protocol_versions(VERSIONS)?
             .dangerous()
             .with_custom_certificate_verifier(RawKeyVerifier::new(accepted));
         let server = ServerConfig::builder_with_provider(Arc::clone(provider))
@@ -157,20 +159,38 @@ impl RawKeyVerifier {
             CertificateError::ApplicationVerificationFailure,
         ))
     }
-
-    fn verify(
-        &self,
-        message: &[u8],
-        key: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        let key = SubjectPublicKeyInfoDer::from(key.as_ref());
-        verify_tls13_signature_with_raw_key(message, &key, signed, &self.algorithms)
-    }
 }
 
-fn not_spoken() -> Result<HandshakeSignatureValid, Error> {
-    Err(Error::General("TLS 1.2 is not spoken".to_owned()))
+/// The signatures of either end: those of its raw key, under TLS 1.3 alone.
+macro_rules! verify_signatures {
+    () => {
+        fn verify_tls12_signature(
+            &self,
+            _: &[u8],
+            _: &CertificateDer<'_>,
+            _: &DigitallySignedStruct,
+        ) -> Result<HandshakeSignatureValid, Error> {
+            Err(general_error("TLS 1.2 is not spoken"))
+        }
+
+        fn verify_tls13_signature(
+            &self,
+            message: &[u8],
+            key: &CertificateDer<'_>,
+            signed: &DigitallySignedStruct,
+        ) -> Result<HandshakeSignatureValid, Error> {
+            let key = SubjectPublicKeyInfoDer::from(key.as_ref());
+            verify_tls13_signature_with_raw_key(message, &key, signed, &self.algorithms)
+        }
+
+        fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+            self.algorithms.supported_schemes()
+        }
+
+        fn requires_raw_public_keys(&self) -> bool {
+            true
+        }
+    };
 }
 
 impl ServerCertVerifier for RawKeyVerifier {
@@ -185,31 +205,7 @@ impl ServerCertVerifier for RawKeyVerifier {
         self.check(key).map(|()| ServerCertVerified::assertion())
     }
 
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        not_spoken()
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        key: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.verify(message, key, signed)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.algorithms.supported_schemes()
-    }
-
-    fn requires_raw_public_keys(&self) -> bool {
-        true
-    }
+    verify_signatures!();
 }
 
 impl ClientCertVerifier for RawKeyVerifier {
@@ -226,29 +222,5 @@ impl ClientCertVerifier for RawKeyVerifier {
         self.check(key).map(|()| ClientCertVerified::assertion())
     }
 
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        not_spoken()
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        key: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.verify(message, key, signed)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.algorithms.supported_schemes()
-    }
-
-    fn requires_raw_public_keys(&self) -> bool {
-        true
-    }
+    verify_signatures!();
 }

@@ -123,13 +123,12 @@ impl TlsRecords {
         } else {
             [server, client]
         };
-        let keys = |secret, (next, used)| {
-            DirectionKeys::taken_over(secret, next, &used).map_err(io::Error::other)
-        };
+        let sending = DirectionKeys::taken_over(ours, used.tx).map_err(io::Error::other)?;
+        let receiving = DirectionKeys::taken_over(theirs, used.rx).map_err(io::Error::other)?;
         Ok(Self {
             has_ended,
             arrived,
-            ..Self::new([keys(ours, used.tx)?, keys(theirs, used.rx)?])
+            ..Self::new([sending, receiving])
         })
     }
 
@@ -342,11 +341,10 @@ impl DirectionKeys {
     /// twice.
     fn taken_over(
         secret: Secret,
-        next: u64,
-        used: &ConnectionTrafficSecrets,
+        (next, used): (u64, ConnectionTrafficSecrets),
     ) -> Result<Self, RecordError> {
         let keys = Self::new(secret, next)?;
-        match used {
+        match &used {
             ConnectionTrafficSecrets::Aes256Gcm { key, iv }
                 if *key.as_ref() == keys.key[..] && *iv.as_ref() == keys.iv[..] =>
             {
