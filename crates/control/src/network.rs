@@ -54,22 +54,25 @@ impl FromStr for AddressPrefix {
     type Err = NetworkError;
 
     fn from_str(text: &str) -> Result<Self, NetworkError> {
-        let error = || NetworkError(text.to_owned());
-        let (address, length) = text
-            .split_once('/')
-            .map_or((text, None), |(address, length)| (address, Some(length)));
-        let address: IpAddr = address.parse().map_err(|_| error())?;
-        let family = if address.is_ipv4() { 32 } else { 128 };
-        let length = length.map_or(Ok(family), str::parse).map_err(|_| error())?;
-        if length > family {
-            return Err(error());
-        }
-        let length = length + 128 - family;
-        Ok(Self {
-            prefix: prefix_of(to_bits(address), length),
-            length,
-        })
+        parse_prefix(text).ok_or_else(|| NetworkError(text.to_owned()))
     }
+}
+
+fn parse_prefix(text: &str) -> Option<AddressPrefix> {
+    let (address, length) = text
+        .split_once('/')
+        .map_or((text, None), |(address, length)| (address, Some(length)));
+    let address: IpAddr = address.parse().ok()?;
+    let family = if address.is_ipv4() { 32 } else { 128 };
+    let length = length.map_or(Ok(family), str::parse).ok()?;
+    if length > family {
+        return None;
+    }
+    let length = length + 128 - family;
+    Some(AddressPrefix {
+        prefix: prefix_of(to_bits(address), length),
+        length,
+    })
 }
 
 /// Returns true if an address is in none of the networks that `deny` names, and in one of `allow`,

@@ -31,6 +31,17 @@ pub struct RefusedConnections {
     pub connections: u64,
 }
 
+impl RefusedConnections {
+    /// Returns one connection that was refused.
+    pub fn of_one(client: IpAddr, why: &str) -> Self {
+        Self {
+            client,
+            why: why.to_owned(),
+            connections: 1,
+        }
+    }
+}
+
 impl RefusalCounts {
     /// Returns true if a refusal is the first for its reason in a minute, and is to be reported at
     /// once. Others are counted.
@@ -42,23 +53,17 @@ impl RefusalCounts {
                 .checked_sub(1)
                 .filter(|last| last + 1 == MAX_REASONS)
         });
-        let latest = RefusedConnections {
-            client,
-            why: why.to_owned(),
-            connections: 0,
-        };
+        let mut latest = RefusedConnections::of_one(client, why);
         let Some(reason) = index.and_then(|index| self.0.get_mut(index)) else {
+            latest.connections = 0;
             self.0.push(CountedReason {
                 latest,
                 reported: now,
             });
             return true;
         };
-        let connections = reason.latest.connections + 1;
-        reason.latest = RefusedConnections {
-            connections,
-            ..latest
-        };
+        latest.connections += reason.latest.connections;
+        reason.latest = latest;
         false
     }
 

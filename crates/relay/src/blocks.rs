@@ -137,14 +137,11 @@ impl BlockReader {
             into[..length].copy_from_slice(body);
             length
         } else {
-            codec
-                .decompressor
-                .decompress_block(body, into)
+            let unpacked = codec.decompressor.decompress_block(body, into);
+            unpacked
+                .filter(|payload| *payload > 0)
                 .ok_or(BlockError::Compressed)?
         };
-        if payload == 0 {
-            return Err(BlockError::Compressed);
-        }
         let wire = HEADER + length;
         self.wire += wire as u64;
         self.expansion = self.expansion.max(payload as f64 / wire as f64);

@@ -6,9 +6,9 @@ use std::io;
 use fullpipe_control::{MAX_RECORD, RecordError};
 use rustix::pipe::{SpliceFlags, splice};
 
-use crate::blocks::{BLOCK_BYTES, BlockCodec, BlockError, BlockReader};
+use crate::blocks::{BLOCK_BYTES, BlockCodec, BlockReader};
 use crate::leg::{COPY_BYTES, ReadResult, RelaySocket};
-use crate::message::{StatusError, TargetStatus};
+use crate::message::TargetStatus;
 use crate::packer::BlockPacker;
 use crate::pipes::{PIPE_BYTES, PipePool, SplicePipe};
 
@@ -273,10 +273,7 @@ impl RelayDirection {
             return Ok(false);
         }
         let codec = codec_or_new(&mut shared.codec).map_err(SideError::Source)?;
-        let invalid = |error: BlockError| {
-            SideError::Source(io::Error::new(io::ErrorKind::InvalidData, error))
-        };
-        let Some(payload) = reader.next_payload(codec).map_err(invalid)? else {
+        let Some(payload) = reader.next_payload(codec).map_err(invalid_source)? else {
             return Ok(false);
         };
         self.read += payload.len() as u64;
@@ -333,10 +330,7 @@ impl RelayDirection {
     }
 
     fn note_status(&mut self, byte: u8) -> Result<(), SideError> {
-        let invalid = |error: StatusError| {
-            SideError::Source(io::Error::new(io::ErrorKind::InvalidData, error))
-        };
-        match TargetStatus::from_byte(byte).map_err(invalid)? {
+        match TargetStatus::from_byte(byte).map_err(invalid_source)? {
             TargetStatus::Connected => {
                 self.expects_status = false;
                 Ok(())
@@ -428,6 +422,11 @@ impl RelayDirection {
         self.rest = bytes[written..].to_vec();
         Ok(())
     }
+}
+
+/// Returns the error of a side that sent what breaks the rules.
+fn invalid_source(error: impl std::error::Error + Send + Sync + 'static) -> SideError {
+    SideError::Source(io::Error::new(io::ErrorKind::InvalidData, error))
 }
 
 fn seal_error(error: RecordError) -> SideError {

@@ -12,7 +12,7 @@ use tokio::net::TcpStream;
 use tokio::task::spawn_local;
 use tokio::time::timeout;
 
-use crate::message::{PAD, TAKES_BLOCKS, TAKES_PADDING, TargetError, TargetRequest, TargetStatus};
+use crate::message::{PAD, TAKES_BLOCKS, TAKES_PADDING, TargetRequest, TargetStatus};
 use crate::rules::{AllowedTargets, TargetAddress, is_target_permitted};
 use crate::sockets::{
     CONNECT_DEADLINE, NEXT_ADDRESS, connect_to_any, resolve_target, timeout_error,
@@ -73,42 +73,21 @@ impl FarSettings {
         &self,
         mut peer: AuthenticatedPeer,
     ) -> io::Result<Option<(AuthenticatedPeer, TargetRequest, TcpStream)>> {
-        let mut window = None;
-        let text = loop {
-            let Ok(length) = peer.control.read_u8().await else {
-                return Ok(None);
-            };
-            let text = in_time(receive_exact(&mut peer, length.into())).await?;
-            match &text[..] {
-                [] => {
-                    peer.control
-                        .send_bytes(&[TAKES_BLOCKS | TAKES_PADDING])
-                        .await?;
-                }
-                PAD => {
-                    in_time(read_padding(&mut peer)).await?;
-                    in_time(send_padding(&mut peer)).await?;
-                    window = Some(HeldWindow::hold_window(&peer));
-                }
-                _ => break text,
-            }
+        let Some((text, window)) = read_request(&mut peer).await? else {
+            return Ok(None);
         };
-        let invalid = |error: TargetError| io::Error::new(io::ErrorKind::InvalidData, error);
-        let request = TargetRequest::from_bytes(&text).map_err(invalid)?;
+        let request = TargetRequest::from_bytes(&text)
+            .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
         let target = &request.target;
         let (status, reached) = match self.connect_target(target).await {
             Ok(stream) => (TargetStatus::Connected, Ok(stream)),
             Err(TargetFailure::Forbidden) => (
                 TargetStatus::Forbidden,
-                Err(io::Error::other(format!(
-                    "the target {target} is not permitted"
-                ))),
+                Err(format!("the target {target} is not permitted")),
             ),
             Err(TargetFailure::Unreachable(error)) => (
                 TargetStatus::Unreachable,
-                Err(io::Error::other(format!(
-                    "the target {target} cannot be reached: {error}"
-                ))),
+                Err(format!("the target {target} cannot be reached: {error}")),
             ),
         };
         peer.control.send_bytes(&[status.to_byte()]).await?;
@@ -117,9 +96,9 @@ impl FarSettings {
         }
         match reached {
             Ok(stream) => Ok(Some((peer, request, stream))),
-            Err(error) => {
+            Err(why) => {
                 spawn_local(timeout(HANDSHAKE_DEADLINE, close_gracefully(peer)));
-                Err(error)
+                Err(io::Error::other(why))
             }
         }
     }
@@ -144,6 +123,33 @@ impl FarSettings {
         timeout(CONNECT_DEADLINE, reached)
             .await
             .unwrap_or_else(|_| Err(TargetFailure::Unreachable(timeout_error(CONNECT_DEADLINE))))
+    }
+}
+
+/// Reads the request of a near relay, and answers what it asks before. Returns its text and the
+/// window that is held; `None` if the near relay closes the connection.
+async fn read_request(
+    peer: &mut AuthenticatedPeer,
+) -> io::Result<Option<(Vec<u8>, Option<HeldWindow>)>> {
+    let mut window = None;
+    loop {
+        let Ok(length) = peer.control.read_u8().await else {
+            return Ok(None);
+        };
+        let text = in_time(receive_exact(peer, length.into())).await?;
+        match &text[..] {
+            [] => {
+                peer.control
+                    .send_bytes(&[TAKES_BLOCKS | TAKES_PADDING])
+                    .await?;
+            }
+            PAD => {
+                in_time(read_padding(peer)).await?;
+                in_time(send_padding(peer)).await?;
+                window = Some(HeldWindow::hold_window(peer));
+            }
+            _ => return Ok(Some((text, window))),
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use fullpipe_control::{
     AddressPrefix, ClientPlaces, PeerTls, PendingClients, PendingPlace, RefusalCounts,
-    RefusedConnections, canonical_address, is_admitted,
+    RefusedConnections, TlsError, canonical_address, is_admitted,
 };
 use fullpipe_units::Span;
 use tokio::net::{TcpListener, TcpStream};
@@ -124,6 +124,12 @@ impl<'r> EventReporter<'r> {
         }
     }
 
+    fn report_received(&mut self, events: &mut UnboundedReceiver<RelayEvent>) {
+        while let Ok(event) = events.try_recv() {
+            self.report_event(event, Instant::now());
+        }
+    }
+
     fn report_event(&mut self, event: RelayEvent, now: Instant) {
         let is_due = match &event {
             RelayEvent::Rejected(RefusedConnections { client, why, .. }) => {
@@ -175,6 +181,50 @@ enum RelayPart {
     OfNearRelays(Rc<FarSettings>, PendingClients),
 }
 
+impl RelayPart {
+    fn from_options(
+        options: &RelayOptions,
+        events: &UnboundedSender<RelayEvent>,
+    ) -> Result<Self, RelayError> {
+        let onward = match options.role.clone() {
+            RelayRole::Alone { to } => NextHop::Alone(to),
+            RelayRole::Near {
+                to,
+                via,
+                key,
+                plain,
+                compress,
+                pool,
+            } => {
+                let tls = tls_unless(plain)?;
+                let pool = FarConnectionPool::new(via, key, tls, compress, pool, events.clone());
+                NextHop::Near(pool, to)
+            }
+            RelayRole::Far {
+                targets,
+                key,
+                plain,
+            } => {
+                let tls = tls_unless(plain)?;
+                let pending = PendingClients::new(MAX_PENDING, MAX_WAITING_OF_ONE);
+                let far = FarSettings { targets, key, tls };
+                return Ok(Self::OfNearRelays(Rc::new(far), pending));
+            }
+        };
+        let places = ClientPlaces::with_waiting(
+            options.max_connections,
+            options.max_connections_per_address,
+        );
+        // There are as many as connections.
+        let silent = PendingClients::new(usize::MAX, 0);
+        Ok(Self::OfClients(Rc::new(onward), places, silent))
+    }
+}
+
+fn tls_unless(plain: bool) -> Result<Option<PeerTls>, TlsError> {
+    (!plain).then(PeerTls::new).transpose()
+}
+
 /// The way of a connection from here.
 enum NextHop {
     Alone(TargetAddress),
@@ -195,47 +245,8 @@ impl RelayServer {
         workers: &WorkerThreads,
         events: UnboundedSender<RelayEvent>,
     ) -> Result<Self, RelayError> {
-        let tls = |plain: bool| (!plain).then(PeerTls::new).transpose();
-        let of_clients = |onward| {
-            let places = ClientPlaces::with_waiting(
-                options.max_connections,
-                options.max_connections_per_address,
-            );
-            // There are as many as connections.
-            RelayPart::OfClients(Rc::new(onward), places, PendingClients::new(usize::MAX, 0))
-        };
-        let part = match options.role.clone() {
-            RelayRole::Alone { to } => of_clients(NextHop::Alone(to)),
-            RelayRole::Near {
-                to,
-                via,
-                key,
-                plain,
-                compress,
-                pool,
-            } => {
-                let pool =
-                    FarConnectionPool::new(via, key, tls(plain)?, compress, pool, events.clone());
-                of_clients(NextHop::Near(pool, to))
-            }
-            RelayRole::Far {
-                targets,
-                key,
-                plain,
-            } => {
-                let pending = PendingClients::new(MAX_PENDING, MAX_WAITING_OF_ONE);
-                RelayPart::OfNearRelays(
-                    Rc::new(FarSettings {
-                        targets,
-                        key,
-                        tls: tls(plain)?,
-                    }),
-                    pending,
-                )
-            }
-        };
         Ok(Self {
-            part,
+            part: RelayPart::from_options(options, &events)?,
             allow: options.allow.clone(),
             inboxes: workers.inboxes.clone(),
             permits: Arc::new(Semaphore::new(options.max_connections as usize)),
@@ -284,23 +295,14 @@ impl RelayServer {
                     );
                 };
                 let (permit, silent) = self.permit_of_client(client, silent).await;
-                let (onward, mut quotas) = (
-                    Rc::clone(onward),
-                    ClientQuotas {
-                        _permit: permit,
-                        _place: Some(place),
-                        silent,
-                    },
-                );
+                let quotas = ClientQuotas {
+                    _permit: permit,
+                    _place: Some(place),
+                    silent,
+                };
+                let onward = Rc::clone(onward);
                 self.start_connection(client, async move {
-                    let Some(sides) = quotas
-                        .unless_displaced(relay.connect_sides(&onward, stream))
-                        .await
-                    else {
-                        relay.reject_client(client, DISPLACED);
-                        return Ok(None);
-                    };
-                    Ok(Some((sides?, quotas)))
+                    relay.join_client(&onward, stream, client, quotas).await
                 });
             }
             RelayPart::OfNearRelays(far, pending) => {
@@ -315,6 +317,22 @@ impl RelayServer {
         }
     }
 
+    /// Returns both sides of the connection of a client; `None` if it has lost its place.
+    async fn join_client(
+        &self,
+        onward: &NextHop,
+        stream: TcpStream,
+        client: SocketAddr,
+        mut quotas: ClientQuotas,
+    ) -> io::Result<Option<(Sides, ClientQuotas)>> {
+        let connecting = self.connect_sides(onward, stream);
+        let Some(sides) = quotas.unless_displaced(connecting).await else {
+            self.reject_client(client, DISPLACED);
+            return Ok(None);
+        };
+        Ok(Some((sides?, quotas)))
+    }
+
     /// Waits until there is room for a connection of a client, and makes it where one that has sent
     /// nothing can give way. Returns the client's share of all connections, and its place among
     /// those that have sent nothing.
@@ -324,21 +342,17 @@ impl RelayServer {
         silent: &PendingClients,
     ) -> (Option<OwnedSemaphorePermit>, Option<PendingPlace>) {
         let is_full = self.permits.available_permits() == 0;
-        let admit = |is_full| silent.admit_expecting(client.ip(), Instant::now(), is_full, &|_| 0);
-        let place = admit(is_full);
+        let place = silent.admit_expecting(client.ip(), Instant::now(), is_full, &|_| 0);
         if is_full && place.is_some() {
             self.inboxes.iter().for_each(|inbox| inbox.note_displaced());
         }
         let permit = Arc::clone(&self.permits).acquire_owned().await.ok();
-        (permit, place.or_else(|| admit(false)))
+        let place = place.or_else(|| silent.admit_client(client.ip(), Instant::now()));
+        (permit, place)
     }
 
     fn reject_client(&self, client: SocketAddr, why: &'static str) {
-        let refused = RefusedConnections {
-            client: client.ip(),
-            why: why.to_owned(),
-            connections: 1,
-        };
+        let refused = RefusedConnections::of_one(client.ip(), why);
         let _ = self.events.send(RelayEvent::Rejected(refused));
     }
 
@@ -365,52 +379,51 @@ impl RelayServer {
 
     /// Returns both sides of the connection of a client.
     async fn connect_sides(&self, onward: &NextHop, stream: TcpStream) -> io::Result<Sides> {
-        match onward {
+        let (to, target, joint) = match onward {
             NextHop::Alone(to) => {
-                let unreachable =
-                    |error| io::Error::other(format!("the target {to} cannot be reached: {error}"));
                 let reached = async {
                     connect_target(to, stream.local_addr().ok())
                         .await
-                        .map_err(unreachable)
+                        .map_err(|error| {
+                            io::Error::other(format!("the target {to} cannot be reached: {error}"))
+                        })
                 };
                 let target = plain_socket(unless_reset(&stream, reached).await?)?;
-                Ok(Sides {
-                    client: plain_socket(stream)?,
-                    target,
-                    whither: to.to_string(),
-                    joint: ConnectionRole::Alone,
-                })
+                (to, target, ConnectionRole::Alone)
             }
             NextHop::Near(pool, to) => {
-                let unusable = |error| {
-                    io::Error::other(format!(
-                        "the far relay {} cannot be used: {error}",
-                        pool.via
-                    ))
-                };
-                // Each is asked, so that none says later what is known now.
-                if self
-                    .inboxes
-                    .iter()
-                    .filter(|inbox| inbox.take_unanswered())
-                    .count()
-                    > 0
-                {
-                    pool.drop_idle();
-                }
-                let asked = async { pool.request_target(to).await.map_err(unusable) };
-                let FarConnection { peer, compress, .. } = unless_reset(&stream, asked).await?;
+                let FarConnection { peer, compress, .. } =
+                    unless_reset(&stream, self.request_target(pool, to)).await?;
                 let (far, tls) = peer.control.into_records()?;
                 let target = RelaySocket::new(far.into_std()?, tls);
-                Ok(Sides {
-                    client: plain_socket(stream)?,
-                    target,
-                    whither: to.to_string(),
-                    joint: ConnectionRole::Near { compress },
-                })
+                (to, target, ConnectionRole::Near { compress })
             }
+        };
+        Ok(Sides {
+            client: plain_socket(stream)?,
+            target,
+            whither: to.to_string(),
+            joint,
+        })
+    }
+
+    /// Asks the far relay for a target.
+    async fn request_target(
+        &self,
+        pool: &Rc<FarConnectionPool>,
+        to: &TargetAddress,
+    ) -> io::Result<FarConnection> {
+        // Each is asked, so that none says later what is known now.
+        let unanswered = self.inboxes.iter().filter(|inbox| inbox.take_unanswered());
+        if unanswered.count() > 0 {
+            pool.drop_idle();
         }
+        pool.request_target(to).await.map_err(|error| {
+            io::Error::other(format!(
+                "the far relay {} cannot be used: {error}",
+                pool.via
+            ))
+        })
     }
 
     /// Returns both sides of the connection of a near relay; `None` if it has lost its place, or
@@ -456,11 +469,10 @@ impl RelayServer {
     /// # Errors
     /// Fails at the deadline.
     async fn connection_permit(&self) -> io::Result<OwnedSemaphorePermit> {
-        let all_used = |_| io::Error::other("as many connections as permitted are open");
-        let permit = timeout(CONNECT_DEADLINE, Arc::clone(&self.permits).acquire_owned())
+        timeout(CONNECT_DEADLINE, Arc::clone(&self.permits).acquire_owned())
             .await
-            .map_err(all_used)?;
-        permit.map_err(io::Error::other)
+            .map_err(|_| io::Error::other("as many connections as permitted are open"))?
+            .map_err(io::Error::other)
     }
 
     /// Gives a connection to the worker with the fewest.
@@ -548,13 +560,9 @@ impl WorkerThreads {
             .for_each(|inbox| inbox.stop_at(deadline));
         while !self.threads.iter().all(JoinHandle::is_finished) {
             thread::sleep(POLL_INTERVAL);
-            while let Ok(event) = events.try_recv() {
-                reporter.report_event(event, Instant::now());
-            }
+            reporter.report_received(events);
         }
-        while let Ok(event) = events.try_recv() {
-            reporter.report_event(event, Instant::now());
-        }
+        reporter.report_received(events);
         reporter.report_all(Instant::now());
     }
 }

@@ -66,18 +66,21 @@ impl FromStr for TargetAddress {
     type Err = RuleError;
 
     fn from_str(text: &str) -> Result<Self, RuleError> {
-        let error = || RuleError::Target(text.to_owned());
-        let (host, number) = split_host_port(text).ok_or_else(error)?;
-        let port = parse_port(number).ok_or_else(error)?;
-        let may_hold = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'[' | b']');
-        if host.is_empty() || host.len() > MAX_HOST || !host.bytes().all(may_hold) {
-            return Err(error());
-        }
-        Ok(Self {
-            host: host.to_owned(),
-            port,
-        })
+        parse_target(text).ok_or_else(|| RuleError::Target(text.to_owned()))
     }
+}
+
+fn parse_target(text: &str) -> Option<TargetAddress> {
+    let (host, number) = split_host_port(text)?;
+    let port = parse_port(number)?;
+    let is_host = (1..=MAX_HOST).contains(&host.len())
+        && host
+            .bytes()
+            .all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'[' | b']'));
+    is_host.then(|| TargetAddress {
+        host: host.to_owned(),
+        port,
+    })
 }
 
 impl fmt::Display for TargetAddress {
@@ -95,21 +98,20 @@ impl FromStr for AllowedTargets {
     type Err = RuleError;
 
     fn from_str(text: &str) -> Result<Self, RuleError> {
-        let error = || RuleError::Allowed(text.to_owned());
-        let (network, ports) = split_host_port(text).ok_or_else(error)?;
-        let ports = match ports {
-            "*" => Vec::new(),
-            ports => ports
-                .split(',')
-                .map(parse_port)
-                .collect::<Option<_>>()
-                .ok_or_else(error)?,
-        };
-        Ok(Self {
-            network: network.parse().map_err(|_| error())?,
-            ports,
-        })
+        parse_allowed(text).ok_or_else(|| RuleError::Allowed(text.to_owned()))
     }
+}
+
+fn parse_allowed(text: &str) -> Option<AllowedTargets> {
+    let (network, ports) = split_host_port(text)?;
+    let ports = match ports {
+        "*" => Vec::new(),
+        ports => ports.split(',').map(parse_port).collect::<Option<_>>()?,
+    };
+    Some(AllowedTargets {
+        network: network.parse().ok()?,
+        ports,
+    })
 }
 
 impl AllowedTargets {

@@ -322,32 +322,30 @@ impl RelayWorker {
         for event in events {
             let (token, flags) = (event.data.u64(), event.flags);
             if token == WAKE {
-                self.inbox
-                    .take_connections()
-                    .into_iter()
-                    .for_each(|pair| self.add_connection(pair));
+                self.add_connections();
                 self.end_displaced();
                 continue;
             }
             let slot = (token >> 1) as usize;
-            let Some(joined) = self.joined.get_mut(slot).and_then(Option::as_mut) else {
+            let Some(joined) = connection_at(&mut self.joined, slot) else {
                 continue;
             };
-            let side = if token & 1 == 0 {
-                RelaySide::Client
-            } else {
-                RelaySide::Target
-            };
-            joined.legs[side as usize].note_events(flags);
+            joined.legs[(token & 1) as usize].note_events(flags);
             self.enqueue_slot(slot);
         }
     }
 
     fn enqueue_slot(&mut self, slot: usize) {
-        if let Some(joined) = self.joined.get_mut(slot).and_then(Option::as_mut)
+        if let Some(joined) = connection_at(&mut self.joined, slot)
             && !replace(&mut joined.is_queued, true)
         {
             self.queue.push_back(slot);
+        }
+    }
+
+    fn add_connections(&mut self) {
+        for pair in self.inbox.take_connections() {
+            self.add_connection(pair);
         }
     }
 
@@ -356,48 +354,17 @@ impl RelayWorker {
             self.joined.push(None);
             self.joined.len() - 1
         });
-        let UnjoinedPair {
-            sides:
-                Sides {
-                    client,
-                    target,
-                    whither,
-                    joint,
-                },
-            who,
-            quotas,
-        } = pair;
-        let legs = [client, target];
+        let mut joined = RelayConnection::new(pair);
         if self.connection_count() <= FEW {
-            for leg in &legs {
+            for leg in &joined.legs {
                 disable_pacing(&leg.socket);
             }
         }
-        let mut joined = RelayConnection {
-            legs,
-            directions: joint.new_directions(),
-            ending: EndingState::new(),
-            is_queued: false,
-            resets: None,
-            who,
-            whither,
-            began: Instant::now(),
-            followed: None,
-            quotas,
-            // A near relay has many clients, and counts them itself.
-            share: QueueBudget::of_this_process()
-                .join(Some(who.ip()).filter(|_| !matches!(joint, ConnectionRole::Far { .. }))),
-        };
         let flags =
             EventFlags::IN | EventFlags::PRI | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
         let watched = joined.legs.iter().zip(0..).all(|(leg, side)| {
-            add(
-                &self.epoll,
-                &leg.socket,
-                EventData::new_u64((slot as u64) << 1 | side),
-                flags,
-            )
-            .is_ok()
+            let token = EventData::new_u64((slot as u64) << 1 | side);
+            add(&self.epoll, &leg.socket, token, flags).is_ok()
         });
         if joined.quotas.is_displaced() {
             // It has lost its place on the way here.
@@ -424,7 +391,7 @@ impl RelayWorker {
 
     /// Gives a connection its turn.
     fn advance_connection(&mut self, slot: usize) {
-        let Some(joined) = self.joined.get_mut(slot).and_then(Option::as_mut) else {
+        let Some(joined) = connection_at(&mut self.joined, slot) else {
             return;
         };
         joined.is_queued = false;
@@ -435,7 +402,7 @@ impl RelayWorker {
         for side in RelaySide::BOTH {
             again |= self.advance_direction(slot, side);
         }
-        if let Some(joined) = self.joined.get_mut(slot).and_then(Option::as_mut) {
+        if let Some(joined) = connection_at(&mut self.joined, slot) {
             self.has_unsettled |= joined.is_unsettled();
             if joined.directions[0].read > 0 || joined.directions[1].read > GREETING {
                 joined.quotas.note_first_byte();
@@ -448,7 +415,7 @@ impl RelayWorker {
 
     /// Gives one direction its turn. Returns whether it could go on.
     fn advance_direction(&mut self, slot: usize, side: RelaySide) -> bool {
-        let Some(joined) = self.joined.get_mut(slot).and_then(Option::as_mut) else {
+        let Some(joined) = connection_at(&mut self.joined, slot) else {
             return false;
         };
         if !joined.ending.is_moving(side) {
@@ -482,7 +449,7 @@ impl RelayWorker {
     /// reset, before it has connected.
     fn find_failures(&mut self, slot: usize) {
         for side in RelaySide::BOTH {
-            let Some(joined) = self.joined.get_mut(slot).and_then(Option::as_mut) else {
+            let Some(joined) = connection_at(&mut self.joined, slot) else {
                 return;
             };
             if side == RelaySide::Client && joined.expects_status() {
@@ -498,7 +465,7 @@ impl RelayWorker {
     /// Reports that a connection begins, where an interval of reports was asked for, once its
     /// target is connected.
     fn report_begin(&mut self, slot: usize) {
-        let Some(joined) = self.joined.get_mut(slot).and_then(Option::as_mut) else {
+        let Some(joined) = connection_at(&mut self.joined, slot) else {
             return;
         };
         if self.interval.is_none() || joined.followed.is_some() || joined.expects_status() {
@@ -541,7 +508,7 @@ impl RelayWorker {
     /// reset.
     fn finish_resets(&mut self, now: Instant) {
         for slot in std::mem::take(&mut self.resetting) {
-            let Some(joined) = self.joined.get_mut(slot).and_then(Option::as_mut) else {
+            let Some(joined) = connection_at(&mut self.joined, slot) else {
                 continue;
             };
             let Some(last) = &mut joined.resets else {
@@ -631,10 +598,7 @@ impl RelayWorker {
             return false;
         };
         if Instant::now() >= deadline {
-            self.inbox
-                .take_connections()
-                .into_iter()
-                .for_each(|pair| self.add_connection(pair));
+            self.add_connections();
             for slot in 0..self.joined.len() {
                 self.end_connection(slot, RelayEnding::Stopped);
             }
@@ -651,12 +615,7 @@ impl RelayWorker {
             if let Some(joined) = &mut self.joined[slot]
                 && joined.quotas.is_displaced()
             {
-                let why = DISPLACED.to_owned();
-                let refused = RefusedConnections {
-                    client: joined.who.ip(),
-                    why,
-                    connections: 1,
-                };
+                let refused = RefusedConnections::of_one(joined.who.ip(), DISPLACED);
                 let _ = self.events.send(RelayEvent::Rejected(refused));
                 self.remove_connection(slot);
             }
@@ -692,6 +651,25 @@ impl RelayWorker {
 }
 
 impl RelayConnection {
+    fn new(pair: UnjoinedPair) -> Self {
+        let UnjoinedPair { sides, who, quotas } = pair;
+        // A near relay has many clients, and counts them itself.
+        let is_one_client = !matches!(sides.joint, ConnectionRole::Far { .. });
+        Self {
+            legs: [sides.client, sides.target],
+            directions: sides.joint.new_directions(),
+            ending: EndingState::new(),
+            is_queued: false,
+            resets: None,
+            who,
+            whither: sides.whither,
+            began: Instant::now(),
+            followed: None,
+            quotas,
+            share: QueueBudget::of_this_process().join(is_one_client.then_some(who.ip())),
+        }
+    }
+
     /// Returns true if the far relay has not said that it is connected.
     fn expects_status(&self) -> bool {
         self.directions[RelaySide::Target as usize].expects_status()
@@ -753,23 +731,16 @@ impl RelayConnection {
     }
 
     fn connection_report(&self, ending: RelayEnding) -> RelayedConnection {
-        let infos = [self.legs[0].socket_info(), self.legs[1].socket_info()];
+        let infos = self.legs.each_ref().map(RelaySocket::socket_info);
         let duration = Span::from(self.began.elapsed());
-        let lost = |side: RelaySide| {
-            let to = side.other_side() as usize;
-            self.directions[side as usize]
-                .undelivered_bytes(self.legs[to].unacknowledged_bytes(&infos[to]))
-        };
         let undelivered = if ending == RelayEnding::Closed {
             0
         } else {
-            lost(RelaySide::Client) + lost(RelaySide::Target)
+            self.undelivered_bytes(&infos)
         };
-        let [client, target] = &infos;
-        let blocks = self.directions[0]
-            .block_bytes()
-            .zip(self.directions[1].block_bytes());
-        let payload = ByteCount::new(self.directions[0].read + self.directions[1].read);
+        let [client_stretch, target_stretch] = [0, 1].map(|side| {
+            RelayStretch::from_tcp_info(&infos[side], self.legs[side].loss_ratio(), duration)
+        });
         RelayedConnection {
             client: self.who,
             target: self.whither.clone(),
@@ -778,27 +749,39 @@ impl RelayConnection {
             duration,
             ending,
             undelivered: ByteCount::new(undelivered),
-            compression: blocks.map(|(from_client, from_target)| RelayCompression {
-                from_client: ByteCount::new(from_client),
-                from_target: ByteCount::new(from_target),
-                effective_rate: BitRate::from_bytes_in(payload, duration),
-                wire_rate: BitRate::from_bytes_in(
-                    ByteCount::new(from_client + from_target),
-                    duration,
-                ),
-            }),
-            client_stretch: RelayStretch::from_tcp_info(
-                client,
-                self.legs[0].loss_ratio(),
-                duration,
-            ),
-            target_stretch: RelayStretch::from_tcp_info(
-                target,
-                self.legs[1].loss_ratio(),
-                duration,
-            ),
+            compression: self.compression_in(duration),
+            client_stretch,
+            target_stretch,
         }
     }
+
+    /// Returns the bytes that did not arrive, by the state of both sockets.
+    fn undelivered_bytes(&self, infos: &[TcpInfo; 2]) -> u64 {
+        let [client, target] =
+            [0, 1].map(|side| self.legs[side].unacknowledged_bytes(&infos[side]));
+        self.directions[0].undelivered_bytes(target) + self.directions[1].undelivered_bytes(client)
+    }
+
+    fn compression_in(&self, duration: Span) -> Option<RelayCompression> {
+        let [client, target] = &self.directions;
+        let (from_client, from_target) = client.block_bytes().zip(target.block_bytes())?;
+        Some(RelayCompression {
+            from_client: ByteCount::new(from_client),
+            from_target: ByteCount::new(from_target),
+            effective_rate: BitRate::from_bytes_in(
+                ByteCount::new(client.read + target.read),
+                duration,
+            ),
+            wire_rate: BitRate::from_bytes_in(ByteCount::new(from_client + from_target), duration),
+        })
+    }
+}
+
+fn connection_at(
+    joined: &mut [Option<Box<RelayConnection>>],
+    slot: usize,
+) -> Option<&mut RelayConnection> {
+    joined.get_mut(slot)?.as_deref_mut()
 }
 
 const fn reset_by(side: RelaySide) -> RelayEnding {
@@ -843,10 +826,7 @@ mod tests {
             RelayWorker::new(Arc::clone(&inbox), events, PipePool::new(2), interval).unwrap();
         let [(client, one), (target, other)] = legs();
         inbox.add_connection(pair([client, target], joint));
-        inbox
-            .take_connections()
-            .into_iter()
-            .for_each(|pair| worker.add_connection(pair));
+        worker.add_connections();
         worker.advance_connection(0);
         (worker, received, [one, other])
     }
