@@ -61,13 +61,13 @@ impl CompressionChoice {
     /// counts as low.
     pub fn record_trial(&mut self, trial: &CompressionTrial) {
         let rate = trial.way.filter(|rate| *rate > BitRate::ZERO);
-        let on_way = |bytes: usize| {
+        let saved = trial.payload.saturating_sub(trial.packed);
+        let [on_way_saved, sent] = [saved, trial.packed].map(|bytes| {
             rate.map_or(Span::MAX, |rate| {
                 rate.time_for(ByteCount::new(bytes as u64))
             })
-        };
-        let saved = trial.payload.saturating_sub(trial.packed);
-        let wins = saved as f64 >= MIN_SAVED * trial.payload as f64 && trial.took <= on_way(saved);
+        });
+        let wins = saved as f64 >= MIN_SAVED * trial.payload as f64 && trial.took <= on_way_saved;
         if !wins {
             self.rung = 0;
             self.pause = (self.pause * 2).clamp(MIN_PAUSE, MAX_PAUSE);
@@ -75,7 +75,6 @@ impl CompressionChoice {
             return;
         }
         self.pause = 0;
-        let sent = on_way(trial.packed);
         if rate.is_some() && trial.took < sent.scale_by(IS_CHEAP) {
             self.rung = (self.rung + 1).min(LEVELS.len() - 1);
         } else if trial.took > sent.scale_by(IS_DEAR) {

@@ -137,17 +137,18 @@ impl HeldAttributes {
         if let Some(same) = all.get(&attributes) {
             return Some(Arc::clone(same));
         }
-        let size = |attributes: &ExtendedAttributes| {
-            attributes.total_bytes().get() as usize + size_of::<ExtendedAttributes>()
-        };
-        if *bytes + size(&attributes) > MAX_HELD {
+        if *bytes + held_bytes(&attributes) > MAX_HELD {
             all.retain(|attributes| Arc::strong_count(attributes) > 1);
-            *bytes = all.iter().map(|attributes| size(attributes)).sum();
+            *bytes = all.iter().map(|attributes| held_bytes(attributes)).sum();
         }
-        *bytes += size(&attributes);
+        *bytes += held_bytes(&attributes);
         let attributes = Arc::new(attributes);
         (*bytes <= MAX_HELD && all.insert(Arc::clone(&attributes))).then_some(attributes)
     }
+}
+
+fn held_bytes(attributes: &ExtendedAttributes) -> usize {
+    attributes.total_bytes().get() as usize + size_of::<ExtendedAttributes>()
 }
 
 #[cfg(test)]

@@ -55,15 +55,12 @@ impl CopyBounds {
     /// Fails with a sentence if they are too many.
     pub(crate) fn count_bytes(&self, bytes: u64) -> Result<(), String> {
         let Some(most) = self.most else { return Ok(()) };
-        let more = |taken: u64| {
-            taken
-                .checked_add(bytes)
-                .filter(|taken| *taken <= most.get())
-        };
-        let taken = self
-            .taken
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
-        taken
+        self.taken
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |taken| {
+                taken
+                    .checked_add(bytes)
+                    .filter(|taken| *taken <= most.get())
+            })
             .map(drop)
             .map_err(|_| format!("the server lets no copy have more than {most}"))
     }
@@ -119,11 +116,8 @@ pub(crate) struct DirectionRates {
 impl DirectionRates {
     /// Returns this rate in each direction; no bound if it is absent.
     pub(crate) fn with_rate(rate: Option<BitRate>) -> Self {
-        let pace = || rate.map(RatePace::new).map(Arc::new);
-        Self {
-            sent: pace(),
-            received: pace(),
-        }
+        let [sent, received] = [rate, rate].map(|rate| rate.map(RatePace::new).map(Arc::new));
+        Self { sent, received }
     }
 
     /// Returns the rate limits of a copy that sends, or of one that receives.

@@ -5,7 +5,6 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use fullpipe_control::{
@@ -24,6 +23,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::address::at_port;
 use crate::data_stream::DataStream;
+use crate::threads::start_thread;
 
 /// Time for a connection, and for its handshake.
 pub(crate) const CONNECT_DEADLINE: Duration = Duration::from_secs(4);
@@ -75,12 +75,13 @@ impl CopyCredentials {
 
     /// Returns true if the user has named both addresses of a connection.
     fn may_be_plain(&self, stream: &TcpStream) -> io::Result<bool> {
-        let named = |address: SocketAddr| {
-            self.unencrypted
-                .iter()
-                .any(|network| network.contains_address(address.ip()))
-        };
-        Ok(named(stream.local_addr()?) && named(stream.peer_addr()?))
+        Ok(self.is_unencrypted(stream.local_addr()?) && self.is_unencrypted(stream.peer_addr()?))
+    }
+
+    fn is_unencrypted(&self, address: SocketAddr) -> bool {
+        self.unencrypted
+            .iter()
+            .any(|network| network.contains_address(address.ip()))
     }
 
     async fn call_peer(&self, stream: TcpStream) -> io::Result<ControlConnection> {
@@ -133,23 +134,21 @@ impl DataListener {
         let (ready, port) = channel();
         let stopped = Arc::new(AtomicBool::new(false));
         let (stop, credentials) = (Arc::clone(&stopped), credentials.clone());
-        thread::Builder::new()
-            .name("copy-listen".to_owned())
-            .spawn(move || {
-                let runtime = match Builder::new_current_thread().enable_all().build() {
-                    Ok(runtime) => runtime,
-                    Err(error) => return drop(ready.send(Err(error))),
-                };
-                LocalSet::new().block_on(&runtime, async {
-                    match bind_port(bind, ports) {
-                        Ok(listener) => {
-                            let _ = ready.send(listener.local_addr().map(|address| address.port()));
-                            accept_streams(&listener, &credentials, &streams, &stop).await;
-                        }
-                        Err(error) => drop(ready.send(Err(error))),
+        start_thread("copy-listen", move || {
+            let runtime = match Builder::new_current_thread().enable_all().build() {
+                Ok(runtime) => runtime,
+                Err(error) => return drop(ready.send(Err(error))),
+            };
+            LocalSet::new().block_on(&runtime, async {
+                match bind_port(bind, ports) {
+                    Ok(listener) => {
+                        let _ = ready.send(listener.local_addr().map(|address| address.port()));
+                        accept_streams(&listener, &credentials, &streams, &stop).await;
                     }
-                });
-            })?;
+                    Err(error) => drop(ready.send(Err(error))),
+                }
+            });
+        })?;
         let port = port.recv().map_err(io::Error::other)??;
         Ok(Self {
             port,
@@ -173,12 +172,13 @@ impl DataListener {
     /// Waits for up to `count` connections until `deadline`, and returns those that came.
     pub(crate) fn take_streams(&self, count: usize, deadline: Duration) -> Vec<DataStream> {
         let until = Instant::now() + deadline;
-        let next = || {
+        std::iter::from_fn(|| {
             self.streams
                 .recv_timeout(until.saturating_duration_since(Instant::now()))
                 .ok()
-        };
-        std::iter::from_fn(next).take(count).collect()
+        })
+        .take(count)
+        .collect()
     }
 }
 
@@ -255,9 +255,10 @@ pub(crate) fn dial_hosts(
         while !addresses.is_empty() {
             // The address that answers may be another one: that of loopback instead of the
             // unspecified one.
-            let call = |address| async move { Ok((address, TcpStream::connect(address).await?)) };
-            let (address, first) =
-                within_deadline(connect_to_first(&addresses, START, call)).await?;
+            let called = connect_to_first(&addresses, START, |address| async move {
+                Ok((address, TcpStream::connect(address).await?))
+            });
+            let (address, first) = within_deadline(called).await?;
             match dial_more(first, address, credentials, count).await {
                 Ok(made) => return Ok((address, made)),
                 // Another host may have this address here.
@@ -348,6 +349,7 @@ mod tests {
     use rustix::time::{ClockId, clock_gettime};
     use socket2::{Domain, SockRef, Socket, Type};
     use std::io::{Read, Write};
+    use std::thread;
 
     const LOOPBACK: SocketAddr = SocketAddr::new(IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
 

@@ -4,11 +4,12 @@ use std::io::{self, Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 
 use fullpipe_transfer::{ALIVE, CopyMessage, MAX_FRAME};
 
 use crate::pulse::{ALIVE_INTERVAL, SilenceWatch};
+use crate::threads::start_thread;
 
 /// Frames that wait to be written. Who adds one more waits.
 const MAX_WAITING: usize = 256;
@@ -101,10 +102,9 @@ impl MessageSender {
         pulse: &Arc<SilenceWatch>,
     ) -> io::Result<(Self, JoinHandle<()>)> {
         let (frames, receiver) = sync_channel(MAX_WAITING);
-        let thread = thread::Builder::new().name("copy-control".to_owned());
         let (pulse, is_broken) = (Arc::clone(pulse), Arc::<AtomicBool>::default());
         let breaks = Arc::clone(&is_broken);
-        let writer = thread.spawn(move || {
+        let writer = start_thread("copy-control", move || {
             if write_all(to, &receiver, &pulse).is_err() {
                 breaks.store(true, Ordering::Relaxed);
             }

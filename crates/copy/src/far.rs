@@ -6,7 +6,6 @@ use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::sync::mpsc::{self, RecvTimeoutError, channel};
 use std::sync::{Arc, OnceLock};
-use std::thread;
 use std::time::Duration;
 
 use fullpipe_control::{AddressPrefix, most_descriptors};
@@ -30,6 +29,7 @@ use crate::root::FolderRoot;
 use crate::sender::FileSender;
 use crate::session::{TransferRole, own_settings, settings_of};
 use crate::ssh::GREETING;
+use crate::threads::start_thread;
 use crate::walk::CopySource;
 
 /// Ports below this one are for services of a host, not for data of a shared folder.
@@ -104,18 +104,11 @@ pub fn far_end(
     let pulse = SilenceWatch::new(FIRST_TIMEOUT);
     let (done, ended) = channel();
     let serving = Arc::clone(&pulse);
-    let work = thread::Builder::new()
-        .name("copy".to_owned())
-        .spawn(move || {
-            let _ = done.send(serve_near_end(
-                from,
-                to,
-                &serving,
-                &CopyScope::of_ssh(),
-                Arc::default(),
-            ));
-        });
-    work.map_err(CopyError::from_io("cannot start a thread"))?;
+    start_thread("copy", move || {
+        let scope = CopyScope::of_ssh();
+        let _ = done.send(serve_near_end(from, to, &serving, &scope, Arc::default()));
+    })
+    .map_err(CopyError::from_io("cannot start a thread"))?;
     loop {
         match ended.recv_timeout(POLL_INTERVAL) {
             Ok(served) => return served,
@@ -223,9 +216,7 @@ fn read_request<R: Read>(frames: &mut FrameReader<R>) -> Result<CopyRequest, Cop
         return Err(CopyError::Refused { code: 1, why });
     }
     let CopyMessage::Hello(hello) = CopyMessage::read(frame)? else {
-        return Err(CopyError::Protocol(
-            "it does not begin with its request".to_owned(),
-        ));
+        return Err(CopyError::from_rule("it does not begin with its request"));
     };
     Ok(hello)
 }
@@ -269,11 +260,6 @@ impl AwaitedConnections {
         end: &TransferRole,
     ) -> Result<DataConnections, CopyError> {
         let (mut dialling, mut quic) = (None, None);
-        let too_many = || {
-            Err(CopyError::Protocol(
-                "it wants more connections than a copy may have".to_owned(),
-            ))
-        };
         loop {
             // The near end notices when nothing comes.
             match read_message(frames)? {
@@ -285,27 +271,14 @@ impl AwaitedConnections {
                     ));
                 }
                 CopyMessage::DialQuic { port } if quic.is_none() => {
-                    quic = Some(
-                        quic::dial_quic(
-                            self.near.as_slice(),
-                            port,
-                            &self.secret,
-                            HANDSHAKE_DEADLINE,
-                        )
-                        .ok(),
-                    );
-                }
-                CopyMessage::Dial { .. } | CopyMessage::DialQuic { .. } => return too_many(),
-                CopyMessage::Streams { count, quic, .. }
-                    if count > MAX_CONNECTIONS || quic > MAX_STREAMS =>
-                {
-                    return too_many();
+                    let near = self.near.as_slice();
+                    quic = Some(quic::dial_quic(near, port, &self.secret, HANDSHAKE_DEADLINE).ok());
                 }
                 CopyMessage::Streams {
                     count,
                     active,
                     quic: streams,
-                } => {
+                } if count <= MAX_CONNECTIONS && streams <= MAX_STREAMS => {
                     let quic = self.take_quic(quic.flatten(), streams);
                     // If it carries nothing, it is not waited for.
                     let dialled = dialling
@@ -313,10 +286,18 @@ impl AwaitedConnections {
                         .and_then(|made| made.recv().ok());
                     return Ok(self.take_connections(dialled, count, active, quic));
                 }
+                CopyMessage::Dial { .. }
+                | CopyMessage::DialQuic { .. }
+                | CopyMessage::Streams { .. } => {
+                    return Err(CopyError::from_rule(
+                        "it wants more connections than a copy may have",
+                    ));
+                }
                 message => {
                     if end.handle_message(message)? {
-                        let why = "it does not say which connections carry data".to_owned();
-                        return Err(CopyError::Protocol(why));
+                        return Err(CopyError::from_rule(
+                            "it does not say which connections carry data",
+                        ));
                     }
                 }
             }
@@ -332,10 +313,11 @@ impl AwaitedConnections {
     ) -> DataConnections {
         // It ends here in any case: no connection is to come later.
         let listener = self.listener.take();
-        let take = |listener: DataListener| listener.take_streams(count.into(), CONNECT_DEADLINE);
         let streams = match dialled {
             Some(dialled) => dialled.up_to(count, &self.credentials),
-            None => listener.map_or_else(Vec::new, take),
+            None => listener.map_or_else(Vec::new, |listener| {
+                listener.take_streams(count.into(), CONNECT_DEADLINE)
+            }),
         };
         let rtt = streams
             .first()
@@ -382,7 +364,8 @@ impl DialledConnections {
     ) -> mpsc::Receiver<Self> {
         let (made, receiver) = channel();
         let credentials = credentials.clone();
-        let work = move || {
+        // Without a thread there is none.
+        let _ = start_thread("copy-dial", move || {
             if let Ok((host, streams)) = dial_hosts(near.as_slice(), port, &credentials, &mut |_| 1)
             {
                 // No thread waits for it if another way was found meanwhile.
@@ -392,11 +375,7 @@ impl DialledConnections {
                     streams,
                 });
             }
-        };
-        // Without a thread there is none.
-        let _ = thread::Builder::new()
-            .name("copy-dial".to_owned())
-            .spawn(work);
+        });
         receiver
     }
 
@@ -425,13 +404,12 @@ fn read_message<R: Read>(frames: &mut FrameReader<R>) -> Result<CopyMessage<'_>,
 }
 
 fn unencrypted_networks(hello: &CopyRequest) -> Result<Vec<AddressPrefix>, CopyError> {
-    let network = |text: &Vec<u8>| String::from_utf8_lossy(text).parse::<AddressPrefix>();
-    let networks = hello
+    hello
         .unencrypted
         .iter()
-        .map(network)
-        .collect::<Result<_, _>>();
-    networks.map_err(|error| CopyError::Protocol(error.to_string()))
+        .map(|text| String::from_utf8_lossy(text).parse::<AddressPrefix>())
+        .collect::<Result<_, _>>()
+        .map_err(|error| CopyError::Protocol(error.to_string()))
 }
 
 fn transfer_role(
@@ -458,35 +436,17 @@ fn transfer_role(
         .map(|path| scope.root.request_path(path))
         .collect();
     if hello.far_sends {
-        if matches!(scope.root, FolderRoot::Share(_)) && paths.len() > MAX_SHARED_SOURCES {
-            let why = format!("the server lets no copy name more than {MAX_SHARED_SOURCES} paths");
-            return Err(CopyError::Refused { code: 2, why });
-        }
-        let sources = paths
-            .iter()
-            .map(|path| CopySource::open_source(&scope.root, path))
-            .collect::<Result<Vec<_>, _>>()?;
-        return Ok(TransferRole::Sender(Arc::new(FileSender::new(
+        let sender = FileSender::new(
             common,
-            sources,
+            open_sources(scope, &paths)?,
             excludes,
             hello.attributes,
-        ))));
+        );
+        return Ok(TransferRole::Sender(Arc::new(sender)));
     }
-    if scope.is_read_only && !hello.dry_run {
-        return Err(CopyError::Refused {
-            code: 1,
-            why: "the server lets its folder be read, not changed".to_owned(),
-        });
-    }
-    let [path] = paths.as_slice() else {
-        return Err(CopyError::Protocol(
-            "it names not one destination".to_owned(),
-        ));
-    };
     let options = ReceiveOptions {
         root: scope.root.clone(),
-        path: path.clone(),
+        path: destination_path(hello, scope, paths)?,
         dry_run: hello.dry_run,
         delete: hello.delete,
         excludes,
@@ -495,9 +455,35 @@ fn transfer_role(
         timeout: pulse.silence_timeout(),
         tops: None,
     };
-    Ok(TransferRole::Receiver(Arc::new(FileReceiver::new(
-        common, options,
-    ))))
+    let receiver = FileReceiver::new(common, options);
+    Ok(TransferRole::Receiver(Arc::new(receiver)))
+}
+
+fn open_sources(scope: &CopyScope, paths: &[PathBuf]) -> Result<Vec<CopySource>, CopyError> {
+    if matches!(scope.root, FolderRoot::Share(_)) && paths.len() > MAX_SHARED_SOURCES {
+        let why = format!("the server lets no copy name more than {MAX_SHARED_SOURCES} paths");
+        return Err(CopyError::Refused { code: 2, why });
+    }
+    paths
+        .iter()
+        .map(|path| CopySource::open_source(&scope.root, path))
+        .collect()
+}
+
+fn destination_path(
+    hello: &CopyRequest,
+    scope: &CopyScope,
+    paths: Vec<PathBuf>,
+) -> Result<PathBuf, CopyError> {
+    if scope.is_read_only && !hello.dry_run {
+        return Err(CopyError::Refused {
+            code: 1,
+            why: "the server lets its folder be read, not changed".to_owned(),
+        });
+    }
+    <[PathBuf; 1]>::try_from(paths)
+        .map(|[path]| path)
+        .map_err(|_| CopyError::from_rule("it names not one destination"))
 }
 
 /// Returns an address of the connection that ssh uses: the near end's is the first word, this
@@ -515,6 +501,7 @@ mod tests {
     };
     use std::io;
     use std::os::unix::ffi::OsStrExt;
+    use std::thread;
 
     #[test]
     fn who_is_silent_holds_a_place_at_a_server_for_thirty_seconds_whatever_it_asks_for() {

@@ -12,9 +12,7 @@ use crate::locks::lock;
 use crate::part::{remove_unlocked, working_entry};
 use crate::receiver::{FileReceiver, ListedFolder};
 use crate::summary::Figures;
-use crate::tree::{
-    FolderTree, TreeEntryName, file_type, modification_time, permission_bits, set_attributes,
-};
+use crate::tree::{FolderTree, file_type, modification_time, permission_bits, set_attributes};
 
 /// Time between two checks whether the transfer has failed.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
@@ -66,11 +64,11 @@ fn wait_until_settled(receiver: &FileReceiver) -> Option<bool> {
 
 fn create_links(receiver: &FileReceiver, tree: Option<&FolderTree>) {
     let links = std::mem::take(&mut lock(&receiver.list).links);
-    let whole = |link: &(_, _)| {
+    let paths = links.iter().filter_map(|(path, first)| {
         let folders = &lock(&receiver.list).folders;
-        folders.full_path(&link.0).zip(folders.full_path(&link.1))
-    };
-    for (path, first) in links.iter().filter_map(whole) {
+        folders.full_path(path).zip(folders.full_path(first))
+    });
+    for (path, first) in paths {
         let was_sent = lock(&receiver.list).has_path(&first);
         let linked = match tree {
             _ if !was_sent => Err(io::Error::other(
@@ -78,8 +76,7 @@ fn create_links(receiver: &FileReceiver, tree: Option<&FolderTree>) {
             )),
             Some(tree) if !receiver.options.dry_run => link_one(receiver, tree, &path, &first),
             _ => {
-                let is_same = |_: &TreeEntryName, stat: &Stat| has_inode(tree, &first, stat);
-                receiver.try_link(tree, &path, is_same);
+                receiver.try_link(tree, &path, |_, stat| has_inode(tree, &first, stat));
                 Ok(())
             }
         };

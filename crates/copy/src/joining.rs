@@ -10,7 +10,6 @@ use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
-use std::thread;
 
 use fullpipe_control::ControlConnection;
 use fullpipe_transfer::{Digest, chunk_hash};
@@ -22,6 +21,7 @@ use crate::connect::{CopyCredentials, MAX_CONNECTIONS, dial_at_once};
 use crate::data_stream::DataStream;
 use crate::locks::lock;
 use crate::pulse::FIRST_TIMEOUT;
+use crate::threads::start_thread;
 
 /// Copies at a server that take connections, by the digest of their secrets: the time that it takes
 /// to find one says nothing of a secret.
@@ -122,14 +122,11 @@ impl EarlyConnections {
     ) -> Self {
         let (sender, made) = channel();
         let calling = credentials.clone();
-        let work = move || {
+        // Without a thread there are none.
+        let _ = start_thread("copy-early", move || {
             // No thread waits for them if the call has failed.
             let _ = sender.send(dial_at_once(address, &calling, count).unwrap_or_default());
-        };
-        // Without a thread there are none.
-        let _ = thread::Builder::new()
-            .name("copy-early".to_owned())
-            .spawn(work);
+        });
         Self {
             address,
             credentials,
@@ -163,6 +160,7 @@ mod tests {
     use fullpipe_control::{PinnedTls, listen_tcp};
     use fullpipe_iperf::SharedKey;
     use std::io::Read;
+    use std::thread;
     use std::time::Duration;
     use tokio::runtime::Builder;
     use tokio::task::{JoinSet, LocalSet};

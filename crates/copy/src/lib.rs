@@ -52,6 +52,7 @@ mod share;
 mod slow_tests;
 mod ssh;
 mod summary;
+mod threads;
 mod tls;
 mod tree;
 mod tuning;

@@ -41,6 +41,7 @@ use crate::ssh::{
     Link, LinkPipes, await_greeting, configured_host, kill_link, not_there, release_link,
     start_ssh, wait_for_end,
 };
+use crate::threads::start_thread;
 use crate::walk::CopySource;
 
 /// Time between two checks for an interrupt or events.
@@ -73,10 +74,8 @@ pub fn copy_files(
         pulse: Arc::clone(&pulse),
     };
     let (done, ended) = channel();
-    let work = thread::Builder::new()
-        .name("copy".to_owned())
-        .spawn(move || drop(done.send(run.run_copy())));
-    work.map_err(CopyError::from_io("cannot start a thread"))?;
+    start_thread("copy", move || drop(done.send(run.run_copy())))
+        .map_err(CopyError::from_io("cannot start a thread"))?;
     let mut meter = ProgressMeter::new(&tally);
     let copied = loop {
         let ended = ended.recv_timeout(POLL_INTERVAL);
@@ -279,11 +278,10 @@ impl NearCopy {
         began: Instant,
     ) -> Result<(BothFigures, DataRoute), CopyError> {
         thread::scope(|threads| {
-            let work = || self.connect_and_carry(far, end, began);
             let connecting = thread::Builder::new()
                 .name("copy-connect".to_owned())
-                .spawn_scoped(threads, work);
-            let connecting = connecting.map_err(CopyError::from_io("cannot start a thread"))?;
+                .spawn_scoped(threads, || self.connect_and_carry(far, end, began))
+                .map_err(CopyError::from_io("cannot start a thread"))?;
             let followed = end.handle_messages(frames);
             far.is_over.store(true, Ordering::Relaxed);
             let (way, carriers) = connecting.join().map_err(|_| CopyError::Gone)?;
@@ -443,8 +441,8 @@ fn read_answer<R: Read>(frames: &mut FrameReader<R>) -> Result<CopyAnswer, CopyE
     match CopyMessage::read(frame)? {
         CopyMessage::Ready(ready) => Ok(ready),
         CopyMessage::Refused { code, why } => Err(CopyError::Refused { code, why }),
-        _ => Err(CopyError::Protocol(
-            "the far end does not answer the request".to_owned(),
+        _ => Err(CopyError::from_rule(
+            "the far end does not answer the request",
         )),
     }
 }

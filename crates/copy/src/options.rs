@@ -198,6 +198,21 @@ pub enum CopyError {
 /// A report, and the error that kept it from being whole.
 pub type CopyResult = Result<CopyReport, CopyError>;
 
+/// Returns the place of the colon that follows the name of a host; `None` if there is none.
+fn colon_after_host(text: &[u8]) -> Option<usize> {
+    // Behind the name of a user, too, the colons of an address are in brackets.
+    let opens = text
+        .iter()
+        .position(|byte| b"[:/".contains(byte))
+        .filter(|at| text[*at] == b'[');
+    let bracketed = opens.filter(|at| *at == 0 || text[at - 1] == b'@');
+    let closes = bracketed
+        .and_then(|_| text.iter().position(|byte| *byte == b']'))
+        .unwrap_or(0);
+    let colon = closes + text[closes..].iter().position(|byte| *byte == b':')?;
+    (colon > 0 && !text[..colon].contains(&b'/')).then_some(colon)
+}
+
 impl CopyPath {
     /// Reads a place as rsync does: what has a colon before its first slash is at another host.
     /// `fullpipe://` names a server.
@@ -209,35 +224,21 @@ impl CopyPath {
         if text.is_empty() {
             return Err(PlaceError::Empty);
         }
-        let shown = || printable_bytes(text);
         if let Some(rest) = text.strip_prefix(b"fullpipe://") {
-            return Self::at_server(rest).ok_or_else(|| PlaceError::Url(shown()));
+            return Self::at_server(rest).ok_or_else(|| PlaceError::Url(printable_bytes(text)));
         }
-        // Behind the name of a user, too, the colons of an address are in brackets.
-        let opens = text
-            .iter()
-            .position(|byte| b"[:/".contains(byte))
-            .filter(|at| text[*at] == b'[');
-        let bracketed = opens.filter(|at| *at == 0 || text[at - 1] == b'@');
-        let closes = bracketed
-            .and_then(|_| text.iter().position(|byte| *byte == b']'))
-            .unwrap_or(0);
-        let colon = text[closes..]
-            .iter()
-            .position(|byte| *byte == b':')
-            .map(|at| at + closes);
-        let Some(colon) = colon.filter(|at| *at > 0 && !text[..*at].contains(&b'/')) else {
+        let Some(colon) = colon_after_host(text) else {
             return Ok(Self::Near(std::ffi::OsStr::from_bytes(text).into()));
         };
         let (host, path) = (&text[..colon], &text[colon + 1..]);
         if path.starts_with(b"//") {
-            return Err(PlaceError::Url(shown()));
+            return Err(PlaceError::Url(printable_bytes(text)));
         }
         let host = FarHost::Ssh {
             name: printable_bytes(host).replace(['[', ']'], ""),
         };
         if host.is_option() {
-            return Err(PlaceError::Dash(shown()));
+            return Err(PlaceError::Dash(printable_bytes(text)));
         }
         let path = if path.is_empty() { b"." } else { path };
         Ok(Self::Far {
@@ -316,6 +317,11 @@ impl CopyOptions {
 }
 
 impl CopyError {
+    /// Returns the error of an end that broke this rule.
+    pub(crate) fn from_rule(why: &str) -> Self {
+        Self::Protocol(why.to_owned())
+    }
+
     /// Returns the exit code of a program that fails for this reason.
     pub fn exit_code(&self) -> u8 {
         match self {

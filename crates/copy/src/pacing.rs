@@ -57,10 +57,7 @@ impl<'s> ConnectionPacer<'s> {
             use_first(socket, permitted);
         }
         let last = socket_infos(sockets);
-        let mss = last
-            .iter()
-            .find_map(|info| info.snd_mss)
-            .unwrap_or(USUAL_MSS);
+        let mss = segment_size(&last);
         let governor = match sockets {
             _ if scavenge => Some(RateGovernor::Scavenger(ScavengerControl::new(rtt, mss))),
             [first, _, ..] if is_by_loss(first) => {
@@ -155,19 +152,23 @@ fn socket_infos(sockets: &[TcpStream]) -> Vec<TcpInfo> {
 }
 
 fn streams_sample(before: &[TcpInfo], infos: &[TcpInfo]) -> StreamsSample {
-    let rtt = |(before, info): (&TcpInfo, &TcpInfo)| {
+    let rtts = before.iter().zip(infos).filter_map(|(before, info)| {
         let acknowledgements = info.segs_in?.saturating_sub(before.segs_in?).get();
         unsmoothed_rtt(before.rtt?, info.rtt?, acknowledgements)
-    };
+    });
     StreamsSample {
         acknowledged: infos.iter().filter_map(|info| info.bytes_acked).sum(),
         retransmitted: infos.iter().filter_map(|info| info.total_retrans).sum(),
-        rtt: before.iter().zip(infos).filter_map(rtt).min(),
-        mss: infos
-            .iter()
-            .find_map(|info| info.snd_mss)
-            .unwrap_or(USUAL_MSS),
+        rtt: rtts.min(),
+        mss: segment_size(infos),
     }
+}
+
+fn segment_size(infos: &[TcpInfo]) -> ByteCount {
+    infos
+        .iter()
+        .find_map(|info| info.snd_mss)
+        .unwrap_or(USUAL_MSS)
 }
 
 fn has_data(info: &TcpInfo) -> bool {

@@ -370,10 +370,9 @@ impl PartialFile {
             Some(opened) => opened,
             None => create_files(&names, &format, size)?,
         };
-        let is_lost = |(index, hash): &(u32, Digest)| there.hash_at(*index) != Some(*hash);
         let lost: Vec<u32> = verified
             .chunk_hashes()
-            .filter(is_lost)
+            .filter(|(index, hash)| there.hash_at(*index) != Some(*hash))
             .map(|(index, _)| index)
             .collect();
         for index in &lost {
@@ -486,11 +485,9 @@ impl PartialFile {
         self.sync_data(File::sync_all)?;
         self.is_syncing = false;
         fadvise(&self.data, 0, None, Advice::DontNeed)?;
-        let is_wrong =
-            |(index, hash): &(u32, Digest)| !is_there(&self.data, self.size, *index, hash);
         let wrong: Vec<u32> = verified
             .chunk_hashes()
-            .filter(is_wrong)
+            .filter(|(index, hash)| !is_there(&self.data, self.size, *index, hash))
             .map(|(index, _)| index)
             .collect();
         if wrong.is_empty() {

@@ -66,12 +66,13 @@ impl SilenceWatch {
     /// Returns true if the other end has been silent for too long.
     pub(crate) fn is_silent(&self) -> bool {
         let now = self.elapsed_ms();
-        let lasts = |since: &AtomicU64, most: Duration| match since.load(Ordering::Relaxed) {
-            0 => false,
-            since => u128::from(now.saturating_sub(since)) > most.as_millis(),
-        };
-        lasts(&self.reading, self.silence_timeout())
-            || lasts(&self.writing, self.silence_timeout() * WRITING)
+        let timeout = self.silence_timeout();
+        [(&self.reading, timeout), (&self.writing, timeout * WRITING)]
+            .into_iter()
+            .any(|(since, most)| match since.load(Ordering::Relaxed) {
+                0 => false,
+                since => u128::from(now.saturating_sub(since)) > most.as_millis(),
+            })
     }
 
     /// Returns a pulse whose other end may be silent for so long, which is shorter than users may

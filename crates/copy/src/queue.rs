@@ -135,12 +135,10 @@ impl CopyQueue {
 
     /// Waits until the connections are known, or the work has ended.
     pub(crate) fn wait_for_streams(&self) {
-        let waits = |state: &mut CopyQueueState| !state.has_streams && !state.is_over;
-        drop(
-            self.changed
-                .wait_while(lock(&self.state), waits)
-                .unwrap_or_else(PoisonError::into_inner),
-        );
+        let known = self.changed.wait_while(lock(&self.state), |state| {
+            !state.has_streams && !state.is_over
+        });
+        drop(known.unwrap_or_else(PoisonError::into_inner));
     }
 
     /// Adds streams of one more connection, which stand by until all others are lost or
@@ -422,12 +420,11 @@ impl CopyQueueState {
 
     /// Takes the last block of the chunk with the most blocks that no connection has taken.
     fn take_free_block(&mut self, index: u16) -> Option<NextWork> {
-        let free = |job: &&ChunkJob| {
+        let job = *self.taken.values().max_by_key(|job| {
             self.sent.get(job).map_or(0, |sent| {
                 sent.blocks.iter().filter(|block| block.is_none()).count()
             })
-        };
-        let job = *self.taken.values().max_by_key(free)?;
+        })?;
         let blocks = &mut self.sent.get_mut(&job)?.blocks;
         let last = blocks.iter().rposition(Option::is_none)?;
         blocks[last] = Some(TakenBlock::taken_now(index));
@@ -457,10 +454,11 @@ impl CopyQueueState {
         let oldest = waiting.min_by_key(|(.., block)| block.at);
         let until = oldest.as_ref().map_or(now, |(.., block)| block.at) + due;
         self.none_overdue_until = Some(until);
+        let (job, number, block) = oldest.filter(|_| now >= until)?;
         // Streams of one connection are as fast as each other.
-        let is_other = |by: u16| by != index && by.min(index) < self.of_one;
-        let (job, number, block) =
-            oldest.filter(|(.., block)| now >= until && is_other(block.by))?;
+        if block.by == index || block.by.min(index) >= self.of_one {
+            return None;
+        }
         block.was_repeated = true;
         self.repeated += 1;
         Some(NextWork::Help(

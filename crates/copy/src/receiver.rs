@@ -15,7 +15,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use fullpipe_compression::BlockDecompressor;
@@ -39,6 +38,7 @@ use crate::options::{CopyError, CopyEvent};
 use crate::packing::CodecPool;
 use crate::part::PartialFile;
 use crate::root::FolderRoot;
+use crate::threads::start_thread;
 use crate::tree::FolderTree;
 
 /// Writes files.
@@ -191,11 +191,10 @@ impl FileReceiver {
         may_not_begin: bool,
     ) -> io::Result<()> {
         let receiver = Arc::clone(self);
-        let work = move || receiver.receive_stream(stream, may_not_begin);
-        thread::Builder::new()
-            .name("copy-receive".to_owned())
-            .spawn(work)
-            .map(drop)
+        start_thread("copy-receive", move || {
+            receiver.receive_stream(stream, may_not_begin);
+        })
+        .map(drop)
     }
 
     /// Returns the time that all connections together spent on verifying and writing, in seconds.
@@ -221,13 +220,7 @@ impl FileReceiver {
             CopyMessage::Unreadable {
                 file: u32::MAX,
                 why,
-            } => match self.common.events {
-                Some(_) => self.common.tally.record_failure(why),
-                None => self.common.out.send_message(&CopyMessage::Unreadable {
-                    file: u32::MAX,
-                    why,
-                }),
-            },
+            } => self.report_unreadable(why),
             CopyMessage::Unreadable { file, why } => self.fail_file(file, why),
             CopyMessage::Again { file, entry } => self.restart_file(file, entry)?,
             CopyMessage::Note { text } => self.common.send_note(text),
@@ -238,8 +231,8 @@ impl FileReceiver {
             }
             CopyMessage::Refused { code, why } => return Err(CopyError::Refused { code, why }),
             _ => {
-                return Err(CopyError::Protocol(
-                    "a sender sent what only a receiver may".to_owned(),
+                return Err(CopyError::from_rule(
+                    "a sender sent what only a receiver may",
                 ));
             }
         }
@@ -288,36 +281,16 @@ impl FileReceiver {
         };
         self.place
             .set(place)
-            .map_err(|_| CopyError::Protocol("the list begins twice".to_owned()))
+            .map_err(|_| CopyError::from_rule("the list begins twice"))
     }
 
     /// Takes an entry of the list.
     fn add_entry(self: &Arc<Self>, mut entry: TreeEntry) -> Result<(), CopyError> {
-        let wrong = |why: String| CopyError::Protocol(why);
         let place = self
             .place
             .get()
-            .ok_or_else(|| wrong("an entry comes before the list".to_owned()))?;
-        if let Some(tops) = &self.options.tops
-            && !tops.iter().any(|top| top == entry.path.first_name())
-        {
-            return Err(wrong(format!(
-                "it sent {}, which nobody asked for",
-                entry.path
-            )));
-        }
-        if let Some(name) = &place.name {
-            entry.path = name.clone();
-        }
-        {
-            let mut list = lock(&self.list);
-            if list.end.is_some() {
-                return Err(wrong("an entry comes after the list".to_owned()));
-            }
-            if !list.add_path(&entry.path)? {
-                return Err(wrong(format!("it sent {} twice", entry.path)));
-            }
-        }
+            .ok_or_else(|| CopyError::from_rule("an entry comes before the list"))?;
+        self.list_path(place, &mut entry.path)?;
         if self.options.delete
             && let Some(tree) = &place.tree
         {
@@ -342,9 +315,9 @@ impl FileReceiver {
             } => {
                 let number = self.files.fetch_add(1, Ordering::Relaxed);
                 if FileChunks::from_size(size).is_none() {
-                    return Err(wrong(format!("{} has an impossible size", entry.path)));
+                    let why = format!("{} has an impossible size", entry.path);
+                    return Err(CopyError::Protocol(why));
                 }
-                let state = IncomingState::new(size);
                 let file = IncomingFile {
                     number,
                     path: entry.path,
@@ -353,11 +326,35 @@ impl FileReceiver {
                     size,
                     identity,
                     attributes,
-                    state,
+                    state: IncomingState::new(size),
                 };
                 lock(&self.list).take_memory(file.memory_bytes())?;
                 self.decide_file(place, Arc::new(file));
             }
+        }
+        Ok(())
+    }
+
+    /// Adds the path of an entry to the list, under the name that it gets here.
+    ///
+    /// # Errors
+    /// Fails if nobody asked for it, or it comes twice or too late.
+    fn list_path(&self, place: &CopyDestination, path: &mut EntryPath) -> Result<(), CopyError> {
+        if let Some(tops) = &self.options.tops
+            && !tops.iter().any(|top| top == path.first_name())
+        {
+            let why = format!("it sent {path}, which nobody asked for");
+            return Err(CopyError::Protocol(why));
+        }
+        if let Some(name) = &place.name {
+            path.clone_from(name);
+        }
+        let mut list = lock(&self.list);
+        if list.end.is_some() {
+            return Err(CopyError::from_rule("an entry comes after the list"));
+        }
+        if !list.add_path(path)? {
+            return Err(CopyError::Protocol(format!("it sent {path} twice")));
         }
         Ok(())
     }
@@ -413,12 +410,15 @@ impl FileReceiver {
 
     /// Notes an entry that is no file and cannot be made.
     pub(crate) fn report_problem(&self, path: &dyn Display, why: &str) {
-        let text = format!("{path}: {why}");
+        self.report_unreadable(format!("{path}: {why}"));
+    }
+
+    fn report_unreadable(&self, why: String) {
         match self.common.events {
-            Some(_) => self.common.tally.record_failure(text),
+            Some(_) => self.common.tally.record_failure(why),
             None => self.common.out.send_message(&CopyMessage::Unreadable {
                 file: u32::MAX,
-                why: text,
+                why,
             }),
         }
     }

@@ -9,7 +9,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use fullpipe_transfer::EntryPath;
-use rustix::fs::{FileType, Stat};
+use rustix::fs::FileType;
 
 use crate::tree::{FolderTree, file_type};
 
@@ -59,9 +59,9 @@ impl FolderRoot {
     /// Fails if a single file cannot get this name in a folder of a request: where links are not
     /// followed, one that may lead to a folder is not replaced.
     pub(crate) fn check_name(&self, tree: &FolderTree, name: &EntryPath) -> io::Result<()> {
-        let is_link = |stat: Stat| file_type(&stat) == FileType::Symlink;
         if matches!(self, Self::Share(_))
-            && tree.locate_entry(name)?.stat_entry()?.is_some_and(is_link)
+            && let Some(stat) = tree.locate_entry(name)?.stat_entry()?
+            && file_type(&stat) == FileType::Symlink
         {
             return Err(io::Error::new(
                 io::ErrorKind::PermissionDenied,
@@ -111,18 +111,17 @@ pub(crate) fn from_home(path: &[u8]) -> &[u8] {
 
 /// Returns a path of a request below the folder that is shared; `None` if it is that folder.
 fn path_in_share(path: &Path) -> io::Result<Option<EntryPath>> {
-    let outside = || {
-        io::Error::new(
-            io::ErrorKind::PermissionDenied,
-            "it is not below the folder that is shared",
-        )
-    };
     let mut names = Vec::new();
     for component in path.components() {
         match component {
             Component::Normal(name) => names.push(name.as_bytes()),
             Component::CurDir => {}
-            _ => return Err(outside()),
+            _ => {
+                return Err(io::Error::new(
+                    io::ErrorKind::PermissionDenied,
+                    "it is not below the folder that is shared",
+                ));
+            }
         }
     }
     if names.is_empty() {

@@ -6,7 +6,6 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use fullpipe_compression::BlockCompressor;
@@ -27,6 +26,7 @@ use crate::options::{CopyError, CopyEvent};
 use crate::packing::{BlockCompression, CodecPool, MeteredWriter, WriteThroughput};
 use crate::queue::{BlockJob, ChunkJob, CopyQueue, NextWork, SSH};
 use crate::receiver::list_too_long;
+use crate::threads::start_thread;
 use crate::walk::{
     CopySource, ListReceiver, SourceFile, attributes_of, file_identity, file_now, walk_sources,
 };
@@ -42,9 +42,6 @@ const FIRST_LISTED: u32 = 1000;
 /// Time for which a broken connection is not named: with the other end all of them break, in any
 /// order, and what that says of its reason may come last.
 const UNNAMED: Duration = Duration::from_secs(2);
-
-/// The work of a thread.
-type Work = Box<dyn FnOnce(&Arc<FileSender>) + Send>;
 
 /// Reads files and sends them.
 #[derive(Debug)]
@@ -87,7 +84,7 @@ impl FileSender {
     /// # Errors
     /// Fails if a thread cannot be started.
     pub(crate) fn start_listing(self: &Arc<Self>) -> io::Result<()> {
-        self.start_thread("copy-list", Box::new(|sender| sender.send_list()))
+        self.start_work("copy-list", Self::send_list)
     }
 
     /// Starts to send over each connection, and inside ssh when none is left.
@@ -95,7 +92,6 @@ impl FileSender {
     /// # Errors
     /// Fails if a thread cannot be started.
     pub(crate) fn start_sending(self: &Arc<Self>, connections: DataConnections) -> io::Result<()> {
-        let start = |name, work| self.start_thread(name, work);
         let count = connections.streams.len();
         let quic = connections
             .quic
@@ -108,34 +104,30 @@ impl FileSender {
             self.queue.change_over();
         }
         for (index, stream) in connections.streams.into_iter().enumerate() {
-            start(
-                "copy-send",
-                Box::new(move |sender| sender.carry_stream(index as u16, stream)),
-            )?;
+            self.start_work("copy-send", move |sender| {
+                sender.carry_stream(index as u16, stream);
+            })?;
         }
         for (index, stream) in quic.into_iter().enumerate() {
-            start(
-                "copy-send",
-                Box::new(move |sender| sender.carry_stream((count + index) as u16, stream)),
-            )?;
+            self.start_work("copy-send", move |sender| {
+                sender.carry_stream((count + index) as u16, stream);
+            })?;
         }
-        start(
-            "copy-ssh",
-            Box::new(|sender| {
-                // The end of ssh is noticed where its messages are read.
-                let throughput = WriteThroughput::default();
-                let mut to = sender.metered_writer(sender.common.out.clone(), &throughput);
-                let _ = sender.send_chunks(SSH, &mut to, &throughput);
-            }),
-        )
+        self.start_work("copy-ssh", |sender| {
+            // The end of ssh is noticed where its messages are read.
+            let throughput = WriteThroughput::default();
+            let mut to = sender.metered_writer(sender.common.out.clone(), &throughput);
+            let _ = sender.send_chunks(SSH, &mut to, &throughput);
+        })
     }
 
-    fn start_thread(self: &Arc<Self>, name: &str, work: Work) -> io::Result<()> {
+    fn start_work(
+        self: &Arc<Self>,
+        name: &str,
+        work: impl FnOnce(&Self) + Send + 'static,
+    ) -> io::Result<()> {
         let sender = Arc::clone(self);
-        thread::Builder::new()
-            .name(name.to_owned())
-            .spawn(move || work(&sender))
-            .map(drop)
+        start_thread(name, move || work(&sender)).map(drop)
     }
 
     fn send_list(&self) {
@@ -199,8 +191,8 @@ impl FileSender {
                 return Ok(true);
             }
             _ => {
-                return Err(CopyError::Protocol(
-                    "a receiver sent what only a sender may".to_owned(),
+                return Err(CopyError::from_rule(
+                    "a receiver sent what only a sender may",
                 ));
             }
         }
@@ -215,8 +207,8 @@ impl FileSender {
             return Ok(());
         }
         if !exists || !self.queue.add_chunks(file, chunks) {
-            return Err(CopyError::Protocol(
-                "the receiver wants chunks that do not exist, or too many".to_owned(),
+            return Err(CopyError::from_rule(
+                "the receiver wants chunks that do not exist, or too many",
             ));
         }
         CopyCounts::add_to(&self.common.tally.wanted, chunks.byte_count(size).get());
@@ -437,7 +429,7 @@ impl FileSender {
 }
 
 fn not_listed() -> CopyError {
-    CopyError::Protocol("the receiver speaks of a file that is not on its way".to_owned())
+    CopyError::from_rule("the receiver speaks of a file that is not on its way")
 }
 
 /// The reason for which a file cannot be read.
@@ -554,18 +546,17 @@ impl BlockReader<'_> {
     }
 
     fn open_file(&self, number: u32) -> Result<(u32, SourceFile, File, bool), ReadFailure> {
-        let failed = |error: String| ReadFailure::Failed(error);
         let file = self
             .sender
             .offered_file(number)
-            .map_err(|error| failed(error.to_string()))?;
+            .map_err(|error| ReadFailure::Failed(error.to_string()))?;
         let flags = OFlags::RDONLY | OFlags::NONBLOCK;
         let open = self.sender.sources[file.source]
             .tree
             .open_entry(&file.path, flags);
         let open = File::from(open.map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => ReadFailure::Changed,
-            _ => failed(format!("it cannot be opened: {error}")),
+            _ => ReadFailure::Failed(format!("it cannot be opened: {error}")),
         })?);
         let stat = check_unchanged(&open, &file)?;
         let is_sparse = (stat.st_blocks.cast_unsigned()).saturating_mul(512) < file.size.get();

@@ -52,9 +52,8 @@ pub(crate) fn call_server(
     let key = key.ok_or(CopyError::Places(
         "a server wants a key: name its file with --key-file",
     ))?;
-    let server = || format!("{}:{port}", printable_line(host));
     let failed = |cause| CopyError::Server {
-        server: server(),
+        server: format!("{}:{port}", printable_line(host)),
         cause,
     };
     let (stream, early) = connect_server(host, port, key, count).map_err(&failed)?;

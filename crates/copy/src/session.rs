@@ -20,6 +20,7 @@ use crate::quic::QuicConnection;
 use crate::receiver::FileReceiver;
 use crate::sender::FileSender;
 use crate::summary::Figures;
+use crate::threads::start_thread;
 use crate::tuning::SenderMonitor;
 
 /// The part that this end has.
@@ -267,9 +268,7 @@ fn shut_down(sockets: &[TcpStream]) {
 fn start_monitor(monitor: SenderMonitor) -> io::Result<Arc<SenderMonitor>> {
     let monitor = Arc::new(monitor);
     let watching = Arc::clone(&monitor);
-    thread::Builder::new()
-        .name("copy-monitor".to_owned())
-        .spawn(move || watching.watch_transfer())?;
+    start_thread("copy-monitor", move || watching.watch_transfer())?;
     Ok(monitor)
 }
 

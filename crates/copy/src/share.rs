@@ -41,6 +41,7 @@ use crate::root::FolderRoot;
 use crate::server::tls_of;
 use crate::session::forget_unsent;
 use crate::ssh::GREETING;
+use crate::threads::start_thread;
 use crate::tree::FolderTree;
 
 /// Time between two checks for an end, an interrupt, or a copy that has lasted too long.
@@ -172,8 +173,10 @@ impl ShareServer {
             .enable_all()
             .build()
             .map_err(ShareError::Start)?;
-        let listen = |port| runtime.block_on(async { listen_tcp(options.bind, port, |_| Ok(())) });
-        let listener = options.port.map(listen).transpose()?;
+        let listener = options
+            .port
+            .map(|port| runtime.block_on(async { listen_tcp(options.bind, port, |_| Ok(())) }))
+            .transpose()?;
         let (handover, handed) = PinnedHandover::new();
         let root = FolderRoot::Share(Arc::new(tree));
         Ok(Self {
@@ -291,11 +294,7 @@ impl CallerAdmission {
             .is_first(client, why, Instant::now())
         {
             // The one who reports them is there.
-            let refused = RefusedConnections {
-                client,
-                why: why.to_owned(),
-                connections: 1,
-            };
+            let refused = RefusedConnections::of_one(client, why);
             let _ = self.events.send(ShareEvent::Rejected(refused));
         }
     }
@@ -409,11 +408,10 @@ impl ShareState {
             shared: self,
             _place: place,
         };
-        let work = move || drop(events.send(copy.run_copy(connection, client)));
         // Without a thread the connection ends, which the client notices.
-        let _ = thread::Builder::new()
-            .name("copy-share".to_owned())
-            .spawn(work);
+        let _ = start_thread("copy-share", move || {
+            drop(events.send(copy.run_copy(connection, client)));
+        });
         Ok(())
     }
 }
@@ -468,12 +466,10 @@ impl CopyOfOne {
         let mut queues = CopyQueues::new(socket, Arc::clone(&scope.carrying), share, began);
         let serving = Arc::clone(&pulse);
         let (done, ended) = channel();
-        let work = thread::Builder::new()
-            .name("copy".to_owned())
-            .spawn(move || {
-                let _ = done.send(serve_near_end(from, to, &serving, &scope, tally));
-            });
-        work.map_err(&failed)?;
+        start_thread("copy", move || {
+            let _ = done.send(serve_near_end(from, to, &serving, &scope, tally));
+        })
+        .map_err(&failed)?;
         self.wait_for_end(&ended, &pulse, &mut queues, began)
     }
 

@@ -14,6 +14,7 @@ use fullpipe_sys::ends_within;
 use crate::locks::lock;
 use crate::options::CopyError;
 use crate::pulse::SilenceWatch;
+use crate::threads::start_thread;
 
 /// The line with which the far end begins. What a login script prints before, on lines or not, is
 /// skipped.
@@ -175,9 +176,7 @@ pub(crate) fn wait_for_end(link: &Link) -> Option<i32> {
 pub(crate) fn release_link(link: &Link) {
     if let Some(LinkHolder::Process(mut child)) = lock(link).take() {
         // Without a thread it is the system that notes its end.
-        let _ = thread::Builder::new()
-            .name("copy-ssh-end".to_owned())
-            .spawn(move || child.wait());
+        let _ = start_thread("copy-ssh-end", move || child.wait());
     }
 }
 

@@ -98,6 +98,11 @@ impl CopySource {
     }
 }
 
+/// Returns the memory for the first name of a file with several.
+fn name_memory(path: &EntryPath) -> u64 {
+    SECOND_NAME + path.as_bytes().len() as u64
+}
+
 /// Returns the name at the receiver of what stands at `path`; `None` if what is in it is sent.
 pub(crate) fn receiver_name(path: &[u8]) -> Option<&[u8]> {
     let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
@@ -344,8 +349,7 @@ impl SourceWalk<'_> {
         if !self.keeps_attributes {
             return ExtendedAttributes::default();
         }
-        let mut not_kept = |what| self.list.not_kept(path, what);
-        attributes_of(source, path, &mut not_kept).unwrap_or_default()
+        attributes_of(source, path, &mut |what| self.list.not_kept(path, what)).unwrap_or_default()
     }
 
     fn entry_kind(
@@ -402,9 +406,8 @@ impl SourceWalk<'_> {
         path: &EntryPath,
         others: usize,
     ) -> Option<EntryPath> {
-        let memory = |path: &EntryPath| SECOND_NAME + path.as_bytes().len() as u64;
         let Slot::Occupied(mut slot) = self.names_of.entry(file) else {
-            self.names_memory += memory(path);
+            self.names_memory += name_memory(path);
             self.names_of.insert(file, (path.clone(), others));
             return None;
         };
@@ -413,7 +416,7 @@ impl SourceWalk<'_> {
             return Some(slot.get().0.clone());
         }
         let (first, _) = slot.remove();
-        self.names_memory -= memory(&first);
+        self.names_memory -= name_memory(&first);
         Some(first)
     }
 

@@ -102,7 +102,7 @@ macro_rules! structure {
 /// order. Blocks of files are written and read as they are.
 macro_rules! kinds {
     (
-        $type:ident, $unknown:expr $(, blocks $blocks:ident)?;
+        $unknown:expr $(, blocks $blocks:ident)?;
         $($kind:literal $variant:ident { $($field:tt $name:ident),* })*
     ) => {
         fn put(&self, into: &mut Vec<u8>) {

@@ -51,15 +51,19 @@ impl FileChunks {
 
     /// Returns the bytes of these chunks of a file of `size`.
     pub fn byte_count(self, size: ByteCount) -> ByteCount {
-        let at = |index: u64| (index * CHUNK as u64).min(size.get());
-        let (first, count) = (u64::from(self.first), u64::from(self.count));
-        ByteCount::new(at(first + count) - at(first))
+        let [first, end] =
+            [self.first.into(), self.end()].map(|index| (index * CHUNK as u64).min(size.get()));
+        ByteCount::new(end - first)
     }
 
     /// Returns true if all of `other` are among these.
     pub fn contains_all(self, other: Self) -> bool {
-        let end = |chunks: Self| u64::from(chunks.first) + u64::from(chunks.count);
-        self.first <= other.first && end(other) <= end(self)
+        self.first <= other.first && other.end() <= self.end()
+    }
+
+    /// Returns the index behind the last.
+    const fn end(self) -> u64 {
+        self.first as u64 + self.count as u64
     }
 }
 

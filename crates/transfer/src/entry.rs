@@ -102,7 +102,7 @@ impl Field<'_> for TreeEntry {
 }
 
 impl<'b> Field<'b> for EntryKind {
-    kinds! { EntryKind, Wrong::EntryKind;
+    kinds! { Wrong::EntryKind;
         0 Folder { mode mode, modified modified }
         1 File { mode mode, modified modified, size size, identity identity }
         2 SymbolicLink { target target }

@@ -329,23 +329,20 @@ fn head_check(head: &[u8]) -> [u8; CHECK] {
 impl DataHead {
     /// Returns the bytes of the head.
     pub fn to_bytes(&self) -> [u8; DATA_HEADER] {
-        let hash = Digest::default();
-        let mark = |chunk| {
-            DataHeader {
-                file: NO_FILE,
-                chunk,
-                block: 0,
-                reports: false,
-                packed: false,
-                hash,
-            }
-            .frame_bytes(0)
+        let chunk = match self {
+            Self::Stream(index) => u32::from(*index),
+            Self::Block(header, length) => return header.frame_bytes(*length),
+            Self::End => NO_STREAM,
         };
-        match self {
-            Self::Stream(index) => mark(u32::from(*index)),
-            Self::Block(header, length) => header.frame_bytes(*length),
-            Self::End => mark(NO_STREAM),
-        }
+        let mark = DataHeader {
+            file: NO_FILE,
+            chunk,
+            block: 0,
+            reports: false,
+            packed: false,
+            hash: Digest::default(),
+        };
+        mark.frame_bytes(0)
     }
 
     /// Reads a head; `None` if it was damaged on the way, or is none.
@@ -381,22 +378,15 @@ impl<'b> CopyMessage<'b> {
     /// # Errors
     /// Fails if it is no message of this version, or has bytes too many or too few.
     pub fn read(bytes: &'b [u8]) -> Result<Self, MessageError> {
-        let kind = *bytes.first().ok_or(MessageError {
-            kind: 0,
-            why: "it is empty".to_owned(),
-        })?;
         let mut reader = ByteReader(bytes);
-        let message = Field::read(&mut reader).map_err(|error| MessageError {
-            kind,
-            why: error.to_string(),
-        })?;
-        if reader.0.is_empty() {
-            return Ok(message);
-        }
-        Err(MessageError {
-            kind,
-            why: "it has bytes too many".to_owned(),
-        })
+        let why = match Field::read(&mut reader) {
+            _ if bytes.is_empty() => "it is empty".to_owned(),
+            Ok(message) if reader.0.is_empty() => return Ok(message),
+            Ok(_) => "it has bytes too many".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        let kind = bytes.first().copied().unwrap_or_default();
+        Err(MessageError { kind, why })
     }
 }
 
@@ -429,7 +419,7 @@ structure!(CopyAnswer {
 structure!(FileChunks { first, count });
 
 impl<'b> Field<'b> for CopyMessage<'b> {
-    kinds! { Message, |_| Wrong::Kind, blocks Data;
+    kinds! { |_| Wrong::Kind, blocks Data;
         0 Hello { 0 hello }
         1 Ready { 0 ready }
         2 Refused { code code, why why }
@@ -454,7 +444,7 @@ impl<'b> Field<'b> for CopyMessage<'b> {
 }
 
 impl<'b> Field<'b> for FileOutcome {
-    kinds! { Outcome, Wrong::Number;
+    kinds! { Wrong::Number;
         0 Copied { 0 digest }
         1 Present {}
         2 Wanted {}
@@ -475,7 +465,6 @@ impl CopyRequest {
     /// Returns true if the message crosses whole: its lists, and what is in them, have no more than
     /// 65 535 entries or bytes, and all fit into a frame.
     pub fn fits_frame(&self) -> bool {
-        let is_countable = |length: usize| u16::try_from(length).is_ok();
         let mut lists = [&self.paths, &self.excludes, &self.unencrypted].into_iter();
         let are_whole = lists.all(|list| {
             is_countable(list.len()) && list.iter().all(|item| is_countable(item.len()))
@@ -487,6 +476,10 @@ impl CopyRequest {
         self.put(&mut written);
         written.len() <= MAX_FRAME
     }
+}
+
+const fn is_countable(length: usize) -> bool {
+    length <= u16::MAX as usize
 }
 
 #[cfg(test)]

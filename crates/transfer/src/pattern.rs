@@ -72,21 +72,21 @@ impl ExcludePatterns {
     }
 
     fn with_words(words: usize) -> Self {
-        let none = || vec![0; words];
+        let none = vec![0; words];
         Self {
             fitting: if words == 0 {
                 Vec::new()
             } else {
-                vec![none(); 256]
+                vec![none.clone(); 256]
             },
-            staying_anywhere: none(),
-            staying_in_name: none(),
-            tops: none(),
-            folders: none(),
-            names: none(),
-            of_names: none(),
-            ends: none(),
-            ends_of_folders: none(),
+            staying_anywhere: none.clone(),
+            staying_in_name: none.clone(),
+            tops: none.clone(),
+            folders: none.clone(),
+            names: none.clone(),
+            of_names: none.clone(),
+            ends: none.clone(),
+            ends_of_folders: none,
         }
     }
 
@@ -104,6 +104,21 @@ impl ExcludePatterns {
             PatternAnchor::Name => &mut self.names,
         };
         insert_state(begins, first);
+        let place = self.add_elements(first, glob);
+        let ends = if folders_only {
+            &mut self.ends_of_folders
+        } else {
+            &mut self.ends
+        };
+        insert_state(ends, place);
+        if beginning == PatternAnchor::Name {
+            (first..=place).for_each(|place| insert_state(&mut self.of_names, place));
+        }
+        place + 1
+    }
+
+    /// Adds the elements of a pattern from this place on, and returns the place behind them.
+    fn add_elements(&mut self, first: usize, glob: &[u8]) -> usize {
         let (mut place, mut rest) = (first, glob);
         let last_close = glob
             .iter()
@@ -112,14 +127,12 @@ impl ExcludePatterns {
         while !rest.is_empty() {
             if rest[0] == b'*' {
                 let is_anywhere = rest.starts_with(b"**");
-                insert_state(
-                    if is_anywhere {
-                        &mut self.staying_anywhere
-                    } else {
-                        &mut self.staying_in_name
-                    },
-                    place,
-                );
+                let staying = if is_anywhere {
+                    &mut self.staying_anywhere
+                } else {
+                    &mut self.staying_in_name
+                };
+                insert_state(staying, place);
                 rest = &rest[1 + usize::from(is_anywhere)..];
                 continue;
             }
@@ -132,18 +145,7 @@ impl ExcludePatterns {
             place += 1;
             rest = &rest[length..];
         }
-        insert_state(
-            if folders_only {
-                &mut self.ends_of_folders
-            } else {
-                &mut self.ends
-            },
-            place,
-        );
-        if beginning == PatternAnchor::Name {
-            (first..=place).for_each(|place| insert_state(&mut self.of_names, place));
-        }
-        place + 1
+        place
     }
 
     /// Returns true if there is no pattern.

@@ -65,14 +65,14 @@ impl CopyPlan {
     /// Returns the names at the top that the far end may send; any if what is in a folder was asked
     /// for.
     pub(super) fn expected_tops(&self) -> Option<Vec<Vec<u8>>> {
-        let name = |path: &Vec<u8>| {
+        let names = self.far.iter().map(|path| {
             let path = match self.host {
                 FarHost::Ssh { .. } => from_home(path),
                 FarHost::Server { .. } => path,
             };
             receiver_name(path).map(<[u8]>::to_vec)
-        };
-        self.far.iter().map(name).collect()
+        });
+        names.collect()
     }
 }
 

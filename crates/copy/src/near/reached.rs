@@ -5,7 +5,6 @@ use std::net::SocketAddr;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, channel};
-use std::thread;
 use std::time::Duration;
 
 use fullpipe_record::{CopyTransport, HostSettings};
@@ -19,6 +18,7 @@ use crate::joining::EarlyConnections;
 use crate::locks::lock;
 use crate::options::FarHost;
 use crate::quic::{self, HANDSHAKE_DEADLINE, QuicConnection};
+use crate::threads::start_thread;
 
 /// The connections for data.
 pub(super) struct ConnectedData {
@@ -85,17 +85,14 @@ impl ReachedFarEnd<'_> {
     pub(super) fn begin_to_dial_quic(&self) -> Receiver<QuicConnection> {
         let (made, receiver) = channel();
         let (hosts, port, secret) = (self.hosts.clone(), self.ready.quic_port, *self.secret);
-        let work = move || {
-            if let Ok(connection) = quic::dial_quic(&hosts, port, &secret, HANDSHAKE_DEADLINE) {
-                // No thread waits for it if TCP was quicker.
-                let _ = made.send(connection);
-            }
-        };
         if port != 0 {
             // Without a thread there is none.
-            let _ = thread::Builder::new()
-                .name("copy-dial".to_owned())
-                .spawn(work);
+            let _ = start_thread("copy-dial", move || {
+                if let Ok(connection) = quic::dial_quic(&hosts, port, &secret, HANDSHAKE_DEADLINE) {
+                    // No thread waits for it if TCP was quicker.
+                    let _ = made.send(connection);
+                }
+            });
         }
         receiver
     }

@@ -35,14 +35,10 @@ impl NearCopy {
         let crossed = transferred.saturating_sub(saved);
         let rate = BitRate::from_bytes_in(transferred, data.into());
         let has_crossed = transferred > ByteCount::ZERO;
-        let limit = || match way.transport {
-            _ if is_limited(
-                BitRate::from_bytes_in(crossed, data.into()),
-                self.options.limit,
-            ) =>
-            {
-                Some(CopyLimit::RateLimit)
-            }
+        let crossing_rate = BitRate::from_bytes_in(crossed, data.into());
+        let limit = match way.transport {
+            _ if !has_crossed => None,
+            _ if is_limited(crossing_rate, self.options.limit) => Some(CopyLimit::RateLimit),
             CopyTransport::Ssh => Some(CopyLimit::Ssh),
             // Its windows are not sampled.
             CopyTransport::Call => None,
@@ -53,7 +49,6 @@ impl NearCopy {
                 data,
             )),
         };
-        let limit = has_crossed.then(limit).flatten();
         let files = count(&tally.files);
         let transport = if figures.sender.changed_to_quic {
             CopyTransport::Quic

@@ -155,13 +155,14 @@ impl QuicConnection {
 
     /// Returns the ends of so many streams that send.
     pub(crate) fn stream_writers(&self, count: u16) -> Vec<QuicWriter> {
-        let writer = |stream| QuicWriter {
-            shared: Arc::clone(&self.shared),
-            stream,
-            number: 0,
-            portion: Vec::new(),
-        };
-        (0..count).map(writer).collect()
+        (0..count)
+            .map(|stream| QuicWriter {
+                shared: Arc::clone(&self.shared),
+                stream,
+                number: 0,
+                portion: Vec::new(),
+            })
+            .collect()
     }
 
     /// Returns the ends of so many streams that receive.
@@ -172,13 +173,12 @@ impl QuicConnection {
             .resize_with(count.into(), IncomingBytes::default);
         // What came before is waiting for its reader.
         self.shared.wake_driver();
-        let reader = |stream| QuicReader {
-            shared: Arc::clone(&self.shared),
-            stream,
-            parts: VecDeque::new(),
-        };
-        (0..count)
-            .map(|stream| reader(usize::from(stream)))
+        (0..count.into())
+            .map(|stream| QuicReader {
+                shared: Arc::clone(&self.shared),
+                stream,
+                parts: VecDeque::new(),
+            })
             .collect()
     }
 

@@ -6,7 +6,6 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
@@ -26,6 +25,7 @@ use super::driver::{QuicDriver, next_event, poll_socket};
 use super::pipe::QuicConnection;
 use super::portions::{HEAD, MAX_PORTIONS, PORTION};
 use super::udp::{MAX_DATAGRAM, bind_port, connect_accepted, connect_socket, largest_datagram};
+use crate::threads::start_thread;
 
 /// Time for a handshake in which packets may be lost.
 pub(crate) const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(3);
@@ -80,18 +80,16 @@ impl QuicListener {
         let (sender, made) = channel();
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
-        thread::Builder::new()
-            .name("copy-quic".to_owned())
-            .spawn(move || {
-                let established = attempts
-                    .establish_connection(None, &stopped)
-                    .and_then(QuicDriver::new);
-                if let Ok((connection, driver)) = established
-                    && sender.send(connection).is_ok()
-                {
-                    driver.run_driver();
-                }
-            })?;
+        start_thread("copy-quic", move || {
+            let established = attempts
+                .establish_connection(None, &stopped)
+                .and_then(QuicDriver::new);
+            if let Ok((connection, driver)) = established
+                && sender.send(connection).is_ok()
+            {
+                driver.run_driver();
+            }
+        })?;
         Ok(Self { port, made, stop })
     }
 
@@ -129,9 +127,7 @@ pub(crate) fn dial_quic(
         });
         match made {
             Ok((connection, driver)) => {
-                thread::Builder::new()
-                    .name("copy-quic".to_owned())
-                    .spawn(move || driver.run_driver())?;
+                start_thread("copy-quic", move || driver.run_driver())?;
                 return Ok(connection);
             }
             Err(error) => failed = error,
@@ -402,8 +398,8 @@ impl HandshakeAttempts {
     }
 
     fn into_established(mut self, handle: ConnectionHandle) -> io::Result<EstablishedConnection> {
-        let gone = || io::Error::from(io::ErrorKind::ConnectionAborted);
-        let made = self.pending.get(&handle).ok_or_else(gone)?;
+        const GONE: io::ErrorKind = io::ErrorKind::ConnectionAborted;
+        let made = self.pending.get(&handle).ok_or(GONE)?;
         let socket = connect_accepted(&self.socket, made.called, made.connection.remote_address())?;
         // Datagrams that came before wait at the other socket. A failure comes again with the next
         // datagram.
@@ -412,7 +408,7 @@ impl HandshakeAttempts {
             connection,
             signals,
             ..
-        } = self.pending.remove(&handle).ok_or_else(gone)?;
+        } = self.pending.remove(&handle).ok_or(GONE)?;
         self.endpoint.set_server_config(None);
         Ok(EstablishedConnection {
             socket,
@@ -459,6 +455,7 @@ mod tests {
     use super::*;
     use std::io::{Read, Write};
     use std::net::Ipv4Addr;
+    use std::thread;
 
     const LOOPBACK: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 

@@ -65,8 +65,8 @@ impl FileReceiver {
                     })
                 }
                 Ok(DataHead::End) if number.is_some() => break Ok(()),
-                Ok(_) => Err(CopyError::Protocol(
-                    "a connection for data carries something else".to_owned(),
+                Ok(_) => Err(CopyError::from_rule(
+                    "a connection for data carries something else",
                 )),
                 Err(error) => break Err(error),
             };
@@ -106,13 +106,14 @@ impl FileReceiver {
         if header.packed {
             self.unpack_block(content)?;
         }
-        let wrong = |why: &str| CopyError::Protocol(why.to_owned());
         let Some(file) = lock(&self.incoming).get(&header.file).cloned() else {
             let was_listed = header.file & !AGAIN < self.files.load(Ordering::Relaxed);
             return if was_listed {
                 Ok(None)
             } else {
-                Err(wrong("it sent data of a file that it has not listed"))
+                Err(CopyError::from_rule(
+                    "it sent data of a file that it has not listed",
+                ))
             };
         };
         let Some(length) = verified_length(&file, header, content)? else {
@@ -139,7 +140,7 @@ impl FileReceiver {
             });
         CopyCounts::add_to(&self.common.tally.verified, new as u64);
         if self.begun.load(Ordering::Relaxed) > MAX_BEGUN {
-            return Err(wrong("it has begun too many chunks"));
+            return Err(CopyError::from_rule("it has begun too many chunks"));
         }
         self.add_working(began);
         Ok(whole)
@@ -165,9 +166,7 @@ impl FileReceiver {
 
     fn count_corrupt(&self) -> Result<(), CopyError> {
         if self.corrupt.fetch_add(1, Ordering::Relaxed) >= MAX_CORRUPT {
-            return Err(CopyError::Protocol(
-                "too many chunks have wrong content".to_owned(),
-            ));
+            return Err(CopyError::from_rule("too many chunks have wrong content"));
         }
         Ok(())
     }
@@ -266,11 +265,7 @@ impl FileReceiver {
                 let missing = blocks.missing_blocks();
                 drop(state);
                 if reports {
-                    self.common.out.send_message(&CopyMessage::Got {
-                        file: number,
-                        chunk,
-                        missing,
-                    });
+                    self.report_got(number, chunk, missing);
                 }
                 return Ok((0, None));
             };
@@ -296,16 +291,20 @@ impl FileReceiver {
             })
         });
         drop(state);
-        self.common.out.send_message(&CopyMessage::Got {
-            file: number,
-            chunk,
-            missing: 0,
-        });
+        self.report_got(number, chunk, 0);
         // To complete a file makes it durable, too.
         if let Some(due) = due.filter(|_| whole.is_none()) {
             sync_file(file, &due)?;
         }
         Ok((length, whole))
+    }
+
+    fn report_got(&self, file: u32, chunk: u32, missing: u16) {
+        self.common.out.send_message(&CopyMessage::Got {
+            file,
+            chunk,
+            missing,
+        });
     }
 
     fn forget_blocks(&self, state: &mut IncomingState, chunk: u32) {
@@ -353,8 +352,7 @@ fn verified_length(
     header: &DataHeader,
     content: &[u8],
 ) -> Result<Option<usize>, CopyError> {
-    let wrong =
-        || CopyError::Protocol("it sent a block of another size than it has listed".to_owned());
+    const WRONG_SIZE: &str = "it sent a block of another size than it has listed";
     let DataHeader {
         chunk,
         block,
@@ -364,14 +362,14 @@ fn verified_length(
     } = *header;
     let length = VerifiedChunks::new(file.size)
         .chunk_length(chunk)
-        .ok_or_else(wrong)?;
+        .ok_or_else(|| CopyError::from_rule(WRONG_SIZE))?;
     let found = match content.len() {
         0 if block == 0 && !packed => chunk_hash(file.size, chunk, &ZEROS[..length]),
         1.. if block_length(length, block) == Some(content.len()) => {
             block_hash(file.size, chunk, block, content)
         }
         _ if packed => return Ok(None),
-        _ => return Err(wrong()),
+        _ => return Err(CopyError::from_rule(WRONG_SIZE)),
     };
     Ok((found == hash).then_some(length))
 }

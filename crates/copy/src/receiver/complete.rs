@@ -4,7 +4,6 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::thread;
 use std::time::Instant;
 
 use fullpipe_transfer::{CHUNK, Digest, FileOutcome, VerifiedChunks};
@@ -12,6 +11,7 @@ use fullpipe_transfer::{CHUNK, Digest, FileOutcome, VerifiedChunks};
 use super::{FileReceiver, IncomingFile};
 use crate::locks::lock;
 use crate::part::PartialFile;
+use crate::threads::start_thread;
 
 /// Files at most that wait to be completed apart: each has a descriptor.
 const MAX_WAITING: usize = 16;
@@ -61,12 +61,7 @@ impl FileReceiver {
             return;
         }
         let receiver = Arc::clone(self);
-        let work = move || receiver.complete_waiting();
-        if thread::Builder::new()
-            .name("copy-complete".to_owned())
-            .spawn(work)
-            .is_err()
-        {
+        if start_thread("copy-complete", move || receiver.complete_waiting()).is_err() {
             self.complete_waiting();
         }
     }

@@ -110,18 +110,19 @@ impl FileReceiver {
 
     /// Deletes an entry, but not what is excluded in it.
     fn delete_one(&self, tree: &FolderTree, path: &EntryPath) {
-        let failed = |path: &EntryPath, error| {
-            self.report_problem(path, &format!("it cannot be deleted: {error}"));
-        };
         match to_delete(tree, &self.options.excludes, path) {
             Ok(parts) => parts
                 .into_iter()
                 .for_each(|part| match self.remove_entry(tree, &part) {
                     Ok(()) => self.report_deleted(part),
-                    Err(error) => failed(&part, error),
+                    Err(error) => self.report_kept(&part, &error),
                 }),
-            Err(error) => failed(path, error),
+            Err(error) => self.report_kept(path, &error),
         }
+    }
+
+    fn report_kept(&self, path: &EntryPath, error: &io::Error) {
+        self.report_problem(path, &format!("it cannot be deleted: {error}"));
     }
 
     /// Removes an entry with all that is in it. A dry run notes that.

@@ -20,8 +20,10 @@ impl FileReceiver {
     /// Returns true if nothing would be at `path`, or in its folder.
     pub(super) fn is_vacant(&self, path: &EntryPath) -> bool {
         let vacant = &lock(&self.list).vacant;
-        let has = |path| vacant.contains(&path_hash(path));
-        !vacant.is_empty() && (has(path.as_bytes()) || path.parent_path().is_some_and(has))
+        !vacant.is_empty()
+            && std::iter::once(path.as_bytes())
+                .chain(path.parent_path())
+                .any(|path| vacant.contains(&path_hash(path)))
     }
 
     /// Names a folder that would be made.

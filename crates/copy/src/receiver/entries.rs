@@ -256,8 +256,9 @@ impl FileReceiver {
             return Ok(None);
         }
         let mut state = lock(&file.state);
-        let recovered = || recover_chunks(tree, &file.path, file.size, file.identity);
-        state.verified = self.when_free(&file.path, recovered)?;
+        state.verified = self.when_free(&file.path, || {
+            recover_chunks(tree, &file.path, file.size, file.identity)
+        })?;
         if let Some(digest) = state.verified.file_digest() {
             let (part, lost) = self.open_part(tree, file, &mut state.verified)?;
             if lost.is_empty() {
@@ -282,8 +283,9 @@ impl FileReceiver {
         verified: &mut VerifiedChunks,
     ) -> io::Result<(PartialFile, Vec<u32>)> {
         let path = &file.path;
-        let open = || PartialFile::open_part(tree, path, file.size, file.identity, verified);
-        let (part, lost) = self.when_free(path, open)?;
+        let (part, lost) = self.when_free(path, || {
+            PartialFile::open_part(tree, path, file.size, file.identity, verified)
+        })?;
         if !part.is_locked && !self.lacks_locks.swap(true, Ordering::Relaxed) {
             self.common.send_note(format!(
                 "the file system of {path} has no locks: let no other copy write the same files"
@@ -331,23 +333,25 @@ impl FileReceiver {
         number: u32,
         entry: TreeEntry,
     ) -> Result<(), CopyError> {
-        let wrong = || CopyError::Protocol("it repeats what it cannot repeat".to_owned());
-        let EntryKind::File {
-            mode,
-            modified,
-            size,
-            identity,
-        } = entry.kind
-        else {
-            return Err(wrong());
-        };
+        const CANNOT_REPEAT: &str = "it repeats what it cannot repeat";
         let place = self
             .place
             .get()
-            .filter(|_| number < self.files.load(Ordering::Relaxed))
-            .ok_or_else(wrong)?;
+            .filter(|_| number < self.files.load(Ordering::Relaxed));
+        let (
+            Some(place),
+            EntryKind::File {
+                mode,
+                modified,
+                size,
+                identity,
+            },
+        ) = (place, entry.kind)
+        else {
+            return Err(CopyError::from_rule(CANNOT_REPEAT));
+        };
         if FileChunks::from_size(size).is_none() {
-            return Err(wrong());
+            return Err(CopyError::from_rule(CANNOT_REPEAT));
         }
         let Some(old) = lock(&self.incoming).get(&number).cloned() else {
             return Ok(());
@@ -355,18 +359,15 @@ impl FileReceiver {
         if !self.close_file(&old) {
             return Ok(());
         }
-        let state = IncomingState::new(size);
-        let (number_again, path) = (number | AGAIN, old.path.clone());
-        let attributes = self.hold_attributes(&path, entry.attributes);
         let file = IncomingFile {
-            number: number_again,
-            path,
+            number: number | AGAIN,
+            path: old.path.clone(),
             mode,
             modified,
             size,
             identity,
-            attributes,
-            state,
+            attributes: self.hold_attributes(&old.path, entry.attributes),
+            state: IncomingState::new(size),
         };
         // It takes the memory of the old one, which gets no outcome.
         self.decide_file(place, Arc::new(file));

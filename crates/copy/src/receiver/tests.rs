@@ -15,6 +15,7 @@ use std::fs;
 use std::io::Write;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
+use std::thread;
 
 /// The bytes that were sent to the other end, and whether that has gone.
 #[derive(Clone, Default)]
