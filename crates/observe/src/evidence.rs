@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use fullpipe_record::{
-    Buffer, Direction, Evidence, Framing, Machine, Request, Sample, SocketReadback, Steady,
-    Transfer, Writer, find_steady, steady_of_receiver,
+    Buffer, Direction, Evidence, Framing, Request, Sample, SocketReadback, Steady, Transfer,
+    Writer, find_steady, steady_of_receiver,
 };
 use fullpipe_units::{BitRate, ByteCount, Span};
 
-use crate::watch::{ObservedConnection, WatchedConnections};
+use crate::watch::{ObservedConnection, WatchedConnections, acknowledged_bytes, received_bytes};
 
 /// Minimum share of the bytes of the largest: a smaller transfer is left out, and so is a
 /// connection of a transfer, which only carries commands.
@@ -45,7 +45,10 @@ pub fn watched_transfers(
     groups.truncate(MAX_TRANSFERS);
     groups
         .iter()
-        .map(|group| group_transfer(group, watched, bandwidth))
+        .map(|group| {
+            let evidence = group_evidence(group, watched, bandwidth);
+            (watched_transfer(group, &evidence), evidence)
+        })
         .collect()
 }
 
@@ -131,12 +134,11 @@ impl<'w> ConnectionHistory<'w> {
             .iter()
             .filter(|sample| sample.stream == stream)
             .collect();
-        let growth = |count: fn(&Sample) -> ByteCount| {
+        let [sent, received] = [acknowledged_bytes, received_bytes].map(|count| {
             let [first, last] = [samples.first(), samples.last()]
                 .map(|sample| sample.map_or(ByteCount::ZERO, |one| count(one)));
             last.saturating_sub(if seen.is_old { first } else { ByteCount::ZERO })
-        };
-        let (sent, received) = (growth(acknowledged_bytes), growth(received_bytes));
+        });
         let waiting = samples
             .last()
             .map_or(ByteCount::ZERO, |last| last.unacknowledged_bytes());
@@ -151,14 +153,6 @@ impl<'w> ConnectionHistory<'w> {
     }
 }
 
-fn acknowledged_bytes(sample: &Sample) -> ByteCount {
-    sample.tcp.bytes_acked.unwrap_or_default()
-}
-
-fn received_bytes(sample: &Sample) -> ByteCount {
-    sample.tcp.bytes_received.unwrap_or_default()
-}
-
 fn snapshot_count(group: &[ConnectionHistory]) -> usize {
     group
         .iter()
@@ -167,13 +161,10 @@ fn snapshot_count(group: &[ConnectionHistory]) -> usize {
         .unwrap_or(0)
 }
 
-/// Returns the transfer of `bytes` over the connections of a group, without its evidence.
-fn watched_transfer(
-    group: &[ConnectionHistory],
-    evidence: &Evidence,
-    bytes: ByteCount,
-) -> Transfer {
+/// Returns the transfer over the connections of a group, without its evidence.
+fn watched_transfer(group: &[ConnectionHistory], evidence: &Evidence) -> Transfer {
     let seen = group.first().map(|course| course.seen);
+    let bytes = moved_bytes(group);
     Transfer {
         program: evidence.program.clone(),
         pid: seen.and_then(|seen| seen.owner.pid),
@@ -188,17 +179,16 @@ fn watched_transfer(
     }
 }
 
-fn group_transfer(
+fn moved_bytes(group: &[ConnectionHistory]) -> ByteCount {
+    group.iter().map(|course| course.moved).sum()
+}
+
+fn group_evidence(
     group: &[ConnectionHistory],
     watched: &WatchedConnections,
     bandwidth: Option<BitRate>,
-) -> (Transfer, Evidence) {
+) -> Evidence {
     let receives = group.iter().any(|course| course.receives);
-    let direction = if receives {
-        Direction::Download
-    } else {
-        Direction::Upload
-    };
     let begin = group
         .iter()
         .filter_map(|course| course.samples.first())
@@ -210,75 +200,40 @@ fn group_transfer(
         .zip(0..)
         .flat_map(|(course, stream)| renumber_samples(course, stream, begin))
         .collect();
-    let took = samples
-        .iter()
-        .map(|sample| sample.at)
-        .max()
-        .unwrap_or_default();
-    let moved: ByteCount = group.iter().map(|course| course.moved).sum();
     let sockets: Vec<SocketReadback> = group
         .iter()
         .zip(0..)
         .map(|(course, stream)| socket_readback(course, stream))
         .collect();
     let seen = group.first().map(|course| course.seen);
-    let request = Request {
-        direction,
-        streams: group.len() as u16,
-        duration: took,
-        block: ByteCount::ZERO,
-        buffer: fixed_buffer(group, &sockets)
-            .filter(|_| receives)
-            .unwrap_or_default(),
-        writer: Writer::Blocking,
-        ..Request::default()
-    };
-    let here = Some(watched.settings.clone());
-    let machine = seen
-        .map(|seen| {
-            watched
-                .machines
-                .connection_machine(seen.owner.pid, seen.remote.ip(), begin)
-        })
-        .unwrap_or_default();
-    let (sender_machine, receiver_machine) = if receives {
-        (Machine::default(), machine)
-    } else {
-        (machine, Machine::default())
-    };
-    let (sender_samples, receiver_samples) = if receives {
-        (Vec::new(), samples)
-    } else {
-        (samples, Vec::new())
-    };
-    let both = || sender_samples.iter().chain(&receiver_samples);
-    let evidence = Evidence {
+    let machine = seen.map(|seen| {
+        watched
+            .machines
+            .connection_machine(seen.owner.pid, seen.remote.ip(), begin)
+    });
+    let request = group_request(group, receives, &samples, &sockets);
+    let idle_rtt = samples
+        .iter()
+        .filter_map(|sample| sample.tcp.min_rtt)
+        .filter(|rtt| *rtt > Span::ZERO)
+        .min();
+    let rate = BitRate::from_bytes_in(moved_bytes(group), request.duration);
+    let steady = course_of_all(group, &samples, receives, rate);
+    let [sender, receiver] = at_this_end(receives, Some(watched.settings.clone()));
+    let [sender_sockets, receiver_sockets] = at_this_end(receives, sockets);
+    let [sender_machine, receiver_machine] = at_this_end(receives, machine.unwrap_or_default());
+    let [sender_samples, receiver_samples] = at_this_end(receives, samples);
+    Evidence {
         request,
-        idle_rtt: both()
-            .filter_map(|sample| sample.tcp.min_rtt)
-            .filter(|rtt| *rtt > Span::ZERO)
-            .min(),
+        idle_rtt,
         idle_spread: None,
         // The receiver's own estimate has the pauses of the sender in it.
         loaded_rtt: None,
-        steady: course_of_all(
-            group,
-            if receives {
-                &receiver_samples
-            } else {
-                &sender_samples
-            },
-            receives,
-            BitRate::from_bytes_in(moved, took),
-        ),
-        sender: here.clone().filter(|_| !receives),
-        receiver: here.filter(|_| receives),
-        sender_sockets: if receives {
-            Vec::new()
-        } else {
-            sockets.clone()
-        },
-        receiver_sockets: if receives { sockets } else { Vec::new() },
+        steady,
+        sender,
+        receiver,
+        sender_sockets,
+        receiver_sockets,
         sender_machine,
         receiver_machine,
         program: seen.and_then(|seen| seen.owner.program.clone()),
@@ -288,9 +243,41 @@ fn group_transfer(
         bandwidth,
         framing: Framing::Ethernet,
         capture: None,
-    };
-    let transfer = watched_transfer(group, &evidence, moved);
-    (transfer, evidence)
+    }
+}
+
+/// Returns the load that would have made the transfer of a group.
+fn group_request(
+    group: &[ConnectionHistory],
+    receives: bool,
+    samples: &[Sample],
+    sockets: &[SocketReadback],
+) -> Request {
+    let took = samples.iter().map(|sample| sample.at).max();
+    Request {
+        direction: if receives {
+            Direction::Download
+        } else {
+            Direction::Upload
+        },
+        streams: group.len() as u16,
+        duration: took.unwrap_or_default(),
+        block: ByteCount::ZERO,
+        buffer: fixed_buffer(group, sockets)
+            .filter(|_| receives)
+            .unwrap_or_default(),
+        writer: Writer::Blocking,
+        ..Request::default()
+    }
+}
+
+/// Returns `known` for this end, and nothing for the other: the sender's first.
+fn at_this_end<T: Default>(receives: bool, known: T) -> [T; 2] {
+    if receives {
+        [T::default(), known]
+    } else {
+        [known, T::default()]
+    }
 }
 
 fn renumber_samples(course: &ConnectionHistory, stream: u16, begin: Span) -> Vec<Sample> {
@@ -299,14 +286,14 @@ fn renumber_samples(course: &ConnectionHistory, stream: u16, begin: Span) -> Vec
     } else {
         acknowledged_bytes
     };
-    let one = |sample: &&Sample| Sample {
+    let samples = course.samples.iter().map(|sample| Sample {
         at: sample.at.saturating_sub(begin),
         stream,
         bytes: bytes(sample),
         tcp: sample.tcp.clone(),
         memory: sample.memory,
-    };
-    course.samples.iter().map(one).collect()
+    });
+    samples.collect()
 }
 
 /// Returns the part of a transfer that is judged. If it was under way when the watching began, that
@@ -348,15 +335,13 @@ fn course_of_all(
 /// sample where more than a segment is still on its way. Programs exchange a few messages after the
 /// data, which take round trips.
 pub fn last_data(samples: &[Sample], stream: u16) -> Span {
-    let own = || samples.iter().filter(move |sample| sample.stream == stream);
-    let Some(last) = own().next_back() else {
+    let mut own = samples.iter().filter(|sample| sample.stream == stream);
+    let Some(last) = own.clone().next_back() else {
         return Span::ZERO;
     };
     let segment = last.tcp.snd_mss.unwrap_or_default();
     let is_over = last.unacknowledged_bytes() <= segment;
-    let has_all = |sample: &&Sample| last.bytes.saturating_sub(sample.bytes) <= segment;
-    own()
-        .find(|sample| is_over && has_all(sample))
+    own.find(|sample| is_over && last.bytes.saturating_sub(sample.bytes) <= segment)
         .unwrap_or(last)
         .at
 }

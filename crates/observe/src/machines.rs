@@ -74,12 +74,12 @@ impl MachineMeters {
         let samples = pid
             .and_then(|pid| self.processes.get(&pid))
             .map(|(_, samples)| samples.as_slice());
-        let since = |sample: &CpuSample| CpuSample {
+        let since_begin = samples.unwrap_or_default().iter().map(|sample| CpuSample {
             at: sample.at.saturating_sub(begin),
             ..sample.clone()
-        };
+        });
         Machine {
-            processors: samples.unwrap_or_default().iter().map(since).collect(),
+            processors: since_begin.collect(),
             device: self
                 .devices
                 .get(&remote)

@@ -20,20 +20,7 @@ pub fn open_connections(subject: WatchSubject) -> Result<Vec<[SocketAddr; 2]>, W
         };
         return Ok(vec![[local, remote]]);
     };
-    let of_root = |cause| WatchError::of_process(root, cause);
-    if process::foreign_network(root).map_err(of_root)?.is_some() {
-        return Err(WatchError::OtherNetwork(root));
-    }
-    let mut sockets: BTreeSet<u64> = process::process_sockets(root)
-        .map_err(of_root)?
-        .into_iter()
-        .map(|(one, _)| one)
-        .collect();
-    // A child may have ended, or belong to another user.
-    let of_children = process::process_tree(root)
-        .into_iter()
-        .filter_map(|pid| process::process_sockets(pid).ok());
-    sockets.extend(of_children.flatten().map(|(socket, _)| socket));
+    let sockets = tree_sockets(root)?;
     let mut open = ConnectionTable::open()
         .and_then(|mut all| all.list_all())
         .map_err(WatchError::Table)?;
@@ -47,6 +34,25 @@ pub fn open_connections(subject: WatchSubject) -> Result<Vec<[SocketAddr; 2]>, W
         .into_iter()
         .map(|one| [one.local, one.remote])
         .collect())
+}
+
+/// Returns the sockets of a process and of all that it started, by inode number.
+fn tree_sockets(root: u32) -> Result<BTreeSet<u64>, WatchError> {
+    let foreign = process::foreign_network(root);
+    if foreign
+        .map_err(|cause| WatchError::of_process(root, cause))?
+        .is_some()
+    {
+        return Err(WatchError::OtherNetwork(root));
+    }
+    let own =
+        process::process_sockets(root).map_err(|cause| WatchError::of_process(root, cause))?;
+    // A child may have ended, or belong to another user.
+    let of_children = process::process_tree(root)
+        .into_iter()
+        .filter_map(|pid| process::process_sockets(pid).ok());
+    let all = own.into_iter().chain(of_children.flatten());
+    Ok(all.map(|(socket, _)| socket).collect())
 }
 
 #[cfg(test)]

@@ -51,12 +51,16 @@ pub(crate) fn process_sockets(pid: u32) -> io::Result<Vec<(u64, i32)>> {
     let descriptors = fs::read_dir(proc_path(pid, "fd"))?
         .take(MAX_DESCRIPTORS)
         .flatten();
-    // The link of a descriptor that was closed meanwhile cannot be read.
-    let socket = |entry: fs::DirEntry| {
-        let number = socket_number(fs::read_link(entry.path()).ok()?.to_str()?)?;
-        Some((number, entry.file_name().to_str()?.parse().ok()?))
-    };
-    Ok(descriptors.filter_map(socket).collect())
+    Ok(descriptors
+        .filter_map(|entry| entry_socket(&entry))
+        .collect())
+}
+
+/// Returns the socket of a descriptor, if it is one. The link of a descriptor that was closed
+/// meanwhile cannot be read.
+fn entry_socket(entry: &fs::DirEntry) -> Option<(u64, i32)> {
+    let number = socket_number(fs::read_link(entry.path()).ok()?.to_str()?)?;
+    Some((number, entry.file_name().to_str()?.parse().ok()?))
 }
 
 /// Returns the process that has this socket and the descriptor, the youngest process if several
@@ -64,14 +68,12 @@ pub(crate) fn process_sockets(pid: u32) -> io::Result<Vec<(u64, i32)>> {
 pub(crate) fn socket_owner(socket: u64) -> Option<(u32, i32)> {
     let processes = fs::read_dir("/proc").ok()?.flatten();
     let numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    let descriptor = |pid: u32| {
-        process_sockets(pid)
-            .ok()?
-            .into_iter()
-            .find(|(number, _)| *number == socket)
-    };
     numbers
-        .filter_map(|pid| Some((pid, descriptor(pid)?.1)))
+        .filter_map(|pid| {
+            let mut sockets = process_sockets(pid).ok()?.into_iter();
+            let (_, descriptor) = sockets.find(|(number, _)| *number == socket)?;
+            Some((pid, descriptor))
+        })
         .max()
 }
 

@@ -99,13 +99,15 @@ pub struct WatchedConnections {
 impl WatchedConnections {
     /// Returns the samples of each connection, those that carried next to nothing too.
     pub fn samples_by_connection(&self) -> Vec<ConnectionSamples<'_>> {
-        let of = |seen: &ObservedConnection| ConnectionSamples {
-            ends: [seen.local, seen.remote],
-            found: seen.found,
-            is_old: seen.is_old,
-            samples: Vec::new(),
-        };
-        let mut all: Vec<ConnectionSamples<'_>> = self.connections.iter().map(of).collect();
+        let connections = self.connections.iter();
+        let mut all: Vec<_> = connections
+            .map(|seen| ConnectionSamples {
+                ends: [seen.local, seen.remote],
+                found: seen.found,
+                is_old: seen.is_old,
+                samples: Vec::new(),
+            })
+            .collect();
         for sample in &self.samples {
             all[usize::from(sample.stream)].samples.push(sample);
         }
@@ -190,15 +192,11 @@ impl WatchProgress<'_> {
     /// Returns the bytes that were sent, and those that arrived, over all connections since the
     /// watching began.
     pub fn moved_each_way(&self) -> [ByteCount; 2] {
-        let of = |count: fn(&Sample) -> ByteCount| {
+        [acknowledged_bytes, received_bytes].map(|count| {
             let mut ends: BTreeMap<u16, [ByteCount; 2]> = BTreeMap::new();
             for sample in &self.watch.samples {
-                let is_old = self
-                    .watch
-                    .seen
-                    .get(usize::from(sample.stream))
-                    .is_some_and(|seen| seen.is_old);
-                let first = if is_old {
+                let seen = self.watch.sampled_connection(sample);
+                let first = if seen.is_some_and(|seen| seen.is_old) {
                     count(sample)
                 } else {
                     ByteCount::ZERO
@@ -208,17 +206,12 @@ impl WatchProgress<'_> {
             ends.values()
                 .map(|[first, last]| last.saturating_sub(*first))
                 .sum()
-        };
-        [
-            of(|sample| sample.tcp.bytes_acked.unwrap_or_default()),
-            of(|sample| sample.tcp.bytes_received.unwrap_or_default()),
-        ]
+        })
     }
 
     /// Returns the last `time` as if the watching had begun then.
     pub fn recent_interval(&self, time: Span) -> WatchedConnections {
         let begin = self.elapsed.saturating_sub(time);
-        let since = |at: Span| at.saturating_sub(begin);
         let recent = self
             .watch
             .samples
@@ -227,15 +220,14 @@ impl WatchProgress<'_> {
             .take_while(|sample| sample.at >= begin);
         let mut samples: Vec<Sample> = recent
             .map(|one| Sample {
-                at: since(one.at),
+                at: one.at.saturating_sub(begin),
                 ..one.clone()
             })
             .collect();
         samples.reverse();
-        let is_old = |seen: &ObservedConnection| seen.is_old || seen.found < begin;
         let connections = self.watch.seen.iter().map(|seen| ObservedConnection {
-            is_old: is_old(seen),
-            found: since(seen.found),
+            is_old: seen.is_old || seen.found < begin,
+            found: seen.found.saturating_sub(begin),
             ..seen.clone()
         });
         let processor = self
@@ -243,7 +235,7 @@ impl WatchProgress<'_> {
             .processor
             .iter()
             .filter(|(at, _)| *at >= begin)
-            .map(|(at, used)| (since(*at), *used));
+            .map(|(at, used)| (at.saturating_sub(begin), *used));
         WatchedConnections {
             settings: self.settings.clone(),
             took: time.min(self.elapsed),
@@ -276,10 +268,11 @@ pub fn watch_others(
             matches!(subject, WatchSubject::Started(_)) && watch.origin.elapsed() < AT_FIRST;
         let done = watch.observe_connections(snapshots == 0, just_started);
         unless_repeated(done, &mut failures)?;
-        if just_started || snapshots.is_multiple_of(SNAPSHOTS_PER_SAMPLE) {
+        let is_sampled = snapshots.is_multiple_of(SNAPSHOTS_PER_SAMPLE);
+        if just_started || is_sampled {
             watch.read_receive_buffers();
         }
-        if snapshots.is_multiple_of(SNAPSHOTS_PER_SAMPLE) {
+        if is_sampled {
             watch.machines.take_sample(watch.origin.elapsed().into());
         }
         snapshots = snapshots.wrapping_add(1);
@@ -290,31 +283,23 @@ pub fn watch_others(
         if stop(watch.current_progress(&settings)) || watch.is_over() {
             break;
         }
-        next = (next
-            + if just_started {
-                PERIOD_AT_FIRST
-            } else {
-                period
-            })
-        .max(Instant::now());
+        let pause = if just_started {
+            PERIOD_AT_FIRST
+        } else {
+            period
+        };
+        next = (next + pause).max(Instant::now());
         thread::sleep(next.saturating_duration_since(Instant::now()));
     }
     let took = Span::from(watch.origin.elapsed());
     watch.machines.take_sample(took);
-    let ConnectionWatch {
-        seen: connections,
-        samples,
-        machines,
-        processor,
-        ..
-    } = watch;
     Ok(WatchedConnections {
         settings,
         took,
-        connections,
-        samples,
-        machines,
-        processor,
+        connections: watch.seen,
+        samples: watch.samples,
+        machines: watch.machines,
+        processor: watch.processor,
     })
 }
 
@@ -341,24 +326,26 @@ struct SubjectNetwork {
     is_ours: bool,
 }
 
-/// Returns the network namespace that the subject is in.
-fn in_its_network(subject: WatchSubject) -> Result<SubjectNetwork, WatchError> {
-    let read = |is_ours| -> Result<_, WatchError> {
-        let connections = ConnectionTable::open().map_err(WatchError::Table)?;
-        Ok(SubjectNetwork {
-            connections,
+impl SubjectNetwork {
+    /// Reads the network namespace of this thread.
+    fn of_this_thread(is_ours: bool) -> Result<Self, WatchError> {
+        Ok(Self {
+            connections: ConnectionTable::open().map_err(WatchError::Table)?,
             settings: inspect_host(&SysctlTree::of_this_host())?,
             is_ours,
         })
-    };
-    let here = || read(true);
+    }
+}
+
+/// Returns the network namespace that the subject is in.
+fn in_its_network(subject: WatchSubject) -> Result<SubjectNetwork, WatchError> {
     let (WatchSubject::Process(pid) | WatchSubject::Started(pid)) = subject else {
-        return here();
+        return SubjectNetwork::of_this_thread(true);
     };
     let Some(network) =
         process::foreign_network(pid).map_err(|cause| WatchError::of_process(pid, cause))?
     else {
-        return here();
+        return SubjectNetwork::of_this_thread(true);
     };
     let network = NetNamespace::from(std::os::fd::OwnedFd::from(network));
     // A thread that enters a namespace must not be used for anything else.
@@ -367,7 +354,7 @@ fn in_its_network(subject: WatchSubject) -> Result<SubjectNetwork, WatchError> {
             network
                 .enter()
                 .map_err(|cause| WatchError::of_process(pid, cause))?;
-            read(false)
+            SubjectNetwork::of_this_thread(false)
         });
         moved.join()
     });
@@ -440,13 +427,10 @@ impl ConnectionWatch {
         local: SocketAddr,
         remote: SocketAddr,
     ) -> Result<(), WatchError> {
-        let same = |one: SocketAddr, other: SocketAddr| {
-            one.port() == other.port() && one.ip().to_canonical() == other.ip().to_canonical()
-        };
         let all = self.connections.list_all().map_err(WatchError::Table)?;
         let found = all
             .into_iter()
-            .find(|one| same(one.local, local) && same(one.remote, remote));
+            .find(|one| is_same_end(one.local, local) && is_same_end(one.remote, remote));
         let found = found.ok_or(WatchError::NoConnection { local, remote })?;
         let owner = process::socket_owner(found.inode)
             .map(|(pid, descriptor)| ConnectionOwner::new(pid, descriptor));
@@ -470,14 +454,7 @@ impl ConnectionWatch {
             };
             for (socket, descriptor) in sockets {
                 present.insert(socket);
-                // If processes share a socket, the youngest is the one that uses it.
-                let owner = self.owners.entry(socket).or_default();
-                if owner.pid < Some(pid) {
-                    *owner = ConnectionOwner::new(pid, descriptor);
-                }
-                let tries = self.misses.entry(socket).or_default();
-                if *tries < SEARCHES || *tries == SEARCHES && asks_again {
-                    *tries = (*tries + 1).min(SEARCHES);
+                if self.note_socket(pid, socket, descriptor, asks_again) {
                     new.insert(socket);
                 }
             }
@@ -487,17 +464,37 @@ impl ConnectionWatch {
         if new.is_empty() {
             return Ok(());
         }
+        self.find_sockets(
+            &new,
+            is_first && self.subject != WatchSubject::Started(root),
+        )
+    }
+
+    /// Notes the owner of a socket. Returns true if its connection is to be searched for, once more
+    /// if `asks_again`.
+    fn note_socket(&mut self, pid: u32, socket: u64, descriptor: i32, asks_again: bool) -> bool {
+        // If processes share a socket, the youngest is the one that uses it.
+        let owner = self.owners.entry(socket).or_default();
+        if owner.pid < Some(pid) {
+            *owner = ConnectionOwner::new(pid, descriptor);
+        }
+        let tries = self.misses.entry(socket).or_default();
+        let is_new = *tries < SEARCHES || *tries == SEARCHES && asks_again;
+        if is_new {
+            *tries = (*tries + 1).min(SEARCHES);
+        }
+        is_new
+    }
+
+    /// Adds those of the sockets that are connections.
+    fn find_sockets(&mut self, sockets: &BTreeSet<u64>, is_old: bool) -> Result<(), WatchError> {
         let began = Instant::now();
         let all = self.connections.list_all().map_err(WatchError::Table)?;
         self.table_due = Instant::now() + (began.elapsed() * TABLE_PAUSE).min(MAX_TABLE_PAUSE);
-        for found in all.into_iter().filter(|one| new.contains(&one.inode)) {
+        for found in all.into_iter().filter(|one| sockets.contains(&one.inode)) {
             self.misses.insert(found.inode, FOUND);
             let owner = self.owners.get(&found.inode).cloned().unwrap_or_default();
-            self.add_connection(
-                &found,
-                owner,
-                is_first && self.subject != WatchSubject::Started(root),
-            );
+            self.add_connection(&found, owner, is_old);
         }
         Ok(())
     }
@@ -614,17 +611,15 @@ impl ConnectionWatch {
             .iter()
             .rev()
             .take_while(|sample| Some(sample.at) == self.samples.last().map(|last| last.at));
-        let is_open = |sample: &Sample| {
-            self.seen
-                .get(usize::from(sample.stream))
-                .is_some_and(ObservedConnection::is_open)
-        };
-        let waits =
-            |sample: &&Sample| is_open(sample) && sample.unacknowledged_bytes() > ByteCount::ZERO;
+        let is_sending = now.clone().any(|sample| {
+            let seen = self.sampled_connection(sample);
+            seen.is_some_and(ObservedConnection::is_open)
+                && sample.unacknowledged_bytes() > ByteCount::ZERO
+        });
         WatchProgress {
             elapsed: self.origin.elapsed().into(),
             moved: now.clone().map(both_ways).sum(),
-            is_sending: now.clone().any(|sample| waits(&sample)),
+            is_sending,
             rtt: now
                 .clone()
                 .max_by_key(|sample| both_ways(sample))
@@ -632,6 +627,10 @@ impl ConnectionWatch {
             watch: self,
             settings,
         }
+    }
+
+    fn sampled_connection(&self, sample: &Sample) -> Option<&ObservedConnection> {
+        self.seen.get(usize::from(sample.stream))
     }
 
     /// Returns true if no more samples can come.
@@ -645,9 +644,22 @@ impl ConnectionWatch {
     }
 }
 
+/// Returns true if two addresses are the same, IPv4 in IPv6 or not.
+fn is_same_end(one: SocketAddr, other: SocketAddr) -> bool {
+    one.port() == other.port() && one.ip().to_canonical() == other.ip().to_canonical()
+}
+
 /// Returns the bytes that a connection has moved, in both directions, since it was opened.
 fn both_ways(sample: &Sample) -> ByteCount {
-    sample.tcp.bytes_acked.unwrap_or_default() + sample.tcp.bytes_received.unwrap_or_default()
+    acknowledged_bytes(sample) + received_bytes(sample)
+}
+
+pub(crate) fn acknowledged_bytes(sample: &Sample) -> ByteCount {
+    sample.tcp.bytes_acked.unwrap_or_default()
+}
+
+pub(crate) fn received_bytes(sample: &Sample) -> ByteCount {
+    sample.tcp.bytes_received.unwrap_or_default()
 }
 
 #[cfg(test)]

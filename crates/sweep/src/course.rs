@@ -1,6 +1,6 @@
 //! The load of a run: its course over time, the kernel's round-trip time, the processors.
 
-use fullpipe_record::{Measurement, Sample, SweepLoad, TransferProgress};
+use fullpipe_record::{EndReport, Measurement, Sample, SweepLoad, TransferProgress};
 use fullpipe_units::{BitRate, Span, median};
 
 /// Returns the load of a run; `None` where no end has samples of it.
@@ -8,14 +8,11 @@ pub(crate) fn sweep_load(measurement: &Measurement) -> Option<SweepLoad> {
     let (sender, receiver) = (measurement.sending_end(), measurement.receiving_end());
     let (streams, duration) = (measurement.request.streams, measurement.summary.duration);
     let ramp = measurement.summary.steady.map(|steady| steady.ramp);
-    let of_upload = |sample: &&Sample| sample.stream < streams;
-    let mut rates = rates_of(
-        &TransferProgress::from_samples(sender.samples.iter().filter(of_upload), Span::MAX),
-        duration,
-    );
+    let [sent, received] = [sender, receiver].map(|end| uploaded_samples(end, streams));
+    let mut rates = rates_of(&TransferProgress::from_samples(sent, Span::MAX), duration);
     if rates.is_empty() {
         rates = rates_of(
-            &TransferProgress::of_receiver(receiver.samples.iter().filter(of_upload), Span::MAX),
+            &TransferProgress::of_receiver(received, Span::MAX),
             duration,
         );
     }
@@ -33,6 +30,13 @@ pub(crate) fn sweep_load(measurement: &Measurement) -> Option<SweepLoad> {
         cpu_sender,
         cpu_receiver,
     })
+}
+
+/// Returns the samples of the first `streams` streams, which of two directions are the upload's.
+fn uploaded_samples(end: &EndReport, streams: u16) -> impl Iterator<Item = &Sample> {
+    end.samples
+        .iter()
+        .filter(move |sample| sample.stream < streams)
 }
 
 /// Returns the rate of each whole half second of a load of this duration.

@@ -58,13 +58,11 @@ pub fn plan_sweep(wishes: SweepWishes, light: &Measurement, path: Option<&Path>)
     let rtt = idle_rtt(light)
         .or(path.map(Path::rtt))
         .unwrap_or(Span::from_millis(1));
-    let settings = |settings: &Option<HostSettings>| {
-        settings.clone().unwrap_or_else(HostSettings::of_linux_6_18)
-    };
-    let ends = [
-        settings(&light.sending_end().settings),
-        settings(&light.receiving_end().settings),
-    ];
+    let ends = [light.sending_end(), light.receiving_end()].map(|end| {
+        end.settings
+            .clone()
+            .unwrap_or_else(HostSettings::of_linux_6_18)
+    });
     let predicted = path.map_or_else(Vec::new, |path| predict_rates(&wishes, path, &ends));
     SweepPlan {
         id: Uuid::now_v7().to_string(),
@@ -104,12 +102,14 @@ fn predict_rates(
     path: &Path,
     [sender, receiver]: &[HostSettings; 2],
 ) -> Vec<BitRate> {
-    let request = |cell: SweepCell| Request {
+    let cells = wishes.grid.all_cells().into_iter();
+    let requests = cells.map(|cell| Request {
         congestion: wishes.congestion.clone(),
         ..run_request(cell, Span::from_secs(60))
-    };
-    let rate = |cell| predict(path, sender, receiver, &request(cell)).kernel_model;
-    wishes.grid.all_cells().into_iter().map(rate).collect()
+    });
+    requests
+        .map(|request| predict(path, sender, receiver, &request).kernel_model)
+        .collect()
 }
 
 /// Returns the load of a run of `cell`.
@@ -130,7 +130,6 @@ pub fn predicted_grid_cost(plan: &CampaignPlan) -> Option<SweepCost> {
     if fixed.predicted.is_empty() {
         return None;
     }
-    let cost = |rate: &BitRate| run_cost(fixed, Span::from_secs(10), *rate);
     let times = if fixed.order == Some(SweepOrder::Both) {
         2
     } else {
@@ -138,7 +137,7 @@ pub fn predicted_grid_cost(plan: &CampaignPlan) -> Option<SweepCost> {
     };
     let runs = std::iter::repeat_n(&fixed.predicted, times).flatten();
     Some(
-        runs.map(cost)
+        runs.map(|rate| run_cost(fixed, Span::from_secs(10), *rate))
             .fold(SweepCost::default(), std::ops::Add::add),
     )
 }

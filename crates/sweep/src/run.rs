@@ -92,56 +92,27 @@ impl RunningSweep<'_> {
         let mut account = DeviceReading::default();
         let mut started = self.runs.len();
         while let CampaignStep::Run { cell, reason } = self.plan.next_step(&self.runs) {
-            let number = u32::try_from(self.runs.len()).unwrap_or(u32::MAX);
             if let Some(hours) = self.plan.fixed_plan().hours {
                 measure.wait_for(hours);
             }
             if self.is_interrupted() {
                 return Ok(self.into_report(true, started));
             }
-            let before = account.counts_since_last(measure.device_counts());
-            let begun = Instant::now();
-            let measured = self.measure_cell(measure, number, cell);
-            let during = account.counts_since_last(measure.device_counts());
+            let made = self.make_run(measure, &mut account, cell, reason);
             // What measures may call the interrupt an error.
             if self.is_interrupted() {
                 return Ok(self.into_report(true, started));
             }
-            let (run, measurement, rest) = match measured {
-                Ok(measurement) => {
-                    let device = sweep_device(
-                        before.as_ref(),
-                        during,
-                        &measurement,
-                        device_payload(&measurement),
-                    );
-                    let run = SweepRun {
-                        device,
-                        ..self.run_figures(cell, reason, &measurement)
-                    };
-                    let rest = run.took.saturating_sub(wall_time(&measurement));
-                    (run, Some(measurement), rest)
-                }
-                Err(error) => {
-                    let Some(why) = M::of_single(&error) else {
-                        return Err(error);
-                    };
-                    (
-                        not_started(cell, reason, begun.elapsed().into(), why),
-                        None,
-                        PAUSE,
-                    )
-                }
-            };
-            let was_started = measurement.is_some();
-            let is_last = measurement
-                .as_ref()
-                .is_some_and(|measurement| measurement.interrupted);
-            keep(run_record(self.plan, number, &run, measurement))?;
-            self.runs.push(run);
-            if was_started {
-                started = self.runs.len();
+            let (run, measurement) = made?;
+            let mut rest = PAUSE;
+            let mut is_last = false;
+            if let Some(measurement) = &measurement {
+                started = self.runs.len() + 1;
+                rest = run.took.saturating_sub(wall_time(measurement));
+                is_last = measurement.interrupted;
             }
+            keep(run_record(self.plan, self.next_number(), &run, measurement))?;
+            self.runs.push(run);
             if is_last {
                 break;
             }
@@ -150,14 +121,48 @@ impl RunningSweep<'_> {
         Ok(self.into_report(false, started))
     }
 
+    /// Makes a run of a setting; it has no measurement where none could be started.
+    fn make_run<M: SweepMeasurer>(
+        &self,
+        measure: &mut M,
+        account: &mut DeviceReading,
+        cell: SweepCell,
+        reason: SweepReason,
+    ) -> Result<(SweepRun, Option<Measurement>), M::Error> {
+        let before = account.counts_since_last(measure.device_counts());
+        let begun = Instant::now();
+        let measured = self.measure_cell(measure, cell);
+        let took = begun.elapsed();
+        let during = account.counts_since_last(measure.device_counts());
+        match measured {
+            Ok(measurement) => {
+                let payload = device_payload(&measurement);
+                let run = SweepRun {
+                    device: sweep_device(before.as_ref(), during, &measurement, payload),
+                    ..self.run_figures(cell, reason, &measurement)
+                };
+                Ok((run, Some(measurement)))
+            }
+            Err(error) => match M::of_single(&error) {
+                Some(why) => Ok((not_started(cell, reason, took.into(), why), None)),
+                None => Err(error),
+            },
+        }
+    }
+
+    /// Returns the number of the next run, from 0.
+    fn next_number(&self) -> u32 {
+        count_of(self.runs.len())
+    }
+
     /// Measures a setting; an attempt that fails is followed by others.
     fn measure_cell<M: SweepMeasurer>(
         &self,
         measure: &mut M,
-        number: u32,
         cell: SweepCell,
     ) -> Result<Measurement, M::Error> {
         let request = self.cell_request(cell);
+        let number = self.next_number();
         let left = self
             .plan
             .fixed_plan()
@@ -229,10 +234,13 @@ impl RunningSweep<'_> {
     fn into_report(self, interrupted: bool, started: usize) -> SweepReport {
         let Self { plan, runs, .. } = self;
         let judged = &runs[..started];
-        let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
         SweepReport {
             plan: plan.fixed_plan().clone(),
-            segments: plan.segment_starts(&runs).into_iter().map(count).collect(),
+            segments: plan
+                .segment_starts(&runs)
+                .into_iter()
+                .map(count_of)
+                .collect(),
             answer: plan.current_answer(judged),
             left_out: plan.left_out(judged),
             predicted_knee: plan.predicted_knee(),
@@ -246,6 +254,10 @@ impl RunningSweep<'_> {
             interrupted,
         }
     }
+}
+
+fn count_of(number: usize) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
 }
 
 /// Returns the bytes that the path carried, retransmissions included. What was written is no
