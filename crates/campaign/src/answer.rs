@@ -40,14 +40,6 @@ pub(crate) fn sweep_answer(
     certainty: AnswerCertainty,
 ) -> SweepAnswer {
     let cells = grid.all_cells();
-    let estimate = |cell: Index| cell_estimate(&cells, judged, cell);
-    let with = |chance: f64| {
-        judged
-            .cells_by_cost()
-            .iter()
-            .copied()
-            .find(move |cell| judged.near_best_chance(*cell) >= chance)
-    };
     let AnswerCertainty { sure, is_whole } = certainty;
     let (knee, enough) = if sure {
         (judged.knee_cell(), (SURE, 0))
@@ -56,37 +48,35 @@ pub(crate) fn sweep_answer(
     };
     // Of settings that have one run each, hardly any is sure: the others are judged as the knee is.
     let enough = if is_whole { enough } else { (SURE, 0) };
-    let does = |cell: &Index| *cell == knee || has_enough(judged, *cell, enough);
-    let smallest_window = |streams| {
-        (0..grid.windows().len())
-            .map(|window| grid.index_at(window, streams))
-            .find(does)
-    };
+    let estimates = cell_estimates(grid, judged);
     let frontier: Vec<Index> = (0..grid.streams().len())
-        .filter_map(smallest_window)
+        .filter_map(|streams| {
+            (0..grid.windows().len())
+                .map(|window| grid.index_at(window, streams))
+                .find(|cell| *cell == knee || has_enough(judged, *cell, enough))
+        })
         .collect();
     let narrowest = frontier
         .iter()
         .copied()
         .min_by_key(|cell| (cells[*cell].window, cells[*cell].streams));
-    let dearest = with(DOES).unwrap_or(judged.best_cell());
-    let position = |cell: Index| judged.cells_by_cost().iter().position(|of| *of == cell);
+    let by_cost = judged.cells_by_cost().iter().copied();
+    let may_do = cheapest_with(judged, (MAY_DO, 0));
+    let does = cheapest_with(judged, (DOES, 0)).unwrap_or(judged.best_cell());
+    let cheapest = by_cost
+        .clone()
+        .find(|cell| *cell == knee || Some(*cell) == may_do);
+    let dearest = by_cost.rev().find(|cell| *cell == knee || *cell == does);
     SweepAnswer {
-        knee: estimate(knee),
+        knee: estimates[knee],
         sure,
         shape: rate_shape(grid, judged, flight),
-        best: estimate(judged.best_cell()),
-        cheapest: cells[with(MAY_DO)
-            .filter(|cell| position(*cell) < position(knee))
-            .unwrap_or(knee)],
-        dearest: cells[if position(dearest) > position(knee) {
-            dearest
-        } else {
-            knee
-        }],
-        fewest_streams: estimate(frontier.first().copied().unwrap_or(knee)),
-        smallest_window: estimate(narrowest.unwrap_or(knee)),
-        frontier: frontier.into_iter().map(estimate).collect(),
+        best: estimates[judged.best_cell()],
+        cheapest: cells[cheapest.unwrap_or(knee)],
+        dearest: cells[dearest.unwrap_or(knee)],
+        fewest_streams: estimates[frontier.first().copied().unwrap_or(knee)],
+        smallest_window: estimates[narrowest.unwrap_or(knee)],
+        frontier: frontier.into_iter().map(|cell| estimates[cell]).collect(),
     }
 }
 
@@ -96,6 +86,12 @@ pub(crate) fn cell_estimates(grid: &SweepGrid, judged: &JudgedCells) -> Vec<Swee
     (0..cells.len())
         .map(|cell| cell_estimate(&cells, judged, cell))
         .collect()
+}
+
+/// Returns the cheapest cell that has enough.
+fn cheapest_with(judged: &JudgedCells, enough: Enough) -> Option<Index> {
+    let mut cells = judged.cells_by_cost().iter().copied();
+    cells.find(|cell| has_enough(judged, *cell, enough))
 }
 
 fn cell_estimate(cells: &[SweepCell], judged: &JudgedCells, cell: Index) -> SweepEstimate {
@@ -115,19 +111,9 @@ fn cell_estimate(cells: &[SweepCell], judged: &JudgedCells, cell: Index) -> Swee
 /// luck alone, and dear.
 fn likely_knee(judged: &JudgedCells) -> (Index, Enough) {
     let likely = [(LIKELY, RUNS_OF_LIKELY), (RATHER, 1)];
-    let cheapest = |enough| {
-        Some((
-            judged
-                .cells_by_cost()
-                .iter()
-                .copied()
-                .find(|cell| has_enough(judged, *cell, enough))?,
-            enough,
-        ))
-    };
     likely
         .into_iter()
-        .find_map(cheapest)
+        .find_map(|enough| Some((cheapest_with(judged, enough)?, enough)))
         .unwrap_or((judged.best_cell(), (RATHER, 1)))
 }
 

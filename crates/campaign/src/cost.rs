@@ -48,28 +48,24 @@ pub fn run_cost(plan: &SweepPlan, load: Span, rate: BitRate) -> SweepCost {
 
 /// Returns the cost of what was run.
 pub fn spent_cost(runs: &[SweepRun]) -> SweepCost {
-    let cost = |run: &SweepRun| SweepCost {
+    let costs = runs.iter().map(|run| SweepCost {
         bytes: run.sent,
         time: run.took,
-    };
-    runs.iter().map(cost).fold(SweepCost::default(), Add::add)
+    });
+    costs.fold(SweepCost::default(), Add::add)
 }
 
 /// Returns the cost of the whole grid: each cell at the rate that its window permits with this
 /// round-trip time, or that the runs so far show if that is less.
 pub(crate) fn grid_cost(plan: &SweepPlan, grid: &SweepGrid, judged: &JudgedCells) -> SweepCost {
     let fastest = judged.fastest_rate().unwrap_or(f64::MAX);
-    let rate = |(index, cell): (usize, SweepCell)| {
-        BitRate::from_bps_f64(
-            judged
-                .expected_rate(index)
-                .min(fastest)
-                .min(permitted_rate(plan, cell)),
-        )
-    };
     let cells = grid.all_cells().into_iter().enumerate();
-    cells
-        .map(|cell| run_cost(plan, GRID_RUN, rate(cell)))
+    let rates = cells.map(|(index, cell)| {
+        let expected = judged.expected_rate(index).min(fastest);
+        BitRate::from_bps_f64(expected.min(permitted_rate(plan, cell)))
+    });
+    rates
+        .map(|rate| run_cost(plan, GRID_RUN, rate))
         .fold(SweepCost::default(), Add::add)
 }
 

@@ -2,7 +2,7 @@
 
 use fullpipe_record::{SweepCell, SweepDipCause, SweepDips, SweepRun};
 use fullpipe_stats::{Correlation, rank_correlation};
-use fullpipe_units::{BitRate, Ratio, Span, median};
+use fullpipe_units::{BitRate, ByteCount, Ratio, Span, median};
 
 /// Share of the rate of a smaller setting below which a run is a dip.
 const DIP: f64 = 0.8;
@@ -27,28 +27,16 @@ pub fn find_dips(runs: &[SweepRun], rtt: Span) -> Option<SweepDips> {
         .filter(|run| run.reached >= best.scale_by(FULL))
         .collect();
     let [of_setting, neighbours] = [of_setting(&full), neighbour_correlation(&full)];
-    let count = |of: &dyn Fn(&&CountedRun) -> bool| {
-        u32::try_from(runs.iter().filter(of).count()).unwrap_or(u32::MAX)
-    };
-    let is_beyond = |run: &CountedRun| run.cell.flight_capacity() > flight;
-    let is_other =
-        |run: &CountedRun, other: &CountedRun| other.cell == run.cell && other.number != run.number;
-    let is_repeated =
-        |run: &CountedRun| run.is_dip() && runs.iter().any(|other| is_other(run, other));
-    let comes_again = |run: &CountedRun| {
-        run.is_dip()
-            && runs
-                .iter()
-                .any(|other| is_other(run, other) && other.is_dip())
-    };
+    let all: Vec<&CountedRun> = runs.iter().collect();
+    let dips: Vec<&CountedRun> = runs.iter().filter(|run| run.is_dip()).collect();
     let dips = SweepDips {
-        runs: count(&|_| true),
-        dips: count(&|run| run.is_dip()),
+        runs: count_runs(&all, |_| true),
+        dips: count_runs(&dips, |_| true),
         flight,
-        runs_beyond: count(&|run| is_beyond(run)),
-        dips_beyond: count(&|run| run.is_dip() && is_beyond(run)),
-        repeated: count(&|run| is_repeated(run)),
-        again: count(&|run| comes_again(run)),
+        runs_beyond: count_runs(&all, |run| run.is_beyond(flight)),
+        dips_beyond: count_runs(&dips, |run| run.is_beyond(flight)),
+        repeated: count_runs(&dips, |run| run.is_repeated(&all)),
+        again: count_runs(&dips, |run| run.is_repeated(&dips)),
         of_setting: of_setting.map(|found| found.coefficient),
         neighbours: neighbours.map(|found| found.coefficient),
         cause: None,
@@ -57,6 +45,10 @@ pub fn find_dips(runs: &[SweepRun], rtt: Span) -> Option<SweepDips> {
         cause: dip_cause(&dips, of_setting, neighbours),
         ..dips
     })
+}
+
+fn count_runs(runs: &[&CountedRun], which: impl Fn(&CountedRun) -> bool) -> u32 {
+    u32::try_from(runs.iter().filter(|run| which(run)).count()).unwrap_or(u32::MAX)
 }
 
 /// A run that counts.
@@ -78,6 +70,21 @@ impl CountedRun {
     fn is_dip(&self) -> bool {
         self.dip_depth().get() < DIP
     }
+
+    fn is_beyond(&self, flight: ByteCount) -> bool {
+        self.cell.flight_capacity() > flight
+    }
+
+    /// Returns true if another of `runs` is of the same setting.
+    fn is_repeated(&self, runs: &[&Self]) -> bool {
+        runs.iter()
+            .any(|other| other.cell == self.cell && other.number != self.number)
+    }
+
+    /// Returns the rate relative to the typical one of the setting.
+    fn residual(&self) -> Ratio {
+        Ratio::new(self.rate.relative_to(self.typical))
+    }
 }
 
 fn judge_runs(runs: &[SweepRun]) -> Vec<CountedRun> {
@@ -86,64 +93,56 @@ fn judge_runs(runs: &[SweepRun]) -> Vec<CountedRun> {
         .enumerate()
         .filter_map(|(number, run)| Some((number, run.cell, run.rate?)))
         .collect();
-    let typical = |cell: SweepCell| {
-        let of_cell = seen
-            .iter()
-            .filter(|(_, of, _)| *of == cell)
-            .map(|(_, _, rate)| *rate);
-        median(of_cell.collect()).unwrap_or_default()
-    };
     let known: Vec<(SweepCell, BitRate)> = seen
         .iter()
-        .map(|(_, cell, _)| (*cell, typical(*cell)))
+        .map(|(_, cell, _)| {
+            let of_cell = seen.iter().filter(|(_, of, _)| of == cell);
+            let typical = median(of_cell.map(|(_, _, rate)| *rate).collect());
+            (*cell, typical.unwrap_or_default())
+        })
         .collect();
-    let is_no_larger =
-        |of: SweepCell, than: SweepCell| of.window <= than.window && of.streams <= than.streams;
-    let judge = |((number, cell, rate), (_, typical)): (
-        &(usize, SweepCell, BitRate),
-        &(SweepCell, BitRate),
-    )| {
-        let smaller = known
-            .iter()
-            .filter(|(of, _)| is_no_larger(*of, *cell))
-            .map(|(_, rate)| *rate);
-        CountedRun {
-            number: *number,
-            cell: *cell,
-            rate: *rate,
-            typical: *typical,
-            reached: smaller.max().unwrap_or(*rate),
-        }
-    };
-    seen.iter().zip(&known).map(judge).collect()
+    seen.iter()
+        .zip(&known)
+        .map(|(&(number, cell, rate), &(_, typical))| CountedRun {
+            number,
+            cell,
+            rate,
+            typical,
+            reached: reached_rate(&known, cell).unwrap_or(rate),
+        })
+        .collect()
+}
+
+/// Returns the greatest typical rate of a setting with no more streams and no larger window.
+fn reached_rate(typical: &[(SweepCell, BitRate)], cell: SweepCell) -> Option<BitRate> {
+    let smaller = typical
+        .iter()
+        .filter(|(of, _)| of.window <= cell.window && of.streams <= cell.streams);
+    smaller.map(|(_, rate)| *rate).max()
 }
 
 /// Returns the rank correlation of each run with the next one of its setting, each by its depth:
 /// dips that belong to settings come again.
 fn of_setting(full: &[&CountedRun]) -> Option<Correlation> {
-    let next = |run: &CountedRun| {
-        full.iter()
-            .find(|other| other.cell == run.cell && other.number > run.number)
-    };
-    let depths = full
-        .iter()
-        .filter_map(|run| next(run).map(|next| (run.dip_depth(), next.dip_depth())));
+    let depths = full.iter().filter_map(|run| {
+        let next = full
+            .iter()
+            .find(|other| other.cell == run.cell && other.number > run.number)?;
+        Some((run.dip_depth(), next.dip_depth()))
+    });
     rank_correlation(&depths.collect::<Vec<_>>())
 }
 
 /// Returns the rank correlation of runs with those after them, each relative to the typical run of
 /// its setting: of settings that were measured more than once.
 fn neighbour_correlation(full: &[&CountedRun]) -> Option<Correlation> {
-    let is_repeated =
-        |run: &&&CountedRun| full.iter().filter(|other| other.cell == run.cell).count() > 1;
-    let residual = |run: &CountedRun| Ratio::new(run.rate.relative_to(run.typical));
-    let repeated: Vec<&&CountedRun> = full.iter().filter(is_repeated).collect();
+    let repeated: Vec<&&CountedRun> = full.iter().filter(|run| run.is_repeated(full)).collect();
     let different = repeated
         .windows(2)
         .filter(|pair| pair[0].cell != pair[1].cell);
     rank_correlation(
         &different
-            .map(|pair| (residual(pair[0]), residual(pair[1])))
+            .map(|pair| (pair[0].residual(), pair[1].residual()))
             .collect::<Vec<_>>(),
     )
 }
@@ -154,16 +153,19 @@ fn dip_cause(
     neighbours: Option<Correlation>,
 ) -> Option<SweepDipCause> {
     let of_setting = of_setting.filter(|_| !dips.are_few())?;
-    let is_shown = |found: Correlation| found.is_shown() && found.coefficient >= TOGETHER;
-    if is_shown(of_setting) {
+    if go_together(of_setting) {
         let beyond = f64::from(dips.dips_beyond) >= BEYOND * f64::from(dips.dips);
         return beyond.then_some(SweepDipCause::BeyondFlight);
     }
     // In between, the figures do not decide.
     (of_setting.coefficient < TOGETHER).then(|| match neighbours {
-        Some(found) if is_shown(found) => SweepDipCause::Order,
+        Some(found) if go_together(found) => SweepDipCause::Order,
         _ => SweepDipCause::CrossTraffic,
     })
+}
+
+fn go_together(found: Correlation) -> bool {
+    found.is_shown() && found.coefficient >= TOGETHER
 }
 
 #[cfg(test)]

@@ -51,10 +51,12 @@ fn variance_ratio(whole: &[Vec<f64>]) -> Option<Ratio> {
 /// Returns the rate from which on round trips are longer under load, and the correlations of their
 /// growth.
 pub fn growth_of_rtt(runs: &[SweepRun]) -> Option<SweepRtt> {
-    let growth = |run: &SweepRun| Some(run.loaded_rtt?.saturating_sub(run.idle_rtt?));
     let seen: Vec<(&SweepRun, BitRate, Span)> = runs
         .iter()
-        .filter_map(|run| Some((run, run.rate?, growth(run)?)))
+        .filter_map(|run| {
+            let growth = run.loaded_rtt?.saturating_sub(run.idle_rtt?);
+            Some((run, run.rate?, growth))
+        })
         .collect();
     if seen.len() < MIN_RUNS {
         return None;
@@ -79,20 +81,22 @@ fn climbs_from(runs: &[SweepRun]) -> Option<BitRate> {
         .iter()
         .filter_map(|run| Some((run.rate?, run.is_rtt_longer()?)))
         .collect();
-    let exceptions = |from: Option<BitRate>| {
-        let is_expected = |rate: BitRate| from.is_some_and(|from| rate >= from);
-        seen.iter()
-            .filter(|(rate, longer)| is_expected(*rate) != *longer)
-            .count()
-    };
     let rates = seen
         .iter()
         .filter(|(_, longer)| *longer)
         .map(|(rate, _)| Some(*rate));
     rates
         .chain([None])
-        .min_by_key(|from| (exceptions(*from), *from))
+        .min_by_key(|from| (count_exceptions(&seen, *from), *from))
         .flatten()
+}
+
+/// Returns the number of runs whose round trips are longer though they are slower than `from`, or
+/// not longer though they are as fast.
+fn count_exceptions(seen: &[(BitRate, bool)], from: Option<BitRate>) -> usize {
+    seen.iter()
+        .filter(|(rate, longer)| from.is_some_and(|from| *rate >= from) != *longer)
+        .count()
 }
 
 fn variance(values: &[f64]) -> f64 {

@@ -134,13 +134,13 @@ impl<'p> KnownPath<'p> {
     /// runs show of these.
     fn draw_rates(&self, noise: f64, random: &mut SeededRandom) -> Vec<f64> {
         let error = self.plan.plane.draw_logarithms(ERROR, random);
-        let left = |(cell, rate): &Observation| {
+        let left = self.seen.iter().map(|(cell, rate)| {
             (
                 *cell,
                 rate - self.expected[*cell] - error[*cell] - noise * random.next_normal(),
             )
-        };
-        let seen: Vec<Observation> = self.seen.iter().map(left).collect();
+        });
+        let seen: Vec<Observation> = left.collect();
         let shown = RateSurface::fit_runs(&self.plan.plane, &seen, 0.0, noise);
         (0..error.len())
             .map(|cell| self.expected[cell] + error[cell] + shown.cell_mean(cell))
@@ -151,10 +151,10 @@ impl<'p> KnownPath<'p> {
 /// Returns the bytes of runs, relative to those of their rates over their whole time.
 fn fill_share(plan: &CampaignPlan, runs: &[SweepRun]) -> f64 {
     let length = plan.run_length().total_time();
-    let counted = || runs.iter().filter_map(|run| Some((run.sent, run.rate?)));
-    let whole: f64 = counted()
-        .map(|(_, rate)| rate.bytes_in(length).as_f64())
-        .sum();
-    let sent: f64 = counted().map(|(sent, _)| sent.as_f64()).sum();
+    let counted = runs
+        .iter()
+        .filter_map(|run| Some((run.sent, run.rate?.bytes_in(length))));
+    let whole: f64 = counted.clone().map(|(_, whole)| whole.as_f64()).sum();
+    let sent: f64 = counted.map(|(sent, _)| sent.as_f64()).sum();
     if whole > 0.0 { sent / whole } else { 1.0 }
 }

@@ -84,15 +84,14 @@ impl SweepGrid {
     /// Returns all settings: every window with the fewest streams, then every window with the next
     /// number, as Cottrell measured them.
     pub fn all_cells(&self) -> Vec<SweepCell> {
-        let with = |streams: u16| {
-            self.windows.iter().map(move |window| SweepCell {
-                window: *window,
-                streams,
+        let streams = self.streams.iter().copied();
+        streams
+            .flat_map(|streams| {
+                self.windows.iter().map(move |window| SweepCell {
+                    window: *window,
+                    streams,
+                })
             })
-        };
-        self.streams
-            .iter()
-            .flat_map(|streams| with(*streams))
             .collect()
     }
 
@@ -130,8 +129,9 @@ impl SweepGrid {
 
     /// Returns the place in [`SweepGrid::streams`] of the number nearest to `streams`.
     pub(crate) fn nearest_streams(&self, streams: u16) -> usize {
-        let distance = |place: &usize| self.streams[*place].abs_diff(streams);
-        (0..self.streams.len()).min_by_key(distance).unwrap_or(0)
+        (0..self.streams.len())
+            .min_by_key(|place| self.streams[*place].abs_diff(streams))
+            .unwrap_or(0)
     }
 }
 

@@ -66,19 +66,15 @@ impl JudgedCells {
         let fastest =
             measured.max_by(|a, b| surface.cell_mean(*a).total_cmp(&surface.cell_mean(*b)));
         let best = fastest.unwrap_or(0);
-        let mut chances: Vec<f64> = (0..plane.len())
-            .map(|cell| chance_near_best(&surface, cell, best))
+        let chances: Vec<f64> = (0..plane.len())
+            .map(|cell| {
+                if left_out.contains(&cell) {
+                    0.0
+                } else {
+                    chance_near_best(&surface, cell, best)
+                }
+            })
             .collect();
-        for cell in &left_out {
-            chances[*cell] = 0.0;
-        }
-        let waiting = waiting_setting(runs).and_then(|cell| grid.cell_index(cell));
-        let may_not = |cell: &Index| {
-            Some(*cell) == waiting
-                || left_out.contains(cell)
-                || is_doubtful(grid, *cell, &counts, &left_out)
-        };
-        let skipped = (0..plane.len()).filter(may_not).collect();
         let order = order_by_cost(grid);
         let knee = order
             .iter()
@@ -86,12 +82,7 @@ impl JudgedCells {
             .find(|cell| counts[*cell] > 0 && chances[*cell] >= SURE)
             .unwrap_or(best);
         Self {
-            fastest: typical
-                .iter()
-                .copied()
-                .flatten()
-                .max_by(f64::total_cmp)
-                .map(libm::exp),
+            fastest: fastest_median(&typical).map(libm::exp),
             noise,
             means: (0..plane.len())
                 .map(|cell| surface.cell_mean(cell))
@@ -99,10 +90,10 @@ impl JudgedCells {
             deviations: (0..plane.len())
                 .map(|cell| surface.cell_deviation(cell))
                 .collect(),
+            skipped: skipped_cells(grid, runs, &counts, &left_out),
             counts,
             typical,
             chances,
-            skipped,
             order,
             has_best: fastest.is_some(),
             best,
@@ -210,13 +201,29 @@ fn run_observation(grid: &SweepGrid, run: &SweepRun) -> Option<Observation> {
     ))
 }
 
+/// Returns the cells that may not be measured now.
+fn skipped_cells(
+    grid: &SweepGrid,
+    runs: &[SweepRun],
+    counts: &[usize],
+    left_out: &[Index],
+) -> Vec<Index> {
+    let waiting = waiting_setting(runs).and_then(|cell| grid.cell_index(cell));
+    (0..counts.len())
+        .filter(|cell| {
+            Some(*cell) == waiting
+                || left_out.contains(cell)
+                || is_doubtful(grid, *cell, counts, left_out)
+        })
+        .collect()
+}
+
 /// Returns true if a cell is next to one that is left out, and no run of it or next to it counts:
 /// it may be too much as well.
 fn is_doubtful(grid: &SweepGrid, cell: Index, counts: &[usize], left_out: &[Index]) -> bool {
-    let near = |other: &Index| grid.are_neighbours(cell, *other);
-    let counted =
-        || (0..counts.len()).filter(|other| counts[*other] > 0 && !left_out.contains(other));
-    left_out.iter().any(near) && !counted().any(|other| near(&other))
+    let mut near = (0..counts.len()).filter(|other| grid.are_neighbours(cell, *other));
+    near.clone().any(|other| left_out.contains(&other))
+        && !near.any(|other| counts[other] > 0 && !left_out.contains(&other))
 }
 
 fn cell_run_counts(cells: usize, seen: &[Observation]) -> Vec<usize> {
@@ -229,22 +236,25 @@ fn cell_run_counts(cells: usize, seen: &[Observation]) -> Vec<usize> {
 
 /// Returns the median of each cell's runs.
 fn cell_medians(cells: usize, seen: &[Observation]) -> Vec<Option<f64>> {
-    let of = |cell| {
-        seen.iter()
-            .filter(move |(of, _)| *of == cell)
-            .map(|(_, rate)| *rate)
-    };
-    (0..cells).map(|cell| median(of(cell).collect())).collect()
+    (0..cells)
+        .map(|cell| {
+            let runs = seen.iter().filter(|(of, _)| *of == cell);
+            median(runs.map(|(_, rate)| *rate).collect())
+        })
+        .collect()
+}
+
+fn fastest_median(typical: &[Option<f64>]) -> Option<f64> {
+    typical.iter().copied().flatten().max_by(f64::total_cmp)
 }
 
 /// Returns the standard deviation of a run: the usual one, corrected by the cells that have
 /// several.
 fn estimate_noise(seen: &[Observation], typical: &[Option<f64>]) -> f64 {
-    let deviation =
-        |(cell, rate): &Observation| typical[*cell].map_or(0.0, |middle| (rate - middle).abs());
     let squares: f64 = seen
         .iter()
-        .map(|run| deviation(run).min(MAX_DEVIATION))
+        .map(|(cell, rate)| typical[*cell].map_or(0.0, |middle| (rate - middle).abs()))
+        .map(|deviation| deviation.min(MAX_DEVIATION))
         .map(|of| of * of)
         .sum();
     let repeats = seen.len() - typical.iter().flatten().count();
@@ -256,12 +266,7 @@ fn estimate_noise(seen: &[Observation], typical: &[Option<f64>]) -> f64 {
 fn fastest_level(seen: &[Observation], typical: &[Option<f64>]) -> f64 {
     const FEW: usize = 6;
     if seen.len() <= FEW {
-        return typical
-            .iter()
-            .copied()
-            .flatten()
-            .max_by(f64::total_cmp)
-            .unwrap_or(0.0);
+        return fastest_median(typical).unwrap_or(0.0);
     }
     let mut rates: Vec<f64> = seen.iter().map(|(_, rate)| *rate).collect();
     rates.sort_by(|a, b| b.total_cmp(a));

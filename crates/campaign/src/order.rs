@@ -1,5 +1,4 @@
 use fullpipe_record::{SweepCell, SweepOrder};
-use fullpipe_units::ByteCount;
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 
@@ -23,11 +22,12 @@ fn scramble_cells(grid: &SweepGrid, seed: u64) -> Vec<SweepCell> {
     shuffle(&mut streams, &mut random);
     let mut cells = Vec::new();
     for block in 0..streams.len() {
-        let with = |(place, window): (usize, &ByteCount)| SweepCell {
-            window: *window,
-            streams: streams[(place + block) % streams.len()],
-        };
-        let mut cells_of_block: Vec<SweepCell> = windows.iter().enumerate().map(with).collect();
+        let streams = streams.iter().cycle().skip(block);
+        let mut cells_of_block: Vec<SweepCell> = windows
+            .iter()
+            .zip(streams)
+            .map(|(&window, &streams)| SweepCell { window, streams })
+            .collect();
         shuffle(&mut cells_of_block, &mut random);
         cells.extend(cells_of_block);
     }
@@ -45,6 +45,7 @@ fn shuffle<T>(values: &mut [T], random: &mut Pcg64Mcg) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fullpipe_units::ByteCount;
 
     #[test]
     fn a_scrambled_grid_has_every_cell_once_and_every_window_once_a_block() {

@@ -427,12 +427,12 @@ impl CampaignPlan {
         if judged.run_count() < MIN_RUNS {
             return None;
         }
-        let may_run = |cell: &Index| judged.may_run(*cell);
-        if let Some(cheapest) = cheapest_of_flat(judged).filter(may_run) {
+        if let Some(cheapest) = cheapest_of_flat(judged).filter(|cell| judged.may_run(*cell)) {
             return Some((cheapest, SweepReason::Edge));
         }
         let level = lower_level(&self.grid, judged, flight_bytes(self.fixed.rtt, judged))?;
-        Some((level.next_cell(judged).filter(may_run)?, SweepReason::Level))
+        let next = level.next_cell(judged)?;
+        judged.may_run(next).then_some((next, SweepReason::Level))
     }
 
     /// Returns true if a run of `cell` stays within the budget, of which a part is kept for
@@ -478,15 +478,14 @@ struct CampaignState {
 /// Returns the cell on which the decision hangs.
 fn undecided_cell(judged: &JudgedCells) -> Option<(Index, SweepReason)> {
     let knee = judged.knee_cell();
-    let may_do = |cell: &Index| {
-        judged.near_best_chance(*cell) >= MAYBE && judged.runs_of_cell(*cell) < MAX_RUNS
-    };
     let edge = judged
         .cells_by_cost()
         .iter()
         .copied()
         .take_while(|cell| *cell != knee)
-        .find(may_do);
+        .find(|cell| {
+            judged.near_best_chance(*cell) >= MAYBE && judged.runs_of_cell(*cell) < MAX_RUNS
+        });
     let few = [
         (knee, MIN_RUNS_OF_KNEE),
         (judged.best_cell(), MIN_RUNS_OF_BEST),
@@ -512,13 +511,14 @@ fn undecided_cell(judged: &JudgedCells) -> Option<(Index, SweepReason)> {
 
 /// Returns the cell whose rate may be the highest.
 fn most_promising(judged: &JudgedCells) -> Option<(Index, SweepReason)> {
-    let hope = |cell: &Index| {
-        judged.rate_logarithm(*cell, 1.0) - REPEAT_COST * judged.runs_of_cell(*cell) as f64
-    };
     let cells = (0..judged.cell_count()).filter(|cell| judged.may_run(*cell));
-    cells
-        .max_by(|a, b| hope(a).total_cmp(&hope(b)))
-        .map(|cell| (cell, SweepReason::Best))
+    let hopes = cells.map(|cell| {
+        let cost = REPEAT_COST * judged.runs_of_cell(cell) as f64;
+        (cell, judged.rate_logarithm(cell, 1.0) - cost)
+    });
+    hopes
+        .max_by(|(_, a), (_, b)| a.total_cmp(b))
+        .map(|(cell, _)| (cell, SweepReason::Best))
 }
 
 /// Returns the bytes in flight of the fastest runs.

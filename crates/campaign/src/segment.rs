@@ -48,84 +48,83 @@ pub(crate) fn split_segments(runs: &[SweepRun], anchors: usize) -> (Vec<usize>, 
     let mut begins = vec![0];
     loop {
         let from = begins[begins.len() - 1];
-        let course = follow_segment(&runs[from..], anchors);
-        match course.changed {
-            Some(changed) => begins.push(from + changed),
-            None => {
-                return (
-                    begins,
-                    PathSegment {
-                        from: from + course.segment.from,
-                        ..course.segment
-                    },
-                );
-            }
-        }
+        let mut course = FollowedSegment::default();
+        let mut following = runs[from..].iter().enumerate();
+        let changed = following.find_map(|(number, run)| course.observe_run(number, run, anchors));
+        let Some(changed) = changed else {
+            course.segment.from += from;
+            return (begins, course.segment);
+        };
+        begins.push(from + changed);
     }
 }
 
+/// Runs that are followed up to the first change of the path.
 #[derive(Default)]
 struct FollowedSegment {
     segment: PathSegment,
-    /// The first run over another path.
-    changed: Option<usize>,
+    references: ReferenceRates,
+    rtts: RoundTrips,
+    attempts: AttemptCounts,
 }
 
-/// Follows runs up to the first change of the path.
-fn follow_segment(runs: &[SweepRun], anchors: usize) -> FollowedSegment {
-    let mut references = ReferenceRates::default();
-    let mut rtts = RoundTrips::default();
-    let mut attempts = AttemptCounts::default();
-    let mut course = FollowedSegment::default();
-    for (number, run) in runs.iter().enumerate() {
-        if let Some(changed) = rtts.observe_rtt(number, run.idle_rtt) {
-            return FollowedSegment {
-                changed: Some(changed),
-                ..course
-            };
+impl FollowedSegment {
+    /// Returns the number of the first run over another path, once it is known.
+    fn observe_run(&mut self, number: usize, run: &SweepRun, anchors: usize) -> Option<usize> {
+        if let Some(changed) = self.rtts.observe_rtt(number, run.idle_rtt) {
+            return Some(changed);
         }
-        attempts.add_run(run);
+        self.attempts.add_run(run);
         let Some(rate) = run.rate else {
-            if course.segment.reference == Some(run.cell) && attempts.is_left_out(run.cell) {
-                references = references.without_reference(run.cell);
-                course.segment = PathSegment {
-                    reference: None,
-                    suspicious: 0,
-                    ..course.segment
-                };
+            if self.segment.reference == Some(run.cell) && self.attempts.is_left_out(run.cell) {
+                self.references.drop_reference(run.cell);
+                self.segment.reference = None;
+                self.segment.suspicious = 0;
             }
-            continue;
+            return None;
         };
         let rate = libm::log(rate.as_f64().max(1.0));
-        course.segment.since_reference += 1;
-        if course.segment.reference == Some(run.cell) {
-            course.segment.since_reference = 0;
-            if let Some(changed) = references.observe_rate(number, rate) {
-                return FollowedSegment {
-                    changed: Some(changed),
-                    ..course
-                };
-            }
-        } else if course.segment.reference.is_none() {
-            references.anchors.push((run.cell, rate));
+        let changed = self.observe_rate(number, run.cell, rate, anchors);
+        self.segment.suspicious = self.references.suspicious.len();
+        self.segment.references = self.references.usual.len();
+        changed
+    }
+
+    fn observe_rate(
+        &mut self,
+        number: usize,
+        cell: SweepCell,
+        rate: f64,
+        anchors: usize,
+    ) -> Option<usize> {
+        let Self {
+            segment,
+            references,
+            ..
+        } = self;
+        segment.since_reference += 1;
+        if segment.reference == Some(cell) {
+            segment.since_reference = 0;
+            return references.observe_rate(number, rate);
+        }
+        if segment.reference.is_none() {
+            references.anchors.push((cell, rate));
             if references.anchors.len() >= anchors {
-                course.segment.reference = references.choose_reference(&attempts);
+                segment.reference = references.choose_reference(&self.attempts);
             }
         } else if references.are_slower(rate) {
             // What windows limit does not show that the path has less to give: until now it may
             // have changed unseen.
-            course.segment.from = number;
-            course.segment.reference = Some(run.cell);
-            references = ReferenceRates {
+            segment.from = number;
+            segment.reference = Some(cell);
+            *references = ReferenceRates {
                 usual: vec![rate],
                 ..ReferenceRates::default()
             };
-            course.segment.since_reference = 0;
+            segment.since_reference = 0;
         }
-        course.segment.suspicious = references.suspicious.len();
-        course.segment.references = references.usual.len();
+        None
     }
-    course
 }
 
 /// Rates of the reference.
@@ -154,18 +153,11 @@ impl ReferenceRates {
         Some(*cell)
     }
 
-    /// Returns the state without a reference that is left out: the next run that counts leads to
-    /// another.
-    fn without_reference(self, left_out: SweepCell) -> Self {
-        let anchors = self
-            .anchors
-            .into_iter()
-            .filter(|(cell, _)| *cell != left_out)
-            .collect();
-        Self {
-            anchors,
-            ..Self::default()
-        }
+    /// Drops a reference that is left out: the next run that counts leads to another.
+    fn drop_reference(&mut self, left_out: SweepCell) {
+        self.anchors.retain(|(cell, _)| *cell != left_out);
+        self.usual.clear();
+        self.suspicious.clear();
     }
 
     fn usual_rate(&self) -> f64 {
@@ -186,8 +178,8 @@ impl ReferenceRates {
             self.usual.push(rate);
             return None;
         }
-        let turned = |earlier: &(usize, f64)| (earlier.1 - self.usual_rate()) * difference < 0.0;
-        if self.suspicious.last().is_some_and(turned) {
+        let last = self.suspicious.last();
+        if last.is_some_and(|(_, last)| (last - self.usual_rate()) * difference < 0.0) {
             self.suspicious.clear();
         }
         self.suspicious.push((number, rate));

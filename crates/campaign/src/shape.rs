@@ -67,8 +67,12 @@ fn hardly_any_is_far(judged: &JudgedCells) -> bool {
 }
 
 fn is_far(judged: &JudgedCells, cell: Index) -> bool {
-    judged.rate_logarithm(cell, 0.0) - judged.rate_logarithm(judged.best_cell(), 0.0)
-        < libm::log(LOWER)
+    relative_logarithm(judged, cell, judged.best_cell()) < libm::log(LOWER)
+}
+
+/// Returns the logarithm of a cell's rate, relative to that of another.
+fn relative_logarithm(judged: &JudgedCells, cell: Index, to: Index) -> f64 {
+    judged.rate_logarithm(cell, 0.0) - judged.rate_logarithm(to, 0.0)
 }
 
 /// Returns true if the best rate is the last on an axis of the grid and grows up to there, or if
@@ -86,15 +90,15 @@ fn grows_to_the_end(grid: &SweepGrid, judged: &JudgedCells, last: Index) -> bool
     if windows < 2 || streams < 2 || judged.best_cell() != last {
         return false;
     }
-    let growth =
-        |before: Index| judged.rate_logarithm(last, 0.0) - judged.rate_logarithm(before, 0.0);
     let cells = grid.all_cells();
-    let proportional = |before: Index| {
-        libm::log(cells[last].flight_capacity().as_f64())
-            - libm::log(cells[before].flight_capacity().as_f64())
-    };
-    let still = |before: Index| growth(before) >= GROWING * proportional(before);
-    still(grid.index_at(windows - 2, streams - 1)) || still(grid.index_at(windows - 1, streams - 2))
+    [(windows - 2, streams - 1), (windows - 1, streams - 2)]
+        .into_iter()
+        .map(|(window, streams)| grid.index_at(window, streams))
+        .any(|before| {
+            let [last_capacity, capacity] =
+                [last, before].map(|cell| libm::log(cells[cell].flight_capacity().as_f64()));
+            relative_logarithm(judged, last, before) >= GROWING * (last_capacity - capacity)
+        })
 }
 
 /// A level below the best rate.
@@ -126,32 +130,37 @@ pub(crate) fn lower_level(
 ) -> Option<LowerLevel> {
     let cells = grid.all_cells();
     let best = judged.best_cell();
-    let below = |cell: Index| judged.rate_logarithm(cell, 0.0) - judged.rate_logarithm(best, 0.0);
-    let pairs_of = |known: Index| {
-        let is_ample = move |near: Index| {
-            flight * libm::exp(below(known))
-                < BY_WINDOW * grid.all_cells()[near].flight_capacity().as_f64()
-        };
-        let wider = more_streams_cell(grid, cells[known]).map(|far| [known, far]);
-        let narrower = fewer_streams_cell(grid, cells[known]).map(|near| [near, known]);
-        [wider, narrower]
-            .into_iter()
-            .flatten()
-            .filter(move |[near, _]| is_ample(*near))
-    };
     let mut low: Vec<Index> = judged
         .measured_cells()
-        .filter(|cell| below(*cell) <= libm::log(LOWER))
+        .filter(|cell| relative_logarithm(judged, *cell, best) <= libm::log(LOWER))
         .collect();
     low.sort_by_key(|cell| cells[*cell].streams);
-    let pairs = low.into_iter().flat_map(pairs_of);
-    let levels = pairs.filter(|[_, far]| {
-        cells[*far].streams < cells[best].streams && below(*far) < libm::log(LOWER)
+    let pairs = low.into_iter().flat_map(|known| {
+        let flight = flight * libm::exp(relative_logarithm(judged, known, best));
+        ample_pairs(grid, &cells, known, flight)
     });
+    let levels =
+        pairs.filter(|[_, far]| cells[*far].streams < cells[best].streams && is_far(judged, *far));
     let levels = levels.filter(|pair| !is_left(&cells, judged, *pair));
     let levels: Vec<LowerLevel> = levels.filter_map(|pair| level_of(judged, pair)).collect();
     let shown = levels.iter().position(|level| level.is_shown).unwrap_or(0);
     levels.into_iter().nth(shown)
+}
+
+/// Returns a cell and that with three times its streams, and the one with a third of its streams and
+/// the cell, where windows do not limit bytes in flight of `flight`.
+fn ample_pairs(
+    grid: &SweepGrid,
+    cells: &[SweepCell],
+    known: Index,
+    flight: f64,
+) -> impl Iterator<Item = [Index; 2]> {
+    let wider = more_streams_cell(grid, cells[known]).map(|far| [known, far]);
+    let narrower = fewer_streams_cell(grid, cells[known]).map(|near| [near, known]);
+    [wider, narrower]
+        .into_iter()
+        .flatten()
+        .filter(move |[near, _]| flight < BY_WINDOW * cells[*near].flight_capacity().as_f64())
 }
 
 /// Returns true if as few streams are faster with another window: then it is not the streams that
@@ -172,7 +181,6 @@ fn is_left(cells: &[SweepCell], judged: &JudgedCells, [near, far]: [Index; 2]) -
 
 /// Returns the level of two cells, unless their rates differ.
 fn level_of(judged: &JudgedCells, cells: [Index; 2]) -> Option<LowerLevel> {
-    let have = |runs: usize| cells.iter().all(|cell| judged.runs_of_cell(*cell) >= runs);
     let [near, far] = cells.map(|cell| judged.median_logarithm(cell));
     let Some(difference) = near.zip(far).map(|(near, far)| (near - far).abs()) else {
         return Some(LowerLevel {
@@ -180,7 +188,9 @@ fn level_of(judged: &JudgedCells, cells: [Index; 2]) -> Option<LowerLevel> {
             is_shown: false,
         });
     };
-    let is_shown = have(RUNS_OF_LEVEL);
+    let is_shown = cells
+        .iter()
+        .all(|cell| judged.runs_of_cell(*cell) >= RUNS_OF_LEVEL);
     (difference < if is_shown { SAME } else { MAYBE_SAME })
         .then_some(LowerLevel { cells, is_shown })
 }

@@ -58,13 +58,10 @@ pub(crate) struct CellPlane {
 
 impl CellPlane {
     pub(crate) fn from_grid(grid: &SweepGrid) -> Self {
-        let point = |cell: fullpipe_record::SweepCell| {
-            [
-                libm::log2(cell.window.as_f64()),
-                libm::log2(f64::from(cell.streams)),
-            ]
-        };
-        let points: Vec<[f64; 2]> = grid.all_cells().into_iter().map(point).collect();
+        let cells = grid.all_cells().into_iter();
+        let points: Vec<[f64; 2]> = cells
+            .map(|cell| [cell.window.as_f64(), f64::from(cell.streams)].map(libm::log2))
+            .collect();
         Self {
             rows: vec![OnceLock::new(); points.len()],
             points,
@@ -100,12 +97,14 @@ impl CellPlane {
         let [window, streams] = [0, 1].map(|axis| self.points[a][axis] - self.points[b][axis]);
         let apart = window * window + streams * streams;
         let product = window + streams;
-        let of = |kernel: &CovarianceKernel, squared: f64| {
-            kernel.deviation
-                * kernel.deviation
-                * libm::exp(-0.5 * squared / (kernel.length * kernel.length))
-        };
-        of(&NEAR, apart) + of(&PRODUCT, product * product) + of(&FAR, apart)
+        NEAR.covariance(apart) + PRODUCT.covariance(product * product) + FAR.covariance(apart)
+    }
+}
+
+impl CovarianceKernel {
+    /// Returns the covariance at a distance of which this is the square.
+    fn covariance(&self, squared: f64) -> f64 {
+        self.deviation * self.deviation * libm::exp(-0.5 * squared / (self.length * self.length))
     }
 }
 
@@ -117,12 +116,13 @@ fn random_waves(
     random: &mut SeededRandom,
 ) -> impl Fn(&[f64; 2]) -> f64 + use<> {
     let height = kernel.deviation * (2.0 / WAVES as f64).sqrt();
-    let mut wave = || {
-        let [window, streams] = [(); 2].map(|()| random.next_normal() / kernel.length);
-        let streams = if is_of_product { window } else { streams };
-        (window, streams, std::f64::consts::TAU * random.next_unit())
-    };
-    let waves: Vec<(f64, f64, f64)> = (0..WAVES).map(|_| wave()).collect();
+    let waves: Vec<(f64, f64, f64)> = (0..WAVES)
+        .map(|_| {
+            let [window, streams] = [(); 2].map(|()| random.next_normal() / kernel.length);
+            let streams = if is_of_product { window } else { streams };
+            (window, streams, std::f64::consts::TAU * random.next_unit())
+        })
+        .collect();
     move |point| {
         waves
             .iter()
@@ -154,8 +154,9 @@ impl<'p> RateSurface<'p> {
             .iter()
             .map(|(run, _)| plane.covariance_row(*run))
             .collect();
-        let known = |cell: Index| rows.iter().map(|row| row[cell]).collect::<Vec<f64>>();
-        let covariances: Vec<Vec<f64>> = (0..plane.len()).map(known).collect();
+        let covariances: Vec<Vec<f64>> = (0..plane.len())
+            .map(|cell| rows.iter().map(|row| row[cell]).collect())
+            .collect();
         let mut residuals: Vec<f64> = runs.iter().map(|(_, rate)| rate - level).collect();
         let mut means = Vec::new();
         for pass in 0..=PASSES {
@@ -165,10 +166,10 @@ impl<'p> RateSurface<'p> {
                 .map(|known| level + dot_product(known, &weights))
                 .collect::<Vec<f64>>();
             if pass < PASSES {
-                let clipped = |(cell, rate): &Observation| {
-                    rate.max(means[*cell] - MAX_RESIDUAL * noise) - level
-                };
-                residuals = runs.iter().map(clipped).collect();
+                residuals = runs
+                    .iter()
+                    .map(|(cell, rate)| rate.max(means[*cell] - MAX_RESIDUAL * noise) - level)
+                    .collect();
             }
         }
         let explained = covariances
