@@ -4,20 +4,21 @@ use fullpipe_experiment::Interrupt;
 use fullpipe_lab::{Backend, Host, Lab, LabPlan, ProgramOutput};
 use fullpipe_record::event::ProgramMoved;
 use fullpipe_record::{
-    HostSettings, Path, ProgramBatch, ProgramLeftOut, ProgramPrediction, ProgramRow, ProgramRun,
-    ProgramsReport,
+    HostSettings, Path, ProgramBatch, ProgramLeftOut, ProgramPrediction, ProgramRun, ProgramsReport,
 };
 use fullpipe_scenario::Scenario;
 use fullpipe_units::{BitRate, ByteCount, Span};
 
 use crate::error::CompareError;
-use crate::figures::{add_transfer_figures, nothing_watched, parse_diagnosis};
+use crate::figures::{
+    add_transfer_figures, failed_run, not_ended, not_intact, nothing_watched, parse_diagnosis,
+};
 use crate::findings::batch_findings;
 use crate::folder::{FolderMedium, TransferFolder};
 use crate::hosts::{PreparedHosts, ProgramEnd, last_line};
 use crate::participant::Participant;
 use crate::program::{TransferProgram, version_of_iperf3};
-use crate::rounds::{ComparisonRounds, by_rate, program_row};
+use crate::rounds::{ComparisonRounds, program_rows};
 use crate::transfer::PredictedTransfer;
 
 /// A transfer that takes longer than this many times what its prediction says is ended.
@@ -85,12 +86,9 @@ pub fn compare_programs(
     interrupt: Interrupt<'_>,
     observe: &mut dyn FnMut(ProgramMoved),
 ) -> Result<ProgramsReport, CompareError> {
-    let lacks = |program: TransferProgram| {
-        program
-            .missing_executable()
-            .map(|missing| format!("{missing} is not installed"))
-    };
-    let (programs, left_out) = select_programs(wishes, &lacks)?;
+    let (programs, left_out) = select_programs(wishes, &|program| {
+        program.missing_executable().map(not_installed)
+    })?;
     let participants = Participant::from_programs(&programs, &wishes.command);
     let mut batches = Vec::new();
     for (name, plan) in lab_plans(scenario, backend) {
@@ -128,6 +126,11 @@ pub fn compare_programs(
         left_out,
         interrupted: interrupt.is_requested(),
     })
+}
+
+/// Returns the reason for which a program cannot take part that lacks an executable.
+pub(crate) fn not_installed(missing: &str) -> String {
+    format!("{missing} is not installed")
 }
 
 /// Returns a report that has something to show.
@@ -220,29 +223,19 @@ fn run_batch(
         count: wishes.rounds,
         interrupt: hosts.interrupt(),
     };
-    let mut transfer = |participant: &Participant, round: u32| {
-        // The user's own command has at least the time of the slowest program.
-        let slowest = || predictions.iter().map(|prediction| prediction.rate).min();
-        let expected = prediction_of(&predictions, participant)
-            .map(|prediction| prediction.rate)
-            .or_else(slowest);
-        move_once(
-            hosts,
-            participant,
-            round,
-            wishes,
-            wishes.transfer_timeout(expected),
-        )
-    };
-    let runs = rounds.run(&mut transfer, observe)?;
-    let of = |(participant, runs): (&Participant, Vec<ProgramRun>)| -> ProgramRow {
-        program_row(
-            participant.name(),
-            prediction_of(&predictions, participant),
-            runs,
-        )
-    };
-    let rows = by_rate(participants.iter().zip(runs).map(of).collect());
+    // The user's own command has at least the time of the slowest program.
+    let slowest = predictions.iter().map(|prediction| prediction.rate).min();
+    let runs = rounds.run(
+        &mut |participant, round| {
+            let expected = prediction_of(&predictions, participant).map(|one| one.rate);
+            let most = wishes.transfer_timeout(expected.or(slowest));
+            move_once(hosts, participant, round, wishes, most)
+        },
+        observe,
+    )?;
+    let rows = program_rows(participants, runs, |participant| {
+        prediction_of(&predictions, participant)
+    });
     Ok(ProgramBatch {
         name,
         path: path.clone(),
@@ -283,18 +276,12 @@ fn move_once(
             Some(TransferProgram::Scp).filter(|ssh| ssh.missing_executable().is_none())
         }
     };
-    let server = match server
+    let server = server
         .map(|program| hosts.start_server(program))
-        .transpose()?
-    {
-        Some(Err(why)) => {
-            return Ok(ProgramRun {
-                failed: Some(why),
-                ..run
-            });
-        }
-        Some(Ok(server)) => Some(server),
-        None => None,
+        .transpose()?;
+    let server = match server.transpose() {
+        Ok(server) => server,
+        Err(why) => return Ok(failed_run(run, why)),
     };
     let watch = hosts.lab().start_watch()?;
     let client = hosts.run_client(participant, wishes.size, most)?;
@@ -327,12 +314,8 @@ fn judge_run(
     }: &ProgramEnd,
     server: Option<&ProgramOutput>,
 ) -> ProgramRun {
-    let failed = |why: String| ProgramRun {
-        failed: Some(why),
-        ..run.clone()
-    };
     if *took >= most {
-        return failed(format!("it did not end within {}", Span::from(most)));
+        return failed_run(run, not_ended(most));
     }
     let client_sends = match participant {
         Participant::Known(program) => program.server_host() == Host::Receiver,
@@ -345,13 +328,13 @@ fn judge_run(
     };
     let report = match parse_diagnosis(sends.map_or("", |end| &end.stdout)) {
         Ok(report) => report,
-        Err(_) if !client_sends && client.code != 0 => return failed(last_line(client)),
-        Err(why) => return failed(nothing_watched(&why, &client.stderr)),
+        Err(_) if !client_sends && client.code != 0 => return failed_run(run, last_line(client)),
+        Err(why) => return failed_run(run, nothing_watched(&why, &client.stderr)),
     };
     let end = report.command.clone();
     let of_client = end.as_ref().filter(|_| client_sends);
     if of_client.map_or(Some(client.code), |end| end.code) != Some(0) {
-        return failed(last_line(client));
+        return failed_run(run, last_line(client));
     }
     let is_intact = has_to_arrive(hosts, participant).then(|| hosts.is_intact());
     let run = ProgramRun {
@@ -359,8 +342,7 @@ fn judge_run(
         sender_cpu: end.as_ref().and_then(|end| end.cpu),
         receiver_cpu: receives.map(|end| end.cpu),
         is_intact,
-        failed: (is_intact == Some(false))
-            .then(|| "the file that arrived is another one".to_owned()),
+        failed: not_intact(is_intact),
         ..run
     };
     add_transfer_figures(run, size, report)

@@ -49,3 +49,19 @@ pub enum CompareError {
     #[error("interrupted before any program had moved the file")]
     Interrupted,
 }
+
+impl CompareError {
+    pub(crate) fn from_start(program: &str, error: &(impl ToString + ?Sized)) -> Self {
+        Self::Start {
+            program: program.to_owned(),
+            why: error.to_string(),
+        }
+    }
+
+    pub(crate) fn from_folder(place: &str, error: &(impl ToString + ?Sized)) -> Self {
+        Self::Folder {
+            place: place.to_owned(),
+            why: error.to_string(),
+        }
+    }
+}

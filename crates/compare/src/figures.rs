@@ -1,6 +1,7 @@
 //! The figures of one transfer, from what was watched at the host that sends.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use fullpipe_record::{
     Content, Diagnosis, DiagnosisReport, Document, Evidence, ProgramRun, Sample, TransferProgress,
@@ -27,19 +28,11 @@ pub(crate) fn parse_diagnosis(text: &str) -> Result<DiagnosisReport, String> {
 /// Returns the last line that has words, without control characters, and no longer than a sentence.
 pub(crate) fn last_words(text: &str) -> Option<String> {
     const MAX_LENGTH: usize = 200;
-    let is_shown = |one: &char| !one.is_control();
-    let shown = |line: &str| {
-        line.chars()
-            .filter(is_shown)
-            .collect::<String>()
-            .trim()
-            .to_owned()
-    };
-    let line = text
-        .lines()
-        .rev()
-        .map(shown)
-        .find(|line| !line.is_empty())?;
+    let mut lines = text.lines().rev().map(|line| {
+        let shown: String = line.chars().filter(|one| !one.is_control()).collect();
+        shown.trim().to_owned()
+    });
+    let line = lines.find(|line| !line.is_empty())?;
     let is_short = line.chars().nth(MAX_LENGTH).is_none();
     Some(if is_short {
         line
@@ -56,6 +49,24 @@ pub(crate) fn nothing_watched(why: &str, errors: &str) -> String {
         Some(said) => format!("{why}: {said}"),
         None => why.to_owned(),
     }
+}
+
+/// Returns `run` as one that failed, with the reason.
+pub(crate) fn failed_run(run: ProgramRun, why: String) -> ProgramRun {
+    ProgramRun {
+        failed: Some(why),
+        ..run
+    }
+}
+
+/// Returns the reason for which a transfer failed that was ended after this time.
+pub(crate) fn not_ended(most: Duration) -> String {
+    format!("it did not end within {}", Span::from(most))
+}
+
+/// Returns the reason for which a transfer failed whose copy is not the file.
+pub(crate) fn not_intact(is_intact: Option<bool>) -> Option<String> {
+    (is_intact == Some(false)).then(|| "the file that arrived is another one".to_owned())
 }
 
 /// Adds to `run`, whose time is known, the figures of the transfer that moved most.
@@ -82,7 +93,6 @@ pub(crate) fn add_transfer_figures(
         .sender_sockets
         .first()
         .or(evidence.receiver_sockets.first());
-    let resent = |sample: &Sample| sample.tcp.bytes_retrans;
     ProgramRun {
         goodput: run.took.map(|took| BitRate::from_bytes_in(size, took)),
         steady: evidence.steady.map(|steady| steady.rate),
@@ -95,7 +105,7 @@ pub(crate) fn add_transfer_figures(
             .filter(|_| sends)
             .map(|socket| socket.congestion.clone()),
         resent: last_of_each(&evidence)
-            .filter_map(resent)
+            .filter_map(|sample| sample.tcp.bytes_retrans)
             .reduce(|sum, more| sum + more),
         verdict: Some(verdict),
         ..run

@@ -1,6 +1,6 @@
 //! Sentences on what the rows of the programs show.
 
-use fullpipe_record::{Limit, ProgramBatch, ProgramPrediction, ProgramRow, Verdict};
+use fullpipe_record::{Limit, ProgramBatch, ProgramRow, Verdict};
 use fullpipe_units::{BitRate, Ratio};
 
 /// Share of the fastest program's rate below which a program is held back by something of its own.
@@ -31,12 +31,11 @@ pub(crate) fn batch_findings(batches: &[ProgramBatch]) -> Vec<String> {
 /// Returns in how many rows the limit that was named is the one that the prediction has, in how
 /// many the steady rate is near the predicted one, and which others there are.
 fn as_predicted(batches: &[ProgramBatch]) -> Vec<String> {
-    let rows = || {
-        batches
-            .iter()
-            .flat_map(|batch| batch.rows.iter().map(move |row| (batch, row)))
-    };
-    let named: Vec<bool> = rows()
+    let rows = batches
+        .iter()
+        .flat_map(|batch| batch.rows.iter().map(move |row| (batch, row)));
+    let named: Vec<bool> = rows
+        .clone()
         .filter_map(|(_, row)| {
             Some(has_candidate_limit(
                 row.verdict.as_ref()?,
@@ -44,7 +43,7 @@ fn as_predicted(batches: &[ProgramBatch]) -> Vec<String> {
             ))
         })
         .collect();
-    let near: Vec<bool> = rows().filter_map(|(_, row)| is_near(row)).collect();
+    let near: Vec<bool> = rows.clone().filter_map(|(_, row)| is_near(row)).collect();
     let limits = share_phrase(&named)
         .map(|share| format!("The limit that was named is the predicted one in {share} rows."));
     let rates = share_phrase(&near).map(|share| {
@@ -53,9 +52,8 @@ fn as_predicted(batches: &[ProgramBatch]) -> Vec<String> {
             Ratio::new(NEAR)
         )
     });
-    let is_off = |(_, row): &(&ProgramBatch, &ProgramRow)| is_near(row) == Some(false);
-    let off: Vec<String> = rows()
-        .filter(is_off)
+    let off: Vec<String> = rows
+        .filter(|(_, row)| is_near(row) == Some(false))
         .filter_map(|(batch, row)| off_by(batch, row, batches))
         .collect();
     let others = (!off.is_empty()).then(|| format!("It is not that of {}.", off.join("; ")));
@@ -147,23 +145,25 @@ fn held_back(
         .verdict
         .as_ref()
         .map_or_else(String::new, |verdict| format!(" {}", verdict.sentence));
-    let faster: Vec<String> = last
+    Some(format!("{how}.{why}{}", faster_programs(rate, last)))
+}
+
+/// Returns the programs that are much faster than `rate`, in a sentence behind others; nothing if
+/// there are none.
+fn faster_programs(rate: BitRate, batch: &ProgramBatch) -> String {
+    let faster: Vec<String> = batch
         .rows
         .iter()
-        .filter(|other| {
-            other.program != "iperf3"
-                && other
-                    .goodput
-                    .is_some_and(|other| other.scale_by(HELD_BACK) >= rate)
-        })
-        .filter_map(|other| Some(format!("{} moves {}", other.program, other.goodput?)))
+        .filter(|row| row.program != "iperf3")
+        .filter_map(|row| Some((&row.program, row.goodput?)))
+        .filter(|(_, goodput)| goodput.scale_by(HELD_BACK) >= rate)
+        .map(|(program, goodput)| format!("{program} moves {goodput}"))
         .collect();
-    let instead = if faster.is_empty() {
+    if faster.is_empty() {
         String::new()
     } else {
         format!(" Instead, {}.", faster.join(", "))
-    };
-    Some(format!("{how}.{why}{instead}"))
+    }
 }
 
 /// Returns, for a program that a window of its own holds, what programs without one are predicted
@@ -171,12 +171,12 @@ fn held_back(
 fn would_carry(row: &ProgramRow, batch: &ProgramBatch) -> Option<String> {
     let limit = row.verdict.as_ref().map(|verdict| verdict.kind);
     let rate = row.steady.or(row.goodput)?;
-    let is_more = |other: &&ProgramPrediction| {
+    let more = batch.predictions.iter().filter(|other| {
         other.limit != Limit::ApplicationWindow && other.rate.scale_by(HELD_BACK) >= rate
-    };
+    });
     // Several programs have the same prediction.
     let mut by_rate: Vec<(String, Vec<&str>)> = Vec::new();
-    for other in batch.predictions.iter().filter(is_more) {
+    for other in more {
         let rate = other.rate.to_string();
         match by_rate.iter_mut().find(|(known, _)| *known == rate) {
             Some((_, programs)) => programs.push(&other.program),

@@ -86,10 +86,6 @@ impl TransferFolder {
     }
 
     fn start_script(mut command: Command, place: &str) -> Result<Self, CompareError> {
-        let no_folder = |why: String| CompareError::Folder {
-            place: place.to_owned(),
-            why,
-        };
         // Ctrl-C is for this program, which ends the script after its work.
         command
             .stdin(Stdio::piped())
@@ -98,19 +94,16 @@ impl TransferFolder {
             .process_group(0);
         let mut script = command
             .spawn()
-            .map_err(|error| no_folder(error.to_string()))?;
-        let (requests, stdout, stderr) = (
-            script.stdin.take(),
-            script.stdout.take(),
-            script.stderr.take(),
-        );
-        let answers =
-            forward_lines(stdout.ok_or_else(|| no_folder("it has no output".to_owned()))?);
-        let errors = forward_lines(stderr.ok_or_else(|| no_folder("it has no output".to_owned()))?);
+            .map_err(|error| CompareError::from_folder(place, &error))?;
+        let requests = script.stdin.take();
+        let (Some(stdout), Some(stderr)) = (script.stdout.take(), script.stderr.take()) else {
+            return Err(CompareError::from_folder(place, "it has no output"));
+        };
+        let errors = forward_lines(stderr);
         let mut folder = Self {
             script,
             requests,
-            answers,
+            answers: forward_lines(stdout),
             path: String::new(),
         };
         // What a login script writes comes before.
@@ -123,8 +116,9 @@ impl TransferFolder {
             // The last line, which comes about when the output ends.
             thread::sleep(POLL_INTERVAL);
             let said = errors.try_iter().last();
-            return Err(no_folder(
-                said.unwrap_or_else(|| "nothing answers".to_owned()),
+            return Err(CompareError::from_folder(
+                place,
+                said.as_deref().unwrap_or("nothing answers"),
             ));
         };
         folder.path = path;
@@ -206,10 +200,7 @@ impl TransferFolder {
     }
 
     fn script_error(&self, why: &str) -> CompareError {
-        CompareError::Folder {
-            place: self.path.clone(),
-            why: why.to_owned(),
-        }
+        CompareError::from_folder(&self.path, why)
     }
 }
 

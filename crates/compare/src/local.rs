@@ -1,6 +1,7 @@
 //! A program of this host, run to its end and watched.
 
 use std::fs::File;
+use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
@@ -47,54 +48,48 @@ pub(crate) fn run(
     most: Duration,
     interrupt: Interrupt<'_>,
 ) -> Result<LocalProgramEnd, CompareError> {
-    let failed = |why: String| CompareError::Start {
-        program: words[0].clone(),
-        why,
-    };
-    let watcher = std::env::current_exe().map_err(|error| failed(error.to_string()))?;
-    let mut command = Command::new(watcher);
-    command
-        .args(["diagnose", "--json", "--no-store", "--"])
-        .args(words);
-    command
-        .env("SSH_ASKPASS", "/bin/false")
-        .env("SSH_ASKPASS_REQUIRE", "force");
-    command
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .process_group(0);
-    end_with_this_thread(&mut command);
-    let mut child = command.spawn().map_err(|error| failed(error.to_string()))?;
-    let output = |pipe: OwnedFd, most| LastOutput::read_pipe(File::from(pipe), most);
-    let documents = child
-        .stdout
-        .take()
-        .map(|pipe| output(pipe.into(), MAX_DOCUMENT));
-    let errors = child
-        .stderr
-        .take()
-        .map(|pipe| output(pipe.into(), MAX_ERRORS));
+    let mut child =
+        spawn_watched(words).map_err(|error| CompareError::from_start(&words[0], &error))?;
+    let documents = read_output(child.stdout.take(), MAX_DOCUMENT);
+    let errors = read_output(child.stderr.take(), MAX_ERRORS);
     let began = Instant::now();
-    let deadline = began.checked_add(most);
-    let is_over =
-        || deadline.is_some_and(|deadline| Instant::now() >= deadline) || interrupt.is_requested();
-    while matches!(child.try_wait(), Ok(None)) && !is_over() {
+    while is_running(&mut child) && began.elapsed() < most && !interrupt.is_requested() {
         thread::sleep(POLL_INTERVAL);
     }
     let is_late = began.elapsed() >= most;
     end_child(&mut child);
     let deadline = Instant::now() + LAST_OUTPUT;
-    let text = |output: Option<LastOutput>| {
-        output
-            .map(|output| output.text_until(deadline))
-            .unwrap_or_default()
-    };
     Ok(LocalProgramEnd {
         is_late,
-        document: text(documents),
-        errors: text(errors),
+        document: text_until(documents, deadline),
+        errors: text_until(errors, deadline),
     })
+}
+
+/// Starts a program under `fullpipe diagnose`.
+fn spawn_watched(words: &[String]) -> io::Result<Child> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command
+        .args(["diagnose", "--json", "--no-store", "--"])
+        .args(words)
+        .env("SSH_ASKPASS", "/bin/false")
+        .env("SSH_ASKPASS_REQUIRE", "force")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0);
+    end_with_this_thread(&mut command);
+    command.spawn()
+}
+
+fn read_output(pipe: Option<impl Into<OwnedFd>>, most: ByteCount) -> Option<LastOutput> {
+    pipe.map(|pipe| LastOutput::read_pipe(File::from(pipe.into()), most))
+}
+
+fn text_until(output: Option<LastOutput>, deadline: Instant) -> String {
+    output
+        .map(|output| output.text_until(deadline))
+        .unwrap_or_default()
 }
 
 /// Returns the output of a program within this time, after which it is killed; empty if it cannot
@@ -109,33 +104,31 @@ pub(crate) fn printed_by(command: &mut Command, within: Duration) -> String {
     let Ok(mut child) = command.spawn() else {
         return String::new();
     };
-    let output = child
-        .stdout
-        .take()
-        .map(|pipe| LastOutput::read_pipe(File::from(OwnedFd::from(pipe)), MAX_ERRORS));
-    let printed = output
-        .map(|output| output.text_until(Instant::now() + within))
-        .unwrap_or_default();
+    let output = read_output(child.stdout.take(), MAX_ERRORS);
+    let printed = text_until(output, Instant::now() + within);
     kill_group(&mut child);
     printed
 }
 
 /// Asks it to end, unless it has, and kills it if it does not.
 fn end_child(child: &mut Child) {
-    let is_there = |child: &mut Child| matches!(child.try_wait(), Ok(None));
-    if is_there(child)
+    if is_running(child)
         && let Some(pid) = Pid::from_raw(child.id().cast_signed())
     {
         // It is our child and not waited for, so that the number is its own.
         let _ = kill_process(pid, Signal::TERM);
     }
     let deadline = Instant::now() + END;
-    while is_there(child) && Instant::now() < deadline {
+    while is_running(child) && Instant::now() < deadline {
         thread::sleep(POLL_INTERVAL);
     }
-    if is_there(child) {
+    if is_running(child) {
         kill_group(child);
     }
+}
+
+fn is_running(child: &mut Child) -> bool {
+    matches!(child.try_wait(), Ok(None))
 }
 
 /// Kills a child that leads a process group, and all in that group.

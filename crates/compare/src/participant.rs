@@ -32,14 +32,13 @@ impl Participant {
 
 /// Returns the words of a command with its placeholders, as `{file}`, replaced.
 pub(crate) fn fill_placeholders(words: &[String], placeholders: &[(&str, &str)]) -> Vec<String> {
-    let fill = |word: &String| {
-        placeholders
-            .iter()
-            .fold(word.clone(), |word, (name, value)| {
-                word.replace(&format!("{{{name}}}"), value)
-            })
-    };
-    words.iter().map(fill).collect()
+    let mut words = words.to_vec();
+    for (name, value) in placeholders {
+        for word in &mut words {
+            *word = word.replace(&format!("{{{name}}}"), value);
+        }
+    }
+    words
 }
 
 #[cfg(test)]

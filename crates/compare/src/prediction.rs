@@ -4,7 +4,6 @@ use fullpipe_experiment::Interrupt;
 use fullpipe_model::kernel::{asked_rate, send_buffer};
 use fullpipe_model::predict;
 use fullpipe_record::{Limit, ProgramPrediction, Request, Writer};
-use fullpipe_units::BitRate;
 
 use crate::program::TransferProgram;
 use crate::simulation::SimulatedProgram;
@@ -82,15 +81,15 @@ impl PredictedTransfer<'_> {
     fn above_tcp(self, program: TransferProgram, connections: u16) -> Option<Limited> {
         let application = program.application(self.iperf3)?;
         let (rtt, link) = (self.path.rtt(), self.path.forward.rate);
-        let all = |rate: BitRate| rate.scale_by(f64::from(connections));
+        let connections = f64::from(connections);
         let window = application
             .expected_rate(rtt, link)
-            .map(|rate| (all(rate), Limit::ApplicationWindow));
+            .map(|rate| (rate.scale_by(connections), Limit::ApplicationWindow));
         let buffer = send_buffer(self.hosts[0], None);
         let asked = application
             .asks_after
             .and_then(|each| asked_rate(buffer, each, rtt, link));
-        let asked = asked.map(|rate| (all(rate), Limit::SendBuffer));
+        let asked = asked.map(|rate| (rate.scale_by(connections), Limit::SendBuffer));
         [window, asked]
             .into_iter()
             .flatten()
@@ -103,6 +102,7 @@ mod tests {
     use super::*;
     use fullpipe_record::{HostSettings, Path};
     use fullpipe_scenario::Scenario;
+    use fullpipe_units::BitRate;
     use fullpipe_units::ByteCount;
     use std::sync::atomic::AtomicBool;
 

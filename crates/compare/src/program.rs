@@ -196,9 +196,6 @@ impl TransferProgram {
             format!("{far}:{COPY}"),
         );
         let far = far.to_string();
-        let fetch = |flag: &str, scheme: &str| {
-            fetch_command(flag, &format!("{scheme}://{far}:{port}/file"), COPY, None)
-        };
         match self {
             Self::Iperf3 => with_full_path(&["iperf3", "-c", &far, "-p", &port, "-n", &size]),
             Self::Copy => copy_command(
@@ -230,10 +227,31 @@ impl TransferProgram {
                 SOURCE,
                 &format!("rsync://{far}:{port}/to/file"),
             ]),
-            Self::Curl => fetch("--http1.1", "http"),
-            Self::CurlTls => fetch("--http2", "https"),
-            Self::Ftp => fetch("--disable-eprt", "ftp"),
-            Self::Aria2 => fetching_in_parts(&format!("http://{far}:{port}/file"), Path::new(COPY)),
+            Self::Curl | Self::CurlTls | Self::Ftp | Self::Aria2 => {
+                let scheme = self.url_scheme().unwrap_or_default();
+                self.fetch_command(&format!("{scheme}://{far}:{port}/file"), COPY, None)
+            }
+        }
+    }
+
+    /// Returns the scheme of the URL that the program fetches, if it fetches one.
+    pub(crate) fn url_scheme(self) -> Option<&'static str> {
+        match self {
+            Self::Curl | Self::Aria2 => Some("http"),
+            Self::CurlTls => Some("https"),
+            Self::Ftp => Some("ftp"),
+            _ => None,
+        }
+    }
+
+    /// Returns the words by which a program that fetches puts what is at `url` into the file `to`;
+    /// curl its first bytes up to `most`.
+    pub(crate) fn fetch_command(self, url: &str, to: &str, most: Option<ByteCount>) -> Vec<String> {
+        match self {
+            Self::Aria2 => fetching_in_parts(url, Path::new(to)),
+            Self::Ftp => curl_command("--disable-eprt", url, to, most),
+            Self::CurlTls => curl_command("--http2", url, to, most),
+            _ => curl_command("--http1.1", url, to, most),
         }
     }
 
@@ -319,12 +337,7 @@ fn this_program() -> String {
 
 /// Returns the words by which curl fetches `url` into the file `to`, or its first bytes up to
 /// `most`.
-pub(crate) fn fetch_command(
-    flag: &str,
-    url: &str,
-    to: &str,
-    most: Option<ByteCount>,
-) -> Vec<String> {
+fn curl_command(flag: &str, url: &str, to: &str, most: Option<ByteCount>) -> Vec<String> {
     let mut words = with_full_path(&["curl", "-sS", "--fail", "--insecure", flag, "-o", to]);
     words.extend(most.into_iter().flat_map(|most| {
         [
@@ -338,7 +351,7 @@ pub(crate) fn fetch_command(
 
 /// Returns the words by which aria2c fetches `url` into the file `to`, each part over a connection
 /// of its own.
-pub(crate) fn fetching_in_parts(url: &str, to: &Path) -> Vec<String> {
+fn fetching_in_parts(url: &str, to: &Path) -> Vec<String> {
     let count = CONNECTIONS_OF_ARIA2.to_string();
     let folder = to.parent().unwrap_or(Path::new("/")).to_string_lossy();
     let name = to.file_name().unwrap_or_default().to_string_lossy();

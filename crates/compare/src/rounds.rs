@@ -3,7 +3,7 @@
 use fullpipe_experiment::Interrupt;
 use fullpipe_record::event::ProgramMoved;
 use fullpipe_record::{ProgramPrediction, ProgramRow, ProgramRun};
-use fullpipe_units::{BitRate, Ratio, Span, median};
+use fullpipe_units::{BitRate, Midpoint, Ratio, Span, median};
 
 use crate::error::CompareError;
 use crate::participant::Participant;
@@ -65,55 +65,67 @@ pub(crate) fn program_row(
     prediction: Option<&ProgramPrediction>,
     runs: Vec<ProgramRun>,
 ) -> ProgramRow {
-    let counted = || runs.iter().filter(|run| run.is_counted());
-    let rates = || counted().filter_map(|run| run.goodput);
-    let rate_of =
-        |of: fn(&ProgramRun) -> Option<BitRate>| median(counted().filter_map(of).collect());
-    let goodput = rate_of(|run| run.goodput);
-    let distance = |run: &ProgramRun| Some(run.goodput?.bps().abs_diff(goodput?.bps()));
-    let typical = counted()
+    let counted: Vec<&ProgramRun> = runs.iter().filter(|run| run.is_counted()).collect();
+    let goodput = median_of(&counted, |run| run.goodput);
+    let typical = counted
+        .iter()
         .filter(|run| run.goodput.is_some())
-        .min_by_key(|run| distance(run));
-    let spread = (rates().count() > 1)
-        .then(|| Some([rates().min()?, rates().max()?]))
-        .flatten();
+        .min_by_key(|run| Some(run.goodput?.bps().abs_diff(goodput?.bps())));
     ProgramRow {
         program: program.to_owned(),
         predicted: prediction.map(|prediction| prediction.rate),
         predicted_range: prediction.and_then(|prediction| prediction.range),
         predicted_limit: prediction.map(|prediction| prediction.limit),
         goodput,
-        spread,
-        steady: rate_of(|run| run.steady),
-        top: counted().filter_map(|run| run.top).max(),
-        start_up: median(counted().filter_map(|run| run.start_up).collect()),
-        rtt: median(counted().filter_map(|run| run.rtt).collect()),
-        sender_cpu: use_of_cpu(counted(), |run| run.sender_cpu),
-        receiver_cpu: use_of_cpu(counted(), |run| run.receiver_cpu),
+        spread: goodput_spread(&counted),
+        steady: median_of(&counted, |run| run.steady),
+        top: counted.iter().filter_map(|run| run.top).max(),
+        start_up: median_of(&counted, |run| run.start_up),
+        rtt: median_of(&counted, |run| run.rtt),
+        sender_cpu: median_of(&counted, |run| cpu_share(run, run.sender_cpu)),
+        receiver_cpu: median_of(&counted, |run| cpu_share(run, run.receiver_cpu)),
         verdict: typical.and_then(|run| run.verdict.clone()),
         runs,
     }
 }
 
+fn median_of<T: Midpoint>(runs: &[&ProgramRun], figure: fn(&ProgramRun) -> Option<T>) -> Option<T> {
+    median(runs.iter().filter_map(|run| figure(run)).collect())
+}
+
+/// Returns the least and the greatest rate, of several.
+fn goodput_spread(runs: &[&ProgramRun]) -> Option<[BitRate; 2]> {
+    let rates: Vec<BitRate> = runs.iter().filter_map(|run| run.goodput).collect();
+    let ends = [*rates.iter().min()?, *rates.iter().max()?];
+    (rates.len() > 1).then_some(ends)
+}
+
+/// Returns the rows of all participants from their runs, those first that moved the file fastest.
+pub(crate) fn program_rows<'p>(
+    participants: &[Participant],
+    runs: Vec<Vec<ProgramRun>>,
+    prediction: impl Fn(&Participant) -> Option<&'p ProgramPrediction>,
+) -> Vec<ProgramRow> {
+    let each = participants.iter().zip(runs);
+    by_rate(
+        each.map(|(one, runs)| program_row(one.name(), prediction(one), runs))
+            .collect(),
+    )
+}
+
 /// Returns `rows` with those first that moved the file fastest, and those last that did not move
 /// it.
-pub(crate) fn by_rate(mut rows: Vec<ProgramRow>) -> Vec<ProgramRow> {
+fn by_rate(mut rows: Vec<ProgramRow>) -> Vec<ProgramRow> {
     rows.sort_by_key(|row| std::cmp::Reverse(row.goodput));
     rows
 }
 
-/// Returns the median processor time ÷ time of the transfer.
-fn use_of_cpu<'r>(
-    runs: impl Iterator<Item = &'r ProgramRun>,
-    cpu: impl Fn(&ProgramRun) -> Option<Span>,
-) -> Option<Ratio> {
-    let share = |run: &ProgramRun| {
-        Some(Ratio::from_quotient(
-            cpu(run)?.as_secs_f64(),
-            run.took?.as_secs_f64(),
-        ))
-    };
-    median(runs.filter_map(share).collect())
+/// Returns the processor time ÷ time of the transfer.
+fn cpu_share(run: &ProgramRun, cpu: Option<Span>) -> Option<Ratio> {
+    Some(Ratio::from_quotient(
+        cpu?.as_secs_f64(),
+        run.took?.as_secs_f64(),
+    ))
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use fullpipe_experiment::Interrupt;
 use fullpipe_host::{SysctlTree, inspect_host};
+use fullpipe_lab::Host;
 use fullpipe_record::event::ProgramMoved;
 use fullpipe_record::{
     CommandEnd, HostSettings, Path, PathDirection, ProgramBatch, ProgramLeftOut, ProgramRun,
@@ -9,18 +10,20 @@ use fullpipe_record::{
 };
 use fullpipe_units::{BitRate, ByteCount, Span};
 
-use crate::compare::{ComparisonRequest, prediction_of, require_results, select_programs};
+use crate::compare::{
+    ComparisonRequest, not_installed, prediction_of, require_results, select_programs,
+};
 use crate::error::CompareError;
-use crate::figures::{add_transfer_figures, last_words, nothing_watched, parse_diagnosis};
+use crate::figures::{
+    add_transfer_figures, failed_run, last_words, not_ended, not_intact, nothing_watched,
+    parse_diagnosis,
+};
 use crate::findings::batch_findings;
 use crate::folder::TransferFolder;
 use crate::local::{self, LocalProgramEnd};
 use crate::participant::{Participant, fill_placeholders};
-use crate::program::{
-    TransferProgram, copy_command, fetch_command, fetching_in_parts, version_of_iperf3,
-    with_full_path,
-};
-use crate::rounds::{ComparisonRounds, by_rate, program_row};
+use crate::program::{TransferProgram, copy_command, version_of_iperf3, with_full_path};
+use crate::rounds::{ComparisonRounds, program_rows};
 use crate::transfer::PredictedTransfer;
 
 /// The other host, and what it offers.
@@ -59,41 +62,34 @@ pub fn compare_with_servers(
     let (programs, mut left_out) =
         select_programs(wishes, &|program| servers.missing_requirement(program))?;
     let mut participants = Participant::from_programs(&programs, &wishes.command);
-    let sender =
-        inspect_host(&SysctlTree::of_this_host()).map_err(|error| CompareError::Start {
-            program: "the comparison".to_owned(),
-            why: error.to_string(),
-        })?;
+    let sender = inspect_host(&SysctlTree::of_this_host())
+        .map_err(|error| CompareError::from_start("the comparison", &error))?;
     let mut folders = TransferFolders {
         here: TransferFolder::create_local(wishes.medium())?,
         there: None,
     };
     folders.here.make_file(wishes.size, interrupt)?;
     if participants.iter().any(needs_ssh) {
-        match TransferFolder::create_remote(
-            &servers.host,
-            &servers.ssh_of_folder(),
-            wishes.medium(),
-        ) {
+        let ssh = servers.ssh_of_folder();
+        match TransferFolder::create_remote(&servers.host, &ssh, wishes.medium()) {
             Ok(there) => folders.there = Some(there),
             Err(error) if wishes.require => return Err(error),
             Err(error) => leave_out(&mut participants, &mut left_out, &error)?,
         }
     }
-    let name = servers.host.clone();
     let rounds = ComparisonRounds {
-        batch: &name,
+        batch: &servers.host,
         participants: &participants,
         count: wishes.rounds,
         interrupt,
     };
-    let mut transfer = |participant: &Participant, round: u32| {
-        or_failed(
-            round,
-            move_once(servers, &mut folders, participant, round, wishes, interrupt),
-        )
-    };
-    let runs = rounds.run(&mut transfer, observe)?;
+    let runs = rounds.run(
+        &mut |participant, round| {
+            let run = move_once(servers, &mut folders, participant, round, wishes, interrupt);
+            or_failed(round, run)
+        },
+        observe,
+    )?;
     let batch = program_batch(servers, sender, &participants, runs, wishes.size, interrupt);
     let batches = vec![batch];
     require_results(ProgramsReport {
@@ -119,9 +115,7 @@ impl RemoteServers {
     /// Returns the reason for which a program cannot run here: a missing executable, no URL, or
     /// files that would remain at the server.
     fn missing_requirement(&self, program: TransferProgram) -> Option<String> {
-        let missing = program
-            .missing_here()
-            .map(|missing| format!("{missing} is not installed"));
+        let missing = program.missing_here().map(not_installed);
         missing.or_else(|| match program {
             TransferProgram::RsyncDaemon => {
                 Some("what it writes into a module would remain there".to_owned())
@@ -135,37 +129,32 @@ impl RemoteServers {
 
     /// Returns that no URL was given which a program fetches, if it fetches one.
     fn lacks_url(&self, program: TransferProgram) -> Option<String> {
-        let kind = match program {
-            TransferProgram::Curl | TransferProgram::Aria2 => "http",
-            TransferProgram::CurlTls => "https",
-            TransferProgram::Ftp => "ftp",
-            _ => return None,
-        };
+        let scheme = program.url_scheme()?;
         self.first_url(program)
             .is_none()
-            .then(|| format!("no {kind} URL was given with --url"))
+            .then(|| format!("no {scheme} URL was given with --url"))
     }
 
-    /// Returns the first URL that a program fetches.
+    /// Returns the first URL that a program fetches: what fetches `http` fetches `https` too.
     fn first_url(&self, program: TransferProgram) -> Option<&str> {
-        let schemes: &[&str] = match program {
-            TransferProgram::Curl | TransferProgram::Aria2 => &["http:", "https:"],
-            TransferProgram::CurlTls => &["https:"],
-            TransferProgram::Ftp => &["ftp:"],
-            _ => &[],
-        };
-        let is_its = |url: &&String| schemes.iter().any(|scheme| url.starts_with(scheme));
-        self.urls.iter().find(is_its).map(String::as_str)
+        let scheme = program.url_scheme()?;
+        self.urls.iter().map(String::as_str).find(|url| {
+            let found = url.split_once(':').map(|(found, _)| found);
+            found == Some(scheme) || scheme == "http" && found == Some("https")
+        })
     }
 
     /// Returns the words that start ssh; it asks the user for nothing.
     fn ssh_command(&self) -> Vec<String> {
-        let mut words = with_full_path(&["ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=20"]);
-        words.extend(
-            self.ssh_config
-                .iter()
-                .flat_map(|file| ["-F".to_owned(), file.clone()]),
-        );
+        self.with_config(&["ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=20"])
+    }
+
+    /// Returns the words that start ssh or scp, with the configuration of ssh.
+    fn with_config(&self, words: &[&str]) -> Vec<String> {
+        let mut words = with_full_path(words);
+        if let Some(file) = &self.ssh_config {
+            words.extend(["-F".to_owned(), file.clone()]);
+        }
         words
     }
 
@@ -191,61 +180,32 @@ impl RemoteServers {
         folders: &TransferFolders,
         size: ByteCount,
     ) -> Vec<String> {
-        let [file, fetched] = ["file", "copy"].map(|name| folders.here.file_path(name));
+        let file = folders.here.file_path("file");
         let copy = folders
             .there
             .as_ref()
             .map_or_else(String::new, |there| there.file_path("copy"));
         let target = format!("{}:{copy}", self.host);
         let bytes = size.get().to_string();
-        let fetch = |program: TransferProgram, flag: &str| {
-            fetch_command(
-                flag,
-                self.first_url(program).unwrap_or_default(),
-                &fetched,
-                Some(size),
-            )
-        };
+        let ssh = in_one_word(&self.ssh_command());
         match participant {
             Participant::Known(TransferProgram::Scp) => {
-                let mut words = with_full_path(&["scp", "-q", "-o", "BatchMode=yes"]);
-                words.extend(
-                    self.ssh_config
-                        .iter()
-                        .flat_map(|config| ["-F".to_owned(), config.clone()]),
-                );
+                let mut words = self.with_config(&["scp", "-q", "-o", "BatchMode=yes"]);
                 words.extend([file, target]);
                 words
             }
-            Participant::Known(TransferProgram::Copy) => {
-                copy_command(&in_one_word(&self.ssh_command()), None, &file, &target)
+            Participant::Known(TransferProgram::Copy) => copy_command(&ssh, None, &file, &target),
+            Participant::Known(TransferProgram::Rsync) => {
+                with_full_path(&["rsync", "-W", "-e", &ssh, &file, &target])
             }
-            Participant::Known(TransferProgram::Rsync) => with_full_path(&[
-                "rsync",
-                "-W",
-                "-e",
-                &in_one_word(&self.ssh_command()),
-                &file,
-                &target,
-            ]),
-            Participant::Known(
-                TransferProgram::Iperf3
-                | TransferProgram::RsyncDaemon
-                | TransferProgram::CopyServer,
-            ) => with_full_path(&["iperf3", "-c", self.host_address(), "-n", &bytes]),
-            Participant::Known(TransferProgram::Curl) => fetch(TransferProgram::Curl, "--http1.1"),
-            Participant::Known(TransferProgram::CurlTls) => {
-                fetch(TransferProgram::CurlTls, "--http2")
+            Participant::Known(program) if program.url_scheme().is_some() => {
+                let url = self.first_url(*program).unwrap_or_default();
+                program.fetch_command(url, &folders.here.file_path("copy"), Some(size))
             }
-            Participant::Known(TransferProgram::Ftp) => {
-                fetch(TransferProgram::Ftp, "--disable-eprt")
+            Participant::Known(_) => {
+                with_full_path(&["iperf3", "-c", self.host_address(), "-n", &bytes])
             }
-            Participant::Known(TransferProgram::Aria2) => fetching_in_parts(
-                self.first_url(TransferProgram::Aria2).unwrap_or_default(),
-                std::path::Path::new(&fetched),
-            ),
             Participant::Command(words) => {
-                let ssh = in_one_word(&self.ssh_command());
                 let places = [
                     ("file", &*file),
                     ("copy", &copy),
@@ -261,14 +221,14 @@ impl RemoteServers {
 
 /// Returns words in one, as rsync and the shell take them apart again.
 fn in_one_word(words: &[String]) -> String {
-    let quoted = |word: &String| {
+    let quoted = words.iter().map(|word| {
         if word.contains(' ') {
             format!("'{word}'")
         } else {
             word.clone()
         }
-    };
-    words.iter().map(quoted).collect::<Vec<_>>().join(" ")
+    });
+    quoted.collect::<Vec<_>>().join(" ")
 }
 
 /// Returns true if a participant puts its copy into a folder at the other host.
@@ -290,12 +250,11 @@ fn leave_out(
     left_out: &mut Vec<ProgramLeftOut>,
     error: &CompareError,
 ) -> Result<(), CompareError> {
-    let of = |participant: &Participant| ProgramLeftOut {
+    let gone = participants.extract_if(.., |one| needs_ssh(one));
+    left_out.extend(gone.map(|participant| ProgramLeftOut {
         program: participant.name().to_owned(),
         why: error.to_string(),
-    };
-    left_out.extend(participants.iter().filter(|one| needs_ssh(one)).map(of));
-    participants.retain(|one| !needs_ssh(one));
+    }));
     if participants.is_empty() {
         Err(CompareError::NoProgram {
             why: error.to_string(),
@@ -329,35 +288,28 @@ fn move_once(
         round,
         ..ProgramRun::default()
     };
-    let failed = |why: String| {
-        Ok(ProgramRun {
-            failed: Some(why),
-            ..run.clone()
-        })
-    };
     if is_late {
-        return failed(format!("it did not end within {}", Span::from(most)));
+        return Ok(failed_run(run, not_ended(most)));
     }
     let report = match parse_diagnosis(&document) {
         Ok(report) => report,
-        Err(why) => return failed(nothing_watched(&why, &errors)),
+        Err(why) => return Ok(failed_run(run, nothing_watched(&why, &errors))),
     };
     let end = report.command.clone();
     if end.as_ref().and_then(|end| end.code) != Some(0) {
-        return failed(last_words(&errors).unwrap_or_else(|| exit_reason(end.as_ref())));
+        let why = last_words(&errors).unwrap_or_else(|| exit_reason(end.as_ref()));
+        return Ok(failed_run(run, why));
     }
     let fetched =
         std::fs::metadata(folders.here.file_path("copy")).map(|copy| ByteCount::new(copy.len()));
     let is_intact = is_intact(folders, participant, interrupt)?;
-    let failed =
-        (is_intact == Some(false)).then(|| "the file that arrived is another one".to_owned());
     let (took, cpu) = end.map_or((None, None), |end| (Some(end.ran), end.cpu));
     let sends = fetched.is_err();
     let [sender_cpu, receiver_cpu] = if sends { [cpu, None] } else { [None, cpu] };
     let run = ProgramRun {
         took,
         is_intact,
-        failed,
+        failed: not_intact(is_intact),
         sender_cpu,
         receiver_cpu,
         ..run
@@ -438,18 +390,12 @@ fn program_batch(
         Vec::new()
     };
     // What is fetched comes from a host of which nothing is known.
-    let sends = |participant: &Participant| match participant {
-        Participant::Known(program) => program.server_host() == fullpipe_lab::Host::Receiver,
-        Participant::Command(_) => false,
-    };
-    let of = |(participant, runs): (&Participant, Vec<ProgramRun>)| {
-        program_row(
-            participant.name(),
-            prediction_of(&predictions, participant).filter(|_| sends(participant)),
-            runs,
-        )
-    };
-    let rows = by_rate(participants.iter().zip(runs).map(of).collect());
+    let rows = program_rows(participants, runs, |participant| match participant {
+        Participant::Known(program) if program.server_host() == Host::Receiver => {
+            prediction_of(&predictions, participant)
+        }
+        _ => None,
+    });
     ProgramBatch {
         name: servers.host.clone(),
         path,

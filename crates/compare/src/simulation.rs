@@ -67,28 +67,27 @@ impl SimulatedProgram {
             },
         };
         let jobs = thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
-        let attendant = || program_attendant(program, &plan.plan);
         let mut all = Vec::new();
-        let mut keep = |measurement: Measurement| {
-            let limit = measurement
-                .limit
-                .as_ref()
-                .map_or(Limit::Loss, |verdict| verdict.kind);
-            all.push((steady_rate(&measurement, path.rtt()), limit));
-        };
         simulate_attended(
             &plan,
             (COUNT, jobs),
-            (CopyAdaptation::INTERVAL, &attendant),
+            (CopyAdaptation::INTERVAL, &|| {
+                program_attendant(program, &plan.plan)
+            }),
             interrupt,
-            &mut keep,
+            &mut |measurement: Measurement| {
+                let limit = measurement.limit.as_ref();
+                let limit = limit.map_or(Limit::Loss, |verdict| verdict.kind);
+                all.push((steady_rate(&measurement, path.rtt()), limit));
+            },
         )
         .ok()?;
         all.sort_by_key(|(rate, _)| *rate);
         let (_, of_transfer) = *all.get(all.len() / 2)?;
         let median = median(all.iter().map(|(rate, _)| *rate).collect())?;
-        let fills = |(rate, _): &Limited| median >= rate.scale_by(FILLED);
-        let limit = own.filter(fills).map_or(of_transfer, |(_, limit)| limit);
+        let limit = own
+            .filter(|(rate, _)| median >= rate.scale_by(FILLED))
+            .map_or(of_transfer, |(_, limit)| limit);
         let range = FOUR_FIFTHS.map(|place| all[place].0);
         Some(Self {
             median,
@@ -135,20 +134,21 @@ fn steady_rate(measurement: &Measurement, rtt: Span) -> BitRate {
         .max()
         .unwrap_or_default();
     samples.retain(|sample| sample.at <= ended);
-    let mean = || TransferProgress::from_samples(&samples, Span::MAX).mean_rate(Span::ZERO, ended);
-    find_steady(&samples, Some(rtt), ended).map_or_else(mean, |steady| steady.rate)
+    find_steady(&samples, Some(rtt), ended).map_or_else(
+        || TransferProgress::from_samples(&samples, Span::MAX).mean_rate(Span::ZERO, ended),
+        |steady| steady.rate,
+    )
 }
 
 /// Returns the samples of the connections that carry the data, with the bytes that were
 /// acknowledged.
 fn as_watched(samples: &[Sample]) -> Vec<Sample> {
-    let acknowledged = |sample: &Sample| sample.tcp.bytes_acked.unwrap_or_default();
     let offered: BTreeMap<u16, ByteCount> = samples
         .iter()
         .map(|sample| {
             (
                 sample.stream,
-                acknowledged(sample) + sample.unacknowledged_bytes(),
+                acknowledged_bytes(sample) + sample.unacknowledged_bytes(),
             )
         })
         .collect();
@@ -158,8 +158,12 @@ fn as_watched(samples: &[Sample]) -> Vec<Sample> {
         .filter(|sample| carries_data(offered[&sample.stream], most));
     with_data
         .map(|sample| Sample {
-            bytes: acknowledged(sample),
+            bytes: acknowledged_bytes(sample),
             ..sample.clone()
         })
         .collect()
+}
+
+fn acknowledged_bytes(sample: &Sample) -> ByteCount {
+    sample.tcp.bytes_acked.unwrap_or_default()
 }
