@@ -33,16 +33,15 @@ pub fn advise_changes(
     let mut notes = Vec::new();
     let mut changes = Vec::new();
     let mut after = settings.clone();
+    let control = CongestionControl::from_name(&settings.congestion_control)
+        .unwrap_or(CongestionControl::Reno);
     for change in improvement.iter().chain(&repair_changes(report)) {
         let Some(change) = within_memory(change, settings, report.memory, &mut notes) else {
             continue;
         };
-        let control = CongestionControl::from_name(&settings.congestion_control)
-            .unwrap_or(CongestionControl::Reno);
-        let reason = |constraint: WindowConstraint| {
+        changes.extend(advise_change(&change, &after, streams, |constraint| {
             constraint.reason_for_maximum(before.bdp_of_each(streams)?, control, settings)
-        };
-        changes.extend(advise_change(&change, &after, streams, reason));
+        }));
         after = change.applied_to(&after);
     }
     notes.extend(misattributed_limits(report));
@@ -113,25 +112,17 @@ fn advise_change(
 ) -> Option<AdvisedChange> {
     let (setting, to) = sysctl_of_change(change, settings)?;
     let from = known_sysctl(change, settings).map_or_else(|| "0".to_owned(), |(_, text)| text);
-    let held = |size: ByteCount| {
-        let all = if streams > 1 {
-            format!(", {streams} of them {}", size * u64::from(streams))
-        } else {
-            String::new()
-        };
-        format!("a connection whose peer stops may hold {size} of kernel memory{all}")
-    };
     let (why, risk) = match change {
         Change::TcpRmemMax(size) => (
             format!(
                 "as receiver: {}",
                 maximum(WindowConstraint::ReceiveMaximum)?
             ),
-            held(*size),
+            risk_of_size(*size, streams),
         ),
         Change::TcpWmemMax(size) => (
             format!("as sender: {}", maximum(WindowConstraint::SendMaximum)?),
-            held(*size),
+            risk_of_size(*size, streams),
         ),
         Change::WindowScaling(_) => (
             "both ends need it for windows beyond 64 KiB".to_owned(),
@@ -156,17 +147,20 @@ fn advise_change(
     })
 }
 
+/// Returns the risk of buffers that may grow to `size`.
+fn risk_of_size(size: ByteCount, streams: u16) -> String {
+    let all = if streams > 1 {
+        format!(", {streams} of them {}", size * u64::from(streams))
+    } else {
+        String::new()
+    };
+    format!("a connection whose peer stops may hold {size} of kernel memory{all}")
+}
+
 /// Limits that are often taken for others.
 fn misattributed_limits(report: &HostReport) -> Option<String> {
-    let largest = |name: &str, at: usize| {
-        sysctl_value(&report.sysctls, name)?
-            .split(' ')
-            .nth(at)?
-            .parse::<u64>()
-            .ok()
-    };
-    let asked = largest("net.core.rmem_max", 0)?;
-    (asked < largest("net.ipv4.tcp_rmem", 2)?).then(|| {
+    let asked = sysctl_number(report, "net.core.rmem_max", 0)?;
+    (asked < sysctl_number(report, "net.ipv4.tcp_rmem", 2)?).then(|| {
         format!(
             "net.core.rmem_max ({}) is below tcp_rmem's third value and does not cap it, as is often believed: it is \
              for programs that ask for a buffer of their own, and they are better off not to.",
@@ -175,24 +169,29 @@ fn misattributed_limits(report: &HostReport) -> Option<String> {
     })
 }
 
+fn sysctl_number(report: &HostReport, name: &str, at: usize) -> Option<u64> {
+    let mut words = sysctl_value(&report.sysctls, name)?.split(' ');
+    words.nth(at)?.parse().ok()
+}
+
 /// Returns remarks on the managers that also set the settings called `names`, or may set any while
 /// they run.
 pub fn who_else(managers: &[HostManager], names: &[&str]) -> Vec<String> {
-    let sets = |manager: &&HostManager| names.iter().any(|name| manager.sets.contains_key(*name));
-    // What moves interrupts changes none of these.
-    let runs = |manager: &&HostManager| {
-        manager.sets.is_empty() && !names.is_empty() && manager.name != "irqbalance"
-    };
-    let both = managers
-        .iter()
-        .filter(|manager| sets(manager) || runs(manager));
-    both.map(|manager| {
-        format!(
-            "{} sets these settings too: it {}.",
-            manager.name, manager.note
-        )
-    })
-    .collect()
+    let others = managers.iter().filter(|manager| {
+        // What moves interrupts changes none of these.
+        let may_set_any = manager.sets.is_empty() && manager.name != "irqbalance";
+        names
+            .iter()
+            .any(|name| may_set_any || manager.sets.contains_key(*name))
+    });
+    others
+        .map(|manager| {
+            format!(
+                "{} sets these settings too: it {}.",
+                manager.name, manager.note
+            )
+        })
+        .collect()
 }
 
 #[cfg(test)]

@@ -5,56 +5,39 @@ use fullpipe_units::{BitRate, Span};
 /// Returns the rate that each buffer setting of a host allows over a path to another with the same
 /// settings, as the one predictor computes it.
 pub fn buffer_allowances(settings: &HostSettings, path: &Path, streams: u16) -> Vec<Allowance> {
-    const TUNED: &str = "programs that leave their buffers to the kernel";
-    const ASKING: &str = "programs that ask for as much as they may";
-    let asking = |size| Buffer::Request(size);
+    let rmem = Buffer::Request(kernel::rmem_max(settings));
+    let wmem = Buffer::Request(kernel::wmem_max(settings));
     let all = [
-        (
-            "net.ipv4.tcp_rmem",
-            Limit::ReceiveWindow,
-            Buffer::Automatic,
-            TUNED,
-        ),
-        (
-            "net.ipv4.tcp_wmem",
-            Limit::SendBuffer,
-            Buffer::Automatic,
-            TUNED,
-        ),
-        (
-            "net.core.rmem_max",
-            Limit::ReceiveWindow,
-            asking(kernel::rmem_max(settings)),
-            ASKING,
-        ),
-        (
-            "net.core.wmem_max",
-            Limit::SendBuffer,
-            asking(kernel::wmem_max(settings)),
-            ASKING,
-        ),
+        ("net.ipv4.tcp_rmem", Limit::ReceiveWindow, Buffer::Automatic),
+        ("net.ipv4.tcp_wmem", Limit::SendBuffer, Buffer::Automatic),
+        ("net.core.rmem_max", Limit::ReceiveWindow, rmem),
+        ("net.core.wmem_max", Limit::SendBuffer, wmem),
     ];
-    let allowance = |(setting, kind, buffer, of): (&str, Limit, Buffer, &str)| {
-        let prediction = predict(
-            path,
-            settings,
-            settings,
-            &Request {
-                streams,
-                buffer,
-                ..steady_request()
-            },
-        );
-        let ceiling = prediction.find_ceiling(kind)?.clone();
+    let found = all.into_iter().filter_map(|(setting, kind, buffer)| {
+        let request = Request {
+            streams,
+            buffer,
+            ..steady_request()
+        };
+        let prediction = predict(path, settings, settings, &request);
+        let ceiling = prediction.find_ceiling(kind)?;
         Some(Allowance {
             setting: setting.to_owned(),
-            of: of.to_owned(),
+            of: buffer_users(buffer).to_owned(),
             window: ceiling.window,
             rate: ceiling.kernel_model,
-            formula: ceiling.formula,
+            formula: ceiling.formula.clone(),
         })
-    };
-    all.into_iter().filter_map(allowance).collect()
+    });
+    found.collect()
+}
+
+/// Returns the programs that have such a buffer.
+fn buffer_users(buffer: Buffer) -> &'static str {
+    match buffer {
+        Buffer::Automatic => "programs that leave their buffers to the kernel",
+        _ => "programs that ask for as much as they may",
+    }
 }
 
 /// A path of which only this is known: the same both ways, over Ethernet, with a queue of one BDP.

@@ -65,12 +65,11 @@ impl SettingHistory {
 
     /// As one change.
     pub(crate) fn merged_entry(&self) -> JournalEntry {
-        let text = |text: Option<&str>| text.map(str::to_owned);
         let made = self.entries.last().and_then(|entry| entry.made.clone());
         JournalEntry {
             setting: self.setting.clone(),
-            before: text(self.first_value()),
-            wanted: text(self.latest_value()),
+            before: self.first_value().map(str::to_owned),
+            wanted: self.latest_value().map(str::to_owned),
             made,
         }
     }
@@ -81,6 +80,10 @@ impl SettingHistory {
             Err(error) if error.is_missing() => Ok(None),
             read => read.map(Some).map_err(|error| error.to_string()),
         }
+    }
+
+    fn read_present(&self, system: &HostSystem) -> Result<Text, String> {
+        self.setting.read(system).map_err(|error| error.to_string())
     }
 
     /// Returns true if this text is of this chain, and not somebody else's.
@@ -120,8 +123,8 @@ impl SettingHistory {
     }
 
     fn put_back(&self, system: &HostSystem) -> Result<(), String> {
-        let read = || self.setting.read(system).map_err(|error| error.to_string());
-        let is_same = self.setting.is_same(read()?.as_deref(), self.first_value());
+        let now = self.read_present(system)?;
+        let is_same = self.setting.is_same(now.as_deref(), self.first_value());
         // What a crash left of our file goes too.
         if is_same && self.setting != Setting::Persisted {
             return Ok(());
@@ -129,7 +132,7 @@ impl SettingHistory {
         self.setting
             .write(system, self.first_value())
             .map_err(|error| error.to_string())?;
-        let now = read()?;
+        let now = self.read_present(system)?;
         if self.is_put_back(now.as_deref(), self.first_value()) {
             return Ok(());
         }
@@ -155,11 +158,12 @@ impl SettingHistory {
             return put_back.map(|()| RestoreOutcome::Foreign(now));
         }
         let has_moved = !self.setting.is_same(found.as_deref(), now.as_deref());
-        let stated = |text: Option<&str>| text.map(|text| self.setting.display_value(text));
+        let [from, to] =
+            [found, now].map(|text| text.map(|text| self.setting.display_value(&text)));
         Ok(RestoreOutcome::Done(has_moved.then(|| HostChange {
             setting: self.setting.to_string(),
-            from: stated(found.as_deref()),
-            to: stated(now.as_deref()),
+            from,
+            to,
         })))
     }
 }

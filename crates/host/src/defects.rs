@@ -51,19 +51,16 @@ const DEFECTS: [KnownDefect; 3] = [
 ];
 
 impl KnownDefect {
-    fn is_in(&self, kernel: KernelVersion) -> bool {
-        (self.since..self.fixed).contains(&kernel)
-    }
-
-    fn report(&self, kernel: KernelVersion) -> KernelDefect {
-        let (fixed, effect, source) = (self.fixed, self.effect.to_owned(), self.source.to_owned());
-        KernelDefect {
+    /// Returns the report of the defect, if `kernel` has it.
+    fn report_in(&self, kernel: KernelVersion) -> Option<KernelDefect> {
+        let is_in = (self.since..self.fixed).contains(&kernel);
+        is_in.then(|| KernelDefect {
             kernel,
             at: self.at,
-            effect,
-            fixed,
-            source,
-        }
+            effect: self.effect.to_owned(),
+            fixed: self.fixed,
+            source: self.source.to_owned(),
+        })
     }
 }
 
@@ -71,8 +68,7 @@ impl KnownDefect {
 pub(crate) fn known_defects(kernel: KernelVersion) -> Vec<KernelDefect> {
     DEFECTS
         .iter()
-        .filter(|defect| defect.is_in(kernel))
-        .map(|defect| defect.report(kernel))
+        .filter_map(|defect| defect.report_in(kernel))
         .collect()
 }
 
@@ -80,14 +76,10 @@ pub(crate) fn known_defects(kernel: KernelVersion) -> Vec<KernelDefect> {
 /// receiver where those are known.
 pub fn defects_behind(verdict: &Verdict, kernels: [Option<KernelVersion>; 2]) -> Vec<KernelDefect> {
     let name = verdict.name();
-    let of_end = |defect: &KnownDefect| {
-        let kernel = kernels[usize::from(defect.at == At::Receiver)]?;
-        defect.is_in(kernel).then(|| defect.report(kernel))
-    };
     DEFECTS
         .iter()
         .filter(|defect| defect.limits.contains(&name))
-        .filter_map(of_end)
+        .filter_map(|defect| defect.report_in(kernels[usize::from(defect.at == At::Receiver)]?))
         .collect()
 }
 

@@ -45,26 +45,18 @@ fn system_commands(change: &Change, system: System) -> Vec<CommandPair> {
 /// issues").
 fn windows_command(change: &Change) -> Option<CommandPair> {
     const NORMAL_ENDS_AT: ByteCount = ByteCount::from_mib(16);
-    let netsh = |set: &str, back: &str| CommandPair {
-        apply: format!("netsh int tcp set {set}"),
-        undo: format!("netsh int tcp set {back}"),
-    };
-    let level = |name: &str| {
-        netsh(
-            &format!("global autotuninglevel={name}"),
-            "global autotuninglevel=normal",
-        )
-    };
     match change {
-        Change::TcpRmemMax(size) if *size > NORMAL_ENDS_AT => Some(level("experimental")),
+        Change::TcpRmemMax(size) if *size > NORMAL_ENDS_AT => {
+            Some(tuning_level_command("experimental"))
+        }
         Change::TcpRmemMax(_) | Change::ModerateRcvbuf(true) | Change::WindowScaling(true) => {
-            let CommandPair { apply, undo } = level("normal");
+            let CommandPair { apply, undo } = tuning_level_command("normal");
             Some(CommandPair {
                 apply: format!("{apply}    (unless it is experimental now)"),
                 undo,
             })
         }
-        Change::CongestionControl(name) => Some(netsh(
+        Change::CongestionControl(name) => Some(netsh_command(
             &format!(
                 "supplemental template=internet congestionprovider={}",
                 if name == "bbr" { "bbr2" } else { name }
@@ -72,6 +64,20 @@ fn windows_command(change: &Change) -> Option<CommandPair> {
             "supplemental template=internet congestionprovider=cubic",
         )),
         _ => None,
+    }
+}
+
+fn tuning_level_command(level: &str) -> CommandPair {
+    netsh_command(
+        &format!("global autotuninglevel={level}"),
+        "global autotuninglevel=normal",
+    )
+}
+
+fn netsh_command(set: &str, back: &str) -> CommandPair {
+    CommandPair {
+        apply: format!("netsh int tcp set {set}"),
+        undo: format!("netsh int tcp set {back}"),
     }
 }
 
@@ -101,15 +107,9 @@ const FREE_BSD: SysctlNames = SysctlNames {
 /// No buffer grows beyond `kern.ipc.maxsockbuf`, which counts more than payload (tuning(7), tcp(4);
 /// Apple's `sysctl -a`).
 fn bsd_commands(change: &Change, names: &SysctlNames) -> Vec<CommandPair> {
-    let sized = |name: &str, size: ByteCount| {
-        vec![
-            raise_command("kern.ipc.maxsockbuf", size * 2),
-            raise_command(name, size),
-        ]
-    };
     match change {
-        Change::TcpRmemMax(size) => sized(names.receive, *size),
-        Change::TcpWmemMax(size) => sized(names.send, *size),
+        Change::TcpRmemMax(size) => raise_buffer_commands(names.receive, *size),
+        Change::TcpWmemMax(size) => raise_buffer_commands(names.send, *size),
         Change::WindowScaling(on) => vec![sysctl_command(
             "net.inet.tcp.rfc1323",
             &u8::from(*on).to_string(),
@@ -127,6 +127,13 @@ fn bsd_commands(change: &Change, names: &SysctlNames) -> Vec<CommandPair> {
             .collect(),
         _ => Vec::new(),
     }
+}
+
+fn raise_buffer_commands(name: &str, size: ByteCount) -> Vec<CommandPair> {
+    vec![
+        raise_command("kern.ipc.maxsockbuf", size * 2),
+        raise_command(name, size),
+    ]
 }
 
 /// The setting of a size, for a host that may have a larger one already.

@@ -54,12 +54,6 @@ const WITHOUT_RECYCLING: KernelVersion = KernelVersion::new(4, 12);
 impl FolkloreContext {
     fn why_harmful(&self, name: &str, value: &str) -> Option<String> {
         let is_off = value.trim() == "0";
-        let number = |at: usize| value.split_whitespace().nth(at)?.parse::<i64>().ok();
-        let bytes = |at| {
-            number(at)
-                .and_then(|number| u64::try_from(number).ok())
-                .map(ByteCount::new)
-        };
         Some(match name.strip_prefix("net.ipv4.")? {
             "tcp_window_scaling" if is_off => {
                 let most = window::rate_of_window(ByteCount::new(65_535), self.rtt);
@@ -79,18 +73,18 @@ impl FolkloreContext {
                 "receive buffers stay at their default size: they are no longer tuned".to_owned()
             }
             "tcp_mem" => {
-                let allowed = bytes(2)?.get().checked_mul(PAGE).map_or(ByteCount::new(u64::MAX), ByteCount::new);
+                let allowed = nth_size(value, 2)?.get().checked_mul(PAGE).map_or(ByteCount::new(u64::MAX), ByteCount::new);
                 let memory = self.memory.filter(|memory| allowed > *memory)?;
                 format!("it counts pages, not bytes: this lets TCP take {allowed} of {memory} of memory")
             }
-            "tcp_adv_win_scale" if self.kernel < WITHOUT_WIN_SCALE && number(0)? <= -2 => {
+            "tcp_adv_win_scale" if self.kernel < WITHOUT_WIN_SCALE && nth_number(value, 0)? <= -2 => {
                 "only a quarter of each receive buffer, or less, is advertised as window".to_owned()
             }
-            "tcp_rmem" | "tcp_wmem" if bytes(1)? >= LARGE_DEFAULT => {
+            "tcp_rmem" | "tcp_wmem" if nth_size(value, 1)? >= LARGE_DEFAULT => {
                 format!(
                     "its second value is what each new connection begins with, idle ones too: {}; the third is the one \
                      that long paths need",
-                    bytes(1)?
+                    nth_size(value, 1)?
                 )
             }
             "tcp_tw_recycle" if self.kernel >= WITHOUT_RECYCLING => {
@@ -99,6 +93,16 @@ impl FolkloreContext {
             _ => return None,
         })
     }
+}
+
+fn nth_number(value: &str, at: usize) -> Option<i64> {
+    value.split_whitespace().nth(at)?.parse().ok()
+}
+
+fn nth_size(value: &str, at: usize) -> Option<ByteCount> {
+    u64::try_from(nth_number(value, at)?)
+        .ok()
+        .map(ByteCount::new)
 }
 
 /// `tcp_mem` counts them.

@@ -20,16 +20,11 @@ pub fn inspect_host(tree: &SysctlTree) -> Result<HostSettings, SysctlError> {
 /// # Errors
 /// Fails if a setting that every kernel has is missing, or is not what it should be.
 pub fn settings_of(report: &HostReport) -> Result<HostSettings, SysctlError> {
-    let missing = |name: &str| {
-        let cause = io::Error::new(io::ErrorKind::NotFound, "the record of the host has none");
-        SysctlError::failed("read", name, cause)
-    };
     parse_settings(report.kernel, &|name| {
-        report
-            .sysctls
-            .get(name)
-            .cloned()
-            .ok_or_else(|| missing(name))
+        report.sysctls.get(name).cloned().ok_or_else(|| {
+            let cause = io::Error::new(io::ErrorKind::NotFound, "the record of the host has none");
+            SysctlError::failed("read", name, cause)
+        })
     })
 }
 
@@ -100,14 +95,13 @@ fn parse_words<T: FromStr, const COUNT: usize>(
         .split_whitespace()
         .map(|word| word.parse().ok())
         .collect();
-    let malformed = || SysctlError::Malformed {
-        name: name.to_owned(),
-        text: text.clone(),
-        expected,
-    };
     words
         .and_then(|words| words.try_into().ok())
-        .ok_or_else(malformed)
+        .ok_or_else(|| SysctlError::Malformed {
+            name: name.to_owned(),
+            text,
+            expected,
+        })
 }
 
 fn missing_as_none<T>(read: Result<T, SysctlError>) -> Result<Option<T>, SysctlError> {

@@ -4,6 +4,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use fullpipe_units::printable_line;
 use rustix::fs::OFlags;
@@ -41,8 +42,7 @@ pub(crate) struct Origin {
 impl Origin {
     /// Of the calling thread.
     pub(crate) fn of_calling_thread() -> io::Result<Self> {
-        let inode = |file: &str| fs::metadata(file).map(|found| found.ino());
-        let namespace = inode("/proc/thread-self/ns/net")?;
+        let namespace = fs::metadata("/proc/thread-self/ns/net")?.ino();
         Ok(Self {
             boot: fs::read_to_string("/proc/sys/kernel/random/boot_id")?
                 .trim()
@@ -50,24 +50,19 @@ impl Origin {
             namespace,
             cookie: fullpipe_sys::network_cookie().unwrap_or(0),
             // Who may not look at the first process is not in its namespaces.
-            initial: inode("/proc/1/ns/net").is_ok_and(|first| first == namespace),
+            initial: fs::metadata("/proc/1/ns/net").is_ok_and(|first| first.ino() == namespace),
         })
     }
 
     /// Returns the relation of a journal of this origin to the process that reads it here.
     pub(crate) fn seen_from(&self, here: &Self) -> JournalRelation {
         // The first process may enter and leave the namespace meanwhile.
-        let same = |of: &Self| (of.namespace, of.cookie);
-        if self.boot == here.boot && same(self) == same(here) {
-            JournalRelation::Ours
-        } else if self.boot == here.boot {
-            JournalRelation::Elsewhere
-        } else if self.initial && here.initial {
-            JournalRelation::BeforeBoot
-        } else if self.initial {
-            JournalRelation::Elsewhere
-        } else {
-            JournalRelation::Gone
+        let is_same = (self.namespace, self.cookie) == (here.namespace, here.cookie);
+        match (self.boot == here.boot, self.initial) {
+            (true, _) if is_same => JournalRelation::Ours,
+            (false, true) if here.initial => JournalRelation::BeforeBoot,
+            (true, _) | (false, true) => JournalRelation::Elsewhere,
+            (false, false) => JournalRelation::Gone,
         }
     }
 
@@ -113,6 +108,22 @@ pub(crate) enum Line {
     Made { text: String },
     /// To stay.
     Confirmed { id: String },
+}
+
+impl Line {
+    pub(crate) fn change_of_entry(entry: &JournalEntry) -> Self {
+        let JournalEntry {
+            setting,
+            before,
+            wanted,
+            ..
+        } = entry.clone();
+        Self::Change {
+            setting,
+            before,
+            wanted,
+        }
+    }
 }
 
 /// A journal that is damaged, or of another version.
@@ -176,28 +187,14 @@ impl Journal {
     pub(crate) fn read_all(
         folder: &Path,
     ) -> Result<(Vec<Self>, Vec<UnreadableJournal>), JournalError> {
-        let failed = |cause| JournalError::Io {
-            doing: "read",
-            path: folder.to_owned(),
-            cause,
-        };
-        let mut files = Vec::new();
-        for entry in fs::read_dir(folder).map_err(failed)? {
-            let entry = entry.map_err(failed)?;
-            if let Some(boot) = entry.file_name().to_str().and_then(boot_of) {
-                let modified = entry
-                    .metadata()
-                    .and_then(|found| found.modified())
-                    .map_err(failed)?;
-                files.push((modified, entry.path(), boot.to_owned()));
-            }
-        }
-        files.sort();
+        let files = journal_files(folder).map_err(JournalError::on_path("read", folder))?;
         let (mut journals, mut unreadable) = (Vec::new(), Vec::new());
         for (_, path, boot) in files.into_iter().rev() {
             match Self::read(&path) {
                 Ok(Some(journal)) => journals.push(journal),
-                Ok(None) => fs::remove_file(&path).map_err(failed)?,
+                Ok(None) => {
+                    fs::remove_file(&path).map_err(JournalError::on_path("read", folder))?;
+                }
                 Err(error) => unreadable.push(UnreadableJournal { path, boot, error }),
             }
         }
@@ -206,46 +203,41 @@ impl Journal {
 
     /// None where nothing whole was written.
     fn read(path: &Path) -> Result<Option<Self>, JournalError> {
-        let failed = |cause| JournalError::Io {
-            doing: "read",
-            path: path.to_owned(),
-            cause,
-        };
         let mut bytes = Vec::new();
-        let file = open_regular(OpenOptions::new().read(true), path);
-        file.and_then(|file| file.take(MAX_FILE + 1).read_to_end(&mut bytes))
-            .map_err(failed)?;
-        let malformed = |line, why: String| JournalError::Malformed {
+        open_regular(OpenOptions::new().read(true), path)
+            .and_then(|file| file.take(MAX_FILE + 1).read_to_end(&mut bytes))
+            .map_err(JournalError::on_path("read", path))?;
+        Self::parse(path, &bytes).map_err(|(line, why)| JournalError::Malformed {
             path: path.to_owned(),
             line,
             why,
-        };
+        })
+    }
+
+    /// Fails with the number of the malformed line and the reason.
+    fn parse(path: &Path, bytes: &[u8]) -> Result<Option<Self>, (usize, String)> {
         if bytes.len() as u64 > MAX_FILE {
-            return Err(malformed(0, format!("longer than {MAX_FILE} bytes")));
+            return Err((0, format!("longer than {MAX_FILE} bytes")));
         }
         let Some(end) = bytes.iter().rposition(|byte| *byte == b'\n') else {
             return Ok(None);
         };
         let numbered = bytes[..end].split(|byte| *byte == b'\n').zip(1..);
-        let lines =
-            numbered.map(|(line, number)| parse_line(line).map_err(|why| malformed(number, why)));
-        let lines: Vec<Line> = lines.collect::<Result<_, _>>()?;
+        let lines = numbered
+            .map(|(line, number)| parse_line(line).map_err(|why| (number, why)))
+            .collect::<Result<Vec<Line>, _>>()?;
         let Some(Line::Opened {
             version: VERSION,
             origin,
         }) = lines.first()
         else {
-            return Err(malformed(
-                1,
-                "not how a journal of this version begins".to_owned(),
-            ));
+            return Err((1, "not how a journal of this version begins".to_owned()));
         };
-        let (origin, length) = (origin.clone(), end as u64 + 1);
         Ok(Some(Self {
             path: path.to_owned(),
-            origin,
+            origin: origin.clone(),
             lines,
-            length,
+            length: end as u64 + 1,
         }))
     }
 
@@ -284,18 +276,19 @@ impl Journal {
 
     /// The apply that waits for somebody to confirm it.
     pub(crate) fn pending_apply(&self) -> Option<&str> {
-        let confirmed = |id: &str| {
-            self.lines
-                .iter()
-                .any(|line| matches!(line, Line::Confirmed { id: of } if of == id))
-        };
         self.lines.iter().find_map(|line| match line {
             Line::Apply {
                 id,
                 temporary: Some(_),
-            } if !confirmed(id) => Some(id.as_str()),
+            } if !self.is_confirmed(id) => Some(id.as_str()),
             _ => None,
         })
+    }
+
+    fn is_confirmed(&self, apply: &str) -> bool {
+        self.lines
+            .iter()
+            .any(|line| matches!(line, Line::Confirmed { id } if id == apply))
     }
 
     /// Writes `line` and has it on the disk before it returns.
@@ -310,38 +303,26 @@ impl Journal {
     }
 
     fn write_line(&mut self, line: Line) -> Result<(), JournalError> {
-        let path = self.path.clone();
-        let failed = |cause| JournalError::Io {
-            doing: "write",
-            path: path.clone(),
-            cause,
-        };
-        debug!(journal = %path.display(), ?line, "writing to the journal");
-        let text = line_text(&line).map_err(failed)?;
-        let is_new = self.lines.is_empty();
-        self.write_bytes(text.as_bytes())
-            .and_then(|()| if is_new { self.sync_folder() } else { Ok(()) })
-            .map_err(failed)?;
-        self.length += text.len() as u64;
+        debug!(journal = %self.path.display(), ?line, "writing to the journal");
+        self.length += line_text(&line)
+            .and_then(|text| self.write_text(&text))
+            .map_err(JournalError::on_path("write", &self.path))?;
         self.lines.push(line);
         Ok(())
     }
 
-    fn write_bytes(&self, bytes: &[u8]) -> io::Result<()> {
-        let options = &mut OpenOptions::new();
-        let mut file = open_regular(
-            options.write(true).create(true).truncate(false).mode(0o600),
-            &self.path,
-        )?;
+    /// Returns the number of bytes written.
+    fn write_text(&self, text: &str) -> io::Result<u64> {
+        let mut file = open_private(&self.path)?;
         // A line that somebody died over must not become the beginning of this one.
         file.set_len(self.length)?;
         file.seek(SeekFrom::Start(self.length))?;
-        file.write_all(bytes)?;
-        file.sync_all()
-    }
-
-    fn sync_folder(&self) -> io::Result<()> {
-        File::open(self.path.parent().unwrap_or(Path::new(".")))?.sync_all()
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        if self.lines.is_empty() {
+            File::open(self.path.parent().unwrap_or(Path::new(".")))?.sync_all()?;
+        }
+        Ok(text.len() as u64)
     }
 
     /// Takes apply `id` and what follows it out of the journal, or everything, but for `kept`. A
@@ -353,40 +334,53 @@ impl Journal {
     ) -> Result<(), JournalError> {
         let from = since.and_then(|since| self.lines.iter().position(|line| is_apply(line, since)));
         self.lines.truncate(from.unwrap_or(1));
-        for JournalEntry {
-            setting,
-            before,
-            wanted,
-            made,
-        } in kept
-        {
-            self.lines.push(Line::Change {
-                setting,
-                before,
-                wanted,
-            });
-            self.lines.extend(made.map(|text| Line::Made { text }));
+        for entry in kept {
+            self.lines.push(Line::change_of_entry(&entry));
+            self.lines
+                .extend(entry.made.map(|text| Line::Made { text }));
         }
         let is_empty = !self
             .lines
             .iter()
             .any(|line| matches!(line, Line::Change { .. }));
-        let path = self.path.clone();
-        let failed = |cause| JournalError::Io {
-            doing: "write",
-            path: path.clone(),
-            cause,
-        };
-        let whole = self
+        self.length = self
             .lines
             .iter()
             .map(line_text)
             .collect::<io::Result<String>>()
-            .map_err(failed)?;
-        replace_file(&self.path, (!is_empty).then_some(whole.as_str())).map_err(failed)?;
-        self.length = whole.len() as u64;
+            .and_then(|text| {
+                replace_file(&self.path, (!is_empty).then_some(text.as_str()))?;
+                Ok(text.len() as u64)
+            })
+            .map_err(JournalError::on_path("write", &self.path))?;
         Ok(())
     }
+}
+
+/// Returns the files in `folder` that have names of journals, the earliest first, each with its time
+/// and its boot.
+fn journal_files(folder: &Path) -> io::Result<Vec<(SystemTime, PathBuf, String)>> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if let Some(boot) = entry.file_name().to_str().and_then(boot_of) {
+            files.push((entry.metadata()?.modified()?, entry.path(), boot.to_owned()));
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// Opens a regular file of this user's alone for writing, which is made if it is not there.
+///
+/// # Errors
+/// Fails if it cannot be opened, or is no regular file.
+pub(crate) fn open_private(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    open_regular(
+        options.write(true).create(true).truncate(false).mode(0o600),
+        path,
+    )
 }
 
 /// Opens a regular file, and does not wait if it is another one: a pipe would open only when its
@@ -394,7 +388,7 @@ impl Journal {
 ///
 /// # Errors
 /// Fails if it cannot be opened, or is none.
-pub(crate) fn open_regular(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+fn open_regular(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     let file = options
         .custom_flags(OFlags::NONBLOCK.bits().cast_signed())
         .open(path)?;
@@ -413,12 +407,14 @@ fn boot_of(name: &str) -> Option<&str> {
         .strip_suffix('.')?;
     let (rest, cookie) = rest.rsplit_once('-')?;
     let (boot, namespace) = rest.rsplit_once('-')?;
-    let is_number = |text: &str| text.parse::<u64>().is_ok();
+    let are_numbers = [namespace, cookie]
+        .iter()
+        .all(|text| text.parse::<u64>().is_ok());
     let is_boot = boot.len() == BOOT
         && boot
             .chars()
             .all(|letter| letter.is_ascii_hexdigit() || letter == '-');
-    (is_boot && is_number(namespace) && is_number(cookie)).then_some(boot)
+    (is_boot && are_numbers).then_some(boot)
 }
 
 /// Letters of a boot's name.

@@ -2,20 +2,20 @@
 //! leaves a way back.
 
 use std::collections::BTreeMap;
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use fullpipe_record::{Change, HostChange, HostLeft, HostUndone};
+use fullpipe_record::{Change, HostChange, HostLeft, HostSettings, HostUndone};
 use fullpipe_units::{Span, is_one_line};
 use rustix::fs::{FlockOperation, flock};
 
 use crate::chain::{RestoreOutcome, put_back, setting_histories};
 use crate::entry::JournalEntry;
 use crate::inspect::inspect_host;
-use crate::journal::{Journal, JournalRelation, Line, Origin, UnreadableJournal, open_regular};
+use crate::journal::{Journal, JournalRelation, Line, Origin, UnreadableJournal, open_private};
 use crate::journal_error::JournalError;
 use crate::render::setting_writes;
 use crate::setting::{HostSystem, Setting};
@@ -58,45 +58,11 @@ impl JournalDir {
     /// If the folder cannot be made or locked, others may write in it, or another holds the lock
     /// for longer than ten seconds.
     pub fn open(folder: &Path, system: HostSystem) -> Result<Self, JournalError> {
-        let failed = |doing| {
-            move |cause| JournalError::Io {
-                doing,
-                path: folder.to_owned(),
-                cause,
-            }
-        };
         if !folder.exists() {
-            DirBuilder::new()
-                .recursive(true)
-                .mode(0o700)
-                .create(folder)
-                .map_err(failed("make"))?;
-            let above = folder.parent().unwrap_or(Path::new("/"));
-            File::open(above)
-                .and_then(|above| above.sync_all())
-                .map_err(failed("make"))?;
+            make_folder(folder).map_err(JournalError::on_path("make", folder))?;
         }
         refuse_foreign(folder)?;
-        let path = folder.join("lock");
-        let lock = open_regular(
-            OpenOptions::new()
-                .write(true)
-                .create(true)
-                .truncate(false)
-                .mode(0o600),
-            &path,
-        );
-        let lock = lock.map_err(failed("lock"))?;
-        let deadline = Instant::now() + TIMEOUT;
-        while let Err(error) = flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-            if error != rustix::io::Errno::WOULDBLOCK {
-                return Err(failed("lock")(error.into()));
-            }
-            if Instant::now() >= deadline {
-                return Err(JournalError::Busy { path });
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        let lock = lock_folder(folder)?;
         let origin = Origin::of_calling_thread().map_err(|cause| JournalError::Kernel {
             what: "which namespace this is",
             cause,
@@ -148,12 +114,27 @@ impl JournalDir {
         let Err(first) = made else {
             return Ok(entries.iter().map(host_change).collect());
         };
-        let way_back = self.take_back(&mut journal, Some(&id));
-        Err(match way_back {
-            Ok(undone) if undone.left.is_empty() => first,
-            Ok(undone) => with_way_back(first, &undone.left[0].why),
-            Err(then) => with_way_back(first, &then.to_string()),
-        })
+        Err(self.take_failed_back(&mut journal, &id, first))
+    }
+
+    /// Returns the error of apply `id`, which failed, after what it changed was put back.
+    fn take_failed_back(
+        &self,
+        journal: &mut Journal,
+        id: &str,
+        first: JournalError,
+    ) -> JournalError {
+        let then = match self.take_back(journal, Some(id)) {
+            Ok(undone) => match undone.left.into_iter().next() {
+                Some(left) => left.why,
+                None => return first,
+            },
+            Err(then) => then.to_string(),
+        };
+        JournalError::WayBack {
+            first: Box::new(first),
+            then,
+        }
     }
 
     fn make_entries(
@@ -181,17 +162,7 @@ impl JournalDir {
                 before,
                 ..entry.clone()
             };
-            let JournalEntry {
-                setting,
-                before,
-                wanted,
-                ..
-            } = entry.clone();
-            journal.append_line(Line::Change {
-                setting,
-                before,
-                wanted,
-            })?;
+            journal.append_line(Line::change_of_entry(&entry))?;
             observe(JournalStep::Written(number));
             if let Some(text) = entry.write_setting(&self.system)? {
                 journal.append_line(Line::Made { text })?;
@@ -250,12 +221,7 @@ impl JournalDir {
             JournalRelation::Elsewhere => all.elsewhere += 1,
             _ if forget => {
                 let aside = path.with_extension(format!("damaged-{}", new_id().map_err(no_id)?));
-                let failed = |cause| JournalError::Io {
-                    doing: "rename",
-                    path: path.clone(),
-                    cause,
-                };
-                fs::rename(path, &aside).map_err(failed)?;
+                fs::rename(path, &aside).map_err(JournalError::on_path("rename", path))?;
                 all.unreadable.push(format!(
                     "{} was set aside as {}",
                     path.display(),
@@ -313,14 +279,11 @@ impl JournalDir {
                     .filter(|entry| entry.setting == Setting::Persisted)
                     .filter_map(|entry| entry.wanted.clone())
                     .collect();
-                let outlived = |name: &str| {
-                    files
-                        .iter()
-                        .any(|file| parse_persisted(file).contains_key(name))
-                };
                 entries.retain(|entry| match &entry.setting {
                     Setting::Persisted => true,
-                    Setting::Sysctl(name) => outlived(name),
+                    Setting::Sysctl(name) => files
+                        .iter()
+                        .any(|file| parse_persisted(file).contains_key(name)),
                     _ => false,
                 });
             }
@@ -385,15 +348,36 @@ impl JournalDir {
     }
 }
 
+/// Makes a folder of this user's alone, and has it on the disk before it returns.
+fn make_folder(folder: &Path) -> io::Result<()> {
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(folder)?;
+    File::open(folder.parent().unwrap_or(Path::new("/")))?.sync_all()
+}
+
+/// Returns the lock of a folder, after it waited while another process held it.
+fn lock_folder(folder: &Path) -> Result<File, JournalError> {
+    let path = folder.join("lock");
+    let lock = open_private(&path).map_err(JournalError::on_path("lock", folder))?;
+    let deadline = Instant::now() + TIMEOUT;
+    while let Err(error) = flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+        if error != rustix::io::Errno::WOULDBLOCK {
+            return Err(JournalError::on_path("lock", folder)(error.into()));
+        }
+        if Instant::now() >= deadline {
+            return Err(JournalError::Busy { path });
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(lock)
+}
+
 /// Whoever writes a journal says what is written into the kernel.
 fn refuse_foreign(folder: &Path) -> Result<(), JournalError> {
     const WRITABLE_BY_OTHERS: u32 = 0o022;
-    let unreadable = |cause| JournalError::Io {
-        doing: "read",
-        path: folder.to_owned(),
-        cause,
-    };
-    let found = fs::metadata(folder).map_err(unreadable)?;
+    let found = fs::metadata(folder).map_err(JournalError::on_path("read", folder))?;
     let ours = [0, rustix::process::geteuid().as_raw()].contains(&found.uid());
     if ours && found.mode() & WRITABLE_BY_OTHERS == 0 {
         return Ok(());
@@ -467,16 +451,7 @@ fn plan_entries(
     let mut entries: Vec<JournalEntry> = Vec::new();
     let mut sysctls = BTreeMap::new();
     for change in changes {
-        let Some((setting, wanted)) = setting_writes(change, &settings) else {
-            return Err(JournalError::Unfit(
-                "a program makes this change for itself, not the host".to_owned(),
-            ));
-        };
-        if !setting.is_sane() || wanted.as_deref().is_some_and(|text| !is_one_line(text)) {
-            return Err(JournalError::Unfit(format!(
-                "{setting} is no setting of the network, or its value is no text in one line"
-            )));
-        }
+        let (setting, wanted) = checked_write(change, &settings)?;
         settings = change.applied_to(&settings);
         if let (Setting::Sysctl(name), Some(text)) = (&setting, &wanted) {
             sysctls.insert(name.clone(), text.clone());
@@ -497,28 +472,49 @@ fn plan_entries(
         );
     }
     if persist && !sysctls.is_empty() {
-        let before = Setting::Persisted.read(system)?;
-        if !Setting::Persisted.may_have(before.as_deref()) {
-            let file = system.persisted_file();
-            let why = format!(
-                "{} has lines that are no settings of the network; take them out",
-                file.display()
-            );
-            return Err(JournalError::Unfit(why));
-        }
-        let mut all = parse_persisted(before.as_deref().unwrap_or_default());
-        all.extend(sysctls);
-        push_entry(
-            &mut entries,
-            JournalEntry {
-                setting: Setting::Persisted,
-                before,
-                wanted: Some(persisted_text(&all)),
-                made: None,
-            },
-        );
+        push_entry(&mut entries, persisted_entry(system, sysctls)?);
     }
     Ok(entries)
+}
+
+/// Returns the setting that `change` writes and its text, if both may be in a journal.
+fn checked_write(
+    change: &Change,
+    settings: &HostSettings,
+) -> Result<(Setting, Option<String>), JournalError> {
+    let Some((setting, wanted)) = setting_writes(change, settings) else {
+        return Err(JournalError::Unfit(
+            "a program makes this change for itself, not the host".to_owned(),
+        ));
+    };
+    if !setting.is_sane() || wanted.as_deref().is_some_and(|text| !is_one_line(text)) {
+        return Err(JournalError::Unfit(format!(
+            "{setting} is no setting of the network, or its value is no text in one line"
+        )));
+    }
+    Ok((setting, wanted))
+}
+
+/// Returns the change of our file in `sysctl.d` that adds `sysctls` to it.
+fn persisted_entry(
+    system: &HostSystem,
+    sysctls: BTreeMap<String, String>,
+) -> Result<JournalEntry, JournalError> {
+    let before = Setting::Persisted.read(system)?;
+    if !Setting::Persisted.may_have(before.as_deref()) {
+        return Err(JournalError::Unfit(format!(
+            "{} has lines that are no settings of the network; take them out",
+            system.persisted_file().display()
+        )));
+    }
+    let mut all = parse_persisted(before.as_deref().unwrap_or_default());
+    all.extend(sysctls);
+    Ok(JournalEntry {
+        setting: Setting::Persisted,
+        before,
+        wanted: Some(persisted_text(&all)),
+        made: None,
+    })
 }
 
 fn push_entry(entries: &mut Vec<JournalEntry>, entry: JournalEntry) {
@@ -559,21 +555,14 @@ fn persisted_text(settings: &BTreeMap<String, String>) -> String {
 }
 
 fn host_change(entry: &JournalEntry) -> HostChange {
-    let text = |text: &Option<String>| {
+    let [from, to] = [&entry.before, &entry.wanted].map(|text| {
         text.as_deref()
             .map(|text| entry.setting.display_value(text))
-    };
+    });
     HostChange {
         setting: entry.setting.to_string(),
-        from: text(&entry.before),
-        to: text(&entry.wanted),
-    }
-}
-
-fn with_way_back(first: JournalError, then: &str) -> JournalError {
-    JournalError::WayBack {
-        first: Box::new(first),
-        then: then.to_owned(),
+        from,
+        to,
     }
 }
 

@@ -1,5 +1,5 @@
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
@@ -80,6 +80,17 @@ pub enum JournalError {
     /// The process that takes the changes back in time could not be started; nothing was changed.
     #[error("cannot start what would take the settings back in time: {0}; nothing was changed")]
     Watchdog(io::Error),
+}
+
+impl JournalError {
+    /// Returns the conversion of a kernel's error into that of `doing` something to `path`.
+    pub(crate) fn on_path(doing: &'static str, path: &Path) -> impl Fn(io::Error) -> Self {
+        move |cause| Self::Io {
+            doing,
+            path: path.to_owned(),
+            cause,
+        }
+    }
 }
 
 impl From<SysctlError> for JournalError {

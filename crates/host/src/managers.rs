@@ -50,13 +50,9 @@ pub fn setting_managers(root: &Path) -> Vec<HostManager> {
 
 fn running_managers(processes: &Path) -> Vec<HostManager> {
     let entries = fs::read_dir(processes).into_iter().flatten().flatten();
-    let is_process = |path: &PathBuf| {
-        path.file_name()
-            .is_some_and(|name| name.as_encoded_bytes()[0].is_ascii_digit())
-    };
-    let names = entries.map(|entry| entry.path()).filter(is_process);
-    let names: BTreeSet<String> = names
-        .filter_map(|path| fs::read_to_string(path.join("comm")).ok())
+    let names: BTreeSet<String> = entries
+        .filter(|entry| entry.file_name().as_encoded_bytes()[0].is_ascii_digit())
+        .filter_map(|entry| fs::read_to_string(entry.path().join("comm")).ok())
         .collect();
     let running = PROGRAMS
         .into_iter()

@@ -55,10 +55,7 @@ impl ProcessorMeter {
         let process = other.map(|(_, stat)| stat);
         let used = used_time(process.as_ref(), &mut buffer).unwrap_or_default();
         let stat = File::open(proc.join("stat")).ok();
-        let cores = stat
-            .as_ref()
-            .map(|stat| core_times(&read_start(stat, &mut buffer)))
-            .unwrap_or_default();
+        let cores = read_core_times(stat.as_ref(), &mut buffer);
         let threads = ThreadDelays::from_folder(own.join("task"), &mut buffer);
         let quota = CpuQuota::from_cgroup_text(
             &fs::read_to_string(own.join("cgroup")).unwrap_or_default(),
@@ -85,11 +82,7 @@ impl ProcessorMeter {
     pub fn take_sample(&mut self, at: Span) -> Option<CpuSample> {
         let buffer = &mut self.buffer;
         let used = used_time(self.process.as_ref(), buffer)?;
-        let now = self
-            .stat
-            .as_ref()
-            .map(|stat| core_times(&read_start(stat, buffer)))
-            .unwrap_or_default();
+        let now = read_core_times(self.stat.as_ref(), buffer);
         let is_same = now
             .iter()
             .map(|core| core.0)
@@ -131,6 +124,11 @@ fn used_time(stat: Option<&File>, buffer: &mut Vec<u8>) -> Option<ProcessTime> {
         Some(stat) => process_time(&read_start(stat, buffer)),
         None => process_cpu_time().ok(),
     }
+}
+
+fn read_core_times(stat: Option<&File>, buffer: &mut Vec<u8>) -> Vec<(u32, CpuTime)> {
+    stat.map(|stat| core_times(&read_start(stat, buffer)))
+        .unwrap_or_default()
 }
 
 /// Drops every second sample, but never the last, which has the sums.
@@ -236,13 +234,12 @@ impl CpuQuota {
             .take(DEEPEST)
             .map(|group| mount.join(group))
             .collect();
-        let stat = |group: &PathBuf| File::open(group.join("cpu.stat")).ok();
-        groups.iter().find_map(stat)?;
+        groups.iter().find_map(|group| open_cpu_stat(group))?;
         Some(Self {
             stats: groups
                 .iter()
                 .filter(|group| has_quota(group))
-                .filter_map(stat)
+                .filter_map(|group| open_cpu_stat(group))
                 .collect(),
         })
     }
@@ -261,28 +258,31 @@ const DEEPEST: usize = 32;
 /// `cpu.max` of version 2 (`50000 100000`, or `max 100000`), `cpu.cfs_quota_us` of version 1 (−1
 /// without).
 fn has_quota(group: &Path) -> bool {
-    let first = |name: &str| {
-        let text = fs::read_to_string(group.join(name)).ok()?;
-        text.split_whitespace().next()?.parse::<u64>().ok()
-    };
-    first("cpu.max")
-        .or_else(|| first("cpu.cfs_quota_us"))
-        .is_some()
+    ["cpu.max", "cpu.cfs_quota_us"].iter().any(|name| {
+        let text = fs::read_to_string(group.join(name)).unwrap_or_default();
+        let first = text.split_whitespace().next();
+        first.is_some_and(|word| word.parse::<u64>().is_ok())
+    })
+}
+
+fn open_cpu_stat(group: &Path) -> Option<File> {
+    File::open(group.join("cpu.stat")).ok()
 }
 
 /// From `cpu.stat`: microseconds in version 2, nanoseconds in version 1, of all processors
 /// together.
 fn parse_throttled_time(text: &str) -> Option<Span> {
-    let value = |name: &str| {
-        text.lines()
-            .find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok())
+    let nanos = match stat_value(text, "throttled_usec ") {
+        Some(micros) => micros.saturating_mul(1_000),
+        None => stat_value(text, "throttled_time ")?,
     };
-    let micros = || {
-        Some(Span::from_nanos(
-            value("throttled_usec ")?.saturating_mul(1_000),
-        ))
-    };
-    micros().or_else(|| value("throttled_time ").map(Span::from_nanos))
+    Some(Span::from_nanos(nanos))
+}
+
+/// Returns the number behind `name`, with which its line begins.
+fn stat_value(text: &str, name: &str) -> Option<u64> {
+    text.lines()
+        .find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
 }
 
 /// From `/proc/PID/stat`: fields 14 and 15, in ticks. The name of the program, in brackets, may
@@ -290,14 +290,14 @@ fn parse_throttled_time(text: &str) -> Option<Span> {
 fn process_time(text: &str) -> Option<ProcessTime> {
     const AFTER_THE_NAME: usize = 11;
     let (_, fields) = text.rsplit_once(')')?;
-    let mut ticks = fields
+    let mut times = fields
         .split_whitespace()
         .skip(AFTER_THE_NAME)
-        .map(str::parse::<u64>);
-    let mut next = || Some(Span::from_nanos(ticks.next()?.ok()?.saturating_mul(TICK)));
+        .map_while(|ticks| ticks.parse().ok())
+        .map(span_of_ticks);
     Some(ProcessTime {
-        user: next()?,
-        system: next()?,
+        user: times.next()?,
+        system: times.next()?,
     })
 }
 
@@ -328,21 +328,24 @@ fn core_time(line: &str) -> Option<(u32, CpuTime)> {
         .ok()
         .filter(|_| line.as_bytes().get(3).is_some_and(u8::is_ascii_digit))?;
     let ticks: Vec<u64> = fields.map_while(|field| field.parse().ok()).collect();
-    let sum = |places: &[usize]| {
-        let sum = places
-            .iter()
-            .filter_map(|place| ticks.get(*place))
-            .fold(0, |sum: u64, ticks| sum.saturating_add(*ticks));
-        Span::from_nanos(sum.saturating_mul(TICK))
-    };
     let time = CpuTime {
-        user: sum(&[0, 1]),
-        system: sum(&[2]),
-        interrupts: sum(&[5, 6]),
-        stolen: sum(&[7]),
-        idle: sum(&[3, 4]),
+        user: sum_of_ticks(&ticks, &[0, 1]),
+        system: sum_of_ticks(&ticks, &[2]),
+        interrupts: sum_of_ticks(&ticks, &[5, 6]),
+        stolen: sum_of_ticks(&ticks, &[7]),
+        idle: sum_of_ticks(&ticks, &[3, 4]),
     };
     Some((number, time))
+}
+
+/// Returns the time of those ticks that stand at `places`, where the kernel has such a field.
+fn sum_of_ticks(ticks: &[u64], places: &[usize]) -> Span {
+    let there = places.iter().filter_map(|place| ticks.get(*place));
+    span_of_ticks(there.fold(0, |sum, ticks| sum.saturating_add(*ticks)))
+}
+
+fn span_of_ticks(ticks: u64) -> Span {
+    Span::from_nanos(ticks.saturating_mul(TICK))
 }
 
 /// Nanoseconds of a tick of `/proc/stat`: `USER_HZ` is 100 on all that Rust knows.

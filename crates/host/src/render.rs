@@ -1,6 +1,6 @@
 use fullpipe_record::{Buffer, BufferTriple, Change, Commands, HostSettings};
 
-use crate::setting::Setting;
+use crate::setting::{Setting, on_or_off};
 
 /// Returns the settings that `change` writes on a host with `settings`, and their texts; `None` if
 /// a program makes the change and not the host.
@@ -33,7 +33,7 @@ pub(crate) fn setting_writes(
                 device: device.clone(),
                 feature: feature.clone(),
             };
-            (setting, Some(if *on { "on" } else { "off" }.to_owned()))
+            (setting, Some(on_or_off(*on).to_owned()))
         }
         Change::QueueLength { device, packets } => (
             Setting::QueueLength(device.clone()),
@@ -57,26 +57,30 @@ pub(crate) fn sysctl_of_change(
 
 /// Returns the sysctl of `change` and the text that it has in the settings, if it is one of them.
 pub(crate) fn known_sysctl(change: &Change, settings: &HostSettings) -> Option<(String, String)> {
-    let triple = |sizes: BufferTriple| {
-        [sizes.min, sizes.default, sizes.max]
-            .map(|size| size.get().to_string())
-            .join(" ")
-    };
-    let switch = |on: bool| u8::from(on).to_string();
     let (name, text) = match change {
-        Change::TcpRmemMax(_) => ("net.ipv4.tcp_rmem", triple(settings.tcp_rmem)),
-        Change::TcpWmemMax(_) => ("net.ipv4.tcp_wmem", triple(settings.tcp_wmem)),
+        Change::TcpRmemMax(_) => ("net.ipv4.tcp_rmem", triple_text(settings.tcp_rmem)),
+        Change::TcpWmemMax(_) => ("net.ipv4.tcp_wmem", triple_text(settings.tcp_wmem)),
         Change::WindowScaling(_) => (
             "net.ipv4.tcp_window_scaling",
-            switch(settings.window_scaling),
+            switch_text(settings.window_scaling),
         ),
         Change::ModerateRcvbuf(_) => (
             "net.ipv4.tcp_moderate_rcvbuf",
-            switch(settings.moderate_rcvbuf),
+            switch_text(settings.moderate_rcvbuf),
         ),
         _ => return None,
     };
     Some((name.to_owned(), text))
+}
+
+fn triple_text(sizes: BufferTriple) -> String {
+    [sizes.min, sizes.default, sizes.max]
+        .map(|size| size.get().to_string())
+        .join(" ")
+}
+
+fn switch_text(on: bool) -> String {
+    u8::from(on).to_string()
 }
 
 /// The commands that make `changes` by hand on a Linux host with `settings`, and those that undo
@@ -160,10 +164,7 @@ fn apply_argument(change: &Change) -> Option<String> {
             feature,
             on,
         } => {
-            format!(
-                "offload:{device}:{feature}={}",
-                if *on { "on" } else { "off" }
-            )
+            format!("offload:{device}:{feature}={}", on_or_off(*on))
         }
         Change::QueueLength { device, packets } => format!("txqueuelen:{device}={}", packets.get()),
         Change::Mtu { device, mtu } => format!("mtu:{device}={}", mtu.get()),

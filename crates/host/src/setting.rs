@@ -131,8 +131,7 @@ impl Setting {
 
     /// Makes it `text`.
     pub(crate) fn write(&self, system: &HostSystem, text: Option<&str>) -> Result<(), SysctlError> {
-        let no_value = || io::Error::new(io::ErrorKind::InvalidInput, "it needs a value");
-        let needed = text.ok_or_else(no_value);
+        let needed = text.ok_or_else(|| invalid_input("it needs a value"));
         let written = match self {
             Self::Sysctl(name) => {
                 return needed
@@ -307,40 +306,44 @@ fn why_not_exact_mtu(
             "IPv6 has an MTU of its own on {device}, which would not come back"
         ));
     }
-    let follows = |mtu: &String| {
-        mtu.parse()
-            .is_ok_and(|mtu: u32| mtu >= wanted && mtu != before)
-    };
-    let routes = sys::list_routes().unwrap_or_default();
-    let of_device = routes
-        .iter()
-        .filter(|route| route.is_ipv6() && route.device.as_deref() == Some(device));
-    if let Some(route) = of_device
-        .into_iter()
-        .find(|route| route.metrics.get("mtu").is_some_and(follows))
-    {
+    if let Some(route) = route_of_own_mtu(device, before, wanted) {
         return Some(format!(
-            "the route to {} has an MTU of its own, which would not come back",
-            route.destination
+            "the route to {route} has an MTU of its own, which would not come back"
         ));
     }
+    let above = device_lowered_with(device, wanted)?;
+    Some(format!(
+        "the MTU of {above} would follow and not come back; change that first"
+    ))
+}
+
+/// Returns the destination of an IPv6 route whose MTU is not that of its device, and would be
+/// lowered with it.
+fn route_of_own_mtu(device: &str, before: u32, wanted: u32) -> Option<String> {
+    let routes = sys::list_routes().unwrap_or_default();
+    let route = routes.into_iter().find(|route| {
+        let mtu = route.metrics.get("mtu").and_then(|mtu| mtu.parse().ok());
+        route.is_ipv6()
+            && route.device.as_deref() == Some(device)
+            && mtu.is_some_and(|mtu: u32| mtu >= wanted && mtu != before)
+    });
+    route.map(|route| route.destination)
+}
+
+/// Returns the name of a device that stands on `device` and would be lowered with it.
+fn device_lowered_with(device: &str, wanted: u32) -> Option<String> {
     let devices = sys::list_devices().unwrap_or_default();
     let index = devices
         .iter()
         .find(|found| found.name == device)
         .map(|found| found.index);
-    let stands_on_it = |found: &&sys::NetworkDevice| {
-        let follows = found
-            .kind
-            .as_deref()
-            .is_some_and(|kind| FOLLOWING_KINDS.contains(&kind));
-        follows && found.lower == index && found.mtu.get() > wanted.into()
-    };
-    let above = devices.iter().find(stands_on_it)?;
-    Some(format!(
-        "the MTU of {} would follow and not come back; change that first",
-        above.name
-    ))
+    let above = devices.into_iter().find(|found| {
+        let kind = found.kind.as_deref();
+        kind.is_some_and(|kind| FOLLOWING_KINDS.contains(&kind))
+            && found.lower == index
+            && found.mtu.get() > wanted.into()
+    });
+    above.map(|above| above.name)
 }
 
 /// RFC 791 and RFC 8200, in bytes.
@@ -350,18 +353,18 @@ const MIN_MTU_OF_IPV6: u32 = 1280;
 /// Kinds of devices whose MTU the kernel lowers with that of the device that they stand on.
 const FOLLOWING_KINDS: [&str; 5] = ["vlan", "macvlan", "macvtap", "ipvlan", "ipvtap"];
 
-fn not_found(what: String) -> io::Error {
+fn not_found(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::NotFound, what)
 }
 
+fn invalid_input(why: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, why)
+}
+
 fn parse_number(text: &str) -> io::Result<u32> {
-    let wrong = || {
-        io::Error::new(
-            io::ErrorKind::InvalidInput,
-            format!("\"{text}\" is no number"),
-        )
-    };
-    text.trim().parse().map_err(|_| wrong())
+    text.trim()
+        .parse()
+        .map_err(|_| invalid_input(&format!("\"{text}\" is no number")))
 }
 
 /// The one route to `destination`.
@@ -370,7 +373,7 @@ fn find_route(destination: &str) -> io::Result<sys::UnicastRoute> {
     found.retain(|route| route.destination == destination);
     match (found.pop(), found.len()) {
         (Some(route), 0) => Ok(route),
-        (None, _) => Err(not_found("there is no such route".to_owned())),
+        (None, _) => Err(not_found("there is no such route")),
         (Some(_), more) => Err(io::Error::other(format!("{} routes lead there", more + 1))),
     }
 }
@@ -379,21 +382,21 @@ fn find_feature(device: &str, name: &str) -> io::Result<sys::DeviceFeature> {
     let found = sys::device_features(device)?
         .into_iter()
         .find(|feature| feature.name == name);
-    found.ok_or_else(|| not_found("the kernel knows no such feature".to_owned()))
+    found.ok_or_else(|| not_found("the kernel knows no such feature"))
 }
 
 /// A feature that never changes has no wish that counts.
 fn offload_text(found: &sys::DeviceFeature) -> String {
-    let word = |on: bool| if on { "on" } else { "off" };
-    if found.can_change && found.is_on != found.is_wanted {
-        format!(
-            "{} [requested {}]",
-            word(found.is_on),
-            word(found.is_wanted)
-        )
+    let [is, wanted] = [found.is_on, found.is_wanted].map(on_or_off);
+    if found.can_change && is != wanted {
+        format!("{is} [requested {wanted}]")
     } else {
-        word(found.is_on).to_owned()
+        is.to_owned()
     }
+}
+
+pub(crate) fn on_or_off(on: bool) -> &'static str {
+    if on { "on" } else { "off" }
 }
 
 /// Returns true if a feature must be requested on to read `text`, which is `on` or `off [requested
@@ -406,7 +409,7 @@ fn find_device(name: &str) -> io::Result<sys::NetworkDevice> {
     let found = sys::list_devices()?
         .into_iter()
         .find(|found| found.name == name);
-    found.ok_or_else(|| not_found("there is no such device".to_owned()))
+    found.ok_or_else(|| not_found("there is no such device"))
 }
 
 /// Kinds whose parameters, as the kernel reports them, have counts among them.
@@ -469,18 +472,10 @@ fn set_qdisc(device: &str, text: &str) -> io::Result<()> {
 /// Two digits each.
 fn parse_hex(digits: &str) -> io::Result<Vec<u8>> {
     let places = (0..digits.len()).step_by(2);
-    let byte = |at: usize| {
-        digits
-            .get(at..at + 2)
-            .and_then(|pair| u8::from_str_radix(pair, 16).ok())
-    };
-    let wrong = || {
-        io::Error::new(
-            io::ErrorKind::InvalidInput,
-            "these are no parameters of a queueing discipline",
-        )
-    };
-    places.map(byte).collect::<Option<_>>().ok_or_else(wrong)
+    places
+        .map(|at| u8::from_str_radix(digits.get(at..at + 2)?, 16).ok())
+        .collect::<Option<_>>()
+        .ok_or_else(|| invalid_input("these are no parameters of a queueing discipline"))
 }
 
 fn may_administer_the_network() -> io::Result<()> {

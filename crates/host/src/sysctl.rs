@@ -43,10 +43,8 @@ impl SysctlError {
     /// older kernel, or went with its device.
     pub fn is_missing(&self) -> bool {
         let no_device = Some(rustix::io::Errno::NODEV.raw_os_error());
-        let is_gone = |cause: &io::Error| {
-            cause.kind() == io::ErrorKind::NotFound || cause.raw_os_error() == no_device
-        };
-        matches!(self, Self::Io { cause, .. } if is_gone(cause))
+        matches!(self, Self::Io { cause, .. }
+            if cause.kind() == io::ErrorKind::NotFound || cause.raw_os_error() == no_device)
     }
 
     /// Returns true if the kernel does not let this user write it.
@@ -129,13 +127,13 @@ impl SysctlTree {
 
 /// Returns true if `name` is that of a sysctl of the network, and leads nowhere else.
 pub fn is_network_sysctl(name: &str) -> bool {
-    let known = |letter: char| letter.is_ascii_alphanumeric() || "._-/@:".contains(letter);
     let mut parts = name.split('.');
-    let is_plain = |part: &str| !part.is_empty() && !part.chars().all(|letter| letter == '/');
     name.len() <= MAX_NAME
-        && name.chars().all(known)
+        && name
+            .chars()
+            .all(|letter| letter.is_ascii_alphanumeric() || "._-/@:".contains(letter))
         && parts.next() == Some("net")
-        && parts.all(is_plain)
+        && parts.all(|part| part.chars().any(|letter| letter != '/'))
 }
 
 /// Returns true if writing `name` makes the kernel write others too, or take addresses or routes
