@@ -52,21 +52,18 @@ pub fn rank_correlation<X: Magnitude, Y: Magnitude>(pairs: &[(X, Y)]) -> Option<
 pub fn partial_rank_correlation<X: Magnitude, Y: Magnitude, Z: Magnitude>(
     runs: &[(X, Y, Z)],
 ) -> Option<f64> {
-    let coefficient = |found: Option<Correlation>| found.map(|found| found.coefficient);
-    let xy = coefficient(rank_correlation(
-        &runs.iter().map(|(x, y, _)| (*x, *y)).collect::<Vec<_>>(),
-    ))?;
+    let xy = rank_coefficient(runs.iter().map(|(x, y, _)| (*x, *y)))?;
     // What does not vary explains nothing.
-    let xz = coefficient(rank_correlation(
-        &runs.iter().map(|(x, _, z)| (*x, *z)).collect::<Vec<_>>(),
-    ))
-    .unwrap_or(0.0);
-    let yz = coefficient(rank_correlation(
-        &runs.iter().map(|(_, y, z)| (*y, *z)).collect::<Vec<_>>(),
-    ))
-    .unwrap_or(0.0);
+    let xz = rank_coefficient(runs.iter().map(|(x, _, z)| (*x, *z))).unwrap_or(0.0);
+    let yz = rank_coefficient(runs.iter().map(|(_, y, z)| (*y, *z))).unwrap_or(0.0);
     let left = ((1.0 - xz * xz) * (1.0 - yz * yz)).sqrt();
     (left > 1e-9).then(|| ((xy - xz * yz) / left).clamp(-1.0, 1.0))
+}
+
+fn rank_coefficient<X: Magnitude, Y: Magnitude>(
+    pairs: impl Iterator<Item = (X, Y)>,
+) -> Option<f64> {
+    rank_correlation(&pairs.collect::<Vec<_>>()).map(|found| found.coefficient)
 }
 
 /// Returns the rank of each value from 1; equal values share the mean of theirs.
@@ -88,14 +85,14 @@ fn rank_values(values: &[f64]) -> Vec<f64> {
 fn product_moment(x: &[f64], y: &[f64]) -> Option<f64> {
     // The mean of ranks from 1 to n.
     let mean = (x.len() + 1) as f64 / 2.0;
-    let sum = |a: &[f64], b: &[f64]| {
-        a.iter()
-            .zip(b)
-            .map(|(a, b)| (a - mean) * (b - mean))
-            .sum::<f64>()
-    };
-    let scale = (sum(x, x) * sum(y, y)).sqrt();
-    (scale > 0.0).then(|| (sum(x, y) / scale).clamp(-1.0, 1.0))
+    let [x, y] = [x, y].map(|ranks| ranks.iter().map(|rank| rank - mean).collect::<Vec<_>>());
+    let scale = (dot_product(&x, &x) * dot_product(&y, &y)).sqrt();
+    (scale > 0.0).then(|| (dot_product(&x, &y) / scale).clamp(-1.0, 1.0))
+}
+
+/// Returns the sum of the products of the values of two lists, as far as the shorter one goes.
+pub(crate) fn dot_product(a: &[f64], b: &[f64]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
 #[cfg(test)]

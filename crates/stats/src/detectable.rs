@@ -1,5 +1,7 @@
 use fullpipe_units::Ratio;
 
+use crate::search::first_index;
+use crate::signed_rank::MIN_PAIRS;
 use crate::student;
 
 /// Standard error of the Hodges–Lehmann estimate by that of the mean, of normal values: √(π ÷ 3)
@@ -28,21 +30,11 @@ pub fn detectable_difference(noise: Ratio, pairs: usize) -> Ratio {
 /// Returns the least number of pairs, 6 or more, with which four of five campaigns show
 /// `difference`; `None` if it is more than 10 000.
 pub fn pairs_needed(noise: Ratio, difference: Ratio) -> Option<usize> {
-    let enough = |pairs: &usize| detectable_difference(noise, *pairs) <= difference;
-    if !enough(&MAX_PAIRS) {
-        return None;
-    }
-    // It falls with the number of pairs, so the search halves.
-    let (mut low, mut high) = (crate::signed_rank::MIN_PAIRS, MAX_PAIRS);
-    while low < high {
-        let middle = usize::midpoint(low, high);
-        if enough(&middle) {
-            high = middle;
-        } else {
-            low = middle + 1;
-        }
-    }
-    Some(low)
+    // It falls with the number of pairs.
+    let pairs = first_index(MIN_PAIRS, MAX_PAIRS + 1, |pairs| {
+        detectable_difference(noise, pairs) <= difference
+    });
+    (pairs <= MAX_PAIRS).then_some(pairs)
 }
 
 #[cfg(test)]

@@ -93,13 +93,10 @@ pub fn paired_difference<T: Magnitude>(pairs: &[(T, T)]) -> Option<RatioDifferen
 /// conditions: what changed between the samples, time included, cannot be distinguished from a
 /// difference. Values of zero are left out; `None` if fewer than two are left of either sample.
 pub fn unpaired_difference<T: Magnitude>(a: &[T], b: &[T]) -> Option<RatioDifference> {
-    let logs = |values: &[T]| {
-        values
-            .iter()
-            .filter_map(|value| natural_log(*value))
-            .collect::<Vec<_>>()
-    };
-    let (a, b) = (logs(a), logs(b));
+    let [a, b] = [a, b].map(|values| {
+        let logs = values.iter().filter_map(|value| natural_log(*value));
+        logs.collect::<Vec<_>>()
+    });
     rank_sum::rank_sum_estimate(&a, &b)
         .or_else(|| welch_estimate(&a, &b))
         .map(RatioDifference::of_logs)
@@ -125,8 +122,8 @@ fn welch_estimate(a: &[f64], b: &[f64]) -> Option<IntervalEstimate> {
         square_b.max(least_square_error(b.len())),
     );
     let square = square_a + square_b;
-    let part = |square: f64, count: usize| square * square / (count - 1) as f64;
-    let freedom = square * square / (part(square_a, a.len()) + part(square_b, b.len()));
+    let freedom = square * square
+        / (square_a * square_a / (a.len() - 1) as f64 + square_b * square_b / (b.len() - 1) as f64);
     let (estimate, half) = (
         mean_b - mean_a,
         student::student_quantile(0.975, freedom as usize) * square.sqrt(),

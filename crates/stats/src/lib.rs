@@ -15,6 +15,7 @@ mod magnitude;
 mod order;
 mod order_statistics;
 mod rank_sum;
+mod search;
 mod signed_rank;
 mod student;
 mod within_run;

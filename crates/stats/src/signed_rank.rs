@@ -6,6 +6,7 @@
 use fullpipe_units::median;
 
 use crate::order_statistics::{IntervalEstimate, lower_tail};
+use crate::search::first_index;
 
 /// Fewer differences have no interval at 95 %: the smallest probability of both tails is 2 ÷ 2ⁿ.
 pub(crate) const MIN_PAIRS: usize = 6;
@@ -31,46 +32,36 @@ fn with_ranks_up_to(cap: usize, differences: &[f64]) -> Option<IntervalEstimate>
     let mut averages = walsh_averages(differences);
     let estimate = median(averages.clone())?;
     averages.dedup();
-    let lowest = |differences: &[f64], averages: &[f64]| {
-        let rejected = |index: usize| {
-            let above = averages
-                .get(index + 1)
-                .map_or(f64::INFINITY, |next| f64::midpoint(averages[index], *next));
-            score_below(above, differences, &scores) <= critical
-        };
-        // Sums grow with the average, so the search halves.
-        let (mut low, mut high) = (0, averages.len() - 1);
-        while low < high {
-            let middle = usize::midpoint(low, high);
-            if rejected(middle) {
-                low = middle + 1;
-            } else {
-                high = middle;
-            }
-        }
-        averages[low]
-    };
-    let negated = |values: &[f64]| values.iter().rev().map(|value| -value).collect::<Vec<_>>();
-    let (low, high) = (
-        lowest(differences, &averages),
-        -lowest(&negated(differences), &negated(&averages)),
-    );
+    let [differences_below, averages_below] = [differences, &averages]
+        .map(|values| values.iter().rev().map(|value| -value).collect::<Vec<_>>());
     Some(IntervalEstimate {
         estimate,
-        low,
-        high,
+        low: lowest_kept(differences, &averages, &scores, critical),
+        high: -lowest_kept(&differences_below, &averages_below, &scores, critical),
     })
+}
+
+/// Returns the lowest of the sorted `averages` below which the scores of the differences sum up to
+/// more than `critical`.
+fn lowest_kept(differences: &[f64], averages: &[f64], scores: &[usize], critical: usize) -> f64 {
+    // Sums grow with the average.
+    let index = first_index(0, averages.len() - 1, |index| {
+        let above = averages
+            .get(index + 1)
+            .map_or(f64::INFINITY, |next| f64::midpoint(averages[index], *next));
+        score_below(above, differences, scores) > critical
+    });
+    averages[index]
 }
 
 /// Returns the averages of each two of `values` and of each with itself, sorted (Walsh's averages).
 fn walsh_averages(values: &[f64]) -> Vec<f64> {
-    let with_later = |(index, first): (usize, &f64)| {
-        let first = *first;
-        values[index..]
-            .iter()
-            .map(move |second| f64::midpoint(first, *second))
-    };
-    let mut averages: Vec<f64> = values.iter().enumerate().flat_map(with_later).collect();
+    let mut averages: Vec<f64> = (0..values.len())
+        .flat_map(|index| {
+            let later = values[index..].iter();
+            later.map(move |second| f64::midpoint(values[index], *second))
+        })
+        .collect();
     averages.sort_unstable_by(f64::total_cmp);
     averages
 }
@@ -110,15 +101,14 @@ fn critical_score_sum(scores: &[usize]) -> Option<usize> {
 /// Returns the probability of each sum of scores, of which each has either sign with the
 /// probability ½.
 fn score_sum_distribution(scores: &[usize]) -> Vec<f64> {
-    let add = |shares: Vec<f64>, score: &usize| {
+    scores.iter().fold(vec![1.0], |shares: Vec<f64>, score| {
         let mut next = vec![0.0; shares.len() + score];
         for (sum, share) in shares.iter().enumerate() {
             next[sum] += share / 2.0;
             next[sum + score] += share / 2.0;
         }
         next
-    };
-    scores.iter().fold(vec![1.0], add)
+    })
 }
 
 #[cfg(test)]

@@ -81,33 +81,28 @@ impl QuantityGrammar {
 /// follow it.
 fn number_length(text: &str) -> usize {
     let bytes = text.as_bytes();
-    let digits_from = |start: usize| {
-        start
-            + bytes[start..]
-                .iter()
-                .take_while(|b| b.is_ascii_digit())
-                .count()
-    };
     let sign = usize::from(matches!(bytes.first(), Some(b'+' | b'-')));
-    let mut end = digits_from(sign);
+    let mut end = end_of_digits(bytes, sign);
     if bytes.get(end) == Some(&b'.') {
-        end = digits_from(end + 1);
+        end = end_of_digits(bytes, end + 1);
     }
     if end == sign {
         return 0;
     }
     if matches!(bytes.get(end), Some(b'e' | b'E')) {
         let digits = end + 1 + usize::from(matches!(bytes.get(end + 1), Some(b'+' | b'-')));
-        let after = if digits <= bytes.len() {
-            digits_from(digits)
-        } else {
-            digits
-        };
+        let after = end_of_digits(bytes, digits);
         if after > digits {
             end = after;
         }
     }
     end
+}
+
+/// Returns the place behind the digits from `start` on.
+fn end_of_digits(bytes: &[u8], start: usize) -> usize {
+    let later = bytes.iter().skip(start);
+    start + later.take_while(|b| b.is_ascii_digit()).count()
 }
 
 /// Four significant digits, without trailing zeros: `335.5`, `12`, `0.125`.

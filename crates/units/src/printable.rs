@@ -1,5 +1,3 @@
-use std::str::Utf8Chunk;
-
 /// Returns text of somebody else in one line that commands no terminal: control characters, and
 /// those that change the direction of text or begin a line, are escaped.
 pub fn printable_line(text: &str) -> String {
@@ -9,13 +7,12 @@ pub fn printable_line(text: &str) -> String {
 /// Returns bytes of somebody else, such as the name of a file, as [`printable_line`] text; those
 /// that are no UTF-8 are escaped, too.
 pub fn printable_bytes(bytes: &[u8]) -> String {
-    let spell = |part: Utf8Chunk<'_>| {
-        let invalid = part.invalid().iter().map(|byte| format!("\\x{byte:02x}"));
-        std::iter::once(printable_line(part.valid()))
-            .chain(invalid)
-            .collect::<String>()
-    };
-    bytes.utf8_chunks().map(spell).collect()
+    let mut text = String::new();
+    for part in bytes.utf8_chunks() {
+        text += &printable_line(part.valid());
+        text.extend(part.invalid().iter().map(|byte| format!("\\x{byte:02x}")));
+    }
+    text
 }
 
 fn escape_char(c: char) -> String {

@@ -57,12 +57,12 @@ impl FromStr for Ratio {
     type Err = ParseError;
 
     fn from_str(text: &str) -> Result<Self, ParseError> {
-        let factor = |unit: &str| match unit {
+        let value = GRAMMAR.read_value(text, |unit| match unit {
             "" => Some(1.0),
             "%" => Some(0.01),
             _ => None,
-        };
-        GRAMMAR.read_value(text, factor).map(Self)
+        });
+        value.map(Self)
     }
 }
 

@@ -1,7 +1,8 @@
 use fullpipe_units::{BitRate, Time, median};
 
 use crate::MIN_NOISE;
-use crate::changes::{MIN_RUNS_WITH_CHANGE, pattern, running};
+use crate::changes::{MIN_RUNS_WITH_CHANGE, level_ends, pattern, running};
+use crate::correlation::dot_product;
 
 /// Returns the runs on either side in the running median from which bursts deviate. It must keep
 /// steps: where a level may have eight runs, a median of nine does.
@@ -61,11 +62,10 @@ impl LogRateHistory {
         let deviation = (BY_MEDIAN_DEVIATION
             * median(from_level.iter().map(|away| away.abs()).collect())?)
         .max(MIN_NOISE);
-        let cut = |away: &f64| away.clamp(-CUT * deviation, CUT * deviation);
         let calm: Vec<f64> = from_level
             .iter()
             .zip(level)
-            .map(|(away, level)| level + cut(away))
+            .map(|(away, level)| level + away.clamp(-CUT * deviation, CUT * deviation))
             .collect();
         let variance = variance_apart_from_movements(&calm).max(MIN_NOISE * MIN_NOISE);
         Some(Self {
@@ -85,19 +85,14 @@ impl LogRateHistory {
     /// Biometrika 41, 1954). Many runs: the covariances with eight later ones, apart from slow
     /// movements, which also knows bursts that last.
     pub(super) fn variance_of_means(&self, cuts: &[usize]) -> f64 {
-        let ends: Vec<usize> = [0]
-            .into_iter()
-            .chain(cuts.iter().copied())
-            .chain([self.calm.len()])
-            .collect();
+        let ends = level_ends(cuts, self.calm.len());
         let levels = ends
             .windows(2)
             .map(|ends| from_mean(&self.calm[ends[0]..ends[1]]));
-        let product = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
         let (squares, products) = levels.fold((0.0, 0.0), |(squares, products), away| {
             (
-                squares + product(&away, &away),
-                products + product(&away, &away[1..]),
+                squares + dot_product(&away, &away),
+                products + dot_product(&away, &away[1..]),
             )
         });
         let (runs, levels) = (self.calm.len() as f64, (ends.len() - 1) as f64);
@@ -128,17 +123,17 @@ fn variance_apart_from_movements(values: &[f64]) -> f64 {
         .zip(slow)
         .map(|(value, slow)| value - slow)
         .collect();
-    let covariance = |lag: usize| {
-        fast.iter()
-            .zip(&fast[lag..])
-            .map(|(one, later)| one * later)
-            .sum::<f64>()
-            / fast.len() as f64
-    };
-    let weight = |lag: usize| 1.0 - lag as f64 / (ALIKE + 1) as f64;
     let alike: f64 = (1..=ALIKE)
-        .map(|lag| 2.0 * weight(lag) * covariance(lag))
+        .map(|lag| {
+            let weight = 1.0 - lag as f64 / (ALIKE + 1) as f64;
+            2.0 * weight * covariance(&fast, lag)
+        })
         .sum();
     // Values that alternate have means that are surer than that, but not for certain.
-    covariance(0) + alike.max(0.0)
+    covariance(&fast, 0) + alike.max(0.0)
+}
+
+/// Returns the covariance of values around zero with those that come `lag` later.
+fn covariance(values: &[f64], lag: usize) -> f64 {
+    dot_product(values, &values[lag..]) / values.len() as f64
 }

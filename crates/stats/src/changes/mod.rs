@@ -66,8 +66,8 @@ pub fn find_level_changes(runs: &[(Time, BitRate)]) -> Vec<HistoryLevelChange> {
     while let Some(weakest) = step::weakest_cut(&course, &cuts) {
         cuts.remove(weakest);
     }
-    let ends: Vec<usize> = [0].into_iter().chain(cuts).chain([runs.len()]).collect();
-    ends.windows(3)
+    level_ends(&cuts, runs.len())
+        .windows(3)
         .filter_map(|ends| level_change(&runs, [ends[0], ends[1], ends[2]]))
         .collect()
 }
@@ -85,12 +85,17 @@ fn in_order(runs: &[(Time, BitRate)]) -> Vec<(Time, BitRate)> {
     runs
 }
 
+/// Returns the places at which levels of `count` runs begin and end that change at `cuts`.
+fn level_ends(cuts: &[usize], count: usize) -> Vec<usize> {
+    [&[0][..], cuts, &[count]].concat()
+}
+
 fn level_change(
     runs: &[(Time, BitRate)],
     [from, cut, to]: [usize; 3],
 ) -> Option<HistoryLevelChange> {
-    let rates = |runs: &[(Time, BitRate)]| runs.iter().map(|(_, rate)| *rate).collect::<Vec<_>>();
-    let (before, after) = (rates(&runs[from..cut]), rates(&runs[cut..to]));
+    let [before, after] = [&runs[from..cut], &runs[cut..to]]
+        .map(|runs| runs.iter().map(|(_, rate)| *rate).collect::<Vec<_>>());
     let difference = unpaired_difference(
         &before[before.len().saturating_sub(COMPARED)..],
         &after[..after.len().min(COMPARED)],

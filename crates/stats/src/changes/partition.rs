@@ -30,22 +30,20 @@ pub(super) fn partition_levels(values: &[f64], variance: f64) -> Vec<usize> {
     let mut least = vec![(f64::INFINITY, 0); count + 1];
     least[0] = (-cost, 0);
     for to in MIN_AT_END..=count {
-        let min = |from: usize| {
-            if from == 0 || to == count {
-                MIN_AT_END
-            } else {
-                min_between(count)
-            }
-        };
-        let choices = (0..=to - MIN_AT_END).filter(|from| to - from >= min(*from));
+        // The first level and the last one may be shorter.
+        let choices = (0..=to - MIN_AT_END)
+            .filter(|from| *from == 0 || to == count || to - from >= min_between(count));
         let costs =
             choices.map(|from| (least[from].0 + squares.around_mean(from, to) + cost, from));
         least[to] = costs
             .min_by(|a, b| a.0.total_cmp(&b.0))
             .unwrap_or(least[to]);
     }
-    let before = |place: &usize| Some(least[*place].1).filter(|before| *before > 0);
-    let mut cuts: Vec<usize> = std::iter::successors(before(&count), before).collect();
+    let mut cuts: Vec<usize> = std::iter::successors(Some(count), |place| {
+        Some(least[*place].1).filter(|before| *before > 0)
+    })
+    .skip(1)
+    .collect();
     cuts.reverse();
     cuts
 }
@@ -59,17 +57,14 @@ impl PrefixSums {
     fn from_values(values: &[f64]) -> Self {
         // Around the first value: small numbers keep more digits.
         let first = values.first().copied().unwrap_or(0.0);
-        let add = |sums: &mut (f64, f64), value: &f64| {
+        let mut sums = vec![(0.0, 0.0)];
+        let mut last = (0.0, 0.0);
+        for value in values {
             let away = value - first;
-            *sums = (sums.0 + away, sums.1 + away * away);
-            Some(*sums)
-        };
-        Self {
-            sums: [(0.0, 0.0)]
-                .into_iter()
-                .chain(values.iter().scan((0.0, 0.0), add))
-                .collect(),
+            last = (last.0 + away, last.1 + away * away);
+            sums.push(last);
         }
+        Self { sums }
     }
 
     /// Returns the sum of the squared deviations from the mean of the values from one place to

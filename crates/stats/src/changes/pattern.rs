@@ -44,40 +44,39 @@ impl TimePattern {
         if covered < self.shown_after {
             return logs;
         }
-        let part = |at: &Time| {
-            (at.as_nanos() % self.period.as_nanos() / (self.period.as_nanos() / self.parts))
-                as usize
-        };
         let mut away = vec![Vec::new(); self.parts as usize];
         for ((at, log), level) in times
             .iter()
             .zip(&logs)
             .zip(self.period_medians(times, &logs))
         {
-            away[part(at)].push(log - level);
+            away[self.part_at(*at)].push(log - level);
         }
         let of_part: Vec<f64> = away
             .into_iter()
             .map(|away| {
-                if away.len() < MIN_RUNS {
-                    0.0
-                } else {
-                    median(away).unwrap_or(0.0)
-                }
+                let is_enough = away.len() >= MIN_RUNS;
+                median(away).filter(|_| is_enough).unwrap_or(0.0)
             })
             .collect();
         times
             .iter()
             .zip(logs)
-            .map(|(at, log)| log - of_part[part(at)])
+            .map(|(at, log)| log - of_part[self.part_at(*at)])
             .collect()
+    }
+
+    /// Returns the part of the period in which `at` is, from 0.
+    fn part_at(&self, at: Time) -> usize {
+        let of_part = self.period.as_nanos() / self.parts;
+        (at.as_nanos() % self.period.as_nanos() / of_part) as usize
     }
 
     /// Returns the median over the period around each time, in which all parts are alike present.
     fn period_medians(&self, times: &[Time], logs: &[f64]) -> Vec<f64> {
         let half = self.period.as_nanos() / 2;
         let (mut from, mut to) = (0, 0);
-        let level = |at: &Time| {
+        let levels = times.iter().map(|at| {
             from += times[from..]
                 .iter()
                 .take_while(|time| time.as_nanos() + half < at.as_nanos())
@@ -87,8 +86,8 @@ impl TimePattern {
                 .take_while(|time| time.as_nanos() <= at.as_nanos().saturating_add(half))
                 .count();
             median(logs[from..to].to_vec()).unwrap_or(0.0)
-        };
-        times.iter().map(level).collect()
+        });
+        levels.collect()
     }
 }
 

@@ -2,11 +2,12 @@ use fullpipe_units::median;
 
 /// Returns the median of each value with `around` values on either side, fewer at the ends.
 pub(super) fn running_medians(values: &[f64], around: usize) -> Vec<f64> {
-    let window = |index: usize| {
-        &values[index.saturating_sub(around)..(index + around + 1).min(values.len())]
-    };
     (0..values.len())
-        .map(|index| median(window(index).to_vec()).unwrap_or(values[index]))
+        .map(|index| {
+            let end = (index + around + 1).min(values.len());
+            let window = &values[index.saturating_sub(around)..end];
+            median(window.to_vec()).unwrap_or(values[index])
+        })
         .collect()
 }
 

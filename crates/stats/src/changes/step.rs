@@ -2,7 +2,9 @@ use fullpipe_units::{Ratio, median};
 
 use crate::NORMAL_975;
 use crate::changes::course::LogRateHistory;
+use crate::changes::level_ends;
 use crate::changes::partition::{MIN_AT_END, cost_of_change};
+use crate::correlation::dot_product;
 
 /// Least change, as a logarithm: 3 %.
 const MIN_STEP: f64 = 0.03;
@@ -24,23 +26,22 @@ const DEGREE: usize = 3;
 /// if none does.
 pub(super) fn weakest_cut(course: &LogRateHistory, cuts: &[usize]) -> Option<usize> {
     let error = course.variance_of_means(cuts).sqrt();
-    let end = |place: usize| cuts.get(place + 1).copied().unwrap_or(course.calm.len());
-    let start = |place: usize| place.checked_sub(1).map_or(0, |before| cuts[before]);
-    let strength =
-        |place: usize| change_strength(course, [start(place), cuts[place], end(place)], error);
-    let strengths = (0..cuts.len()).map(|place| (strength(place), place));
-    strengths
-        .filter(|(strength, _)| *strength < 1.0)
-        .min_by(|a, b| a.0.total_cmp(&b.0))
-        .map(|(_, place)| place)
+    level_ends(cuts, course.calm.len())
+        .windows(3)
+        .map(|ends| change_strength(course, [ends[0], ends[1], ends[2]], error))
+        .enumerate()
+        .filter(|(_, strength)| *strength < 1.0)
+        .min_by(|a, b| a.1.total_cmp(&b.1))
+        .map(|(place, _)| place)
 }
 
 /// Returns the size of the change at `cut`, between levels that reach from `from` and up to `to`,
 /// as a multiple of what it must be. `error` is the standard error of the mean of runs, times the
 /// root of their number.
 fn change_strength(course: &LogRateHistory, [from, cut, to]: [usize; 3], error: f64) -> f64 {
-    let level = |values: &[f64]| median(values.to_vec()).unwrap_or(0.0);
-    let step = level(&course.logs[cut..to]) - level(&course.logs[from..cut]);
+    let [before, after] = [&course.logs[from..cut], &course.logs[cut..to]]
+        .map(|logs| median(logs.to_vec()).unwrap_or(0.0));
+    let step = after - before;
     let [levels, curved] = estimate_steps(&course.calm[from..to], cut - from);
     let size = step.abs() / least_size(course);
     let apart = levels.size.abs() / (least_errors(course) * levels.error * error);
@@ -82,17 +83,15 @@ struct StepEstimate {
 /// Returns the step at `cut` between two levels, and the one in a course that is otherwise a
 /// polynomial (least squares).
 fn estimate_steps(values: &[f64], cut: usize) -> [StepEstimate; 2] {
-    let place = |index: usize| 2.0 * index as f64 / values.len() as f64 - 1.0;
     let mut power = vec![1.0; values.len()];
     // Gram and Schmidt: each power without the lower ones, and the step without all of them.
     let mut smooth: Vec<Vec<f64>> = Vec::new();
     for _ in 0..=DEGREE {
         let next = orthogonal_part(power.clone(), &smooth);
         smooth.push(next);
-        power
-            .iter_mut()
-            .enumerate()
-            .for_each(|(index, power)| *power *= place(index));
+        for (index, power) in power.iter_mut().enumerate() {
+            *power *= 2.0 * index as f64 / values.len() as f64 - 1.0;
+        }
     }
     [&smooth[..1], &smooth[..]].map(|others| {
         let step = orthogonal_part(
@@ -119,10 +118,6 @@ fn orthogonal_part(values: Vec<f64>, others: &[Vec<f64>]) -> Vec<f64> {
             .map(|(value, other)| value - share * other)
             .collect()
     })
-}
-
-fn dot_product(a: &[f64], b: &[f64]) -> f64 {
-    a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
 #[cfg(test)]
