@@ -12,7 +12,7 @@ use rustix::net::netdevice::name_to_index;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt};
 
 use crate::devices::list_devices;
-use crate::dump::parse_u32;
+use crate::dump::read_word;
 use crate::mapping::Mapping;
 use crate::packet::{bind_to, packet_drops};
 use crate::socket::set_option;
@@ -104,17 +104,6 @@ impl CaptureSocket {
             PACKET_VERSION,
             &TPACKET_V3.to_ne_bytes(),
         )?;
-        let request: [u32; 7] = [
-            BLOCK as u32,
-            BLOCKS as u32,
-            FRAME as u32,
-            (BLOCK / FRAME * BLOCKS) as u32,
-            RETIRE_AFTER,
-            0,
-            0,
-        ];
-        let request: Vec<u8> = request.into_iter().flat_map(u32::to_ne_bytes).collect();
-        set_option(&socket, libc::SOL_PACKET, libc::PACKET_RX_RING, &request)?;
         let ring = CaptureRing::map_ring(&socket)?;
         bind_to(&socket, index.unwrap_or(0), libc::ETH_P_ALL as u16)?;
         Ok(Self {
@@ -189,42 +178,38 @@ impl CaptureSocket {
 fn visit_frames(block: &[u8], each: &mut dyn FnMut(CapturedFrame<'_>)) -> usize {
     const BLOCK_PACKETS: usize = 12;
     const BLOCK_FIRST: usize = 16;
-    let (packets, mut at) = (
-        read_word(block, BLOCK_PACKETS),
-        read_word(block, BLOCK_FIRST) as usize,
-    );
+    let packets = read_word(block, BLOCK_PACKETS);
+    let mut at = read_word(block, BLOCK_FIRST) as usize;
     let mut count = 0;
     for _ in 0..packets {
-        let Some(header) = block
-            .get(at..)
-            .filter(|header| header.len() >= FRAME_HEADER)
-        else {
+        let Some((frame, next)) = block.get(at..).and_then(parse_frame) else {
             break;
         };
-        let [next, seconds, nanos, captured, original] =
-            [0, 4, 8, 12, 16].map(|place| read_word(header, place));
-        let begin = usize::from(u16::from_ne_bytes([header[26], header[27]]));
-        let Some(bytes) = header.get(begin..begin + captured as usize) else {
-            break;
-        };
-        let at_nanos = u64::from(seconds) * 1_000_000_000 + u64::from(nanos);
-        each(CapturedFrame {
-            at: Time::from_nanos(at_nanos),
-            bytes,
-            original,
-        });
+        each(frame);
         count += 1;
-        at += next as usize;
+        at += next;
     }
     count
 }
 
+/// Reads a packet from its header on. Returns the distance of the next one's header too.
+fn parse_frame(header: &[u8]) -> Option<(CapturedFrame<'_>, usize)> {
+    if header.len() < FRAME_HEADER {
+        return None;
+    }
+    let [next, seconds, nanos, captured, original] =
+        [0, 4, 8, 12, 16].map(|place| read_word(header, place));
+    let begin = usize::from(u16::from_ne_bytes([header[26], header[27]]));
+    let frame = CapturedFrame {
+        at: Time::from_nanos(u64::from(seconds) * 1_000_000_000 + u64::from(nanos)),
+        bytes: header.get(begin..begin + captured as usize)?,
+        original,
+    };
+    Some((frame, next as usize))
+}
+
 /// Bytes of `struct tpacket3_hdr`.
 const FRAME_HEADER: usize = 48;
-
-fn read_word(bytes: &[u8], at: usize) -> u32 {
-    bytes.get(at..).and_then(parse_u32).unwrap_or_default()
-}
 
 /// Of `linux/if_packet.h`; the crate `libc` has no names for them.
 const PACKET_VERSION: i32 = 10;
@@ -240,8 +225,19 @@ const BLOCK_STATUS: usize = 8;
 struct CaptureRing(Mapping);
 
 impl CaptureRing {
+    /// Gives the socket a ring, and maps it.
     fn map_ring(socket: &OwnedFd) -> io::Result<Self> {
-        // The socket has a ring of this size.
+        let request: [u32; 7] = [
+            BLOCK as u32,
+            BLOCKS as u32,
+            FRAME as u32,
+            (BLOCK / FRAME * BLOCKS) as u32,
+            RETIRE_AFTER,
+            0,
+            0,
+        ];
+        let request: Vec<u8> = request.into_iter().flat_map(u32::to_ne_bytes).collect();
+        set_option(socket, libc::SOL_PACKET, libc::PACKET_RX_RING, &request)?;
         Mapping::new(BLOCK * BLOCKS, libc::MAP_SHARED, socket.as_raw_fd()).map(Self)
     }
 
@@ -308,19 +304,18 @@ type Check = (FilterField, u32);
 /// those that the device `loopback` sends, as it receives them.
 fn filter_program(peers: &[CapturedPeer], loopback: Option<u32>) -> Vec<libc::sock_filter> {
     const OUTGOING: u32 = 4;
-    let of_peers = || peers.iter().take(MAX_PEERS).flat_map(of_peer).collect();
     let kept: Vec<Vec<Check>> = if peers.is_empty() {
         any_tcp()
     } else {
-        of_peers()
+        peers.iter().take(MAX_PEERS).flat_map(of_peer).collect()
     };
-    let sent = |loopback| {
-        vec![
+    let dropped = loopback.map(|loopback| {
+        let sent = vec![
             (FilterField::PacketType, OUTGOING),
             (FilterField::Device, loopback),
-        ]
-    };
-    let dropped = loopback.map(|loopback| (sent(loopback), 0));
+        ];
+        (sent, 0)
+    });
     let kept = kept.into_iter().map(|list| (list, CAPTURED_LENGTH));
     assemble_filter(&dropped.into_iter().chain(kept).collect::<Vec<_>>())
 }
@@ -367,8 +362,10 @@ fn of_peer(peer: &CapturedPeer) -> [Vec<Check>; 2] {
             IpAddr::V6(address) => {
                 let words = address.octets();
                 let words = words.as_chunks::<4>().0.iter().zip(0..);
-                let place = |number: u32| FilterField::Word(8 + 16 * end + 4 * number);
-                let words = words.map(|(word, number)| (place(number), u32::from_be_bytes(*word)));
+                let words = words.map(|(word, number)| {
+                    let field = FilterField::Word(8 + 16 * end + 4 * number);
+                    (field, u32::from_be_bytes(*word))
+                });
                 let ports = ports.map(|(end, port)| (FilterField::Half(40 + 2 * end), port));
                 is_v6(TCP).into_iter().chain(words).chain(ports).collect()
             }
@@ -379,41 +376,18 @@ fn of_peer(peer: &CapturedPeer) -> [Vec<Check>; 2] {
 /// Returns lists of checks, each with the bytes to keep of a packet that it is the first to be true
 /// for, in the classic language of filters (bpf(4), `linux/filter.h`).
 fn assemble_filter(lists: &[(Vec<Check>, u32)]) -> Vec<libc::sock_filter> {
-    const LOAD_WORD: u16 = 0x20;
-    const LOAD_HALF: u16 = 0x28;
-    const LOAD_BYTE: u16 = 0x30;
-    const LOAD_HALF_BEHIND: u16 = 0x48;
-    const LOAD_HEADER_LENGTH: u16 = 0xB1;
-    const AND: u16 = 0x54;
     const JUMP_IF_EQUAL: u16 = 0x15;
     const RETURN: u16 = 0x06;
-    let line = |code: u16, k: u32| libc::sock_filter {
-        code,
-        jt: 0,
-        jf: 0,
-        k,
-    };
-    let ancillary = |number: i32| line(LOAD_WORD, (libc::SKF_AD_OFF + number) as u32);
-    let load = |field: FilterField| match field {
-        FilterField::Protocol => vec![ancillary(libc::SKF_AD_PROTOCOL)],
-        FilterField::PacketType => vec![ancillary(libc::SKF_AD_PKTTYPE)],
-        FilterField::Device => vec![ancillary(libc::SKF_AD_IFINDEX)],
-        FilterField::Byte(at) => vec![line(LOAD_BYTE, at)],
-        FilterField::Half(at) => vec![line(LOAD_HALF, at)],
-        FilterField::Word(at) => vec![line(LOAD_WORD, at)],
-        FilterField::Offset => vec![line(LOAD_HALF, 6), line(AND, 0x1FFF)],
-        FilterField::Behind(at) => vec![line(LOAD_HEADER_LENGTH, 0), line(LOAD_HALF_BEHIND, at)],
-    };
     let mut all = Vec::new();
     for (list, kept) in lists {
         let mut lines: Vec<libc::sock_filter> = Vec::new();
         let mut jumps = Vec::new();
         for (field, value) in list {
-            lines.extend(load(*field));
+            lines.extend(load_field(*field));
             jumps.push(lines.len());
-            lines.push(line(JUMP_IF_EQUAL, *value));
+            lines.push(filter_line(JUMP_IF_EQUAL, *value));
         }
-        lines.push(line(RETURN, *kept));
+        lines.push(filter_line(RETURN, *kept));
         let length = lines.len();
         for at in jumps {
             // To the next list.
@@ -421,8 +395,45 @@ fn assemble_filter(lists: &[(Vec<Check>, u32)]) -> Vec<libc::sock_filter> {
         }
         all.extend(lines);
     }
-    all.push(line(RETURN, 0));
+    all.push(filter_line(RETURN, 0));
     all
+}
+
+/// Returns the lines that load a field.
+fn load_field(field: FilterField) -> Vec<libc::sock_filter> {
+    const LOAD_HALF: u16 = 0x28;
+    const LOAD_BYTE: u16 = 0x30;
+    const LOAD_HALF_BEHIND: u16 = 0x48;
+    const LOAD_HEADER_LENGTH: u16 = 0xB1;
+    const AND: u16 = 0x54;
+    match field {
+        FilterField::Protocol => vec![load_ancillary(libc::SKF_AD_PROTOCOL)],
+        FilterField::PacketType => vec![load_ancillary(libc::SKF_AD_PKTTYPE)],
+        FilterField::Device => vec![load_ancillary(libc::SKF_AD_IFINDEX)],
+        FilterField::Byte(at) => vec![filter_line(LOAD_BYTE, at)],
+        FilterField::Half(at) => vec![filter_line(LOAD_HALF, at)],
+        FilterField::Word(at) => vec![filter_line(LOAD_WORD, at)],
+        FilterField::Offset => vec![filter_line(LOAD_HALF, 6), filter_line(AND, 0x1FFF)],
+        FilterField::Behind(at) => vec![
+            filter_line(LOAD_HEADER_LENGTH, 0),
+            filter_line(LOAD_HALF_BEHIND, at),
+        ],
+    }
+}
+
+const LOAD_WORD: u16 = 0x20;
+
+fn load_ancillary(number: i32) -> libc::sock_filter {
+    filter_line(LOAD_WORD, (libc::SKF_AD_OFF + number) as u32)
+}
+
+fn filter_line(code: u16, k: u32) -> libc::sock_filter {
+    libc::sock_filter {
+        code,
+        jt: 0,
+        jf: 0,
+        k,
+    }
 }
 
 fn attach_filter(socket: &OwnedFd, program: &[libc::sock_filter]) -> io::Result<()> {

@@ -15,7 +15,7 @@ use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with,
 };
 
-use crate::dump::{self, DumpProgress};
+use crate::dump::{self, DumpProgress, read_word};
 use crate::socket::memory_of;
 use crate::tcp_info::decode_tcp_info;
 
@@ -247,18 +247,10 @@ fn read_answer(
 fn parse_connection(body: &[u8]) -> Option<TcpConnection> {
     const MESSAGE: usize = 72;
     let attributes = body.get(MESSAGE..)?;
-    let family = i32::from(body[0]);
-    let end = |port: usize, address: usize| {
-        let ip = dump::address_of(family, body.get(address..)?)?;
-        Some(SocketAddr::new(
-            ip,
-            u16::from_be_bytes([body[port], body[port + 1]]),
-        ))
-    };
     let mut connection = TcpConnection {
         cookie: u64::from(read_word(body, 44)) | u64::from(read_word(body, 48)) << 32,
-        local: end(4, 8)?,
-        remote: end(6, 24)?,
+        local: parse_end(body, 4, 8)?,
+        remote: parse_end(body, 6, 24)?,
         unread: read_word(body, 56),
         inode: u64::from(read_word(body, 68)),
         tcp: TcpInfo::default(),
@@ -280,12 +272,11 @@ fn parse_connection(body: &[u8]) -> Option<TcpConnection> {
     has_counters.then_some(connection)
 }
 
-/// A word of the machine; zero beyond the end.
-fn read_word(bytes: &[u8], at: usize) -> u32 {
-    bytes
-        .get(at..)
-        .and_then(dump::parse_u32)
-        .unwrap_or_default()
+/// One end of a connection, from the places of its port and its address.
+fn parse_end(body: &[u8], port: usize, address: usize) -> Option<SocketAddr> {
+    let ip = dump::address_of(i32::from(body[0]), body.get(address..)?)?;
+    let port = u16::from_be_bytes([body[port], body[port + 1]]);
+    Some(SocketAddr::new(ip, port))
 }
 
 /// More connections than this of one family are not reported.

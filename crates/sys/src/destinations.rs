@@ -3,12 +3,13 @@
 //! `ip(7)`; `IPV6_PKTINFO`, RFC 3542, section 6).
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd};
 
 use rustix::net::addr::{SocketAddrArg as _, SocketAddrOpaque};
 
 use crate::control::{ControlBuffer, control_message, control_messages};
+use crate::dump::address_of;
 use crate::message;
 use crate::socket::set_option;
 
@@ -67,11 +68,6 @@ pub fn send_from(
     to: SocketAddr,
     from: Option<IpAddr>,
 ) -> io::Result<usize> {
-    const EMPTY: libc::msghdr = {
-        // SAFETY: `msghdr` is a plain C structure of pointers and integers, for which all zeros is
-        // a value.
-        unsafe { std::mem::zeroed() }
-    };
     let mut control = ControlBuffer::<CONTROL_LENGTH>::EMPTY;
     let stated = from.map_or(Ok(0), |from| write_source(&mut control.0, from))?;
     let mut part = libc::iovec {
@@ -79,7 +75,7 @@ pub fn send_from(
         iov_len: data.len(),
     };
     let send = |name: *const SocketAddrOpaque, length| {
-        let mut header = EMPTY;
+        let mut header = message::EMPTY_HEADER;
         header.msg_name = name.cast_mut().cast();
         header.msg_namelen = length;
         header.msg_iov = &raw mut part;
@@ -121,13 +117,9 @@ fn write_source(into: &mut [u8], from: IpAddr) -> io::Result<usize> {
 /// Reads `struct in_pktinfo` or `in6_pktinfo`.
 fn parse_destination(stated: &[u8]) -> Option<IpAddr> {
     control_messages(stated).find_map(|message| match (message.level, message.kind) {
-        (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
-            let (_device, rest) = message.data.split_first_chunk::<4>()?;
-            Some(Ipv4Addr::from(*rest.first_chunk::<4>()?).into())
-        }
-        (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
-            Some(Ipv6Addr::from(*message.data.first_chunk::<16>()?).into())
-        }
+        // Behind the number of the device.
+        (libc::IPPROTO_IP, libc::IP_PKTINFO) => address_of(libc::AF_INET, message.data.get(4..)?),
+        (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => address_of(libc::AF_INET6, message.data),
         _ => None,
     })
 }

@@ -5,7 +5,9 @@ use std::io;
 
 use fullpipe_units::{BitRate, ByteCount, SegCount};
 
-use crate::dump::{HEADER_LENGTH, attribute, dump_list, parse_u32};
+use crate::dump::{
+    HEADER_LENGTH, attribute, attribute_u32, dump_list, parse_u32, read_word, u32_at,
+};
 use crate::route::{ask, get_link_request};
 
 /// A device as it is now.
@@ -133,38 +135,50 @@ const MAX_KIND: usize = 16;
 fn read_device(body: &[u8]) -> Option<DeviceState> {
     let attributes = body.get(LINK_LENGTH..)?;
     let counts = attribute(attributes, libc::IFLA_STATS64).unwrap_or_default();
-    let count = |at: usize| parse_u64(counts.get(at * 8..)?);
-    let missed = count(RX_MISSED).unwrap_or(0);
-    let word = |kind: u16| parse_u32(attribute(attributes, kind)?);
+    let [
+        received_packets,
+        sent_packets,
+        received,
+        sent,
+        dropped,
+        dropped_out,
+        missed,
+    ] = [
+        RX_PACKETS, TX_PACKETS, RX_BYTES, TX_BYTES, RX_DROPPED, TX_DROPPED, RX_MISSED,
+    ]
+    .map(|number| {
+        let count = counts.get(number * 8..).and_then(parse_u64);
+        count.unwrap_or_default()
+    });
     let kind = body
         .get(KIND_AT..)?
         .first_chunk()
         .copied()
         .map(u16::from_ne_bytes);
+    let queue_length = attribute_u32(attributes, libc::IFLA_TXQLEN).unwrap_or_default();
     let is_ethernet = kind == Some(libc::ARPHRD_ETHER);
     Some(DeviceState {
-        index: parse_u32(body.get(INDEX_AT..)?)?,
-        mtu: ByteCount::new(word(libc::IFLA_MTU)?.into()),
+        index: u32_at(body, INDEX_AT)?,
+        mtu: ByteCount::new(attribute_u32(attributes, libc::IFLA_MTU)?.into()),
         link_header: if is_ethernet {
             ETHERNET_HEADER
         } else {
             ByteCount::ZERO
         },
-        received_packets: count(RX_PACKETS).unwrap_or(0),
-        received: ByteCount::new(count(RX_BYTES).unwrap_or(0)),
-        queue_length: SegCount::new(word(libc::IFLA_TXQLEN).unwrap_or(0).into()),
-        sent_packets: count(TX_PACKETS).unwrap_or(0),
-        sent: ByteCount::new(count(TX_BYTES).unwrap_or(0)),
-        dropped_out: count(TX_DROPPED).unwrap_or(0),
-        dropped_in: count(RX_DROPPED).unwrap_or(0).saturating_add(missed),
+        received_packets,
+        received: ByteCount::new(received),
+        queue_length: SegCount::new(queue_length.into()),
+        sent_packets,
+        sent: ByteCount::new(sent),
+        dropped_out,
+        dropped_in: dropped.saturating_add(missed),
     })
 }
 
 /// A queueing discipline of device `index`, if it is one, and for packets on their way out.
 fn read_queue(body: &[u8], index: u32) -> Option<QueueState> {
-    let word = |at: usize| parse_u32(body.get(at..)?);
-    let (handle, parent) = (word(INDEX_AT + 4)?, word(INDEX_AT + 8)?);
-    if word(INDEX_AT)? != index || parent == TC_H_INGRESS {
+    let (handle, parent) = (u32_at(body, INDEX_AT + 4)?, u32_at(body, INDEX_AT + 8)?);
+    if u32_at(body, INDEX_AT)? != index || parent == TC_H_INGRESS {
         return None;
     }
     let attributes = body.get(QUEUE_LENGTH..)?;
@@ -178,7 +192,8 @@ fn read_queue(body: &[u8], index: u32) -> Option<QueueState> {
         TCA_STATS_QUEUE,
     )
     .unwrap_or_default();
-    let count = |at: usize| counts.get(at * 4..).and_then(parse_u32).unwrap_or(0);
+    let [backlog, dropped, requeues, overlimits] =
+        [1, 2, 3, 4].map(|number| read_word(counts, number * 4));
     let options = attribute(attributes, TCA_OPTIONS).unwrap_or_default();
     Some(QueueState {
         handle,
@@ -186,10 +201,10 @@ fn read_queue(body: &[u8], index: u32) -> Option<QueueState> {
         rate: qdisc_rate(&kind, options),
         kind,
         options: options.to_vec(),
-        dropped: count(2),
-        overlimits: count(4),
-        requeues: count(3),
-        backlog: ByteCount::new(count(1).into()),
+        dropped,
+        overlimits,
+        requeues,
+        backlog: ByteCount::new(backlog.into()),
     })
 }
 
@@ -198,21 +213,16 @@ fn read_queue(body: &[u8], index: u32) -> Option<QueueState> {
 fn qdisc_rate(kind: &str, options: &[u8]) -> Option<BitRate> {
     // Of `struct tc_tbf_qopt`, which begins with a `struct tc_ratespec`.
     const RATE_AT: usize = 8;
-    let narrow = |value: &[u8]| {
-        parse_u32(value)
-            .filter(|rate| *rate != u32::MAX)
-            .map(u64::from)
-    };
     let bytes = match kind {
         "tbf" => {
             let wide = attribute(options, TCA_TBF_RATE64).and_then(parse_u64);
             wide.or_else(|| {
                 attribute(options, TCA_TBF_PARMS)?
                     .get(RATE_AT..)
-                    .and_then(narrow)
+                    .and_then(parse_narrow_rate)
             })
         }
-        "fq" => attribute(options, TCA_FQ_FLOW_MAX_RATE).and_then(narrow),
+        "fq" => attribute(options, TCA_FQ_FLOW_MAX_RATE).and_then(parse_narrow_rate),
         "cake" => attribute(options, TCA_CAKE_BASE_RATE64).and_then(parse_u64),
         _ => None,
     };
@@ -237,14 +247,21 @@ fn outermost_first(mut found: Vec<QueueState>) -> Vec<QueueState> {
 fn class_depth(mut parent: u32, parents: &[(u32, u32)]) -> usize {
     // The kernel takes no more either (`check_loop`).
     const DEEPEST: usize = 8;
-    let around = |class: u32| {
-        parents
-            .iter()
-            .find(|(handle, _)| *handle != 0 && handle >> 16 == class >> 16)
-    };
     (0..DEEPEST)
-        .take_while(|_| around(parent).map(|(_, outer)| parent = *outer).is_some())
+        .take_while(|_| {
+            let around = parents
+                .iter()
+                .find(|(handle, _)| *handle != 0 && handle >> 16 == parent >> 16);
+            around.map(|(_, outer)| parent = *outer).is_some()
+        })
         .count()
+}
+
+/// A rate of 32 bits; all ones say that none is set.
+fn parse_narrow_rate(value: &[u8]) -> Option<u64> {
+    parse_u32(value)
+        .filter(|rate| *rate != u32::MAX)
+        .map(u64::from)
 }
 
 fn parse_u64(bytes: &[u8]) -> Option<u64> {

@@ -4,7 +4,7 @@ use std::io;
 
 use fullpipe_units::{ByteCount, SegCount};
 
-use crate::dump::{attribute, dump_list, parse_attributes, parse_text, parse_u32};
+use crate::dump::{attribute, dump_list, parse_attributes, parse_text, parse_u32, read_word};
 
 /// A network device, as the kernel describes it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -65,15 +65,15 @@ fn parse_device(message: &[u8]) -> Option<NetworkDevice> {
         ..NetworkDevice::default()
     };
     for (kind, value) in parse_attributes(rest) {
-        let number = || parse_u32(value).unwrap_or_default();
+        let number = read_word(value, 0);
         match kind {
             libc::IFLA_IFNAME => device.name = parse_text(value),
-            libc::IFLA_LINK => device.lower = Some(number()),
-            libc::IFLA_MTU => device.mtu = ByteCount::new(number().into()),
+            libc::IFLA_LINK => device.lower = Some(number),
+            libc::IFLA_MTU => device.mtu = ByteCount::new(number.into()),
             libc::IFLA_QDISC => device.qdisc = parse_text(value),
-            libc::IFLA_TXQLEN => device.transmit_queue = SegCount::new(number().into()),
-            libc::IFLA_NUM_TX_QUEUES => device.transmit_queues = number(),
-            libc::IFLA_NUM_RX_QUEUES => device.receive_queues = number(),
+            libc::IFLA_TXQLEN => device.transmit_queue = SegCount::new(number.into()),
+            libc::IFLA_NUM_TX_QUEUES => device.transmit_queues = number,
+            libc::IFLA_NUM_RX_QUEUES => device.receive_queues = number,
             libc::IFLA_LINKINFO => {
                 device.kind = attribute(value, libc::IFLA_INFO_KIND).map(parse_text);
             }

@@ -124,6 +124,11 @@ pub(crate) fn attribute(within: &[u8], wanted: u16) -> Option<&[u8]> {
         .map(|(_, value)| value)
 }
 
+/// The number of 32 bits in the first attribute of this kind.
+pub(crate) fn attribute_u32(within: &[u8], wanted: u16) -> Option<u32> {
+    attribute(within, wanted).and_then(parse_u32)
+}
+
 /// The family of an address, and its bytes.
 pub(crate) fn address_bytes(address: IpAddr) -> (i32, Vec<u8>) {
     match address {
@@ -143,11 +148,7 @@ pub(crate) fn address_of(family: i32, bytes: &[u8]) -> Option<IpAddr> {
 
 /// An acknowledgement is an error with the number zero; any other is negative.
 pub(crate) fn check_acknowledgement(answer: &[u8]) -> io::Result<()> {
-    match answer
-        .get(HEADER_LENGTH..)
-        .and_then(parse_u32)
-        .map(u32::cast_signed)
-    {
+    match u32_at(answer, HEADER_LENGTH).map(u32::cast_signed) {
         Some(0) => Ok(()),
         Some(errno) => Err(io::Error::from_raw_os_error(errno.saturating_neg())),
         None => Err(io::Error::new(
@@ -160,6 +161,16 @@ pub(crate) fn check_acknowledgement(answer: &[u8]) -> io::Result<()> {
 /// A number of 32 bits.
 pub(crate) fn parse_u32(value: &[u8]) -> Option<u32> {
     value.first_chunk().copied().map(u32::from_ne_bytes)
+}
+
+/// The number of 32 bits at `at`; `None` beyond the end.
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    parse_u32(bytes.get(at..)?)
+}
+
+/// The number of 32 bits at `at`; zero beyond the end.
+pub(crate) fn read_word(bytes: &[u8], at: usize) -> u32 {
+    u32_at(bytes, at).unwrap_or_default()
 }
 
 /// A text that ends with a zero byte, or with its attribute.

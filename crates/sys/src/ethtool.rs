@@ -6,7 +6,7 @@ use std::os::fd::AsRawFd;
 
 use fullpipe_units::{BitRate, SegCount};
 
-use crate::dump::{parse_text, parse_u32};
+use crate::dump::{parse_text, read_word};
 use crate::interface::{control_socket, interface_request};
 
 /// Something that a device may do for the kernel: `tx-tcp-segmentation`, `rx-gro`…
@@ -48,24 +48,24 @@ pub fn device_features(name: &str) -> io::Result<Vec<DeviceFeature>> {
     let mut buffer = [GET_FEATURES.to_ne_bytes(), (blocks as u32).to_ne_bytes()].concat();
     buffer.resize(8 + blocks * 16, 0);
     ethtool_request(name, &mut buffer)?;
-    // For each 32 of them: which can change, which were asked for, which are on, and which never
-    // change.
-    let word = |bit: usize, which: usize| {
-        parse_u32(&buffer[8 + bit / 32 * 16 + which * 4..]).unwrap_or_default()
-    };
-    let is_set = |bit, which| word(bit, which) >> (bit % 32) & 1 == 1;
     let named = names
         .into_iter()
         .enumerate()
         .filter(|(_, name)| !name.is_empty());
     Ok(named
-        .map(|(bit, name)| DeviceFeature {
-            name,
-            is_on: is_set(bit, 2),
-            is_wanted: is_set(bit, 1),
-            can_change: is_set(bit, 0) && !is_set(bit, 3),
-            bit,
-            blocks,
+        .map(|(bit, name)| {
+            // For each 32 of them: which can change, which were asked for, which are on, and which
+            // never change.
+            let [can_change, is_wanted, is_on, never_changes] = [0, 4, 8, 12]
+                .map(|place| read_word(&buffer, 8 + bit / 32 * 16 + place) >> (bit % 32) & 1 == 1);
+            DeviceFeature {
+                name,
+                is_on,
+                is_wanted,
+                can_change: can_change && !never_changes,
+                bit,
+                blocks,
+            }
         })
         .collect())
 }
@@ -97,9 +97,8 @@ pub fn device_rings(name: &str) -> io::Result<DeviceRings> {
     let mut buffer = GET_RINGS.to_ne_bytes().to_vec();
     buffer.resize(4 + 8 * 4, 0);
     ethtool_request(name, &mut buffer)?;
-    let [most_receive, most_transmit, receive, transmit] = [1, 4, 5, 8].map(|word: usize| {
-        SegCount::new(parse_u32(&buffer[word * 4..]).unwrap_or_default().into())
-    });
+    let [most_receive, most_transmit, receive, transmit] =
+        [1, 4, 5, 8].map(|word: usize| SegCount::new(read_word(&buffer, word * 4).into()));
     Ok(DeviceRings {
         receive,
         transmit,
@@ -117,8 +116,9 @@ pub fn device_speed(name: &str) -> io::Result<Option<BitRate>> {
     let mut buffer = GET_SETTINGS.to_ne_bytes().to_vec();
     buffer.resize(44, 0);
     ethtool_request(name, &mut buffer)?;
-    let half = |at: usize| u32::from(u16::from_ne_bytes([buffer[at], buffer[at + 1]]));
-    let speed = half(28) << 16 | half(12);
+    let [upper, lower] =
+        [28, 12].map(|at| u32::from(u16::from_ne_bytes([buffer[at], buffer[at + 1]])));
+    let speed = upper << 16 | lower;
     let unknown = [0, u32::from(u16::MAX), u32::MAX];
     Ok((!unknown.contains(&speed)).then(|| BitRate::from_mbps(speed.into())))
 }
@@ -143,7 +143,7 @@ fn feature_names(name: &str) -> io::Result<Vec<String>> {
     count.extend((1_u64 << FEATURES).to_ne_bytes());
     count.resize(20, 0);
     ethtool_request(name, &mut count)?;
-    let there = parse_u32(&count[16..]).unwrap_or_default() as usize;
+    let there = read_word(&count, 16) as usize;
     if there > MAX_FEATURES {
         return Err(io::Error::new(
             io::ErrorKind::InvalidData,

@@ -14,6 +14,13 @@ const CONTROL_LENGTH: usize = 256;
 /// `struct sockaddr_in6`, the longest that is read here.
 const NAME_LENGTH: usize = size_of::<libc::sockaddr_in6>();
 
+/// A header of a message that points to nothing.
+pub(crate) const EMPTY_HEADER: libc::msghdr = {
+    // SAFETY: `msghdr` is a plain C structure of pointers and integers, for which all zeros is a
+    // value.
+    unsafe { std::mem::zeroed() }
+};
+
 /// A message that was received.
 pub(crate) struct SocketMessage {
     /// Bytes of it that are in the buffer.
@@ -43,11 +50,6 @@ pub(crate) fn receive_message(
     buffer: &mut [u8],
     flags: i32,
 ) -> io::Result<SocketMessage> {
-    const EMPTY: libc::msghdr = {
-        // SAFETY: `msghdr` is a plain C structure of pointers and integers, for which all zeros is
-        // a value.
-        unsafe { std::mem::zeroed() }
-    };
     let mut message = SocketMessage {
         length: 0,
         stated: ControlBuffer::EMPTY,
@@ -57,7 +59,7 @@ pub(crate) fn receive_message(
         iov_base: buffer.as_mut_ptr().cast(),
         iov_len: buffer.len(),
     };
-    let mut header = EMPTY;
+    let mut header = EMPTY_HEADER;
     header.msg_name = message.name.0.as_mut_ptr().cast();
     header.msg_namelen = NAME_LENGTH as libc::socklen_t;
     header.msg_iov = &raw mut part;

@@ -26,9 +26,7 @@ impl NetNamespace {
     /// cannot be opened.
     pub fn create() -> io::Result<Self> {
         // SAFETY: CLONE_NEWNET changes which network the thread sees and shares no memory.
-        if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
+        check_call(unsafe { libc::unshare(libc::CLONE_NEWNET) } == 0)?;
         Ok(Self(File::open("/proc/thread-self/ns/net")?))
     }
 
@@ -113,31 +111,35 @@ pub enum UnsharePrivilege {
 /// `spawn` then fails with what the kernel refused: `EPERM` where user namespaces are forbidden or
 /// their identity map may not be written, `ENOSPC` where there are too many.
 pub fn unshare_before_exec(command: &mut Command, unsharing: UnsharePrivilege) {
-    let others = libc::CLONE_NEWNS | libc::CLONE_NEWPID | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS;
     // Formatted here because nothing may be allocated between fork and exec.
     let user_map = format!("0 {} 1", rustix::process::geteuid().as_raw());
     let group_map = format!("0 {} 1", rustix::process::getegid().as_raw());
-    let before_exec = move || {
-        let flags = if unsharing == UnsharePrivilege::AsUser {
-            others | libc::CLONE_NEWUSER
-        } else {
-            others
-        };
-        // SAFETY: the child of a fork has one thread, as CLONE_NEWUSER demands; no memory is shared
-        // or freed.
-        if unsafe { libc::unshare(flags) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
-        if unsharing == UnsharePrivilege::AsUser {
-            write_file(c"/proc/self/setgroups", b"deny")?;
-            write_file(c"/proc/self/uid_map", user_map.as_bytes())?;
-            write_file(c"/proc/self/gid_map", group_map.as_bytes())?;
-        }
-        Ok(())
-    };
     // SAFETY: between fork and exec the closure makes only system calls (unshare, open, write,
     // close) and allocates nothing: `io::Error::last_os_error` holds a bare number.
-    unsafe { command.pre_exec(before_exec) };
+    unsafe { command.pre_exec(move || unshare_namespaces(unsharing, &user_map, &group_map)) };
+}
+
+/// Moves this process, the child of a fork, into new namespaces; in a user namespace with these
+/// identity maps.
+fn unshare_namespaces(
+    unsharing: UnsharePrivilege,
+    user_map: &str,
+    group_map: &str,
+) -> io::Result<()> {
+    let others = libc::CLONE_NEWNS | libc::CLONE_NEWPID | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS;
+    let flags = match unsharing {
+        UnsharePrivilege::AsRoot => others,
+        UnsharePrivilege::AsUser => others | libc::CLONE_NEWUSER,
+    };
+    // SAFETY: the child of a fork has one thread, as CLONE_NEWUSER demands; no memory is shared or
+    // freed.
+    check_call(unsafe { libc::unshare(flags) } == 0)?;
+    if unsharing == UnsharePrivilege::AsUser {
+        write_file(c"/proc/self/setgroups", b"deny")?;
+        write_file(c"/proc/self/uid_map", user_map.as_bytes())?;
+        write_file(c"/proc/self/gid_map", group_map.as_bytes())?;
+    }
+    Ok(())
 }
 
 /// Makes `command` start in the network namespace `network`, under the host name `host_name`.
@@ -151,38 +153,32 @@ pub fn enter_before_exec(
 ) -> io::Result<()> {
     let network = network.as_fd().try_clone_to_owned()?;
     let host_name = host_name.to_owned();
-    let before_exec = move || {
-        // SAFETY: the closure owns the descriptor, which the fork inherits; setns and unshare share
-        // no memory; sethostname reads exactly the bytes of `host_name`.
-        let done = unsafe {
-            libc::setns(network.as_raw_fd(), libc::CLONE_NEWNET) == 0
-                && libc::unshare(libc::CLONE_NEWUTS) == 0
-                && libc::sethostname(host_name.as_ptr().cast(), host_name.len()) == 0
-        };
-        if done {
-            Ok(())
-        } else {
-            Err(io::Error::last_os_error())
-        }
-    };
     // SAFETY: between fork and exec the closure makes only system calls and allocates nothing.
-    unsafe { command.pre_exec(before_exec) };
+    unsafe { command.pre_exec(move || enter_network(&network, &host_name)) };
     Ok(())
+}
+
+/// Moves this process into a network namespace, and gives it a host name of its own.
+fn enter_network(network: &OwnedFd, host_name: &str) -> io::Result<()> {
+    // SAFETY: the descriptor is open for the borrow; setns and unshare share no memory; sethostname
+    // reads exactly the bytes of `host_name`.
+    check_call(unsafe {
+        libc::setns(network.as_raw_fd(), libc::CLONE_NEWNET) == 0
+            && libc::unshare(libc::CLONE_NEWUTS) == 0
+            && libc::sethostname(host_name.as_ptr().cast(), host_name.len()) == 0
+    })
 }
 
 /// Makes `command` be killed when the thread that starts it ends, however that comes about.
 pub fn end_with_this_thread(command: &mut Command) {
-    let before_exec = || {
-        // SAFETY: PR_SET_PDEATHSIG takes a signal's number and concerns the calling process alone.
-        let done = unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) } == 0;
-        if done {
-            Ok(())
-        } else {
-            Err(io::Error::last_os_error())
-        }
-    };
-    // SAFETY: between fork and exec the closure makes one system call and allocates nothing.
-    unsafe { command.pre_exec(before_exec) };
+    // SAFETY: between fork and exec the function makes one system call and allocates nothing.
+    unsafe { command.pre_exec(ask_for_death_signal) };
+}
+
+/// Has the kernel kill this process when the thread that started it ends.
+fn ask_for_death_signal() -> io::Result<()> {
+    // SAFETY: PR_SET_PDEATHSIG takes a signal's number and concerns the calling process alone.
+    check_call(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) } == 0)
 }
 
 /// The side of a fork that a process is on.
@@ -234,12 +230,17 @@ fn write_file(path: &std::ffi::CStr, bytes: &[u8]) -> io::Result<()> {
             return Err(io::Error::last_os_error());
         }
         let written = libc::write(file, bytes.as_ptr().cast(), bytes.len());
-        let result = if written == bytes.len() as isize {
-            Ok(())
-        } else {
-            Err(io::Error::last_os_error())
-        };
+        let result = check_call(written == bytes.len() as isize);
         libc::close(file);
         result
+    }
+}
+
+/// Returns the error of the last system call unless it was `done`.
+fn check_call(done: bool) -> io::Result<()> {
+    if done {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
     }
 }

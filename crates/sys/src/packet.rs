@@ -8,7 +8,7 @@ use fullpipe_units::ByteCount;
 use rustix::net::netdevice::name_to_index;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt};
 
-use crate::dump::parse_u32;
+use crate::dump::read_word;
 use crate::socket::{set_option, socket_option};
 
 /// Receive buffer of a socket where root asks for it. The kernel counts its own administration too,
@@ -65,11 +65,7 @@ pub fn packet_drops(socket: impl AsFd) -> io::Result<u64> {
         libc::PACKET_STATISTICS,
         &mut bytes,
     )?;
-    Ok(answer
-        .get(4..)
-        .and_then(parse_u32)
-        .unwrap_or_default()
-        .into())
+    Ok(read_word(answer, 4).into())
 }
 
 /// Binds to packets of this protocol (`ETH_P_…`) of one device. Of one protocol other than all the

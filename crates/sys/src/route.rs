@@ -11,7 +11,7 @@ use rustix::net::{
 };
 
 use crate::dump::{
-    HEADER_LENGTH, address_bytes, attribute, check_acknowledgement, netlink_message, parse_u32,
+    HEADER_LENGTH, address_bytes, attribute_u32, check_acknowledgement, netlink_message,
 };
 use crate::namespace::NetNamespace;
 
@@ -93,14 +93,10 @@ fn named_link(name: &str) -> Vec<u8> {
 pub fn output_device(target: IpAddr) -> io::Result<String> {
     let mut answer = [0; 1024];
     let answer = ask(&route_request(target), &mut answer)?;
-    let unknown = || io::Error::new(io::ErrorKind::InvalidData, "an answer without a device");
-    let index = attribute(
-        answer
-            .get(HEADER_LENGTH + ROUTE_LENGTH..)
-            .unwrap_or_default(),
-        libc::RTA_OIF,
-    );
-    let index = index.and_then(parse_u32).ok_or_else(unknown)?;
+    let attributes = answer.get(HEADER_LENGTH + ROUTE_LENGTH..);
+    let index = attribute_u32(attributes.unwrap_or_default(), libc::RTA_OIF);
+    let index = index
+        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "an answer without a device"))?;
     let socket = socket_with(
         AddressFamily::INET,
         SocketType::DGRAM,
@@ -165,6 +161,7 @@ pub(crate) fn push_attribute(message: &mut Vec<u8>, kind: u16, value: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dump::attribute;
 
     #[test]
     fn the_request_is_as_long_as_it_says() {

@@ -7,7 +7,8 @@ use rustix::net::netdevice::index_to_name;
 use rustix::net::{AddressFamily, SocketType, socket};
 
 use crate::dump::{
-    address_of, attribute, dump_list, netlink_message, parse_attributes, parse_text, parse_u32,
+    address_of, attribute, attribute_u32, dump_list, netlink_message, parse_attributes, parse_text,
+    parse_u32, u32_at,
 };
 use crate::route::{push_attribute, send_request};
 
@@ -66,12 +67,11 @@ pub fn list_routes() -> io::Result<Vec<UnicastRoute>> {
         let mut header = [0; HEADER];
         header[0] = family as u8;
         let listed = dump_list(None, libc::RTM_GETROUTE, &header, &mut |kind, message| {
-            let name = |index| index_to_name(&names, index).ok();
-            found.extend(
-                (kind == libc::RTM_NEWROUTE)
-                    .then(|| parse_route(message, name))
-                    .flatten(),
-            );
+            if kind == libc::RTM_NEWROUTE {
+                found.extend(parse_route(message, |index| {
+                    index_to_name(&names, index).ok()
+                }));
+            }
         });
         // A kernel without IPv6 has no such routes.
         if family == libc::AF_INET {
@@ -116,18 +116,18 @@ const HEADER: usize = 12;
 
 fn parse_route(message: &[u8], name: impl FnOnce(u32) -> Option<String>) -> Option<UnicastRoute> {
     let (header, rest) = message.split_at_checked(HEADER)?;
-    let of = |wanted| attribute(rest, wanted);
-    let table = of(libc::RTA_TABLE)
-        .and_then(parse_u32)
-        .unwrap_or(header[4].into());
+    let table = attribute_u32(rest, libc::RTA_TABLE).unwrap_or(header[4].into());
     if table != u32::from(libc::RT_TABLE_MAIN) || header[7] != libc::RTN_UNICAST {
         return None;
     }
+    let expiry = attribute(rest, libc::RTA_CACHEINFO);
     Some(UnicastRoute {
-        destination: destination_text(header[0], header[1], of(libc::RTA_DST))?,
-        device: of(libc::RTA_OIF).and_then(parse_u32).and_then(name),
-        metrics: of(libc::RTA_METRICS).map(parse_metrics).unwrap_or_default(),
-        is_advertised: is_advertised(header, of(libc::RTA_CACHEINFO).and_then(seconds_left)),
+        destination: destination_text(header[0], header[1], attribute(rest, libc::RTA_DST))?,
+        device: attribute_u32(rest, libc::RTA_OIF).and_then(name),
+        metrics: attribute(rest, libc::RTA_METRICS)
+            .map(parse_metrics)
+            .unwrap_or_default(),
+        is_advertised: is_advertised(header, expiry.and_then(seconds_left)),
         raw: message.to_vec(),
     })
 }
@@ -146,7 +146,7 @@ const ADVERTISED: u8 = 9;
 fn seconds_left(cache: &[u8]) -> Option<u32> {
     /// `USER_HZ`.
     const TICKS: u32 = 100;
-    let ticks = parse_u32(cache.get(8..)?)?;
+    let ticks = u32_at(cache, 8)?;
     // Below zero it is over.
     (1..=i32::MAX.cast_unsigned())
         .contains(&ticks)

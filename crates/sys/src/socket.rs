@@ -8,7 +8,7 @@ use fullpipe_record::{SocketMemory, TcpInfo};
 use fullpipe_units::{BitRate, ByteCount};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 
-use crate::dump::parse_u32;
+use crate::dump::read_word;
 use crate::tcp_info::{MAX_TCP_INFO, decode_tcp_info};
 
 /// Longest that is asked for of a packet that opened a connection: its headers without what IPv6
@@ -95,7 +95,7 @@ pub fn fixed_buffers(pid: u32, descriptor: i32) -> io::Result<[bool; 2]> {
     let socket = pidfd_getfd(process, descriptor, PidfdGetfdFlags::empty())?;
     let mut bytes = [MaybeUninit::<u8>::uninit(); 4];
     let answer = socket_option(socket.as_fd(), libc::SOL_SOCKET, SO_BUF_LOCK, &mut bytes)?;
-    let locks = parse_u32(answer).unwrap_or_default();
+    let locks = read_word(answer, 0);
     Ok([locks & 1 != 0, locks & 2 != 0])
 }
 
@@ -110,20 +110,15 @@ pub fn unfix_buffers(socket: impl AsFd) -> io::Result<()> {
 
 /// The kernel's answer, of whatever length.
 pub(crate) fn memory_of(answer: &[u8]) -> SocketMemory {
-    let word = |index: usize| {
-        answer
-            .get(index * 4..)
-            .and_then(parse_u32)
-            .map_or(0, u64::from)
-    };
-    let size = |index| ByteCount::new(word(index));
+    let [rmem_alloc, rcvbuf, wmem_alloc, sndbuf, wmem_queued] =
+        [0, 1, 2, 3, 5].map(|index| ByteCount::new(read_word(answer, index * 4).into()));
     SocketMemory {
-        rmem_alloc: size(0),
-        rcvbuf: size(1),
-        wmem_alloc: size(2),
-        sndbuf: size(3),
-        wmem_queued: size(5),
-        drops: word(8),
+        rmem_alloc,
+        rcvbuf,
+        wmem_alloc,
+        sndbuf,
+        wmem_queued,
+        drops: read_word(answer, 8 * 4).into(),
     }
 }
 

@@ -27,24 +27,22 @@ const SSTHRESH_NEVER_SET: u32 = 0x7fff_ffff;
 /// Offsets are those of `include/uapi/linux/tcp.h`, naturally aligned and native-endian.
 pub fn decode_tcp_info(bytes: &[u8]) -> TcpInfo {
     let field = TcpInfoReader(bytes);
-    let options = field.u8(5);
-    let option = |bit: u8| options.map(|set| set & bit != 0);
     TcpInfo {
         state: field.u8(0),
         congestion_state: field.u8(1).and_then(congestion_state),
         timeouts_in_a_row: field.u8(2).map(|n| SegCount::new(n.into())),
         window_probes: field.u8(3).map(|n| SegCount::new(n.into())),
         backoff: field.u8(4),
-        timestamps: option(OPTION_TIMESTAMPS),
-        sack: option(OPTION_SACK),
-        window_scaling: option(OPTION_WSCALE),
-        ecn: option(OPTION_ECN),
-        ecn_seen: option(OPTION_ECN_SEEN),
-        syn_data: option(OPTION_SYN_DATA),
+        timestamps: field.option(OPTION_TIMESTAMPS),
+        sack: field.option(OPTION_SACK),
+        window_scaling: field.option(OPTION_WSCALE),
+        ecn: field.option(OPTION_ECN),
+        ecn_seen: field.option(OPTION_ECN_SEEN),
+        syn_data: field.option(OPTION_SYN_DATA),
         // Kernels before 6.7 leave these two bits zero, which is no answer; the second came in
         // 6.16, at the same length.
-        usec_timestamps: field.u16(240).and(option(OPTION_USEC_TS)),
-        fast_open_child: field.u16(240).and(option(OPTION_TFO_CHILD)),
+        usec_timestamps: field.u16(240).and(field.option(OPTION_USEC_TS)),
+        fast_open_child: field.u16(240).and(field.option(OPTION_TFO_CHILD)),
         snd_wscale: field.u8(6).map(|scales| scales & 0x0f),
         rcv_wscale: field.u8(6).map(|scales| scales >> 4),
         // The bit joined byte 7 in 4.9 together with the delivery rate, whose presence dates it.
@@ -140,6 +138,11 @@ impl TcpInfoReader<'_> {
 
     fn u8(&self, offset: usize) -> Option<u8> {
         self.0.get(offset).copied()
+    }
+
+    /// Returns true if the connection uses an option (`TCPI_OPT_…`).
+    fn option(&self, bit: u8) -> Option<bool> {
+        self.u8(5).map(|set| set & bit != 0)
     }
 
     fn u16(&self, offset: usize) -> Option<u16> {

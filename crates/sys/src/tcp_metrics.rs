@@ -6,7 +6,7 @@ use fullpipe_record::HostMemory;
 use fullpipe_units::{SegCount, Span};
 use rustix::net::netlink;
 
-use crate::dump::{address_of, attribute, dump_list, parse_u32};
+use crate::dump::{address_of, attribute, attribute_u32, dump_list};
 use crate::route::push_attribute;
 
 /// Reads the metrics that are kept in the calling thread's network namespace.
@@ -46,9 +46,9 @@ fn family_number() -> io::Result<u16> {
         libc::GENL_ID_CTRL as u16,
         &payload,
         &mut |_, message| {
-            let of = |wanted: i32| attribute(message.get(HEADER..)?, wanted as u16);
-            if of(libc::CTRL_ATTR_FAMILY_NAME) == Some(NAME) {
-                number = of(libc::CTRL_ATTR_FAMILY_ID)
+            let attributes = message.get(HEADER..).unwrap_or_default();
+            if attribute(attributes, libc::CTRL_ATTR_FAMILY_NAME as u16) == Some(NAME) {
+                number = attribute(attributes, libc::CTRL_ATTR_FAMILY_ID as u16)
                     .and_then(<[u8]>::first_chunk)
                     .copied()
                     .map(u16::from_ne_bytes);
@@ -66,16 +66,17 @@ fn family_number() -> io::Result<u16> {
 const NAME: &[u8] = b"tcp_metrics\0";
 
 fn parse_tcp_metrics(rest: &[u8]) -> Option<HostMemory> {
-    let address = |kind, family| address_of(family, attribute(rest, kind)?);
-    let address = address(1, libc::AF_INET).or_else(|| address(2, libc::AF_INET6))?;
+    let address = [(1, libc::AF_INET), (2, libc::AF_INET6)]
+        .into_iter()
+        .find_map(|(kind, family)| address_of(family, attribute(rest, kind)?))?;
     let values = attribute(rest, 6).unwrap_or_default();
-    let value = |wanted| attribute(values, wanted).and_then(parse_u32);
-    let segments = |kind| value(kind).map(|count| SegCount::new(count.into()));
+    let [ssthresh, cwnd] =
+        [3, 4].map(|kind| attribute_u32(values, kind).map(|count| SegCount::new(count.into())));
     Some(HostMemory {
         address: address.to_string(),
-        rtt: value(6).map(|micros| Span::from_micros(micros.into())),
-        ssthresh: segments(3),
-        cwnd: segments(4),
+        rtt: attribute_u32(values, 6).map(|micros| Span::from_micros(micros.into())),
+        ssthresh,
+        cwnd,
     })
 }
 

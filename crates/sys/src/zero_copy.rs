@@ -6,7 +6,7 @@ use std::ops::{Deref, DerefMut};
 use std::os::fd::{AsFd, AsRawFd};
 
 use crate::control::control_messages;
-use crate::dump::parse_u32;
+use crate::dump::u32_at;
 use crate::mapping::Mapping;
 use crate::message;
 use crate::socket::set_option;
@@ -129,8 +129,7 @@ pub fn receive_completions(socket: impl AsFd) -> io::Result<ZeroCopyCompletions>
 
 /// A `struct sock_extended_err` about sends from a first to a last, whose numbers wrap at 2³².
 fn parse_notice(stated: &[u8]) -> Option<ZeroCopyCompletions> {
-    let word = |at: usize| parse_u32(stated.get(at..)?);
-    let (first, last) = (word(FIRST)?, word(LAST)?);
+    let (first, last) = (u32_at(stated, FIRST)?, u32_at(stated, LAST)?);
     if stated.get(ORIGIN) != Some(&ORIGIN_ZERO_COPY) {
         return None;
     }
