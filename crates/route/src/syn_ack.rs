@@ -97,35 +97,32 @@ fn open_socket(peer: SocketAddr) -> std::io::Result<Socket> {
 /// `peer`. Its input is a whole IPv4 packet, or an IPv6 packet without its IP header.
 fn syn_acks_from(peer: SocketAddr) -> [SockFilter; 8] {
     const SYN_AND_ACK: u32 = 0x12;
-    let code = |parts: &[u32]| parts.iter().sum::<u32>() as u16;
-    let statement = |code: u16, operand: u32| SockFilter::new(code, 0, 0, operand);
-    let unless = |value: u32, skip: u8| {
-        SockFilter::new(
-            code(&[libc::BPF_JMP, libc::BPF_JEQ, libc::BPF_K]),
-            0,
-            skip,
-            value,
-        )
+    const ACCEPT: u32 = libc::BPF_RET | libc::BPF_K;
+    let load_header_length = match peer {
+        SocketAddr::V4(_) => libc::BPF_LDX | libc::BPF_B | libc::BPF_MSH,
+        SocketAddr::V6(_) => libc::BPF_LDX | libc::BPF_W | libc::BPF_IMM,
     };
-    let header_length = match peer {
-        SocketAddr::V4(_) => statement(code(&[libc::BPF_LDX, libc::BPF_B, libc::BPF_MSH]), 0),
-        SocketAddr::V6(_) => statement(code(&[libc::BPF_LDX, libc::BPF_W, libc::BPF_IMM]), 0),
-    };
-    let accept = code(&[libc::BPF_RET, libc::BPF_K]);
     [
-        header_length,
-        statement(code(&[libc::BPF_LD, libc::BPF_H, libc::BPF_IND]), 0),
-        unless(peer.port().into(), 4),
-        statement(code(&[libc::BPF_LD, libc::BPF_B, libc::BPF_IND]), 13),
+        statement(load_header_length, 0),
+        statement(libc::BPF_LD | libc::BPF_H | libc::BPF_IND, 0),
+        skip_unless(peer.port().into(), 4),
+        statement(libc::BPF_LD | libc::BPF_B | libc::BPF_IND, 13),
         // The other flag bits negotiate ECN (RFC 3168, 6.1.1).
-        statement(
-            code(&[libc::BPF_ALU, libc::BPF_AND, libc::BPF_K]),
-            SYN_AND_ACK,
-        ),
-        unless(SYN_AND_ACK, 1),
-        statement(accept, MAX_PACKET as u32),
-        statement(accept, 0),
+        statement(libc::BPF_ALU | libc::BPF_AND | libc::BPF_K, SYN_AND_ACK),
+        skip_unless(SYN_AND_ACK, 1),
+        statement(ACCEPT, MAX_PACKET as u32),
+        statement(ACCEPT, 0),
     ]
+}
+
+fn statement(code: u32, operand: u32) -> SockFilter {
+    SockFilter::new(code as u16, 0, 0, operand)
+}
+
+/// Returns the statement that skips `count` others unless the last loaded number is `value`.
+fn skip_unless(value: u32, count: u8) -> SockFilter {
+    let code = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
+    SockFilter::new(code as u16, 0, count, value)
 }
 
 #[cfg(test)]

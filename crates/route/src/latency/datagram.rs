@@ -55,13 +55,15 @@ pub fn echo_reply(datagram: &[u8], residence: Span) -> Option<[u8; LENGTH]> {
 /// server; `None` if it is no answer of the test with this `cookie`.
 pub(crate) fn parse_answer(datagram: &[u8], cookie: &TestCookie) -> Option<(u64, Span)> {
     let message: &[u8; LENGTH] = datagram.try_into().ok()?;
-    let word = |at: usize| {
-        message[at..]
-            .first_chunk()
-            .map(|bytes| u64::from_be_bytes(*bytes))
-    };
     (cookie_behind(ANSWER, message)? == *cookie).then_some(())?;
-    Some((word(NUMBER)?, Span::from_nanos(word(RESIDENCE)?)))
+    let residence = Span::from_nanos(read_u64(message, RESIDENCE)?);
+    Some((read_u64(message, NUMBER)?, residence))
+}
+
+fn read_u64(message: &[u8; LENGTH], at: usize) -> Option<u64> {
+    message[at..]
+        .first_chunk()
+        .map(|bytes| u64::from_be_bytes(*bytes))
 }
 
 fn cookie_behind(magic: [u8; 8], message: &[u8; LENGTH]) -> Option<TestCookie> {

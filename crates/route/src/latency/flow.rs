@@ -1,7 +1,7 @@
 //! The socket of a flow of echo requests.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use fullpipe_iperf::TestCookie;
@@ -53,26 +53,13 @@ impl EchoFlow {
         local: &LocalEndpoint,
         token: u64,
     ) -> io::Result<Self> {
-        let ip_protocol = if target.is_ipv4() {
-            Protocol::ICMPV4
-        } else {
-            Protocol::ICMPV6
-        };
-        let domain = Domain::for_address(target);
-        let (socket, is_raw) = match Socket::new(domain, Type::DGRAM, Some(ip_protocol)) {
-            Ok(socket) => (socket, false),
-            Err(_) => (Socket::new(domain, Type::RAW, Some(ip_protocol))?, true),
-        };
+        let (socket, echoes) = open_echo_socket(target.ip(), token)?;
         let mut target = target;
         target.set_port(0);
         prepare_socket(&socket, target, local)?;
         Ok(Self {
             socket,
-            protocol: EchoProtocol::Icmp(EchoMessages {
-                is_ipv6: target.is_ipv6(),
-                is_raw,
-                token,
-            }),
+            protocol: EchoProtocol::Icmp(echoes),
         })
     }
 
@@ -172,6 +159,28 @@ impl EchoFlow {
             residence,
         }))
     }
+}
+
+/// Opens a socket for echo requests to `target`, of type ping or raw. Returns the form of the
+/// messages with this `token` on it too.
+///
+/// # Errors
+/// Fails if this user may open neither.
+pub(crate) fn open_echo_socket(target: IpAddr, token: u64) -> io::Result<(Socket, EchoMessages)> {
+    let (domain, protocol) = match target {
+        IpAddr::V4(_) => (Domain::IPV4, Protocol::ICMPV4),
+        IpAddr::V6(_) => (Domain::IPV6, Protocol::ICMPV6),
+    };
+    let (socket, is_raw) = match Socket::new(domain, Type::DGRAM, Some(protocol)) {
+        Ok(socket) => (socket, false),
+        Err(_) => (Socket::new(domain, Type::RAW, Some(protocol))?, true),
+    };
+    let echoes = EchoMessages {
+        is_ipv6: target.is_ipv6(),
+        is_raw,
+        token,
+    };
+    Ok((socket, echoes))
 }
 
 /// Binds and connects `socket`, and asks the kernel for time stamps; without them the program's own

@@ -58,13 +58,14 @@ impl EchoMessages {
     /// without the IP header; some routers quote the ICMP header alone.
     pub(crate) fn quoted_number(self, packet: &[u8]) -> Option<u16> {
         let (header, rest) = packet.split_first_chunk::<HEADER>()?;
-        let word = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
+        let [identifier, number] =
+            [4, 6].map(|at| u16::from_be_bytes([header[at], header[at + 1]]));
         let is_ours = header[0] == self.request_kind()
-            && (!self.is_raw || word(4) == self.token as u16)
+            && (!self.is_raw || identifier == self.token as u16)
             && rest
                 .first_chunk()
                 .is_none_or(|token| u64::from_be_bytes(*token) == self.token);
-        is_ours.then(|| word(6))
+        is_ours.then_some(number)
     }
 
     /// Returns the number of the request that `packet` answers; `None` if it is not one of this

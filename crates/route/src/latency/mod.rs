@@ -15,6 +15,7 @@ mod prober;
 
 pub use datagram::{echo_reply, echo_test};
 pub(crate) use flow::bind_socket;
+pub(crate) use flow::open_echo_socket;
 pub(crate) use icmp::EchoMessages;
 pub use log::EchoResult;
 pub use prober::EchoProber;

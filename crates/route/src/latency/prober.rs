@@ -102,13 +102,14 @@ impl EchoProber {
     pub fn start(target: SocketAddr, local: &LocalEndpoint) -> io::Result<Self> {
         let shared = Arc::new(Mutex::new(ProberState::default()));
         let (theirs, local) = (Arc::clone(&shared), local.clone());
-        let run = move || {
-            let flow = random_u64()
-                .and_then(|token| EchoFlow::of_icmp(target, &local, token))
-                .ok();
-            ProberWorker::new(flow, local, theirs).run_worker()
-        };
-        let thread = thread::Builder::new().name("echo".to_owned()).spawn(run)?;
+        let thread = thread::Builder::new()
+            .name("echo".to_owned())
+            .spawn(move || {
+                let flow = random_u64()
+                    .and_then(|token| EchoFlow::of_icmp(target, &local, token))
+                    .ok();
+                ProberWorker::new(flow, local, theirs).run_worker()
+            })?;
         Ok(Self {
             shared,
             thread: Some(thread),

@@ -163,26 +163,27 @@ impl RouteTracer<'_> {
     fn find_mtu(&mut self) -> Option<RouteMtu> {
         let (mut size, mut reported_by) = (MAX_PACKET, None);
         for _ in 0..MAX_SIZES {
-            let found = |answered| RouteMtu {
-                size,
-                answered,
-                reported_by: reported_by.clone(),
-            };
-            match self.probe_size(size) {
-                SizeOutcome::Answered => return Some(found(true)),
+            let answered = match self.probe_size(size) {
+                SizeOutcome::Answered => true,
                 SizeOutcome::TooLarge {
                     fits,
                     reported_by: by,
                 } if fits < size => {
                     size = next_size(size, fits, self.socket.min_mtu());
                     reported_by = by;
+                    continue;
                 }
                 // A target that does not answer small packets does not answer large ones either.
                 _ if self.is_over() || !(self.route.is_reached() || reported_by.is_some()) => {
                     return None;
                 }
-                _ => return Some(found(false)),
-            }
+                _ => false,
+            };
+            return Some(RouteMtu {
+                size,
+                answered,
+                reported_by,
+            });
         }
         None
     }

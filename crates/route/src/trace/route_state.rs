@@ -97,10 +97,9 @@ impl RouteState {
     /// Returns true if every probe was answered, up to the hop at which the route ends.
     pub(super) fn is_complete(&self) -> bool {
         let end = self.last_hop();
-        let counts = |probe: &&SentProbe| end.is_none() || probe.hop <= end;
         self.probes
             .iter()
-            .filter(counts)
+            .filter(|probe| end.is_none() || probe.hop <= end)
             .all(|probe| probe.reply.is_some() || probe.sent.is_none())
     }
 
@@ -115,10 +114,9 @@ impl RouteState {
     /// Returns the nearest hop that ends the route: that of the target, or of a router that
     /// refuses.
     pub(super) fn last_hop(&self) -> Option<u8> {
-        let ends = |probe: &&SentProbe| probe.reply.is_some_and(|reply| reply.kind.ends_route());
         self.probes
             .iter()
-            .filter(ends)
+            .filter(|probe| probe.reply.is_some_and(|reply| reply.kind.ends_route()))
             .filter_map(|probe| probe.hop)
             .min()
     }

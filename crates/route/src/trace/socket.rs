@@ -14,7 +14,7 @@ use rustix::net::sockopt::{
 };
 use socket2::{Domain, Protocol, Socket, Type};
 
-use crate::latency::{EchoMessages, bind_socket, random_u64};
+use crate::latency::{EchoMessages, bind_socket, open_echo_socket, random_u64};
 
 /// Port of the first datagram, as in traceroute, where no program is expected to listen.
 const FIRST_PORT: u16 = 33_434;
@@ -73,28 +73,20 @@ impl ProbeSocket {
     /// # Errors
     /// Fails if a system call does, as for an address that is not this host's.
     pub(super) fn open(target: IpAddr, local: &LocalEndpoint) -> io::Result<Self> {
-        let (domain, protocol) = match target {
-            IpAddr::V4(_) => (Domain::IPV4, Protocol::ICMPV4),
-            IpAddr::V6(_) => (Domain::IPV6, Protocol::ICMPV6),
+        let address = SocketAddr::new(target, 0);
+        let opened = open_echo_socket(target, random_u64()?);
+        let (socket, echoes) = if let Ok((socket, echoes)) = opened {
+            (socket, Some(echoes))
+        } else {
+            let domain = Domain::for_address(address);
+            let socket = Socket::new(domain, Type::DGRAM, Some(Protocol::UDP))?;
+            (socket, None)
         };
-        let token = random_u64()?;
-        let of_echoes = |kind| Socket::new(domain, kind, Some(protocol));
-        let (socket, is_raw) = match of_echoes(Type::DGRAM) {
-            Ok(socket) => (Some(socket), false),
-            Err(_) => (of_echoes(Type::RAW).ok(), true),
-        };
-        let echoes = socket.is_some().then_some(EchoMessages {
-            is_ipv6: target.is_ipv6(),
-            is_raw,
-            token,
-        });
-        let socket =
-            socket.map_or_else(|| Socket::new(domain, Type::DGRAM, Some(Protocol::UDP)), Ok)?;
         bind_socket(&socket, local)?;
         // Connected, it receives from the target alone. A socket for datagrams sends each to
         // another port.
         if echoes.is_some() {
-            socket.connect(&SocketAddr::new(target, 0).into())?;
+            socket.connect(&address.into())?;
         }
         enable_recverr(&socket, target.is_ipv6())?;
         // The path MTU that this host knows already must not limit or fragment the packets that
@@ -245,18 +237,17 @@ pub(super) fn set_ttl(socket: &Socket, target: IpAddr, hops: u8) -> io::Result<(
 /// Returns the kind of reply that an ICMP packet is (RFC 792, RFC 1812, RFC 4443); `None` for other
 /// ICMP packets.
 pub(super) fn reply_kind(is_ipv4: bool, found: &IcmpError) -> Option<ProbeReply> {
-    let too_large = || ProbeReply::TooLarge(ByteCount::new(found.mtu.into()));
+    let too_large = ProbeReply::TooLarge(ByteCount::new(found.mtu.into()));
     if found.by.is_none() {
-        return (found.mtu > 0).then(too_large);
+        return (found.mtu > 0).then_some(too_large);
     }
-    let refused = |refusal| Some(ProbeReply::Refused(refusal));
-    match (is_ipv4, found.kind, found.code) {
-        (true, 11, 0) | (false, 3, 0) => Some(ProbeReply::Expired),
-        (true, 3, 4) | (false, 2, _) => Some(too_large()),
-        (true, 3, 2 | 3) | (false, 1, 4) => Some(ProbeReply::Closed),
-        (true, 3, 9 | 10 | 13) | (false, 1, 1 | 5 | 6) => refused(Refusal::Prohibited),
-        (true, 3, 1 | 7 | 8 | 12) | (false, 1, 3) => refused(Refusal::NoHost),
-        (true, 3, _) | (false, 1, _) => refused(Refusal::NoRoute),
-        _ => None,
-    }
+    Some(match (is_ipv4, found.kind, found.code) {
+        (true, 11, 0) | (false, 3, 0) => ProbeReply::Expired,
+        (true, 3, 4) | (false, 2, _) => too_large,
+        (true, 3, 2 | 3) | (false, 1, 4) => ProbeReply::Closed,
+        (true, 3, 9 | 10 | 13) | (false, 1, 1 | 5 | 6) => ProbeReply::Refused(Refusal::Prohibited),
+        (true, 3, 1 | 7 | 8 | 12) | (false, 1, 3) => ProbeReply::Refused(Refusal::NoHost),
+        (true, 3, _) | (false, 1, _) => ProbeReply::Refused(Refusal::NoRoute),
+        _ => return None,
+    })
 }

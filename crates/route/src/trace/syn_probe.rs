@@ -58,8 +58,8 @@ pub fn was_changed(socket: &SocketReadback, tcp: &TcpInfo) -> bool {
         .handshake
         .is_some_and(|answer| answer.options_overwritten == Some(true));
     // `snd_mss` leaves out the options of each segment, `advmss` includes them.
-    let headers = |timestamps| framing::tcp_headers(IpVersion::V4, timestamps);
-    let (sent, taken) = (headers(tcp.timestamps == Some(true)), headers(false));
+    let [sent, taken] = [tcp.timestamps == Some(true), false]
+        .map(|timestamps| framing::tcp_headers(IpVersion::V4, timestamps));
     let smaller = tcp
         .snd_mss
         .zip(tcp.advmss)
