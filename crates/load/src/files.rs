@@ -31,11 +31,11 @@ impl StorageConfig {
             (Direction::Upload, &self.file),
             (Direction::Download, &self.folder),
         ] {
-            let named = |path: &Path, error: io::Error| {
-                io::Error::new(error.kind(), format!("{}: {error}", path.display()))
-            };
             match (self.open_storage(direction), path) {
-                (Err(error), Some(path)) => return Err(named(path, error)),
+                (Err(error), Some(path)) => {
+                    let named = format!("{}: {error}", path.display());
+                    return Err(io::Error::new(error.kind(), named));
+                }
                 (opened, _) => drop(opened?),
             }
         }

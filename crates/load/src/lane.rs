@@ -106,8 +106,9 @@ impl RunningStream {
         let mut total = *self.lock_count();
         if self.role == StreamRole::Receiver {
             // What is dropped together counts as one, which hides how many they were.
-            let is_exact = |drops: &u64| *drops == 0 || !self.joins.load(Ordering::Relaxed);
-            total.datagrams.dropped_here = self.dropped_messages().filter(is_exact);
+            total.datagrams.dropped_here = self
+                .dropped_messages()
+                .filter(|drops| *drops == 0 || !self.joins.load(Ordering::Relaxed));
         }
         total
     }

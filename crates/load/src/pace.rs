@@ -102,15 +102,15 @@ impl CatchUp {
 
     /// Returns the bounds for datagrams, in blocks.
     fn of_datagrams(plan: &TransferPlan) -> Self {
-        let due = |time| {
+        let [train, behind] = [MAX_TRAIN_TIME, MAX_DELAY].map(|time| {
             plan.rate.map_or(0, |rate| {
                 rate.bytes_in(time).get() / plan.block.get().max(1)
             })
-        };
-        let at_once = due(MAX_TRAIN_TIME).max(MAX_TRAIN);
+        });
+        let at_once = train.max(MAX_TRAIN);
         Self {
             at_once,
-            behind: due(MAX_DELAY).max(at_once),
+            behind: behind.max(at_once),
         }
     }
 

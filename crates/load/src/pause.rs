@@ -48,8 +48,9 @@ impl ReadPause {
 
     pub(crate) fn until_more(&mut self, socket: impl AsFd) {
         let fresh = std::mem::take(&mut self.fresh);
-        let room = || socket_memory(&socket).map_or(0, |memory| memory.rcvbuf.get());
-        if fresh >= Self::WORTH && fresh <= room() / Self::PART {
+        if fresh >= Self::WORTH
+            && fresh <= socket_memory(&socket).map_or(0, |memory| memory.rcvbuf.get()) / Self::PART
+        {
             thread::sleep(Self::MOMENT);
         } else {
             wait_for_socket(&socket, PollFlags::IN, MAX_WAIT);

@@ -116,6 +116,25 @@ pub fn prepare_udp(
 /// # Errors
 /// If the kernel refuses an option.
 pub fn apply_options(socket: &SockRef<'_>, request: &Request) -> Result<(), PrepareError> {
+    apply_buffers(socket, request)?;
+    if let Some(rate) = request.pacing {
+        set_pacing_rate(&**socket, rate).map_err(PrepareError::with_option("the pacing rate"))?;
+    }
+    if request.tos != 0 {
+        set_type_of_service(socket, request.tos)
+            .map_err(PrepareError::with_option("the type of service"))?;
+    }
+    if request.dont_fragment {
+        forbid_fragments(socket).map_err(PrepareError::with_option("the rule not to fragment"))?;
+    }
+    if is_stream(socket) {
+        apply_tcp_options(socket, request)
+    } else {
+        Ok(())
+    }
+}
+
+fn apply_buffers(socket: &SockRef<'_>, request: &Request) -> Result<(), PrepareError> {
     match request.buffer {
         Buffer::Request(size) => {
             let bytes = option_value(size, "the buffers")?;
@@ -146,21 +165,7 @@ pub fn apply_options(socket: &SockRef<'_>, request: &Request) -> Result<(), Prep
         }
         Buffer::Automatic => {}
     }
-    if let Some(rate) = request.pacing {
-        set_pacing_rate(&**socket, rate).map_err(PrepareError::with_option("the pacing rate"))?;
-    }
-    if request.tos != 0 {
-        set_type_of_service(socket, request.tos)
-            .map_err(PrepareError::with_option("the type of service"))?;
-    }
-    if request.dont_fragment {
-        forbid_fragments(socket).map_err(PrepareError::with_option("the rule not to fragment"))?;
-    }
-    if is_stream(socket) {
-        apply_tcp_options(socket, request)
-    } else {
-        Ok(())
-    }
+    Ok(())
 }
 
 fn apply_tcp_options(socket: &SockRef<'_>, request: &Request) -> Result<(), PrepareError> {

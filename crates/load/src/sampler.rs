@@ -51,7 +51,8 @@ pub fn thin_out(samples: &mut Vec<Sample>) {
 /// One sample of each stream of TCP. A stream whose connection is gone has nothing to report.
 pub(crate) fn sample_streams(streams: &[RunningStream], origin: Instant) -> Vec<Sample> {
     let at = Span::from(origin.elapsed());
-    let sample = |(stream, index): (&RunningStream, u16)| {
+    let numbered = streams.iter().zip(0..);
+    let samples = numbered.filter_map(|(stream, index)| {
         let StreamChannel::Tcp(socket) = &stream.channel else {
             return None;
         };
@@ -62,8 +63,8 @@ pub(crate) fn sample_streams(streams: &[RunningStream], origin: Instant) -> Vec<
             tcp: tcp_info(socket).ok()?,
             memory: socket_memory(socket).ok(),
         })
-    };
-    streams.iter().zip(0..).filter_map(sample).collect()
+    });
+    samples.collect()
 }
 
 #[cfg(test)]

@@ -141,17 +141,17 @@ impl StreamSource {
     /// Returns true if `error` says that this socket does not take data by this method, in which
     /// case it is copied from now on.
     pub(crate) fn falls_back(&mut self, error: &io::Error, shared: &TransferState) -> bool {
-        let is = |errnos: &[Errno]| {
-            errnos
-                .iter()
-                .any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
-        };
+        let errno = Errno::from_io_error(error);
         let why = match &self.method {
-            SendMethod::File(_) if is(&[Errno::INVAL, Errno::NOSYS, Errno::OPNOTSUPP]) => {
+            SendMethod::File(_)
+                if matches!(errno, Some(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP)) =>
+            {
                 "data was copied instead of sent from a file, which the socket refused"
             }
             // With nothing under way whose end would make room, there will never be any.
-            SendMethod::ZeroCopy(sends) if is(&[Errno::NOBUFS]) && sends.under_way() == 0 => {
+            SendMethod::ZeroCopy(sends)
+                if errno == Some(Errno::NOBUFS) && sends.under_way() == 0 =>
+            {
                 "data was copied, as the kernel has no room for sends without (net.core.optmem_max, RLIMIT_MEMLOCK)"
             }
             _ => return false,

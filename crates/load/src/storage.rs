@@ -67,13 +67,12 @@ impl FileStorage {
     }
 
     fn new(file: File, purpose: StoragePurpose) -> Self {
-        let zero = || AtomicU64::new(0);
         Self {
             file: Arc::new(file),
             purpose,
-            offset: zero(),
-            bytes: zero(),
-            busy: zero(),
+            offset: AtomicU64::default(),
+            bytes: AtomicU64::default(),
+            busy: AtomicU64::default(),
             failure: OnceLock::new(),
         }
     }

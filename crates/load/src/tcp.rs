@@ -61,21 +61,18 @@ fn send_from(
 ) -> io::Result<()> {
     let mut retry = SendRetry::for_rtt(plan.base_rtt);
     let mut unsent = plan.bounds_unsent.then(UnsentBound::new);
-    let stopped = || shared.is_stopped(StreamRole::Sender);
     let mut room = SendBufferRoom::from_writer(
         plan.writer,
         SockRef::from(socket).tcp_mss().unwrap_or_default(),
     );
     let mut allowance = WriteAllowance::of_bytes(plan);
     let mut grant = BudgetShare::from_plan(plan, shared);
-    while !stopped() {
+    while !shared.is_stopped(StreamRole::Sender) {
         if let Some(unsent) = &mut unsent {
             unsent.update_bound(socket);
         }
-        let fitting = room.fitting_bytes(
-            socket,
-            plan.block.get().min(allowance.wait_for_bytes(stopped)),
-        );
+        let allowed = allowance.wait_for_bytes(|| shared.is_stopped(StreamRole::Sender));
+        let fitting = room.fitting_bytes(socket, plan.block.get().min(allowed));
         if fitting == 0 {
             source.wait_for_room(socket, retry.next_wait());
             continue;
@@ -101,7 +98,8 @@ fn send_from(
             }
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) if source.falls_back(&error, shared) => {}
-            Err(error) => return if stopped() { Ok(()) } else { Err(error) },
+            Err(_) if shared.is_stopped(StreamRole::Sender) => {}
+            Err(error) => return Err(error),
         }
     }
     Ok(())
@@ -313,10 +311,9 @@ pub(crate) fn receive_stream(
     plan: &TransferPlan,
 ) -> io::Result<()> {
     socket.set_nonblocking(true)?;
-    let stopped = || shared.is_stopped(StreamRole::Receiver);
     let mut sink = ReceiveSink::new(plan, shared)?;
     let mut pause = ReadPause::new();
-    while !stopped() {
+    while !shared.is_stopped(StreamRole::Receiver) {
         match sink.read_arrived(socket) {
             Ok(0) => return Ok(()),
             Ok(length) => {
@@ -325,7 +322,8 @@ pub(crate) fn receive_stream(
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => pause.until_more(socket),
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => return if stopped() { Ok(()) } else { Err(error) },
+            Err(_) if shared.is_stopped(StreamRole::Receiver) => {}
+            Err(error) => return Err(error),
         }
     }
     Ok(())

@@ -241,11 +241,12 @@ impl RunningTransfer {
     /// Returns true if everything that was written has been sent and acknowledged. Datagrams are
     /// not acknowledged, and not waited for.
     pub fn is_drained(&self) -> bool {
-        let is_empty = |stream: &RunningStream| match (&stream.channel, stream.role) {
-            (StreamChannel::Tcp(socket), StreamRole::Sender) => is_delivered(socket),
-            _ => true,
-        };
-        self.streams.iter().all(is_empty)
+        self.streams
+            .iter()
+            .all(|stream| match (&stream.channel, stream.role) {
+                (StreamChannel::Tcp(socket), StreamRole::Sender) => is_delivered(socket),
+                _ => true,
+            })
     }
 
     /// Lets all senders of this end together send so many bytes more, and then end by themselves.
@@ -264,16 +265,11 @@ impl RunningTransfer {
     /// After [`RunningTransfer::stop_sending`], lets the other ends of TCP streams see that no more
     /// will come, once they have read what is under way.
     pub fn close_sending(&self) {
-        let is_sender = |stream: &&RunningStream| {
-            matches!(
-                (&stream.channel, stream.role),
-                (StreamChannel::Tcp(_), StreamRole::Sender)
-            )
-        };
-        self.streams
-            .iter()
-            .filter(is_sender)
-            .for_each(|stream| stream.shutdown(Shutdown::Write));
+        for stream in self.streams.iter() {
+            if let (StreamChannel::Tcp(_), StreamRole::Sender) = (&stream.channel, stream.role) {
+                stream.shutdown(Shutdown::Write);
+            }
+        }
     }
 
     /// Ends everything, whatever state it is in, and returns what was seen.
@@ -285,27 +281,16 @@ impl RunningTransfer {
         let _ = self.stop_sampling.send(());
         // Wakes a thread that is blocked in a write, too.
         self.shared.stop(&self.streams);
-        let outcomes = self.workers.into_iter().map(|worker| {
-            worker
-                .join()
-                .unwrap_or_else(|_| Err(io::Error::other("its thread panicked")))
-        });
-        let failures = outcomes
-            .zip(0..)
-            .filter_map(|(end, index)| Some((index, end.err()?)))
-            .collect();
+        let failures = join_workers(self.workers);
         // A sender counts what it wrote a moment after the other end may have it.
         let streams = self.streams.iter().zip(totals.streams);
-        let written = |(stream, count): (&RunningStream, _)| {
-            if stream.role == StreamRole::Sender {
-                stream.total_count()
-            } else {
-                count
-            }
-        };
+        let written = streams.map(|(stream, count)| match stream.role {
+            StreamRole::Sender => stream.total_count(),
+            StreamRole::Receiver => count,
+        });
         let totals = TransferTotals {
             at,
-            streams: streams.map(written).collect(),
+            streams: written.collect(),
         };
         let _ = self.sampler.join();
         let samples =
@@ -345,16 +330,14 @@ impl RunningTransfer {
     }
 
     fn cpu_since_start(&self, now: CpuTime, elapsed: Span) -> Cpu {
-        let share = |now: Span, before: Span| {
-            Ratio::from_quotient(
-                now.saturating_sub(before).as_secs_f64(),
-                elapsed.as_secs_f64(),
-            )
-        };
-        Cpu {
-            user: share(now.user, self.cpu.user),
-            system: share(now.system, self.cpu.system),
-        }
+        let [user, system] =
+            [(now.user, self.cpu.user), (now.system, self.cpu.system)].map(|(now, before)| {
+                Ratio::from_quotient(
+                    now.saturating_sub(before).as_secs_f64(),
+                    elapsed.as_secs_f64(),
+                )
+            });
+        Cpu { user, system }
     }
 }
 
@@ -370,6 +353,20 @@ fn start_workers(
     workers.inspect_err(|_| shared.stop(streams))
 }
 
+/// Waits for the end of all threads. Returns the errors of those that failed, with the numbers of
+/// their streams.
+fn join_workers(workers: Vec<JoinHandle<io::Result<()>>>) -> Vec<(u16, io::Error)> {
+    let outcomes = workers.into_iter().map(|worker| {
+        worker
+            .join()
+            .unwrap_or_else(|_| Err(io::Error::other("its thread panicked")))
+    });
+    outcomes
+        .zip(0..)
+        .filter_map(|(end, index)| Some((index, end.err()?)))
+        .collect()
+}
+
 fn start_worker(
     index: usize,
     streams: &Arc<Vec<RunningStream>>,
@@ -379,30 +376,36 @@ fn start_worker(
     let (streams, shared) = (Arc::clone(streams), Arc::clone(shared));
     thread::Builder::new()
         .name(format!("stream {index}"))
-        .spawn(move || {
-            let stream = &streams[index];
-            if let Some(processor) = plan.processor
-                && let Err(error) = run_on(processor)
-            {
-                shared.add_note(format!(
-                "data threads run where the kernel puts them, not on processor {processor}: {error}"
-            ));
-            }
-            match (&stream.channel, stream.role) {
-                (StreamChannel::Tcp(socket), StreamRole::Sender) => {
-                    tcp::send_stream(socket, stream, &shared, &plan)
-                }
-                (StreamChannel::Tcp(socket), StreamRole::Receiver) => {
-                    tcp::receive_stream(socket, stream, &shared, &plan)
-                }
-                (StreamChannel::Udp(socket), StreamRole::Sender) => {
-                    udp_sender::send_datagrams(socket, stream, &shared, &plan)
-                }
-                (StreamChannel::Udp(socket), StreamRole::Receiver) => {
-                    udp_receiver::receive_datagrams(socket, stream, &shared, &plan)
-                }
-            }
-        })
+        .spawn(move || run_stream(&streams[index], &shared, &plan))
+}
+
+/// Sends or receives the data of a stream until it ends.
+fn run_stream(
+    stream: &RunningStream,
+    shared: &TransferState,
+    plan: &TransferPlan,
+) -> io::Result<()> {
+    if let Some(processor) = plan.processor
+        && let Err(error) = run_on(processor)
+    {
+        shared.add_note(format!(
+            "data threads run where the kernel puts them, not on processor {processor}: {error}"
+        ));
+    }
+    match (&stream.channel, stream.role) {
+        (StreamChannel::Tcp(socket), StreamRole::Sender) => {
+            tcp::send_stream(socket, stream, shared, plan)
+        }
+        (StreamChannel::Tcp(socket), StreamRole::Receiver) => {
+            tcp::receive_stream(socket, stream, shared, plan)
+        }
+        (StreamChannel::Udp(socket), StreamRole::Sender) => {
+            udp_sender::send_datagrams(socket, stream, shared, plan)
+        }
+        (StreamChannel::Udp(socket), StreamRole::Receiver) => {
+            udp_receiver::receive_datagrams(socket, stream, shared, plan)
+        }
+    }
 }
 
 /// Keeps this thread on one processor.

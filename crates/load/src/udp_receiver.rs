@@ -71,13 +71,8 @@ pub(crate) fn receive_datagrams(
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => pause.until_more(socket),
             Err(error) if is_passing(&error) => {}
-            Err(error) => {
-                return if shared.is_stopped(StreamRole::Receiver) {
-                    Ok(())
-                } else {
-                    Err(error)
-                };
-            }
+            Err(_) if shared.is_stopped(StreamRole::Receiver) => {}
+            Err(error) => return Err(error),
         }
     }
     Ok(())

@@ -37,7 +37,6 @@ pub(crate) fn send_datagrams(
     plan: &TransferPlan,
 ) -> io::Result<()> {
     socket.set_nonblocking(true)?;
-    let stopped = || shared.is_stopped(StreamRole::Sender);
     let plan = TransferPlan {
         block: plan.block.max(ByteCount::new(MIN_PAYLOAD as u64)),
         ..*plan
@@ -46,8 +45,9 @@ pub(crate) fn send_datagrams(
     let mut train = DatagramTrain::new(socket, shared, &plan);
     let mut allowance = WriteAllowance::of_datagrams(&plan);
     let mut absence = ReceiverAbsence::default();
-    while !stopped() {
-        let allowed = (allowance.wait_for_bytes(stopped) / size).min(train.max_datagrams());
+    while !shared.is_stopped(StreamRole::Sender) {
+        let allowed = allowance.wait_for_bytes(|| shared.is_stopped(StreamRole::Sender));
+        let allowed = (allowed / size).min(train.max_datagrams());
         // The last datagram is a whole one too.
         let count = shared.take_budget(allowed * size).div_ceil(size);
         if count == 0 {
@@ -72,7 +72,8 @@ pub(crate) fn send_datagrams(
             }
             Err(error) if absence.may_pass(&error) => thread::sleep(NO_ROOM),
             Err(error) if train.falls_back(socket, &error, shared) => {}
-            Err(error) => return if stopped() { Ok(()) } else { Err(error) },
+            Err(_) if shared.is_stopped(StreamRole::Sender) => {}
+            Err(error) => return Err(error),
         }
     }
     Ok(())
