@@ -357,12 +357,11 @@ impl ClientSession {
 
     fn read_report(&mut self) -> bool {
         let message = self.inbox.take_behind_state(JsonMessage::Report);
-        match message.and_then(|json| {
-            json.map(|json| report::decode_report(&json, self.connections))
-                .transpose()
-        }) {
-            Ok(None) => return false,
-            Ok(Some(report)) => {
+        let Some(json) = message.transpose() else {
+            return false;
+        };
+        match json.and_then(|json| report::decode_report(&json, self.connections)) {
+            Ok(report) => {
                 self.reports_left -= 1;
                 self.actions
                     .push_back(ClientAction::Reported(Box::new(report)));
@@ -430,12 +429,11 @@ impl ClientSession {
 
     fn read_results(&mut self, now: Time) -> bool {
         let message = self.inbox.take_message(JsonMessage::Results);
-        match message.and_then(|json| {
-            json.map(|json| TestResults::decode_json(&json, self.connections))
-                .transpose()
-        }) {
-            Ok(None) => return false,
-            Ok(Some(results)) => {
+        let Some(json) = message.transpose() else {
+            return false;
+        };
+        match json.and_then(|json| TestResults::decode_json(&json, self.connections)) {
+            Ok(results) => {
                 self.server_results = results;
                 self.enter_step(SessionStep::Finish, now);
             }

@@ -209,7 +209,7 @@ impl Iperf2Datagram {
         let is_wide =
             read_word(payload, IN_DATAGRAM).is_some_and(|flags| flags & WIDE_NUMBERS != 0);
         let number = if is_wide {
-            (u64::from(high) << 32 | u64::from(low)).cast_signed()
+            join_halves(high, low).cast_signed()
         } else {
             low.cast_signed().into()
         };
@@ -261,39 +261,23 @@ impl Iperf2Report {
         let mut answer = vec![0; length];
         answer[..IN_DATAGRAM].copy_from_slice(last.get(..length)?.get(..IN_DATAGRAM)?);
         let bytes = self.bytes.get();
-        let short = |count: u64| {
-            if is_long {
-                low_half(count)
-            } else {
-                saturate_u32(count)
-            }
+        let counts = [self.lost, self.out_of_order, self.datagrams];
+        let (flags, short): (_, fn(u64) -> u32) = if is_long {
+            (VERSION_1 | WIDE_NUMBERS, low_half)
+        } else {
+            (VERSION_1, saturate_u32)
         };
-        let seconds = |span: Span| saturate_u32(span.as_micros() / 1_000_000);
-        let micros = |span: Span| (span.as_micros() % 1_000_000) as u32;
-        let words = [
-            if is_long {
-                VERSION_1 | WIDE_NUMBERS
-            } else {
-                VERSION_1
-            },
-            (bytes >> 32) as u32,
-            low_half(bytes),
-            seconds(self.duration),
-            micros(self.duration),
-            short(self.lost),
-            short(self.out_of_order),
-            short(self.datagrams),
-            seconds(self.jitter),
-            micros(self.jitter),
-        ];
-        for (word, at) in words.into_iter().zip((IN_DATAGRAM..).step_by(4)) {
+        let [duration, jitter] = [self.duration, self.jitter].map(time_words);
+        let words = [flags, (bytes >> 32) as u32, low_half(bytes)]
+            .into_iter()
+            .chain(duration)
+            .chain(counts.map(short))
+            .chain(jitter);
+        for (word, at) in words.zip((IN_DATAGRAM..).step_by(4)) {
             put_word(&mut answer, at, word);
         }
         if is_long {
-            for (count, at) in [self.lost, self.out_of_order, self.datagrams]
-                .into_iter()
-                .zip((HIGH_HALVES..).step_by(4))
-            {
+            for (count, at) in counts.into_iter().zip((HIGH_HALVES..).step_by(4)) {
                 put_word(&mut answer, at, (count >> 32) as u32);
             }
         }
@@ -302,28 +286,24 @@ impl Iperf2Report {
 
     /// Reads what a server answered, of either length; `None` where it is not a report.
     pub fn read_answer(datagram: &[u8]) -> Option<Self> {
-        let at = |index: usize| read_word(datagram, IN_DATAGRAM + 4 * index);
-        let flags = at(0)?;
+        let flags = read_word(datagram, IN_DATAGRAM)?;
         if flags & VERSION_1 == 0 {
             return None;
         }
         let is_wide = flags & WIDE_NUMBERS != 0 && datagram.len() >= Self::LONG;
-        let count = |index: usize| {
-            let high = if is_wide {
-                read_word(datagram, HIGH_HALVES + 4 * (index - 5))
-            } else {
-                None
-            };
-            Some(u64::from(high.unwrap_or(0)) << 32 | u64::from(at(index)?))
-        };
-        let jitter = read_time(datagram, IN_DATAGRAM + 4 * 8)?;
+        let [lost, out_of_order, datagrams] = [0, 4, 8].map(|at| {
+            let high = is_wide.then(|| read_word(datagram, HIGH_HALVES + at));
+            let low = read_word(datagram, IN_DATAGRAM + 4 * 5 + at)?;
+            Some(join_halves(high.flatten().unwrap_or(0), low))
+        });
+        let [high, low] = [4, 8].map(|at| read_word(datagram, IN_DATAGRAM + at));
         Some(Self {
-            bytes: ByteCount::new(u64::from(at(1)?) << 32 | u64::from(at(2)?)),
+            bytes: ByteCount::new(join_halves(high?, low?)),
             duration: read_time(datagram, IN_DATAGRAM + 4 * 3)?,
-            lost: count(5)?,
-            out_of_order: count(6)?,
-            datagrams: count(7)?,
-            jitter,
+            lost: lost?,
+            out_of_order: out_of_order?,
+            datagrams: datagrams?,
+            jitter: read_time(datagram, IN_DATAGRAM + 4 * 8)?,
         })
     }
 
@@ -351,6 +331,19 @@ fn read_time(bytes: &[u8], at: usize) -> Option<Span> {
         Span::from_secs(read_word(bytes, at)?.into())
             + Span::from_micros(read_word(bytes, at + 4)?.into()),
     )
+}
+
+/// Returns a time as whole seconds and the microseconds beyond them.
+fn time_words(span: Span) -> [u32; 2] {
+    let micros = span.as_micros();
+    [
+        saturate_u32(micros / 1_000_000),
+        (micros % 1_000_000) as u32,
+    ]
+}
+
+fn join_halves(high: u32, low: u32) -> u64 {
+    u64::from(high) << 32 | u64::from(low)
 }
 
 fn saturate_u32(value: u64) -> u32 {

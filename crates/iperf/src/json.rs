@@ -17,6 +17,23 @@ pub(crate) struct Flag(pub(crate) bool);
 #[serde(from = "JsonScalar")]
 pub(crate) struct Whole(pub(crate) Option<i64>);
 
+impl Whole {
+    /// The number, if it counts something.
+    pub(crate) fn to_count(self) -> Option<u64> {
+        u64::try_from(self.0?).ok()
+    }
+
+    /// The number, zero if there is none.
+    pub(crate) fn or_zero(self) -> i64 {
+        self.0.unwrap_or(0)
+    }
+
+    /// True for a number other than zero.
+    pub(crate) fn is_set(self) -> bool {
+        self.or_zero() != 0
+    }
+}
+
 /// Any number.
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 #[serde(from = "JsonScalar")]

@@ -142,16 +142,15 @@ impl fmt::Debug for SharedKey {
 }
 
 /// 32 bytes in as many pairs of hexadecimal digits.
+fn hex_digit(digit: u8) -> Option<u8> {
+    u8::try_from(char::from(digit).to_digit(16)?).ok()
+}
+
 pub(crate) fn from_hex(text: &str) -> Option<[u8; MAC_LENGTH]> {
     let digits: &[u8; 2 * MAC_LENGTH] = text.as_bytes().try_into().ok()?;
     let mut bytes = [0; MAC_LENGTH];
     for (byte, pair) in bytes.iter_mut().zip(digits.chunks(2)) {
-        let digit = |digit: u8| {
-            char::from(digit)
-                .to_digit(16)
-                .and_then(|digit| u8::try_from(digit).ok())
-        };
-        *byte = digit(pair[0])? << 4 | digit(pair[1])?;
+        *byte = hex_digit(pair[0])? << 4 | hex_digit(pair[1])?;
     }
     Some(bytes)
 }

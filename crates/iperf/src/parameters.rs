@@ -99,33 +99,9 @@ impl TestParameters {
     /// window, and what the path's packets hold, is for the caller to find out. Texts that make the
     /// message longer than servers accept are refused too.
     pub fn from_request(request: &Request) -> Result<Self, TestRefusal> {
-        let (bytes, seconds) = match request.bytes {
-            Some(ByteCount::ZERO) => {
-                return Err(parameter_refusal(
-                    ErrorNumber::END_CONDITIONS,
-                    "a test of no bytes cannot be run",
-                ));
-            }
-            Some(bytes) => (to_saturated_i64(bytes.get()), 0),
-            None if request.duration == Span::ZERO => {
-                return Err(parameter_refusal(
-                    ErrorNumber::DURATION,
-                    "a test of no duration cannot be run",
-                ));
-            }
-            None => (0, whole_seconds(request.duration)),
-        };
-        let buffer = match request.buffer {
-            Buffer::Automatic => 0,
-            Buffer::Request(size) => to_saturated_i64(size.get()),
-            Buffer::Window(_) => {
-                return Err(parameter_refusal(
-                    ErrorNumber::BUFFER_SIZE,
-                    "a window must be turned into a buffer request first",
-                ));
-            }
-        };
-        let rate = |rate: Option<BitRate>| rate.map_or(0, |rate| to_saturated_i64(rate.bps()));
+        let (bytes, seconds) = end_conditions(request)?;
+        let [rate, pacing] = [request.rate, request.pacing]
+            .map(|rate| rate.map_or(0, |rate| to_saturated_i64(rate.bps())));
         let parameters = Self {
             carrier: match request.transport {
                 Transport::Tcp => TransportProtocol::Tcp,
@@ -144,13 +120,13 @@ impl TestParameters {
                 Direction::Both => DataHeading::Both,
             },
             multipath: request.multipath,
-            buffer,
+            buffer: buffer_size(request.buffer)?,
             block: match (request.transport, request.block) {
                 (Transport::Tcp, ByteCount::ZERO) => USUAL_BLOCK,
                 (_, block) => to_saturated_i64(block.get()),
             },
-            rate: rate(request.rate),
-            pacing: rate(request.pacing),
+            rate,
+            pacing,
             burst: request.burst.map_or(0, i64::from),
             tos: i64::from(request.tos),
             title: request.title.clone(),
@@ -480,6 +456,34 @@ impl TestParameters {
                 "the name of the congestion control is not one",
             )),
         }
+    }
+}
+
+/// Returns the bytes and the seconds after which the test that `request` asks for ends, zero for
+/// the one that does not end it.
+fn end_conditions(request: &Request) -> Result<(i64, i64), TestRefusal> {
+    match request.bytes {
+        Some(ByteCount::ZERO) => Err(parameter_refusal(
+            ErrorNumber::END_CONDITIONS,
+            "a test of no bytes cannot be run",
+        )),
+        Some(bytes) => Ok((to_saturated_i64(bytes.get()), 0)),
+        None if request.duration == Span::ZERO => Err(parameter_refusal(
+            ErrorNumber::DURATION,
+            "a test of no duration cannot be run",
+        )),
+        None => Ok((0, whole_seconds(request.duration))),
+    }
+}
+
+fn buffer_size(buffer: Buffer) -> Result<i64, TestRefusal> {
+    match buffer {
+        Buffer::Automatic => Ok(0),
+        Buffer::Request(size) => Ok(to_saturated_i64(size.get())),
+        Buffer::Window(_) => Err(parameter_refusal(
+            ErrorNumber::BUFFER_SIZE,
+            "a window must be turned into a buffer request first",
+        )),
     }
 }
 

@@ -21,36 +21,37 @@ pub(crate) fn encode_report(report: &EndReport) -> Option<Vec<u8>> {
 /// [`TestError::Malformed`] for what is no report, and for one with more than one sample of each
 /// connection.
 pub(crate) fn decode_report(json: &[u8], connections: u16) -> Result<EndReport, TestError> {
-    let malformed = |why: &str| TestError::Malformed {
+    parse_report(json, connections).map_err(|why| TestError::Malformed {
         message: JsonMessage::Report,
-        why: why.to_owned(),
-    };
+        why,
+    })
+}
+
+fn parse_report(json: &[u8], connections: u16) -> Result<EndReport, String> {
     if count_objects(json) > MAX_OBJECTS {
-        return Err(malformed("it has more objects than a report can have"));
+        return Err("it has more objects than a report can have".to_owned());
     }
-    let report: EndReport = json::parse_object(json).map_err(|why| malformed(&why))?;
+    let report: EndReport = json::parse_object(json)?;
     let most = usize::from(connections);
     if report.samples.len() > most || report.sockets.len() > most || report.datagrams.len() > most {
-        return Err(malformed("it describes more streams than the test has"));
+        return Err("it describes more streams than the test has".to_owned());
     }
     if report
         .samples
         .iter()
         .any(|sample| sample.stream >= connections)
     {
-        return Err(malformed(
-            "it describes a stream that the test does not have",
-        ));
+        return Err("it describes a stream that the test does not have".to_owned());
     }
     if report.processors.len() > 1 {
-        return Err(malformed("it has more than one sample of its processors"));
+        return Err("it has more than one sample of its processors".to_owned());
     }
     if report
         .samples
         .iter()
         .any(|sample| sample.at != report.samples[0].at)
     {
-        return Err(malformed("it has more than one sample of its streams"));
+        return Err("it has more than one sample of its streams".to_owned());
     }
     Ok(report)
 }

@@ -94,10 +94,10 @@ impl DatagramCounts {
     /// Returns the counts of a sender that sent `total` datagrams in all, `omitted` of them in the
     /// omitted time.
     pub fn from_sender(total: u64, omitted: u64) -> Self {
-        let count = |packets| DatagramCount { packets, lost: 0 };
+        let [total, omitted] = [total, omitted].map(|packets| DatagramCount { packets, lost: 0 });
         Self {
-            total: count(total),
-            omitted: Some(count(omitted)),
+            total,
+            omitted: Some(omitted),
             jitter: Span::ZERO,
         }
     }
@@ -105,14 +105,15 @@ impl DatagramCounts {
     /// Returns the counts of a receiver that saw `total` in all, `omitted` of it in the omitted
     /// time.
     pub fn from_receiver(total: &Datagrams, omitted: &Datagrams) -> Self {
-        let count = |seen: &Datagrams| DatagramCount {
+        let jitter = total.jitter;
+        let [total, omitted] = [total, omitted].map(|seen| DatagramCount {
             packets: seen.received.saturating_add(seen.lost),
             lost: seen.lost_like_iperf3,
-        };
+        });
         Self {
-            total: count(total),
-            omitted: Some(count(omitted)),
-            jitter: total.jitter,
+            total,
+            omitted: Some(omitted),
+            jitter,
         }
     }
 
@@ -144,9 +145,7 @@ impl TestResults {
     /// would be longer than a results message may be, the report goes without its samples, and if
     /// that is not enough, the server's output stays away.
     pub(crate) fn encode_message(&self, sends: bool) -> Vec<u8> {
-        let fits = |message: &Vec<u8>| {
-            (message.len() - PREFIX) as u64 <= JsonMessage::Results.max_length().get()
-        };
+        let limit = PREFIX as u64 + JsonMessage::Results.max_length().get();
         let output = self.server_output.as_ref();
         let whole = frame_json(&Sent::from_results(
             self,
@@ -154,7 +153,7 @@ impl TestResults {
             output,
             self.report.as_deref(),
         ));
-        if fits(&whole) {
+        if whole.len() as u64 <= limit {
             return whole;
         }
         let shortened = self.report.as_deref().map(|report| EndReport {
@@ -162,7 +161,7 @@ impl TestResults {
             ..report.clone()
         });
         let shorter = frame_json(&Sent::from_results(self, sends, output, shortened.as_ref()));
-        if fits(&shorter) {
+        if shorter.len() as u64 <= limit {
             shorter
         } else {
             frame_json(&Sent::from_results(self, sends, None, shortened.as_ref()))
@@ -178,32 +177,29 @@ impl TestResults {
     /// [`TestError::Malformed`] for what is not a JSON object, and for a stream that has no count,
     /// is not one of the test, or occurs twice.
     pub fn decode_json(json: &[u8], streams: u16) -> Result<Self, TestError> {
-        let malformed = |why| TestError::Malformed {
+        Self::parse_json(json, streams).map_err(|why| TestError::Malformed {
             message: JsonMessage::Results,
             why,
-        };
-        let mut received: Received = json::parse_object(json).map_err(malformed)?;
+        })
+    }
+
+    fn parse_json(json: &[u8], streams: u16) -> Result<Self, String> {
+        let mut received: Received = json::parse_object(json)?;
         let results: Vec<StreamResult> = received
             .streams
             .0
             .iter()
             .map(|stream| stream.to_stream_result(streams))
-            .collect::<Result<_, _>>()
-            .map_err(malformed)?;
+            .collect::<Result<_, _>>()?;
         let mut seen = HashSet::new();
         if let Some(twice) = results.iter().find(|result| !seen.insert(result.stream)) {
-            return Err(malformed(format!(
-                "stream {} occurs twice",
-                id_of(twice.stream)
-            )));
+            return Err(format!("stream {} occurs twice", id_of(twice.stream)));
         }
         let server_output = received.server_output();
-        let share = |percent: Number| Ratio::new(percent.0.unwrap_or(0.0) / 100.0);
+        let [user, system] = [received.cpu_util_user, received.cpu_util_system]
+            .map(|percent| Ratio::new(percent.0.unwrap_or(0.0) / 100.0));
         Ok(Self {
-            cpu: Cpu {
-                user: share(received.cpu_util_user),
-                system: share(received.cpu_util_system),
-            },
+            cpu: Cpu { user, system },
             congestion: received
                 .congestion_used
                 .0
@@ -366,32 +362,33 @@ impl ReceivedStream {
         let stream = stream_of(id)
             .filter(|stream| *stream < streams)
             .ok_or(format!("no stream has the id {id}"))?;
-        let count = |value: Whole| value.0.and_then(|value| u64::try_from(value).ok());
-        let time = |value: Number| Span::from_secs_f64(value.0.unwrap_or(0.0));
+        let bytes = self.bytes.to_count();
+        let [from, to] =
+            [self.start_time, self.end_time].map(|time| Span::from_secs_f64(time.0.unwrap_or(0.0)));
         Ok(StreamResult {
             stream,
-            bytes: count(self.bytes)
+            bytes: bytes
                 .map(ByteCount::new)
                 .ok_or(format!("stream {id} has no count of bytes"))?,
-            retransmits: count(self.retransmits).map(SegCount::new),
-            from: time(self.start_time),
-            to: time(self.end_time),
+            retransmits: self.retransmits.to_count().map(SegCount::new),
+            from,
+            to,
             datagrams: self.datagram_counts(),
         })
     }
 
     fn datagram_counts(&self) -> DatagramCounts {
-        let count = |value: Whole| u64::try_from(value.0?).ok();
-        let of = |packets, lost| DatagramCount { packets, lost };
+        // One alone says nothing.
+        let omitted = self
+            .omitted_packets
+            .to_count()
+            .zip(self.omitted_errors.to_count());
         DatagramCounts {
-            total: of(
-                count(self.packets).unwrap_or(0),
-                count(self.errors).unwrap_or(0),
-            ),
-            // One alone says nothing.
-            omitted: count(self.omitted_packets)
-                .zip(count(self.omitted_errors))
-                .map(|(packets, lost)| of(packets, lost)),
+            total: DatagramCount {
+                packets: self.packets.to_count().unwrap_or(0),
+                lost: self.errors.to_count().unwrap_or(0),
+            },
+            omitted: omitted.map(|(packets, lost)| DatagramCount { packets, lost }),
             jitter: Span::from_secs_f64(self.jitter.0.unwrap_or(0.0)),
         }
     }

@@ -302,12 +302,12 @@ impl ServerSession {
     }
 
     fn read_parameters(&mut self, now: Time) -> bool {
-        match self.inbox.take_message(JsonMessage::Parameters) {
-            Ok(None) => return false,
-            Ok(Some(json)) => match TestParameters::decode_json(&json) {
-                Ok(parameters) => self.request_proof(parameters, json, now),
-                Err(error) => self.break_off(ErrorNumber::PARAMETERS, None, error),
-            },
+        let message = self.inbox.take_message(JsonMessage::Parameters);
+        let Some(json) = message.transpose() else {
+            return false;
+        };
+        match json.and_then(|json| Ok((TestParameters::decode_json(&json)?, json))) {
+            Ok((parameters, json)) => self.request_proof(parameters, json, now),
             Err(error) => self.break_off(ErrorNumber::PARAMETERS, None, error),
         }
         true
@@ -396,12 +396,11 @@ impl ServerSession {
         let message = self
             .inbox
             .take_within(JsonMessage::Results, client_results_limit(self.connections));
-        match message.and_then(|json| {
-            json.map(|json| TestResults::decode_json(&json, self.connections))
-                .transpose()
-        }) {
-            Ok(None) => return false,
-            Ok(Some(results)) => {
+        let Some(json) = message.transpose() else {
+            return false;
+        };
+        match json.and_then(|json| TestResults::decode_json(&json, self.connections)) {
+            Ok(results) => {
                 // Only servers have output; a client's would be held for nothing.
                 self.client_results = TestResults {
                     server_output: None,

@@ -84,12 +84,10 @@ impl UserCredentials {
     /// # Errors
     /// If either is empty or has a line break.
     pub fn new(user: String, password: Zeroizing<String>) -> Result<Self, CredentialsError> {
-        let fits = |text: &str| !text.is_empty() && !text.contains(['\n', '\r', '\0']);
-        if !fits(&user) {
-            return Err(CredentialsError("the user name"));
-        }
-        if !fits(&password) {
-            return Err(CredentialsError("the password"));
+        for (text, name) in [(&user, "the user name"), (&*password, "the password")] {
+            if text.is_empty() || text.contains(['\n', '\r', '\0']) {
+                return Err(CredentialsError(name));
+            }
         }
         Ok(Self { user, password })
     }
@@ -108,15 +106,16 @@ impl UserCredentials {
     /// # Errors
     /// [`UserError::Unreadable`] if it is none.
     pub fn from_text(text: &[u8]) -> Result<(Self, u64), UserError> {
-        let read = || {
-            let mut lines = std::str::from_utf8(text).ok()?.splitn(3, '\n');
-            let mut value = |name| lines.next()?.strip_prefix(name);
-            let (user, password, time) = (value(USER)?, value(PASSWORD)?, value(TIME)?);
-            let credentials =
-                Self::new(user.to_owned(), Zeroizing::new(password.to_owned())).ok()?;
-            Some((credentials, time.parse().ok()?))
-        };
-        read().ok_or(UserError::Unreadable)
+        Self::parse_text(text).ok_or(UserError::Unreadable)
+    }
+
+    fn parse_text(text: &[u8]) -> Option<(Self, u64)> {
+        let mut lines = std::str::from_utf8(text).ok()?.splitn(3, '\n');
+        let user = lines.next()?.strip_prefix(USER)?.to_owned();
+        let password = lines.next()?.strip_prefix(PASSWORD)?;
+        let time = lines.next()?.strip_prefix(TIME)?;
+        let credentials = Self::new(user, Zeroizing::new(password.to_owned())).ok()?;
+        Some((credentials, time.parse().ok()?))
     }
 
     fn password_digest(&self) -> Digested {

@@ -225,47 +225,40 @@ impl From<Received> for TestParameters {
         } else {
             USUAL_BLOCK
         };
-        let given = |value: Whole| value.0.unwrap_or(0);
-        let is_on = |value: Whole| given(value) != 0;
+        let version = extension.as_ref().map_or(0, |extension| extension.version);
         Self {
             carrier,
-            omit_seconds: given(received.omit),
-            seconds: given(received.time),
-            bytes: given(received.num),
-            blocks: given(received.blockcount),
-            mss: given(received.mss),
+            omit_seconds: received.omit.or_zero(),
+            seconds: received.time.or_zero(),
+            bytes: received.num.or_zero(),
+            blocks: received.blockcount.or_zero(),
+            mss: received.mss.or_zero(),
             no_delay: received.nodelay.0,
             streams: received.parallel.0.unwrap_or(1),
             heading,
             multipath: received.mptcp.0,
-            buffer: given(received.window),
+            buffer: received.window.or_zero(),
             block: received.len.0.unwrap_or(usual_block),
-            rate: given(received.bandwidth),
-            pacing: given(received.fqrate),
-            burst: given(received.burst),
-            tos: given(received.tos),
+            rate: received.bandwidth.or_zero(),
+            pacing: received.fqrate.or_zero(),
+            burst: received.burst.or_zero(),
+            tos: received.tos.or_zero(),
             title: received.title.0,
             extra_data: received.extra_data.0,
             congestion: received.congestion.0,
             processor: received.server_affinity.0,
-            server_output: is_on(received.get_server_output),
-            wide_counters: is_on(received.udp_counters_64bit),
-            dont_fragment: is_on(received.dont_fragment),
-            sendfile: is_on(received.zerocopy) && given(received.zerocopy) != ZERO_COPY,
-            zero_copy: given(received.zerocopy) == ZERO_COPY,
-            discard: is_on(received.skip_rx_copy),
-            offload: is_on(received.gso) || is_on(received.gro),
+            server_output: received.get_server_output.is_set(),
+            wide_counters: received.udp_counters_64bit.is_set(),
+            dont_fragment: received.dont_fragment.is_set(),
+            sendfile: received.zerocopy.is_set() && received.zerocopy.or_zero() != ZERO_COPY,
+            zero_copy: received.zerocopy.or_zero() == ZERO_COPY,
+            discard: received.skip_rx_copy.is_set(),
+            offload: received.gso.is_set() || received.gro.is_set(),
             auth_token: received.authtoken.0,
             // Later versions add to this one.
-            speaks_fullpipe: extension
-                .as_ref()
-                .is_some_and(|extension| extension.version >= FIRST_VERSION),
-            proves_keys: extension
-                .as_ref()
-                .is_some_and(|extension| extension.version >= PROVING_VERSION),
-            sends_cookies: extension
-                .as_ref()
-                .is_some_and(|extension| extension.version >= EXTENSION_VERSION),
+            speaks_fullpipe: version >= FIRST_VERSION,
+            proves_keys: version >= PROVING_VERSION,
+            sends_cookies: version >= EXTENSION_VERSION,
             request: extension
                 .as_ref()
                 .and_then(|extension| extension.request.parse_value())
