@@ -18,20 +18,21 @@ pub(crate) fn parse_arguments<C: Parser>(
 
 /// Lets flags take negative numbers, and refuse them in a sentence: `-t -1` is no flag `-1`.
 fn with_negative_numbers(command: clap::Command) -> clap::Command {
-    let allow = |flag: Arg| {
-        let has_value = !flag.is_positional() && flag.get_action().takes_values();
-        let needs_value = flag
-            .get_num_args()
-            .is_none_or(|count| count.min_values() > 0);
-        if has_value && needs_value {
-            flag.allow_negative_numbers(true)
-        } else {
-            flag
-        }
-    };
     command
-        .mut_args(allow)
+        .mut_args(with_negative_number)
         .mut_subcommands(with_negative_numbers)
+}
+
+fn with_negative_number(flag: Arg) -> Arg {
+    let has_value = !flag.is_positional() && flag.get_action().takes_values();
+    let needs_value = flag
+        .get_num_args()
+        .is_none_or(|count| count.min_values() > 0);
+    if has_value && needs_value {
+        flag.allow_negative_numbers(true)
+    } else {
+        flag
+    }
 }
 
 #[cfg(test)]

@@ -24,8 +24,8 @@ pub(crate) fn read_input(file: &Path) -> io::Result<Vec<u8>> {
 /// # Errors
 /// Fails as [`read_input`], and if it is no text.
 pub(crate) fn read_text(file: &Path) -> io::Result<String> {
-    let no_text = |_| io::Error::new(io::ErrorKind::InvalidData, "it is no text in UTF-8");
-    String::from_utf8(read_input(file)?).map_err(no_text)
+    String::from_utf8(read_input(file)?)
+        .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is no text in UTF-8"))
 }
 
 fn up_to(most: u64, from: impl Read) -> io::Result<Vec<u8>> {

@@ -39,12 +39,8 @@ pub(crate) fn some_time(text: &str) -> Result<Span, String> {
 
 /// Reads the duration of a test, as [`parse_duration`] does.
 pub(crate) fn test_time(text: &str) -> Result<Span, String> {
-    let time = parse_duration(text)?;
-    if time <= MAX_TEST {
-        Ok(time)
-    } else {
-        Err("a test lasts at most 24h (86400 seconds)".to_owned())
-    }
+    let sentence = "a test lasts at most 24h (86400 seconds)";
+    value_within(parse_duration(text)?, Span::ZERO..=MAX_TEST, sentence)
 }
 
 /// Reads the duration of a test that takes some time.
@@ -85,6 +81,19 @@ pub(crate) fn parse_capacity(text: &str) -> Result<BitRate, String> {
         .ok_or_else(|| "it must be above 0 and at most 1 Pbit/s".to_owned())
 }
 
+/// Returns `value` if it is within `bounds`, or else the sentence that names them.
+pub(crate) fn value_within<Q: PartialOrd>(
+    value: Q,
+    bounds: RangeInclusive<Q>,
+    sentence: &str,
+) -> Result<Q, String> {
+    if bounds.contains(&value) {
+        Ok(value)
+    } else {
+        Err(sentence.to_owned())
+    }
+}
+
 fn above_zero<Q: Default + PartialOrd>(value: Q) -> Result<Q, String> {
     if value > Q::default() {
         Ok(value)
@@ -95,11 +104,10 @@ fn above_zero<Q: Default + PartialOrd>(value: Q) -> Result<Q, String> {
 
 /// Reads a time in the past: an age (`30d`, `12h`, `8w`, `2y`), a date or a time in RFC 3339.
 pub(crate) fn parse_past_time(text: &str) -> Result<Timestamp, String> {
-    let date = || text.parse::<Date>().ok()?.to_zoned(TimeZone::UTC).ok();
-    let time = text
-        .parse::<Timestamp>()
-        .ok()
-        .or_else(|| date().map(|day| day.timestamp()));
+    let time = text.parse::<Timestamp>().ok().or_else(|| {
+        let day = text.parse::<Date>().ok()?.to_zoned(TimeZone::UTC).ok()?;
+        Some(day.timestamp())
+    });
     time.or_else(|| Timestamp::now().checked_sub(parse_age(text)?).ok())
         .ok_or_else(|| format!("{text} is no time: 30d, 12h, 8w, 2y ago, a date as 2026-03-12, or a time in RFC 3339"))
 }

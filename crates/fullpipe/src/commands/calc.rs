@@ -4,8 +4,8 @@ use std::path::Path;
 use std::thread;
 
 use fullpipe_calc::{
-    BatchError, CalculationBatch, CombinationAxes, HostPair, InputError, QuantitySetting,
-    WhatIfChange, calculate,
+    BatchError, CalculationBatch, CombinationAxes, HostPair, QuantitySetting, WhatIfChange,
+    calculate,
 };
 use fullpipe_host::{SysctlTree, inspect_host};
 use fullpipe_model::kernel::default_settings;
@@ -14,7 +14,7 @@ use fullpipe_record::{
 };
 use fullpipe_report as report;
 use fullpipe_scenario::parse_host_flag;
-use fullpipe_units::{BitRate, Span};
+use fullpipe_units::{BitRate, Span, parse_quantity};
 
 use crate::commands::RunCommand;
 use crate::commands::output::{JsonArgument, OutputChoice};
@@ -147,9 +147,7 @@ leaves out comes from the flags. A row that is wrong ends the output before it."
 struct SettingChanges(Vec<Change>);
 
 fn some_rate(text: &str) -> Result<BitRate, String> {
-    let rate = text
-        .parse()
-        .map_err(|error: fullpipe_units::ParseError| error.to_string())?;
+    let rate = parse_quantity(text)?;
     if rate == BitRate::ZERO {
         Err("0 bit/s is nothing to want; write for example 500Mbit/s".to_owned())
     } else {
@@ -220,13 +218,10 @@ fn host_settings(arguments: &CalcArguments) -> Result<HostPair, Failure> {
         None => inspect_host(&SysctlTree::of_this_host())
             .map_err(|error| Failure::new(USAGE, error.to_string()))?,
     };
-    let changed = |changes: &Option<SettingChanges>| {
+    let [sender, receiver] = [&arguments.sender, &arguments.receiver].map(|changes| {
         plain.changed_by(changes.iter().flat_map(|SettingChanges(changes)| changes))
-    };
-    Ok(HostPair {
-        sender: changed(&arguments.sender),
-        receiver: changed(&arguments.receiver),
-    })
+    });
+    Ok(HostPair { sender, receiver })
 }
 
 /// Returns the quantities that have one value for all combinations.
@@ -299,8 +294,8 @@ fn run_batch_file(file: &str, axes: &CombinationAxes, hosts: &HostPair) -> Resul
     let name = if file == "-" { "standard input" } else { file };
     let bytes = input::read_input(Path::new(file))
         .map_err(|error| Failure::new(USAGE, format!("cannot read {name}: {error}")))?;
-    let in_file = |error: InputError| Failure::new(USAGE, format!("{name}: {error}"));
-    let batch = CalculationBatch::of_file(&bytes, axes, hosts).map_err(in_file)?;
+    let batch = CalculationBatch::of_file(&bytes, axes, hosts)
+        .map_err(|error| Failure::new(USAGE, format!("{name}: {error}")))?;
     write_batch(&batch, name)
 }
 

@@ -74,11 +74,13 @@ impl CaptureArgument {
         let Some(path) = &self.capture else {
             return Ok(None);
         };
-        let peer = |[local, remote]: &[SocketAddr; 2]| CapturedPeer {
-            remote: *remote,
-            local_port: Some(local.port()),
-        };
-        let peers: Vec<CapturedPeer> = open.iter().map(peer).collect();
+        let peers: Vec<CapturedPeer> = open
+            .iter()
+            .map(|[local, remote]| CapturedPeer {
+                remote: *remote,
+                local_port: Some(local.port()),
+            })
+            .collect();
         start_capture(path, None, &peers).map(Some)
     }
 }
@@ -89,8 +91,10 @@ fn start_capture(
     device: Option<&str>,
     peers: &[CapturedPeer],
 ) -> Result<OwnRecording, Failure> {
-    let none = || Failure::new(FAILED, "there is no TCP connection to capture");
-    let first = peers.first().ok_or_else(none)?.remote.ip().to_canonical();
+    let first = peers
+        .first()
+        .ok_or_else(|| Failure::new(FAILED, "there is no TCP connection to capture"))?;
+    let first = first.remote.ip().to_canonical();
     let device = device.map_or_else(|| output_device(first), |device| Ok(device.to_owned()));
     let device = device.map_err(|error| {
         Failure::new(

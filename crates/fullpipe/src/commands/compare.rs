@@ -7,9 +7,9 @@ use fullpipe_compare::{
 use fullpipe_experiment::Interrupt;
 use fullpipe_lab::Backend;
 use fullpipe_record::event::ProgramMoved;
-use fullpipe_record::{Content, Event, ProgramsReport};
+use fullpipe_record::{Content, Event, ProgramLeftOut, ProgramsReport};
 use fullpipe_report as report;
-use fullpipe_units::{BitRate, ByteCount, Span};
+use fullpipe_units::{BitRate, ByteCount, Span, parse_quantity};
 
 use super::lab::load_comparison;
 use crate::commands::RunCommand;
@@ -17,7 +17,7 @@ use crate::commands::keep::KeepArguments;
 use crate::commands::output::{OutputArguments, OutputChoice};
 use crate::failure::{FAILED, Failure, INTERRUPTED, LACKING};
 use crate::terminal::Terminal;
-use crate::values::{integer_parser, parse_capacity, some_time};
+use crate::values::{integer_parser, parse_capacity, some_time, value_within};
 
 /// The flags of a comparison in a lab.
 #[derive(Debug, clap::Args)]
@@ -134,13 +134,12 @@ impl CompareArguments {
     pub(super) fn carry_out(&self, backend: Backend, terminal: &Terminal) -> Result<(), Failure> {
         let scenario = load_comparison(&self.scenario)?;
         let flag = super::interrupt_flag()?;
-        let mut observe = |moved| print_moved(moved, terminal);
         let done = compare_programs(
             &scenario,
             backend,
             &self.transfers.to_request(),
             Interrupt(&flag),
-            &mut observe,
+            &mut |moved| print_moved(moved, terminal),
         )?;
         finish_comparison(done, &self.transfers, &self.keep, terminal)
     }
@@ -159,12 +158,11 @@ impl RunCommand for CompareServersArguments {
             urls: self.urls.clone(),
             bandwidth: self.bandwidth,
         };
-        let mut observe = |moved| print_moved(moved, terminal);
         let done = compare_with_servers(
             &servers,
             &self.transfers.to_request(),
             Interrupt(&flag),
-            &mut observe,
+            &mut |moved| print_moved(moved, terminal),
         )?;
         finish_comparison(done, &self.transfers, &self.keep, terminal)
     }
@@ -182,27 +180,17 @@ fn finish_comparison(
     keep: &KeepArguments,
     terminal: &Terminal,
 ) -> Result<(), Failure> {
-    let is_named = |name: &str| wished.programs.iter().any(|program| program.name() == name);
-    let skipped: Vec<_> = done
-        .left_out
-        .iter()
-        .filter(|one| is_named(&one.program))
-        .cloned()
-        .collect();
-    for one in &skipped {
-        Terminal::print_error(&format!(
-            "{} skipped: {}",
-            one.program,
-            one.why.trim_end_matches('.')
-        ));
+    let mut is_good = true;
+    for ProgramLeftOut { program, why } in &done.left_out {
+        if wished.programs.iter().any(|named| named.name() == program) {
+            is_good = false;
+            Terminal::print_error(&format!("{program} skipped: {}", why.trim_end_matches('.')));
+        }
     }
     terminal.print_result(&report::programs_text(&done, terminal.style()));
     terminal.print_event(&Event::Programs(Box::new(done.clone())));
-    let all_moved = done
-        .batches
-        .iter()
-        .flat_map(|batch| &batch.rows)
-        .all(|row| row.goodput.is_some());
+    let mut rows = done.batches.iter().flat_map(|batch| &batch.rows);
+    is_good &= rows.all(|row| row.goodput.is_some());
     let interrupted = done.interrupted;
     let document = terminal.print_report(
         Content::Programs {
@@ -211,7 +199,7 @@ fn finish_comparison(
         None,
     );
     keep.keep_document(&document, terminal);
-    Failure::after_report(None, interrupted, all_moved && skipped.is_empty())
+    Failure::after_report(None, interrupted, is_good)
 }
 
 impl From<CompareError> for Failure {
@@ -229,14 +217,19 @@ impl From<CompareError> for Failure {
 }
 
 fn parse_program(name: &str) -> Result<TransferProgram, String> {
-    let all = || TransferProgram::ALL.map(TransferProgram::name).join(", ");
-    TransferProgram::from_name(name).ok_or_else(|| format!("the programs are {}", all()))
+    TransferProgram::from_name(name).ok_or_else(|| {
+        let all = TransferProgram::ALL.map(TransferProgram::name);
+        format!("the programs are {}", all.join(", "))
+    })
 }
 
 /// Reads the name of a host, which programs must not take for a flag or for a path.
 fn parse_host_name(text: &str) -> Result<String, String> {
-    let is_name = |one: char| one.is_ascii_alphanumeric() || "._-@%".contains(one);
-    let valid = !text.is_empty() && !text.starts_with('-') && text.chars().all(is_name);
+    let valid = !text.is_empty()
+        && !text.starts_with('-')
+        && text
+            .chars()
+            .all(|one| one.is_ascii_alphanumeric() || "._-@%".contains(one));
     valid
         .then(|| text.to_owned())
         .ok_or_else(|| "a host is HOST or USER@HOST".to_owned())
@@ -256,13 +249,8 @@ fn parse_url(text: &str) -> Result<String, String> {
 /// # Errors
 /// Fails below 1 MB, which is over before it can be judged, and above 100 GB.
 fn parse_file_size(text: &str) -> Result<ByteCount, String> {
-    let size: ByteCount = text
-        .parse()
-        .map_err(|error: fullpipe_units::ParseError| error.to_string())?;
-    let valid = (ByteCount::new(1_000_000)..=ByteCount::new(100_000_000_000)).contains(&size);
-    valid
-        .then_some(size)
-        .ok_or_else(|| "the file has 1 MB to 100 GB".to_owned())
+    let bounds = ByteCount::new(1_000_000)..=ByteCount::new(100_000_000_000);
+    value_within(parse_quantity(text)?, bounds, "the file has 1 MB to 100 GB")
 }
 
 #[cfg(test)]

@@ -79,14 +79,11 @@ fn list_candidates(shell: Shell, words: &[OsString]) -> Result<String, Failure> 
         )
         .map_err(|error| Failure::new(FAILED, format!("nothing completes these words: {error}")))?,
     };
-    let is_asked = |candidate: &&CompletionCandidate| {
-        // Flags only where one is begun: what a shell lists unasked should be short.
-        let is_flag = candidate.get_value().as_encoded_bytes().starts_with(b"-");
-        !is_flag || words.last().is_some_and(|word| !word.is_empty())
-    };
+    // Flags only where one is begun: what a shell lists unasked should be short.
+    let lists_flags = words.last().is_some_and(|word| !word.is_empty());
     Ok(found
         .iter()
-        .filter(is_asked)
+        .filter(|one| lists_flags || !one.get_value().as_encoded_bytes().starts_with(b"-"))
         .map(|candidate| candidate_line(candidate, shell != Shell::Bash))
         .collect())
 }

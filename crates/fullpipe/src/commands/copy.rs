@@ -13,13 +13,13 @@ use fullpipe_iperf::SharedKey;
 use fullpipe_record::event::CopyNote;
 use fullpipe_record::{Content, CopyReport, Event};
 use fullpipe_report as report;
-use fullpipe_units::{BitRate, Span};
+use fullpipe_units::{BitRate, Span, parse_quantity};
 
 use crate::commands::RunCommand;
 use crate::commands::output::OutputChoice;
 use crate::failure::{FAILED, Failure, USAGE};
 use crate::terminal::{OutputFormat, Terminal};
-use crate::values::{parse_duration, read_key_file};
+use crate::values::{parse_duration, read_key_file, value_within};
 
 /// Copy files and trees to or from a host, verified and resumable.
 ///
@@ -211,13 +211,8 @@ fn parse_stream_count(text: &str) -> Result<ConnectionCount, String> {
 }
 
 fn parse_timeout(text: &str) -> Result<Span, String> {
-    let timeout = parse_duration(text)?;
     let bounds = Span::from_secs(2)..=Span::from_secs(3600);
-    if bounds.contains(&timeout) {
-        Ok(timeout)
-    } else {
-        Err("write 2 to 3600 seconds".to_owned())
-    }
+    value_within(parse_duration(text)?, bounds, "write 2 to 3600 seconds")
 }
 
 fn rate_limit(text: &str) -> Result<BitRate, String> {
@@ -230,9 +225,7 @@ fn rate_limit(text: &str) -> Result<BitRate, String> {
             "write a rate with its unit, as 100Mbit/s, or a bare number of KiB a second".to_owned(),
         );
     }
-    text.parse()
-        .map_err(|error: fullpipe_units::ParseError| error.to_string())
-        .and_then(above_zero)
+    parse_quantity(text).and_then(above_zero)
 }
 
 fn above_zero(rate: BitRate) -> Result<BitRate, String> {
@@ -252,21 +245,23 @@ impl CopyArguments {
         self.ssh.0.iter().cloned().chain(config).collect()
     }
 
-    fn copy_options(&self) -> Result<CopyOptions, Failure> {
-        let place = |text: &OsString| {
-            CopyPath::parse_path(text.as_bytes())
-                .map_err(|error| Failure::new(USAGE, error.to_string()))
-        };
+    fn sources_and_destination(&self) -> Result<(Vec<CopyPath>, CopyPath), Failure> {
         let mut places = self
             .paths
             .iter()
-            .map(place)
-            .collect::<Result<Vec<_>, _>>()?;
-        let destination = places.pop().filter(|_| !places.is_empty());
-        let destination =
-            destination.ok_or_else(|| Failure::new(USAGE, "name what to copy, and where to"))?;
+            .map(|text| CopyPath::parse_path(text.as_bytes()))
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(|error| Failure::new(USAGE, error.to_string()))?;
+        match places.pop() {
+            Some(destination) if !places.is_empty() => Ok((places, destination)),
+            _ => Err(Failure::new(USAGE, "name what to copy, and where to")),
+        }
+    }
+
+    fn copy_options(&self) -> Result<CopyOptions, Failure> {
+        let (sources, destination) = self.sources_and_destination()?;
         Ok(CopyOptions {
-            sources: places,
+            sources,
             destination,
             ssh: self.ssh_words(),
             far_path: self.far_path.clone(),
@@ -328,11 +323,7 @@ fn finish_copy(done: &CopyReport, terminal: &Terminal) -> Result<(), Failure> {
         copy: Box::new(done.clone()),
     });
     terminal.print_event(&Event::Copy(Box::new(done.clone())));
-    if done.is_complete() {
-        Ok(())
-    } else {
-        Err(Failure::already_printed(FAILED))
-    }
+    Failure::after_report(None, false, done.is_complete())
 }
 
 fn copy_failure(error: &CopyError) -> Failure {

@@ -27,38 +27,35 @@ pub(crate) fn is_detached() -> bool {
 /// Forking this process instead would take `unsafe`, and the folder stays the same so that relative
 /// paths keep their meaning.
 pub(crate) fn restart_in_background() -> Result<(), Failure> {
-    let failed =
-        |error: io::Error| Failure::new(FAILED, format!("cannot start in the background: {error}"));
-    let mut command = detached_self().map_err(failed)?;
-    let mut child = command
+    let started = start_detached().map_err(|error| {
+        Failure::new(FAILED, format!("cannot start in the background: {error}"))
+    })?;
+    Terminal::print_line(started?.trim_end());
+    Ok(())
+}
+
+/// Returns the first line of the process in the background, or the failure with which it ended
+/// before that.
+fn start_detached() -> io::Result<Result<String, Failure>> {
+    let mut child = detached_self()?
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
-        .spawn()
-        .map_err(failed)?;
+        .spawn()?;
     let mut line = String::new();
     if let Some(stdout) = child.stdout.take() {
-        BufReader::new(stdout)
-            .read_line(&mut line)
-            .map_err(failed)?;
+        BufReader::new(stdout).read_line(&mut line)?;
     }
     if !line.is_empty() {
-        Terminal::print_line(line.trim_end());
-        return Ok(());
+        return Ok(Ok(line));
     }
     let mut said = String::new();
     if let Some(mut stderr) = child.stderr.take() {
-        stderr.read_to_string(&mut said).map_err(failed)?;
+        stderr.read_to_string(&mut said)?;
     }
-    let code = child
-        .wait()
-        .map_err(failed)?
-        .code()
-        .and_then(|code| u8::try_from(code).ok())
-        .unwrap_or(FAILED);
-    Err(Failure::new(
-        code,
-        said.trim().trim_start_matches("fullpipe: "),
-    ))
+    let code = child.wait()?.code();
+    let code = code.and_then(|code| u8::try_from(code).ok());
+    let said = said.trim().trim_start_matches("fullpipe: ");
+    Ok(Err(Failure::new(code.unwrap_or(FAILED), said)))
 }
 
 /// Returns the command that starts this program again, with the same name and arguments, as the one

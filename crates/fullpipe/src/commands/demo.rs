@@ -1,6 +1,6 @@
 use fullpipe_experiment::{ExperimentTarget, Interrupt, LabTarget, VirtualTarget, run as run_loop};
 use fullpipe_lab::{Backend, Lab, LabPlan, check_congestion_control};
-use fullpipe_record::{Content, Event, Experiment, Request, Steady};
+use fullpipe_record::{Content, Event, Experiment, Measurement, Request, Steady};
 use fullpipe_report as report;
 use fullpipe_units::Span;
 
@@ -132,50 +132,40 @@ struct DemoProgress<'p> {
 impl DemoProgress<'_> {
     fn show_event(&mut self, event: &Event) {
         let style = self.terminal.style();
-        let print = |text: &str| self.terminal.print_progress(text);
-        match event {
+        let text = match event {
             Event::Predicted(predicted) => {
-                print(&report::path_text(
-                    &predicted.path,
-                    &predicted.prediction,
-                    style,
-                ));
-                print(&format!(
-                    "\n{}\n",
-                    report::interval_head(self.request, style)
-                ));
+                report::path_text(&predicted.path, &predicted.prediction, style)
+                    + &self.interval_head()
             }
             Event::Interval(interval) => {
-                print(&format!(
-                    "{}\n",
-                    report::interval_line(self.request, interval, style)
-                ));
+                report::interval_line(self.request, interval, style) + "\n"
             }
-            Event::Measurement(measurement) => {
-                print(&report::measurement_figures(measurement, style));
-                if let Some(verdict) = measurement.limit.as_ref().filter(|_| !self.is_proof) {
-                    print(&report::verdict_text(verdict, style));
-                }
-                self.steady = measurement.summary.steady;
-            }
-            Event::Remedies(remedies) => {
-                print(&report::remedies_text(remedies, self.steady, style));
-            }
+            Event::Measurement(measurement) => self.measurement_text(measurement),
+            Event::Remedies(remedies) => report::remedies_text(remedies, self.steady, style),
             Event::Applied(applied) => {
-                print(&report::proof_begins(
-                    &applied.remedy,
-                    &applied.prediction,
-                    style,
-                ));
-                print(&format!(
-                    "\n{}\n",
-                    report::interval_head(self.request, style)
-                ));
                 self.is_proof = true;
+                report::proof_begins(&applied.remedy, &applied.prediction, style)
+                    + &self.interval_head()
             }
-            Event::Undone(undone) => print(&report::undo_text(undone, style)),
-            _ => {}
+            Event::Undone(undone) => report::undo_text(undone, style),
+            _ => return,
+        };
+        self.terminal.print_progress(&text);
+    }
+
+    fn interval_head(&self) -> String {
+        let head = report::interval_head(self.request, self.terminal.style());
+        format!("\n{head}\n")
+    }
+
+    fn measurement_text(&mut self, measurement: &Measurement) -> String {
+        self.steady = measurement.summary.steady;
+        let style = self.terminal.style();
+        let mut text = report::measurement_figures(measurement, style);
+        if let Some(verdict) = measurement.limit.as_ref().filter(|_| !self.is_proof) {
+            text += &report::verdict_text(verdict, style);
         }
+        text
     }
 }
 

@@ -9,20 +9,16 @@ use jiff::{Timestamp, Zoned};
 
 use crate::failure::{Failure, INTERRUPTED, USAGE};
 use crate::terminal::{OutputFormat, Terminal};
-use crate::values::parse_duration;
+use crate::values::{parse_duration, value_within};
 
 /// Interval of the checks for Ctrl-C.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Reads an interval: seconds where no unit is given.
 pub(crate) fn parse_interval(text: &str) -> Result<Span, String> {
-    let interval = parse_duration(text)?;
-    let range = Span::from_secs(1)..=Span::from_secs(366 * 86_400);
-    if range.contains(&interval) {
-        Ok(interval)
-    } else {
-        Err("the interval must be from 1 s to a year".to_owned())
-    }
+    let bounds = Span::from_secs(1)..=Span::from_secs(366 * 86_400);
+    let sentence = "the interval must be from 1 s to a year";
+    value_within(parse_duration(text)?, bounds, sentence)
 }
 
 /// Returns the local time of an RFC 3339 timestamp, with its offset from UTC; the time now if it is
@@ -70,13 +66,19 @@ pub(crate) fn run_repeatedly(
         while next <= Instant::now() {
             next += every;
         }
-        while Instant::now() < next {
-            if flag.load(Ordering::Relaxed) {
-                return Err(Failure::already_printed(INTERRUPTED));
-            }
-            std::thread::sleep(POLL_INTERVAL.min(next.saturating_duration_since(Instant::now())));
-        }
+        wait_until(next, flag)?;
     }
+}
+
+/// Fails if the user interrupts before `next`.
+fn wait_until(next: Instant, flag: &AtomicBool) -> Result<(), Failure> {
+    while Instant::now() < next {
+        if flag.load(Ordering::Relaxed) {
+            return Err(Failure::already_printed(INTERRUPTED));
+        }
+        std::thread::sleep(POLL_INTERVAL.min(next.saturating_duration_since(Instant::now())));
+    }
+    Ok(())
 }
 
 #[cfg(test)]

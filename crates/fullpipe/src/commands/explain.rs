@@ -25,31 +25,30 @@ impl RunCommand for ExplainArguments {
         match found.as_slice() {
             [] => {
                 let wanted = self.verdict.as_deref().unwrap_or_default();
-                let near = nearest_name(wanted)
-                    .map_or_else(String::new, |name| format!(", but there is {name}"));
-                Err(Failure::new(
-                    USAGE,
-                    format!(
-                        "there is no verdict {wanted:?}{near}; `fullpipe explain` lists them all"
-                    ),
-                ))
+                return Err(unknown_verdict(wanted));
             }
             [one] => {
-                terminal.print_result(&report::markdown_text(
-                    one.documentation_page(),
-                    terminal.style(),
-                ));
-                Ok(())
+                let page = one.documentation_page();
+                terminal.print_result(&report::markdown_text(page, terminal.style()));
             }
             several => {
                 let rows = several
                     .iter()
                     .map(|verdict| (verdict.name().to_owned(), in_one_line(*verdict)));
                 terminal.print_result(&report::name_list(&rows.collect::<Vec<_>>()));
-                Ok(())
             }
         }
+        Ok(())
     }
+}
+
+fn unknown_verdict(wanted: &str) -> Failure {
+    let near =
+        nearest_name(wanted).map_or_else(String::new, |name| format!(", but there is {name}"));
+    Failure::new(
+        USAGE,
+        format!("there is no verdict {wanted:?}{near}; `fullpipe explain` lists them all"),
+    )
 }
 
 /// Returns one verdict a page, in the order of the table.
@@ -62,30 +61,25 @@ fn all_verdicts() -> Vec<LegalVerdict> {
 /// Returns the verdicts of this name, or of which this is a part, or else a word.
 fn matching_verdicts(wanted: &str) -> Vec<LegalVerdict> {
     let wanted = wanted.to_lowercase();
-    let of = |is_wanted: &dyn Fn(&str) -> bool| -> Vec<LegalVerdict> {
-        all_verdicts()
-            .into_iter()
-            .filter(|verdict| is_wanted(verdict.name()))
-            .collect()
-    };
-    let exact = of(&|name| name == wanted || name.split('/').any(|part| part == wanted));
-    if exact.is_empty() {
-        of(&|name| name.split(['/', '-']).any(|word| word == wanted))
-    } else {
-        exact
-    }
+    let (mut exact, mut of_word) = (all_verdicts(), all_verdicts());
+    exact.retain(|verdict| {
+        let name = verdict.name();
+        name == wanted || name.split('/').any(|part| part == wanted)
+    });
+    of_word.retain(|verdict| verdict.name().split(['/', '-']).any(|word| word == wanted));
+    if exact.is_empty() { of_word } else { exact }
 }
 
 /// Returns the kind, the cause or the name of a verdict that is spelled most like `wanted`, if any
 /// is alike.
 fn nearest_name(wanted: &str) -> Option<&'static str> {
     let wanted = wanted.to_lowercase();
-    let names = || all_verdicts().into_iter().map(LegalVerdict::name);
-    let parts = names().flat_map(|name| name.split('/')).chain(names());
-    let distance = |name: &&str| edit_distance(&wanted, name);
-    parts
-        .min_by_key(distance)
-        .filter(|name| distance(name) * 3 <= name.len())
+    let names = all_verdicts().into_iter().map(LegalVerdict::name);
+    let parts = names.clone().flat_map(|name| name.split('/')).chain(names);
+    let (distance, nearest) = parts
+        .map(|name| (edit_distance(&wanted, name), name))
+        .min_by_key(|(distance, _)| *distance)?;
+    (distance * 3 <= nearest.len()).then_some(nearest)
 }
 
 /// Returns the number of letters to insert, delete or replace to make one text of the other

@@ -28,13 +28,12 @@ impl<'g> GridRuns<'g> {
     /// # Errors
     /// Fails if the folder cannot be made.
     pub(crate) fn in_folder(folder: &Path, grid: &'g ScenarioGrid) -> Result<Self, Failure> {
-        let failed = |error| {
+        fs::create_dir_all(folder).map_err(|error| {
             Failure::new(
                 FAILED,
                 format!("cannot make the folder {}: {error}", folder.display()),
             )
-        };
-        fs::create_dir_all(folder).map_err(failed)?;
+        })?;
         Ok(Self {
             folder: folder.to_owned(),
             grid,
@@ -84,15 +83,7 @@ impl<'g> GridRuns<'g> {
 
 /// Returns the name of a cell with nothing in it that a file name does not have on every system.
 fn file_name(cell: &str) -> String {
-    let plain = |letter: char| {
-        if letter.is_ascii_alphanumeric() || letter == '.' {
-            letter
-        } else {
-            '-'
-        }
-    };
-    let name: String = cell.chars().map(plain).collect();
-    name.split('-')
+    cell.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '.')
         .filter(|part| !part.is_empty())
         .collect::<Vec<_>>()
         .join("-")

@@ -21,14 +21,14 @@ use fullpipe_record::{Change, Content, HostAdvice, HostApplied, HostUndone, Inpu
 use fullpipe_report as report;
 use fullpipe_scenario::parse_host_flag;
 use fullpipe_sys::ignore_terminal_signals;
-use fullpipe_units::{BitRate, SegCount, Span, is_one_line};
+use fullpipe_units::{BitRate, ByteCount, SegCount, Span, is_one_line, parse_quantity};
 
 use super::state::state_folder;
 use crate::commands::RunCommand;
 use crate::commands::output::{JsonArgument, OutputChoice};
 use crate::failure::{FAILED, Failure, USAGE};
 use crate::terminal::{OutputFormat, Terminal};
-use crate::values::{integer_parser, parse_capacity, parse_duration};
+use crate::values::{integer_parser, parse_capacity, parse_duration, value_within};
 
 const APPLY_HELP: &str = "\
 Settings are written as they are called:
@@ -80,31 +80,7 @@ enum HostAction {
     },
     /// Change settings, with a journal for the way back
     #[command(after_help = APPLY_HELP)]
-    Apply {
-        /// Changes; with --rtt and --bandwidth, those of `host advise`
-        #[arg(
-            value_name = "SETTING=VALUE",
-            value_parser = parse_setting,
-            required_unless_present = "rtt",
-            conflicts_with = "rtt"
-        )]
-        settings: Vec<Vec<Change>>,
-        #[command(flatten)]
-        path: MaybePath,
-        /// Print the changes as a diff, and change nothing
-        #[arg(long)]
-        dry_run: bool,
-        /// Undo everything after so long, unless Enter or `host confirm` keeps it
-        #[arg(long, value_name = "TIME", value_parser = parse_temporary_time, conflicts_with_all = ["dry_run", "persist"])]
-        temporary: Option<Span>,
-        /// Set the sysctls at each boot too, by a file in /etc/sysctl.d
-        #[arg(long)]
-        persist: bool,
-        #[command(flatten)]
-        journal: JournalFolder,
-        #[command(flatten)]
-        json: JsonArgument,
-    },
+    Apply(ApplyArguments),
     /// Keep the changes of `host apply --temporary`
     Confirm {
         #[command(flatten)]
@@ -134,6 +110,34 @@ enum HostAction {
         #[command(flatten)]
         journal: JournalFolder,
     },
+}
+
+/// The changes that are applied, and how.
+#[derive(Debug, clap::Args)]
+struct ApplyArguments {
+    /// Changes; with --rtt and --bandwidth, those of `host advise`
+    #[arg(
+        value_name = "SETTING=VALUE",
+        value_parser = parse_setting,
+        required_unless_present = "rtt",
+        conflicts_with = "rtt"
+    )]
+    settings: Vec<Vec<Change>>,
+    #[command(flatten)]
+    path: MaybePath,
+    /// Print the changes as a diff, and change nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Undo everything after so long, unless Enter or `host confirm` keeps it
+    #[arg(long, value_name = "TIME", value_parser = parse_temporary_time, conflicts_with_all = ["dry_run", "persist"])]
+    temporary: Option<Span>,
+    /// Set the sysctls at each boot too, by a file in /etc/sysctl.d
+    #[arg(long)]
+    persist: bool,
+    #[command(flatten)]
+    journal: JournalFolder,
+    #[command(flatten)]
+    json: JsonArgument,
 }
 
 #[derive(Debug, clap::Args)]
@@ -187,13 +191,12 @@ impl JournalFolder {
         if rustix::process::geteuid().is_root() {
             return Ok("/var/lib/fullpipe".into());
         }
-        let none = || {
+        state_folder().ok_or_else(|| {
             Failure::new(
                 USAGE,
                 "this user has no home for a journal; --journal names a folder",
             )
-        };
-        state_folder().ok_or_else(none)
+        })
     }
 
     fn open(&self) -> Result<JournalDir, Failure> {
@@ -209,7 +212,7 @@ impl RunCommand for HostArguments {
         match self.action {
             HostAction::Show { json, .. }
             | HostAction::Advise { json, .. }
-            | HostAction::Apply { json, .. }
+            | HostAction::Apply(ApplyArguments { json, .. })
             | HostAction::Undo { json, .. } => json.output_choice(),
             HostAction::Confirm { .. } | HostAction::Watch { .. } => (OutputFormat::Text, None),
         }
@@ -224,29 +227,10 @@ impl RunCommand for HostArguments {
                 streams,
                 ..
             } => {
-                let advice = advise_host(*rtt, *bandwidth, *streams)?;
-                terminal.print_result(&report::host_advice(&advice, terminal.style()));
-                terminal.print_content(Content::HostAdvice {
-                    host_advice: Box::new(advice),
-                });
+                print_advice(advise_host(*rtt, *bandwidth, *streams)?, terminal);
                 Ok(())
             }
-            HostAction::Apply {
-                settings,
-                path,
-                dry_run,
-                temporary,
-                persist,
-                journal,
-                ..
-            } => {
-                let (changes, notes) = wanted_changes(settings, path)?;
-                let options = ApplyOptions {
-                    persist: *persist,
-                    temporary: *temporary,
-                };
-                apply_changes(&changes, notes, options, *dry_run, journal, terminal)
-            }
+            HostAction::Apply(arguments) => arguments.apply_changes(terminal),
             HostAction::Confirm { journal } => {
                 journal.open()?.confirm_pending()?;
                 terminal.print_result(
@@ -283,6 +267,13 @@ fn show_settings(path: &MaybePath, terminal: &Terminal) -> Result<(), Failure> {
     Ok(())
 }
 
+fn print_advice(advice: HostAdvice, terminal: &Terminal) {
+    terminal.print_result(&report::host_advice(&advice, terminal.style()));
+    terminal.print_content(Content::HostAdvice {
+        host_advice: Box::new(advice),
+    });
+}
+
 /// Returns the settings with which this host fills the path, as far as it has the memory for them.
 fn advise_host(rtt: Span, bandwidth: BitRate, streams: u16) -> Result<HostAdvice, Failure> {
     let shown = host_report(&HostSystem::of_this_host())?;
@@ -308,71 +299,80 @@ fn advise_host(rtt: Span, bandwidth: BitRate, streams: u16) -> Result<HostAdvice
     ))
 }
 
-/// Returns the changes that the user states, or else those that are advised for the path, with
-/// notes on them.
-fn wanted_changes(
-    settings: &[Vec<Change>],
-    path: &MaybePath,
-) -> Result<(Vec<Change>, Vec<String>), Failure> {
-    if let Some((rtt, bandwidth)) = path.rtt_and_bandwidth() {
-        let advice = advise_host(rtt, bandwidth, path.streams)?;
-        return Ok((
-            advice
-                .changes
-                .into_iter()
-                .map(|advised| advised.change)
-                .collect(),
-            advice.notes,
-        ));
+impl ApplyArguments {
+    /// Returns the changes that the user states, or else those that are advised for the path, with
+    /// notes on them.
+    fn wanted_changes(&self) -> Result<(Vec<Change>, Vec<String>), Failure> {
+        if let Some((rtt, bandwidth)) = self.path.rtt_and_bandwidth() {
+            let advice = advise_host(rtt, bandwidth, self.path.streams)?;
+            let changes = advice.changes.into_iter();
+            return Ok((
+                changes.map(|advised| advised.change).collect(),
+                advice.notes,
+            ));
+        }
+        let changes = self.settings.concat();
+        let planned = preview_changes(&HostSystem::of_this_host(), &changes, false)?;
+        let names: Vec<&str> = planned
+            .iter()
+            .map(|change| change.setting.as_str())
+            .collect();
+        Ok((changes, who_else(&setting_managers(Path::new("/")), &names)))
     }
-    let changes = settings.concat();
-    let planned = preview_changes(&HostSystem::of_this_host(), &changes, false)?;
-    let names: Vec<&str> = planned
-        .iter()
-        .map(|change| change.setting.as_str())
-        .collect();
-    Ok((changes, who_else(&setting_managers(Path::new("/")), &names)))
-}
 
-fn apply_changes(
-    changes: &[Change],
-    notes: Vec<String>,
-    options: ApplyOptions,
-    dry_run: bool,
-    journal: &JournalFolder,
-    terminal: &Terminal,
-) -> Result<(), Failure> {
-    let mut applied = HostApplied {
-        changes: Vec::new(),
-        dry_run,
-        temporary: options.temporary,
-        notes,
-    };
-    if dry_run {
-        applied.changes = preview_changes(&HostSystem::of_this_host(), changes, options.persist)?;
+    fn apply_changes(&self, terminal: &Terminal) -> Result<(), Failure> {
+        let (changes, notes) = self.wanted_changes()?;
+        let system = HostSystem::of_this_host();
+        let mut applied = HostApplied {
+            changes: Vec::new(),
+            dry_run: self.dry_run,
+            temporary: self.temporary,
+            notes,
+        };
+        if self.dry_run {
+            applied.changes = preview_changes(&system, &changes, self.persist)?;
+            stated_applied(applied, terminal);
+            return Ok(());
+        }
+        // Before there is a folder for a journal that is not to be.
+        check_changes(&system, &changes, self.persist)?;
+        let watched = self.apply_watched(&changes, &mut applied)?;
         stated_applied(applied, terminal);
-        return Ok(());
+        match watched {
+            Some((id, until)) if Terminal::can_ask() => {
+                confirm_or_take_back(&id, until, &self.journal, terminal)
+            }
+            _ => Ok(()),
+        }
     }
-    // Before there is a folder for a journal that is not to be.
-    check_changes(&HostSystem::of_this_host(), changes, options.persist)?;
-    let mut watched = None;
-    let mut begun = |id: &str| -> io::Result<()> {
-        if let Some(time) = options.temporary {
-            start_watchdog(id, time, journal)?;
-            watched = Some((id.to_owned(), Instant::now() + Duration::from(time)));
-        }
-        Ok(())
-    };
-    let journal_dir = journal.open()?;
-    applied.changes = journal_dir.apply_changes(changes, options, &mut begun, &mut |_| {})?;
-    // The lock goes, so that somebody may confirm.
-    drop(journal_dir);
-    stated_applied(applied, terminal);
-    match watched {
-        Some((id, until)) if Terminal::can_ask() => {
-            confirm_or_take_back(&id, until, journal, terminal)
-        }
-        _ => Ok(()),
+
+    /// Applies `changes` and notes them in `applied`. Returns the journal's name for temporary ones,
+    /// which a watchdog undoes, and the end of their time.
+    fn apply_watched(
+        &self,
+        changes: &[Change],
+        applied: &mut HostApplied,
+    ) -> Result<Option<(String, Instant)>, Failure> {
+        let options = ApplyOptions {
+            persist: self.persist,
+            temporary: self.temporary,
+        };
+        let mut watched = None;
+        // Its lock goes at the end, so that somebody may confirm.
+        let journal_dir = self.journal.open()?;
+        applied.changes = journal_dir.apply_changes(
+            changes,
+            options,
+            &mut |id| {
+                if let Some(time) = self.temporary {
+                    start_watchdog(id, time, &self.journal)?;
+                    watched = Some((id.to_owned(), Instant::now() + Duration::from(time)));
+                }
+                Ok(())
+            },
+            &mut |_| {},
+        )?;
+        Ok(watched)
     }
 }
 
@@ -391,11 +391,7 @@ fn check_undone(undone: HostUndone, terminal: &Terminal) -> Result<(), Failure> 
     terminal.print_content(Content::HostUndone {
         host_undone: Box::new(undone),
     });
-    if whole {
-        Ok(())
-    } else {
-        Err(Failure::already_printed(FAILED))
-    }
+    Failure::after_report(None, false, whole)
 }
 
 /// Waits for Enter. Undoes everything if the time ends without it, as the watchdog would.
@@ -430,23 +426,7 @@ fn start_watchdog(id: &str, time: Span, journal: &JournalFolder) -> io::Result<(
     } else {
         time
     };
-    let mut command = Command::new("/proc/self/exe");
-    // Of a name that a reader of `ps` knows.
-    command.arg0("fullpipe").args([
-        "host",
-        "watch",
-        "--id",
-        id,
-        "--after",
-        &format!("{}ns", time.as_nanos()),
-    ]);
-    command
-        .arg("--journal")
-        .arg(folder)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null());
-    let mut child = command.current_dir("/").spawn()?;
+    let mut child = watchdog_command(id, time, &folder).spawn()?;
     let (sender, ready) = mpsc::channel();
     let stdout = child.stdout.take();
     // No other thread waits for this one: it ends with the line, or with the child.
@@ -455,6 +435,21 @@ fn start_watchdog(id: &str, time: Span, journal: &JournalFolder) -> io::Result<(
         Ok(true) => Ok(()),
         _ => Err(gave_up(&mut child)),
     }
+}
+
+fn watchdog_command(id: &str, time: Span, folder: &Path) -> Command {
+    let after = format!("{}ns", time.as_nanos());
+    let mut command = Command::new("/proc/self/exe");
+    // Of a name that a reader of `ps` knows.
+    command
+        .arg0("fullpipe")
+        .args(["host", "watch", "--id", id, "--after", &after, "--journal"])
+        .arg(folder)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .current_dir("/");
+    command
 }
 
 fn said_ready(stdout: Option<ChildStdout>) -> bool {
@@ -504,8 +499,10 @@ const CHECKS_EVERY: Duration = Duration::from_secs(1);
 /// Returns true if apply `id` is still to be confirmed. Who removes the folder gives the journal
 /// up.
 fn is_unconfirmed(id: &str, folder: &Path) -> bool {
-    let pending = || JournalDir::open(folder, HostSystem::of_this_host())?.is_pending(id);
-    folder.exists() && pending().unwrap_or(true)
+    folder.exists()
+        && JournalDir::open(folder, HostSystem::of_this_host())
+            .and_then(|journal_dir| journal_dir.is_pending(id))
+            .unwrap_or(true)
 }
 
 fn take_back(id: &str, folder: &Path) -> Result<(), String> {
@@ -541,9 +538,7 @@ fn write_syslog(socket: &Path, why: &str) {
 const LOCK_ATTEMPTS: u32 = 60;
 
 fn parse_rtt(text: &str) -> Result<Span, String> {
-    let rtt: Span = text
-        .parse()
-        .map_err(|error: fullpipe_units::ParseError| error.to_string())?;
+    let rtt: Span = parse_quantity(text)?;
     let possible = rtt > Span::ZERO && rtt <= Span::from_secs(3600);
     possible
         .then_some(rtt)
@@ -551,11 +546,9 @@ fn parse_rtt(text: &str) -> Result<Span, String> {
 }
 
 fn parse_temporary_time(text: &str) -> Result<Span, String> {
-    let time = parse_duration(text)?;
-    let possible = (Span::from_secs(1)..=Span::from_secs(86_400)).contains(&time);
-    possible
-        .then_some(time)
-        .ok_or_else(|| "it must be from one second to a day".to_owned())
+    let bounds = Span::from_secs(1)..=Span::from_secs(86_400);
+    let sentence = "it must be from one second to a day";
+    value_within(parse_duration(text)?, bounds, sentence)
 }
 
 /// Reads `SETTING=VALUE`, which may stand for several changes.
@@ -569,28 +562,9 @@ fn parse_setting(text: &str) -> Result<Vec<Change>, String> {
     let parts: Vec<&str> = name.splitn(2, ':').collect();
     match parts.as_slice() {
         ["route", rest] => route_metric(rest, value).map(|change| vec![change]),
-        ["qdisc", device] => Ok(vec![Change::Qdisc {
-            device: parse_name(device)?,
-            kind: parse_name(value)?,
-        }]),
         ["offload", rest] => parse_offload(rest, value),
-        ["txqueuelen", device] => {
-            let packets = value
-                .parse()
-                .map_err(|_| "a queue's length is a number of packets".to_owned())?;
-            Ok(vec![Change::QueueLength {
-                device: parse_name(device)?,
-                packets: SegCount::new(packets),
-            }])
-        }
-        ["mtu", device] => {
-            let mtu = value
-                .parse()
-                .map_err(|_| "an MTU is a number of bytes".to_owned())?;
-            Ok(vec![Change::Mtu {
-                device: parse_name(device)?,
-                mtu: fullpipe_units::ByteCount::new(mtu),
-            }])
+        [kind @ ("qdisc" | "txqueuelen" | "mtu"), device] => {
+            device_change(kind, device, value).map(|change| vec![change])
         }
         [name] if name.contains('.') && is_network_sysctl(name) => Ok(vec![Change::Sysctl {
             name: (*name).to_owned(),
@@ -605,15 +579,37 @@ fn parse_setting(text: &str) -> Result<Vec<Change>, String> {
     }
 }
 
+/// Returns the change of a queue or an MTU.
+fn device_change(kind: &str, device: &str, value: &str) -> Result<Change, String> {
+    Ok(match kind {
+        "qdisc" => Change::Qdisc {
+            device: parse_name(device)?,
+            kind: parse_name(value)?,
+        },
+        "txqueuelen" => Change::QueueLength {
+            packets: SegCount::new(
+                value
+                    .parse()
+                    .map_err(|_| "a queue's length is a number of packets")?,
+            ),
+            device: parse_name(device)?,
+        },
+        _ => Change::Mtu {
+            mtu: ByteCount::new(value.parse().map_err(|_| "an MTU is a number of bytes")?),
+            device: parse_name(device)?,
+        },
+    })
+}
+
 /// Returns the change of a sysctl that this host has, by the name that `host show` prints.
 fn of_short_name(name: &str, value: &str) -> Option<Vec<Change>> {
-    let is_here = |name: &String| {
-        is_network_sysctl(name) && Path::new("/proc/sys").join(name.replace('.', "/")).exists()
-    };
     let name = ["net.ipv4.", "net."]
         .map(|family| format!("{family}{name}"))
         .into_iter()
-        .find(is_here)?;
+        .find(|name| {
+            let file = Path::new("/proc/sys").join(name.replace('.', "/"));
+            is_network_sysctl(name) && file.exists()
+        })?;
     Some(vec![Change::Sysctl {
         name,
         value: value.trim().to_owned(),
@@ -624,14 +620,8 @@ fn route_metric(rest: &str, value: &str) -> Result<Change, String> {
     let (destination, metric) = rest
         .rsplit_once(':')
         .ok_or("it is route:NETWORK:METRIC=NUMBER")?;
-    if !fullpipe_sys::NUMERIC_METRICS
-        .iter()
-        .any(|(name, _)| *name == metric)
-    {
-        let names: Vec<&str> = fullpipe_sys::NUMERIC_METRICS
-            .iter()
-            .map(|(name, _)| *name)
-            .collect();
+    let names = fullpipe_sys::NUMERIC_METRICS.map(|(name, _)| name);
+    if !names.contains(&metric) {
         return Err(format!("the metrics are {}", names.join(", ")));
     }
     let value = match value {
@@ -639,7 +629,7 @@ fn route_metric(rest: &str, value: &str) -> Result<Change, String> {
         number => Some(
             number
                 .parse()
-                .map_err(|_| "the value is a number, or `none`".to_owned())?,
+                .map_err(|_| "the value is a number, or `none`")?,
         ),
     };
     Ok(Change::RouteMetric {
@@ -666,14 +656,16 @@ fn parse_offload(rest: &str, value: &str) -> Result<Vec<Change>, String> {
         "lro" => &["rx-lro"],
         other => &[other],
     };
-    let change = |feature: &&str| {
-        Ok(Change::Offload {
-            device: parse_name(device)?,
-            feature: parse_name(feature)?,
-            on,
+    features
+        .iter()
+        .map(|feature| {
+            Ok(Change::Offload {
+                device: parse_name(device)?,
+                feature: parse_name(feature)?,
+                on,
+            })
         })
-    };
-    features.iter().map(change).collect()
+        .collect()
 }
 
 fn parse_name(text: &str) -> Result<String, String> {

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -69,24 +69,21 @@ impl TypedValueParser for PlaceParser {
         let text = value
             .to_str()
             .ok_or_else(|| StoreError::Location("a text that is not UTF-8".to_owned()));
-        let refused = |error| {
+        text.and_then(str::parse).map_err(|error| {
             let sentence = format!("invalid value for '--store <FILE|URL>': {error}\n");
             clap::Error::raw(ErrorKind::ValueValidation, sentence).with_cmd(command)
-        };
-        text.and_then(str::parse).map_err(refused)
+        })
     }
 }
 
 impl PlaceArgument {
     /// Returns the archive that the user has named.
     fn named_location(&self) -> Result<Option<ArchiveLocation>, Failure> {
-        let variable = || std::env::var(VARIABLE).ok().filter(|name| !name.is_empty());
-        match &self.store {
-            Some(place) => Ok(Some(place.clone())),
-            None => variable()
-                .map(|name| Ok(name.parse::<ArchiveLocation>()?))
-                .transpose(),
+        if self.store.is_some() {
+            return Ok(self.store.clone());
         }
+        let name = std::env::var(VARIABLE).ok().filter(|name| !name.is_empty());
+        name.map(|name| Ok(name.parse()?)).transpose()
     }
 
     /// Returns the archive that the user has named, or that of this user.
@@ -224,11 +221,9 @@ impl KeepArguments {
             }));
         }
         // A folder of another user, as after `su`, has no archive of this one.
-        let is_there =
-            |place: &ArchiveLocation| matches!(place, ArchiveLocation::File(file) if file.exists());
         let default = data_folder()
             .map(|folder| ArchiveLocation::in_folder(&folder))
-            .filter(is_there);
+            .filter(|place| matches!(place, ArchiveLocation::File(file) if file.exists()));
         Ok(default.map(|place| WantedArchive {
             place,
             is_named: false,
@@ -270,41 +265,45 @@ fn run_interruptibly<T: Send + 'static>(
     let actions =
         [SIGINT, SIGTERM].map(|signal| signal_hook::flag::register(signal, Arc::clone(&asked)));
     let (sender, done) = channel();
-    let mut until = None;
     // Without a receiver no thread waits for it.
     let started = thread::Builder::new()
         .name("archive".to_owned())
         .spawn(move || drop(sender.send(work())));
-    let result = loop {
-        let failed = |why: &str| {
-            Err(Failure::new(
-                FAILED,
-                format!("cannot work on the archive: {why}"),
-            ))
-        };
-        match done.recv_timeout(POLL_INTERVAL) {
-            Ok(result) => break result,
-            Err(RecvTimeoutError::Disconnected) => {
-                break started.map_or_else(
-                    |error| failed(&error.to_string()),
-                    |_| failed("it ended early"),
-                );
-            }
-            Err(RecvTimeoutError::Timeout) if asked.load(Ordering::Relaxed) => {
-                if *until.get_or_insert_with(|| Instant::now() + GRACE) <= Instant::now() {
-                    break Err(Failure::new(
-                        INTERRUPTED,
-                        "interrupted while the archive was waited for",
-                    ));
-                }
-            }
-            Err(RecvTimeoutError::Timeout) => {}
-        }
-    };
+    let result = wait_for_result(&done, &asked).unwrap_or_else(|| {
+        let why = started.map_or_else(|error| error.to_string(), |_| "it ended early".to_owned());
+        Err(Failure::new(
+            FAILED,
+            format!("cannot work on the archive: {why}"),
+        ))
+    });
     for action in actions.into_iter().flatten() {
         signal_hook::low_level::unregister(action);
     }
     result
+}
+
+/// Returns the result of the work, or a failure if it is `asked` to end and does not within
+/// [`GRACE`]; `None` if there is no thread that works.
+fn wait_for_result<T>(
+    done: &Receiver<Result<T, Failure>>,
+    asked: &AtomicBool,
+) -> Option<Result<T, Failure>> {
+    let mut until = None;
+    loop {
+        match done.recv_timeout(POLL_INTERVAL) {
+            Ok(result) => return Some(result),
+            Err(RecvTimeoutError::Disconnected) => return None,
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        if asked.load(Ordering::Relaxed)
+            && *until.get_or_insert_with(|| Instant::now() + GRACE) <= Instant::now()
+        {
+            return Some(Err(Failure::new(
+                INTERRUPTED,
+                "interrupted while the archive was waited for",
+            )));
+        }
+    }
 }
 
 /// Returns the folder for data of this user (XDG Base Directory Specification).

@@ -16,9 +16,10 @@ use fullpipe_report as report;
 use fullpipe_scenario::{
     RequiredControl, Scenario, ScenarioGrid, builtin_comparisons, builtin_grids, builtin_scenarios,
 };
-use fullpipe_units::{ByteCount, Ratio, Span, count_noun};
+use fullpipe_units::{ByteCount, Ratio, Span, count_noun, parse_quantity};
 
 use super::compare::CompareArguments;
+use super::diagnose::explained_rate;
 use super::grid_runs::GridRuns;
 use super::sweep::{SweepArguments, sweep_scenario};
 use super::up::{LabSettings, describe_path, run_standing_lab};
@@ -30,7 +31,7 @@ use crate::failure::{FAILED, Failure, USAGE};
 use crate::input::read_text;
 use crate::sibling::read_sibling;
 use crate::terminal::{OutputFormat, Terminal};
-use crate::values::{parse_backend, parse_duration, some_bytes};
+use crate::values::{parse_backend, parse_duration, some_bytes, value_within};
 
 /// Run scenarios, or any program, over emulated paths.
 ///
@@ -63,83 +64,12 @@ enum LabAction {
     /// List the built-in scenarios
     List,
     /// Run scenarios and compare measured with predicted and published rates
-    Run {
-        /// Scenario files or names from `lab list`
-        #[arg(required_unless_present = "all", value_name = "SCENARIO")]
-        scenarios: Vec<String>,
-        /// Run every built-in scenario (about 20 minutes)
-        #[arg(long, conflicts_with = "scenarios")]
-        all: bool,
-        /// Multiply the duration of every load by this factor
-        ///
-        /// A factor below 1 shortens no load below the time of its ramp and, after the ramp, 20
-        /// round trips or 4 s. A load that is shorter than this time keeps its duration.
-        #[arg(long, value_parser = time_scale, default_value = "1", value_name = "FACTOR")]
-        time_scale: Ratio,
-        /// Simulate the path and both hosts in virtual time instead of building a lab
-        ///
-        /// The hosts have the default settings of Linux 6.18 where the scenario sets no others.
-        /// TCP, datagrams and cross traffic are modelled. No processor and no network card take
-        /// part. Needs no privileges.
-        #[arg(long = "virtual", conflicts_with = "capture")]
-        is_virtual: bool,
-        /// Write packet captures from both endpoints of the path to this folder
-        ///
-        /// Each run writes one pcap file for each endpoint. A file holds the first 128 bytes of
-        /// each packet, with the time stamps of the emulated link. The limit that the packets of a
-        /// TCP load show is printed next to the one that the kernel's figures show. Not available
-        /// with `--backend kernel`.
-        #[arg(long, value_name = "FOLDER")]
-        capture: Option<PathBuf>,
-        /// Maximum size of a capture file
-        #[arg(
-            long,
-            requires = "capture",
-            conflicts_with = "is_virtual",
-            default_value = "256MiB",
-            value_parser = some_bytes,
-            value_name = "BYTES"
-        )]
-        capture_size: ByteCount,
-        #[command(flatten)]
-        keep: KeepArguments,
-        #[command(flatten)]
-        output: OutputArguments,
-    },
+    Run(RunArguments),
     /// Measure the paths of a grid and compare with predictions (about 25 minutes)
     ///
     /// Two grids are built in: `accuracy`, with windows, buffers and random loss, and `queues`,
     /// with shallow and deep queues (about 4 minutes).
-    Grid {
-        /// Grid file, or accuracy or queues
-        #[arg(default_value = "accuracy", value_name = "GRID")]
-        grid: String,
-        /// Compare each run also with its simulation in virtual time
-        ///
-        /// Each run that counts is simulated with the settings that its hosts stated and the load
-        /// that was carried out. Rates and retransmissions of both are printed next to each other.
-        #[arg(
-            long,
-            value_enum,
-            value_name = "virtual",
-            conflicts_with = "is_virtual",
-            hide_possible_values = true
-        )]
-        against: Option<ReferenceClock>,
-        /// Simulate the paths and both hosts in virtual time instead of building labs
-        ///
-        /// The hosts have the default settings of Linux 6.18 where a cell sets no others. No
-        /// processor and no network card take part. Takes seconds, and needs no privileges.
-        #[arg(long = "virtual")]
-        is_virtual: bool,
-        /// Write each valid run, with its path, to a JSON file of its own in this folder
-        ///
-        /// Files that are there stay: a grid that is measured again adds to them.
-        #[arg(long, conflicts_with = "is_virtual", value_name = "FOLDER")]
-        record: Option<PathBuf>,
-        #[command(flatten)]
-        output: OutputArguments,
-    },
+    Grid(GridArguments),
     /// Find the window and the number of streams that fill the path of a scenario
     ///
     /// The path and the cross traffic of its first step are those of every run.
@@ -167,34 +97,7 @@ enum LabAction {
     /// Keep the lab of a scenario running, so that other programs can use it
     ///
     /// `lab ls` lists the labs that are up, `lab down` ends one, and so does `q`.
-    Up {
-        /// Scenario file or name from `lab list` [default: demo]
-        #[arg(value_name = "SCENARIO", conflicts_with = "path")]
-        scenario: Option<String>,
-        #[command(flatten)]
-        emulated: EmulatedArguments,
-        /// Name of the lab for `--join` [default: name of the scenario]
-        #[arg(long, value_name = "NAME")]
-        name: Option<String>,
-        /// Interval between status lines of the path
-        #[arg(
-            long,
-            short,
-            help_heading = "Output",
-            default_value = "1",
-            value_parser = parse_status_interval,
-            value_name = "SECONDS"
-        )]
-        interval: Span,
-        /// Run no cross traffic
-        ///
-        /// By default, the cross traffic of the first step that defines cross traffic is running.
-        #[arg(long)]
-        no_cross_traffic: bool,
-        /// Print one JSON object a line for each event
-        #[arg(long, help_heading = "Output")]
-        json_lines: bool,
-    },
+    Up(UpArguments),
     /// List the labs of this user that are up
     Ls,
     /// End a lab that is up, and the programs in it
@@ -232,6 +135,116 @@ enum LabAction {
     },
 }
 
+/// The scenarios to run, and how.
+#[derive(Debug, clap::Args)]
+struct RunArguments {
+    /// Scenario files or names from `lab list`
+    #[arg(required_unless_present = "all", value_name = "SCENARIO")]
+    scenarios: Vec<String>,
+    /// Run every built-in scenario (about 20 minutes)
+    #[arg(long, conflicts_with = "scenarios")]
+    all: bool,
+    /// Multiply the duration of every load by this factor
+    ///
+    /// A factor below 1 shortens no load below the time of its ramp and, after the ramp, 20
+    /// round trips or 4 s. A load that is shorter than this time keeps its duration.
+    #[arg(long, value_parser = time_scale, default_value = "1", value_name = "FACTOR")]
+    time_scale: Ratio,
+    /// Simulate the path and both hosts in virtual time instead of building a lab
+    ///
+    /// The hosts have the default settings of Linux 6.18 where the scenario sets no others.
+    /// TCP, datagrams and cross traffic are modelled. No processor and no network card take
+    /// part. Needs no privileges.
+    #[arg(long = "virtual", conflicts_with = "capture")]
+    is_virtual: bool,
+    /// Write packet captures from both endpoints of the path to this folder
+    ///
+    /// Each run writes one pcap file for each endpoint. A file holds the first 128 bytes of
+    /// each packet, with the time stamps of the emulated link. The limit that the packets of a
+    /// TCP load show is printed next to the one that the kernel's figures show. Not available
+    /// with `--backend kernel`.
+    #[arg(long, value_name = "FOLDER")]
+    capture: Option<PathBuf>,
+    /// Maximum size of a capture file
+    #[arg(
+        long,
+        requires = "capture",
+        conflicts_with = "is_virtual",
+        default_value = "256MiB",
+        value_parser = some_bytes,
+        value_name = "BYTES"
+    )]
+    capture_size: ByteCount,
+    #[command(flatten)]
+    keep: KeepArguments,
+    #[command(flatten)]
+    output: OutputArguments,
+}
+
+/// The grid to measure, and how.
+#[derive(Debug, clap::Args)]
+struct GridArguments {
+    /// Grid file, or accuracy or queues
+    #[arg(default_value = "accuracy", value_name = "GRID")]
+    grid: String,
+    /// Compare each run also with its simulation in virtual time
+    ///
+    /// Each run that counts is simulated with the settings that its hosts stated and the load
+    /// that was carried out. Rates and retransmissions of both are printed next to each other.
+    #[arg(
+        long,
+        value_enum,
+        value_name = "virtual",
+        conflicts_with = "is_virtual",
+        hide_possible_values = true
+    )]
+    against: Option<ReferenceClock>,
+    /// Simulate the paths and both hosts in virtual time instead of building labs
+    ///
+    /// The hosts have the default settings of Linux 6.18 where a cell sets no others. No
+    /// processor and no network card take part. Takes seconds, and needs no privileges.
+    #[arg(long = "virtual")]
+    is_virtual: bool,
+    /// Write each valid run, with its path, to a JSON file of its own in this folder
+    ///
+    /// Files that are there stay: a grid that is measured again adds to them.
+    #[arg(long, conflicts_with = "is_virtual", value_name = "FOLDER")]
+    record: Option<PathBuf>,
+    #[command(flatten)]
+    output: OutputArguments,
+}
+
+/// The lab to keep running.
+#[derive(Debug, clap::Args)]
+struct UpArguments {
+    /// Scenario file or name from `lab list` [default: demo]
+    #[arg(value_name = "SCENARIO", conflicts_with = "path")]
+    scenario: Option<String>,
+    #[command(flatten)]
+    emulated: EmulatedArguments,
+    /// Name of the lab for `--join` [default: name of the scenario]
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// Interval between status lines of the path
+    #[arg(
+        long,
+        short,
+        help_heading = "Output",
+        default_value = "1",
+        value_parser = parse_status_interval,
+        value_name = "SECONDS"
+    )]
+    interval: Span,
+    /// Run no cross traffic
+    ///
+    /// By default, the cross traffic of the first step that defines cross traffic is running.
+    #[arg(long)]
+    no_cross_traffic: bool,
+    /// Print one JSON object a line for each event
+    #[arg(long, help_heading = "Output")]
+    json_lines: bool,
+}
+
 /// Clocks that the runs of a grid can be compared with.
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
 enum ReferenceClock {
@@ -241,11 +254,11 @@ enum ReferenceClock {
 impl LabAction {
     fn output(&self) -> OutputChoice<'_> {
         match self {
-            Self::Run { output, .. } | Self::Grid { output, .. } | Self::Sweep { output, .. } => {
-                output.output_choice()
-            }
+            Self::Run(RunArguments { output, .. })
+            | Self::Grid(GridArguments { output, .. })
+            | Self::Sweep { output, .. } => output.output_choice(),
             Self::Compare(compare) => compare.output_arguments().output_choice(),
-            Self::Up { json_lines, .. } => (OutputFormat::from_flags(false, *json_lines), None),
+            Self::Up(up) => (OutputFormat::from_flags(false, up.json_lines), None),
             _ => (OutputFormat::Text, None),
         }
     }
@@ -257,13 +270,9 @@ impl LabAction {
 /// Fails if `text` is not a duration, or if the duration is shorter than 0.1 s or longer than an
 /// hour.
 fn parse_status_interval(text: &str) -> Result<Span, String> {
-    let interval = parse_duration(text)?;
-    let valid = (Span::from_millis(100)..=Span::from_secs(3600)).contains(&interval);
-    if valid {
-        Ok(interval)
-    } else {
-        Err("the interval must be from 0.1 s to 3600 s".to_owned())
-    }
+    let bounds = Span::from_millis(100)..=Span::from_secs(3600);
+    let sentence = "the interval must be from 0.1 s to 3600 s";
+    value_within(parse_duration(text)?, bounds, sentence)
 }
 
 /// Reads the factor on the duration of loads.
@@ -272,9 +281,7 @@ fn parse_status_interval(text: &str) -> Result<Span, String> {
 /// Fails if `text` is not a number or percentage, or if the factor is 0 or above
 /// [`MAX_TIME_SCALE`].
 fn time_scale(text: &str) -> Result<Ratio, String> {
-    let scale: Ratio = text
-        .parse()
-        .map_err(|error: fullpipe_units::ParseError| error.to_string())?;
+    let scale: Ratio = parse_quantity(text)?;
     let valid = scale > Ratio::ZERO && scale.get() <= MAX_TIME_SCALE;
     valid
         .then_some(scale)
@@ -303,51 +310,8 @@ impl RunCommand for LabArguments {
         let backend = self.backend;
         match &self.action {
             LabAction::List => list_scenarios(terminal),
-            LabAction::Run {
-                scenarios,
-                all,
-                time_scale,
-                is_virtual,
-                capture,
-                capture_size,
-                keep,
-                ..
-            } => {
-                let names = if *all {
-                    builtin_names()
-                } else {
-                    scenarios.clone()
-                };
-                let numbers = &CaptureNumbers::default();
-                let capture = capture.as_deref().map(|folder| CaptureTo {
-                    folder,
-                    max_size: *capture_size,
-                    numbers,
-                });
-                let place = if *is_virtual {
-                    ScenarioTarget::Virtual
-                } else {
-                    ScenarioTarget::Lab { backend, capture }
-                };
-                run_all(&names, *time_scale, place, keep, terminal)
-            }
-            LabAction::Grid {
-                grid,
-                is_virtual: true,
-                ..
-            } => measure_grid(grid, GridPlace::Virtual, None, terminal),
-            LabAction::Grid {
-                grid,
-                against,
-                record,
-                ..
-            } => {
-                let place = GridPlace::Lab {
-                    backend,
-                    simulated: against.is_some(),
-                };
-                measure_grid(grid, place, record.as_deref(), terminal)
-            }
+            LabAction::Run(run) => run.run_scenarios(backend, terminal),
+            LabAction::Grid(grid) => grid.measure_grid(backend, terminal),
             LabAction::Sweep {
                 scenario,
                 is_virtual,
@@ -358,30 +322,7 @@ impl RunCommand for LabArguments {
                 sweep_scenario(&load_scenario(scenario)?, backend, sweep, terminal)
             }
             LabAction::Compare(compare) => compare.carry_out(backend, terminal),
-            LabAction::Up {
-                scenario,
-                emulated,
-                name,
-                interval,
-                no_cross_traffic,
-                ..
-            } => {
-                let scenario = apply_emulated_flags(
-                    load_scenario(scenario.as_deref().unwrap_or("demo"))?,
-                    emulated,
-                )?;
-                let name = name.as_ref().unwrap_or(&scenario.name);
-                run_standing_lab(
-                    &scenario,
-                    &LabSettings {
-                        name,
-                        backend,
-                        interval: *interval,
-                        no_cross_traffic: *no_cross_traffic,
-                    },
-                    terminal,
-                )
-            }
+            LabAction::Up(up) => up.keep_running(backend, terminal),
             LabAction::Ls => list_standing(terminal),
             LabAction::Down { name } => {
                 StandingLab::find_named(name)?.end_lab()?;
@@ -400,6 +341,56 @@ impl RunCommand for LabArguments {
                 command,
             } => enter_host(scenario, *join, backend, *host, command, &|| {}),
         }
+    }
+}
+
+impl RunArguments {
+    fn run_scenarios(&self, backend: Backend, terminal: &Terminal) -> Result<(), Failure> {
+        let names = if self.all {
+            builtin_names()
+        } else {
+            self.scenarios.clone()
+        };
+        let numbers = &CaptureNumbers::default();
+        let capture = self.capture.as_deref().map(|folder| CaptureTo {
+            folder,
+            max_size: self.capture_size,
+            numbers,
+        });
+        let place = if self.is_virtual {
+            ScenarioTarget::Virtual
+        } else {
+            ScenarioTarget::Lab { backend, capture }
+        };
+        run_all(&names, self.time_scale, place, &self.keep, terminal)
+    }
+}
+
+impl GridArguments {
+    fn measure_grid(&self, backend: Backend, terminal: &Terminal) -> Result<(), Failure> {
+        let place = if self.is_virtual {
+            GridPlace::Virtual
+        } else {
+            GridPlace::Lab {
+                backend,
+                simulated: self.against.is_some(),
+            }
+        };
+        measure_grid(&self.grid, place, self.record.as_deref(), terminal)
+    }
+}
+
+impl UpArguments {
+    fn keep_running(&self, backend: Backend, terminal: &Terminal) -> Result<(), Failure> {
+        let scenario = load_scenario(self.scenario.as_deref().unwrap_or("demo"))?;
+        let scenario = apply_emulated_flags(scenario, &self.emulated)?;
+        let settings = LabSettings {
+            name: self.name.as_ref().unwrap_or(&scenario.name),
+            backend,
+            interval: self.interval,
+            no_cross_traffic: self.no_cross_traffic,
+        };
+        run_standing_lab(&scenario, &settings, terminal)
     }
 }
 
@@ -445,26 +436,8 @@ fn apply_emulated_flags(
 
 /// Prints name, path and age of each lab of this user that is up.
 fn list_standing(terminal: &Terminal) -> Result<(), Failure> {
-    let row = |lab: StandingLab| {
-        let since = lab
-            .since
-            .and_then(|since| jiff::Timestamp::try_from(since).ok());
-        let since = since.map(|since| {
-            since
-                .to_zoned(jiff::tz::TimeZone::system())
-                .strftime("%F %T")
-                .to_string()
-        });
-        (
-            lab.name,
-            format!(
-                "{}, since {}",
-                lab.description,
-                since.as_deref().unwrap_or("a time that is not known")
-            ),
-        )
-    };
-    let rows: Vec<_> = StandingLab::find_all()?.into_iter().map(row).collect();
+    let labs = StandingLab::find_all()?.into_iter();
+    let rows: Vec<_> = labs.map(standing_lab_row).collect();
     if rows.is_empty() {
         terminal.print_progress("No lab is up; `fullpipe lab up` makes one.\n");
     }
@@ -472,23 +445,33 @@ fn list_standing(terminal: &Terminal) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Returns the name of a lab, and its path and age.
+fn standing_lab_row(lab: StandingLab) -> (String, String) {
+    let since = lab
+        .since
+        .and_then(|since| jiff::Timestamp::try_from(since).ok());
+    let since = since.map_or_else(
+        || "a time that is not known".to_owned(),
+        |since| {
+            let since = since.to_zoned(jiff::tz::TimeZone::system());
+            since.strftime("%F %T").to_string()
+        },
+    );
+    (lab.name, format!("{}, since {since}", lab.description))
+}
+
 /// Prints name and title of each built-in scenario.
 fn list_scenarios(terminal: &Terminal) -> Result<(), Failure> {
-    let rows = |all: &[(&str, &str)], remark: &str| -> Result<Vec<_>, Failure> {
-        let scenarios = all.iter().map(|(name, text)| Scenario::parse(name, text));
-        scenarios
-            .map(|scenario| {
-                scenario
-                    .map(|one| (one.name, one.title + remark))
-                    .map_err(Into::into)
-            })
-            .collect()
-    };
-    let all = [
-        rows(builtin_scenarios(), "")?,
-        rows(builtin_comparisons(), " (for `lab compare`)")?,
-    ]
-    .concat();
+    let mut all = Vec::new();
+    for (scenarios, remark) in [
+        (builtin_scenarios(), ""),
+        (builtin_comparisons(), " (for `lab compare`)"),
+    ] {
+        for (name, text) in scenarios {
+            let scenario = Scenario::parse(name, text)?;
+            all.push((scenario.name, scenario.title + remark));
+        }
+    }
     terminal.print_result(&report::name_list(&all));
     Ok(())
 }
@@ -555,7 +538,6 @@ fn run_all(
         .collect::<Result<_, _>>()?;
     place.check_requirements(&scenarios)?;
     let flag = super::interrupt_flag()?;
-    let style = terminal.style();
     let mut reports = Vec::new();
     for scenario in scenarios {
         let observe = &mut |event: &Event| show_event(event, terminal);
@@ -564,25 +546,27 @@ fn run_all(
             Err(ExperimentError::Interrupted) if !reports.is_empty() => break,
             result => result?,
         };
-        terminal.print_result(&report::lab_report(&report, style));
-        terminal.print_event(&Event::Scenario(Box::new(report.clone())));
-        keep.keep_document(
-            &Document::new(Content::Lab {
-                lab: vec![report.clone()],
-            }),
-            terminal,
-        );
+        print_scenario(&report, keep, terminal);
         let interrupted = report.interrupted;
         reports.push(report);
         if interrupted {
             break;
         }
     }
-    terminal.print_result(&format!("\n{}", report::lab_summary(&reports, style)));
+    let summary = report::lab_summary(&reports, terminal.style());
+    terminal.print_result(&format!("\n{summary}"));
     let interrupted = flag.load(Ordering::Relaxed);
     let passed = !interrupted && reports.iter().all(|report| report.passed);
     terminal.print_content(Content::Lab { lab: reports });
     Failure::after_report(None, interrupted, passed)
+}
+
+/// Prints and keeps the report of a scenario.
+fn print_scenario(report: &LabReport, keep: &KeepArguments, terminal: &Terminal) {
+    terminal.print_result(&report::lab_report(report, terminal.style()));
+    terminal.print_event(&Event::Scenario(Box::new(report.clone())));
+    let lab = vec![report.clone()];
+    keep.keep_document(&Document::new(Content::Lab { lab }), terminal);
 }
 
 /// Measures every cell of the grid `name` in `place` and prints the report and the JSON document.
@@ -600,15 +584,7 @@ fn measure_grid(
     terminal: &Terminal,
 ) -> Result<(), Failure> {
     let grid = load_grid(name)?;
-    let settings = match place {
-        GridPlace::Lab { backend, .. } => {
-            check_congestion_controls(grid.cells.iter().flat_map(|scenario| &scenario.controls))?;
-            check_path_support(&grid.cells, backend)?;
-            inspect_host(&SysctlTree::of_this_host())
-                .map_err(|error| Failure::new(FAILED, error.to_string()))?
-        }
-        GridPlace::Virtual => HostSettings::of_linux_6_18(),
-    };
+    let settings = host_settings(&grid, place)?;
     let flag = super::interrupt_flag()?;
     let (count, time) = (grid.cells.len(), grid_duration(&grid, &settings));
     terminal.print_progress(&format!(
@@ -633,6 +609,17 @@ fn measure_grid(
     });
     runs.map_or(Ok(()), GridRuns::into_result)?;
     Failure::after_report(None, interrupted && !passed, passed)
+}
+
+/// Returns the settings of the hosts of a grid, which can be measured in `place`.
+fn host_settings(grid: &ScenarioGrid, place: GridPlace) -> Result<HostSettings, Failure> {
+    let GridPlace::Lab { backend, .. } = place else {
+        return Ok(HostSettings::of_linux_6_18());
+    };
+    check_congestion_controls(grid.cells.iter().flat_map(|scenario| &scenario.controls))?;
+    check_path_support(&grid.cells, backend)?;
+    inspect_host(&SysctlTree::of_this_host())
+        .map_err(|error| Failure::new(FAILED, error.to_string()))
 }
 
 /// Prints an event of a grid. The event that a scenario begins is not printed, because each cell is
@@ -669,10 +656,7 @@ fn show_event(event: &Event, terminal: &Terminal) {
         }
         Event::Interval(_) => terminal.print_progress("."),
         Event::Measurement(measurement) => {
-            let rate = measurement
-                .summary
-                .steady
-                .map_or(measurement.summary.rate, |steady| steady.rate);
+            let rate = explained_rate(measurement);
             let valid = if measurement.validity.is_valid() {
                 ""
             } else {
@@ -704,14 +688,10 @@ pub(super) fn check_congestion_controls<'c>(
 /// # Errors
 /// Fails with the name of the first scenario that has an unsupported path.
 fn check_path_support(scenarios: &[Scenario], backend: Backend) -> Result<(), Failure> {
-    let check_steps = |scenario: &Scenario| {
-        scenario
-            .steps
-            .iter()
-            .try_for_each(|step| backend.check_path_support(scenario.path_of(step)))
-    };
     scenarios.iter().try_for_each(|scenario| {
-        check_steps(scenario).map_err(|error| {
+        let mut paths = scenario.steps.iter().map(|step| scenario.path_of(step));
+        let checked = paths.try_for_each(|path| backend.check_path_support(path));
+        checked.map_err(|error| {
             let Failure { code, message } = error.into();
             Failure::new(code, format!("{}: {message}", scenario.name))
         })
@@ -815,11 +795,11 @@ fn enter_host(
     } else {
         let lab = lab_of(&load_scenario(name)?, backend, host)?;
         ready();
-        let run = || {
+        let end = lab.while_witnessed(|| {
             lab.start_program(host, program, arguments, ProgramStdio::Inherited)?
                 .wait_for_end()
-        };
-        lab.while_witnessed(run)??.code
+        })??;
+        end.code
     };
     match u8::try_from(code) {
         Ok(0) => Ok(()),

@@ -1,7 +1,6 @@
 //! `--live`: a picture on the terminal while a command runs.
 
 use std::cell::RefCell;
-use std::io;
 use std::process::exit;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -66,7 +65,7 @@ impl LiveArgument {
         for signal in [SIGINT, SIGTERM, SIGHUP] {
             for flag in [&interrupts.flag, &interrupts.signalled] {
                 signal_hook::flag::register(signal, Arc::clone(flag))
-                    .map_err(|error| cannot_listen(&error))?;
+                    .map_err(|error| super::cannot_listen(&error))?;
             }
         }
         Ok(interrupts)
@@ -180,10 +179,6 @@ impl Drop for SecondRequest {
                 .extend([end, know].into_iter().flatten());
         }
     }
-}
-
-fn cannot_listen(error: &io::Error) -> Failure {
-    Failure::new(FAILED, format!("cannot listen for Ctrl-C: {error}"))
 }
 
 fn live_failure(error: &LiveError) -> Failure {

@@ -9,7 +9,7 @@ use fullpipe_control::{ClientLogin, RsaPadding, RsaPublicKey, TlsTrust};
 use fullpipe_iperf::{DEFAULT_PORT, SharedKey, iperf2};
 use fullpipe_probe::{Destination, LocalEndpoint};
 use fullpipe_record::{Buffer, Direction, IpVersion, Request, Transport, Writer};
-use fullpipe_units::{BitRate, ByteCount, Span};
+use fullpipe_units::{BitRate, ByteCount, Span, parse_quantity};
 
 use super::login::read_login;
 use crate::failure::{Failure, USAGE};
@@ -584,35 +584,36 @@ impl FromStr for ServerAddress {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (name, port) = match text.strip_prefix('[') {
-            Some(rest) => {
-                let (name, rest) = rest.split_once(']').ok_or("the bracket is not closed")?;
-                let port = rest.strip_prefix(':');
-                if port.is_none() && !rest.is_empty() {
-                    return Err(format!("{rest:?} behind the bracket is no port"));
-                }
-                (name, port)
-            }
-            // More than one colon is an IPv6 address without a port.
-            None => match text.split_once(':') {
-                Some((name, port)) if !port.contains(':') => (name, Some(port)),
-                _ => (text, None),
-            },
-        };
+        let (name, port) = split_port(text)?;
         if name.is_empty() {
             return Err("no host is named".to_owned());
         }
-        let number = |text: &str| {
-            text.parse()
-                .ok()
-                .filter(|port| *port > 0)
-                .ok_or(format!("{text:?} is no port"))
-        };
+        let port = port.map(|text| {
+            let port = text.parse().ok().filter(|port| *port > 0);
+            port.ok_or(format!("{text:?} is no port"))
+        });
         Ok(Self {
             name: name.to_owned(),
-            port: port.map(number).transpose()?,
+            port: port.transpose()?,
         })
     }
+}
+
+/// Returns a host without brackets, and the text of its port.
+fn split_port(text: &str) -> Result<(&str, Option<&str>), String> {
+    if let Some(rest) = text.strip_prefix('[') {
+        let (name, rest) = rest.split_once(']').ok_or("the bracket is not closed")?;
+        let port = rest.strip_prefix(':');
+        if port.is_none() && !rest.is_empty() {
+            return Err(format!("{rest:?} behind the bracket is no port"));
+        }
+        return Ok((name, port));
+    }
+    Ok(match text.split_once(':') {
+        // More than one colon is an IPv6 address without a port.
+        Some((name, port)) if !port.contains(':') => (name, Some(port)),
+        _ => (text, None),
+    })
 }
 
 /// A rate, and how many blocks go at once.
@@ -627,13 +628,7 @@ impl FromStr for OfferedRate {
 
     fn from_str(text: &str) -> Result<Self, String> {
         const MAX_STREAMS: u16 = 1000;
-        // The slash of a unit, as in Mbit/s, is followed by a letter.
-        let (rate, burst) = match text.rsplit_once('/') {
-            Some((rate, burst)) if burst.bytes().all(|byte| byte.is_ascii_digit()) => {
-                (rate, Some(burst))
-            }
-            _ => (text, None),
-        };
+        let (rate, burst) = split_count(text);
         let burst = burst.map(|burst| match burst.parse() {
             Ok(count) if (1..=MAX_STREAMS).contains(&count) => Ok(count),
             _ => Err(format!(
@@ -643,12 +638,23 @@ impl FromStr for OfferedRate {
         let rate = if rate == "0" {
             BitRate::ZERO
         } else {
-            rate.parse().map_err(|error| format!("{error}"))?
+            parse_quantity(rate)?
         };
         Ok(Self {
             rate,
             burst: burst.transpose()?,
         })
+    }
+}
+
+/// Returns a value or a range of values, and the number behind its slash. The slash of a unit, as
+/// in Mbit/s, is followed by a letter.
+pub(super) fn split_count(text: &str) -> (&str, Option<&str>) {
+    match text.rsplit_once('/') {
+        Some((value, count)) if count.bytes().all(|byte| byte.is_ascii_digit()) => {
+            (value, Some(count))
+        }
+        _ => (text, None),
     }
 }
 
@@ -667,20 +673,21 @@ impl FromStr for ProcessorAffinity {
         let (here, there) = text
             .split_once(',')
             .map_or((text, None), |(here, there)| (here, Some(there)));
-        let number = |text: &str| {
-            text.parse()
-                .map_err(|_| format!("{text:?} is no processor's number"))
-        };
         let here = if here == "nic" {
             None
         } else {
-            Some(number(here)?)
+            Some(parse_processor(here)?)
         };
         Ok(Self {
             here,
-            there: there.map(number).transpose()?,
+            there: there.map(parse_processor).transpose()?,
         })
     }
+}
+
+fn parse_processor(text: &str) -> Result<u16, String> {
+    text.parse()
+        .map_err(|_| format!("{text:?} is no processor's number"))
 }
 
 fn whole_request(json: &str) -> Result<Box<Request>, String> {

@@ -37,13 +37,12 @@ impl RunCommand for ManArguments {
                 });
         }
         let found = self.command.iter().try_fold(&all, |command, name| {
-            let unknown = || {
+            command.find_subcommand(name).ok_or_else(|| {
                 Failure::new(
                     USAGE,
                     format!("{name} is no command; `fullpipe help` lists them"),
                 )
-            };
-            command.find_subcommand(name).ok_or_else(unknown)
+            })
         })?;
         let page = manual_page(found)
             .map_err(|error| Failure::new(FAILED, format!("cannot make the page: {error}")))?;
@@ -70,11 +69,10 @@ fn with_all_texts(command: clap::Command) -> clap::Command {
 
 /// Returns the page of `command`; that of the drop-in lists iperf3's flags.
 fn manual_page(command: &clap::Command) -> io::Result<Vec<u8>> {
-    let is_drop_in = command.get_display_name() == Some("fullpipe-iperf3");
-    let drop_in = || iperf3::iperf3_command().display_name("fullpipe-iperf3");
+    const DROP_IN: &str = "fullpipe-iperf3";
     let mut page = Vec::new();
-    Man::new(if is_drop_in {
-        drop_in()
+    Man::new(if command.get_display_name() == Some(DROP_IN) {
+        iperf3::iperf3_command().display_name(DROP_IN)
     } else {
         command.clone()
     })

@@ -94,31 +94,19 @@ impl RunCommand for MeasureArguments {
     fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
         let interrupts = self.live.interrupt_flags()?;
         let flag = &interrupts.flag;
-        let usual = if self.ramp.is_some() {
-            RAMP_STEP
-        } else {
-            USUAL_TIME
-        };
+        let usual = self.ramp.map_or(USUAL_TIME, |_| RAMP_STEP);
         let (destination, request) = (self.reach.destination()?, self.load.to_request(usual)?);
-        let consent = |request: &Request| {
-            if self.yes {
-                Ok(())
-            } else {
-                ask_consent(&destination, request)
-            }
-        };
         if let Some(ramp) = self.ramp {
-            let live = (self.live, &interrupts);
             return ramp::run_ramp_test(
                 ramp,
                 self.bandwidth,
                 (&destination, &request),
-                &consent,
-                live,
+                &|request| self.ask_consent(&destination, request),
+                (self.live, &interrupts),
                 terminal,
             );
         }
-        consent(&request)?;
+        self.ask_consent(&destination, &request)?;
         let Some(every) = self.every else {
             return measure_once(self, &destination, &request, &interrupts, terminal);
         };
@@ -126,6 +114,16 @@ impl RunCommand for MeasureArguments {
         run_repeatedly(every, flag, terminal, &|| {
             measure_once(self, &destination, &request, &interrupts, terminal)
         })
+    }
+}
+
+impl MeasureArguments {
+    fn ask_consent(&self, destination: &Destination, request: &Request) -> Result<(), Failure> {
+        if self.yes {
+            Ok(())
+        } else {
+            ask_consent(destination, request)
+        }
     }
 }
 
@@ -146,30 +144,17 @@ fn measure_once(
         terminal.print_event(&Event::Route(Box::new(route.clone())));
     }
     let recording = arguments.capture.of_test(destination)?;
-    let mut head = Some(report::interval_head(request, style));
-    let page = || MeasurementPage::new(&destination.host, request, arguments.bandwidth);
-    let picture = arguments.live.start_picture(page, interrupts)?;
-    let mut progress = |interval: &Interval| {
-        // One of many runs is a single line.
-        if arguments.every.is_none() {
-            if let Some(head) = head.take() {
-                terminal.print_progress(&format!("{head}\n"));
-            }
-            terminal.print_progress(&format!(
-                "{}\n",
-                report::interval_line(request, interval, style)
-            ));
-        }
-        terminal.print_event(&Event::Interval(Box::new(interval.clone())));
-    };
+    let picture = arguments.live.start_picture(
+        || MeasurementPage::new(&destination.host, request, arguments.bandwidth),
+        interrupts,
+    )?;
+    // One of many runs is a single line.
+    let shows_rows = arguments.every.is_none();
+    let progress = &mut interval_printer(request, shows_rows, terminal);
     let measured = match picture {
-        Some(picture) => {
-            draw_measurement(&picture, destination, request, interrupts, &mut progress)
-        }
-        None if arguments.reach.is_iperf2() => {
-            measure_iperf2(destination, request, flag, &mut progress)
-        }
-        None => measure_transfer(destination, request, flag, &mut progress),
+        Some(picture) => draw_measurement(&picture, destination, request, interrupts, progress),
+        None if arguments.reach.is_iperf2() => measure_iperf2(destination, request, flag, progress),
+        None => measure_transfer(destination, request, flag, progress),
     };
     let measurement = judge_measurement(Measurement { route, ..measured? }, arguments.bandwidth);
     finish_measurement(
@@ -177,6 +162,44 @@ fn measure_once(
         arguments,
         terminal,
     )
+}
+
+/// Returns the function that prints each interval of a measurement, as a row of a table too if
+/// `shows_rows`.
+pub(super) fn interval_printer(
+    request: &Request,
+    shows_rows: bool,
+    terminal: &Terminal,
+) -> impl FnMut(&Interval) {
+    let style = terminal.style();
+    let mut head = Some(report::interval_head(request, style)).filter(|_| shows_rows);
+    move |interval| {
+        if let Some(head) = head.take() {
+            terminal.print_progress(&format!("{head}\n"));
+        }
+        if shows_rows {
+            let line = report::interval_line(request, interval, style);
+            terminal.print_progress(&format!("{line}\n"));
+        }
+        terminal.print_event(&Event::Interval(Box::new(interval.clone())));
+    }
+}
+
+/// Returns a measurement on which depends what follows, unless it was cut short. `before` names
+/// what follows, and `what` the measurement.
+pub(super) fn require_whole(
+    measured: Measurement,
+    before: &str,
+    what: &str,
+) -> Result<Measurement, Failure> {
+    if measured.interrupted {
+        let message = format!("interrupted before {before}");
+        return Err(Failure::new(INTERRUPTED, message));
+    }
+    match measured.broken_off {
+        Some(why) => Err(Failure::new(FAILED, format!("{what} broke off: {why}"))),
+        None => Ok(measured),
+    }
 }
 
 /// Asks for consent before UDP load that displaces other traffic leaves this host.

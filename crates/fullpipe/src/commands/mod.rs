@@ -171,14 +171,14 @@ fn leave_interrupts_to_others() -> Result<(), Failure> {
 fn end_flag() -> Result<Arc<AtomicBool>, Failure> {
     use signal_hook::consts::{SIGHUP, SIGTERM};
     let flag = Arc::new(AtomicBool::new(false));
-    let register = |signal| signal_hook::flag::register(signal, Arc::clone(&flag)).map(drop);
-    let registered = register(SIGTERM).and_then(|()| register(SIGHUP));
-    registered.map_err(|error| {
-        Failure::new(
-            FAILED,
-            format!("cannot listen for a request to end: {error}"),
-        )
-    })?;
+    for signal in [SIGTERM, SIGHUP] {
+        signal_hook::flag::register(signal, Arc::clone(&flag)).map_err(|error| {
+            Failure::new(
+                FAILED,
+                format!("cannot listen for a request to end: {error}"),
+            )
+        })?;
+    }
     Ok(flag)
 }
 
@@ -187,17 +187,15 @@ fn end_flag() -> Result<Arc<AtomicBool>, Failure> {
 fn interrupt_flag() -> Result<Arc<AtomicBool>, Failure> {
     use signal_hook::consts::{SIGINT, SIGTERM};
     let flag = Arc::new(AtomicBool::new(false));
-    let register = |signal| -> io::Result<()> {
-        signal_hook::flag::register_conditional_shutdown(
-            signal,
-            INTERRUPTED.into(),
-            Arc::clone(&flag),
-        )?;
-        signal_hook::flag::register(signal, Arc::clone(&flag))?;
-        Ok(())
-    };
-    let registered = register(SIGINT).and_then(|()| register(SIGTERM));
-    registered
-        .map_err(|error| Failure::new(FAILED, format!("cannot listen for Ctrl-C: {error}")))?;
+    for signal in [SIGINT, SIGTERM] {
+        let (first, second) = (Arc::clone(&flag), Arc::clone(&flag));
+        signal_hook::flag::register_conditional_shutdown(signal, INTERRUPTED.into(), second)
+            .and_then(|_| signal_hook::flag::register(signal, first))
+            .map_err(|error| cannot_listen(&error))?;
+    }
     Ok(flag)
+}
+
+fn cannot_listen(error: &io::Error) -> Failure {
+    Failure::new(FAILED, format!("cannot listen for Ctrl-C: {error}"))
 }

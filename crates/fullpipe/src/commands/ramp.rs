@@ -5,12 +5,14 @@ use std::str::FromStr;
 use fullpipe_experiment::{LoadRamp, RampLoads, run_ramp};
 use fullpipe_live::{MeasurementPage, MeasurementUpdate};
 use fullpipe_probe::{Destination, ProbeError, measure_transfer};
-use fullpipe_record::{Content, ErrorReport, Event, Measurement, Request, Transport};
+use fullpipe_record::{Content, ErrorReport, Event, Measurement, RampReport, Request, Transport};
 use fullpipe_report as report;
-use fullpipe_units::{BitRate, ByteCount, Ratio};
+use fullpipe_units::{BitRate, ByteCount, parse_quantity};
 
 use crate::commands::live::{InterruptFlags, LiveArgument, draw_measurement};
-use crate::failure::{FAILED, Failure, INTERRUPTED};
+use crate::commands::load::split_count;
+use crate::commands::measure::require_whole;
+use crate::failure::{FAILED, Failure};
 use crate::terminal::Terminal;
 
 /// Number of steps by default: a tenth of what the path carries each, from one to twelve.
@@ -27,12 +29,7 @@ impl FromStr for RampArgument {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (range, steps) = match text.rsplit_once('/') {
-            Some((range, steps)) if steps.bytes().all(|byte| byte.is_ascii_digit()) => {
-                (range, Some(steps))
-            }
-            _ => (text, None),
-        };
+        let (range, steps) = split_count(text);
         let steps = steps.map(|steps| match steps.parse() {
             Ok(count) if (2..=MAX_STEPS).contains(&count) => Ok(count),
             _ => Err(format!(
@@ -44,9 +41,9 @@ impl FromStr for RampArgument {
             .split_once("..")
             .ok_or("a ramp goes from one load to another: 10%..120% or 5M..60M")?;
         let loads = if from.ends_with('%') || to.ends_with('%') {
-            RampLoads::Shares(parse_value::<Ratio>(from)?, parse_value(to)?)
+            RampLoads::Shares(parse_quantity(from)?, parse_quantity(to)?)
         } else {
-            RampLoads::Rates(parse_value::<BitRate>(from)?, parse_value(to)?)
+            RampLoads::Rates(parse_quantity(from)?, parse_quantity(to)?)
         };
         let grows = match loads {
             RampLoads::Shares(from, to) => from.get() > 0.0 && from.get() < to.get(),
@@ -58,13 +55,6 @@ impl FromStr for RampArgument {
             Err("a ramp goes from a load to a greater one".to_owned())
         }
     }
-}
-
-fn parse_value<T: FromStr>(text: &str) -> Result<T, String>
-where
-    T::Err: ToString,
-{
-    text.parse().map_err(|error: T::Err| error.to_string())
 }
 
 impl RampArgument {
@@ -102,26 +92,35 @@ pub(crate) fn run_ramp_test(
         || MeasurementPage::new(&destination.host, request, full),
         interrupts,
     )?;
-    let mut measure_step = |request: &Request| -> Result<Measurement, ProbeError> {
-        let measured = match &picture {
-            Some(picture) => {
-                draw_measurement(picture, destination, request, interrupts, &mut |_| {})
+    let done = run_ramp(
+        &loads,
+        full,
+        request,
+        &mut |request| -> Result<Measurement, ProbeError> {
+            let measured = match &picture {
+                Some(picture) => {
+                    draw_measurement(picture, destination, request, interrupts, &mut |_| {})
+                }
+                None => once(request),
+            }?;
+            terminal.print_event(&Event::Measurement(Box::new(measured.clone())));
+            Ok(measured)
+        },
+        &mut |step| {
+            let line = report::ramp_step(step);
+            terminal.print_progress(&format!("{line}\n"));
+            if let Some(picture) = &picture {
+                picture.send(MeasurementUpdate::Ended(line));
             }
-            None => once(request),
-        }?;
-        terminal.print_event(&Event::Measurement(Box::new(measured.clone())));
-        Ok(measured)
-    };
-    let done = run_ramp(&loads, full, request, &mut measure_step, &mut |step| {
-        let line = report::ramp_step(step);
-        picture
-            .as_ref()
-            .inspect(|picture| picture.send(MeasurementUpdate::Ended(line.clone())));
-        terminal.print_progress(&format!("{line}\n"));
-        terminal.print_event(&Event::RampStep(Box::new(step.clone())));
-    });
+            terminal.print_event(&Event::RampStep(Box::new(step.clone())));
+        },
+    );
     drop(picture);
-    let done = done?;
+    print_ramp(done?, terminal)
+}
+
+/// Prints the steps that were measured, also of a ramp that was cut short.
+fn print_ramp(done: RampReport, terminal: &Terminal) -> Result<(), Failure> {
     terminal.print_result(&report::ramp_text(&done, terminal.style()));
     terminal.print_event(&Event::Ramp(Box::new(done.clone())));
     let interrupted = done.interrupted;
@@ -145,37 +144,10 @@ fn carried_rate(
     request: &Request,
     terminal: &Terminal,
 ) -> Result<BitRate, Failure> {
-    // What only datagrams have is of no use here, and what they lack is as it usually is.
-    let is_tcp = request.transport == Transport::Tcp;
-    let block = if is_tcp {
-        request.block
-    } else {
-        ByteCount::ZERO
-    };
-    let tcp = Request {
-        transport: Transport::Tcp,
-        block,
-        rate: None,
-        discard: request.discard || !is_tcp,
-        offload: false,
-        wide_counters: false,
-        dont_fragment: false,
-        ..request.clone()
-    };
+    let tcp = tcp_request(request);
     for _ in 0..MAX_PROBES {
-        let measured = once(&tcp)?;
-        if measured.interrupted {
-            return Err(Failure::new(
-                INTERRUPTED,
-                "interrupted before the first step",
-            ));
-        }
-        if let Some(why) = measured.broken_off {
-            return Err(Failure::new(
-                FAILED,
-                format!("the probe before the first step broke off: {why}"),
-            ));
-        }
+        let what = "the probe before the first step";
+        let measured = require_whole(once(&tcp)?, "the first step", what)?;
         let steady = measured.summary.steady.map(|steady| steady.rate);
         if let Some(rate) =
             plausible_capacity(steady, measured.summary.rate, measured.summary.received)
@@ -187,6 +159,26 @@ fn carried_rate(
     let sentence = "TCP moved too little to show what the path carries; give the capacity with --bandwidth, or the \
                     ramp in rates, as 5M..60M";
     Err(Failure::new(FAILED, sentence))
+}
+
+/// Returns the load of a probe, without a limit of its rate.
+fn tcp_request(request: &Request) -> Request {
+    // What only datagrams have is of no use here, and what they lack is as it usually is.
+    let is_tcp = request.transport == Transport::Tcp;
+    Request {
+        transport: Transport::Tcp,
+        block: if is_tcp {
+            request.block
+        } else {
+            ByteCount::ZERO
+        },
+        rate: None,
+        discard: request.discard || !is_tcp,
+        offload: false,
+        wide_counters: false,
+        dont_fragment: false,
+        ..request.clone()
+    }
 }
 
 /// Probes before the first step, of which all but the last may have moved too little.
@@ -212,6 +204,7 @@ fn plausible_capacity(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fullpipe_units::Ratio;
 
     #[test]
     fn a_ramp_is_read() {

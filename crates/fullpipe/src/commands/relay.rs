@@ -19,7 +19,7 @@ use super::log_thread::LogThread;
 use super::serve::{rejected_event, rejected_line};
 use crate::commands::RunCommand;
 use crate::commands::output::OutputChoice;
-use crate::failure::{FAILED, Failure, INTERRUPTED, LACKING, USAGE};
+use crate::failure::{FAILED, Failure, LACKING, USAGE};
 use crate::terminal::{OutputFormat, Terminal, event_line};
 use crate::values::{integer_parser, parse_duration, read_key_file};
 
@@ -154,8 +154,11 @@ struct ListenAddress {
 }
 
 fn parse_listen_address(text: &str) -> Result<ListenAddress, String> {
-    let error = || "write ADDRESS:PORT, or :PORT for all addresses".to_owned();
-    let (address, port) = text.rsplit_once(':').ok_or_else(error)?;
+    listen_address(text).ok_or_else(|| "write ADDRESS:PORT, or :PORT for all addresses".to_owned())
+}
+
+fn listen_address(text: &str) -> Option<ListenAddress> {
+    let (address, port) = text.rsplit_once(':')?;
     let inner = address
         .strip_prefix('[')
         .and_then(|address| address.strip_suffix(']'))
@@ -163,12 +166,10 @@ fn parse_listen_address(text: &str) -> Result<ListenAddress, String> {
     let address = if inner.is_empty() {
         None
     } else {
-        Some(inner.parse().map_err(|_| error())?)
+        Some(inner.parse().ok()?)
     };
-    Ok(ListenAddress {
-        address,
-        port: port.parse().map_err(|_| error())?,
-    })
+    let port = port.parse().ok()?;
+    Some(ListenAddress { address, port })
 }
 
 impl RelayArguments {
@@ -233,11 +234,7 @@ impl RunCommand for RelayArguments {
         });
         log.finish();
         relayed.map_err(|error| relay_failure(&error))?;
-        if interrupt.load(Ordering::Relaxed) {
-            Err(Failure::already_printed(INTERRUPTED))
-        } else {
-            Ok(())
-        }
+        Failure::after_report(None, interrupt.load(Ordering::Relaxed), true)
     }
 }
 

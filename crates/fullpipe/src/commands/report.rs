@@ -61,9 +61,10 @@ impl RunCommand for ReportArguments {
             .iter()
             .map(String::as_str)
             .partition(|source| !is_identifier(source));
-        let read_one = |file: &&str| Ok((name_of(file).to_owned(), read_document(file)?));
-        let mut named: Vec<(String, Document)> =
-            files.iter().map(read_one).collect::<Result<_, Failure>>()?;
+        let mut named: Vec<(String, Document)> = files
+            .iter()
+            .map(|file| Ok((name_of(file).to_owned(), read_document(file)?)))
+            .collect::<Result<_, Failure>>()?;
         if self.csv || self.json_lines {
             let mut documents = facts_of(&named)?;
             documents.extend(self.stored_documents(&ids)?.1);

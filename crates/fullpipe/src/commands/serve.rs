@@ -19,7 +19,7 @@ use fullpipe_record::event::{
     Client, ClientFailure, ClientTest, ClientTotals, Listening, NotListening, Rejected,
     UnreportedFlows,
 };
-use fullpipe_record::{Direction, Event};
+use fullpipe_record::{Direction, Event, Request};
 use fullpipe_units::{BitRate, ByteCount, Span, count_noun};
 
 use super::load::rsa_padding;
@@ -27,7 +27,7 @@ use super::log_thread::LogThread;
 use super::pidfile::PidFile;
 use super::{daemon, server_text};
 use crate::commands::RunCommand;
-use crate::commands::live::LiveArgument;
+use crate::commands::live::{LiveArgument, LivePicture};
 use crate::commands::output::OutputChoice;
 use crate::failure::{FAILED, Failure, LACKING, USAGE};
 use crate::terminal::{OutputFormat, Terminal, event_line};
@@ -306,7 +306,6 @@ impl ServeArguments {
         let usual = (self.port.is_none() && !self.one_off).then_some(IPERF2_PORT);
         ServeOptions {
             bind: self.bind,
-            device: None,
             port: self.port.unwrap_or(DEFAULT_PORT),
             iperf2_port: self.iperf2_port.or(usual),
             iperf2: !self.no_iperf2,
@@ -322,17 +321,15 @@ impl ServeArguments {
             key: self.key_file.clone(),
             authenticator: self.users.authenticator(),
             tls: self.tls.clone(),
-            share: None,
             storage_config: StorageConfig {
                 file: self.file.clone(),
                 folder: self.store.clone(),
             },
             limits: self.limits.limits(),
+            ..ServeOptions::default()
         }
     }
-}
 
-impl ServeArguments {
     /// Opens the folder that is shared, and listens for copies, if that is asked for.
     fn open_share(&self) -> Result<Option<ShareServer>, Failure> {
         let (Some(share), Some(key)) = (&self.share.share, &self.key_file) else {
@@ -436,53 +433,16 @@ fn run(arguments: &ServeArguments) -> Result<(), Failure> {
         .live
         .start_picture(ServerPage::default, &interrupts)?;
     let share = arguments.open_share()?;
-    let mut sharing = share.as_ref().map(ShareServer::listen_address);
     let mut options = arguments.serve_options();
     options.share = share.as_ref().map(ShareServer::handover);
     let mut file = ServerLog::open(&arguments.log)?;
     let log = LogThread::start(move |noted| file.write_entry(noted));
-    let mut pid_file = None;
-    let mut note = |event: ServerEvent| {
-        // Only a server that can be reached writes that it runs.
-        if let (ServerEvent::Listening(_), Some(path), None) =
-            (&event, &arguments.log.pidfile, &pid_file)
-        {
-            let written =
-                PidFile::write(path, &format!("{}\n", std::process::id())).map_err(|error| {
-                    Failure::new(
-                        FAILED,
-                        format!(
-                            "cannot write the process number into {}: {error}",
-                            path.display()
-                        ),
-                    )
-                });
-            let is_written = written.is_ok();
-            pid_file = Some(written);
-            if !is_written {
-                flag.store(true, Ordering::Relaxed);
-                return;
-            }
-        }
-        if let Some(picture) = &picture {
-            picture.send(ServerUpdate {
-                line: describe_event(&event),
-                event: event.clone(),
-            });
-        }
-        let listening = if let ServerEvent::Listening(address) = event {
-            Some(address)
-        } else {
-            None
-        };
-        let shared = listening.zip(listening.and_then(|_| sharing.take()));
-        log.log_event(LogEntry::Server(Box::new(event)));
-        if let Some((address, own)) = shared {
-            log.log_event(LogEntry::Sharing(
-                own.unwrap_or(address),
-                arguments.shared_line(address, own),
-            ));
-        }
+    let mut observer = ServerObserver {
+        arguments,
+        log: &log,
+        sharing: share.as_ref().map(ShareServer::listen_address),
+        picture,
+        pid_file: None,
     };
     let stop = AtomicBool::new(false);
     let served = thread::scope(|threads| {
@@ -492,14 +452,74 @@ fn run(arguments: &ServeArguments) -> Result<(), Failure> {
                 share.serve_clients(stop, &mut |event| log.log_event(LogEntry::Share(event)));
             });
         }
-        let served = serve_clients(&options, server_text::test_printer, flag, &mut note);
+        let served = serve_clients(&options, server_text::test_printer, flag, &mut |event| {
+            observer.observe_event(event, flag);
+        });
         stop.store(true, Ordering::Relaxed);
         served
     });
+    let ServerObserver {
+        picture, pid_file, ..
+    } = observer;
     log.finish();
     drop(picture);
     pid_file.transpose()?;
     served.map_err(|error| serve_failure(&error))
+}
+
+/// The places that hear of a server's events: its log, its picture, and the file with its process
+/// number.
+struct ServerObserver<'s> {
+    arguments: &'s ServeArguments,
+    log: &'s LogThread<LogEntry>,
+    /// Port for copies alone, until it is logged that a folder is shared.
+    sharing: Option<Option<SocketAddr>>,
+    picture: Option<LivePicture<ServerUpdate>>,
+    pid_file: Option<Result<PidFile, Failure>>,
+}
+
+impl ServerObserver<'_> {
+    /// Notes an event. Sets `flag`, which ends the server, if its process number cannot be written.
+    fn observe_event(&mut self, event: ServerEvent, flag: &AtomicBool) {
+        let listening = match event {
+            ServerEvent::Listening(address) => Some(address),
+            _ => None,
+        };
+        if listening.is_some() && !self.writes_pid_file() {
+            flag.store(true, Ordering::Relaxed);
+            return;
+        }
+        if let Some(picture) = &self.picture {
+            picture.send(ServerUpdate {
+                line: describe_event(&event),
+                event: event.clone(),
+            });
+        }
+        self.log.log_event(LogEntry::Server(Box::new(event)));
+        if let Some((address, own)) = listening.zip(listening.and_then(|_| self.sharing.take())) {
+            self.log.log_event(LogEntry::Sharing(
+                own.unwrap_or(address),
+                self.arguments.shared_line(address, own),
+            ));
+        }
+    }
+
+    /// Writes the process number once, if that is asked for: only a server that can be reached
+    /// writes that it runs. Returns false if it cannot be written.
+    fn writes_pid_file(&mut self) -> bool {
+        let (Some(path), None) = (&self.arguments.log.pidfile, &self.pid_file) else {
+            return true;
+        };
+        let written = PidFile::write(path, &format!("{}\n", std::process::id()));
+        let written = written.map_err(|error| {
+            let name = path.display();
+            Failure::new(
+                FAILED,
+                format!("cannot write the process number into {name}: {error}"),
+            )
+        });
+        self.pid_file.insert(written).is_ok()
+    }
 }
 
 /// An entry of the log.
@@ -542,7 +562,7 @@ struct ServerLog {
 
 impl ServerLog {
     fn open(arguments: &LogArguments) -> Result<Self, Failure> {
-        let open = |path: &PathBuf| {
+        let file = arguments.logfile.as_ref().map(|path| {
             let opened = OpenOptions::new().create(true).append(true).open(path);
             opened.map_err(|error| {
                 Failure::new(
@@ -550,9 +570,9 @@ impl ServerLog {
                     format!("cannot write the log {}: {error}", path.display()),
                 )
             })
-        };
+        });
         Ok(Self {
-            file: arguments.logfile.as_ref().map(open).transpose()?,
+            file: file.transpose()?,
             json: arguments.json_lines,
             silent_after_listening: arguments.daemon,
             silent: false,
@@ -594,15 +614,7 @@ fn describe_event(event: &ServerEvent) -> Option<String> {
         ServerEvent::NotListening { why } => {
             format!("{why}; going on without: iperf2 clients may call the other port")
         }
-        ServerEvent::Began { client, request } => {
-            let streams = count_noun(request.streams, "stream");
-            let direction = match request.direction {
-                Direction::Upload => "receiving",
-                Direction::Download => "sending",
-                Direction::Both => "sending and receiving",
-            };
-            format!("{client}: {direction}, {streams}")
-        }
+        ServerEvent::Began { client, request } => format!("{client}: {}", describe_test(request)),
         ServerEvent::BeganIperf2 { client } => format!("{client}: receiving, 1 stream of iperf2"),
         ServerEvent::Ended {
             client,
@@ -620,6 +632,15 @@ fn describe_event(event: &ServerEvent) -> Option<String> {
         }
         ServerEvent::Idle => "nobody came: ending".to_owned(),
     })
+}
+
+fn describe_test(request: &Request) -> String {
+    let direction = match request.direction {
+        Direction::Upload => "receiving",
+        Direction::Download => "sending",
+        Direction::Both => "sending and receiving",
+    };
+    format!("{direction}, {}", count_noun(request.streams, "stream"))
 }
 
 /// Returns the record of an event; `None` for those within a test.

@@ -5,7 +5,9 @@ use clap::ArgGroup;
 use clap::Subcommand;
 use fullpipe_record::{ArchiveReport, Content, ErrorReport, ImportedFile, StoredDocument};
 use fullpipe_report as report;
-use fullpipe_store::{ArchiveLocation, DocumentFilter, Redaction, Store, StoreError, read_import};
+use fullpipe_store::{
+    ArchiveLocation, DocumentFilter, NewDocument, Redaction, Store, StoreError, read_import,
+};
 use jiff::Timestamp;
 
 use super::facts;
@@ -321,11 +323,7 @@ fn check_archive(
     terminal.print_content(Content::ArchiveCheck {
         archive_check: Box::new(check),
     });
-    if is_good {
-        Ok(())
-    } else {
-        Err(Failure::already_printed(FAILED))
-    }
+    Failure::after_report(None, false, is_good)
 }
 
 fn thin_archive(
@@ -377,28 +375,37 @@ fn import_file(
     file: &Path,
 ) -> Result<ImportedFile, Failure> {
     let name = file.display().to_string();
-    let refused = |error| ImportedFile {
-        file: name.clone(),
-        error: Some(error),
-        ..ImportedFile::default()
-    };
     let documents = input::read_input(file)
         .map_err(|error| format!("it cannot be read: {error}"))
         .and_then(|bytes| read_import(&bytes, Timestamp::now()));
     let documents = match documents {
         Ok(documents) => documents,
-        Err(error) => return Ok(refused(error)),
+        Err(error) => {
+            return Ok(ImportedFile {
+                file: name,
+                error: Some(error),
+                ..ImportedFile::default()
+            });
+        }
     };
     let store = match store {
         Some(store) => store,
         none => none.insert(Store::create(place)?),
     };
+    put_documents(store, &documents, name)
+}
+
+fn put_documents(
+    store: &mut Store,
+    documents: &[NewDocument],
+    file: String,
+) -> Result<ImportedFile, Failure> {
     let kept: Vec<_> = documents
         .iter()
         .map(|document| store.put_document(document))
         .collect::<Result<_, _>>()?;
     Ok(ImportedFile {
-        file: name,
+        file,
         known: kept
             .iter()
             .filter(|kept| !kept.is_new && !kept.is_restored)

@@ -15,7 +15,7 @@ use fullpipe_live::{SweepPage, SweepUpdate};
 use fullpipe_probe::{Destination, TestEvent, measure_transfer, watch_closely};
 use fullpipe_record::{
     Content, DailyHours, DeviceCounts, Direction, Document, Event, Measurement, Path, Request,
-    SweepOrder, SweepPlan, SweepRun, SweepRunRecord,
+    SweepOrder, SweepPlan, SweepReport, SweepRun, SweepRunRecord,
 };
 use fullpipe_report as report;
 use fullpipe_scenario::{PathSpec, Scenario, ScenarioStep, parse_path_flag_with};
@@ -23,16 +23,16 @@ use fullpipe_sweep::{
     KeptSweep, PendingRuns, RunningSweep, SweepMeasurer, SweepWishes, light_request, plan_sweep,
     predicted_grid_cost,
 };
-use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
+use fullpipe_units::{BitRate, ByteCount, Ratio, Span, parse_quantity};
 use jiff::Zoned;
 
-use super::load::{AccessArguments, ServerAddress};
-use super::measure::{ask_question, stays_here};
+use super::load::{AccessArguments, ServerAddress, data_direction};
+use super::measure::{ask_question, require_whole, stays_here};
 use crate::commands::RunCommand;
 use crate::commands::keep::KeepArguments;
 use crate::commands::live::{InterruptFlags, LiveArgument, LivePicture};
 use crate::commands::output::{OutputArguments, OutputChoice};
-use crate::failure::{FAILED, Failure, INTERRUPTED, USAGE};
+use crate::failure::{FAILED, Failure, USAGE};
 use crate::terminal::Terminal;
 use crate::values::{integer_parser, parse_capacity, some_bytes};
 
@@ -162,7 +162,6 @@ impl RunCommand for SweepServerArguments {
         let interrupts = self.sweep.live.interrupt_flags()?;
         let target = destination.host.clone();
         let needs_consent = !self.sweep.yes && !stays_here(&target);
-        let path = |rtt: Span| self.bandwidth.map(|rate| known_path(rate, rtt)).transpose();
         let picture = Drawing::default();
         let interrupt = Arc::clone(&interrupts.flag);
         let mut host = RealHost {
@@ -172,18 +171,12 @@ impl RunCommand for SweepServerArguments {
             picture: &picture,
             terminal,
         };
-        let direction = if self.reverse {
-            Direction::Download
-        } else {
-            Direction::Upload
-        };
-        let load = (direction, self.hours);
         let place = SweepPath {
             target,
             is_virtual: false,
             needs_consent,
-            path: &path,
-            load,
+            path: &|rtt| self.bandwidth.map(|rate| known_path(rate, rtt)).transpose(),
+            load: (data_direction(self.reverse, false), self.hours),
             picture: &picture,
         };
         self.sweep
@@ -209,16 +202,14 @@ pub(super) fn sweep_scenario(
         .first()
         .ok_or_else(|| Failure::new(USAGE, "the scenario has no step"))?;
     let path = scenario.path_of(step);
-    let known = |_: Span| Ok(Some(path.clone()));
     let is_virtual = backend.is_none();
     let (target, picture) = (scenario.name.clone(), Drawing::default());
-    let load = (Direction::Upload, None);
     let place = SweepPath {
         target,
         is_virtual,
         needs_consent: false,
-        path: &known,
-        load,
+        path: &|_| Ok(Some(path.clone())),
+        load: (Direction::Upload, None),
         picture: &picture,
     };
     let lab = backend
@@ -271,76 +262,56 @@ impl SweepArguments {
         interrupts: &InterruptFlags,
         terminal: &Terminal,
     ) -> Result<(), Failure> {
-        let (plan, runs) = match &self.resume {
-            Some(id) => {
-                let id = Some(id.clone()).filter(|id| id != LAST);
-                let KeptSweep { plan, runs } = self
-                    .archive
-                    .read_archive(move |store| Ok(KeptSweep::find_sweep(store, id.as_deref())?))?;
-                let max_bytes = plan.max_bytes.into_iter().chain(self.max_bytes).min();
-                (check_plan(SweepPlan { max_bytes, ..plan }, place)?, runs)
-            }
-            None => (self.plan_sweep(place, measure)?, Vec::new()),
-        };
-        let style = terminal.style();
-        terminal.print_progress(&report::sweep_plan(
-            plan.fixed_plan(),
-            predicted_grid_cost(&plan),
-            style,
-        ));
-        let sweep_plan = Content::SweepPlan {
-            sweep_plan: Box::new(plan.fixed_plan().clone()),
-        };
+        let (plan, runs) = self.plan_and_runs(place, measure)?;
+        let (fixed, style) = (plan.fixed_plan(), terminal.style());
+        let cost = predicted_grid_cost(&plan);
+        terminal.print_progress(&report::sweep_plan(fixed, cost, style));
+        let planned = Event::SweepPlan(Box::new(fixed.clone()));
+        let sweep_plan = Box::new(fixed.clone());
         if self.dry_run {
-            terminal.print_event(&Event::SweepPlan(Box::new(plan.fixed_plan().clone())));
-            terminal.print_content(sweep_plan);
+            terminal.print_event(&planned);
+            terminal.print_content(Content::SweepPlan { sweep_plan });
             return Ok(());
         }
         let mut archive = SweepArchive::new(&self.archive, terminal);
         if self.resume.is_none() {
             self.ask_consent(place, &plan)?;
-            archive.keep_plan(sweep_plan);
+            archive.keep_plan(Content::SweepPlan { sweep_plan });
         }
         if archive.is_on {
-            terminal.print_progress(&report::sweep_kept(plan.fixed_plan(), style));
+            terminal.print_progress(&report::sweep_kept(fixed, style));
         }
-        *place.picture.borrow_mut() = self
+        let picture = self
             .live
-            .start_picture(|| SweepPage::new(plan.fixed_plan()), interrupts)?;
+            .start_picture(|| SweepPage::new(fixed), interrupts)?;
+        *place.picture.borrow_mut() = picture;
         // Whoever sees this event can resume the sweep.
-        terminal.print_event(&Event::SweepPlan(Box::new(plan.fixed_plan().clone())));
-        let mut known = runs.clone();
-        draw_map(place.picture, &plan, &known);
+        terminal.print_event(&planned);
         let sweep = RunningSweep {
             plan: &plan,
             runs,
             interrupt: &interrupts.flag,
         };
-        let done = sweep.run(measure, &mut |record| {
-            let (number, run) = (record.number, record.run.clone());
-            archive.keep_run(record)?;
-            terminal.print_progress(&format!("{}\n", report::sweep_run(number, &run)));
-            terminal.print_event(&Event::SweepRun(Box::new(run.clone())));
-            known.push(run);
-            print_forecast(&plan, &known, terminal);
-            draw_map(place.picture, &plan, &known);
-            Ok(())
-        })?;
+        let done = archive.run_sweep(sweep, place.picture, measure)?;
         drop(place.picture.take());
-        terminal.print_result(&report::sweep_text(&done, style));
-        terminal.print_event(&Event::Sweep(Box::new(done.clone())));
-        let (interrupted, has_answer) = (done.interrupted, done.answer.is_some());
-        let document = terminal.print_report(
-            Content::Sweep {
-                sweep: Box::new(done),
-            },
-            None,
-        );
-        if archive.is_on {
-            self.archive.keep_as_asked(&document, terminal);
-        }
-        archive.note_waiting(plan.fixed_plan());
-        Failure::after_report(None, interrupted, has_answer)
+        archive.finish_sweep(done, fixed)
+    }
+
+    /// Returns the plan with the runs of a sweep that is resumed, or a new one.
+    fn plan_and_runs<M: SweepMeasurer<Error = Failure>>(
+        &self,
+        place: &SweepPath<'_>,
+        measure: &mut M,
+    ) -> Result<(CampaignPlan, Vec<SweepRun>), Failure> {
+        let Some(id) = &self.resume else {
+            return Ok((self.plan_sweep(place, measure)?, Vec::new()));
+        };
+        let id = Some(id.clone()).filter(|id| id != LAST);
+        let KeptSweep { plan, runs } = self
+            .archive
+            .read_archive(move |store| Ok(KeptSweep::find_sweep(store, id.as_deref())?))?;
+        let max_bytes = plan.max_bytes.into_iter().chain(self.max_bytes).min();
+        Ok((check_plan(SweepPlan { max_bytes, ..plan }, place)?, runs))
     }
 
     /// Returns the plan after a measurement under hardly any load.
@@ -349,13 +320,12 @@ impl SweepArguments {
         place: &SweepPath<'_>,
         measure: &mut M,
     ) -> Result<CampaignPlan, Failure> {
-        let usage = |message| Failure::new(USAGE, message);
         let (direction, hours) = place.load;
         let wishes = SweepWishes {
             target: place.target.clone(),
             is_virtual: place.is_virtual,
             grid: SweepGrid::from_ranges(self.windows.clone(), self.streams.clone())
-                .map_err(usage)?,
+                .map_err(|message| Failure::new(USAGE, message))?,
             order: self
                 .full
                 .then(|| self.order.unwrap_or(SweepOrder::Scrambled)),
@@ -368,21 +338,11 @@ impl SweepArguments {
             hours,
         };
         let light = measure.measure_run(0, &light_request(&wishes), None)?;
-        if light.interrupted {
-            return Err(Failure::new(
-                INTERRUPTED,
-                "interrupted before anything was measured",
-            ));
-        }
-        if let Some(why) = &light.broken_off {
-            return Err(Failure::new(
-                FAILED,
-                format!("the measurement before the first run broke off: {why}"),
-            ));
-        }
+        let what = "the measurement before the first run";
+        let light = require_whole(light, "anything was measured", what)?;
         let rtt = light.rtt.idle.map_or(Span::ZERO, |idle| idle.min);
         let plan = CampaignPlan::new(plan_sweep(wishes, &light, (place.path)(rtt)?.as_ref()))
-            .map_err(usage)?;
+            .map_err(|message| Failure::new(USAGE, message))?;
         Ok(plan.with_forecast())
     }
 
@@ -511,6 +471,42 @@ impl<'a> SweepArchive<'a> {
         Ok(())
     }
 
+    /// Runs a sweep, and keeps and shows each run.
+    fn run_sweep<M: SweepMeasurer<Error = Failure>>(
+        &mut self,
+        sweep: RunningSweep<'_>,
+        picture: &Drawing,
+        measure: &mut M,
+    ) -> Result<SweepReport, Failure> {
+        let (plan, terminal) = (sweep.plan, self.terminal);
+        let mut known = sweep.runs.clone();
+        draw_map(picture, plan, &known);
+        sweep.run(measure, &mut |record| {
+            let (number, run) = (record.number, record.run.clone());
+            self.keep_run(record)?;
+            terminal.print_progress(&format!("{}\n", report::sweep_run(number, &run)));
+            terminal.print_event(&Event::SweepRun(Box::new(run.clone())));
+            known.push(run);
+            print_forecast(plan, &known, terminal);
+            draw_map(picture, plan, &known);
+            Ok(())
+        })
+    }
+
+    /// Prints and keeps the report.
+    fn finish_sweep(&self, done: SweepReport, plan: &SweepPlan) -> Result<(), Failure> {
+        let (terminal, sweep) = (self.terminal, Box::new(done));
+        terminal.print_result(&report::sweep_text(&sweep, terminal.style()));
+        terminal.print_event(&Event::Sweep(sweep.clone()));
+        let (interrupted, has_answer) = (sweep.interrupted, sweep.answer.is_some());
+        let document = terminal.print_report(Content::Sweep { sweep }, None);
+        if self.is_on {
+            self.arguments.keep_as_asked(&document, terminal);
+        }
+        self.note_waiting(plan);
+        Failure::after_report(None, interrupted, has_answer)
+    }
+
     /// States how to go on with a sweep whose last runs could not be started.
     fn note_waiting(&self, plan: &SweepPlan) {
         if self.is_on && !self.waiting.is_empty() {
@@ -565,12 +561,9 @@ impl RealHost<'_> {
         most: Option<ByteCount>,
     ) -> Result<Measurement, Failure> {
         if most.is_none() && self.picture.borrow().is_none() {
-            return Ok(measure_transfer(
-                &self.destination,
-                request,
-                &self.interrupt,
-                &mut |_| {},
-            )?);
+            let interrupt = &self.interrupt;
+            let measured = measure_transfer(&self.destination, request, interrupt, &mut |_| {});
+            return Ok(measured?);
         }
         let mut is_over = false;
         let measured = watch_closely(&self.destination, request, &self.interrupt, &mut |event| {
@@ -648,8 +641,9 @@ fn of_single(error: &Failure) -> Option<String> {
 /// Returns the time since midnight by the clock on the wall.
 fn time_of_day() -> Span {
     let now = Zoned::now();
-    let seconds = |value: i8| u64::try_from(value).unwrap_or(0);
-    Span::from_secs(seconds(now.hour()) * 3600 + seconds(now.minute()) * 60 + seconds(now.second()))
+    let parts = [now.hour(), now.minute(), now.second()];
+    let parts = parts.map(|part| u64::try_from(part).unwrap_or(0));
+    Span::from_secs(parts.into_iter().fold(0, |whole, part| whole * 60 + part))
 }
 
 /// A lab or a simulation.
@@ -726,26 +720,21 @@ fn known_path(rate: BitRate, rtt: Span) -> Result<Path, Failure> {
 }
 
 /// Reads FROM..TO, or one value.
-fn parse_range<T: FromStr<Err: Display> + Clone>(text: &str) -> Result<RangeInclusive<T>, String> {
-    let value = |text: &str| text.trim().parse::<T>().map_err(|error| error.to_string());
-    match text.split_once("..") {
-        Some((from, to)) => Ok(value(from)?..=value(to)?),
-        None => value(text).map(|only| only.clone()..=only),
-    }
+fn parse_range<T: FromStr<Err: Display>>(text: &str) -> Result<RangeInclusive<T>, String> {
+    let (from, to) = text.split_once("..").unwrap_or((text, text));
+    Ok(parse_quantity(from.trim())?..=parse_quantity(to.trim())?)
 }
 
 fn parse_stream_range(text: &str) -> Result<RangeInclusive<u16>, String> {
-    let wrong = || "write two numbers from 1 to 128, as 1..90, or one".to_owned();
-    let range: RangeInclusive<u16> = parse_range(text).map_err(|_| wrong())?;
     let possible = 1..=128;
-    let all = possible.contains(range.start()) && possible.contains(range.end());
-    if all { Ok(range) } else { Err(wrong()) }
+    parse_range(text)
+        .ok()
+        .filter(|range| possible.contains(range.start()) && possible.contains(range.end()))
+        .ok_or_else(|| "write two numbers from 1 to 128, as 1..90, or one".to_owned())
 }
 
 fn parse_share(text: &str) -> Result<Ratio, String> {
-    let share: Ratio = text
-        .parse()
-        .map_err(|error: fullpipe_units::ParseError| error.to_string())?;
+    let share: Ratio = parse_quantity(text)?;
     let valid = (0.01..=1.0).contains(&share.get());
     valid
         .then_some(share)

@@ -103,16 +103,7 @@ impl RunCommand for CaptureTraceArguments {
             .map(|file| open_input(file))
             .collect::<Result<Vec<_>, _>>()?;
         let flag = super::interrupt_flag()?;
-        let files: Result<Vec<_>, _> = inputs
-            .into_iter()
-            .map(|input| read_header(input, &flag))
-            .collect();
-        let files = match files {
-            Err(_) if flag.load(Ordering::Relaxed) => {
-                return Err(Failure::already_printed(INTERRUPTED));
-            }
-            files => files?,
-        };
+        let files = read_headers(inputs, &flag)?;
         let (mut readings, is_complete) = match &self.interface {
             // Its end is that of the capture.
             Some(device) => (
@@ -134,20 +125,16 @@ impl RunCommand for CaptureTraceArguments {
             Some(second) => judge_captures(first, second, &known),
             None => judge_capture(first, &known),
         };
-        let failure = error.map(|error| match self.interface {
-            Some(_) => Failure {
-                code: FAILED,
-                ..error.into()
-            },
-            None => error.into(),
+        let error = error.map(|error| {
+            let Failure { code, message } = error.into();
+            ErrorReport {
+                message,
+                exit_code: self.interface.as_ref().map_or(code, |_| FAILED),
+            }
         });
         // What was read before an error or an interrupt is printed with it.
-        self.show_report(capture, failure.as_ref(), terminal)?;
-        match failure {
-            Some(failure) => Err(Failure::already_printed(failure.code)),
-            None if !is_complete => Err(Failure::already_printed(INTERRUPTED)),
-            None => Ok(()),
-        }
+        self.show_report(capture, error.as_ref(), terminal)?;
+        Failure::after_report(error.as_ref(), !is_complete, true)
     }
 }
 
@@ -155,12 +142,11 @@ impl CaptureTraceArguments {
     /// Returns the facts that the command line adds to the packets: bandwidth, and settings of both
     /// hosts.
     fn known_facts(&self) -> Result<KnownFacts, Failure> {
-        let read = |file: &Option<PathBuf>| file.as_deref().map(host_settings).transpose();
-        let (sender, receiver) = (read(&self.sender_host)?, read(&self.receiver_host)?);
+        let (sender, receiver) = (self.sender_host.as_deref(), self.receiver_host.as_deref());
         Ok(KnownFacts {
             bandwidth: self.bandwidth,
-            sender,
-            receiver,
+            sender: sender.map(host_settings).transpose()?,
+            receiver: receiver.map(host_settings).transpose()?,
         })
     }
 
@@ -199,8 +185,9 @@ impl CaptureTraceArguments {
         terminal: &Terminal,
     ) -> Result<CaptureContent, Failure> {
         let (begin, time) = (Instant::now(), self.time.unwrap_or(Span::MAX));
-        let is_over = move || flag.load(Ordering::Relaxed) || Span::from(begin.elapsed()) >= time;
-        let packets = capture_live(device, is_over)?;
+        let packets = capture_live(device, move || {
+            flag.load(Ordering::Relaxed) || Span::from(begin.elapsed()) >= time
+        })?;
         let until = self
             .time
             .map_or_else(|| "until Ctrl-C".to_owned(), |time| format!("for {time}"));
@@ -245,24 +232,14 @@ impl CaptureTraceArguments {
     fn show_report(
         &self,
         mut capture: CaptureReport,
-        failure: Option<&Failure>,
+        error: Option<&ErrorReport>,
         terminal: &Terminal,
     ) -> Result<(), Failure> {
         if let Some(number) = self.flow {
             let count = capture.flows.len();
             capture.retain_connection(number);
-            let text =
-                report::one_flow(&capture, terminal.style()).ok_or_else(|| match failure {
-                    Some(Failure { message, code }) => Failure::new(
-                        *code,
-                        format!("{message}; before that, there is no connection {number}"),
-                    ),
-                    None => Failure::new(
-                        USAGE,
-                        format!("there is no connection {number}: the capture has {count}"),
-                    ),
-                })?;
-            terminal.print_result(&text);
+            let text = report::one_flow(&capture, terminal.style());
+            terminal.print_result(&text.ok_or_else(|| no_connection(number, count, error))?);
         } else {
             terminal.print_result(&report::capture_text(&capture, self.top, terminal.style()));
         }
@@ -270,59 +247,58 @@ impl CaptureTraceArguments {
             terminal.print_result(&report::redaction_text(file, terminal.style()));
         }
         if terminal.format() == OutputFormat::JsonLines {
-            let flows = capture
-                .flows
-                .iter()
-                .map(|flow| Event::Flow(Box::new(flow.clone())));
-            let pairs = capture
-                .pairs
-                .iter()
-                .map(|pair| Event::FlowPair(Box::new(pair.clone())));
-            flows
-                .chain(pairs)
-                .for_each(|event| terminal.print_event(&event));
+            for flow in &capture.flows {
+                terminal.print_event(&Event::Flow(Box::new(flow.clone())));
+            }
+            for pair in &capture.pairs {
+                terminal.print_event(&Event::FlowPair(Box::new(pair.clone())));
+            }
         }
-        let error = failure.map(|failure| ErrorReport {
-            message: failure.message.clone(),
-            exit_code: failure.code,
-        });
-        let document = terminal.print_report(
-            Content::Capture {
-                capture: Box::new(capture),
-            },
-            error.as_ref(),
-        );
+        let capture = Box::new(capture);
+        let document = terminal.print_report(Content::Capture { capture }, error);
         // To free a hundred thousand connections one by one takes longer than to end with them.
         std::mem::forget(document);
         Ok(())
     }
 }
 
+fn no_connection(number: u64, count: usize, error: Option<&ErrorReport>) -> Failure {
+    match error {
+        Some(ErrorReport { message, exit_code }) => Failure::new(
+            *exit_code,
+            format!("{message}; before that, there is no connection {number}"),
+        ),
+        None => Failure::new(
+            USAGE,
+            format!("there is no connection {number}: the capture has {count}"),
+        ),
+    }
+}
+
 /// Reads the settings of a host from what `host show --json` printed.
 fn host_settings(file: &Path) -> Result<HostSettings, Failure> {
-    /// More than a host with thousands of devices has.
-    const MAX_SIZE: u64 = 16 << 20;
-    let name = file.display();
-    let refused = |cause: &dyn std::fmt::Display| {
+    read_host_settings(file).map_err(|cause| {
+        let name = file.display();
         Failure::new(
             USAGE,
             format!("cannot read the settings of a host from {name}: {cause}"),
         )
-    };
+    })
+}
+
+fn read_host_settings(file: &Path) -> Result<HostSettings, String> {
+    /// More than a host with thousands of devices has.
+    const MAX_SIZE: u64 = 16 << 20;
     let mut text = String::new();
-    let opened = File::open(file).map_err(|error| refused(&error))?;
-    opened
-        .take(MAX_SIZE)
-        .read_to_string(&mut text)
-        .map_err(|error| refused(&error))?;
+    File::open(file)
+        .and_then(|opened| opened.take(MAX_SIZE).read_to_string(&mut text))
+        .map_err(|error| error.to_string())?;
     match Document::from_json(text.as_bytes()) {
         Ok(Document {
             content: Content::HostSettings { host_settings },
             ..
-        }) => settings_of(&host_settings).map_err(|error| refused(&error)),
-        _ => Err(refused(
-            &"it is not what `fullpipe host show --json` prints",
-        )),
+        }) => settings_of(&host_settings).map_err(|error| error.to_string()),
+        _ => Err("it is not what `fullpipe host show --json` prints".to_owned()),
     }
 }
 
@@ -352,6 +328,25 @@ fn open_input(file: &Path) -> Result<CaptureInput<'_>, Failure> {
         Ok(file) => Ok(CaptureInput::Pipe(file.into(), name)),
         Err(source) => Err(CaptureError::Open { file: name, source }.into()),
     }
+}
+
+/// Reads the headers of captures.
+///
+/// # Errors
+/// Fails if one cannot be read, and as an interrupt does if there was one meanwhile.
+fn read_headers(
+    inputs: Vec<CaptureInput<'_>>,
+    flag: &Arc<AtomicBool>,
+) -> Result<Vec<(PacketFile, String)>, Failure> {
+    let inputs = inputs.into_iter();
+    let files: Result<_, Failure> = inputs.map(|input| read_header(input, flag)).collect();
+    files.map_err(|failure| {
+        if flag.load(Ordering::Relaxed) {
+            Failure::already_printed(INTERRUPTED)
+        } else {
+            failure
+        }
+    })
 }
 
 /// Reads the header of a capture.

@@ -43,27 +43,19 @@ pub(super) fn run_standing_lab(
     } else {
         cross_traffic(scenario)
     };
-    let asked = |name: &String| {
-        cross_traffic
-            .iter()
-            .any(|load| load.request.congestion.as_ref() == Some(name))
-    };
-    check_congestion_controls(
-        scenario
-            .controls
-            .iter()
-            .filter(|control| asked(&control.name)),
-    )?;
+    check_congestion_controls(scenario.controls.iter().filter(|control| {
+        let mut requests = cross_traffic.iter().map(|load| &load.request);
+        requests.any(|request| request.congestion.as_ref() == Some(&control.name))
+    }))?;
     let flag = super::interrupt_flag()?;
     let lab = start_lab(scenario, &lab_plan(scenario, standing.backend))?;
     let _entrance = lab.open_entrance(standing.name, &describe_path(&scenario.path))?;
     print_introduction(scenario, standing, cross_traffic, terminal);
-    let observe = |event: &Event| show_cross_traffic(event, cross_traffic, terminal);
     lab.while_witnessed(|| {
         keep_cross_traffic(
             &LabTarget::new(&lab),
             (cross_traffic, scenario.seed),
-            &observe,
+            &|event| show_cross_traffic(event, cross_traffic, terminal),
             || watch_lab(&lab, standing.interval, &flag, terminal),
         )
     })??
@@ -135,19 +127,7 @@ fn print_introduction(
         cross_traffic: loads,
     }));
     terminal.print_result(&format!("{name}: {}\n", scenario.title));
-    let relays: &[Host] = if scenario.stretches.is_some() {
-        &[Host::NearRelay, Host::FarRelay]
-    } else {
-        &[]
-    };
-    let (of_name, of_address) = if relays.is_empty() { (8, 10) } else { (10, 11) };
-    for host in Host::ALL.iter().chain(relays) {
-        let (address, host) = (host.address().to_string(), host.name());
-        let command = format!("fullpipe lab shell --join {name} {host}");
-        terminal.print_result(&format!(
-            "  {host:<of_name$} {address:<of_address$}  {command}\n"
-        ));
-    }
+    print_hosts(name, scenario.stretches.is_some(), terminal);
     if !cross_traffic.is_empty() {
         let loads: Vec<String> = cross_traffic.iter().map(describe_load).collect();
         terminal.print_result(&format!(
@@ -161,6 +141,22 @@ fn print_introduction(
         "change with r R (rate), d D (delay), l L (loss), capitals for more; "
     };
     terminal.print_result(&format!("{changes}leave with q\n"));
+}
+
+/// Prints the hosts of a lab, each with the command that enters it.
+fn print_hosts(lab: &str, has_relays: bool, terminal: &Terminal) {
+    let (relays, of_name, of_address): (&[Host], _, _) = if has_relays {
+        (&[Host::NearRelay, Host::FarRelay], 10, 11)
+    } else {
+        (&[], 8, 10)
+    };
+    for host in Host::ALL.iter().chain(relays) {
+        let (address, host) = (host.address().to_string(), host.name());
+        let command = format!("fullpipe lab shell --join {lab} {host}");
+        terminal.print_result(&format!(
+            "  {host:<of_name$} {address:<of_address$}  {command}\n"
+        ));
+    }
 }
 
 /// Prints when a load of cross traffic begins, pauses or fails.

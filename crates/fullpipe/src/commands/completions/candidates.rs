@@ -21,14 +21,15 @@ type Candidates = fn() -> Vec<CompletionCandidate>;
 /// subcommands.
 pub(super) fn with_candidates(command: Command) -> Command {
     let name = command.get_name().to_owned();
-    let add = |argument: Arg| match candidate_source(&name, &argument) {
-        _ if name == "copy" && argument.get_id() == "paths" => {
-            argument.add(ArgValueCompleter::new(files_and_hosts))
-        }
-        Some(candidates) => argument.add(ArgValueCandidates::new(candidates)),
-        None => argument,
-    };
-    command.mut_args(add).mut_subcommands(with_candidates)
+    command
+        .mut_args(|argument| match candidate_source(&name, &argument) {
+            _ if name == "copy" && argument.get_id() == "paths" => {
+                argument.add(ArgValueCompleter::new(files_and_hosts))
+            }
+            Some(candidates) => argument.add(ArgValueCandidates::new(candidates)),
+            None => argument,
+        })
+        .mut_subcommands(with_candidates)
 }
 
 /// Returns the source of the values of an argument of `command`, by the name that the help gives
@@ -56,13 +57,11 @@ fn named_candidate(name: &str, meaning: &str) -> CompletionCandidate {
 }
 
 fn titled_candidates(all: &[(&str, &str)]) -> Vec<CompletionCandidate> {
-    let title = |name: &str, text: &str| {
-        Scenario::parse(name, text)
-            .map(|one| one.title)
-            .unwrap_or_default()
-    };
     all.iter()
-        .map(|(name, text)| named_candidate(name, &title(name, text)))
+        .map(|(name, text)| {
+            let title = Scenario::parse(name, text).map(|one| one.title);
+            named_candidate(name, &title.unwrap_or_default())
+        })
         .collect()
 }
 
@@ -157,8 +156,8 @@ fn known_hosts() -> Vec<CompletionCandidate> {
     let Some(folder) = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".ssh")) else {
         return Vec::new();
     };
-    let read = |name: &str| fs::read_to_string(folder.join(name)).unwrap_or_default();
-    let (met, configured) = (read("known_hosts"), read("config"));
+    let [met, configured] = ["known_hosts", "config"]
+        .map(|name| fs::read_to_string(folder.join(name)).unwrap_or_default());
     let hosts: BTreeSet<&str> = hosts_met(&met)
         .chain(hosts_configured(&configured))
         .collect();
@@ -177,25 +176,27 @@ fn hosts_met(text: &str) -> impl Iterator<Item = &str> {
     let names = lines
         .filter_map(|line| line.split_whitespace().next())
         .flat_map(|names| names.split(','));
-    let without_port =
-        |name| match str::strip_prefix(name, '[').and_then(|name| name.split_once("]:")) {
-            Some((host, _)) => host,
-            None => name,
-        };
     names
-        .map(without_port)
+        .map(|name| {
+            match name
+                .strip_prefix('[')
+                .and_then(|name| name.split_once("]:"))
+            {
+                Some((host, _)) => host,
+                None => name,
+            }
+        })
         .filter(|name| !name.is_empty() && !name.contains(['*', '?', '!']))
 }
 
 /// Returns the hosts that a `Host` line of ssh's configuration names in full.
 fn hosts_configured(text: &str) -> impl Iterator<Item = &str> {
-    let is_host = |word: &str| word.eq_ignore_ascii_case("host");
-    let of_line = move |line| {
-        let mut words = str::split_whitespace(line);
-        words.next().filter(|word| is_host(word)).map(|_| words)
-    };
     text.lines()
-        .filter_map(of_line)
+        .filter_map(|line| {
+            let mut words = line.split_whitespace();
+            let is_host = words.next()?.eq_ignore_ascii_case("host");
+            is_host.then_some(words)
+        })
         .flatten()
         .filter(|name| !name.contains(['*', '?', '!']))
 }

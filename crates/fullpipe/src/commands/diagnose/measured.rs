@@ -17,6 +17,7 @@ use super::DiagnoseArguments;
 use crate::commands::capture::with_capture;
 use crate::commands::keep::KeepArguments;
 use crate::commands::load::ServerAddress;
+use crate::commands::measure::interval_printer;
 use crate::failure::{FAILED, Failure, INTERRUPTED, LACKING, USAGE};
 use crate::terminal::Terminal;
 
@@ -45,17 +46,7 @@ pub(super) fn run(
     let (measurement, diagnosis) =
         diagnose_measurement(bench.measure_request(&request)?, arguments.bandwidth);
     let measurement = with_capture(measurement, recording, arguments.bandwidth);
-    let style = terminal.style();
-    terminal.print_progress(&report::measurement_figures(&measurement, style));
-    terminal.print_event(&Event::Measurement(Box::new(measurement.clone())));
-    terminal.print_result(&report::diagnosis_text(
-        &diagnosis,
-        explained_rate(&measurement),
-        style,
-    ));
-    if let Some(capture) = &measurement.capture {
-        terminal.print_result(&report::own_capture(capture, style));
-    }
+    print_limit(&measurement, &diagnosis, terminal);
     let out = (&arguments.archive, terminal);
     let trial = match &arguments.apply {
         Some(wanted) if is_whole(&measurement) => {
@@ -74,6 +65,17 @@ pub(super) fn run(
     finish_diagnosis(measurement, diagnosis, trial, out)
 }
 
+/// Prints the limit that was found, and that of the capture if there is one.
+fn print_limit(measurement: &Measurement, diagnosis: &Diagnosis, terminal: &Terminal) {
+    let (rate, style) = (explained_rate(measurement), terminal.style());
+    terminal.print_progress(&report::measurement_figures(measurement, style));
+    terminal.print_event(&Event::Measurement(Box::new(measurement.clone())));
+    terminal.print_result(&report::diagnosis_text(diagnosis, rate, style));
+    if let Some(capture) = &measurement.capture {
+        terminal.print_result(&report::own_capture(capture, style));
+    }
+}
+
 /// Settings of a measurement, without its load.
 struct MeasurementSetup<'b> {
     destination: Destination,
@@ -84,25 +86,13 @@ struct MeasurementSetup<'b> {
 
 impl MeasurementSetup<'_> {
     fn measure_request(&self, request: &Request) -> Result<Measurement, Failure> {
-        let style = self.terminal.style();
-        let mut head = Some(report::interval_head(request, style));
         let run = if self.is_iperf2 {
             measure_iperf2
         } else {
             measure_transfer
         };
-        let measured = run(&self.destination, request, self.flag, &mut |interval| {
-            if let Some(head) = head.take() {
-                self.terminal.print_progress(&format!("{head}\n"));
-            }
-            self.terminal.print_progress(&format!(
-                "{}\n",
-                report::interval_line(request, interval, style)
-            ));
-            self.terminal
-                .print_event(&Event::Interval(Box::new(interval.clone())));
-        });
-        Ok(measured?)
+        let progress = &mut interval_printer(request, true, self.terminal);
+        Ok(run(&self.destination, request, self.flag, progress)?)
     }
 
     /// Tries a remedy.
@@ -120,13 +110,10 @@ impl MeasurementSetup<'_> {
         let own = before.local.settings.as_ref();
         let part = OwnPart::from_remedy(remedy, here, request, own);
         if part.needs_other_end {
-            let is_for_here =
-                |other: &&Remedy| OwnPart::from_remedy(other, here, request, own).is_for_here();
-            let others: Vec<&str> = remedies
+            let others = remedies
                 .iter()
-                .filter(is_for_here)
-                .map(|other| other.id.as_str())
-                .collect();
+                .filter(|other| OwnPart::from_remedy(other, here, request, own).is_for_here());
+            let others: Vec<&str> = others.map(|other| other.id.as_str()).collect();
             return Err(for_other_end(remedy, here, &self.destination.host, &others));
         }
         if !part.does_something {
@@ -251,7 +238,7 @@ pub(super) fn kernels(evidence: &Evidence) -> [Option<KernelVersion>; 2] {
 }
 
 /// Returns the rate that the verdict explains.
-fn explained_rate(measurement: &Measurement) -> BitRate {
+pub(in crate::commands) fn explained_rate(measurement: &Measurement) -> BitRate {
     measurement
         .summary
         .steady

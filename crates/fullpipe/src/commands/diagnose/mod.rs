@@ -23,6 +23,7 @@ use crate::failure::{Failure, USAGE};
 use crate::terminal::Terminal;
 use crate::values::{integer_parser, parse_capacity};
 
+pub(super) use measured::explained_rate;
 use own_flags::OwnFlags;
 
 /// The group in one line is too wide for a terminal.

@@ -1,7 +1,7 @@
 //! The flags of a load of our own, which have no use where other programs are watched.
 
 use clap::parser::ValueSource;
-use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
+use clap::{ArgMatches, Args, Command, FromArgMatches};
 
 use super::DiagnoseTarget;
 use crate::commands::load::{MeasureLoadArguments, RouteArguments};
@@ -40,12 +40,11 @@ impl FromArgMatches for OwnFlags {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         let all =
             RouteArguments::augment_args(MeasureLoadArguments::augment_args(Command::new("load")));
-        let is_given = |flag: &&Arg| {
+        let given = all.get_arguments().filter(|flag| {
             matches.value_source(flag.get_id().as_str()) == Some(ValueSource::CommandLine)
-        };
+        });
         Ok(Self(
-            all.get_arguments()
-                .filter(is_given)
+            given
                 .filter_map(|flag| Some(flag.get_long()?.to_owned()))
                 .collect(),
         ))

@@ -63,12 +63,11 @@ impl<'t> WatchDisplay<'t> {
     }
 
     pub(super) fn show_progress(&mut self, now: WatchProgress<'_>) {
-        let is_due = |last: Span, interval| now.elapsed >= last + interval;
-        if self.picture.is_some() && is_due(self.drawn, PICTURE_INTERVAL) {
+        if self.picture.is_some() && now.elapsed >= self.drawn + PICTURE_INTERVAL {
             self.drawn = now.elapsed;
             self.draw_update(WatchedUpdate::Snapshot(watched_snapshot(now)));
         }
-        if is_due(self.stated, STATUS_INTERVAL) {
+        if now.elapsed >= self.stated + STATUS_INTERVAL {
             self.print_limit(now);
         }
     }
@@ -144,23 +143,20 @@ pub(super) struct HeldOutput(Option<JoinHandle<Vec<u8>>>);
 impl HeldOutput {
     /// Holds the output of a program back, and gives it no input.
     pub(super) fn divert_from(command: &mut Command) -> std::io::Result<Self> {
-        let (reader, writer) = pipe()?;
+        let (mut reader, writer) = pipe()?;
         command
             .stdin(Stdio::null())
             .stdout(writer.try_clone()?)
             .stderr(writer);
-        let read = move || {
-            let (mut reader, mut kept) = (reader, Vec::new());
+        let thread = thread::Builder::new().name("output".to_owned());
+        let thread = thread.spawn(move || {
+            let mut kept = Vec::new();
             // The rest is read and lost, so that the program goes on.
             let _ = reader.by_ref().take(MAX_KEPT).read_to_end(&mut kept);
             let _ = std::io::copy(&mut reader, &mut std::io::sink());
             kept
-        };
-        Ok(Self(Some(
-            thread::Builder::new()
-                .name("output".to_owned())
-                .spawn(read)?,
-        )))
+        })?;
+        Ok(Self(Some(thread)))
     }
 
     /// Prints it, once the program has ended.

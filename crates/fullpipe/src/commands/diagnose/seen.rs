@@ -44,24 +44,24 @@ impl WatchedFindings {
         let mut processor = watched.processor.clone();
         processor.extend(end.and_then(|end| Some((end.ran, end.cpu?))));
         let whole = end.map_or(watched.took, |end| end.ran);
-        let account = |of: &[ConnectionSamples<'_>]| time_account(whole, of, &processor);
-        let time = account(&connections);
-        let seen = |(transfer, evidence): (Transfer, Evidence)| {
-            let is_own = |one: &ConnectionSamples<'_>| has_connection(&evidence, one);
-            let (own, others): (Vec<_>, Vec<_>) = connections.iter().cloned().partition(is_own);
-            let data = time.data.saturating_sub(account(&others).data);
-            let has_data = account(&own).data > Span::ZERO;
-            has_data.then_some(SeenTransfer {
-                transfer,
-                evidence,
-                data,
-            })
-        };
+        let time = time_account(whole, &connections, &processor);
+        let mut transfers = Vec::new();
+        for (transfer, evidence) in watched_transfers(watched, bandwidth) {
+            let (own, others): (Vec<_>, Vec<_>) = connections
+                .iter()
+                .cloned()
+                .partition(|one| has_connection(&evidence, one));
+            let of_others = time_account(whole, &others, &processor).data;
+            if time_account(whole, &own, &processor).data > Span::ZERO {
+                transfers.push(SeenTransfer {
+                    transfer,
+                    evidence,
+                    data: time.data.saturating_sub(of_others),
+                });
+            }
+        }
         Self {
-            transfers: watched_transfers(watched, bandwidth)
-                .into_iter()
-                .filter_map(seen)
-                .collect(),
+            transfers,
             moved_too_briefly: moved_too_briefly(watched),
             validity: witness.map(PathWitness::finish_witness),
             time: Some(time).filter(|time| time.data + time.requests > Span::ZERO),
@@ -91,20 +91,16 @@ impl SeenTransfer {
 
     /// States the time that the whole would take with a remedy whose rate is predicted.
     pub(super) fn with_command_time(&self, remedy: Remedy, time: Option<&TimeAccount>) -> Remedy {
-        let of = |time: &TimeAccount| {
-            let gain = remedy
-                .predicted?
-                .bits_per_second
-                .relative_to(self.explained_rate());
-            let predicted =
-                || time.whole.saturating_sub(self.data) + self.data.scale_by(1.0 / gain);
-            (gain > 0.0).then(|| CommandTimeForecast {
-                measured: time.whole,
-                predicted: predicted(),
-            })
-        };
+        let gain = remedy.predicted.map_or(0.0, |predicted| {
+            let rate = predicted.bits_per_second;
+            rate.relative_to(self.explained_rate())
+        });
+        let command_time = time.filter(|_| gain > 0.0).map(|time| CommandTimeForecast {
+            measured: time.whole,
+            predicted: time.whole.saturating_sub(self.data) + self.data.scale_by(1.0 / gain),
+        });
         Remedy {
-            command_time: time.and_then(of),
+            command_time,
             ..remedy
         }
     }

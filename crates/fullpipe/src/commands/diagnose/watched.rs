@@ -20,7 +20,8 @@ use fullpipe_observe::{
     watch_others,
 };
 use fullpipe_record::{
-    CommandEnd, Content, Diagnosis, DiagnosisReport, Document, Event, Remedy, TimeAccount, Validity,
+    CommandEnd, Content, Diagnosis, DiagnosisReport, Event, OwnCapture, TimeAccount, Validity,
+    Verdict,
 };
 use fullpipe_report as report;
 use fullpipe_route::changed_syn_quotes;
@@ -66,23 +67,23 @@ pub(super) fn run(
     let interrupts = arguments.live.interrupt_flags()?;
     let flag = Arc::clone(&interrupts.flag);
     let time = arguments.load.requested_time().unwrap_or(USUAL_TIME);
-    let open = if arguments.capture.is_set() {
-        open_connections(subject)?
+    let recording = if arguments.capture.is_set() {
+        arguments
+            .capture
+            .of_connections(&open_connections(subject)?)?
     } else {
-        Vec::new()
+        None
     };
-    let recording = arguments.capture.of_connections(&open)?;
     let witness = PathWitness::begin_witness();
     let name = match subject {
         WatchSubject::Process(pid) | WatchSubject::Started(pid) => format!("process {pid}"),
         WatchSubject::Connection(local, remote) => format!("{local} ↔ {remote}"),
     };
     let mut progress = WatchDisplay::start_display(arguments, &name, &interrupts, terminal)?;
-    let mut stop = |now: WatchProgress<'_>| {
+    let watched = watch_others(subject, &mut |now| {
         progress.show_progress(now);
         now.elapsed >= time || flag.load(Ordering::Relaxed)
-    };
-    let watched = watch_others(subject, &mut stop);
+    });
     drop(progress);
     let watched = watched?;
     let seen = WatchedFindings::from_watched((Some(&watched), witness), None, arguments.bandwidth);
@@ -108,18 +109,14 @@ pub(super) fn run_command(
     }
     let interrupts = arguments.live.interrupt_flags()?;
     let flag = Arc::clone(&interrupts.flag);
-    let cannot_hold = |error: io::Error| {
+    let is_held = arguments.live.is_wanted();
+    let held = is_held.then(|| HeldOutput::divert_from(&mut command));
+    let held = held.transpose().map_err(|error| {
         Failure::new(
             FAILED,
             format!("cannot hold the output of `{name}`: {error}"),
         )
-    };
-    let held = arguments
-        .live
-        .is_wanted()
-        .then(|| HeldOutput::divert_from(&mut command))
-        .transpose()
-        .map_err(cannot_hold)?;
+    })?;
     let witness = PathWitness::begin_witness();
     let mut program = ChildProgram::start(&mut command, words)?;
     // It has the other end of the pipe of the output, too.
@@ -170,12 +167,7 @@ pub(super) fn run_download(
     let most = arguments.load.bytes().unwrap_or(MAX_BYTES);
     let limit = format!("{:.3}", time.as_secs_f64());
     let mut words: Vec<String> = CURL.map(str::to_owned).to_vec();
-    words.extend([
-        "--max-time".to_owned(),
-        limit,
-        "--".to_owned(),
-        url.to_owned(),
-    ]);
+    words.extend(["--max-time", &limit, "--", url].map(str::to_owned));
     let mut command = Command::new(&words[0]);
     command
         .args(&words[1..])
@@ -289,20 +281,9 @@ impl<'w> ChildProgram<'w> {
     /// longer than [`TIMEOUT`], and what it has started too.
     fn wait_for_end(&mut self) -> Result<CommandEnd, Failure> {
         let deadline = Instant::now() + TIMEOUT;
-        while self.status.is_none() {
-            self.status = self
-                .child
-                .try_wait()
-                .map_err(|error| Failure::new(FAILED, error.to_string()))?;
-            if Instant::now() >= deadline {
-                // It may have ended just now.
-                let _ = self.child.kill();
-            }
-            if self.status.is_none() {
-                thread::sleep(POLL_INTERVAL);
-            }
-        }
-        let status = self.status.unwrap_or_default();
+        let status = self
+            .wait_for_status(deadline)
+            .map_err(|error| Failure::new(FAILED, error.to_string()))?;
         let ended = self
             .end
             .take()
@@ -318,6 +299,23 @@ impl<'w> ChildProgram<'w> {
             // It is the only child that this program waits for.
             cpu: children_cpu_time().ok().map(CpuTime::total_time),
         })
+    }
+
+    /// Waits for the child alone, which is killed at `deadline`.
+    fn wait_for_status(&mut self, deadline: Instant) -> io::Result<ExitStatus> {
+        loop {
+            if let Some(status) = self.status {
+                return Ok(status);
+            }
+            self.status = self.child.try_wait()?;
+            if Instant::now() >= deadline {
+                // It may have ended just now.
+                let _ = self.child.kill();
+            }
+            if self.status.is_none() {
+                thread::sleep(POLL_INTERVAL);
+            }
+        }
     }
 
     fn ask_to_end(&mut self) {
@@ -359,19 +357,18 @@ impl Drop for ChildProgram<'_> {
 /// Starts a thread that returns when a child has ended; none where the kernel or the system
 /// refuses.
 fn notice_end(child: &Child) -> Option<JoinHandle<Instant>> {
-    let process = pidfd_open(
-        Pid::from_raw(child.id().cast_signed())?,
-        PidfdFlags::empty(),
-    )
-    .ok()?;
-    let wait = move || {
-        while poll(&mut [PollFd::new(&process, PollFlags::IN)], None) == Err(Errno::INTR) {}
-        Instant::now()
-    };
-    thread::Builder::new()
-        .name("end-of-program".to_owned())
-        .spawn(wait)
+    let process = open_process(child.id())?;
+    let thread = thread::Builder::new().name("end-of-program".to_owned());
+    thread
+        .spawn(move || {
+            while poll(&mut [PollFd::new(&process, PollFlags::IN)], None) == Err(Errno::INTR) {}
+            Instant::now()
+        })
         .ok()
+}
+
+fn open_process(pid: u32) -> Option<OwnedFd> {
+    pidfd_open(Pid::from_raw(pid.cast_signed())?, PidfdFlags::empty()).ok()
 }
 
 /// Opens the processes that a child has started, as far as the parents still live. The child must
@@ -380,8 +377,7 @@ fn child_descendants(child: &Child) -> Vec<OwnedFd> {
     let others = process_tree(child.id())
         .into_iter()
         .filter(|pid| *pid != child.id());
-    let open = |pid: u32| pidfd_open(Pid::from_raw(pid.cast_signed())?, PidfdFlags::empty()).ok();
-    others.filter_map(open).collect()
+    others.filter_map(open_process).collect()
 }
 
 /// Signals processes, of which some may have ended, or be another user's.
@@ -455,13 +451,12 @@ fn explain_transfers(
     if let Some(time) = &time {
         terminal.print_result(&report::time_account(time, command.is_some(), style));
     }
-    let rates: Vec<BitRate> = transfers.iter().map(SeenTransfer::explained_rate).collect();
-    let found: Vec<Diagnosis> = transfers
-        .into_iter()
-        .map(|one| diagnose_transfer(one, time.as_ref()))
-        .collect();
-    for (diagnosis, rate) in found.iter().zip(rates) {
-        terminal.print_result(&report::diagnosis_text(diagnosis, rate, style));
+    let mut found = Vec::new();
+    for one in transfers {
+        let rate = one.explained_rate();
+        let diagnosis = diagnose_transfer(one, time.as_ref());
+        terminal.print_result(&report::diagnosis_text(&diagnosis, rate, style));
+        found.push(diagnosis);
     }
     if !found.is_empty() && moved_too_briefly > ByteCount::ZERO {
         terminal.print_notice(&format!(
@@ -469,17 +464,8 @@ fn explain_transfers(
         ));
     }
     let verdict = found.first().map(|diagnosis| &diagnosis.verdict);
-    let capture = recording.map(|recording| {
-        recording.finish(ExplainedTransfers::Largest(1), arguments.bandwidth, verdict)
-    });
-    // What was watched is printed although its capture could not be kept.
-    let capture = capture.and_then(|finished| match finished {
-        Ok(capture) => Some(capture),
-        Err(failure) => {
-            Terminal::print_error(&failure.message);
-            None
-        }
-    });
+    let capture =
+        recording.and_then(|recording| finish_recording(recording, arguments.bandwidth, verdict));
     if let Some(capture) = &capture {
         terminal.print_result(&report::own_capture(capture, style));
     }
@@ -499,33 +485,39 @@ fn explain_transfers(
         trial: None,
     });
     terminal.print_event(&Event::Diagnosis(diagnosis.clone()));
-    let document = Document::new(Content::Diagnosis {
+    let content = Content::Diagnosis {
         measurement: None,
         diagnosis,
-    });
-    terminal.print_document(&document);
+    };
+    let document = terminal.print_report(content, None);
     arguments.archive.keep_document(&document, terminal);
-    if is_valid {
-        Ok(())
-    } else {
-        Err(Failure::already_printed(FAILED))
+    Failure::after_report(None, false, is_valid)
+}
+
+/// Ends a capture. What was watched is printed although its capture could not be kept.
+fn finish_recording(
+    recording: OwnRecording,
+    bandwidth: Option<BitRate>,
+    verdict: Option<&Verdict>,
+) -> Option<OwnCapture> {
+    match recording.finish(ExplainedTransfers::Largest(1), bandwidth, verdict) {
+        Ok(capture) => Some(capture),
+        Err(failure) => {
+            Terminal::print_error(&failure.message);
+            None
+        }
     }
 }
 
 fn diagnose_transfer(seen: SeenTransfer, time: Option<&TimeAccount>) -> Diagnosis {
     let verdict = diagnose(&seen.evidence);
-    let own = |mut remedy: Remedy| {
+    let mut remedies = Vec::new();
+    for mut remedy in ranked_remedies(&seen.evidence, &verdict) {
         // Flags of our own are of no use to another program.
-        remedy
-            .commands
-            .apply
-            .retain(|command| !command.starts_with("fullpipe measure "));
-        seen.with_command_time(remedy, time)
-    };
-    let remedies = ranked_remedies(&seen.evidence, &verdict)
-        .into_iter()
-        .map(own)
-        .collect();
+        let apply = &mut remedy.commands.apply;
+        apply.retain(|command| !command.starts_with("fullpipe measure "));
+        remedies.push(seen.with_command_time(remedy, time));
+    }
     let defects = defects_behind(&verdict, kernels(&seen.evidence));
     Diagnosis {
         transfer: Some(seen.transfer),

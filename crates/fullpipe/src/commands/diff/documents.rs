@@ -32,12 +32,7 @@ pub(super) fn read_runs(files: &str, archive: &PlaceArgument) -> Result<NamedRun
         } else {
             text_of(name)?
         };
-        let found = measurements_in(name_of(name), &text);
-        let refused = |failure| {
-            other_program(&text)
-                .map_or(failure, |program| of_other_program(name_of(name), &program))
-        };
-        measurements.extend(found.map_err(refused)?);
+        measurements.extend(measurements_in(name_of(name), &text)?);
     }
     let name = match names[..] {
         [only] => only.to_owned(),
@@ -98,6 +93,13 @@ fn other_program(text: &str) -> Option<String> {
 }
 
 fn measurements_in(name: &str, text: &str) -> Result<Vec<Measurement>, Failure> {
+    own_measurements(name, text).map_err(|failure| match other_program(text) {
+        Some(program) => of_other_program(name, &program),
+        None => failure,
+    })
+}
+
+fn own_measurements(name: &str, text: &str) -> Result<Vec<Measurement>, Failure> {
     let mut measurements = Vec::new();
     for value in serde_json::Deserializer::from_str(text).into_iter::<Value>() {
         let value = value.map_err(|error| not_a_document(name, &error))?;

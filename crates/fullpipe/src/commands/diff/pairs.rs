@@ -5,15 +5,13 @@ use std::ffi::OsString;
 use clap::Parser;
 use fullpipe_experiment::{PairedSide, forecast_pairs, run_pairs};
 use fullpipe_probe::{Destination, ProbeError, measure_transfer};
-use fullpipe_record::{
-    ComparedSide, DifferenceReport, ErrorReport, Event, Measurement, PairForecast, Request,
-};
+use fullpipe_record::{DifferenceReport, ErrorReport, Event, Measurement, PairForecast, Request};
 use fullpipe_report as report;
 use fullpipe_units::{ByteCount, Span, printable_line};
 
 use crate::arguments::parse_arguments;
 use crate::commands::load::{MeasureLoadArguments, ServerAddress};
-use crate::commands::measure::{ask_consent, ask_question, stays_here};
+use crate::commands::measure::{ask_consent, ask_question, require_whole, stays_here};
 use crate::failure::{FAILED, Failure, INTERRUPTED, USAGE};
 use crate::terminal::Terminal;
 
@@ -49,16 +47,22 @@ pub(super) fn run(
             .iter()
             .try_for_each(|side| ask_consent(&destination, &side.request))?;
     }
-    let mut once = |request: &Request| measure_transfer(&destination, request, &flag, &mut |_| {});
-    let forecast = forecast_of(&sides, pairs, &mut once, terminal)?;
+    let once: &mut dyn FnMut(&Request) -> Result<Measurement, ProbeError> =
+        &mut |request| measure_transfer(&destination, request, &flag, &mut |_| {});
+    let forecast = forecast_of(&sides, pairs, once, terminal)?;
     if !arguments.yes {
         consent_to(&forecast, &destination)?;
     }
-    let mut done = |pair: u32, side: ComparedSide, run: &Measurement| {
-        terminal.print_progress(&format!("pair {pair:>3}, {side:?}: {}\n", run.summary.rate));
-        terminal.print_event(&Event::Measurement(Box::new(run.clone())));
-    };
-    let (compared, error) = run_pairs(&sides, pairs, random_seed()?, &mut once, &mut done);
+    let (compared, error) = run_pairs(
+        &sides,
+        pairs,
+        random_seed()?,
+        once,
+        &mut |pair, side, run| {
+            terminal.print_progress(&format!("pair {pair:>3}, {side:?}: {}\n", run.summary.rate));
+            terminal.print_event(&Event::Measurement(Box::new(run.clone())));
+        },
+    );
     let error = error.map(Failure::from);
     let Some(compared) = compared else {
         return Err(error
@@ -137,25 +141,12 @@ fn forecast_of(
     once: &mut dyn FnMut(&Request) -> Result<Measurement, ProbeError>,
     terminal: &Terminal,
 ) -> Result<PairForecast, Failure> {
-    let mut first = |side: &PairedSide| {
-        let run = once(&side.request)?;
-        if run.interrupted {
-            return Err(Failure::new(
-                INTERRUPTED,
-                "interrupted before the first pair",
-            ));
-        }
-        match run.broken_off {
-            Some(why) => Err(Failure::new(
-                FAILED,
-                format!("the run before the first pair broke off: {why}"),
-            )),
-            None => Ok(run),
-        }
-    };
-    let [a, b] = sides;
-    let (a, b) = (first(a)?, first(b)?);
-    let forecast = forecast_pairs(pairs, [&a, &b]);
+    let mut runs = Vec::new();
+    for side in sides {
+        let what = "the run before the first pair";
+        runs.push(require_whole(once(&side.request)?, "the first pair", what)?);
+    }
+    let forecast = forecast_pairs(pairs, [&runs[0], &runs[1]]);
     terminal.print_progress(&report::pair_forecast(&forecast));
     Ok(forecast)
 }

@@ -424,38 +424,42 @@ impl Iperf3Arguments {
             (Some(_), true) => Err("cannot be both server and client".to_owned()),
             (None, false) => Err("must either be a client (-c) or server (-s)".to_owned()),
             (Some(host), false) => {
-                if self.server_flags != ServerFlags::default() {
-                    return Err("some option you are trying to set is server only".to_owned());
-                }
-                // `-A` pins the whole process, so that its threads need no processor of their own.
-                let request = self
-                    .client_flags
-                    .to_request(self.report_interval()?, self.processor_affinity()?.1)?;
-                let plan = ClientPlan {
-                    destination: self.destination(host)?,
-                    request,
-                    shape: self.program_settings()?,
-                };
+                let plan = self.client_plan(host)?;
                 Ok(Iperf3Task::Client(Box::new(plan)))
             }
-            (None, true) => {
-                if self.client_flags != ClientFlags::default() {
-                    return Err("some option you are trying to set is client only".to_owned());
-                }
-                if self.rcv_timeout.is_some() {
-                    return Err(
-                        "--rcv-timeout of a server is not supported by fullpipe: it has its own"
-                            .to_owned(),
-                    );
-                }
-                let options = self.serve_options()?;
-                Ok(Iperf3Task::Server(Box::new(ServerPlan {
-                    options,
-                    daemon: self.server_flags.daemon,
-                    shape: self.program_settings()?,
-                })))
-            }
+            (None, true) => Ok(Iperf3Task::Server(Box::new(self.server_plan()?))),
         }
+    }
+
+    fn client_plan(&self, host: &str) -> Result<ClientPlan, String> {
+        if self.server_flags != ServerFlags::default() {
+            return Err("some option you are trying to set is server only".to_owned());
+        }
+        // `-A` pins the whole process, so that its threads need no processor of their own.
+        let request = self
+            .client_flags
+            .to_request(self.report_interval()?, self.processor_affinity()?.1)?;
+        Ok(ClientPlan {
+            destination: self.destination(host)?,
+            request,
+            shape: self.program_settings()?,
+        })
+    }
+
+    fn server_plan(&self) -> Result<ServerPlan, String> {
+        if self.client_flags != ClientFlags::default() {
+            return Err("some option you are trying to set is client only".to_owned());
+        }
+        if self.rcv_timeout.is_some() {
+            return Err(
+                "--rcv-timeout of a server is not supported by fullpipe: it has its own".to_owned(),
+            );
+        }
+        Ok(ServerPlan {
+            options: self.serve_options()?,
+            daemon: self.server_flags.daemon,
+            shape: self.program_settings()?,
+        })
     }
 
     fn serve_options(&self) -> Result<ServeOptions, String> {
@@ -517,10 +521,11 @@ impl Iperf3Arguments {
     /// Returns the address and the device of this end. The scope of a link-local address is a
     /// device, too: a socket at that device can have the address without its scope.
     fn local_endpoint(&self) -> Result<(Option<IpAddr>, Option<String>), String> {
-        let split = |text| {
-            str::split_once(text, '%').map_or((text, None), |(host, device)| (host, Some(device)))
-        };
-        let bound = self.bind.as_deref().map(split);
+        let bound = self.bind.as_deref();
+        let bound = bound.map(|text| match text.split_once('%') {
+            Some((host, device)) => (host, Some(device)),
+            None => (text, None),
+        });
         let address = bound.map(|(host, _)| resolve_address(host)).transpose()?;
         let device = self
             .bind_dev
@@ -531,10 +536,9 @@ impl Iperf3Arguments {
 
     fn report_interval(&self) -> Result<Span, String> {
         let is_possible = self.interval == 0.0 || (0.1..=60.0).contains(&self.interval);
-        let refusal = || "invalid report interval (min = 0.1, max = 60 seconds)".to_owned();
         is_possible
             .then(|| Span::from_secs_f64(self.interval))
-            .ok_or_else(refusal)
+            .ok_or_else(|| "invalid report interval (min = 0.1, max = 60 seconds)".to_owned())
     }
 
     /// Returns the processors of this end and of the server.
@@ -621,31 +625,13 @@ impl ClientFlags {
         } else {
             Transport::Tcp
         };
-        if self.reverse && self.bidir {
-            return Err("cannot be both reverse and bidirectional".to_owned());
-        }
-        if [
-            self.time.is_some(),
-            self.bytes.is_some(),
-            self.blockcount.is_some(),
-        ]
-        .iter()
-        .filter(|&&given| given)
-        .count()
-            > 1
-        {
-            return Err("only one test end condition (-t, -n, -k) may be specified".to_owned());
-        }
+        self.check_conflicts()?;
         let block = self.block_size(transport)?;
-        let (rate, burst) = self.bitrate.unwrap_or((
-            if self.udp {
-                DEFAULT_UDP_RATE
-            } else {
-                BitRate::ZERO
-            },
-            None,
-        ));
-        let above_zero = |rate: &BitRate| *rate > BitRate::ZERO;
+        let (rate, burst) = match self.bitrate {
+            Some((rate, burst)) => (Some(rate), burst),
+            None => (self.udp.then_some(DEFAULT_UDP_RATE), None),
+        };
+        let paced = self.fq_rate.filter(|_| !self.no_fq_socket_pacing);
         Ok(Request {
             transport,
             direction: data_direction(self.reverse, self.bidir),
@@ -654,13 +640,10 @@ impl ClientFlags {
             omit: Span::from_secs(self.omitted_seconds()?),
             bytes: self.byte_budget(block),
             block,
-            rate: Some(rate).filter(above_zero),
+            rate: rate.filter(|rate| *rate > BitRate::ZERO),
             burst,
             catches_up_at_once: true,
-            pacing: self
-                .fq_rate
-                .filter(above_zero)
-                .filter(|_| !self.no_fq_socket_pacing),
+            pacing: paced.filter(|rate| *rate > BitRate::ZERO),
             buffer: self.socket_buffer()?,
             congestion: self.congestion.clone(),
             mss: self.segment_size()?,
@@ -678,6 +661,21 @@ impl ClientFlags {
             extra_data: self.extra_data.clone(),
             ..Request::default()
         })
+    }
+
+    fn check_conflicts(&self) -> Result<(), String> {
+        if self.reverse && self.bidir {
+            return Err("cannot be both reverse and bidirectional".to_owned());
+        }
+        let ends = [
+            self.time.is_some(),
+            self.bytes.is_some(),
+            self.blockcount.is_some(),
+        ];
+        if ends.into_iter().filter(|given| *given).count() > 1 {
+            return Err("only one test end condition (-t, -n, -k) may be specified".to_owned());
+        }
+        Ok(())
     }
 
     fn stream_count(&self) -> Result<u16, String> {

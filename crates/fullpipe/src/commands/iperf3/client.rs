@@ -34,11 +34,9 @@ pub(super) fn run(plan: &ClientPlan, output: &mut ResultWriter) -> Result<(), Fa
     let failure = match run_test(plan, &flag, &mut renderer, output) {
         Ok(seen) => {
             renderer.report_results(&seen, output);
-            if seen.interrupted {
-                Some(TestFailure::Interrupted(CLIENT_TERMINATED))
-            } else {
-                seen.broken_off.map(TestFailure::Error)
-            }
+            let interrupted = TestFailure::Interrupted(CLIENT_TERMINATED);
+            let broken_off = seen.broken_off.map(TestFailure::Error);
+            seen.interrupted.then_some(interrupted).or(broken_off)
         }
         Err(failure) => Some(failure),
     };
@@ -150,7 +148,7 @@ fn in_iperf3s_words(error: &ProbeError) -> String {
 }
 
 /// Returns the system's message for an error, without its number.
-fn system_message(error: &io::Error) -> String {
+pub(super) fn system_message(error: &io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error")
         .next()

@@ -113,10 +113,8 @@ fn print_clap_error(error: &clap::Error) -> Result<(), Failure> {
 
 /// Returns the message of C's `getopt_long` for the errors that it reports, else that of clap.
 fn in_getopts_words(error: &clap::Error) -> String {
-    let option = error
-        .get(ContextKind::InvalidArg)
-        .map(ToString::to_string)
-        .unwrap_or_default();
+    let option = error.get(ContextKind::InvalidArg);
+    let option = option.map(ToString::to_string).unwrap_or_default();
     let name = option.split([' ', '=']).next().unwrap_or_default();
     match (
         error.kind(),
@@ -133,13 +131,8 @@ fn in_getopts_words(error: &clap::Error) -> String {
         }
         _ => {
             let text = error.render().to_string();
-            format!(
-                "parameter error - {}",
-                text.lines()
-                    .next()
-                    .unwrap_or_default()
-                    .trim_start_matches("error: ")
-            )
+            let first = text.lines().next().unwrap_or_default();
+            format!("parameter error - {}", first.trim_start_matches("error: "))
         }
     }
 }

@@ -95,25 +95,29 @@ pub(super) fn parse_dscp(text: &str) -> Result<u8, String> {
 
 /// Reads a number and one letter for its unit, and ignores the text after them.
 fn parse_scaled_number(text: &str, base: f64) -> Result<f64, String> {
-    let wrong = || format!("\"{text}\" is not a number, with K, M, G or T after it if you like");
-    let trimmed = text.trim();
-    let end = trimmed
+    scaled_number(text.trim(), base).ok_or_else(|| {
+        format!("\"{text}\" is not a number, with K, M, G or T after it if you like")
+    })
+}
+
+fn scaled_number(text: &str, base: f64) -> Option<f64> {
+    let end = text
         .find(|c: char| !c.is_ascii_digit() && c != '.')
-        .unwrap_or(trimmed.len());
-    let number: f64 = trimmed[..end].parse().map_err(|_| wrong())?;
-    let power = match trimmed[end..]
-        .chars()
+        .unwrap_or(text.len());
+    let (number, unit) = text.split_at(end);
+    let power = match unit
+        .bytes()
         .next()
         .map(|letter| letter.to_ascii_lowercase())
     {
         None => 0,
-        Some('k') => 1,
-        Some('m') => 2,
-        Some('g') => 3,
-        Some('t') => 4,
-        Some(_) => return Err(wrong()),
+        Some(b'k') => 1,
+        Some(b'm') => 2,
+        Some(b'g') => 3,
+        Some(b't') => 4,
+        Some(_) => return None,
     };
-    Ok(number * base.powi(power))
+    Some(number.parse::<f64>().ok()? * base.powi(power))
 }
 
 #[cfg(test)]

@@ -17,9 +17,8 @@ pub(super) struct ResultWriter {
 impl ResultWriter {
     /// Appends to `logfile`, or writes to standard output. `stamp` is a format of strftime.
     pub(super) fn open(logfile: Option<&Path>, stamp: Option<&str>) -> Result<Self, String> {
-        let open = |path| OpenOptions::new().append(true).create(true).open(path);
         let file = logfile
-            .map(open)
+            .map(|path| OpenOptions::new().append(true).create(true).open(path))
             .transpose()
             .map_err(|error| format!("unable to open log file: {error}"))?;
         if let Some(format) = stamp {

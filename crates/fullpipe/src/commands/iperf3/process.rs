@@ -15,13 +15,7 @@ const RUNNING: &str = "Another instance of iperf3 appears to be running";
 /// Moves to the processor that was asked for, and writes the process's number.
 pub(super) fn prepare_process(shape: &ProgramSettings) -> Result<Option<PidFile>, String> {
     if let Some(processor) = shape.processor {
-        // Beyond what a set can hold, there is no such processor.
-        let mut set = CpuSet::new();
-        if processor < CpuSet::MAX_CPU {
-            set.set(processor);
-        }
-        sched_setaffinity(None, &set)
-            .map_err(|error| format!("unable to set CPU affinity: {error}"))?;
+        move_to(processor).map_err(|error| format!("unable to set CPU affinity: {error}"))?;
     }
     let Some(path) = &shape.pidfile else {
         return Ok(None);
@@ -29,11 +23,10 @@ pub(super) fn prepare_process(shape: &ProgramSettings) -> Result<Option<PidFile>
     let written = fs::read_to_string(path)
         .ok()
         .and_then(|text| text.trim_matches(['\0', '\n']).parse().ok());
-    let is_running = |pid: Pid| {
-        Some(pid) != Pid::from_raw(std::process::id().cast_signed())
-            && test_kill_process(pid).is_ok()
-    };
-    if written.and_then(Pid::from_raw).is_some_and(is_running) {
+    let others = written
+        .and_then(Pid::from_raw)
+        .filter(|pid| Some(*pid) != Pid::from_raw(std::process::id().cast_signed()));
+    if others.is_some_and(|pid| test_kill_process(pid).is_ok()) {
         return Err(RUNNING.to_owned());
     }
     PidFile::write(path, &std::process::id().to_string())
@@ -42,4 +35,13 @@ pub(super) fn prepare_process(shape: &ProgramSettings) -> Result<Option<PidFile>
             ErrorKind::ResourceBusy => RUNNING.to_owned(),
             _ => format!("unable to write PID file: {error}"),
         })
+}
+
+fn move_to(processor: usize) -> rustix::io::Result<()> {
+    // Beyond what a set can hold, there is no such processor.
+    let mut set = CpuSet::new();
+    if processor < CpuSet::MAX_CPU {
+        set.set(processor);
+    }
+    sched_setaffinity(None, &set)
 }

@@ -12,6 +12,7 @@ use fullpipe_record::{Measurement, Request};
 use fullpipe_report::iperf3::{TestRole, greeting_lines, listening_line};
 
 use super::arguments::{ProgramFormat, ProgramSettings, ServerPlan};
+use super::client::system_message;
 use super::output::ResultWriter;
 use super::process;
 use super::renderer::{TestFailure, TestRenderer, test_header};
@@ -41,13 +42,10 @@ pub(super) fn run(plan: &ServerPlan, output: &mut ResultWriter) -> Result<(), Fa
     )
     .map_err(|error| server_failure(&in_iperf3s_words(&error), printer.output))?;
     if flag.load(std::sync::atomic::Ordering::Relaxed) {
-        if printer.is_interrupted {
-            return Err(Failure::already_printed(FAILED));
+        if !printer.is_interrupted {
+            output.print_error(&format!("interrupt - {TERMINATED}"));
         }
-        return Err(server_failure(
-            &format!("interrupt - {TERMINATED}"),
-            printer.output,
-        ));
+        return Err(Failure::already_printed(FAILED));
     }
     Ok(())
 }
@@ -100,11 +98,8 @@ impl<'p> ServerPrinter<'p> {
         match event {
             ServerEvent::Listening(_) => self.print_waiting(),
             ServerEvent::Began { client, request } => {
-                let header = test_header(&client.ip().to_string(), client.port());
-                self.tests.insert(
-                    client,
-                    TestRenderer::new(TestRole::Server, self.shape, request, header),
-                );
+                self.tests
+                    .insert(client, server_renderer(self.shape, client, request));
             }
             ServerEvent::Connected { client, connected } => {
                 if let Some(renderer) = self.tests.get_mut(&client) {
@@ -118,34 +113,17 @@ impl<'p> ServerPrinter<'p> {
             }
             ServerEvent::Ended {
                 client,
-                measurement,
+                measurement: Some(measurement),
                 ..
-            } => {
-                if let (Some(mut renderer), Some(measurement)) =
-                    (self.tests.remove(&client), measurement)
-                {
-                    renderer.report_results(&measurement, self.output);
-                    renderer.finish_report(self.output);
-                    self.print_waiting();
-                }
-            }
+            } => self.print_results(client, &measurement),
+            ServerEvent::Ended { client, .. } => drop(self.tests.remove(&client)),
             ServerEvent::Failed {
                 client,
                 why,
                 cause,
                 measurement,
-            } => {
-                self.print_failure(client, why, cause.as_ref(), measurement.as_deref());
-            }
-            ServerEvent::Rejected(RefusedConnections {
-                client,
-                why,
-                connections,
-            }) => {
-                self.output.print_error(&format!(
-                    "error - turned {connections} connections of {client} away: {why}"
-                ));
-            }
+            } => self.print_failure(client, why, cause.as_ref(), measurement.as_deref()),
+            ServerEvent::Rejected(refused) => self.print_rejected(&refused),
             ServerEvent::NotListening { why } => {
                 self.output.print_error(&format!("warning: {why}"));
             }
@@ -154,6 +132,25 @@ impl<'p> ServerPrinter<'p> {
             ServerEvent::Idle
             | ServerEvent::BeganIperf2 { .. }
             | ServerEvent::UnreportedFlows { .. } => {}
+        }
+    }
+
+    fn print_rejected(&mut self, refused: &RefusedConnections) {
+        let RefusedConnections {
+            client,
+            why,
+            connections,
+        } = refused;
+        self.output.print_error(&format!(
+            "error - turned {connections} connections of {client} away: {why}"
+        ));
+    }
+
+    fn print_results(&mut self, client: SocketAddr, measurement: &Measurement) {
+        if let Some(mut renderer) = self.tests.remove(&client) {
+            renderer.report_results(measurement, self.output);
+            renderer.finish_report(self.output);
+            self.print_waiting();
         }
     }
 
@@ -171,11 +168,9 @@ impl<'p> ServerPrinter<'p> {
             None => TestFailure::Error(why),
         };
         self.is_interrupted |= failure == TestFailure::Interrupted(TERMINATED);
-        let new = || {
-            let header = test_header(&client.ip().to_string(), client.port());
-            TestRenderer::new(TestRole::Server, self.shape, Request::default(), header)
-        };
-        let mut renderer = self.tests.remove(&client).unwrap_or_else(new);
+        let known = self.tests.remove(&client);
+        let mut renderer =
+            known.unwrap_or_else(|| server_renderer(self.shape, client, Request::default()));
         renderer.report_peer(self.output);
         if let Some(measurement) = measurement {
             renderer.report_results(measurement, self.output);
@@ -198,6 +193,11 @@ impl<'p> ServerPrinter<'p> {
     }
 }
 
+fn server_renderer(shape: &ProgramSettings, client: SocketAddr, request: Request) -> TestRenderer {
+    let header = test_header(&client.ip().to_string(), client.port());
+    TestRenderer::new(TestRole::Server, shape, request, header)
+}
+
 fn server_failure(why: &str, output: &mut ResultWriter) -> Failure {
     output.print_error(why);
     Failure::already_printed(FAILED)
@@ -206,8 +206,7 @@ fn server_failure(why: &str, output: &mut ResultWriter) -> Failure {
 fn in_iperf3s_words(error: &ServeError) -> String {
     match error {
         ServeError::Listen(error) => {
-            let cause = error.cause.to_string();
-            let reason = cause.split(" (os error").next().unwrap_or_default();
+            let reason = system_message(&error.cause);
             format!("error - unable to start listener for connections: {reason}\niperf3: exiting")
         }
         ServeError::Start(cause) | ServeError::File(cause) => format!("error - {cause}"),

@@ -57,19 +57,7 @@ impl PathLists {
         &self,
         load: impl Iterator<Item = &'v QuantityValues>,
     ) -> Result<Vec<AxisCombination>, Failure> {
-        let Self {
-            bandwidth,
-            rtt,
-            queue,
-            loss,
-            mtu,
-        } = self;
-        let path = [bandwidth, rtt, loss, mtu].into_iter().flatten();
-        let path = path.map(|QuantityValues(values)| values.iter().filter_map(path_key).collect());
-        let queues = queue
-            .iter()
-            .map(|QueueSizes(sizes)| sizes.iter().map(|size| format!("queue={size}")).collect());
-        let path: Vec<Vec<String>> = path.chain(queues).collect();
+        let path = self.path_keys();
         let load: Vec<&Vec<QuantitySetting>> = load.map(|QuantityValues(values)| values).collect();
         let lengths = path
             .iter()
@@ -95,6 +83,23 @@ impl PathLists {
         }
         Ok(all)
     }
+
+    /// Returns the keys of a path that each of the lists stands for.
+    fn path_keys(&self) -> Vec<Vec<String>> {
+        let Self {
+            bandwidth,
+            rtt,
+            queue,
+            loss,
+            mtu,
+        } = self;
+        let path = [bandwidth, rtt, loss, mtu].into_iter().flatten();
+        let path = path.map(|QuantityValues(values)| values.iter().filter_map(path_key).collect());
+        let queues = queue
+            .iter()
+            .map(|QueueSizes(sizes)| sizes.iter().map(|size| format!("queue={size}")).collect());
+        path.chain(queues).collect()
+    }
 }
 
 /// Returns each of `combinations` with each of `values`.
@@ -103,15 +108,15 @@ fn cross_product<V>(
     values: &[V],
     add: impl Fn(&mut AxisCombination, &V),
 ) -> Vec<AxisCombination> {
-    let with = |combination: &AxisCombination, value| {
-        let mut longer = combination.clone();
-        add(&mut longer, value);
-        longer
-    };
-    combinations
-        .iter()
-        .flat_map(|combination| values.iter().map(move |value| with(combination, value)))
-        .collect()
+    let mut longer = Vec::new();
+    for combination in combinations {
+        for value in values {
+            let mut one = combination.clone();
+            add(&mut one, value);
+            longer.push(one);
+        }
+    }
+    longer
 }
 
 /// Returns a quantity of a path as `--path` has it, without loss of digits.

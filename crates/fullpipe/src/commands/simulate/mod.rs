@@ -11,8 +11,8 @@ use fullpipe_experiment::{
 };
 use fullpipe_model::{kernel, predict};
 use fullpipe_record::{
-    Content, Direction, Event, KernelVersion, Limit, Measurement, Quantity, Request,
-    SimulatedTransfer, Writer,
+    Change, Content, Direction, Event, HostSettings, KernelVersion, Limit, Measurement, Quantity,
+    Request, SimulatedTransfer, Writer,
 };
 use fullpipe_report as report;
 use fullpipe_scenario::{Scenario, ScenarioStep};
@@ -26,7 +26,7 @@ use super::load::OfferedRate;
 use crate::commands::RunCommand;
 use crate::commands::emulated::EmulatedArguments;
 use crate::commands::output::{OutputArguments, OutputChoice};
-use crate::failure::{FAILED, Failure, INTERRUPTED};
+use crate::failure::{Failure, INTERRUPTED};
 use crate::terminal::{OutputFormat, Terminal};
 use crate::values::{
     QuantityValues, integer_parser, parse_duration, some_bytes, some_test_time, values_parser,
@@ -194,13 +194,11 @@ impl RunCommand for SimulateArguments {
         let (plans, is_table) = self.named_plans()?;
         if let Some(file) = self.trace.file_path() {
             trace::check_transfer_count(plans.len() * usize::from(self.seeds), file)?;
-            let Some(NamedPlan { plan, .. }) = plans.into_iter().next() else {
-                return Ok(());
-            };
+            let plan = &plans[0].plan;
             let measurement = self
                 .trace
                 .simulate_to_file(file, plan.clone(), Interrupt(&flag))?;
-            return print_measurement(measurement, &plan, terminal);
+            return print_measurement(measurement, plan, terminal);
         }
         let work = SimulationWork {
             plans: &plans,
@@ -241,11 +239,7 @@ fn print_measurement(
         measurement: Box::new(measurement),
         path,
     });
-    if is_valid {
-        Ok(())
-    } else {
-        Err(Failure::already_printed(FAILED))
-    }
+    Failure::after_report(None, false, is_valid)
 }
 
 /// Transfers, and the way to compute them.
@@ -370,25 +364,7 @@ impl SimulateArguments {
 
     /// Returns the transfer of a step; of loads that grow, each.
     fn plans_of(&self, scenario: &Scenario, step: &ScenarioStep) -> Vec<NamedPlan> {
-        let host = kernel::default_settings(self.kernel);
-        let hosts = scenario
-            .hosts_of(step)
-            .map(|changes| host.changed_by(&changes));
-        let (lead, phases) =
-            cross_traffic_phases(&step.cross_traffic, &step.request, scenario.seed);
-        // The data of a download goes from the sender to the receiver, too: the receiver asks for
-        // it.
-        let plan = SimulationPlan::new(
-            scenario.path_of(step).clone(),
-            hosts,
-            step.request.clone(),
-            self.seed,
-        );
-        let plan = self.with_options(SimulationPlan {
-            lead,
-            cross_traffic: phases.concat(),
-            ..plan
-        });
+        let plan = self.step_plan(scenario, step);
         let Some(ramp) = step.ramp else {
             return vec![NamedPlan {
                 name: Some(step.name.clone()),
@@ -400,21 +376,42 @@ impl SimulateArguments {
             steps: ramp.loads,
         }
         .offered_loads(payload_capacity(&plan));
-        let of_load = |load: BitRate| {
-            let rate = Some(load.scale_by(1.0 / f64::from(step.request.streams.max(1))));
-            let request = Request {
-                rate,
-                ..step.request.clone()
-            };
-            NamedPlan {
-                name: Some(format!("{}, {load}", step.name)),
-                plan: SimulationPlan {
-                    request,
-                    ..plan.clone()
-                },
-            }
-        };
-        loads.into_iter().map(of_load).collect()
+        loads
+            .into_iter()
+            .map(|load| {
+                let mut plan = plan.clone();
+                let streams = step.request.streams.max(1);
+                plan.request.rate = Some(load.scale_by(1.0 / f64::from(streams)));
+                NamedPlan {
+                    name: Some(format!("{}, {load}", step.name)),
+                    plan,
+                }
+            })
+            .collect()
+    }
+
+    fn step_plan(&self, scenario: &Scenario, step: &ScenarioStep) -> SimulationPlan {
+        let (lead, phases) =
+            cross_traffic_phases(&step.cross_traffic, &step.request, scenario.seed);
+        // The data of a download goes from the sender to the receiver, too: the receiver asks for
+        // it.
+        let plan = SimulationPlan::new(
+            scenario.path_of(step).clone(),
+            self.changed_hosts(&scenario.hosts_of(step)),
+            step.request.clone(),
+            self.seed,
+        );
+        self.with_options(SimulationPlan {
+            lead,
+            cross_traffic: phases.concat(),
+            ..plan
+        })
+    }
+
+    /// Returns the default settings of the kernel after the changes of both hosts.
+    fn changed_hosts(&self, changes: &[Vec<Change>; 2]) -> [HostSettings; 2] {
+        let host = kernel::default_settings(self.kernel);
+        changes.each_ref().map(|changes| host.changed_by(changes))
     }
 
     /// Simulates measurements that were made.
@@ -436,11 +433,7 @@ impl SimulateArguments {
     }
 
     fn combination_plan(&self, combination: &AxisCombination) -> Result<NamedPlan, Failure> {
-        let host = kernel::default_settings(self.kernel);
-        let hosts = self
-            .emulated
-            .host_changes()?
-            .map(|changes| host.changed_by(&changes));
+        let hosts = self.changed_hosts(&self.emulated.host_changes()?);
         let request = combination.to_request(self.load.to_request());
         let plan = SimulationPlan::new(
             self.emulated.path_with(&combination.path)?,

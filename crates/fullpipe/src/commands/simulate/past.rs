@@ -7,7 +7,7 @@ use fullpipe_record::{Content, Event};
 use fullpipe_report as report;
 
 use crate::commands::document;
-use crate::failure::{Failure, INTERRUPTED, USAGE};
+use crate::failure::{Failure, USAGE};
 use crate::sibling::read_sibling;
 use crate::terminal::Terminal;
 
@@ -80,11 +80,7 @@ impl PastArguments {
             reports.push(report);
         }
         terminal.print_content(Content::WhatIf { what_if: reports });
-        if interrupted {
-            Err(Failure::already_printed(INTERRUPTED))
-        } else {
-            Ok(())
-        }
+        Failure::after_report(None, interrupted, true)
     }
 }
 

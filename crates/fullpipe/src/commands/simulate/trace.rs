@@ -9,7 +9,7 @@ use fullpipe_sim::SimulationPlan;
 use fullpipe_units::{SegCount, Span};
 
 use crate::failure::{FAILED, Failure, USAGE};
-use crate::values::parse_duration;
+use crate::values::{parse_duration, value_within};
 use crate::whole_file::WholeFile;
 
 /// The names of the columns: seconds, segments, bytes, bit/s.
@@ -57,16 +57,7 @@ impl TraceArguments {
         interrupt: Interrupt<'_>,
     ) -> Result<Measurement, Failure> {
         let trace = WholeFile::create(file).map_err(|error| write_failure(file, &error))?;
-        let mut out = BufWriter::new(&trace.file);
-        let mut write = |line: &str| writeln!(out, "{line}").map_err(TraceStop::Write);
-        let done = write(HEAD).and_then(|()| {
-            simulate_traced(plan, self.trace_interval, interrupt, &mut |point| {
-                write(&trace_row(point))
-            })
-        });
-        let done = done
-            .and_then(|measurement| out.flush().map(|()| measurement).map_err(TraceStop::Write));
-        drop(out);
+        let done = self.write_rows(&mut BufWriter::new(&trace.file), plan, interrupt);
         match done {
             Ok(measurement) => trace
                 .rename_into_place()
@@ -75,6 +66,20 @@ impl TraceArguments {
             Err(TraceStop::Write(error)) => Err(write_failure(file, &error)),
             Err(TraceStop::Experiment(error)) => Err(error.into()),
         }
+    }
+
+    fn write_rows(
+        &self,
+        out: &mut impl Write,
+        plan: SimulationPlan,
+        interrupt: Interrupt<'_>,
+    ) -> Result<Measurement, TraceStop> {
+        writeln!(out, "{HEAD}")?;
+        let measurement = simulate_traced(plan, self.trace_interval, interrupt, &mut |point| {
+            writeln!(out, "{}", trace_row(point)).map_err(TraceStop::Write)
+        })?;
+        out.flush()?;
+        Ok(measurement)
     }
 }
 
@@ -87,6 +92,12 @@ enum TraceStop {
 impl From<ExperimentError> for TraceStop {
     fn from(error: ExperimentError) -> Self {
         Self::Experiment(error)
+    }
+}
+
+impl From<io::Error> for TraceStop {
+    fn from(error: io::Error) -> Self {
+        Self::Write(error)
     }
 }
 
@@ -131,11 +142,9 @@ fn trace_row(point: &TracePoint) -> String {
 }
 
 fn trace_interval(text: &str) -> Result<Span, String> {
-    let interval = parse_duration(text)?;
-    let valid = interval >= Span::from_micros(10);
-    valid
-        .then_some(interval)
-        .ok_or_else(|| "the interval must be at least 10 µs".to_owned())
+    let bounds = Span::from_micros(10)..=Span::MAX;
+    let sentence = "the interval must be at least 10 µs";
+    value_within(parse_duration(text)?, bounds, sentence)
 }
 
 /// Fails if the course of these transfers cannot be one file.
