@@ -8,7 +8,7 @@ use fullpipe_record::{SweepCell, SweepLoad, SweepReason, SweepReport, SweepRun};
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span, count_noun, median};
 
 use super::course::{level_changes, level_note, level_series, mean_so_far};
-use super::{PageSection, published};
+use super::{PageSection, max_percent, published};
 use crate::text::{round_trip, seconds_or_minutes};
 use crate::timeline::{DeviceTraffic, TimedRun, device_traffic, timed_runs};
 
@@ -203,7 +203,7 @@ pub(super) fn spread_by_streams(report: &SweepReport) -> Option<PageSection> {
             spreads,
         ))
         .with_series(
-            PlotSeries::new("median", SeriesForm::Line, Hue::Plum, typical).with_label("median"),
+            PlotSeries::new("median", SeriesForm::Line, Hue::Plum, typical).with_name_as_label(),
         );
     let widest = count_noun(widest, "stream");
     let title = format!(
@@ -230,9 +230,11 @@ fn of_window(report: &SweepReport, window: ByteCount) -> Panel {
     });
     Panel::new(&format!("{window}: rate"))
         .with_series(PlotSeries::new("runs", SeriesForm::Dots, Hue::Grey, runs))
-        .with_series(PlotSeries::new("mean", SeriesForm::Line, Hue::Blue, mean).with_label("mean"))
         .with_series(
-            PlotSeries::new("fastest", SeriesForm::Line, Hue::Orange, most).with_label("fastest"),
+            PlotSeries::new("mean", SeriesForm::Line, Hue::Blue, mean).with_name_as_label(),
+        )
+        .with_series(
+            PlotSeries::new("fastest", SeriesForm::Line, Hue::Orange, most).with_name_as_label(),
         )
 }
 
@@ -267,17 +269,14 @@ pub(super) fn processor_section(report: &SweepReport) -> Option<PageSection> {
     if by_number(&sender, |own| own[0]).len() < 2 {
         return None;
     }
-    let most = sender
-        .iter()
-        .map(|(_, share)| share.as_percent())
-        .fold(0.0, f64::max);
+    let most = max_percent(&sender);
     let panel = Panel::new("processor time, of one core")
         .with_series(
             PlotSeries::new("receiver", SeriesForm::Dots, Hue::Orange, receiver)
-                .with_label("receiver"),
+                .with_name_as_label(),
         )
         .with_series(
-            PlotSeries::new("sender", SeriesForm::Dots, Hue::Blue, sender).with_label("sender"),
+            PlotSeries::new("sender", SeriesForm::Dots, Hue::Blue, sender).with_name_as_label(),
         );
     let title = format!("With {least} and more, the sender spends at most {most:.1} % of a core");
     let method = "Processor time of the programs of both ends by streams, of runs with at least 90 % of the best rate.";
@@ -306,13 +305,12 @@ pub(super) fn fastest_run_section(report: &SweepReport) -> Option<PageSection> {
     let changes = level_changes(&each, ramp);
     let panel = Panel::new("rate")
         .with_series(
-            PlotSeries::new("mean so far", SeriesForm::Line, Hue::Grey, means)
-                .with_label("mean so far"),
+            PlotSeries::new("mean so far", SeriesForm::Line, Hue::Grey, means).with_name_as_label(),
         )
         .with_series(level_series(&changes, ramp, end))
         .with_series(
             PlotSeries::new("each half second", SeriesForm::Line, Hue::Blue, each)
-                .with_label("each half second"),
+                .with_name_as_label(),
         );
     let mut plot = Plot::new("The fastest run over time").with_panel(panel);
     if ramp > Span::ZERO {
@@ -374,11 +372,10 @@ pub(super) fn timeline_section(report: &SweepReport) -> Option<PageSection> {
         .filter_map(|at| Some((at.from, at.run.loaded_rtt?)));
     let delay = Panel::new("round trip")
         .with_series(
-            PlotSeries::new("under load", SeriesForm::Dots, Hue::Plum, loaded)
-                .with_label("under load"),
+            PlotSeries::new("under load", SeriesForm::Dots, Hue::Plum, loaded).with_name_as_label(),
         )
         .with_series(
-            PlotSeries::new("idle", SeriesForm::Steps, Hue::Grey, idle).with_label("idle"),
+            PlotSeries::new("idle", SeriesForm::Steps, Hue::Grey, idle).with_name_as_label(),
         );
     let (finding, method, first) = match device_traffic(report, &runs) {
         Some(traffic) => of_device(&traffic, &runs),
@@ -437,7 +434,7 @@ fn reference_series<Y: AxisQuantity>(
         .iter()
         .filter(|at| at.run.reason == SweepReason::Reference);
     let points = again.filter_map(|at| Some((at.from, shown(at.run.rate?))));
-    PlotSeries::new("reference", SeriesForm::Dots, Hue::Orange, points).with_label("reference")
+    PlotSeries::new("reference", SeriesForm::Dots, Hue::Orange, points).with_name_as_label()
 }
 
 /// Returns the utilisation of the device, or the rates that it carried where its speed is not
@@ -472,8 +469,6 @@ fn traffic_panel<Y: AxisQuantity>(
         .map(|part| (part.from, part.to, shown(part.other)));
     // Drawn in front: what remains to be seen of the bars behind is the sweep's own part.
     Panel::new(name)
-        .with_series(all.with_label("with the runs"))
-        .with_series(
-            PlotSeries::from_bars("other traffic", Hue::Green, other).with_label("other traffic"),
-        )
+        .with_series(all.with_name_as_label())
+        .with_series(PlotSeries::from_bars("other traffic", Hue::Green, other).with_name_as_label())
 }

@@ -10,7 +10,7 @@ use super::remedy::remedies_section;
 use super::transfer::{
     ceilings_section, evidence_section, limit_phrase, of_evidence, transfer_time,
 };
-use super::{Article, PageSection, compact_table};
+use super::{Article, PageSection, compact_table, or_empty};
 use crate::text::{field_name, losses_between, round_trip};
 
 /// Connections in the table.
@@ -166,18 +166,17 @@ fn loss_section(direction: &FlowDirection, course: &LossCourse) -> Option<PageSe
 
 /// Returns the fields that a device changed.
 fn field_changes_section(pair: &FlowPair) -> PageSection {
-    let of = |direction: &FlowDirection| -> Vec<[String; 4]> {
-        let row = |change: &fullpipe_record::FlowChange| {
+    let mut rows = Vec::new();
+    for direction in &pair.directions {
+        rows.extend(direction.changes.iter().map(|change| {
             [
                 direction.from.clone(),
                 field_name(change.field).to_owned(),
                 change.before.clone(),
                 change.after.clone(),
             ]
-        };
-        direction.changes.iter().map(row).collect()
-    };
-    let rows: Vec<[String; 4]> = pair.directions.iter().flat_map(of).collect();
+        }));
+    }
     let title = match rows.len() {
         0 => "No field was changed between the captures".to_owned(),
         1 => "A field was changed between the captures".to_owned(),
@@ -191,26 +190,6 @@ fn field_changes_section(pair: &FlowPair) -> PageSection {
 }
 
 fn flows_section(report: &CaptureReport) -> PageSection {
-    let row = |flow: &FlowReport| {
-        let (sender, receiver) = (
-            &flow.ends[flow.sender_index()],
-            &flow.ends[1 - flow.sender_index()],
-        );
-        [
-            flow.number.to_string(),
-            format!("{} → {}", sender.address, receiver.address),
-            sender.moved_bytes().to_string(),
-            sender.rate.to_string(),
-            sender.retransmitted_packets.to_string(),
-            sender
-                .rtt
-                .map_or_else(String::new, |rtt| round_trip(rtt.median)),
-            receiver
-                .window
-                .filter(|window| !window.is_unscaled)
-                .map_or_else(String::new, |window| window.settled.to_string()),
-        ]
-    };
     let mut largest: Vec<&FlowReport> = report.flows.iter().collect();
     largest.sort_by_key(|flow| std::cmp::Reverse(flow.total_bytes()));
     let heads = [
@@ -222,13 +201,27 @@ fn flows_section(report: &CaptureReport) -> PageSection {
         "round trip",
         "window",
     ];
-    let table = compact_table(
-        heads,
-        largest.into_iter().take(MAX_FLOWS).map(row).collect(),
-    );
+    let rows = largest.into_iter().take(MAX_FLOWS).map(flow_cells);
     PageSection::new(
         "Connections, those with most data first",
         "Each byte of data is counted once.",
-        table,
+        compact_table(heads, rows),
     )
+}
+
+fn flow_cells(flow: &FlowReport) -> [String; 7] {
+    let (sender, receiver) = (
+        &flow.ends[flow.sender_index()],
+        &flow.ends[1 - flow.sender_index()],
+    );
+    let window = receiver.window.filter(|window| !window.is_unscaled);
+    [
+        flow.number.to_string(),
+        format!("{} → {}", sender.address, receiver.address),
+        sender.moved_bytes().to_string(),
+        sender.rate.to_string(),
+        sender.retransmitted_packets.to_string(),
+        or_empty(sender.rtt.map(|rtt| round_trip(rtt.median))),
+        or_empty(window.map(|window| window.settled)),
+    ]
 }

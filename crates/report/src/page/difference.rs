@@ -3,11 +3,11 @@
 use fullpipe_chart::{ChartRow, Hue, Panel, Plot, PlotSeries, RateChange, RowChart, SeriesForm};
 use fullpipe_record::{
     ComparedRun, ComparedRuns, ComparedSide, ComparisonDesign, DifferenceConclusion,
-    DifferenceReport, LimitCount, QuantityDifference,
+    DifferenceReport, Limit, LimitCount, QuantityDifference,
 };
-use fullpipe_units::{BitRate, count_noun};
+use fullpipe_units::count_noun;
 
-use super::{Article, PageSection, compact_table};
+use super::{Article, PageSection, compact_table, or_empty};
 use crate::text::{ratio_change, round_trip};
 
 /// Returns the article on a difference.
@@ -32,26 +32,24 @@ pub(super) fn difference_article(report: &DifferenceReport) -> Article {
 }
 
 fn difference_sentences(report: &DifferenceReport) -> Vec<String> {
-    let side = |letter: &str, runs: &ComparedRuns| {
-        let within = runs.within_run.map_or_else(String::new, |[low, high]| {
-            format!(" Within this run the rate is {low} to {high} (95 %), which says nothing about the next.")
-        });
-        format!(
-            "{letter}: {}, {}.{within}",
-            runs.name,
-            count_noun(runs.runs, "run")
-        )
-    };
     let incomparable = report
         .incomparable
         .iter()
         .map(|why| format!("Not comparable: {why}."));
-    let mut all = vec![side("A", &report.a), side("B", &report.b)];
+    let mut all = vec![side_sentence("A", &report.a), side_sentence("B", &report.b)];
     all.extend(incomparable.chain(report.left_out.iter().cloned()));
     if report.interrupted {
         all.push("Interrupted: these are the pairs that were complete.".to_owned());
     }
     all
+}
+
+fn side_sentence(letter: &str, runs: &ComparedRuns) -> String {
+    let within = runs.within_run.map_or_else(String::new, |[low, high]| {
+        format!(" Within this run the rate is {low} to {high} (95 %), which says nothing about the next.")
+    });
+    let count = count_noun(runs.runs, "run");
+    format!("{letter}: {}, {count}.{within}", runs.name)
 }
 
 fn difference_facts(report: &DifferenceReport) -> Vec<(String, String)> {
@@ -81,20 +79,13 @@ fn difference_facts(report: &DifferenceReport) -> Vec<(String, String)> {
 
 /// Returns the changes of all quantities with their intervals.
 fn quantity_changes_section(report: &DifferenceReport) -> PageSection {
+    let (median, p99) = (report.rtt_median.as_ref(), report.rtt_p99.as_ref());
+    let resent = report.retransmits.as_ref();
     let all = [
         quantity_row("rate", &report.rate, Hue::Blue),
-        report
-            .rtt_median
-            .as_ref()
-            .and_then(|rtt| quantity_row("round trip under load", rtt, Hue::Plum)),
-        report
-            .rtt_p99
-            .as_ref()
-            .and_then(|rtt| quantity_row("its 99th percentile", rtt, Hue::Plum)),
-        report
-            .retransmits
-            .as_ref()
-            .and_then(|count| quantity_row("segments retransmitted", count, Hue::Orange)),
+        median.and_then(|rtt| quantity_row("round trip under load", rtt, Hue::Plum)),
+        p99.and_then(|rtt| quantity_row("its 99th percentile", rtt, Hue::Plum)),
+        resent.and_then(|count| quantity_row("segments retransmitted", count, Hue::Orange)),
     ];
     let rows = all.into_iter().flatten().fold(
         RowChart::new("Changes from A to B", ["quantity", "B to A"]),
@@ -138,27 +129,20 @@ fn of_side(report: &DifferenceReport, side: ComparedSide) -> impl Iterator<Item 
 
 /// Returns the rates of the runs of each side.
 fn run_rates_section(report: &DifferenceReport) -> PageSection {
-    let row = |letter: &str, name: &str, side, median: BitRate, hue| {
+    let (a, b) = (ComparedSide::A, ComparedSide::B);
+    let mut rows = RowChart::new("Rates of the runs", ["side", "median"]);
+    for (letter, side, of, median, hue) in [
+        ("A", a, &report.a, report.rate.a, Hue::Orange),
+        ("B", b, &report.b, report.rate.b, Hue::Blue),
+    ] {
         let rates = of_side(report, side).map(|run| run.rate);
-        ChartRow::new(&format!("{letter}: {name}"), &median.to_string(), hue)
-            .with_dots(rates)
-            .with_dot(median)
-    };
-    let rows = RowChart::new("Rates of the runs", ["side", "median"])
-        .with_row(row(
-            "A",
-            &report.a.name,
-            ComparedSide::A,
-            report.rate.a,
-            Hue::Orange,
-        ))
-        .with_row(row(
-            "B",
-            &report.b.name,
-            ComparedSide::B,
-            report.rate.b,
-            Hue::Blue,
-        ));
+        let name = format!("{letter}: {}", of.name);
+        rows = rows.with_row(
+            ChartRow::new(&name, &median.to_string(), hue)
+                .with_dots(rates)
+                .with_dot(median),
+        );
+    }
     PageSection::new(
         "The runs of each side",
         "Small dots: runs. Large dot: their median.",
@@ -172,20 +156,17 @@ fn in_order(report: &DifferenceReport) -> Option<PageSection> {
     if report.a.runs.min(report.b.runs) < 2 {
         return None;
     }
-    let numbered: Vec<(u64, &ComparedRun)> = (1..).zip(&report.runs).collect();
-    let series = |name: &str, side, hue| {
-        let own = numbered.iter().filter(move |(_, run)| run.side == side);
-        PlotSeries::new(
-            name,
-            SeriesForm::Dots,
-            hue,
-            own.map(|(number, run)| (*number, run.rate)),
-        )
-        .with_label(name)
-    };
-    let panel = Panel::new("rate")
-        .with_series(series("A", ComparedSide::A, Hue::Orange))
-        .with_series(series("B", ComparedSide::B, Hue::Blue));
+    let mut panel = Panel::new("rate");
+    for (letter, side, hue) in [
+        ("A", ComparedSide::A, Hue::Orange),
+        ("B", ComparedSide::B, Hue::Blue),
+    ] {
+        let numbered = (1_u64..).zip(&report.runs);
+        let own = numbered.filter(|(_, run)| run.side == side);
+        let points = own.map(|(number, run)| (number, run.rate));
+        let series = PlotSeries::new(letter, SeriesForm::Dots, hue, points);
+        panel = panel.with_series(series.with_name_as_label());
+    }
     let plot = Plot::new("Rates in the order of the runs")
         .with_axis_name("run")
         .with_panel(panel);
@@ -201,50 +182,23 @@ fn in_order(report: &DifferenceReport) -> Option<PageSection> {
 /// Returns the number of runs by limit; `None` where no limit is known.
 fn limit_counts_section(counts: &[LimitCount]) -> Option<PageSection> {
     let most = counts.first()?;
-    let row = |count: &LimitCount| {
-        [
-            count.limit.name().to_owned(),
-            count.a.to_string(),
-            count.b.to_string(),
-        ]
-    };
     let title = format!(
         "{} limits {} of A and {} of B",
         most.limit.name(),
         count_noun(most.a, "run"),
         most.b
     );
-    let table = compact_table(
-        ["limit", "runs of A", "runs of B"],
-        counts.iter().map(row).collect(),
-    );
+    let rows = counts
+        .iter()
+        .map(|LimitCount { limit, a, b }| [limit.name().to_owned(), a.to_string(), b.to_string()]);
     Some(PageSection::new(
         title,
         "The limit that each run was judged to have.",
-        table,
+        compact_table(["limit", "runs of A", "runs of B"], rows),
     ))
 }
 
 fn compared_runs_section(runs: &[ComparedRun]) -> PageSection {
-    let row = |(number, run): (usize, &ComparedRun)| {
-        [
-            (number + 1).to_string(),
-            if run.side == ComparedSide::A {
-                "A"
-            } else {
-                "B"
-            }
-            .to_owned(),
-            run.pair.map_or_else(String::new, |pair| pair.to_string()),
-            run.rate.to_string(),
-            run.rtt_median.map_or_else(String::new, round_trip),
-            run.rtt_p99.map_or_else(String::new, round_trip),
-            run.retransmits
-                .map_or_else(String::new, |count| count.get().to_string()),
-            run.limit
-                .map_or_else(String::new, |limit| limit.name().to_owned()),
-        ]
-    };
     let heads = [
         "run",
         "side",
@@ -255,9 +209,23 @@ fn compared_runs_section(runs: &[ComparedRun]) -> PageSection {
         "retransmitted",
         "limit",
     ];
-    PageSection::new(
-        "The runs",
-        "",
-        compact_table(heads, runs.iter().enumerate().map(row).collect()),
-    )
+    let rows = (1..).zip(runs).map(|(number, run)| run_cells(number, run));
+    PageSection::new("The runs", "", compact_table(heads, rows))
+}
+
+fn run_cells(number: u64, run: &ComparedRun) -> [String; 8] {
+    let side = match run.side {
+        ComparedSide::A => "A",
+        ComparedSide::B => "B",
+    };
+    [
+        number.to_string(),
+        side.to_owned(),
+        or_empty(run.pair),
+        run.rate.to_string(),
+        or_empty(run.rtt_median.map(round_trip)),
+        or_empty(run.rtt_p99.map(round_trip)),
+        or_empty(run.retransmits),
+        or_empty(run.limit.map(Limit::name)),
+    ]
 }

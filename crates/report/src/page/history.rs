@@ -97,13 +97,14 @@ fn rate_history_section(series: &HistorySeries) -> PageSection {
             .iter()
             .filter(|point| point.valid && limit_kind(point) == limit);
         let points = own.filter_map(|point| Some((time_of(&point.started)?, point.rate)));
-        rate = rate
-            .with_series(PlotSeries::new(limit, SeriesForm::Dots, hue, points).with_label(limit));
+        rate = rate.with_series(
+            PlotSeries::new(limit, SeriesForm::Dots, hue, points).with_name_as_label(),
+        );
     }
     let invalid = series.points.iter().filter(|point| !point.valid);
     let invalid = invalid.filter_map(|point| Some((time_of(&point.started)?, point.rate)));
     rate = rate.with_series(
-        PlotSeries::new("not valid", SeriesForm::Dots, Hue::Grey, invalid).with_label("not valid"),
+        PlotSeries::new("not valid", SeriesForm::Dots, Hue::Grey, invalid).with_name_as_label(),
     );
     rate = rate.with_series(PlotSeries::new(
         "median between changes",
@@ -123,7 +124,7 @@ fn rate_history_section(series: &HistorySeries) -> PageSection {
                 Hue::Plum,
                 delay(|point| point.rtt_loaded),
             )
-            .with_label("under load"),
+            .with_name_as_label(),
         )
         .with_series(
             PlotSeries::new(
@@ -132,7 +133,7 @@ fn rate_history_section(series: &HistorySeries) -> PageSection {
                 Hue::Grey,
                 delay(|point| point.rtt_idle),
             )
-            .with_label("idle"),
+            .with_name_as_label(),
         );
     let plot = Plot::new("Rate and round-trip time by the time of the run")
         .with_panel(rate)
@@ -191,7 +192,7 @@ fn median_levels(series: &HistorySeries) -> Vec<(Time, BitRate)> {
 /// Returns the changes as a table; `None` without any.
 fn history_changes_section(found: &[HistoryChange]) -> Option<PageSection> {
     let last = found.last()?;
-    let row = |one: &HistoryChange| {
+    let rows = found.iter().map(|one| {
         [
             one.at.clone(),
             one.before.to_string(),
@@ -199,20 +200,20 @@ fn history_changes_section(found: &[HistoryChange]) -> Option<PageSection> {
             format!("{} to {}", ratio_change(one.low), ratio_change(one.high)),
             one.sentence.clone(),
         ]
-    };
+    });
     let title = format!("The last change: {} → {}", last.before, last.after);
     let heads = ["from", "before", "after", "95 % interval", "in words"];
     Some(PageSection::new(
         title,
         "Medians of the runs before and after.",
-        compact_table(heads, found.iter().map(row).collect()),
+        compact_table(heads, rows),
     ))
 }
 
 /// Returns the days as a table; `None` without any.
 fn history_days_section(all: &[HistoryDay]) -> Option<PageSection> {
     let shown = &all[all.len().saturating_sub(MAX_DAYS)..];
-    let row = |day: &HistoryDay| {
+    let rows = shown.iter().map(|day| {
         [
             day.date.clone(),
             day.runs.to_string(),
@@ -225,7 +226,7 @@ fn history_days_section(all: &[HistoryDay]) -> Option<PageSection> {
             day.rtt_idle.map_or_else(String::new, round_trip),
             day.limit.clone().unwrap_or_default(),
         ]
-    };
+    });
     let title = match all.len() {
         0 => return None,
         1 => "One day".to_owned(),
@@ -236,6 +237,6 @@ fn history_days_section(all: &[HistoryDay]) -> Option<PageSection> {
     Some(PageSection::new(
         title,
         "Valid runs of each day.",
-        compact_table(heads, shown.iter().map(row).collect()),
+        compact_table(heads, rows),
     ))
 }

@@ -2,15 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use fullpipe_chart::{
-    ChartRow, FigureTable, Hue, Panel, Plot, PlotSeries, RateChange, RowChart, SeriesForm,
-};
+use fullpipe_chart::{ChartRow, Hue, Panel, Plot, PlotSeries, RateChange, RowChart, SeriesForm};
 use fullpipe_record::{GridReport, LabReport, LabStep, Measurement};
 use fullpipe_units::{BitRate, Ratio, count_noun, median};
 
 use super::published;
 use super::transfer::{by_load, transfer_sections};
-use super::{Article, PageSection, compact_table};
+use super::{Article, PageSection, compact_table, or_empty};
 use crate::text::steady_or_mean_rate;
 
 /// Steps up to which each has charts of its own.
@@ -91,25 +89,8 @@ fn step_outcome(step: &LabStep) -> &'static str {
     }
 }
 
-fn or_empty(rate: Option<BitRate>) -> String {
-    rate.map_or_else(String::new, |rate| rate.to_string())
-}
-
 /// Returns the table of all steps.
 fn acceptance_section(steps: &[(&LabReport, &LabStep)]) -> PageSection {
-    let row = |(report, step): &(&LabReport, &LabStep)| {
-        [
-            report.scenario.clone(),
-            step.name.clone(),
-            step.prediction.kernel_model.to_string(),
-            or_empty(step.published.and_then(|published| published.rate)),
-            or_empty(step.measured),
-            step.accuracy
-                .map_or_else(String::new, |share| format!("{:.1} %", share.as_percent())),
-            step_outcome(step).to_owned(),
-            step.missed.join("; "),
-        ]
-    };
     let failed = steps
         .iter()
         .filter(|(_, step)| step.passed == Some(false))
@@ -128,12 +109,26 @@ fn acceptance_section(steps: &[(&LabReport, &LabStep)]) -> PageSection {
         "bounds",
         "missed",
     ];
-    let table: FigureTable = compact_table(heads, steps.iter().map(row).collect());
+    let rows = steps.iter().map(|(report, step)| step_cells(report, step));
     PageSection::new(
         title,
         "Payload; predicted by the rules of the kernel before the step ran.",
-        table,
+        compact_table(heads, rows),
     )
+}
+
+fn step_cells(report: &LabReport, step: &LabStep) -> [String; 8] {
+    let accuracy = step.accuracy;
+    [
+        report.scenario.clone(),
+        step.name.clone(),
+        step.prediction.kernel_model.to_string(),
+        or_empty(step.published.and_then(|published| published.rate)),
+        or_empty(step.measured),
+        accuracy.map_or_else(String::new, |share| format!("{:.1} %", share.as_percent())),
+        step_outcome(step).to_owned(),
+        step.missed.join("; "),
+    ]
 }
 
 /// Returns measured by predicted of each step; `None` where nothing was measured.
@@ -145,16 +140,8 @@ fn accuracy_section(steps: &[(&LabReport, &LabStep)]) -> Option<PageSection> {
             continue;
         };
         errors.push((accuracy.get() - 1.0).abs());
-        let hue = if step.passed == Some(false) {
-            Hue::Orange
-        } else {
-            Hue::Blue
-        };
-        rows = rows.with_row(accuracy_row(
-            &format!("{} · {}", report.scenario, step.name),
-            accuracy,
-            hue,
-        ));
+        let name = format!("{} · {}", report.scenario, step.name);
+        rows = rows.with_row(accuracy_row(&name, accuracy, step.passed));
     }
     let title = format!(
         "Half of the steps are within {:.1} % of the prediction",
@@ -213,11 +200,16 @@ fn half_within(differences: Vec<f64>, unit: f64) -> Option<f64> {
     Some((middle / unit).ceil().max(1.0) * unit)
 }
 
-/// Returns a row with a dot at measured by predicted.
-fn accuracy_row(name: &str, accuracy: Ratio, hue: Hue) -> ChartRow {
+/// Returns a row with a dot at measured by predicted, orange outside of the bounds.
+fn accuracy_row(name: &str, accuracy: Ratio, is_within: Option<bool>) -> ChartRow {
     let percent = match (accuracy.get() - 1.0) * 100.0 {
         near if near.abs() < 0.05 => "0 %".to_owned(),
         percent => format!("{percent:+.1} %").replace('-', "−"),
+    };
+    let hue = if is_within == Some(false) {
+        Hue::Orange
+    } else {
+        Hue::Blue
     };
     ChartRow::new(name, &percent, hue).with_dot(RateChange(accuracy))
 }
@@ -225,25 +217,20 @@ fn accuracy_row(name: &str, accuracy: Ratio, hue: Hue) -> ChartRow {
 /// Returns the valid runs of each step with their median, next to the prediction; `None` if every
 /// step has one run.
 fn step_rates_section(steps: &[(&LabReport, &LabStep)]) -> Option<PageSection> {
-    let valid = |step: &LabStep| -> Vec<BitRate> {
-        let counted = step.runs.iter().filter(|run| run.validity.is_valid());
-        counted.map(steady_or_mean_rate).collect()
-    };
     // Each run of a ramp has another load.
-    let steps = || steps.iter().filter(|(_, step)| step.ramp.is_none());
-    if steps().all(|(_, step)| valid(step).len() < 2) {
+    let steps = steps.iter().filter(|(_, step)| step.ramp.is_none());
+    let rates: Vec<Vec<BitRate>> = steps.clone().map(|(_, step)| valid_rates(step)).collect();
+    if rates.iter().all(|runs| runs.len() < 2) {
         return None;
     }
     let mut rows = RowChart::new("Rates of the runs", ["step", "median, runs"]);
-    for (report, step) in steps() {
-        let runs = valid(step);
+    for ((report, step), runs) in steps.zip(rates) {
         let Some(middle) = median(runs.clone()) else {
             continue;
         };
         let name = format!("{} · {}", report.scenario, step.name);
-        let detail = count_noun(runs.len(), "run");
         let row = ChartRow::new(&name, &middle.to_string(), Hue::Blue)
-            .with_detail(&detail)
+            .with_detail(&count_noun(runs.len(), "run"))
             .with_dots(runs)
             .with_dot(middle);
         rows = rows.with_row(row.with_prediction(step.prediction.kernel_model));
@@ -255,96 +242,90 @@ fn step_rates_section(steps: &[(&LabReport, &LabStep)]) -> Option<PageSection> {
     ))
 }
 
+fn valid_rates(step: &LabStep) -> Vec<BitRate> {
+    let counted = step.runs.iter().filter(|run| run.validity.is_valid());
+    counted.map(steady_or_mean_rate).collect()
+}
+
 /// Returns the charts of the last run of a step that counts.
 fn step_detail_sections(step: &LabStep) -> Vec<PageSection> {
     let last: Option<&Measurement> = step.runs.iter().rev().find(|run| run.validity.is_valid());
     let Some(run) = last else { return Vec::new() };
-    let named = |section: PageSection| PageSection {
-        title: format!("{}: {}", step.name, section.title),
-        ..section
+    let mut sections = match &step.ramp {
+        Some(ramp) => vec![by_load(ramp)],
+        None => transfer_sections(run, Some(&step.prediction), run.limit.as_ref()),
     };
-    if let Some(ramp) = &step.ramp {
-        return vec![named(by_load(ramp))];
+    for section in &mut sections {
+        section.title = format!("{}: {}", step.name, section.title);
     }
-    transfer_sections(run, Some(&step.prediction), run.limit.as_ref())
-        .into_iter()
-        .map(named)
-        .collect()
+    sections
 }
 
 /// Returns the article on a grid.
 pub(super) fn grid_article(report: &GridReport) -> Article {
-    let measured = report
-        .cells
-        .iter()
+    let outcome = if report.passed { "passed" } else { "failed" };
+    let paths = count_noun(report.cells.len(), "path");
+    Article {
+        origin: "fullpipe lab grid".to_owned(),
+        headline: format!("{}: {outcome}, {paths}", report.name),
+        sentences: std::iter::once(&report.title)
+            .chain(&report.missed)
+            .cloned()
+            .collect(),
+        facts: grid_facts(report),
+        sections: grid_sections(report),
+        ..Article::default()
+    }
+}
+
+fn grid_facts(report: &GridReport) -> Vec<(String, String)> {
+    let accuracies = [("rule", report.by_rule), ("loss", report.by_loss)];
+    let facts = accuracies.into_iter().filter_map(|(name, accuracy)| {
+        let accuracy = accuracy?;
+        let error = format!("{:.1} %", accuracy.median.as_percent());
+        let paths = count_noun(accuracy.cells, "path");
+        Some((
+            error,
+            format!("median error over {paths} that a {name} limits"),
+        ))
+    });
+    facts.collect()
+}
+
+fn grid_sections(report: &GridReport) -> Vec<PageSection> {
+    let method = "A dot a path; on the line both are equal.";
+    let cells = report.cells.iter();
+    let measured = cells
+        .clone()
         .filter_map(|cell| Some((cell.prediction.kernel_model, cell.measured?)));
-    let mut all = vec![];
-    all.push(PageSection::new(
+    let mut all = vec![PageSection::new(
         "Measured by predicted rate of each path",
-        "A dot a path; on the line both are equal.",
+        method,
         rate_comparison_plot("predicted", "measured", measured.collect()),
-    ));
-    let both: Vec<(BitRate, BitRate)> = report
-        .cells
-        .iter()
+    )];
+    let both: Vec<(BitRate, BitRate)> = cells
         .filter_map(|cell| Some((cell.kernel.as_ref()?.rate, cell.simulated.as_ref()?.rate)))
         .collect();
     if !both.is_empty() {
-        let title = "Simulated by kernel's rate of each path";
         all.push(PageSection::new(
-            title,
-            "A dot a path; on the line both are equal.",
+            "Simulated by kernel's rate of each path",
+            method,
             rate_comparison_plot("kernel", "simulated", both),
         ));
     }
     let mut rows = RowChart::new("Measured by predicted", ["path", "difference"]);
     for cell in &report.cells {
-        let Some(accuracy) = cell.accuracy else {
-            continue;
-        };
-        let hue = if cell.inside == Some(false) {
-            Hue::Orange
-        } else {
-            Hue::Blue
-        };
-        rows = rows.with_row(accuracy_row(
-            &format!("{}, {}", cell.bound, cell.path.rtt()),
-            accuracy,
-            hue,
-        ));
+        if let Some(accuracy) = cell.accuracy {
+            let name = format!("{}, {}", cell.bound, cell.path.rtt());
+            rows = rows.with_row(accuracy_row(&name, accuracy, cell.inside));
+        }
     }
     all.push(PageSection::new(
         "Error of each prediction",
         "Orange: outside of the predicted interval.",
         rows,
     ));
-    let accuracies = [("rule", report.by_rule), ("loss", report.by_loss)];
-    let facts = accuracies.into_iter().filter_map(|(name, accuracy)| {
-        let accuracy = accuracy?;
-        let error = format!("{:.1} %", accuracy.median.as_percent());
-        Some((
-            error,
-            format!(
-                "median error over {} that a {name} limits",
-                count_noun(accuracy.cells, "path")
-            ),
-        ))
-    });
-    let outcome = if report.passed { "passed" } else { "failed" };
-    Article {
-        origin: "fullpipe lab grid".to_owned(),
-        headline: format!(
-            "{}: {outcome}, {}",
-            report.name,
-            count_noun(report.cells.len(), "path")
-        ),
-        sentences: std::iter::once(report.title.clone())
-            .chain(report.missed.iter().cloned())
-            .collect(),
-        facts: facts.collect(),
-        sections: all,
-        ..Article::default()
-    }
+    all
 }
 
 /// Returns dots of one rate by another, and the line on which both are equal.
@@ -353,7 +334,7 @@ fn rate_comparison_plot(across: &str, up: &str, rates: Vec<(BitRate, BitRate)>) 
     let equal = [(BitRate::ZERO, BitRate::ZERO), (most, most)];
     let panel = Panel::new(up)
         .with_series(
-            PlotSeries::new("equal", SeriesForm::Line, Hue::Grey, equal).with_label("equal"),
+            PlotSeries::new("equal", SeriesForm::Line, Hue::Grey, equal).with_name_as_label(),
         )
         .with_series(PlotSeries::new(up, SeriesForm::Dots, Hue::Blue, rates));
     Plot::new(&format!("{up} by {across} rate"))

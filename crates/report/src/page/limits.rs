@@ -5,9 +5,9 @@ use fullpipe_chart::{Hue, Panel, Plot, PlotSeries, SeriesForm};
 use fullpipe_record::{CpuSample, CpuTime, Limit, Measurement, Sample, Verdict};
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span, median};
 
-use super::PageSection;
 use super::course::{SampleSnapshot, arrival_rates, limited_shares, of_end};
 use super::transfer::limit_phrase;
+use super::{PageSection, max_percent};
 
 /// Least share of the time that is worth a chart.
 const WORTH_SHOWING: f64 = 0.05;
@@ -49,15 +49,15 @@ pub(super) fn held_back(
                 Hue::Grey,
                 limited_shares(sender, by_path),
             )
-            .with_label("path"),
+            .with_name_as_label(),
         )
         .with_series(
             PlotSeries::new("send buffer", SeriesForm::Steps, Hue::Orange, buffer)
-                .with_label("send buffer"),
+                .with_name_as_label(),
         )
         .with_series(
             PlotSeries::new("receive window", SeriesForm::Steps, Hue::Green, window)
-                .with_label("receive window"),
+                .with_name_as_label(),
         );
     let behind = limit.filter(|limit| limit.kind != kind && limit.kind != Limit::Unknown);
     let behind = behind.map_or_else(String::new, |limit| {
@@ -134,7 +134,7 @@ pub(super) fn ceilings_over_time(
                 Hue::Green,
                 congestion,
             )
-            .with_label("congestion window"),
+            .with_name_as_label(),
         )
         .with_series(
             PlotSeries::new(
@@ -143,9 +143,11 @@ pub(super) fn ceilings_over_time(
                 Hue::Orange,
                 advertised,
             )
-            .with_label("advertised window"),
+            .with_name_as_label(),
         )
-        .with_series(PlotSeries::new("rate", SeriesForm::Line, Hue::Blue, rate).with_label("rate"));
+        .with_series(
+            PlotSeries::new("rate", SeriesForm::Line, Hue::Blue, rate).with_name_as_label(),
+        );
     let fixed = [Limit::SendBuffer, Limit::Capacity, Limit::Pacing];
     let known = fixed
         .iter()
@@ -190,21 +192,18 @@ pub(super) fn processor_time_section(measured: &Measurement) -> Option<PageSecti
         &measured.receiving_end().processors,
     );
     let (sending, receiving) = (of(sender), of(receiver));
-    let most = |shares: &[(Span, Ratio)]| {
-        shares
-            .iter()
-            .map(|(_, share)| share.as_percent())
-            .fold(0.0, f64::max)
-    };
     let title = match (sending.is_empty(), receiving.is_empty()) {
         (true, true) => return None,
-        (false, true) => format!("The sender spends up to {:.0} % of a core", most(&sending)),
+        (false, true) => format!(
+            "The sender spends up to {:.0} % of a core",
+            max_percent(&sending)
+        ),
         (true, false) => format!(
             "The receiver spends up to {:.0} % of a core",
-            most(&receiving)
+            max_percent(&receiving)
         ),
         (false, false) => {
-            let [sender, receiver] = [&sending, &receiving].map(|shares| most(shares));
+            let [sender, receiver] = [&sending, &receiving].map(max_percent);
             format!("The sender spends up to {sender:.0} % of a core, the receiver {receiver:.0} %")
         }
     };
@@ -215,10 +214,10 @@ pub(super) fn processor_time_section(measured: &Measurement) -> Option<PageSecti
     let panel = |name: &str, own, core_of, hue| {
         Panel::new(name)
             .with_series(
-                PlotSeries::new("program", SeriesForm::Steps, hue, own).with_label("program"),
+                PlotSeries::new("program", SeriesForm::Steps, hue, own).with_name_as_label(),
             )
             .with_series(
-                PlotSeries::new(core, SeriesForm::Steps, Hue::Grey, core_of).with_label(core),
+                PlotSeries::new(core, SeriesForm::Steps, Hue::Grey, core_of).with_name_as_label(),
             )
     };
     let plot = Plot::new("Processor time over time")

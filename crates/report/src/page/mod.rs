@@ -23,6 +23,7 @@ mod transfer;
 
 use fullpipe_chart::{FigureTable, HeatMap, Plot, RowChart};
 use fullpipe_record::{Content, Document, Measurement};
+use fullpipe_units::Ratio;
 
 /// A document, and the name of the file that has it.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -76,16 +77,15 @@ fn source_articles(sources: &[PageSource<'_>]) -> Result<Vec<Article>, PageError
     let own = sources
         .iter()
         .filter(|source| !is_many || source_measurement(**source).is_none());
-    let name = |source: &PageSource<'_>| {
-        if source.name.is_empty() {
-            "the document"
-        } else {
-            source.name
-        }
-        .to_owned()
-    };
-    let own =
-        own.map(|source| source_article(*source).ok_or_else(|| PageError { name: name(source) }));
+    let own = own.map(|source| {
+        source_article(*source).ok_or_else(|| PageError {
+            name: match source.name {
+                "" => "the document",
+                name => name,
+            }
+            .to_owned(),
+        })
+    });
     let mut articles = own.collect::<Result<Vec<_>, _>>()?;
     // The runs of a campaign stand behind its result, and a comparison before what it compares.
     let place = if is_many { articles.len() } else { 0 };
@@ -206,8 +206,12 @@ impl From<FigureTable> for SectionView {
 
 /// Returns a table with these heads, without the columns that are empty. A unit that all cells of a
 /// column have stands in its head.
-fn compact_table<const N: usize>(heads: [&str; N], mut rows: Vec<[String; N]>) -> FigureTable {
+fn compact_table<const N: usize>(
+    heads: [&str; N],
+    rows: impl IntoIterator<Item = [String; N]>,
+) -> FigureTable {
     let mut heads = heads.map(str::to_owned);
+    let mut rows: Vec<[String; N]> = rows.into_iter().collect();
     for (column, head) in heads.iter_mut().enumerate() {
         let Some(unit) = common_unit(rows.iter().map(|row| row[column].as_str())) else {
             continue;
@@ -217,20 +221,28 @@ fn compact_table<const N: usize>(heads: [&str; N], mut rows: Vec<[String; N]>) -
         }
         *head = format!("{head}, {unit}");
     }
-    let is_used = |column: usize| rows.is_empty() || rows.iter().any(|row| !row[column].is_empty());
-    let used: Vec<bool> = (0..N).map(is_used).collect();
-    let kept = |cells: [String; N]| {
-        cells
-            .into_iter()
-            .zip(&used)
-            .filter(|(_, used)| **used)
-            .map(|(cell, _)| cell)
-            .collect()
-    };
+    let used: Vec<usize> = (0..N)
+        .filter(|column| rows.is_empty() || rows.iter().any(|row| !row[*column].is_empty()))
+        .collect();
     FigureTable {
-        heads: kept(heads),
-        rows: rows.into_iter().map(kept).collect(),
+        heads: used_cells(&heads, &used),
+        rows: rows.iter().map(|row| used_cells(row, &used)).collect(),
     }
+}
+
+fn used_cells(cells: &[String], used: &[usize]) -> Vec<String> {
+    used.iter().map(|column| cells[*column].clone()).collect()
+}
+
+/// Returns a figure as text, nothing of one that is not known.
+fn or_empty<T: ToString>(figure: Option<T>) -> String {
+    figure.map_or_else(String::new, |figure| figure.to_string())
+}
+
+/// Returns the largest share in percent, 0 without any.
+fn max_percent<'s, X: 's>(shares: impl IntoIterator<Item = &'s (X, Ratio)>) -> f64 {
+    let percents = shares.into_iter().map(|(_, share)| share.as_percent());
+    percents.fold(0.0, f64::max)
 }
 
 /// Returns the unit of several cells that are all numbers with the same one, or empty.

@@ -2,9 +2,8 @@
 
 use fullpipe_chart::{ChartRow, Hue, RowChart};
 use fullpipe_record::{ProgramBatch, ProgramRow, ProgramRun, ProgramsReport};
-use fullpipe_units::{BitRate, Span};
 
-use super::{Article, PageSection, compact_table, published};
+use super::{Article, PageSection, compact_table, or_empty, published};
 use crate::text::round_trip;
 
 /// Returns the article on a comparison of programs.
@@ -98,16 +97,13 @@ fn program_rate_row(row: &ProgramRow) -> ChartRow {
 
 /// Returns the table of every transfer.
 fn program_runs_section(report: &ProgramsReport) -> PageSection {
-    let of_batch = |batch: &ProgramBatch| -> Vec<[String; 10]> {
-        let of_row = |row: &ProgramRow| -> Vec<[String; 10]> {
-            row.runs
-                .iter()
-                .map(|run| run_cells(&batch.name, &row.program, run))
-                .collect()
-        };
-        batch.rows.iter().flat_map(of_row).collect()
-    };
-    let rows = report.batches.iter().flat_map(of_batch).collect();
+    let mut rows = Vec::new();
+    for batch in &report.batches {
+        for row in &batch.rows {
+            let runs = row.runs.iter();
+            rows.extend(runs.map(|run| run_cells(&batch.name, &row.program, run)));
+        }
+    }
     let heads = [
         "settings",
         "program",
@@ -125,20 +121,20 @@ fn program_runs_section(report: &ProgramsReport) -> PageSection {
 }
 
 fn cpu_cell(run: &ProgramRun) -> String {
-    let seconds = |time: Option<Span>| {
+    let both = [run.sender_cpu, run.receiver_cpu];
+    if both == [None, None] {
+        return String::new();
+    }
+    let seconds = both.map(|time| {
         time.map_or_else(
             || "–".to_owned(),
             |time| format!("{:.1}", time.as_secs_f64()),
         )
-    };
-    match (run.sender_cpu, run.receiver_cpu) {
-        (None, None) => String::new(),
-        (sender, receiver) => format!("{} / {} s", seconds(sender), seconds(receiver)),
-    }
+    });
+    format!("{} s", seconds.join(" / "))
 }
 
 fn run_cells(batch: &str, program: &str, run: &ProgramRun) -> [String; 10] {
-    let rate = |rate: Option<BitRate>| rate.map_or_else(String::new, |rate| rate.to_string());
     let limit = run
         .verdict
         .as_ref()
@@ -152,11 +148,10 @@ fn run_cells(batch: &str, program: &str, run: &ProgramRun) -> [String; 10] {
         batch.to_owned(),
         program.to_owned(),
         run.round.to_string(),
-        rate(run.goodput),
-        rate(run.steady),
-        rate(run.top),
-        run.start_up
-            .map_or_else(String::new, |time| time.to_string()),
+        or_empty(run.goodput),
+        or_empty(run.steady),
+        or_empty(run.top),
+        or_empty(run.start_up),
         run.rtt.map_or_else(String::new, round_trip),
         cpu_cell(run),
         reason.unwrap_or_default(),

@@ -113,7 +113,7 @@ pub(super) fn of_sweep(report: &SweepReport) -> Option<PageSection> {
     ];
     let table = compact_table(
         ["", "SLAC to Manchester, 2002", "this sweep"],
-        rows.into_iter().map(|row| row.map(str::to_owned)).collect(),
+        rows.into_iter().map(|row| row.map(str::to_owned)),
     );
     let method = "Cottrell: 622 Mbit/s × 154 ms with the traffic of others. The scenario has a tenth of the rate, so \
                   that shares can be compared, and rates cannot.";

@@ -4,44 +4,31 @@ use fullpipe_chart::{ChartRow, Hue, Panel, Plot, PlotSeries, RowChart, SeriesFor
 use fullpipe_record::{Measurement, Remedy, Trial};
 
 use super::course::{arrival_rates, round_trips};
-use super::{PageSection, compact_table};
+use super::{PageSection, compact_table, or_empty};
 use crate::text::{command_time_text, remedy_reason, round_trip, steady_or_mean_rate};
 
 /// Returns the remedies, best first; `None` without any.
 pub(super) fn remedies_section(remedies: &[Remedy]) -> Option<PageSection> {
     let first = remedies.first()?;
-    let predicted = |remedy: &Remedy| {
-        let rate = remedy
-            .predicted
-            .map_or_else(String::new, |rate| rate.bits_per_second.to_string());
-        rate + &remedy
-            .command_time
-            .map_or_else(String::new, command_time_text)
-    };
-    let row = |remedy: &Remedy| {
-        [
-            remedy.id.clone(),
-            predicted(remedy),
-            remedy_reason(remedy),
-            remedy.commands.apply.join("; "),
-        ]
-    };
     let gain = first.predicted.map_or_else(String::new, |rate| {
         format!(": {} predicted", rate.bits_per_second)
     });
-    let gain = gain
-        + &first
-            .command_time
-            .map_or_else(String::new, command_time_text);
-    let table = compact_table(
-        ["remedy", "predicted", "why", "commands"],
-        remedies.iter().map(row).collect(),
-    );
-    Some(PageSection::new(
-        format!("Best remedy: {}{gain}", first.id),
-        "Best first.",
-        table,
-    ))
+    let title = format!("Best remedy: {}{gain}{}", first.id, command_time(first));
+    let rows = remedies.iter().map(|remedy| {
+        let rate = remedy.predicted.map(|rate| rate.bits_per_second);
+        [
+            remedy.id.clone(),
+            or_empty(rate) + &command_time(remedy),
+            remedy_reason(remedy),
+            remedy.commands.apply.join("; "),
+        ]
+    });
+    let table = compact_table(["remedy", "predicted", "why", "commands"], rows);
+    Some(PageSection::new(title, "Best first.", table))
+}
+
+fn command_time(remedy: &Remedy) -> String {
+    or_empty(remedy.command_time.map(command_time_text))
 }
 
 /// Returns the rate with a remedy, next to the one before and the prediction.
@@ -75,47 +62,41 @@ pub(super) fn effect_section(
     remedy: &str,
     after: &Measurement,
 ) -> PageSection {
-    let line = |name: &str, measured: &Measurement, hue| {
-        PlotSeries::new(name, SeriesForm::Line, hue, arrival_rates(measured))
-            .with_label(&format!("{name} {}", steady_or_mean_rate(measured)))
-    };
-    let loaded = |name: &str, measured: &Measurement| {
-        measured.rtt.loaded.map_or_else(
+    let (mut rates, mut delays) = (Panel::new("rate"), Panel::new("round trip"));
+    for (name, measured, hue) in [
+        ("before", before, Hue::Orange),
+        ("with it", after, Hue::Blue),
+    ] {
+        let rate = format!("{name} {}", steady_or_mean_rate(measured));
+        let course = arrival_rates(measured);
+        let line = PlotSeries::new(name, SeriesForm::Line, hue, course);
+        rates = rates.with_series(line.with_label(&rate));
+        let loaded = measured.rtt.loaded.map_or_else(
             || name.to_owned(),
             |rtt| format!("{name} {}", round_trip(rtt.median)),
-        )
-    };
-    let plot = Plot::new("Rate and round-trip time before the remedy and with it")
-        .with_panel(
-            Panel::new("rate")
-                .with_series(line("before", before, Hue::Orange))
-                .with_series(line("with it", after, Hue::Blue)),
-        )
-        .with_panel(
-            Panel::new("round trip")
-                .with_series(
-                    round_trips(before, Hue::Orange)
-                        .with_name("before")
-                        .with_label(&loaded("before", before)),
-                )
-                .with_series(
-                    round_trips(after, Hue::Blue)
-                        .with_name("with it")
-                        .with_label(&loaded("with it", after)),
-                ),
         );
+        let line = round_trips(measured, hue).with_name(name);
+        delays = delays.with_series(line.with_label(&loaded));
+    }
+    let plot = Plot::new("Rate and round-trip time before the remedy and with it")
+        .with_panel(rates)
+        .with_panel(delays);
+    let rate = steady_or_mean_rate(after);
+    PageSection::new(
+        format!("{remedy} brings {rate}{}", delay_clause(before, after)),
+        "Payload that arrived, and round trips, on one axis of time.",
+        plot,
+    )
+}
+
+/// Returns the effect of a remedy on the round trips under load, as the end of a title.
+fn delay_clause(before: &Measurement, after: &Measurement) -> String {
     let [slow, fast] = [before, after].map(|measured| measured.rtt.loaded.map(|rtt| rtt.median));
-    let delay = match slow.zip(fast) {
+    match slow.zip(fast) {
         Some((slow, fast)) if fast.as_secs_f64() > slow.as_secs_f64() * 1.05 => {
             format!(", and round trips grow to {}", round_trip(fast))
         }
         Some((_, fast)) => format!(", and round trips stay at {}", round_trip(fast)),
         None => String::new(),
-    };
-    let title = format!("{remedy} brings {}{delay}", steady_or_mean_rate(after));
-    PageSection::new(
-        title,
-        "Payload that arrived, and round trips, on one axis of time.",
-        plot,
-    )
+    }
 }

@@ -9,7 +9,7 @@ use fullpipe_units::{BitRate, Ratio, SegCount, Span, Time, count_noun, median};
 
 use super::course::{arrival_rates, round_trips};
 use super::transfer::limit_phrase;
-use super::{Article, PageSection, compact_table};
+use super::{Article, PageSection, compact_table, max_percent, or_empty};
 use crate::text::{round_trip, short_id, steady_or_mean_rate};
 
 /// Measurements whose courses are drawn over each other.
@@ -179,7 +179,7 @@ fn rates_over_time_section(runs: &[Named<'_>]) -> PageSection {
     let (mut rate_panel, mut delay) = (Panel::new("rate"), Panel::new("round trip"));
     for ((name, run), hue) in runs.iter().zip(HUES) {
         rate_panel = rate_panel.with_series(
-            PlotSeries::new(name, SeriesForm::Line, hue, arrival_rates(run)).with_label(name),
+            PlotSeries::new(name, SeriesForm::Line, hue, arrival_rates(run)).with_name_as_label(),
         );
         let loaded = run
             .rtt
@@ -323,18 +323,14 @@ fn processors_by_streams_section(runs: &[RunSummary<'_>]) -> Option<PageSection>
     if numbers.len() < 2 {
         return None;
     }
-    let most = sender
-        .iter()
-        .chain(&receiver)
-        .map(|(_, share)| share.as_percent())
-        .fold(0.0, f64::max);
+    let most = max_percent(sender.iter().chain(&receiver));
     let panel = Panel::new("processor time, of one core")
         .with_series(
             PlotSeries::new("receiver", SeriesForm::Dots, Hue::Orange, receiver)
-                .with_label("receiver"),
+                .with_name_as_label(),
         )
         .with_series(
-            PlotSeries::new("sender", SeriesForm::Dots, Hue::Blue, sender).with_label("sender"),
+            PlotSeries::new("sender", SeriesForm::Dots, Hue::Blue, sender).with_name_as_label(),
         );
     let plot = Plot::new("Processor time by streams")
         .with_axis_name("streams")
@@ -359,10 +355,8 @@ fn runs_table_section(runs: &[RunSummary<'_>]) -> PageSection {
             run.host_name().to_owned(),
             run.rate.to_string(),
             run.loaded_rtt.map_or_else(String::new, round_trip),
-            run.retransmits
-                .map_or_else(String::new, |count| count.get().to_string()),
-            run.streams
-                .map_or_else(String::new, |streams| streams.to_string()),
+            or_empty(run.retransmits),
+            or_empty(run.streams),
             run.limit.name().to_owned(),
         ]
     };
@@ -384,6 +378,6 @@ fn runs_table_section(runs: &[RunSummary<'_>]) -> PageSection {
     PageSection::new(
         title,
         "",
-        compact_table(heads, runs.iter().take(MAX_ROWS).map(row).collect()),
+        compact_table(heads, runs.iter().take(MAX_ROWS).map(row)),
     )
 }

@@ -226,8 +226,7 @@ fn what_if_sections(report: &WhatIfReport) -> Vec<PageSection> {
         let rows = report
             .inferred
             .iter()
-            .map(|fact| [fact.key.clone(), fact.value.clone(), fact.why.clone()])
-            .collect();
+            .map(|fact| [fact.key.clone(), fact.value.clone(), fact.why.clone()]);
         let table = compact_table(["key", "value", "why"], rows);
         sections.push(PageSection::new(
             "Not in the record, but inferred or assumed",

@@ -169,7 +169,7 @@ fn settings_section(answer: &SweepAnswer, report: &SweepReport) -> PageSection {
         ]
     };
     let heads = ["", "streams × window", "rate", "95 % interval", "RTT"];
-    let table = compact_table(heads, named_settings(answer).into_iter().map(row).collect());
+    let table = compact_table(heads, named_settings(answer).into_iter().map(row));
     PageSection {
         title: "The setting, and others that do".to_owned(),
         method: String::new(),
@@ -201,7 +201,7 @@ fn sweep_runs_section(runs: &[SweepRun]) -> PageSection {
         "sent",
         "does not count",
     ];
-    let table = compact_table(heads, runs.iter().enumerate().map(row).collect());
+    let table = compact_table(heads, runs.iter().enumerate().map(row));
     PageSection {
         title: "The runs".to_owned(),
         method: "In their order.".to_owned(),

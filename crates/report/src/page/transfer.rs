@@ -283,8 +283,7 @@ fn over_time(measured: &Measurement, predicted: Option<&Prediction>) -> PageSect
     let mean = mean_so_far(&course);
     rate_panel = rate_panel
         .with_series(
-            PlotSeries::new("mean so far", SeriesForm::Line, Hue::Grey, mean)
-                .with_label("mean so far"),
+            PlotSeries::new("mean so far", SeriesForm::Line, Hue::Grey, mean).with_name_as_label(),
         )
         .with_series(
             PlotSeries::new("rate", SeriesForm::Line, Hue::Blue, course).with_label(&label),
@@ -381,7 +380,7 @@ fn flight_section(
     let mut panel = Panel::new("data")
         .with_series(
             PlotSeries::new("in flight", SeriesForm::Line, Hue::Blue, in_flight)
-                .with_label("in flight"),
+                .with_name_as_label(),
         )
         .with_series(
             PlotSeries::new(
@@ -390,7 +389,7 @@ fn flight_section(
                 Hue::Green,
                 congestion,
             )
-            .with_label("congestion window"),
+            .with_name_as_label(),
         )
         .with_series(
             PlotSeries::new(
@@ -399,7 +398,7 @@ fn flight_section(
                 Hue::Orange,
                 advertised,
             )
-            .with_label("advertised window"),
+            .with_name_as_label(),
         );
     if let Some(bdp) = bdp {
         panel = panel.with_level(bdp, &format!("BDP {bdp}"));
@@ -628,11 +627,11 @@ fn time_sequence_section(sender: &[SampleSnapshot<'_>]) -> Option<PageSection> {
         .with_series(PlotSeries::from_ranges("in flight", Hue::Blue, sent).with_label(""))
         .with_series(
             PlotSeries::new("acknowledged", SeriesForm::Steps, Hue::Green, acknowledged)
-                .with_label("acknowledged"),
+                .with_name_as_label(),
         )
         .with_series(
             PlotSeries::new("window's edge", SeriesForm::Steps, Hue::Orange, edge)
-                .with_label("window's edge"),
+                .with_name_as_label(),
         );
     let title = format!("Time–sequence: {last} acknowledged in {}", seconds(at));
     let method = "Data by its place in the stream: acknowledged, in flight (vertical lines), and the edge of the window.";
@@ -680,7 +679,7 @@ pub(super) fn by_load(report: &RampReport) -> PageSection {
     let mut delays = Panel::new("round trip")
         .with_series(
             PlotSeries::new("p99", SeriesForm::Line, Hue::Grey, delay(|rtt| rtt.p99))
-                .with_label("p99"),
+                .with_name_as_label(),
         )
         .with_series(
             PlotSeries::new(
@@ -689,7 +688,7 @@ pub(super) fn by_load(report: &RampReport) -> PageSection {
                 Hue::Plum,
                 delay(|rtt| rtt.median),
             )
-            .with_label("median"),
+            .with_name_as_label(),
         );
     if let Some(idle) = report.idle {
         delays = delays.with_level(idle.median, &format!("idle {}", round_trip(idle.median)));
