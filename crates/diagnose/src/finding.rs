@@ -53,6 +53,11 @@ impl LimitFinding {
         self.verdict.limit_kind()
     }
 
+    /// Returns true if this is a limit of kind `limit`, or may be one as much.
+    pub(crate) fn may_be(&self, limit: Limit) -> bool {
+        self.limit_kind() == limit || self.other.is_some_and(|other| other.limit_kind() == limit)
+    }
+
     /// Returns another verdict that held for the same share.
     pub(crate) fn as_verdict(&self, verdict: impl Into<LegalVerdict>) -> Self {
         Self::new(verdict, self.share)

@@ -1,7 +1,7 @@
 //! The words for a limit that a capture shows, and its figures.
 
 use fullpipe_record::{
-    At, BurstRate, CapacityVerdict, CaptureEvidence, LegalVerdict, MtuVerdict,
+    At, BurstRate, CapacityVerdict, CaptureEvidence, LegalVerdict, Limit, MtuVerdict,
     ReceiveWindowVerdict, SenderApplicationVerdict,
 };
 use fullpipe_units::{BitRate, count_noun};
@@ -43,24 +43,7 @@ pub(crate) fn captured_sentence(
         )),
         LegalVerdict::SendBuffer(_) => Some(of_buffer(&view, finding)),
         LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::WindowScaleRewritten) if capture.window_edit.is_none() => {
-            Some(if finding.other == Some(ReceiveWindowVerdict::WindowScaleStripped.into()) {
-                "The sender asks for the window again and again and sends nothing: it takes it for less than a \
-                 segment, as where a device removes or changes its scale, which the handshake would show; or its \
-                 program pauses."
-                    .to_owned()
-            } else if view.closed_on_the_way().is_some() {
-                format!(
-                    "The sender asks for the window again and again and sends nothing, though the receiver allows \
-                     {window}: it may take it for less than a segment, as where a device changes its scale, or its \
-                     program pauses."
-                )
-            } else {
-                format!(
-                    "Only about {in_flight} is in flight though the receiver allows {window}: as much as its windows \
-                     hold under a smaller scale. A device behind this place changes it, or the sender's buffer is as \
-                     large; over {rtt} that is {rate}."
-                )
-            })
+            Some(hidden_scale(&view, finding))
         }
         LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::WindowClamped) if capture.window_edit.is_none() => {
             Some(format!(
@@ -96,6 +79,16 @@ pub(crate) fn captured_sentence(
                 text::time_text(figures.evidence.loaded_rtt)
             ))
         }
+        LegalVerdict::SenderApplication(_) if finding.may_be(Limit::Mtu) => Some(
+            if view.is_at_sender() {
+                "The connection is open, and hardly any data passed: the programs have none to send, or full packets \
+                 of the other end vanish on their way here."
+            } else {
+                "The connection is open, and hardly any data came: the sender has none to send, or its full packets \
+                 vanish on their way here."
+            }
+            .to_owned(),
+        ),
         LegalVerdict::SenderApplication(_) if capture.idle.get() >= IDLE_CAPTURE_SHARE => Some(format!(
             "The sending program is slow: for {} of the time little is in flight, though the receiver allows {window} \
              and nothing is lost then.",
@@ -116,6 +109,30 @@ pub(crate) fn captured_sentence(
                 .to_owned(),
         ),
         _ => None,
+    }
+}
+
+/// Returns the sentence on a window whose scale changes where no capture shows it.
+fn hidden_scale(view: &CaptureView, finding: &LimitFinding) -> String {
+    let window = allowed_window(view);
+    if finding.other == Some(ReceiveWindowVerdict::WindowScaleStripped.into()) {
+        "The sender asks for the window again and again and sends nothing: it takes it for less than a segment, as \
+         where a device removes or changes its scale, which the handshake would show; or its program pauses."
+            .to_owned()
+    } else if view.closed_on_the_way().is_some() {
+        format!(
+            "The sender asks for the window again and again and sends nothing, though the receiver allows {window}: it \
+             may take it for less than a segment, as where a device changes its scale, or its program pauses."
+        )
+    } else {
+        let in_flight = text::size_text(view.figures.mean_size(|one| one.outstanding));
+        format!(
+            "Only about {in_flight} is in flight though the receiver allows {window}: as much as its windows hold \
+             under a smaller scale. A device behind this place changes it, or the sender's buffer is as large; over {} \
+             that is {}.",
+            text::time_text(view.figures.rtt),
+            view.figures.rate
+        )
     }
 }
 

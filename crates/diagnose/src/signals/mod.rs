@@ -165,15 +165,13 @@ impl TransferTime {
         // A program that has long had nothing to send, and asks at most whether the other end is
         // there.
         if self.share_of(TransferTimeUse::AfterTransfer).get() >= MIN_SILENCE_FACTOR
-            && found.limit_kind() != Limit::Mtu
+            && !found.may_be(Limit::Mtu)
         {
             return LimitFinding::new(SenderApplicationVerdict::Idle, Ratio::ONE).one_of_several();
         }
         let explains_timers = of_receiver
-            || matches!(
-                found.limit_kind(),
-                Limit::Loss | Limit::Capacity | Limit::Mtu
-            );
+            || matches!(found.limit_kind(), Limit::Loss | Limit::Capacity)
+            || found.may_be(Limit::Mtu);
         match takes_most(TransferTimeUse::RetransmissionTimeout).filter(|_| !explains_timers) {
             Some(waited) => LimitFinding::new(LossVerdict::Random, waited).one_of_several(),
             None => found,
