@@ -62,14 +62,13 @@ fn syn_fields((sent, arrived): (SynReport, SynReport)) -> Vec<ComparedField> {
         .map(|(field, show)| (field, [show(&sent), show(&arrived)]))
         .into_iter()
         // What a snap length may have cut off is not known to be absent.
-        .filter(|(field, [before, after])| {
-            !is_cut || *field == ChangedField::Ecn || !(is_absent(before) || is_absent(after))
+        .filter(|(field, texts)| {
+            let is_known = !texts
+                .iter()
+                .any(|text| [NONE, NOT_OFFERED].contains(&text.as_str()));
+            !is_cut || *field == ChangedField::Ecn || is_known
         })
         .collect()
-}
-
-fn is_absent(text: &str) -> bool {
-    [NONE, NOT_OFFERED].contains(&text)
 }
 
 /// Returns the windows of an end that are to be the same in both captures: those that it settled

@@ -50,15 +50,10 @@ impl ConnectionClosing {
     #[inline]
     pub(crate) fn go_on(&mut self, packet: &FlowPacket, is_from_first: bool) {
         if self.is_reset {
-            let [first, second] = &mut self.ends;
-            let (own, other) = if is_from_first {
-                (first, second)
-            } else {
-                (second, first)
-            };
-            advance_end(own, packet.next_sequence());
+            let own = usize::from(!is_from_first);
+            advance_end(&mut self.ends[own], packet.next_sequence());
             if packet.has_flags(flags::ACK) {
-                advance_end(other, packet.acknowledgement);
+                advance_end(&mut self.ends[1 - own], packet.acknowledgement);
             }
         }
     }
@@ -66,17 +61,13 @@ impl ConnectionClosing {
     /// Returns true if `packet`, which opens nothing, is one of another connection between the same
     /// ports, whose SYN was not captured. The last one before it was captured at `last`.
     pub(crate) fn is_over(&self, packet: &FlowPacket, is_from_first: bool, last: Time) -> bool {
-        let [Some(first), Some(second)] = self.ends else {
+        let own = usize::from(!is_from_first);
+        let (Some(own), Some(other)) = (self.ends[own], self.ends[1 - own]) else {
             return false;
         };
         if packet.has_flags(flags::RST) {
             return false;
         }
-        let [own, other] = if is_from_first {
-            [first, second]
-        } else {
-            [second, first]
-        };
         let waited = !self.is_reset
             && !packet.has_flags(flags::FIN)
             && packet.at.duration_since(last) > TIME_WAIT;
@@ -110,10 +101,7 @@ impl ConnectionClosing {
 
 /// Moves the end of what was sent up to `number`, if it is known and lies before.
 fn advance_end(end: &mut Option<u32>, number: u32) {
-    if let Some(end) = end
-        .as_mut()
-        .filter(|end| number.wrapping_sub(**end).cast_signed() > 0)
-    {
-        *end = number;
+    if end.is_some_and(|end| number.wrapping_sub(end).cast_signed() > 0) {
+        *end = Some(number);
     }
 }

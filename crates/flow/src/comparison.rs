@@ -1,7 +1,5 @@
 //! One connection in two captures: what was lost and changed between them, and how long it took.
 
-use std::cmp::Ordering;
-
 use fullpipe_record::{CapturePoint, FlowDirection, FlowEnd, FlowPair, FlowReport};
 use fullpipe_units::{Ratio, Time};
 
@@ -150,26 +148,19 @@ pub(crate) fn end_addresses(flow: &FlowReport) -> [&str; 2] {
 /// Returns the index of the capture that is nearer to the first end: its SYN has more hops left
 /// there, and the other's has fewer.
 fn by_hops(both: &FlowInCaptures<'_>) -> Option<usize> {
-    for (end, nearer) in [(0, [0, 1]), (1, [1, 0])] {
+    (0..2).find_map(|end| {
         let [one, other] =
             [0, 1].map(|index| both.flow_end(index, end).syn.map(|syn| syn.hops_left));
-        match one.zip(other).map(|(one, other)| one.cmp(&other)) {
-            Some(Ordering::Greater) => return Some(nearer[0]),
-            Some(Ordering::Less) => return Some(nearer[1]),
-            Some(Ordering::Equal) | None => {}
-        }
-    }
-    None
+        let (one, other) = one.zip(other)?;
+        (one != other).then_some(end ^ usize::from(one < other))
+    })
 }
 
 /// Returns the index of the capture that is nearer to the first end, where a capture was taken at
 /// one of the ends.
 fn by_place(both: &FlowInCaptures<'_>) -> Option<usize> {
-    match (both.taken_at(0), both.taken_at(1)) {
-        (Some(end), _) => Some(end),
-        (None, Some(end)) => Some(1 - end),
-        (None, None) => None,
-    }
+    both.taken_at(0)
+        .or_else(|| both.taken_at(1).map(|end| 1 - end))
 }
 
 /// Compares what an end sent, in the capture near it and in the other, between which there were

@@ -49,9 +49,7 @@ impl EndCounts {
     /// Counts a packet.
     pub(crate) fn add_packet(&mut self, packet: &FlowPacket) {
         self.packets += 1;
-        let pause = self
-            .last_at
-            .map_or(Span::ZERO, |last| packet.at.duration_since(last));
+        let pause = packet.at.duration_since(self.last_at.unwrap_or(packet.at));
         self.longest_pause = self.longest_pause.max(pause);
         self.last_at = Some(packet.at);
         self.fins += u64::from(packet.has_flags(flags::FIN));

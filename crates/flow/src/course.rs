@@ -183,9 +183,8 @@ impl SenderTimeline {
         self.width = self.width * 2;
         // Of two points in one interval the later one holds what happened in both.
         self.points.dedup_by(|later, earlier| {
-            let [index, earlier_index] =
-                [later.at, earlier.at].map(|at| interval_index(at, begin, self.width));
-            let same = index == earlier_index;
+            let same = interval_index(later.at, begin, self.width)
+                == interval_index(earlier.at, begin, self.width);
             if same {
                 *earlier = *later;
             }

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashSet};
 use std::net::SocketAddr;
-use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::mpsc::sync_channel;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
@@ -272,7 +272,15 @@ fn in_order<T: Send, R: Send>(
         let (made, results) = sync_channel(WAITING);
         for _ in 0..threads {
             let (made, tasks, work) = (made.clone(), &tasks, &work);
-            scope.spawn(move || work_off(tasks, work, &made));
+            scope.spawn(move || {
+                loop {
+                    // Only as long as this statement lasts, no other thread takes one.
+                    let next = tasks.lock().unwrap_or_else(PoisonError::into_inner).next();
+                    let Some((place, task)) = next else { break };
+                    // No thread takes it if this process is about to panic.
+                    let _ = made.send((place, work(task)));
+                }
+            });
         }
         drop(made);
         let (mut early, mut next) = (BTreeMap::new(), 0);
@@ -284,21 +292,6 @@ fn in_order<T: Send, R: Send>(
             }
         }
     });
-}
-
-/// Does `work` for each task that no other thread has taken.
-fn work_off<T, R>(
-    tasks: &Mutex<impl Iterator<Item = (usize, T)>>,
-    work: impl Fn(T) -> R,
-    made: &SyncSender<(usize, R)>,
-) {
-    loop {
-        // Only as long as this statement lasts, no other thread takes one.
-        let next = tasks.lock().unwrap_or_else(PoisonError::into_inner).next();
-        let Some((place, task)) = next else { break };
-        // No thread takes it if this process is about to panic.
-        let _ = made.send((place, work(task)));
-    }
 }
 
 /// Moves each connection, with its times if they are kept, to its place among all.

@@ -207,12 +207,8 @@ impl FlowState {
 
     /// Returns the sender and the receiver.
     pub(crate) fn sender_and_receiver(&self) -> (&EndState, &EndState) {
-        let [first, second] = &self.ends;
-        if self.sender_index() == 0 {
-            (first, second)
-        } else {
-            (second, first)
-        }
+        let sender = self.sender_index();
+        (&self.ends[sender], &self.ends[1 - sender])
     }
 
     /// Returns the course of the sender's data; `None` without any.

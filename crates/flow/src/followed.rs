@@ -118,18 +118,24 @@ impl FollowedFlow {
 
     /// Returns about the number behind the last one that each end sent.
     fn next_sequences(&self, blocks: &PacketBlocks) -> [Option<u32>; 2] {
-        let mut next = self
-            .flow
-            .as_ref()
-            .map_or([None; 2], |flow| flow.next_sequences());
-        for packet in self
-            .waiting
-            .packets(blocks)
-            .filter(|packet| !packet.has_flags(flags::RST))
-        {
-            next[usize::from(!self.begin.is_from_first(packet))] = Some(packet.next_sequence());
+        self.last_numbers(blocks, FlowState::next_sequences, |packet| {
+            (!packet.has_flags(flags::RST)).then(|| packet.next_sequence())
+        })
+    }
+
+    /// Returns a number of each end: as its state has it, or the last packet that waits.
+    fn last_numbers(
+        &self,
+        blocks: &PacketBlocks,
+        of_state: fn(&FlowState) -> [Option<u32>; 2],
+        of_packet: fn(&FlowPacket) -> Option<u32>,
+    ) -> [Option<u32>; 2] {
+        let mut numbers = self.flow.as_deref().map_or([None; 2], of_state);
+        for packet in self.waiting.packets(blocks) {
+            let number = &mut numbers[usize::from(!self.begin.is_from_first(packet))];
+            *number = of_packet(packet).or(*number);
         }
-        next
+        numbers
     }
 
     fn memory_growth(&mut self) -> isize {
@@ -331,19 +337,11 @@ impl FollowedFlow {
 
     /// Returns about the number that each end acknowledged last.
     fn acknowledged_numbers(&self, blocks: &PacketBlocks) -> [Option<u32>; 2] {
-        let mut acknowledged = self
-            .flow
-            .as_ref()
-            .map_or([None; 2], |flow| flow.acknowledged_numbers());
-        for packet in self
-            .waiting
-            .packets(blocks)
-            .filter(|packet| packet.has_flags(flags::ACK))
-        {
-            acknowledged[usize::from(!self.begin.is_from_first(packet))] =
-                Some(packet.acknowledgement);
-        }
-        acknowledged
+        self.last_numbers(blocks, FlowState::acknowledged_numbers, |packet| {
+            packet
+                .has_flags(flags::ACK)
+                .then_some(packet.acknowledgement)
+        })
     }
 
     /// Returns the addresses of its ends and the port of the server.

@@ -3,7 +3,7 @@
 use fullpipe_record::{FlowEnd, LossCourse};
 use fullpipe_units::{ByteCount, Span, Time};
 
-use crate::passages::{ComparedPassage, ComparedPassages};
+use crate::passages::ComparedPassages;
 
 /// Number of equal times in the course of losses.
 const LOSS_BINS: usize = 40;
@@ -61,7 +61,10 @@ impl PathLosses {
             && turned.contains_times(far, data.has_syn())
         {
             return Self {
-                by_time: data.iter_cells().map(lost_at).collect(),
+                by_time: data
+                    .iter_cells()
+                    .map(|cell| (cell.near_times()[0], cell.passed_bytes()[1]))
+                    .collect(),
                 ..Self::from_totals(ends)
             };
         }
@@ -71,7 +74,7 @@ impl PathLosses {
                 let [passed, lost] = cell.passed_bytes();
                 losses.compared += ByteCount::new(passed);
                 losses.lost += ByteCount::new(lost);
-                losses.by_time.push(lost_at(cell));
+                losses.by_time.push((cell.near_times()[0], lost));
             }
         }
         losses.lost = losses.lost.saturating_sub(ends[1].missing_bytes);
@@ -88,11 +91,6 @@ pub(crate) fn leave_out_later_copies(times: &mut Vec<[Time; 2]>, ended: usize, e
         .map(|times| nanos_ahead([times[ended], times[1 - ended]]));
     let least = delays.min().unwrap_or_default();
     times.retain(|times| nanos_of(times[1 - ended]) <= nanos_of(end) + least);
-}
-
-/// Returns the lost bytes of a cell, and the time at which it passed the nearer capture.
-fn lost_at(cell: ComparedPassage) -> (Time, u64) {
-    (cell.near_times()[0], cell.passed_bytes()[1])
 }
 
 /// Times of one capture between which all that passed it also passed the other one while that

@@ -193,11 +193,7 @@ impl SentData {
             &self.acknowledgements,
             &self.pairs,
         ];
-        let scales = if self.scales.is_some() {
-            size_of::<[ScaleCounts; 2]>()
-        } else {
-            0
-        };
+        let scales = self.scales.as_deref().map_or(0, size_of_val);
         self.course.heap_bytes()
             + rates.map(BurstRates::heap_bytes).iter().sum::<usize>()
             + self
@@ -236,15 +232,11 @@ impl SentData {
         echo: Option<EchoedState>,
         at: Time,
     ) {
-        let quiet = self
-            .last_at
-            .map_or(Span::ZERO, |last| at.duration_since(last));
+        let quiet = at.duration_since(self.last_at.unwrap_or(at));
         self.count_elapsed_time(at);
         self.advance_to(at);
         self.segments += 1;
-        let silence = self
-            .last_sent
-            .map_or(Span::ZERO, |last| at.duration_since(last));
+        let silence = at.duration_since(self.last_sent.unwrap_or(at));
         let closed = self.stalls.book_closed_window(at);
         if sent.again == 0 {
             self.count_clocked_bytes(sent.bytes, echo, at);
@@ -401,9 +393,7 @@ impl SentData {
 
     /// Counts the time since the last packet.
     fn count_elapsed_time(&mut self, at: Time) {
-        let since = self
-            .last_at
-            .map_or(Span::ZERO, |last| at.duration_since(last));
+        let since = at.duration_since(self.last_at.unwrap_or(at));
         let now = &self.course.now;
         let [part, whole] = LOW_FLIGHT;
         let may_send = !now.recovers && now.here.window != Some(0);

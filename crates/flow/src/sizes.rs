@@ -60,8 +60,10 @@ impl SegmentSizes {
     }
 
     fn segment_estimate(&self) -> u32 {
-        let most = self.counted.map(|(_, count)| count).into_iter().max();
-        let most = most.unwrap_or(0);
+        let most = self
+            .counted
+            .iter()
+            .fold(0, |most, (_, count)| most.max(*count));
         let frequent = self
             .counted
             .iter()

@@ -570,13 +570,12 @@ impl FlowTable {
     pub fn split_parts(mut self, parts: usize) -> Vec<Self> {
         self.follow_queued();
         let limits = self.limits.of_one(parts);
-        let (is_alone, begin, count) = (self.is_alone, self.begin, self.count);
         let mut all: Vec<Self> = (0..parts)
             .map(|_| Self {
                 limits,
-                is_alone,
-                begin,
-                count,
+                is_alone: self.is_alone,
+                begin: self.begin,
+                count: self.count,
                 networks: self.networks.clone(),
                 ..Self::default()
             })

@@ -40,14 +40,14 @@ const FLOWS: usize = 1024;
 impl<T: Train> FqCodel<T> {
     /// `packet` is the largest packet.
     pub(crate) fn new(parameters: Parameters, packet: ByteCount, framing: Framing) -> Self {
-        let flow = || FlowQueue {
+        let flows = std::iter::repeat_with(|| FlowQueue {
             fifo: TrainFifo::new(framing),
             codel: CodelState::new(parameters, packet),
             deficit: 0,
             listed: false,
-        };
+        });
         Self {
-            flows: std::iter::repeat_with(flow).take(FLOWS).collect(),
+            flows: flows.take(FLOWS).collect(),
             new: VecDeque::new(),
             old: VecDeque::new(),
             quantum: i64::try_from(packet.get()).unwrap_or(i64::MAX),

@@ -35,18 +35,18 @@ impl<T: Train> LinkQueue<T> {
     /// A queue without limits never overflows.
     pub(crate) fn new(path: &PathDirection) -> Self {
         let packet = path.mtu + path.framing.packet_overhead();
-        let fifo = || TrainFifo::new(path.framing);
+        let fifo = TrainFifo::new(path.framing);
         let discipline = match path.effects.queueing {
             Queueing::DropTail => QueueDiscipline::DropTail {
-                fifo: fifo(),
+                fifo,
                 marks_above: None,
             },
             Queueing::Threshold(bytes) => QueueDiscipline::DropTail {
-                fifo: fifo(),
+                fifo,
                 marks_above: Some(bytes),
             },
             Queueing::Codel(codel) => QueueDiscipline::Codel {
-                fifo: fifo(),
+                fifo,
                 codel: CodelState::new(codel, packet),
             },
             Queueing::FqCodel(codel) => {

@@ -4,7 +4,7 @@
 use fullpipe_link::Train;
 use fullpipe_model::framing;
 use fullpipe_record::{Direction, Edit, Path, PathDirection};
-use fullpipe_tcp::{AckSegment, SegmentBurst};
+use fullpipe_tcp::{AckSegment, SegmentBurst, TimestampValue};
 use fullpipe_units::{ByteCount, Span, Time};
 use fullpipe_wire::{LinkType, flags, pcap_header, pcap_record};
 
@@ -195,43 +195,42 @@ impl PathCaptures {
             return;
         }
         self.opened.push(flow);
-        let (opens, answers) = if self.sender_opens {
-            (PathEnd::Sender, PathEnd::Receiver)
-        } else {
-            (PathEnd::Receiver, PathEnd::Sender)
-        };
-        let earlier = |stamp: u32| stamp.wrapping_sub((self.handshake.as_micros() / 1_000) as u32);
-        // The answer of the end that did not open it left when its later stamp says, or else a
-        // handshake before.
-        let (sender, receiver) = (first.stamp.as_millis(), first.echo.as_millis());
-        let (syn, answer, last) = if self.sender_opens {
-            (earlier(sender), receiver, sender)
-        } else {
-            (earlier(receiver), earlier(sender), receiver)
-        };
         // As the sender has it: its SYN or the answer left a handshake before the last segment
         // passed it.
         let done = time_before(at, BEFORE_DATA);
         let began = time_before(done, self.handshake);
-        let sent = if self.sender_opens {
-            began
+        // The answer of the end that did not open it left when its later stamp says, or else a
+        // handshake before.
+        let [sender, receiver] = [first.stamp, first.echo].map(TimestampValue::as_millis);
+        let millis = (self.handshake.as_micros() / 1_000) as u32;
+        let [there, back] = self.delays;
+        let (opens, times, [syn, answer, last]) = if self.sender_opens {
+            (
+                PathEnd::Sender,
+                [began, began + there, done],
+                [sender.wrapping_sub(millis), receiver, sender],
+            )
         } else {
-            time_before(began, self.delays[1])
-        };
-        let answered = if self.sender_opens {
-            sent + self.delays[0]
-        } else {
-            began
-        };
-        let acknowledged = if self.sender_opens {
-            done
-        } else {
-            time_before(done, self.delays[1])
+            (
+                PathEnd::Receiver,
+                [time_before(began, back), began, time_before(done, back)],
+                [
+                    receiver.wrapping_sub(millis),
+                    sender.wrapping_sub(millis),
+                    receiver,
+                ],
+            )
         };
         let steps = [
-            (opens, sent, None, flags::SYN, [syn, 0]),
-            (answers, answered, Some(1), flags::SYN, [answer, syn]),
-            (opens, acknowledged, Some(1), 0, [last, answer]),
+            (opens, times[0], None, flags::SYN, [syn, 0]),
+            (
+                opens.other_end(),
+                times[1],
+                Some(1),
+                flags::SYN,
+                [answer, syn],
+            ),
+            (opens, times[2], Some(1), 0, [last, answer]),
         ];
         for (from, at, acknowledgement, flag, stamp) in steps {
             for (place, end) in [from, from.other_end()].into_iter().enumerate() {
@@ -388,30 +387,35 @@ fn syn_offers(plan: &SimulationPlan, connection: &ConnectionSetup) -> [[SynOffer
     let mss = forward
         .inner_mtu()
         .saturating_sub(framing::tcp_headers(forward.ip, false));
-    let offer = |scale: Option<u8>, window: ByteCount| SynOffer {
+    let sender_scale = plan.sender.window_scaling.then_some(SENDER_SCALE);
+    let [sender, receiver] = [
+        (sender_scale, ByteCount::from_kib(64)),
+        (connection.offered_scale, connection.first_window),
+    ]
+    .map(|(scale, window)| SynOffer {
         mss: u16::try_from(mss.get()).unwrap_or(u16::MAX),
         scale,
         timestamps: connection.timestamps,
         window: u16::try_from(window.get()).unwrap_or(u16::MAX),
-    };
-    let sender = offer(
-        plan.sender.window_scaling.then_some(SENDER_SCALE),
-        ByteCount::from_kib(64),
-    );
-    let receiver = offer(connection.offered_scale, connection.first_window);
-    let both = |first: SynOffer, there: &PathDirection, second: SynOffer, back: &PathDirection| {
-        let arrived = first.after_path(there);
-        let answer = SynOffer {
-            scale: second.scale.filter(|_| arrived.scale.is_some()),
-            ..second
-        };
-        ([first, arrived], [answer, answer.after_path(back)])
-    };
+    });
     if plan.request.direction == Direction::Download {
-        let (of_receiver, of_sender) = both(receiver, reverse, sender, forward);
+        let [of_receiver, of_sender] = answered_offers([receiver, sender], [reverse, forward]);
         [of_sender, of_receiver]
     } else {
-        let (of_sender, of_receiver) = both(sender, forward, receiver, reverse);
-        [of_sender, of_receiver]
+        answered_offers([sender, receiver], [forward, reverse])
     }
+}
+
+/// Returns the SYN of the end that opens the connection, and the answer, each as it is sent and as
+/// it arrives over its way.
+fn answered_offers(
+    [first, second]: [SynOffer; 2],
+    [there, back]: [&PathDirection; 2],
+) -> [[SynOffer; 2]; 2] {
+    let arrived = first.after_path(there);
+    let answer = SynOffer {
+        scale: second.scale.filter(|_| arrived.scale.is_some()),
+        ..second
+    };
+    [[first, arrived], [answer, answer.after_path(back)]]
 }

@@ -2,7 +2,7 @@
 
 use fullpipe_model::{framing, kernel};
 use fullpipe_record::{
-    Buffer, Direction, Edit, HostSettings, Path, PathDirection, Segmentation, TooBig, Transport,
+    Buffer, Direction, Edit, Path, PathDirection, Segmentation, TooBig, Transport,
 };
 use fullpipe_tcp::{AutotuningRules, CongestionControl, HostClock, ReceiverSetup, SenderSetup};
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
@@ -63,7 +63,6 @@ impl ConnectionSetup {
             path,
             sender,
             receiver,
-            request,
             ..
         } = plan;
         let control = requested_control(plan)?;
@@ -74,29 +73,23 @@ impl ConnectionSetup {
         if mss == ByteCount::ZERO {
             return Err(NotModelled::NoPayload);
         }
-        let fixed = match request.buffer {
-            Buffer::Automatic => None,
-            Buffer::Request(bytes) => Some(bytes),
-            Buffer::Window(bytes) => Some(kernel::request_for_window(receiver, bytes, mss)),
-        };
+        let fixed = requested_buffer(plan, mss);
         let headers = framing::tcp_headers(path.forward.ip, timestamps);
-        let advmss = mss;
-        let buffer = fixed.map_or_else(
-            || kernel::ReceiveBuffer::autotuned_buffer(receiver),
-            |request| kernel::ReceiveBuffer::fixed_buffer(receiver, request),
-        );
-        let buffer = buffer.with_packets(receiver, mss);
+        let buffer = match fixed {
+            Some(request) => kernel::ReceiveBuffer::fixed_buffer(receiver, request),
+            None => kernel::ReceiveBuffer::autotuned_buffer(receiver),
+        }
+        .with_packets(receiver, mss);
         let is_tuned = fixed.is_none() && receiver.moderate_rcvbuf;
-        let at_first = if fixed.is_some() {
-            buffer.buffer_bytes()
-        } else {
-            receiver.tcp_rmem.default
+        let at_first = match fixed {
+            Some(_) => buffer.buffer_bytes(),
+            None => receiver.tcp_rmem.default,
         };
-        let space = kernel::WindowShare::at_first(receiver).window_from_space(at_first);
-        let first_window = if fixed.is_some() {
-            kernel::offered_at_first(space, mss)
-        } else {
-            kernel::first_window(receiver, mss)
+        let first_share = kernel::WindowShare::at_first(receiver);
+        let space = first_share.window_from_space(at_first);
+        let first_window = match fixed {
+            Some(_) => kernel::offered_at_first(space, mss),
+            None => kernel::first_window(receiver, mss),
         };
         let scales = window_scales(plan, buffer.window_shift());
         let next_window =
@@ -109,6 +102,7 @@ impl ConnectionSetup {
             buffer.max_window()
         };
         let window = lowered_field(path, first_window).max(arriving_window(path, offered, scales));
+        let advmss = mss;
         let [first_mss, mss] = [first_mss, mss].map(|mss| kernel::segment_in_window(mss, window));
         let buffer = buffer.with_packets(receiver, mss);
         Ok(Self {
@@ -137,11 +131,7 @@ impl ConnectionSetup {
                     at_first
                 },
             ),
-            share: [
-                kernel::WindowShare::at_first(receiver),
-                buffer.window_share(),
-            ]
-            .map(in_256ths),
+            share: [first_share, buffer.window_share()].map(in_256ths),
             autotuning: if is_tuned {
                 AutotuningRules::for_kernel(receiver.kernel)
             } else {
@@ -243,6 +233,15 @@ fn requested_control(plan: &SimulationPlan) -> Result<CongestionControl, NotMode
     name.parse().map_err(NotModelled::Congestion)
 }
 
+/// The request for both socket buffers; `None` where they are tuned.
+fn requested_buffer(plan: &SimulationPlan, mss: ByteCount) -> Option<ByteCount> {
+    match plan.request.buffer {
+        Buffer::Automatic => None,
+        Buffer::Request(bytes) => Some(bytes),
+        Buffer::Window(bytes) => Some(kernel::request_for_window(&plan.receiver, bytes, mss)),
+    }
+}
+
 /// The share of a train's memory that is payload, in 256ths, if a device hands it over as a whole:
 /// it lies in pages, in blocks of a power of two of them (`tun_alloc_skb`, `alloc_skb_with_frags`),
 /// next to a packet's structures.
@@ -274,8 +273,9 @@ fn refuse_unmodelled(plan: &SimulationPlan) -> Result<(), NotModelled> {
     if request.multipath {
         return Err(NotModelled::Multipath);
     }
-    let is_stripped = || path_edits(path).any(|edit| *edit == Edit::StripSack);
-    if request.transport == Transport::Tcp && (!(sender.sack && receiver.sack) || is_stripped()) {
+    let has_sack =
+        sender.sack && receiver.sack && path_edits(path).all(|edit| *edit != Edit::StripSack);
+    if request.transport == Transport::Tcp && !has_sack {
         return Err(NotModelled::WithoutSack);
     }
     Ok(())
@@ -319,13 +319,14 @@ fn tunnel_overhead(way: &PathDirection) -> ByteCount {
 /// The way there and back, with a packet's time on each line.
 fn handshake_time(path: &Path) -> Span {
     const SYN_OPTIONS: ByteCount = ByteCount::new(20);
-    let time = |way: &PathDirection| {
-        let bytes = framing::tcp_headers(way.ip, false) + SYN_OPTIONS + way.packet_overhead();
-        way.rate
-            .filter(|rate| *rate > BitRate::ZERO)
-            .map_or(Span::ZERO, |rate| rate.time_for(bytes))
-    };
-    path.rtt() + time(&path.forward) + time(&path.reverse)
+    let times = [&path.forward, &path.reverse]
+        .into_iter()
+        .filter_map(|way| {
+            let bytes = framing::tcp_headers(way.ip, false) + SYN_OPTIONS + way.packet_overhead();
+            let rate = way.rate.filter(|rate| *rate > BitRate::ZERO)?;
+            Some(rate.time_for(bytes))
+        });
+    path.rtt() + times.sum::<Span>()
 }
 
 /// Returns the window field of a segment that left with `field`, as it arrives.
@@ -366,8 +367,9 @@ fn window_scales(plan: &SimulationPlan, offered: Option<u8>) -> [Option<u8>; 2] 
     } else {
         (&path.reverse, &path.forward)
     };
-    let strips = |way: &PathDirection| way.effects.edits.contains(&Edit::StripWindowScale);
-    if !sender.window_scaling || !receiver.window_scaling || strips(attempt) {
+    let [strips_attempt, strips_answer] =
+        [attempt, answer].map(|way| way.effects.edits.contains(&Edit::StripWindowScale));
+    if !sender.window_scaling || !receiver.window_scaling || strips_attempt {
         return [None, None];
     }
     let rewritten = path
@@ -381,7 +383,7 @@ fn window_scales(plan: &SimulationPlan, offered: Option<u8>) -> [Option<u8>; 2] 
             _ => None,
         });
     let seen = rewritten.or(offered);
-    match (strips(answer), sender_opens) {
+    match (strips_answer, sender_opens) {
         (false, _) => [offered, seen],
         // The end that opened the connection scales nothing, in either direction; the other end
         // does not know.
@@ -396,17 +398,27 @@ pub(crate) fn overwrites_options(plan: &SimulationPlan) -> bool {
         path,
         sender,
         receiver,
-        request,
         ..
     } = plan;
-    let opens = request.direction == Direction::Download;
-    let is_overwritten = |edit: &Edit, has: fn(&HostSettings) -> bool| {
+    let opens = plan.request.direction == Direction::Download;
+    [
+        (
+            Edit::StripWindowScale,
+            sender.window_scaling,
+            receiver.window_scaling,
+        ),
+        (
+            Edit::StripTimestamps,
+            sender.timestamps,
+            receiver.timestamps,
+        ),
+    ]
+    .iter()
+    .any(|(edit, sender_has, receiver_has)| {
         // An answer has an option only if the attempt arrived with it.
-        let arrived = has(sender) && !path.forward.effects.edits.contains(edit);
-        path.reverse.effects.edits.contains(edit) && has(receiver) && (opens || arrived)
-    };
-    is_overwritten(&Edit::StripWindowScale, |host| host.window_scaling)
-        || is_overwritten(&Edit::StripTimestamps, |host| host.timestamps)
+        let arrived = *sender_has && !path.forward.effects.edits.contains(edit);
+        path.reverse.effects.edits.contains(edit) && *receiver_has && (opens || arrived)
+    })
 }
 
 fn in_256ths(share: kernel::WindowShare) -> u16 {

@@ -119,7 +119,7 @@ impl CrossLoad {
         datagrams: &[DatagramStream],
     ) -> CrossTrafficResult {
         let sending = self.stopped.unwrap_or(now).duration_since(self.starts);
-        let of_streams = || match self.transport {
+        *self.result.get_or_insert_with(|| match self.transport {
             Transport::Tcp => {
                 let flows = &flows[self.streams.clone()];
                 CrossTrafficResult {
@@ -147,7 +147,6 @@ impl CrossLoad {
                     datagrams: Some(counts.map(|(_, counts)| counts.datagrams).sum()),
                 }
             }
-        };
-        *self.result.get_or_insert_with(of_streams)
+        })
     }
 }

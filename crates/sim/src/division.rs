@@ -146,27 +146,27 @@ impl FileRanges {
     /// All connections know their first chunk before they ask; only the first one has asked then.
     fn at_first(&mut self, connections: usize) -> Vec<ByteCount> {
         let begun: Vec<Option<usize>> = (0..connections).map(|_| self.begin_range()).collect();
-        let ends = |at: usize| {
-            if at == 0 {
-                self.chunks.len()
-            } else {
-                self.next_begun(at)
-            }
-        };
-        let range = |at: usize| ChunkRange {
-            at,
-            end: ends(at),
-            before: ByteCount::ZERO,
-        };
-        let ranges: Vec<Option<ChunkRange>> = begun.into_iter().map(|at| at.map(range)).collect();
-        self.asked = ranges
-            .iter()
-            .map(|range| range.map_or(RequestState::Idle, RequestState::Waiting))
-            .collect();
-        let size = |range: ChunkRange| self.chunk_bytes(range.at, range.end);
-        ranges
+        self.asked = begun
             .into_iter()
-            .map(|range| range.map_or(ByteCount::ZERO, size))
+            .map(|at| match at {
+                Some(at) => RequestState::Waiting(ChunkRange {
+                    at,
+                    end: if at == 0 {
+                        self.chunks.len()
+                    } else {
+                        self.next_begun(at)
+                    },
+                    before: ByteCount::ZERO,
+                }),
+                None => RequestState::Idle,
+            })
+            .collect();
+        self.asked
+            .iter()
+            .map(|asked| match asked {
+                RequestState::Waiting(range) => self.chunk_bytes(range.at, range.end),
+                _ => ByteCount::ZERO,
+            })
             .collect()
     }
 
@@ -226,14 +226,15 @@ impl FileRanges {
     /// Takes a chunk from a connection that waits for its first byte
     /// (`SegmentMan::getCleanSegmentIfOwnerIsIdle`). Returns whether there is one.
     fn rob_chunk(&mut self, chunk: usize) -> bool {
-        let waits = |asked: &&mut RequestState| matches!(asked, RequestState::Waiting(range) if range.at == chunk);
-        let Some(owner) = self.asked.iter_mut().find(waits) else {
-            return false;
-        };
-        if let RequestState::Waiting(range) = owner {
-            *owner = RequestState::Robbed(range.before);
+        for asked in &mut self.asked {
+            if let RequestState::Waiting(range) = asked
+                && range.at == chunk
+            {
+                *asked = RequestState::Robbed(range.before);
+                return true;
+            }
         }
-        true
+        false
     }
 
     /// Returns true if a connection is to receive more of what it was asked for.

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use fullpipe_link::{DirectionCounters, LinkDirection, Train, packets_within, take_first};
 use fullpipe_model::datagrams;
-use fullpipe_record::{Sample, Transport};
+use fullpipe_record::{Request, Sample, Transport};
 use fullpipe_tcp::{AckSegment, HostClock, Receiver, SegmentBurst, Sender};
 use fullpipe_units::{ByteCount, SegCount, Span, Time};
 use rand_pcg::Pcg64Mcg;
@@ -19,9 +19,7 @@ use crate::flow::{SimulatedFlow, WAKES_WITHIN};
 use crate::packet::{PacketContent, SimulatedPacket};
 use crate::program::{ReceivingProgram, SendingProgram};
 use crate::sampling::{TransferSampler, sending_ends};
-use crate::{
-    CrossTraffic, NotModelled, SimulationPlan, TrainGranularity, TransferDivision, load_duration,
-};
+use crate::{NotModelled, SimulationPlan, TrainGranularity, TransferDivision, load_duration};
 
 /// The first connection begins within so much of when it may: a program takes part of a
 /// millisecond, by which the stamps of both hosts count, to do so.
@@ -277,22 +275,24 @@ impl Simulation {
 
     /// The connections of the transfer itself.
     pub(crate) fn own_flows(&self) -> &[SimulatedFlow] {
-        let own = if self.plan.request.transport == Transport::Tcp {
-            self.plan.request.streams
-        } else {
-            0
-        };
-        self.flows.get(..usize::from(own)).unwrap_or_default()
+        let own = self.own_streams(Transport::Tcp);
+        self.flows.get(..own).unwrap_or_default()
     }
 
     /// The streams of datagrams of the transfer itself.
     pub(crate) fn own_datagrams(&self) -> &[DatagramStream] {
-        let own = if self.plan.request.transport == Transport::Udp {
-            self.plan.request.streams
+        let own = self.own_streams(Transport::Udp);
+        self.datagrams.get(..own).unwrap_or_default()
+    }
+
+    /// The number of streams of the transfer itself over `transport`.
+    fn own_streams(&self, transport: Transport) -> usize {
+        let request = &self.plan.request;
+        if request.transport == transport {
+            usize::from(request.streams)
         } else {
             0
-        };
-        self.datagrams.get(..usize::from(own)).unwrap_or_default()
+        }
     }
 
     /// Takes the samples of the transfer that are due at `at`; all where it is over.
@@ -391,11 +391,10 @@ impl Simulation {
     fn defer_no_reads(&mut self, now: Time) {
         self.catch_up(now);
         for index in 0..self.flows.len() {
-            let due = self.flows.get_mut(index).and_then(|flow| {
+            self.queue_deadline(index, |flow, now| {
                 flow.defer_reads(false);
                 flow.arm_receiver(now)
             });
-            self.queue_timer(index, due);
         }
     }
 
@@ -404,8 +403,7 @@ impl Simulation {
             TransferStage::Flowing { .. } => {
                 self.defer_no_reads(now);
                 let own = self.own_flows().len();
-                self.sampler
-                    .count_flows(now, true, self.flows.get(..own).unwrap_or_default());
+                self.sampler.count_flows(now, true, &self.flows[..own]);
                 self.flows.iter_mut().for_each(SimulatedFlow::stop);
                 self.datagrams.iter_mut().for_each(DatagramStream::stop);
                 for load in &mut self.loads {
@@ -506,42 +504,9 @@ impl Simulation {
         };
         self.capture_packet(arrives_at, &packet);
         match packet.content {
-            PacketContent::Data(data) => {
-                let Some(flow) = self.flows.get_mut(index).filter(|flow| !flow.is_closed()) else {
-                    return;
-                };
-                flow.catch_up(now);
-                let answer = flow
-                    .receiver
-                    .receive_burst(now, &data.segment_burst(segments));
-                let after_read = flow.read(now);
-                if let Some(ack) = answer {
-                    self.process_acknowledgement(index, ack);
-                }
-                if let Some(ack) = after_read {
-                    self.process_acknowledgement(index, ack);
-                }
-                let due = self
-                    .flows
-                    .get_mut(index)
-                    .and_then(|flow| flow.arm_receiver(now));
-                self.queue_timer(index, due);
-                self.settle_connection(index);
-            }
+            PacketContent::Data(data) => self.deliver_data(index, &data.segment_burst(segments)),
             content @ PacketContent::Acknowledgement { .. } => {
-                let Some(flow) = self.flows.get_mut(index) else {
-                    return;
-                };
-                let Some(ack) = content.into_ack(flow.wire.scales[1]) else {
-                    return;
-                };
-                flow.sender.receive_ack(now, &ack);
-                self.send_all(index);
-                let due = self
-                    .flows
-                    .get_mut(index)
-                    .and_then(|flow| flow.arm_sender(now));
-                self.queue_timer(index, due);
+                self.deliver_acknowledgement(index, content);
             }
             PacketContent::Datagrams(numbered) => {
                 if let Some(stream) = self.datagrams.get_mut((packet.flow & !DATAGRAMS) as usize) {
@@ -549,19 +514,48 @@ impl Simulation {
                 }
             }
             PacketContent::TooBig => {
-                self.flows
-                    .get_mut(index)
-                    .into_iter()
-                    .for_each(|flow| flow.learn_of_narrow_link(now));
+                if let Some(flow) = self.flows.get_mut(index) {
+                    flow.learn_of_narrow_link(now);
+                }
                 self.serve_connection(index);
             }
             PacketContent::Echo(number) => {
-                self.echoes
-                    .iter_mut()
-                    .for_each(|echoes| echoes.record_answer(now, number));
+                if let Some(echoes) = &mut self.echoes {
+                    echoes.record_answer(now, number);
+                }
             }
             PacketContent::End => {}
         }
+    }
+
+    /// Gives data to the receiving end of a connection, unless it is closed.
+    fn deliver_data(&mut self, index: usize, burst: &SegmentBurst) {
+        let now = self.now;
+        let Some(flow) = self.flows.get_mut(index).filter(|flow| !flow.is_closed()) else {
+            return;
+        };
+        flow.catch_up(now);
+        let answer = flow.receiver.receive_burst(now, burst);
+        let after_read = flow.read(now);
+        for ack in [answer, after_read].into_iter().flatten() {
+            self.process_acknowledgement(index, ack);
+        }
+        self.queue_deadline(index, SimulatedFlow::arm_receiver);
+        self.settle_connection(index);
+    }
+
+    /// Gives an acknowledgement to the sending end of a connection.
+    fn deliver_acknowledgement(&mut self, index: usize, content: PacketContent) {
+        let now = self.now;
+        let Some(flow) = self.flows.get_mut(index) else {
+            return;
+        };
+        let Some(ack) = content.into_ack(flow.wire.scales[1]) else {
+            return;
+        };
+        flow.sender.receive_ack(now, &ack);
+        self.send_all(index);
+        self.queue_deadline(index, SimulatedFlow::arm_sender);
     }
 
     fn expire_deadline(&mut self, index: usize) {
@@ -573,10 +567,7 @@ impl Simulation {
         flow.catch_up(now);
         let delayed = flow.wake_timers(now);
         let after_read = flow.read(now);
-        if let Some(ack) = delayed {
-            self.process_acknowledgement(index, ack);
-        }
-        if let Some(ack) = after_read {
+        for ack in [delayed, after_read].into_iter().flatten() {
             self.process_acknowledgement(index, ack);
         }
         self.settle_connection(index);
@@ -698,16 +689,18 @@ impl Simulation {
     }
 
     fn arm_deadline(&mut self, index: usize) {
-        let now = self.now;
-        let due = self
-            .flows
-            .get_mut(index)
-            .and_then(|flow| flow.arm_deadline(now));
-        self.queue_timer(index, due);
+        self.queue_deadline(index, SimulatedFlow::arm_deadline);
     }
 
-    fn queue_timer(&mut self, index: usize, due: Option<Time>) {
-        if let Some(at) = due {
+    /// Queues the next deadline of a connection, which `arm` takes for queued.
+    fn queue_deadline(
+        &mut self,
+        index: usize,
+        arm: impl FnOnce(&mut SimulatedFlow, Time) -> Option<Time>,
+    ) {
+        if let Some(flow) = self.flows.get_mut(index)
+            && let Some(at) = arm(flow, self.now)
+        {
             self.timers.push(Reverse((at, index as u32)));
         }
     }
@@ -800,17 +793,13 @@ impl Simulation {
 
     /// Returns the bytes of a transfer that ends by its bytes which have not been read.
     pub(crate) fn missing_bytes(&self) -> ByteCount {
-        let of_connections = || {
-            self.own_flows()
-                .iter()
-                .map(SimulatedFlow::missing_bytes)
-                .sum()
+        let unassigned = match &self.divided {
+            DividedTransfer::Equal => ByteCount::ZERO,
+            DividedTransfer::Queue(queue) => queue.remaining_bytes(),
+            DividedTransfer::Ranges(ranges) => return ranges.missing_bytes(),
         };
-        match &self.divided {
-            DividedTransfer::Equal => of_connections(),
-            DividedTransfer::Queue(queue) => queue.remaining_bytes() + of_connections(),
-            DividedTransfer::Ranges(ranges) => ranges.missing_bytes(),
-        }
+        let flows = self.own_flows().iter();
+        unassigned + flows.map(SimulatedFlow::missing_bytes).sum::<ByteCount>()
     }
 
     /// Adds a connection whose sender is asked for so many bytes at `starts`.
@@ -915,24 +904,8 @@ impl<'d> PreparedStreams<'d> {
         divided: &mut DividedTransfer,
     ) -> Result<Range<usize>, NotModelled> {
         let request = &plan.request;
-        let streams = u64::from(request.streams);
-        let share = |stream: u16| {
-            request.bytes.map(|bytes| {
-                ByteCount::new((bytes.get() + streams - 1 - u64::from(stream)) / streams)
-            })
-        };
         if request.transport == Transport::Udp {
-            let first = self.datagrams.len();
-            for stream in 0..request.streams {
-                let begin = (start, self.maker.random.next_u64());
-                self.datagrams.push(DatagramStream::new(
-                    &plan.path,
-                    request,
-                    share(stream),
-                    begin,
-                )?);
-            }
-            return Ok(first..self.datagrams.len());
+            return self.add_datagram_streams(plan, start);
         }
         let (connection, first) = (ConnectionSetup::new(plan)?, self.flows.len());
         let of_divided = divided.at_first(usize::from(request.streams));
@@ -951,10 +924,9 @@ impl<'d> PreparedStreams<'d> {
                 start
             };
             let part = of_divided.as_ref().map(|parts| parts[usize::from(stream)]);
-            let total = if part.is_some() {
-                Some(ByteCount::ZERO)
-            } else {
-                share(stream)
+            let total = match part {
+                Some(_) => Some(ByteCount::ZERO),
+                None => stream_share(request, stream),
             };
             let mut flow = self.maker.make_flow(
                 (plan, &connection, self.forward),
@@ -970,23 +942,49 @@ impl<'d> PreparedStreams<'d> {
         Ok(first..self.flows.len())
     }
 
+    fn add_datagram_streams(
+        &mut self,
+        plan: &SimulationPlan,
+        start: Time,
+    ) -> Result<Range<usize>, NotModelled> {
+        let (request, first) = (&plan.request, self.datagrams.len());
+        for stream in 0..request.streams {
+            let begin = (start, self.maker.random.next_u64());
+            let share = stream_share(request, stream);
+            self.datagrams
+                .push(DatagramStream::new(&plan.path, request, share, begin)?);
+        }
+        Ok(first..self.datagrams.len())
+    }
+
     /// Adds those of other loads.
     fn add_loads(&mut self, plan: &SimulationPlan) -> Result<Vec<CrossLoad>, NotModelled> {
-        let mut load = |other: &CrossTraffic| {
-            let alone = SimulationPlan {
-                request: other.request.clone(),
-                division: TransferDivision::Equal,
-                ..plan.clone()
-            };
-            let streams = self.add_streams(
-                &resolve_write_size(alone),
-                Time::ZERO + other.starts,
-                &mut DividedTransfer::Equal,
-            )?;
-            Ok(CrossLoad::new(plan, other, streams))
-        };
-        plan.cross_traffic.iter().map(&mut load).collect()
+        plan.cross_traffic
+            .iter()
+            .map(|other| {
+                let alone = SimulationPlan {
+                    request: other.request.clone(),
+                    division: TransferDivision::Equal,
+                    ..plan.clone()
+                };
+                let streams = self.add_streams(
+                    &resolve_write_size(alone),
+                    Time::ZERO + other.starts,
+                    &mut DividedTransfer::Equal,
+                )?;
+                Ok(CrossLoad::new(plan, other, streams))
+            })
+            .collect()
     }
+}
+
+/// Returns the bytes of one stream of a load that ends by its bytes.
+fn stream_share(request: &Request, stream: u16) -> Option<ByteCount> {
+    let streams = u64::from(request.streams);
+    let bytes = request.bytes?.get();
+    Some(ByteCount::new(
+        (bytes + streams - 1 - u64::from(stream)) / streams,
+    ))
 }
 
 /// The source of connections.

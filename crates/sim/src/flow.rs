@@ -205,8 +205,10 @@ impl SimulatedFlow {
             return true;
         }
         let within = if dozes { WAKES_LATE } else { WAKES_WITHIN };
-        let mut wakes_in = || Span::from_nanos(self.random.next_u64() % within.as_nanos());
-        let awake = *self.reads_at.get_or_insert_with(|| now + wakes_in()) <= now;
+        let reads_at = *self.reads_at.get_or_insert_with(|| {
+            now + Span::from_nanos(self.random.next_u64() % within.as_nanos())
+        });
+        let awake = reads_at <= now;
         if awake {
             (self.reads_at, self.read_last) = (None, now);
         }
@@ -281,8 +283,8 @@ impl SimulatedFlow {
 
     /// Returns the bytes that the sending program had to write and that have not been read.
     pub(crate) fn missing_bytes(&self) -> ByteCount {
-        let unread = |total: ByteCount| total.saturating_sub(self.receiver.bytes_read());
-        self.source.unwritten_bytes() + self.source.total_bytes().map_or(ByteCount::ZERO, unread)
+        let total = self.source.total_bytes().unwrap_or(ByteCount::ZERO);
+        self.source.unwritten_bytes() + total.saturating_sub(self.receiver.bytes_read())
     }
 
     /// Asks the sending program for so many bytes more, which knows at `at`.

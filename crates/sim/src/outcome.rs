@@ -5,13 +5,13 @@ use fullpipe_model::host;
 use fullpipe_record::{
     Buffer, Direction, EndReport, Handshake, HostIdentity, HostSettings, Interval, LoadTime,
     MAX_STREAM_INTERVALS, Measurement, Peer, Request, ResolvedRequest, RttMethod, RttReport,
-    RunTotals, Sample, SocketReadback, StreamInterval, StreamSummary, Summary, Transport, Validity,
-    find_steady,
+    RunTotals, Sample, SocketReadback, StreamInterval, StreamSummary, Summary, TcpInfo, Transport,
+    Validity, find_steady,
 };
 use fullpipe_units::{BitRate, ByteCount, Span, Time};
 
 use crate::connection::overwrites_options;
-use crate::datagrams::{DatagramStream, StreamCounts};
+use crate::datagrams::StreamCounts;
 use crate::engine::TransferStage;
 use crate::sampling::{AllStreamTotals, StreamTotal};
 use crate::{CrossTrafficResult, Simulation};
@@ -113,37 +113,13 @@ fn finish_measurement(mut simulation: Simulation) -> Measurement {
     } else {
         (
             stream_summaries(&simulation, times),
-            count_intervals(&request, &simulation, &samples, times.stopped),
+            count_intervals(&simulation, &samples, times.stopped),
         )
     };
     let rtt = round_trips(&simulation, &samples[0], times);
     let summary = transfer_summary(&samples[0], &streams, connection.handshake, times);
     let rate = summary.steady.map_or(summary.rate, |steady| steady.rate);
-    let [sent, received] = samples;
-    let sender = end_report(
-        &plan.sender,
-        socket_readbacks(&simulation, &sent, [true, false]),
-        sent,
-    );
-    let arrived = streams
-        .iter()
-        .filter_map(|stream| stream.datagrams)
-        .collect();
-    let receiver = end_report(
-        &plan.receiver,
-        socket_readbacks(&simulation, &received, [false, true]),
-        received,
-    );
-    let receiver = EndReport {
-        datagrams: arrived,
-        ..receiver
-    };
-    let is_download = request.direction == Direction::Download;
-    let (local, remote) = if is_download {
-        (receiver, sender)
-    } else {
-        (sender, receiver)
-    };
+    let [local, remote] = end_reports(&simulation, samples, &streams);
     let measurement = Measurement {
         id: String::new(),
         started: String::new(),
@@ -241,6 +217,30 @@ fn resolved_request(request: &Request, fixed: Option<ByteCount>) -> Request {
     }
 }
 
+/// The reports of the end that ran the test, and of the other.
+fn end_reports(
+    simulation: &Simulation,
+    [sent, received]: [Vec<Sample>; 2],
+    streams: &[StreamSummary],
+) -> [EndReport; 2] {
+    let plan = &simulation.plan;
+    let [sending, receiving] = [(&sent, [true, false]), (&received, [false, true])]
+        .map(|(samples, uses)| socket_readbacks(simulation, samples, uses));
+    let sender = end_report(&plan.sender, sending, sent);
+    let receiver = EndReport {
+        datagrams: streams
+            .iter()
+            .filter_map(|stream| stream.datagrams)
+            .collect(),
+        ..end_report(&plan.receiver, receiving, received)
+    };
+    if plan.request.direction == Direction::Download {
+        [receiver, sender]
+    } else {
+        [sender, receiver]
+    }
+}
+
 fn end_report(
     settings: &HostSettings,
     sockets: Vec<SocketReadback>,
@@ -297,9 +297,9 @@ fn socket_readbacks(
         .collect()
 }
 
-/// The last sample of `stream` up to `at`. A snapshot is one sample of each stream that is open, in
+/// The state of `stream` in its last sample up to `at`. A snapshot is one sample of each stream that is open, in
 /// order; none is found where others were closed.
-fn latest_sample(samples: &[Sample], stream: u16, at: Span) -> Option<&Sample> {
+fn latest_tcp_info(samples: &[Sample], stream: u16, at: Span) -> Option<&TcpInfo> {
     let up_to = &samples[..samples.partition_point(|sample| sample.at <= at)];
     let snapshot = up_to
         .len()
@@ -307,18 +307,25 @@ fn latest_sample(samples: &[Sample], stream: u16, at: Span) -> Option<&Sample> {
     up_to
         .get(snapshot + usize::from(stream))
         .filter(|sample| sample.stream == stream)
+        .map(|sample| &sample.tcp)
 }
 
 /// The counts of a stream between two times.
 fn counts_between(simulation: &Simulation, stream: u16, from: Span, to: Span) -> StreamTotal {
-    let of_stream = |totals: &AllStreamTotals| {
-        totals
-            .streams
-            .get(usize::from(stream))
-            .copied()
-            .unwrap_or_default()
-    };
-    count_growth(simulation, of_stream, [from, to])
+    count_growth(
+        simulation,
+        |totals| {
+            let of_stream = totals.streams.get(usize::from(stream));
+            of_stream.copied().unwrap_or_default()
+        },
+        [from, to],
+    )
+}
+
+/// The last of the marks up to `at`, by their times; none where that is the begin.
+fn latest_mark<T>(marks: &[T], time: impl Fn(&T) -> Span, at: Span) -> Option<&T> {
+    let count = marks.partition_point(|mark| time(mark) <= at);
+    marks[..count].last().filter(|_| at > Span::ZERO)
 }
 
 /// The growth of counts between two times.
@@ -327,15 +334,10 @@ fn count_growth(
     of: impl Fn(&AllStreamTotals) -> StreamTotal,
     [from, to]: [Span; 2],
 ) -> StreamTotal {
-    let totals = &simulation.sampler.totals;
-    let up_to = |at: Span| {
-        let last = totals
-            .partition_point(|totals| totals.at <= at)
-            .checked_sub(1)
-            .filter(|_| at > Span::ZERO);
-        last.map_or_else(StreamTotal::default, |last| of(&totals[last]))
-    };
-    let (before, now) = (up_to(from), up_to(to));
+    let [before, now] = [from, to].map(|at| {
+        let last = latest_mark(&simulation.sampler.totals, |totals| totals.at, at);
+        last.map_or_else(StreamTotal::default, &of)
+    });
     StreamTotal {
         written: now.written.saturating_sub(before.written),
         read: now.read.saturating_sub(before.read),
@@ -349,20 +351,19 @@ fn stream_summaries(simulation: &Simulation, times: CountTimes) -> Vec<StreamSum
         stopped,
         received: [over, _],
     } = times;
-    let of_stream = |stream| {
-        let StreamTotal { written, again, .. } = counts_between(simulation, stream, omit, stopped);
-        StreamSummary {
-            stream,
-            direction: simulation.plan.request.direction,
-            sent: written,
-            received: counts_between(simulation, stream, omit, over).read,
-            retransmits: Some(again),
-            datagrams_sent: None,
-            datagrams: None,
-        }
-    };
     (0..simulation.plan.request.streams)
-        .map(of_stream)
+        .map(|stream| {
+            let sent = counts_between(simulation, stream, omit, stopped);
+            StreamSummary {
+                stream,
+                direction: simulation.plan.request.direction,
+                sent: sent.written,
+                received: counts_between(simulation, stream, omit, over).read,
+                retransmits: Some(sent.again),
+                datagrams_sent: None,
+                datagrams: None,
+            }
+        })
         .collect()
 }
 
@@ -387,51 +388,36 @@ fn transfer_summary(
 }
 
 fn run_totals(simulation: &Simulation, over: Span) -> RunTotals {
-    let (flows, datagrams) = (
-        simulation.own_flows().iter(),
-        simulation.own_datagrams().iter(),
-    );
     let [mut written, mut read] = [ByteCount::ZERO; 2];
-    for flow in flows {
+    for flow in simulation.own_flows() {
         written += flow.sender.written_bytes();
         read += flow.receiver.bytes_read();
     }
-    for stream in datagrams {
+    for stream in simulation.own_datagrams() {
         written += stream.payload_bytes(stream.stream_counts().sent);
         read += stream.payload_bytes(stream.stream_counts().arrived);
     }
-    let is_download = simulation.plan.request.direction == Direction::Download;
-    let wall = simulation.connection.handshake + over;
-    if is_download {
-        RunTotals {
-            wall,
-            written: ByteCount::ZERO,
-            read,
-            carried: None,
-        }
+    if simulation.plan.request.direction == Direction::Download {
+        written = ByteCount::ZERO;
     } else {
-        RunTotals {
-            wall,
-            written,
-            read: ByteCount::ZERO,
-            carried: None,
-        }
+        read = ByteCount::ZERO;
+    }
+    RunTotals {
+        wall: simulation.connection.handshake + over,
+        written,
+        read,
+        carried: None,
     }
 }
 
 /// The counts of a stream of datagrams between two times.
 fn datagrams_between(simulation: &Simulation, stream: u16, from: Span, to: Span) -> StreamCounts {
-    let marks = &simulation.sampler.marks;
-    let up_to = |at: Span| {
-        let mark = marks
-            .partition_point(|mark| mark.at <= at)
-            .checked_sub(1)
-            .filter(|_| at > Span::ZERO);
-        mark.and_then(|mark| marks.get(mark)?.streams.get(usize::from(stream)))
+    let [before, now] = [from, to].map(|at| {
+        latest_mark(&simulation.sampler.marks, |mark| mark.at, at)
+            .and_then(|mark| mark.streams.get(usize::from(stream)))
             .copied()
             .unwrap_or_default()
-    };
-    let (before, now) = (up_to(from), up_to(to));
+    });
     StreamCounts {
         sent: now.sent.saturating_sub(before.sent),
         arrived: now.arrived.saturating_sub(before.arrived),
@@ -440,23 +426,22 @@ fn datagrams_between(simulation: &Simulation, stream: u16, from: Span, to: Span)
 }
 
 fn datagram_summaries(simulation: &Simulation, times: CountTimes) -> Vec<StreamSummary> {
-    let of_stream = |(own, stream): (&DatagramStream, u16)| {
-        let counts = datagrams_between(simulation, stream, times.omit, times.received[0]);
-        StreamSummary {
-            stream,
-            direction: simulation.plan.request.direction,
-            sent: own.payload_bytes(counts.sent),
-            received: own.payload_bytes(counts.arrived),
-            retransmits: None,
-            datagrams_sent: Some(counts.sent),
-            datagrams: Some(counts.datagrams),
-        }
-    };
     simulation
         .own_datagrams()
         .iter()
         .zip(0..)
-        .map(of_stream)
+        .map(|(own, stream)| {
+            let counts = datagrams_between(simulation, stream, times.omit, times.received[0]);
+            StreamSummary {
+                stream,
+                direction: simulation.plan.request.direction,
+                sent: own.payload_bytes(counts.sent),
+                received: own.payload_bytes(counts.arrived),
+                retransmits: None,
+                datagrams_sent: Some(counts.sent),
+                datagrams: Some(counts.datagrams),
+            }
+        })
         .collect()
 }
 
@@ -470,24 +455,33 @@ fn datagram_intervals(simulation: &Simulation, over: Span) -> Vec<Interval> {
 fn datagram_interval(simulation: &Simulation, from: Span, to: Span) -> Interval {
     let request = &simulation.plan.request;
     let sends = request.direction != Direction::Download;
-    let of_stream = |(own, stream): (&DatagramStream, u16)| {
-        let counts = datagrams_between(simulation, stream, from, to);
-        StreamInterval {
-            stream,
-            bytes: own.payload_bytes(if sends { counts.sent } else { counts.arrived }),
-            datagrams_sent: sends.then_some(counts.sent),
-            datagrams: (!sends).then_some(counts.datagrams),
-            retransmits: None,
-            tcp: None,
-        }
-    };
     let streams: Vec<StreamInterval> = simulation
         .own_datagrams()
         .iter()
         .zip(0..)
-        .map(of_stream)
+        .map(|(own, stream)| {
+            let counts = datagrams_between(simulation, stream, from, to);
+            StreamInterval {
+                stream,
+                bytes: own.payload_bytes(if sends { counts.sent } else { counts.arrived }),
+                datagrams_sent: sends.then_some(counts.sent),
+                datagrams: (!sends).then_some(counts.datagrams),
+                retransmits: None,
+                tcp: None,
+            }
+        })
         .collect();
     let bytes = streams.iter().map(|stream| stream.bytes).sum();
+    Interval {
+        datagrams_sent: streams.iter().map(|stream| stream.datagrams_sent).sum(),
+        datagrams: streams.iter().map(|stream| stream.datagrams).sum(),
+        streams,
+        ..interval_of_bytes(request, [from, to], bytes)
+    }
+}
+
+/// An interval without the figures of its transport.
+fn interval_of_bytes(request: &Request, [from, to]: [Span; 2], bytes: ByteCount) -> Interval {
     Interval {
         direction: request.direction,
         from,
@@ -499,9 +493,9 @@ fn datagram_interval(simulation: &Simulation, from: Span, to: Span) -> Interval 
         echo_rtt: None,
         cwnd: None,
         omitted: to <= request.omit,
-        datagrams_sent: streams.iter().map(|stream| stream.datagrams_sent).sum(),
-        datagrams: streams.iter().map(|stream| stream.datagrams).sum(),
-        streams,
+        datagrams_sent: None,
+        datagrams: None,
+        streams: Vec::new(),
     }
 }
 
@@ -519,91 +513,73 @@ fn interval_times(request: &Request, over: Span) -> impl Iterator<Item = [Span; 
 /// The intervals as the end that ran the test counts them: bytes written if it sends, read if it
 /// receives.
 fn count_intervals(
-    request: &Request,
     simulation: &Simulation,
     samples: &[Vec<Sample>; 2],
     over: Span,
 ) -> Vec<Interval> {
+    let request = &simulation.plan.request;
     let times = interval_times(request, over);
-    let ours = if request.direction == Direction::Download {
-        &samples[1]
-    } else {
-        &samples[0]
-    };
+    let ours = &samples[usize::from(request.direction == Direction::Download)];
     let count = times
         .size_hint()
         .0
         .saturating_mul(usize::from(request.streams));
+    let keeps_tcp = count <= MAX_STREAM_INTERVALS;
     times
         .map(|times| {
-            count_interval(
-                request,
-                simulation,
-                (ours, count <= MAX_STREAM_INTERVALS),
-                times,
-            )
+            let streams = stream_intervals(simulation, ours, keeps_tcp, times);
+            count_interval(simulation, ours, streams, times)
+        })
+        .collect()
+}
+
+/// The counts of each stream in an interval, if they are there.
+fn stream_intervals(
+    simulation: &Simulation,
+    samples: &[Sample],
+    keeps_tcp: bool,
+    [from, to]: [Span; 2],
+) -> Vec<StreamInterval> {
+    if !simulation.sampler.keeps_streams {
+        return Vec::new();
+    }
+    let request = &simulation.plan.request;
+    let sends = request.direction != Direction::Download;
+    (0..request.streams)
+        .map(|stream| {
+            let counts = counts_between(simulation, stream, from, to);
+            let tcp = latest_tcp_info(samples, stream, to).filter(|_| keeps_tcp);
+            StreamInterval {
+                stream,
+                bytes: if sends { counts.written } else { counts.read },
+                datagrams_sent: None,
+                datagrams: None,
+                retransmits: sends.then_some(counts.again),
+                tcp: tcp.map(|tcp| Box::new(tcp.clone())),
+            }
         })
         .collect()
 }
 
 fn count_interval(
-    request: &Request,
     simulation: &Simulation,
-    (samples, keeps_tcp): (&[Sample], bool),
+    samples: &[Sample],
+    streams: Vec<StreamInterval>,
     [from, to]: [Span; 2],
 ) -> Interval {
+    let request = &simulation.plan.request;
     let sends = request.direction != Direction::Download;
-    let tcp_of = |stream| latest_sample(samples, stream, to).map(|sample| &sample.tcp);
-    let kept = if simulation.sampler.keeps_streams {
-        0..request.streams
-    } else {
-        0..0
-    };
-    let streams: Vec<StreamInterval> = kept
-        .map(|stream| {
-            let StreamTotal {
-                written,
-                read,
-                again,
-            } = counts_between(simulation, stream, from, to);
-            let bytes = if sends { written } else { read };
-            let tcp = tcp_of(stream)
-                .filter(|_| keeps_tcp)
-                .map(|tcp| Box::new(tcp.clone()));
-            let retransmits = sends.then_some(again);
-            StreamInterval {
-                stream,
-                bytes,
-                datagrams_sent: None,
-                datagrams: None,
-                retransmits,
-                tcp,
-            }
-        })
-        .collect();
-    let StreamTotal {
-        written,
-        read,
-        again,
-    } = count_growth(simulation, |totals| totals.all, [from, to]);
-    let bytes = if sends { written } else { read };
+    let counts = count_growth(simulation, |totals| totals.all, [from, to]);
+    let bytes = if sends { counts.written } else { counts.read };
     Interval {
-        direction: request.direction,
-        from,
-        to,
-        bytes,
-        rate: BitRate::from_bytes_in(bytes, to.saturating_sub(from)),
-        retransmits: sends.then_some(again),
-        rtt: tcp_of(0).and_then(|tcp| tcp.rtt),
-        echo_rtt: None,
+        retransmits: sends.then_some(counts.again),
+        rtt: latest_tcp_info(samples, 0, to).and_then(|tcp| tcp.rtt),
         cwnd: sends.then(|| {
             (0..request.streams)
-                .filter_map(|stream| tcp_of(stream)?.congestion_window())
+                .filter_map(|stream| latest_tcp_info(samples, stream, to)?.congestion_window())
                 .sum()
         }),
-        omitted: to <= request.omit,
-        datagrams_sent: None,
-        datagrams: None,
         streams,
+        ..interval_of_bytes(request, [from, to], bytes)
     }
 }

@@ -63,6 +63,14 @@ pub(crate) struct StreamTotal {
 }
 
 impl StreamTotal {
+    fn of_flow(flow: &SimulatedFlow) -> Self {
+        Self {
+            written: flow.sender.written_bytes(),
+            read: flow.receiver.bytes_read(),
+            again: flow.sender.retransmitted_segments(),
+        }
+    }
+
     fn plus_total(self, other: Self) -> Self {
         Self {
             written: self.written + other.written,
@@ -114,19 +122,14 @@ impl TransferSampler {
     /// Takes the counts of `flows` at `at`. Those of each stream are needed if the programs stop
     /// then, or all is over.
     pub(crate) fn count_flows(&mut self, at: Time, is_end: bool, flows: &[SimulatedFlow]) {
-        let of_flow = |flow: &SimulatedFlow| StreamTotal {
-            written: flow.sender.written_bytes(),
-            read: flow.receiver.bytes_read(),
-            again: flow.sender.retransmitted_segments(),
-        };
         let passed = at.duration_since(self.origin);
         let is_kept = is_end || passed == self.omit;
         let all = flows
             .iter()
-            .map(of_flow)
+            .map(StreamTotal::of_flow)
             .fold(StreamTotal::default(), StreamTotal::plus_total);
         let streams: Vec<StreamTotal> = if is_kept || self.keeps_streams {
-            flows.iter().map(of_flow).collect()
+            flows.iter().map(StreamTotal::of_flow).collect()
         } else {
             Vec::new()
         };
@@ -154,14 +157,14 @@ impl TransferSampler {
         connection: &ConnectionSetup,
         plan: &SimulationPlan,
     ) {
-        if self.samples[0].len() + flows.len() <= MAX_SAMPLES.max(MIN_SNAPSHOTS * flows.len()) {
-            self.add_samples(at, flows, connection, plan);
-        } else {
-            let leaves_this = is_even(at.duration_since(self.origin), self.period);
+        let samples = self.samples[0].len() + flows.len();
+        let has_room = samples <= MAX_SAMPLES.max(MIN_SNAPSHOTS * flows.len());
+        let is_kept = has_room || is_even(at.duration_since(self.origin), self.period);
+        if !has_room {
             self.thin_out();
-            if leaves_this {
-                self.add_samples(at, flows, connection, plan);
-            }
+        }
+        if is_kept {
+            self.add_samples(at, flows, connection, plan);
         }
         self.next = at + self.period;
     }
@@ -227,11 +230,14 @@ pub(crate) fn sending_ends(
     plan: &SimulationPlan,
 ) -> Vec<Sample> {
     let times = (at, Time::ZERO + plan.lead);
-    let sending = |(flow, stream)| {
-        let [sender, _] = sample_ends(times, stream, flow, connection, plan);
-        sender
-    };
-    flows.iter().zip(0..).map(sending).collect()
+    flows
+        .iter()
+        .zip(0..)
+        .map(|(flow, stream)| {
+            let [sender, _] = sample_ends(times, stream, flow, connection, plan);
+            sender
+        })
+        .collect()
 }
 
 fn sample_ends(
@@ -241,28 +247,33 @@ fn sample_ends(
     connection: &ConnectionSetup,
     plan: &SimulationPlan,
 ) -> [Sample; 2] {
-    let agreed = |info: TcpInfo| TcpInfo {
-        timestamps: Some(connection.timestamps),
-        sack: Some(true),
-        window_scaling: Some(connection.scales[1].is_some()),
-        path_mtu: Some(known_mtu(&plan.path.forward)),
-        advmss: Some(connection.advmss),
-        ..info
-    };
-    let at_span = at.duration_since(origin);
-    let sender = Sample {
-        at: at_span,
+    let SimulatedFlow {
+        sender, receiver, ..
+    } = flow;
+    [
+        (
+            sender.written_bytes(),
+            sender.tcp_info(at),
+            sender.socket_memory(),
+        ),
+        (
+            receiver.bytes_read(),
+            receiver.tcp_info(at),
+            receiver.socket_memory(),
+        ),
+    ]
+    .map(|(bytes, info, memory)| Sample {
+        at: at.duration_since(origin),
         stream,
-        bytes: flow.sender.written_bytes(),
-        tcp: agreed(flow.sender.tcp_info(at)),
-        memory: Some(flow.sender.socket_memory()),
-    };
-    let receiver = Sample {
-        at: at_span,
-        stream,
-        bytes: flow.receiver.bytes_read(),
-        tcp: agreed(flow.receiver.tcp_info(at)),
-        memory: Some(flow.receiver.socket_memory()),
-    };
-    [sender, receiver]
+        bytes,
+        tcp: TcpInfo {
+            timestamps: Some(connection.timestamps),
+            sack: Some(true),
+            window_scaling: Some(connection.scales[1].is_some()),
+            path_mtu: Some(known_mtu(&plan.path.forward)),
+            advmss: Some(connection.advmss),
+            ..info
+        },
+        memory: Some(memory),
+    })
 }

@@ -25,6 +25,7 @@
 
 mod clock;
 mod control;
+mod figures;
 mod filter;
 mod packet;
 mod rack;

@@ -111,10 +111,10 @@ impl DeliveryRate {
             return;
         }
         sample.rate = Some((delivered, interval));
-        let faster = |(before, span, _): (u64, u64, bool)| {
+        let is_faster = self.last.is_none_or(|(before, span, _)| {
             u128::from(delivered) * u128::from(span) >= u128::from(before) * u128::from(interval)
-        };
-        if !sample.app_limited || self.last.is_none_or(faster) {
+        });
+        if !sample.app_limited || is_faster {
             self.last = Some((delivered, interval, sample.app_limited));
         }
     }

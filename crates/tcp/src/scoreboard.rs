@@ -147,21 +147,24 @@ impl ScoreboardChunk {
 
     /// Reports those of `bits` that are newly delivered, by the time at which they were sent.
     fn report_delivered(&self, bits: u64, report: &mut impl FnMut(DeliveredSegments)) {
-        let part = |bits: u64, sent: SentRecord, again: bool| DeliveredSegments {
+        let once = bits & !self.segment_marks().ever;
+        if once != 0 {
+            report(self.delivered_part(once, self.sent, false));
+        }
+        for &(resent, sent) in &self.segment_marks().resent {
+            if bits & resent != 0 {
+                report(self.delivered_part(bits & resent, sent, true));
+            }
+        }
+    }
+
+    fn delivered_part(&self, bits: u64, sent: SentRecord, again: bool) -> DeliveredSegments {
+        DeliveredSegments {
             first: self.first + u64::from(bits.trailing_zeros()),
             end: self.first + u64::from(u64::BITS - bits.leading_zeros()),
             segments: low_bits(bits),
             sent,
             again,
-        };
-        let once = bits & !self.segment_marks().ever;
-        if once != 0 {
-            report(part(once, self.sent, false));
-        }
-        for &(resent, sent) in &self.segment_marks().resent {
-            if bits & resent != 0 {
-                report(part(bits & resent, sent, true));
-            }
         }
     }
 
@@ -463,14 +466,14 @@ impl Scoreboard {
         for chunk in &mut self.chunks {
             let marks = chunk.marks.get_or_insert_default();
             let mut bits = first_bits(chunk.count) & !marks.sacked;
-            let recent = |at: u64| rule.remaining_micros(at) > 0;
-            let mut spared = if recent(chunk.sent.at) {
-                bits & !marks.ever
-            } else {
-                0
-            };
+            let mut spared = 0;
+            if rule.remaining_micros(chunk.sent.at) > 0 {
+                spared = bits & !marks.ever;
+            }
             for (resent, sent) in &marks.resent {
-                spared |= if recent(sent.at) { bits & resent } else { 0 };
+                if rule.remaining_micros(sent.at) > 0 {
+                    spared |= bits & resent;
+                }
             }
             if chunk.first == acknowledged {
                 spared &= !1;

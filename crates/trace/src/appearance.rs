@@ -2,35 +2,37 @@
 
 use crate::Compression;
 
+/// The first bytes of files that are no captures, each with what to say of it.
+const KNOWN: [(&[u8], &str); 8] = [
+    (b"\x7FELF", "it is a program (ELF)"),
+    (b"PK\x03\x04", "it is a zip archive; unpack it first"),
+    (b"7z\xBC\xAF\x27\x1C", "it is a 7z archive; unpack it first"),
+    (
+        b"BZh",
+        "it is compressed with bzip2, which is not supported; decompress it with bunzip2 first",
+    ),
+    (
+        b"\x1F\x9D",
+        "it is compressed with compress, which is not supported; decompress it first",
+    ),
+    (
+        b"snoop\0",
+        "it is a file of snoop; convert it with editcap first",
+    ),
+    (
+        b"GMBU",
+        "it is a file of Network Monitor; convert it with editcap first",
+    ),
+    (
+        b"RTSS",
+        "it is a file of Network Monitor; convert it with editcap first",
+    ),
+];
+
 /// Returns the kind of a file, judged by its first bytes, as the end of the sentence "it is no
 /// packet capture".
 pub(crate) fn file_appearance(bytes: &[u8]) -> &'static str {
-    let known: [(&[u8], &str); 8] = [
-        (b"\x7FELF", "it is a program (ELF)"),
-        (b"PK\x03\x04", "it is a zip archive; unpack it first"),
-        (b"7z\xBC\xAF\x27\x1C", "it is a 7z archive; unpack it first"),
-        (
-            b"BZh",
-            "it is compressed with bzip2, which is not supported; decompress it with bunzip2 first",
-        ),
-        (
-            b"\x1F\x9D",
-            "it is compressed with compress, which is not supported; decompress it first",
-        ),
-        (
-            b"snoop\0",
-            "it is a file of snoop; convert it with editcap first",
-        ),
-        (
-            b"GMBU",
-            "it is a file of Network Monitor; convert it with editcap first",
-        ),
-        (
-            b"RTSS",
-            "it is a file of Network Monitor; convert it with editcap first",
-        ),
-    ];
-    let known = known
+    let known = KNOWN
         .into_iter()
         .find(|(magic, _)| bytes.starts_with(magic));
     match known {

@@ -94,14 +94,18 @@ pub enum CaptureError {
 impl CaptureError {
     /// Returns the error of a device.
     pub(crate) fn of_device(device: &str, source: io::Error) -> Self {
-        let device = device.to_owned();
-        Self::Capture { device, source }
+        Self::Capture {
+            device: device.to_owned(),
+            source,
+        }
     }
 
     /// Returns the error of a file that cannot be written.
     pub(crate) fn of_written_file(path: &Path, source: io::Error) -> Self {
-        let file = path.display().to_string();
-        Self::Write { file, source }
+        Self::Write {
+            file: path.display().to_string(),
+            source,
+        }
     }
 }
 

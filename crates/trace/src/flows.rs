@@ -219,11 +219,8 @@ pub fn read_flows_with(
         unanswered: finished.unanswered,
         left_out: finished.left_out.missing,
         flows: finished.flows,
-        transfers: Vec::new(),
-        other: None,
-        pairs: Vec::new(),
-        redacted: None,
         dropped: file.file_notes().drops,
+        ..CaptureReport::default()
     };
     CaptureContent {
         report,

@@ -93,11 +93,11 @@ impl PcapReader {
             return Ok(None);
         };
         let [seconds, fraction, captured, original] = self.order.read_four(numbers);
-        let is_swapped = self.may_be_swapped && original < captured;
-        let [captured, original] = if is_swapped {
-            [original, captured]
+        let longer = original.max(captured);
+        let captured = if self.may_be_swapped {
+            original.min(captured)
         } else {
-            [captured, original]
+            captured
         };
         if captured > MAX_CAPTURED {
             let reason = format!("a packet of {captured} captured bytes");
@@ -116,7 +116,7 @@ impl PcapReader {
             at: u64::from(seconds) * SECOND + self.fraction_nanos(fraction, notes),
             link: self.link,
             interface: 0,
-            original: original.max(captured),
+            original: longer,
         }))
     }
 

@@ -62,3 +62,15 @@ pub(crate) fn ip_header(packet: &[u8]) -> Option<(IpVersion, u8, usize)> {
         _ => None,
     }
 }
+
+/// Returns the 16 bits at this offset of a header.
+#[inline]
+pub(crate) fn read_u16(header: &[u8], at: usize) -> u16 {
+    u16::from_be_bytes([header[at], header[at + 1]])
+}
+
+/// Returns the 32 bits at this offset of a header.
+#[inline]
+pub(crate) fn read_u32(header: &[u8], at: usize) -> u32 {
+    u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
+}

@@ -2,7 +2,7 @@
 
 use fullpipe_units::ByteCount;
 
-use crate::headers::{PacketHeaders, TCP};
+use crate::headers::{PacketHeaders, TCP, read_u16};
 use crate::options::{MSS, SYN, WINDOW_SCALE, are_blanked, iter_options};
 
 /// The figures of a SYN or SYN-ACK that describe its sender and the path.
@@ -37,10 +37,9 @@ impl SynSegment {
         let header = segment.first_chunk::<20>()?;
         let opens = header[13] & SYN != 0;
         let options = segment.get(20..usize::from(header[12] >> 4) * 4)?;
-        let field = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
         opens.then(|| Self {
-            ports: [field(0), field(2)],
-            window: ByteCount::new(field(14).into()),
+            ports: [read_u16(header, 0), read_u16(header, 2)],
+            window: ByteCount::new(read_u16(header, 14).into()),
             mss: option_value(options, MSS)
                 .map(|mss| ByteCount::new(u16::from_be_bytes(mss).into())),
             window_scale: option_value(options, WINDOW_SCALE).map(|[shift]| shift),

@@ -34,14 +34,15 @@ impl VirtioHeader {
         let (header, rest) = bytes
             .split_first_chunk::<VIRTIO_HEADER>()
             .ok_or(MalformedPacket)?;
-        let word = |at: usize| u16::from_ne_bytes([header[at], header[at + 1]]);
+        let [length, gso_size, checksum_start, checksum_offset] =
+            [2, 4, 6, 8].map(|at| u16::from_ne_bytes([header[at], header[at + 1]]));
         let parsed = Self {
             flags: header[0],
             gso_type: header[1],
-            header: word(2),
-            gso_size: word(4),
-            checksum_start: word(6),
-            checksum_offset: word(8),
+            header: length,
+            gso_size,
+            checksum_start,
+            checksum_offset,
         };
         Ok((parsed, rest))
     }

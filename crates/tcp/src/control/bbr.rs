@@ -478,9 +478,8 @@ impl Bbr {
     /// `bbr_check_drain`.
     fn check_drain(&mut self, now: &BbrSituation) -> Option<u64> {
         let mut ssthresh = None;
-        let enough = || self.in_flight_for(self.max_bandwidth(), UNIT);
         if self.mode == BbrMode::Startup && self.full {
-            ssthresh = Some(enough());
+            ssthresh = Some(self.in_flight_for(self.max_bandwidth(), UNIT));
             self.mode = BbrMode::Drain;
         }
         if self.mode == BbrMode::Drain

@@ -7,6 +7,7 @@ use fullpipe_record::{SocketMemory, TcpInfo};
 use fullpipe_units::{ByteCount, SegCount, Span, Time};
 
 use crate::clock::{HostClock, TimestampValue};
+use crate::figures::{bytes, segments};
 use crate::packet::{AckSegment, SegmentBurst};
 use crate::rate::RoundTrip;
 use reassembly::Reassembly;
@@ -309,8 +310,6 @@ impl Receiver {
     /// Returns the figures that `TCP_INFO` would at `now`; fields that a receiver of bulk data does
     /// not change are `None`.
     pub fn tcp_info(&self, now: Time) -> TcpInfo {
-        let bytes = |count: u64| Some(ByteCount::new(count));
-        let segments = |count: u64| Some(SegCount::new(count));
         let micros = self.clock.micros_at(now);
         TcpInfo {
             state: Some(1),

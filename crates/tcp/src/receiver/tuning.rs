@@ -21,41 +21,45 @@ pub enum AutotuningRules {
 impl AutotuningRules {
     /// The rules of a kernel, for a buffer that it tunes.
     pub fn for_kernel(kernel: KernelVersion) -> Self {
-        let since = |minor| kernel >= KernelVersion::new(6, minor);
-        if since(19) {
-            Self::GrowingFarAway
-        } else if since(18) {
-            Self::Growing
-        } else if since(16) {
-            Self::Doubling
-        } else {
-            Self::Generous
-        }
+        let newer = [
+            (19, Self::GrowingFarAway),
+            (18, Self::Growing),
+            (16, Self::Doubling),
+        ];
+        newer
+            .into_iter()
+            .find(|(minor, _)| kernel >= KernelVersion::new(6, *minor))
+            .map_or(Self::Generous, |(_, rules)| rules)
     }
 
     /// The window for `copied` bytes that were read in a round trip of `rtt` microseconds, `before`
     /// in the one before, with `behind` bytes out of order (`tcp_rcvbuf_grow`).
     fn receive_window(self, copied: u64, before: u64, behind: u64, rtt: u64, mss: u64) -> u64 {
         const LOW_RTT: u64 = 1_000;
-        let grown = |window: u64| {
-            let more = u128::from(window) * u128::from(copied.saturating_sub(before))
-                / u128::from(before.max(1));
-            2 * u64::try_from(more)
-                .unwrap_or(u64::MAX >> 2)
-                .min(u64::MAX >> 2)
-        };
         let twice = copied << 1;
         match self {
             Self::Off => 0,
             Self::Generous => {
                 let window = twice + 16 * mss;
-                window.saturating_add(grown(window))
+                window.saturating_add(window_growth(window, copied, before))
             }
             Self::Doubling => twice + behind,
             Self::GrowingFarAway if rtt < LOW_RTT => twice + twice * rtt / LOW_RTT + behind,
-            Self::Growing | Self::GrowingFarAway => twice.saturating_add(grown(twice)) + behind,
+            Self::Growing | Self::GrowingFarAway => {
+                twice.saturating_add(window_growth(twice, copied, before)) + behind
+            }
         }
     }
+}
+
+/// Twice what a window grows by if a program read `copied` bytes, and `before` in the round trip
+/// before.
+fn window_growth(window: u64, copied: u64, before: u64) -> u64 {
+    let more =
+        u128::from(window) * u128::from(copied.saturating_sub(before)) / u128::from(before.max(1));
+    2 * u64::try_from(more)
+        .unwrap_or(u64::MAX >> 2)
+        .min(u64::MAX >> 2)
 }
 
 /// The measurements that the growth follows.

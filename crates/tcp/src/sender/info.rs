@@ -4,6 +4,7 @@ use fullpipe_record::{CongestionState, SocketMemory, TcpInfo};
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span, Time};
 
 use super::{RecoveryState, Sender};
+use crate::figures::{bytes, segments};
 use crate::window::CongestionWindow;
 
 /// `TCP_ESTABLISHED` and `TCP_CLOSE`.
@@ -17,9 +18,9 @@ impl Sender {
         let micros = self.clock.micros_at(now);
         let [busy, rwnd_limited, sndbuf_limited] =
             self.chrono.limit_times(self.clock.nanos_at(now));
-        let ago = |at: u64| Some(Span::from_micros(micros.saturating_sub(at)));
-        let segments = |count: u64| Some(SegCount::new(count));
-        let bytes = |count: u64| Some(ByteCount::new(count));
+        let [since_data_sent, since_ack_received] =
+            [self.counts.last_data_at, self.counts.last_ack_at]
+                .map(|at| Some(Span::from_micros(micros.saturating_sub(at))));
         let sent = self.board.next_segment() * self.mss + self.counts.retransmitted * self.mss;
         TcpInfo {
             state: Some(if self.is_dead { CLOSED } else { ESTABLISHED }),
@@ -36,8 +37,8 @@ impl Sender {
             sacked: segments(self.board.sacked),
             lost: segments(self.board.lost),
             retrans: segments(self.board.retransmitted),
-            since_data_sent: ago(self.counts.last_data_at),
-            since_ack_received: ago(self.counts.last_ack_at),
+            since_data_sent,
+            since_ack_received,
             rtt: Some(Span::from_micros(self.rtt.smoothed_rtt())),
             rtt_variation: Some(Span::from_micros(self.rtt.variation)),
             ssthresh: Some(SegCount::new(self.window.ssthresh))

@@ -513,18 +513,14 @@ impl Sender {
     /// `tcp_ack_update_rtt`.
     fn take_round_trip(&mut self, now: Time, tally: &mut AckTally) {
         let micros = self.clock.micros_at(now);
-        let since = |at: u64| micros.saturating_sub(at).max(1);
-        let by_number = tally
-            .acked
-            .filter(|_| !tally.again)
-            .map(|(first, _)| since(first));
-        let by_block = tally.sacked.map(|(first, _)| since(first));
-        let latest = tally
-            .sacked
-            .or(tally.acked.filter(|_| !tally.again))
-            .map(|(_, last)| since(last));
+        let acked = tally.acked.filter(|_| !tally.again);
+        let [by_number, by_block] = [acked, tally.sacked].map(|times| {
+            let (first, last) = times?;
+            Some([first, last].map(|at| micros.saturating_sub(at).max(1)))
+        });
+        let latest = by_block.or(by_number).map(|[_, last]| last);
         tally.sample.rtt = latest;
-        let Some(sample) = by_number.or(by_block) else {
+        let Some([sample, _]) = by_number.or(by_block) else {
             return self.take_round_trip_by_stamp(now, tally);
         };
         let ticks = self.clock.ticks_at(now);

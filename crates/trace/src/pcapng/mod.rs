@@ -113,15 +113,20 @@ impl PcapNg {
             .ok_or_else(|| damaged_at(offset, "a section without byte order"))?;
         // Some writers leave the padding out of the length.
         let padded = (length as usize).next_multiple_of(4);
-        let is_known = is_known_block(kind);
-        if padded < MIN_BLOCK || is_known && padded > MAX_BLOCK {
-            return Err(absurd_length(offset, length));
-        }
-        let (unread, head) = if is_known { (0, 8) } else { (padded - END, 0) };
-        if !input.skip_bytes(unread)? || !input.fill_buffer(padded - unread)? {
+        let is_known = matches!(
+            kind,
+            SECTION | INTERFACE | STATISTICS | ENHANCED_PACKET | SIMPLE_PACKET | OBSOLETE_PACKET
+        );
+        let is_absurd = padded < MIN_BLOCK || is_known && padded > MAX_BLOCK;
+        let (unread, head) = if is_known {
+            (0, 8)
+        } else {
+            (padded.saturating_sub(END), 0)
+        };
+        if is_absurd || !input.skip_bytes(unread)? || !input.fill_buffer(padded - unread)? {
             // Rather a length that is wrong than a file that ends within so long a block.
-            return if padded > MAX_BLOCK {
-                Err(absurd_length(offset, length))
+            return if is_absurd || padded > MAX_BLOCK {
+                Err(damaged_at(offset, format!("a block of {length} bytes")))
             } else {
                 Ok(None)
             };
@@ -282,22 +287,9 @@ impl PcapNg {
     }
 }
 
-/// Returns true for a type of block that is read.
-#[inline]
-fn is_known_block(kind: u32) -> bool {
-    matches!(
-        kind,
-        SECTION | INTERFACE | STATISTICS | ENHANCED_PACKET | SIMPLE_PACKET | OBSOLETE_PACKET
-    )
-}
-
 fn damaged_at(offset: u64, reason: impl Into<String>) -> CaptureFault {
     let reason = reason.into();
     CaptureFault::Damaged { offset, reason }
-}
-
-fn absurd_length(offset: u64, length: u32) -> CaptureFault {
-    damaged_at(offset, format!("a block of {length} bytes"))
 }
 
 const TOO_SHORT: &str = "a block that is too short for its type";

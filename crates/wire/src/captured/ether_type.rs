@@ -1,8 +1,9 @@
 //! Types of the payload of Ethernet, and the headers that stand between a link's and an IP header.
 
 use super::around::{NetworkLayers, OuterLayer};
-use super::view::{PacketView, read_u16, read_u32};
+use super::view::PacketView;
 use super::{ParseStop, UnreadHeader, link_layer};
+use crate::headers::{read_u16, read_u32};
 
 pub(super) const IPV4: u16 = 0x0800;
 pub(super) const IPV6: u16 = 0x86DD;

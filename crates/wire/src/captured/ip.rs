@@ -3,9 +3,9 @@
 use std::ops::Range;
 
 use super::ParseStop;
-use super::view::{PacketView, read_u16, read_u32};
+use super::view::PacketView;
 use crate::checksum::ChecksumSum;
-use crate::headers::TCP;
+use crate::headers::{TCP, read_u16, read_u32};
 
 pub(super) const HOP_BY_HOP: u8 = 0;
 const ROUTING: u8 = 43;

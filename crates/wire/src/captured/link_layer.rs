@@ -1,8 +1,9 @@
 //! Headers of links, up to the type of what they carry.
 
 use super::around::NetworkLayers;
-use super::view::{PacketView, read_u16, read_u32};
+use super::view::PacketView;
 use super::{LinkType, ParseStop, ether_type};
+use crate::headers::{read_u16, read_u32};
 
 /// Payload whose IP header states its version itself.
 const BY_VERSION: u16 = ether_type::IPV4;

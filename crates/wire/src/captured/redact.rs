@@ -5,9 +5,10 @@ use super::ether_type::{self, ETHERNET, IPV4, IPV6, LLC, is_wireless};
 use super::ip::{self, IpPacket};
 use super::segment::SegmentHeader;
 use super::tunnel::{self, AYIYA, CAPWAP, GENEVE, GRE, GRE_IN_UDP, GTP};
-use super::view::{PacketView, read_u16};
+use super::view::PacketView;
 use super::{LinkType, MAX_LAYERS, ParseStop, link_layer};
 use crate::checksum::ChecksumSum;
+use crate::headers::read_u16;
 use crate::headers::{TCP, UDP};
 use crate::options::{
     MSS, NO_OPERATION, SACK, SACK_PERMITTED, TIMESTAMPS, WINDOW_SCALE, iter_options,

@@ -5,7 +5,8 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use super::ParseStop;
 use super::around::NetworkLayers;
 use super::ip::{AddressPair, IpPacket};
-use super::view::{PacketView, read_u16, read_u32};
+use super::view::PacketView;
+use crate::headers::{read_u16, read_u32};
 use crate::options::{
     MSS, MULTIPATH, NO_OPERATION, SACK, SACK_PERMITTED, TIMESTAMPS, WINDOW_SCALE, are_blanked,
     iter_options,

@@ -2,9 +2,9 @@
 
 use super::around::{NetworkLayers, OuterLayer};
 use super::ip::IpPacket;
-use super::view::{PacketView, read_u16, read_u32};
+use super::view::PacketView;
 use super::{ParseStop, UnreadHeader, ether_type};
-use crate::headers::UDP;
+use crate::headers::{UDP, read_u16, read_u32};
 
 const IPV4: u8 = 4;
 const IPV6: u8 = 41;

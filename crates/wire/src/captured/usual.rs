@@ -2,9 +2,8 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
-use super::view::{read_u16, read_u32};
 use super::{CapturedSegment, LinkType, SegmentOptions, ether_type};
-use crate::headers::TCP;
+use crate::headers::{TCP, read_u16, read_u32};
 use crate::options::{NO_OPERATION, TIMESTAMPS};
 
 /// Lengths of the headers, which are those of nearly all packets with data and of most
@@ -50,16 +49,10 @@ impl<'p> UsualHeaders<'p> {
     #[inline]
     pub(super) fn captured_segment(&self) -> CapturedSegment {
         let Self { ip, tcp, length } = *self;
-        let socket = |ip_at: usize, port_at: usize| {
-            SocketAddr::from((
-                Ipv4Addr::from_bits(read_u32(ip, ip_at)),
-                read_u16(tcp, port_at),
-            ))
-        };
         let checksum = read_u16(tcp, 16);
         CapturedSegment {
-            source: socket(12, 0),
-            destination: socket(16, 2),
+            source: socket_address(read_u32(ip, 12), read_u16(tcp, 0)),
+            destination: socket_address(read_u32(ip, 16), read_u16(tcp, 2)),
             network: 0,
             overhead: 0,
             sequence: read_u32(tcp, 4),
@@ -78,6 +71,11 @@ impl<'p> UsualHeaders<'p> {
             checksum_is_unfinished: checksum == pseudo_header(ip, length),
         }
     }
+}
+
+#[inline]
+fn socket_address(address: u32, port: u16) -> SocketAddr {
+    (Ipv4Addr::from_bits(address), port).into()
 }
 
 /// Returns the sum over the pseudo header of a segment of this length.

@@ -6,7 +6,7 @@ use fullpipe_units::ByteCount;
 
 use super::IpPacketTrain;
 use crate::checksum::ChecksumSum;
-use crate::headers::{IpVersion, TCP};
+use crate::headers::{IpVersion, TCP, read_u16};
 use crate::options::{
     MSS, NO_OPERATION, SACK, SACK_PERMITTED, SYN, TIMESTAMPS, WINDOW_SCALE, first_length,
 };
@@ -171,8 +171,7 @@ impl IpPacketTrain {
 }
 
 fn count_down_v4(header: &mut [u8]) -> bool {
-    let word = |header: &[u8], at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
-    let (before, checksum) = (word(header, 8), word(header, 10));
+    let (before, checksum) = (read_u16(header, 8), read_u16(header, 10));
     if !count_down(&mut header[8]) {
         return false;
     }
@@ -180,7 +179,7 @@ fn count_down_v4(header: &mut [u8]) -> bool {
     let sum = ChecksumSum::default()
         .add_word(!checksum)
         .add_word(!before)
-        .add_word(word(header, 8));
+        .add_word(read_u16(header, 8));
     header[10..12].copy_from_slice(&sum.to_checksum().to_be_bytes());
     true
 }

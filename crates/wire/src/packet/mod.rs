@@ -7,7 +7,7 @@ use std::sync::Arc;
 use fullpipe_units::{ByteCount, SegCount};
 
 use crate::checksum::{ChecksumSum, pseudo_header};
-use crate::headers::{IpVersion, PacketHeaders, TCP, UDP};
+use crate::headers::{IpVersion, PacketHeaders, TCP, UDP, read_u16};
 use crate::malformed::MalformedPacket;
 use crate::virtio::{
     GSO_ECN, GSO_NONE, GSO_TCP_V4, GSO_TCP_V6, GSO_UDP, NEEDS_CHECKSUM, VirtioHeader,
@@ -289,7 +289,7 @@ impl IpPacketTrain {
     }
 
     fn read_word(&self, at: usize) -> u16 {
-        u16::from_be_bytes([self.head[at], self.head[at + 1]])
+        read_u16(&self.head, at)
     }
 
     fn write_word(&mut self, at: usize, word: u16) {
@@ -325,16 +325,11 @@ fn read_train(
 
 /// Returns the packet's length by its IP header, if the packet is at least so long.
 fn ip_length(packet: &[u8]) -> Option<usize> {
-    let word = |at: usize| {
-        Some(usize::from(u16::from_be_bytes([
-            *packet.get(at)?,
-            *packet.get(at + 1)?,
-        ])))
-    };
-    let length = match packet.first()? >> 4 {
-        4 => word(2)?,
-        6 => word(4)? + 40,
+    let (at, fixed) = match packet.first()? >> 4 {
+        4 => (2, 0),
+        6 => (4, 40),
         _ => return None,
     };
+    let length = fixed + usize::from(u16::from_be_bytes(*packet.get(at..)?.first_chunk()?));
     (length >= 20 && length <= packet.len()).then_some(length)
 }
