@@ -39,16 +39,7 @@ pub(crate) fn read_attributes(
         Vec::new()
     });
     for name in names {
-        let taken = match AttributeKind::from_name(&name) {
-            Some(_) => attribute_value(&open, &name).and_then(|value| {
-                let Some(value) = value else { return Ok(()) };
-                attributes
-                    .insert_attribute(&name, &value)
-                    .map_err(io::Error::other)
-            }),
-            None => Err(io::Error::other("attributes of this kind are not kept")),
-        };
-        if let Err(error) = taken {
+        if let Err(error) = add_attribute(&mut attributes, &open, &name) {
             not_kept(NotKept {
                 kind: name_class(&name),
                 why: error.to_string(),
@@ -144,6 +135,22 @@ impl HeldAttributes {
         *bytes += held_bytes(&attributes);
         let attributes = Arc::new(attributes);
         (*bytes <= MAX_HELD && all.insert(Arc::clone(&attributes))).then_some(attributes)
+    }
+}
+
+fn add_attribute(
+    attributes: &mut ExtendedAttributes,
+    open: impl AsFd,
+    name: &[u8],
+) -> io::Result<()> {
+    if AttributeKind::from_name(name).is_none() {
+        return Err(io::Error::other("attributes of this kind are not kept"));
+    }
+    match attribute_value(open, name)? {
+        Some(value) => attributes
+            .insert_attribute(name, &value)
+            .map_err(io::Error::other),
+        None => Ok(()),
     }
 }
 

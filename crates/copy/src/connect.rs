@@ -223,17 +223,25 @@ async fn accept_streams(
         let (credentials, streams, places) =
             (credentials.clone(), streams.clone(), Arc::clone(&places));
         spawn_local(async move {
-            // Clients that do not prove the secret are dropped without an answer.
-            if let Ok(Ok(connection)) =
-                timeout(CONNECT_DEADLINE, credentials.answer_peer(stream)).await
-                && let Ok(stream) = DataStream::from_control(connection)
-                && let Ok(place) = places.try_acquire()
-            {
-                place.forget();
-                let _ = streams.send(stream);
-            }
+            join_stream(stream, &credentials, &streams, &places).await;
             drop(permit);
         });
+    }
+}
+
+async fn join_stream(
+    stream: TcpStream,
+    credentials: &CopyCredentials,
+    streams: &Sender<DataStream>,
+    places: &Semaphore,
+) {
+    // Clients that do not prove the secret are dropped without an answer.
+    if let Ok(Ok(connection)) = timeout(CONNECT_DEADLINE, credentials.answer_peer(stream)).await
+        && let Ok(stream) = DataStream::from_control(connection)
+        && let Ok(place) = places.try_acquire()
+    {
+        place.forget();
+        let _ = streams.send(stream);
     }
 }
 

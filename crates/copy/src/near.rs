@@ -125,17 +125,7 @@ impl NearCopy {
         };
         let own = own_settings();
         let hello = self.copy_request(&own)?;
-        let (LinkPipes { to, from }, early) = match &self.plan.host {
-            FarHost::Ssh { name } => (
-                start_ssh(&self.options.ssh, name, &self.options.far_path, &self.link)?,
-                None,
-            ),
-            FarHost::Server { name, port } => {
-                call_server(name, *port, self.options.key.as_ref(), &self.link, &|rtt| {
-                    self.early_connections(rtt, &own)
-                })?
-            }
-        };
+        let (LinkPipes { to, from }, early) = self.call_far_end(&own)?;
         let (out, writer) = MessageSender::start_writer(to, &self.pulse)
             .map_err(CopyError::from_io("cannot speak to the far end"))?;
         let copied = self.copy_over(
@@ -175,6 +165,25 @@ impl NearCopy {
             .iter()
             .map(|path| CopySource::open_source(&FolderRoot::User, path))
             .collect()
+    }
+
+    /// Starts the far end, or calls it.
+    fn call_far_end(
+        &self,
+        own: &HostSettings,
+    ) -> Result<(LinkPipes, Option<EarlyConnections>), CopyError> {
+        let options = &self.options;
+        match &self.plan.host {
+            FarHost::Ssh { name } => {
+                let pipes = start_ssh(&options.ssh, name, &options.far_path, &self.link)?;
+                Ok((pipes, None))
+            }
+            FarHost::Server { name, port } => {
+                call_server(name, *port, options.key.as_ref(), &self.link, &|rtt| {
+                    self.early_connections(rtt, own)
+                })
+            }
+        }
     }
 
     fn copy_over(
@@ -387,23 +396,15 @@ impl NearCopy {
                 .map(Arc::new)
                 .into_iter()
                 .collect();
-            let CopyOptions {
-                scavenge,
-                no_bbr,
-                no_compress,
-                ..
-            } = self.options;
-            let common = common.with_bounds(CopyBounds::new(paces, None).of_options(
-                scavenge,
-                no_bbr,
-                no_compress,
-            ));
-            return TransferRole::Sender(Arc::new(FileSender::new(
-                common,
-                sources,
-                excludes,
-                self.options.attributes,
-            )));
+            let options = &self.options;
+            let bounds = CopyBounds::new(paces, None).of_options(
+                options.scavenge,
+                options.no_bbr,
+                options.no_compress,
+            );
+            let common = common.with_bounds(bounds);
+            let sender = FileSender::new(common, sources, excludes, options.attributes);
+            return TransferRole::Sender(Arc::new(sender));
         }
         let path = self.plan.near.first().cloned().unwrap_or_default();
         let options = ReceiveOptions {

@@ -370,14 +370,7 @@ impl PartialFile {
             Some(opened) => opened,
             None => create_files(&names, &format, size)?,
         };
-        let lost: Vec<u32> = verified
-            .chunk_hashes()
-            .filter(|(index, hash)| there.hash_at(*index) != Some(*hash))
-            .map(|(index, _)| index)
-            .collect();
-        for index in &lost {
-            verified.remove_chunk(*index);
-        }
+        let lost = remove_chunks(verified, |index, hash| there.hash_at(index) != Some(hash));
         data.set_len(size.get())?;
         let (data, journal) = (Arc::new(data), journal.map(|journal| (format, journal)));
         let part = Self {
@@ -485,16 +478,11 @@ impl PartialFile {
         self.sync_data(File::sync_all)?;
         self.is_syncing = false;
         fadvise(&self.data, 0, None, Advice::DontNeed)?;
-        let wrong: Vec<u32> = verified
-            .chunk_hashes()
-            .filter(|(index, hash)| !is_there(&self.data, self.size, *index, hash))
-            .map(|(index, _)| index)
-            .collect();
+        let wrong = remove_chunks(verified, |index, hash| {
+            !is_there(&self.data, self.size, index, &hash)
+        });
         if wrong.is_empty() {
             return Ok(wrong);
-        }
-        for index in &wrong {
-            verified.remove_chunk(*index);
         }
         if let Some((format, journal)) = &mut self.journal
             && let Err(error) = take_back(journal, format, verified, self.size)
@@ -563,6 +551,19 @@ impl PartialFile {
             let _ = self.names.data.remove_file();
         }
     }
+}
+
+/// Takes chunks out that are `wrong`, and returns them in their order.
+fn remove_chunks(verified: &mut VerifiedChunks, wrong: impl Fn(u32, Digest) -> bool) -> Vec<u32> {
+    let removed: Vec<u32> = verified
+        .chunk_hashes()
+        .filter(|(index, hash)| wrong(*index, *hash))
+        .map(|(index, _)| index)
+        .collect();
+    for index in &removed {
+        verified.remove_chunk(*index);
+    }
+    removed
 }
 
 /// Makes the files of a part that were not there; what an earlier run left is removed.

@@ -57,6 +57,14 @@ pub(crate) enum NextWork {
     End,
 }
 
+impl NextWork {
+    /// Returns the work for one block, whose arrival is to be reported.
+    const fn help_with(job: ChunkJob, index: u8) -> Self {
+        let reports = true;
+        Self::Help(job, BlockJob { index, reports })
+    }
+}
+
 /// Shared by all connections.
 #[derive(Debug, Default)]
 pub(crate) struct CopyQueue {
@@ -428,13 +436,7 @@ impl CopyQueueState {
         let blocks = &mut self.sent.get_mut(&job)?.blocks;
         let last = blocks.iter().rposition(Option::is_none)?;
         blocks[last] = Some(TakenBlock::taken_now(index));
-        Some(NextWork::Help(
-            job,
-            BlockJob {
-                index: last as u8,
-                reports: true,
-            },
-        ))
+        Some(NextWork::help_with(job, last as u8))
     }
 
     /// Takes the block that has been on its way for the longest time, if it is on another
@@ -461,13 +463,7 @@ impl CopyQueueState {
         }
         block.was_repeated = true;
         self.repeated += 1;
-        Some(NextWork::Help(
-            job,
-            BlockJob {
-                index: number,
-                reports: true,
-            },
-        ))
+        Some(NextWork::help_with(job, number))
     }
 
     /// Returns true if no more chunks are wanted than connections carry data.

@@ -9,6 +9,7 @@ mod entries;
 mod listed;
 
 use std::collections::{HashMap, VecDeque};
+use std::ffi::OsStr;
 use std::fmt::Display;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
@@ -243,45 +244,55 @@ impl FileReceiver {
     fn open_destination(&self, single: bool, content: bool) -> Result<(), CopyError> {
         let path = &self.options.path;
         let bytes = path.as_os_str().as_bytes();
-        let failed = CopyError::from_path(bytes);
-        let root = &self.options.root;
-        let is_folder = root.is_folder(path) || bytes.ends_with(b"/");
-        let place = if let Some(name) = path.file_name().filter(|_| single && !is_folder) {
-            let folder = path
-                .parent()
-                .filter(|parent| !parent.as_os_str().is_empty())
-                .unwrap_or(Path::new("."));
-            let name =
-                EntryPath::new(name.as_bytes()).map_err(|error| failed(io::Error::other(error)))?;
-            let tree = root
-                .open_tree(folder)
-                .and_then(|tree| root.check_name(&tree, &name).map(|()| tree));
-            CopyDestination {
-                tree: Some(tree.map_err(&failed)?),
-                name: Some(name),
-                takes_content: false,
-            }
-        } else {
-            if !self.options.dry_run && !root.is_folder(path) {
-                root.make_folder(path).map_err(&failed)?;
-            }
-            let tree = match root.open_tree(path) {
-                Err(error) if self.options.dry_run && error.kind() == io::ErrorKind::NotFound => {
-                    None
-                }
-                opened => Some(opened.map_err(&failed)?),
-            };
-            // A far end that was asked for names at the top has no folder whose content this one
-            // would mirror.
-            CopyDestination {
-                tree,
-                name: None,
-                takes_content: content && self.options.tops.is_none(),
-            }
+        let is_folder = self.options.root.is_folder(path) || bytes.ends_with(b"/");
+        let place = match path.file_name() {
+            Some(name) if single && !is_folder => self.open_file_place(name),
+            _ => self.open_folder_place(content),
         };
         self.place
-            .set(place)
+            .set(place.map_err(CopyError::from_path(bytes))?)
             .map_err(|_| CopyError::from_rule("the list begins twice"))
+    }
+
+    /// Opens the folder of a single file that gets this name.
+    fn open_file_place(&self, name: &OsStr) -> io::Result<CopyDestination> {
+        let ReceiveOptions { root, path, .. } = &self.options;
+        let folder = path
+            .parent()
+            .filter(|parent| !parent.as_os_str().is_empty())
+            .unwrap_or(Path::new("."));
+        let name = EntryPath::new(name.as_bytes()).map_err(io::Error::other)?;
+        let tree = root.open_tree(folder)?;
+        root.check_name(&tree, &name)?;
+        Ok(CopyDestination {
+            tree: Some(tree),
+            name: Some(name),
+            takes_content: false,
+        })
+    }
+
+    /// Opens the folder of the copy, and makes it before if it is not there.
+    fn open_folder_place(&self, content: bool) -> io::Result<CopyDestination> {
+        let ReceiveOptions {
+            root,
+            path,
+            dry_run,
+            ..
+        } = &self.options;
+        if !dry_run && !root.is_folder(path) {
+            root.make_folder(path)?;
+        }
+        let tree = match root.open_tree(path) {
+            Err(error) if *dry_run && error.kind() == io::ErrorKind::NotFound => None,
+            opened => Some(opened?),
+        };
+        // A far end that was asked for names at the top has no folder whose content this one would
+        // mirror.
+        Ok(CopyDestination {
+            tree,
+            name: None,
+            takes_content: content && self.options.tops.is_none(),
+        })
     }
 
     /// Takes an entry of the list.
@@ -313,13 +324,8 @@ impl FileReceiver {
                 size,
                 identity,
             } => {
-                let number = self.files.fetch_add(1, Ordering::Relaxed);
-                if FileChunks::from_size(size).is_none() {
-                    let why = format!("{} has an impossible size", entry.path);
-                    return Err(CopyError::Protocol(why));
-                }
                 let file = IncomingFile {
-                    number,
+                    number: self.files.fetch_add(1, Ordering::Relaxed),
                     path: entry.path,
                     mode,
                     modified,
@@ -328,10 +334,23 @@ impl FileReceiver {
                     attributes,
                     state: IncomingState::new(size),
                 };
-                lock(&self.list).take_memory(file.memory_bytes())?;
-                self.decide_file(place, Arc::new(file));
+                self.add_file(place, file)?;
             }
         }
+        Ok(())
+    }
+
+    fn add_file(
+        self: &Arc<Self>,
+        place: &CopyDestination,
+        file: IncomingFile,
+    ) -> Result<(), CopyError> {
+        if FileChunks::from_size(file.size).is_none() {
+            let why = format!("{} has an impossible size", file.path);
+            return Err(CopyError::Protocol(why));
+        }
+        lock(&self.list).take_memory(file.memory_bytes())?;
+        self.decide_file(place, Arc::new(file));
         Ok(())
     }
 

@@ -167,15 +167,7 @@ impl FileSender {
                     CopyCounts::add_to(&self.common.tally.verified, length.unwrap_or(0) as u64);
                 }
             }
-            CopyMessage::Outcome { file, outcome } => {
-                let found = self.offered_file(file)?;
-                if matches!(outcome, FileOutcome::Failed(_)) {
-                    self.queue.forget_file(file);
-                }
-                self.common
-                    .count_outcome(&found.path, found.size.get(), &outcome);
-                self.files.remove_file(file & !AGAIN);
-            }
+            CopyMessage::Outcome { file, outcome } => self.note_outcome(file, &outcome)?,
             CopyMessage::Lost { index } => self.lose_connection(index, "the other end says so"),
             CopyMessage::Deleted { path } => {
                 CopyCounts::add_to(&self.common.tally.deleted, 1);
@@ -197,6 +189,17 @@ impl FileSender {
             }
         }
         Ok(false)
+    }
+
+    fn note_outcome(&self, file: u32, outcome: &FileOutcome) -> Result<(), CopyError> {
+        let found = self.offered_file(file)?;
+        if matches!(outcome, FileOutcome::Failed(_)) {
+            self.queue.forget_file(file);
+        }
+        self.common
+            .count_outcome(&found.path, found.size.get(), outcome);
+        self.files.remove_file(file & !AGAIN);
+        Ok(())
     }
 
     fn queue_chunks(&self, file: u32, chunks: FileChunks) -> Result<(), CopyError> {

@@ -226,10 +226,7 @@ impl ShareServer {
             &runtime,
             entrance.accept_callers(listener.as_ref(), &mut handed, interrupt, &mut || {
                 let refused = refusals.borrow_mut().take_due(Instant::now());
-                reported
-                    .try_iter()
-                    .chain(refused.into_iter().map(ShareEvent::Rejected))
-                    .for_each(&mut *report);
+                report_all(&reported, refused, report);
             }),
         );
         shared.stop.store(true, Ordering::Relaxed);
@@ -238,11 +235,19 @@ impl ShareServer {
             thread::sleep(POLL_INTERVAL);
         }
         let refused = refusals.borrow_mut().take_all(Instant::now());
-        reported
-            .try_iter()
-            .chain(refused.into_iter().map(ShareEvent::Rejected))
-            .for_each(report);
+        report_all(&reported, refused, report);
     }
+}
+
+fn report_all(
+    reported: &Receiver<ShareEvent>,
+    refused: Vec<RefusedConnections>,
+    report: &mut dyn FnMut(ShareEvent),
+) {
+    reported
+        .try_iter()
+        .chain(refused.into_iter().map(ShareEvent::Rejected))
+        .for_each(report);
 }
 
 /// The common state of connections that are not copies yet.

@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use fullpipe_transfer::{EntryPath, ModificationTime};
+use fullpipe_transfer::{EntryPath, ModificationTime, PathError};
 use rustix::fs::{
     AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, Stat, Timespec, Timestamps,
     UTIME_OMIT, openat, openat2, statat,
@@ -253,6 +253,17 @@ impl TreeEntryName {
         }
         self.remove_file()
     }
+}
+
+/// Returns the path of a name in a folder, or at the top.
+///
+/// # Errors
+/// Fails if the name stands for a path that no entry may have.
+pub(crate) fn path_in_folder(
+    folder: Option<&EntryPath>,
+    name: &[u8],
+) -> Result<EntryPath, PathError> {
+    folder.map_or_else(|| EntryPath::new(name), |folder| folder.join_name(name))
 }
 
 /// Returns the kind of what has this state.

@@ -98,17 +98,15 @@ pub(crate) fn choose_connections(
         "{}{at_first}: at {rtt} the buffers let one carry {carried}",
         count_noun(count, "connection")
     );
-    if may_use_bbr || rtt < LONG_UNDER_LOSS {
-        return ConnectionChoice {
-            count,
-            active,
-            reason,
-        };
-    }
-    let reason =
-        format!("{reason}; up to {MAX_UNDER_LOSS} if packets are lost, as BBR may not be used");
+    let (count, reason) = if may_use_bbr || rtt < LONG_UNDER_LOSS {
+        (count, reason)
+    } else {
+        let more = "if packets are lost, as BBR may not be used";
+        let reason = format!("{reason}; up to {MAX_UNDER_LOSS} {more}");
+        (MAX_UNDER_LOSS, reason)
+    };
     ConnectionChoice {
-        count: MAX_UNDER_LOSS,
+        count,
         active,
         reason,
     }
@@ -224,25 +222,35 @@ impl SenderMonitor {
                 continue;
             }
             let infos: Vec<TcpInfo> = self.tcp_infos().collect();
-            match course.add_infos(Time::from_nanos(began.elapsed().as_nanos() as u64), &infos) {
-                Some(AdaptationChange::Lossy(loss)) => {
-                    pacer.bound_by_delay();
-                    self.meet_loss(loss);
+            let at = Time::from_nanos(began.elapsed().as_nanos() as u64);
+            if let Some(change) = course.add_infos(at, &infos) {
+                self.meet_change(change, &mut pacer, &mut before);
+            }
+        }
+    }
+
+    /// Adapts the connections to a change. `before` is the rate when they last filled no path.
+    fn meet_change(
+        &self,
+        change: AdaptationChange,
+        pacer: &mut ConnectionPacer<'_>,
+        before: &mut BitRate,
+    ) {
+        match change {
+            AdaptationChange::Lossy(loss) => {
+                pacer.bound_by_delay();
+                self.meet_loss(loss);
+            }
+            // Bounded as one, they leave a queue to others as one would.
+            AdaptationChange::Queued(_) if pacer.is_coupled() => {}
+            AdaptationChange::Queued(rate) => self.rest_connection(rate),
+            AdaptationChange::Held => self.add_connection("full buffers hold back fewer"),
+            AdaptationChange::Fast => self.add_connection("one processor may not keep up"),
+            AdaptationChange::Unfilled(rate) => {
+                if rate >= before.scale_by(MIN_GAIN) {
+                    self.double_under_loss(rate);
                 }
-                // Bounded as one, they leave a queue to others as one would.
-                Some(AdaptationChange::Queued(_)) if pacer.is_coupled() => {}
-                Some(AdaptationChange::Queued(rate)) => self.rest_connection(rate),
-                Some(AdaptationChange::Held) => self.add_connection("full buffers hold back fewer"),
-                Some(AdaptationChange::Fast) => {
-                    self.add_connection("one processor may not keep up");
-                }
-                Some(AdaptationChange::Unfilled(rate)) => {
-                    if rate >= before.scale_by(MIN_GAIN) {
-                        self.double_under_loss(rate);
-                    }
-                    before = rate;
-                }
-                None => {}
+                *before = rate;
             }
         }
     }
@@ -344,6 +352,20 @@ impl SenderMonitor {
             );
             return self.sender.common.send_note(text);
         }
+        let why_not = if is_permitted {
+            "net.ipv4.tcp_allowed_congestion_control does not list it"
+        } else {
+            "--no-bbr forbids it"
+        };
+        let connections = count_noun(self.spread_under_loss(loss), "connection");
+        self.sender.common.send_note(format!(
+            "{connections} from here on: {path}; BBR would carry more, but {why_not}"
+        ));
+    }
+
+    /// Lets as many connections carry data as reach the usual rate in spite of the loss, and
+    /// returns their number.
+    fn spread_under_loss(&self, loss: Ratio) -> usize {
         let needed = streams::to_fill(self.carried_by_one(Some(loss)), TARGET).unwrap_or(u16::MAX);
         let (before, live) = self.sender.queue.active_connections();
         let active = usize::from(needed)
@@ -355,15 +377,7 @@ impl SenderMonitor {
             let _ = SockRef::from(socket).set_tcp_notsent_lowat(UNSENT);
         }
         self.sender.queue.set_active(active);
-        let why_not = if is_permitted {
-            "net.ipv4.tcp_allowed_congestion_control does not list it"
-        } else {
-            "--no-bbr forbids it"
-        };
-        let connections = count_noun(active, "connection");
-        self.sender.common.send_note(format!(
-            "{connections} from here on: {path}; BBR would carry more, but {why_not}"
-        ));
+        active
     }
 
     /// Lets twice as many connections carry data on a path that loses packets without a queue,

@@ -17,7 +17,7 @@ use crate::attributes::{self, NotKept};
 use crate::options::CopyError;
 use crate::receiver::{MAX_ENTRIES, MAX_LIST, PathHash, SECOND_NAME, path_hash};
 use crate::root::FolderRoot;
-use crate::tree::{FolderTree, file_type, folder_names, modification_time};
+use crate::tree::{FolderTree, file_type, folder_names, modification_time, path_in_folder};
 
 /// A file or folder that the user named.
 #[derive(Debug)]
@@ -273,11 +273,7 @@ impl SourceWalk<'_> {
                 self.is_complete = false;
                 return;
             }
-            let path = folder.map_or_else(
-                || EntryPath::new(name.as_slice()),
-                |folder| folder.join_name(&name),
-            );
-            match path {
+            match path_in_folder(folder, &name) {
                 Ok(path) => self.visit_path(index, source, path),
                 Err(error) => {
                     let whole = folder.map_or(name.clone(), |folder| {
@@ -301,42 +297,31 @@ impl SourceWalk<'_> {
             return self.list.too_long();
         }
         match entry {
-            Ok(Some(kind @ EntryKind::Folder { .. })) => {
-                let attributes = self.entry_attributes(source, &path);
-                self.push_folder(&path);
-                self.list.add_entry(
-                    TreeEntry {
-                        path,
-                        kind,
-                        attributes,
-                    },
-                    None,
-                );
-            }
             Ok(Some(kind)) => {
-                let is_file = matches!(kind, EntryKind::File { .. });
-                let attributes = if is_file {
-                    self.entry_attributes(source, &path)
-                } else {
-                    ExtendedAttributes::default()
+                let attributes = match kind {
+                    EntryKind::Folder { .. } | EntryKind::File { .. } => {
+                        self.entry_attributes(source, &path)
+                    }
+                    _ => ExtendedAttributes::default(),
                 };
-                let file = match &kind {
+                let file = match kind {
                     EntryKind::File { size, identity, .. } => Some(SourceFile {
                         source: index,
                         path: path.clone(),
-                        size: *size,
-                        identity: *identity,
+                        size,
+                        identity,
                     }),
                     _ => None,
                 };
-                self.list.add_entry(
-                    TreeEntry {
-                        path,
-                        kind,
-                        attributes,
-                    },
-                    file,
-                );
+                if matches!(kind, EntryKind::Folder { .. }) {
+                    self.push_folder(&path);
+                }
+                let entry = TreeEntry {
+                    path,
+                    kind,
+                    attributes,
+                };
+                self.list.add_entry(entry, file);
             }
             Ok(None) => {}
             Err(error) => self.report_problem(path.as_bytes(), &error.to_string()),
@@ -363,13 +348,8 @@ impl SourceWalk<'_> {
             return Ok(None);
         };
         let found = file_type(&stat);
-        if self
-            .excludes
-            .excludes_path(path, found == FileType::Directory)
-        {
-            return Ok(None);
-        }
-        if !self.claim_path(path, found == FileType::Directory) {
+        let is_folder = found == FileType::Directory;
+        if self.excludes.excludes_path(path, is_folder) || !self.claim_path(path, is_folder) {
             return Ok(None);
         }
         let mode = (stat.st_mode & 0o777) as u16;

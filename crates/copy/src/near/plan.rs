@@ -19,9 +19,12 @@ impl CopyPlan {
     pub(super) fn from_options(options: &CopyOptions) -> Result<Self, CopyError> {
         const ONE_HOST: CopyError =
             CopyError::Places("all sources must be at one end, and the destination at the other");
+        const NO_HOST: CopyError = CopyError::Places(
+            "no path is at another host: write [USER@]HOST:PATH or fullpipe://HOST/PATH for one end",
+        );
         let (mut near, mut far, mut hosts) = (Vec::new(), Vec::new(), Vec::new());
-        for source in &options.sources {
-            match source {
+        for place in options.sources.iter().chain([&options.destination]) {
+            match place {
                 CopyPath::Near(path) => near.push(path.clone()),
                 CopyPath::Far { host, path } => {
                     hosts.push(host.clone());
@@ -29,35 +32,18 @@ impl CopyPlan {
                 }
             }
         }
-        let far_sends = near.is_empty();
-        match &options.destination {
-            CopyPath::Near(path) => near.push(path.clone()),
-            CopyPath::Far { host, path } => {
-                hosts.push(host.clone());
-                far.push(path.clone());
-            }
-        }
         hosts.dedup();
-        let is_near = matches!(options.destination, CopyPath::Near(_));
-        let fits = if far_sends {
-            is_near && near.len() == 1
-        } else {
-            !is_near && far.len() == 1
-        };
-        match (
-            <[FarHost; 1]>::try_from(hosts),
-            fits && !options.sources.is_empty(),
-        ) {
+        let far_sends = matches!(options.destination, CopyPath::Near(_));
+        let at_destination = if far_sends { near.len() } else { far.len() };
+        let fits = at_destination == 1 && !options.sources.is_empty();
+        match (<[FarHost; 1]>::try_from(hosts), fits) {
             (Ok([host]), true) => Ok(Self {
                 host,
                 far_sends,
                 near,
                 far,
             }),
-            (Err(hosts), _) if hosts.is_empty() => {
-                const NO_HOST: &str = "no path is at another host: write [USER@]HOST:PATH or fullpipe://HOST/PATH for one end";
-                Err(CopyError::Places(NO_HOST))
-            }
+            (Err(hosts), _) if hosts.is_empty() => Err(NO_HOST),
             _ => Err(ONE_HOST),
         }
     }

@@ -27,6 +27,14 @@ pub(super) struct ConnectedData {
     pub(super) reason: String,
 }
 
+impl ConnectedData {
+    /// Adds a clause to the reason.
+    pub(super) fn with_note(mut self, note: &str) -> Self {
+        self.reason += note;
+        self
+    }
+}
+
 /// A far end that has answered, and what both ends know.
 pub(super) struct ReachedFarEnd<'r> {
     pub(super) out: &'r MessageSender,

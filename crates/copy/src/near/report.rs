@@ -36,18 +36,10 @@ impl NearCopy {
         let rate = BitRate::from_bytes_in(transferred, data.into());
         let has_crossed = transferred > ByteCount::ZERO;
         let crossing_rate = BitRate::from_bytes_in(crossed, data.into());
-        let limit = match way.transport {
-            _ if !has_crossed => None,
-            _ if is_limited(crossing_rate, self.options.limit) => Some(CopyLimit::RateLimit),
-            CopyTransport::Ssh => Some(CopyLimit::Ssh),
-            // Its windows are not sampled.
-            CopyTransport::Call => None,
-            _ => Some(Figures::copy_limit(
-                &figures.sender,
-                &figures.receiver,
-                way.streams,
-                data,
-            )),
+        let limit = if has_crossed {
+            self.limit_at(crossing_rate, &way, &figures, data)
+        } else {
+            None
         };
         let files = count(&tally.files);
         let transport = if figures.sender.changed_to_quic {
@@ -82,6 +74,27 @@ impl NearCopy {
             retransmitted: SegCount::new(figures.sender.retransmitted),
             gave_way: figures.sender.gave_way,
             limit,
+        }
+    }
+    /// Returns the limit of a copy that has crossed at `rate`, in the time `data`.
+    fn limit_at(
+        &self,
+        rate: BitRate,
+        way: &DataRoute,
+        figures: &BothFigures,
+        data: Duration,
+    ) -> Option<CopyLimit> {
+        match way.transport {
+            _ if is_limited(rate, self.options.limit) => Some(CopyLimit::RateLimit),
+            CopyTransport::Ssh => Some(CopyLimit::Ssh),
+            // Its windows are not sampled.
+            CopyTransport::Call => None,
+            _ => Some(Figures::copy_limit(
+                &figures.sender,
+                &figures.receiver,
+                way.streams,
+                data,
+            )),
         }
     }
 }

@@ -1,6 +1,5 @@
 //! The ways that data may take: TCP connections in either direction, QUIC, or that of the messages.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -54,87 +53,85 @@ impl NearCopy {
         if self.options.transport != DataTransport::Quic {
             return self.connect_by_tcp(far);
         }
-        match self.connect_by_quic(far) {
-            Ok(connected) => connected,
-            Err(why) => {
-                let ConnectedData {
-                    connections,
-                    transport,
-                    reason,
-                } = self.connect_by_tcp(far);
-                ConnectedData {
-                    connections,
-                    transport,
-                    reason: format!("{reason}; not QUIC, because {why}"),
-                }
-            }
-        }
+        self.connect_by_quic(far).unwrap_or_else(|why| {
+            self.connect_by_tcp(far)
+                .with_note(&format!("; not QUIC, because {why}"))
+        })
     }
 
     fn connect_by_tcp(&self, far: &ReachedFarEnd<'_>) -> ConnectedData {
-        let choice = |rtt| self.connection_choice(rtt, far.settings);
         let mut chosen = None;
-        let why = match self.dial_far_end(far, &mut |rtt| chosen.insert(choice(rtt)).count) {
+        let dialled = self.dial_far_end(far, &mut |rtt| {
+            chosen
+                .insert(self.connection_choice(rtt, far.settings))
+                .count
+        });
+        let why = match dialled {
             Ok(streams) => {
                 let rtt = streams
                     .first()
                     .and_then(DataStream::min_rtt)
                     .unwrap_or_default();
-                return self.connected_by_tcp(
-                    far,
-                    streams,
-                    rtt,
-                    chosen.unwrap_or_else(|| choice(rtt)),
-                );
+                let choice = chosen.unwrap_or_else(|| self.connection_choice(rtt, far.settings));
+                return self.connected_by_tcp(far, streams, rtt, choice);
             }
             Err(why) => why,
         };
         match self.find_another_way(far) {
-            Some(AnotherWay::FromFarEnd(listener, first)) => {
-                let rtt = first.min_rtt().unwrap_or_default();
-                let ConnectionChoice {
-                    count,
-                    active,
-                    reason,
-                } = choice(rtt);
-                far.announce_streams(count, active, 0);
-                let mut streams = vec![*first];
-                streams.extend(listener.take_streams(usize::from(count) - 1, CONNECT_DEADLINE));
-                let encryption = self.encryption_note(&streams);
-                let reason =
-                    format!("{reason}{encryption}; they come from the far end, because {why}");
-                let connections = DataConnections {
-                    streams,
-                    active,
-                    quic: None,
-                    rtt,
-                };
-                return ConnectedData {
-                    connections,
-                    transport: CopyTransport::TcpFromFarEnd,
-                    reason,
-                };
+            Some(AnotherWay::FromFarEnd(listener, first)) => self
+                .connected_from_far_end(far, &listener, *first)
+                .with_note(&format!("; they come from the far end, because {why}")),
+            Some(AnotherWay::Quic(connection)) => self
+                .connected_by_quic(far, connection, CopyTransport::Quic)
+                .with_note(&format!(
+                    "; not TCP, because {why}, and it cannot reach this host"
+                )),
+            None => {
+                let what = self.carried_by_messages();
+                far.without_connections(format!("{what}: {why}, and it cannot reach this host"))
             }
-            Some(AnotherWay::Quic(connection)) => {
-                let mut connected = self.connected_by_quic(far, connection, CopyTransport::Quic);
-                connected.reason = format!(
-                    "{}; not TCP, because {why}, and it cannot reach this host",
-                    connected.reason
-                );
-                return connected;
-            }
-            None => {}
         }
+    }
+
+    /// Takes TCP connections that the far end makes.
+    fn connected_from_far_end(
+        &self,
+        far: &ReachedFarEnd<'_>,
+        listener: &DataListener,
+        first: DataStream,
+    ) -> ConnectedData {
+        let rtt = first.min_rtt().unwrap_or_default();
+        let ConnectionChoice {
+            count,
+            active,
+            reason,
+        } = self.connection_choice(rtt, far.settings);
+        far.announce_streams(count, active, 0);
+        let mut streams = vec![first];
+        streams.extend(listener.take_streams(usize::from(count) - 1, CONNECT_DEADLINE));
+        ConnectedData {
+            reason: reason + self.encryption_note(&streams),
+            connections: DataConnections {
+                streams,
+                active,
+                quic: None,
+                rtt,
+            },
+            transport: CopyTransport::TcpFromFarEnd,
+        }
+    }
+
+    /// Returns a clause on the connection of the messages, which carries the data.
+    fn carried_by_messages(&self) -> String {
         let what = match self.plan.host {
             FarHost::Ssh { .. } => "ssh carries the data, within its own windows",
             FarHost::Server { .. } => "the connection of the messages carries the data",
         };
-        let what = if self.options.scavenge {
+        if self.options.scavenge {
             format!("{what}, and does not give way")
         } else {
             what.to_owned()
-        };
-        far.without_connections(format!("{what}: {why}, and it cannot reach this host"))
+        }
     }
 
     /// Chooses the number of TCP connections. `settings` are those of this host and the other one.
@@ -194,9 +191,9 @@ impl NearCopy {
         let dialled = why.map(|why| (why, far.dial_quic((rtt * 4).max(SHORT_HANDSHAKE).into())));
         let (quic, note) = match dialled {
             Some((ReasonForQuic::Scaling, Ok(connection))) => {
-                let mut connected = self.connected_by_quic(far, connection, CopyTransport::Quic);
-                connected.reason += ": a device on the way takes window scaling away from TCP";
-                return connected;
+                return self
+                    .connected_by_quic(far, connection, CopyTransport::Quic)
+                    .with_note(": a device on the way takes window scaling away from TCP");
             }
             Some((ReasonForQuic::NoBbr, Ok(connection))) => {
                 let note =
@@ -294,17 +291,9 @@ impl NearCopy {
                 });
         let connection =
             from_far_end.ok_or_else(|| format!("{why}, and it cannot reach this host"))?;
-        let ConnectedData {
-            connections,
-            transport,
-            reason,
-        } = self.connected_by_quic(far, connection, CopyTransport::QuicFromFarEnd);
-        let reason = format!("{reason}; it comes from the far end, because {why}");
-        Ok(ConnectedData {
-            connections,
-            transport,
-            reason,
-        })
+        Ok(self
+            .connected_by_quic(far, connection, CopyTransport::QuicFromFarEnd)
+            .with_note(&format!("; it comes from the far end, because {why}")))
     }
 
     fn connected_by_quic(
@@ -352,21 +341,22 @@ impl NearCopy {
         if port == 0 {
             return Err("the far end has no free port of the range".to_owned());
         }
-        let host = printable_line(self.plan.host.host_name());
-        let dial_first = |hosts: &[SocketAddr], count: &mut dyn FnMut(Span) -> u16| {
-            dial_hosts(hosts, port, far.credentials, count).map(|(_, made)| made)
-        };
         let made = match far.server {
             Some((address, rtt)) => {
                 let at_once = dial_at_once(at_port(address, port), far.credentials, count(rtt));
-                match far.hosts.get(1..) {
-                    Some(others @ [_, ..]) => at_once.or_else(|_| dial_first(others, count)),
-                    _ => at_once,
-                }
+                at_once.or_else(|error| match far.hosts.get(1..) {
+                    Some(others @ [_, ..]) => {
+                        Ok(dial_hosts(others, port, far.credentials, count)?.1)
+                    }
+                    _ => Err(error),
+                })
             }
-            None => dial_first(&far.hosts, count),
+            None => dial_hosts(&far.hosts, port, far.credentials, count).map(|(_, made)| made),
         };
-        made.map_err(|error| format!("{host} cannot be reached at port {port} ({error})"))
+        made.map_err(|error| {
+            let host = printable_line(self.plan.host.host_name());
+            format!("{host} cannot be reached at port {port} ({error})")
+        })
     }
 }
 

@@ -179,10 +179,11 @@ impl BbrModel {
         (self.began, self.arrived, self.was_limited) = (now, 0, false);
         self.phase = self.next_phase(rate);
         if self.phase != BbrPhase::Startup {
-            let on_its_way = |time: Duration| self.max_rate() * time.as_secs_f64();
+            let min_rtt = self.min_rtt();
+            let [bdp, most] =
+                [min_rtt, min_rtt.max(MAX_WAIT)].map(|time| self.max_rate() * time.as_secs_f64());
             let burst = self.bursts.into_iter().fold(0, u64::max) as f64;
-            let burst = burst.min(on_its_way(self.min_rtt().max(MAX_WAIT)));
-            self.window = (self.window_gain() * (on_its_way(self.min_rtt()) + burst)) as u64;
+            self.window = (self.window_gain() * (bdp + burst.min(most))) as u64;
         }
         self.bursts.rotate_right(1);
         self.bursts[0] = 0;

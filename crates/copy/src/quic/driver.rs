@@ -5,7 +5,7 @@ use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
 use fullpipe_sys::{
@@ -19,7 +19,7 @@ use quinn_proto::{
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-use super::pipe::{QuicConnection, QuicFigures, QuicShared};
+use super::pipe::{QuicConnection, QuicFigures, QuicShared, QuicState};
 use super::portions::PendingPortions;
 use super::setup::EstablishedConnection;
 use super::udp::enlarge_buffers;
@@ -218,8 +218,24 @@ impl QuicDriver {
         let has_come = self
             .portions
             .read_portions(&mut self.connection, &mut state.incoming);
+        let (has_room, written) = self.write_outgoing(&mut state);
+        let is_busy = self.sending.is_some() || !state.outgoing.is_empty();
+        self.update_figures(now, is_busy);
+        state.figures = self.figures;
+        drop(state);
+        let has_come = has_come.map_err(|_| {
+            ConnectionEnd::Lost("the other end sent portions that do not fit".to_owned())
+        })?;
+        if has_come || has_room {
+            self.shared.notify_streams();
+        }
+        written.map_err(ConnectionEnd::Lost)
+    }
+
+    /// Passes portions on, as far as the windows permit. Returns true if one was taken, which
+    /// leaves room for another, and the reason if the connection broke.
+    fn write_outgoing(&mut self, state: &mut QuicState) -> (bool, Result<(), String>) {
         let mut has_room = false;
-        let mut broke = None;
         while self.sending.is_some() || !state.outgoing.is_empty() {
             if self.sending.is_none() {
                 let Some(id) = self.connection.streams().open(Dir::Uni) else {
@@ -235,34 +251,22 @@ impl QuicDriver {
             match self.write_portion() {
                 Ok(true) => self.sending = None,
                 Ok(false) => break,
-                Err(why) => {
-                    broke = Some(why);
-                    break;
-                }
+                Err(why) => return (has_room, Err(why)),
             }
         }
-        let is_busy = self.sending.is_some() || !state.outgoing.is_empty();
+        (has_room, Ok(()))
+    }
+
+    fn update_figures(&mut self, now: Instant, is_busy: bool) {
         let passed = now.saturating_duration_since(std::mem::replace(&mut self.seen, now));
-        self.figures.busy += if is_busy { passed } else { Duration::ZERO };
-        let path = self.connection.stats().path;
-        let QuicFigures {
-            packets,
-            lost,
-            loss_events,
-            rtt,
-            ..
-        } = &mut self.figures;
-        (*packets, *lost, *rtt) = (path.sent_packets, path.lost_packets, path.rtt);
-        *loss_events = path.congestion_events;
-        state.figures = self.figures;
-        drop(state);
-        let has_come = has_come.map_err(|_| {
-            ConnectionEnd::Lost("the other end sent portions that do not fit".to_owned())
-        })?;
-        if has_come || has_room {
-            self.shared.notify_streams();
+        if is_busy {
+            self.figures.busy += passed;
         }
-        broke.map_or(Ok(()), |why| Err(ConnectionEnd::Lost(why)))
+        let path = self.connection.stats().path;
+        self.figures.packets = path.sent_packets;
+        self.figures.lost = path.lost_packets;
+        self.figures.rtt = path.rtt;
+        self.figures.loss_events = path.congestion_events;
     }
 
     /// Passes the portion on, as far as the windows permit; returns whether all of it.
@@ -325,10 +329,7 @@ impl QuicDriver {
             self.cut = None;
         }
         if self.is_whole && is_joined {
-            return self
-                .out
-                .chunks(size)
-                .try_for_each(|datagram| self.socket.send(datagram).map(drop));
+            return self.send_each(size);
         }
         match self.socket.send(&self.out) {
             Ok(_) => Ok(()),
@@ -339,12 +340,17 @@ impl QuicDriver {
             {
                 cut_datagrams(&self.socket, None)?;
                 (self.is_whole, self.cut) = (true, None);
-                self.out
-                    .chunks(size)
-                    .try_for_each(|datagram| self.socket.send(datagram).map(drop))
+                self.send_each(size)
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// Sends datagrams of this size one by one.
+    fn send_each(&self, size: usize) -> io::Result<()> {
+        self.out
+            .chunks(size)
+            .try_for_each(|datagram| self.socket.send(datagram).map(drop))
     }
 
     fn sleep_until_event(&mut self) {

@@ -309,20 +309,16 @@ impl HandshakeAttempts {
                 &signals,
             )));
         self.out.clear();
-        match self
-            .endpoint
-            .accept(incoming, now, &mut self.out, Some(Arc::new(config)))
-        {
+        let config = Some(Arc::new(config));
+        match self.endpoint.accept(incoming, now, &mut self.out, config) {
             Ok((handle, connection)) => {
-                self.pending.insert(
-                    handle,
-                    PendingHandshake {
-                        connection,
-                        signals,
-                        began: now,
-                        called,
-                    },
-                );
+                let pending = PendingHandshake {
+                    connection,
+                    signals,
+                    began: now,
+                    called,
+                };
+                self.pending.insert(handle, pending);
             }
             Err(error) => {
                 if let Some(transmit) = error.response {
@@ -335,56 +331,55 @@ impl HandshakeAttempts {
     /// Carries all of them on; returns the first whose handshake is over.
     fn drive_handshakes(&mut self, now: Instant) -> Option<ConnectionHandle> {
         let handles: Vec<ConnectionHandle> = self.pending.keys().copied().collect();
-        for handle in handles {
-            let Some(PendingHandshake {
-                connection,
-                began,
-                called,
-                ..
-            }) = self.pending.get_mut(&handle)
-            else {
-                continue;
-            };
-            let called = *called;
-            if connection
-                .poll_timeout()
-                .is_some_and(|timeout| timeout <= now)
-            {
-                connection.handle_timeout(now);
-            }
-            if self.server.is_some() && now.duration_since(*began) > HANDSHAKE_DEADLINE {
-                connection.close(now, 0_u32.into(), Bytes::new());
-            }
-            let event = next_event(handle, connection, &mut self.endpoint);
-            let mut datagrams = Vec::new();
-            loop {
-                self.out.clear();
-                let Some(transmit) = connection.poll_transmit(now, 1, &mut self.out) else {
-                    break;
-                };
-                datagrams.push((self.out.clone(), transmit.destination));
-            }
-            let is_over = connection.is_drained();
-            for (datagram, destination) in datagrams {
-                // What is lost is retransmitted.
-                let _ = send_from(&self.socket, &datagram, destination, called);
-            }
-            match event {
-                Some(Event::Connected) => return Some(handle),
-                Some(Event::ConnectionLost { reason }) => {
-                    self.failed =
-                        io::Error::new(io::ErrorKind::ConnectionRefused, reason.to_string());
-                    if self.server.is_none() {
-                        self.pending.clear();
-                    }
-                }
-                _ => {}
-            }
-            if is_over {
-                self.pending.remove(&handle);
-            }
+        handles
+            .into_iter()
+            .find(|handle| self.drive_handshake(now, *handle))
+    }
+
+    /// Carries one on; returns true if it is over.
+    fn drive_handshake(&mut self, now: Instant, handle: ConnectionHandle) -> bool {
+        let Some(PendingHandshake {
+            connection,
+            began,
+            called,
+            ..
+        }) = self.pending.get_mut(&handle)
+        else {
+            return false;
+        };
+        if connection
+            .poll_timeout()
+            .is_some_and(|timeout| timeout <= now)
+        {
+            connection.handle_timeout(now);
         }
-        None
+        if self.server.is_some() && now.duration_since(*began) > HANDSHAKE_DEADLINE {
+            connection.close(now, 0_u32.into(), Bytes::new());
+        }
+        let event = next_event(handle, connection, &mut self.endpoint);
+        loop {
+            self.out.clear();
+            let Some(transmit) = connection.poll_transmit(now, 1, &mut self.out) else {
+                break;
+            };
+            // What is lost is retransmitted.
+            let _ = send_from(&self.socket, &self.out, transmit.destination, *called);
+        }
+        let is_drained = connection.is_drained();
+        match event {
+            Some(Event::Connected) => return true,
+            Some(Event::ConnectionLost { reason }) => {
+                self.failed = io::Error::new(io::ErrorKind::ConnectionRefused, reason.to_string());
+                if self.server.is_none() {
+                    self.pending.clear();
+                }
+            }
+            _ => {}
+        }
+        if is_drained {
+            self.pending.remove(&handle);
+        }
+        false
     }
 
     fn send_answer(&self, transmit: &Transmit, called: Option<IpAddr>) {

@@ -56,14 +56,9 @@ impl FileReceiver {
                     number = Some(index);
                     Ok(())
                 }
-                Ok(DataHead::Block(header, _)) if number.is_some() => {
-                    let taken = self.take_block(&header, &mut content);
-                    taken.map(|completed| {
-                        if let Some(file) = completed {
-                            self.complete_file(file);
-                        }
-                    })
-                }
+                Ok(DataHead::Block(header, _)) if number.is_some() => self
+                    .take_block(&header, &mut content)
+                    .map(|whole| whole.into_iter().for_each(|file| self.complete_file(file))),
                 Ok(DataHead::End) if number.is_some() => break Ok(()),
                 Ok(_) => Err(CopyError::from_rule(
                     "a connection for data carries something else",
@@ -125,19 +120,15 @@ impl FileReceiver {
             self.request_chunk(header.file, header.chunk);
             return Ok(None);
         };
-        let (new, whole) = self
-            .store_block(
-                &file,
-                &ArrivedBlock {
-                    header: *header,
-                    content,
-                    length,
-                },
-            )
-            .unwrap_or_else(|error| {
-                self.fail_file(header.file, format!("it cannot be written: {error}"));
-                (0, None)
-            });
+        let arrived = ArrivedBlock {
+            header: *header,
+            content,
+            length,
+        };
+        let (new, whole) = self.store_block(&file, &arrived).unwrap_or_else(|error| {
+            self.fail_file(header.file, format!("it cannot be written: {error}"));
+            (0, None)
+        });
         CopyCounts::add_to(&self.common.tally.verified, new as u64);
         if self.begun.load(Ordering::Relaxed) > MAX_BEGUN {
             return Err(CopyError::from_rule("it has begun too many chunks"));
@@ -237,19 +228,14 @@ impl FileReceiver {
         file: &Arc<IncomingFile>,
         arrived: &ArrivedBlock<'_>,
     ) -> io::Result<(usize, Option<ArrivedFile>)> {
-        let ArrivedBlock {
-            header:
-                DataHeader {
-                    file: number,
-                    chunk,
-                    block,
-                    reports,
-                    hash,
-                    ..
-                },
-            length,
+        let DataHeader {
+            file: number,
+            chunk,
+            block,
+            reports,
+            hash,
             ..
-        } = *arrived;
+        } = arrived.header;
         let mut state = lock(&file.state);
         if state.is_closed {
             return Ok((0, None));
@@ -278,25 +264,17 @@ impl FileReceiver {
         let due = state
             .part
             .as_mut()
-            .map(|part| part.record_chunk(chunk, &hash, length))
+            .map(|part| part.record_chunk(chunk, &hash, arrived.length))
             .transpose()?
             .flatten();
-        let digest = state.verified.file_digest();
-        state.is_closed = digest.is_some();
-        let whole = digest.and_then(|digest| {
-            Some(ArrivedFile {
-                file: Arc::clone(file),
-                part: state.part.take()?,
-                digest,
-            })
-        });
+        let whole = take_whole(file, &mut state);
         drop(state);
         self.report_got(number, chunk, 0);
         // To complete a file makes it durable, too.
         if let Some(due) = due.filter(|_| whole.is_none()) {
             sync_file(file, &due)?;
         }
-        Ok((length, whole))
+        Ok((arrived.length, whole))
     }
 
     fn report_got(&self, file: u32, chunk: u32, missing: u16) {
@@ -312,6 +290,17 @@ impl FileReceiver {
             self.begun.fetch_sub(1, Ordering::Relaxed);
         }
     }
+}
+
+/// Closes a file if it has arrived whole, and returns it.
+fn take_whole(file: &Arc<IncomingFile>, state: &mut IncomingState) -> Option<ArrivedFile> {
+    let digest = state.verified.file_digest()?;
+    state.is_closed = true;
+    Some(ArrivedFile {
+        file: Arc::clone(file),
+        part: state.part.take()?,
+        digest,
+    })
 }
 
 /// Makes the data of a file durable, while other connections write to it.

@@ -8,7 +8,7 @@ use rustix::fs::FileType;
 use super::FileReceiver;
 use crate::locks::lock;
 use crate::part::remove_left;
-use crate::tree::{FolderTree, file_type, folder_names};
+use crate::tree::{FolderTree, file_type, folder_names, path_in_folder};
 
 impl FileReceiver {
     /// Deletes what the sender does not have, in the folders that it has sent.
@@ -27,11 +27,7 @@ impl FileReceiver {
         for folder in folders {
             let folder = folder.as_ref();
             for name in self.names_to_compare(tree, folder) {
-                let path = folder.map_or_else(
-                    || EntryPath::new(name.as_slice()),
-                    |folder| folder.join_name(&name),
-                );
-                let Ok(path) = path else {
+                let Ok(path) = path_in_folder(folder, &name) else {
                     self.delete_left(tree, folder, &name);
                     continue;
                 };
