@@ -10,14 +10,11 @@ use fullpipe_record::{At, Commands, Evidence, Remedy, Verdict};
 /// For an end whose settings the evidence does not have, the commands only raise what is too small,
 /// how to undo them is not known, and those for other systems stand with them.
 pub fn ranked_remedies(evidence: &Evidence, verdict: &Verdict) -> Vec<Remedy> {
-    let with_commands = |remedy: Remedy| Remedy {
-        commands: commands_at(&remedy, evidence),
-        ..remedy
-    };
-    find_remedies(evidence, verdict)
-        .into_iter()
-        .map(with_commands)
-        .collect()
+    let mut remedies = find_remedies(evidence, verdict);
+    for remedy in &mut remedies {
+        remedy.commands = commands_at(remedy, evidence);
+    }
+    remedies
 }
 
 fn commands_at(remedy: &Remedy, evidence: &Evidence) -> Commands {
@@ -27,21 +24,20 @@ fn commands_at(remedy: &Remedy, evidence: &Evidence) -> Commands {
             At::Receiver => (evidence.receiver.as_ref(), "receiver"),
             _ => (evidence.sender.as_ref(), "sender"),
         };
-        let there = |command: String| format!("{command}  # {end}");
-        let Commands {
-            apply,
-            undo,
-            elsewhere,
-        } = match settings {
+        let commands = match settings {
             Some(settings) => change_commands(&changes, settings),
             None => Commands {
                 elsewhere: other_system_commands(&changes),
                 ..commands_for_unread_host(&changes)
             },
         };
-        all.elsewhere.extend(elsewhere);
-        all.apply.extend(apply.into_iter().map(there));
-        all.undo.splice(0..0, undo.into_iter().map(there));
+        all.elsewhere.extend(commands.elsewhere);
+        let [apply, undo] = [commands.apply, commands.undo].map(|commands| {
+            let there = commands.iter().map(|command| format!("{command}  # {end}"));
+            there.collect::<Vec<_>>()
+        });
+        all.apply.extend(apply);
+        all.undo.splice(0..0, undo);
     }
     all
 }

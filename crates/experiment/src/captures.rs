@@ -99,31 +99,29 @@ pub fn judge_captures(
 }
 
 fn judge_transfers(transfers: Vec<TransferEvidence>, known: &KnownFacts) -> Vec<CapturedTransfer> {
-    let judge = |transfer: TransferEvidence| {
-        let KnownFacts {
-            bandwidth,
-            sender,
-            receiver,
-        } = known.clone();
-        let evidence = Evidence {
-            bandwidth,
-            sender,
-            receiver,
-            ..transfer.evidence
-        };
-        let verdict = diagnose(&evidence);
-        let remedies = ranked_remedies(&evidence, &verdict);
-        let diagnosis = Diagnosis {
-            transfer: None,
-            verdict,
-            remedies,
-            defects: Vec::new(),
-            evidence: Some(evidence),
-        };
-        CapturedTransfer {
+    transfers
+        .into_iter()
+        .map(|transfer| CapturedTransfer {
             flows: transfer.flows,
-            diagnosis,
-        }
+            diagnosis: judge_evidence(transfer.evidence, known.clone()),
+        })
+        .collect()
+}
+
+/// Returns the diagnosis of a transfer, with what is known of it.
+fn judge_evidence(evidence: Evidence, known: KnownFacts) -> Diagnosis {
+    let evidence = Evidence {
+        bandwidth: known.bandwidth,
+        sender: known.sender,
+        receiver: known.receiver,
+        ..evidence
     };
-    transfers.into_iter().map(judge).collect()
+    let verdict = diagnose(&evidence);
+    Diagnosis {
+        transfer: None,
+        remedies: ranked_remedies(&evidence, &verdict),
+        verdict,
+        defects: Vec::new(),
+        evidence: Some(evidence),
+    }
 }

@@ -52,10 +52,16 @@ pub(crate) fn run_with_cross_traffic<W>(
     let (lead, plans) = cross_traffic_phases(cross_traffic, main, seed);
     let (origin, over) = (Instant::now(), &AtomicBool::new(false));
     let done = thread::scope(|scope| {
-        let start = |phase| scope.spawn(move || run_phase(target, phase, origin, over, interrupt));
         let running: Vec<Vec<_>> = plans
             .iter()
-            .map(|phases| phases.iter().map(start).collect())
+            .map(|phases| {
+                let phases = phases.iter();
+                phases
+                    .map(|phase| {
+                        scope.spawn(move || run_phase(target, phase, origin, over, interrupt))
+                    })
+                    .collect()
+            })
             .collect();
         sleep_until(origin + lead.into(), over);
         let measured = work();
@@ -243,17 +249,16 @@ fn load_phases(
         .on_off
         .map_or((Span::MAX, None), |(on, off)| (on, Some(on + off)));
     let starts = std::iter::successors(Some(first), move |start| Some(*start + period?));
-    let phase = move |starts: Span| Phase {
-        starts,
-        request: Request {
-            rate: draw_rate(load, random),
-            duration: on.min(ends.saturating_sub(starts)),
-            ..load.request.clone()
-        },
-    };
     starts
         .take_while(move |start| ends.saturating_sub(*start) >= MIN_PHASE)
-        .map(phase)
+        .map(move |starts| Phase {
+            starts,
+            request: Request {
+                rate: draw_rate(load, random),
+                duration: on.min(ends.saturating_sub(starts)),
+                ..load.request.clone()
+            },
+        })
 }
 
 fn draw_rate(load: &CrossTraffic, random: &mut Pcg64Mcg) -> Option<BitRate> {
@@ -340,8 +345,8 @@ fn load_summary(
         .map(|(_, phase)| arrival_time(path, phase))
         .sum();
     let received: ByteCount = phases.iter().map(|(_, phase)| phase.received).sum();
-    let datagrams = || phases.iter().filter_map(|(_, phase)| phase.datagrams);
-    let (lost, arrived) = datagrams().fold((0, 0), |(lost, arrived), seen| {
+    let datagrams = phases.iter().filter_map(|(_, phase)| phase.datagrams);
+    let (lost, arrived) = datagrams.clone().fold((0, 0), |(lost, arrived), seen| {
         (lost + seen.lost, arrived + seen.received)
     });
     let is_udp = load.request.transport == Transport::Udp;
@@ -353,7 +358,7 @@ fn load_summary(
         published: load.published,
         measured: (!phases.is_empty()).then(|| BitRate::from_bytes_in(received, time)),
         loss: is_udp.then(|| Ratio::from_quotient(lost as f64, (lost + arrived) as f64)),
-        jitter: datagrams().map(|seen| seen.jitter).max(),
+        jitter: datagrams.map(|seen| seen.jitter).max(),
     }
 }
 

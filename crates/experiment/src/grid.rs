@@ -85,10 +85,11 @@ pub fn run_grid(
 }
 
 fn cell_began_event(index: usize, grid: &ScenarioGrid, cell: &Scenario) -> CellBegan {
-    let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+    let [number, cells] =
+        [index + 1, grid.cells.len()].map(|count| u32::try_from(count).unwrap_or(u32::MAX));
     CellBegan {
-        number: count(index + 1),
-        cells: count(grid.cells.len()),
+        number,
+        cells,
         name: cell.name.clone(),
         duration: cell.steps[0].request.duration,
     }
@@ -256,9 +257,9 @@ fn run_agreement(cells: &[GridCell], of: impl Fn(Ratio) -> bool) -> Option<GridA
         both.iter()
             .map(|(simulated, kernel)| simulated.rate.relative_to(kernel.rate)),
     );
-    let again = |run: &GridRun| run.retransmits.unwrap_or_default().get();
     let again = QuotientErrors::from_quotients(both.iter().map(|(simulated, kernel)| {
-        let (simulated, kernel) = (again(simulated), again(kernel));
+        let [simulated, kernel] =
+            [simulated, kernel].map(|run| run.retransmits.unwrap_or_default().get());
         // None of both is no error.
         if simulated == kernel {
             1.0
@@ -306,12 +307,6 @@ fn missed_bounds(
     by_rule: Option<GridAccuracy>,
     by_loss: Option<GridAccuracy>,
 ) -> Vec<String> {
-    let at_most = |what: &str, bound: Option<Ratio>, got: Option<Ratio>| match (bound, got) {
-        (Some(bound), Some(got)) if got > bound => {
-            Some(format!("{what} is {got}; the bound is {bound} at most"))
-        }
-        _ => None,
-    };
     let inside = match (bounds.inside, by_loss) {
         (Some(bound), Some(got)) if got.inside < bound => Some(format!(
             "{} of the cells that loss limits are within their interval; the bound is {bound} at least",
@@ -319,22 +314,20 @@ fn missed_bounds(
         )),
         _ => None,
     };
-    [
-        at_most(
-            "the median error where a rule limits",
-            bounds.median,
-            by_rule.map(|of| of.median),
-        ),
-        at_most(
-            "the 95th percentile where a rule limits",
-            bounds.p95,
-            by_rule.map(|of| of.p95),
-        ),
-        inside,
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
+    let errors = [
+        ("median error", bounds.median, by_rule.map(|of| of.median)),
+        ("95th percentile", bounds.p95, by_rule.map(|of| of.p95)),
+    ];
+    errors
+        .into_iter()
+        .filter_map(|(what, bound, got)| {
+            let (bound, got) = (bound?, got?);
+            (got > bound).then(|| {
+                format!("the {what} where a rule limits is {got}; the bound is {bound} at most")
+            })
+        })
+        .chain(inside)
+        .collect()
 }
 
 #[cfg(test)]

@@ -23,17 +23,15 @@ pub(crate) fn path_of(
         .into_iter()
         .flat_map(|text| text.split(','))
         .collect();
-    let is_stated = |key: &str| {
-        stated.iter().any(|pair| {
-            pair.split('=')
-                .next()
-                .is_some_and(|name| name.trim() == key)
-        })
-    };
+    let names: Vec<&str> = stated
+        .iter()
+        .filter_map(|pair| pair.split('=').next())
+        .map(str::trim)
+        .collect();
     let seen = PathInference::from_measurement(measurement);
     let mut inferred = Vec::new();
     for key in KEYS {
-        if !is_stated(key) {
+        if !names.contains(&key) {
             let (value, why) = seen.infer_key(key)?;
             inferred.push(Inferred {
                 key: key.to_owned(),
@@ -52,16 +50,22 @@ pub(crate) fn path_of(
     Ok((path.map_err(|error| format!("--path: {error}"))?, inferred))
 }
 
+/// Returns no loss of the path, with its reason: a queue dropped what was sent again.
+fn dropped_at(again: SegCount, queue: &str) -> (String, String) {
+    let again = count_noun(again, "segment");
+    let why = format!("{again} sent again: taken for dropped at the {queue}");
+    ("0".to_owned(), why)
+}
+
 /// Returns the limit of a measurement as it is recorded, or else as it is judged now.
 pub(crate) fn limit_of(measurement: &Measurement) -> Verdict {
-    let judged = || {
+    measurement.limit.clone().unwrap_or_else(|| {
         diagnose(&Evidence::from_measurement(
             measurement,
             None,
             Framing::default(),
         ))
-    };
-    measurement.limit.clone().unwrap_or_else(judged)
+    })
 }
 
 /// Fails if `verdict` is of a limit that is not modelled.
@@ -185,27 +189,31 @@ impl<'m> PathInference<'m> {
     }
 
     fn path_queue(&self) -> (String, String) {
-        let one = |why: &str| ("1bdp".to_owned(), format!("assumed: {why}"));
+        match self.queue_delay() {
+            Ok(grown) => (
+                format!("{}ns", grown.as_nanos()),
+                "round trips grew by so much under load".to_owned(),
+            ),
+            Err(why) => ("1bdp".to_owned(), format!("assumed: {why}")),
+        }
+    }
+
+    /// Returns the time by which the full queue makes round trips longer, or the reason for which
+    /// that does not show.
+    fn queue_delay(&self) -> Result<Span, &'static str> {
         if self.capacity.is_none() {
-            return one("the transfer did not fill it");
+            return Err("the transfer did not fill it");
         }
         let loaded = self.measurement.rtt.loaded.map(|rtt| rtt.p99);
-        let Some(grown) = loaded
+        let (loaded, idle) = loaded
             .zip(self.idle_rtt())
-            .map(|(loaded, idle)| loaded.saturating_sub(idle))
-        else {
-            return one("round trips under load are not in the record");
-        };
+            .ok_or("round trips under load are not in the record")?;
         if self.retransmitted_segments() == Some(SegCount::ZERO) {
-            return one("nothing was dropped, so it does not show");
+            return Err("nothing was dropped, so it does not show");
         }
-        if grown == Span::ZERO {
-            return one("round trips under load are as short as those of the idle path");
-        }
-        (
-            format!("{}ns", grown.as_nanos()),
-            "round trips grew by so much under load".to_owned(),
-        )
+        Some(loaded.saturating_sub(idle))
+            .filter(|grown| *grown > Span::ZERO)
+            .ok_or("round trips under load are as short as those of the idle path")
     }
 
     fn path_loss(&self) -> Result<(String, String), String> {
@@ -213,25 +221,13 @@ impl<'m> PathInference<'m> {
                        it, as --path loss=0";
         let again = self.retransmitted_segments().ok_or(missing)?;
         match (self.verdict.kind, self.verdict.cause) {
-            (Limit::Capacity, _) => Ok((
-                "0".to_owned(),
-                format!(
-                    "{} sent again: taken for dropped at the full queue",
-                    count_noun(again, "segment")
-                ),
-            )),
+            (Limit::Capacity, _) => Ok(dropped_at(again, "full queue")),
             (Limit::Loss, Cause::Policer) => Err(
                 "the bucket of a policer does not show: state it, for example with \
                                                   --path 'policer=50Mbit/s 64KiB,loss=0'"
                     .to_owned(),
             ),
-            (Limit::Loss, Cause::ShallowQueue) => {
-                let why = format!(
-                    "{} sent again: taken for dropped at the queue",
-                    count_noun(again, "segment")
-                );
-                Ok(("0".to_owned(), why))
-            }
+            (Limit::Loss, Cause::ShallowQueue) => Ok(dropped_at(again, "queue")),
             _ => {
                 let sent = self
                     .measurement

@@ -50,13 +50,13 @@ impl<'s> StepExpectation<'s> {
         cross_traffic: &[Request],
         prediction: Prediction,
     ) -> Self {
-        let alone = |request: &Request| predict(path, &ends.sender, &ends.receiver, request);
-        let capacity = alone(request)
+        let EndSettings { sender, receiver } = ends;
+        let capacity = predict(path, sender, receiver, request)
             .find_ceiling(Limit::Capacity)
             .map(|capacity| capacity.kernel_model);
         let efficiencies = cross_traffic
             .iter()
-            .map(|request| alone(request).efficiency)
+            .map(|request| predict(path, sender, receiver, request).efficiency)
             .collect();
         Self {
             path,
@@ -120,18 +120,16 @@ impl<'s> StepExpectation<'s> {
         let offered = BitRate::from_bytes_in(summary.sent, sending);
         let lost =
             |offered: BitRate, carried: BitRate| queue::unresponsive_shares(offered, carried).lost;
-        let by_link = |capacity: BitRate| {
-            let busy = measurement.validity.link_busy?;
-            let share =
-                Ratio::from_quotient(busy.as_secs_f64(), (request.omit + sending).as_secs_f64());
-            Some(lost(offered, capacity.scale_by(share.get())))
-        };
         Some(LabDatagrams {
             offered,
             loss_textbook: self.capacity.map_or(Ratio::ZERO, |capacity| {
                 lost(datagrams::offered_rate(request), capacity)
             }),
-            loss_kernel_model: self.capacity.and_then(by_link),
+            loss_kernel_model: self.capacity.and_then(|capacity| {
+                let busy = measurement.validity.link_busy?.as_secs_f64();
+                let share = Ratio::from_quotient(busy, (request.omit + sending).as_secs_f64());
+                Some(lost(offered, capacity.scale_by(share.get())))
+            }),
             loss: Ratio::from_quotient(seen.lost as f64, (seen.lost + seen.received) as f64),
             jitter: seen.jitter,
             reordered: seen.reordered,

@@ -28,9 +28,9 @@ impl LoadRamp {
         };
         let (from, range) = (from.bps() as f64, to.bps() as f64 - from.bps() as f64);
         let steps = self.steps.max(2);
-        let part = |step: u16| f64::from(step) / f64::from(steps - 1);
         (0..steps)
-            .map(|step| BitRate::from_bps((from + range * part(step)).round() as u64))
+            .map(|step| f64::from(step) / f64::from(steps - 1))
+            .map(|part| BitRate::from_bps((from + range * part).round() as u64))
             .collect()
     }
 }

@@ -32,21 +32,20 @@ impl OwnPart {
         request: &Request,
         own: Option<&HostSettings>,
     ) -> Self {
-        let is_of_a_host = |change: &&Change| !change.required_ends().is_empty();
-        let is_so = |change: &Change| match change {
-            Change::WindowScaling(on) => own.is_some_and(|own| own.window_scaling == *on),
-            _ => false,
-        };
-        let at_end = |change: &&Change| change.required_ends().contains(&here) && !is_so(change);
-        let changes: Vec<Change> = remedy.changes.iter().filter(at_end).cloned().collect();
-        let elsewhere = |change: &Change| change.required_ends().iter().any(|end| *end != here);
+        let changes: Vec<Change> = remedy
+            .changes
+            .iter()
+            .filter(|change| change.required_ends().contains(&here) && !is_so(change, own))
+            .cloned()
+            .collect();
         let changed = remedy
             .changes
             .iter()
             .fold(request.clone(), |request, change| {
                 change.applied_to_request(&request)
             });
-        let needs_other_end = remedy.changes.iter().filter(is_of_a_host).any(elsewhere);
+        let mut ends = remedy.changes.iter().flat_map(Change::required_ends);
+        let needs_other_end = ends.any(|end| *end != here);
         Self {
             needs_other_end,
             does_something: !changes.is_empty() || (!needs_other_end && changed != *request),
@@ -96,17 +95,24 @@ impl OwnPart {
             ..ApplyOptions::default()
         };
         let mut name = None;
-        let mut begun = |id: &str| {
-            name = Some(id.to_owned());
-            Ok(())
-        };
         JournalDir::open(journal, HostSystem::of_this_host())?.apply_changes(
             &self.changes,
             options,
-            &mut begun,
+            &mut |id: &str| {
+                name = Some(id.to_owned());
+                Ok(())
+            },
             &mut |_| {},
         )?;
         Ok(name)
+    }
+}
+
+/// Returns true if a change that both ends must make is so already at the end with settings `own`.
+fn is_so(change: &Change, own: Option<&HostSettings>) -> bool {
+    match change {
+        Change::WindowScaling(on) => own.is_some_and(|own| own.window_scaling == *on),
+        _ => false,
     }
 }
 

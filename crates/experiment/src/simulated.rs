@@ -140,9 +140,10 @@ pub fn simulate_traced<E: From<ExperimentError>>(
 }
 
 fn rate_between(before: &Sample, after: &Sample) -> BitRate {
-    let acked = |sample: &Sample| sample.tcp.bytes_acked.unwrap_or_default();
+    let [acked_before, acked] =
+        [before, after].map(|sample| sample.tcp.bytes_acked.unwrap_or_default());
     BitRate::from_bytes_in(
-        acked(after).saturating_sub(acked(before)),
+        acked.saturating_sub(acked_before),
         after.at.saturating_sub(before.at),
     )
 }
@@ -193,8 +194,13 @@ pub fn simulate_each(
     interrupt: Interrupt<'_>,
     each: &mut dyn FnMut(Measurement),
 ) -> Result<(), ExperimentError> {
-    let run = |plan| simulate_plan(plan, interrupt);
-    with_seeds(plans, seeds, jobs, run, |_, measurement| each(measurement))
+    with_seeds(
+        plans,
+        seeds,
+        jobs,
+        |plan| simulate_plan(plan, interrupt),
+        |_, measurement| each(measurement),
+    )
 }
 
 /// The acts of a program on its own transfer while it runs.
@@ -212,22 +218,21 @@ pub fn simulate_attended(
     interrupt: Interrupt<'_>,
     each: &mut dyn FnMut(Measurement),
 ) -> Result<(), ExperimentError> {
-    let run = |plan| {
-        let judge = LimitJudge::from_plan(&plan);
-        let mut simulation = Simulation::new(plan)?;
-        let mut attend = attendant();
-        while !simulation.is_over() {
-            let until = simulation.current_time() + interval;
-            run_until(&mut simulation, until, interrupt)?;
-            attend(&mut simulation);
-        }
-        Ok(judge.judge_measurement(simulation.run_to_measurement()))
-    };
     with_seeds(
         std::slice::from_ref(plan),
         seeds,
         jobs,
-        run,
+        |plan| {
+            let judge = LimitJudge::from_plan(&plan);
+            let mut simulation = Simulation::new(plan)?;
+            let mut attend = attendant();
+            while !simulation.is_over() {
+                let until = simulation.current_time() + interval;
+                run_until(&mut simulation, until, interrupt)?;
+                attend(&mut simulation);
+            }
+            Ok(judge.judge_measurement(simulation.run_to_measurement()))
+        },
         |_, measurement| each(measurement),
     )
 }
@@ -245,15 +250,20 @@ pub fn simulate_summaries(
     each: &mut dyn FnMut(SimulatedTransfer),
 ) -> Result<(), ExperimentError> {
     let mut of_plan = Vec::new();
-    let run = |plan| simulate_plan(plan, interrupt).map(TransferOutcome::from_measurement);
-    with_seeds(plans, seeds, jobs, run, |plan, outcome| {
-        of_plan.push(outcome);
-        if of_plan.len() == usize::from(seeds) {
-            summarise_outcomes(plan, std::mem::take(&mut of_plan))
-                .into_iter()
-                .for_each(&mut *each);
-        }
-    })
+    with_seeds(
+        plans,
+        seeds,
+        jobs,
+        |plan| simulate_plan(plan, interrupt).map(TransferOutcome::from_measurement),
+        |plan, outcome| {
+            of_plan.push(outcome);
+            if of_plan.len() == usize::from(seeds) {
+                summarise_outcomes(plan, std::mem::take(&mut of_plan))
+                    .into_iter()
+                    .for_each(&mut *each);
+            }
+        },
+    )
 }
 
 /// Runs `plans` by `run` with `seeds` seeds each, and passes the results to `each`, in order.
@@ -271,18 +281,22 @@ fn with_seeds<R: Send>(
         .iter()
         .flat_map(|plan| (0..u64::from(seeds)).map(move |seed| (plan, seed)))
         .collect();
-    let run = |(named, seed): &(&NamedPlan, u64)| {
-        run(SimulationPlan {
-            seed: named.plan.seed.wrapping_add(*seed),
-            ..named.plan.clone()
-        })
-    };
     let mut failed = None;
-    in_order(jobs, &runs, run, |(named, _), result| match result {
-        Ok(result) if failed.is_none() => each(named, result),
-        Ok(_) => {}
-        Err(error) => failed = failed.take().or(Some(error)),
-    });
+    in_order(
+        jobs,
+        &runs,
+        |(named, seed)| {
+            run(SimulationPlan {
+                seed: named.plan.seed.wrapping_add(*seed),
+                ..named.plan.clone()
+            })
+        },
+        |(named, _), result| match result {
+            Ok(result) if failed.is_none() => each(named, result),
+            Ok(_) => {}
+            Err(error) => failed = failed.take().or(Some(error)),
+        },
+    );
     failed.map_or(Ok(()), Err)
 }
 

@@ -12,7 +12,7 @@ use fullpipe_model::{
 use fullpipe_record::event::{ScenarioBegan, StepBegan};
 use fullpipe_record::{
     CaptureReport, Change, Event, HostSettings, Interval, LabCrossTraffic, LabReport, LabStep,
-    Measurement, OwnCapture, Request, Transport,
+    Measurement, OwnCapture, Prediction, Request, Transport,
 };
 use fullpipe_scenario::{
     ExpectedRatio, RatioBound, Scenario, ScenarioStep, StepBounds, StepRamp, Stretches,
@@ -28,7 +28,7 @@ use crate::error::ExperimentError;
 use crate::in_lab::LabTarget;
 use crate::judged::{JudgedRun, StepExpectation};
 use crate::ramp::{LoadRamp, RampLoads, run_ramp};
-use crate::target::{ExperimentTarget, Interrupt};
+use crate::target::{EndSettings, ExperimentTarget, Interrupt};
 use crate::virtual_target::VirtualTarget;
 
 /// Valid runs of a step, of which more than half decide.
@@ -193,6 +193,11 @@ fn run_steps(
             Err(error) => return Err(error),
         }
     }
+    Ok(lab_report(scenario, steps, interrupted))
+}
+
+/// Returns the report of the steps that were run.
+fn lab_report(scenario: &Scenario, steps: Vec<LabStep>, interrupted: bool) -> LabReport {
     let missed: Vec<String> = scenario
         .bounds
         .iter()
@@ -202,7 +207,7 @@ fn run_steps(
         && steps
             .iter()
             .all(|step| step.passed == Some(true) || is_unbound(step));
-    Ok(LabReport {
+    LabReport {
         scenario: scenario.name.clone(),
         title: scenario.title.clone(),
         source: scenario.source.clone(),
@@ -212,7 +217,7 @@ fn run_steps(
         missed,
         interrupted,
         passed: all_hold && !interrupted,
-    })
+    }
 }
 
 fn start_lab(
@@ -285,27 +290,7 @@ impl RunningStep<'_> {
             .iter()
             .map(|load| load.request.clone())
             .collect();
-        let relayed = self.stretches.filter(|_| step.relays);
-        let prediction = match (relayed, step.ramp) {
-            (Some(stretches), _) => predict_with_relays(
-                stretches,
-                [&ends.sender, &ends.receiver],
-                &self.relay_settings()?,
-                &step.request,
-            ),
-            // Round trips grow from where the cross traffic leaves no more.
-            (None, Some(_)) => {
-                let left = left_by_cross_traffic(path, &cross_traffic);
-                predict(&left, &ends.sender, &ends.receiver, &step.request)
-            }
-            (None, None) => predict_with_cross_traffic(
-                path,
-                &ends.sender,
-                &ends.receiver,
-                &step.request,
-                &cross_traffic,
-            ),
-        };
+        let prediction = self.predict_step(&ends, &cross_traffic)?;
         let needed = required_duration(&prediction, path, step.request.streams);
         let request = scale_request(&step.request, path.rtt(), needed, self.time_scale);
         let expected = StepExpectation::new(
@@ -330,6 +315,29 @@ impl RunningStep<'_> {
             }
             done => done,
         }
+    }
+
+    fn predict_step(
+        &self,
+        EndSettings { sender, receiver }: &EndSettings,
+        cross_traffic: &[Request],
+    ) -> Result<Prediction, ExperimentError> {
+        let (path, request) = (self.target().path(), &self.step.request);
+        let relayed = self.stretches.filter(|_| self.step.relays);
+        Ok(match (relayed, self.step.ramp) {
+            (Some(stretches), _) => {
+                let relay = self.relay_settings()?;
+                predict_with_relays(stretches, [sender, receiver], &relay, request)
+            }
+            // Round trips grow from where the cross traffic leaves no more.
+            (None, Some(_)) => {
+                let left = left_by_cross_traffic(path, cross_traffic);
+                predict(&left, sender, receiver, request)
+            }
+            (None, None) => {
+                predict_with_cross_traffic(path, sender, receiver, request, cross_traffic)
+            }
+        })
     }
 
     /// Returns the settings of the relays.
@@ -369,20 +377,19 @@ impl RunningStep<'_> {
         }
         .offered_loads(full);
         let (mut runs, mut unfit) = (Vec::new(), 0_usize);
-        let mut until_valid = |request: &Request| -> Result<Measurement, ExperimentError> {
-            for attempt in 1.. {
-                let run = self.run_once(request, expected, observe)?;
-                let measurement = run.measurement.clone();
-                let valid = run.rate.is_some();
-                runs.push(run);
-                if valid || attempt == INVALID_RUNS {
-                    unfit += usize::from(!valid);
-                    return Ok(measurement);
-                }
-            }
-            Err(ExperimentError::Interrupted)
-        };
-        let done = run_ramp(&loads, Some(full), request, &mut until_valid, &mut |_| {})?;
+        let done = run_ramp(
+            &loads,
+            Some(full),
+            request,
+            &mut |request| {
+                let attempts = self.run_until_valid(request, expected, observe)?;
+                unfit += usize::from(attempts.iter().all(|run| run.rate.is_none()));
+                let measurement = attempts[attempts.len() - 1].measurement.clone();
+                runs.extend(attempts);
+                Ok::<_, ExperimentError>(measurement)
+            },
+            &mut |_| {},
+        )?;
         let knee = done.slower_from.filter(|_| unfit == 0);
         let passed = (unfit == 0).then_some(knee.is_some());
         let missed = match passed {
@@ -394,14 +401,10 @@ impl RunningStep<'_> {
             )],
         };
         let step = summarise_step(self.step, request, expected, runs);
-        let of = |predicted| {
-            knee.filter(|_| predicted > BitRate::ZERO)
-                .map(|knee| Ratio::new(knee.relative_to(predicted)))
-        };
         Ok(LabStep {
             measured: knee,
-            accuracy: of(expected.prediction.kernel_model),
-            accuracy_textbook: of(expected.prediction.textbook),
+            accuracy: relative_to(knee, expected.prediction.kernel_model),
+            accuracy_textbook: relative_to(knee, expected.prediction.textbook),
             datagrams: None,
             cross_traffic: step.cross_traffic,
             filled: None,
@@ -410,6 +413,22 @@ impl RunningStep<'_> {
             missed,
             ..step
         })
+    }
+
+    /// Runs until a run is valid, or too many were not: that one is the last.
+    fn run_until_valid(
+        &self,
+        request: &Request,
+        expected: &StepExpectation<'_>,
+        observe: &mut dyn FnMut(&Event),
+    ) -> Result<Vec<JudgedRun>, ExperimentError> {
+        let mut runs = Vec::new();
+        while runs.len() < INVALID_RUNS
+            && runs.last().is_none_or(|run: &JudgedRun| run.rate.is_none())
+        {
+            runs.push(self.run_once(request, expected, observe)?);
+        }
+        Ok(runs)
     }
 
     fn step_began_event(&self, expected: &StepExpectation<'_>) -> StepBegan {
@@ -456,15 +475,15 @@ impl RunningStep<'_> {
                 seed,
                 capture,
             } => {
-                let begin = |(to, scenario): (CaptureTo<'_>, &str)| {
-                    let is_taken = |name: &str| target.would_replace(to.folder, name);
-                    target.start_capture(
-                        to.folder,
-                        &to.numbers.capture_name(scenario, &self.step.name, is_taken),
-                        to.max_size,
-                    )
-                };
-                let capture = capture.map(begin).transpose()?;
+                let capture = capture
+                    .map(|(to, scenario)| {
+                        let step = &self.step.name;
+                        let name = to.numbers.capture_name(scenario, step, |name: &str| {
+                            target.would_replace(to.folder, name)
+                        });
+                        target.start_capture(to.folder, &name, to.max_size)
+                    })
+                    .transpose()?;
                 let cross_traffic = (&self.step.cross_traffic[..], *seed);
                 let done = if self.step.relays {
                     target
@@ -590,11 +609,6 @@ fn summarise_step(
     let prediction = expected.prediction.clone();
     let judged: Vec<&JudgedRun> = runs.iter().filter(|run| run.rate.is_some()).collect();
     let measured = median(judged.iter().filter_map(|run| run.rate).collect());
-    let of = |predicted: BitRate| {
-        measured
-            .filter(|_| predicted > BitRate::ZERO)
-            .map(|rate| Ratio::new(rate.relative_to(predicted)))
-    };
     let held = judged.iter().filter(|run| run.missed.is_empty()).count();
     let bounded = step.bounds != StepBounds::default() && !judged.is_empty();
     let passed = bounded.then_some(held > judged.len() / 2);
@@ -616,8 +630,8 @@ fn summarise_step(
         request: request.clone(),
         path: None,
         published: step.published,
-        accuracy: of(prediction.kernel_model),
-        accuracy_textbook: of(prediction.textbook),
+        accuracy: relative_to(measured, prediction.kernel_model),
+        accuracy_textbook: relative_to(measured, prediction.textbook),
         datagrams: shown.and_then(|run| run.datagrams),
         cross_traffic: shown.map_or_else(Vec::new, |run| run.cross_traffic.clone()),
         filled: shown
@@ -632,6 +646,12 @@ fn summarise_step(
         window_seen: window_seen(&runs),
         runs: runs.into_iter().map(|run| run.measurement).collect(),
     }
+}
+
+/// Returns a measured rate ÷ the predicted one.
+fn relative_to(measured: Option<BitRate>, predicted: BitRate) -> Option<Ratio> {
+    let measured = measured.filter(|_| predicted > BitRate::ZERO)?;
+    Some(Ratio::new(measured.relative_to(predicted)))
 }
 
 /// The bound in a sentence, if it is missed; one between steps that were not run is neither met nor

@@ -78,22 +78,18 @@ impl PastTransfer {
     /// # Errors
     /// A sentence if there is none.
     pub fn all_in(document: Document) -> Result<Vec<Self>, String> {
-        let one = |measurement, path| {
-            vec![Self {
-                name: None,
-                measurement,
-                path,
-            }]
-        };
         let all = match document.content {
-            Content::Measurement { measurement, path } => one(measurement, path.map(|path| *path)),
+            Content::Measurement { measurement, path } => {
+                vec![Self::unnamed(measurement, path.map(|path| *path))]
+            }
             Content::Diagnosis {
                 measurement: Some(measurement),
                 ..
-            } => one(measurement, None),
-            Content::Experiment { experiment } => {
-                one(Box::new(experiment.measurement), Some(experiment.path))
-            }
+            } => vec![Self::unnamed(measurement, None)],
+            Content::Experiment { experiment } => vec![Self::unnamed(
+                Box::new(experiment.measurement),
+                Some(experiment.path),
+            )],
             Content::Lab { lab } => lab.into_iter().flat_map(of_scenario).collect(),
             _ => Vec::new(),
         };
@@ -103,6 +99,14 @@ impl PastTransfer {
             Err(none.to_owned())
         } else {
             Ok(all)
+        }
+    }
+
+    fn unnamed(measurement: Box<Measurement>, path: Option<Path>) -> Self {
+        Self {
+            name: None,
+            measurement,
+            path,
         }
     }
 
@@ -120,27 +124,19 @@ impl PastTransfer {
         files: ReadFile<'_>,
         interrupt: Interrupt<'_>,
     ) -> Result<WhatIfReport, ExperimentError> {
-        let name = self.name.clone();
-        let in_name = |why: String| {
-            ExperimentError::Past(name.iter().fold(why, |why, name| format!("{name}: {why}")))
-        };
-        let (before, inferred) = self.to_plan(options, files).map_err(in_name)?;
-        let mut plans = vec![named_plan("as it was", before.clone())];
         let (remedies, changes): (Vec<_>, Vec<_>) = changes
             .iter()
             .partition(|change| change.kind == PastChangeKind::Remedies);
-        for change in &changes {
-            plans.push(named_plan(
-                &change.text,
-                change.applied_to(before.clone(), files).map_err(in_name)?,
-            ));
-        }
-        if changes.len() > 1 {
-            plans.push(named_plan(
-                "all together",
-                all_together(&changes, before.clone(), files).map_err(in_name)?,
-            ));
-        }
+        let (before, inferred, mut plans) = self
+            .to_plan(options, files)
+            .and_then(|(before, inferred)| {
+                let plans = changed_plans(&before, &changes, files)?;
+                Ok((before, inferred, plans))
+            })
+            .map_err(|why| {
+                let name = self.name.iter();
+                ExperimentError::Past(name.fold(why, |why, name| format!("{name}: {why}")))
+            })?;
         let first_remedy = plans.len();
         let mut not_modelled = Vec::new();
         if !remedies.is_empty() {
@@ -269,7 +265,7 @@ fn of_scenario(report: LabReport) -> Vec<PastTransfer> {
         steps,
         ..
     } = report;
-    let of_step = |step: fullpipe_record::LabStep| {
+    let of_steps = steps.into_iter().filter_map(|step| {
         let measurement = step
             .runs
             .into_iter()
@@ -282,8 +278,36 @@ fn of_scenario(report: LabReport) -> Vec<PastTransfer> {
             measurement: Box::new(measurement),
             path: Some(path),
         })
-    };
-    steps.into_iter().filter_map(of_step).collect()
+    });
+    of_steps.collect()
+}
+
+/// Returns the change of the load that `key` names; `None` if it names none.
+fn read_load_change(key: &str, value: &str) -> Option<Result<Change, String>> {
+    Some(match key {
+        "congestion" => Ok(Change::CongestionControl(printable_line(value))),
+        "streams" => value
+            .parse()
+            .ok()
+            .filter(|streams| (1..=MAX_STREAMS).contains(streams))
+            .map(Change::Streams)
+            .ok_or_else(|| format!("{value:?} is not a number of streams from 1 to {MAX_STREAMS}")),
+        "window" => read_size(value).map(|size| Change::SocketBuffer(Buffer::Window(size))),
+        "buffer" => read_size(value).map(|size| Change::SocketBuffer(Buffer::Request(size))),
+        // As --fq-rate has it.
+        "pacing" => value
+            .parse()
+            .map(|rate| Change::MaxPacingRate(Some(rate).filter(|rate| *rate > BitRate::ZERO)))
+            .map_err(|error: fullpipe_units::ParseError| error.to_string()),
+        _ => return None,
+    })
+}
+
+fn read_size(value: &str) -> Result<ByteCount, String> {
+    match value.parse::<ByteCount>() {
+        Ok(ByteCount::ZERO) => Err("of 0 bytes nothing would ever be sent".to_owned()),
+        size => size.map_err(|error| error.to_string()),
+    }
 }
 
 fn named_plan(name: &str, plan: SimulationPlan) -> NamedPlan {
@@ -291,6 +315,25 @@ fn named_plan(name: &str, plan: SimulationPlan) -> NamedPlan {
         name: Some(name.to_owned()),
         plan,
     }
+}
+
+/// Returns the transfer as it was, with each of `changes`, and with all of them if there are
+/// several.
+fn changed_plans(
+    before: &SimulationPlan,
+    changes: &[&PastChange],
+    files: ReadFile<'_>,
+) -> Result<Vec<NamedPlan>, String> {
+    let mut plans = vec![named_plan("as it was", before.clone())];
+    for change in changes {
+        let plan = change.applied_to(before.clone(), files)?;
+        plans.push(named_plan(&change.text, plan));
+    }
+    if changes.len() > 1 {
+        let plan = all_together(changes, before.clone(), files)?;
+        plans.push(named_plan("all together", plan));
+    }
+    Ok(plans)
 }
 
 /// Returns the transfer with each remedy for its limit, and the names of those that change nothing
@@ -415,37 +458,9 @@ impl PastChange {
             .split_once('=')
             .ok_or_else(|| format!("{text:?} is neither KEY=VALUE nor remedies; {example}"))?;
         let (key, value) = (key.trim(), value.trim());
-        let in_key = |why: String| format!("{key}: {why}");
-        let size = || match value.parse::<ByteCount>() {
-            Ok(ByteCount::ZERO) => Err(in_key("of 0 bytes nothing would ever be sent".to_owned())),
-            size => size.map_err(|error| in_key(error.to_string())),
-        };
-        let kind = match key {
-            "congestion" => PastChangeKind::Load(Change::CongestionControl(printable_line(value))),
-            "streams" => {
-                let streams = value
-                    .parse()
-                    .ok()
-                    .filter(|streams| (1..=MAX_STREAMS).contains(streams));
-                let why = || {
-                    in_key(format!(
-                        "{value:?} is not a number of streams from 1 to {MAX_STREAMS}"
-                    ))
-                };
-                PastChangeKind::Load(Change::Streams(streams.ok_or_else(why)?))
-            }
-            "window" => PastChangeKind::Load(Change::SocketBuffer(Buffer::Window(size()?))),
-            "buffer" => PastChangeKind::Load(Change::SocketBuffer(Buffer::Request(size()?))),
-            "pacing" => {
-                let rate: BitRate = value
-                    .parse()
-                    .map_err(|error: fullpipe_units::ParseError| in_key(error.to_string()))?;
-                // As --fq-rate has it.
-                PastChangeKind::Load(Change::MaxPacingRate(
-                    Some(rate).filter(|rate| *rate > BitRate::ZERO),
-                ))
-            }
-            _ => Self::read_other(key, value)?,
+        let kind = match read_load_change(key, value) {
+            Some(change) => PastChangeKind::Load(change.map_err(|why| format!("{key}: {why}"))?),
+            None => Self::read_other(key, value)?,
         };
         Ok(Self {
             text: text.to_owned(),

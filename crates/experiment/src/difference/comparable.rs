@@ -1,6 +1,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
-use fullpipe_record::{EndReport, Measurement, RouteReport, RttStats};
+use fullpipe_record::{Measurement, RouteReport};
 use fullpipe_units::{Span, count_noun};
 
 /// Idle round-trip times of one path differ by less than this factor, and by more than [`CLOCKS`]
@@ -22,16 +22,15 @@ pub fn comparability_faults(a: &[Measurement], b: &[Measurement]) -> Vec<String>
         values
     });
     let [of_a, of_b] = &attributes;
-    let differs = |(name, a): (&&str, &BTreeSet<String>)| {
+    let differences = of_a.iter().filter_map(|(name, a)| {
         let b = of_b.get(name).filter(|b| *b != a)?;
         Some(format!(
             "{name}: {} in A, {} in B",
             join_values(a),
             join_values(b)
         ))
-    };
-    of_a.iter()
-        .filter_map(differs)
+    });
+    differences
         .chain(other_rtt(a, b))
         .chain(in_both(a, b))
         .collect()
@@ -48,14 +47,13 @@ fn join_values(values: &BTreeSet<String>) -> String {
 /// Returns the attributes that must be the same in all runs, each with its value, as far as they
 /// are known.
 fn run_attributes(run: &Measurement) -> Vec<(&'static str, String)> {
-    let host = |end: &EndReport| end.host.clone().unwrap_or_default();
-    let (here, there) = (host(&run.local), host(&run.remote));
-    let mtu = |end: &EndReport| {
+    let ends = [&run.local, &run.remote];
+    let [here, there] = ends.map(|end| end.host.clone().unwrap_or_default());
+    let [mtu_here, mtu_there] = ends.map(|end| {
         end.device
             .as_ref()
             .map(|device| device.mtu.get().to_string())
-    };
-    let known = |text: String| Some(text).filter(|text| !text.is_empty());
+    });
     let path_mtu = run
         .sending_end()
         .samples
@@ -72,8 +70,8 @@ fn run_attributes(run: &Measurement) -> Vec<(&'static str, String)> {
         ("kernel of the other host", known(there.kernel)),
         ("version of fullpipe here", here.program),
         ("version of fullpipe there", there.program),
-        ("MTU of this host's device", mtu(&run.local)),
-        ("MTU of the other host's device", mtu(&run.remote)),
+        ("MTU of this host's device", mtu_here),
+        ("MTU of the other host's device", mtu_there),
         ("path MTU", path_mtu.map(|mtu| mtu.get().to_string())),
         ("route", run.route.as_ref().map(route_text)),
         (
@@ -89,6 +87,10 @@ fn run_attributes(run: &Measurement) -> Vec<(&'static str, String)> {
         .into_iter()
         .filter_map(|(name, value)| Some((name, value?)))
         .collect()
+}
+
+fn known(text: String) -> Option<String> {
+    Some(text).filter(|text| !text.is_empty())
 }
 
 /// Without the port, which may differ.
@@ -107,13 +109,11 @@ fn route_text(report: &RouteReport) -> String {
 
 /// Returns the reason that idle round-trip times are, if they are those of two paths.
 fn other_rtt(a: &[Measurement], b: &[Measurement]) -> Option<String> {
-    let least = |runs: &[Measurement]| {
-        runs.iter()
-            .filter_map(|run| run.rtt.idle)
-            .map(|RttStats { min, .. }| min)
-            .min()
-    };
-    let (of_a, of_b) = (least(a)?, least(b)?);
+    let [of_a, of_b] = [a, b].map(|runs| {
+        let idle = runs.iter().filter_map(|run| run.rtt.idle);
+        idle.map(|rtt| rtt.min).min()
+    });
+    let (of_a, of_b) = (of_a?, of_b?);
     let (short, long) = (of_a.min(of_b), of_a.max(of_b));
     let is_other = long > short.scale_by(OTHER_PATH) && long.saturating_sub(short) > CLOCKS;
     is_other.then(|| format!("idle round-trip time: {of_a} in A, {of_b} in B, as of two paths"))
@@ -130,7 +130,7 @@ fn in_both(a: &[Measurement], b: &[Measurement]) -> Option<String> {
 mod tests {
     use super::*;
     use crate::difference::testing::run;
-    use fullpipe_record::{Direction, HostIdentity};
+    use fullpipe_record::{Direction, HostIdentity, RttStats};
 
     #[test]
     fn runs_over_one_path_are_comparable() {

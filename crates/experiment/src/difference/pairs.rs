@@ -26,25 +26,19 @@ const USUAL_NOISE: f64 = 0.075;
 /// side.
 pub fn forecast_pairs(pairs: u32, first: [&Measurement; 2]) -> PairForecast {
     let times = u64::from(pairs);
-    let wall = |run: &Measurement| run.run.map_or(run.summary.duration, |run| run.wall);
-    let moved = |run: &Measurement| {
-        let both = |run: fullpipe_record::RunTotals| run.written.get().max(run.read.get());
-        run.run
-            .map_or(run.summary.sent.get(), both)
-            .max(run.summary.sent.get())
-    };
+    let walls = first.map(|run| run.run.map_or(run.summary.duration, |totals| totals.wall));
+    let moved = first.map(|run| {
+        let sent = run.summary.sent.get();
+        run.run.map_or(sent, |totals| {
+            sent.max(totals.written.get()).max(totals.read.get())
+        })
+    });
     let noise = Ratio::new(USUAL_NOISE);
     let shown = detectable_difference(noise, pairs as usize);
     PairForecast {
         pairs,
-        time: first.into_iter().map(wall).sum::<Span>() * times,
-        bytes: ByteCount::new(
-            first
-                .into_iter()
-                .map(moved)
-                .sum::<u64>()
-                .saturating_mul(times),
-        ),
+        time: walls.into_iter().sum::<Span>() * times,
+        bytes: ByteCount::new(moved.into_iter().sum::<u64>().saturating_mul(times)),
         noise,
         detectable: shown,
         pairs_for_half: pairs_needed(noise, Ratio::new(shown.get() / 2.0))
@@ -130,17 +124,14 @@ impl PairedSession {
             left_out,
             complete,
         } = self;
-        let side = |side: &PairedSide| ComparedRuns {
+        let sides = sides.each_ref().map(|side| ComparedRuns {
             name: side.name.clone(),
             runs: complete,
             within_run: None,
-        };
-        let [a, b] = sides;
-        let report =
-            || difference_report(ComparisonDesign::Pairs, [side(a), side(b)], runs, left_out);
+        });
         (complete > 0).then(|| DifferenceReport {
             interrupted,
-            ..report()
+            ..difference_report(ComparisonDesign::Pairs, sides, runs, left_out)
         })
     }
 }

@@ -31,38 +31,20 @@ pub struct NamedRuns {
 pub fn compare_samples(samples: [NamedRuns; 2]) -> Result<DifferenceReport, ExperimentError> {
     let mut left_out = Vec::new();
     let mut kept = Vec::new();
-    let mut sides = Vec::new();
-    for (NamedRuns { name, measurements }, side) in
-        samples.into_iter().zip([ComparedSide::A, ComparedSide::B])
-    {
-        let mut valid: Vec<Measurement> = Vec::new();
-        for run in measurements {
-            let twice = !run.id.is_empty() && valid.iter().any(|other| other.id == run.id);
-            match invalidity_reason(&run).or_else(|| twice.then(|| "it is there twice".to_owned()))
-            {
-                Some(why) => left_out.push(format!(
-                    "A run of {side:?} of {} was left out: {why}",
-                    run.started
-                )),
-                None => valid.push(run),
-            }
-        }
-        let within_run = if let [only] = &valid[..] {
-            rate_interval(only)
-        } else {
-            None
-        };
-        sides.push(ComparedRuns {
-            name,
+    let [a, b] = samples;
+    let sides = [(a, ComparedSide::A), (b, ComparedSide::B)].map(|(sample, side)| {
+        let valid = valid_runs(sample.measurements, side, &mut left_out);
+        let figures = valid.iter().map(RunFigures::from_measurement);
+        kept.extend(figures.map(|figures| (side, None, figures)));
+        ComparedRuns {
+            name: sample.name,
             runs: valid.len() as u32,
-            within_run,
-        });
-        kept.extend(
-            valid
-                .iter()
-                .map(|run| (side, None, RunFigures::from_measurement(run))),
-        );
-    }
+            within_run: match &valid[..] {
+                [only] => rate_interval(only),
+                _ => None,
+            },
+        }
+    });
     if let Some(side) = sides.iter().find(|side| side.runs == 0) {
         let why = left_out
             .first()
@@ -72,15 +54,33 @@ pub fn compare_samples(samples: [NamedRuns; 2]) -> Result<DifferenceReport, Expe
             side.name
         )));
     }
-    let sides = sides
-        .try_into()
-        .unwrap_or_else(|_| unreachable!("there are two sides"));
     Ok(difference_report(
         ComparisonDesign::Samples,
         sides,
         kept,
         left_out,
     ))
+}
+
+/// Returns the runs of a side that are valid, each once, and adds the reasons for the others to
+/// `left_out`.
+fn valid_runs(
+    runs: Vec<Measurement>,
+    side: ComparedSide,
+    left_out: &mut Vec<String>,
+) -> Vec<Measurement> {
+    let mut valid: Vec<Measurement> = Vec::new();
+    for run in runs {
+        let twice = !run.id.is_empty() && valid.iter().any(|other| other.id == run.id);
+        match invalidity_reason(&run).or_else(|| twice.then(|| "it is there twice".to_owned())) {
+            Some(why) => left_out.push(format!(
+                "A run of {side:?} of {} was left out: {why}",
+                run.started
+            )),
+            None => valid.push(run),
+        }
+    }
+    valid
 }
 
 /// Returns the interval of the rate within one run, after its ramp.
@@ -116,7 +116,6 @@ pub(super) fn difference_report(
         .collect();
     let (rate, difference) =
         compare_quantity(design, &runs, |run| Some(run.rate)).unwrap_or((no_difference(), None));
-    let of = |quantity: Option<(_, _)>| quantity.map(|(quantity, _)| quantity);
     DifferenceReport {
         design,
         conclusion: rate.conclusion,
@@ -124,8 +123,9 @@ pub(super) fn difference_report(
         detectable: difference.map(|difference| difference.detectable_share()),
         is_steady,
         rate,
-        rtt_median: of(compare_quantity(design, &runs, |run| run.rtt_median)),
-        rtt_p99: of(compare_quantity(design, &runs, |run| run.rtt_p99)),
+        rtt_median: compare_quantity(design, &runs, |run| run.rtt_median)
+            .map(|(quantity, _)| quantity),
+        rtt_p99: compare_quantity(design, &runs, |run| run.rtt_p99).map(|(quantity, _)| quantity),
         retransmits: compare_quantity(design, &runs, |run| Some(PlusOne(run.retransmits?)))
             .map(|(plus_one, _)| to_segment_counts(&plus_one)),
         limits: count_limits(&runs),
@@ -157,9 +157,10 @@ fn compare_quantity<T: Magnitude + Midpoint>(
     runs: &[ComparedRun],
     of: impl Fn(&ComparedRun) -> Option<T>,
 ) -> Option<(QuantityDifference<T>, Option<RatioDifference>)> {
-    let side = |side| runs.iter().filter(move |run| run.side == side);
-    let [a, b] = [ComparedSide::A, ComparedSide::B]
-        .map(|of_side| side(of_side).map(&of).collect::<Option<Vec<T>>>());
+    let [a, b] = [ComparedSide::A, ComparedSide::B].map(|side| {
+        let of_side = runs.iter().filter(|run| run.side == side);
+        of_side.map(&of).collect::<Option<Vec<T>>>()
+    });
     let (a, b) = (a?, b?);
     let difference = match design {
         ComparisonDesign::Samples => unpaired_difference(&a, &b),

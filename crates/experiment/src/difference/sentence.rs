@@ -72,15 +72,12 @@ fn interval_phrase(found: &RatioDifference) -> String {
 }
 
 fn signed_interval(found: &RatioDifference) -> String {
-    let sign = |share: f64| if share < 0.0 { "−" } else { "+" };
-    let (low, high) = (found.low.get() - 1.0, found.high.get() - 1.0);
-    format!(
-        "{}{} to {}{}",
-        sign(low),
-        percent_digits(low.abs()),
-        sign(high),
-        percent_text(high.abs())
-    )
+    let [low, high] = [found.low, found.high].map(|ratio| {
+        let share = ratio.get() - 1.0;
+        let sign = if share < 0.0 { "−" } else { "+" };
+        format!("{sign}{}", percent_digits(share.abs()))
+    });
+    format!("{low} to {high} %")
 }
 
 fn percent_text(share: f64) -> String {
