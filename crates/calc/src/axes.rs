@@ -28,13 +28,11 @@ impl CombinationAxes {
         values: impl IntoIterator<Item = Vec<QuantitySetting>>,
     ) -> Result<Self, InputError> {
         let values: Vec<Vec<QuantitySetting>> = values.into_iter().collect();
-        let listed = |quantity| {
-            values
-                .iter()
-                .flatten()
-                .any(|setting| setting.quantity() == quantity)
-        };
-        if listed(Quantity::Window) && listed(Quantity::Buffer) {
+        let [has_window, has_buffer] = [Quantity::Window, Quantity::Buffer].map(|quantity| {
+            let mut settings = values.iter().flatten();
+            settings.any(|setting| setting.quantity() == quantity)
+        });
+        if has_window && has_buffer {
             return Err(InputError::new(WINDOW_AND_BUFFER));
         }
         let mut lists = Vec::new();
@@ -100,8 +98,14 @@ impl CombinationAxes {
         &self,
         in_file: impl Fn(Quantity) -> bool,
     ) -> Result<(), InputError> {
-        let has = |quantity| self.has_quantity(quantity) || in_file(quantity);
-        if !has(Quantity::Rtt) && !has(Quantity::Distance) {
+        let [has_rtt, has_distance, has_window, has_buffer] = [
+            Quantity::Rtt,
+            Quantity::Distance,
+            Quantity::Window,
+            Quantity::Buffer,
+        ]
+        .map(|quantity| self.has_quantity(quantity) || in_file(quantity));
+        if !has_rtt && !has_distance {
             return Err(InputError::new(
                 "a table needs --rtt or --distance, as in --rtt 10ms..200ms",
             ));
@@ -111,7 +115,7 @@ impl CombinationAxes {
                 "the lists have more combinations than can be counted; take shorter ones",
             ));
         }
-        if has(Quantity::Window) && has(Quantity::Buffer) {
+        if has_window && has_buffer {
             return Err(InputError::new(WINDOW_AND_BUFFER));
         }
         Ok(())

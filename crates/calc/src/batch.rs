@@ -183,17 +183,13 @@ impl<'a> CalculationBatch<'a> {
             .from_reader(job.rows);
         let mut record = ByteRecord::new();
         let mut before = Vec::new();
-        loop {
-            match reader.read_byte_record(&mut record) {
-                Ok(false) => return Ok(()),
-                Ok(true) => {}
-                Err(error) => {
-                    return Err(BatchError::Row {
-                        line: job.line,
-                        why: error.to_string(),
-                    });
-                }
-            }
+        while reader
+            .read_byte_record(&mut record)
+            .map_err(|error| BatchError::Row {
+                line: job.line,
+                why: error.to_string(),
+            })?
+        {
             let mut inputs = self.read_row(&record).map_err(|why| BatchError::Row {
                 line: job.line_of(&record),
                 why,
@@ -205,6 +201,7 @@ impl<'a> CalculationBatch<'a> {
             }
             self.append_combinations(&mut inputs, &before, job, out);
         }
+        Ok(())
     }
 
     fn read_row(&self, record: &ByteRecord) -> Result<Inputs, String> {
@@ -216,14 +213,10 @@ impl<'a> CalculationBatch<'a> {
             ));
         }
         let mut inputs = self.axes.fixed_inputs().clone();
-        for (column, cell) in self
-            .columns
-            .iter()
-            .zip(record)
-            .filter(|(_, cell)| !cell.trim_ascii().is_empty())
-        {
-            let setting = read_cell(*column, cell.trim_ascii());
-            setting
+        let cells = record.iter().map(<[u8]>::trim_ascii);
+        let given = self.columns.iter().zip(cells);
+        for (column, cell) in given.filter(|(_, cell)| !cell.is_empty()) {
+            read_cell(*column, cell)
                 .map_err(|error| format!("column {}: {error}", column.name()))?
                 .apply_to(&mut inputs);
         }

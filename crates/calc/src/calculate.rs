@@ -8,7 +8,7 @@ use crate::case::{HostPair, PredictorCase, estimate_inputs, round_trip};
 use crate::critical::{CriticalValue, most_sufficient};
 use crate::improvement::find_improvement;
 use crate::needs::{MAX_DURATION, joint_needs, single_needs};
-use crate::sizing::congestion_control;
+use crate::sizing::{congestion_control, control_name};
 use crate::target::TransferTarget;
 use crate::{InputError, WhatIfChange};
 
@@ -28,11 +28,7 @@ pub fn calculate(
     what_ifs: &[WhatIfChange],
 ) -> Result<Calculation, InputError> {
     check_inputs(inputs)?;
-    let EquationSolution {
-        solved,
-        rtt,
-        window,
-    } = solve_equation(inputs, hosts)?;
+    let (solved, rtt, window) = solve_equation(inputs, hosts)?;
     let said = inputs;
     let inputs = Inputs {
         rtt: Some(rtt),
@@ -92,70 +88,49 @@ fn distance_note(said: &Inputs, rtt: Span) -> Option<String> {
 
 /// Refuses what contradicts itself.
 fn check_inputs(inputs: &Inputs) -> Result<(), InputError> {
-    let refuse = |sentence: &str| Err(InputError::new(sentence));
-    if inputs.window.is_some() && inputs.buffer.is_some() {
-        return refuse(WINDOW_AND_BUFFER);
-    }
-    match (inputs.rate, inputs.size, inputs.time) {
-        (_, None, Some(_)) => {
-            refuse("--time is how long a --size may take; add for example --size 10GiB")
-        }
+    let sentence = match (inputs.rate, inputs.size, inputs.time) {
+        _ if inputs.window.is_some() && inputs.buffer.is_some() => WINDOW_AND_BUFFER,
+        (_, None, Some(_)) => "--time is how long a --size may take; add for example --size 10GiB",
         (Some(_), _, Some(_)) => {
-            refuse("--rate and --time both say how fast it should be; give one of them")
+            "--rate and --time both say how fast it should be; give one of them"
         }
-        _ => Ok(()),
-    }
-}
-
-struct EquationSolution {
-    solved: Solved,
-    rtt: Span,
-    window: ByteCount,
-}
-
-fn solve_equation(inputs: &Inputs, hosts: &HostPair) -> Result<EquationSolution, InputError> {
-    let solution = |solved, rtt, window| {
-        Ok(EquationSolution {
-            solved,
-            rtt,
-            window,
-        })
+        _ => return Ok(()),
     };
-    let each = |rate: BitRate| BitRate::from_bps(rate.bps().div_ceil(equation_streams(inputs)));
-    match (
-        wanted_rate(inputs),
-        round_trip(inputs),
-        equation_window(inputs, hosts),
-    ) {
-        (Some(rate), Some(rtt), None) => {
-            solution(Solved::Window, rtt, window::bdp(each(rate), rtt))
-        }
-        (Some(rate), None, Some(size)) => {
-            solution(Solved::Rtt, window::rtt_of_window(size, each(rate)), size)
-        }
-        (Some(_), None, None) if inputs.loss.is_some_and(|loss| loss > Ratio::ZERO) => {
-            let rtt = longest_rtt(inputs, hosts)?;
-            match kept_under_loss(
-                &Inputs {
+    Err(InputError::new(sentence))
+}
+
+/// Returns the part of the equation that it was solved for, the round trip and the window.
+fn solve_equation(
+    inputs: &Inputs,
+    hosts: &HostPair,
+) -> Result<(Solved, Span, ByteCount), InputError> {
+    let has_loss = inputs.loss > Some(Ratio::ZERO);
+    Ok(
+        match (
+            rate_of_each(inputs),
+            round_trip(inputs),
+            equation_window(inputs, hosts),
+        ) {
+            (Some(rate), Some(rtt), None) => (Solved::Window, rtt, window::bdp(rate, rtt)),
+            (Some(rate), None, Some(size)) => {
+                (Solved::Rtt, window::rtt_of_window(size, rate), size)
+            }
+            (Some(_), None, None) if has_loss => {
+                let rtt = longest_rtt(inputs, hosts)?;
+                let inputs = Inputs {
                     rtt: Some(rtt),
                     ..inputs.clone()
-                },
-                hosts,
-            ) {
-                Some(size) => solution(Solved::Rtt, rtt, size),
-                None => Err(not_bound_by_loss(inputs, hosts, "--rtt")),
+                };
+                (Solved::Rtt, rtt, kept_under_loss(&inputs, hosts, "--rtt")?)
             }
-        }
-        (_, Some(rtt), Some(size)) => solution(Solved::Rate, rtt, size),
-        (None, Some(rtt), None) if inputs.loss.is_some() => match kept_under_loss(inputs, hosts) {
-            Some(size) => solution(Solved::Rate, rtt, size),
-            None if inputs.loss > Some(Ratio::ZERO) => {
-                Err(not_bound_by_loss(inputs, hosts, "--bandwidth"))
+            (_, Some(rtt), Some(size)) => (Solved::Rate, rtt, size),
+            (None, Some(rtt), None) if has_loss => {
+                let size = kept_under_loss(inputs, hosts, "--bandwidth")?;
+                (Solved::Rate, rtt, size)
             }
-            None => Err(InputError::new(TOO_LITTLE)),
+            _ => return Err(InputError::new(TOO_LITTLE)),
         },
-        _ => Err(InputError::new(TOO_LITTLE)),
-    }
+    )
 }
 
 /// The streams that share the rate of the equation; the window is that of each.
@@ -163,51 +138,50 @@ fn equation_streams(inputs: &Inputs) -> u64 {
     inputs.streams.unwrap_or(1).max(1).into()
 }
 
-/// The rate of the equation: the path's, or else the one that is wanted.
-fn wanted_rate(inputs: &Inputs) -> Option<BitRate> {
-    let by_time = || Some(BitRate::from_bytes_in(inputs.size?, inputs.time?));
-    inputs.bandwidth.or(inputs.rate).or_else(by_time)
+/// The part of each stream in the rate of the equation: the path's, or else the one that is wanted.
+fn rate_of_each(inputs: &Inputs) -> Option<BitRate> {
+    let rate = inputs
+        .bandwidth
+        .or(inputs.rate)
+        .or_else(|| Some(BitRate::from_bytes_in(inputs.size?, inputs.time?)))?;
+    let of_each = rate.bps().div_ceil(equation_streams(inputs));
+    Some(BitRate::from_bps(of_each))
 }
 
 /// The window of the equation: given, or what the kernel makes of the buffer request.
 fn equation_window(inputs: &Inputs, hosts: &HostPair) -> Option<ByteCount> {
-    let of_buffer = |request| ReceiveBuffer::fixed_buffer(&hosts.receiver, request).max_window();
-    inputs.window.or_else(|| inputs.buffer.map(of_buffer))
+    inputs.window.or_else(|| {
+        let buffer = ReceiveBuffer::fixed_buffer(&hosts.receiver, inputs.buffer?);
+        Some(buffer.max_window())
+    })
 }
 
-/// The window that loss leaves over the round trip of `inputs`; none where loss does not bound it.
-fn kept_under_loss(inputs: &Inputs, hosts: &HostPair) -> Option<ByteCount> {
-    PredictorCase::from_inputs(inputs)
-        .prediction(hosts)
-        .find_ceiling(Limit::Loss)?
-        .window
-}
-
-/// Returns the error of a loss that leaves no window to calculate from; `wanted` would take its
-/// place.
-fn not_bound_by_loss(inputs: &Inputs, hosts: &HostPair, wanted: &str) -> InputError {
-    let control = inputs
-        .congestion
-        .as_deref()
-        .unwrap_or(&hosts.sender.congestion_control);
-    InputError::new(format!(
-        "{control} is not bound by loss: add {wanted}, or say -C cubic"
-    ))
+/// Returns the window that loss leaves over the round trip of `inputs`. Fails if loss does not bound
+/// it: `wanted` would take its place.
+fn kept_under_loss(
+    inputs: &Inputs,
+    hosts: &HostPair,
+    wanted: &str,
+) -> Result<ByteCount, InputError> {
+    let prediction = PredictorCase::from_inputs(inputs).prediction(hosts);
+    let ceiling = prediction.find_ceiling(Limit::Loss);
+    ceiling.and_then(|ceiling| ceiling.window).ok_or_else(|| {
+        let control = control_name(inputs, &hosts.sender);
+        InputError::new(format!(
+            "{control} is not bound by loss: add {wanted}, or say -C cubic"
+        ))
+    })
 }
 
 /// The longest round trip over which the target is met.
 fn longest_rtt(inputs: &Inputs, hosts: &HostPair) -> Result<Span, InputError> {
     let target = TransferTarget::from_inputs(inputs).unwrap_or(TransferTarget::Fill);
-    let met = |nanos| {
-        target.is_met(
-            &Inputs {
-                rtt: Some(Span::from_nanos(nanos)),
-                ..inputs.clone()
-            },
-            hosts,
-        )
-    };
-    match most_sufficient(1, MAX_DURATION.as_nanos(), met) {
+    let most = most_sufficient(1, MAX_DURATION.as_nanos(), |nanos| {
+        target.is_met_with(inputs, hosts, |inputs| {
+            inputs.rtt = Some(Span::from_nanos(nanos));
+        })
+    });
+    match most {
         CriticalValue::At(nanos) => Ok(Span::from_nanos(nanos)),
         CriticalValue::Always => Ok(MAX_DURATION),
         CriticalValue::Never => Err(InputError::new(
@@ -223,16 +197,20 @@ fn buffer_advice(
     mss: ByteCount,
 ) -> BufferAdvice {
     let control = congestion_control(inputs, &hosts.sender);
-    let reason = |constraint: WindowConstraint| {
+    let [tcp_rmem_reason, tcp_wmem_reason] = [
+        WindowConstraint::ReceiveMaximum,
+        WindowConstraint::SendMaximum,
+    ]
+    .map(|constraint| {
         constraint
             .reason_for_maximum(size, control, &hosts.receiver)
             .unwrap_or_default()
-    };
+    });
     BufferAdvice {
         tcp_rmem_max: kernel::tcp_rmem_max_for(&hosts.receiver, size),
-        tcp_rmem_reason: reason(WindowConstraint::ReceiveMaximum),
+        tcp_rmem_reason,
         tcp_wmem_max: kernel::tcp_wmem_max_for(control, size),
-        tcp_wmem_reason: reason(WindowConstraint::SendMaximum),
+        tcp_wmem_reason,
         so_rcvbuf: kernel::request_for_window(&hosts.receiver, size, mss),
         rmem_max: kernel::rmem_max(&hosts.receiver),
     }

@@ -132,8 +132,10 @@ impl ImprovementState {
     /// Returns the smallest number of streams that meets the target; `None` if one stream meets the
     /// target, or if [`MAX_STREAMS`] streams miss the target.
     fn needed_streams(&self, target: TransferTarget) -> Option<u16> {
-        let is_met = |streams| self.is_met_with(target, &Change::Streams(streams as u16));
-        match least_sufficient(1, MAX_STREAMS.into(), is_met) {
+        let least = least_sufficient(1, MAX_STREAMS.into(), |streams| {
+            self.is_met_with(target, &Change::Streams(streams as u16))
+        });
+        match least {
             CriticalValue::At(streams) => Some(streams as u16),
             CriticalValue::Never | CriticalValue::Always => None,
         }

@@ -7,7 +7,7 @@ use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 
 use crate::case::{COMMON_MTU, HostPair, PredictorCase};
 use crate::critical::{CriticalValue, least_sufficient, most_sufficient};
-use crate::sizing::{lower_window, maximum_for, window_for};
+use crate::sizing::{control_name, lower_window, maximum_for, window_for};
 use crate::target::{FASTEST, TransferTarget};
 
 /// Values that must all hold: each critical value assumes that the other quantities are ample.
@@ -28,15 +28,17 @@ pub(crate) fn joint_needs(
     let buffers = match (inputs.window, inputs.buffer) {
         (_, Some(request)) => vec![ample.buffer_need(request)],
         (Some(_), None) => Vec::new(),
-        (None, None) => {
-            let recommended = |need: Option<Need>, constraint| {
-                need.map(|need| with_room(need, maximum_for(constraint, rate, inputs, hosts)))
-            };
-            vec![
-                recommended(ample.tcp_wmem(hosts), WindowConstraint::SendMaximum),
-                recommended(ample.tcp_rmem(hosts), WindowConstraint::ReceiveMaximum),
-            ]
-        }
+        (None, None) => [
+            (ample.tcp_wmem(hosts), WindowConstraint::SendMaximum),
+            (ample.tcp_rmem(hosts), WindowConstraint::ReceiveMaximum),
+        ]
+        .map(|(need, constraint)| {
+            Some(with_room(
+                need?,
+                maximum_for(constraint, rate, inputs, hosts),
+            ))
+        })
+        .to_vec(),
     };
     [bandwidth, window]
         .into_iter()
@@ -135,77 +137,47 @@ struct AmpleInputs {
 
 impl AmpleInputs {
     fn tcp_wmem(&self, hosts: &HostPair) -> Option<Need> {
-        let with = |max| {
-            let mut hosts = self.hosts.clone();
-            hosts.sender.tcp_wmem = hosts.sender.tcp_wmem.with_max(ByteCount::new(max));
-            self.target.is_met(&self.inputs, &hosts)
-        };
         let now = hosts.sender.tcp_wmem.max;
-        at_least(
-            Quantity::TcpWmem,
-            least_sufficient(1, AMPLE.get(), with),
-            Some(now),
-            with(now.get()),
-        )
+        least_bytes(Quantity::TcpWmem, now, |max| {
+            let mut hosts = self.hosts.clone();
+            hosts.sender.tcp_wmem = hosts.sender.tcp_wmem.with_max(max);
+            self.target.is_met(&self.inputs, &hosts)
+        })
     }
 
     fn tcp_rmem(&self, hosts: &HostPair) -> Option<Need> {
-        let with = |max| {
-            let mut hosts = self.hosts.clone();
-            hosts.receiver.tcp_rmem = hosts.receiver.tcp_rmem.with_max(ByteCount::new(max));
-            self.target.is_met(&self.inputs, &hosts)
-        };
         let as_it_is = HostPair {
             receiver: hosts.receiver.clone(),
             ..self.hosts.clone()
         };
         let met = self.target.is_met(&self.inputs, &as_it_is);
-        at_least(
-            Quantity::TcpRmem,
-            least_sufficient(1, AMPLE.get(), with),
-            Some(hosts.receiver.tcp_rmem.max),
-            met,
-        )
+        let now = hosts.receiver.tcp_rmem.max;
+        let need = least_bytes(Quantity::TcpRmem, now, |max| {
+            let mut hosts = self.hosts.clone();
+            hosts.receiver.tcp_rmem = hosts.receiver.tcp_rmem.with_max(max);
+            self.target.is_met(&self.inputs, &hosts)
+        });
+        need.map(|need| Need { met, ..need })
     }
 
     fn buffer_need(&self, now: ByteCount) -> Option<Need> {
-        let with = |request| {
-            let inputs = Inputs {
-                buffer: Some(ByteCount::new(request)),
-                ..self.inputs.clone()
-            };
-            self.target.is_met(&inputs, &self.hosts)
-        };
-        at_least(
-            Quantity::Buffer,
-            least_sufficient(1, AMPLE.get(), with),
-            Some(now),
-            with(now.get()),
-        )
+        least_bytes(Quantity::Buffer, now, |request| {
+            self.met_with(|inputs| inputs.buffer = Some(request))
+        })
     }
 
     /// Floating-point numbers that are not negative are in order as their bits are.
     fn loss_need(&self, inputs: &Inputs) -> Option<Need> {
-        let with = |bits| {
-            let inputs = Inputs {
-                loss: Some(Ratio::new(f64::from_bits(bits))),
-                ..self.inputs.clone()
-            };
-            self.target.is_met(&inputs, &self.hosts)
-        };
-        let value = match most_sufficient(0, 1_f64.to_bits(), with) {
-            CriticalValue::Always => return None,
-            CriticalValue::Never => None,
-            CriticalValue::At(bits) => Some(Value::Share(Ratio::new(f64::from_bits(bits)))),
-        };
-        let met = with(inputs.loss.map_or(0, |loss| loss.get().to_bits()));
-        Some(Need {
-            quantity: Quantity::Loss,
-            side: Side::AtMost,
-            value,
-            now: inputs.loss.map(Value::Share),
-            met,
-        })
+        let value = most_sufficient(0, 1_f64.to_bits(), |bits| {
+            self.met_with(|inputs| inputs.loss = Some(Ratio::new(f64::from_bits(bits))))
+        });
+        need_row(
+            Quantity::Loss,
+            Side::AtMost,
+            value.map(|bits| Value::Share(Ratio::new(f64::from_bits(bits)))),
+            inputs.loss.map(Value::Share),
+            self.met_with(|ample| ample.loss = Some(inputs.loss.unwrap_or(Ratio::ZERO))),
+        )
     }
 
     /// Only where the target is more than to fill it.
@@ -213,27 +185,23 @@ impl AmpleInputs {
         if self.target == TransferTarget::Fill {
             return None;
         }
-        let with = |bps| {
-            let inputs = Inputs {
-                bandwidth: Some(BitRate::from_bps(bps)),
-                ..self.inputs.clone()
-            };
-            self.target.is_met(&inputs, &self.hosts)
-        };
-        let value = match least_sufficient(1, FASTEST.bps(), with) {
-            CriticalValue::Always => return None,
-            CriticalValue::Never => None,
-            CriticalValue::At(bps) => Some(Value::Rate(BitRate::from_bps(bps))),
-        };
-        let met = inputs.bandwidth.is_none_or(|rate| with(rate.bps()));
-        let now = inputs.bandwidth.map(Value::Rate);
-        Some(Need {
-            quantity: Quantity::Bandwidth,
-            side: Side::AtLeast,
-            value,
-            now,
+        let value = least_sufficient(1, FASTEST.bps(), |bps| {
+            self.met_with(|inputs| inputs.bandwidth = Some(BitRate::from_bps(bps)))
+        });
+        let met = inputs
+            .bandwidth
+            .is_none_or(|rate| self.met_with(|inputs| inputs.bandwidth = Some(rate)));
+        need_row(
+            Quantity::Bandwidth,
+            Side::AtLeast,
+            value.map(|bps| Value::Rate(BitRate::from_bps(bps))),
+            inputs.bandwidth.map(Value::Rate),
             met,
-        })
+        )
+    }
+
+    fn met_with(&self, change: impl FnOnce(&mut Inputs)) -> bool {
+        self.target.is_met_with(&self.inputs, &self.hosts, change)
     }
 }
 
@@ -246,9 +214,7 @@ struct AsIs<'a> {
 
 impl AsIs<'_> {
     fn met_with(&self, change: impl FnOnce(&mut Inputs)) -> bool {
-        let mut inputs = self.inputs.clone();
-        change(&mut inputs);
-        self.target.is_met(&inputs, self.hosts)
+        self.target.is_met_with(self.inputs, self.hosts, change)
     }
 
     fn is_met(&self) -> bool {
@@ -270,14 +236,14 @@ impl AsIs<'_> {
     }
 
     fn streams_need(&self) -> Option<Need> {
-        let with = |streams| self.met_with(|inputs| inputs.streams = Some(streams as u16));
         let now = self.inputs.streams.unwrap_or(1);
-        let value = least_sufficient(1, MAX_STREAMS.max(now).into(), with)
-            .map(|streams| Value::Count(streams as u16));
+        let value = least_sufficient(1, MAX_STREAMS.max(now).into(), |streams| {
+            self.met_with(|inputs| inputs.streams = Some(streams as u16))
+        });
         need_row(
             Quantity::Streams,
             Side::AtLeast,
-            value,
+            value.map(|streams| Value::Count(streams as u16)),
             Some(Value::Count(now)),
             self.is_met(),
         )
@@ -286,8 +252,9 @@ impl AsIs<'_> {
     /// Up to jumbo frames, as no network carries more.
     fn mtu_need(&self) -> Option<Need> {
         let now = self.inputs.mtu.unwrap_or(COMMON_MTU);
-        let with = |bytes| self.met_with(|inputs| inputs.mtu = Some(ByteCount::new(bytes)));
-        let value = least_sufficient(MIN_MTU.get(), JUMBO.max(now).get(), with);
+        let value = least_sufficient(MIN_MTU.get(), JUMBO.max(now).get(), |bytes| {
+            self.met_with(|inputs| inputs.mtu = Some(ByteCount::new(bytes)))
+        });
         need_row(
             Quantity::Mtu,
             Side::AtLeast,
@@ -298,17 +265,12 @@ impl AsIs<'_> {
     }
 
     fn congestion_need(&self) -> Option<Need> {
-        let with = |name: &str| self.met_with(|inputs| inputs.congestion = Some(name.to_owned()));
         let names: Vec<String> = CONTROLS
-            .into_iter()
-            .filter(|name| with(name))
             .map(str::to_owned)
+            .into_iter()
+            .filter(|name| self.met_with(|inputs| inputs.congestion = Some(name.clone())))
             .collect();
-        let now = self
-            .inputs
-            .congestion
-            .clone()
-            .unwrap_or_else(|| self.hosts.sender.congestion_control.clone());
+        let now = control_name(self.inputs, &self.hosts.sender).to_owned();
         let value = match names.len() {
             0 => CriticalValue::Never,
             all if all == CONTROLS.len() => CriticalValue::Always,
@@ -330,27 +292,33 @@ impl AsIs<'_> {
         };
         let case = PredictorCase::from_inputs(self.inputs);
         let steady = case.estimate(self.hosts).kernel_model;
-        let fits = |bytes| case.transfer_time(ByteCount::new(bytes), steady, self.hosts) <= within;
-        let value =
-            most_sufficient(1, MAX_SIZE, fits).map(|bytes| Value::Bytes(ByteCount::new(bytes)));
+        let value = most_sufficient(1, MAX_SIZE, |bytes| {
+            case.transfer_time(ByteCount::new(bytes), steady, self.hosts) <= within
+        });
         need_row(
             Quantity::Size,
             Side::AtMost,
-            value,
+            value.map(|bytes| Value::Bytes(ByteCount::new(bytes))),
             Some(Value::Bytes(size)),
             self.is_met(),
         )
     }
 }
 
-fn at_least(
+/// The row of a buffer, of which more is never worse.
+fn least_bytes(
     quantity: Quantity,
-    value: CriticalValue<u64>,
-    now: Option<ByteCount>,
-    met: bool,
+    now: ByteCount,
+    will_do: impl Fn(ByteCount) -> bool,
 ) -> Option<Need> {
-    let value = value.map(|bytes| Value::Bytes(ByteCount::new(bytes)));
-    need_row(quantity, Side::AtLeast, value, now.map(Value::Bytes), met)
+    let value = least_sufficient(1, AMPLE.get(), |bytes| will_do(ByteCount::new(bytes)));
+    need_row(
+        quantity,
+        Side::AtLeast,
+        value.map(|bytes| Value::Bytes(ByteCount::new(bytes))),
+        Some(Value::Bytes(now)),
+        will_do(now),
+    )
 }
 
 /// A row, unless every value will do.

@@ -89,28 +89,35 @@ impl SettingRange {
             self.low.as_number().unwrap_or(0.0),
             self.high.as_number().unwrap_or(0.0),
         );
-        let setting = |number| QuantitySetting::of_number(quantity, number);
-        if let Some(step) = self.step {
-            return Ok(equal_steps(low, high, step)?.filter_map(setting).collect());
-        }
-        if low == 0.0 {
-            return Err(InputError::new(
-                "a range from 0 has no steps of its own; write for example 0..1%+0.1% or 0.001%..1%",
-            ));
-        }
-        let between = match quantity {
-            Quantity::Bandwidth | Quantity::Rtt | Quantity::Distance | Quantity::Loss => {
-                decade_values(low, high)
-            }
-            _ => doubled_values(low, high),
+        let numbers = match self.step {
+            Some(step) => equal_steps(low, high, step)?.collect(),
+            None => usual_values(quantity, low, high)?,
         };
-        let mut values = vec![self.low.clone()];
-        values.extend(between.into_iter().filter_map(setting));
-        if low < high {
-            values.push(self.high.clone());
+        let settings = numbers
+            .into_iter()
+            .filter_map(|number| QuantitySetting::of_number(quantity, number));
+        if self.step.is_some() {
+            return Ok(settings.collect());
         }
-        Ok(values)
+        let last = (low < high).then(|| self.high.clone());
+        let values = std::iter::once(self.low.clone()).chain(settings);
+        Ok(values.chain(last).collect())
     }
+}
+
+/// Returns the values between `low` and `high`, neither included, where no step is given.
+fn usual_values(quantity: Quantity, low: f64, high: f64) -> Result<Vec<f64>, InputError> {
+    if low == 0.0 {
+        return Err(InputError::new(
+            "a range from 0 has no steps of its own; write for example 0..1%+0.1% or 0.001%..1%",
+        ));
+    }
+    Ok(match quantity {
+        Quantity::Bandwidth | Quantity::Rtt | Quantity::Distance | Quantity::Loss => {
+            decade_values(low, high)
+        }
+        _ => doubled_values(low, high),
+    })
 }
 
 /// Parts `HIGH+STEP`; the plus of an exponent, as in `1e+3`, is none between them.
@@ -137,9 +144,9 @@ fn equal_steps(low: f64, high: f64, step: f64) -> Result<impl Iterator<Item = f6
 
 /// 1, 2 and 5 times the powers of ten between `low` and `high`, neither included.
 fn decade_values(low: f64, high: f64) -> Vec<f64> {
-    let decimal = |exponent: i32, digit: u8| format!("{digit}e{exponent}").parse::<f64>().ok();
-    let all = (-30..=19).flat_map(|exponent| [1, 2, 5].map(|digit| decimal(exponent, digit)));
-    all.flatten()
+    (-30..=19)
+        .flat_map(|exponent| [1, 2, 5].map(|digit| format!("{digit}e{exponent}")))
+        .filter_map(|text| text.parse().ok())
         .filter(|number| low < *number && *number < high)
         .collect()
 }

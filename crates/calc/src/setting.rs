@@ -235,8 +235,10 @@ fn parse_value<T: FromStr<Err = ParseError>>(text: &str) -> Result<T, InputError
 
 /// As the kernel's are, so that one can stand in a cell without quotes.
 fn is_name(name: &str) -> bool {
-    let allowed = |c: u8| c.is_ascii_alphanumeric() || c == b'_' || c == b'-';
-    (1..16).contains(&name.len()) && name.bytes().all(allowed)
+    (1..16).contains(&name.len())
+        && name
+            .bytes()
+            .all(|c| c.is_ascii_alphanumeric() || c == b'_' || c == b'-')
 }
 
 const STREAMS: &str = "a number of streams from 1 to 10000; write for example 4";

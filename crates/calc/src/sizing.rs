@@ -10,17 +10,12 @@ use crate::case::{HostPair, PredictorCase};
 /// The window that each stream needs in flight for `rate` of all together: in proportion to the one
 /// that fills the link, or, where the bandwidth is not known, to the one that there is.
 pub(crate) fn window_for(rate: BitRate, prediction: &Prediction) -> Option<ByteCount> {
-    let full = || {
-        Some((
-            prediction.window_needed?,
-            prediction.find_ceiling(Limit::Capacity)?.kernel_model,
-        ))
+    let full = prediction.window_needed;
+    let (window, ceiling) = match full.zip(prediction.find_ceiling(Limit::Capacity)) {
+        Some(full) => full,
+        None => lower_window(prediction).and_then(|ceiling| Some((ceiling.window?, ceiling)))?,
     };
-    let present = || {
-        lower_window(prediction).and_then(|ceiling| Some((ceiling.window?, ceiling.kernel_model)))
-    };
-    let (window, carries) = full().or_else(present)?;
-    let times = rate.as_f64() / carries.as_f64();
+    let times = rate.as_f64() / ceiling.kernel_model.as_f64();
     times
         .is_finite()
         .then(|| window.scale_by(times) + ByteCount::new(1))
@@ -60,9 +55,14 @@ pub(crate) fn maximum_for(
 /// Returns the congestion control whose formulas apply: that of the inputs, or else that of the
 /// sender; Reno, as in the predictor, if the model has no formulas for it.
 pub(crate) fn congestion_control(inputs: &Inputs, sender: &HostSettings) -> CongestionControl {
-    let name = inputs
+    let name = control_name(inputs, sender);
+    CongestionControl::from_name(name).unwrap_or(CongestionControl::Reno)
+}
+
+/// Returns the name of the congestion control of the inputs, or else of the sender's.
+pub(crate) fn control_name<'a>(inputs: &'a Inputs, sender: &'a HostSettings) -> &'a str {
+    inputs
         .congestion
         .as_deref()
-        .unwrap_or(&sender.congestion_control);
-    CongestionControl::from_name(name).unwrap_or(CongestionControl::Reno)
+        .unwrap_or(&sender.congestion_control)
 }

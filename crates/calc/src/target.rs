@@ -43,6 +43,18 @@ impl TransferTarget {
         }
     }
 
+    /// Returns true if the prediction for `inputs` after this change meets it.
+    pub(crate) fn is_met_with(
+        self,
+        inputs: &Inputs,
+        hosts: &HostPair,
+        change: impl FnOnce(&mut Inputs),
+    ) -> bool {
+        let mut inputs = inputs.clone();
+        change(&mut inputs);
+        self.is_met(&inputs, hosts)
+    }
+
     /// The steady rate of payload that meets it on the path of `inputs`; none where no rate does,
     /// as slow start alone takes too long.
     pub(crate) fn needed_rate(self, inputs: &Inputs, hosts: &HostPair) -> Option<BitRate> {

@@ -39,8 +39,10 @@ impl WhatIfChange {
         let change = match (key, value) {
             ("relay", None) => InputChange::Relay(USUAL_RELAY_RTT),
             ("relay", Some(rtt)) => {
-                let in_relay = |error: ParseError| InputError::new(format!("relay: {error}"));
-                InputChange::Relay(rtt.parse().map_err(in_relay)?)
+                let rtt = rtt
+                    .parse()
+                    .map_err(|error: ParseError| InputError::new(format!("relay: {error}")))?;
+                InputChange::Relay(rtt)
             }
             (_, Some(value)) => InputChange::Set(read_setting(key, value)?),
             (_, None) => {

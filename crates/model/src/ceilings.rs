@@ -66,13 +66,16 @@ impl ConnectionCeilings {
     /// The one with the lowest `kernel_model` rate.
     pub(crate) fn lowest_figures(&self) -> &CeilingFigures {
         self.iter_figures()
-            .fold(&self.receive_window, |least, other| {
-                if other.kernel_model < least.kernel_model {
-                    other
-                } else {
-                    least
-                }
-            })
+            .min_by_key(|figures| figures.kernel_model)
+            .unwrap_or(&self.receive_window)
+    }
+
+    /// Returns the least of one of their figures.
+    pub(crate) fn least_rate(&self, rate: impl Fn(&CeilingFigures) -> BitRate) -> BitRate {
+        self.iter_figures()
+            .map(rate)
+            .min()
+            .unwrap_or(window::UNBOUNDED)
     }
 
     /// Returns the rate that all of them together leave, by one of their figures: the least, and

@@ -38,20 +38,24 @@ pub fn predict_with_cross_traffic(
 
 /// Returns the part of `path` that the datagrams among the loads `cross_traffic` leave.
 pub fn left_by_cross_traffic(path: &Path, cross_traffic: &[Request]) -> Path {
-    let datagrams = cross_traffic
-        .iter()
-        .filter(|other| other.transport == Transport::Udp);
-    let offered = BitRate::from_bps_f64(
-        datagrams
-            .map(|other| offered_rate(&path.forward, other))
-            .sum::<f64>(),
-    );
+    let offered = BitRate::from_bps_f64(offered_datagrams(&path.forward, cross_traffic));
     let mut left = path.clone();
     left.forward.rate = path
         .forward
         .rate
         .map(|link| queue::unresponsive_shares(offered, link).left);
     left
+}
+
+/// Returns the sum of the rates that `loads` of datagrams offer on the wire of `direction`.
+fn offered_datagrams(direction: &PathDirection, loads: &[Request]) -> f64 {
+    loads_over(Transport::Udp, loads)
+        .map(|load| offered_rate(direction, load))
+        .sum()
+}
+
+fn loads_over(transport: Transport, loads: &[Request]) -> impl Iterator<Item = &Request> {
+    loads.iter().filter(move |load| load.transport == transport)
 }
 
 /// Returns the rate of `load` on the wire of `direction` where it is of datagrams.
@@ -74,16 +78,9 @@ impl SharedLink<'_> {
         request: &Request,
         cross_traffic: &[Request],
     ) -> Option<BitRate> {
-        let of_kind = |transport| {
-            cross_traffic
-                .iter()
-                .filter(move |other| other.transport == transport)
-        };
         Some(match request.transport {
             Transport::Udp => {
-                let datagrams = of_kind(Transport::Udp)
-                    .map(|other| offered_rate(&self.path.forward, other))
-                    .sum::<f64>();
+                let datagrams = offered_datagrams(&self.path.forward, cross_traffic);
                 let own = offered_rate(&self.path.forward, request);
                 link.scale_by(
                     (own / (own + datagrams).max(1.0)).max(1.0 - datagrams / link.as_f64()),
@@ -93,14 +90,14 @@ impl SharedLink<'_> {
                 let left = left_by_cross_traffic(self.path, cross_traffic)
                     .forward
                     .rate?;
-                let taken = of_kind(Transport::Tcp)
+                let taken: f64 = loads_over(Transport::Tcp, cross_traffic)
                     .map(|other| self.unshared_rate(other))
-                    .sum::<f64>();
-                let others = of_kind(Transport::Tcp)
+                    .sum();
+                let others: f64 = loads_over(Transport::Tcp, cross_traffic)
                     .map(|other| f64::from(other.streams))
-                    .sum::<f64>();
-                let fair =
-                    f64::from(request.streams) / (f64::from(request.streams) + others).max(1.0);
+                    .sum();
+                let own = f64::from(request.streams);
+                let fair = own / (own + others).max(1.0);
                 left.scale_by(fair.max(1.0 - taken / left.as_f64().max(1.0)))
             }
         })

@@ -57,25 +57,18 @@ pub(crate) fn predict_datagrams(path: &Path, request: &Request) -> Prediction {
     let efficiency = payload_share(forward, request);
     let arriving = 1.0 - forward.loss.unwrap_or(Ratio::ZERO).get().min(1.0);
     let offered = offered_rate(request);
-    let sender = datagram_ceiling(
+    let mut ceilings = vec![datagram_ceiling(
         Limit::SenderApplication,
         offered,
         offered.scale_by(arriving),
         format!("{offered} offered"),
-    );
-    let capacity = forward.rate.map(|rate| {
+    )];
+    ceilings.extend(forward.rate.map(|rate| {
         let payload = rate.scale_by(efficiency.get() * arriving);
-        datagram_ceiling(
-            Limit::Capacity,
-            rate,
-            payload,
-            format!("{rate} × {efficiency}"),
-        )
-    });
-    let mut ceilings: Vec<Ceiling> = std::iter::once(sender).chain(capacity).collect();
+        let formula = format!("{rate} × {efficiency}");
+        datagram_ceiling(Limit::Capacity, rate, payload, formula)
+    }));
     ceilings.sort_by_key(|ceiling| ceiling.kernel_model);
-    let least =
-        |rate: fn(&Ceiling) -> BitRate| ceilings.iter().map(rate).min().unwrap_or(UNBOUNDED);
     Prediction {
         bdp: forward.rate.map(|rate| window::bdp(rate, path.rtt())),
         window_needed: None,
@@ -84,10 +77,10 @@ pub(crate) fn predict_datagrams(path: &Path, request: &Request) -> Prediction {
         limit: ceilings
             .first()
             .map_or(Limit::Unknown, |lowest| lowest.kind),
-        textbook: least(|ceiling| ceiling.textbook),
-        kernel_model: least(|ceiling| ceiling.kernel_model),
-        low: least(|ceiling| ceiling.low),
-        high: least(|ceiling| ceiling.high),
+        textbook: least_rate(&ceilings, |ceiling| ceiling.textbook),
+        kernel_model: least_rate(&ceilings, |ceiling| ceiling.kernel_model),
+        low: least_rate(&ceilings, |ceiling| ceiling.low),
+        high: least_rate(&ceilings, |ceiling| ceiling.high),
         ramp: Ramp {
             rounds: 0,
             duration: Span::ZERO,
@@ -96,6 +89,10 @@ pub(crate) fn predict_datagrams(path: &Path, request: &Request) -> Prediction {
         notes: Vec::new(),
         ceilings,
     }
+}
+
+fn least_rate(ceilings: &[Ceiling], rate: fn(&Ceiling) -> BitRate) -> BitRate {
+    ceilings.iter().map(rate).min().unwrap_or(UNBOUNDED)
 }
 
 fn datagram_ceiling(

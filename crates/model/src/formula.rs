@@ -13,16 +13,18 @@ pub(crate) fn explain_ceilings(
     ceilings: &ConnectionCeilings,
     connection: &ConnectionTerms,
 ) -> Vec<Ceiling> {
-    let explain = |figures: &CeilingFigures| Ceiling {
-        kind: figures.kind,
-        textbook: figures.textbook,
-        kernel_model: figures.kernel_model,
-        low: figures.low,
-        high: figures.high,
-        window: figures.window,
-        formula: ceiling_formula(figures, connection),
-    };
-    let mut explained: Vec<Ceiling> = ceilings.iter_figures().map(explain).collect();
+    let mut explained: Vec<Ceiling> = ceilings
+        .iter_figures()
+        .map(|figures| Ceiling {
+            kind: figures.kind,
+            textbook: figures.textbook,
+            kernel_model: figures.kernel_model,
+            low: figures.low,
+            high: figures.high,
+            window: figures.window,
+            formula: ceiling_formula(figures, connection),
+        })
+        .collect();
     explained.sort_by_key(|ceiling| ceiling.kernel_model);
     explained
 }

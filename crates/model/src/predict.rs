@@ -1,13 +1,13 @@
 use fullpipe_record::{HostSettings, Limit, Path, Prediction, Ramp, Request, Transport};
 use fullpipe_units::{BitRate, ByteCount};
 
-use crate::ceilings::{CeilingFigures, ConnectionCeilings};
+use crate::ceilings::ConnectionCeilings;
 use crate::connection::ConnectionTerms;
 use crate::datagrams;
 use crate::formula::explain_ceilings;
 use crate::notes::prediction_notes;
 use crate::ramp::slow_start;
-use crate::window::{self, UNBOUNDED};
+use crate::window;
 
 /// Returns the prediction for `request` over `path`, from `sender` to `receiver`: every ceiling
 /// that is known, the lowest, and the steady rate of payload of all streams together.
@@ -74,14 +74,11 @@ pub struct RateOutlook {
 
 impl RateOutlook {
     fn from_ceilings(ceilings: &ConnectionCeilings) -> Self {
-        let least = |rate: fn(&CeilingFigures) -> BitRate| {
-            ceilings.iter_figures().map(rate).min().unwrap_or(UNBOUNDED)
-        };
         Self {
-            textbook: least(|ceiling| ceiling.textbook),
+            textbook: ceilings.least_rate(|ceiling| ceiling.textbook),
             kernel_model: ceilings.combined_rate(|ceiling| ceiling.kernel_model),
             low: ceilings.combined_rate(|ceiling| ceiling.low),
-            high: least(|ceiling| ceiling.high),
+            high: ceilings.least_rate(|ceiling| ceiling.high),
             limit: ceilings.lowest_figures().kind,
         }
     }

@@ -100,9 +100,8 @@ pub fn policed_rate(
     rtt: Span,
     mss: ByteCount,
 ) -> BitRate {
-    let per_segment = |bytes: ByteCount| bytes.as_f64() / mss.as_f64();
-    let bdp = per_segment(window::bdp(rate, rtt));
-    let over = (2.0 * per_segment(bucket)).sqrt() / bdp;
+    let [bdp, bucket] = [window::bdp(rate, rtt), bucket].map(|bytes| bytes.as_f64() / mss.as_f64());
+    let over = (2.0 * bucket).sqrt() / bdp;
     let share = f64::midpoint(1.0, control.backoff_factor()) * (1.0 + over);
     // f64::min passes over what is undefined: no BDP, so nothing to save up for.
     rate.scale_by(share.min(1.0))

@@ -62,8 +62,9 @@ pub fn ramp_range(window: ByteCount, mss: ByteCount, rtt: Span) -> RampRange {
         };
     }
     let by_curve = CubicConstants::default().growth_time(half.as_f64() / mss.as_f64());
-    let rounds_at = |growth: f64| rtt.scale_by(libm::log(2.0) / libm::log(growth));
-    let growth = by_curve.clamp(rounds_at(FASTEST), rounds_at(SLOWEST));
+    let [least, most] =
+        [FASTEST, SLOWEST].map(|growth| rtt.scale_by(libm::log(2.0) / libm::log(growth)));
+    let growth = by_curve.clamp(least, most);
     RampRange {
         soonest,
         latest: slow_start(half, mss, rtt).duration + growth,

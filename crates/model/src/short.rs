@@ -148,13 +148,12 @@ fn unbound_window(flow: &PftkFlow, first: f64, sent: f64) -> f64 {
 /// window each.
 fn slow_start_rounds(flow: &PftkFlow, first: f64, sent: f64) -> f64 {
     let (growth, largest) = (window_growth(flow), flow.max_segments());
-    let rounds = |ratio: f64| libm::log(ratio) / libm::log(growth);
     if unbound_window(flow, first, sent) <= largest {
-        return rounds(sent * (growth - 1.0) / first + 1.0);
+        return libm::log(sent * (growth - 1.0) / first + 1.0) / libm::log(growth);
     }
     let first = first.min(largest);
     let until_largest = (growth * largest - first) / (growth - 1.0);
-    rounds(largest / first) + 1.0 + (sent - until_largest) / largest
+    libm::log(largest / first) / libm::log(growth) + 1.0 + (sent - until_largest) / largest
 }
 
 /// Eq. 16 to 20: what the end of slow start costs, by the chance that there is a loss at all.

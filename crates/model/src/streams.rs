@@ -35,14 +35,12 @@ pub fn to_fill(each: BitRate, capacity: BitRate) -> Option<u16> {
 /// Holds where one stream backs off at a time; streams that back off together stay at what one of
 /// them uses.
 pub fn to_use(utilisation: Ratio, control: CongestionControl) -> Option<u16> {
-    let enough = |streams: &u16| {
-        control.utilisation_without_queue(*streams).get() >= utilisation.get() - ROUNDING
-    };
     let (share, backoff) = (utilisation.get(), control.backoff_factor());
     let exact = share / (1.0 - share) * (1.0 - backoff) / (1.0 + backoff);
     // Whole numbers come out a digit of the last place above or below.
     let near = (exact as u16).saturating_sub(1).max(1);
-    (near..=near.saturating_add(2)).find(enough)
+    (near..=near.saturating_add(2))
+        .find(|streams| control.utilisation_without_queue(*streams).get() >= share - ROUNDING)
 }
 
 /// A target that is met but for the last digit is met.

@@ -35,21 +35,16 @@ impl SenderSample {
     /// Returns the sum of the figures of connections over the same path. The round-trip time of one
     /// with nothing on its way is of the past.
     pub fn from_infos(infos: &[TcpInfo]) -> Self {
-        let has_data = |info: &&TcpInfo| info.unacked > Some(SegCount::ZERO);
-        let rtt = infos
+        let with_data = infos
             .iter()
-            .filter(has_data)
-            .filter_map(|info| info.rtt)
-            .min();
-        let count = |of: fn(&TcpInfo) -> Option<SegCount>| {
-            infos.iter().filter_map(of).map(SegCount::get).sum()
-        };
+            .filter(|info| info.unacked > Some(SegCount::ZERO));
+        let rtt = with_data.filter_map(|info| info.rtt).min();
         Self {
-            segments: count(|info| info.data_segs_out),
+            segments: sum_of_counts(infos, |info| info.data_segs_out),
             // Probes of the tail may retransmit what has arrived, and the receiver says so (RFC
             // 2883).
-            retransmitted: count(|info| info.total_retrans)
-                .saturating_sub(count(|info| info.dsack_dups)),
+            retransmitted: sum_of_counts(infos, |info| info.total_retrans)
+                .saturating_sub(sum_of_counts(infos, |info| info.dsack_dups)),
             acknowledged: infos
                 .iter()
                 .filter_map(|info| info.bytes_acked)
@@ -76,6 +71,10 @@ impl SenderSample {
     pub fn has_queue(self) -> bool {
         self.rtt > self.min_rtt.scale_by(1.5) + Span::from_millis(5)
     }
+}
+
+fn sum_of_counts(infos: &[TcpInfo], count: fn(&TcpInfo) -> Option<SegCount>) -> u64 {
+    infos.iter().filter_map(count).map(SegCount::get).sum()
 }
 
 /// Conclusions from successive samples.

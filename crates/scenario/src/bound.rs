@@ -71,18 +71,15 @@ pub enum ExpectedRatio {
 
 /// The keys of `kernel_model = { … }` and `textbook = { … }`.
 pub(crate) const BOUND_KEYS: &[Key<Option<AccuracyBound>>] = &[
-    Key {
-        name: "within",
-        set: |bound, text| set_once(bound, AccuracyBound::Within(positive_ratio(text)?)),
-    },
-    Key {
-        name: "at_least",
-        set: |bound, text| set_once(bound, AccuracyBound::AtLeast(positive_ratio(text)?)),
-    },
-    Key {
-        name: "at_most",
-        set: |bound, text| set_once(bound, AccuracyBound::AtMost(positive_ratio(text)?)),
-    },
+    Key::new("within", |bound, text| {
+        set_once(bound, AccuracyBound::Within(positive_ratio(text)?))
+    }),
+    Key::new("at_least", |bound, text| {
+        set_once(bound, AccuracyBound::AtLeast(positive_ratio(text)?))
+    }),
+    Key::new("at_most", |bound, text| {
+        set_once(bound, AccuracyBound::AtMost(positive_ratio(text)?))
+    }),
 ];
 
 /// A ratio above zero.
@@ -132,20 +129,16 @@ impl ExpectedRatio {
 impl ExpectedVerdict {
     /// `kind` or `kind/cause`, as the verdict of `--json` has them.
     pub(crate) fn read(text: &str) -> Result<Self, String> {
-        let (kind, cause) = text
-            .split_once('/')
-            .map_or((text, None), |(kind, cause)| (kind, Some(cause)));
-        let not_one = || {
+        let (kind, cause) = match text.split_once('/') {
+            Some((kind, cause)) => (from_json_name(kind), from_json_name(cause).map(Some)),
+            None => (from_json_name(text), Some(None)),
+        };
+        let (kind, cause) = kind.zip(cause).ok_or_else(|| {
             format!(
                 "\"{text}\" is no verdict: write a kind, as loss, or kind/cause, as loss/random"
             )
-        };
-        Ok(Self {
-            kind: from_json_name(kind).ok_or_else(not_one)?,
-            cause: cause
-                .map(|cause| from_json_name(cause).ok_or_else(not_one))
-                .transpose()?,
-        })
+        })?;
+        Ok(Self { kind, cause })
     }
 }
 

@@ -30,50 +30,37 @@ pub enum LoadStart {
 
 /// The keys of `[[step.cross_traffic]]` but for what was published.
 pub(crate) const CROSS_TRAFFIC_KEYS: &[Key<CrossTraffic>] = &[
-    Key {
-        name: "transport",
-        set: |cross_traffic, text| cross_traffic.request.set_transport(text),
-    },
-    Key {
-        name: "window",
-        set: |cross_traffic, text| cross_traffic.request.set_window(text),
-    },
-    Key {
-        name: "buffer",
-        set: |cross_traffic, text| cross_traffic.request.set_buffer(text),
-    },
-    Key {
-        name: "streams",
-        set: |cross_traffic, text| cross_traffic.request.set_streams(text),
-    },
-    Key {
-        name: "rate",
-        set: CrossTraffic::set_rate,
-    },
-    Key {
-        name: "length",
-        set: |cross_traffic, text| cross_traffic.request.set_length(text),
-    },
-    Key {
-        name: "congestion",
-        set: |cross_traffic, text| cross_traffic.request.set_congestion(text),
-    },
-    Key {
-        name: "before",
-        set: |cross_traffic, text| cross_traffic.set_start(text, LoadStart::Before),
-    },
-    Key {
-        name: "after",
-        set: |cross_traffic, text| cross_traffic.set_start(text, LoadStart::After),
-    },
-    Key {
-        name: "on",
-        set: |cross_traffic, text| cross_traffic.set_phase(text, |(on, _), time| *on = time),
-    },
-    Key {
-        name: "off",
-        set: |cross_traffic, text| cross_traffic.set_phase(text, |(_, off), time| *off = time),
-    },
+    Key::new("transport", |cross_traffic, text| {
+        cross_traffic.request.set_transport(text)
+    }),
+    Key::new("window", |cross_traffic, text| {
+        cross_traffic.request.set_window(text)
+    }),
+    Key::new("buffer", |cross_traffic, text| {
+        cross_traffic.request.set_buffer(text)
+    }),
+    Key::new("streams", |cross_traffic, text| {
+        cross_traffic.request.set_streams(text)
+    }),
+    Key::new("rate", CrossTraffic::set_rate),
+    Key::new("length", |cross_traffic, text| {
+        cross_traffic.request.set_length(text)
+    }),
+    Key::new("congestion", |cross_traffic, text| {
+        cross_traffic.request.set_congestion(text)
+    }),
+    Key::new("before", |cross_traffic, text| {
+        cross_traffic.set_start(text, LoadStart::Before)
+    }),
+    Key::new("after", |cross_traffic, text| {
+        cross_traffic.set_start(text, LoadStart::After)
+    }),
+    Key::new("on", |cross_traffic, text| {
+        cross_traffic.set_phase(text, |(on, _), time| *on = time)
+    }),
+    Key::new("off", |cross_traffic, text| {
+        cross_traffic.set_phase(text, |(_, off), time| *off = time)
+    }),
 ];
 
 /// The start of a load of which nothing is said.

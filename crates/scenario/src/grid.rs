@@ -5,6 +5,7 @@ use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 
 use crate::bound::positive_ratio;
 use crate::key::{parse_quantity, require_valid};
+use crate::path::{path_loss, path_rate};
 use crate::scenario::read_words;
 use crate::section::{FileSection, FileSource};
 use crate::step::{congestion_control, read_duration, read_streams};
@@ -104,35 +105,8 @@ fn read_block(
     place: &FileLocation,
     cells: &mut Vec<Scenario>,
 ) -> Result<(), ScenarioError> {
-    block.has_only(&[
-        "rate",
-        "rtt",
-        "queue",
-        "window",
-        "tcp_rmem",
-        "tcp_wmem",
-        "loss",
-        "congestion",
-        "streams",
-    ])?;
-    let rates = read_list(block, "rate", read_rate)?.ok_or_else(|| block.missing_key("rate"))?;
-    let rtts = read_list(block, "rtt", read_rtt)?.ok_or_else(|| block.missing_key("rtt"))?;
-    let queues = read_list(block, "queue", positive_ratio)?
-        .map_or_else(|| vec![None], |of| of.into_iter().map(Some).collect());
-    let bounded = read_bounded(block)?;
-    let losses = read_list(block, "loss", read_loss)?.unwrap_or_else(|| vec![Ratio::ZERO]);
-    let controls = read_list(block, "congestion", congestion_control)?
-        .unwrap_or_else(|| vec!["cubic".to_owned()]);
-    let streams = read_list(block, "streams", read_streams)?.unwrap_or_else(|| vec![1]);
-    let lengths = [
-        rates.len(),
-        rtts.len(),
-        queues.len(),
-        bounded.len(),
-        losses.len(),
-        controls.len(),
-        streams.len(),
-    ];
+    let lists = BlockLists::read(block)?;
+    let lengths = lists.lengths();
     if lengths.iter().fold(cells.len(), |product, length| {
         product.saturating_mul(*length).max(*length)
     }) > MAX_CELLS
@@ -142,34 +116,71 @@ fn read_block(
             format!("the lists multiply to more than {MAX_CELLS} cells"),
         ));
     }
-    for &rate in &rates {
-        for &rtt in &rtts {
-            for &queue in &queues {
-                for &bounded in &bounded {
-                    for &loss in &losses {
-                        for control in &controls {
-                            for &streams in &streams {
-                                add_scenarios(
-                                    (block, place),
-                                    &CellSettings {
-                                        rate,
-                                        rtt,
-                                        queue,
-                                        bounded,
-                                        loss,
-                                        control,
-                                        streams,
-                                    },
-                                    cells,
-                                )?;
-                            }
-                        }
-                    }
-                }
-            }
-        }
+    for index in 0..lengths.iter().product() {
+        add_scenarios((block, place), &lists.cell_at(index), cells)?;
     }
     Ok(())
+}
+
+/// The values that a block lists, at least one of each.
+struct BlockLists {
+    rates: Vec<BitRate>,
+    rtts: Vec<Span>,
+    queues: Vec<Option<Ratio>>,
+    bounded: Vec<WindowBound>,
+    losses: Vec<Ratio>,
+    controls: Vec<String>,
+    streams: Vec<u16>,
+}
+
+impl BlockLists {
+    fn read(block: &FileSection<'_>) -> Result<Self, ScenarioError> {
+        block.has_only(BLOCK_KEYS)?;
+        Ok(Self {
+            rates: read_list(block, "rate", path_rate)?.ok_or_else(|| block.missing_key("rate"))?,
+            rtts: read_list(block, "rtt", read_rtt)?.ok_or_else(|| block.missing_key("rtt"))?,
+            queues: read_list(block, "queue", positive_ratio)?
+                .map_or_else(|| vec![None], |of| of.into_iter().map(Some).collect()),
+            bounded: read_bounded(block)?,
+            losses: read_list(block, "loss", path_loss)?.unwrap_or_else(|| vec![Ratio::ZERO]),
+            controls: read_list(block, "congestion", congestion_control)?
+                .unwrap_or_else(|| vec!["cubic".to_owned()]),
+            streams: read_list(block, "streams", read_streams)?.unwrap_or_else(|| vec![1]),
+        })
+    }
+
+    fn lengths(&self) -> [usize; 7] {
+        [
+            self.rates.len(),
+            self.rtts.len(),
+            self.queues.len(),
+            self.bounded.len(),
+            self.losses.len(),
+            self.controls.len(),
+            self.streams.len(),
+        ]
+    }
+
+    /// Returns the combination at `index`; from one to the next the last list changes first.
+    fn cell_at(&self, index: usize) -> CellSettings<'_> {
+        let mut rest = index;
+        CellSettings {
+            streams: *take_value(&self.streams, &mut rest),
+            control: take_value::<String>(&self.controls, &mut rest),
+            loss: *take_value(&self.losses, &mut rest),
+            bounded: *take_value(&self.bounded, &mut rest),
+            queue: *take_value(&self.queues, &mut rest),
+            rtt: *take_value(&self.rtts, &mut rest),
+            rate: *take_value(&self.rates, &mut rest),
+        }
+    }
+}
+
+/// Returns the value of the list that `index` counts in its last digit, and takes that off.
+fn take_value<'l, V>(list: &'l [V], index: &mut usize) -> &'l V {
+    let value = &list[*index % list.len()];
+    *index /= list.len();
+    value
 }
 
 fn add_scenarios(
@@ -212,15 +223,15 @@ fn read_bounded(block: &FileSection<'_>) -> Result<Vec<WindowBound>, ScenarioErr
         let Some(times) = read_list(block, key, positive_ratio)? else {
             continue;
         };
-        let of = |times| match key {
-            "window" => WindowBound::Window(times),
-            "tcp_rmem" => WindowBound::TcpRmem(times),
-            _ => WindowBound::TcpWmem(times),
+        let bound = match key {
+            "window" => WindowBound::Window,
+            "tcp_rmem" => WindowBound::TcpRmem,
+            _ => WindowBound::TcpWmem,
         };
         if given.is_some() {
             return Err(block.error_at(key, "write one of window, tcp_rmem and tcp_wmem"));
         }
-        given = Some(times.into_iter().map(of).collect());
+        given = Some(times.into_iter().map(bound).collect());
     }
     Ok(given.unwrap_or_else(|| vec![WindowBound::No]))
 }
@@ -244,17 +255,6 @@ fn read_list<V>(
         .map(Some)
 }
 
-fn read_rate(text: &str) -> Result<BitRate, String> {
-    let rate = parse_quantity(text)?;
-    require_valid(
-        rate,
-        rate > BitRate::ZERO,
-        text,
-        "the rate of a path",
-        "nothing would ever arrive",
-    )
-}
-
 fn read_rtt(text: &str) -> Result<Span, String> {
     let rtt = parse_quantity(text)?;
     require_valid(
@@ -263,17 +263,6 @@ fn read_rtt(text: &str) -> Result<Span, String> {
         text,
         "a round-trip time",
         "it must be above 0",
-    )
-}
-
-fn read_loss(text: &str) -> Result<Ratio, String> {
-    let loss = parse_quantity(text)?;
-    require_valid(
-        loss,
-        loss < Ratio::ONE,
-        text,
-        "the loss of a path",
-        "it must be below 100 %",
     )
 }
 
@@ -293,24 +282,13 @@ impl CellSettings<'_> {
     /// # Errors
     /// A window or a buffer that no host can have.
     fn to_scenario(&self, queue: ByteCount, seed: u64) -> Result<Scenario, String> {
-        let bdp = self.bdp();
-        let of_bdp = |times: Ratio| {
-            let bytes = bdp.scale_by(times.get());
-            let valid = (MIN_BUFFER..MAX_BUFFER).contains(&bytes);
-            let (rate, rtt, times) = (self.rate, self.rtt, times.get());
-            valid.then_some(bytes).ok_or_else(|| {
-                format!(
-                    "{times} BDPs of {rate} × {rtt} are {bytes}; it must be from {MIN_BUFFER} to below {MAX_BUFFER}"
-                )
-            })
-        };
-        let ample = bdp.scale_by(AMPLE).clamp(MIN_AMPLE, MAX_AMPLE);
+        let ample = self.bdp().scale_by(AMPLE).clamp(MIN_AMPLE, MAX_AMPLE);
         let (mut rmem, mut wmem, mut buffer) = (ample, ample, Buffer::Automatic);
         match self.bounded {
             WindowBound::No => {}
-            WindowBound::Window(times) => buffer = Buffer::Window(of_bdp(times)?),
-            WindowBound::TcpRmem(times) => rmem = of_bdp(times)?,
-            WindowBound::TcpWmem(times) => wmem = of_bdp(times)?,
+            WindowBound::Window(times) => buffer = Buffer::Window(self.buffer_size(times)?),
+            WindowBound::TcpRmem(times) => rmem = self.buffer_size(times)?,
+            WindowBound::TcpWmem(times) => wmem = self.buffer_size(times)?,
         }
         let request = Request {
             streams: self.streams,
@@ -345,6 +323,19 @@ impl CellSettings<'_> {
 
     fn bdp(&self) -> ByteCount {
         self.rate.bytes_in(self.rtt)
+    }
+
+    /// # Errors
+    /// A size that no host can have.
+    fn buffer_size(&self, times: Ratio) -> Result<ByteCount, String> {
+        let bytes = self.bdp().scale_by(times.get());
+        let valid = (MIN_BUFFER..MAX_BUFFER).contains(&bytes);
+        let (rate, rtt, times) = (self.rate, self.rtt, times.get());
+        valid.then_some(bytes).ok_or_else(|| {
+            format!(
+                "{times} BDPs of {rate} × {rtt} are {bytes}; it must be from {MIN_BUFFER} to below {MAX_BUFFER}"
+            )
+        })
     }
 
     /// # Errors
@@ -403,6 +394,17 @@ const MAX_AMPLE: ByteCount = ByteCount::from_mib(1024);
 /// A page; and what a C `int` can say.
 const MIN_BUFFER: ByteCount = ByteCount::from_kib(4);
 const MAX_BUFFER: ByteCount = ByteCount::from_mib(2048);
+const BLOCK_KEYS: &[&str] = &[
+    "rate",
+    "rtt",
+    "queue",
+    "window",
+    "tcp_rmem",
+    "tcp_wmem",
+    "loss",
+    "congestion",
+    "streams",
+];
 /// A day at ten seconds each.
 const MAX_CELLS: usize = 10_000;
 /// A full one on Ethernet.

@@ -5,22 +5,18 @@ use crate::key::{Key, buffer_size};
 /// The keys of `[sender]`, `[receiver]` and `[relay]`, and of `--sender` and `--receiver`: sysctls
 /// by their names.
 pub(crate) const HOST_KEYS: &[Key<Vec<Change>>] = &[
-    Key {
-        name: "tcp_rmem",
-        set: |changes, text| push_change(changes, buffer_size(text).map(Change::TcpRmemMax)),
-    },
-    Key {
-        name: "tcp_wmem",
-        set: |changes, text| push_change(changes, buffer_size(text).map(Change::TcpWmemMax)),
-    },
-    Key {
-        name: "tcp_window_scaling",
-        set: |changes, text| push_change(changes, read_switch(text).map(Change::WindowScaling)),
-    },
-    Key {
-        name: "tcp_moderate_rcvbuf",
-        set: |changes, text| push_change(changes, read_switch(text).map(Change::ModerateRcvbuf)),
-    },
+    Key::new("tcp_rmem", |changes, text| {
+        push_change(changes, buffer_size(text).map(Change::TcpRmemMax))
+    }),
+    Key::new("tcp_wmem", |changes, text| {
+        push_change(changes, buffer_size(text).map(Change::TcpWmemMax))
+    }),
+    Key::new("tcp_window_scaling", |changes, text| {
+        push_change(changes, read_switch(text).map(Change::WindowScaling))
+    }),
+    Key::new("tcp_moderate_rcvbuf", |changes, text| {
+        push_change(changes, read_switch(text).map(Change::ModerateRcvbuf))
+    }),
 ];
 
 fn push_change(changes: &mut Vec<Change>, change: Result<Change, String>) -> Result<(), String> {

@@ -15,6 +15,21 @@ pub(crate) struct NamedSetter<S> {
     pub(crate) set: S,
 }
 
+impl<S> NamedSetter<S> {
+    pub(crate) const fn new(name: &'static str, set: S) -> Self {
+        Self { name, set }
+    }
+}
+
+impl<T> TableKey<T> {
+    pub(crate) fn boxed(
+        name: &'static str,
+        set: impl Fn(&mut T, &str) -> Result<(), String> + Send + Sync + 'static,
+    ) -> Self {
+        Self::new(name, Box::new(set))
+    }
+}
+
 /// Returns the key called `name`; the error lists those in `keys`, and `others`.
 pub(crate) fn find_key<'k, S>(
     keys: &'k [NamedSetter<S>],

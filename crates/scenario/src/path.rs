@@ -8,7 +8,7 @@ use fullpipe_record::{
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span, parse_quantity, require_valid};
 
 use crate::FlagError;
-use crate::key::{Key, TableKey};
+use crate::key::TableKey;
 use crate::trace;
 
 /// The stretches of a path, from the sender to the receiver: to the near relay, between the relays,
@@ -72,79 +72,49 @@ pub(crate) struct BadDirection {
     pub(crate) why: String,
 }
 
+impl BadDirection {
+    fn new(reverse: bool, (key, why): (&'static str, String)) -> Self {
+        Self { reverse, key, why }
+    }
+}
+
 /// The keys of `[path]` and of `--path`: each sets both directions.
 pub(crate) static PATH_KEYS: LazyLock<Vec<TableKey<PathSpec>>> = LazyLock::new(|| {
-    let both = |key: TableKey<DirectionSpec>| TableKey {
-        name: key.name,
-        set: Box::new(move |path: &mut PathSpec, text: &str| {
+    let both = direction_keys().map(|key| {
+        TableKey::boxed(key.name, move |path: &mut PathSpec, text| {
             (key.set)(&mut path.forward, text)?;
             (key.set)(&mut path.reverse, text)
-        }),
-    };
-    let mut keys = vec![TableKey {
-        name: "rtt",
-        set: Box::new(PathSpec::set_rtt),
-    }];
-    keys.extend(direction_keys().map(both));
-    keys.push(TableKey {
-        name: "segmentation",
-        set: Box::new(PathSpec::set_segmentation),
+        })
     });
-    keys
+    iter::once(TableKey::boxed("rtt", PathSpec::set_rtt))
+        .chain(both)
+        .chain([TableKey::boxed("segmentation", PathSpec::set_segmentation)])
+        .collect()
 });
 
 /// The keys of `[path.forward]` and `[path.reverse]`.
 pub(crate) static DIRECTION_KEYS: LazyLock<Vec<TableKey<DirectionSpec>>> = LazyLock::new(|| {
-    let delay = TableKey {
-        name: "delay",
-        set: Box::new(DirectionSpec::set_delay) as _,
-    };
-    iter::once(delay).chain(direction_keys()).collect()
+    iter::once(TableKey::boxed("delay", DirectionSpec::set_delay))
+        .chain(direction_keys())
+        .collect()
 });
 
 /// Returns the keys of a direction that also set both: its own, and those of [`IMPAIRMENTS`].
 fn direction_keys() -> impl Iterator<Item = TableKey<DirectionSpec>> {
-    let own: [Key<DirectionSpec>; 6] = [
-        Key {
-            name: "rate",
-            set: DirectionSpec::set_rate,
-        },
-        Key {
-            name: "queue",
-            set: DirectionSpec::set_queue,
-        },
-        Key {
-            name: "loss",
-            set: DirectionSpec::set_loss,
-        },
-        Key {
-            name: "mtu",
-            set: DirectionSpec::set_mtu,
-        },
-        Key {
-            name: "framing",
-            set: DirectionSpec::set_framing,
-        },
-        Key {
-            name: "trace",
-            set: DirectionSpec::set_trace,
-        },
+    let own = [
+        TableKey::boxed("rate", DirectionSpec::set_rate),
+        TableKey::boxed("queue", DirectionSpec::set_queue),
+        TableKey::boxed("loss", DirectionSpec::set_loss),
+        TableKey::boxed("mtu", DirectionSpec::set_mtu),
+        TableKey::boxed("framing", DirectionSpec::set_framing),
+        TableKey::boxed("trace", DirectionSpec::set_trace),
     ];
-    let own = own.into_iter().map(|key| TableKey {
-        name: key.name,
-        set: Box::new(key.set) as _,
-    });
-    own.chain(
-        IMPAIRMENTS
-            .iter()
-            .flat_map(|impairment| impairment.keys)
-            .map(|key| TableKey {
-                name: key.name,
-                set: Box::new(|direction: &mut DirectionSpec, text: &str| {
-                    (key.set)(&mut direction.effects, text)
-                }),
-            }),
-    )
+    let impairments = IMPAIRMENTS.iter().flat_map(|impairment| impairment.keys);
+    own.into_iter().chain(impairments.map(|key| {
+        TableKey::boxed(key.name, |direction: &mut DirectionSpec, text| {
+            (key.set)(&mut direction.effects, text)
+        })
+    }))
 }
 
 impl PathSpec {
@@ -210,14 +180,13 @@ impl PathSpec {
     /// As [`PathSpec::path_with`]; the error names the direction.
     pub(crate) fn resolve_path(&self, files: ReadFile<'_>) -> Result<Path, BadDirection> {
         let rtt = self.forward.delay.unwrap_or_default() + self.reverse.delay.unwrap_or_default();
-        let resolve = |direction: &DirectionSpec, reverse| {
-            direction
-                .resolve_direction(rtt, files)
-                .map_err(|(key, why)| BadDirection { reverse, key, why })
-        };
+        let forward = self.forward.resolve_direction(rtt, files);
+        let forward = forward.map_err(|bad| BadDirection::new(false, bad))?;
+        let reverse = self.reverse.resolve_direction(rtt, files);
+        let reverse = reverse.map_err(|bad| BadDirection::new(true, bad))?;
         Ok(Path {
-            forward: resolve(&self.forward, false)?,
-            reverse: resolve(&self.reverse, true)?,
+            forward,
+            reverse,
             segmentation: self.segmentation,
         })
     }
@@ -305,16 +274,8 @@ impl DirectionSpec {
         rtt: Span,
         files: ReadFile<'_>,
     ) -> Result<PathDirection, (&'static str, String)> {
+        self.check_policer().map_err(|why| ("policer", why))?;
         let mut effects = self.effects.clone();
-        if let Some(policer) = effects.policer
-            && policer.burst < self.max_packet()
-        {
-            let (burst, packet) = (policer.burst.get(), self.max_packet().get());
-            let why = format!(
-                "its burst of {burst} B would never pass a packet of {packet} B; make it larger"
-            );
-            return Err(("policer", why));
-        }
         if let Some(QueueSize::Packets(packets)) = self.queue {
             effects.queue_packets = Some(packets);
         }
@@ -336,6 +297,19 @@ impl DirectionSpec {
         })
     }
 
+    fn check_policer(&self) -> Result<(), String> {
+        let packet = self.max_packet();
+        match self.effects.policer {
+            Some(policer) if policer.burst < packet => {
+                let (burst, packet) = (policer.burst.get(), packet.get());
+                Err(format!(
+                    "its burst of {burst} B would never pass a packet of {packet} B; make it larger"
+                ))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// The largest packet, as the rate counts it.
     fn max_packet(&self) -> ByteCount {
         self.mtu + self.framing.packet_overhead()
@@ -346,12 +320,12 @@ impl DirectionSpec {
         let Some(queue) = self.queue else {
             return Ok(self.rate.map(|rate| rate.bytes_in(rtt).max(packet)));
         };
-        let rate = || self.rate.ok_or("a queue in time or in BDPs needs a rate");
+        let rate = self.rate.ok_or("a queue in time or in BDPs needs a rate");
         let bytes = match queue {
             QueueSize::Bytes(bytes) => bytes,
             QueueSize::Packets(packets) => packets.of_size(packet),
-            QueueSize::Time(time) => rate()?.bytes_in(time),
-            QueueSize::Bdp(times) => rate()?.bytes_in(rtt).scale_by(times.get()),
+            QueueSize::Time(time) => rate?.bytes_in(time),
+            QueueSize::Bdp(times) => rate?.bytes_in(rtt).scale_by(times.get()),
         };
         if bytes < packet {
             let (bytes, packet) = (bytes.get(), packet.get());
@@ -363,14 +337,7 @@ impl DirectionSpec {
     }
 
     fn set_rate(&mut self, text: &str) -> Result<(), String> {
-        let rate = parse_quantity(text)?;
-        self.rate = Some(require_valid(
-            rate,
-            rate > BitRate::ZERO,
-            text,
-            "the rate of a path",
-            "nothing would ever arrive",
-        )?);
+        self.rate = Some(path_rate(text)?);
         Ok(())
     }
 
@@ -393,14 +360,7 @@ impl DirectionSpec {
             (self.loss, self.effects.losses) = (pattern.mean_loss(), Some(pattern));
             return Ok(());
         }
-        let loss = parse_quantity(text)?;
-        self.loss = require_valid(
-            loss,
-            loss < Ratio::ONE,
-            text,
-            "the loss of a path",
-            "it must be below 100 %",
-        )?;
+        self.loss = path_loss(text)?;
         self.effects.losses = None;
         Ok(())
     }
@@ -439,24 +399,46 @@ impl DirectionSpec {
 impl TraceFile {
     /// Reads the file into `effects`; changes of other things than the rate stay.
     fn read_effects(&self, files: ReadFile<'_>, effects: &mut Effects) -> Result<(), String> {
-        let in_file = |file: &str, why: String| format!("\"{file}\": {why}");
+        let (Self::Mahimahi(file) | Self::Rates(file)) = self;
+        files(file)
+            .and_then(|text| self.read_text(&text, effects))
+            .map_err(|why| format!("\"{file}\": {why}"))
+    }
+
+    fn read_text(&self, text: &str, effects: &mut Effects) -> Result<(), String> {
         match self {
-            Self::Mahimahi(file) => {
-                let trace = files(file)
-                    .and_then(|text| trace::read_mahimahi(&text))
-                    .map_err(|why| in_file(file, why))?;
-                effects.opportunities = Some(trace);
-            }
-            Self::Rates(file) => {
-                let steps = files(file)
-                    .and_then(|text| trace::read_rates(&text))
-                    .map_err(|why| in_file(file, why))?;
-                effects.steps.extend(steps);
+            Self::Mahimahi(_) => effects.opportunities = Some(trace::read_mahimahi(text)?),
+            Self::Rates(_) => {
+                effects.steps.extend(trace::read_rates(text)?);
                 effects.steps.sort_by_key(|step| step.after);
             }
         }
         Ok(())
     }
+}
+
+/// Reads the rate of a path: above zero.
+pub(crate) fn path_rate(text: &str) -> Result<BitRate, String> {
+    let rate = parse_quantity(text)?;
+    require_valid(
+        rate,
+        rate > BitRate::ZERO,
+        text,
+        "the rate of a path",
+        "nothing would ever arrive",
+    )
+}
+
+/// Reads the loss of a path: below one.
+pub(crate) fn path_loss(text: &str) -> Result<Ratio, String> {
+    let loss = parse_quantity(text)?;
+    require_valid(
+        loss,
+        loss < Ratio::ONE,
+        text,
+        "the loss of a path",
+        "it must be below 100 %",
+    )
 }
 
 /// Reads a time that a packet takes at most: to Mars and back it is less than an hour.
@@ -478,16 +460,16 @@ pub(crate) fn no_files(_: &str) -> Result<String, String> {
 
 impl QueueSize {
     fn read(text: &str) -> Option<Self> {
-        let number_before = |units: [&str; 2]| {
+        let [times, packets] = [["bdp", "BDP"], ["packets", "packet"]].map(|units| {
+            let mut units = units.iter();
             units
-                .iter()
                 .find_map(|unit| text.strip_suffix(unit))
                 .map(str::trim)
-        };
-        if let Some(times) = number_before(["bdp", "BDP"]) {
+        });
+        if let Some(times) = times {
             return times.parse().ok().map(Self::Bdp);
         }
-        if let Some(packets) = number_before(["packets", "packet"]) {
+        if let Some(packets) = packets {
             return packets.parse().ok().map(SegCount::new).map(Self::Packets);
         }
         text.parse()

@@ -7,7 +7,9 @@ use crate::bound::{AccuracyBound, BOUND_KEYS, ExpectedRatio, ExpectedVerdict, Ra
 use crate::cross_traffic::{CROSS_TRAFFIC_KEYS, CrossTraffic};
 use crate::host::HOST_KEYS;
 use crate::key::{parse_quantity, require_valid};
-use crate::path::{DIRECTION_KEYS, PATH_KEYS, PathSpec, ReadFile, Stretches, no_files};
+use crate::path::{
+    DIRECTION_KEYS, DirectionSpec, PATH_KEYS, PathSpec, ReadFile, Stretches, no_files,
+};
 use crate::section::{FileSection, FileSource};
 use crate::step::{PUBLISHED_KEYS, RAMP_KEYS, STEP_KEYS, ScenarioStep, StepRamp, complete_request};
 use crate::{FileLocation, ScenarioError, StepBounds};
@@ -111,20 +113,16 @@ impl Scenario {
         if stretches.is_none() && !relay.is_empty() {
             return Err(root.error_at("relay", NO_RELAYS));
         }
-        let steps = read_steps(
-            &root,
-            &SharedPath {
-                spec: &spec,
-                outer: outer.as_ref(),
-                files,
-            },
-        )?;
+        let shared = SharedPath {
+            spec: &spec,
+            outer: outer.as_ref(),
+            files,
+        };
+        let steps = read_steps(&root, &shared)?;
         let controls = read_controls(&root, &steps)?;
-        let bounds = root
-            .child_sections("bound")?
-            .iter()
-            .map(|bound| read_bound(bound, &steps))
-            .collect::<Result<_, _>>()?;
+        let bounds = root.child_sections("bound")?.into_iter();
+        let bounds = bounds.map(|bound| read_bound(&bound, &steps));
+        let bounds = bounds.collect::<Result<_, _>>()?;
         Ok(Self {
             name,
             title,
@@ -145,24 +143,16 @@ impl Scenario {
 /// Fails with the names of all keys that a scenario must have, if more than one of them is missing:
 /// whoever writes a scenario from nothing learns of them at once.
 fn lacks_no_more_than_one(root: &FileSection<'_>) -> Result<(), ScenarioError> {
-    let path = if root.is_table("path") {
-        root.child_section("path")?
-    } else {
-        None
-    };
-    let has_rtt = |path: &FileSection<'_>| {
-        ["rtt", "forward", "reverse"]
-            .into_iter()
-            .any(|key| path.has_key(key))
-    };
+    let lacks_rtt = root.is_table("path")
+        && root.child_section("path")?.is_some_and(|path| {
+            let mut keys = ["rtt", "forward", "reverse"].into_iter();
+            keys.all(|key| !path.has_key(key))
+        });
     let missing: Vec<&str> = [
         ("name", !root.has_key("name")),
         ("title", !root.has_key("title")),
         ("[path] with rtt", !root.has_key("path")),
-        (
-            "rtt of [path]",
-            path.as_ref().is_some_and(|path| !has_rtt(path)),
-        ),
+        ("rtt of [path]", lacks_rtt),
         ("[[step]] with name", !root.has_key("step")),
     ]
     .into_iter()
@@ -199,24 +189,8 @@ fn read_path(
         &[others, &["forward", "reverse"]].concat(),
         spec,
     )?;
-    for (key, direction) in [
-        ("forward", &mut spec.forward),
-        ("reverse", &mut spec.reverse),
-    ] {
-        let Some(own) = section.child_section(key)? else {
-            continue;
-        };
-        if own.has_key("rate") {
-            direction.forget_trace();
-        }
-        own.set_all(&DIRECTION_KEYS, &[], direction)?;
-        if section.has_key("rtt") && own.has_key("delay") {
-            return Err(own.error_at(
-                "delay",
-                "write the rtt of [path] or the delay of both directions, not both",
-            ));
-        }
-    }
+    read_direction(section, "forward", &mut spec.forward)?;
+    read_direction(section, "reverse", &mut spec.reverse)?;
     if spec.forward.delay.is_none() || spec.reverse.delay.is_none() {
         return Err(section.error_at("rtt", "it is missing, and so is the delay of a direction"));
     }
@@ -228,6 +202,28 @@ fn read_path(
             .unwrap_or(section);
         Err(place.error_at(bad.key, bad.why))
     })
+}
+
+/// Reads the section `[key]` of a path into one direction of it.
+fn read_direction(
+    section: &FileSection<'_>,
+    key: &str,
+    direction: &mut DirectionSpec,
+) -> Result<(), ScenarioError> {
+    let Some(own) = section.child_section(key)? else {
+        return Ok(());
+    };
+    if own.has_key("rate") {
+        direction.forget_trace();
+    }
+    own.set_all(&DIRECTION_KEYS, &[], direction)?;
+    if section.has_key("rtt") && own.has_key("delay") {
+        return Err(own.error_at(
+            "delay",
+            "write the rtt of [path] or the delay of both directions, not both",
+        ));
+    }
+    Ok(())
 }
 
 /// The path of all steps, and what surrounds it.
@@ -243,24 +239,26 @@ fn read_outer(
     root: &FileSection<'_>,
     files: ReadFile<'_>,
 ) -> Result<Option<[Path; 2]>, ScenarioError> {
-    let read = |key| {
-        let section = root.child_section(key)?;
-        section
-            .map(|section| read_path(&section, &[], &mut PathSpec::new_unset(), files))
-            .transpose()
+    let near = read_stretch(root, "near", files)?;
+    let (there, other) = match (near, read_stretch(root, "far", files)?) {
+        (Some(near), Some(far)) => return Ok(Some([near, far])),
+        (None, None) => return Ok(None),
+        (Some(_), None) => ("near", "far"),
+        (None, Some(_)) => ("far", "near"),
     };
-    match (read("near")?, read("far")?) {
-        (Some(near), Some(far)) => Ok(Some([near, far])),
-        (None, None) => Ok(None),
-        (Some(_), None) => Err(root.error_at(
-            "near",
-            "write [far], too: each end has a stretch to its relay",
-        )),
-        (None, Some(_)) => Err(root.error_at(
-            "far",
-            "write [near], too: each end has a stretch to its relay",
-        )),
-    }
+    let why = format!("write [{other}], too: each end has a stretch to its relay");
+    Err(root.error_at(there, why))
+}
+
+fn read_stretch(
+    root: &FileSection<'_>,
+    key: &str,
+    files: ReadFile<'_>,
+) -> Result<Option<Path>, ScenarioError> {
+    let section = root.child_section(key)?;
+    section
+        .map(|section| read_path(&section, &[], &mut PathSpec::new_unset(), files))
+        .transpose()
 }
 
 /// Returns the whole path of which `path` is the stretch in the middle, if it is, and all
@@ -571,13 +569,13 @@ fn read_bound(
     if numerator == denominator {
         return Err(section.error_at("ratio", "the two steps must differ"));
     }
-    let index = |name: &str| {
-        let found = steps.iter().position(|step| step.name == name);
+    let [numerator, denominator] = [numerator, denominator].map(|name| {
+        let found = steps.iter().position(|step| step.name == *name);
         found.ok_or_else(|| section.error_at("ratio", format!("there is no step \"{name}\"")))
-    };
+    });
     Ok(RatioBound {
-        numerator: index(numerator)?,
-        denominator: index(denominator)?,
+        numerator: numerator?,
+        denominator: denominator?,
         expect: section
             .read_value("expect", ExpectedRatio::read)?
             .unwrap_or(ExpectedRatio::Ratio(Ratio::ONE)),

@@ -109,14 +109,10 @@ impl<'a> FileSection<'a> {
         let Some(value) = self.table.get(key) else {
             return Ok(None);
         };
-        match value.get_ref() {
-            DeValue::Table(table) => Ok(Some(Self {
-                source: self.source,
-                table,
-                at: value.span().start,
-            })),
-            _ => Err(self.error_at(key, "it must be a table")),
-        }
+        let section = self.section_of(value);
+        section
+            .map(Some)
+            .ok_or_else(|| self.error_at(key, "it must be a table"))
     }
 
     /// The sections `[[key]]` in this one.
@@ -125,15 +121,24 @@ impl<'a> FileSection<'a> {
             .array_at(key)?
             .into_iter()
             .flat_map(|array| array.iter());
-        let section = |value: &'a Spanned<DeValue<'a>>| match value.get_ref() {
-            DeValue::Table(table) => Ok(Self {
+        values
+            .map(|value| {
+                self.section_of(value)
+                    .ok_or_else(|| self.error_at(key, format!("each must be a table, [[{key}]]")))
+            })
+            .collect()
+    }
+
+    /// The section that a value in this one is, if it is a table.
+    fn section_of(&self, value: &'a Spanned<DeValue<'a>>) -> Option<Self> {
+        match value.get_ref() {
+            DeValue::Table(table) => Some(Self {
                 source: self.source,
                 table,
                 at: value.span().start,
             }),
-            _ => Err(self.error_at(key, format!("each must be a table, [[{key}]]"))),
-        };
-        values.map(section).collect()
+            _ => None,
+        }
     }
 
     pub(crate) fn is_table(&self, key: &str) -> bool {

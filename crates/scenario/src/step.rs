@@ -46,86 +46,46 @@ pub struct StepRamp {
 
 /// The keys of `[[step]]` but for its name, its sections and its bounds.
 pub(crate) const STEP_KEYS: &[Key<ScenarioStep>] = &[
-    Key {
-        name: "transport",
-        set: |step, text| step.request.set_transport(text),
-    },
-    Key {
-        name: "window",
-        set: |step, text| step.request.set_window(text),
-    },
-    Key {
-        name: "buffer",
-        set: |step, text| step.request.set_buffer(text),
-    },
-    Key {
-        name: "streams",
-        set: |step, text| step.request.set_streams(text),
-    },
-    Key {
-        name: "rate",
-        set: ScenarioStep::set_rate,
-    },
-    Key {
-        name: "length",
-        set: |step, text| step.request.set_length(text),
-    },
-    Key {
-        name: "congestion",
-        set: |step, text| step.request.set_congestion(text),
-    },
-    Key {
-        name: "duration",
-        set: ScenarioStep::set_duration,
-    },
-    Key {
-        name: "omit",
-        set: ScenarioStep::set_omit,
-    },
-    Key {
-        name: "direction",
-        set: ScenarioStep::set_direction,
-    },
-    Key {
-        name: "relays",
-        set: |step, text| read_switch(text).map(|on| step.relays = on),
-    },
+    Key::new("transport", |step, text| step.request.set_transport(text)),
+    Key::new("window", |step, text| step.request.set_window(text)),
+    Key::new("buffer", |step, text| step.request.set_buffer(text)),
+    Key::new("streams", |step, text| step.request.set_streams(text)),
+    Key::new("rate", ScenarioStep::set_rate),
+    Key::new("length", |step, text| step.request.set_length(text)),
+    Key::new("congestion", |step, text| step.request.set_congestion(text)),
+    Key::new("duration", ScenarioStep::set_duration),
+    Key::new("omit", ScenarioStep::set_omit),
+    Key::new("direction", ScenarioStep::set_direction),
+    Key::new("relays", |step, text| {
+        read_switch(text).map(|on| step.relays = on)
+    }),
 ];
 
 /// The keys of `published = { … }`.
 pub(crate) const PUBLISHED_KEYS: &[Key<Published>] = &[
-    Key {
-        name: "rate",
-        set: |published, text| parse_quantity(text).map(|rate| published.rate = Some(rate)),
-    },
-    Key {
-        name: "loss",
-        set: |published, text| parse_quantity(text).map(|loss| published.loss = Some(loss)),
-    },
-    Key {
-        name: "jitter",
-        set: |published, text| parse_quantity(text).map(|jitter| published.jitter = Some(jitter)),
-    },
-    Key {
-        name: "reordered",
-        set: |published, text| read_count(text).map(|count| published.reordered = Some(count)),
-    },
+    Key::new("rate", |published, text| {
+        parse_quantity(text).map(|rate| published.rate = Some(rate))
+    }),
+    Key::new("loss", |published, text| {
+        parse_quantity(text).map(|loss| published.loss = Some(loss))
+    }),
+    Key::new("jitter", |published, text| {
+        parse_quantity(text).map(|jitter| published.jitter = Some(jitter))
+    }),
+    Key::new("reordered", |published, text| {
+        read_count(text).map(|count| published.reordered = Some(count))
+    }),
 ];
 
 /// The keys of `ramp = { … }`.
 pub(crate) const RAMP_KEYS: &[Key<StepRamp>] = &[
-    Key {
-        name: "from",
-        set: |ramp, text| parse_quantity(text).map(|share| ramp.from = share),
-    },
-    Key {
-        name: "to",
-        set: |ramp, text| parse_quantity(text).map(|share| ramp.to = share),
-    },
-    Key {
-        name: "loads",
-        set: StepRamp::set_loads,
-    },
+    Key::new("from", |ramp, text| {
+        parse_quantity(text).map(|share| ramp.from = share)
+    }),
+    Key::new("to", |ramp, text| {
+        parse_quantity(text).map(|share| ramp.to = share)
+    }),
+    Key::new("loads", StepRamp::set_loads),
 ];
 
 /// The largest window that TCP can advertise: 65 535 shifted by 14 (RFC 7323, section 2.3).
@@ -287,37 +247,34 @@ fn set_buffer_once(request: &mut Request, buffer: Buffer) -> Result<(), String> 
 /// Completes the load with what the file need not say. Fails with the key, and why, of what does
 /// not fit its transport: datagrams have neither window nor congestion control, and TCP no length.
 pub(crate) fn complete_request(request: &mut Request) -> Result<(), (&'static str, &'static str)> {
-    match request.transport {
+    let has_length = request.block != Request::default().block;
+    let unfit = match request.transport {
+        Transport::Udp if matches!(request.buffer, Buffer::Window(_)) => (
+            "window",
+            "datagrams have no window; write transport = \"tcp\", or a buffer",
+        ),
+        Transport::Udp if request.congestion.is_some() => (
+            "congestion",
+            "datagrams have no congestion control; write transport = \"tcp\"",
+        ),
+        Transport::Tcp if has_length => (
+            "length",
+            "it is that of datagrams; write transport = \"udp\"",
+        ),
         Transport::Udp => {
-            if let Buffer::Window(_) = request.buffer {
-                return Err((
-                    "window",
-                    "datagrams have no window; write transport = \"tcp\", or a buffer",
-                ));
-            }
-            if request.congestion.is_some() {
-                return Err((
-                    "congestion",
-                    "datagrams have no congestion control; write transport = \"tcp\"",
-                ));
-            }
             // Unless the file says how long datagrams are, they are as long as the path takes.
-            if request.block == Request::default().block {
+            if !has_length {
                 request.block = ByteCount::ZERO;
             }
+            return Ok(());
         }
         Transport::Tcp => {
             request.offload = false;
-            if request.block != Request::default().block {
-                return Err((
-                    "length",
-                    "it is that of datagrams; write transport = \"udp\"",
-                ));
-            }
             request.congestion.get_or_insert_with(|| "cubic".to_owned());
+            return Ok(());
         }
-    }
-    Ok(())
+    };
+    Err(unfit)
 }
 
 pub(crate) fn offered_rate(text: &str) -> Result<BitRate, String> {
@@ -349,8 +306,10 @@ pub(crate) fn read_streams(text: &str) -> Result<u16, String> {
 
 pub(crate) fn congestion_control(text: &str) -> Result<String, String> {
     // TCP_CA_NAME_MAX is 16 with the zero at the end.
-    let in_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '_' | '-');
-    let valid = (1..16).contains(&text.len()) && text.chars().all(in_name);
+    let valid = (1..16).contains(&text.len())
+        && text
+            .chars()
+            .all(|c| matches!(c, 'a'..='z' | '0'..='9' | '_' | '-'));
     require_valid(
         text.to_owned(),
         valid,

@@ -11,26 +11,27 @@ use fullpipe_units::ByteCount;
 /// (a6d4f25888b8). `tcp_adv_win_scale` is 2 before 3.4 and 1 since (b49960a05e32). The rest is as
 /// in 6.18, although before 2.6.19 another congestion control was the default.
 pub fn default_settings(kernel: KernelVersion) -> HostSettings {
-    let triple = |default, max| BufferTriple {
-        min: ByteCount::new(4096),
-        default: ByteCount::new(default),
-        max,
+    let tcp_rmem_default = if kernel < LARGE_AT_FIRST {
+        87_380
+    } else {
+        131_072
     };
     HostSettings {
         kernel,
-        tcp_rmem: triple(
-            if kernel < LARGE_AT_FIRST {
-                87_380
-            } else {
-                131_072
-            },
-            tcp_rmem_max(kernel),
-        ),
-        tcp_wmem: triple(16_384, ByteCount::from_mib(4)),
+        tcp_rmem: default_triple(tcp_rmem_default, tcp_rmem_max(kernel)),
+        tcp_wmem: default_triple(16_384, ByteCount::from_mib(4)),
         rmem_max: Some(request_max(kernel)),
         wmem_max: Some(request_max(kernel)),
         adv_win_scale: if kernel < HALF { 2 } else { 1 },
         ..HostSettings::of_linux_6_18()
+    }
+}
+
+fn default_triple(default: u64, max: ByteCount) -> BufferTriple {
+    BufferTriple {
+        min: ByteCount::new(4096),
+        default: ByteCount::new(default),
+        max,
     }
 }
 

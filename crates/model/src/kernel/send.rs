@@ -100,23 +100,15 @@ pub fn mean_fill(
     rtt: Span,
 ) -> LikelyFactor {
     let rate = window::rate_of_window(buffer, rtt);
-    // What is sent in a millisecond (`tcp_tso_autosize`), at least what a writer puts in at once,
-    // and at most 64 KiB.
-    let train = |shortest: ByteCount| {
-        rate.bytes_in(TRAIN_LASTS)
-            .max(shortest)
-            .min(LONG_TRAIN)
-            .max(mss)
-    };
     let (packet, whole, put_in) = match segmentation {
         Segmentation::Trains => (
-            train(cut_chunk(mss, rate)),
-            train(write_chunk(mss)),
+            train_size(cut_chunk(mss, rate), mss, rate),
+            train_size(write_chunk(mss), mss, rate),
             write_chunk(mss),
         ),
         Segmentation::Exact => (mss, mss, mss),
     };
-    let of_memory = |packet: ByteCount| PACKET_COSTS.as_f64() / packet.as_f64().max(1.0);
+    let memory = memory_share(packet);
     match writer {
         Writer::Retrying => {
             let late =
@@ -124,23 +116,37 @@ pub fn mean_fill(
                     .get();
             let overrun = 1.0
                 + 0.5 * Ratio::from_quotient(put_in.as_f64(), buffer.max(put_in).as_f64()).get();
-            let smooth = overrun / (1.0 + of_memory(packet) + late);
+            let smooth = overrun / (1.0 + memory + late);
             let share = Ratio::from_quotient(put_in.as_f64(), buffer.as_f64()).get();
-            let chunks = (1.0 / share.max(f64::MIN_POSITIVE) / (1.0 + of_memory(packet))).ceil();
+            let chunks = (1.0 / share.max(f64::MIN_POSITIVE) / (1.0 + memory)).ceil();
             let of = if chunks <= FEW_CHUNKS {
                 chunks * share / (1.0 + late)
             } else {
                 smooth
             };
             let off = if packet < whole { 0.05 } else { 0.04 };
-            let most = ((1.0 + off) * of.max(smooth)).max(overrun / (1.0 + of_memory(whole)));
+            let most = ((1.0 + off) * of.max(smooth)).max(overrun / (1.0 + memory_share(whole)));
             LikelyFactor::new((1.0 - off) * of.min(smooth), of, most)
         }
         Writer::Blocking => {
-            let payload = 1.0 / (1.0 + of_memory(packet));
+            let payload = 1.0 / (1.0 + memory);
             LikelyFactor::new(0.62 * payload, 0.76 * payload, 0.89 * payload)
         }
     }
+}
+
+/// Returns the length of a train: what is sent in a millisecond (`tcp_tso_autosize`), at least the
+/// chunk that a writer puts in at once, and at most 64 KiB.
+fn train_size(chunk: ByteCount, mss: ByteCount, rate: BitRate) -> ByteCount {
+    rate.bytes_in(TRAIN_LASTS)
+        .max(chunk)
+        .min(LONG_TRAIN)
+        .max(mss)
+}
+
+/// Returns the memory that a packet costs beside its payload, as a share of that.
+fn memory_share(packet: ByteCount) -> f64 {
+    PACKET_COSTS.as_f64() / packet.as_f64().max(1.0)
 }
 
 /// Returns the bytes that a program keeps in flight that asks whether its socket takes more, writes
