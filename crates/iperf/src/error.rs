@@ -110,6 +110,14 @@ pub struct TestRefusal {
     pub why: String,
 }
 
+impl TestRefusal {
+    /// Returns a refusal with this number and reason.
+    pub fn new(number: ErrorNumber, why: impl Into<String>) -> Self {
+        let why = why.into();
+        Self { number, why }
+    }
+}
+
 /// The numbers that a server sent after the state byte that announces an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ServerError {

@@ -374,7 +374,7 @@ impl TestParameters {
         match self.carrier {
             TransportProtocol::Tcp => Ok(Transport::Tcp),
             TransportProtocol::Udp => Ok(Transport::Udp),
-            TransportProtocol::Sctp => Err(parameter_refusal(
+            TransportProtocol::Sctp => Err(TestRefusal::new(
                 ErrorNumber::NO_SCTP,
                 "SCTP tests are not offered",
             )),
@@ -451,7 +451,7 @@ impl TestParameters {
         match self.congestion.as_deref() {
             None | Some("") => Ok(None),
             Some(name) if is_congestion_name(name) => Ok(Some(name.to_owned())),
-            Some(_) => Err(parameter_refusal(
+            Some(_) => Err(TestRefusal::new(
                 ErrorNumber::CONGESTION,
                 "the name of the congestion control is not one",
             )),
@@ -463,12 +463,12 @@ impl TestParameters {
 /// the one that does not end it.
 fn end_conditions(request: &Request) -> Result<(i64, i64), TestRefusal> {
     match request.bytes {
-        Some(ByteCount::ZERO) => Err(parameter_refusal(
+        Some(ByteCount::ZERO) => Err(TestRefusal::new(
             ErrorNumber::END_CONDITIONS,
             "a test of no bytes cannot be run",
         )),
         Some(bytes) => Ok((to_saturated_i64(bytes.get()), 0)),
-        None if request.duration == Span::ZERO => Err(parameter_refusal(
+        None if request.duration == Span::ZERO => Err(TestRefusal::new(
             ErrorNumber::DURATION,
             "a test of no duration cannot be run",
         )),
@@ -480,7 +480,7 @@ fn buffer_size(buffer: Buffer) -> Result<i64, TestRefusal> {
     match buffer {
         Buffer::Automatic => Ok(0),
         Buffer::Request(size) => Ok(to_saturated_i64(size.get())),
-        Buffer::Window(_) => Err(parameter_refusal(
+        Buffer::Window(_) => Err(TestRefusal::new(
             ErrorNumber::BUFFER_SIZE,
             "a window must be turned into a buffer request first",
         )),
@@ -501,13 +501,6 @@ fn checked_rate(bits_per_second: i64, what: &str) -> Result<Option<BitRate>, Tes
 /// Zero on the wire is what was not asked for.
 fn if_any<T: Default + PartialEq>(value: T) -> Option<T> {
     (value != T::default()).then_some(value)
-}
-
-fn parameter_refusal(number: ErrorNumber, why: &str) -> TestRefusal {
-    TestRefusal {
-        number,
-        why: why.to_owned(),
-    }
 }
 
 /// Returns `value` if it is in `range`, which `N` must hold.

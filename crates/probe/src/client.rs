@@ -225,20 +225,11 @@ async fn run_test(
         return Err(ProbeError::Interrupted);
     }
     let cookie = random_cookie()?;
-    let parameters =
-        test_parameters(&request, destination, &settings).map_err(ProbeError::Request)?;
-    let client =
-        ClientSession::with_parameters(parameters, cookie, Time::ZERO, Timeouts::default());
-    let client = client.map_err(ProbeError::Request)?;
-    let client = destination
-        .key
-        .iter()
-        .cloned()
-        .fold(client, ClientSession::with_key);
     let mut session = TestSession {
         destination,
         control,
-        client,
+        client: start_session(&request, destination, &settings, cookie)
+            .map_err(ProbeError::Request)?,
         cookie,
         origin: Instant::now(),
         address,
@@ -266,17 +257,7 @@ async fn run_test(
     if ended.is_ok() && !session.interrupted {
         session.measure_after_load(interrupt);
     }
-    let (results, broken_off) = match (ended, &session.finished) {
-        (Ok(results), finished) => (
-            results,
-            finished
-                .as_ref()
-                .and_then(|finished| all_broke(&finished.rest)),
-        ),
-        // Data has flowed: what was counted is kept.
-        (Err(error), Some(_)) => (TestResults::default(), Some(error.to_string())),
-        (Err(error), None) => return Err(error),
-    };
+    let (results, broken_off) = kept_results(ended, session.finished.as_ref())?;
     let test = FinishedTest {
         destination,
         address,
@@ -298,6 +279,36 @@ async fn run_test(
         broken_off,
     };
     Ok(test.into_measurement())
+}
+
+/// Starts the session of a test with this `cookie`, with the key of `destination` if there is one.
+fn start_session(
+    request: &Request,
+    destination: &Destination,
+    settings: &HostSettings,
+    cookie: TestCookie,
+) -> Result<ClientSession, TestRefusal> {
+    let parameters = test_parameters(request, destination, settings)?;
+    let client =
+        ClientSession::with_parameters(parameters, cookie, Time::ZERO, Timeouts::default())?;
+    let keys = destination.key.iter().cloned();
+    Ok(keys.fold(client, ClientSession::with_key))
+}
+
+/// Returns the results of a test that has ended, and why it broke off, if it did.
+fn kept_results(
+    ended: Result<TestResults, ProbeError>,
+    finished: Option<&FinishedTransfer>,
+) -> Result<(TestResults, Option<String>), ProbeError> {
+    match (ended, finished) {
+        (Ok(results), finished) => Ok((
+            results,
+            finished.and_then(|finished| all_broke(&finished.rest)),
+        )),
+        // Data has flowed: what was counted is kept.
+        (Err(error), Some(_)) => Ok((TestResults::default(), Some(error.to_string()))),
+        (Err(error), None) => Err(error),
+    }
 }
 
 /// Opens the file that is sent or written to. If it is sent, its length sets the bytes of the test.
@@ -420,7 +431,7 @@ async fn connect_to_any(
     transport: Transport,
 ) -> Result<(TcpStream, Option<EchoProber>), ProbeError> {
     let (host, limit) = (&destination.host, destination.connect_timeout());
-    let call = |address| {
+    let connected = connect_to_first(addresses, NEXT_ADDRESS, |address| {
         info!(%address, "connecting");
         let prober = destination.start_prober(address);
         let (host, local) = (host.clone(), destination.local.clone());
@@ -436,9 +447,8 @@ async fn connect_to_any(
             });
             Ok((control.map_err(io::Error::other)?, prober))
         }
-    };
-    let connected = connect_to_first(addresses, NEXT_ADDRESS, call).await;
-    connected.map_err(|error| {
+    });
+    connected.await.map_err(|error| {
         error
             .downcast()
             .unwrap_or_else(ProbeError::from_io("connect to the server"))
@@ -489,8 +499,10 @@ async fn encrypt_control(
         trust.connect_tls(&destination.host, stream),
     )
     .await;
-    let silent = || io::Error::new(io::ErrorKind::TimedOut, "the server does not answer");
-    let control = agreed.unwrap_or_else(|_| Err(silent()));
+    let control = agreed.unwrap_or_else(|_| {
+        let why = "the server does not answer";
+        Err(io::Error::new(io::ErrorKind::TimedOut, why))
+    });
     control.map_err(|cause| ProbeError::Tls {
         host: destination.host.clone(),
         cause,
@@ -779,21 +791,14 @@ impl TestSession<'_> {
         for (OpenStream { channel, handshake }, index) in open.into_iter().zip(0..) {
             let found = read_back(&SockRef::from(&channel), index)
                 .map_err(ProbeError::from_io("read a socket's options"))?;
+            debug!(stream = index, socket = ?found, "read back the settings of a socket");
+            let found = SocketReadback { handshake, ..found };
             if index == 0 {
                 let tcp = fullpipe_sys::tcp_info(&channel).ok();
                 self.mss = tcp.as_ref().and_then(|tcp| tcp.snd_mss).or(self.mss);
-                self.syn_was_changed = tcp.is_some_and(|tcp| {
-                    was_changed(
-                        &SocketReadback {
-                            handshake,
-                            ..found.clone()
-                        },
-                        &tcp,
-                    )
-                });
+                self.syn_was_changed = tcp.is_some_and(|tcp| was_changed(&found, &tcp));
             }
-            debug!(stream = index, socket = ?found, "read back the settings of a socket");
-            self.sockets.push(SocketReadback { handshake, ..found });
+            self.sockets.push(found);
             self.channels.push(channel);
         }
         if self.request.transport == Transport::Udp {
@@ -951,18 +956,18 @@ impl TestSession<'_> {
         let Some(progress) = &self.progress else {
             return Ok(());
         };
-        let host = || self.destination.host.clone();
+        let host = &self.destination.host;
         let longest = self.destination.receive_timeout.unwrap_or(MAX_SILENCE);
         match (
             progress.receive_silence(),
             progress.time_without_acknowledgement(),
         ) {
             (after, _) if after > longest => Err(ProbeError::NoData {
-                host: host(),
+                host: host.clone(),
                 after,
             }),
             (_, after) if after > MAX_SILENCE => Err(ProbeError::NotAcknowledged {
-                host: host(),
+                host: host.clone(),
                 after,
             }),
             _ => Ok(()),

@@ -69,10 +69,14 @@ impl Destination {
     /// # Errors
     /// [`ProbeError::UnknownHost`] if there is none, or no name server answers within five seconds.
     pub fn resolve_host(&self) -> Result<Vec<SocketAddr>, ProbeError> {
-        let unknown = |cause: String| ProbeError::UnknownHost {
-            host: self.host.clone(),
-            cause,
-        };
+        self.ask_name_server()
+            .map_err(|cause| ProbeError::UnknownHost {
+                host: self.host.clone(),
+                cause,
+            })
+    }
+
+    fn ask_name_server(&self) -> Result<Vec<SocketAddr>, String> {
         let (answer, answered) = mpsc::channel();
         let asked = (self.host.clone(), self.port);
         // A name server that does not answer blocks this thread, which is not waited for.
@@ -81,14 +85,14 @@ impl Destination {
         });
         let found = answered
             .recv_timeout(TIMEOUT)
-            .map_err(|_| unknown("no name server answers".to_owned()))?;
-        let found = found.map_err(|cause| unknown(cause.to_string()))?;
+            .map_err(|_| "no name server answers")?;
+        let found = found.map_err(|cause| cause.to_string())?;
         let addresses: Vec<SocketAddr> = found
             .into_iter()
             .filter(|address| self.accepts_address(address))
             .collect();
         if addresses.is_empty() {
-            Err(unknown(self.without_address()))
+            Err(self.without_address())
         } else {
             Ok(addresses)
         }
@@ -104,16 +108,10 @@ impl Destination {
 
     /// Returns true if `address` is of the family asked for, or of that of this end's address.
     fn accepts_address(&self, address: &SocketAddr) -> bool {
-        let family = |is_ipv4: bool| {
-            if is_ipv4 {
-                IpVersion::V4
-            } else {
-                IpVersion::V6
-            }
-        };
-        let wanted = self
+        let wants_ipv4 = self
             .family
-            .or(self.local.address.map(|local| family(local.is_ipv4())));
-        wanted.is_none_or(|wanted| wanted == family(address.is_ipv4()))
+            .map(|family| family == IpVersion::V4)
+            .or(self.local.address.map(|local| local.is_ipv4()));
+        wants_ipv4.is_none_or(|wanted| wanted == address.is_ipv4())
     }
 }

@@ -4,7 +4,6 @@
 //! received, so the bytes acknowledged by its kernel are counted. Over UDP it answers the last
 //! datagram with a report.
 
-use std::cell::{Cell, RefCell};
 use std::io::{self, ErrorKind, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::sync::Arc;
@@ -25,14 +24,15 @@ use fullpipe_record::{
     RttReport, RunTotals, Sample, SocketReadback, StreamInterval, StreamSummary, Summary,
     Transport, find_steady,
 };
-use fullpipe_route::{EchoProber, EchoResult};
-use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
+use fullpipe_route::EchoProber;
+use fullpipe_units::{BitRate, ByteCount, Span};
 use socket2::SockRef;
 
 use crate::destination::Destination;
 use crate::error::ProbeError;
 use crate::placement::go_near;
 use crate::progress::all_broke;
+use crate::results::direction_summary;
 use crate::summary::{new_id, round_trips, this_host, unmet_rate};
 
 /// Timeout for the last bytes of a TCP upload to be acknowledged.
@@ -45,6 +45,9 @@ const HASTY_DRAIN: Duration = Duration::from_secs(1);
 /// Maximum time in which a server acknowledges nothing of an upload of a number of bytes, as with
 /// iperf3 servers.
 const MAX_SILENCE: Span = Span::from_secs(120);
+
+/// Bytes of the header that begins the data of a TCP connection.
+const HEADER: ByteCount = ByteCount::new(HEADER_LENGTH as u64);
 
 /// Time between two checks of a transfer, and for an interrupt.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
@@ -159,12 +162,6 @@ pub fn measure_iperf2(
 /// # Errors
 /// Fails if an iperf2 server cannot run the test.
 fn sendable_request(request: &Request) -> Result<Request, TestRefusal> {
-    let refuse = |number, why: &str| {
-        Err(TestRefusal {
-            number,
-            why: why.to_owned(),
-        })
-    };
     let usual = match request.transport {
         Transport::Tcp => ByteCount::from_kib(128),
         Transport::Udp => USUAL_DATAGRAM,
@@ -176,28 +173,28 @@ fn sendable_request(request: &Request) -> Result<Request, TestRefusal> {
     };
     let datagrams = Iperf2Datagram::LENGTH as u64..=MAX_DATAGRAM;
     if request.direction != Direction::Upload {
-        return refuse(
+        return Err(TestRefusal::new(
             ErrorNumber::UNIMPLEMENTED,
             "with iperf2 servers only uploads are measured",
-        );
+        ));
     }
     if request.omit != Span::ZERO {
-        return refuse(
+        return Err(TestRefusal::new(
             ErrorNumber::OMIT,
             "iperf2 servers cannot leave out the start of a test",
-        );
+        ));
     }
     if matches!(request.buffer, Buffer::Window(_)) {
-        return refuse(
+        return Err(TestRefusal::new(
             ErrorNumber::UNIMPLEMENTED,
             "the window is the server's with iperf2: start `iperf -s -w` there",
-        );
+        ));
     }
     if request.transport == Transport::Udp && !datagrams.contains(&block.get()) {
-        return refuse(
+        return Err(TestRefusal::new(
             ErrorNumber::UDP_BLOCK_SIZE,
             "iperf2's datagrams have 20 to 65507 bytes",
-        );
+        ));
     }
     Ok(Request {
         block,
@@ -223,29 +220,16 @@ struct FinishedUpload {
 
 impl FinishedUpload {
     fn to_summary(&self) -> Summary {
-        let received: ByteCount = self.streams.iter().map(|stream| stream.received).sum();
-        let retransmits: Option<Vec<SegCount>> = self
-            .streams
-            .iter()
-            .map(|stream| stream.retransmits)
-            .collect();
+        let summary = direction_summary(Direction::Upload, &self.streams, self.duration);
+        let duration = self.duration.max(Span::from_nanos(1));
         Summary {
-            duration: self.duration,
-            sent: self.streams.iter().map(|stream| stream.sent).sum(),
-            received,
-            rate: BitRate::from_bytes_in(received, self.duration.max(Span::from_nanos(1))),
-            retransmits: retransmits.map(|counts| counts.into_iter().sum()),
+            rate: BitRate::from_bytes_in(summary.received, duration),
             steady: find_steady(
                 &self.samples,
                 self.rtt.idle.map(|idle| idle.min),
                 self.watched.to,
             ),
-            datagrams_sent: self
-                .streams
-                .iter()
-                .map(|stream| stream.datagrams_sent)
-                .sum(),
-            datagrams: self.streams.iter().map(|stream| stream.datagrams).sum(),
+            ..summary
         }
     }
 }
@@ -273,7 +257,7 @@ fn watch_upload(
     interrupt: &AtomicBool,
     progress: &mut dyn FnMut(&Interval),
     sent: &dyn Fn() -> Vec<SentAmount>,
-    is_over: &dyn Fn() -> bool,
+    is_over: &mut dyn FnMut() -> bool,
 ) -> WatchedUpload {
     const MIN_INTERVAL: Span = Span::from_millis(1);
     let origin = Instant::now();
@@ -433,7 +417,6 @@ fn over_tcp(
     interrupt: &AtomicBool,
     progress: &mut dyn FnMut(&Interval),
 ) -> Result<FinishedUpload, ProbeError> {
-    let header = ByteCount::new(HEADER_LENGTH as u64);
     let (address, prober, streams) = connect_streams(destination, addresses, request)?;
     let handshake = streams
         .first()
@@ -445,69 +428,26 @@ fn over_tcp(
     let sockets = sockets
         .collect::<Result<_, _>>()
         .map_err(ProbeError::from_io("read a socket's options"))?;
-    let budget = request
-        .bytes
-        .map(|bytes| bytes.saturating_sub(header * u64::from(request.streams)));
-    let plan = TransferPlan {
-        budget,
-        whole_blocks: false,
-        ..TransferPlan::from_request(request, handshake)
-    };
-    let lanes = streams.into_iter().map(|stream| PlannedStream {
-        channel: StreamChannel::Tcp(stream),
-        role: StreamRole::Sender,
-    });
-    let transfer = RunningTransfer::start_transfer(lanes.collect(), plan)
-        .map_err(ProbeError::from_io("start the data threads"))?;
-    let sent = || {
-        let streams = transfer.totals().streams;
-        streams
-            .iter()
-            .map(|count| SentAmount {
-                bytes: count.bytes + header,
-                datagrams: None,
-            })
-            .collect::<Vec<_>>()
-    };
-    let (acknowledged, is_silent) = (
-        RefCell::new(AcknowledgementWatch::with_max_silence(max_silence)),
-        Cell::new(false),
-    );
-    let is_over = || {
-        let now = transfer.origin().elapsed().into();
-        // At a low rate there may be nothing to acknowledge for long.
-        let bytes = || {
-            let sum = || {
-                transfer
-                    .sample_now()
-                    .iter()
-                    .filter_map(|sample| sample.tcp.bytes_acked)
-                    .sum()
-            };
-            (!transfer.is_drained()).then(sum)
-        };
-        is_silent.set(request.bytes.is_some() && acknowledged.borrow_mut().is_overdue(now, bytes));
-        transfer.is_over() || is_silent.get()
-    };
+    let transfer = start_upload(streams, request, handshake)?;
+    let mut acknowledged = AcknowledgementWatch::with_max_silence(max_silence);
+    let mut is_silent = false;
     let watched = watch_upload(
         request,
         prober.as_ref(),
         interrupt,
         progress,
-        &sent,
-        &is_over,
+        &|| sent_amounts(&transfer),
+        &mut || {
+            let now = transfer.origin().elapsed().into();
+            is_silent = request.bytes.is_some()
+                && acknowledged.is_overdue(now, || acknowledged_bytes(&transfer));
+            transfer.is_over() || is_silent
+        },
     );
-    transfer.stop_sending();
-    transfer.close_sending();
-    let is_hasty = watched.interrupted || is_silent.get();
-    let deadline = Instant::now() + if is_hasty { HASTY_DRAIN } else { DRAIN };
-    while !transfer.is_drained() && Instant::now() < deadline {
-        thread::sleep(POLL_INTERVAL);
-    }
-    let (sent, is_drained) = (sent(), transfer.is_drained());
+    drain_upload(&transfer, watched.interrupted || is_silent);
+    let (sent, is_drained) = (sent_amounts(&transfer), transfer.is_drained());
     let duration = transfer.origin().elapsed().into();
     let rest = transfer.finish_transfer();
-    let taken = settled_echo(prober, &watched, interrupt);
     let within = rest
         .samples
         .iter()
@@ -519,15 +459,9 @@ fn over_tcp(
         streams: upload_summaries(&sent, &rest.samples, is_drained),
         duration,
         cpu: rest.cpu,
-        rtt: round_trips(
-            taken.as_ref(),
-            (watched.origin, Span::ZERO, watched.to),
-            handshake,
-            within,
-        ),
+        rtt: settled_round_trips(prober, &watched, interrupt, handshake, within),
         watched,
         broken_off: is_silent
-            .get()
             .then(|| format!("the server acknowledged nothing for {max_silence}"))
             .or_else(|| all_broke(&rest)),
         samples: rest.samples,
@@ -535,17 +469,80 @@ fn over_tcp(
     })
 }
 
-/// Returns the echo requests of a load that is over, once the path has settled.
-fn settled_echo(
+/// Starts to send on connections that have carried their header already.
+fn start_upload(
+    streams: Vec<TcpStream>,
+    request: &Request,
+    handshake: Option<Span>,
+) -> Result<RunningTransfer, ProbeError> {
+    let plan = TransferPlan {
+        budget: request
+            .bytes
+            .map(|bytes| bytes.saturating_sub(HEADER * u64::from(request.streams))),
+        whole_blocks: false,
+        ..TransferPlan::from_request(request, handshake)
+    };
+    let lanes = streams.into_iter().map(|stream| PlannedStream {
+        channel: StreamChannel::Tcp(stream),
+        role: StreamRole::Sender,
+    });
+    RunningTransfer::start_transfer(lanes.collect(), plan)
+        .map_err(ProbeError::from_io("start the data threads"))
+}
+
+fn sent_amounts(transfer: &RunningTransfer) -> Vec<SentAmount> {
+    let streams = transfer.totals().streams;
+    streams
+        .iter()
+        .map(|count| SentAmount {
+            bytes: count.bytes + HEADER,
+            datagrams: None,
+        })
+        .collect()
+}
+
+/// Returns the bytes of all streams that the server has acknowledged; `None` if none are missing:
+/// at a low rate there may be nothing to acknowledge for long.
+fn acknowledged_bytes(transfer: &RunningTransfer) -> Option<ByteCount> {
+    if transfer.is_drained() {
+        return None;
+    }
+    let samples = transfer.sample_now();
+    let acknowledged = samples.iter().filter_map(|sample| sample.tcp.bytes_acked);
+    Some(acknowledged.sum())
+}
+
+/// Ends an upload, and waits until its last bytes are acknowledged, or for too long.
+fn drain_upload(transfer: &RunningTransfer, is_hasty: bool) {
+    transfer.stop_sending();
+    transfer.close_sending();
+    let deadline = Instant::now() + if is_hasty { HASTY_DRAIN } else { DRAIN };
+    while !transfer.is_drained() && Instant::now() < deadline {
+        thread::sleep(POLL_INTERVAL);
+    }
+}
+
+/// Returns the round-trip times of a load that is over, once the path has settled: those of echo
+/// requests, and those of its `handshake` and `within` it.
+fn settled_round_trips(
     prober: Option<EchoProber>,
     watched: &WatchedUpload,
     interrupt: &AtomicBool,
-) -> Option<EchoResult> {
-    let prober = prober?;
-    if !watched.interrupted {
-        prober.wait_until_settled(interrupt);
-    }
-    prober.finish()
+    handshake: Option<Span>,
+    within: Vec<Span>,
+) -> RttReport {
+    let taken = prober.and_then(|prober| {
+        if !watched.interrupted {
+            prober.wait_until_settled(interrupt);
+        }
+        prober.finish()
+    });
+    round_trips(
+        taken.as_ref(),
+        (watched.origin, Span::ZERO, watched.to),
+        handshake,
+        within,
+    )
 }
 
 /// Opens every stream to the first address that answers and sends its header; starts echo requests
@@ -625,14 +622,10 @@ struct DatagramSender {
     thread: JoinHandle<io::Result<Option<Iperf2Report>>>,
 }
 
-impl DatagramSender {
-    fn sent_amount(&self) -> SentAmount {
-        let (bytes, datagrams) = &*self.counted;
-        let bytes = ByteCount::new(bytes.load(Ordering::Relaxed));
-        SentAmount {
-            bytes,
-            datagrams: Some(datagrams.load(Ordering::Relaxed)),
-        }
+fn sent_amount((bytes, datagrams): &(AtomicU64, AtomicU64)) -> SentAmount {
+    SentAmount {
+        bytes: ByteCount::new(bytes.load(Ordering::Relaxed)),
+        datagrams: Some(datagrams.load(Ordering::Relaxed)),
     }
 }
 
@@ -655,34 +648,27 @@ fn over_udp(
         (0..request.streams).map(|stream| bind_stream(destination, address, request, stream));
     let (sockets, found): (Vec<_>, Vec<_>) =
         opened.collect::<Result<Vec<_>, _>>()?.into_iter().unzip();
-    let mut senders = Vec::new();
-    for socket in sockets {
-        senders.push(start_sender(socket, Arc::clone(&shared)).inspect_err(|_| shared.give_up())?);
-        thread::sleep(STAGGER);
-    }
-    let sent = || {
-        senders
-            .iter()
-            .map(DatagramSender::sent_amount)
-            .collect::<Vec<_>>()
-    };
-    let is_over = || senders.iter().all(|one| one.thread.is_finished());
+    let senders = start_senders(sockets, &shared)?;
     let watched = watch_upload(
         request,
         prober.as_ref(),
         interrupt,
         progress,
-        &sent,
-        &is_over,
+        &|| {
+            senders
+                .iter()
+                .map(|one| sent_amount(&one.counted))
+                .collect()
+        },
+        &mut || senders.iter().all(|one| one.thread.is_finished()),
     );
     shared.give_up();
     let mut broken_off = None;
     let mut reported = None;
     let mut streams = Vec::new();
     for (sender, stream) in senders.into_iter().zip(0..) {
-        let counted = Arc::clone(&sender.counted);
-        let report = sender
-            .thread
+        let DatagramSender { counted, thread } = sender;
+        let report = thread
             .join()
             .unwrap_or_else(|_| Err(io::Error::other("its thread panicked")));
         let report = report.unwrap_or_else(|error| {
@@ -693,19 +679,8 @@ fn over_udp(
             broken_off = Some("the server did not say what it received".to_owned());
         }
         reported = reported.max(report.map(|report| report.duration));
-        let sent = ByteCount::new(counted.0.load(Ordering::Relaxed));
-        streams.push(StreamSummary {
-            stream,
-            direction: Direction::Upload,
-            sent,
-            // A server counts a repeated last datagram twice.
-            received: report.map_or(ByteCount::ZERO, |report| report.bytes.min(sent)),
-            retransmits: None,
-            datagrams_sent: Some(counted.1.load(Ordering::Relaxed)),
-            datagrams: report.map(|report| report.as_seen()),
-        });
+        streams.push(datagram_summary(stream, sent_amount(&counted), report));
     }
-    let taken = settled_echo(prober, &watched, interrupt);
     Ok(FinishedUpload {
         address,
         sockets: found,
@@ -714,15 +689,23 @@ fn over_udp(
         cpu: None,
         samples: Vec::new(),
         carried: None,
-        rtt: round_trips(
-            taken.as_ref(),
-            (watched.origin, Span::ZERO, watched.to),
-            None,
-            Vec::new(),
-        ),
+        rtt: settled_round_trips(prober, &watched, interrupt, None, Vec::new()),
         watched,
         broken_off,
     })
+}
+
+fn datagram_summary(stream: u16, sent: SentAmount, report: Option<Iperf2Report>) -> StreamSummary {
+    StreamSummary {
+        stream,
+        direction: Direction::Upload,
+        sent: sent.bytes,
+        // A server counts a repeated last datagram twice.
+        received: report.map_or(ByteCount::ZERO, |report| report.bytes.min(sent.bytes)),
+        retransmits: None,
+        datagrams_sent: sent.datagrams,
+        datagrams: report.map(|report| report.as_seen()),
+    }
 }
 
 fn bind_stream(
@@ -731,13 +714,21 @@ fn bind_stream(
     request: &Request,
     stream: u16,
 ) -> Result<(UdpSocket, SocketReadback), ProbeError> {
-    let failed = || ProbeError::from_io("open a UDP socket");
     let socket: UdpSocket =
         prepare_udp(address, request, &destination.local.of_stream(stream))?.into();
-    socket.connect(address).map_err(failed())?;
-    socket.set_read_timeout(Some(REPEAT)).map_err(failed())?;
-    let found = read_back(&SockRef::from(&socket), stream).map_err(failed())?;
+    let found = connect_datagrams(&socket, address, stream)
+        .map_err(ProbeError::from_io("open a UDP socket"))?;
     Ok((socket, found))
+}
+
+fn connect_datagrams(
+    socket: &UdpSocket,
+    address: SocketAddr,
+    stream: u16,
+) -> io::Result<SocketReadback> {
+    socket.connect(address)?;
+    socket.set_read_timeout(Some(REPEAT))?;
+    read_back(&SockRef::from(socket), stream)
 }
 
 impl DatagramState {
@@ -763,6 +754,19 @@ impl DatagramState {
         // The bytes that are left may be too few for a number and a time.
         (length > 0).then_some(length.max(Iperf2Datagram::LENGTH))
     }
+}
+
+/// Starts the streams one after the other.
+fn start_senders(
+    sockets: Vec<UdpSocket>,
+    shared: &Arc<DatagramState>,
+) -> Result<Vec<DatagramSender>, ProbeError> {
+    let mut senders = Vec::new();
+    for socket in sockets {
+        senders.push(start_sender(socket, Arc::clone(shared)).inspect_err(|_| shared.give_up())?);
+        thread::sleep(STAGGER);
+    }
+    Ok(senders)
 }
 
 fn start_sender(

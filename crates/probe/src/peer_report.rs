@@ -23,21 +23,13 @@ pub(crate) fn merge_report(report: &mut EndReport, now: EndReport) {
     }
     report.device = now.device.or(report.device.take());
     let latest = report.processors.last().map(|sample| sample.at);
-    if now
-        .processors
-        .first()
-        .is_some_and(|sample| latest.is_none_or(|latest| sample.at > latest))
-    {
+    if now.processors.first().map(|sample| sample.at) > latest {
         report.processors.extend(now.processors);
         report.processors = machine::reduce_for_record(std::mem::take(&mut report.processors));
     }
     let latest = report.samples.last().map(|sample| sample.at);
     // Snapshots differ in their times.
-    if now
-        .samples
-        .first()
-        .is_some_and(|sample| latest.is_none_or(|latest| sample.at > latest))
-    {
+    if now.samples.first().map(|sample| sample.at) > latest {
         report.samples.extend(now.samples);
     }
     if report.samples.len() > MAX_SAMPLES {

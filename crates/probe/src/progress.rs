@@ -185,13 +185,6 @@ impl CountedTransfer {
     pub(crate) fn test_snapshot(&self, echo_rtt: Option<Span>) -> TestSnapshot {
         let (latest, totals) = (self.transfer.latest_samples(), self.transfer.totals());
         let is_sampled = latest.len() == self.ways.len();
-        let bytes = |index: usize, way: Direction| match latest.get(index).filter(|_| is_sampled) {
-            Some(sample) if way == Direction::Upload => {
-                sample.tcp.bytes_acked.unwrap_or(sample.bytes)
-            }
-            Some(sample) => sample.bytes,
-            None => totals.streams[index].bytes,
-        };
         let streams = self.ways.iter().enumerate();
         TestSnapshot {
             at: latest
@@ -202,7 +195,13 @@ impl CountedTransfer {
             streams: streams
                 .map(|(index, &way)| StreamSnapshot {
                     direction: way,
-                    bytes: bytes(index, way),
+                    bytes: match latest.get(index).filter(|_| is_sampled) {
+                        Some(sample) if way == Direction::Upload => {
+                            sample.tcp.bytes_acked.unwrap_or(sample.bytes)
+                        }
+                        Some(sample) => sample.bytes,
+                        None => totals.streams[index].bytes,
+                    },
                 })
                 .collect(),
         }
@@ -512,15 +511,15 @@ impl CountedTransfer {
         let ways = [Direction::Upload, Direction::Download]
             .into_iter()
             .filter(|way| self.ways.contains(way));
-        let interval = |way| {
+        let intervals = ways.map(|way| {
             let streams = streams
                 .iter()
                 .zip(&self.ways)
                 .filter(|(_, its)| **its == way);
             let streams: Vec<StreamInterval> = streams.map(|(stream, _)| stream.clone()).collect();
             combined_interval(way, &before, &now, streams, boundary <= self.request.omit)
-        };
-        ways.map(interval).collect()
+        });
+        intervals.collect()
     }
 
     fn stream_interval(

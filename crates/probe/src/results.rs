@@ -85,17 +85,18 @@ pub(crate) fn direction_summary(
     streams: &[StreamSummary],
     duration: Span,
 ) -> Summary {
-    let of_way = || streams.iter().filter(|stream| stream.direction == way);
-    let received: ByteCount = of_way().map(|stream| stream.received).sum();
+    let of_way = streams.iter().filter(|stream| stream.direction == way);
+    let of_way: Vec<&StreamSummary> = of_way.collect();
+    let received: ByteCount = of_way.iter().map(|stream| stream.received).sum();
     Summary {
         duration,
-        sent: of_way().map(|stream| stream.sent).sum(),
+        sent: of_way.iter().map(|stream| stream.sent).sum(),
         received,
         rate: BitRate::from_bytes_in(received, duration),
-        retransmits: of_way().map(|stream| stream.retransmits).sum(),
+        retransmits: of_way.iter().map(|stream| stream.retransmits).sum(),
         steady: None,
-        datagrams_sent: of_way().map(|stream| stream.datagrams_sent).sum(),
-        datagrams: of_way().map(|stream| stream.datagrams).sum(),
+        datagrams_sent: of_way.iter().map(|stream| stream.datagrams_sent).sum(),
+        datagrams: of_way.iter().map(|stream| stream.datagrams).sum(),
     }
 }
 

@@ -55,6 +55,19 @@ pub(crate) struct OpenStream {
     pub(crate) handshake: Option<Handshake>,
 }
 
+impl OpenStream {
+    /// Returns true if the server's kernel has all that was sent. A UDP stream has been answered
+    /// already.
+    fn is_taken(&self) -> bool {
+        match &self.channel {
+            StreamChannel::Tcp(socket) => {
+                fullpipe_sys::tcp_info(socket).map_or(true, |info| is_acknowledged(&info))
+            }
+            StreamChannel::Udp(_) => true,
+        }
+    }
+}
+
 /// Everything that is needed to open the data connections of one test.
 pub(crate) struct StreamOpener<'t> {
     pub(crate) address: SocketAddr,
@@ -109,17 +122,10 @@ impl StreamOpener<'_> {
         groups
     }
 
-    /// Waits until the server's kernel has all that was sent on `streams`. A UDP stream has been
-    /// answered already.
+    /// Waits until the server's kernel has all that was sent on `streams`.
     async fn until_taken(&self, streams: &[OpenStream]) -> Result<(), ProbeError> {
-        let is_taken = |stream: &OpenStream| match &stream.channel {
-            StreamChannel::Tcp(socket) => {
-                fullpipe_sys::tcp_info(socket).map_or(true, |info| is_acknowledged(&info))
-            }
-            StreamChannel::Udp(_) => true,
-        };
         let acknowledged = async {
-            while !streams.iter().all(is_taken) {
+            while !streams.iter().all(OpenStream::is_taken) {
                 sleep(POLL_INTERVAL).await;
             }
         };
@@ -146,7 +152,7 @@ impl StreamOpener<'_> {
             connecting.spawn(send_cookie(stream, self.cookie, self.timeout));
         }
         let established = join_all(&mut connecting).await.map_err(connection_failed)?;
-        let stream = |(stream, window): (StdTcpStream, _)| {
+        let streams = established.into_iter().map(|(stream, window)| {
             let options_overwritten = stream
                 .local_addr()
                 .ok()
@@ -159,8 +165,8 @@ impl StreamOpener<'_> {
                 channel: StreamChannel::Tcp(stream),
                 handshake,
             }
-        };
-        Ok(established.into_iter().map(stream).collect())
+        });
+        Ok(streams.collect())
     }
 
     async fn open_udp_streams(&self, group: Range<u16>) -> Result<Vec<OpenStream>, ProbeError> {
@@ -183,11 +189,11 @@ impl StreamOpener<'_> {
             ));
         }
         let answered = join_all(&mut answers).await.map_err(flow_failed)?;
-        let stream = |socket| OpenStream {
+        let streams = answered.into_iter().map(|socket| OpenStream {
             channel: StreamChannel::Udp(socket),
             handshake: None,
-        };
-        Ok(answered.into_iter().map(stream).collect())
+        });
+        Ok(streams.collect())
     }
 
     /// Returns the hellos of a UDP stream: the usual one, and before it one with the cookie for a

@@ -135,10 +135,12 @@ impl FinishedTest<'_> {
         streams: &[StreamSummary],
         idle: Option<RttStats>,
     ) -> Summary {
-        let its =
-            |sample: &&Sample| self.finished.ways.get(usize::from(sample.stream)) == Some(&way);
         let (samples, end) = self.best_samples(way);
-        let samples: Vec<Sample> = samples.iter().filter(its).cloned().collect();
+        let samples: Vec<Sample> = samples
+            .iter()
+            .filter(|sample| self.finished.ways.get(usize::from(sample.stream)) == Some(&way))
+            .cloned()
+            .collect();
         let steady = steady_part(
             (&samples, end),
             idle.map(|idle| idle.min),
@@ -146,7 +148,7 @@ impl FinishedTest<'_> {
         );
         Summary {
             steady,
-            ..direction_summary(way, streams, self.receiving_time(way))
+            ..direction_summary(way, streams, self.counting_time(way == Direction::Upload))
         }
     }
 
@@ -155,14 +157,11 @@ impl FinishedTest<'_> {
         self.results.report.as_deref().or(self.stated.as_ref())
     }
 
-    /// Returns the time over which the receiver counted, by its own clock if it reported that.
-    fn receiving_time(&self, way: Direction) -> Span {
-        if way == Direction::Upload {
-            self.their_time()
-        } else {
-            None
-        }
-        .unwrap_or_else(|| self.finished.duration())
+    /// Returns the time over which this end counted, or the other one if it `is_theirs`, by its own
+    /// clock if it reported that.
+    fn counting_time(&self, is_theirs: bool) -> Span {
+        let theirs = self.their_time().filter(|_| is_theirs);
+        theirs.unwrap_or_else(|| self.finished.duration())
     }
 
     /// Returns why the senders of datagrams did not carry the load asked for. Of a test that broke
@@ -173,25 +172,16 @@ impl FinishedTest<'_> {
             .data_directions()
             .iter()
             .filter(|_| self.broken_off.is_none());
-        let unmet = |way: &Direction| {
+        let unmet = directions.filter_map(|&way| {
             let sent = streams
                 .iter()
-                .filter(|stream| stream.direction == *way)
+                .filter(|stream| stream.direction == way)
                 .map(|stream| stream.sent)
                 .sum();
-            unmet_rate(&self.request, *way, sent, self.sending_time(*way))
-        };
-        directions.filter_map(unmet).collect()
-    }
-
-    /// Returns the time over which the sender counted, by its own clock if it reported that.
-    fn sending_time(&self, way: Direction) -> Span {
-        if way == Direction::Download {
-            self.their_time()
-        } else {
-            None
-        }
-        .unwrap_or_else(|| self.finished.duration())
+            let time = self.counting_time(way == Direction::Download);
+            unmet_rate(&self.request, way, sent, time)
+        });
+        unmet.collect()
     }
 
     /// Returns the time over which the other end counted, by its own clock; `None` if it is not
@@ -232,37 +222,8 @@ impl FinishedTest<'_> {
     }
 
     fn test_warnings(&self) -> Vec<String> {
-        let mut warnings = Vec::new();
-        if let (Buffer::Request(asked), Some(socket)) = (self.request.buffer, self.sockets.first())
-        {
-            for (name, limit, got) in [
-                ("SO_SNDBUF", "wmem_max", socket.sndbuf),
-                ("SO_RCVBUF", "rmem_max", socket.rcvbuf),
-            ] {
-                if got < asked * 2 {
-                    warnings.push(format!(
-                        "the kernel cut {name} to {} of the {asked} asked for; net.core.{limit} allows no more",
-                        ByteCount::new(got.get() / 2)
-                    ));
-                }
-            }
-        }
-        let here = self.finished.stream_datagrams(self.request.transport);
-        let there = self
-            .far_report()
-            .map_or(&[][..], |report| &report.datagrams);
-        for (whose, seen) in [("this", &here[..]), ("the other", there)] {
-            let dropped = seen
-                .iter()
-                .filter_map(|seen| seen.dropped_here)
-                .fold(0, u64::saturating_add);
-            if dropped > 0 {
-                warnings.push(format!(
-                    "{whose} host itself dropped {} for want of socket buffer; ask for more with --buffer",
-                    count_noun(dropped, "datagram")
-                ));
-            }
-        }
+        let mut warnings = self.buffer_warnings();
+        warnings.extend(self.drop_warnings());
         let omit = self.request.omit;
         let whole = Span::from_secs(omit.as_nanos().div_ceil(Span::from_secs(1).as_nanos()));
         if self.far_report().is_none() && whole != omit {
@@ -280,6 +241,48 @@ impl FinishedTest<'_> {
         warnings.extend(stated.map(|note| format!("at the other end, {note}")));
         for (stream, error) in &self.finished.rest.failures {
             warnings.push(format!("stream {stream} broke: {error}"));
+        }
+        warnings
+    }
+
+    /// Returns how the kernel cut the buffers that were asked for.
+    fn buffer_warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if let (Buffer::Request(asked), Some(socket)) = (self.request.buffer, self.sockets.first())
+        {
+            for (name, limit, got) in [
+                ("SO_SNDBUF", "wmem_max", socket.sndbuf),
+                ("SO_RCVBUF", "rmem_max", socket.rcvbuf),
+            ] {
+                if got < asked * 2 {
+                    warnings.push(format!(
+                        "the kernel cut {name} to {} of the {asked} asked for; net.core.{limit} allows no more",
+                        ByteCount::new(got.get() / 2)
+                    ));
+                }
+            }
+        }
+        warnings
+    }
+
+    /// Returns how many datagrams each host itself dropped.
+    fn drop_warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        let here = self.finished.stream_datagrams(self.request.transport);
+        let there = self
+            .far_report()
+            .map_or(&[][..], |report| &report.datagrams);
+        for (whose, seen) in [("this", &here[..]), ("the other", there)] {
+            let dropped = seen
+                .iter()
+                .filter_map(|seen| seen.dropped_here)
+                .fold(0, u64::saturating_add);
+            if dropped > 0 {
+                warnings.push(format!(
+                    "{whose} host itself dropped {} for want of socket buffer; ask for more with --buffer",
+                    count_noun(dropped, "datagram")
+                ));
+            }
         }
         warnings
     }
@@ -401,14 +404,10 @@ pub(crate) fn run_totals(
     control: Option<&TcpInfo>,
 ) -> RunTotals {
     let streams = finished.ways.iter().zip(&finished.rest.totals.streams);
-    let moved = |way: Direction| {
-        streams
-            .clone()
-            .filter(|(its, _)| **its == way)
-            .map(|(_, count)| count.bytes)
-            .sum()
-    };
-    let (written, read) = (moved(Direction::Upload), moved(Direction::Download));
+    let [written, read] = [Direction::Upload, Direction::Download].map(|way| {
+        let its = streams.clone().filter(|(its, _)| **its == way);
+        its.map(|(_, count)| count.bytes).sum()
+    });
     let carried = control.and_then(|control| {
         if finished.ways.contains(&Direction::Upload) {
             Some(finished.rest.sent_on.carried_bytes()? + control.bytes_sent?)

@@ -217,16 +217,14 @@ impl Admission {
         if !self.is_allowed(address) {
             return Err(ClientRejection::Denied);
         }
-        let expected = |prefix| {
-            self.state
-                .borrow()
-                .prefixes
-                .get(&prefix)
-                .map_or(0, |own| own.streams as usize)
-        };
-        let place =
-            self.pending
-                .admit_expecting(address, now, self.is_full_of_pending(), &expected);
+        let is_full = self.is_full_of_pending();
+        let place = self
+            .pending
+            .admit_expecting(address, now, is_full, &|prefix| {
+                let state = self.state.borrow();
+                let own = state.prefixes.get(&prefix);
+                own.map_or(0, |own| own.streams as usize)
+            });
         let place = place.ok_or(ClientRejection::QuotaExceeded)?;
         let permit = self.grant_permit(
             address,
@@ -350,19 +348,16 @@ impl Admission {
             return Ok(());
         };
         load.activity = activity;
-        let busy = |why| TestRefusal {
-            number: ErrorNumber::BUSY,
-            why,
-        };
         if load.evicted {
-            return Err(busy(format!(
+            let why = format!(
                 "it was idle for {} and is ended to make room for others",
                 activity.idle
-            )));
+            );
+            return Err(TestRefusal::new(ErrorNumber::BUSY, why));
         }
         load.queues
             .record_bytes(activity.stalled)
-            .map_err(|excess| busy(excess.to_string()))?;
+            .map_err(|excess| TestRefusal::new(ErrorNumber::BUSY, excess.to_string()))?;
         let (each, total) = (self.limits.address.rate, self.limits.total.rate);
         state.check_rates(each, activity.rate, "its address carries", |prefix| {
             prefix == permit.client_prefix
@@ -443,25 +438,18 @@ impl Admission {
     /// duration that is known in advance.
     fn check_size(&self, request: &Request) -> Result<(), TestRefusal> {
         let duration = request.omit + request.duration;
-        match (self.limits.duration, self.limits.bytes, request.bytes) {
+        let why = match (self.limits.duration, self.limits.bytes, request.bytes) {
             (Some(max), _, None) if duration > max => {
-                let why = format!("a test of {duration} asked for; at most {max} is permitted");
-                Err(TestRefusal {
-                    number: ErrorNumber::MAX_DURATION,
-                    why,
-                })
+                format!("a test of {duration} asked for; at most {max} is permitted")
             }
             (_, Some(max), Some(bytes)) if bytes > max => {
-                // iperf3 has no number for too many bytes; the one for a test that is too long
-                // comes closest.
-                let why = format!("a test of {bytes} asked for; at most {max} is permitted");
-                Err(TestRefusal {
-                    number: ErrorNumber::MAX_DURATION,
-                    why,
-                })
+                format!("a test of {bytes} asked for; at most {max} is permitted")
             }
-            _ => Ok(()),
-        }
+            _ => return Ok(()),
+        };
+        // iperf3 has no number for too many bytes; the one for a test that is too long comes
+        // closest.
+        Err(TestRefusal::new(ErrorNumber::MAX_DURATION, why))
     }
 
     /// Fails if there would be too many streams. A request that exceeds a quota by itself is
@@ -474,12 +462,11 @@ impl Admission {
         own: QuotaUsage,
     ) -> Result<(), TestRefusal> {
         let (each, total) = (self.limits.address.streams, self.limits.total.streams);
-        let refuse = |number, why| Err(TestRefusal { number, why });
         if streams > each.min(total) {
             let why = format!(
                 "{streams} streams asked for; the limits are {each} for an address and {total} in total"
             );
-            return refuse(ErrorNumber::STREAMS, why);
+            return Err(TestRefusal::new(ErrorNumber::STREAMS, why));
         }
         if own.streams > each {
             let used = own.streams - streams;
@@ -487,14 +474,14 @@ impl Admission {
                 "{} asked for; its address uses {used} of the {each} that it may use",
                 count_noun(streams, "stream")
             );
-            return refuse(ErrorNumber::BUSY, why);
+            return Err(TestRefusal::new(ErrorNumber::BUSY, why));
         }
         if self.exceeds_site(address, each, own.streams, |usage| usage.streams + streams) {
             let why = format!(
                 "{} asked for; its network uses too many already",
                 count_noun(streams, "stream")
             );
-            return refuse(ErrorNumber::BUSY, why);
+            return Err(TestRefusal::new(ErrorNumber::BUSY, why));
         }
         if all.streams > available_quota(total, own.streams, all.streams == streams)
             || self.lacks_descriptors(all)
@@ -504,7 +491,7 @@ impl Admission {
                 "{} asked for; all tests together use {used} of {total}",
                 count_noun(streams, "stream")
             );
-            return refuse(ErrorNumber::BUSY, why);
+            return Err(TestRefusal::new(ErrorNumber::BUSY, why));
         }
         Ok(())
     }
@@ -543,10 +530,7 @@ impl Admission {
         ] {
             if let Some(limit) = limit.filter(|limit| rate > *limit) {
                 let why = format!("{subject} {rate}; {limit} is permitted");
-                return Err(TestRefusal {
-                    number: ErrorNumber::TOTAL_RATE,
-                    why,
-                });
+                return Err(TestRefusal::new(ErrorNumber::TOTAL_RATE, why));
             }
         }
         Ok(())
@@ -605,10 +589,7 @@ impl AdmissionState {
         if sum > limit && fastest <= rate {
             let why =
                 format!("{subject} {sum}; {limit} is permitted, and no other test carries more");
-            return Err(TestRefusal {
-                number: ErrorNumber::TOTAL_RATE,
-                why,
-            });
+            return Err(TestRefusal::new(ErrorNumber::TOTAL_RATE, why));
         }
         Ok(())
     }

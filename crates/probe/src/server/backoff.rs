@@ -65,14 +65,14 @@ impl LoginBackoff {
         user: Option<usize>,
         now: Instant,
     ) -> Duration {
-        let until = |failures: &LoginFailures| {
-            (failures.latest + failures.retry_delay()).saturating_duration_since(now)
-        };
-        let of_prefix = self.of_prefixes.get(&prefix).map_or(Duration::ZERO, until);
         let of_user = self
             .user_unknown_at(prefix, user)
             .and_then(|user| self.of_users.get(&user));
-        of_prefix.max(of_user.map_or(Duration::ZERO, until))
+        let failures = self.of_prefixes.get(&prefix).into_iter().chain(of_user);
+        let delays = failures.map(|failures| {
+            (failures.latest + failures.retry_delay()).saturating_duration_since(now)
+        });
+        delays.max().unwrap_or_default()
     }
 
     /// Records a wrong password.

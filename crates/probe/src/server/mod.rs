@@ -634,19 +634,16 @@ impl TestServer {
         let failure = ended.as_ref().err();
         let refused =
             failure.filter(|failure| failure.is_refusal && self.counts_refusals && !self.one_off);
-        let is_counted = |refused: &TestFailure| {
-            !self
-                .refusals
-                .borrow_mut()
-                .is_first(client.ip(), &refused.why, Instant::now())
-        };
-        if refused.is_some_and(is_counted) {
+        if refused.is_some_and(|refused| {
+            let mut refusals = self.refusals.borrow_mut();
+            !refusals.is_first(client.ip(), &refused.why, Instant::now())
+        }) {
             return;
         }
-        let is_by_unknown =
-            |failure: &TestFailure| failure.is_refusal && self.serves_only_known_clients();
-        let ends_test =
-            !failure.is_some_and(|failure| failure.is_no_test || is_by_unknown(failure));
+        let ends_test = failure.is_none_or(|failure| {
+            let is_by_unknown = failure.is_refusal && self.serves_only_known_clients();
+            !failure.is_no_test && !is_by_unknown
+        });
         // There is no receiver any more if the server is ending.
         let _ = self.events.send(QueuedEvent {
             event: end_event(client, ended),

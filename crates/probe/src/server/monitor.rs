@@ -105,27 +105,16 @@ impl TransferMonitor {
     }
 
     fn check_bounds(&self, at: Span, bytes: ByteCount) -> Result<(), TestRefusal> {
-        let refuse = |why| {
-            Err(TestRefusal {
-                number: ErrorNumber::MAX_DURATION,
-                why,
-            })
-        };
-        match self.bounds {
-            TransferBounds {
-                max_duration: Some(max),
-                ..
-            } if at > max => refuse(format!(
-                "it lasted longer than the {max} that are permitted"
-            )),
-            TransferBounds {
-                max_bytes: Some(max),
-                ..
-            } if bytes > max => {
-                refuse(format!("it carried more than the {max} that are permitted"))
+        let why = match (self.bounds.max_duration, self.bounds.max_bytes) {
+            (Some(max), _) if at > max => {
+                format!("it lasted longer than the {max} that are permitted")
             }
-            _ => Ok(()),
-        }
+            (_, Some(max)) if bytes > max => {
+                format!("it carried more than the {max} that are permitted")
+            }
+            _ => return Ok(()),
+        };
+        Err(TestRefusal::new(ErrorNumber::MAX_DURATION, why))
     }
 
     /// Returns the rate of the last [`MAX_WINDOW`]; zero before [`MIN_WINDOW`].
@@ -179,17 +168,14 @@ fn stream_progress(
             continue;
         };
         let memory = sample.memory.unwrap_or_default();
-        let sender = QueueSample::from_sender(&sample.tcp, &memory);
-        let is_known = *role == StreamRole::Sender && sample.tcp.bytes_acked.is_some();
-        let carried = if is_known {
-            sender.carried
-        } else {
-            stream.carried
-        };
+        let acknowledged = sample
+            .tcp
+            .bytes_acked
+            .filter(|_| *role == StreamRole::Sender);
         *stream = QueueSample {
-            carried,
+            carried: acknowledged.unwrap_or(stream.carried),
             queued: memory.wmem_queued + memory.rmem_alloc,
-            ..sender
+            ..QueueSample::from_sender(&sample.tcp, &memory)
         };
     }
     streams

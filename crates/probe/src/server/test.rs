@@ -258,13 +258,9 @@ impl Test {
             .as_ref()
             .and_then(CountedTransfer::storage_failure);
         if let Some(StorageFailure { why, os_error }) = failure {
-            return self.session.refuse_test(
-                TestRefusal {
-                    number: ErrorNumber::FILE,
-                    why: why.clone(),
-                },
-                *os_error,
-            );
+            return self
+                .session
+                .refuse_test(TestRefusal::new(ErrorNumber::FILE, why.as_str()), *os_error);
         }
         let activity = match &self.progress {
             Some(progress) => self
@@ -423,10 +419,7 @@ impl Test {
             .max(1.0);
         sleep((began + REFUSAL_TIME.mul_f64(periods)).saturating_duration_since(Instant::now()))
             .await;
-        Err(TestRefusal {
-            number: ErrorNumber::AUTHENTICATION,
-            why,
-        })
+        Err(TestRefusal::new(ErrorNumber::AUTHENTICATION, why))
     }
 
     /// Decrypts the login of the client and checks it, unless its prefix or its user must wait.
@@ -476,20 +469,15 @@ impl Test {
         if request.transport != Transport::Udp {
             return Ok(());
         }
-        let refuse = |number, why: &str| {
-            Err(TestRefusal {
-                number,
-                why: why.to_owned(),
-            })
-        };
         if !self.server.has_udp.get() {
-            return refuse(
+            return Err(TestRefusal::new(
                 ErrorNumber::UNIMPLEMENTED,
                 "another program uses the UDP port",
-            );
+            ));
         }
         let Ok(local) = self.control.tcp_stream().local_addr() else {
-            return refuse(ErrorNumber::STREAMS, "the control connection is gone");
+            let why = "the control connection is gone";
+            return Err(TestRefusal::new(ErrorNumber::STREAMS, why));
         };
         let deadline = Instant::now() + self.server.client_timeout.reply_timeout() / 2;
         let (client, local) = (self.client.ip(), canonical_address(local));
@@ -507,10 +495,10 @@ impl Test {
         };
         while !expect() {
             if Instant::now() >= deadline || *self.shutdown.borrow() {
-                return refuse(
+                return Err(TestRefusal::new(
                     ErrorNumber::STREAMS,
                     "another test of its address is still opening its UDP streams",
-                );
+                ));
             }
             sleep(POLL_INTERVAL).await;
         }
@@ -529,10 +517,7 @@ impl Test {
     fn accept_stream(&mut self, stream: AcceptedStream) {
         let AcceptedStream { channel, permit } = stream;
         if let Err(error) = apply_options(&SockRef::from(&channel), &self.request) {
-            let refusal = TestRefusal {
-                number: ErrorNumber::CONGESTION,
-                why: error.to_string(),
-            };
+            let refusal = TestRefusal::new(ErrorNumber::CONGESTION, error.to_string());
             self.session.refuse_test(refusal, error.os_error());
             return;
         }
