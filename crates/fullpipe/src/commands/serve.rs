@@ -440,7 +440,8 @@ fn run(arguments: &ServeArguments) -> Result<(), Failure> {
     let mut observer = ServerObserver {
         arguments,
         log: &log,
-        sharing: share.as_ref().map(ShareServer::listen_address),
+        share_address: share.as_ref().and_then(ShareServer::listen_address),
+        is_share_unlogged: share.is_some(),
         picture,
         pid_file: None,
     };
@@ -472,8 +473,10 @@ fn run(arguments: &ServeArguments) -> Result<(), Failure> {
 struct ServerObserver<'s> {
     arguments: &'s ServeArguments,
     log: &'s LogThread<LogEntry>,
-    /// Port for copies alone, until it is logged that a folder is shared.
-    sharing: Option<Option<SocketAddr>>,
+    /// Port for copies alone.
+    share_address: Option<SocketAddr>,
+    /// True until it is logged that a folder is shared.
+    is_share_unlogged: bool,
     picture: Option<LivePicture<ServerUpdate>>,
     pid_file: Option<Result<PidFile, Failure>>,
 }
@@ -496,7 +499,10 @@ impl ServerObserver<'_> {
             });
         }
         self.log.log_event(LogEntry::Server(Box::new(event)));
-        if let Some((address, own)) = listening.zip(listening.and_then(|_| self.sharing.take())) {
+        if let Some(address) = listening
+            && std::mem::take(&mut self.is_share_unlogged)
+        {
+            let own = self.share_address;
             self.log.log_event(LogEntry::Sharing(
                 own.unwrap_or(address),
                 self.arguments.shared_line(address, own),

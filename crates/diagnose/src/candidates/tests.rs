@@ -1,0 +1,45 @@
+use super::*;
+use fullpipe_units::Ratio;
+
+#[test]
+fn no_set_has_more_than_three_and_a_finding_has_one_of_a_view() {
+    for view in [Basis::Sender, Basis::Receiver, Basis::Capture] {
+        for (index, set) in sets_of(view).iter().enumerate() {
+            assert!((2..=3).contains(&set.verdicts.len()));
+            for other in &sets_of(view)[index + 1..] {
+                let differs = other
+                    .verdicts
+                    .iter()
+                    .any(|verdict| !set.verdicts.contains(verdict));
+                let is_other_first = other.verdicts[0] != set.verdicts[0];
+                assert!(
+                    differs || is_other_first,
+                    "nothing chooses one of two sets of a view"
+                );
+                // Of the other views the rules choose the set by its first verdict and another
+                // one.
+                assert!(
+                    view != Basis::Sender || is_other_first,
+                    "the first verdict alone chooses"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_finding_that_is_sure_has_no_candidates_and_another_is_the_first() {
+    let sure = LimitFinding::new(LossVerdict::Policer, Ratio::ONE);
+    assert!(find_candidates(Basis::Receiver, &sure).0.is_empty());
+    let unsure = sure.one_of_several();
+    assert!(
+        find_candidates(Basis::BothEnds, &unsure).0.is_empty(),
+        "the view decides"
+    );
+    let (all, would_distinguish) = find_candidates(Basis::Receiver, &unsure);
+    assert_eq!(
+        (all.len(), all[0]),
+        (3, Candidate::from(LegalVerdict::from(LossVerdict::Policer)))
+    );
+    assert!(would_distinguish.is_some());
+}
