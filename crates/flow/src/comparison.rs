@@ -7,7 +7,7 @@ use crate::changes::compare_ends;
 use crate::clocks::{ClockFigures, CommonPackets};
 use crate::losses::{PathLosses, leave_out_later_copies, loss_course};
 use crate::passages::{ComparedPassages, PacketTimes, PassageGrids};
-use crate::sending::segment_count;
+use crate::sizes::segment_count;
 
 /// One connection as both captures show it. Its ends are numbered as in the first.
 #[derive(Clone, Copy)]

@@ -5,7 +5,7 @@ use std::num::NonZeroU64;
 use fullpipe_record::{CongestionState, Sample, TcpInfo};
 use fullpipe_units::{ByteCount, SegCount, Span, Time};
 
-use crate::sending::segment_count;
+use crate::sizes::segment_count;
 
 /// Points that are kept. Beyond it the time between them doubles.
 const MAX_POINTS: usize = 1024;

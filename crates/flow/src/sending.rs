@@ -8,6 +8,7 @@ use crate::echoes::EchoedState;
 use crate::rates::BurstRates;
 use crate::rounds::RoundTripHistory;
 use crate::scales::ScaleCounts;
+use crate::sizes::segment_count;
 use crate::stalls::Stalls;
 
 /// Maximum time after an acknowledgement at which the data that it allowed is sent, at the sender
@@ -93,16 +94,6 @@ impl RecentPeak {
 
     fn max_value(&self) -> u64 {
         self.most[0].max(self.most[1])
-    }
-}
-
-/// Returns the number of segments of size `mss` that so many bytes take.
-pub(crate) fn segment_count(bytes: u64, mss: u64) -> u64 {
-    // Nearly all are one, which takes no division.
-    if bytes <= mss {
-        u64::from(bytes > 0)
-    } else {
-        bytes.div_ceil(mss.max(1))
     }
 }
 

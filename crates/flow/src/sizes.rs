@@ -110,6 +110,16 @@ fn greatest_common_divisor(one: u32, other: u32) -> u32 {
     }
 }
 
+/// Returns the number of segments of size `mss` that so many bytes take.
+pub(crate) fn segment_count(bytes: u64, mss: u64) -> u64 {
+    // Nearly all are one, which takes no division.
+    if bytes <= mss {
+        u64::from(bytes > 0)
+    } else {
+        bytes.div_ceil(mss.max(1))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
