@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use fullpipe_record::{DeviceCounts, DeviceReport, QdiscReport};
 use fullpipe_sys::{
     DeviceState, LinkErrors, QueueState, device_counter_names, device_counters, device_link,
-    device_state, output_device, queue_states,
+    device_state, filtered_packets, output_device, queue_states,
 };
 
 /// Maximum number of queueing disciplines that are reported: a device may have one for each of its
@@ -19,6 +19,7 @@ const MAX_QDISCS: usize = 64;
 pub struct DeviceMeter {
     before: DeviceState,
     queues: Vec<QueueState>,
+    filtered: u32,
     /// Every queueing discipline so far, also those that were removed since.
     seen: Vec<(Identity, QdiscReport)>,
     driver: Option<DriverCounters>,
@@ -44,6 +45,7 @@ impl DeviceMeter {
     pub fn for_device(name: String) -> io::Result<Self> {
         let before = device_state(&name)?;
         let queues = queue_states(before.index)?;
+        let filtered = filtered_packets(before.index)?;
         let link = device_link(&name).unwrap_or_default();
         let report = DeviceReport {
             speed: link.speed,
@@ -57,6 +59,7 @@ impl DeviceMeter {
             driver: DriverCounters::of_device(&report.name),
             before,
             queues,
+            filtered,
             seen: Vec::new(),
             report,
         })
@@ -81,6 +84,8 @@ impl DeviceMeter {
             late_collisions: more_errors(|errors| errors.late_collisions),
             carrier_errors: more_errors(|errors| errors.carrier),
             checksum_errors: more_errors(|errors| errors.checksum),
+            filtered_in: counter_growth(filtered_packets(now.index).ok()?, self.filtered),
+            sent_packets: more(|state| state.sent_packets),
             ..std::mem::take(&mut self.report)
         };
         if let Some(driver) = &mut self.driver {

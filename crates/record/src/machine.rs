@@ -107,6 +107,13 @@ pub struct DeviceReport {
     /// those with `no_buffer`, `out_of_buffer` or the like in their names).
     #[serde(skip_serializing_if = "is_zero")]
     pub without_buffer: u64,
+    /// Incoming packets that filters of the interface dropped (queueing disciplines `ingress` and
+    /// `clsact`).
+    #[serde(skip_serializing_if = "is_zero")]
+    pub filtered_in: u64,
+    /// Packets that the interface sent; some drivers count a train of segments as one.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub sent_packets: u64,
     /// Queueing disciplines for outgoing packets, the root first; at most 64. One that was removed
     /// during the test stays.
     pub qdiscs: Vec<QdiscReport>,

@@ -94,6 +94,23 @@ pub fn device_state(name: &str) -> io::Result<DeviceState> {
 /// # Errors
 /// Fails with the kernel's error.
 pub fn queue_states(index: u32) -> io::Result<Vec<QueueState>> {
+    let mut found = dump_queues(index)?;
+    found.retain(|queue| queue.parent != TC_H_INGRESS);
+    Ok(outermost_first(found))
+}
+
+/// Returns the number of packets that the filters of device `index` dropped on their way in
+/// (disciplines `ingress` and `clsact`); it wraps around.
+///
+/// # Errors
+/// Fails with the kernel's error.
+pub fn filtered_packets(index: u32) -> io::Result<u32> {
+    let queues = dump_queues(index)?;
+    let incoming = queues.iter().find(|queue| queue.parent == TC_H_INGRESS);
+    Ok(incoming.map_or(0, |queue| queue.dropped))
+}
+
+fn dump_queues(index: u32) -> io::Result<Vec<QueueState>> {
     let mut found = Vec::new();
     // For all: the kernel knows no dump of one device.
     dump_list(
@@ -102,7 +119,7 @@ pub fn queue_states(index: u32) -> io::Result<Vec<QueueState>> {
         &[0; QUEUE_LENGTH],
         &mut |_, body| found.extend(read_queue(body, index)),
     )?;
-    Ok(outermost_first(found))
+    Ok(found)
 }
 
 /// Room for one answer: the kernel gives a dump as much at once as the reader has room for, 32 KiB
@@ -190,10 +207,10 @@ fn read_device(body: &[u8]) -> Option<DeviceState> {
     })
 }
 
-/// A queueing discipline of device `index`, if it is one, and for packets on their way out.
+/// A queueing discipline of device `index`, if it is one.
 fn read_queue(body: &[u8], index: u32) -> Option<QueueState> {
     let (handle, parent) = (u32_at(body, INDEX_AT + 4)?, u32_at(body, INDEX_AT + 8)?);
-    if u32_at(body, INDEX_AT)? != index || parent == TC_H_INGRESS {
+    if u32_at(body, INDEX_AT)? != index {
         return None;
     }
     let attributes = body.get(QUEUE_LENGTH..)?;

@@ -44,7 +44,9 @@ pub use descriptors::{receive_with_descriptors, send_with_descriptors, seqpacket
 pub use destinations::{
     ReceivedDatagram, receive_with_destination, report_destinations, send_from,
 };
-pub use device::{DeviceState, LinkErrors, QueueState, device_state, queue_states};
+pub use device::{
+    DeviceState, LinkErrors, QueueState, device_state, filtered_packets, queue_states,
+};
 pub use devices::{NetworkDevice, list_devices};
 pub use ethtool::{
     DeviceFeature, DeviceLink, DeviceRings, device_counter_names, device_counters, device_features,
