@@ -151,7 +151,7 @@ const OF_RECEIVER: [CandidateSet; 14] = [
     ),
 ];
 
-const OF_SENDER: [CandidateSet; 4] = [
+const OF_SENDER: [CandidateSet; 5] = [
     set(
         &[
             ReceiveWindow(ReceiveWindowVerdict::NoWindowScaling),
@@ -165,6 +165,14 @@ const OF_SENDER: [CandidateSet; 4] = [
             ReceiveWindow(ReceiveWindowVerdict::TcpRmemMax),
         ],
         "tcp_rmem at the receiver, and whether its program sets SO_RCVBUF",
+    ),
+    set(
+        &[
+            ReceiveWindow(ReceiveWindowVerdict::MemoryPressure),
+            ReceiveWindow(ReceiveWindowVerdict::WindowClamped),
+            ReceiveWindow(ReceiveWindowVerdict::SoRcvbuf),
+        ],
+        "the memory of TCP at the receiver (/proc/net/protocols, tcp_mem), and the window as it leaves that host",
     ),
     set(
         &[

@@ -1,11 +1,11 @@
-//! Files and network devices of the ends.
+//! Files, network devices and network stacks of the ends.
 
-use fullpipe_record::{DeviceReport, Limit, Machine};
-use fullpipe_units::Ratio;
+use fullpipe_record::{DeviceReport, Evidence, Limit, Machine};
+use fullpipe_units::{ByteCount, Ratio, Span, count_noun};
 
 use crate::figures::SenderSampleFigures;
 use crate::finding::LimitFinding;
-use crate::thresholds::MIN_FILE_SHARE;
+use crate::thresholds::{MIN_FILE_SHARE, MIN_OWN_DROPS, MIN_OWN_DROPS_SHARE};
 
 /// Returns the share of the transfer's time that an end spent on its file, if that was most of it.
 pub(crate) fn busy_with_file(figures: &SenderSampleFigures, machine: &Machine) -> Option<Ratio> {
@@ -38,4 +38,143 @@ pub(crate) fn suspected_device<'a>(
         .device
         .as_ref()
         .filter(|_| may_be)
+}
+
+/// A counter of packets that a host dropped after they had reached it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum DropCounter {
+    /// Of the device or its driver: no room in the ring.
+    Ring,
+    /// Of filters of the device.
+    Filter,
+    /// Of the queue of a processor.
+    Backlog,
+    /// Of TCP, for want of room in a socket.
+    Socket,
+}
+
+impl DropCounter {
+    pub(crate) const fn text(self) -> &'static str {
+        match self {
+            Self::Ring => "the network device (rx_dropped, rx_missed_errors)",
+            Self::Filter => "filters of the network device (ingress, clsact)",
+            Self::Backlog => "the queue of a processor (netdev_max_backlog)",
+            Self::Socket => "full sockets (TCPBacklogDrop, TCPRcvQDrop, TCPOFODrop)",
+        }
+    }
+}
+
+/// Packets that a receiving host dropped.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct HostDrops {
+    pub(crate) count: u64,
+    /// The counter that has most of them.
+    pub(crate) counter: DropCounter,
+}
+
+impl HostDrops {
+    /// Returns those of `machine`; `None` if none are known. The device, its driver and the queue
+    /// of a processor may each count the same packet.
+    pub(crate) fn of_receiver(machine: &Machine) -> Option<Self> {
+        let device = machine.device.as_ref();
+        let of_device = |count: fn(&DeviceReport) -> u64| device.map_or(0, count);
+        let stack = machine.network.unwrap_or_default();
+        let ring = of_device(|device| device.dropped_in.max(device.without_buffer));
+        let (backlog, filter) = (
+            stack.backlog_dropped,
+            of_device(|device| device.filtered_in),
+        );
+        let sockets = stack.dropped_by_sockets();
+        let (_, counter) = [
+            // The kernel counts what a processor's queue has no room for at the device too.
+            (backlog, DropCounter::Backlog),
+            (filter, DropCounter::Filter),
+            (ring.saturating_sub(backlog), DropCounter::Ring),
+            (sockets, DropCounter::Socket),
+        ]
+        .into_iter()
+        .max_by_key(|(count, _)| *count)?;
+        let count = ring
+            .max(backlog)
+            .saturating_add(filter)
+            .saturating_add(sockets);
+        (count > 0).then_some(Self { count, counter })
+    }
+
+    /// Returns true if they are a real share of `lost`, which may be retransmitted segments or
+    /// times of loss.
+    pub(crate) fn explain_losses(self, lost: u64) -> bool {
+        lost > 0
+            && self.count >= MIN_OWN_DROPS
+            && self.count as f64 >= lost as f64 * MIN_OWN_DROPS_SHARE
+    }
+}
+
+/// Returns the share of the time in which the host of `machine` saved TCP memory; `None` if it does
+/// not say.
+pub(crate) fn pressure_share(machine: &Machine) -> Option<Ratio> {
+    let stack = machine.network.filter(|stack| stack.sampled > Span::ZERO)?;
+    Some(Ratio::from_quotient(
+        stack.under_memory_pressure.as_secs_f64(),
+        stack.sampled.as_secs_f64(),
+    ))
+}
+
+/// Returns what all TCP sockets of a host held, and from where on it saves memory, as
+/// `1.4 GiB in all sockets, tcp_mem 1.3 GiB`; `None` if it does not say.
+pub(crate) fn tcp_memory_text(machine: &Machine) -> Option<String> {
+    let stack = machine
+        .network
+        .filter(|stack| stack.tcp_memory > ByteCount::ZERO)?;
+    let limit = stack
+        .tcp_memory_limit
+        .map_or_else(String::new, |limit| format!(", tcp_mem {limit}"));
+    Some(format!("{} in all sockets{limit}", stack.tcp_memory))
+}
+
+/// Returns rows on what the hosts dropped and lacked, where they did.
+pub(crate) fn host_rows(evidence: &Evidence) -> impl Iterator<Item = (String, String)> {
+    let receiver = &evidence.receiver_machine;
+    let dropped = HostDrops::of_receiver(receiver).map(|dropped| {
+        format!(
+            "{}, most by {}",
+            count_noun(dropped.count, "packet"),
+            dropped.counter.text()
+        )
+    });
+    let pressed = pressure_share(receiver).filter(|share| share.get() > 0.0);
+    let pressed = pressed
+        .zip(tcp_memory_text(receiver))
+        .map(|(share, memory)| format!("{memory}; saved for {share} of the time"));
+    let link = |machine: &Machine| machine.device.as_ref().and_then(link_errors_text);
+    [
+        ("dropped by the receiving host", dropped),
+        ("TCP memory of the receiving host", pressed),
+        ("link of the sender", link(&evidence.sender_machine)),
+        ("link of the receiver", link(receiver)),
+    ]
+    .into_iter()
+    .filter_map(|(name, text)| Some((name.to_owned(), text?)))
+}
+
+fn link_errors_text(device: &DeviceReport) -> Option<String> {
+    let counted = |count: u64, what: &str| (count > 0).then(|| count_noun(count, what));
+    let errors = [
+        counted(device.collisions, "collision"),
+        counted(device.late_collisions, "late collision"),
+        counted(device.carrier_errors, "carrier error"),
+        counted(device.checksum_errors, "wrong checksum"),
+    ];
+    let errors: Vec<String> = errors.into_iter().flatten().collect();
+    let duplex = match device.is_half_duplex {
+        Some(true) => "half duplex",
+        Some(false) => "full duplex",
+        None => "duplex not known",
+    };
+    let is_shown = !errors.is_empty() || device.is_half_duplex == Some(true);
+    is_shown.then(|| {
+        [&[duplex.to_owned()], errors.as_slice()]
+            .concat()
+            .join(", ")
+    })
 }

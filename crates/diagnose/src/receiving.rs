@@ -15,7 +15,9 @@ use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span, median};
 use crate::arrivals::{ReceiverSampleFigures, counter_growth};
 use crate::figures::share_of_votes;
 use crate::finding::LimitFinding;
-use crate::limits::{LimitFacts, application_window, cpu, mtu, receive_window};
+use crate::limits::{
+    LimitFacts, application_window, cpu, half_duplex, loss, memory_pressure, mtu, receive_window,
+};
 use crate::path::{exceeds_the_pipe, queue_before_the_load};
 use crate::ramp::is_slow_start;
 use crate::signals::Signals;
@@ -50,7 +52,10 @@ pub(crate) fn find_limit(arrivals: &ReceiverSampleFigures, signals: &Signals) ->
     let found = signals.first_possible(found, |_| arrivals.find_ceilings());
     let found = found
         .unwrap_or_else(|lacking| LimitFinding::unknown_limit(vec![lacking.unwrap_or(OTHER_END)]));
-    mtu::behind_arrivals(arrivals, &found).unwrap_or(found)
+    half_duplex::behind_arrivals(arrivals.evidence, &found)
+        .or_else(|| loss::behind_arrivals(arrivals, &found))
+        .or_else(|| mtu::behind_arrivals(arrivals, &found))
+        .unwrap_or(found)
 }
 
 /// Finds a pipe that is as full as its stated bandwidth allows.
@@ -419,6 +424,9 @@ impl ReceiverSampleFigures<'_> {
     }
 
     fn cause_of_window(&self, window: ByteCount) -> ReceiveWindowVerdict {
+        if memory_pressure::holds_this_end(self) {
+            return ReceiveWindowVerdict::MemoryPressure;
+        }
         let unscaled = self
             .snapshots()
             .any(|snapshot| snapshot.tcp.window_scaling == Some(false));
@@ -552,6 +560,12 @@ impl ReceiverSampleFigures<'_> {
     fn sentence_about_path(&self, finding: &LimitFinding) -> String {
         let (rate, rtt) = (self.rate, self.rtt.unwrap_or_default());
         match finding.verdict {
+            LegalVerdict::Loss(LossVerdict::ReceiverHost) => {
+                loss::drops_here(&self.evidence.receiver_machine, rate)
+            }
+            LegalVerdict::Capacity(verdict @ CapacityVerdict::HalfDuplexOfReceiver) => {
+                half_duplex::sentence(verdict, self.evidence, rate)
+            }
             LegalVerdict::Capacity(_) if finding.other == Some(PacingVerdict::Qdisc.into()) => {
                 format!(
                     "{rate} arrives evenly, and a queue stands before it: the pipe is full, or a queue of the sending host \

@@ -8,8 +8,8 @@ use crate::ceilings::held_against;
 use crate::figures::{SenderSampleFigures, share_of_votes};
 use crate::finding::LimitFinding;
 use crate::limits::{
-    capacity, congestion_window, cpu, loss, mtu, pacing, receive_window, receiver_application,
-    send_buffer, sender_application,
+    capacity, congestion_window, cpu, half_duplex, loss, memory_pressure, mtu, pacing,
+    receive_window, receiver_application, send_buffer, sender_application,
 };
 use crate::path::UNSEEN;
 use crate::signals::Signals;
@@ -133,12 +133,15 @@ fn trace_cause(figures: &SenderSampleFigures, found: LimitFinding) -> LimitFindi
         return mtu::find_cause(figures, &found).unwrap_or(found);
     }
     let order = [
+        memory_pressure::find_cause,
         sender_application::find_cause,
         receiver_application::find_cause,
         cpu::find_cause,
         mtu::find_cause,
         receive_window::find_cause,
+        half_duplex::find_cause,
         capacity::behind_at_sender,
+        loss::behind_at_receiver,
         pacing::find_cause,
         capacity::behind_on_path,
     ];

@@ -478,6 +478,14 @@ pub(crate) const MIN_OWN_DROPS: u64 = 10;
 ///
 /// A train of segments that is dropped as one counts as one.
 pub(crate) const MIN_OWN_DROPS_SHARE: f64 = 0.2;
+/// Collisions of a half-duplex device ÷ packets that it sent from which they take time: data and
+/// acknowledgements meet all the time there (our choice).
+pub(crate) const MIN_COLLISION_SHARE: f64 = 0.01;
+/// Segments that a host allows while it saves TCP memory (`tcp_adjust_rcv_ssthresh`).
+pub(crate) const SEGMENTS_UNDER_PRESSURE: u64 = 4;
+/// Multiple of a window below which no buffer is that is far above it: a buffer of small packets
+/// gives an eighth and more of it to the window (our choice).
+pub(crate) const FAR_BELOW_BUFFER: u64 = 8;
 
 // Remedies.
 

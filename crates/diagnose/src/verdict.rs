@@ -11,6 +11,7 @@ use crate::confidence::confidence;
 use crate::figures::SenderSampleFigures;
 use crate::finding::LimitFinding;
 use crate::limits::{self, LimitFacts, application_window};
+use crate::machine;
 use crate::receiving;
 use crate::rules::find_limit;
 use crate::runner_up::{once_lifted, runner_up};
@@ -70,6 +71,7 @@ impl Judgement {
         let runner_up = runner_up((kind, rate), &once_lifted, &self.others, self.of_the_time);
         let (candidates, would_distinguish) = find_candidates(basis, &finding);
         let mut shown = self.shown;
+        shown.extend(machine::host_rows(evidence));
         shown.extend(
             syn_quotes::quoted_options(evidence)
                 .map(|text| ("SYN as quoted by routers".to_owned(), text)),

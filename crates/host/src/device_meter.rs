@@ -2,10 +2,12 @@
 
 use std::io;
 use std::net::IpAddr;
+use std::time::{Duration, Instant};
 
 use fullpipe_record::{DeviceCounts, DeviceReport, QdiscReport};
 use fullpipe_sys::{
-    DeviceState, QueueState, device_speed, device_state, output_device, queue_states,
+    DeviceState, LinkErrors, QueueState, device_counter_names, device_counters, device_link,
+    device_state, filtered_packets, output_device, queue_states,
 };
 
 /// Maximum number of queueing disciplines that are reported: a device may have one for each of its
@@ -17,8 +19,10 @@ const MAX_QDISCS: usize = 64;
 pub struct DeviceMeter {
     before: DeviceState,
     queues: Vec<QueueState>,
+    filtered: u32,
     /// Every queueing discipline so far, also those that were removed since.
     seen: Vec<(Identity, QdiscReport)>,
+    driver: Option<DriverCounters>,
     report: DeviceReport,
 }
 
@@ -41,16 +45,21 @@ impl DeviceMeter {
     pub fn for_device(name: String) -> io::Result<Self> {
         let before = device_state(&name)?;
         let queues = queue_states(before.index)?;
+        let filtered = filtered_packets(before.index)?;
+        let link = device_link(&name).unwrap_or_default();
         let report = DeviceReport {
-            speed: device_speed(&name).ok().flatten(),
-            name,
+            speed: link.speed,
+            is_half_duplex: link.is_half_duplex,
             mtu: before.mtu,
             queue_length: Some(before.queue_length),
+            name,
             ..DeviceReport::default()
         };
         Ok(Self {
+            driver: DriverCounters::of_device(&report.name),
             before,
             queues,
+            filtered,
             seen: Vec::new(),
             report,
         })
@@ -63,11 +72,101 @@ impl DeviceMeter {
             .filter(|now| now.index == self.before.index)?;
         let queues = queue_states(now.index).ok()?;
         update_queues(&mut self.seen, &queues, &self.queues);
-        self.report.qdiscs = self.seen.iter().map(|(_, report)| report.clone()).collect();
-        self.report.dropped_out = now.dropped_out.saturating_sub(self.before.dropped_out);
-        self.report.dropped_in = now.dropped_in.saturating_sub(self.before.dropped_in);
+        let more = |count: fn(&DeviceState) -> u64| count(&now).saturating_sub(count(&self.before));
+        let more_errors = |count: fn(&LinkErrors) -> u64| {
+            count(&now.link_errors).saturating_sub(count(&self.before.link_errors))
+        };
+        self.report = DeviceReport {
+            qdiscs: self.seen.iter().map(|(_, report)| report.clone()).collect(),
+            dropped_out: more(|state| state.dropped_out),
+            dropped_in: more(|state| state.dropped_in),
+            collisions: more_errors(|errors| errors.collisions),
+            late_collisions: more_errors(|errors| errors.late_collisions),
+            carrier_errors: more_errors(|errors| errors.carrier),
+            checksum_errors: more_errors(|errors| errors.checksum),
+            filtered_in: counter_growth(filtered_packets(now.index).ok()?, self.filtered),
+            sent_packets: more(|state| state.sent_packets),
+            ..std::mem::take(&mut self.report)
+        };
+        if let Some(driver) = &mut self.driver {
+            self.report.without_buffer = driver.growth(&self.report.name);
+        }
         Some(self.report.clone())
     }
+}
+
+/// Counters of a driver's own of packets for which it found no buffer.
+#[derive(Debug)]
+struct DriverCounters {
+    /// Number of all counters of the driver, and the places of those.
+    count: usize,
+    places: Vec<usize>,
+    before: u64,
+    growth: u64,
+    read_at: Instant,
+    /// Time that the driver took for the last answer.
+    cost: Duration,
+}
+
+impl DriverCounters {
+    /// Returns those of a device whose driver has any.
+    fn of_device(name: &str) -> Option<Self> {
+        let names = device_counter_names(name).ok()?;
+        let places: Vec<usize> = (0..names.len())
+            .filter(|place| counts_missing_buffers(&names[*place]))
+            .collect();
+        let mut counters = Self {
+            count: names.len(),
+            before: 0,
+            growth: 0,
+            read_at: Instant::now(),
+            cost: Duration::ZERO,
+            places,
+        };
+        counters.before = counters
+            .read(name)
+            .filter(|_| !counters.places.is_empty())?;
+        Some(counters)
+    }
+
+    fn read(&mut self, name: &str) -> Option<u64> {
+        self.read_at = Instant::now();
+        let values = device_counters(name, self.count);
+        self.cost = self.read_at.elapsed();
+        let values = values.ok()?;
+        let of_place = |place: &usize| values.get(*place).copied().unwrap_or_default();
+        Some(
+            self.places
+                .iter()
+                .map(of_place)
+                .fold(0, u64::saturating_add),
+        )
+    }
+
+    /// Returns the packets since the begin. Some drivers take milliseconds for an answer: they are
+    /// asked for no more than 1 % of the time.
+    fn growth(&mut self, name: &str) -> u64 {
+        if self.read_at.elapsed() >= self.cost * 100
+            && let Some(now) = self.read(name)
+        {
+            self.growth = now.saturating_sub(self.before);
+        }
+        self.growth
+    }
+}
+
+/// Returns true if the name of a driver's counter says that it counts packets without a buffer:
+/// `rx_out_of_buffer` (mlx5), `rx_no_buffer_count` (e1000e, igb), `rx_no_dma_resources` (ixgbe),
+/// `pkts rx OOB` (vmxnet3). Those of single queues would count packets again.
+fn counts_missing_buffers(name: &str) -> bool {
+    const PARTS: [&str; 4] = [
+        "out_of_buffer",
+        "no_buffer",
+        "rx_no_dma_resources",
+        "rx OOB",
+    ];
+    let is_of_a_queue = name.starts_with("rx_queue_") || name.starts_with(' ');
+    PARTS.iter().any(|part| name.contains(part)) && !is_of_a_queue
 }
 
 /// Returns the counts of the device `name`.
@@ -78,7 +177,7 @@ pub fn device_counts(name: &str) -> io::Result<DeviceCounts> {
     let state = device_state(name)?;
     Ok(DeviceCounts {
         name: name.to_owned(),
-        speed: device_speed(name).ok().flatten(),
+        speed: device_link(name).ok().and_then(|link| link.speed),
         mtu: state.mtu,
         link_header: state.link_header,
         sent_packets: state.sent_packets,
@@ -163,6 +262,23 @@ mod tests {
             53,
             "one that was not there"
         );
+    }
+
+    #[test]
+    fn counters_of_drivers_that_lacked_a_buffer_are_known_by_their_names() {
+        let known = [
+            "rx_out_of_buffer",
+            "rx_no_buffer_count",
+            "rx_no_dma_resources",
+        ];
+        assert!(known.into_iter().all(counts_missing_buffers));
+        let others = [
+            "rx_packets",
+            "rx_queue_0_no_buffer",
+            "tx_errors",
+            "rx_missed_errors",
+        ];
+        assert!(!others.into_iter().any(counts_missing_buffers));
     }
 
     #[test]

@@ -130,7 +130,9 @@ fn host_device(found: sys::NetworkDevice) -> HostDevice {
                 rings.most_receive,
             ]
         }),
-        speed: sys::device_speed(&found.name).ok().flatten(),
+        speed: sys::device_link(&found.name)
+            .ok()
+            .and_then(|link| link.speed),
         queues: [found.transmit_queues, found.receive_queues],
         kind: found.kind,
         is_up: found.is_up,

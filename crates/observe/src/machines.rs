@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use fullpipe_host::{DeviceMeter, ProcessorMeter, thin_out_processors};
-use fullpipe_record::{CpuSample, DeviceReport, Machine};
+use fullpipe_host::{DeviceMeter, NetworkMeter, ProcessorMeter, thin_out_processors};
+use fullpipe_record::{CpuSample, DeviceReport, Machine, NetworkStack};
 use fullpipe_units::Span;
 
 /// Maximum number of processes, and of other hosts, that are measured.
@@ -21,6 +21,8 @@ pub(crate) struct MachineMeters {
     sees_devices: bool,
     processes: BTreeMap<u32, (ProcessorMeter, Vec<CpuSample>)>,
     devices: BTreeMap<IpAddr, (DeviceMeter, Option<DeviceReport>)>,
+    /// The network stack of the namespace of this thread; `None` where it is another's.
+    network: Option<(NetworkMeter, Option<NetworkStack>)>,
 }
 
 impl MachineMeters {
@@ -29,6 +31,7 @@ impl MachineMeters {
             sees_devices,
             processes: BTreeMap::new(),
             devices: BTreeMap::new(),
+            network: sees_devices.then(|| (NetworkMeter::of_this_thread(), None)),
         }
     }
 
@@ -57,6 +60,9 @@ impl MachineMeters {
                 thin_out_processors(samples);
             }
         }
+        if let Some((meter, report)) = &mut self.network {
+            *report = meter.take_sample(at).or(*report);
+        }
         for (meter, report) in self.devices.values_mut() {
             // A device that has gone keeps its last counts.
             *report = meter.take_sample().or(report.take());
@@ -84,6 +90,7 @@ impl MachineMeters {
                 .devices
                 .get(&remote)
                 .and_then(|(_, report)| report.clone()),
+            network: self.network.as_ref().and_then(|(_, report)| *report),
             storage: None,
         }
     }

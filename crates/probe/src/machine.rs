@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use fullpipe_host::{DeviceMeter, ProcessorMeter, thin_out_processors};
+use fullpipe_host::{DeviceMeter, NetworkMeter, ProcessorMeter, thin_out_processors};
 use fullpipe_record::{CpuSample, Machine};
 
 /// Time between two samples at first.
@@ -32,6 +32,7 @@ const MAX_CORES: usize = 512;
 pub(crate) struct MachineSampler {
     processors: ProcessorMeter,
     device: Option<DeviceMeter>,
+    network: NetworkMeter,
 }
 
 impl MachineSampler {
@@ -45,6 +46,7 @@ impl MachineSampler {
         Self {
             device: device.ok(),
             processors: ProcessorMeter::of_this_process(),
+            network: NetworkMeter::of_this_thread(),
         }
     }
 
@@ -81,6 +83,10 @@ impl MachineSampler {
             seen.processors.extend(sample);
             // A device that has gone keeps its last counts.
             seen.device = device.or(seen.device.take());
+            seen.network = self
+                .network
+                .take_sample(origin.elapsed().into())
+                .or(seen.network);
             if KEPT.is_exceeded_by(&seen.processors) {
                 thin_out_processors(&mut seen.processors);
                 period *= 2;
@@ -113,6 +119,7 @@ impl MachineWatch {
         Machine {
             processors: latest.into_iter().collect(),
             device: seen.device.clone(),
+            network: seen.network,
             storage: None,
         }
     }

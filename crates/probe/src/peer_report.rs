@@ -22,6 +22,7 @@ pub(crate) fn merge_report(report: &mut EndReport, now: EndReport) {
         report.datagrams = now.datagrams;
     }
     report.device = now.device.or(report.device.take());
+    report.network = now.network.or(report.network);
     let latest = report.processors.last().map(|sample| sample.at);
     if now.processors.first().map(|sample| sample.at) > latest {
         report.processors.extend(now.processors);

@@ -172,6 +172,7 @@ impl CountedTransfer {
         EndReport {
             processors: machine.processors,
             device: machine.device,
+            network: machine.network,
             cpu: self.transfer.cpu_time(),
             samples,
             datagrams: received_datagrams(&counts, &self.ways, self.request.transport),

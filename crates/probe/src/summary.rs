@@ -91,6 +91,7 @@ impl FinishedTest<'_> {
             placement: self.placement,
             processors: self.finished.machine.processors,
             device: self.finished.machine.device,
+            network: self.finished.machine.network,
             samples: self.finished.rest.samples,
             ..EndReport::default()
         };

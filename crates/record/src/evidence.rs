@@ -114,6 +114,7 @@ fn machine_of_end(end: &EndReport) -> Machine {
     Machine {
         processors: end.processors.clone(),
         device: end.device.clone(),
+        network: end.network,
         storage: end.storage,
     }
 }

@@ -21,6 +21,8 @@ pub enum Cause {
     WindowScaleRewritten,
     /// A device between the ends lowers the windows that pass.
     WindowClamped,
+    /// The receiving host saves the memory of its TCP sockets.
+    MemoryPressure,
     /// The reader takes data slowly.
     SlowReader,
     /// A file is written or read slowly.
@@ -49,12 +51,16 @@ pub enum Cause {
     Shared,
     /// The sending host's own queue or network device.
     HostQueue,
+    /// A link that carries data in one direction at a time.
+    HalfDuplex,
     /// Independent loss.
     Random,
     /// A device that discards what exceeds a rate.
     Policer,
     /// Loss because a queue is shorter than the bursts.
     ShallowQueue,
+    /// The receiving host drops what has reached it.
+    ReceiverHost,
     /// The program set a maximum pace.
     MaxPacingRate,
     /// A queueing discipline of the host holds packets back.
@@ -143,6 +149,7 @@ legal_verdicts! {
         WindowScaleStripped: WindowScaleStripped "window-scale-stripped" at Middlebox,
         WindowScaleRewritten: WindowScaleRewritten "window-scale-rewritten" at Middlebox,
         WindowClamped: WindowClamped "window-clamped" at Middlebox,
+        MemoryPressure: MemoryPressure "memory-pressure" at Receiver,
     }
     /// Verdicts of a receiving program.
     ReceiverApplication "receiver-application" ReceiverApplicationVerdict {
@@ -177,12 +184,15 @@ legal_verdicts! {
         Link: Link "link" at Path,
         Shared: Shared "shared" at Path,
         HostQueue: HostQueue "host-queue" at Sender,
+        HalfDuplexOfSender: HalfDuplex "half-duplex" at Sender,
+        HalfDuplexOfReceiver: HalfDuplex "half-duplex" at Receiver,
     }
     /// Verdicts of loss.
     Loss "loss" LossVerdict {
         Random: Random "random" at Path,
         Policer: Policer "policer" at Path,
         ShallowQueue: ShallowQueue "shallow-queue" at Path,
+        ReceiverHost: ReceiverHost "receiver-host" at Receiver,
     }
     /// Verdicts of a pace.
     Pacing "pacing" PacingVerdict {

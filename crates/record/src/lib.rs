@@ -90,7 +90,9 @@ pub use legal::{
     LegalVerdict, LossVerdict, MtuVerdict, PacingVerdict, ReceiveWindowVerdict,
     ReceiverApplicationVerdict, SendBufferVerdict, SenderApplicationVerdict, UnknownVerdict,
 };
-pub use machine::{CpuSample, CpuTime, DeviceCounts, DeviceReport, Machine, QdiscReport};
+pub use machine::{
+    CpuSample, CpuTime, DeviceCounts, DeviceReport, Machine, NetworkStack, QdiscReport,
+};
 pub use measurement::{
     Cpu, Datagrams, Direction, EndReport, Handshake, HostIdentity, Interval, MAX_STREAM_INTERVALS,
     Measurement, Peer, RttMethod, RttReport, RttStats, RunTotals, SocketReadback, Steady,

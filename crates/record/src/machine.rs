@@ -13,6 +13,9 @@ pub struct Machine {
     /// Network interface of the test's data packets; `None` if the interface is unknown or the
     /// endpoint reported none.
     pub device: Option<DeviceReport>,
+    /// Drops and memory of the network stack of its host; `None` if the endpoint reported none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub network: Option<NetworkStack>,
     /// File whose content the endpoint sent, or to which the endpoint wrote the received data;
     /// `None` if there was no such file.
     pub storage: Option<StorageUse>,
@@ -83,9 +86,82 @@ pub struct DeviceReport {
     /// Incoming packets that the interface dropped or had no buffer for (`rx_dropped` and
     /// `rx_missed_errors`).
     pub dropped_in: u64,
+    /// True if the interface can only send or receive at a time (half duplex); `None` if the driver
+    /// does not report it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub is_half_duplex: Option<bool>,
+    /// Collisions while the interface sent (`collisions`).
+    #[serde(skip_serializing_if = "is_zero")]
+    pub collisions: u64,
+    /// Frames lost in collisions after their first 64 bytes (`tx_window_errors`), which occur only
+    /// where the other end of the link sends at any time, as in full duplex.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub late_collisions: u64,
+    /// Frames lost with the carrier (`tx_carrier_errors`).
+    #[serde(skip_serializing_if = "is_zero")]
+    pub carrier_errors: u64,
+    /// Frames that came with a wrong checksum (`rx_crc_errors`).
+    #[serde(skip_serializing_if = "is_zero")]
+    pub checksum_errors: u64,
+    /// Incoming packets for which the driver found no buffer, by its own counters (`ethtool -S`:
+    /// those with `no_buffer`, `out_of_buffer` or the like in their names).
+    #[serde(skip_serializing_if = "is_zero")]
+    pub without_buffer: u64,
+    /// Incoming packets that filters of the interface dropped (queueing disciplines `ingress` and
+    /// `clsact`).
+    #[serde(skip_serializing_if = "is_zero")]
+    pub filtered_in: u64,
+    /// Packets that the interface sent; some drivers count a train of segments as one.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub sent_packets: u64,
     /// Queueing disciplines for outgoing packets, the root first; at most 64. One that was removed
     /// during the test stays.
     pub qdiscs: Vec<QdiscReport>,
+}
+
+/// Drops and memory of the network stack of an endpoint's host. Counts cover the time since data
+/// began to flow and all connections of the host or of its network namespace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct NetworkStack {
+    /// Incoming packets dropped because the queue of a CPU was full (`netdev_max_backlog`; second
+    /// field of `/proc/net/softnet_stat`), of all network namespaces.
+    pub backlog_dropped: u64,
+    /// Incoming packets dropped because the queue of a socket in use was full (`TCPBacklogDrop`).
+    pub socket_backlog_dropped: u64,
+    /// Incoming packets dropped because a receive buffer had no room (`TCPRcvQDrop`).
+    pub receive_queue_dropped: u64,
+    /// Incoming packets dropped because a receive buffer had no room for data that is out of order
+    /// (`TCPOFODrop`).
+    pub out_of_order_dropped: u64,
+    /// Number of times that a receive buffer was searched for memory to free (`PruneCalled`).
+    pub pruned: u64,
+    /// Packets in receive buffers that were joined to free memory (`TCPRcvCollapsed`).
+    pub collapsed: u64,
+    /// Number of times that the memory of TCP rose above the second value of `tcp_mem`
+    /// (`TCPMemoryPressures`), as far as a socket of this network namespace brought it there.
+    pub memory_pressures: u64,
+    /// Time in which the kernel saved memory of TCP, by samples (column `press` of
+    /// `/proc/net/protocols`), of all network namespaces.
+    pub under_memory_pressure: Span,
+    /// Time that the samples cover.
+    pub sampled: Span,
+    /// The most memory of all TCP sockets, of all network namespaces, among the samples (column
+    /// `memory` of `/proc/net/protocols`).
+    pub tcp_memory: ByteCount,
+    /// Memory of TCP from which the kernel saves it (second value of `tcp_mem`). `None` if it
+    /// cannot be read, as in a network namespace that is not the first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tcp_memory_limit: Option<ByteCount>,
+}
+
+impl NetworkStack {
+    /// Returns the segments that TCP dropped for want of room in a socket.
+    pub const fn dropped_by_sockets(&self) -> u64 {
+        self.socket_backlog_dropped
+            .saturating_add(self.receive_queue_dropped)
+            .saturating_add(self.out_of_order_dropped)
+    }
 }
 
 /// Counts of a network device in both directions, since it was made.
@@ -126,6 +202,11 @@ impl DeviceCounts {
             ..self.clone()
         })
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// Queueing discipline for outgoing packets of a network interface. Counts cover the time since

@@ -7,9 +7,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    CpuSample, DeviceReport, EchoReport, HostSettings, Inflation, MAX_SAMPLES, OwnCapture,
-    Placement, Request, ResolvedRequest, Responsiveness, RouteReport, Sample, TcpInfo, Thinning,
-    Transport, Verdict, Web100, Web100Report,
+    CpuSample, DeviceReport, EchoReport, HostSettings, Inflation, MAX_SAMPLES, NetworkStack,
+    OwnCapture, Placement, Request, ResolvedRequest, Responsiveness, RouteReport, Sample, TcpInfo,
+    Thinning, Transport, Verdict, Web100, Web100Report,
 };
 
 /// Direction of the data, seen from the end that asked for the test.
@@ -168,6 +168,9 @@ pub struct EndReport {
     /// The device through which its data packets went, where it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<DeviceReport>,
+    /// Drops and memory of the network stack of its host, where they are known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<NetworkStack>,
     /// Placement of its data threads near its network device, where that was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub placement: Option<Placement>,

@@ -34,6 +34,22 @@ pub struct DeviceState {
     pub dropped_out: u64,
     /// Packets that it has dropped on their way in, or had no room for.
     pub dropped_in: u64,
+    /// Errors of its link.
+    pub link_errors: LinkErrors,
+}
+
+/// Errors that a device counts on its link, as `struct rtnl_link_stats64` has them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LinkErrors {
+    /// Collisions while it sent (`collisions`).
+    pub collisions: u64,
+    /// Collisions after the first 64 bytes of a frame, with which the frame is lost
+    /// (`tx_window_errors`).
+    pub late_collisions: u64,
+    /// Frames that were lost because the carrier was (`tx_carrier_errors`).
+    pub carrier: u64,
+    /// Frames that came with a wrong checksum (`rx_crc_errors`).
+    pub checksum: u64,
 }
 
 /// A queueing discipline for packets on their way out, as it is now. The counts wrap around.
@@ -78,6 +94,23 @@ pub fn device_state(name: &str) -> io::Result<DeviceState> {
 /// # Errors
 /// Fails with the kernel's error.
 pub fn queue_states(index: u32) -> io::Result<Vec<QueueState>> {
+    let mut found = dump_queues(index)?;
+    found.retain(|queue| queue.parent != TC_H_INGRESS);
+    Ok(outermost_first(found))
+}
+
+/// Returns the number of packets that the filters of device `index` dropped on their way in
+/// (disciplines `ingress` and `clsact`); it wraps around.
+///
+/// # Errors
+/// Fails with the kernel's error.
+pub fn filtered_packets(index: u32) -> io::Result<u32> {
+    let queues = dump_queues(index)?;
+    let incoming = queues.iter().find(|queue| queue.parent == TC_H_INGRESS);
+    Ok(incoming.map_or(0, |queue| queue.dropped))
+}
+
+fn dump_queues(index: u32) -> io::Result<Vec<QueueState>> {
     let mut found = Vec::new();
     // For all: the kernel knows no dump of one device.
     dump_list(
@@ -86,7 +119,7 @@ pub fn queue_states(index: u32) -> io::Result<Vec<QueueState>> {
         &[0; QUEUE_LENGTH],
         &mut |_, body| found.extend(read_queue(body, index)),
     )?;
-    Ok(outermost_first(found))
+    Ok(found)
 }
 
 /// Room for one answer: the kernel gives a dump as much at once as the reader has room for, 32 KiB
@@ -114,7 +147,11 @@ const RX_BYTES: usize = 2;
 const TX_BYTES: usize = 3;
 const RX_DROPPED: usize = 6;
 const TX_DROPPED: usize = 7;
+const COLLISIONS: usize = 9;
+const RX_CRC: usize = 12;
 const RX_MISSED: usize = 15;
+const TX_CARRIER: usize = 17;
+const TX_WINDOW: usize = 20;
 
 /// `linux/rtnetlink.h` and `linux/gen_stats.h`.
 const TCA_KIND: u16 = 1;
@@ -135,21 +172,10 @@ const MAX_KIND: usize = 16;
 fn read_device(body: &[u8]) -> Option<DeviceState> {
     let attributes = body.get(LINK_LENGTH..)?;
     let counts = attribute(attributes, libc::IFLA_STATS64).unwrap_or_default();
-    let [
-        received_packets,
-        sent_packets,
-        received,
-        sent,
-        dropped,
-        dropped_out,
-        missed,
-    ] = [
-        RX_PACKETS, TX_PACKETS, RX_BYTES, TX_BYTES, RX_DROPPED, TX_DROPPED, RX_MISSED,
-    ]
-    .map(|number| {
+    let count = |number: usize| {
         let count = counts.get(number * 8..).and_then(parse_u64);
         count.unwrap_or_default()
-    });
+    };
     let kind = body
         .get(KIND_AT..)?
         .first_chunk()
@@ -165,20 +191,26 @@ fn read_device(body: &[u8]) -> Option<DeviceState> {
         } else {
             ByteCount::ZERO
         },
-        received_packets,
-        received: ByteCount::new(received),
+        received_packets: count(RX_PACKETS),
+        received: ByteCount::new(count(RX_BYTES)),
         queue_length: SegCount::new(queue_length.into()),
-        sent_packets,
-        sent: ByteCount::new(sent),
-        dropped_out,
-        dropped_in: dropped.saturating_add(missed),
+        sent_packets: count(TX_PACKETS),
+        sent: ByteCount::new(count(TX_BYTES)),
+        dropped_out: count(TX_DROPPED),
+        dropped_in: count(RX_DROPPED).saturating_add(count(RX_MISSED)),
+        link_errors: LinkErrors {
+            collisions: count(COLLISIONS),
+            late_collisions: count(TX_WINDOW),
+            carrier: count(TX_CARRIER),
+            checksum: count(RX_CRC),
+        },
     })
 }
 
-/// A queueing discipline of device `index`, if it is one, and for packets on their way out.
+/// A queueing discipline of device `index`, if it is one.
 fn read_queue(body: &[u8], index: u32) -> Option<QueueState> {
     let (handle, parent) = (u32_at(body, INDEX_AT + 4)?, u32_at(body, INDEX_AT + 8)?);
-    if u32_at(body, INDEX_AT)? != index || parent == TC_H_INGRESS {
+    if u32_at(body, INDEX_AT)? != index {
         return None;
     }
     let attributes = body.get(QUEUE_LENGTH..)?;

@@ -43,7 +43,7 @@ pub struct DeviceRings {
 /// # Errors
 /// Fails with the kernel's error: `ENODEV` where there is no such device.
 pub fn device_features(name: &str) -> io::Result<Vec<DeviceFeature>> {
-    let names = feature_names(name)?;
+    let names = string_set(name, FEATURES)?;
     let blocks = names.len().div_ceil(32);
     let mut buffer = [GET_FEATURES.to_ne_bytes(), (blocks as u32).to_ne_bytes()].concat();
     buffer.resize(8 + blocks * 16, 0);
@@ -107,12 +107,22 @@ pub fn device_rings(name: &str) -> io::Result<DeviceRings> {
     })
 }
 
-/// Returns the speed that the driver of device `name` states; `None` where it does not know.
+/// What the driver of a device states of its link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct DeviceLink {
+    /// Its speed; `None` where the driver does not know.
+    pub speed: Option<BitRate>,
+    /// True if it sends or receives, but not both at once; `None` where the driver does not know.
+    pub is_half_duplex: Option<bool>,
+}
+
+/// Returns what the driver of device `name` states of its link.
 ///
 /// # Errors
-/// Fails with the kernel's error: `EOPNOTSUPP` where it has none.
-pub fn device_speed(name: &str) -> io::Result<Option<BitRate>> {
-    // `struct ethtool_cmd`: the lower half of the speed at 12, the upper at 28, in Mbit/s.
+/// Fails with the kernel's error: `EOPNOTSUPP` where it states nothing.
+pub fn device_link(name: &str) -> io::Result<DeviceLink> {
+    // `struct ethtool_cmd`: the lower half of the speed at 12, the upper at 28, in Mbit/s; the
+    // duplex at 14.
     let mut buffer = GET_SETTINGS.to_ne_bytes().to_vec();
     buffer.resize(44, 0);
     ethtool_request(name, &mut buffer)?;
@@ -120,40 +130,82 @@ pub fn device_speed(name: &str) -> io::Result<Option<BitRate>> {
         [28, 12].map(|at| u32::from(u16::from_ne_bytes([buffer[at], buffer[at + 1]])));
     let speed = upper << 16 | lower;
     let unknown = [0, u32::from(u16::MAX), u32::MAX];
-    Ok((!unknown.contains(&speed)).then(|| BitRate::from_mbps(speed.into())))
+    Ok(DeviceLink {
+        speed: (!unknown.contains(&speed)).then(|| BitRate::from_mbps(speed.into())),
+        is_half_duplex: match buffer[14] {
+            DUPLEX_HALF => Some(true),
+            DUPLEX_FULL => Some(false),
+            _ => None,
+        },
+    })
+}
+
+/// Returns the names of the counters that the driver of device `name` has of its own, in the order
+/// of [`device_counters`].
+///
+/// # Errors
+/// Fails with the kernel's error: `EOPNOTSUPP` where it has none.
+pub fn device_counter_names(name: &str) -> io::Result<Vec<String>> {
+    string_set(name, COUNTERS)
+}
+
+/// Returns the counters that the driver of device `name` has of its own, of which it has `count`.
+///
+/// # Errors
+/// Fails with the kernel's error, or if the driver has another number of them.
+pub fn device_counters(name: &str, count: usize) -> io::Result<Vec<u64>> {
+    let mut buffer = [GET_COUNTERS, count as u32].map(u32::to_ne_bytes).concat();
+    buffer.resize(8 + (count + SPARE_STRINGS) * 8, 0);
+    ethtool_request(name, &mut buffer)?;
+    if read_word(&buffer, 4) as usize != count {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "the driver's counters have changed",
+        ));
+    }
+    let values = buffer[8..].chunks_exact(8).take(count);
+    Ok(values
+        .map(|value| value.first_chunk().copied().map_or(0, u64::from_ne_bytes))
+        .collect())
 }
 
 const GET_SETTINGS: u32 = 0x01;
 const GET_RINGS: u32 = 0x10;
 const GET_STRINGS: u32 = 0x1b;
+const GET_COUNTERS: u32 = 0x1d;
 const GET_STRING_COUNT: u32 = 0x37;
 const GET_FEATURES: u32 = 0x3a;
 const SET_FEATURES: u32 = 0x3b;
-/// `ETH_SS_FEATURES`.
+/// `ETH_SS_STATS` and `ETH_SS_FEATURES`.
+const COUNTERS: u32 = 1;
 const FEATURES: u32 = 4;
+const DUPLEX_HALF: u8 = 0;
+const DUPLEX_FULL: u8 = 1;
 /// `ETH_GSTRING_LEN`.
 const NAME_LENGTH: usize = 32;
-/// More than any kernel has.
-const MAX_FEATURES: usize = 1024;
+/// More features than any kernel has, and more counters than a driver with hundreds of queues.
+const MAX_STRINGS: usize = 16 << 10;
+/// Room for more of them than there were a moment ago: the kernel writes as many as there are now.
+const SPARE_STRINGS: usize = 1024;
 
-/// The names of all features, by their bits; empty where a bit has none.
-fn feature_names(name: &str) -> io::Result<Vec<String>> {
+/// The names of the features, by their bits and empty where a bit has none, or of the counters.
+fn string_set(name: &str, set: u32) -> io::Result<Vec<String>> {
     // How many there are: a mask of one set, and a number for it.
     let mut count = [GET_STRING_COUNT, 0].map(u32::to_ne_bytes).concat();
-    count.extend((1_u64 << FEATURES).to_ne_bytes());
+    count.extend((1_u64 << set).to_ne_bytes());
     count.resize(20, 0);
     ethtool_request(name, &mut count)?;
     let there = read_word(&count, 16) as usize;
-    if there > MAX_FEATURES {
+    if there > MAX_STRINGS {
         return Err(io::Error::new(
             io::ErrorKind::InvalidData,
-            "the kernel reports of too many features",
+            "the kernel reports of too many features or counters",
         ));
     }
-    let mut strings = [GET_STRINGS, FEATURES, there as u32]
+    let mut strings = [GET_STRINGS, set, there as u32]
         .map(u32::to_ne_bytes)
         .concat();
-    strings.resize(12 + MAX_FEATURES * NAME_LENGTH, 0);
+    strings.resize(12 + (there + SPARE_STRINGS) * NAME_LENGTH, 0);
     ethtool_request(name, &mut strings)?;
     Ok(strings[12..]
         .chunks(NAME_LENGTH)
@@ -169,7 +221,7 @@ fn ethtool_request(name: &str, buffer: &mut [u8]) -> io::Result<()> {
     let control = control_socket()?;
     // SAFETY: the request holds a name and a pointer to `buffer`, which is borrowed mutably
     // meanwhile. Each caller sizes it for the whole answer: of fixed length, or of as many blocks
-    // as it says, or with room for more names than there are.
+    // as it says, or with room for more names or counters than there are.
     if unsafe {
         libc::ioctl(
             control.as_raw_fd(),
@@ -195,7 +247,8 @@ mod tests {
             .find(|feature| feature.name == "rx-gro")
             .unwrap();
         assert!(gro.can_change, "{gro:?}");
-        assert!(device_rings("lo").is_err() && device_speed("lo").is_err());
+        assert!(device_rings("lo").is_err() && device_link("lo").is_err());
+        assert!(device_counters("lo", 1).is_err() && device_counter_names("lo").is_err());
         assert!(super::device_features("no-such-device").is_err());
     }
 }

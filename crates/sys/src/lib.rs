@@ -44,10 +44,13 @@ pub use descriptors::{receive_with_descriptors, send_with_descriptors, seqpacket
 pub use destinations::{
     ReceivedDatagram, receive_with_destination, report_destinations, send_from,
 };
-pub use device::{DeviceState, QueueState, device_state, queue_states};
+pub use device::{
+    DeviceState, LinkErrors, QueueState, device_state, filtered_packets, queue_states,
+};
 pub use devices::{NetworkDevice, list_devices};
 pub use ethtool::{
-    DeviceFeature, DeviceRings, device_features, device_rings, device_speed, set_feature,
+    DeviceFeature, DeviceLink, DeviceRings, device_counter_names, device_counters, device_features,
+    device_link, device_rings, set_feature,
 };
 pub use icmp_errors::{IcmpError, enable_recverr, icmp_error};
 pub use interface::{

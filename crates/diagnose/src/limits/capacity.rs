@@ -11,7 +11,7 @@ use crate::figures::{SenderSampleFigures, share_of_votes};
 use crate::finding::LimitFinding;
 use crate::flow::SenderStream;
 use crate::limits::loss::loss_window;
-use crate::limits::{LimitFacts, pacing};
+use crate::limits::{LimitFacts, half_duplex, pacing};
 use crate::losses;
 use crate::machine;
 use crate::manual_remedy::ManualRemedy;
@@ -293,6 +293,8 @@ pub(crate) struct FullPipe {
     verdict: CapacityVerdict,
     basics: BasicFacts,
     bandwidth: Option<BitRate>,
+    /// The sentence on a link at half duplex, where that is the cause.
+    half_duplex: String,
     /// Payload that the stated bandwidth can carry.
     capacity: Option<BitRate>,
     shown: Vec<Row>,
@@ -304,6 +306,7 @@ impl FullPipe {
             verdict,
             basics: BasicFacts::from_figures(figures),
             bandwidth: figures.evidence.bandwidth,
+            half_duplex: half_duplex::sentence(verdict, figures.evidence, figures.rate),
             capacity: stated_capacity(figures),
             shown: text::of_path(figures),
         }
@@ -331,6 +334,9 @@ impl LimitFacts for FullPipe {
         let rate = self.basics.rate;
         match self.verdict {
             CapacityVerdict::Link => self.full_link(),
+            CapacityVerdict::HalfDuplexOfSender | CapacityVerdict::HalfDuplexOfReceiver => {
+                self.half_duplex.clone()
+            }
             CapacityVerdict::HostQueue => format!(
                 "The sender's own queue or network device drops packets at {rate}: they are lost before they leave the \
                  host."
@@ -355,7 +361,10 @@ impl LimitFacts for FullPipe {
                 .into_iter()
                 .flatten()
                 .collect(),
-            CapacityVerdict::Link | CapacityVerdict::Shared => Vec::new(),
+            CapacityVerdict::Link
+            | CapacityVerdict::Shared
+            | CapacityVerdict::HalfDuplexOfSender
+            | CapacityVerdict::HalfDuplexOfReceiver => Vec::new(),
         }
     }
 
@@ -375,6 +384,9 @@ impl LimitFacts for FullPipe {
                 why: "Others load the path: more bandwidth, another hour, or an agreed share of it; more connections \
                       only take from the others.",
             }],
+            CapacityVerdict::HalfDuplexOfSender | CapacityVerdict::HalfDuplexOfReceiver => {
+                half_duplex::REMEDIES
+            }
             CapacityVerdict::Link => &[ManualRemedy {
                 id: "none",
                 scope: Scope::Path,

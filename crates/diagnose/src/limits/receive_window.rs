@@ -15,6 +15,7 @@ use crate::finding::LimitFinding;
 use crate::flow::SenderStream;
 use crate::limits::LimitFacts;
 use crate::limits::receiver_application::{self, usual_and_most};
+use crate::machine;
 use crate::manual_remedy::ManualRemedy;
 use crate::snapshot::own_window;
 use crate::syn_quotes;
@@ -482,6 +483,11 @@ fn reason_at_sender(verdict: ReceiveWindowVerdict, figures: &SenderSampleFigures
     let misread = misread.map_or_else(String::new, |factor| {
         format!(", so that the sender takes it for 1/{factor} of itself")
     });
+    if verdict == ReceiveWindowVerdict::MemoryPressure {
+        let memory = machine::tcp_memory_text(&figures.evidence.receiver_machine);
+        let memory = memory.map_or_else(String::new, |memory| format!(": {memory}"));
+        return format!("its host saves the memory of TCP{memory}");
+    }
     // An offer may also have been lost on the way to a host that is not seen.
     if verdict == ReceiveWindowVerdict::NoWindowScaling && figures.evidence.receiver.is_none() {
         return format!("the other end agreed to no window scaling{misread}");
@@ -501,6 +507,9 @@ pub(crate) fn window_reason(verdict: ReceiveWindowVerdict, place: &str) -> Strin
         ReceiveWindowVerdict::TcpRmemMax => "tcp_rmem".to_owned(),
         ReceiveWindowVerdict::WindowScaleStripped => {
             device("removes the option that scales windows")
+        }
+        ReceiveWindowVerdict::MemoryPressure => {
+            "its host saves the memory of TCP, tcp_mem".to_owned()
         }
         ReceiveWindowVerdict::WindowScaleRewritten => device("changes the scale of the window"),
         ReceiveWindowVerdict::WindowClamped => device("lowers the window"),
@@ -546,6 +555,8 @@ impl LimitFacts for ReceiveWindowFacts {
             | ReceiveWindowVerdict::WindowClamped => {
                 return advice.parallel_streams().into_iter().collect();
             }
+            // Other connections would only share the memory that is left.
+            ReceiveWindowVerdict::MemoryPressure => return Vec::new(),
             ReceiveWindowVerdict::SoRcvbuf => WindowConstraint::FixedBuffer,
             ReceiveWindowVerdict::NoWindowScaling => WindowConstraint::NoScaling,
             ReceiveWindowVerdict::TcpRmemMax if is_untuned => WindowConstraint::NoAutotuning,
@@ -571,6 +582,22 @@ impl LimitFacts for ReceiveWindowFacts {
                 why: "A traffic shaper or proxy between the ends lowers the window of each packet: exempt this traffic \
                       from it.",
             }],
+            ReceiveWindowVerdict::MemoryPressure => &[
+                ManualRemedy {
+                    id: "end-what-holds-memory",
+                    scope: Scope::Host,
+                    at: None,
+                    why: "The sockets of the receiving host hold more than the second value of tcp_mem: ss -tnm shows whose \
+                          (r: unread, w: not yet acknowledged, in skmem); end those programs, or let them read.",
+                },
+                ManualRemedy {
+                    id: "raise-tcp-mem",
+                    scope: Scope::Host,
+                    at: None,
+                    why: "net.ipv4.tcp_mem counts pages of memory, not bytes: a second value above what all sockets need at \
+                          once, as far as the host has memory to spare.",
+                },
+            ],
             ReceiveWindowVerdict::SoRcvbuf
             | ReceiveWindowVerdict::TcpRmemMax
             | ReceiveWindowVerdict::NoWindowScaling => &[],

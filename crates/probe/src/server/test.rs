@@ -823,6 +823,7 @@ impl Test {
             storage: finished.rest.storage,
             processors: machine::reduce_for_peer(&finished.machine.processors),
             device: finished.machine.device.clone(),
+            network: finished.machine.network,
             notes: finished.rest.notes.clone(),
             ..EndReport::default()
         };
