@@ -377,17 +377,11 @@ fn receive_inside(listener: &OwnedFd) -> io::Result<Option<(LabEntry, String)>> 
     }
     let mut words = [0; MAX_GREETING];
     let (length, descriptors) = receive_with_descriptors(listener, &mut words)?;
-    let unexpected = || {
-        io::Error::new(
-            io::ErrorKind::InvalidData,
-            "it is of another version of this program",
-        )
-    };
     let mut descriptors = descriptors.into_iter();
-    let keeper = descriptors.next().ok_or_else(unexpected)?;
+    let keeper = descriptors.next().ok_or_else(other_version)?;
     let greeting = String::from_utf8_lossy(words.get(..length).unwrap_or_default()).into_owned();
     if greeting.lines().next() != Some(WELCOME) {
-        return Err(unexpected());
+        return Err(other_version());
     }
     Ok(Some((
         LabEntry {
@@ -396,6 +390,13 @@ fn receive_inside(listener: &OwnedFd) -> io::Result<Option<(LabEntry, String)>> 
         },
         greeting,
     )))
+}
+
+fn other_version() -> io::Error {
+    io::Error::new(
+        io::ErrorKind::InvalidData,
+        "it is of another version of this program",
+    )
 }
 
 /// Returns the error of a host that this lab does not have.

@@ -410,11 +410,10 @@ impl HostKeeper<'_> {
     /// Collects every process that ended: programs, whose end is reported, and the orphans that
     /// they left.
     fn reap_children(&mut self) -> io::Result<()> {
-        let cpu_of_all = || children_cpu_time().map_or(Span::ZERO, CpuTime::total_time);
-        let mut before = cpu_of_all();
+        let mut before = total_children_time();
         while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
             let pid = pid.as_raw_pid();
-            let now = cpu_of_all();
+            let now = total_children_time();
             let cpu = now.saturating_sub(std::mem::replace(&mut before, now));
             if self.programs.remove(&pid) {
                 let code = status
@@ -615,3 +614,8 @@ fn parse_device_drops(table: &str, device: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests;
+
+/// Returns the processor time of all programs that ended.
+fn total_children_time() -> Span {
+    children_cpu_time().map_or(Span::ZERO, CpuTime::total_time)
+}

@@ -79,17 +79,18 @@ const MADE_BY_THE_KERNEL: [&str; 1] = ["queue_packets"];
 pub(crate) fn unsupported_property(path: &Path) -> Option<&'static str> {
     let other_mtu =
         (path.forward.mtu != path.reverse.mtu).then_some("another MTU for each direction");
-    let impairment = |direction: &PathDirection| {
-        let mut others = IMPAIRMENTS
-            .iter()
-            .filter(|impairment| !MADE_BY_THE_KERNEL.contains(&impairment.field));
-        others
-            .find(|impairment| impairment.is_in(&direction.effects))
-            .map(|impairment| impairment.plural)
-    };
     other_mtu
-        .or_else(|| impairment(&path.forward))
-        .or_else(|| impairment(&path.reverse))
+        .or_else(|| unsupported_impairment(&path.forward))
+        .or_else(|| unsupported_impairment(&path.reverse))
+}
+
+fn unsupported_impairment(direction: &PathDirection) -> Option<&'static str> {
+    let mut others = IMPAIRMENTS
+        .iter()
+        .filter(|impairment| !MADE_BY_THE_KERNEL.contains(&impairment.field));
+    others
+        .find(|impairment| impairment.is_in(&direction.effects))
+        .map(|impairment| impairment.plural)
 }
 
 /// The path as it comes out: without segmentation offload, because `netem` would lose trains whole.
@@ -153,21 +154,22 @@ fn delay_disciplines(direction: &PathDirection) -> Vec<Discipline> {
 
 /// Each stage below the one before it, the first at the root of `device`.
 fn stacked_disciplines(device: &str, sizes: &str, stages: &[(&str, String)]) -> Vec<Discipline> {
-    let stage = |(place, (kind, options)): (usize, &(&str, String))| {
+    let mut stacked = Vec::new();
+    for (place, (kind, options)) in stages.iter().enumerate() {
         let (above, sizes) = if place == 0 {
             ("root".to_owned(), sizes)
         } else {
             (format!("parent {place}:1"), "")
         };
         let handle = place + 1;
-        Discipline {
+        stacked.push(Discipline {
             kind: (*kind).to_owned(),
             arguments: format!(
                 "qdisc add dev {device} {above} handle {handle}: {sizes}{kind} {options}"
             ),
-        }
-    };
-    stages.iter().enumerate().map(stage).collect()
+        });
+    }
+    stacked
 }
 
 /// Returns the bytes of each packet that the path counts and the kernel does not.

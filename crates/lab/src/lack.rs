@@ -21,20 +21,16 @@ pub(crate) enum Lack {
 /// Returns the error of a user who may not make namespaces, with what permits them. Reads the
 /// switches of distributions.
 pub(crate) fn lacking_namespaces(cause: &io::Error, is_root: bool) -> LabError {
-    let set = |name: &str, value: &str| {
-        std::fs::read_to_string(format!("/proc/sys/{}", name.replace('.', "/")))
-            .is_ok_and(|text| text.trim() == value)
-    };
     let why = if is_root {
         "root may not make namespaces here, as in a container without CAP_SYS_ADMIN: start it with \
          --cap-add SYS_ADMIN, or use a machine of your own"
-    } else if set("kernel.apparmor_restrict_unprivileged_userns", "1") {
+    } else if is_sysctl("kernel.apparmor_restrict_unprivileged_userns", "1") {
         "Ubuntu's AppArmor forbids user namespaces to this program: run it with sudo, or allow them with \
          `sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0`"
-    } else if set("kernel.unprivileged_userns_clone", "0") {
+    } else if is_sysctl("kernel.unprivileged_userns_clone", "0") {
         "this kernel forbids user namespaces to ordinary users: run it with sudo, or allow them with \
          `sudo sysctl -w kernel.unprivileged_userns_clone=1`"
-    } else if set("user.max_user_namespaces", "0") {
+    } else if is_sysctl("user.max_user_namespaces", "0") {
         "user namespaces are switched off: run it with sudo, or allow them with \
          `sudo sysctl -w user.max_user_namespaces=10000`"
     } else {
@@ -43,6 +39,11 @@ pub(crate) fn lacking_namespaces(cause: &io::Error, is_root: bool) -> LabError {
     LabError::Lacking(format!(
         "an emulated path needs namespaces ({cause}); {why}"
     ))
+}
+
+fn is_sysctl(name: &str, value: &str) -> bool {
+    std::fs::read_to_string(format!("/proc/sys/{}", name.replace('.', "/")))
+        .is_ok_and(|text| text.trim() == value)
 }
 
 /// Returns the error of a machine on which the hosts cannot be built, with what would permit it.

@@ -42,17 +42,18 @@ impl PathWitness {
     /// Returns the validity of what was measured over the path since the beginning; without an
     /// answer of the lab within five seconds, a reason why it is not valid.
     pub fn finish_witness(self) -> Validity {
-        let answer = || -> Option<Validity> {
-            send(&self.0, b"?", SendFlags::NOSIGNAL).ok()?;
-            let mut bytes = vec![0; MAX_ANSWER];
-            let (length, _) = recv(&self.0, &mut bytes[..], RecvFlags::empty()).ok()?;
-            serde_json::from_slice(&bytes[..length]).ok()
-        };
-        let silent = || "the lab does not report how late its path was; has it ended?".to_owned();
-        answer().unwrap_or_else(|| Validity {
-            broken: vec![silent()],
+        let silent = "the lab does not report how late its path was; has it ended?";
+        self.ask_validity().unwrap_or_else(|| Validity {
+            broken: vec![silent.to_owned()],
             ..Validity::default()
         })
+    }
+
+    fn ask_validity(&self) -> Option<Validity> {
+        send(&self.0, b"?", SendFlags::NOSIGNAL).ok()?;
+        let mut bytes = vec![0; MAX_ANSWER];
+        let (length, _) = recv(&self.0, &mut bytes[..], RecvFlags::empty()).ok()?;
+        serde_json::from_slice(&bytes[..length]).ok()
     }
 }
 

@@ -174,11 +174,10 @@ impl<'l> LabProgram<'l> {
     /// output.
     fn take_output(mut self) -> Result<ProgramOutput, LabError> {
         self.wait_for(LAST_END);
-        let reporting = || {
+        let ProgramEnd { code, cpu } = self.end.ok_or_else(|| {
             self.remote
                 .give_up(&format!("report the end of `{}`", self.name))
-        };
-        let ProgramEnd { code, cpu } = self.end.ok_or_else(reporting)?;
+        })?;
         let deadline = Instant::now() + LAST_OUTPUT;
         let stdout = self
             .lines

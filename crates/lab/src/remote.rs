@@ -137,16 +137,13 @@ impl RemoteKeeper {
         request: &Request,
         descriptors: &[BorrowedFd<'_>],
     ) -> Result<Answer, LabError> {
-        let gone = || LabError::Gone {
-            action: action.to_owned(),
-        };
         let replies = lock_mutex(&self.replies);
         send_message(&self.control, request, descriptors).map_err(|cause| match cause.kind() {
             io::ErrorKind::InvalidInput => LabError::Io {
                 action: action.to_owned(),
                 cause,
             },
-            _ => gone(),
+            _ => lab_gone(action),
         })?;
         match replies.recv_timeout(TIMEOUT) {
             Ok((Reply::Failed { message }, _)) => Err(LabError::Refused {
@@ -156,7 +153,7 @@ impl RemoteKeeper {
             Ok(answer) => Ok(answer),
             // A late answer would be taken for the answer to the next request.
             Err(RecvTimeoutError::Timeout) => Err(self.give_up(action)),
-            Err(RecvTimeoutError::Disconnected) => Err(gone()),
+            Err(RecvTimeoutError::Disconnected) => Err(lab_gone(action)),
         }
     }
 
@@ -221,28 +218,40 @@ impl EndedPrograms {
     }
 }
 
+fn lab_gone(action: &str) -> LabError {
+    LabError::Gone {
+        action: action.to_owned(),
+    }
+}
+
 fn spawn_keeper(control: &OwnedFd, interactive: bool) -> Result<Child, LabError> {
     let is_root = rustix::process::geteuid().is_root();
-    let spawn = |unsharing| {
-        let mut command = Command::new(std::env::current_exe()?);
-        command
-            .arg(keeper::ARGUMENT)
-            .stdin(Stdio::from(control.try_clone()?))
-            .stdout(Stdio::null());
-        if !interactive {
-            command.process_group(0);
-        }
-        unshare_before_exec(&mut command, unsharing);
-        command.spawn()
-    };
+    let as_user = || spawn_keeper_as(UnsharePrivilege::AsUser, control, interactive);
     let spawned = if is_root {
         // Root of a container may lack the capability, and yet be one in a user namespace.
-        spawn(UnsharePrivilege::AsRoot)
-            .or_else(|cause| spawn(UnsharePrivilege::AsUser).map_err(|_| cause))
+        spawn_keeper_as(UnsharePrivilege::AsRoot, control, interactive)
+            .or_else(|cause| as_user().map_err(|_| cause))
     } else {
-        spawn(UnsharePrivilege::AsUser)
+        as_user()
     };
     spawned.map_err(|cause| lacking_namespaces(&cause, is_root))
+}
+
+fn spawn_keeper_as(
+    unsharing: UnsharePrivilege,
+    control: &OwnedFd,
+    interactive: bool,
+) -> io::Result<Child> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command
+        .arg(keeper::ARGUMENT)
+        .stdin(Stdio::from(control.try_clone()?))
+        .stdout(Stdio::null());
+    if !interactive {
+        command.process_group(0);
+    }
+    unshare_before_exec(&mut command, unsharing);
+    command.spawn()
 }
 
 fn first_words(
@@ -250,10 +259,7 @@ fn first_words(
     blueprint: &Blueprint,
 ) -> Result<(Option<Vec<StretchDevices>>, LabEntry), LabError> {
     let action = "build the hosts";
-    let gone = |_: io::Error| LabError::Gone {
-        action: action.to_owned(),
-    };
-    send_message(control, blueprint, &[]).map_err(gone)?;
+    send_message(control, blueprint, &[]).map_err(|_| lab_gone(action))?;
     let timeout = Timespec {
         tv_sec: TIMEOUT.as_secs().cast_signed(),
         tv_nsec: 0,
@@ -261,18 +267,13 @@ fn first_words(
     // Whoever interrupts this process finds the hosts built, or knows why they are not.
     let answered =
         retry_on_intr(|| poll(&mut [PollFd::new(control, PollFlags::IN)], Some(&timeout)));
-    if answered.map_err(|errno| gone(errno.into()))? == 0 {
-        return Err(LabError::Gone {
-            action: action.to_owned(),
-        });
+    if answered.map_err(|_| lab_gone(action))? == 0 {
+        return Err(lab_gone(action));
     }
-    match receive_message::<Reply>(control).map_err(gone)? {
+    match receive_message::<Reply>(control).map_err(|_| lab_gone(action))? {
         Some((Reply::Ready { layout }, descriptors)) => {
-            let gone = || LabError::Gone {
-                action: action.to_owned(),
-            };
             let mut descriptors = descriptors.into_iter();
-            let mut next = || descriptors.next().ok_or_else(gone);
+            let mut next = || descriptors.next().ok_or_else(|| lab_gone(action));
             let keeper = next()?;
             let networks = blueprint
                 .path_hosts()

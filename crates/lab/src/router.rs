@@ -57,9 +57,9 @@ impl HostRouter {
         create_veth(TO_ROUTER, both.map(|router| &router.network))
             .map_err(KeeperRefusal::step_failed(joining))?;
         for router in both {
-            let lead =
-                || router.lead_to(router.host.peer_host(), TO_ROUTER, &blueprint.stretches[0]);
-            let joined = router.network.enter().and_then(|()| lead());
+            let joined = router.network.enter().and_then(|()| {
+                router.lead_to(router.host.peer_host(), TO_ROUTER, &blueprint.stretches[0])
+            });
             joined.map_err(KeeperRefusal::step_failed(joining))?;
             blueprint.disciplines[router.host.index()]
                 .iter()
@@ -103,8 +103,9 @@ impl HostRouter {
         let queues = queue_states(line.index)?;
         far.network.enter()?;
         let flight = device_state(TO_HOST)?;
-        let queue = |kind| queues.iter().find(|queue| queue.kind == kind);
-        let dropped = |kind| queue(kind).map_or(0, |queue| queue.dropped);
+        let [shaper, netem] =
+            ["tbf", "netem"].map(|kind| queues.iter().find(|queue| queue.kind == kind));
+        let overflowed = shaper.map_or(0, |shaper| shaper.dropped);
         Ok(Counts {
             sent: Passed {
                 packets: line.sent_packets,
@@ -114,10 +115,10 @@ impl HostRouter {
                 packets: flight.sent_packets,
                 bytes: flight.sent,
             },
-            backlog: queue("tbf").map(|queue| queue.backlog).unwrap_or_default(),
-            overflowed: dropped("tbf"),
+            backlog: shaper.map(|shaper| shaper.backlog).unwrap_or_default(),
+            overflowed,
             // What the queue below it does not take counts as dropped in both (`netem_dequeue`).
-            lost: queue("netem").map_or(0, |netem| netem.dropped.wrapping_sub(dropped("tbf"))),
+            lost: netem.map_or(0, |netem| netem.dropped.wrapping_sub(overflowed)),
         })
     }
 }
@@ -131,29 +132,33 @@ pub(crate) fn without_ipv6(device: &str) {
 /// Sets a discipline in the router in which the calling thread is.
 fn set_discipline(discipline: &Discipline) -> Result<(), KeeperRefusal> {
     let Discipline { kind, arguments } = discipline;
-    let making = "making the path";
-    let lacking =
-        |why: String| KeeperRefusal::step_lacking(Lack::Discipline, making)(io::Error::other(why));
     let mut tc = Command::new("tc");
     let output = tc
         .args(arguments.split_whitespace())
         .env("PATH", search_path())
-        .output();
-    let output =
-        output.map_err(|cause| lacking(format!("`tc`, of iproute2, cannot be run: {cause}")))?;
+        .output()
+        .map_err(|cause| {
+            lacking_discipline(format!("`tc`, of iproute2, cannot be run: {cause}"))
+        })?;
     if output.status.success() {
         return Ok(());
     }
     let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
     // The second is what kernels say that explain nothing (before Linux 4.17).
     if said.contains("kind is unknown") || said.contains("No such file or directory") {
-        return Err(lacking(format!(
+        return Err(lacking_discipline(format!(
             "this kernel has no {kind} (`tc` says \"{said}\")"
         )));
     }
-    Err(KeeperRefusal::step_failed(making)(io::Error::other(
+    Err(KeeperRefusal::step_failed(MAKING_PATH)(io::Error::other(
         format!("`tc {arguments}` says \"{said}\""),
     )))
+}
+
+const MAKING_PATH: &str = "making the path";
+
+fn lacking_discipline(why: String) -> KeeperRefusal {
+    KeeperRefusal::step_lacking(Lack::Discipline, MAKING_PATH)(io::Error::other(why))
 }
 
 /// Returns the directories of programs, followed by those of root, which the search path of

@@ -63,15 +63,16 @@ fn direction_status(carried: &DirectionCounts, interval: Span) -> DirectionStatu
         .as_ref()
         .map(|timing| &timing.lateness)
         .filter(|lateness| !lateness.is_empty());
-    let late = |share| lateness.map(|lateness| Span::from_nanos(lateness.value_at_quantile(share)));
+    let [median, p90, p99] = [0.5, 0.9, 0.99]
+        .map(|share| lateness.map(|late| Span::from_nanos(late.value_at_quantile(share))));
     DirectionStatus {
         rate: BitRate::from_bytes_in(carried.delivered, interval),
         queue: carried.backlog,
         propagating: carried.propagating,
         queue_drops: carried.overflowed,
         injected_losses: carried.lost,
-        lateness_median: late(0.5),
-        lateness_p90: late(0.9),
-        lateness_p99: late(0.99),
+        lateness_median: median,
+        lateness_p90: p90,
+        lateness_p99: p99,
     }
 }

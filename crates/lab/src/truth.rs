@@ -67,15 +67,17 @@ impl TruthLog {
 
     /// Takes note of how many packets each edit changed.
     pub(crate) fn record_edits(&self, edits: &[(Edit, SegCount)]) {
-        let edit = |(edit, packets): &(Edit, SegCount)| EditTruth {
-            edit: *edit,
-            fields: edit.changed_fields(),
-            packets: packets.get(),
-        };
         self.direction
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-            .edits = edits.iter().map(edit).collect();
+            .edits = edits
+            .iter()
+            .map(|(edit, packets)| EditTruth {
+                edit: *edit,
+                fields: edit.changed_fields(),
+                packets: packets.get(),
+            })
+            .collect();
     }
 
     fn take_truth(&self) -> DirectionTruth {

@@ -30,7 +30,7 @@ pub(crate) fn judge_validity(
     stolen: Option<Ratio>,
 ) -> Validity {
     let timing = all_ways(carried);
-    let one_ways = || carried.as_flattened().iter();
+    let one_ways = carried.as_flattened();
     let device_drops = device_drops + timing.as_ref().map_or(0, |timing| timing.refused);
     let mut broken = timing
         .as_ref()
@@ -63,8 +63,8 @@ pub(crate) fn judge_validity(
         lateness_p99: timing.as_ref().map(percentile_lateness),
         longest_gap: timing.as_ref().map(|timing| timing.longest_gap),
         device_drops: Some(device_drops),
-        queue_drops: Some(one_ways().map(|one_way| one_way.overflowed).sum()),
-        injected_losses: Some(one_ways().map(|one_way| one_way.lost).sum()),
+        queue_drops: Some(one_ways.iter().map(|one_way| one_way.overflowed).sum()),
+        injected_losses: Some(one_ways.iter().map(|one_way| one_way.lost).sum()),
         reordered: forward.reordered,
         link_busy: middle.forward.rate.map(|_| forward.busy),
         stolen,
