@@ -35,10 +35,11 @@ impl FromStr for LossPattern {
 }
 
 fn parse_packets(text: &str, numbers: &[&str]) -> Result<Vec<u64>, String> {
-    let number = |text: &&str| text.parse().ok().filter(|number| *number > 0);
-    let numbers = numbers.iter().map(number).collect::<Option<Vec<u64>>>();
-    let mut numbers =
-        numbers.ok_or_else(|| format!("\"{text}\" does not list packets: they count from 1"))?;
+    let mut numbers = numbers
+        .iter()
+        .map(|text| text.parse().ok().filter(|number| *number > 0))
+        .collect::<Option<Vec<u64>>>()
+        .ok_or_else(|| format!("\"{text}\" does not list packets: they count from 1"))?;
     numbers.sort_unstable();
     Ok(numbers)
 }

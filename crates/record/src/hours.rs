@@ -23,23 +23,21 @@ impl DailyHours {
     /// Returns the time from `now`, a time since midnight, until the hours begin: nothing within
     /// them.
     pub fn wait_until_start(self, now: Span) -> Span {
-        let since = |from: Span| {
-            if now >= from {
-                now - from
-            } else {
-                now + DAY - from
-            }
-        };
-        let length = if self.to > self.from {
-            self.to - self.from
-        } else {
-            self.to + DAY - self.from
-        };
-        if since(self.from) < length {
+        let since = time_since(self.from, now);
+        if since < time_since(self.from, self.to) {
             Span::ZERO
         } else {
-            DAY - since(self.from)
+            DAY - since
         }
+    }
+}
+
+/// Returns the time from one time of the day to another, which may be on the next day.
+fn time_since(from: Span, to: Span) -> Span {
+    if to >= from {
+        to - from
+    } else {
+        to + DAY - from
     }
 }
 
@@ -63,24 +61,25 @@ impl FromStr for DailyHours {
 }
 
 fn time_of_day(text: &str) -> Result<Span, String> {
-    let number = |text: &str, most: u64| {
-        let is_number = text.len() == 2 && text.bytes().all(|byte| byte.is_ascii_digit());
-        text.parse()
-            .ok()
-            .filter(|value: &u64| is_number && *value <= most)
-    };
     let parts = text
         .trim()
         .split_once(':')
-        .and_then(|(hour, minute)| Some((number(hour, 23)?, number(minute, 59)?)));
+        .and_then(|(hour, minute)| Some((two_digits(hour, 23)?, two_digits(minute, 59)?)));
     let (hour, minute) = parts.ok_or_else(|| format!("{text:?} is no time from 00:00 to 23:59"))?;
     Ok(Span::from_secs(hour * 3600 + minute * 60))
 }
 
+fn two_digits(text: &str, most: u64) -> Option<u64> {
+    let is_number = text.len() == 2 && text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse()
+        .ok()
+        .filter(|value| is_number && *value <= most)
+}
+
 impl fmt::Display for DailyHours {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let minutes = |time: Span| time.as_nanos() / Span::from_secs(60).as_nanos();
-        let [from, to] = [minutes(self.from), minutes(self.to)];
+        let [from, to] =
+            [self.from, self.to].map(|time| time.as_nanos() / Span::from_secs(60).as_nanos());
         write!(
             f,
             "{:02}:{:02}-{:02}:{:02}",

@@ -129,10 +129,10 @@ pub struct LabReport {
 impl LabReport {
     /// Runs of all steps, and how many of them were invalid.
     pub fn run_counts(&self) -> (usize, usize) {
-        let runs = || self.steps.iter().flat_map(|step| &step.runs);
+        let runs = self.steps.iter().flat_map(|step| &step.runs);
         (
-            runs().count(),
-            runs().filter(|run| !run.validity.is_valid()).count(),
+            runs.clone().count(),
+            runs.filter(|run| !run.validity.is_valid()).count(),
         )
     }
 }

@@ -215,11 +215,10 @@ impl Responsiveness {
         let [by_echo, by_load] = [by_echo, by_load].map(|rtts| trimmed_mean(rtts).map(per_minute));
         let known: Vec<f64> = [by_echo, by_load].into_iter().flatten().collect();
         let mean = known.iter().sum::<f64>() / known.len() as f64;
-        let rounded = |rate: f64| rate.round() as u64;
         (!known.is_empty()).then(|| Self {
-            per_minute: rounded(mean),
-            by_echo: by_echo.map(rounded),
-            by_load: by_load.map(rounded),
+            per_minute: mean.round() as u64,
+            by_echo: by_echo.map(|rate| rate.round() as u64),
+            by_load: by_load.map(|rate| rate.round() as u64),
         })
     }
 }

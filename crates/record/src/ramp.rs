@@ -39,12 +39,9 @@ impl RampStep {
 }
 
 fn datagram_loss(measured: &Measurement) -> Option<Ratio> {
-    let share = |part: u64, whole: u64| {
-        (whole > 0).then(|| Ratio::from_quotient(part as f64, whole as f64))
-    };
     if measured.request.transport == Transport::Udp {
         let seen = measured.summary.datagrams?;
-        return share(seen.lost, seen.received + seen.lost);
+        return share_of_whole(seen.lost, seen.received + seen.lost);
     }
     let streams = measured.streams.len();
     let last: Vec<_> = measured
@@ -62,7 +59,11 @@ fn datagram_loss(measured: &Measurement) -> Option<Ratio> {
         .iter()
         .map(|sample| sample.tcp.bytes_sent)
         .sum::<Option<ByteCount>>()?;
-    share(again.get(), sent.get())
+    share_of_whole(again.get(), sent.get())
+}
+
+fn share_of_whole(part: u64, whole: u64) -> Option<Ratio> {
+    (whole > 0).then(|| Ratio::from_quotient(part as f64, whole as f64))
 }
 
 /// Round-trip time and loss of a path as its load grows.

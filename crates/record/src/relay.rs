@@ -165,11 +165,13 @@ impl RelayStretch {
     #[must_use]
     pub fn figures_since(&self, before: &Self, interval: Span) -> Self {
         let span = |of: fn(&Self) -> Span| of(self).saturating_sub(of(before));
-        let segments = |of: Option<SegCount>| of.map_or(0, SegCount::get);
-        let again = segments(self.retransmitted).saturating_sub(segments(before.retransmitted));
+        let [now, then] =
+            [self, before].map(|stretch| stretch.retransmitted.map_or(0, SegCount::get));
         let figures = Self {
             rtt: self.rtt,
-            retransmitted: self.retransmitted.map(|_| SegCount::new(again)),
+            retransmitted: self
+                .retransmitted
+                .map(|_| SegCount::new(now.saturating_sub(then))),
             lost: self.lost,
             busy: span(|stretch| stretch.busy),
             receive_window_limited: span(|stretch| stretch.receive_window_limited),

@@ -126,15 +126,16 @@ impl HostSettings {
 
     /// An untouched host: what Linux 6.18 starts with where memory is ample, and CUBIC.
     pub fn of_linux_6_18() -> Self {
-        let triple = |default, max| BufferTriple {
-            min: ByteCount::new(4096),
-            default: ByteCount::new(default),
-            max,
-        };
+        let [tcp_rmem, tcp_wmem] =
+            [(131_072, 32), (16_384, 4)].map(|(default, max)| BufferTriple {
+                min: ByteCount::new(4096),
+                default: ByteCount::new(default),
+                max: ByteCount::from_mib(max),
+            });
         Self {
             kernel: KernelVersion::new(6, 18),
-            tcp_rmem: triple(131_072, ByteCount::from_mib(32)),
-            tcp_wmem: triple(16_384, ByteCount::from_mib(4)),
+            tcp_rmem,
+            tcp_wmem,
             rmem_max: Some(ByteCount::from_mib(4)),
             wmem_max: Some(ByteCount::from_mib(4)),
             window_scaling: true,

@@ -150,11 +150,12 @@ impl Verdict {
     /// Returns true if this verdict and `other` name the same limit, or one that is among the
     /// candidates of the other; `None` where one of both names none.
     pub fn agrees_with(&self, other: &Self) -> Option<bool> {
-        let allows = |one: &Self, kind| {
-            one.kind == kind || one.candidates.iter().any(|one| one.kind == kind)
-        };
         let are_known = self.kind != Limit::Unknown && other.kind != Limit::Unknown;
-        are_known.then(|| allows(self, other.kind) || allows(other, self.kind))
+        are_known.then(|| self.may_be(other.kind) || other.may_be(self.kind))
+    }
+
+    fn may_be(&self, kind: Limit) -> bool {
+        self.kind == kind || self.candidates.iter().any(|one| one.kind == kind)
     }
 
     /// Returns kind and cause as `loss/policer`; the kind alone where they do not belong together.
