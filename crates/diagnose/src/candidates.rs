@@ -38,7 +38,15 @@ const fn sets_of(view: Basis) -> &'static [CandidateSet] {
     }
 }
 
-const OF_RECEIVER: [CandidateSet; 14] = [
+const OF_RECEIVER: [CandidateSet; 15] = [
+    set(
+        &[
+            ApplicationWindow(ApplicationWindowVerdict::Other),
+            SendBuffer(SendBufferVerdict::TcpWmemMax),
+            SenderApplication(SenderApplicationVerdict::Idle),
+        ],
+        "what waits in the sender's buffer (ss -tnm), and the same transfer by another protocol",
+    ),
     set(
         &[
             Loss(LossVerdict::Random),
@@ -411,6 +419,12 @@ const OF_CAPTURE: [CandidateSet; 28] = [
     ),
 ];
 
+/// Returns true if `one` stands for `other` in a set: what the windows of programs look like does
+/// not depend on their protocol.
+fn is_same_in_set(one: LegalVerdict, other: LegalVerdict) -> bool {
+    one == other || matches!((one, other), (ApplicationWindow(_), ApplicationWindow(_)))
+}
+
 /// Returns the verdicts that `view` cannot distinguish from `found`, itself first, and what would
 /// show which is right; none where the evidence decides.
 pub(crate) fn find_candidates(
@@ -423,8 +437,9 @@ pub(crate) fn find_candidates(
             .other
             .is_none_or(|other| set.verdicts.contains(&other))
     };
-    let own = sets().find(|set| set.verdicts.first() == Some(&found.verdict) && has_other(set));
-    let named = |set: &&CandidateSet| set.verdicts.contains(&found.verdict) && has_other(set);
+    let is_found = |verdict: &LegalVerdict| is_same_in_set(*verdict, found.verdict);
+    let own = sets().find(|set| set.verdicts.first().is_some_and(is_found) && has_other(set));
+    let named = |set: &&CandidateSet| set.verdicts.iter().any(is_found) && has_other(set);
     let Some(set) = own.or_else(|| sets().find(named)) else {
         return (Vec::new(), None);
     };
@@ -432,7 +447,7 @@ pub(crate) fn find_candidates(
         .verdicts
         .iter()
         .copied()
-        .filter(|verdict| *verdict != found.verdict);
+        .filter(|verdict| !is_found(verdict));
     let all = std::iter::once(found.verdict)
         .chain(others)
         .map(Candidate::from)

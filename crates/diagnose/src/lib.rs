@@ -10,6 +10,7 @@ mod candidates;
 mod captured;
 mod ceilings;
 mod confidence;
+mod credit;
 mod figures;
 mod finding;
 mod flow;

@@ -13,6 +13,7 @@ use fullpipe_record::{
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span, median};
 
 use crate::arrivals::{ReceiverSampleFigures, counter_growth};
+use crate::credit::ProgramCredit;
 use crate::figures::share_of_votes;
 use crate::finding::LimitFinding;
 use crate::limits::{
@@ -506,6 +507,7 @@ impl ReceiverSampleFigures<'_> {
                     self.evidence,
                     rate,
                     self.rtt,
+                    ProgramCredit::from_receiver(self),
                 )
                 .sentence()
             }

@@ -163,7 +163,7 @@ impl<'a> JudgedSample<'a> {
 
     /// Returns true if both windows would have allowed more in flight; `None` if they are not
     /// known.
-    fn has_room(&self) -> Option<bool> {
+    pub(crate) fn has_room(&self) -> Option<bool> {
         let window = match (self.cwnd, self.window) {
             (Some(cwnd), Some(window)) => cwnd.min(window),
             (one, other) => one.or(other)?,

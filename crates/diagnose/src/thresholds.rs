@@ -516,6 +516,25 @@ pub(crate) const MIN_CHANNEL_FILL: f64 = 0.65;
 /// Largest share of the rate which the window of a program allows that a transfer held by it
 /// reaches: the round-trip time under load varies.
 pub(crate) const MAX_CHANNEL_FILL: f64 = 1.1;
+/// Messages of the receiving program by round trips, at least, where it grants credit: one that
+/// waits for half of a window sends one in each.
+pub(crate) const MIN_CREDIT_MESSAGES: f64 = 0.7;
+/// Share of the most that a stream ever had on the way from which all its credit is used: frames
+/// and records make it differ a little (measured with HTTP/2: 65 535 to 65 949 bytes).
+pub(crate) const FULL_CREDIT_SHARE: f64 = 0.97;
+/// The same of a window whose size is known: the frames of HTTP/2 and the records of TLS add less
+/// than 3 % to 16 KiB.
+pub(crate) const MAX_FRAMED_WINDOW: f64 = 1.03;
+/// Share of the snapshots in which all credit is used, at least. A program that keeps to a rate has
+/// as much on the way as ever in 1 to 5 % of them (measured).
+pub(crate) const MIN_FULL_CREDIT_TIME: f64 = 0.4;
+/// Least number of snapshots of silence that show what it waits for.
+pub(crate) const MIN_CREDIT_VOTES: u32 = 8;
+/// Share of those in which the last data left when the last message had come (measured: 0.96 and
+/// more with credit; 0 to 0.7 of a program that keeps to a rate, whose peer sends messages too).
+pub(crate) const MIN_FOLLOWING_SHARE: f64 = 0.8;
+/// The same below which data leaves at times of its own.
+pub(crate) const MIN_UNREFUTED_SHARE: f64 = 0.25;
 
 // Shares of the whole transfer.
 

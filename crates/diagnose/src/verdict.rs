@@ -8,6 +8,7 @@ use crate::candidates::find_candidates;
 use crate::captured;
 use crate::ceilings::find_ceilings;
 use crate::confidence::confidence;
+use crate::credit::ProgramCredit;
 use crate::figures::SenderSampleFigures;
 use crate::finding::LimitFinding;
 use crate::limits::{self, LimitFacts, application_window};
@@ -107,7 +108,9 @@ fn of_receiver(evidence: &Evidence) -> Judgement {
         TransferTime::from_receiver(&arrivals),
     );
     let found = receiving::find_limit(&arrivals, &signals);
-    let finding = application_window::above_tcp(evidence, arrivals.rate, arrivals.rtt, found);
+    let credit = ProgramCredit::from_receiver(&arrivals);
+    let (rate, rtt) = (arrivals.rate, arrivals.rtt);
+    let finding = application_window::above_tcp(evidence, rate, rtt, found, credit);
     Judgement {
         basis: Basis::Receiver,
         rtts: [arrivals.rtt, evidence.idle_rtt],
@@ -132,11 +135,12 @@ fn of_sender(evidence: &Evidence, basis: Basis) -> Judgement {
         None => find_limit(&figures, &signals),
     };
     let found = time.decide(found);
-    let finding = application_window::above_tcp(evidence, figures.rate, figures.rtt, found);
+    let credit = ProgramCredit::from_sender(&figures);
+    let finding = application_window::above_tcp(evidence, figures.rate, figures.rtt, found, credit);
     let facts = limits::limit_facts(&finding, &figures);
     let mut ceilings = find_ceilings(&figures, &finding);
     ceilings.extend(
-        application_window::window_ceiling(evidence, figures.rtt)
+        application_window::ceiling_of(&finding, evidence, figures.rtt, credit)
             .map(|rate| (Limit::ApplicationWindow, rate)),
     );
     let (others, of_the_time) = seconds::other_limits(evidence, &finding);

@@ -46,8 +46,9 @@ pub(crate) fn flows_of_transfer(number: usize, flows: &[FollowedFlow]) -> Vec<us
         .collect()
 }
 
-/// Returns the evidence of a transfer over `flows`, the largest first.
-pub(crate) fn transfer_evidence(flows: &[&FlowState]) -> Option<Evidence> {
+/// Returns the evidence of a transfer over `flows`, the largest first, between these `ports` of its
+/// sender and receiver.
+pub(crate) fn transfer_evidence(flows: &[&FlowState], ports: [u16; 2]) -> Option<Evidence> {
     let largest = flows.first()?;
     let by_echo = capture_place(largest) != Some(At::Sender)
         && flows
@@ -57,7 +58,10 @@ pub(crate) fn transfer_evidence(flows: &[&FlowState]) -> Option<Evidence> {
     let silent_after = cut_silent_end(&mut samples);
     let idle_rtt = flows.iter().filter_map(|flow| flow.handshake_time()).min();
     let ended = last_time(&samples);
-    let capture = capture_evidence(flows, largest, by_echo, &samples, silent_after);
+    let capture = CaptureEvidence {
+        ports: Some(ports),
+        ..capture_evidence(flows, largest, by_echo, &samples, silent_after)
+    };
     Some(Evidence {
         request: Request {
             streams: flows.len() as u16,
@@ -151,6 +155,7 @@ fn capture_evidence(
             .iter()
             .map(|flow| flow.sender_and_receiver().1.data_packets())
             .sum(),
+        ports: None,
         largest_mss: end.offered_mss().max(other.offered_mss()),
         sender_opened: largest.sender_index() == 0,
         sender_offers_scale: end.offers_scale(),

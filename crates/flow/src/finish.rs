@@ -342,10 +342,9 @@ fn explained_transfers(
             .iter()
             .filter_map(|member| flows[*member].flow_state())
             .collect();
+        let evidence = transfer_evidence(&of_one, flows[index].ports_from_sender());
         let flows = members.iter().map(|member| numbers[*member]).collect();
-        found.extend(
-            transfer_evidence(&of_one).map(|evidence| TransferEvidence { flows, evidence }),
-        );
+        found.extend(evidence.map(|evidence| TransferEvidence { flows, evidence }));
     }
     found
 }

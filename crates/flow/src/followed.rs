@@ -350,6 +350,13 @@ impl FollowedFlow {
         (first.ip(), second.ip(), second.port())
     }
 
+    /// Returns the ports of the end that sent more data and of the other.
+    pub(crate) fn ports_from_sender(&self) -> [u16; 2] {
+        let mut ports = self.begin.end_addresses().map(|end| end.port());
+        ports.rotate_left(self.sender_index());
+        ports
+    }
+
     /// Returns true if the connection has these ends, in either order.
     pub(crate) fn is_between(&self, ends: [SocketAddr; 2]) -> bool {
         let [one, other] = ends;

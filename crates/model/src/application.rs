@@ -166,6 +166,31 @@ pub const APPLICATIONS: &[Application] = &[
         ..PLAIN
     },
     Application {
+        name: "Node.js",
+        aliases: &["node"],
+        window: Some(ByteCount::new(65_535)),
+        why: "A stream of HTTP/2 has the window of the protocol, unless initialWindowSize says more.",
+        source: "Node.js, http2: initialWindowSize",
+        ..PLAIN
+    },
+    Application {
+        name: "nginx",
+        aliases: &[],
+        window: Some(ByteCount::from_kib(64)),
+        why: "An upload over HTTP/2 that is not buffered has a window of http2_body_preread_size or of \
+              client_body_buffer_size.",
+        source: "nginx, ngx_http_v2_module: http2_body_preread_size",
+        ..PLAIN
+    },
+    Application {
+        name: "Kestrel",
+        aliases: &["ASP.NET Core"],
+        window: Some(ByteCount::from_kib(768)),
+        why: "An upload over HTTP/2 has a window of 768 KiB for its stream, and 1 MiB for its connection.",
+        source: "ASP.NET Core, Http2Limits.cs: InitialStreamWindowSize",
+        ..PLAIN
+    },
+    Application {
         name: "Go net/http client",
         aliases: &[],
         window: Some(ByteCount::from_mib(4)),

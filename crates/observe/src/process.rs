@@ -91,6 +91,22 @@ pub(crate) fn process_name(pid: u32) -> Option<String> {
     Some(name.trim_end().to_owned()).filter(|name| !name.is_empty())
 }
 
+/// Returns the name of the program whose transfer a process carries: that of the one which started
+/// it where that moves files through `ssh`.
+pub(crate) fn transfer_program(pid: u32) -> Option<String> {
+    const THROUGH_SSH: [&str; 3] = ["sftp", "scp", "sshfs"];
+    let name = process_name(pid)?;
+    let parent = || process_name(parent_pid(&read_proc_file(pid, "stat").ok()?)?);
+    let through = parent().filter(|parent| THROUGH_SSH.contains(&parent.as_str()));
+    Some(through.filter(|_| name == "ssh").unwrap_or(name))
+}
+
+/// Returns the parent that this `stat` names.
+fn parent_pid(stat: &str) -> Option<u32> {
+    let (_, fields) = stat.rsplit_once(')')?;
+    fields.split_whitespace().nth(1)?.parse().ok()
+}
+
 /// Returns the processor time of a process and of the children that it has waited for (fields 14 to
 /// 17 of `stat`); nothing if there is no such process.
 pub(crate) fn processor_time(pid: u32) -> Span {
@@ -256,6 +272,14 @@ mod tests {
         ] {
             assert_eq!(is_running(stat), is_alive, "{stat}");
         }
+    }
+
+    #[test]
+    fn the_parent_stands_behind_a_name_with_brackets() {
+        assert_eq!(parent_pid("7 (a) b) S 11 7 7 0"), Some(11));
+        assert_eq!(parent_pid("7 (a"), None);
+        let own = std::process::id();
+        assert_eq!(transfer_program(own), process_name(own));
     }
 
     #[test]

@@ -157,7 +157,7 @@ impl ConnectionOwner {
     fn new(pid: u32, descriptor: i32) -> Self {
         Self {
             pid: Some(pid),
-            program: process::process_name(pid),
+            program: process::transfer_program(pid),
             descriptor: Some(descriptor),
         }
     }

@@ -214,6 +214,9 @@ pub struct CaptureEvidence {
     /// Packets with data that the receiver sent.
     #[serde(default)]
     pub answers: u64,
+    /// Ports of the sender and of the receiver.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ports: Option<[u16; 2]>,
     /// True if the receiver acknowledged a full segment.
     #[serde(default)]
     pub full_segment_acknowledged: bool,

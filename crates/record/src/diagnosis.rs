@@ -108,7 +108,29 @@ pub struct DiagnosisReport {
     /// Validity of what was watched, where this host is in a lab.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub validity: Option<Validity>,
+    /// The same download by HTTP/1.1, where a window of HTTP/2 seemed to hold it back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub http1: Option<Http1Download>,
     /// The remedy that was carried out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trial: Option<Trial>,
+}
+
+/// A download that was repeated by HTTP/1.1, which has no window above TCP.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Http1Download {
+    /// The rate by HTTP/2.
+    pub before: BitRate,
+    /// The rate by HTTP/1.1.
+    pub measured: BitRate,
+    /// The limit by HTTP/1.1.
+    pub verdict: Verdict,
+}
+
+impl Http1Download {
+    /// Returns true if HTTP/1.1 was clearly faster, by more than a path varies.
+    pub fn is_faster(&self) -> bool {
+        const CLEARLY: f64 = 1.25;
+        self.measured > self.before.scale_by(CLEARLY)
+    }
 }

@@ -37,6 +37,14 @@ pub enum Cause {
     RateLimited,
     /// SSH grants each channel a window of its own.
     SshChannel,
+    /// HTTP/2 grants each stream and each connection a window of its own.
+    Http2,
+    /// SFTP has so many requests under way, each of so many bytes.
+    Sftp,
+    /// SMB has so many requests under way, each of so many bytes.
+    Smb,
+    /// The programs have a window or requests of another protocol.
+    Other,
     /// The transfer ended before the window had grown.
     RampUp,
     /// Slow start was left early.
@@ -171,6 +179,12 @@ legal_verdicts! {
     ApplicationWindow "application-window" ApplicationWindowVerdict {
         SshChannelOfSender: SshChannel "ssh-channel" at Sender,
         SshChannelOfReceiver: SshChannel "ssh-channel" at Receiver,
+        Http2: Http2 "http2" at Receiver,
+        SftpOfSender: Sftp "sftp" at Sender,
+        SftpOfReceiver: Sftp "sftp" at Receiver,
+        SmbOfSender: Smb "smb" at Sender,
+        SmbOfReceiver: Smb "smb" at Receiver,
+        Other: Other "other" at Receiver,
     }
     /// Verdicts of a congestion window.
     CongestionWindow "congestion-window" CongestionWindowVerdict {

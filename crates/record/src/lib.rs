@@ -63,7 +63,7 @@ pub use capture::{
     SynReport, WindowEdit,
 };
 pub use copy::{CopyLimit, CopyProgress, CopyReport, CopyTransport};
-pub use diagnosis::{CommandEnd, Diagnosis, DiagnosisReport, Transfer, Trial};
+pub use diagnosis::{CommandEnd, Diagnosis, DiagnosisReport, Http1Download, Transfer, Trial};
 pub use difference::{
     ComparedRun, ComparedRuns, ComparedSide, ComparisonDesign, DifferenceConclusion,
     DifferenceReport, LimitCount, PairForecast, QuantityDifference,

@@ -20,7 +20,7 @@ pub use text::{
     DEFAULT_COLUMNS, TextStyle, archive_check, archive_text, archive_thinned, calculation_text,
     capture_text, combination_table, command_end, commands_elsewhere, copy_progress, copy_summary,
     diagnosis_text, difference_text, document_list, experiment_announcement, experiment_result,
-    grid_report, history_text, host_advice, host_applied, host_settings, host_undone,
+    grid_report, history_text, host_advice, host_applied, host_settings, host_undone, http1_text,
     imported_files, interval_head, interval_line, lab_report, lab_summary, longest_use,
     markdown_text, measurement_figures, measurement_line, measurement_text, name_list, not_valid,
     one_flow, own_capture, pair_forecast, paragraph, path_text, prediction_text, program_moved,

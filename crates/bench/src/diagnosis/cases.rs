@@ -320,6 +320,9 @@ fn planting(verdict: LegalVerdict) -> Planting {
                 "the end that receives grants the window, and the verdict names that end",
             )
         }
+        LegalVerdict::ApplicationWindow(_) => Planting::Unplanted(
+            "the programs that keep such a window are planted where they are installed, by tests of the command line",
+        ),
         LegalVerdict::CongestionWindow(verdict) => congestion_window(verdict),
         LegalVerdict::Capacity(CapacityVerdict::Link) => everywhere(|spot| Ok(vec![spot.bare()?])),
         LegalVerdict::Capacity(CapacityVerdict::Shared) => everywhere(shared_link),

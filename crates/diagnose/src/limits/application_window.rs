@@ -1,17 +1,23 @@
 //! Windows that programs keep above TCP, of which TCP shows nothing but a program that sends no
 //! more.
 
+use std::net::SocketAddr;
+
 use fullpipe_model::application::{Application, find_application};
-use fullpipe_record::{ApplicationWindowVerdict, At, Evidence, Limit, Remedy, Scope};
+use fullpipe_record::{
+    ApplicationWindowVerdict, At, CpuVerdict, Evidence, LegalVerdict, Limit, Remedy, Scope,
+    SendBufferVerdict, SenderApplicationVerdict, UnknownVerdict,
+};
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 
 use crate::advice::RemedyAdvice;
+use crate::credit::ProgramCredit;
 use crate::figures::SenderSampleFigures;
 use crate::finding::LimitFinding;
 use crate::limits::LimitFacts;
 use crate::manual_remedy::ManualRemedy;
 use crate::text::{self, Row};
-use crate::thresholds::{MAX_CHANNEL_FILL, MIN_CHANNEL_FILL};
+use crate::thresholds::{FULLY_TUNED_SHARE, MAX_CHANNEL_FILL, MAX_FRAMED_WINDOW, MIN_CHANNEL_FILL};
 
 /// Programs that have OpenSSH's window; by version, a server's part has a name of its own.
 const SSH: [&str; 7] = [
@@ -24,26 +30,85 @@ const SSH: [&str; 7] = [
     "sftp-server",
 ];
 
+/// Programs that ask for parts of files by SFTP, over a channel of SSH.
+const SFTP: [&str; 3] = ["sshfs", "rclone", "psftp"];
+
+/// Programs whose transfers have the windows of HTTP/2.
+const HTTP2: [&str; 12] = [
+    "curl", "nghttp", "h2load", "nginx", "envoy", "haproxy", "caddy", "traefik", "httpd",
+    "apache2", "node", "dotnet",
+];
+
+/// Programs that move files by SMB.
+const SMB: [&str; 3] = ["smbd", "smbclient", "ksmbd"];
+
+/// Ports of the servers of each.
+const SSH_PORTS: [u16; 1] = [22];
+const HTTP2_PORTS: [u16; 4] = [443, 80, 8443, 8080];
+const SMB_PORTS: [u16; 2] = [445, 139];
+
 /// Returns `found`, or the window of an SSH channel: where the program is SSH, TCP did not hold it
-/// back, and the rate is one window a round trip.
+/// back, and the rate is one window a round trip; or the `credit` of other programs.
 pub(crate) fn above_tcp(
     evidence: &Evidence,
     rate: BitRate,
     rtt: Option<Span>,
     found: LimitFinding,
+    credit: Option<ProgramCredit>,
 ) -> LimitFinding {
+    if let Some(channel) = full_channel(evidence, rate, rtt, &found) {
+        return channel;
+    }
+    if found.limit_kind() == Limit::ApplicationWindow {
+        let size = rtt.map(|rtt| rate.bytes_in(rtt)).unwrap_or_default();
+        let verdict = known_protocol(evidence, size).unwrap_or(ApplicationWindowVerdict::Other);
+        // Without its ports, a capture does not show what else it may be.
+        let is_shown = ports_of_ends(evidence).is_some();
+        return LimitFinding {
+            verdict: if is_shown {
+                verdict.into()
+            } else {
+                found.verdict
+            },
+            ..found
+        };
+    }
+    let of_credit = || {
+        let credit = credit.filter(|_| may_be_credit(evidence, &found))?;
+        let verdict = known_protocol(evidence, credit.size)
+            .or_else(|| {
+                credit
+                    .is_initial_http2()
+                    .then_some(ApplicationWindowVerdict::Http2)
+            })
+            .or(credit
+                .is_shown_by_messages
+                .then_some(ApplicationWindowVerdict::Other))?;
+        let share = Ratio::new(rate.relative_to(credit.allowed).min(1.0));
+        let of_window = LimitFinding::new(verdict, share);
+        Some(if evidence.sender_samples.is_empty() {
+            of_window.one_of_several()
+        } else {
+            of_window
+        })
+    };
+    of_credit().unwrap_or(found)
+}
+
+/// Returns the window of an SSH channel, where it is what held the transfer back.
+fn full_channel(
+    evidence: &Evidence,
+    rate: BitRate,
+    rtt: Option<Span>,
+    found: &LimitFinding,
+) -> Option<LimitFinding> {
     // The receiving end cannot distinguish a window of the sending program from a full send buffer.
     let free = matches!(
         found.limit_kind(),
         Limit::SenderApplication | Limit::ReceiverApplication | Limit::Unknown
     ) || (found.limit_kind() == Limit::SendBuffer && found.is_one_of_several);
-    let ceiling = window_ceiling(evidence, rtt).filter(|ceiling| *ceiling > BitRate::ZERO);
-    let held = ceiling.is_some_and(|ceiling| {
-        (MIN_CHANNEL_FILL..=MAX_CHANNEL_FILL).contains(&rate.relative_to(ceiling))
-    });
-    if !(free && held) {
-        return found;
-    }
+    let ceiling = window_ceiling(evidence, rtt).filter(|ceiling| *ceiling > BitRate::ZERO)?;
+    let held = (MIN_CHANNEL_FILL..=MAX_CHANNEL_FILL).contains(&rate.relative_to(ceiling));
     // The receiving end grants the window. Of nothing found there is no share, but the program did
     // not do this by half.
     let share = if found.limit_kind() == Limit::Unknown {
@@ -51,7 +116,114 @@ pub(crate) fn above_tcp(
     } else {
         found.share
     };
-    LimitFinding::new(ApplicationWindowVerdict::SshChannelOfReceiver, share)
+    (free && held).then(|| LimitFinding::new(ApplicationWindowVerdict::SshChannelOfReceiver, share))
+}
+
+/// Returns true if credit of the programs may be what lies behind `found`: a sender that has
+/// nothing to send, or spends its time on asking whether it may; or a buffer that is as large as
+/// the kernel needed it to be, and no larger.
+fn may_be_credit(evidence: &Evidence, found: &LimitFinding) -> bool {
+    if !evidence.is_of_another_program() {
+        return false;
+    }
+    if evidence.sender_samples.is_empty() {
+        return matches!(found.limit_kind(), Limit::SendBuffer | Limit::Unknown);
+    }
+    match found.verdict {
+        LegalVerdict::SenderApplication(SenderApplicationVerdict::Idle)
+        | LegalVerdict::Cpu(CpuVerdict::UserOfSender)
+        | LegalVerdict::Unknown(UnknownVerdict::EvidenceMissing) => true,
+        LegalVerdict::SendBuffer(SendBufferVerdict::TcpWmemMax) => has_tunable_buffer(evidence),
+        _ => false,
+    }
+}
+
+/// Returns true if the kernel could have made the send buffer larger, as it does for a program that
+/// waits for room while the congestion window has some (`tcp_should_expand_sndbuf`).
+fn has_tunable_buffer(evidence: &Evidence) -> bool {
+    let sizes = evidence.sender_samples.iter();
+    let largest = sizes.filter_map(|sample| Some(sample.memory?.sndbuf)).max();
+    let most = evidence.sender.as_ref().map(|host| host.tcp_wmem.max);
+    largest
+        .zip(most)
+        .is_some_and(|(largest, most)| largest < most.scale_by(FULLY_TUNED_SHARE))
+}
+
+/// Returns the window that the program or the port tells, where `size` is on the way over each
+/// connection.
+fn known_protocol(evidence: &Evidence, size: ByteCount) -> Option<ApplicationWindowVerdict> {
+    let program = evidence.program.as_deref();
+    let runs = |programs: &[&str]| program.is_some_and(|program| programs.contains(&program));
+    let listens = |ports: &[u16]| {
+        let ends = ports_of_ends(evidence);
+        ends.is_some_and(|ends| ends.iter().any(|port| ports.contains(port)))
+    };
+    let client = client_end(evidence);
+    match () {
+        () if runs(&SSH) || (listens(&SSH_PORTS) && !runs(&SFTP)) => {
+            let channel = find_application("ssh").and_then(|ssh| ssh.window)?;
+            Some(match client {
+                _ if size >= channel.scale_by(MIN_CHANNEL_FILL) => {
+                    ApplicationWindowVerdict::SshChannelOfReceiver
+                }
+                At::Sender => ApplicationWindowVerdict::SftpOfSender,
+                _ => ApplicationWindowVerdict::SftpOfReceiver,
+            })
+        }
+        () if runs(&SFTP) && client == At::Sender => Some(ApplicationWindowVerdict::SftpOfSender),
+        () if runs(&SFTP) => Some(ApplicationWindowVerdict::SftpOfReceiver),
+        () if runs(&SMB) || listens(&SMB_PORTS) => Some(if client == At::Sender {
+            ApplicationWindowVerdict::SmbOfSender
+        } else {
+            ApplicationWindowVerdict::SmbOfReceiver
+        }),
+        () if runs(&HTTP2) || listens(&HTTP2_PORTS) => Some(ApplicationWindowVerdict::Http2),
+        () => None,
+    }
+}
+
+/// Returns the ports of the sender and the receiver.
+fn ports_of_ends(evidence: &Evidence) -> Option<[u16; 2]> {
+    let of_sockets = || {
+        let of_sender = evidence.sender_sockets.first();
+        let socket = of_sender.or(evidence.receiver_sockets.first())?;
+        let [local, remote] =
+            [&socket.local, &socket.remote].map(|end| end.parse::<SocketAddr>().ok());
+        let ports = [local?.port(), remote?.port()];
+        let [local, remote] = ports;
+        Some(if of_sender.is_some() {
+            ports
+        } else {
+            [remote, local]
+        })
+    };
+    match &evidence.capture {
+        Some(capture) => capture.ports,
+        None => of_sockets(),
+    }
+}
+
+/// Returns the end that asks: the one whose port is not that of a service, the higher one where
+/// both are unknown.
+fn client_end(evidence: &Evidence) -> At {
+    match ports_of_ends(evidence) {
+        Some([sender, receiver]) if sender < receiver => At::Receiver,
+        Some(_) => At::Sender,
+        None => At::None,
+    }
+}
+
+impl ProgramCredit {
+    /// Returns true if it is what a connection of HTTP/2 begins with, and the frames and records
+    /// around it.
+    fn is_initial_http2(&self) -> bool {
+        let initial = find_application("HTTP/2").and_then(|http2| http2.window);
+        // A byte of the sequence space is the SYN's.
+        let is_initial = |(most, initial): (ByteCount, ByteCount)| {
+            most + ByteCount::new(1) >= initial && most <= initial.scale_by(MAX_FRAMED_WINDOW)
+        };
+        self.most.zip(initial).is_some_and(is_initial)
+    }
 }
 
 /// Returns the rate that the windows of all channels allow together; `None` where the program is
@@ -59,6 +231,27 @@ pub(crate) fn above_tcp(
 pub(crate) fn window_ceiling(evidence: &Evidence, rtt: Option<Span>) -> Option<BitRate> {
     let of_one = known_program(evidence)?.window_ceiling(rtt.filter(|rtt| *rtt > Span::ZERO)?)?;
     Some(of_one.scale_by(f64::from(evidence.request.streams.max(1))))
+}
+
+/// Returns the rate that the window of `found` allows, or else that of the program.
+pub(crate) fn ceiling_of(
+    found: &LimitFinding,
+    evidence: &Evidence,
+    rtt: Option<Span>,
+    credit: Option<ProgramCredit>,
+) -> Option<BitRate> {
+    let is_channel = matches!(
+        found.verdict,
+        LegalVerdict::ApplicationWindow(
+            ApplicationWindowVerdict::SshChannelOfReceiver
+                | ApplicationWindowVerdict::SshChannelOfSender
+        )
+    );
+    let of_credit =
+        credit.filter(|_| found.limit_kind() == Limit::ApplicationWindow && !is_channel);
+    of_credit
+        .map(|credit| credit.allowed)
+        .or_else(|| window_ceiling(evidence, rtt))
 }
 
 fn known_program(evidence: &Evidence) -> Option<&'static Application> {
@@ -78,6 +271,7 @@ pub(crate) struct ApplicationWindowFacts {
     rtt: Option<Span>,
     /// Rate that the window allows.
     allowed: Option<BitRate>,
+    is_initial_http2: bool,
     shown: Vec<Row>,
 }
 
@@ -86,9 +280,14 @@ impl ApplicationWindowFacts {
         verdict: ApplicationWindowVerdict,
         figures: &SenderSampleFigures,
     ) -> Self {
-        let seen = Self::from_evidence(verdict, figures.evidence, figures.rate, figures.rtt);
+        let (evidence, credit) = (figures.evidence, ProgramCredit::from_sender(figures));
+        let seen = Self::from_evidence(verdict, evidence, figures.rate, figures.rtt, credit);
+        let in_flight = credit.map(|credit| format!("{} of each connection", credit.size));
         Self {
-            shown: text::trend_rows(figures),
+            shown: [("usually on the way", in_flight)]
+                .into_iter()
+                .chain(text::trend_rows(figures))
+                .collect(),
             ..seen
         }
     }
@@ -99,18 +298,38 @@ impl ApplicationWindowFacts {
         evidence: &Evidence,
         rate: BitRate,
         rtt: Option<Span>,
+        credit: Option<ProgramCredit>,
     ) -> Self {
-        let window = known_program(evidence)
-            .and_then(|application| application.window)
-            .unwrap_or_default();
+        let is_channel = matches!(
+            verdict,
+            ApplicationWindowVerdict::SshChannelOfSender
+                | ApplicationWindowVerdict::SshChannelOfReceiver
+        );
+        let of_program = known_program(evidence).filter(|_| is_channel);
+        let found = LimitFinding::new(verdict, Ratio::ONE);
         Self {
             verdict,
-            window,
+            window: of_program
+                .and_then(|application| application.window)
+                .or(credit.map(|credit| credit.size))
+                .unwrap_or_default(),
             rate,
             rtt,
-            allowed: window_ceiling(evidence, rtt),
+            allowed: ceiling_of(&found, evidence, rtt, credit),
+            is_initial_http2: credit.is_some_and(|credit| credit.is_initial_http2()),
             shown: Vec::new(),
         }
+    }
+
+    /// Returns what the programs have, and what it allows.
+    fn credit_sentence(&self, who: &str, waits: &str) -> String {
+        let Self { window, rate, .. } = self;
+        format!(
+            "{who} about {window} in flight on each connection in each round trip, whatever TCP would allow, and {waits}; \
+             over {} that is {}, and {rate} was reached. No setting of the hosts changes it.",
+            self.rtt.unwrap_or_default(),
+            self.allowed.unwrap_or(*rate),
+        )
     }
 }
 
@@ -125,6 +344,30 @@ impl LimitFacts for ApplicationWindowFacts {
                 self.rtt.unwrap_or_default(),
                 self.allowed.unwrap_or(*rate),
             ),
+            ApplicationWindowVerdict::Http2 if self.is_initial_http2 => self.credit_sentence(
+                "HTTP/2 lets a connection begin with 65 535 B, and its receiver grants no more: it has",
+                "data waits for the receiver's WINDOW_UPDATE frames",
+            ),
+            ApplicationWindowVerdict::Http2 => self.credit_sentence(
+                "HTTP/2 has a window of its own: it has",
+                "data waits for the receiver's WINDOW_UPDATE frames",
+            ),
+            ApplicationWindowVerdict::SftpOfSender | ApplicationWindowVerdict::SftpOfReceiver => {
+                self.credit_sentence(
+                    "SFTP has so many requests under way and no more: it has",
+                    "the next request waits for an answer",
+                )
+            }
+            ApplicationWindowVerdict::SmbOfSender | ApplicationWindowVerdict::SmbOfReceiver => {
+                self.credit_sentence(
+                    "SMB has so many requests under way and no more: it has",
+                    "the next request waits for an answer",
+                )
+            }
+            ApplicationWindowVerdict::Other => self.credit_sentence(
+                "The programs keep a window of their own: they have",
+                "data leaves only when a message of the receiver has come",
+            ),
         }
     }
 
@@ -134,29 +377,118 @@ impl LimitFacts for ApplicationWindowFacts {
 
     /// Returns a program without such a window, with what TCP would let it carry over this path.
     fn setting_remedies(&self, advice: &RemedyAdvice) -> Vec<Remedy> {
-        let why = "`fullpipe copy` logs in by the same ssh and moves the data over connections of its own, encrypted. \
-                   An rsync daemon, curl (HTTPS or FTP) or iperf3 leaves the flow of data to TCP, and so does HPN-SSH \
-                   at both ends. The window is the program's: no setting of TCP helps.";
-        let id = "program-without-a-window";
-        vec![advice.build_remedy(
-            id,
-            Scope::Application,
-            At::Receiver,
-            Vec::new(),
-            why.to_owned(),
-        )]
+        let (id, at, why) = window_remedy(self.verdict);
+        vec![advice.build_remedy(id, Scope::Application, at, Vec::new(), why.to_owned())]
     }
 
     fn manual_remedies(&self) -> &'static [ManualRemedy] {
         match self.verdict {
             ApplicationWindowVerdict::SshChannelOfSender
-            | ApplicationWindowVerdict::SshChannelOfReceiver => &[ManualRemedy {
-                id: "sessions-side-by-side",
-                scope: Scope::Application,
-                at: Some(At::Sender),
-                why: "Several sessions at once, each with a part of the files: each connection has a window of its \
-                          own.",
-            }],
+            | ApplicationWindowVerdict::SshChannelOfReceiver => &[SESSIONS_SIDE_BY_SIDE],
+            ApplicationWindowVerdict::Http2 => &[HTTP_1_1, REQUESTS_SIDE_BY_SIDE],
+            ApplicationWindowVerdict::SftpOfSender | ApplicationWindowVerdict::SftpOfReceiver => {
+                &[STREAM_IN_PLACE_OF_SFTP, SESSIONS_SIDE_BY_SIDE]
+            }
+            ApplicationWindowVerdict::SmbOfSender | ApplicationWindowVerdict::SmbOfReceiver => {
+                &[COPIES_SIDE_BY_SIDE, STREAM_IN_PLACE_OF_REQUESTS]
+            }
+            ApplicationWindowVerdict::Other => &[CONNECTIONS_SIDE_BY_SIDE],
         }
     }
 }
+
+/// Returns the remedy that leaves the flow of data to TCP: its name, its end and its reason.
+const fn window_remedy(verdict: ApplicationWindowVerdict) -> (&'static str, At, &'static str) {
+    match verdict {
+        ApplicationWindowVerdict::SshChannelOfSender
+        | ApplicationWindowVerdict::SshChannelOfReceiver => (
+            "program-without-a-window",
+            At::Receiver,
+            "`fullpipe copy` logs in by the same ssh and moves the data over connections of its own, encrypted. \
+             An rsync daemon, curl (HTTPS or FTP) or iperf3 leaves the flow of data to TCP, and so does HPN-SSH \
+             at both ends. The window is the program's: no setting of TCP helps.",
+        ),
+        ApplicationWindowVerdict::Http2 => (
+            "larger-http2-window",
+            At::Receiver,
+            "A larger window of the stream and of the connection where the data is received: Envoy \
+             initial_stream_window_size and initial_connection_window_size; Go MaxReceiveBufferPerStream and \
+             MaxReceiveBufferPerConnection; gRPC InitialWindowSize and InitialConnWindowSize; Node.js \
+             initialWindowSize and setLocalWindowSize; Kestrel InitialStreamWindowSize and \
+             InitialConnectionWindowSize; nginx client_body_buffer_size and http2_body_preread_size.",
+        ),
+        ApplicationWindowVerdict::SftpOfSender => {
+            ("more-requests-in-flight", At::Sender, MORE_SFTP)
+        }
+        ApplicationWindowVerdict::SftpOfReceiver => {
+            ("more-requests-in-flight", At::Receiver, MORE_SFTP)
+        }
+        ApplicationWindowVerdict::SmbOfSender => ("more-requests-in-flight", At::Sender, MORE_SMB),
+        ApplicationWindowVerdict::SmbOfReceiver => {
+            ("more-requests-in-flight", At::Receiver, MORE_SMB)
+        }
+        ApplicationWindowVerdict::Other => (
+            "larger-application-window",
+            At::Receiver,
+            "A larger window, or more or larger requests under way, in the settings of the program that sends the \
+             small messages: no setting of TCP helps.",
+        ),
+    }
+}
+
+const MORE_SFTP: &str = "More requests under way, or larger ones, at the client: `sftp -R requests -B bytes`, `rclone \
+                         --sftp-concurrency` and `--sftp-chunk-size`, or a client that reads further ahead. From 2 MiB \
+                         on the window of the SSH channel binds.";
+
+const MORE_SMB: &str = "More requests under way, or larger ones: rsize and wsize of mount.cifs at a Linux client; \
+                        `smb2 max credits`, `smb2 max read` and `smb2 max write` of a Samba server; MaxCmds of a \
+                        Windows client and MaxMpxCt of its server with SMB 1.";
+
+const SESSIONS_SIDE_BY_SIDE: ManualRemedy = ManualRemedy {
+    id: "sessions-side-by-side",
+    scope: Scope::Application,
+    at: Some(At::Sender),
+    why: "Several sessions at once, each with a part of the files: each connection has a window of its own.",
+};
+
+const HTTP_1_1: ManualRemedy = ManualRemedy {
+    id: "http-1.1",
+    scope: Scope::Application,
+    at: None,
+    why: "HTTP/1.1 has no window of its own and leaves the flow of data to TCP: `curl --http1.1`.",
+};
+
+const REQUESTS_SIDE_BY_SIDE: ManualRemedy = ManualRemedy {
+    id: "requests-side-by-side",
+    scope: Scope::Application,
+    at: None,
+    why: "Several connections at once, each with a part of the data: each has windows of its own.",
+};
+
+const STREAM_IN_PLACE_OF_SFTP: ManualRemedy = ManualRemedy {
+    id: "stream-in-place-of-sftp",
+    scope: Scope::Application,
+    at: None,
+    why: "A stream needs no requests: `ssh HOST 'cat FILE'`, rsync over ssh, `scp -O`, or `fullpipe copy`.",
+};
+
+const COPIES_SIDE_BY_SIDE: ManualRemedy = ManualRemedy {
+    id: "copies-side-by-side",
+    scope: Scope::Application,
+    at: None,
+    why: "Several files at once (`robocopy /MT`), or SMB Multichannel: each has requests of its own.",
+};
+
+const STREAM_IN_PLACE_OF_REQUESTS: ManualRemedy = ManualRemedy {
+    id: "stream-in-place-of-requests",
+    scope: Scope::Application,
+    at: None,
+    why: "A protocol that streams over long distances: HTTPS, rsync, or `fullpipe copy`.",
+};
+
+const CONNECTIONS_SIDE_BY_SIDE: ManualRemedy = ManualRemedy {
+    id: "connections-side-by-side",
+    scope: Scope::Application,
+    at: None,
+    why: "Several connections at once, each with a part of the data: each has a window of its own.",
+};

@@ -24,6 +24,7 @@ fn seen(point: At, mbps: f64) -> CaptureEvidence {
         })
     };
     CaptureEvidence {
+        ports: None,
         point: Some(point),
         only: None,
         by_echo: point != At::Sender,
@@ -723,6 +724,31 @@ fn a_receiver_that_answers_in_each_round_trip_may_grant_a_window_of_its_own() {
                 },
             )
         };
+        let by_port = |ports| {
+            let answers = 250;
+            let seen = seen(point, 20.0);
+            verdict(
+                flat,
+                CaptureEvidence {
+                    answers,
+                    ports,
+                    ..seen
+                },
+            )
+        };
+        for (port, name) in [
+            (443, "application-window/http2"),
+            (22, "application-window/sftp"),
+            (445, "application-window/smb"),
+            (7001, "application-window/other"),
+        ] {
+            let found = by_port(Some([40_000, port]));
+            assert_eq!(found.name(), name);
+            assert_eq!(
+                candidates(&found)[1..],
+                ["send-buffer/so-sndbuf", "sender-application/idle"]
+            );
+        }
         let found = answers(250);
         assert_eq!(found.name(), "application-window/ssh-channel");
         assert!(candidates(&found).contains(&"send-buffer/so-sndbuf"));

@@ -2,6 +2,7 @@
 
 mod builder;
 mod captured;
+mod credit;
 mod cures;
 mod edges;
 mod gates;

@@ -1,8 +1,8 @@
 //! A verdict at length, and what would help.
 
 use fullpipe_record::{
-    At, Basis, CommandEnd, CommandTimeForecast, Diagnosis, Direction, Forecast, KernelDefect,
-    Limit, Remedy, RttForecast, RunnerUp, Transfer, TransferTimeUse, Trial, Verdict,
+    At, Basis, CommandEnd, CommandTimeForecast, Diagnosis, Direction, Forecast, Http1Download,
+    KernelDefect, Limit, Remedy, RttForecast, RunnerUp, Transfer, TransferTimeUse, Trial, Verdict,
 };
 use fullpipe_units::{BitRate, Ratio, printable_line};
 use serde::Serialize;
@@ -411,6 +411,26 @@ pub fn commands_elsewhere(remedy: &Remedy, here: At) -> Vec<&str> {
         .filter_map(|command| command.strip_suffix(mark))
         .map(str::trim_end)
         .collect()
+}
+
+/// The same download by HTTP/1.1: what came, and what that says of HTTP/2.
+pub fn http1_text(again: &Http1Download, style: TextStyle) -> String {
+    let mut text = heading_line(style, "By HTTP/1.1");
+    let mut table = TextTable::new(&[("", Left), ("", Right)]);
+    table.push_row(["HTTP/2".to_owned(), again.before.to_string()]);
+    table.push_row(["HTTP/1.1".to_owned(), again.measured.to_string()]);
+    text += &table.render(2, str::to_owned);
+    let said = if again.is_faster() {
+        "The same download is faster by HTTP/1.1, over the same path from the same server: the window of HTTP/2 held \
+         it back."
+            .to_owned()
+    } else {
+        format!(
+            "The same download is no faster by HTTP/1.1, where the limit is {}: HTTP/2 did not hold it back alone.",
+            again.verdict.kind.name()
+        )
+    };
+    text + &style.bold_paragraph(&said, 2)
 }
 
 /// A remedy that was carried out: predicted against measured, and whether it is still in place.

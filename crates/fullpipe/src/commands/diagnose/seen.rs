@@ -1,11 +1,11 @@
 //! The transfers of what was watched, and where its time went.
 
-use fullpipe_diagnose::time_account;
+use fullpipe_diagnose::{diagnose, time_account};
 use fullpipe_lab::PathWitness;
 use fullpipe_observe::{WatchedConnections, moved_too_briefly, watched_transfers};
 use fullpipe_record::{
-    CommandEnd, CommandTimeForecast, ConnectionSamples, Evidence, Remedy, TimeAccount, Transfer,
-    Validity,
+    ApplicationWindowVerdict, CommandEnd, CommandTimeForecast, ConnectionSamples, Evidence,
+    Http1Download, Remedy, TimeAccount, Transfer, Validity,
 };
 use fullpipe_units::{BitRate, ByteCount, Span};
 
@@ -28,6 +28,8 @@ pub(super) struct WatchedFindings {
     pub(super) moved_too_briefly: ByteCount,
     /// Validity of all this, where this host is in a lab.
     pub(super) validity: Option<Validity>,
+    /// The same download by HTTP/1.1.
+    pub(super) http1: Option<Http1Download>,
 }
 
 impl WatchedFindings {
@@ -64,8 +66,29 @@ impl WatchedFindings {
             transfers,
             moved_too_briefly: moved_too_briefly(watched),
             validity: witness.map(PathWitness::finish_witness),
+            http1: None,
             time: Some(time).filter(|time| time.data + time.requests > Span::ZERO),
         }
+    }
+}
+
+impl WatchedFindings {
+    /// Returns the rate of the largest transfer, if a window of HTTP/2 seems to hold it back.
+    pub(super) fn rate_held_by_http2(&self) -> Option<BitRate> {
+        let largest = self.transfers.first()?;
+        let found = diagnose(&largest.evidence).legal_verdict()?;
+        let is_http2 = found == ApplicationWindowVerdict::Http2.into();
+        is_http2.then(|| largest.explained_rate())
+    }
+
+    /// Returns these findings, of a download by HTTP/1.1, beside its rate `before` by HTTP/2.
+    pub(super) fn as_http1_download(&self, before: BitRate) -> Option<Http1Download> {
+        let largest = self.transfers.first()?;
+        Some(Http1Download {
+            before,
+            measured: largest.explained_rate(),
+            verdict: diagnose(&largest.evidence),
+        })
     }
 }
 

@@ -37,6 +37,7 @@ use super::measured::kernels;
 use super::progress::{HeldOutput, WatchDisplay};
 use super::seen::{SeenTransfer, WatchedFindings};
 use crate::commands::capture::OwnRecording;
+use crate::commands::live::InterruptFlags;
 use crate::failure::{FAILED, Failure, INTERRUPTED};
 use crate::terminal::{OutputFormat, Terminal};
 
@@ -157,41 +158,16 @@ pub(super) fn run_command(
 }
 
 /// Downloads with the system's curl, which knows proxies, redirects and every version of TLS, and
-/// throws away what comes.
+/// throws away what comes. Where a window of HTTP/2 seems to hold that back, downloads again by
+/// HTTP/1.1.
 pub(super) fn run_download(
     arguments: &DiagnoseArguments,
     url: &str,
     terminal: &Terminal,
 ) -> Result<(), Failure> {
-    let time = arguments.load.requested_time().unwrap_or(MAX_TIME);
-    let most = arguments.load.bytes().unwrap_or(MAX_BYTES);
-    let limit = format!("{:.3}", time.as_secs_f64());
-    let mut words: Vec<String> = CURL.map(str::to_owned).to_vec();
-    words.extend(["--max-time", &limit, "--", url].map(str::to_owned));
-    let mut command = Command::new(&words[0]);
-    command
-        .args(&words[1..])
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped());
     let interrupts = arguments.live.interrupt_flags()?;
     let flag = Arc::clone(&interrupts.flag);
-    let witness = PathWitness::begin_witness();
-    let mut program = ChildProgram::start(&mut command, &words)?;
-    let mut progress = WatchDisplay::start_display(arguments, url, &interrupts, terminal)?;
-    let watched = program.watch_program(&mut |now| {
-        progress.show_progress(now);
-        now.moved >= most || flag.load(Ordering::Relaxed)
-    });
-    drop(progress);
-    program.ask_to_end();
-    let end = program.wait_for_end()?;
-    let said = program.last_error_line();
-    let mut seen = WatchedFindings::from_watched(
-        (watched?.as_ref(), witness),
-        Some(&end),
-        arguments.bandwidth,
-    );
+    let (mut seen, end, said) = download(arguments, url, &[], &interrupts, terminal)?;
     let why = if said.is_empty() {
         too_little(&seen)
     } else {
@@ -199,6 +175,14 @@ pub(super) fn run_download(
     };
     let nothing = format!("cannot diagnose {url}: {why}");
     ask_routers(&mut seen, &flag);
+    if let Some(before) = seen
+        .rate_held_by_http2()
+        .filter(|_| !flag.load(Ordering::Relaxed))
+    {
+        terminal.print_notice("a window of HTTP/2 seems to be the limit: the same by HTTP/1.1");
+        let again = download(arguments, url, &["--http1.1"], &interrupts, terminal)?;
+        seen.http1 = again.0.as_http1_download(before);
+    }
     let explained = explain_transfers(arguments, seen, None, None, &nothing, terminal);
     unless_interrupted(explained, &flag)?;
     match end.code {
@@ -209,6 +193,53 @@ pub(super) fn run_download(
             format!("the download broke off: {why}"),
         )),
     }
+}
+
+/// Downloads once, with more `flags` of curl. Returns what was seen, how curl ended, and the last
+/// line of what it said.
+fn download(
+    arguments: &DiagnoseArguments,
+    url: &str,
+    flags: &[&str],
+    interrupts: &InterruptFlags,
+    terminal: &Terminal,
+) -> Result<(WatchedFindings, CommandEnd, String), Failure> {
+    let time = arguments.load.requested_time().unwrap_or(MAX_TIME);
+    let most = arguments.load.bytes().unwrap_or(MAX_BYTES);
+    let words = curl_words(url, flags, time);
+    let mut command = Command::new(&words[0]);
+    command
+        .args(&words[1..])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped());
+    let witness = PathWitness::begin_witness();
+    let mut program = ChildProgram::start(&mut command, &words)?;
+    let mut progress = WatchDisplay::start_display(arguments, url, interrupts, terminal)?;
+    let watched = program.watch_program(&mut |now| {
+        progress.show_progress(now);
+        now.moved >= most || interrupts.flag.load(Ordering::Relaxed)
+    });
+    drop(progress);
+    program.ask_to_end();
+    let end = program.wait_for_end()?;
+    let said = program.last_error_line();
+    let seen = WatchedFindings::from_watched(
+        (watched?.as_ref(), witness),
+        Some(&end),
+        arguments.bandwidth,
+    );
+    Ok((seen, end, said))
+}
+
+fn curl_words(url: &str, flags: &[&str], time: Span) -> Vec<String> {
+    let limit = format!("{:.3}", time.as_secs_f64());
+    let rest = ["--max-time", &limit, "--", url];
+    CURL.iter()
+        .chain(flags)
+        .chain(&rest)
+        .map(|word| (*word).to_owned())
+        .collect()
 }
 
 /// A child of ours, which does not outlive us.
@@ -443,6 +474,7 @@ fn explain_transfers(
         time,
         moved_too_briefly,
         validity,
+        http1,
     } = seen;
     if transfers.is_empty() && time.is_none() {
         return Err(Failure::new(FAILED, nothing));
@@ -469,6 +501,9 @@ fn explain_transfers(
     if let Some(capture) = &capture {
         terminal.print_result(&report::own_capture(capture, style));
     }
+    if let Some(again) = &http1 {
+        terminal.print_result(&report::http1_text(again, style));
+    }
     if let Some(end) = &command {
         terminal.print_result(&report::command_end(end));
     }
@@ -482,6 +517,7 @@ fn explain_transfers(
         command,
         time,
         validity,
+        http1,
         trial: None,
     });
     terminal.print_event(&Event::Diagnosis(diagnosis.clone()));
