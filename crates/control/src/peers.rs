@@ -97,9 +97,8 @@ impl AuthenticatedPeer {
         if !key.verifies_tag(&proof, &proof_parts(LISTENER, &binding, &nonces)) {
             return Err(no_key());
         }
-        control
-            .send_bytes(&key.tag_parts(&proof_parts(CALLER, &binding, &nonces)))
-            .await?;
+        let proof = key.tag_parts(&proof_parts(CALLER, &binding, &nonces));
+        control.send_bytes(&proof).await?;
         Ok(Self {
             control,
             key: key.clone(),

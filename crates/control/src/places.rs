@@ -95,11 +95,8 @@ impl ClientPlaces {
         }
         let prefix = client_prefix(address.to_canonical());
         let of_one = taken.get(&prefix).copied().unwrap_or_default();
-        let available = available_quota(
-            self.max,
-            of_one + 1,
-            of_one < FEW || self.max_each >= self.max,
-        );
+        let is_exempt = of_one < FEW || self.max_each >= self.max;
+        let available = available_quota(self.max, of_one + 1, is_exempt);
         let kept = all.saturating_sub(u32::try_from(yielding).unwrap_or(u32::MAX));
         if of_one >= self.max_each || available < self.max && kept >= available {
             return Err(NoPlace::ForAddress);

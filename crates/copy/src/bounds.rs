@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use fullpipe_transfer::CopyRequest;
 use fullpipe_units::{BitRate, ByteCount};
 
 use crate::locks::lock;
@@ -38,13 +39,17 @@ impl CopyBounds {
         }
     }
 
-    /// Returns these bounds for connections that give way to all other traffic, never change to
-    /// BBR, or compress nothing.
-    pub(crate) fn of_options(self, scavenge: bool, no_bbr: bool, no_compress: bool) -> Self {
+    /// Returns these bounds with what `request` says of the end that sends, which this one does, or
+    /// does not.
+    pub(crate) fn with_request(mut self, request: &CopyRequest, sends: bool) -> Self {
+        if sends && request.limit > 0 {
+            let limit = BitRate::from_bps(request.limit);
+            self.paces.push(Arc::new(RatePace::new(limit)));
+        }
         Self {
-            scavenge,
-            no_bbr,
-            no_compress,
+            scavenge: request.scavenge,
+            no_bbr: request.no_bbr,
+            no_compress: request.no_compress,
             ..self
         }
     }

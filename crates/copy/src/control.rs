@@ -8,6 +8,7 @@ use std::thread::JoinHandle;
 
 use fullpipe_transfer::{ALIVE, CopyMessage, MAX_FRAME};
 
+use crate::options::CopyError;
 use crate::pulse::{ALIVE_INTERVAL, SilenceWatch};
 use crate::threads::start_thread;
 
@@ -47,14 +48,14 @@ impl<R: Read> FrameReader<R> {
     /// Returns the next frame with a message.
     ///
     /// # Errors
-    /// Fails as [`FrameReader::next_frame`] does.
-    pub(crate) fn next_message(&mut self) -> io::Result<Option<&[u8]>> {
-        while self.read_frame()? {
+    /// Fails if the other end has gone away.
+    pub(crate) fn next_message(&mut self) -> Result<&[u8], CopyError> {
+        while self.read_frame().is_ok_and(|is_there| is_there) {
             if !self.frame.is_empty() {
-                return Ok(Some(&self.frame));
+                return Ok(&self.frame);
             }
         }
-        Ok(None)
+        Err(CopyError::Gone)
     }
 
     /// Reads the next frame; returns false at the end.
@@ -120,6 +121,18 @@ impl MessageSender {
 
     pub(crate) fn send_message(&self, message: &CopyMessage<'_>) {
         self.send_frame(message.to_frame());
+    }
+
+    /// Closes the direction, behind the reason if the copy has failed for one that the other end
+    /// does not know.
+    pub(crate) fn close_after<T>(&self, done: &Result<T, CopyError>) {
+        if let Err(error) = done
+            && let Some(code) = error.code_for_peer()
+        {
+            let why = error.to_string();
+            self.send_message(&CopyMessage::Refused { code, why });
+        }
+        self.close_direction();
     }
 
     /// Closes the direction behind what was sent before, though others may still try to send.
@@ -192,8 +205,8 @@ mod tests {
         assert_eq!(all.next_frame().unwrap(), Some(&[9][..]));
         assert_eq!(all.next_frame().unwrap(), None);
         let mut messages = frames(&bytes[6..]);
-        assert_eq!(messages.next_message().unwrap(), Some(&[9][..]));
-        assert_eq!(messages.next_message().unwrap(), None);
+        assert_eq!(messages.next_message().unwrap(), [9]);
+        assert!(messages.next_message().is_err());
         let kind = |bytes: &[u8]| frames(bytes).next_frame().unwrap_err().kind();
         assert_eq!(kind(&[2, 0, 0, 0, 7]), io::ErrorKind::UnexpectedEof);
         assert_eq!(kind(&[2, 0]), io::ErrorKind::UnexpectedEof);
@@ -213,7 +226,7 @@ mod tests {
         thread.join().unwrap();
         assert_eq!(
             FrameReader::new(reader, &pulse).next_message().unwrap(),
-            Some(&CopyMessage::Finished.to_frame()[4..])
+            &CopyMessage::Finished.to_frame()[4..]
         );
     }
 }

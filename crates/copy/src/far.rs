@@ -4,16 +4,16 @@
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::path::PathBuf;
-use std::sync::mpsc::{self, RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use fullpipe_control::{AddressPrefix, most_descriptors};
-use fullpipe_transfer::{CopyAnswer, CopyMessage, CopyRequest, ExcludePatterns, VERSION};
-use fullpipe_units::{BitRate, ByteCount, Span};
+use fullpipe_transfer::{CopyAnswer, CopyMessage, CopyRequest, VERSION};
+use fullpipe_units::{ByteCount, Span};
 
 use crate::address::read_address;
-use crate::bounds::{CopyBounds, DirectionRates, RatePace};
+use crate::bounds::{CopyBounds, DirectionRates};
 use crate::common::{CopyCounts, TransferContext};
 use crate::connect::{
     CONNECT_DEADLINE, CopyCredentials, DataListener, MAX_CONNECTIONS, dial_hosts,
@@ -24,12 +24,11 @@ use crate::joining::JoinableCopies;
 use crate::options::CopyError;
 use crate::pulse::{FIRST_TIMEOUT, SilenceWatch};
 use crate::quic::{self, HANDSHAKE_DEADLINE, MAX_STREAMS, QuicConnection, QuicListener};
-use crate::receiver::{FileReceiver, ReceiveOptions};
+use crate::receiver::ReceiveOptions;
 use crate::root::FolderRoot;
-use crate::sender::FileSender;
 use crate::session::{TransferRole, own_settings, settings_of};
 use crate::ssh::GREETING;
-use crate::threads::start_thread;
+use crate::threads::start_answering;
 use crate::walk::CopySource;
 
 /// Ports below this one are for services of a host, not for data of a shared folder.
@@ -102,11 +101,9 @@ pub fn far_end(
     // Connections take two each.
     most_descriptors();
     let pulse = SilenceWatch::new(FIRST_TIMEOUT);
-    let (done, ended) = channel();
     let serving = Arc::clone(&pulse);
-    start_thread("copy", move || {
-        let scope = CopyScope::of_ssh();
-        let _ = done.send(serve_near_end(from, to, &serving, &scope, Arc::default()));
+    let ended = start_answering("copy", move || {
+        serve_near_end(from, to, &serving, &CopyScope::of_ssh(), Arc::default())
     })
     .map_err(CopyError::from_io("cannot start a thread"))?;
     loop {
@@ -139,15 +136,7 @@ pub(crate) fn serve_near_end(
     let (out, writer) = MessageSender::start_writer(to, pulse).map_err(&failed)?;
     let mut frames = FrameReader::new(from, pulse);
     let served = serve_request(&mut frames, &out, pulse, scope, tally);
-    if let Err(error) = &served
-        && let Some(code) = error.code_for_peer()
-    {
-        out.send_message(&CopyMessage::Refused {
-            code,
-            why: error.to_string(),
-        });
-    }
-    out.close_direction();
+    out.close_after(&served);
     // The near end closes when it has read everything.
     while let Ok(Some(_)) = frames.next_frame() {}
     drop(writer);
@@ -207,7 +196,7 @@ fn serve_request<R: Read>(
 
 /// Reads the request. One of another version may have other fields.
 fn read_request<R: Read>(frames: &mut FrameReader<R>) -> Result<CopyRequest, CopyError> {
-    let frame = next_frame(frames)?;
+    let frame = frames.next_message()?;
     if let Some(version) = CopyRequest::version_of(frame).filter(|version| *version != VERSION) {
         let why = format!(
             "the far end speaks version {VERSION} of the protocol of copies, and this one version {version}: install \
@@ -262,7 +251,7 @@ impl AwaitedConnections {
         let (mut dialling, mut quic) = (None, None);
         loop {
             // The near end notices when nothing comes.
-            match read_message(frames)? {
+            match CopyMessage::read(frames.next_message()?)? {
                 CopyMessage::Dial { port } if dialling.is_none() => {
                     dialling = Some(DialledConnections::start_dialling(
                         self.near,
@@ -283,7 +272,7 @@ impl AwaitedConnections {
                     // If it carries nothing, it is not waited for.
                     let dialled = dialling
                         .filter(|_| count > 0)
-                        .and_then(|made| made.recv().ok());
+                        .and_then(|made| made?.recv().ok()?);
                     return Ok(self.take_connections(dialled, count, active, quic));
                 }
                 CopyMessage::Dial { .. }
@@ -356,27 +345,22 @@ struct DialledConnections {
 
 impl DialledConnections {
     /// Begins to make one to the near end; it comes out of what is returned, unless it cannot be
-    /// made.
+    /// made. Without a thread there is none.
     fn start_dialling(
         near: Option<SocketAddr>,
         port: u16,
         credentials: &CopyCredentials,
-    ) -> mpsc::Receiver<Self> {
-        let (made, receiver) = channel();
+    ) -> Option<Receiver<Option<Self>>> {
         let credentials = credentials.clone();
-        // Without a thread there is none.
-        let _ = start_thread("copy-dial", move || {
-            if let Ok((host, streams)) = dial_hosts(near.as_slice(), port, &credentials, &mut |_| 1)
-            {
-                // No thread waits for it if another way was found meanwhile.
-                let _ = made.send(Self {
-                    host,
-                    port,
-                    streams,
-                });
-            }
-        });
-        receiver
+        start_answering("copy-dial", move || {
+            let made = dial_hosts(near.as_slice(), port, &credentials, &mut |_| 1);
+            made.ok().map(|(host, streams)| Self {
+                host,
+                port,
+                streams,
+            })
+        })
+        .ok()
     }
 
     /// Makes more of them, and returns `count`, or as many as there are.
@@ -390,17 +374,6 @@ impl DialledConnections {
         self.streams.truncate(count.into());
         self.streams
     }
-}
-
-fn next_frame<R: Read>(frames: &mut FrameReader<R>) -> Result<&[u8], CopyError> {
-    frames
-        .next_message()
-        .map_err(|_| CopyError::Gone)?
-        .ok_or(CopyError::Gone)
-}
-
-fn read_message<R: Read>(frames: &mut FrameReader<R>) -> Result<CopyMessage<'_>, CopyError> {
-    Ok(CopyMessage::read(next_frame(frames)?)?)
 }
 
 fn unencrypted_networks(hello: &CopyRequest) -> Result<Vec<AddressPrefix>, CopyError> {
@@ -419,44 +392,21 @@ fn transfer_role(
     scope: &CopyScope,
     tally: Arc<CopyCounts>,
 ) -> Result<TransferRole, CopyError> {
-    let mut paces = scope.rates.direction_paces(hello.far_sends);
-    if hello.far_sends && hello.limit > 0 {
-        paces.push(Arc::new(RatePace::new(BitRate::from_bps(hello.limit))));
-    }
-    let bounds = CopyBounds::new(paces, scope.most).of_options(
-        hello.scavenge,
-        hello.no_bbr,
-        hello.no_compress,
-    );
+    let paces = scope.rates.direction_paces(hello.far_sends);
+    let bounds = CopyBounds::new(paces, scope.most).with_request(hello, hello.far_sends);
     let common = TransferContext::new(out.clone(), tally, None).with_bounds(bounds);
-    let excludes = ExcludePatterns::new(hello.excludes.iter().map(Vec::as_slice));
     let paths: Vec<PathBuf> = hello
         .paths
         .iter()
         .map(|path| scope.root.request_path(path))
         .collect();
     if hello.far_sends {
-        let sender = FileSender::new(
-            common,
-            open_sources(scope, &paths)?,
-            excludes,
-            hello.attributes,
-        );
-        return Ok(TransferRole::Sender(Arc::new(sender)));
+        let sources = open_sources(scope, &paths)?;
+        return Ok(TransferRole::new_sender(common, sources, hello));
     }
-    let options = ReceiveOptions {
-        root: scope.root.clone(),
-        path: destination_path(hello, scope, paths)?,
-        dry_run: hello.dry_run,
-        delete: hello.delete,
-        excludes,
-        verify_disk: hello.verify_disk,
-        attributes: hello.attributes,
-        timeout: pulse.silence_timeout(),
-        tops: None,
-    };
-    let receiver = FileReceiver::new(common, options);
-    Ok(TransferRole::Receiver(Arc::new(receiver)))
+    let place = (scope.root.clone(), destination_path(hello, scope, paths)?);
+    let options = ReceiveOptions::from_request(hello, place, pulse.silence_timeout());
+    Ok(TransferRole::new_receiver(common, options))
 }
 
 fn open_sources(scope: &CopyScope, paths: &[PathBuf]) -> Result<Vec<CopySource>, CopyError> {

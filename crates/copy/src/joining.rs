@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::io::{self, Write};
 use std::net::SocketAddr;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, Mutex};
 
 use fullpipe_control::ControlConnection;
@@ -21,7 +21,7 @@ use crate::connect::{CopyCredentials, MAX_CONNECTIONS, dial_at_once};
 use crate::data_stream::DataStream;
 use crate::locks::lock;
 use crate::pulse::FIRST_TIMEOUT;
-use crate::threads::start_thread;
+use crate::threads::start_answering;
 
 /// Copies at a server that take connections, by the digest of their secrets: the time that it takes
 /// to find one says nothing of a secret.
@@ -110,7 +110,8 @@ fn secret_digest(secret: &[u8; 32]) -> Digest {
 pub(crate) struct EarlyConnections {
     address: SocketAddr,
     credentials: CopyCredentials,
-    made: Receiver<Vec<DataStream>>,
+    /// Without a thread there are none.
+    made: Option<Receiver<Vec<DataStream>>>,
 }
 
 impl EarlyConnections {
@@ -120,24 +121,20 @@ impl EarlyConnections {
         credentials: CopyCredentials,
         count: u16,
     ) -> Self {
-        let (sender, made) = channel();
         let calling = credentials.clone();
-        // Without a thread there are none.
-        let _ = start_thread("copy-early", move || {
-            // No thread waits for them if the call has failed.
-            let _ = sender.send(dial_at_once(address, &calling, count).unwrap_or_default());
-        });
+        let dial = move || dial_at_once(address, &calling, count).unwrap_or_default();
         Self {
             address,
             credentials,
-            made,
+            made: start_answering("copy-early", dial).ok(),
         }
     }
 
     /// Returns `count` connections that have joined the copy with this secret, or as many as can be
     /// made; none if the first could not.
     pub(crate) fn take_joined(&self, secret: &[u8; 32], count: u16) -> Vec<DataStream> {
-        let mut streams = self.made.recv().unwrap_or_default();
+        let made = self.made.as_ref().and_then(|made| made.recv().ok());
+        let mut streams = made.unwrap_or_default();
         streams.truncate(count.into());
         let missing = count - streams.len() as u16;
         if missing > 0 && !streams.is_empty() {
@@ -160,6 +157,7 @@ mod tests {
     use fullpipe_control::{PinnedTls, listen_tcp};
     use fullpipe_iperf::SharedKey;
     use std::io::Read;
+    use std::sync::mpsc::channel;
     use std::thread;
     use std::time::Duration;
     use tokio::runtime::Builder;

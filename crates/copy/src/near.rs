@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use fullpipe_control::most_descriptors;
 use fullpipe_record::HostSettings;
-use fullpipe_transfer::{CopyAnswer, CopyMessage, CopyRequest, ExcludePatterns, VERSION};
+use fullpipe_transfer::{CopyAnswer, CopyMessage, CopyRequest, VERSION};
 use fullpipe_units::{BitRate, Span};
 
 use self::meter::ProgressMeter;
@@ -24,7 +24,7 @@ use self::plan::CopyPlan;
 use self::reached::{ConnectedData, ReachedFarEnd};
 use self::report::DataRoute;
 use crate::address::{MAX_CALLED, at_port, far_addresses, host_addresses};
-use crate::bounds::{CopyBounds, RatePace};
+use crate::bounds::CopyBounds;
 use crate::common::{CopyCounts, TransferContext};
 use crate::connect::CopyCredentials;
 use crate::control::{FrameReader, MessageSender};
@@ -32,16 +32,15 @@ use crate::joining::EarlyConnections;
 use crate::options::{CopyError, CopyEvent, CopyOptions, CopyResult, FarHost};
 use crate::part::kernel_random;
 use crate::pulse::SilenceWatch;
-use crate::receiver::{FileReceiver, ReceiveOptions};
+use crate::receiver::ReceiveOptions;
 use crate::root::FolderRoot;
-use crate::sender::FileSender;
 use crate::server::{call_server, server_address};
 use crate::session::{BothFigures, DataCarriers, TransferRole, own_settings, settings_of};
 use crate::ssh::{
     Link, LinkPipes, await_greeting, configured_host, kill_link, not_there, release_link,
     start_ssh, wait_for_end,
 };
-use crate::threads::start_thread;
+use crate::threads::start_answering;
 use crate::walk::CopySource;
 
 /// Time between two checks for an interrupt or events.
@@ -73,8 +72,7 @@ pub fn copy_files(
         link: Arc::clone(&link),
         pulse: Arc::clone(&pulse),
     };
-    let (done, ended) = channel();
-    start_thread("copy", move || drop(done.send(run.run_copy())))
+    let ended = start_answering("copy", move || run.run_copy())
         .map_err(CopyError::from_io("cannot start a thread"))?;
     let mut meter = ProgressMeter::new(&tally);
     let copied = loop {
@@ -139,15 +137,7 @@ impl NearCopy {
             sources,
             began,
         );
-        if let Err(error) = &copied
-            && let Some(code) = error.code_for_peer()
-        {
-            out.send_message(&CopyMessage::Refused {
-                code,
-                why: error.to_string(),
-            });
-        }
-        out.close_direction();
+        out.close_after(&copied);
         if copied.is_ok() {
             // Both ends have everything, and the far one ends with its input: to wait for that
             // would take round trips.
@@ -192,7 +182,7 @@ impl NearCopy {
         sources: Vec<CopySource>,
         began: Instant,
     ) -> CopyResult {
-        let end = self.transfer_role(call.out, sources);
+        let end = self.transfer_role(&call, sources);
         self.copy_with(&end, call, began)
             .inspect_err(|_| end.give_up())
     }
@@ -381,44 +371,20 @@ impl NearCopy {
         }
     }
 
-    fn transfer_role(&self, out: &MessageSender, sources: Vec<CopySource>) -> TransferRole {
-        let common = TransferContext::new(
-            out.clone(),
-            Arc::clone(&self.tally),
-            Some(self.events.clone()),
-        );
-        let excludes = ExcludePatterns::new(self.options.excludes.iter().map(Vec::as_slice));
+    fn transfer_role(&self, call: &PendingCall<'_>, sources: Vec<CopySource>) -> TransferRole {
+        let (tally, events) = (Arc::clone(&self.tally), Some(self.events.clone()));
+        let common = TransferContext::new(call.out.clone(), tally, events);
         if !self.plan.far_sends {
-            let paces = self
-                .options
-                .limit
-                .map(RatePace::new)
-                .map(Arc::new)
-                .into_iter()
-                .collect();
-            let options = &self.options;
-            let bounds = CopyBounds::new(paces, None).of_options(
-                options.scavenge,
-                options.no_bbr,
-                options.no_compress,
-            );
-            let common = common.with_bounds(bounds);
-            let sender = FileSender::new(common, sources, excludes, options.attributes);
-            return TransferRole::Sender(Arc::new(sender));
+            let bounds = CopyBounds::default().with_request(&call.hello, true);
+            return TransferRole::new_sender(common.with_bounds(bounds), sources, &call.hello);
         }
         let path = self.plan.near.first().cloned().unwrap_or_default();
+        let timeout = self.pulse.silence_timeout();
         let options = ReceiveOptions {
-            root: FolderRoot::User,
-            path,
-            dry_run: self.options.dry_run,
-            delete: self.options.delete,
-            excludes,
-            verify_disk: self.options.verify_disk,
-            attributes: self.options.attributes,
-            timeout: self.pulse.silence_timeout(),
             tops: self.plan.expected_tops(),
+            ..ReceiveOptions::from_request(&call.hello, (FolderRoot::User, path), timeout)
         };
-        TransferRole::Receiver(Arc::new(FileReceiver::new(common, options)))
+        TransferRole::new_receiver(common, options)
     }
 }
 
@@ -435,11 +401,7 @@ struct PendingCall<'r> {
 }
 
 fn read_answer<R: Read>(frames: &mut FrameReader<R>) -> Result<CopyAnswer, CopyError> {
-    let frame = frames
-        .next_message()
-        .map_err(|_| CopyError::Gone)?
-        .ok_or(CopyError::Gone)?;
-    match CopyMessage::read(frame)? {
+    match CopyMessage::read(frames.next_message()?)? {
         CopyMessage::Ready(ready) => Ok(ready),
         CopyMessage::Refused { code, why } => Err(CopyError::Refused { code, why }),
         _ => Err(CopyError::from_rule(

@@ -233,11 +233,9 @@ mod tests {
             .iter()
             .map(|(near, _)| near.try_clone().unwrap())
             .collect();
-        let mut pacer = ConnectionPacer::new(
-            &sockets,
-            Span::from_millis(20),
-            &CopyBounds::default().of_options(true, false, false),
-        );
+        let mut bounds = CopyBounds::new(Vec::new(), None);
+        bounds.scavenge = true;
+        let mut pacer = ConnectionPacer::new(&sockets, Span::from_millis(20), &bounds);
         pacer.update_pace();
         let pace = |socket: &TcpStream| tcp_info(socket).unwrap().max_pacing_rate.unwrap();
         let first = pace(&sockets[0]);

@@ -20,8 +20,9 @@ use std::time::{Duration, Instant};
 
 use fullpipe_compression::BlockDecompressor;
 use fullpipe_transfer::{
-    ChunkBlocks, CopyMessage, EntryKind, EntryPath, ExcludePatterns, ExtendedAttributes,
-    FileChunks, FileIdentity, FileOutcome, ModificationTime, TreeEntry, VerifiedChunks,
+    ChunkBlocks, CopyMessage, CopyRequest, EntryKind, EntryPath, ExcludePatterns,
+    ExtendedAttributes, FileChunks, FileIdentity, FileOutcome, ModificationTime, TreeEntry,
+    VerifiedChunks,
 };
 use fullpipe_units::ByteCount;
 
@@ -86,6 +87,27 @@ pub(crate) struct ReceiveOptions {
     pub(crate) timeout: Duration,
     /// The names that were asked for at the top; any if absent.
     pub(crate) tops: Option<Vec<Vec<u8>>>,
+}
+
+impl ReceiveOptions {
+    /// Returns what `request` says of the end that receives, at this place.
+    pub(crate) fn from_request(
+        request: &CopyRequest,
+        (root, path): (FolderRoot, PathBuf),
+        timeout: Duration,
+    ) -> Self {
+        Self {
+            root,
+            path,
+            dry_run: request.dry_run,
+            delete: request.delete,
+            excludes: ExcludePatterns::new(request.excludes.iter().map(Vec::as_slice)),
+            verify_disk: request.verify_disk,
+            attributes: request.attributes,
+            timeout,
+            tops: None,
+        }
+    }
 }
 
 /// The folder that is written to.

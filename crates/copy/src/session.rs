@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use fullpipe_host::{SysctlTree, inspect_host};
 use fullpipe_record::HostSettings;
-use fullpipe_transfer::CopyMessage;
+use fullpipe_transfer::{CopyMessage, CopyRequest, ExcludePatterns};
 use socket2::{Domain, SockRef, Socket, Type};
 
 use crate::common::TransferContext;
@@ -17,11 +17,12 @@ use crate::data_stream::DataConnections;
 use crate::finish::finish_copy;
 use crate::options::CopyError;
 use crate::quic::QuicConnection;
-use crate::receiver::FileReceiver;
+use crate::receiver::{FileReceiver, ReceiveOptions};
 use crate::sender::FileSender;
 use crate::summary::Figures;
 use crate::threads::start_thread;
 use crate::tuning::SenderMonitor;
+use crate::walk::CopySource;
 
 /// The part that this end has.
 pub(crate) enum TransferRole {
@@ -46,6 +47,21 @@ pub(crate) struct DataCarriers {
 }
 
 impl TransferRole {
+    /// Returns the role of an end that sends `sources` as `request` says.
+    pub(crate) fn new_sender(
+        common: TransferContext,
+        sources: Vec<CopySource>,
+        request: &CopyRequest,
+    ) -> Self {
+        let excludes = ExcludePatterns::new(request.excludes.iter().map(Vec::as_slice));
+        let sender = FileSender::new(common, sources, excludes, request.attributes);
+        Self::Sender(Arc::new(sender))
+    }
+
+    pub(crate) fn new_receiver(common: TransferContext, options: ReceiveOptions) -> Self {
+        Self::Receiver(Arc::new(FileReceiver::new(common, options)))
+    }
+
     fn transfer_context(&self) -> &TransferContext {
         match self {
             Self::Sender(sender) => &sender.common,

@@ -41,7 +41,7 @@ use crate::root::FolderRoot;
 use crate::server::tls_of;
 use crate::session::forget_unsent;
 use crate::ssh::GREETING;
-use crate::threads::start_thread;
+use crate::threads::{start_answering, start_thread};
 use crate::tree::FolderTree;
 
 /// Time between two checks for an end, an interrupt, or a copy that has lasted too long.
@@ -470,9 +470,8 @@ impl CopyOfOne {
         let share = QueueBudget::of_this_process().join(Some(client.ip()));
         let mut queues = CopyQueues::new(socket, Arc::clone(&scope.carrying), share, began);
         let serving = Arc::clone(&pulse);
-        let (done, ended) = channel();
-        start_thread("copy", move || {
-            let _ = done.send(serve_near_end(from, to, &serving, &scope, tally));
+        let ended = start_answering("copy", move || {
+            serve_near_end(from, to, &serving, &scope, tally)
         })
         .map_err(&failed)?;
         self.wait_for_end(&ended, &pulse, &mut queues, began)

@@ -123,11 +123,8 @@ impl ControlInbox {
         message: JsonMessage,
         limit: ByteCount,
     ) -> Result<Option<Vec<u8>>, TestError> {
-        let Some(prefix) = self
-            .held
-            .get(states..)
-            .and_then(<[u8]>::first_chunk::<PREFIX>)
-        else {
+        let behind = self.held.get(states..);
+        let Some(prefix) = behind.and_then(<[u8]>::first_chunk::<PREFIX>) else {
             return Ok(None);
         };
         let length = u32::from_be_bytes(*prefix);

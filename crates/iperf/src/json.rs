@@ -4,20 +4,25 @@
 use std::fmt;
 
 use serde::de::{DeserializeOwned, IgnoredAny, MapAccess, SeqAccess, Visitor};
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
 /// A switch: on only for JSON `true`. iperf3 up to 3.17 took any value as on, later ones do not.
-#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(from = "JsonScalar")]
 pub(crate) struct Flag(pub(crate) bool);
 
 /// A whole number. 2^64−1, which iperf3 up to 3.13 writes for −1, is −1 again.
-#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(from = "JsonScalar")]
 pub(crate) struct Whole(pub(crate) Option<i64>);
 
 impl Whole {
+    /// Returns the number, unless it is zero.
+    pub(crate) fn if_any(number: i64) -> Self {
+        Self(Some(number).filter(|number| *number != 0))
+    }
+
     /// The number, if it counts something.
     pub(crate) fn to_count(self) -> Option<u64> {
         u64::try_from(self.0?).ok()
@@ -40,7 +45,7 @@ impl Whole {
 pub(crate) struct Number(pub(crate) Option<f64>);
 
 /// A text.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(from = "JsonScalar")]
 pub(crate) struct Text(pub(crate) Option<String>);
 

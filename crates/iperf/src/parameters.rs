@@ -1,85 +1,142 @@
-mod keys;
+mod checked;
 
 use fullpipe_record::{Buffer, Direction, HostSettings, Request, Transport};
-use fullpipe_units::{BitRate, ByteCount, Span, without_control_characters};
+use fullpipe_units::{ByteCount, Span};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::inbox::{PREFIX, frame_json};
-use crate::json;
-use crate::{ErrorNumber, JsonMessage, MAX_TEST, TestError, TestRefusal, udp};
+use crate::json::{self, Extension, Flag, Text, Whole};
+use crate::{ErrorNumber, JsonMessage, TestError, TestRefusal};
 
-use keys::{Received, SentParameters};
-
-/// The parameters that a client asks for, as they go over the wire.
+/// The parameters that a client asks for, as they go over the wire: the keys of iperf3's JSON, in
+/// its order and of the types that it wants since 3.18.
 ///
 /// Only what this program acts on is read; iperf3's other keys (flow label, …) are ignored. The
-/// numbers are the peer's until [`TestParameters::to_request`] has judged them.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each is a key of the protocol"
-)]
+/// numbers are the peer's until [`TestParameters::to_request`] has judged them. A key without a
+/// value is not sent; neither is `false`, which would be on for iperf3 up to 3.17.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct TestParameters {
-    carrier: TransportProtocol,
-    omit_seconds: i64,
-    seconds: i64,
-    bytes: i64,
-    blocks: i64,
-    mss: i64,
-    no_delay: bool,
-    streams: i64,
-    heading: DataHeading,
-    multipath: bool,
-    buffer: i64,
-    block: i64,
-    rate: i64,
-    pacing: i64,
-    burst: i64,
-    tos: i64,
-    title: Option<String>,
-    extra_data: Option<String>,
-    congestion: Option<String>,
-    server_output: bool,
-    wide_counters: bool,
-    dont_fragment: bool,
-    sendfile: bool,
-    zero_copy: bool,
-    discard: bool,
-    offload: bool,
-    /// Of the server.
-    processor: Option<i64>,
-    auth_token: Option<String>,
-    speaks_fullpipe: bool,
-    proves_keys: bool,
-    sends_cookies: bool,
+    #[serde(skip_serializing_if = "is_default")]
+    tcp: Flag,
+    #[serde(skip_serializing_if = "is_default")]
+    udp: Flag,
+    #[serde(skip_serializing_if = "is_default")]
+    sctp: Flag,
+    omit: Whole,
+    time: Whole,
+    num: Whole,
+    blockcount: Whole,
+    #[serde(rename = "MSS", skip_serializing_if = "is_default")]
+    mss: Whole,
+    #[serde(skip_serializing_if = "is_default")]
+    nodelay: Flag,
+    parallel: Whole,
+    #[serde(skip_serializing_if = "is_default")]
+    reverse: Flag,
+    #[serde(skip_serializing_if = "is_default")]
+    bidirectional: Flag,
+    #[serde(skip_serializing_if = "is_default")]
+    mptcp: Flag,
+    #[serde(skip_serializing_if = "is_default")]
+    window: Whole,
+    len: Whole,
+    #[serde(skip_serializing_if = "is_default")]
+    bandwidth: Whole,
+    #[serde(skip_serializing_if = "is_default")]
+    fqrate: Whole,
+    #[serde(skip_serializing_if = "is_default")]
+    pacing_timer: Whole,
+    #[serde(skip_serializing_if = "is_default")]
+    burst: Whole,
+    #[serde(rename = "TOS", skip_serializing_if = "is_default")]
+    tos: Whole,
+    #[serde(skip_serializing_if = "is_default")]
+    title: Text,
+    #[serde(skip_serializing_if = "is_default")]
+    extra_data: Text,
+    #[serde(skip_serializing_if = "is_default")]
+    congestion: Text,
+    /// Processor of the server.
+    #[serde(skip_serializing_if = "is_default")]
+    server_affinity: Whole,
+    #[serde(skip_serializing_if = "is_default")]
+    get_server_output: Whole,
+    #[serde(skip_serializing_if = "is_default")]
+    udp_counters_64bit: Whole,
+    #[serde(skip_serializing_if = "is_default")]
+    zerocopy: Whole,
+    #[serde(skip_serializing_if = "is_default")]
+    dont_fragment: Whole,
+    #[serde(skip_serializing_if = "is_default")]
+    skip_rx_copy: Whole,
+    #[serde(skip_serializing_if = "is_default")]
+    gso: Whole,
+    #[serde(skip_serializing_if = "is_default")]
+    gso_dg_size: Whole,
+    #[serde(skip_serializing_if = "is_default")]
+    gso_bf_size: Whole,
+    #[serde(skip_serializing_if = "is_default")]
+    gro: Whole,
+    #[serde(skip_serializing_if = "is_default")]
+    gro_bf_size: Whole,
+    #[serde(skip_serializing_if = "is_default")]
+    authtoken: Text,
+    #[serde(skip_serializing_if = "is_default")]
+    client_version: Text,
+    #[serde(
+        skip_serializing_if = "is_default",
+        deserialize_with = "if_well_formed"
+    )]
+    x_fullpipe: Option<FullpipeExtension>,
+}
+
+/// What two fullpipes say to each other. Later versions add to this one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct FullpipeExtension {
+    version: u32,
+    #[serde(
+        default,
+        skip_serializing_if = "is_default",
+        deserialize_with = "if_well_formed"
+    )]
     settings: Option<HostSettings>,
     /// The client's request, for what iperf3 has no key for.
+    #[serde(
+        default,
+        skip_serializing_if = "is_default",
+        deserialize_with = "if_well_formed"
+    )]
     request: Option<Box<Request>>,
 }
 
-/// The transport protocol.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum TransportProtocol {
-    Tcp,
-    Udp,
-    Sctp,
-}
+/// Version of our extension.
+const EXTENSION_VERSION: u32 = 3;
 
-/// Direction of the data, seen from the client.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum DataHeading {
-    Up,
-    Down,
-    Both,
-}
+/// The first version of our extension, without proofs that are bound to a nonce.
+const FIRST_VERSION: u32 = 1;
+
+/// The first version whose clients prove that they have a key.
+const PROVING_VERSION: u32 = 2;
+
+/// Payload of a datagram where the client names none: what iperf3 takes where it cannot see the
+/// path's MTU.
+const USUAL_DATAGRAM: i64 = 1460;
+
+/// Value of `zerocopy` that asks a fullpipe server for `MSG_ZEROCOPY`. To iperf3 every value but
+/// zero means `sendfile`, the nearest that it has.
+const ZERO_COPY: i64 = 2;
+
+/// Interval at which iperf3 checks whether a rate permits the next block, in microseconds; its
+/// default, and so ours for it.
+const PACING_TIMER: i64 = 1000;
 
 /// Block size of a TCP test where the client names none.
 const USUAL_BLOCK: i64 = 128 * 1024;
 
 /// The largest UDP payload over IPv4.
 const MAX_DATAGRAM: i64 = 65_507;
-
-/// An exbibyte takes a link of 100 Gbit/s three years.
-const MAX_BYTES: i64 = 1 << 60;
 
 /// Linux has room for 15 characters and a zero byte (`TCP_CA_NAME_MAX`).
 const MAX_CONGESTION_NAME: usize = 15;
@@ -102,60 +159,80 @@ impl TestParameters {
         let (bytes, seconds) = end_conditions(request)?;
         let [rate, pacing] = [request.rate, request.pacing]
             .map(|rate| rate.map_or(0, |rate| to_saturated_i64(rate.bps())));
+        let is_udp = request.transport == Transport::Udp;
+        let block = match (is_udp, request.block) {
+            (false, ByteCount::ZERO) => USUAL_BLOCK,
+            (_, block) => to_saturated_i64(block.get()),
+        };
         let parameters = Self {
-            carrier: match request.transport {
-                Transport::Tcp => TransportProtocol::Tcp,
-                Transport::Udp => TransportProtocol::Udp,
-            },
-            omit_seconds: whole_seconds(request.omit),
-            seconds,
-            bytes,
-            blocks: 0,
-            mss: request.mss.map_or(0, |mss| to_saturated_i64(mss.get())),
-            no_delay: request.no_delay,
-            streams: i64::from(request.streams),
-            heading: match request.direction {
-                Direction::Upload => DataHeading::Up,
-                Direction::Download => DataHeading::Down,
-                Direction::Both => DataHeading::Both,
-            },
-            multipath: request.multipath,
-            buffer: buffer_size(request.buffer)?,
-            block: match (request.transport, request.block) {
-                (Transport::Tcp, ByteCount::ZERO) => USUAL_BLOCK,
-                (_, block) => to_saturated_i64(block.get()),
-            },
-            rate,
-            pacing,
-            burst: request.burst.map_or(0, i64::from),
-            tos: i64::from(request.tos),
-            title: request.title.clone(),
-            extra_data: request.extra_data.clone(),
-            congestion: request.congestion.clone().filter(|name| !name.is_empty()),
-            server_output: false,
-            wide_counters: request.wide_counters,
-            dont_fragment: request.dont_fragment,
-            sendfile: request.sendfile,
-            zero_copy: request.zero_copy,
-            discard: request.discard,
-            offload: request.offload,
-            processor: request.far_processor.map(i64::from),
-            auth_token: None,
-            speaks_fullpipe: true,
-            proves_keys: true,
-            sends_cookies: true,
-            settings: None,
-            request: None,
+            tcp: Flag(!is_udp),
+            udp: Flag(is_udp),
+            omit: Whole(Some(whole_seconds(request.omit))),
+            time: Whole(Some(seconds)),
+            num: Whole(Some(bytes)),
+            blockcount: Whole(Some(0)),
+            mss: Whole::if_any(request.mss.map_or(0, |mss| to_saturated_i64(mss.get()))),
+            nodelay: Flag(request.no_delay),
+            parallel: Whole(Some(request.streams.into())),
+            reverse: Flag(request.direction == Direction::Download),
+            bidirectional: Flag(request.direction == Direction::Both),
+            mptcp: Flag(request.multipath),
+            window: Whole::if_any(buffer_size(request.buffer)?),
+            len: Whole(Some(block)),
+            bandwidth: Whole::if_any(rate),
+            fqrate: Whole::if_any(pacing),
+            pacing_timer: Whole::if_any(if rate == 0 { 0 } else { PACING_TIMER }),
+            burst: Whole::if_any(request.burst.map_or(0, i64::from)),
+            tos: Whole::if_any(request.tos.into()),
+            title: Text(request.title.clone()),
+            extra_data: Text(request.extra_data.clone()),
+            congestion: Text(request.congestion.clone().filter(|name| !name.is_empty())),
+            server_affinity: Whole(request.far_processor.map(i64::from)),
+            udp_counters_64bit: Whole::if_any(request.wide_counters.into()),
+            zerocopy: Whole::if_any(if request.zero_copy {
+                ZERO_COPY
+            } else {
+                request.sendfile.into()
+            }),
+            dont_fragment: Whole::if_any(request.dont_fragment.into()),
+            skip_rx_copy: Whole::if_any(request.discard.into()),
+            client_version: Text(Some(
+                concat!("fullpipe ", env!("CARGO_PKG_VERSION")).to_owned(),
+            )),
+            x_fullpipe: Some(FullpipeExtension {
+                version: EXTENSION_VERSION,
+                settings: None,
+                request: None,
+            }),
+            ..Self::default()
+        };
+        let parameters = if request.offload && is_udp {
+            parameters.with_offload(block)
+        } else {
+            parameters
         };
         parameters.to_request()?;
         parameters.if_it_fits()
+    }
+
+    /// As iperf3 3.21 has it: as many whole datagrams at once as one of the largest size holds.
+    fn with_offload(self, datagram: i64) -> Self {
+        let joined = MAX_DATAGRAM / datagram.max(1) * datagram;
+        Self {
+            gso: Whole(Some(1)),
+            gso_dg_size: Whole(Some(datagram)),
+            gso_bf_size: Whole(Some(joined)),
+            gro: Whole(Some(1)),
+            gro_bf_size: Whole(Some(MAX_DATAGRAM)),
+            ..self
+        }
     }
 
     /// Returns these parameters, with a request for the server's output about the test.
     #[must_use]
     pub fn with_server_output(self) -> Self {
         Self {
-            server_output: true,
+            get_server_output: Whole(Some(1)),
             ..self
         }
     }
@@ -168,7 +245,7 @@ impl TestParameters {
     /// Refuses a token that makes the message longer than servers accept.
     pub fn with_auth_token(self, token: String) -> Result<Self, TestRefusal> {
         Self {
-            auth_token: Some(token),
+            authtoken: Text(Some(token)),
             ..self
         }
         .if_it_fits()
@@ -178,15 +255,7 @@ impl TestParameters {
     /// they make the message longer than servers accept.
     #[must_use]
     pub fn with_settings(self, settings: HostSettings) -> Self {
-        let stated = Self {
-            settings: Some(settings),
-            ..self.clone()
-        };
-        if stated.json_length() <= MAX_PARAMETERS {
-            stated
-        } else {
-            self
-        }
+        self.extended_if_it_fits(|extension| extension.settings = Some(settings))
     }
 
     /// Adds the whole request for a server that is fullpipe, which takes from it what iperf3 has no
@@ -199,128 +268,56 @@ impl TestParameters {
             extra_data: None,
             ..request.clone()
         };
-        let whole = Self {
-            request: Some(Box::new(request)),
-            ..self.clone()
-        };
-        if whole.json_length() <= MAX_PARAMETERS {
-            whole
+        self.extended_if_it_fits(|extension| extension.request = Some(Box::new(request)))
+    }
+
+    fn extended_if_it_fits(self, extend: impl FnOnce(&mut FullpipeExtension)) -> Self {
+        let mut extended = self.clone();
+        extended.x_fullpipe.as_mut().map(extend);
+        if extended.json_length() <= MAX_PARAMETERS {
+            extended
         } else {
             self
         }
     }
 
-    /// The load that the client asks for, within the limits of newer iperf3 servers.
-    ///
-    /// A test that bytes limit, or nothing, gets the duration [`MAX_TEST`]: the client ends it.
-    /// Control characters in the title, which is printed, are left out.
-    ///
-    /// # Errors
-    ///
-    /// Says which value is out of its range, or which kind of test this program does not run, with
-    /// the number that iperf3 uses for it.
-    pub fn to_request(&self) -> Result<Request, TestRefusal> {
-        Ok(Request {
-            transport: self.checked_transport()?,
-            direction: match self.heading {
-                DataHeading::Up => Direction::Upload,
-                DataHeading::Down => Direction::Download,
-                DataHeading::Both => Direction::Both,
-            },
-            streams: checked_value(
-                self.streams,
-                1..=128,
-                ErrorNumber::STREAMS,
-                "parallel streams",
-            )?,
-            duration: self.checked_duration()?,
-            omit: self.checked_omit()?,
-            bytes: self.checked_bytes()?,
-            block: self.checked_block()?,
-            rate: checked_rate(self.rate, "bit/s")?,
-            burst: if_any(checked_value(
-                self.burst,
-                0..=1000,
-                ErrorNumber::BURST,
-                "blocks in a burst",
-            )?),
-            pacing: checked_rate(self.pacing, "bit/s of pacing")?,
-            buffer: self.checked_buffer()?,
-            congestion: self.checked_congestion()?,
-            mss: if_any(checked_value(
-                self.mss,
-                0..=32_767,
-                ErrorNumber::MSS,
-                "bytes of segment",
-            )?)
-            .map(ByteCount::new),
-            no_delay: self.no_delay,
-            tos: checked_value(self.tos, 0..=255, ErrorNumber::TOS, "as type of service")?,
-            multipath: self.multipath,
-            sendfile: self.sendfile,
-            zero_copy: self.zero_copy,
-            discard: self.discard,
-            offload: self.offload,
-            wide_counters: self.wide_counters,
-            dont_fragment: self.dont_fragment,
-            // What is no processor is a wish like that for one that is not there.
-            processor: self.processor.and_then(|number| u16::try_from(number).ok()),
-            title: self.title.as_deref().map(without_control_characters),
-            extra_data: self.extra_data.clone(),
-            ..self.beyond_iperf3()
-        })
-    }
-
-    /// Returns the client's request for the fields that iperf3 has no key for, without those of the
-    /// client's own end.
-    fn beyond_iperf3(&self) -> Request {
-        let usual = Request::default();
-        Request {
-            far_processor: None,
-            near_device: false,
-            writer: usual.writer,
-            interval: usual.interval,
-            ..self.request.as_deref().cloned().unwrap_or(usual)
-        }
-    }
-
     /// Returns true if the end that sent these understands our extension.
     pub fn speaks_fullpipe(&self) -> bool {
-        self.speaks_fullpipe
+        self.extension_version() >= FIRST_VERSION
     }
 
     /// Returns true if the client wants the server's output with the results.
     pub fn wants_server_output(&self) -> bool {
-        self.server_output
+        self.get_server_output.is_set()
     }
 
     /// The token by which the client says who its user is; never judged here.
     pub fn auth_token(&self) -> Option<&str> {
-        self.auth_token.as_deref()
+        self.authtoken.0.as_deref()
     }
 
     /// Returns true if the client can prove that it has a key: it is fullpipe, of version 2 or
     /// later.
     pub fn proves_keys(&self) -> bool {
-        self.proves_keys
+        self.extension_version() >= PROVING_VERSION
     }
 
     /// Returns true if the client sends the cookie of its test with the hello of each UDP stream:
     /// it is fullpipe, of version 3 or later.
     pub fn sends_cookies(&self) -> bool {
-        self.sends_cookies
+        self.extension_version() >= EXTENSION_VERSION
     }
 
     /// The settings of the client's host, where it sent them.
     pub fn host_settings(&self) -> Option<&HostSettings> {
-        self.settings.as_ref()
+        self.x_fullpipe.as_ref()?.settings.as_ref()
     }
 
     /// Returns the message of a client: four bytes of length and JSON, never longer than the 8 KiB
     /// that iperf3 servers accept since 3.18. Whatever is off or zero is left out, but for the keys
     /// that iperf3 always sends.
     pub(crate) fn encode_message(&self) -> Vec<u8> {
-        frame_json(&SentParameters(self))
+        frame_json(self)
     }
 
     /// Reads a client's JSON, without its length. A key that is missing or of the wrong type has
@@ -330,11 +327,15 @@ impl TestParameters {
     ///
     /// [`TestError::Malformed`] for what is not a JSON object.
     pub fn decode_json(json: &[u8]) -> Result<Self, TestError> {
-        let received: Received = json::parse_object(json).map_err(|why| TestError::Malformed {
+        json::parse_object(json).map_err(|why| TestError::Malformed {
             message: JsonMessage::Parameters,
             why,
-        })?;
-        Ok(received.into())
+        })
+    }
+
+    fn extension_version(&self) -> u32 {
+        let extension = self.x_fullpipe.as_ref();
+        extension.map_or(0, |extension| extension.version)
     }
 
     fn if_it_fits(self) -> Result<Self, TestRefusal> {
@@ -353,109 +354,6 @@ impl TestParameters {
     /// Bytes of its JSON.
     fn json_length(&self) -> usize {
         self.encode_message().len() - PREFIX
-    }
-
-    /// Returns the time to omit: exactly what a fullpipe client asked for, of which its key has the
-    /// whole seconds.
-    fn checked_omit(&self) -> Result<Span, TestRefusal> {
-        let whole = Span::from_secs(checked_value(
-            self.omit_seconds,
-            0..=600,
-            ErrorNumber::OMIT,
-            "seconds to omit",
-        )?);
-        let exact = self.request.as_ref().map(|request| request.omit);
-        Ok(exact
-            .filter(|exact| whole_seconds(*exact) == self.omit_seconds)
-            .unwrap_or(whole))
-    }
-
-    fn checked_transport(&self) -> Result<Transport, TestRefusal> {
-        match self.carrier {
-            TransportProtocol::Tcp => Ok(Transport::Tcp),
-            TransportProtocol::Udp => Ok(Transport::Udp),
-            TransportProtocol::Sctp => Err(TestRefusal::new(
-                ErrorNumber::NO_SCTP,
-                "SCTP tests are not offered",
-            )),
-        }
-    }
-
-    fn checked_duration(&self) -> Result<Span, TestRefusal> {
-        let seconds = checked_value(
-            self.seconds,
-            0..=whole_seconds(MAX_TEST),
-            ErrorNumber::DURATION,
-            "seconds of test",
-        )?;
-        let limited_otherwise = self.bytes != 0 || self.blocks != 0;
-        Ok(if seconds == 0 || limited_otherwise {
-            MAX_TEST
-        } else {
-            Span::from_secs(seconds)
-        })
-    }
-
-    fn checked_bytes(&self) -> Result<Option<ByteCount>, TestRefusal> {
-        let bytes = if self.bytes == 0 {
-            self.blocks.saturating_mul(self.block)
-        } else {
-            self.bytes
-        };
-        let bytes = checked_value(
-            bytes,
-            0..=MAX_BYTES,
-            ErrorNumber::END_CONDITIONS,
-            "bytes of test",
-        )?;
-        Ok(if_any(bytes).map(ByteCount::new))
-    }
-
-    fn checked_block(&self) -> Result<ByteCount, TestRefusal> {
-        let block = match self.carrier {
-            TransportProtocol::Udp => {
-                let range = to_saturated_i64(udp::MIN_PAYLOAD as u64)..=MAX_DATAGRAM;
-                checked_value(
-                    self.block,
-                    range,
-                    ErrorNumber::UDP_BLOCK_SIZE,
-                    "bytes of one datagram",
-                )
-            }
-            TransportProtocol::Tcp | TransportProtocol::Sctp => checked_value(
-                self.block,
-                1..=1024 * 1024,
-                ErrorNumber::BLOCK_SIZE,
-                "bytes of one block",
-            ),
-        };
-        block.map(ByteCount::new)
-    }
-
-    fn checked_buffer(&self) -> Result<Buffer, TestRefusal> {
-        let buffer = checked_value(
-            self.buffer,
-            0..=512 * 1024 * 1024,
-            ErrorNumber::BUFFER_SIZE,
-            "bytes of socket buffer",
-        )?;
-        Ok(if buffer == 0 {
-            Buffer::Automatic
-        } else {
-            Buffer::Request(ByteCount::new(buffer))
-        })
-    }
-
-    /// A name goes into a socket option, records and error texts, so it must look like one.
-    fn checked_congestion(&self) -> Result<Option<String>, TestRefusal> {
-        match self.congestion.as_deref() {
-            None | Some("") => Ok(None),
-            Some(name) if is_congestion_name(name) => Ok(Some(name.to_owned())),
-            Some(_) => Err(TestRefusal::new(
-                ErrorNumber::CONGESTION,
-                "the name of the congestion control is not one",
-            )),
-        }
     }
 }
 
@@ -493,34 +391,16 @@ pub(crate) fn is_congestion_name(name: &str) -> bool {
     name.len() <= MAX_CONGESTION_NAME && name.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
-fn checked_rate(bits_per_second: i64, what: &str) -> Result<Option<BitRate>, TestRefusal> {
-    let rate = checked_value(bits_per_second, 0..=i64::MAX, ErrorNumber::TOTAL_RATE, what)?;
-    Ok(if_any(rate).map(BitRate::from_bps))
+/// What was not asked for is not sent.
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
-/// Zero on the wire is what was not asked for.
-fn if_any<T: Default + PartialEq>(value: T) -> Option<T> {
-    (value != T::default()).then_some(value)
-}
-
-/// Returns `value` if it is in `range`, which `N` must hold.
-fn checked_value<N: TryFrom<i64>>(
-    value: i64,
-    range: std::ops::RangeInclusive<i64>,
-    number: ErrorNumber,
-    what: &str,
-) -> Result<N, TestRefusal> {
-    let fitting = Some(value)
-        .filter(|value| range.contains(value))
-        .and_then(|value| N::try_from(value).ok());
-    fitting.ok_or_else(|| TestRefusal {
-        number,
-        why: format!(
-            "{value} {what} asked for; {} to {} are possible",
-            range.start(),
-            range.end()
-        ),
-    })
+/// Reads our extension apart, so that a malformed one spoils nothing else.
+fn if_well_formed<'de, D: Deserializer<'de>, T: DeserializeOwned>(
+    from: D,
+) -> Result<Option<T>, D::Error> {
+    Ok(Extension::deserialize(from)?.parse_value())
 }
 
 fn whole_seconds(span: Span) -> i64 {

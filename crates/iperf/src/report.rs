@@ -36,21 +36,15 @@ fn parse_report(json: &[u8], connections: u16) -> Result<EndReport, String> {
     if report.samples.len() > most || report.sockets.len() > most || report.datagrams.len() > most {
         return Err("it describes more streams than the test has".to_owned());
     }
-    if report
-        .samples
-        .iter()
-        .any(|sample| sample.stream >= connections)
-    {
+    let mut samples = report.samples.iter();
+    if samples.any(|sample| sample.stream >= connections) {
         return Err("it describes a stream that the test does not have".to_owned());
     }
     if report.processors.len() > 1 {
         return Err("it has more than one sample of its processors".to_owned());
     }
-    if report
-        .samples
-        .iter()
-        .any(|sample| sample.at != report.samples[0].at)
-    {
+    let mut samples = report.samples.iter();
+    if samples.any(|sample| sample.at != report.samples[0].at) {
         return Err("it has more than one sample of its streams".to_owned());
     }
     Ok(report)

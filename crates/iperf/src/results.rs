@@ -195,15 +195,12 @@ impl TestResults {
         if let Some(twice) = results.iter().find(|result| !seen.insert(result.stream)) {
             return Err(format!("stream {} occurs twice", id_of(twice.stream)));
         }
-        let server_output = received.server_output();
+        let (server_output, congestion) = (received.server_output(), received.congestion_used.0);
         let [user, system] = [received.cpu_util_user, received.cpu_util_system]
             .map(|percent| Ratio::new(percent.0.unwrap_or(0.0) / 100.0));
         Ok(Self {
             cpu: Cpu { user, system },
-            congestion: received
-                .congestion_used
-                .0
-                .filter(|name| is_congestion_name(name)),
+            congestion: congestion.filter(|name| is_congestion_name(name)),
             streams: results,
             server_output,
             report: received.x_fullpipe.parse_value(),

@@ -149,18 +149,11 @@ impl UserList {
             .lines()
             .zip(1..)
             .filter(|(line, _)| !line.starts_with('#'));
-        let users = lines.filter_map(|(line, number)| {
-            line.split_once(',')
-                .map(|(user, rest)| (user, rest, number))
-        });
-        let users = users.map(|(user, rest, line)| {
-            let digest = rest
-                .split(',')
-                .next()
-                .and_then(|digits| from_hex(digits.trim()));
-            digest
-                .map(|digest| (user.to_owned(), digest))
-                .ok_or(UsersError::Line { line })
+        let users = lines.filter_map(|(text, line)| {
+            let (user, rest) = text.split_once(',')?;
+            let digest = rest.split(',').next().map(str::trim).and_then(from_hex);
+            let user = digest.map(|digest| (user.to_owned(), digest));
+            Some(user.ok_or(UsersError::Line { line }))
         });
         let users: Vec<_> = users.collect::<Result<_, _>>()?;
         if users.is_empty() {

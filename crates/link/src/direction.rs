@@ -116,23 +116,20 @@ impl<T: Train> LinkDirection<T> {
     /// `seed` decides what falls to chance. The two directions of a path need different seeds, or
     /// they lose packets with the same numbers.
     pub fn new(path: &PathDirection, seed: u64) -> Self {
-        let mut steps = path.effects.steps.clone();
+        let effects = &path.effects;
+        let mut steps = effects.steps.clone();
         steps.sort_by_key(|step| step.after);
+        let edits = effects.edits.iter().map(|edit| (*edit, SegCount::ZERO));
         Self {
             framing: path.framing,
             longest: LongestTrain::new(path),
             loss: LossProcess::new(path, seed),
-            edits: path
-                .effects
-                .edits
-                .iter()
-                .map(|edit| (*edit, SegCount::ZERO))
-                .collect(),
-            narrow: path.effects.narrow,
-            policer: path.effects.policer.map(PolicerState::new),
-            reaches_queue: path.effects.edits.is_empty()
-                && path.effects.narrow.is_none()
-                && path.effects.policer.is_none(),
+            edits: edits.collect(),
+            narrow: effects.narrow,
+            policer: effects.policer.map(PolicerState::new),
+            reaches_queue: effects.edits.is_empty()
+                && effects.narrow.is_none()
+                && effects.policer.is_none(),
             express: ExpressLink::new(path),
             bottleneck: BottleneckLink::new(path),
             delay_line: DelayLine::new(path, seed),

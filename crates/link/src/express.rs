@@ -111,10 +111,8 @@ impl<T: Train> ExpressLink<T> {
     ) -> SegCount {
         if self.sender.is_none() {
             self.next_due.get_or_insert(at + self.delay);
-            self.trains.push_back(TravellingTrain {
-                sent: PreciseMoment::at_time(at),
-                train,
-            });
+            let sent = PreciseMoment::at_time(at);
+            self.trains.push_back(TravellingTrain { sent, train });
             self.sent += 1;
             log.counters.sent += load.total;
             return load.segments;

@@ -392,19 +392,14 @@ fn run_stream(
             "data threads run where the kernel puts them, not on processor {processor}: {error}"
         ));
     }
-    match (&stream.channel, stream.role) {
-        (StreamChannel::Tcp(socket), StreamRole::Sender) => {
-            tcp::send_stream(socket, stream, shared, plan)
-        }
-        (StreamChannel::Tcp(socket), StreamRole::Receiver) => {
-            tcp::receive_stream(socket, stream, shared, plan)
-        }
-        (StreamChannel::Udp(socket), StreamRole::Sender) => {
+    let sends = stream.role == StreamRole::Sender;
+    match &stream.channel {
+        StreamChannel::Tcp(socket) if sends => tcp::send_stream(socket, stream, shared, plan),
+        StreamChannel::Tcp(socket) => tcp::receive_stream(socket, stream, shared, plan),
+        StreamChannel::Udp(socket) if sends => {
             udp_sender::send_datagrams(socket, stream, shared, plan)
         }
-        (StreamChannel::Udp(socket), StreamRole::Receiver) => {
-            udp_receiver::receive_datagrams(socket, stream, shared, plan)
-        }
+        StreamChannel::Udp(socket) => udp_receiver::receive_datagrams(socket, stream, shared, plan),
     }
 }
 

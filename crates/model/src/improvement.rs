@@ -34,12 +34,11 @@ impl WindowConstraint {
         sender: &HostSettings,
         receiver: &HostSettings,
     ) -> Option<Self> {
+        let are_scaled = sender.window_scaling && receiver.window_scaling;
         match limit {
             Limit::SendBuffer | Limit::ReceiveWindow if buffer_is_fixed => Some(Self::FixedBuffer),
             Limit::SendBuffer => Some(Self::SendMaximum),
-            Limit::ReceiveWindow if !(sender.window_scaling && receiver.window_scaling) => {
-                Some(Self::NoScaling)
-            }
+            Limit::ReceiveWindow if !are_scaled => Some(Self::NoScaling),
             Limit::ReceiveWindow if !receiver.moderate_rcvbuf => Some(Self::NoAutotuning),
             Limit::ReceiveWindow => Some(Self::ReceiveMaximum),
             Limit::ReceiverApplication

@@ -39,6 +39,7 @@ impl SenderSample {
             .iter()
             .filter(|info| info.unacked > Some(SegCount::ZERO));
         let rtt = with_data.filter_map(|info| info.rtt).min();
+        let min_rtt = infos.iter().filter_map(|info| info.min_rtt).min();
         Self {
             segments: sum_of_counts(infos, |info| info.data_segs_out),
             // Probes of the tail may retransmit what has arrived, and the receiver says so (RFC
@@ -53,11 +54,7 @@ impl SenderSample {
             rtt: rtt
                 .or_else(|| infos.iter().filter_map(|info| info.rtt).min())
                 .unwrap_or_default(),
-            min_rtt: infos
-                .iter()
-                .filter_map(|info| info.min_rtt)
-                .min()
-                .unwrap_or_default(),
+            min_rtt: min_rtt.unwrap_or_default(),
         }
     }
 

@@ -129,11 +129,8 @@ impl<'w> ConnectionHistory<'w> {
         seen: &'w ObservedConnection,
         watched: &'w WatchedConnections,
     ) -> Self {
-        let samples: Vec<&Sample> = watched
-            .samples
-            .iter()
-            .filter(|sample| sample.stream == stream)
-            .collect();
+        let samples = watched.samples.iter();
+        let samples: Vec<_> = samples.filter(|sample| sample.stream == stream).collect();
         let [sent, received] = [acknowledged_bytes, received_bytes].map(|count| {
             let [first, last] = [samples.first(), samples.last()]
                 .map(|sample| sample.map_or(ByteCount::ZERO, |one| count(one)));

@@ -39,16 +39,13 @@ pub struct GridBounds {
 }
 
 impl ScenarioGrid {
-    /// Reads the text of a grid file; `file_name` is for errors only.
+    /// Reads the text of a grid file; `file` is its name, for errors only.
     ///
     /// # Errors
     ///
     /// The first thing that is no TOML, no key of a grid, or cannot be, with its place.
-    pub fn parse(file_name: &str, text: &str) -> Result<Self, ScenarioError> {
-        let source = FileSource {
-            file: file_name,
-            text,
-        };
+    pub fn parse(file: &str, text: &str) -> Result<Self, ScenarioError> {
+        let source = FileSource { file, text };
         let tables = source.parse_tables()?;
         let root = FileSection::from_root(source, &tables);
         root.has_only(&["name", "title", "longest", "bounds", "block"])?;

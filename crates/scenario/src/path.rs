@@ -72,8 +72,11 @@ pub(crate) struct BadDirection {
     pub(crate) why: String,
 }
 
+/// A key, and why its value cannot be.
+type BadKey = (&'static str, String);
+
 impl BadDirection {
-    fn new(reverse: bool, (key, why): (&'static str, String)) -> Self {
+    fn new(reverse: bool, (key, why): BadKey) -> Self {
         Self { reverse, key, why }
     }
 }
@@ -269,11 +272,7 @@ impl DirectionSpec {
     }
 
     /// The direction; or a key, and why it cannot be.
-    fn resolve_direction(
-        &self,
-        rtt: Span,
-        files: ReadFile<'_>,
-    ) -> Result<PathDirection, (&'static str, String)> {
+    fn resolve_direction(&self, rtt: Span, files: ReadFile<'_>) -> Result<PathDirection, BadKey> {
         self.check_policer().map_err(|why| ("policer", why))?;
         let mut effects = self.effects.clone();
         if let Some(QueueSize::Packets(packets)) = self.queue {

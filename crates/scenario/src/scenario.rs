@@ -184,11 +184,8 @@ fn read_path(
     if section.has_key("rate") {
         spec.forget_traces();
     }
-    section.set_all(
-        &PATH_KEYS,
-        &[others, &["forward", "reverse"]].concat(),
-        spec,
-    )?;
+    let others = [others, &["forward", "reverse"]].concat();
+    section.set_all(&PATH_KEYS, &others, spec)?;
     read_direction(section, "forward", &mut spec.forward)?;
     read_direction(section, "reverse", &mut spec.reverse)?;
     if spec.forward.delay.is_none() || spec.reverse.delay.is_none() {
@@ -341,12 +338,9 @@ fn read_controls(
     let mut asked = Vec::new();
     for (section, step) in root.child_sections("step")?.iter().zip(steps) {
         let cross_traffic = section.child_sections("cross_traffic")?;
-        let loads = std::iter::once((section, &step.request));
-        let loads = loads.chain(
-            cross_traffic
-                .iter()
-                .zip(step.cross_traffic.iter().map(|load| &load.request)),
-        );
+        let requests = step.cross_traffic.iter().map(|load| &load.request);
+        let others = cross_traffic.iter().zip(requests);
+        let loads = std::iter::once((section, &step.request)).chain(others);
         asked.extend(loads.filter_map(|(section, request)| {
             Some((section.offset_of("congestion"), request.congestion.clone()?))
         }));

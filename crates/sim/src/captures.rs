@@ -255,22 +255,20 @@ impl PathCaptures {
     ) -> WrittenSegment {
         let offer = &self.offers[from.end_index()][place];
         let is_syn = flag == flags::SYN;
+        let (shift, options) = if is_syn {
+            (0, offer.syn_options(value, echo))
+        } else {
+            let scale = offer.scale.unwrap_or(0);
+            (scale, self.timestamp_option(value, echo))
+        };
         WrittenSegment {
             from,
             flow,
             sequence: u64::from(!is_syn),
             acknowledgement,
             flags: flag,
-            window: if is_syn {
-                offer.window
-            } else {
-                offer.window >> offer.scale.unwrap_or(0)
-            },
-            options: if is_syn {
-                offer.syn_options(value, echo)
-            } else {
-                self.timestamp_option(value, echo)
-            },
+            window: offer.window >> shift,
+            options,
             payload: 0,
         }
     }

@@ -394,12 +394,7 @@ fn window_scales(plan: &SimulationPlan, offered: Option<u8>) -> [Option<u8>; 2] 
 
 /// Returns true if a device overwrites an option of the receiver's handshake segment with padding.
 pub(crate) fn overwrites_options(plan: &SimulationPlan) -> bool {
-    let SimulationPlan {
-        path,
-        sender,
-        receiver,
-        ..
-    } = plan;
+    let (path, sender, receiver) = (&plan.path, &plan.sender, &plan.receiver);
     let opens = plan.request.direction == Direction::Download;
     [
         (

@@ -57,7 +57,6 @@ impl SimulatedFlow {
         starts: Time,
         seed: u64,
     ) -> Self {
-        let random = Pcg64Mcg::seed_from_u64(seed);
         Self {
             sender,
             receiver,
@@ -69,7 +68,7 @@ impl SimulatedFlow {
             read_last: Time::ZERO,
             defers_reads: false,
             wakes_early: false,
-            random,
+            random: Pcg64Mcg::seed_from_u64(seed),
             queued: [None; 4],
             ended: false,
             asked: None,

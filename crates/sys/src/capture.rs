@@ -15,7 +15,7 @@ use crate::devices::list_devices;
 use crate::dump::read_word;
 use crate::mapping::Mapping;
 use crate::packet::{bind_to, packet_drops};
-use crate::socket::set_option;
+use crate::socket::{check_call, set_option};
 
 /// The name that stands for all devices, unless one has it.
 pub const ALL_DEVICES: &str = "any";
@@ -453,11 +453,7 @@ fn attach_filter(socket: &OwnedFd, program: &[libc::sock_filter]) -> io::Result<
             length,
         )
     };
-    if result == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    check_call(result == 0)
 }
 
 #[cfg(test)]

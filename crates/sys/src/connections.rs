@@ -11,11 +11,9 @@ use std::time::{Duration, Instant};
 use fullpipe_record::{SocketMemory, TcpInfo};
 use rustix::net::netlink::SOCK_DIAG;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
-use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with,
-};
+use rustix::net::{RecvFlags, SendFlags, recv, send};
 
-use crate::dump::{self, DumpProgress, read_word};
+use crate::dump::{self, DumpProgress, attribute, read_word};
 use crate::socket::memory_of;
 use crate::tcp_info::decode_tcp_info;
 
@@ -56,12 +54,7 @@ impl ConnectionTable {
     /// # Errors
     /// Fails with the kernel's error.
     pub fn open() -> io::Result<Self> {
-        let netlink = socket_with(
-            AddressFamily::NETLINK,
-            SocketType::RAW,
-            SocketFlags::CLOEXEC,
-            Some(SOCK_DIAG),
-        )?;
+        let netlink = dump::netlink_socket(Some(SOCK_DIAG))?;
         set_socket_timeout(&netlink, Timeout::Recv, Some(TIMEOUT))?;
         Ok(Self {
             netlink,
@@ -247,29 +240,18 @@ fn read_answer(
 fn parse_connection(body: &[u8]) -> Option<TcpConnection> {
     const MESSAGE: usize = 72;
     let attributes = body.get(MESSAGE..)?;
-    let mut connection = TcpConnection {
+    Some(TcpConnection {
         cookie: u64::from(read_word(body, 44)) | u64::from(read_word(body, 48)) << 32,
         local: parse_end(body, 4, 8)?,
         remote: parse_end(body, 6, 24)?,
         unread: read_word(body, 56),
         inode: u64::from(read_word(body, 68)),
-        tcp: TcpInfo::default(),
-        memory: None,
-        congestion: String::new(),
-    };
-    let mut has_counters = false;
-    for (kind, value) in dump::parse_attributes(attributes) {
-        match kind {
-            INFO => {
-                connection.tcp = decode_tcp_info(value);
-                has_counters = true;
-            }
-            SKMEMINFO => connection.memory = Some(memory_of(value)),
-            CONG => connection.congestion = dump::parse_text(value),
-            _ => {}
-        }
-    }
-    has_counters.then_some(connection)
+        tcp: decode_tcp_info(attribute(attributes, INFO)?),
+        memory: attribute(attributes, SKMEMINFO).map(memory_of),
+        congestion: attribute(attributes, CONG)
+            .map(dump::parse_text)
+            .unwrap_or_default(),
+    })
 }
 
 /// One end of a connection, from the places of its port and its address.

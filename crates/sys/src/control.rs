@@ -17,25 +17,6 @@ pub(crate) struct ControlMessage<'t> {
     pub(crate) data: &'t [u8],
 }
 
-/// Writes a control message into `into`; returns its length, or `None` if it has no room.
-pub(crate) fn control_message(
-    into: &mut [u8],
-    level: i32,
-    kind: i32,
-    data: &[u8],
-) -> Option<usize> {
-    let length = size_of::<usize>() + 8 + data.len();
-    let message = [
-        &length.to_ne_bytes()[..],
-        &level.to_ne_bytes(),
-        &kind.to_ne_bytes(),
-        data,
-    ]
-    .concat();
-    into.get_mut(..length)?.copy_from_slice(&message);
-    Some(length)
-}
-
 /// The control messages in `stated`, each a `struct cmsghdr` and its data, aligned to the machine's
 /// word. Behind the last are zeros, which is no length that a message can have.
 pub(crate) fn control_messages(mut stated: &[u8]) -> impl Iterator<Item = ControlMessage<'_>> {
@@ -69,11 +50,14 @@ mod tests {
     use proptest::prelude::*;
 
     fn message(level: i32, kind: i32, data: &[u8]) -> Vec<u8> {
-        let mut bytes = vec![0; (16 + data.len()).next_multiple_of(8)];
-        assert_eq!(
-            control_message(&mut bytes, level, kind, data),
-            Some(16 + data.len())
-        );
+        let length = 16 + data.len();
+        let header = [
+            &length.to_ne_bytes()[..],
+            &level.to_ne_bytes(),
+            &kind.to_ne_bytes(),
+        ];
+        let mut bytes = [&header.concat(), data].concat();
+        bytes.resize(length.next_multiple_of(8), 0);
         bytes
     }
 

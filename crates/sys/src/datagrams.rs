@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use fullpipe_units::{ByteCount, Span};
 
 use crate::control::{ControlBuffer, control_messages};
-use crate::socket::set_option;
+use crate::socket::{check_call, enable_option, set_option};
 
 /// Messages that one call sends or receives at most.
 pub const MAX_MESSAGES: usize = 64;
@@ -73,9 +73,7 @@ pub fn send_messages(socket: impl AsFd, data: &[u8], size: usize) -> io::Result<
             libc::MSG_NOSIGNAL,
         )
     };
-    if sent < 0 {
-        return Err(io::Error::last_os_error());
-    }
+    check_call(sent >= 0)?;
     Ok(headers[..sent as usize]
         .iter()
         .map(|header| header.msg_len as usize)
@@ -121,9 +119,7 @@ pub fn receive_messages(
             std::ptr::null_mut(),
         )
     };
-    if received < 0 {
-        return Err(io::Error::last_os_error());
-    }
+    check_call(received >= 0)?;
     let received = received as usize;
     for ((arrival, header), control) in arrivals.iter_mut().zip(&headers[..received]).zip(&controls)
     {
@@ -150,7 +146,7 @@ pub fn cut_datagrams(socket: impl AsFd, size: Option<ByteCount>) -> io::Result<(
 /// # Errors
 /// Fails as `setsockopt` does, for example where the kernel lacks it.
 pub fn join_datagrams(socket: impl AsFd) -> io::Result<()> {
-    set_option(socket, libc::SOL_UDP, UDP_GRO, &1_i32.to_ne_bytes())
+    enable_option(socket, libc::SOL_UDP, UDP_GRO)
 }
 
 /// Has the kernel report when each message arrived (`SO_TIMESTAMPNS`).
@@ -158,12 +154,7 @@ pub fn join_datagrams(socket: impl AsFd) -> io::Result<()> {
 /// # Errors
 /// Fails as `setsockopt` does.
 pub fn stamp_arrivals(socket: impl AsFd) -> io::Result<()> {
-    set_option(
-        socket,
-        libc::SOL_SOCKET,
-        libc::SO_TIMESTAMPNS,
-        &1_i32.to_ne_bytes(),
-    )
+    enable_option(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS)
 }
 
 const EMPTY_PART: libc::iovec = libc::iovec {

@@ -51,14 +51,8 @@ pub fn send_with_descriptors(
             "the space was sized for them"
         );
     }
-    rustix::io::retry_on_intr(|| {
-        sendmsg(
-            &socket,
-            &[IoSlice::new(message)],
-            &mut ancillary,
-            SendFlags::NOSIGNAL,
-        )
-    })?;
+    let part = [IoSlice::new(message)];
+    rustix::io::retry_on_intr(|| sendmsg(&socket, &part, &mut ancillary, SendFlags::NOSIGNAL))?;
     Ok(())
 }
 
@@ -86,12 +80,9 @@ pub fn receive_with_descriptors(
     };
     let descriptors = ancillary
         .drain()
-        .filter_map(|part| {
-            if let RecvAncillaryMessage::ScmRights(list) = part {
-                Some(list)
-            } else {
-                None
-            }
+        .filter_map(|part| match part {
+            RecvAncillaryMessage::ScmRights(list) => Some(list),
+            _ => None,
         })
         .flatten()
         .collect();

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
@@ -30,6 +31,13 @@ pub(crate) fn netlink_message(kind: u16, flags: libc::c_int, payload: &[u8]) -> 
     message
 }
 
+/// Returns a socket for requests to the kernel by this protocol of netlink; `None` is that of
+/// devices and routes.
+pub(crate) fn netlink_socket(protocol: Option<Protocol>) -> io::Result<OwnedFd> {
+    let (family, kind) = (AddressFamily::NETLINK, SocketType::RAW);
+    Ok(socket_with(family, kind, SocketFlags::CLOEXEC, protocol)?)
+}
+
 /// Asks for the list of `kind` and shows each message of it to `visit`: its kind, and what follows
 /// its header.
 pub(crate) fn dump_list(
@@ -38,18 +46,10 @@ pub(crate) fn dump_list(
     payload: &[u8],
     visit: &mut dyn FnMut(u16, &[u8]),
 ) -> io::Result<()> {
-    let socket = socket_with(
-        AddressFamily::NETLINK,
-        SocketType::RAW,
-        SocketFlags::CLOEXEC,
-        protocol,
-    )?;
+    let socket = netlink_socket(protocol)?;
     set_socket_timeout(&socket, Timeout::Recv, Some(TIMEOUT))?;
-    send(
-        &socket,
-        &netlink_message(kind, libc::NLM_F_DUMP, payload),
-        SendFlags::empty(),
-    )?;
+    let request = netlink_message(kind, libc::NLM_F_DUMP, payload);
+    send(&socket, &request, SendFlags::empty())?;
     let mut buffer = vec![0; BUFFER];
     loop {
         let (length, _) = recv(&socket, buffer.as_mut_slice(), RecvFlags::empty())?;

@@ -8,6 +8,7 @@ use fullpipe_units::{BitRate, SegCount};
 
 use crate::dump::{parse_text, read_word};
 use crate::interface::{control_socket, interface_request};
+use crate::socket::check_call;
 
 /// Something that a device may do for the kernel: `tx-tcp-segmentation`, `rx-gro`…
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,11 +49,9 @@ pub fn device_features(name: &str) -> io::Result<Vec<DeviceFeature>> {
     let mut buffer = [GET_FEATURES.to_ne_bytes(), (blocks as u32).to_ne_bytes()].concat();
     buffer.resize(8 + blocks * 16, 0);
     ethtool_request(name, &mut buffer)?;
-    let named = names
-        .into_iter()
-        .enumerate()
-        .filter(|(_, name)| !name.is_empty());
-    Ok(named
+    let numbered = names.into_iter().enumerate();
+    Ok(numbered
+        .filter(|(_, name)| !name.is_empty())
         .map(|(bit, name)| {
             // For each 32 of them: which can change, which were asked for, which are on, and which
             // never change.
@@ -222,17 +221,9 @@ fn ethtool_request(name: &str, buffer: &mut [u8]) -> io::Result<()> {
     // SAFETY: the request holds a name and a pointer to `buffer`, which is borrowed mutably
     // meanwhile. Each caller sizes it for the whole answer: of fixed length, or of as many blocks
     // as it says, or with room for more names or counters than there are.
-    if unsafe {
-        libc::ioctl(
-            control.as_raw_fd(),
-            libc::SIOCETHTOOL as _,
-            &raw mut request,
-        )
-    } < 0
-    {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(())
+    let number = libc::SIOCETHTOOL as _;
+    let done = unsafe { libc::ioctl(control.as_raw_fd(), number, &raw mut request) };
+    check_call(done >= 0)
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::os::fd::AsFd;
 
 use crate::control::control_messages;
 use crate::message::{self, parse_address};
-use crate::socket::set_option;
+use crate::socket::enable_option;
 
 /// `struct sock_extended_err` (`include/uapi/linux/errqueue.h`): where its fields begin, and the
 /// address behind it.
@@ -53,7 +53,7 @@ pub fn enable_recverr(socket: impl AsFd, is_ipv6: bool) -> io::Result<()> {
     } else {
         (libc::IPPROTO_IP, libc::IP_RECVERR)
     };
-    set_option(socket, level, name, &1_i32.to_ne_bytes())
+    enable_option(socket, level, name)
 }
 
 /// The next that was kept; waits for none. `None` if it is about something else.

@@ -9,7 +9,6 @@ mod connections;
 mod control;
 mod datagrams;
 mod descriptors;
-mod destinations;
 mod device;
 mod devices;
 mod dump;
@@ -41,9 +40,6 @@ pub use datagrams::{
     send_messages, stamp_arrivals,
 };
 pub use descriptors::{receive_with_descriptors, send_with_descriptors, seqpacket_pair};
-pub use destinations::{
-    ReceivedDatagram, receive_with_destination, report_destinations, send_from,
-};
 pub use device::{
     DeviceState, LinkErrors, QueueState, device_state, filtered_packets, queue_states,
 };

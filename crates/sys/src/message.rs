@@ -15,7 +15,7 @@ const CONTROL_LENGTH: usize = 256;
 const NAME_LENGTH: usize = size_of::<libc::sockaddr_in6>();
 
 /// A header of a message that points to nothing.
-pub(crate) const EMPTY_HEADER: libc::msghdr = {
+const EMPTY_HEADER: libc::msghdr = {
     // SAFETY: `msghdr` is a plain C structure of pointers and integers, for which all zeros is a
     // value.
     unsafe { std::mem::zeroed() }

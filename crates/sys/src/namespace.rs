@@ -12,7 +12,7 @@ use rustix::thread::{
     LinkNameSpaceType, ThreadNameSpaceType, move_into_link_name_space, move_into_thread_name_spaces,
 };
 
-use crate::socket::socket_option;
+use crate::socket::{check_call, socket_option};
 
 /// A network namespace, kept alive by a descriptor.
 #[derive(Debug)]
@@ -233,14 +233,5 @@ fn write_file(path: &std::ffi::CStr, bytes: &[u8]) -> io::Result<()> {
         let result = check_call(written == bytes.len() as isize);
         libc::close(file);
         result
-    }
-}
-
-/// Returns the error of the last system call unless it was `done`.
-fn check_call(done: bool) -> io::Result<()> {
-    if done {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
     }
 }

@@ -9,7 +9,7 @@ use rustix::net::netdevice::name_to_index;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt};
 
 use crate::dump::read_word;
-use crate::socket::{set_option, socket_option};
+use crate::socket::{check_call, enable_option, socket_option};
 
 /// Receive buffer of a socket where root asks for it. The kernel counts its own administration too,
 /// half again a small packet, and allows twice what is asked for: a tenth of a second of 1 Gbit/s
@@ -29,7 +29,6 @@ const RECEIVE_BUFFER: ByteCount = ByteCount::from_mib(16);
 /// `PermissionDenied` without `CAP_NET_RAW` over the namespace, `ENODEV` if there is no such
 /// device.
 pub fn open_packet_socket(name: &str) -> io::Result<OwnedFd> {
-    const ON: [u8; 4] = 1_i32.to_ne_bytes();
     // Without a protocol it receives nothing yet, so that all it ever receives is from this device.
     let socket = socket_with(
         AddressFamily::PACKET,
@@ -37,8 +36,8 @@ pub fn open_packet_socket(name: &str) -> io::Result<OwnedFd> {
         SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
         None,
     )?;
-    set_option(&socket, libc::SOL_PACKET, libc::PACKET_VNET_HDR, &ON)?;
-    set_option(&socket, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, &ON)?;
+    enable_option(&socket, libc::SOL_PACKET, libc::PACKET_VNET_HDR)?;
+    enable_option(&socket, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS)?;
     let size = RECEIVE_BUFFER.get() as usize;
     // The limit `rmem_max` binds everybody but the machine's root.
     sockopt::set_socket_recv_buffer_size_force(&socket, size)
@@ -80,9 +79,5 @@ pub(crate) fn bind_to(socket: &OwnedFd, index: u32, protocol: u16) -> io::Result
     let length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
     // SAFETY: the descriptor is open; the kernel reads `length` bytes of `address`, which it has.
     let result = unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), length) };
-    if result == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    check_call(result == 0)
 }

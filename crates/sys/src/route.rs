@@ -12,6 +12,7 @@ use rustix::net::{
 
 use crate::dump::{
     HEADER_LENGTH, address_bytes, attribute_u32, check_acknowledgement, netlink_message,
+    netlink_socket,
 };
 use crate::namespace::NetNamespace;
 
@@ -134,12 +135,7 @@ pub(crate) fn ask<'a>(message: &[u8], buffer: &'a mut [u8]) -> io::Result<&'a [u
 
 fn exchange_messages<'a>(message: &[u8], buffer: &'a mut [u8]) -> io::Result<&'a [u8]> {
     // Protocol 0 of this family is NETLINK_ROUTE.
-    let socket = socket_with(
-        AddressFamily::NETLINK,
-        SocketType::RAW,
-        SocketFlags::CLOEXEC,
-        None,
-    )?;
+    let socket = netlink_socket(None)?;
     send(&socket, message, SendFlags::empty())?;
     let (length, _) = recv(&socket, &mut *buffer, RecvFlags::empty())?;
     Ok(&buffer[..length])

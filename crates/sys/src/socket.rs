@@ -56,12 +56,7 @@ pub fn socket_memory(socket: impl AsFd) -> io::Result<SocketMemory> {
 /// # Errors
 /// Fails as `setsockopt` does, for example where the kernel lacks it.
 pub fn save_syn(listener: impl AsFd) -> io::Result<()> {
-    set_option(
-        listener,
-        libc::IPPROTO_TCP,
-        libc::TCP_SAVE_SYN,
-        &1_i32.to_ne_bytes(),
-    )
+    enable_option(listener, libc::IPPROTO_TCP, libc::TCP_SAVE_SYN)
 }
 
 /// Returns the IP and TCP headers of the SYN with which the peer opened `connection`
@@ -151,7 +146,17 @@ pub(crate) fn set_option(socket: impl AsFd, level: i32, name: i32, value: &[u8])
             length,
         )
     };
-    if result == 0 {
+    check_call(result == 0)
+}
+
+/// Switches an option on.
+pub(crate) fn enable_option(socket: impl AsFd, level: i32, name: i32) -> io::Result<()> {
+    set_option(socket, level, name, &1_i32.to_ne_bytes())
+}
+
+/// Returns the error of the last system call unless it was `done`.
+pub(crate) fn check_call(done: bool) -> io::Result<()> {
+    if done {
         Ok(())
     } else {
         Err(io::Error::last_os_error())
@@ -177,9 +182,7 @@ pub(crate) fn socket_option<'b>(
             &raw mut length,
         )
     };
-    if result != 0 {
-        return Err(io::Error::last_os_error());
-    }
+    check_call(result == 0)?;
     // SAFETY: the kernel has written the first `length` bytes, and `length` never grows beyond the
     // buffer.
     Ok(unsafe {

@@ -55,12 +55,8 @@ fn family_number() -> io::Result<u16> {
             }
         },
     )?;
-    number.ok_or_else(|| {
-        io::Error::new(
-            io::ErrorKind::NotFound,
-            "this kernel remembers nothing of other hosts",
-        )
-    })
+    let why = "this kernel remembers nothing of other hosts";
+    number.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, why))
 }
 
 const NAME: &[u8] = b"tcp_metrics\0";

@@ -6,6 +6,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 
 use crate::interface::interface_request;
+use crate::socket::check_call;
 
 /// `TUN_F_…` of `linux/if_tun.h`, which libc does not have.
 const CHECKSUMS: libc::c_uint = 0x01;
@@ -40,9 +41,8 @@ pub fn open_tun(name: &str, offload: TunOffload) -> io::Result<File> {
     request.ifr_ifru.ifru_flags =
         (libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR) as libc::c_short;
     // SAFETY: TUNSETIFF reads and writes one `ifreq`, which `request` is; the descriptor is open.
-    if unsafe { libc::ioctl(tun.as_raw_fd(), libc::TUNSETIFF as _, &raw mut request) } < 0 {
-        return Err(io::Error::last_os_error());
-    }
+    let done = unsafe { libc::ioctl(tun.as_raw_fd(), libc::TUNSETIFF as _, &raw mut request) };
+    check_call(done >= 0)?;
     set_offload(&tun, offload)?;
     Ok(tun)
 }
@@ -61,15 +61,7 @@ fn set_offload(tun: &File, offload: TunOffload) -> io::Result<()> {
 
 fn request_offload(tun: &File, features: libc::c_uint) -> io::Result<()> {
     // SAFETY: TUNSETOFFLOAD takes its argument by value; the descriptor is open.
-    if unsafe {
-        libc::ioctl(
-            tun.as_raw_fd(),
-            libc::TUNSETOFFLOAD as _,
-            libc::c_ulong::from(features),
-        )
-    } < 0
-    {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(())
+    let features = libc::c_ulong::from(features);
+    let done = unsafe { libc::ioctl(tun.as_raw_fd(), libc::TUNSETOFFLOAD as _, features) };
+    check_call(done >= 0)
 }

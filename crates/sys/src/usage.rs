@@ -8,6 +8,8 @@ use std::process::{Child, ExitStatus};
 use fullpipe_units::{ByteCount, Span};
 use rustix::time::{ClockId, clock_gettime};
 
+use crate::socket::check_call;
+
 /// Processor time that a process has used since it began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CpuTime {
@@ -50,9 +52,7 @@ pub fn children_cpu_time() -> io::Result<CpuTime> {
 fn cpu_time_of(whom: libc::c_int) -> io::Result<CpuTime> {
     let mut usage = MaybeUninit::<libc::rusage>::uninit();
     // SAFETY: the kernel fills one `rusage`, which `usage` has room for.
-    if unsafe { libc::getrusage(whom, usage.as_mut_ptr()) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
+    check_call(unsafe { libc::getrusage(whom, usage.as_mut_ptr()) } == 0)?;
     // SAFETY: the call succeeded, so every field is set.
     let usage = unsafe { usage.assume_init() };
     Ok(cpu_time(&usage))

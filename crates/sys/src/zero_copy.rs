@@ -9,7 +9,7 @@ use crate::control::control_messages;
 use crate::dump::u32_at;
 use crate::mapping::Mapping;
 use crate::message;
-use crate::socket::set_option;
+use crate::socket::enable_option;
 
 /// `include/uapi/linux/errqueue.h`.
 const ORIGIN_ZERO_COPY: u8 = 5;
@@ -72,12 +72,7 @@ impl DerefMut for MappedPages {
 /// # Errors
 /// Fails as `setsockopt` does, for example where the kernel lacks it.
 pub fn allow_zero_copy(socket: impl AsFd) -> io::Result<()> {
-    set_option(
-        socket,
-        libc::SOL_SOCKET,
-        libc::SO_ZEROCOPY,
-        &1_i32.to_ne_bytes(),
-    )
+    enable_option(socket, libc::SOL_SOCKET, libc::SO_ZEROCOPY)
 }
 
 /// Sends the first `length` bytes of `pages`, or all of them where there are fewer, without a copy

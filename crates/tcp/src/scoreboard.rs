@@ -511,11 +511,7 @@ impl Scoreboard {
             return None;
         }
         let mut at = self.chunk_index(self.resend_from.max(self.acknowledged));
-        loop {
-            let Some(chunk) = self.chunks.get(at) else {
-                self.resend_from = self.next;
-                return None;
-            };
+        while let Some(chunk) = self.chunks.get(at) {
             let waiting = chunk.segment_marks().lost & !chunk.segment_marks().retransmitted;
             if waiting != 0 {
                 let low = u64::from(waiting.trailing_zeros());
@@ -527,6 +523,8 @@ impl Scoreboard {
             self.resend_from = chunk.end_segment();
             at += 1;
         }
+        self.resend_from = self.next;
+        None
     }
 
     /// Sends the last segment again: a loss probe (`tcp_send_loss_probe`), which does not count as

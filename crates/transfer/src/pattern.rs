@@ -47,12 +47,8 @@ impl ExcludePatterns {
             .into_iter()
             .filter(|text| !text.is_empty())
             .collect();
-        let words = patterns
-            .iter()
-            .map(|text| text.len() + 1)
-            .sum::<usize>()
-            .div_ceil(64);
-        let mut excludes = Self::with_words(words);
+        let states: usize = patterns.iter().map(|text| text.len() + 1).sum();
+        let mut excludes = Self::with_words(states.div_ceil(64));
         let mut place = 0;
         for text in patterns {
             let folders_only = text.len() > 1 && text.ends_with(b"/");

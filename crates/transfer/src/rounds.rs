@@ -113,15 +113,12 @@ impl RoundTracker {
         }
         let length = at.duration_since(round.began);
         let least = round.least.filter(|_| length >= self.last.max(MIN_ROUND))?;
+        let acknowledged = sample.acknowledged.saturating_sub(round.acknowledged);
         let seen = FinishedRound {
             length,
             rtt: least,
             most: round.most,
-            delivered: sample
-                .acknowledged
-                .saturating_sub(round.acknowledged)
-                .as_f64()
-                / length.as_secs_f64(),
+            delivered: acknowledged.as_f64() / length.as_secs_f64(),
             lost: sample.retransmitted > round.retransmitted,
             mss: sample.mss.as_f64(),
         };

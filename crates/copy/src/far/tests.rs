@@ -215,7 +215,7 @@ fn answers(said: &[u8], is_it: impl Fn(CopyMessage<'_>) -> bool) -> bool {
     let mut to_near = io::BufReader::new(to_near);
     assert!(crate::ssh::await_greeting(&mut to_near, false, &pulse));
     let mut frames = FrameReader::new(to_near, &pulse);
-    while let Some(frame) = frames.next_message().unwrap() {
+    while let Ok(frame) = frames.next_message() {
         if is_it(CopyMessage::read(frame).unwrap()) {
             return true;
         }

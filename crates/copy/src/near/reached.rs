@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 use fullpipe_record::{CopyTransport, HostSettings};
@@ -18,7 +18,7 @@ use crate::joining::EarlyConnections;
 use crate::locks::lock;
 use crate::options::FarHost;
 use crate::quic::{self, HANDSHAKE_DEADLINE, QuicConnection};
-use crate::threads::start_thread;
+use crate::threads::start_answering;
 
 /// The connections for data.
 pub(super) struct ConnectedData {
@@ -88,21 +88,12 @@ impl ReachedFarEnd<'_> {
         }
     }
 
-    /// Begins to call the far end by QUIC; the connection comes out of what is returned, unless it
-    /// cannot be made.
-    pub(super) fn begin_to_dial_quic(&self) -> Receiver<QuicConnection> {
-        let (made, receiver) = channel();
+    /// Begins to call the far end by QUIC, if that listens; the connection comes out of what is
+    /// returned. Without a thread there is none.
+    pub(super) fn begin_to_dial_quic(&self) -> Option<Receiver<io::Result<QuicConnection>>> {
         let (hosts, port, secret) = (self.hosts.clone(), self.ready.quic_port, *self.secret);
-        if port != 0 {
-            // Without a thread there is none.
-            let _ = start_thread("copy-dial", move || {
-                if let Ok(connection) = quic::dial_quic(&hosts, port, &secret, HANDSHAKE_DEADLINE) {
-                    // No thread waits for it if TCP was quicker.
-                    let _ = made.send(connection);
-                }
-            });
-        }
-        receiver
+        let dial = move || quic::dial_quic(&hosts, port, &secret, HANDSHAKE_DEADLINE);
+        (port != 0).then(|| start_answering("copy-dial", dial).ok())?
     }
 
     pub(super) fn dial_quic(&self, deadline: Duration) -> io::Result<QuicConnection> {

@@ -150,29 +150,25 @@ impl NearCopy {
             far.credentials,
         )
         .ok();
-        let called =
-            (self.options.transport == DataTransport::Auto).then(|| far.begin_to_dial_quic());
+        let may_be_quic = self.options.transport == DataTransport::Auto;
+        let called = may_be_quic.then(|| far.begin_to_dial_quic()).flatten();
         let mut until = Instant::now() + CONNECT_DEADLINE;
         let Some(listener) = listener else {
-            return called?
-                .recv_timeout(CONNECT_DEADLINE)
-                .ok()
-                .map(AnotherWay::Quic);
+            let made = called?.recv_timeout(CONNECT_DEADLINE).ok()?;
+            return made.ok().map(AnotherWay::Quic);
         };
-        far.out.send_message(&CopyMessage::Dial {
-            port: listener.port,
-        });
+        let port = listener.port;
+        far.out.send_message(&CopyMessage::Dial { port });
         let mut quic = None;
         while Instant::now() < until && !far.is_over.load(Ordering::Relaxed) {
             if let Some(first) = listener.take_streams(1, POLL_INTERVAL).pop() {
                 return Some(AnotherWay::FromFarEnd(listener, Box::new(first)));
             }
-            if let Some(connection) = called.as_ref().and_then(|called| called.try_recv().ok()) {
+            if let Some(Ok(connection)) = called.as_ref().and_then(|called| called.try_recv().ok())
+            {
                 // A TCP connection takes three more round trips, if it comes.
-                until = until.min(
-                    Instant::now()
-                        + Duration::from((connection.handshake_rtt() * 4).max(SHORT_HANDSHAKE)),
-                );
+                let wait = (connection.handshake_rtt() * 4).max(SHORT_HANDSHAKE);
+                until = until.min(Instant::now() + Duration::from(wait));
                 quic = Some(connection);
             }
         }

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use quinn::congestion::{Controller, ControllerFactory, CubicConfig};
 use quinn_proto::RttEstimator;
-use quinn_proto::congestion::{Controller, ControllerFactory, CubicConfig};
 
 use super::bbr::BbrModel;
 

@@ -3,16 +3,14 @@
 //!
 //! * The keys of both ends follow from the secret of the copy ([`fullpipe_control::PinnedTls`]), so
 //!   no other host gets beyond the handshake.
-//! * A thread drives the library, which knows neither clock nor socket, with datagrams by the batch
-//!   ([`driver`]). The threads that read files and write them pass their bytes to it, or take them
-//!   from it ([`pipe`]).
+//! * A thread drives the library on a runtime of its own ([`setup`]). The threads that read files
+//!   and write them pass their bytes to it, or take them from it ([`pipe`]).
 //! * Several streams of the copy cross side by side. Each is cut into portions of 1 MiB, and each
 //!   portion is a QUIC stream: the library gives a stream up that has more than 1024 gaps, and a
 //!   portion has fewer packets than that.
 
 mod bbr;
 mod congestion;
-mod driver;
 mod pipe;
 mod portions;
 mod setup;

@@ -1,29 +1,36 @@
-//! The state that the threads of a copy and the one that drives a connection share.
+//! A connection, and the ends of its streams that the threads of a copy read and write.
 
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
-use std::os::fd::OwnedFd;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use bytes::{Buf, Bytes};
-use fullpipe_units::{ByteCount, Span};
-use rustix::event::{EventfdFlags, eventfd};
+use fullpipe_units::Span;
+use quinn::{Connection, RecvStream};
+use tokio::runtime::Handle;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::congestion::PathSignals;
 use super::portions::{HEAD, PORTION, PortionHead};
+use super::udp::UdpBuffer;
 use crate::locks::lock;
 
-/// Bytes that wait to be sent until the threads that send wait, too.
-const MAX_OUTGOING: usize = 4 << 20;
-
-/// Bytes of a stream that wait to be read until no more is taken from the connection.
-pub(super) const MAX_INCOMING: usize = 1 << 20;
+/// Parts of a stream that are taken from the connection at once.
+const PARTS: usize = 64;
 
 /// A connection whose other end has proved that it knows the secret.
 #[derive(Debug)]
 pub(crate) struct QuicConnection {
-    shared: Arc<QuicShared>,
+    pub(super) connection: Connection,
+    /// Of the thread that drives the connection.
+    pub(super) runtime: Handle,
+    pub(super) signals: Arc<PathSignals>,
+    /// Round-trip time of the handshake.
+    pub(super) rtt: Duration,
+    pub(super) buffer: UdpBuffer,
+    pub(super) outgoing: Arc<OutgoingState>,
 }
 
 /// Figures of a connection up to now.
@@ -40,124 +47,64 @@ pub(crate) struct QuicFigures {
     pub(crate) busy: Duration,
 }
 
-/// The receive buffer of a UDP socket: what was asked for, and what the kernel permitted.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct UdpBuffer {
-    pub(super) asked: ByteCount,
-    pub(super) permitted: ByteCount,
-}
-
-/// Shared with the thread that drives the connection.
+/// What the streams that send share.
 #[derive(Debug)]
-pub(super) struct QuicShared {
-    state: Mutex<QuicState>,
-    changed: Condvar,
-    pub(super) signals: Arc<PathSignals>,
-    pub(super) wake: OwnedFd,
-    pub(super) rtt: Duration,
-    pub(super) buffer: UdpBuffer,
+pub(super) struct OutgoingState {
+    /// Priority of the next portion: those that were begun earlier go first.
+    priority: AtomicI32,
+    /// Portions that wait to be sent, since when some do, and how long some did before.
+    busy: Mutex<(u16, Instant, Duration)>,
 }
 
-#[derive(Debug, Default)]
-pub(super) struct QuicState {
-    /// Whole portions, in the order of each stream, and their bytes.
-    pub(super) outgoing: VecDeque<Bytes>,
-    outgoing_bytes: usize,
-    /// By stream.
-    pub(super) incoming: Vec<IncomingBytes>,
-    /// The reason for which nothing crosses any more.
-    closed: Option<String>,
-    /// The copy does not need it any more.
-    pub(super) is_unwanted: bool,
-    pub(super) figures: QuicFigures,
-}
-
-/// Bytes of a stream that have come and were not read yet.
-#[derive(Debug, Default)]
-pub(super) struct IncomingBytes {
-    pub(super) parts: VecDeque<Bytes>,
-    pub(super) bytes: usize,
-    /// The thread that drives waits until it is read.
-    pub(super) is_full: bool,
-}
-
-impl QuicShared {
-    /// Returns the state of a connection with this round-trip time.
-    pub(super) fn new(
-        signals: Arc<PathSignals>,
-        rtt: Duration,
-        buffer: UdpBuffer,
-    ) -> io::Result<Self> {
-        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Self {
-            state: Mutex::default(),
-            changed: Condvar::new(),
-            signals,
-            wake,
-            rtt,
-            buffer,
+impl OutgoingState {
+    pub(super) fn new() -> Arc<Self> {
+        Arc::new(Self {
+            priority: AtomicI32::new(i32::MAX),
+            busy: Mutex::new((0, Instant::now(), Duration::ZERO)),
         })
     }
 
-    pub(super) fn lock_state(&self) -> MutexGuard<'_, QuicState> {
-        lock(&self.state)
+    /// Sends `portion` on a stream of its own; waits until the connection has taken all of it.
+    async fn send_portion(&self, connection: &Connection, portion: Bytes) -> io::Result<()> {
+        let mut stream = connection.open_uni().await?;
+        // It fails only on a stream that is closed.
+        let _ = stream.set_priority(self.priority.fetch_sub(1, Ordering::Relaxed));
+        stream.write_chunk(portion).await?;
+        stream.finish().map_err(io::Error::other)
     }
 
-    /// Wakes the threads that send or receive.
-    pub(super) fn notify_streams(&self) {
-        self.changed.notify_all();
+    fn begin_waiting(&self) {
+        let (waiting, since, _) = &mut *lock(&self.busy);
+        if *waiting == 0 {
+            *since = Instant::now();
+        }
+        *waiting += 1;
     }
 
-    /// Ends all streams, for the first of all reasons.
-    pub(super) fn close_streams(&self, why: &str) {
-        self.lock_state()
-            .closed
-            .get_or_insert_with(|| why.to_owned());
-        self.notify_streams();
+    fn end_waiting(&self) {
+        let (waiting, since, before) = &mut *lock(&self.busy);
+        *waiting -= 1;
+        if *waiting == 0 {
+            *before += since.elapsed();
+        }
     }
 
-    /// Wakes the thread that drives.
-    fn wake_driver(&self) {
-        // A counter that is full wakes it as well.
-        let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
-    }
-
-    fn wait_for_change<'s>(&self, state: MutexGuard<'s, QuicState>) -> MutexGuard<'s, QuicState> {
-        self.changed
-            .wait(state)
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl QuicState {
-    /// Returns the next portion to send.
-    pub(super) fn take_outgoing(&mut self) -> Option<Bytes> {
-        let portion = self.outgoing.pop_front()?;
-        self.outgoing_bytes -= portion.len();
-        Some(portion)
-    }
-
-    fn check_open(&self) -> io::Result<()> {
-        match &self.closed {
-            Some(why) => Err(io::Error::new(
-                io::ErrorKind::ConnectionAborted,
-                why.clone(),
-            )),
-            None => Ok(()),
+    fn busy_time(&self) -> Duration {
+        match *lock(&self.busy) {
+            (0, _, before) => before,
+            (_, since, before) => before + since.elapsed(),
         }
     }
 }
 
 impl QuicConnection {
-    pub(super) const fn new(shared: Arc<QuicShared>) -> Self {
-        Self { shared }
-    }
-
     /// Returns the ends of so many streams that send.
     pub(crate) fn stream_writers(&self, count: u16) -> Vec<QuicWriter> {
         (0..count)
             .map(|stream| QuicWriter {
-                shared: Arc::clone(&self.shared),
+                connection: self.connection.clone(),
+                runtime: self.runtime.clone(),
+                outgoing: Arc::clone(&self.outgoing),
                 stream,
                 number: 0,
                 portion: Vec::new(),
@@ -167,35 +114,38 @@ impl QuicConnection {
 
     /// Returns the ends of so many streams that receive.
     pub(crate) fn stream_readers(&self, count: u16) -> Vec<QuicReader> {
-        self.shared
-            .lock_state()
-            .incoming
-            .resize_with(count.into(), IncomingBytes::default);
-        // What came before is waiting for its reader.
-        self.shared.wake_driver();
-        (0..count.into())
-            .map(|stream| QuicReader {
-                shared: Arc::clone(&self.shared),
-                stream,
-                parts: VecDeque::new(),
+        let (arrived, readers) = (0..count)
+            .map(|_| {
+                let (arrived, portions) = unbounded_channel();
+                (arrived, QuicReader::new(self.runtime.clone(), portions))
             })
-            .collect()
+            .unzip();
+        let connection = self.connection.clone();
+        self.runtime
+            .spawn(accept_portions(connection, Arc::new(arrived)));
+        readers
     }
 
     /// Returns the round-trip time of the handshake.
     pub(crate) fn handshake_rtt(&self) -> Span {
-        self.shared.rtt.into()
+        self.rtt.into()
     }
 
     pub(crate) fn quic_figures(&self) -> QuicFigures {
-        let mut figures = self.shared.lock_state().figures;
-        figures.min_rtt = self.shared.signals.min_rtt();
-        figures
+        let path = self.connection.stats().path;
+        QuicFigures {
+            packets: path.sent_packets,
+            lost: path.lost_packets,
+            loss_events: path.congestion_events,
+            rtt: path.rtt,
+            min_rtt: self.signals.min_rtt(),
+            busy: self.outgoing.busy_time(),
+        }
     }
 
     /// Returns a sentence if the kernel has not permitted the receive buffer that was asked for.
     pub(crate) fn lacks_buffer(&self) -> Option<String> {
-        let UdpBuffer { asked, permitted } = self.shared.buffer;
+        let UdpBuffer { asked, permitted } = self.buffer;
         let maximum = asked.get();
         (permitted < asked).then(|| {
             format!(
@@ -207,17 +157,17 @@ impl QuicConnection {
 
     /// Returns the reason for which it has ended, if it has.
     pub(crate) fn closed_reason(&self) -> Option<String> {
-        self.shared.lock_state().closed.clone()
+        self.connection.close_reason().map(|why| why.to_string())
     }
 
     /// Lets loss alone not slow it down any more.
     pub(crate) fn tolerate_loss(&self) {
-        self.shared.signals.set_lossy();
+        self.signals.set_lossy();
     }
 
     /// Returns true if loss alone does not slow it down.
     pub(crate) fn tolerates_loss(&self) -> bool {
-        self.shared.signals.is_lossy()
+        self.signals.is_lossy()
     }
 
     /// Returns the name of its congestion control.
@@ -231,8 +181,7 @@ impl QuicConnection {
 
     /// Closes it. Its streams end.
     pub(crate) fn close_connection(&self) {
-        self.shared.lock_state().is_unwanted = true;
-        self.shared.wake_driver();
+        self.connection.close(0_u32.into(), b"");
     }
 }
 
@@ -242,10 +191,37 @@ impl Drop for QuicConnection {
     }
 }
 
+/// A portion with its number.
+type NumberedPortion = (u32, RecvStream);
+
+/// Passes each portion that comes to its stream, until the connection ends.
+async fn accept_portions(
+    connection: Connection,
+    streams: Arc<Vec<UnboundedSender<NumberedPortion>>>,
+) {
+    while let Ok(mut portion) = connection.accept_uni().await {
+        let (connection, streams) = (connection.clone(), Arc::clone(&streams));
+        tokio::spawn(async move {
+            let mut head = [0; HEAD];
+            if portion.read_exact(&mut head).await.is_err() {
+                return;
+            }
+            let PortionHead { stream, number } = PortionHead::from_bytes(head);
+            match streams.get(usize::from(stream)) {
+                // A reader that is gone wants no more.
+                Some(arrived) => drop(arrived.send((number, portion))),
+                None => connection.close(1_u32.into(), b"a portion of no stream"),
+            }
+        });
+    }
+}
+
 /// The end of a stream that sends.
 #[derive(Debug)]
 pub(crate) struct QuicWriter {
-    shared: Arc<QuicShared>,
+    connection: Connection,
+    runtime: Handle,
+    outgoing: Arc<OutgoingState>,
     stream: u16,
     /// Number of the next portion.
     number: u32,
@@ -257,13 +233,9 @@ impl Write for QuicWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.portion.is_empty() {
             self.portion.reserve_exact(HEAD + PORTION);
-            self.portion.extend(
-                PortionHead {
-                    stream: self.stream,
-                    number: self.number,
-                }
-                .to_bytes(),
-            );
+            let (stream, number) = (self.stream, self.number);
+            self.portion
+                .extend(PortionHead { stream, number }.to_bytes());
         }
         let taken = bytes.len().min(HEAD + PORTION - self.portion.len());
         self.portion.extend_from_slice(&bytes[..taken]);
@@ -278,64 +250,84 @@ impl Write for QuicWriter {
         if self.portion.is_empty() {
             return Ok(());
         }
-        let mut state = self.shared.lock_state();
-        state.check_open()?;
-        while state.outgoing_bytes > MAX_OUTGOING {
-            state = self.shared.wait_for_change(state);
-            state.check_open()?;
-        }
         self.number += 1;
-        let portion = std::mem::take(&mut self.portion);
-        state.outgoing_bytes += portion.len();
-        state.outgoing.push_back(portion.into());
-        drop(state);
-        self.shared.wake_driver();
-        Ok(())
+        let portion = std::mem::take(&mut self.portion).into();
+        self.outgoing.begin_waiting();
+        let sending = self.outgoing.send_portion(&self.connection, portion);
+        let sent = self.runtime.block_on(sending);
+        self.outgoing.end_waiting();
+        sent
     }
 }
 
 /// The end of a stream that receives.
 #[derive(Debug)]
 pub(crate) struct QuicReader {
-    shared: Arc<QuicShared>,
-    stream: usize,
-    /// Bytes that were taken over, to be read.
-    parts: VecDeque<Bytes>,
+    runtime: Handle,
+    arrived: UnboundedReceiver<NumberedPortion>,
+    /// Portions that came before their turn.
+    waiting: BTreeMap<u32, RecvStream>,
+    /// Number of the next portion.
+    next: u32,
+    current: Option<RecvStream>,
+    /// Bytes that were taken from the connection; those at `at` are to be read next.
+    parts: [Bytes; PARTS],
+    at: usize,
 }
 
 impl Read for QuicReader {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        while self.parts.is_empty() {
-            self.take_over()?;
+        if self.parts.get(self.at).is_none_or(Bytes::is_empty) {
+            self.runtime.clone().block_on(self.take_parts())?;
         }
-        let Some(part) = self.parts.front_mut() else {
-            return Ok(0);
-        };
+        let part = &mut self.parts[self.at];
         let count = part.len().min(into.len());
         part.copy_to_slice(&mut into[..count]);
         if part.is_empty() {
-            self.parts.pop_front();
+            self.at += 1;
         }
         Ok(count)
     }
 }
 
 impl QuicReader {
+    fn new(runtime: Handle, arrived: UnboundedReceiver<NumberedPortion>) -> Self {
+        Self {
+            runtime,
+            arrived,
+            waiting: BTreeMap::new(),
+            next: 0,
+            current: None,
+            parts: [const { Bytes::new() }; PARTS],
+            at: 0,
+        }
+    }
+
     /// Takes over what has come, and waits for something.
-    fn take_over(&mut self) -> io::Result<()> {
-        let mut state = self.shared.lock_state();
-        while state.incoming[self.stream].parts.is_empty() {
-            state.check_open()?;
-            state = self.shared.wait_for_change(state);
+    async fn take_parts(&mut self) -> io::Result<()> {
+        loop {
+            if let Some(portion) = &mut self.current {
+                self.parts.fill(Bytes::new());
+                if portion.read_chunks(&mut self.parts).await?.is_some() {
+                    self.at = 0;
+                    return Ok(());
+                }
+                self.next = self.next.saturating_add(1);
+            }
+            self.current = Some(self.next_portion().await?);
         }
-        let incoming = &mut state.incoming[self.stream];
-        let was_full = std::mem::take(&mut incoming.is_full);
-        incoming.bytes = 0;
-        self.parts = std::mem::take(&mut incoming.parts);
-        drop(state);
-        if was_full {
-            self.shared.wake_driver();
+    }
+
+    async fn next_portion(&mut self) -> io::Result<RecvStream> {
+        loop {
+            if let Some(portion) = self.waiting.remove(&self.next) {
+                return Ok(portion);
+            }
+            let arrived = self.arrived.recv().await;
+            let (number, portion) = arrived.ok_or(io::ErrorKind::ConnectionAborted)?;
+            if number < self.next || self.waiting.insert(number, portion).is_some() {
+                return Err(io::ErrorKind::InvalidData.into());
+            }
         }
-        Ok(())
     }
 }

@@ -7,13 +7,10 @@ use fullpipe_control::canonical_address;
 use fullpipe_sys::socket_memory;
 use fullpipe_units::ByteCount;
 use rustix::net::sockopt::{
-    Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery, ip_mtu, ipv6_mtu, set_ip_mtu_discover,
-    set_ipv6_mtu_discover, set_socket_recv_buffer_size, set_socket_recv_buffer_size_force,
+    ip_mtu, ipv6_mtu, set_socket_recv_buffer_size, set_socket_recv_buffer_size_force,
     set_socket_send_buffer_size, set_socket_send_buffer_size_force,
 };
-use socket2::{Domain, Protocol, SockRef, Socket, Type};
-
-use super::pipe::UdpBuffer;
+use socket2::{Domain, Protocol, Socket, Type};
 
 /// Buffers that are asked for: what 1 Gbit/s brings while the thread waits 30 ms for a processor.
 /// The kernel counts each datagram with what it needs around it, so it keeps twice as much.
@@ -28,6 +25,13 @@ pub(super) const MIN_DATAGRAM: u16 = 1200;
 
 /// Bytes of a datagram at most. Ten of them must fit into one message to the kernel.
 pub(super) const MAX_DATAGRAM: u16 = 6400;
+
+/// The receive buffer of a UDP socket: what was asked for, and what the kernel permitted.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct UdpBuffer {
+    pub(super) asked: ByteCount,
+    pub(super) permitted: ByteCount,
+}
 
 /// Returns a socket on the first free port of a range; on any if both are zero. Without an address
 /// it has all, of both families if the host has IPv6.
@@ -52,12 +56,6 @@ pub(super) fn bind_port(
 }
 
 fn bind_to(address: SocketAddr) -> io::Result<UdpSocket> {
-    let socket = new(address)?;
-    socket.bind(&address.into())?;
-    Ok(socket.into())
-}
-
-fn new(address: SocketAddr) -> io::Result<Socket> {
     let socket = Socket::new(
         Domain::for_address(address),
         Type::DGRAM,
@@ -66,40 +64,7 @@ fn new(address: SocketAddr) -> io::Result<Socket> {
     if let IpAddr::V6(ip) = address.ip() {
         socket.set_only_v6(!ip.is_unspecified() && ip.to_ipv4_mapped().is_none())?;
     }
-    socket.set_nonblocking(true)?;
-    // The library finds out what the path carries; nothing on the way may cut a datagram. One
-    // family refuses each.
-    let _ = set_ip_mtu_discover(&socket, Ipv4PathMtuDiscovery::PROBE);
-    let _ = set_ipv6_mtu_discover(&socket, Ipv6PathMtuDiscovery::PROBE);
-    Ok(socket)
-}
-
-/// Has the kernel take nothing of anybody but `remote` any more, and sends from `local`, which that
-/// has called. To connect a socket of all addresses would give it the one that the routes prefer,
-/// so this is another socket at the same port, to which the kernel passes what fits it better
-/// (`udp4_lib_lookup2`).
-pub(super) fn connect_accepted(
-    shared: &UdpSocket,
-    local: Option<IpAddr>,
-    remote: SocketAddr,
-) -> io::Result<UdpSocket> {
-    let mut own = shared.local_addr()?;
-    let Some(local) = local.filter(|_| own.ip().is_unspecified()) else {
-        let socket = shared.try_clone()?;
-        socket.connect(remote)?;
-        return Ok(socket);
-    };
-    own.set_ip(local);
-    if let (SocketAddr::V6(own), SocketAddr::V6(remote)) = (&mut own, remote) {
-        own.set_scope_id(remote.scope_id());
-    }
-    let socket = new(own)?;
-    // Only from now on: two who listen must not have one port. Others of this host than this user
-    // may not share it.
-    SockRef::from(shared).set_reuse_port(true)?;
-    socket.set_reuse_port(true)?;
-    socket.bind(&own.into())?;
-    socket.connect(&remote.into())?;
+    socket.bind(&address.into())?;
     Ok(socket.into())
 }
 

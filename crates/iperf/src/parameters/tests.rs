@@ -88,10 +88,7 @@ fn a_part_of_a_second_is_omitted_by_both_ends() {
         omit: Span::from_secs(9),
         ..asked
     };
-    let contradicts = TestParameters {
-        request: Some(Box::new(other)),
-        ..parameters
-    };
+    let contradicts = parameters.with_request(&other);
     assert_eq!(
         accepted(&json_of(&contradicts)).omit,
         Span::from_secs(1),

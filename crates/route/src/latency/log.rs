@@ -115,10 +115,8 @@ impl EchoLog {
         now: Instant,
         residence: Span,
     ) -> Option<(Instant, Span)> {
-        let index = self
-            .waiting
-            .iter()
-            .position(|waiting| waiting.number == number)?;
+        let mut waiting = self.waiting.iter();
+        let index = waiting.position(|waiting| waiting.number == number)?;
         let PendingRequest { sent, left, .. } = self.waiting.remove(index)?;
         let whole = Span::from(now.duration_since(sent));
         // If the wall clock was set in between, the program's own clock is used.

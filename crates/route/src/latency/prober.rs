@@ -258,10 +258,8 @@ impl ProberWorker {
                 self.next = now + self.request_period(phase);
             }
             // Commands of the owner must not wait longer than this.
-            let longest = self
-                .next
-                .saturating_duration_since(Instant::now())
-                .min(PERIOD);
+            let rest = self.next.saturating_duration_since(Instant::now());
+            let longest = rest.min(PERIOD);
             match &self.flow {
                 Some(flow) => flow.wait_for_packet(longest),
                 None => thread::sleep(longest),
@@ -273,10 +271,8 @@ impl ProberWorker {
             }
         }
         self.log.min_rtt()?;
-        Some(
-            self.log
-                .into_result(self.method, Instant::now(), self.settled),
-        )
+        let now = Instant::now();
+        Some(self.log.into_result(self.method, now, self.settled))
     }
 
     /// Applies the commands of the owner and returns the phase; `None` if the thread is to stop.

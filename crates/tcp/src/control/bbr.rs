@@ -502,8 +502,7 @@ impl Bbr {
         if let Some(rtt) = sample.rtt
             && (rtt <= self.min_rtt || expired)
         {
-            self.min_rtt = rtt;
-            self.min_rtt_at = now.ticks;
+            (self.min_rtt, self.min_rtt_at) = (rtt, now.ticks);
         }
         if expired && !self.idle_restart && self.mode != BbrMode::ProbeRtt {
             self.mode = BbrMode::ProbeRtt;

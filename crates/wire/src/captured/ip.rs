@@ -106,11 +106,8 @@ pub(super) fn read_header(packet: PacketView) -> Result<IpPacket, ParseStop> {
 #[inline]
 fn read_v4(packet: PacketView) -> Result<IpPacket, ParseStop> {
     let header = packet.first_bytes::<20>()?;
-    let addresses = header[12..]
-        .as_chunks()
-        .0
-        .first_chunk()
-        .ok_or(ParseStop::Malformed)?;
+    let (halves, _) = header[12..].as_chunks();
+    let addresses = halves.first_chunk().ok_or(ParseStop::Malformed)?;
     let header_length = usize::from(header[0] & 0x0F) * 4;
     let packet = match usize::from(read_u16(header, 2)) {
         // A train of more than 64 KiB (BIG TCP): the capture alone has its length.

@@ -118,8 +118,7 @@ impl CapturedSegment {
         around: NetworkLayers,
         overhead: usize,
     ) -> Self {
-        let fixed = header.fixed;
-        let checksum = read_u16(fixed, 16);
+        let (fixed, checksum) = (header.fixed, read_u16(header.fixed, 16));
         Self {
             source: socket_address(packet.addresses, 0, read_u16(fixed, 0)),
             destination: socket_address(packet.addresses, 1, read_u16(fixed, 2)),
@@ -197,9 +196,8 @@ impl SegmentOptions {
 
     fn read(header: &SegmentHeader) -> Self {
         let opens = u16::from(header.fixed[13]) & flags::SYN != 0;
-        let blanked = opens && are_blanked(header.options);
         let mut read = Self {
-            blanked,
+            blanked: opens && are_blanked(header.options),
             cut: header.options_are_cut,
             ..Self::default()
         };

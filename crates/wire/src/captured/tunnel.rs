@@ -153,11 +153,9 @@ fn read_capwap(tunnel: PacketView<'_>) -> Result<(u16, PacketView<'_>), ParseSto
         });
     }
     let frame = tunnel.skip_bytes(length)?;
-    if header[2] & IS_WIRELESS != 0 {
-        Ok((ether_type::WIRELESS, frame))
-    } else {
-        Ok((ether_type::ETHERNET, frame))
-    }
+    let is_wireless = header[2] & IS_WIRELESS != 0;
+    let kind = [ether_type::ETHERNET, ether_type::WIRELESS][usize::from(is_wireless)];
+    Ok((kind, frame))
 }
 
 /// Reads the header of "anything in anything" (draft-massar-v6ops-ayiya-02, 4), with an identity

@@ -2,6 +2,7 @@ use super::*;
 use std::io::{Read, Write};
 use std::net::Ipv4Addr;
 use std::thread;
+use std::time::Instant;
 
 const LOOPBACK: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
