@@ -23,6 +23,9 @@ pub(crate) const LACKING: u8 = 3;
 /// Exit code of a program that its user stopped.
 pub(crate) const INTERRUPTED: u8 = 130;
 
+/// Result of the program's parts, which fail with a [`Failure`] unless another error is named.
+pub(crate) type Result<T = (), E = Failure> = std::result::Result<T, E>;
+
 /// Reason for which the program fails: one sentence for the user, and the exit code.
 #[derive(Debug)]
 pub(crate) struct Failure {
@@ -50,7 +53,7 @@ impl Failure {
         error: Option<&ErrorReport>,
         interrupted: bool,
         is_good: bool,
-    ) -> Result<(), Self> {
+    ) -> Result {
         let code = match error {
             Some(error) => error.exit_code,
             None if interrupted => INTERRUPTED,

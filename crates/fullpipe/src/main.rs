@@ -20,7 +20,7 @@ use fullpipe_lab::keeper;
 
 use cli::Cli;
 use commands::{RunCommand, iperf3};
-use failure::{FAILED, Failure, USAGE};
+use failure::{FAILED, Failure, Result, USAGE};
 use terminal::{OutputFormat, Terminal};
 
 fn main() -> ExitCode {
@@ -46,7 +46,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn finish_program(terminal: &Terminal, result: Result<(), Failure>) -> ExitCode {
+fn finish_program(terminal: &Terminal, result: Result) -> ExitCode {
     match result {
         Ok(()) if terminal.lacks_page() => ExitCode::from(FAILED),
         Ok(()) => match Terminal::output_failure() {

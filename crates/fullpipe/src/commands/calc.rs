@@ -18,7 +18,7 @@ use fullpipe_units::{BitRate, Span, parse_quantity};
 
 use crate::commands::RunCommand;
 use crate::commands::output::{JsonArgument, OutputChoice};
-use crate::failure::{FAILED, Failure, USAGE};
+use crate::failure::{FAILED, Failure, Result, USAGE};
 use crate::input;
 use crate::terminal::Terminal;
 use crate::values::{QuantityValues, integer_parser, parse_duration, values_parser};
@@ -194,7 +194,7 @@ impl RunCommand for CalcArguments {
         self.json.output_choice()
     }
 
-    fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
+    fn run(&self, terminal: &Terminal) -> Result {
         let hosts = host_settings(self)?;
         let axes = CombinationAxes::new(fixed_inputs(self), quantity_lists(self))?;
         let many = self.batch.is_some() || self.csv || axes.is_table();
@@ -212,7 +212,7 @@ impl RunCommand for CalcArguments {
     }
 }
 
-fn host_settings(arguments: &CalcArguments) -> Result<HostPair, Failure> {
+fn host_settings(arguments: &CalcArguments) -> Result<HostPair> {
     let plain = match arguments.kernel {
         Some(kernel) => default_settings(kernel),
         None => inspect_host(&SysctlTree::of_this_host())
@@ -270,27 +270,23 @@ fn print_solution(
     inputs: &Inputs,
     hosts: &HostPair,
     terminal: &Terminal,
-) -> Result<(), Failure> {
+) -> Result {
     let calculation = calculate(inputs, hosts, &arguments.what_if)?;
-    terminal.print_result(&report::calculation_text(&calculation, terminal.style()));
+    terminal.print_result(&report::calculation_text(&calculation));
     terminal.print_content(Content::Calculation {
         calculation: Box::new(calculation),
     });
     Ok(())
 }
 
-fn print_table(
-    axes: &CombinationAxes,
-    hosts: &HostPair,
-    terminal: &Terminal,
-) -> Result<(), Failure> {
+fn print_table(axes: &CombinationAxes, hosts: &HostPair, terminal: &Terminal) -> Result {
     let rows = axes.combination_table(hosts, MAX_ROWS)?;
-    terminal.print_result(&report::combination_table(&rows, terminal.style()));
+    terminal.print_result(&report::combination_table(&rows));
     terminal.print_content(Content::Table { table: rows });
     Ok(())
 }
 
-fn run_batch_file(file: &str, axes: &CombinationAxes, hosts: &HostPair) -> Result<(), Failure> {
+fn run_batch_file(file: &str, axes: &CombinationAxes, hosts: &HostPair) -> Result {
     let name = if file == "-" { "standard input" } else { file };
     let bytes = input::read_input(Path::new(file))
         .map_err(|error| Failure::new(USAGE, format!("cannot read {name}: {error}")))?;
@@ -299,7 +295,7 @@ fn run_batch_file(file: &str, axes: &CombinationAxes, hosts: &HostPair) -> Resul
     write_batch(&batch, name)
 }
 
-fn write_batch(batch: &CalculationBatch, name: &str) -> Result<(), Failure> {
+fn write_batch(batch: &CalculationBatch, name: &str) -> Result {
     let threads = thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
     match batch.run(threads, &mut Terminal::output_stream()) {
         Err(BatchError::Write(error)) if error.kind() == ErrorKind::BrokenPipe => Ok(()),

@@ -11,7 +11,7 @@ use fullpipe_sys::output_device;
 use fullpipe_trace::{CapturedPeer, ExplainedTransfers, HeaderRecording};
 use fullpipe_units::BitRate;
 
-use crate::failure::{FAILED, Failure};
+use crate::failure::{FAILED, Failure, Result};
 
 /// The flag for a capture of the test.
 #[derive(Debug, clap::Args)]
@@ -45,10 +45,7 @@ impl CaptureArgument {
     ///
     /// # Errors
     /// Fails if the server's name has no address, and as [`HeaderRecording::start`] does.
-    pub(crate) fn of_test(
-        &self,
-        destination: &Destination,
-    ) -> Result<Option<OwnRecording>, Failure> {
+    pub(crate) fn of_test(&self, destination: &Destination) -> Result<Option<OwnRecording>> {
         let Some(path) = &self.capture else {
             return Ok(None);
         };
@@ -67,10 +64,7 @@ impl CaptureArgument {
     ///
     /// # Errors
     /// Fails if there are none, and as [`HeaderRecording::start`] does.
-    pub(crate) fn of_connections(
-        &self,
-        open: &[[SocketAddr; 2]],
-    ) -> Result<Option<OwnRecording>, Failure> {
+    pub(crate) fn of_connections(&self, open: &[[SocketAddr; 2]]) -> Result<Option<OwnRecording>> {
         let Some(path) = &self.capture else {
             return Ok(None);
         };
@@ -90,7 +84,7 @@ fn start_capture(
     path: &Path,
     device: Option<&str>,
     peers: &[CapturedPeer],
-) -> Result<OwnRecording, Failure> {
+) -> Result<OwnRecording> {
     let first = peers
         .first()
         .ok_or_else(|| Failure::new(FAILED, "there is no TCP connection to capture"))?;
@@ -119,7 +113,7 @@ impl OwnRecording {
         explained: ExplainedTransfers<'static>,
         bandwidth: Option<BitRate>,
         other: Option<&Verdict>,
-    ) -> Result<OwnCapture, Failure> {
+    ) -> Result<OwnCapture> {
         let recorded = self.recording.finish()?;
         let name = self.path.display().to_string();
         let mut limit = None;

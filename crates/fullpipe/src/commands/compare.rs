@@ -15,7 +15,7 @@ use super::lab::load_comparison;
 use crate::commands::RunCommand;
 use crate::commands::keep::KeepArguments;
 use crate::commands::output::{OutputArguments, OutputChoice};
-use crate::failure::{FAILED, Failure, INTERRUPTED, LACKING};
+use crate::failure::{FAILED, Failure, INTERRUPTED, LACKING, Result};
 use crate::terminal::Terminal;
 use crate::values::{integer_parser, parse_capacity, some_time, value_within};
 
@@ -131,7 +131,7 @@ impl CompareArguments {
     /// # Errors
     /// Fails if the scenario cannot be read or a lab cannot be made. Fails after the report if it
     /// was interrupted or a program did not move the file.
-    pub(super) fn carry_out(&self, backend: Backend, terminal: &Terminal) -> Result<(), Failure> {
+    pub(super) fn carry_out(&self, backend: Backend, terminal: &Terminal) -> Result {
         let scenario = load_comparison(&self.scenario)?;
         let flag = super::interrupt_flag()?;
         let done = compare_programs(
@@ -150,7 +150,7 @@ impl RunCommand for CompareServersArguments {
         self.output.output_choice()
     }
 
-    fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
+    fn run(&self, terminal: &Terminal) -> Result {
         let flag = super::interrupt_flag()?;
         let servers = RemoteServers {
             host: self.host.clone(),
@@ -179,7 +179,7 @@ fn finish_comparison(
     wished: &TransferArguments,
     keep: &KeepArguments,
     terminal: &Terminal,
-) -> Result<(), Failure> {
+) -> Result {
     let mut is_good = true;
     for ProgramLeftOut { program, why } in &done.left_out {
         if wished.programs.iter().any(|named| named.name() == program) {
@@ -187,7 +187,7 @@ fn finish_comparison(
             Terminal::print_error(&format!("{program} skipped: {}", why.trim_end_matches('.')));
         }
     }
-    terminal.print_result(&report::programs_text(&done, terminal.style()));
+    terminal.print_result(&report::programs_text(&done));
     terminal.print_event(&Event::Programs(Box::new(done.clone())));
     let mut rows = done.batches.iter().flat_map(|batch| &batch.rows);
     is_good &= rows.all(|row| row.goodput.is_some());

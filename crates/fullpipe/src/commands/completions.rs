@@ -12,7 +12,7 @@ use clap_complete::{Shell, generate};
 
 use super::RunCommand;
 use crate::cli::Cli;
-use crate::failure::{FAILED, Failure};
+use crate::failure::{FAILED, Failure, Result};
 use crate::terminal::Terminal;
 
 const AFTER_HELP: &str = "\
@@ -34,7 +34,7 @@ pub(crate) struct CompletionsArguments {
 }
 
 impl RunCommand for CompletionsArguments {
-    fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
+    fn run(&self, terminal: &Terminal) -> Result {
         let text = if self.words.is_empty() {
             completion_script(self.shell)
         } else {
@@ -62,7 +62,7 @@ fn completion_script(shell: Shell) -> String {
 
 /// Returns the completions of the last of `words`, one a line; behind a tab, for shells that show
 /// it, the meaning of each.
-fn list_candidates(shell: Shell, words: &[OsString]) -> Result<String, Failure> {
+fn list_candidates(shell: Shell, words: &[OsString]) -> Result<String> {
     let mut command = candidates::with_candidates(Cli::command());
     let folder = std::env::current_dir().ok();
     let found = match words {

@@ -17,7 +17,7 @@ use fullpipe_units::{BitRate, Span, parse_quantity};
 
 use crate::commands::RunCommand;
 use crate::commands::output::OutputChoice;
-use crate::failure::{FAILED, Failure, USAGE};
+use crate::failure::{FAILED, Failure, Result, USAGE};
 use crate::terminal::{OutputFormat, Terminal};
 use crate::values::{parse_duration, read_key_file, value_within};
 
@@ -245,7 +245,7 @@ impl CopyArguments {
         self.ssh.0.iter().cloned().chain(config).collect()
     }
 
-    fn sources_and_destination(&self) -> Result<(Vec<CopyPath>, CopyPath), Failure> {
+    fn sources_and_destination(&self) -> Result<(Vec<CopyPath>, CopyPath)> {
         let mut places = self
             .paths
             .iter()
@@ -258,7 +258,7 @@ impl CopyArguments {
         }
     }
 
-    fn copy_options(&self) -> Result<CopyOptions, Failure> {
+    fn copy_options(&self) -> Result<CopyOptions> {
         let (sources, destination) = self.sources_and_destination()?;
         Ok(CopyOptions {
             sources,
@@ -293,7 +293,7 @@ impl RunCommand for CopyArguments {
         (OutputFormat::from_flags(self.json, self.json_lines), None)
     }
 
-    fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
+    fn run(&self, terminal: &Terminal) -> Result {
         if self.far {
             // Its reasons are shown by the near end.
             let output = stdout().as_fd().try_clone_to_owned();
@@ -317,7 +317,7 @@ impl RunCommand for CopyArguments {
     }
 }
 
-fn finish_copy(done: &CopyReport, terminal: &Terminal) -> Result<(), Failure> {
+fn finish_copy(done: &CopyReport, terminal: &Terminal) -> Result {
     terminal.print_result(&report::copy_summary(done));
     terminal.print_content(Content::Copy {
         copy: Box::new(done.clone()),

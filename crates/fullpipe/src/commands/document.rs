@@ -4,7 +4,7 @@ use std::path::Path;
 
 use fullpipe_record::Document;
 
-use crate::failure::{Failure, USAGE};
+use crate::failure::{Failure, Result, USAGE};
 use crate::input::read_text;
 
 /// Returns the name of a file for messages: `-` is standard input.
@@ -16,7 +16,7 @@ pub(crate) fn name_of(file: &str) -> &str {
 ///
 /// # Errors
 /// Fails if the file cannot be read, or is no document.
-pub(crate) fn read_document(file: &str) -> Result<Document, Failure> {
+pub(crate) fn read_document(file: &str) -> Result<Document> {
     Document::from_json(text_of(file)?.as_bytes())
         .map_err(|error| not_a_document(name_of(file), &error))
 }
@@ -25,7 +25,7 @@ pub(crate) fn read_document(file: &str) -> Result<Document, Failure> {
 ///
 /// # Errors
 /// Fails if the file cannot be read.
-pub(crate) fn text_of(file: &str) -> Result<String, Failure> {
+pub(crate) fn text_of(file: &str) -> Result<String> {
     read_text(Path::new(file))
         .map_err(|error| Failure::new(USAGE, format!("cannot read {}: {error}", name_of(file))))
 }

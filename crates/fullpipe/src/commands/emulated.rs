@@ -5,7 +5,7 @@ use std::path::Path as FilePath;
 use fullpipe_record::{Change, Path};
 use fullpipe_scenario::{PathSpec, parse_host_flag, parse_path_flag_with};
 
-use crate::failure::{Failure, USAGE};
+use crate::failure::{Failure, Result, USAGE};
 use crate::sibling::read_sibling;
 
 /// An emulated path, and settings of the hosts at its ends.
@@ -36,7 +36,7 @@ impl EmulatedArguments {
     ///
     /// # Errors
     /// Fails if the text of `--path` is no path.
-    pub(crate) fn emulated_path(&self) -> Result<Path, Failure> {
+    pub(crate) fn emulated_path(&self) -> Result<Path> {
         self.path_with(&[])
     }
 
@@ -44,7 +44,7 @@ impl EmulatedArguments {
     ///
     /// # Errors
     /// Fails if a key cannot be, or is given twice.
-    pub(crate) fn path_with(&self, keys: &[String]) -> Result<Path, Failure> {
+    pub(crate) fn path_with(&self, keys: &[String]) -> Result<Path> {
         let pairs: Vec<&str> = self.path.iter().chain(keys).map(String::as_str).collect();
         if pairs.is_empty() {
             return Ok(PathSpec::demo_path().to_path()?);
@@ -76,7 +76,7 @@ impl EmulatedArguments {
     ///
     /// # Errors
     /// Fails if the text of a flag is no list of settings.
-    pub(crate) fn host_changes(&self) -> Result<[Vec<Change>; 2], Failure> {
+    pub(crate) fn host_changes(&self) -> Result<[Vec<Change>; 2]> {
         Ok([
             parse_changes("--sender", self.sender.as_deref())?,
             parse_changes("--receiver", self.receiver.as_deref())?,
@@ -84,7 +84,7 @@ impl EmulatedArguments {
     }
 }
 
-fn parse_changes(flag: &str, text: Option<&str>) -> Result<Vec<Change>, Failure> {
+fn parse_changes(flag: &str, text: Option<&str>) -> Result<Vec<Change>> {
     text.map_or_else(
         || Ok(Vec::new()),
         |text| parse_host_flag(text).map_err(|error| in_flag(flag, &error)),

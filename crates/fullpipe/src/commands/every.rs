@@ -7,7 +7,7 @@ use fullpipe_units::Span;
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
 
-use crate::failure::{Failure, INTERRUPTED, USAGE};
+use crate::failure::{Failure, INTERRUPTED, Result, USAGE};
 use crate::terminal::{OutputFormat, Terminal};
 use crate::values::{parse_duration, value_within};
 
@@ -44,8 +44,8 @@ pub(crate) fn run_repeatedly(
     every: Span,
     flag: &AtomicBool,
     terminal: &Terminal,
-    once: &dyn Fn() -> Result<(), Failure>,
-) -> Result<(), Failure> {
+    once: &dyn Fn() -> Result,
+) -> Result {
     let every = Duration::from(every);
     let mut next = Instant::now();
     loop {
@@ -71,7 +71,7 @@ pub(crate) fn run_repeatedly(
 }
 
 /// Fails if the user interrupts before `next`.
-fn wait_until(next: Instant, flag: &AtomicBool) -> Result<(), Failure> {
+fn wait_until(next: Instant, flag: &AtomicBool) -> Result {
     while Instant::now() < next {
         if flag.load(Ordering::Relaxed) {
             return Err(Failure::already_printed(INTERRUPTED));

@@ -4,7 +4,7 @@ use fullpipe_record::LegalVerdict;
 use fullpipe_report as report;
 
 use crate::commands::RunCommand;
-use crate::failure::{Failure, USAGE};
+use crate::failure::{Failure, Result, USAGE};
 use crate::terminal::Terminal;
 
 /// The meaning of a verdict, what shows it, and what to do.
@@ -17,7 +17,7 @@ pub(crate) struct ExplainArguments {
 }
 
 impl RunCommand for ExplainArguments {
-    fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
+    fn run(&self, terminal: &Terminal) -> Result {
         let found = self
             .verdict
             .as_deref()
@@ -29,7 +29,7 @@ impl RunCommand for ExplainArguments {
             }
             [one] => {
                 let page = one.documentation_page();
-                terminal.print_result(&report::markdown_text(page, terminal.style()));
+                terminal.print_result(&report::markdown_text(page));
             }
             several => {
                 let rows = several

@@ -8,7 +8,7 @@ use fullpipe_record::{Event, Measurement};
 use fullpipe_scenario::ScenarioGrid;
 use serde_json::json;
 
-use crate::failure::{FAILED, Failure};
+use crate::failure::{FAILED, Failure, Result};
 
 /// Files of one cell.
 const MAX_RUNS: u32 = 9_999;
@@ -27,7 +27,7 @@ pub(crate) struct GridRuns<'g> {
 impl<'g> GridRuns<'g> {
     /// # Errors
     /// Fails if the folder cannot be made.
-    pub(crate) fn in_folder(folder: &Path, grid: &'g ScenarioGrid) -> Result<Self, Failure> {
+    pub(crate) fn in_folder(folder: &Path, grid: &'g ScenarioGrid) -> Result<Self> {
         fs::create_dir_all(folder).map_err(|error| {
             Failure::new(
                 FAILED,
@@ -55,7 +55,7 @@ impl<'g> GridRuns<'g> {
 
     /// # Errors
     /// Fails if a run could not be kept.
-    pub(crate) fn into_result(self) -> Result<(), Failure> {
+    pub(crate) fn into_result(self) -> Result {
         self.failed
             .map_or(Ok(()), |message| Err(Failure::new(FAILED, message)))
     }

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use super::keep::PlaceArgument;
 use crate::commands::RunCommand;
 use crate::commands::output::{JsonArgument, OutputChoice};
-use crate::failure::Failure;
+use crate::failure::Result;
 use crate::terminal::Terminal;
 use crate::values::parse_past_time;
 
@@ -42,9 +42,9 @@ impl RunCommand for HistoryArguments {
         (self.json.output_choice().0, self.html.as_deref())
     }
 
-    fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
+    fn run(&self, terminal: &Terminal) -> Result {
         let history = Store::open(&self.place.location()?)?.host_history(&self.host, self.since)?;
-        terminal.print_result(&report::history_text(&history, terminal.style()));
+        terminal.print_result(&report::history_text(&history));
         terminal.print_content(Content::History {
             history: Box::new(history),
         });

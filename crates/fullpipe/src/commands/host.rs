@@ -26,7 +26,7 @@ use fullpipe_units::{BitRate, ByteCount, SegCount, Span, is_one_line, parse_quan
 use super::state::state_folder;
 use crate::commands::RunCommand;
 use crate::commands::output::{JsonArgument, OutputChoice};
-use crate::failure::{FAILED, Failure, USAGE};
+use crate::failure::{FAILED, Failure, Result, USAGE};
 use crate::terminal::{OutputFormat, Terminal};
 use crate::values::{integer_parser, parse_capacity, parse_duration, value_within};
 
@@ -183,7 +183,7 @@ pub(crate) struct JournalFolder {
 }
 
 impl JournalFolder {
-    pub(crate) fn folder_path(&self) -> Result<PathBuf, Failure> {
+    pub(crate) fn folder_path(&self) -> Result<PathBuf> {
         if let Some(folder) = &self.journal {
             return std::path::absolute(folder)
                 .map_err(|error| Failure::new(USAGE, format!("--journal: {error}")));
@@ -199,7 +199,7 @@ impl JournalFolder {
         })
     }
 
-    fn open(&self) -> Result<JournalDir, Failure> {
+    fn open(&self) -> Result<JournalDir> {
         Ok(JournalDir::open(
             &self.folder_path()?,
             HostSystem::of_this_host(),
@@ -218,7 +218,7 @@ impl RunCommand for HostArguments {
         }
     }
 
-    fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
+    fn run(&self, terminal: &Terminal) -> Result {
         match &self.action {
             HostAction::Show { path, .. } => show_settings(path, terminal),
             HostAction::Advise {
@@ -249,18 +249,14 @@ impl RunCommand for HostArguments {
     }
 }
 
-fn show_settings(path: &MaybePath, terminal: &Terminal) -> Result<(), Failure> {
+fn show_settings(path: &MaybePath, terminal: &Terminal) -> Result {
     let system = HostSystem::of_this_host();
     let mut shown = host_report(&system)?;
     if let Some((rtt, bandwidth)) = path.rtt_and_bandwidth() {
         let settings = inspect_host(&SysctlTree::of_this_host())?;
         shown.allows = buffer_allowances(&settings, &usual_path(rtt, bandwidth), path.streams);
     }
-    terminal.print_result(&report::host_settings(
-        &shown,
-        path.rtt_and_bandwidth(),
-        terminal.style(),
-    ));
+    terminal.print_result(&report::host_settings(&shown, path.rtt_and_bandwidth()));
     terminal.print_content(Content::HostSettings {
         host_settings: Box::new(shown),
     });
@@ -268,14 +264,14 @@ fn show_settings(path: &MaybePath, terminal: &Terminal) -> Result<(), Failure> {
 }
 
 fn print_advice(advice: HostAdvice, terminal: &Terminal) {
-    terminal.print_result(&report::host_advice(&advice, terminal.style()));
+    terminal.print_result(&report::host_advice(&advice));
     terminal.print_content(Content::HostAdvice {
         host_advice: Box::new(advice),
     });
 }
 
 /// Returns the settings with which this host fills the path, as far as it has the memory for them.
-fn advise_host(rtt: Span, bandwidth: BitRate, streams: u16) -> Result<HostAdvice, Failure> {
+fn advise_host(rtt: Span, bandwidth: BitRate, streams: u16) -> Result<HostAdvice> {
     let shown = host_report(&HostSystem::of_this_host())?;
     let settings = inspect_host(&SysctlTree::of_this_host())?;
     let inputs = Inputs {
@@ -302,7 +298,7 @@ fn advise_host(rtt: Span, bandwidth: BitRate, streams: u16) -> Result<HostAdvice
 impl ApplyArguments {
     /// Returns the changes that the user states, or else those that are advised for the path, with
     /// notes on them.
-    fn wanted_changes(&self) -> Result<(Vec<Change>, Vec<String>), Failure> {
+    fn wanted_changes(&self) -> Result<(Vec<Change>, Vec<String>)> {
         if let Some((rtt, bandwidth)) = self.path.rtt_and_bandwidth() {
             let advice = advise_host(rtt, bandwidth, self.path.streams)?;
             let changes = advice.changes.into_iter();
@@ -320,7 +316,7 @@ impl ApplyArguments {
         Ok((changes, who_else(&setting_managers(Path::new("/")), &names)))
     }
 
-    fn apply_changes(&self, terminal: &Terminal) -> Result<(), Failure> {
+    fn apply_changes(&self, terminal: &Terminal) -> Result {
         let (changes, notes) = self.wanted_changes()?;
         let system = HostSystem::of_this_host();
         let mut applied = HostApplied {
@@ -352,7 +348,7 @@ impl ApplyArguments {
         &self,
         changes: &[Change],
         applied: &mut HostApplied,
-    ) -> Result<Option<(String, Instant)>, Failure> {
+    ) -> Result<Option<(String, Instant)>> {
         let options = ApplyOptions {
             persist: self.persist,
             temporary: self.temporary,
@@ -377,7 +373,7 @@ impl ApplyArguments {
 }
 
 fn stated_applied(applied: HostApplied, terminal: &Terminal) {
-    terminal.print_result(&report::host_applied(&applied, terminal.style()));
+    terminal.print_result(&report::host_applied(&applied));
     terminal.print_content(Content::HostApplied {
         host_applied: Box::new(applied),
     });
@@ -385,8 +381,8 @@ fn stated_applied(applied: HostApplied, terminal: &Terminal) {
 
 /// Fails if a setting was left as it is or a journal could not be read: then not all is as it was
 /// before.
-fn check_undone(undone: HostUndone, terminal: &Terminal) -> Result<(), Failure> {
-    terminal.print_result(&report::host_undone(&undone, terminal.style()));
+fn check_undone(undone: HostUndone, terminal: &Terminal) -> Result {
+    terminal.print_result(&report::host_undone(&undone));
     let whole = undone.left.is_empty() && undone.unreadable.is_empty();
     terminal.print_content(Content::HostUndone {
         host_undone: Box::new(undone),
@@ -400,7 +396,7 @@ fn confirm_or_take_back(
     until: Instant,
     journal: &JournalFolder,
     terminal: &Terminal,
-) -> Result<(), Failure> {
+) -> Result {
     terminal.print_progress("Enter keeps it. ");
     if Terminal::enter_before(until) {
         // Another process may have confirmed or undone it meanwhile.
@@ -468,7 +464,7 @@ const READY: &str = "ready\n";
 
 /// Undoes the apply after its time, or when it is asked to end, unless it was confirmed or undone.
 /// Outlives the terminal and the process that started it.
-fn run_watchdog(id: &str, after: Span, journal: &JournalFolder) -> Result<(), Failure> {
+fn run_watchdog(id: &str, after: Span, journal: &JournalFolder) -> Result {
     let until = Instant::now() + Duration::from(after);
     ignore_terminal_signals();
     let asked_to_end = Arc::new(AtomicBool::new(false));

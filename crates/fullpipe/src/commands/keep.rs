@@ -17,7 +17,7 @@ use fullpipe_store::{
 use jiff::Timestamp;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-use crate::failure::{FAILED, Failure, INTERRUPTED, USAGE};
+use crate::failure::{FAILED, Failure, INTERRUPTED, Result, USAGE};
 use crate::terminal::Terminal;
 
 /// Variable of the environment that names an archive.
@@ -78,7 +78,7 @@ impl TypedValueParser for PlaceParser {
 
 impl PlaceArgument {
     /// Returns the archive that the user has named.
-    fn named_location(&self) -> Result<Option<ArchiveLocation>, Failure> {
+    fn named_location(&self) -> Result<Option<ArchiveLocation>> {
         if self.store.is_some() {
             return Ok(self.store.clone());
         }
@@ -90,7 +90,7 @@ impl PlaceArgument {
     ///
     /// # Errors
     /// Fails if the name is no place for an archive, or if this user has no folder for data.
-    pub(crate) fn location(&self) -> Result<ArchiveLocation, Failure> {
+    pub(crate) fn location(&self) -> Result<ArchiveLocation> {
         match self.named_location()? {
             Some(place) => Ok(place),
             None => data_folder()
@@ -113,7 +113,7 @@ impl KeepArguments {
     /// # Errors
     /// Fails if the archive cannot be opened, or if the user asks for the end of the program
     /// meanwhile.
-    pub(crate) fn require_archive(&self) -> Result<(), Failure> {
+    pub(crate) fn require_archive(&self) -> Result {
         let place = self.place.location()?;
         run_interruptibly(move || Ok(Store::create(&place).map(drop)?))
     }
@@ -125,8 +125,8 @@ impl KeepArguments {
     /// end of the program meanwhile.
     pub(crate) fn read_archive<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&mut Store) -> Result<T, Failure> + Send + 'static,
-    ) -> Result<T, Failure> {
+        work: impl FnOnce(&mut Store) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
         let place = self.place.location()?;
         run_interruptibly(move || work(&mut Store::open(&place)?))
     }
@@ -193,7 +193,7 @@ impl KeepArguments {
     /// # Errors
     /// Fails if the archive does not take it, or if the user asks for the end of the program
     /// meanwhile.
-    pub(crate) fn put_document(&self, document: &Document) -> Result<Vec<KeptDocument>, Failure> {
+    pub(crate) fn put_document(&self, document: &Document) -> Result<Vec<KeptDocument>> {
         let Some(wanted) = self.wanted_archive()? else {
             return Ok(Vec::new());
         };
@@ -210,7 +210,7 @@ impl KeepArguments {
     }
 
     /// Returns the archive that results are to be kept in; `None` if they are to be kept in none.
-    fn wanted_archive(&self) -> Result<Option<WantedArchive>, Failure> {
+    fn wanted_archive(&self) -> Result<Option<WantedArchive>> {
         if self.no_store {
             return Ok(None);
         }
@@ -258,8 +258,8 @@ impl WantedArchive {
 /// Fails as `work` does, or if the user asks for the end of the program and the archive does not
 /// answer within [`GRACE`].
 fn run_interruptibly<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
-) -> Result<T, Failure> {
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
     // Not the flag of the command: an interrupted result is kept, too.
     let asked = Arc::new(AtomicBool::new(false));
     let actions =
@@ -284,10 +284,7 @@ fn run_interruptibly<T: Send + 'static>(
 
 /// Returns the result of the work, or a failure if it is `asked` to end and does not within
 /// [`GRACE`]; `None` if there is no thread that works.
-fn wait_for_result<T>(
-    done: &Receiver<Result<T, Failure>>,
-    asked: &AtomicBool,
-) -> Option<Result<T, Failure>> {
+fn wait_for_result<T>(done: &Receiver<Result<T>>, asked: &AtomicBool) -> Option<Result<T>> {
     let mut until = None;
     loop {
         match done.recv_timeout(POLL_INTERVAL) {

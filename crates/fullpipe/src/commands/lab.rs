@@ -27,7 +27,7 @@ use crate::commands::RunCommand;
 use crate::commands::emulated::EmulatedArguments;
 use crate::commands::keep::KeepArguments;
 use crate::commands::output::{OutputArguments, OutputChoice};
-use crate::failure::{FAILED, Failure, USAGE};
+use crate::failure::{FAILED, Failure, Result, USAGE};
 use crate::input::read_text;
 use crate::sibling::read_sibling;
 use crate::terminal::{OutputFormat, Terminal};
@@ -306,7 +306,7 @@ impl RunCommand for LabArguments {
         self.action.output()
     }
 
-    fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
+    fn run(&self, terminal: &Terminal) -> Result {
         let backend = self.backend;
         match &self.action {
             LabAction::List => list_scenarios(terminal),
@@ -345,7 +345,7 @@ impl RunCommand for LabArguments {
 }
 
 impl RunArguments {
-    fn run_scenarios(&self, backend: Backend, terminal: &Terminal) -> Result<(), Failure> {
+    fn run_scenarios(&self, backend: Backend, terminal: &Terminal) -> Result {
         let names = if self.all {
             builtin_names()
         } else {
@@ -367,7 +367,7 @@ impl RunArguments {
 }
 
 impl GridArguments {
-    fn measure_grid(&self, backend: Backend, terminal: &Terminal) -> Result<(), Failure> {
+    fn measure_grid(&self, backend: Backend, terminal: &Terminal) -> Result {
         let place = if self.is_virtual {
             GridPlace::Virtual
         } else {
@@ -381,7 +381,7 @@ impl GridArguments {
 }
 
 impl UpArguments {
-    fn keep_running(&self, backend: Backend, terminal: &Terminal) -> Result<(), Failure> {
+    fn keep_running(&self, backend: Backend, terminal: &Terminal) -> Result {
         let scenario = load_scenario(self.scenario.as_deref().unwrap_or("demo"))?;
         let scenario = apply_emulated_flags(scenario, &self.emulated)?;
         let settings = LabSettings {
@@ -407,7 +407,7 @@ fn enter_shell(
     backend: Backend,
     host: Host,
     terminal: &Terminal,
-) -> Result<(), Failure> {
+) -> Result {
     let shell = std::env::var("SHELL").unwrap_or_else(|_| "/bin/sh".to_owned());
     let peer = host.peer_host();
     let (name, peer, address) = (host.name(), peer.name(), peer.address());
@@ -420,10 +420,7 @@ fn enter_shell(
 }
 
 /// Returns `scenario` with the path and the settings that the flags of `emulated` give.
-fn apply_emulated_flags(
-    mut scenario: Scenario,
-    emulated: &EmulatedArguments,
-) -> Result<Scenario, Failure> {
+fn apply_emulated_flags(mut scenario: Scenario, emulated: &EmulatedArguments) -> Result<Scenario> {
     if emulated.path_flag().is_some() {
         scenario.path = emulated.emulated_path()?;
         scenario.title = describe_path(&scenario.path);
@@ -435,7 +432,7 @@ fn apply_emulated_flags(
 }
 
 /// Prints name, path and age of each lab of this user that is up.
-fn list_standing(terminal: &Terminal) -> Result<(), Failure> {
+fn list_standing(terminal: &Terminal) -> Result {
     let labs = StandingLab::find_all()?.into_iter();
     let rows: Vec<_> = labs.map(standing_lab_row).collect();
     if rows.is_empty() {
@@ -461,7 +458,7 @@ fn standing_lab_row(lab: StandingLab) -> (String, String) {
 }
 
 /// Prints name and title of each built-in scenario.
-fn list_scenarios(terminal: &Terminal) -> Result<(), Failure> {
+fn list_scenarios(terminal: &Terminal) -> Result {
     let mut all = Vec::new();
     for (scenarios, remark) in [
         (builtin_scenarios(), ""),
@@ -488,7 +485,7 @@ enum ScenarioTarget<'c> {
 
 impl ScenarioTarget<'_> {
     /// Checks that this machine has everything that the scenarios need.
-    fn check_requirements(self, scenarios: &[Scenario]) -> Result<(), Failure> {
+    fn check_requirements(self, scenarios: &[Scenario]) -> Result {
         let Self::Lab { backend, capture } = self else {
             return Ok(());
         };
@@ -530,7 +527,7 @@ fn run_all(
     place: ScenarioTarget<'_>,
     keep: &KeepArguments,
     terminal: &Terminal,
-) -> Result<(), Failure> {
+) -> Result {
     // All files are read and all requirements checked before the first lab is built.
     let scenarios: Vec<Scenario> = names
         .iter()
@@ -553,7 +550,7 @@ fn run_all(
             break;
         }
     }
-    let summary = report::lab_summary(&reports, terminal.style());
+    let summary = report::lab_summary(&reports);
     terminal.print_result(&format!("\n{summary}"));
     let interrupted = flag.load(Ordering::Relaxed);
     let passed = !interrupted && reports.iter().all(|report| report.passed);
@@ -563,7 +560,7 @@ fn run_all(
 
 /// Prints and keeps the report of a scenario.
 fn print_scenario(report: &LabReport, keep: &KeepArguments, terminal: &Terminal) {
-    terminal.print_result(&report::lab_report(report, terminal.style()));
+    terminal.print_result(&report::lab_report(report));
     terminal.print_event(&Event::Scenario(Box::new(report.clone())));
     let lab = vec![report.clone()];
     keep.keep_document(&Document::new(Content::Lab { lab }), terminal);
@@ -582,7 +579,7 @@ fn measure_grid(
     place: GridPlace,
     record: Option<&Path>,
     terminal: &Terminal,
-) -> Result<(), Failure> {
+) -> Result {
     let grid = load_grid(name)?;
     let settings = host_settings(&grid, place)?;
     let flag = super::interrupt_flag()?;
@@ -601,7 +598,7 @@ fn measure_grid(
             runs.observe_event(event);
         }
     })?;
-    terminal.print_result(&report::grid_report(&report, terminal.style()));
+    terminal.print_result(&report::grid_report(&report));
     let (passed, interrupted) = (report.passed, report.interrupted);
     terminal.print_event(&Event::Grid(Box::new(report.clone())));
     terminal.print_content(Content::Grid {
@@ -612,7 +609,7 @@ fn measure_grid(
 }
 
 /// Returns the settings of the hosts of a grid, which can be measured in `place`.
-fn host_settings(grid: &ScenarioGrid, place: GridPlace) -> Result<HostSettings, Failure> {
+fn host_settings(grid: &ScenarioGrid, place: GridPlace) -> Result<HostSettings> {
     let GridPlace::Lab { backend, .. } = place else {
         return Ok(HostSettings::of_linux_6_18());
     };
@@ -674,7 +671,7 @@ fn show_event(event: &Event, terminal: &Terminal) {
 /// Fails with the place in the scenario file of the first congestion control that is missing.
 pub(super) fn check_congestion_controls<'c>(
     mut controls: impl Iterator<Item = &'c RequiredControl>,
-) -> Result<(), Failure> {
+) -> Result {
     controls.try_for_each(|control| {
         check_congestion_control(&control.name).map_err(|error| {
             let Failure { code, message } = error.into();
@@ -687,7 +684,7 @@ pub(super) fn check_congestion_controls<'c>(
 ///
 /// # Errors
 /// Fails with the name of the first scenario that has an unsupported path.
-fn check_path_support(scenarios: &[Scenario], backend: Backend) -> Result<(), Failure> {
+fn check_path_support(scenarios: &[Scenario], backend: Backend) -> Result {
     scenarios.iter().try_for_each(|scenario| {
         let mut paths = scenario.steps.iter().map(|step| scenario.path_of(step));
         let checked = paths.try_for_each(|path| backend.check_path_support(path));
@@ -703,7 +700,7 @@ fn check_path_support(scenarios: &[Scenario], backend: Backend) -> Result<(), Fa
 ///
 /// # Errors
 /// Fails if the file cannot be read or is not a valid grid.
-fn load_grid(name: &str) -> Result<ScenarioGrid, Failure> {
+fn load_grid(name: &str) -> Result<ScenarioGrid> {
     if let Some((name, text)) = builtin_grids().iter().find(|(known, _)| *known == name) {
         return Ok(ScenarioGrid::parse(name, text)?);
     }
@@ -717,7 +714,7 @@ fn load_grid(name: &str) -> Result<ScenarioGrid, Failure> {
 ///
 /// # Errors
 /// Fails as [`load_scenario`].
-pub(super) fn load_comparison(name: &str) -> Result<Scenario, Failure> {
+pub(super) fn load_comparison(name: &str) -> Result<Scenario> {
     match builtin_comparisons()
         .iter()
         .find(|(known, _)| *known == name)
@@ -733,7 +730,7 @@ pub(super) fn load_comparison(name: &str) -> Result<Scenario, Failure> {
 /// # Errors
 /// Fails if the file, or a file to which the scenario refers, cannot be read, or if the scenario is
 /// not valid.
-pub(super) fn load_scenario(name: &str) -> Result<Scenario, Failure> {
+pub(super) fn load_scenario(name: &str) -> Result<Scenario> {
     if builtin_comparisons()
         .iter()
         .any(|(known, _)| *known == name)
@@ -747,7 +744,7 @@ pub(super) fn load_scenario(name: &str) -> Result<Scenario, Failure> {
 }
 
 /// Returns the scenario `name` of those in `known`, or else of the file of this name.
-fn load_known(name: &str, known: &[(&str, &str)]) -> Result<Scenario, Failure> {
+fn load_known(name: &str, known: &[(&str, &str)]) -> Result<Scenario> {
     if let Some((name, text)) = known.iter().find(|(known, _)| *known == name) {
         return Ok(Scenario::parse(name, text)?);
     }
@@ -783,7 +780,7 @@ fn enter_host(
     host: Host,
     command: &[String],
     ready: &dyn Fn(),
-) -> Result<(), Failure> {
+) -> Result {
     let [program, arguments @ ..] = command else {
         return Err(Failure::new(USAGE, "the program to run is missing"));
     };
@@ -809,7 +806,7 @@ fn enter_host(
 
 /// Returns a new lab of `scenario`, which must have `host`, for programs that read from the
 /// terminal.
-fn lab_of(scenario: &Scenario, backend: Backend, host: Host) -> Result<Lab, Failure> {
+fn lab_of(scenario: &Scenario, backend: Backend, host: Host) -> Result<Lab> {
     if scenario.stretches.is_none() && !Host::ALL.contains(&host) {
         let why = format!(
             "{} has no {}: its path has no stretches",

@@ -14,7 +14,7 @@ use fullpipe_record::{Interval, Measurement, Request};
 use signal_hook::SigId;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use crate::failure::{FAILED, Failure, INTERRUPTED, USAGE};
+use crate::failure::{FAILED, Failure, INTERRUPTED, Result, USAGE};
 use crate::terminal::OutputHold;
 
 /// The flag for a picture.
@@ -53,7 +53,7 @@ impl LiveArgument {
     /// # Errors
     /// Fails if signals cannot be listened for, or if a picture is asked for and no terminal can
     /// show one.
-    pub(crate) fn interrupt_flags(self) -> Result<InterruptFlags, Failure> {
+    pub(crate) fn interrupt_flags(self) -> Result<InterruptFlags> {
         if !self.live {
             return Ok(InterruptFlags {
                 flag: super::interrupt_flag()?,
@@ -79,7 +79,7 @@ impl LiveArgument {
         self,
         page: impl FnOnce() -> P,
         interrupts: &InterruptFlags,
-    ) -> Result<Option<LivePicture<P::Update>>, Failure> {
+    ) -> Result<Option<LivePicture<P::Update>>> {
         if !self.live {
             return Ok(None);
         }

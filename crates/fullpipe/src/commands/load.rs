@@ -12,7 +12,7 @@ use fullpipe_record::{Buffer, Direction, IpVersion, Request, Transport, Writer};
 use fullpipe_units::{BitRate, ByteCount, Span, parse_quantity};
 
 use super::login::read_login;
-use crate::failure::{Failure, USAGE};
+use crate::failure::{Failure, Result, USAGE};
 use crate::values::{
     integer_parser, parse_dscp, parse_duration, parse_milliseconds, read_key_file, rsa_public_key,
     some_bytes, test_time, tls_trust, type_of_service,
@@ -352,7 +352,7 @@ struct LoginArguments {
 }
 
 impl LoginArguments {
-    fn login(&self) -> Result<Option<ClientLogin>, Failure> {
+    fn login(&self) -> Result<Option<ClientLogin>> {
         let asked = self
             .username
             .as_deref()
@@ -387,7 +387,7 @@ impl MeasureLoadArguments {
     ///
     /// # Errors
     /// Where the flags together make no test.
-    pub(crate) fn to_request(&self, usual: Span) -> Result<Request, Failure> {
+    pub(crate) fn to_request(&self, usual: Span) -> Result<Request> {
         if let Some(request) = &self.request {
             return Ok(Request::clone(request));
         }
@@ -456,7 +456,7 @@ impl MeasureLoadArguments {
         })
     }
 
-    fn bytes_of(&self, block: ByteCount) -> Result<Option<ByteCount>, Failure> {
+    fn bytes_of(&self, block: ByteCount) -> Result<Option<ByteCount>> {
         let Some(blocks) = self.amount.blocks else {
             return Ok(self.amount.bytes);
         };
@@ -480,7 +480,7 @@ impl ServerArguments {
     ///
     /// # Errors
     /// Fails if there is no password for a named user, or if two ports are given.
-    pub(crate) fn destination(&self) -> Result<Destination, Failure> {
+    pub(crate) fn destination(&self) -> Result<Destination> {
         self.way.destination(&self.host)
     }
 }
@@ -495,7 +495,7 @@ impl RouteArguments {
     ///
     /// # Errors
     /// Fails if there is no password for a named user, or if two ports are given.
-    pub(crate) fn destination(&self, host: &ServerAddress) -> Result<Destination, Failure> {
+    pub(crate) fn destination(&self, host: &ServerAddress) -> Result<Destination> {
         let usual = if self.iperf2 {
             iperf2::DEFAULT_PORT
         } else {
@@ -514,15 +514,11 @@ impl AccessArguments {
     ///
     /// # Errors
     /// Fails if there is no password for a named user, or if two ports are given.
-    pub(crate) fn destination(&self, host: &ServerAddress) -> Result<Destination, Failure> {
+    pub(crate) fn destination(&self, host: &ServerAddress) -> Result<Destination> {
         self.resolve_destination(host, DEFAULT_PORT)
     }
 
-    fn resolve_destination(
-        &self,
-        host: &ServerAddress,
-        usual: u16,
-    ) -> Result<Destination, Failure> {
+    fn resolve_destination(&self, host: &ServerAddress, usual: u16) -> Result<Destination> {
         Ok(Destination {
             host: host.name.clone(),
             port: host.one_port(self.port)?.unwrap_or(usual),
@@ -569,7 +565,7 @@ pub(crate) struct ServerAddress {
 
 impl ServerAddress {
     /// Returns the port of the host, which a flag may state, too.
-    fn one_port(&self, flag: Option<u16>) -> Result<Option<u16>, Failure> {
+    fn one_port(&self, flag: Option<u16>) -> Result<Option<u16>> {
         match (self.port, flag) {
             (Some(one), Some(other)) if one != other => Err(Failure::new(
                 USAGE,

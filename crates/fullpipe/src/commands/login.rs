@@ -7,7 +7,7 @@ use fullpipe_iperf::UserCredentials;
 use zeroize::Zeroizing;
 
 use super::interrupt_flag;
-use crate::failure::{Failure, INTERRUPTED, USAGE};
+use crate::failure::{Failure, INTERRUPTED, Result, USAGE};
 use crate::terminal::Terminal;
 
 /// Returns the login of `user` at the server with this `key`. The password comes from the variable
@@ -19,13 +19,13 @@ pub(crate) fn read_login(
     user: &str,
     key: &RsaPublicKey,
     padding: RsaPadding,
-) -> Result<ClientLogin, Failure> {
+) -> Result<ClientLogin> {
     let credentials = UserCredentials::new(user.to_owned(), read_password(user)?);
     let credentials = credentials.map_err(|error| Failure::new(USAGE, error.to_string()))?;
     Ok(ClientLogin::new(credentials, key.clone(), padding))
 }
 
-fn read_password(user: &str) -> Result<Zeroizing<String>, Failure> {
+fn read_password(user: &str) -> Result<Zeroizing<String>> {
     if let Some(given) = std::env::var_os("IPERF3_PASSWORD") {
         let text = given.into_string().map(Zeroizing::new);
         return text.map_err(|_| {

@@ -7,7 +7,7 @@ use clap_mangen::Man;
 
 use super::{RunCommand, iperf3};
 use crate::cli::Cli;
-use crate::failure::{FAILED, Failure, USAGE};
+use crate::failure::{FAILED, Failure, Result, USAGE};
 use crate::terminal::Terminal;
 
 /// Print a manual page, or write all pages to a folder.
@@ -24,7 +24,7 @@ pub(crate) struct ManArguments {
 }
 
 impl RunCommand for ManArguments {
-    fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
+    fn run(&self, terminal: &Terminal) -> Result {
         let all = documented_command();
         if let Some(folder) = &self.dir {
             return fs::create_dir_all(folder)

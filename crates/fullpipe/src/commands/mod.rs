@@ -51,7 +51,7 @@ use clap::builder::StyledStr;
 use clap::builder::styling::Styles;
 
 use self::output::OutputChoice;
-use crate::failure::{FAILED, Failure, INTERRUPTED};
+use crate::failure::{FAILED, Failure, INTERRUPTED, Result};
 use crate::terminal::{OutputFormat, Terminal};
 
 /// A command: its arguments, which carry it out.
@@ -65,7 +65,7 @@ pub(crate) trait RunCommand {
     ///
     /// # Errors
     /// The sentence for the user and the exit code.
-    fn run(&self, terminal: &Terminal) -> Result<(), Failure>;
+    fn run(&self, terminal: &Terminal) -> Result;
 }
 
 /// Makes the enum of all commands and the groups of the help, both in the order of the help.
@@ -153,13 +153,13 @@ impl RunCommand for Command {
         self.arguments().output()
     }
 
-    fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
+    fn run(&self, terminal: &Terminal) -> Result {
         self.arguments().run(terminal)
     }
 }
 
 /// Makes Ctrl-C the affair of a program that has the terminal too; this one ends after it.
-fn leave_interrupts_to_others() -> Result<(), Failure> {
+fn leave_interrupts_to_others() -> Result {
     let ignored = signal_hook::flag::register(signal_hook::consts::SIGINT, Arc::default());
     ignored
         .map(drop)
@@ -168,7 +168,7 @@ fn leave_interrupts_to_others() -> Result<(), Failure> {
 
 /// A flag that a request to end sets (SIGTERM, SIGHUP), so that a program that was started can be
 /// ended first.
-fn end_flag() -> Result<Arc<AtomicBool>, Failure> {
+fn end_flag() -> Result<Arc<AtomicBool>> {
     use signal_hook::consts::{SIGHUP, SIGTERM};
     let flag = Arc::new(AtomicBool::new(false));
     for signal in [SIGTERM, SIGHUP] {
@@ -184,7 +184,7 @@ fn end_flag() -> Result<Arc<AtomicBool>, Failure> {
 
 /// A flag that Ctrl-C sets, so that work can end cleanly; the second Ctrl-C ends the program at
 /// once.
-fn interrupt_flag() -> Result<Arc<AtomicBool>, Failure> {
+fn interrupt_flag() -> Result<Arc<AtomicBool>> {
     use signal_hook::consts::{SIGINT, SIGTERM};
     let flag = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {

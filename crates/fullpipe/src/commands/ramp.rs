@@ -12,7 +12,7 @@ use fullpipe_units::{BitRate, ByteCount, parse_quantity};
 use crate::commands::live::{InterruptFlags, LiveArgument, draw_measurement};
 use crate::commands::load::split_count;
 use crate::commands::measure::require_whole;
-use crate::failure::{FAILED, Failure};
+use crate::failure::{FAILED, Failure, Result};
 use crate::terminal::Terminal;
 
 /// Number of steps by default: a tenth of what the path carries each, from one to twelve.
@@ -70,10 +70,10 @@ pub(crate) fn run_ramp_test(
     ramp: RampArgument,
     bandwidth: Option<BitRate>,
     (destination, request): (&Destination, &Request),
-    consent: &dyn Fn(&Request) -> Result<(), Failure>,
+    consent: &dyn Fn(&Request) -> Result,
     (live, interrupts): (LiveArgument, &InterruptFlags),
     terminal: &Terminal,
-) -> Result<(), Failure> {
+) -> Result {
     let once =
         |request: &Request| measure_transfer(destination, request, &interrupts.flag, &mut |_| {});
     let full = match bandwidth {
@@ -120,8 +120,8 @@ pub(crate) fn run_ramp_test(
 }
 
 /// Prints the steps that were measured, also of a ramp that was cut short.
-fn print_ramp(done: RampReport, terminal: &Terminal) -> Result<(), Failure> {
-    terminal.print_result(&report::ramp_text(&done, terminal.style()));
+fn print_ramp(done: RampReport, terminal: &Terminal) -> Result {
+    terminal.print_result(&report::ramp_text(&done));
     terminal.print_event(&Event::Ramp(Box::new(done.clone())));
     let interrupted = done.interrupted;
     let broken = done.steps.iter().find_map(|step| step.broken_off.clone());
@@ -143,7 +143,7 @@ fn carried_rate(
     once: &dyn Fn(&Request) -> Result<Measurement, ProbeError>,
     request: &Request,
     terminal: &Terminal,
-) -> Result<BitRate, Failure> {
+) -> Result<BitRate> {
     let tcp = tcp_request(request);
     for _ in 0..MAX_PROBES {
         let what = "the probe before the first step";

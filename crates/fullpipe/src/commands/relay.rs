@@ -19,7 +19,7 @@ use super::log_thread::LogThread;
 use super::serve::{rejected_event, rejected_line};
 use crate::commands::RunCommand;
 use crate::commands::output::OutputChoice;
-use crate::failure::{FAILED, Failure, LACKING, USAGE};
+use crate::failure::{FAILED, Failure, LACKING, Result, USAGE};
 use crate::terminal::{OutputFormat, Terminal, event_line};
 use crate::values::{integer_parser, parse_duration, read_key_file};
 
@@ -173,7 +173,7 @@ fn listen_address(text: &str) -> Option<ListenAddress> {
 }
 
 impl RelayArguments {
-    fn relay_options(&self) -> Result<RelayOptions, Failure> {
+    fn relay_options(&self) -> Result<RelayOptions> {
         Ok(RelayOptions {
             address: self.listen.address,
             port: self.listen.port,
@@ -188,7 +188,7 @@ impl RelayArguments {
         })
     }
 
-    fn relay_role(&self) -> Result<RelayRole, Failure> {
+    fn relay_role(&self) -> Result<RelayRole> {
         let plain = self.plain;
         Ok(
             match (self.to.clone(), self.via.clone(), self.key_file.clone()) {
@@ -220,7 +220,7 @@ impl RunCommand for RelayArguments {
         (OutputFormat::from_flags(false, self.json_lines), None)
     }
 
-    fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
+    fn run(&self, terminal: &Terminal) -> Result {
         let options = self.relay_options()?;
         let interrupt = super::interrupt_flag()?;
         let format = terminal.format();

@@ -10,7 +10,7 @@ use crate::commands::RunCommand;
 use crate::commands::document::{name_of, read_document};
 use crate::commands::facts;
 use crate::commands::output::OutputChoice;
-use crate::failure::{Failure, USAGE};
+use crate::failure::{Failure, Result, USAGE};
 use crate::terminal::{OutputFormat, Terminal, write_page};
 use crate::values::parse_past_time;
 
@@ -55,7 +55,7 @@ impl RunCommand for ReportArguments {
         (OutputFormat::from_flags(false, self.json_lines), None)
     }
 
-    fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
+    fn run(&self, terminal: &Terminal) -> Result {
         let (files, ids): (Vec<&str>, Vec<&str>) = self
             .sources
             .iter()
@@ -64,7 +64,7 @@ impl RunCommand for ReportArguments {
         let mut named: Vec<(String, Document)> = files
             .iter()
             .map(|file| Ok((name_of(file).to_owned(), read_document(file)?)))
-            .collect::<Result<_, Failure>>()?;
+            .collect::<Result<_>>()?;
         if self.csv || self.json_lines {
             let mut documents = facts_of(&named)?;
             documents.extend(self.stored_documents(&ids)?.1);
@@ -82,10 +82,7 @@ impl RunCommand for ReportArguments {
 impl ReportArguments {
     /// Returns the documents of the archive that are asked for, without their bodies, and the
     /// archive if it is needed.
-    fn stored_documents(
-        &self,
-        ids: &[&str],
-    ) -> Result<(Option<Store>, Vec<StoredDocument>), Failure> {
+    fn stored_documents(&self, ids: &[&str]) -> Result<(Option<Store>, Vec<StoredDocument>)> {
         if ids.is_empty() && self.since.is_none() {
             return Ok((None, Vec::new()));
         }
@@ -103,18 +100,14 @@ impl ReportArguments {
         Ok((Some(store), stored))
     }
 
-    fn print_report(
-        &self,
-        named: &[(String, Document)],
-        terminal: &Terminal,
-    ) -> Result<(), Failure> {
+    fn print_report(&self, named: &[(String, Document)], terminal: &Terminal) -> Result {
         let sources: Vec<PageSource<'_>> = named
             .iter()
             .map(|(name, document)| PageSource { name, document })
             .collect();
         let Some(file) = &self.html else {
-            let text = text_page(&sources, terminal.style())
-                .map_err(|error| Failure::new(USAGE, error.to_string()))?;
+            let text =
+                text_page(&sources).map_err(|error| Failure::new(USAGE, error.to_string()))?;
             terminal.print_result(&text);
             return Ok(());
         };
@@ -133,7 +126,7 @@ fn is_identifier(source: &str) -> bool {
 }
 
 /// Returns the facts of documents in files.
-fn facts_of(named: &[(String, Document)]) -> Result<Vec<StoredDocument>, Failure> {
+fn facts_of(named: &[(String, Document)]) -> Result<Vec<StoredDocument>> {
     let mut all = Vec::new();
     for (name, document) in named {
         let of = NewDocument::from_document(document, Timestamp::now());
@@ -153,7 +146,7 @@ fn facts_of(named: &[(String, Document)]) -> Result<Vec<StoredDocument>, Failure
 fn load_documents(
     store: &mut Store,
     stored: Vec<StoredDocument>,
-) -> Result<Vec<(String, Document)>, Failure> {
+) -> Result<Vec<(String, Document)>> {
     let is_few = stored.len() <= MAX_WHOLE;
     let (whole, rest): (Vec<_>, Vec<_>) = stored
         .into_iter()
@@ -174,6 +167,6 @@ fn load_documents(
     Ok(named)
 }
 
-fn parse_document(document: &StoredDocument, body: &[u8]) -> Result<Document, Failure> {
+fn parse_document(document: &StoredDocument, body: &[u8]) -> Result<Document> {
     Document::from_json(body).map_err(|error| super::document::not_a_document(&document.id, &error))
 }

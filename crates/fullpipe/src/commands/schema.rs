@@ -1,7 +1,7 @@
 use fullpipe_report as report;
 
 use super::RunCommand;
-use crate::failure::Failure;
+use crate::failure::Result;
 use crate::terminal::Terminal;
 
 /// Print the JSON schema of what --json and --json-lines print.
@@ -13,7 +13,7 @@ pub(crate) struct SchemaArguments {
 }
 
 impl RunCommand for SchemaArguments {
-    fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
+    fn run(&self, terminal: &Terminal) -> Result {
         terminal.print_result(&if self.events {
             report::event_schema()
         } else {

@@ -29,7 +29,7 @@ use super::{daemon, server_text};
 use crate::commands::RunCommand;
 use crate::commands::live::{LiveArgument, LivePicture};
 use crate::commands::output::OutputChoice;
-use crate::failure::{FAILED, Failure, LACKING, USAGE};
+use crate::failure::{FAILED, Failure, LACKING, Result, USAGE};
 use crate::terminal::{OutputFormat, Terminal, event_line};
 use crate::values::{
     integer_parser, parse_duration, read_key_file, read_user_file, rsa_private_key, tls_identity,
@@ -331,7 +331,7 @@ impl ServeArguments {
     }
 
     /// Opens the folder that is shared, and listens for copies, if that is asked for.
-    fn open_share(&self) -> Result<Option<ShareServer>, Failure> {
+    fn open_share(&self) -> Result<Option<ShareServer>> {
         let (Some(share), Some(key)) = (&self.share.share, &self.key_file) else {
             return Ok(None);
         };
@@ -418,12 +418,12 @@ impl RunCommand for ServeArguments {
         (OutputFormat::from_flags(false, self.log.json_lines), None)
     }
 
-    fn run(&self, _: &Terminal) -> Result<(), Failure> {
+    fn run(&self, _: &Terminal) -> Result {
         run(self)
     }
 }
 
-fn run(arguments: &ServeArguments) -> Result<(), Failure> {
+fn run(arguments: &ServeArguments) -> Result {
     if arguments.log.daemon && !daemon::is_detached() {
         return daemon::restart_in_background();
     }
@@ -478,7 +478,7 @@ struct ServerObserver<'s> {
     /// True until it is logged that a folder is shared.
     is_share_unlogged: bool,
     picture: Option<LivePicture<ServerUpdate>>,
-    pid_file: Option<Result<PidFile, Failure>>,
+    pid_file: Option<Result<PidFile>>,
 }
 
 impl ServerObserver<'_> {
@@ -567,7 +567,7 @@ struct ServerLog {
 }
 
 impl ServerLog {
-    fn open(arguments: &LogArguments) -> Result<Self, Failure> {
+    fn open(arguments: &LogArguments) -> Result<Self> {
         let file = arguments.logfile.as_ref().map(|path| {
             let opened = OpenOptions::new().create(true).append(true).open(path);
             opened.map_err(|error| {

@@ -14,7 +14,7 @@ use super::facts;
 use super::keep::PlaceArgument;
 use crate::commands::RunCommand;
 use crate::commands::output::{JsonArgument, OutputChoice};
-use crate::failure::{FAILED, Failure, USAGE};
+use crate::failure::{FAILED, Failure, Result, USAGE};
 use crate::input;
 use crate::terminal::{OutputFormat, Terminal};
 use crate::values::{integer_parser, parse_past_time};
@@ -174,7 +174,7 @@ impl RunCommand for StoreArguments {
         }
     }
 
-    fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
+    fn run(&self, terminal: &Terminal) -> Result {
         let place = self.place.location()?;
         match &self.action {
             StoreAction::Create { .. } => create_archive(&place, terminal),
@@ -204,13 +204,13 @@ impl RunCommand for StoreArguments {
     }
 }
 
-fn create_archive(place: &ArchiveLocation, terminal: &Terminal) -> Result<(), Failure> {
+fn create_archive(place: &ArchiveLocation, terminal: &Terminal) -> Result {
     print_archive(Store::create(place)?.archive_report()?, terminal);
     Ok(())
 }
 
 /// Prints the archive as a whole, also if it does not exist.
-fn describe_archive(place: &ArchiveLocation, terminal: &Terminal) -> Result<(), Failure> {
+fn describe_archive(place: &ArchiveLocation, terminal: &Terminal) -> Result {
     let archive = match Store::open(place) {
         Err(StoreError::Missing(location)) => ArchiveReport {
             location,
@@ -234,9 +234,9 @@ fn list_documents(
     filter: &DocumentFilter,
     redact: RedactArgument,
     terminal: &Terminal,
-) -> Result<(), Failure> {
+) -> Result {
     let stored = redact.redact_documents(Store::open(place)?.list_documents(filter)?);
-    terminal.print_result(&report::document_list(&stored, terminal.style()));
+    terminal.print_result(&report::document_list(&stored));
     terminal.print_content(Content::Stored { stored });
     Ok(())
 }
@@ -262,17 +262,17 @@ fn show_document(
     id: &str,
     redact: RedactArgument,
     terminal: &Terminal,
-) -> Result<(), Failure> {
+) -> Result {
     let stored = redact.redact_documents(vec![Store::open(place)?.find_document(id)?]);
     for document in &stored {
-        terminal.print_result(&report::stored_document(document, terminal.style()));
+        terminal.print_result(&report::stored_document(document));
     }
     terminal.print_content(Content::Stored { stored });
     Ok(())
 }
 
 /// Prints a document as it was written.
-fn print_body(place: &ArchiveLocation, id: &str, redact: RedactArgument) -> Result<(), Failure> {
+fn print_body(place: &ArchiveLocation, id: &str, redact: RedactArgument) -> Result {
     let mut store = Store::open(place)?;
     let document = store.find_document(id)?;
     let body = store.document_body(&document)?;
@@ -286,7 +286,7 @@ fn print_body(place: &ArchiveLocation, id: &str, redact: RedactArgument) -> Resu
     Ok(())
 }
 
-fn redact_body(document: &StoredDocument, body: &[u8]) -> Result<Vec<u8>, Failure> {
+fn redact_body(document: &StoredDocument, body: &[u8]) -> Result<Vec<u8>> {
     let mut redaction = Redaction::default();
     redaction.learn_document(document);
     let text = redaction.redact_body(body);
@@ -304,7 +304,7 @@ fn export_facts(
     filter: &DocumentFilter,
     redact: RedactArgument,
     terminal: &Terminal,
-) -> Result<(), Failure> {
+) -> Result {
     facts::print_facts(
         redact.redact_documents(Store::open(place)?.list_documents(filter)?),
         terminal.format(),
@@ -312,14 +312,10 @@ fn export_facts(
     Ok(())
 }
 
-fn check_archive(
-    place: &ArchiveLocation,
-    repair: bool,
-    terminal: &Terminal,
-) -> Result<(), Failure> {
+fn check_archive(place: &ArchiveLocation, repair: bool, terminal: &Terminal) -> Result {
     let check = Store::open(place)?.check_documents(repair)?;
     let is_good = check.damaged.is_empty() && check.database.is_empty();
-    terminal.print_result(&report::archive_check(&check, terminal.style()));
+    terminal.print_result(&report::archive_check(&check));
     terminal.print_content(Content::ArchiveCheck {
         archive_check: Box::new(check),
     });
@@ -331,7 +327,7 @@ fn thin_archive(
     samples: Option<Timestamp>,
     documents: Option<Timestamp>,
     terminal: &Terminal,
-) -> Result<(), Failure> {
+) -> Result {
     let thinned = Store::open(place)?.thin_documents(samples, documents)?;
     terminal.print_result(&report::archive_thinned(&thinned));
     terminal.print_content(Content::ArchiveThinned {
@@ -341,11 +337,7 @@ fn thin_archive(
 }
 
 /// Keeps each file; fails behind the report of all if one was refused.
-fn import_files(
-    place: &ArchiveLocation,
-    files: &[PathBuf],
-    terminal: &Terminal,
-) -> Result<(), Failure> {
+fn import_files(place: &ArchiveLocation, files: &[PathBuf], terminal: &Terminal) -> Result {
     let mut store = None;
     let mut imported = Vec::new();
     for file in files {
@@ -360,7 +352,7 @@ fn import_files(
         message,
         exit_code: USAGE,
     });
-    terminal.print_result(&report::imported_files(&imported, terminal.style()));
+    terminal.print_result(&report::imported_files(&imported));
     terminal.print_report(Content::Imported { imported }, error.as_ref());
     Failure::after_report(error.as_ref(), false, true)
 }
@@ -373,7 +365,7 @@ fn import_file(
     store: &mut Option<Store>,
     place: &ArchiveLocation,
     file: &Path,
-) -> Result<ImportedFile, Failure> {
+) -> Result<ImportedFile> {
     let name = file.display().to_string();
     let documents = input::read_input(file)
         .map_err(|error| format!("it cannot be read: {error}"))
@@ -399,7 +391,7 @@ fn put_documents(
     store: &mut Store,
     documents: &[NewDocument],
     file: String,
-) -> Result<ImportedFile, Failure> {
+) -> Result<ImportedFile> {
     let kept: Vec<_> = documents
         .iter()
         .map(|document| store.put_document(document))

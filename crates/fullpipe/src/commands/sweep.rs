@@ -32,7 +32,7 @@ use crate::commands::RunCommand;
 use crate::commands::keep::KeepArguments;
 use crate::commands::live::{InterruptFlags, LiveArgument, LivePicture};
 use crate::commands::output::{OutputArguments, OutputChoice};
-use crate::failure::{FAILED, Failure, USAGE};
+use crate::failure::{FAILED, Failure, Result, USAGE};
 use crate::terminal::Terminal;
 use crate::values::{integer_parser, parse_capacity, some_bytes};
 
@@ -157,7 +157,7 @@ impl RunCommand for SweepServerArguments {
         self.output.output_choice()
     }
 
-    fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
+    fn run(&self, terminal: &Terminal) -> Result {
         let destination = self.access.destination(&self.host)?;
         let interrupts = self.sweep.live.interrupt_flags()?;
         let target = destination.host.clone();
@@ -195,7 +195,7 @@ pub(super) fn sweep_scenario(
     backend: Option<Backend>,
     sweep: &SweepArguments,
     terminal: &Terminal,
-) -> Result<(), Failure> {
+) -> Result {
     let interrupts = sweep.live.interrupt_flags()?;
     let step = scenario
         .steps
@@ -224,7 +224,7 @@ pub(super) fn sweep_scenario(
     sweep.carry_out(&place, &mut emulated, &interrupts, terminal)
 }
 
-fn start_lab(scenario: &Scenario, step: &ScenarioStep, backend: Backend) -> Result<Lab, Failure> {
+fn start_lab(scenario: &Scenario, step: &ScenarioStep, backend: Backend) -> Result<Lab> {
     super::lab::check_congestion_controls(scenario.controls.iter())?;
     let [sender, receiver] = scenario.hosts_of(step);
     let path = scenario.path_of(step).clone();
@@ -248,7 +248,7 @@ struct SweepPath<'p> {
     is_virtual: bool,
     needs_consent: bool,
     /// Returns the path for a round-trip time, if its capacity is known.
-    path: &'p dyn Fn(Span) -> Result<Option<Path>, Failure>,
+    path: &'p dyn Fn(Span) -> Result<Option<Path>>,
     /// Direction of the data, and the hours in which runs begin.
     load: (Direction, Option<DailyHours>),
     picture: &'p Drawing,
@@ -261,11 +261,11 @@ impl SweepArguments {
         measure: &mut M,
         interrupts: &InterruptFlags,
         terminal: &Terminal,
-    ) -> Result<(), Failure> {
+    ) -> Result {
         let (plan, runs) = self.plan_and_runs(place, measure)?;
-        let (fixed, style) = (plan.fixed_plan(), terminal.style());
+        let fixed = plan.fixed_plan();
         let cost = predicted_grid_cost(&plan);
-        terminal.print_progress(&report::sweep_plan(fixed, cost, style));
+        terminal.print_progress(&report::sweep_plan(fixed, cost));
         let planned = Event::SweepPlan(Box::new(fixed.clone()));
         let sweep_plan = Box::new(fixed.clone());
         if self.dry_run {
@@ -279,7 +279,7 @@ impl SweepArguments {
             archive.keep_plan(Content::SweepPlan { sweep_plan });
         }
         if archive.is_on {
-            terminal.print_progress(&report::sweep_kept(fixed, style));
+            terminal.print_progress(&report::sweep_kept(fixed));
         }
         let picture = self
             .live
@@ -302,7 +302,7 @@ impl SweepArguments {
         &self,
         place: &SweepPath<'_>,
         measure: &mut M,
-    ) -> Result<(CampaignPlan, Vec<SweepRun>), Failure> {
+    ) -> Result<(CampaignPlan, Vec<SweepRun>)> {
         let Some(id) = &self.resume else {
             return Ok((self.plan_sweep(place, measure)?, Vec::new()));
         };
@@ -319,7 +319,7 @@ impl SweepArguments {
         &self,
         place: &SweepPath<'_>,
         measure: &mut M,
-    ) -> Result<CampaignPlan, Failure> {
+    ) -> Result<CampaignPlan> {
         let (direction, hours) = place.load;
         let wishes = SweepWishes {
             target: place.target.clone(),
@@ -347,7 +347,7 @@ impl SweepArguments {
     }
 
     /// Asks for consent before more than 1 GiB leaves this host.
-    fn ask_consent(&self, place: &SweepPath<'_>, plan: &CampaignPlan) -> Result<(), Failure> {
+    fn ask_consent(&self, place: &SweepPath<'_>, plan: &CampaignPlan) -> Result {
         let forecast = predicted_grid_cost(plan).map(|whole| {
             if self.full {
                 whole.bytes
@@ -442,14 +442,14 @@ impl<'a> SweepArchive<'a> {
     ///
     /// # Errors
     /// Fails if another program has kept a run with this number.
-    fn keep_run(&mut self, record: SweepRunRecord) -> Result<(), Failure> {
+    fn keep_run(&mut self, record: SweepRunRecord) -> Result {
         self.waiting
             .push_record(record)
             .into_iter()
             .try_for_each(|record| self.put_run(record))
     }
 
-    fn put_run(&mut self, record: SweepRunRecord) -> Result<(), Failure> {
+    fn put_run(&mut self, record: SweepRunRecord) -> Result {
         if !self.is_on {
             return Ok(());
         }
@@ -477,7 +477,7 @@ impl<'a> SweepArchive<'a> {
         sweep: RunningSweep<'_>,
         picture: &Drawing,
         measure: &mut M,
-    ) -> Result<SweepReport, Failure> {
+    ) -> Result<SweepReport> {
         let (plan, terminal) = (sweep.plan, self.terminal);
         let mut known = sweep.runs.clone();
         draw_map(picture, plan, &known);
@@ -494,9 +494,9 @@ impl<'a> SweepArchive<'a> {
     }
 
     /// Prints and keeps the report.
-    fn finish_sweep(&self, done: SweepReport, plan: &SweepPlan) -> Result<(), Failure> {
+    fn finish_sweep(&self, done: SweepReport, plan: &SweepPlan) -> Result {
         let (terminal, sweep) = (self.terminal, Box::new(done));
-        terminal.print_result(&report::sweep_text(&sweep, terminal.style()));
+        terminal.print_result(&report::sweep_text(&sweep));
         terminal.print_event(&Event::Sweep(sweep.clone()));
         let (interrupted, has_answer) = (sweep.interrupted, sweep.answer.is_some());
         let document = terminal.print_report(Content::Sweep { sweep }, None);
@@ -516,7 +516,7 @@ impl<'a> SweepArchive<'a> {
         }
     }
 
-    fn disable_on_failure(&mut self, kept: Result<(), Failure>) {
+    fn disable_on_failure(&mut self, kept: Result) {
         if let Err(failure) = kept {
             self.is_on = false;
             self.terminal.print_notice(&format!(
@@ -528,7 +528,7 @@ impl<'a> SweepArchive<'a> {
 }
 
 /// Returns the plan of a sweep that was kept, if it is one of this place.
-fn check_plan(plan: SweepPlan, place: &SweepPath<'_>) -> Result<CampaignPlan, Failure> {
+fn check_plan(plan: SweepPlan, place: &SweepPath<'_>) -> Result<CampaignPlan> {
     if plan.target != place.target || plan.is_virtual != place.is_virtual {
         let how = if plan.is_virtual {
             " in virtual time"
@@ -555,11 +555,7 @@ struct RealHost<'p> {
 }
 
 impl RealHost<'_> {
-    fn measure_request(
-        &self,
-        request: &Request,
-        most: Option<ByteCount>,
-    ) -> Result<Measurement, Failure> {
+    fn measure_request(&self, request: &Request, most: Option<ByteCount>) -> Result<Measurement> {
         if most.is_none() && self.picture.borrow().is_none() {
             let interrupt = &self.interrupt;
             let measured = measure_transfer(&self.destination, request, interrupt, &mut |_| {});
@@ -599,7 +595,7 @@ impl SweepMeasurer for RealHost<'_> {
         _: u32,
         request: &Request,
         most: Option<ByteCount>,
-    ) -> Result<Measurement, Failure> {
+    ) -> Result<Measurement> {
         let measurement = self.measure_request(request, most)?;
         self.device = measurement
             .local
@@ -668,7 +664,7 @@ impl SweepMeasurer for EmulatedPath<'_> {
         number: u32,
         request: &Request,
         _: Option<ByteCount>,
-    ) -> Result<Measurement, Failure> {
+    ) -> Result<Measurement> {
         let seed = self.scenario.seed.wrapping_add(number.into());
         let load = (&self.step.cross_traffic[..], seed);
         let interrupt = Interrupt(&self.interrupt);
@@ -710,7 +706,7 @@ fn sleep_interruptibly(span: Span, interrupt: &AtomicBool) {
 }
 
 /// Returns a path of which capacity and round-trip time are known.
-fn known_path(rate: BitRate, rtt: Span) -> Result<Path, Failure> {
+fn known_path(rate: BitRate, rtt: Span) -> Result<Path> {
     let flag = format!("rate={}bit/s,rtt={}ns", rate.bps(), rtt.as_nanos().max(1));
     Ok(parse_path_flag_with(
         &flag,

@@ -14,7 +14,7 @@ use fullpipe_scenario::{CrossTraffic, LoadStart, Scenario};
 use fullpipe_units::{BitRate, Ratio, Span};
 
 use super::lab::{check_congestion_controls, lab_plan, start_lab};
-use crate::failure::{Failure, INTERRUPTED};
+use crate::failure::{Failure, INTERRUPTED, Result};
 use crate::terminal::{KeyReader, Terminal};
 
 /// Longest time until an interrupt is seen.
@@ -37,7 +37,7 @@ pub(super) fn run_standing_lab(
     scenario: &Scenario,
     standing: &LabSettings<'_>,
     terminal: &Terminal,
-) -> Result<(), Failure> {
+) -> Result {
     let cross_traffic: &[CrossTraffic] = if standing.no_cross_traffic {
         &[]
     } else {
@@ -78,12 +78,7 @@ fn cross_traffic(scenario: &Scenario) -> &[CrossTraffic] {
 
 /// Prints the state of the path each `interval` and makes the changes that keys stand for, until
 /// `q` is typed.
-fn watch_lab(
-    lab: &Lab,
-    interval: Span,
-    flag: &AtomicBool,
-    terminal: &Terminal,
-) -> Result<(), Failure> {
+fn watch_lab(lab: &Lab, interval: Span, flag: &AtomicBool, terminal: &Terminal) -> Result {
     let mut keys = KeyReader::start_reading();
     let mut knobs = AdjustedPath::from_path(lab.changeable_path());
     let mut meter = PathMeter::start(lab)?;

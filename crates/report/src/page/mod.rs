@@ -57,10 +57,10 @@ pub fn html_page(sources: &[PageSource<'_>]) -> Result<String, PageError> {
 ///
 /// # Errors
 /// As [`html_page`].
-pub fn text_page(sources: &[PageSource<'_>], style: crate::TextStyle) -> Result<String, PageError> {
+pub fn text_page(sources: &[PageSource<'_>]) -> Result<String, PageError> {
     Ok(source_articles(sources)?
         .iter()
-        .map(|article| text::article_text(article, style))
+        .map(text::article_text)
         .collect())
 }
 

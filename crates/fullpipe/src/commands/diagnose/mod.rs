@@ -19,7 +19,7 @@ use crate::commands::keep::KeepArguments;
 use crate::commands::live::LiveArgument;
 use crate::commands::load::{MeasureLoadArguments, RouteArguments, ServerAddress};
 use crate::commands::output::{OutputArguments, OutputChoice};
-use crate::failure::{Failure, USAGE};
+use crate::failure::{Failure, Result, USAGE};
 use crate::terminal::Terminal;
 use crate::values::{integer_parser, parse_capacity};
 
@@ -102,7 +102,7 @@ impl RunCommand for DiagnoseArguments {
         self.output.output_choice()
     }
 
-    fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
+    fn run(&self, terminal: &Terminal) -> Result {
         self.own_flags.check_target(self.target.as_ref())?;
         match (
             &self.target,

@@ -15,7 +15,7 @@ use fullpipe_units::{BitRate, ByteCount, Span, printable_line};
 use super::DiagnoseArguments;
 use super::seen::WatchedFindings;
 use crate::commands::live::{InterruptFlags, LivePicture};
-use crate::failure::Failure;
+use crate::failure::Result;
 use crate::terminal::Terminal;
 
 /// Time between two pictures.
@@ -47,7 +47,7 @@ impl<'t> WatchDisplay<'t> {
         name: &str,
         interrupts: &InterruptFlags,
         terminal: &'t Terminal,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self> {
         let picture = arguments
             .live
             .start_picture(|| WatchedPage::new(name), interrupts)?;

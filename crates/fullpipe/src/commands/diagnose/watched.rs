@@ -37,7 +37,7 @@ use super::measured::kernels;
 use super::progress::{HeldOutput, WatchDisplay};
 use super::seen::{SeenTransfer, WatchedFindings};
 use crate::commands::capture::OwnRecording;
-use crate::failure::{FAILED, Failure, INTERRUPTED};
+use crate::failure::{FAILED, Failure, INTERRUPTED, Result};
 use crate::terminal::{OutputFormat, Terminal};
 
 /// Default duration of watching a process or a connection.
@@ -63,7 +63,7 @@ pub(super) fn run(
     arguments: &DiagnoseArguments,
     subject: WatchSubject,
     terminal: &Terminal,
-) -> Result<(), Failure> {
+) -> Result {
     let interrupts = arguments.live.interrupt_flags()?;
     let flag = Arc::clone(&interrupts.flag);
     let time = arguments.load.requested_time().unwrap_or(USUAL_TIME);
@@ -97,7 +97,7 @@ pub(super) fn run_command(
     arguments: &DiagnoseArguments,
     words: &[String],
     terminal: &Terminal,
-) -> Result<(), Failure> {
+) -> Result {
     let (name, rest) = words
         .split_first()
         .ok_or_else(|| Failure::new(FAILED, "no command is named"))?;
@@ -162,7 +162,7 @@ pub(super) fn run_download(
     arguments: &DiagnoseArguments,
     url: &str,
     terminal: &Terminal,
-) -> Result<(), Failure> {
+) -> Result {
     let time = arguments.load.requested_time().unwrap_or(MAX_TIME);
     let most = arguments.load.bytes().unwrap_or(MAX_BYTES);
     let limit = format!("{:.3}", time.as_secs_f64());
@@ -224,7 +224,7 @@ struct ChildProgram<'w> {
 }
 
 impl<'w> ChildProgram<'w> {
-    fn start(command: &mut Command, words: &'w [String]) -> Result<Self, Failure> {
+    fn start(command: &mut Command, words: &'w [String]) -> Result<Self> {
         let name = words.first().map_or("", String::as_str);
         // Even if this program is killed, which ends the thread that watches.
         end_with_this_thread(command);
@@ -251,7 +251,7 @@ impl<'w> ChildProgram<'w> {
     fn watch_program(
         &mut self,
         stop: &mut dyn FnMut(WatchProgress<'_>) -> bool,
-    ) -> Result<Option<WatchedConnections>, Failure> {
+    ) -> Result<Option<WatchedConnections>> {
         let (child, status) = (&mut self.child, &mut self.status);
         let subject = WatchSubject::Started(child.id());
         let mut ended_at = Span::ZERO;
@@ -279,7 +279,7 @@ impl<'w> ChildProgram<'w> {
 
     /// Waits for its end, which it has been asked for unless it has ended; ends it if it takes
     /// longer than [`TIMEOUT`], and what it has started too.
-    fn wait_for_end(&mut self) -> Result<CommandEnd, Failure> {
+    fn wait_for_end(&mut self) -> Result<CommandEnd> {
         let deadline = Instant::now() + TIMEOUT;
         let status = self
             .wait_for_status(deadline)
@@ -437,7 +437,7 @@ fn explain_transfers(
     command: Option<CommandEnd>,
     nothing: &str,
     terminal: &Terminal,
-) -> Result<(), Failure> {
+) -> Result {
     let WatchedFindings {
         transfers,
         time,
@@ -447,15 +447,14 @@ fn explain_transfers(
     if transfers.is_empty() && time.is_none() {
         return Err(Failure::new(FAILED, nothing));
     }
-    let style = terminal.style();
     if let Some(time) = &time {
-        terminal.print_result(&report::time_account(time, command.is_some(), style));
+        terminal.print_result(&report::time_account(time, command.is_some()));
     }
     let mut found = Vec::new();
     for one in transfers {
         let rate = one.explained_rate();
         let diagnosis = diagnose_transfer(one, time.as_ref());
-        terminal.print_result(&report::diagnosis_text(&diagnosis, rate, style));
+        terminal.print_result(&report::diagnosis_text(&diagnosis, rate));
         found.push(diagnosis);
     }
     if !found.is_empty() && moved_too_briefly > ByteCount::ZERO {
@@ -467,14 +466,14 @@ fn explain_transfers(
     let capture =
         recording.and_then(|recording| finish_recording(recording, arguments.bandwidth, verdict));
     if let Some(capture) = &capture {
-        terminal.print_result(&report::own_capture(capture, style));
+        terminal.print_result(&report::own_capture(capture));
     }
     if let Some(end) = &command {
         terminal.print_result(&report::command_end(end));
     }
     let is_valid = validity.as_ref().is_none_or(Validity::is_valid);
     if let Some(validity) = &validity {
-        terminal.print_result(&report::not_valid(validity, style));
+        terminal.print_result(&report::not_valid(validity));
     }
     let diagnosis = Box::new(DiagnosisReport {
         transfers: found,
@@ -536,7 +535,7 @@ fn describe_end(end: &CommandEnd) -> String {
 }
 
 /// Returns an interrupt in place of any other result if the user interrupted the program.
-fn unless_interrupted(explained: Result<(), Failure>, flag: &AtomicBool) -> Result<(), Failure> {
+fn unless_interrupted(explained: Result, flag: &AtomicBool) -> Result {
     match explained {
         explained if !flag.load(Ordering::Relaxed) => explained,
         Ok(()) => Err(Failure::already_printed(INTERRUPTED)),

@@ -11,14 +11,14 @@ use serde_json::Value;
 
 use crate::commands::document::{name_of, not_a_document, text_of};
 use crate::commands::keep::PlaceArgument;
-use crate::failure::{FAILED, Failure, USAGE};
+use crate::failure::{FAILED, Failure, Result, USAGE};
 
 /// Characters from which an identifier is taken for one.
 const MIN_ID: usize = 4;
 
 /// Reads the measurements of one of the two: of a file or a document of the archive, or of several
 /// with commas between them.
-pub(super) fn read_runs(files: &str, archive: &PlaceArgument) -> Result<NamedRuns, Failure> {
+pub(super) fn read_runs(files: &str, archive: &PlaceArgument) -> Result<NamedRuns> {
     // A name may have a comma.
     let names: Vec<&str> = if Path::new(files).exists() {
         vec![files]
@@ -55,7 +55,7 @@ fn is_stored(name: &str) -> bool {
 }
 
 /// Returns the text of a document of the archive.
-fn stored_text(id: &str, archive: &PlaceArgument) -> Result<String, Failure> {
+fn stored_text(id: &str, archive: &PlaceArgument) -> Result<String> {
     let mut store = Store::open(&archive.location()?).map_err(|error| {
         let failure = Failure::from(error);
         Failure::new(
@@ -92,14 +92,14 @@ fn other_program(text: &str) -> Option<String> {
         .map(str::to_owned)
 }
 
-fn measurements_in(name: &str, text: &str) -> Result<Vec<Measurement>, Failure> {
+fn measurements_in(name: &str, text: &str) -> Result<Vec<Measurement>> {
     own_measurements(name, text).map_err(|failure| match other_program(text) {
         Some(program) => of_other_program(name, &program),
         None => failure,
     })
 }
 
-fn own_measurements(name: &str, text: &str) -> Result<Vec<Measurement>, Failure> {
+fn own_measurements(name: &str, text: &str) -> Result<Vec<Measurement>> {
     let mut measurements = Vec::new();
     for value in serde_json::Deserializer::from_str(text).into_iter::<Value>() {
         let value = value.map_err(|error| not_a_document(name, &error))?;
@@ -122,7 +122,7 @@ fn own_measurements(name: &str, text: &str) -> Result<Vec<Measurement>, Failure>
 }
 
 /// Returns the measurement of a document or of an event; `None` of an event of another kind.
-fn measurement_from_value(name: &str, value: Value) -> Result<Option<Measurement>, Failure> {
+fn measurement_from_value(name: &str, value: Value) -> Result<Option<Measurement>> {
     match value.get("event").and_then(Value::as_str) {
         Some("measurement") => {
             let data = value.get("data").cloned().unwrap_or_default();
@@ -139,7 +139,7 @@ fn measurement_from_value(name: &str, value: Value) -> Result<Option<Measurement
     }
 }
 
-fn of_document(name: &str, document: Document) -> Result<Measurement, Failure> {
+fn of_document(name: &str, document: Document) -> Result<Measurement> {
     match document.content {
         Content::Measurement { measurement, .. }
         | Content::Diagnosis {

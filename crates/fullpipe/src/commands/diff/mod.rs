@@ -13,7 +13,7 @@ use crate::commands::RunCommand;
 use crate::commands::keep::PlaceArgument;
 use crate::commands::load::AccessArguments;
 use crate::commands::output::{OutputArguments, OutputChoice};
-use crate::failure::{Failure, USAGE};
+use crate::failure::{Failure, Result, USAGE};
 use crate::terminal::Terminal;
 use crate::values::{integer_parser, some_test_time};
 
@@ -70,7 +70,7 @@ impl RunCommand for DiffArguments {
         self.output.output_choice()
     }
 
-    fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
+    fn run(&self, terminal: &Terminal) -> Result {
         match (self.pairs, &self.b) {
             (Some(pairs), _) => pairs::run(self, pairs, terminal),
             (None, Some(b)) => self.compare_measurements(b, terminal),
@@ -84,7 +84,7 @@ impl RunCommand for DiffArguments {
 
 impl DiffArguments {
     /// Compares measurements that are there.
-    fn compare_measurements(&self, b: &str, terminal: &Terminal) -> Result<(), Failure> {
+    fn compare_measurements(&self, b: &str, terminal: &Terminal) -> Result {
         if self.a == "-" && b == "-" {
             return Err(Failure::new(USAGE, "A and B cannot both be standard input"));
         }
@@ -132,7 +132,7 @@ fn of_pairs(flag: Arg) -> Arg {
 
 /// Prints the report.
 fn print_difference(compared: DifferenceReport, error: Option<&ErrorReport>, terminal: &Terminal) {
-    terminal.print_result(&report::difference_text(&compared, terminal.style()));
+    terminal.print_result(&report::difference_text(&compared));
     terminal.print_event(&Event::Difference(Box::new(compared.clone())));
     terminal.print_report(
         Content::Difference {

@@ -12,7 +12,7 @@ use fullpipe_units::{ByteCount, Span, printable_line};
 use crate::arguments::parse_arguments;
 use crate::commands::load::{MeasureLoadArguments, ServerAddress};
 use crate::commands::measure::{ask_consent, ask_question, require_whole, stays_here};
-use crate::failure::{FAILED, Failure, INTERRUPTED, USAGE};
+use crate::failure::{FAILED, Failure, INTERRUPTED, Result, USAGE};
 use crate::terminal::Terminal;
 
 /// Usual duration of a run: the ramp of a wide-area path is over then.
@@ -30,11 +30,7 @@ struct SideArguments {
 }
 
 /// Measures both sides once for the forecast, then in pairs.
-pub(super) fn run(
-    arguments: &super::DiffArguments,
-    pairs: u32,
-    terminal: &Terminal,
-) -> Result<(), Failure> {
+pub(super) fn run(arguments: &super::DiffArguments, pairs: u32, terminal: &Terminal) -> Result {
     let flag = crate::commands::interrupt_flag()?;
     let server: ServerAddress = arguments
         .a
@@ -90,7 +86,7 @@ fn finish_comparison(
     compared: DifferenceReport,
     error: Option<Failure>,
     terminal: &Terminal,
-) -> Result<(), Failure> {
+) -> Result {
     let interrupted = compared.interrupted;
     let error = error.map(|Failure { code, message }| ErrorReport {
         message,
@@ -101,7 +97,7 @@ fn finish_comparison(
 }
 
 /// Reads the flags of A and of B, with `--` between them.
-fn parse_sides(flags: &[String], time: Span) -> Result<[PairedSide; 2], Failure> {
+fn parse_sides(flags: &[String], time: Span) -> Result<[PairedSide; 2]> {
     let parts: Vec<&[String]> = flags.split(|flag| flag == "--").collect();
     let [a, b] = parts[..] else {
         let sentence = "the flags of A and those of B stand behind a -- each: \
@@ -111,7 +107,7 @@ fn parse_sides(flags: &[String], time: Span) -> Result<[PairedSide; 2], Failure>
     Ok([parse_side("A", a, time)?, parse_side("B", b, time)?])
 }
 
-fn parse_side(name: &str, flags: &[String], time: Span) -> Result<PairedSide, Failure> {
+fn parse_side(name: &str, flags: &[String], time: Span) -> Result<PairedSide> {
     let parsed =
         parse_arguments::<SideArguments>(flags.iter().map(OsString::from)).map_err(|error| {
             let error = error.to_string();
@@ -140,7 +136,7 @@ fn forecast_of(
     pairs: u32,
     once: &mut dyn FnMut(&Request) -> Result<Measurement, ProbeError>,
     terminal: &Terminal,
-) -> Result<PairForecast, Failure> {
+) -> Result<PairForecast> {
     let mut runs = Vec::new();
     for side in sides {
         let what = "the run before the first pair";
@@ -152,7 +148,7 @@ fn forecast_of(
 }
 
 /// Asks for consent to many bytes, where they leave this host.
-fn consent_to(forecast: &PairForecast, destination: &Destination) -> Result<(), Failure> {
+fn consent_to(forecast: &PairForecast, destination: &Destination) -> Result {
     if forecast.bytes <= MAX_UNASKED || stays_here(&destination.host) {
         return Ok(());
     }
@@ -164,7 +160,7 @@ fn consent_to(forecast: &PairForecast, destination: &Destination) -> Result<(), 
 }
 
 /// Returns a random seed for the order of the pairs.
-fn random_seed() -> Result<u64, Failure> {
+fn random_seed() -> Result<u64> {
     let mut seed = [0; 8];
     let filled = rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty());
     filled.map_err(|error| {

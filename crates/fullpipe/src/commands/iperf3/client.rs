@@ -15,12 +15,12 @@ use super::process;
 use super::renderer::{TestFailure, TestRenderer, test_header};
 use super::sentences::{CLIENT_TERMINATED, error_sentence};
 use crate::commands::interrupt_flag;
-use crate::failure::{FAILED, Failure};
+use crate::failure::{FAILED, Failure, Result};
 
 /// Largest rate of UDP without a warning.
 const UDP_CONSENT_RATE: BitRate = BitRate::from_mbps(10);
 
-pub(super) fn run(plan: &ClientPlan, output: &mut ResultWriter) -> Result<(), Failure> {
+pub(super) fn run(plan: &ClientPlan, output: &mut ResultWriter) -> Result {
     let flag = interrupt_flag()?;
     let header = test_header(&plan.destination.host, plan.destination.port);
     if let Some(warning) = udp_warning(&plan.request) {

@@ -19,7 +19,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser};
 
 use super::RunCommand;
-use crate::failure::{FAILED, Failure};
+use crate::failure::{FAILED, Failure, Result};
 use crate::terminal::Terminal;
 use crate::verbosity::report_events;
 use arguments::{Iperf3Arguments, Iperf3Task};
@@ -45,7 +45,7 @@ pub(crate) struct RawArguments {
 }
 
 impl RunCommand for RawArguments {
-    fn run(&self, _: &Terminal) -> Result<(), Failure> {
+    fn run(&self, _: &Terminal) -> Result {
         run(&self.all)
     }
 }
@@ -67,7 +67,7 @@ pub(super) fn iperf3_command() -> clap::Command {
 ///
 /// # Errors
 /// Where iperf3 would end with an exit code other than zero; everything has been said then.
-pub(crate) fn run(arguments: &[OsString]) -> Result<(), Failure> {
+pub(crate) fn run(arguments: &[OsString]) -> Result {
     let name = OsString::from(NAME);
     let parsed = match Iperf3Arguments::try_parse_from(std::iter::once(&name).chain(arguments)) {
         Ok(parsed) => parsed,
@@ -101,7 +101,7 @@ fn usage_failure(why: &str) -> Failure {
 }
 
 /// Help is no failure; everything else that clap says is about the command line.
-fn print_clap_error(error: &clap::Error) -> Result<(), Failure> {
+fn print_clap_error(error: &clap::Error) -> Result {
     if error.kind() == ErrorKind::DisplayHelp {
         // An error here means that the terminal is gone: no user can read a message.
         let _ = error.print();

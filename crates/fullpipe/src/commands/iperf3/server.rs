@@ -18,9 +18,9 @@ use super::process;
 use super::renderer::{TestFailure, TestRenderer, test_header};
 use super::sentences::{TERMINATED, error_sentence};
 use crate::commands::{daemon, interrupt_flag, server_text};
-use crate::failure::{FAILED, Failure};
+use crate::failure::{FAILED, Failure, Result};
 
-pub(super) fn run(plan: &ServerPlan, output: &mut ResultWriter) -> Result<(), Failure> {
+pub(super) fn run(plan: &ServerPlan, output: &mut ResultWriter) -> Result {
     if plan.daemon && !daemon::is_detached() {
         return detach_process().map_err(|error| {
             server_failure(

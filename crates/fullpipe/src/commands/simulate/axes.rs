@@ -3,7 +3,7 @@
 use fullpipe_calc::{QuantitySetting, numbers_between};
 use fullpipe_record::{Buffer, Quantity, Request};
 
-use crate::failure::{Failure, USAGE};
+use crate::failure::{Failure, Result, USAGE};
 use crate::values::{QuantityValues, values_parser};
 
 /// Combinations of one table.
@@ -56,7 +56,7 @@ impl PathLists {
     pub(super) fn combinations<'v>(
         &self,
         load: impl Iterator<Item = &'v QuantityValues>,
-    ) -> Result<Vec<AxisCombination>, Failure> {
+    ) -> Result<Vec<AxisCombination>> {
         let path = self.path_keys();
         let load: Vec<&Vec<QuantitySetting>> = load.map(|QuantityValues(values)| values).collect();
         let lengths = path

@@ -7,7 +7,7 @@ use fullpipe_record::{Content, Event};
 use fullpipe_report as report;
 
 use crate::commands::document;
-use crate::failure::{Failure, USAGE};
+use crate::failure::{Failure, Result, USAGE};
 use crate::sibling::read_sibling;
 use crate::terminal::Terminal;
 
@@ -52,7 +52,7 @@ impl PastArguments {
     ///
     /// # Errors
     /// Fails if it cannot be read or has no measurement.
-    pub(super) fn read_transfers(&self) -> Result<Option<Vec<PastTransfer>>, Failure> {
+    pub(super) fn read_transfers(&self) -> Result<Option<Vec<PastTransfer>>> {
         self.from.as_deref().map(read_past_transfers).transpose()
     }
 
@@ -63,7 +63,7 @@ impl PastArguments {
         options: &PastOptions<'_>,
         interrupt: Interrupt<'_>,
         terminal: &Terminal,
-    ) -> Result<(), Failure> {
+    ) -> Result {
         let mut reports = Vec::new();
         let mut interrupted = false;
         for past in past {
@@ -75,7 +75,7 @@ impl PastArguments {
                 }
                 report => report?,
             };
-            terminal.print_result(&report::what_if(&report, terminal.style()));
+            terminal.print_result(&report::what_if(&report));
             terminal.print_event(&Event::WhatIf(Box::new(report.clone())));
             reports.push(report);
         }
@@ -85,7 +85,7 @@ impl PastArguments {
 }
 
 /// Reads the measurements in a file.
-fn read_past_transfers(file: &str) -> Result<Vec<PastTransfer>, Failure> {
+fn read_past_transfers(file: &str) -> Result<Vec<PastTransfer>> {
     let (name, document) = (document::name_of(file), document::read_document(file)?);
     PastTransfer::all_in(document).map_err(|why| Failure::new(USAGE, format!("{name}: {why}")))
 }

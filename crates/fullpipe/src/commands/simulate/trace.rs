@@ -8,7 +8,7 @@ use fullpipe_record::{CongestionState, Measurement};
 use fullpipe_sim::SimulationPlan;
 use fullpipe_units::{SegCount, Span};
 
-use crate::failure::{FAILED, Failure, USAGE};
+use crate::failure::{FAILED, Failure, Result, USAGE};
 use crate::values::{parse_duration, value_within};
 use crate::whole_file::WholeFile;
 
@@ -55,7 +55,7 @@ impl TraceArguments {
         file: &Path,
         plan: SimulationPlan,
         interrupt: Interrupt<'_>,
-    ) -> Result<Measurement, Failure> {
+    ) -> Result<Measurement> {
         let trace = WholeFile::create(file).map_err(|error| write_failure(file, &error))?;
         let done = self.write_rows(&mut BufWriter::new(&trace.file), plan, interrupt);
         match done {
@@ -151,7 +151,7 @@ fn trace_interval(text: &str) -> Result<Span, String> {
 ///
 /// # Errors
 /// A sentence for the user.
-pub(super) fn check_transfer_count(transfers: usize, file: &Path) -> Result<(), Failure> {
+pub(super) fn check_transfer_count(transfers: usize, file: &Path) -> Result {
     if file == Path::new("-") {
         let why = "--trace writes a file, as standard output has the result: name one";
         return Err(Failure::new(USAGE, why));
