@@ -11,6 +11,7 @@
 pub mod iperf3;
 mod json;
 mod page;
+mod prelude;
 mod text;
 mod timeline;
 

@@ -1,6 +1,5 @@
 use std::io::ErrorKind;
 use std::num::NonZeroUsize;
-use std::path::Path;
 use std::thread;
 
 use fullpipe_calc::{
@@ -10,18 +9,13 @@ use fullpipe_calc::{
 use fullpipe_host::{SysctlTree, inspect_host};
 use fullpipe_model::kernel::default_settings;
 use fullpipe_record::{
-    Change, Content, Encapsulation, Framing, Inputs, IpVersion, KernelVersion, Quantity, Tunnel,
+    Change, Encapsulation, Framing, Inputs, IpVersion, KernelVersion, Quantity, Tunnel,
 };
-use fullpipe_report as report;
 use fullpipe_scenario::parse_host_flag;
-use fullpipe_units::{BitRate, Span, parse_quantity};
 
-use crate::commands::RunCommand;
-use crate::commands::output::{JsonArgument, OutputChoice};
-use crate::failure::{FAILED, Failure, Result, USAGE};
+use super::prelude::*;
 use crate::input;
-use crate::terminal::Terminal;
-use crate::values::{QuantityValues, integer_parser, parse_duration, values_parser};
+use crate::values::{QuantityValues, values_parser};
 
 /// Solve path equations for bandwidth, RTT, window, loss or streams
 ///

@@ -1,17 +1,13 @@
 //! Captures of transfers that are measured or watched, and what packets show of a limit.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
 
-use fullpipe_experiment::{Interrupt, KnownFacts, judge_files};
-use fullpipe_probe::Destination;
-use fullpipe_record::{Measurement, OwnCapture, Verdict};
+use fullpipe_experiment::{KnownFacts, judge_files};
+use fullpipe_record::{OwnCapture, Verdict};
 use fullpipe_sys::output_device;
 use fullpipe_trace::{CapturedPeer, ExplainedTransfers, HeaderRecording};
-use fullpipe_units::BitRate;
 
-use crate::failure::{FAILED, Failure, Result};
+use super::prelude::*;
 
 /// The flag for a capture of the test.
 #[derive(Debug, clap::Args)]

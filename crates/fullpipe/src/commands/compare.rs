@@ -4,20 +4,13 @@ use fullpipe_compare::{
     CompareError, ComparisonRequest, RemoteServers, TransferProgram, compare_programs,
     compare_with_servers,
 };
-use fullpipe_experiment::Interrupt;
 use fullpipe_lab::Backend;
 use fullpipe_record::event::ProgramMoved;
-use fullpipe_record::{Content, Event, ProgramLeftOut, ProgramsReport};
-use fullpipe_report as report;
-use fullpipe_units::{BitRate, ByteCount, Span, parse_quantity};
+use fullpipe_record::{ProgramLeftOut, ProgramsReport};
 
 use super::lab::load_comparison;
-use crate::commands::RunCommand;
-use crate::commands::keep::KeepArguments;
-use crate::commands::output::{OutputArguments, OutputChoice};
-use crate::failure::{FAILED, Failure, INTERRUPTED, LACKING, Result};
-use crate::terminal::Terminal;
-use crate::values::{integer_parser, parse_capacity, some_time, value_within};
+use super::prelude::*;
+use crate::values::some_time;
 
 /// The flags of a comparison in a lab.
 #[derive(Debug, clap::Args)]

@@ -10,10 +10,8 @@ use clap::CommandFactory;
 use clap_complete::engine::{CompletionCandidate, complete};
 use clap_complete::{Shell, generate};
 
-use super::RunCommand;
+use super::prelude::*;
 use crate::cli::Cli;
-use crate::failure::{FAILED, Failure, Result};
-use crate::terminal::Terminal;
 
 const AFTER_HELP: &str = "\
 Install, for example:

@@ -3,23 +3,17 @@ use std::fs::File;
 use std::io::{stdin, stdout};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
-use std::sync::Arc;
 
 use fullpipe_control::AddressPrefix;
 use fullpipe_copy::{
     CopyError, CopyEvent, CopyOptions, CopyPath, DataTransport, copy_files, far_end,
 };
 use fullpipe_iperf::SharedKey;
+use fullpipe_record::CopyReport;
 use fullpipe_record::event::CopyNote;
-use fullpipe_record::{Content, CopyReport, Event};
-use fullpipe_report as report;
-use fullpipe_units::{BitRate, Span, parse_quantity};
 
-use crate::commands::RunCommand;
-use crate::commands::output::OutputChoice;
-use crate::failure::{FAILED, Failure, Result, USAGE};
-use crate::terminal::{OutputFormat, Terminal};
-use crate::values::{parse_duration, read_key_file, value_within};
+use super::prelude::*;
+use crate::values::read_key_file;
 
 /// Copy files and trees to or from a host, verified and resumable.
 ///

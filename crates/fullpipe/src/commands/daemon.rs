@@ -4,8 +4,7 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
-use crate::failure::{FAILED, Failure, Result};
-use crate::terminal::Terminal;
+use super::prelude::*;
 
 /// Variable of the environment that is set for the process in the background.
 const DETACHED: &str = "FULLPIPE_DETACHED";

@@ -1,15 +1,10 @@
-use fullpipe_experiment::{ExperimentTarget, Interrupt, LabTarget, VirtualTarget, run as run_loop};
+use fullpipe_experiment::{ExperimentTarget, LabTarget, VirtualTarget, run as run_loop};
 use fullpipe_lab::{Backend, Lab, LabPlan, check_congestion_control};
-use fullpipe_record::{Content, Event, Experiment, Measurement, Request, Steady};
-use fullpipe_report as report;
-use fullpipe_units::Span;
+use fullpipe_record::{Experiment, Steady};
 
-use crate::commands::RunCommand;
+use super::prelude::*;
 use crate::commands::emulated::EmulatedArguments;
-use crate::commands::output::{OutputArguments, OutputChoice};
-use crate::failure::{Failure, Result};
-use crate::terminal::Terminal;
-use crate::values::{integer_parser, parse_backend, some_test_time};
+use crate::values::{parse_backend, some_test_time};
 
 /// The whole loop on an emulated path: predict, measure, fix, prove.
 ///

@@ -1,10 +1,6 @@
 //! Documents that were printed with --json, read again.
 
-use std::path::Path;
-
-use fullpipe_record::Document;
-
-use crate::failure::{Failure, Result, USAGE};
+use super::prelude::*;
 use crate::input::read_text;
 
 /// Returns the name of a file for messages: `-` is standard input.

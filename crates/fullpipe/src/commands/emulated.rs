@@ -5,7 +5,7 @@ use std::path::Path as FilePath;
 use fullpipe_record::{Change, Path};
 use fullpipe_scenario::{PathSpec, parse_host_flag, parse_path_flag_with};
 
-use crate::failure::{Failure, Result, USAGE};
+use super::prelude::*;
 use crate::sibling::read_sibling;
 
 /// An emulated path, and settings of the hosts at its ends.

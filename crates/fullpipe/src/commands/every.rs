@@ -1,15 +1,9 @@
 //! A measurement that is repeated at an interval.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
-
-use fullpipe_units::Span;
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
 
-use crate::failure::{Failure, INTERRUPTED, Result, USAGE};
-use crate::terminal::{OutputFormat, Terminal};
-use crate::values::{parse_duration, value_within};
+use super::prelude::*;
 
 /// Interval of the checks for Ctrl-C.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);

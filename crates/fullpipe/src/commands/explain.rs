@@ -1,11 +1,8 @@
 //! The pages about verdicts.
 
 use fullpipe_record::LegalVerdict;
-use fullpipe_report as report;
 
-use crate::commands::RunCommand;
-use crate::failure::{Failure, Result, USAGE};
-use crate::terminal::Terminal;
+use super::prelude::*;
 
 /// The meaning of a verdict, what shows it, and what to do.
 #[derive(Debug, clap::Args)]

@@ -2,13 +2,11 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::path::{Path, PathBuf};
 
-use fullpipe_record::{Event, Measurement};
 use fullpipe_scenario::ScenarioGrid;
 use serde_json::json;
 
-use crate::failure::{FAILED, Failure, Result};
+use super::prelude::*;
 
 /// Files of one cell.
 const MAX_RUNS: u32 = 9_999;

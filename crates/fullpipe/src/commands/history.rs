@@ -1,15 +1,7 @@
-use std::path::PathBuf;
-
-use fullpipe_record::Content;
-use fullpipe_report as report;
 use fullpipe_store::Store;
 use jiff::Timestamp;
 
-use super::keep::PlaceArgument;
-use crate::commands::RunCommand;
-use crate::commands::output::{JsonArgument, OutputChoice};
-use crate::failure::Result;
-use crate::terminal::Terminal;
+use super::prelude::*;
 use crate::values::parse_past_time;
 
 /// Show what changed on the way to a host, and when.

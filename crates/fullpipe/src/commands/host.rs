@@ -3,12 +3,9 @@
 use std::io::{self, BufRead, BufReader};
 use std::os::unix::net::UnixDatagram;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::mpsc;
 use std::thread;
-use std::time::{Duration, Instant};
 
 use clap::Subcommand;
 use fullpipe_calc::{HostPair, calculate};
@@ -17,18 +14,13 @@ use fullpipe_host::{
     buffer_allowances, check_changes, host_report, inspect_host, is_network_sysctl,
     preview_changes, setting_managers, usual_path, who_else,
 };
-use fullpipe_record::{Change, Content, HostAdvice, HostApplied, HostUndone, Inputs};
-use fullpipe_report as report;
+use fullpipe_record::{Change, HostAdvice, HostApplied, HostUndone, Inputs};
 use fullpipe_scenario::parse_host_flag;
 use fullpipe_sys::ignore_terminal_signals;
-use fullpipe_units::{BitRate, ByteCount, SegCount, Span, is_one_line, parse_quantity};
+use fullpipe_units::{SegCount, is_one_line};
 
+use super::prelude::*;
 use super::state::state_folder;
-use crate::commands::RunCommand;
-use crate::commands::output::{JsonArgument, OutputChoice};
-use crate::failure::{FAILED, Failure, Result, USAGE};
-use crate::terminal::{OutputFormat, Terminal};
-use crate::values::{integer_parser, parse_capacity, parse_duration, value_within};
 
 const APPLY_HELP: &str = "\
 Settings are written as they are called:

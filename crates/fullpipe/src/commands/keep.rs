@@ -1,24 +1,18 @@
 //! Results are kept in the archive, once there is one. A measurement never fails because of that.
 
 use std::ffi::OsStr;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
-use std::time::{Duration, Instant};
 
 use clap::builder::TypedValueParser;
 use clap::error::ErrorKind;
-use fullpipe_record::Document;
 use fullpipe_store::{
     ArchiveLocation, DocumentFilter, KeptDocument, NewDocument, Store, StoreError,
 };
 use jiff::Timestamp;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-use crate::failure::{FAILED, Failure, INTERRUPTED, Result, USAGE};
-use crate::terminal::Terminal;
+use super::prelude::*;
 
 /// Variable of the environment that names an archive.
 const VARIABLE: &str = "FULLPIPE_STORE";

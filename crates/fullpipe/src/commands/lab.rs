@@ -1,37 +1,28 @@
-use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
-
 use clap::Subcommand;
 use fullpipe_experiment::{
-    CaptureNumbers, CaptureTo, ExperimentError, GridPlace, Interrupt, grid_duration, run_grid,
-    run_scenario, run_scenario_virtually,
+    CaptureNumbers, CaptureTo, ExperimentError, GridPlace, grid_duration, run_grid, run_scenario,
+    run_scenario_virtually,
 };
 use fullpipe_host::{SysctlTree, inspect_host};
 use fullpipe_lab::{
     Backend, Host, JoinedLab, Lab, LabError, LabPlan, ProgramStdio, StandingLab,
     check_congestion_control,
 };
-use fullpipe_record::{Content, Document, Event, HostSettings, LabReport};
-use fullpipe_report as report;
+use fullpipe_record::{HostSettings, LabReport};
 use fullpipe_scenario::{
     RequiredControl, Scenario, ScenarioGrid, builtin_comparisons, builtin_grids, builtin_scenarios,
 };
-use fullpipe_units::{ByteCount, Ratio, Span, count_noun, parse_quantity};
 
 use super::compare::CompareArguments;
 use super::diagnose::explained_rate;
 use super::grid_runs::GridRuns;
+use super::prelude::*;
 use super::sweep::{SweepArguments, sweep_scenario};
 use super::up::{LabSettings, describe_path, run_standing_lab};
-use crate::commands::RunCommand;
 use crate::commands::emulated::EmulatedArguments;
-use crate::commands::keep::KeepArguments;
-use crate::commands::output::{OutputArguments, OutputChoice};
-use crate::failure::{FAILED, Failure, Result, USAGE};
 use crate::input::read_text;
 use crate::sibling::read_sibling;
-use crate::terminal::{OutputFormat, Terminal};
-use crate::values::{parse_backend, parse_duration, some_bytes, value_within};
+use crate::values::parse_backend;
 
 /// Run scenarios, or any program, over emulated paths.
 ///

@@ -3,18 +3,16 @@
 use std::cell::RefCell;
 use std::process::exit;
 use std::rc::Rc;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use fullpipe_live::{
     LiveDisplay, LiveError, LivePage, MeasurementUpdate, StopControls, check_terminal,
 };
-use fullpipe_probe::{Destination, ProbeError, TestEvent, watch_closely};
-use fullpipe_record::{Interval, Measurement, Request};
+use fullpipe_probe::{ProbeError, TestEvent, watch_closely};
+use fullpipe_record::Interval;
 use signal_hook::SigId;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use crate::failure::{FAILED, Failure, INTERRUPTED, Result, USAGE};
+use super::prelude::*;
 use crate::terminal::OutputHold;
 
 /// The flag for a picture.

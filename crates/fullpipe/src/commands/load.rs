@@ -2,20 +2,18 @@
 //! them.
 
 use std::net::IpAddr;
-use std::path::PathBuf;
 use std::str::FromStr;
 
 use fullpipe_control::{ClientLogin, RsaPadding, RsaPublicKey, TlsTrust};
 use fullpipe_iperf::{DEFAULT_PORT, SharedKey, iperf2};
-use fullpipe_probe::{Destination, LocalEndpoint};
-use fullpipe_record::{Buffer, Direction, IpVersion, Request, Transport, Writer};
-use fullpipe_units::{BitRate, ByteCount, Span, parse_quantity};
+use fullpipe_probe::LocalEndpoint;
+use fullpipe_record::{Buffer, IpVersion, Writer};
 
 use super::login::read_login;
-use crate::failure::{Failure, Result, USAGE};
+use super::prelude::*;
 use crate::values::{
-    integer_parser, parse_dscp, parse_duration, parse_milliseconds, read_key_file, rsa_public_key,
-    some_bytes, test_time, tls_trust, type_of_service,
+    parse_dscp, parse_milliseconds, read_key_file, rsa_public_key, test_time, tls_trust,
+    type_of_service,
 };
 
 /// Default rate of a UDP sender, as iperf3 has it.

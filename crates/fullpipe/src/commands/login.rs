@@ -1,14 +1,11 @@
 //! Login of a user at an iperf3 server that requires one.
 
-use std::sync::atomic::Ordering;
-
 use fullpipe_control::{ClientLogin, RsaPadding, RsaPublicKey};
 use fullpipe_iperf::UserCredentials;
 use zeroize::Zeroizing;
 
 use super::interrupt_flag;
-use crate::failure::{Failure, INTERRUPTED, Result, USAGE};
-use crate::terminal::Terminal;
+use super::prelude::*;
 
 /// Returns the login of `user` at the server with this `key`. The password comes from the variable
 /// of the environment that iperf3 reads, or the user is asked.

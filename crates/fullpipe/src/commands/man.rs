@@ -1,14 +1,12 @@
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
 
 use clap::CommandFactory;
 use clap_mangen::Man;
 
-use super::{RunCommand, iperf3};
+use super::iperf3;
+use super::prelude::*;
 use crate::cli::Cli;
-use crate::failure::{FAILED, Failure, Result, USAGE};
-use crate::terminal::Terminal;
 
 /// Print a manual page, or write all pages to a folder.
 ///

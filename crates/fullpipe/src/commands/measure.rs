@@ -3,24 +3,15 @@ use std::net::IpAddr;
 use fullpipe_diagnose::diagnose;
 use fullpipe_experiment::RAMP_STEP;
 use fullpipe_live::MeasurementPage;
-use fullpipe_probe::{Destination, measure_iperf2, measure_transfer, trace_route};
-use fullpipe_record::{
-    Content, ErrorReport, Event, Evidence, Framing, Interval, Measurement, Request, Transport,
-};
-use fullpipe_report as report;
-use fullpipe_units::{BitRate, Span};
+use fullpipe_probe::{measure_iperf2, measure_transfer, trace_route};
+use fullpipe_record::{Evidence, Framing, Interval};
 
-use crate::commands::RunCommand;
+use super::prelude::*;
 use crate::commands::capture::{CaptureArgument, with_capture};
 use crate::commands::every::{local_time, parse_interval, run_repeatedly};
-use crate::commands::keep::KeepArguments;
-use crate::commands::live::{InterruptFlags, LiveArgument, draw_measurement};
+use crate::commands::live::draw_measurement;
 use crate::commands::load::{MeasureLoadArguments, ServerArguments};
-use crate::commands::output::{OutputArguments, OutputChoice};
 use crate::commands::ramp::{self, RampArgument};
-use crate::failure::{FAILED, Failure, INTERRUPTED, Result, USAGE};
-use crate::terminal::Terminal;
-use crate::values::parse_capacity;
 
 /// Largest rate of UDP load that needs no consent of the users of the path.
 const UDP_CONSENT_RATE: BitRate = BitRate::from_mbps(10);

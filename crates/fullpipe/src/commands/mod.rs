@@ -28,6 +28,7 @@ mod man;
 mod measure;
 mod output;
 mod pidfile;
+mod prelude;
 mod ramp;
 mod relay;
 mod report;
@@ -43,16 +44,12 @@ mod up;
 
 use std::fmt::Write as _;
 use std::io;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use clap::Subcommand;
 use clap::builder::StyledStr;
 use clap::builder::styling::Styles;
 
-use self::output::OutputChoice;
-use crate::failure::{FAILED, Failure, INTERRUPTED, Result};
-use crate::terminal::{OutputFormat, Terminal};
+use crate::commands::prelude::*;
 
 /// A command: its arguments, which carry it out.
 pub(crate) trait RunCommand {

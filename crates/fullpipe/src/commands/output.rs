@@ -1,8 +1,6 @@
 //! The format of the result, for commands that run for a while.
 
-use std::path::{Path, PathBuf};
-
-use crate::terminal::OutputFormat;
+use super::prelude::*;
 
 /// The form of standard output, and the file for the result as a page.
 pub(crate) type OutputChoice<'o> = (OutputFormat, Option<&'o Path>);

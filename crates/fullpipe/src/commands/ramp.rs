@@ -4,16 +4,13 @@ use std::str::FromStr;
 
 use fullpipe_experiment::{LoadRamp, RampLoads, run_ramp};
 use fullpipe_live::{MeasurementPage, MeasurementUpdate};
-use fullpipe_probe::{Destination, ProbeError, measure_transfer};
-use fullpipe_record::{Content, ErrorReport, Event, Measurement, RampReport, Request, Transport};
-use fullpipe_report as report;
-use fullpipe_units::{BitRate, ByteCount, parse_quantity};
+use fullpipe_probe::{ProbeError, measure_transfer};
+use fullpipe_record::RampReport;
 
-use crate::commands::live::{InterruptFlags, LiveArgument, draw_measurement};
+use super::prelude::*;
+use crate::commands::live::draw_measurement;
 use crate::commands::load::split_count;
 use crate::commands::measure::require_whole;
-use crate::failure::{FAILED, Failure, Result};
-use crate::terminal::Terminal;
 
 /// Number of steps by default: a tenth of what the path carries each, from one to twelve.
 const USUAL_STEPS: u16 = 12;

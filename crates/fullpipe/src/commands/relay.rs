@@ -1,27 +1,20 @@
 use std::net::IpAddr;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use clap::ArgGroup;
 use fullpipe_control::AddressPrefix;
 use fullpipe_iperf::SharedKey;
-use fullpipe_record::Event;
 use fullpipe_record::event::{ClientFailure, Listening, NoPeer, NotAccepting, RelayStopping};
 use fullpipe_relay::{
     AllowedTargets, RelayError, RelayEvent, RelayOptions, RelayRole, TargetAddress,
     relay_connections,
 };
-use fullpipe_report as report;
-use fullpipe_units::{Span, count_noun};
 
 use super::every::parse_interval;
 use super::log_thread::LogThread;
+use super::prelude::*;
 use super::serve::{rejected_event, rejected_line};
-use crate::commands::RunCommand;
-use crate::commands::output::OutputChoice;
-use crate::failure::{FAILED, Failure, LACKING, Result, USAGE};
-use crate::terminal::{OutputFormat, Terminal, event_line};
-use crate::values::{integer_parser, parse_duration, read_key_file};
+use crate::terminal::event_line;
+use crate::values::read_key_file;
 
 /// Split TCP, for hosts with small windows that nobody may change.
 ///

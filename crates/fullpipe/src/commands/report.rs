@@ -1,17 +1,12 @@
-use std::path::{Path, PathBuf};
-
-use fullpipe_record::{Content, Document, StoredDocument};
+use fullpipe_record::StoredDocument;
 use fullpipe_report::{PageSource, text_page};
 use fullpipe_store::{DocumentFilter, NewDocument, Store};
 use jiff::Timestamp;
 
-use super::keep::PlaceArgument;
-use crate::commands::RunCommand;
+use super::prelude::*;
 use crate::commands::document::{name_of, read_document};
 use crate::commands::facts;
-use crate::commands::output::OutputChoice;
-use crate::failure::{Failure, Result, USAGE};
-use crate::terminal::{OutputFormat, Terminal, write_page};
+use crate::terminal::write_page;
 use crate::values::parse_past_time;
 
 /// Documents of the archive that are shown whole; of more, their facts are compared.

@@ -1,8 +1,4 @@
-use fullpipe_report as report;
-
-use super::RunCommand;
-use crate::failure::Result;
-use crate::terminal::Terminal;
+use super::prelude::*;
 
 /// Print the JSON schema of what --json and --json-lines print.
 #[derive(Debug, clap::Args)]

@@ -1,8 +1,6 @@
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use fullpipe_control::{
@@ -19,21 +17,15 @@ use fullpipe_record::event::{
     Client, ClientFailure, ClientTest, ClientTotals, Listening, NotListening, Rejected,
     UnreportedFlows,
 };
-use fullpipe_record::{Direction, Event, Request};
-use fullpipe_units::{BitRate, ByteCount, Span, count_noun};
 
 use super::load::rsa_padding;
 use super::log_thread::LogThread;
 use super::pidfile::PidFile;
+use super::prelude::*;
 use super::{daemon, server_text};
-use crate::commands::RunCommand;
-use crate::commands::live::{LiveArgument, LivePicture};
-use crate::commands::output::OutputChoice;
-use crate::failure::{FAILED, Failure, LACKING, Result, USAGE};
-use crate::terminal::{OutputFormat, Terminal, event_line};
-use crate::values::{
-    integer_parser, parse_duration, read_key_file, read_user_file, rsa_private_key, tls_identity,
-};
+use crate::commands::live::LivePicture;
+use crate::terminal::event_line;
+use crate::values::{read_key_file, read_user_file, rsa_private_key, tls_identity};
 
 /// Time between two counts of a test for a picture.
 const PICTURE_INTERVAL: Span = Span::from_secs(1);

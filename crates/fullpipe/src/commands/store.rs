@@ -1,23 +1,17 @@
 use std::io::Write;
-use std::path::{Path, PathBuf};
 
 use clap::ArgGroup;
 use clap::Subcommand;
-use fullpipe_record::{ArchiveReport, Content, ErrorReport, ImportedFile, StoredDocument};
-use fullpipe_report as report;
+use fullpipe_record::{ArchiveReport, ImportedFile, StoredDocument};
 use fullpipe_store::{
     ArchiveLocation, DocumentFilter, NewDocument, Redaction, Store, StoreError, read_import,
 };
 use jiff::Timestamp;
 
 use super::facts;
-use super::keep::PlaceArgument;
-use crate::commands::RunCommand;
-use crate::commands::output::{JsonArgument, OutputChoice};
-use crate::failure::{FAILED, Failure, Result, USAGE};
+use super::prelude::*;
 use crate::input;
-use crate::terminal::{OutputFormat, Terminal};
-use crate::values::{integer_parser, parse_past_time};
+use crate::values::parse_past_time;
 
 /// Keep results, and find them again.
 ///

@@ -2,39 +2,28 @@ use std::cell::RefCell;
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
-use std::time::{Duration, Instant};
 
 use fullpipe_campaign::{CampaignPlan, CampaignStep, SweepGrid, spent_cost};
-use fullpipe_experiment::{EmulatedTarget, Interrupt, LabTarget, VirtualTarget};
+use fullpipe_experiment::{EmulatedTarget, LabTarget, VirtualTarget};
 use fullpipe_host::device_counts;
 use fullpipe_lab::{Backend, Host as LabHost, Lab, LabPlan};
 use fullpipe_live::{SweepPage, SweepUpdate};
-use fullpipe_probe::{Destination, TestEvent, measure_transfer, watch_closely};
+use fullpipe_probe::{TestEvent, measure_transfer, watch_closely};
 use fullpipe_record::{
-    Content, DailyHours, DeviceCounts, Direction, Document, Event, Measurement, Path, Request,
-    SweepOrder, SweepPlan, SweepReport, SweepRun, SweepRunRecord,
+    DailyHours, DeviceCounts, Path, SweepOrder, SweepPlan, SweepReport, SweepRun, SweepRunRecord,
 };
-use fullpipe_report as report;
 use fullpipe_scenario::{PathSpec, Scenario, ScenarioStep, parse_path_flag_with};
 use fullpipe_sweep::{
     KeptSweep, PendingRuns, RunningSweep, SweepMeasurer, SweepWishes, light_request, plan_sweep,
     predicted_grid_cost,
 };
-use fullpipe_units::{BitRate, ByteCount, Ratio, Span, parse_quantity};
 use jiff::Zoned;
 
 use super::load::{AccessArguments, ServerAddress, data_direction};
 use super::measure::{ask_question, require_whole, stays_here};
-use crate::commands::RunCommand;
-use crate::commands::keep::KeepArguments;
-use crate::commands::live::{InterruptFlags, LiveArgument, LivePicture};
-use crate::commands::output::{OutputArguments, OutputChoice};
-use crate::failure::{FAILED, Failure, Result, USAGE};
-use crate::terminal::Terminal;
-use crate::values::{integer_parser, parse_capacity, some_bytes};
+use super::prelude::*;
+use crate::commands::live::LivePicture;
 
 /// Most bytes of a sweep that need no consent.
 const CONSENT_BYTES: ByteCount = ByteCount::from_mib(1024);

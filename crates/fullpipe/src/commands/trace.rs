@@ -3,28 +3,19 @@
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
 
 use clap::ArgGroup;
 use fullpipe_experiment::{KnownFacts, judge_capture, judge_captures};
 use fullpipe_host::settings_of;
-use fullpipe_record::{CaptureReport, Content, Document, ErrorReport, Event, HostSettings};
-use fullpipe_report as report;
+use fullpipe_record::{CaptureReport, HostSettings};
 use fullpipe_trace::{
     CaptureContent, CaptureError, CaptureUse, ExplainedTransfers, PacketFile, RedactedWriter,
     capture_live, read_flows, read_flows_with,
 };
-use fullpipe_units::{BitRate, Span};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::commands::RunCommand;
-use crate::commands::output::{OutputArguments, OutputChoice};
-use crate::failure::{FAILED, Failure, INTERRUPTED, Result, USAGE};
-use crate::terminal::{OutputFormat, Terminal};
-use crate::values::{integer_parser, parse_capacity, some_time};
+use super::prelude::*;
+use crate::values::some_time;
 
 /// The TCP connections in a capture, and what limited the largest.
 ///

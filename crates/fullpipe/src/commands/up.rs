@@ -1,21 +1,16 @@
 //! `fullpipe lab up`: a path that stands until its user leaves.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
 
 use fullpipe_experiment::{LabTarget, keep_cross_traffic};
 use fullpipe_lab::{Backend, Host, Lab, LabError, PathMeter};
 use fullpipe_record::event::{CrossTrafficLoad, LabUp};
-use fullpipe_record::{
-    DirectionStatus, Event, Path, PathChange, PathDirection, PathStatus, Request, Transport,
-};
+use fullpipe_record::{DirectionStatus, Path, PathChange, PathDirection, PathStatus};
 use fullpipe_scenario::{CrossTraffic, LoadStart, Scenario};
-use fullpipe_units::{BitRate, Ratio, Span};
 
 use super::lab::{check_congestion_controls, lab_plan, start_lab};
-use crate::failure::{Failure, INTERRUPTED, Result};
-use crate::terminal::{KeyReader, Terminal};
+use super::prelude::*;
+use crate::terminal::KeyReader;
 
 /// Longest time until an interrupt is seen.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);

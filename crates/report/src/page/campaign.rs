@@ -3,13 +3,13 @@
 
 use std::collections::BTreeMap;
 
-use fullpipe_chart::{AxisQuantity, ChartRow, Hue, Panel, Plot, PlotSeries, RowChart, SeriesForm};
+use fullpipe_chart::AxisQuantity;
 use fullpipe_record::{SweepCell, SweepLoad, SweepReason, SweepReport, SweepRun};
-use fullpipe_units::{BitRate, ByteCount, Ratio, Span, count_noun, median};
 
 use super::course::{level_changes, level_note, level_series, mean_so_far};
-use super::{PageSection, max_percent, published};
-use crate::text::{round_trip, seconds_or_minutes};
+use super::published;
+use crate::prelude::*;
+use crate::text::seconds_or_minutes;
 use crate::timeline::{DeviceTraffic, TimedRun, device_traffic, timed_runs};
 
 /// Settings that are drawn, those with the most runs.

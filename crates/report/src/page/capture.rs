@@ -1,17 +1,15 @@
 //! Captures.
 
-use fullpipe_chart::{ChartRow, Hue, Panel, Plot, PlotSeries, RowChart};
 use fullpipe_record::{
     CaptureReport, CapturedTransfer, FlowDirection, FlowPair, FlowReport, LossCourse, OneWayDelay,
 };
-use fullpipe_units::{BitRate, ByteCount, Span, count_noun};
 
 use super::remedy::remedies_section;
 use super::transfer::{
     ceilings_section, evidence_section, limit_phrase, of_evidence, transfer_time,
 };
-use super::{Article, PageSection, compact_table, or_empty};
-use crate::text::{field_name, losses_between, round_trip};
+use crate::prelude::*;
+use crate::text::{field_name, losses_between};
 
 /// Connections in the table.
 const MAX_FLOWS: usize = 100;

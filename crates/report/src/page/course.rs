@@ -1,9 +1,10 @@
 //! Series of a transfer over time, from its samples.
 
-use fullpipe_chart::{Hue, PlotSeries, SeriesForm};
-use fullpipe_record::{EndReport, Measurement, Sample};
+use fullpipe_record::{EndReport, Sample};
 use fullpipe_stats::find_level_changes;
-use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span, Time};
+use fullpipe_units::Time;
+
+use crate::prelude::*;
 
 /// Points of a rate over the whole of a transfer.
 const RATES: u64 = 300;

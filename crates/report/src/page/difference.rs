@@ -1,14 +1,13 @@
 //! The difference between two results, or of two settings measured in pairs.
 
-use fullpipe_chart::{ChartRow, Hue, Panel, Plot, PlotSeries, RateChange, RowChart, SeriesForm};
+use fullpipe_chart::RateChange;
 use fullpipe_record::{
     ComparedRun, ComparedRuns, ComparedSide, ComparisonDesign, DifferenceConclusion,
-    DifferenceReport, Limit, LimitCount, QuantityDifference,
+    DifferenceReport, LimitCount, QuantityDifference,
 };
-use fullpipe_units::count_noun;
 
-use super::{Article, PageSection, compact_table, or_empty};
-use crate::text::{ratio_change, round_trip};
+use crate::prelude::*;
+use crate::text::ratio_change;
 
 /// Returns the article on a difference.
 pub(super) fn difference_article(report: &DifferenceReport) -> Article {

@@ -1,12 +1,11 @@
 //! A history: the changes on the way to a host, and their times.
 
-use fullpipe_chart::{Hue, Panel, Plot, PlotSeries, SeriesForm};
 use fullpipe_record::{HistoryChange, HistoryDay, HistoryPoint, HistoryReport, HistorySeries};
-use fullpipe_units::{BitRate, Time, count_noun};
+use fullpipe_units::Time;
 
 use super::runs::time_of;
-use super::{Article, PageSection, compact_table};
-use crate::text::{direction_name, no_change, ratio_change, round_trip};
+use crate::prelude::*;
+use crate::text::{direction_name, no_change, ratio_change};
 
 /// Series that are drawn; each is of one path, load and direction.
 const MAX_SERIES: usize = 6;

@@ -2,14 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use fullpipe_chart::{ChartRow, Hue, Panel, Plot, PlotSeries, RateChange, RowChart, SeriesForm};
-use fullpipe_record::{GridReport, LabReport, LabStep, Measurement};
-use fullpipe_units::{BitRate, Ratio, count_noun, median};
+use fullpipe_chart::RateChange;
+use fullpipe_record::{GridReport, LabReport, LabStep};
 
 use super::published;
 use super::transfer::{by_load, transfer_sections};
-use super::{Article, PageSection, compact_table, or_empty};
-use crate::text::steady_or_mean_rate;
+use crate::prelude::*;
 
 /// Steps up to which each has charts of its own.
 const MAX_DETAILED: usize = 3;

@@ -1,13 +1,11 @@
 //! Limits of a transfer over time: what held the sender back, the windows as ceilings, and the
 //! processors.
 
-use fullpipe_chart::{Hue, Panel, Plot, PlotSeries, SeriesForm};
-use fullpipe_record::{CpuSample, CpuTime, Limit, Measurement, Sample, Verdict};
-use fullpipe_units::{BitRate, ByteCount, Ratio, Span, median};
+use fullpipe_record::{CpuSample, CpuTime, Sample, Verdict};
 
 use super::course::{SampleSnapshot, arrival_rates, limited_shares, of_end};
 use super::transfer::limit_phrase;
-use super::{PageSection, max_percent};
+use crate::prelude::*;
 
 /// Least share of the time that is worth a chart.
 const WORTH_SHOWING: f64 = 0.05;

@@ -1,10 +1,9 @@
 //! Programs that moved the same file, side by side.
 
-use fullpipe_chart::{ChartRow, Hue, RowChart};
 use fullpipe_record::{ProgramBatch, ProgramRow, ProgramRun, ProgramsReport};
 
-use super::{Article, PageSection, compact_table, or_empty, published};
-use crate::text::round_trip;
+use super::published;
+use crate::prelude::*;
 
 /// Returns the article on a comparison of programs.
 pub(super) fn programs_article(report: &ProgramsReport) -> Article {

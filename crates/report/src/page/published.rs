@@ -1,11 +1,9 @@
 //! Figures of published measurements next to those of the scenarios that rebuild them.
 
-use fullpipe_chart::FigureTable;
 use fullpipe_record::{LabReport, ProgramRow, ProgramsReport, SweepReport};
-use fullpipe_units::{BitRate, Ratio, count_noun, median};
 
 use super::campaign::{counted_runs, fastest_run, rate_spread, repeated_settings};
-use super::{PageSection, compact_table};
+use crate::prelude::*;
 
 /// Scenario that rebuilds Cottrell, "Bulk Throughput Measurements: Manchester University" (SLAC,
 /// 2002).

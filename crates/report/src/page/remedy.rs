@@ -1,11 +1,10 @@
 //! Remedies: what is proposed, and what those did that were tried.
 
-use fullpipe_chart::{ChartRow, Hue, Panel, Plot, PlotSeries, RowChart, SeriesForm};
-use fullpipe_record::{Measurement, Remedy, Trial};
+use fullpipe_record::{Remedy, Trial};
 
 use super::course::{arrival_rates, round_trips};
-use super::{PageSection, compact_table, or_empty};
-use crate::text::{command_time_text, remedy_reason, round_trip, steady_or_mean_rate};
+use crate::prelude::*;
+use crate::text::{command_time_text, remedy_reason};
 
 /// Returns the remedies, best first; `None` without any.
 pub(super) fn remedies_section(remedies: &[Remedy]) -> Option<PageSection> {

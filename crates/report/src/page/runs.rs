@@ -3,14 +3,13 @@
 
 use std::collections::BTreeSet;
 
-use fullpipe_chart::{ChartRow, Hue, Panel, Plot, PlotSeries, RowChart, SeriesForm};
-use fullpipe_record::{Limit, Measurement, StoredDocument, StoredFacts};
-use fullpipe_units::{BitRate, Ratio, SegCount, Span, Time, count_noun, median};
+use fullpipe_record::{StoredDocument, StoredFacts};
+use fullpipe_units::Time;
 
 use super::course::{arrival_rates, round_trips};
 use super::transfer::limit_phrase;
-use super::{Article, PageSection, compact_table, max_percent, or_empty};
-use crate::text::{round_trip, short_id, steady_or_mean_rate};
+use crate::prelude::*;
+use crate::text::short_id;
 
 /// Measurements whose courses are drawn over each other.
 pub(super) const MAX_COURSES: usize = 4;

@@ -2,13 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use fullpipe_chart::{ChartRow, HeatMap, HeatTile, Hue, RowChart};
+use fullpipe_chart::HeatTile;
 use fullpipe_record::{Buffer, SimulatedTransfer, WhatIfReport};
-use fullpipe_units::{BitRate, ByteCount, Span};
 
 use super::transfer::limit_phrase;
-use super::{Article, PageSection, compact_table};
-use crate::text::{round_trip, transfer_names};
+use crate::prelude::*;
+use crate::text::transfer_names;
 
 /// Share of the best rate that counts as reaching it.
 const NEARLY: f64 = 0.95;

@@ -1,16 +1,15 @@
 //! Sweeps over windows and streams.
 
-use fullpipe_chart::{Hue, Panel, Plot, PlotSeries, SeriesForm};
 use fullpipe_record::{SweepAnswer, SweepEstimate, SweepReport, SweepRun};
-use fullpipe_units::{Ratio, Span, count_noun};
 
 use super::campaign::{
     by_streams, fastest_run, fastest_run_section, processor_section, repetition_section,
     spread_by_streams, sweep_rtt_section, timeline_section,
 };
-use super::{Article, PageSection, compact_table, published};
+use super::published;
+use crate::prelude::*;
 use crate::text::{
-    added_rtt, ended_early, named_settings, rate_interval, rate_map, round_trip, sweep_sentences,
+    added_rtt, ended_early, named_settings, rate_interval, rate_map, sweep_sentences,
 };
 
 /// Returns the article on a sweep.

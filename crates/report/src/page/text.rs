@@ -1,11 +1,7 @@
 //! An article as text of at most 80 columns.
 
-use fullpipe_chart::FigureTable;
-use fullpipe_units::printable_line;
-
-use super::{Article, SectionView};
-use crate::text::{TextTable, bold_paragraph, cut_text, heading_line, paragraph};
-
+use super::SectionView;
+use crate::prelude::*;
 pub(super) fn article_text(article: &Article) -> String {
     let mut text = bold_paragraph(&printable_line(&article.headline), 0);
     for sentence in &article.sentences {

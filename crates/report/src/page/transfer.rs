@@ -1,11 +1,9 @@
 //! A measurement, and what limited it.
 
-use fullpipe_chart::{ChartRow, Hue, Panel, Plot, PlotSeries, RowChart, SeriesForm};
 use fullpipe_record::{
-    Diagnosis, DiagnosisReport, Evidence, Limit, Measurement, Prediction, RampReport, RttStats,
-    Sample, TimeAccount, TransferTimeShare, Verdict,
+    Diagnosis, DiagnosisReport, Evidence, Prediction, RampReport, RttStats, Sample, TimeAccount,
+    TransferTimeShare, Verdict,
 };
-use fullpipe_units::{BitRate, ByteCount, Span, count_noun};
 
 use super::course::{
     LevelChange, SampleSnapshot, arrival_rates, by_bytes, bytes_over_time, level_changes,
@@ -14,11 +12,8 @@ use super::course::{
 };
 use super::limits::{ceilings_over_time, held_back, processor_time_section};
 use super::remedy::{effect_section, remedies_section, trial_section};
-use super::{Article, PageSection, compact_table};
-use crate::text::{
-    UseOfTime, confidence_percent, limit_name, main_use, round_trip, steady_or_mean_rate,
-    uses_of_time,
-};
+use crate::prelude::*;
+use crate::text::{UseOfTime, confidence_percent, limit_name, main_use, uses_of_time};
 
 /// Growth of round trips that is worth a word, as a part of the idle one.
 const GROWTH: f64 = 1.1;

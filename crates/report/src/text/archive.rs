@@ -1,14 +1,12 @@
 //! The archive: lists, one document, histories, and what was done to it.
 
 use fullpipe_record::{
-    ArchiveCheck, ArchiveReport, ArchiveThinned, Direction, HistoryDay, HistoryReport,
-    HistorySeries, ImportedFile, StoredDocument, StoredFacts,
+    ArchiveCheck, ArchiveReport, ArchiveThinned, HistoryDay, HistoryReport, HistorySeries,
+    ImportedFile, StoredDocument, StoredFacts,
 };
 use fullpipe_stats::MIN_RUNS_WITH_CHANGE;
-use fullpipe_units::{count_noun, printable_line};
 
-use super::style::{bold_text, cut_text, failure_paragraph, heading_line, paragraph};
-use super::table::{TextTable, or_dash};
+use crate::prelude::*;
 
 /// Characters of an identifier that are shown: its end, because documents of one hour begin alike.
 const SHOWN_ID: usize = 8;

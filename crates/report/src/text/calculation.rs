@@ -1,14 +1,12 @@
 //! Answers of the calculator: one in full, or many as a table.
 
 use fullpipe_record::{
-    Buffer, Calculation, Change, Combination, Improvement, Inputs, Leg, Limit, Need, Quantity,
-    Side, Solved, Value, WhatIf,
+    Buffer, Calculation, Change, Combination, Improvement, Inputs, Leg, Need, Quantity, Side,
+    Solved, Value, WhatIf,
 };
-use fullpipe_units::{ByteCount, count_noun};
 
 use super::prediction::{assumption_notes, ceiling_chart};
-use super::style::{bold_paragraph, dim_paragraph, heading_line, paragraph};
-use super::table::{TextTable, or_dash, pair_table};
+use crate::prelude::*;
 
 /// A calculation: the equation's answer, what the hosts would make of the path and what lifts that,
 /// what-ifs, what the target takes, and the settings that yield the window.

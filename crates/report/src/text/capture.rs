@@ -2,14 +2,11 @@ use fullpipe_record::{
     CapturePoint, CaptureReport, CapturedTransfer, FlowEnd, FlowReport, OwnCapture, RedactedFile,
     StallTimes,
 };
-use fullpipe_units::{BitRate, ByteCount, Span, count_noun, printable_line};
 
 use super::course::stream_over_time;
 use super::diagnosis::{confidence_percent, diagnosis_text, verdict_sentences};
-use super::measurement::round_trip;
-use super::style::{dim_paragraph, heading_line, paragraph};
-use super::table::{TextTable, pair_table};
 use super::two_captures::capture_comparison;
+use crate::prelude::*;
 
 /// The connections of a capture: a line each for the `top` with most data, and the one with most at
 /// length.

@@ -1,9 +1,8 @@
 //! Copies of files.
 
 use fullpipe_record::{CopyLimit, CopyProgress, CopyReport, CopyTransport};
-use fullpipe_units::{BitRate, ByteCount, SegCount, Span, count_noun};
 
-use super::style::paragraph;
+use crate::prelude::*;
 
 /// Returns the summary of a copy, a line for each fact.
 pub fn copy_summary(done: &CopyReport) -> String {

@@ -1,11 +1,9 @@
 //! The course of a transfer as lines of marks.
 
 use fullpipe_record::Sample;
-use fullpipe_units::{BitRate, ByteCount, SegCount, Span, count_noun};
 
-use super::measurement::round_trip;
-use super::style::heading_line;
-use super::table::{HEIGHTS, TextTable};
+use super::table::HEIGHTS;
+use crate::prelude::*;
 
 /// Marks of a line.
 const MARKS: usize = 34;

@@ -1,18 +1,14 @@
 //! A verdict at length, and what would help.
 
 use fullpipe_record::{
-    At, Basis, CommandEnd, CommandTimeForecast, Diagnosis, Direction, Forecast, KernelDefect,
-    Limit, Remedy, RttForecast, RunnerUp, Transfer, TransferTimeUse, Trial, Verdict,
+    At, Basis, CommandEnd, CommandTimeForecast, Diagnosis, Forecast, KernelDefect, Remedy,
+    RttForecast, RunnerUp, Transfer, TransferTimeUse, Trial, Verdict,
 };
-use fullpipe_units::{BitRate, Ratio, printable_line};
 use serde::Serialize;
 
-use super::measurement::{round_trip, rounded_time};
-use super::style::{
-    bold_paragraph, bold_text, dim_paragraph, dim_text, failure_paragraph, heading_line, paragraph,
-    success_text,
-};
-use super::table::{TextTable, pair_table, value_bar};
+use super::measurement::rounded_time;
+use super::table::value_bar;
+use crate::prelude::*;
 
 /// Characters of the longest bar.
 const BAR: usize = 10;

@@ -1,9 +1,6 @@
 use fullpipe_record::{DifferenceReport, LimitCount, PairForecast, QuantityDifference};
-use fullpipe_units::{Ratio, SegCount, count_noun};
 
-use super::measurement::round_trip;
-use super::style::{bold_paragraph, dim_paragraph, failure_paragraph, heading_line, paragraph};
-use super::table::{TextTable, or_dash};
+use crate::prelude::*;
 
 /// Returns the cost of pairs and the difference that they can show.
 pub fn pair_forecast(forecast: &PairForecast) -> String {

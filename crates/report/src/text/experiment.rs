@@ -3,15 +3,11 @@
 use fullpipe_record::{
     Experiment, Path, PathDirection, Prediction, Remedy, Steady, Undone, Verdict,
 };
-use fullpipe_units::{BitRate, Ratio, Span};
 
 use super::diagnosis::{numbered_remedy, remedy_gain, verdict_sentences};
-use super::measurement::{accuracy_percent, rounded_time, steady_or_mean_rate};
+use super::measurement::rounded_time;
 use super::prediction::under_heading;
-use super::style::{
-    bold_paragraph, failure_paragraph, failure_text, heading_line, paragraph, success_text,
-};
-use super::table::{TextTable, or_dash, pair_table};
+use crate::prelude::*;
 
 /// Time of the loop outside of its two measurements: start of the hosts, round trips before the
 /// load, undo.

@@ -1,10 +1,7 @@
 use fullpipe_record::{GridAccuracy, GridAgreement, GridCell, GridReport, GridRun};
-use fullpipe_units::{BitRate, count_noun};
 
 use super::lab::{megabits_cell, outcome_mark};
-use super::measurement::accuracy_percent;
-use super::style::{bold_paragraph, dim_paragraph, failure_paragraph, heading_line};
-use super::table::{TextTable, or_dash};
+use crate::prelude::*;
 
 /// A grid, cell by cell, and how good the predictions were.
 pub fn grid_report(report: &GridReport) -> String {

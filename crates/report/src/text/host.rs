@@ -4,15 +4,10 @@ use fullpipe_record::{
     AdvisedChange, Allowance, HostAdvice, HostApplied, HostChange, HostDevice, HostReport,
     HostUndone,
 };
-use fullpipe_units::{BitRate, Span};
 
 use super::diagnosis::defect;
 use super::prediction::ceiling_chart;
-use super::style::{
-    bold_paragraph, bold_text, dim_paragraph, failure_paragraph, failure_text, heading_line,
-    paragraph, success_text,
-};
-use super::table::{TextTable, or_dash};
+use crate::prelude::*;
 
 /// The sysctls by what they are for, each with what it says.
 const GROUPS: [(&str, &[(&str, &str)]); 4] = [

@@ -1,18 +1,11 @@
 use std::collections::BTreeSet;
 
-use fullpipe_record::{
-    Buffer, LabCrossTraffic, LabReport, LabStep, Limit, Measurement, Transport, Verdict,
-};
-use fullpipe_units::{BitRate, ByteCount, Ratio, count_noun};
+use fullpipe_record::{Buffer, LabCrossTraffic, LabReport, LabStep, Verdict};
 
 use super::capture::agreement_clause;
 use super::diagnosis::confidence_percent;
-use super::measurement::accuracy_percent;
 use super::ramp::ramp_of_step;
-use super::style::{
-    dim_paragraph, dim_text, failure_paragraph, failure_text, heading_line, paragraph, success_text,
-};
-use super::table::{TextTable, UNKNOWN, or_dash};
+use crate::prelude::*;
 
 /// One scenario: what each step fixes, then what was predicted, published and measured.
 pub fn lab_report(report: &LabReport) -> String {

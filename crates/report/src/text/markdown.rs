@@ -1,6 +1,6 @@
 //! Pages of the documentation as text for a terminal.
 
-use super::style::{bold_text, paragraph};
+use crate::prelude::*;
 
 /// A paragraph or an item of a list, until it is whole.
 struct TextBlock {

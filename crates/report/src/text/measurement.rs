@@ -1,13 +1,11 @@
 use fullpipe_record::{
-    Datagrams, Direction, EndReport, Interval, Measurement, Placement, Request, RttReport,
-    RttStats, Steady, StorageUse, Summary, Transport, Validity,
+    Datagrams, EndReport, Interval, Placement, Request, RttReport, RttStats, Steady, StorageUse,
+    Summary, Validity,
 };
-use fullpipe_units::{BitRate, ByteCount, Ratio, Span, count_noun, printable_line};
 
 use super::capture::own_capture;
 use super::diagnosis::verdict_sentences;
-use super::style::{dim_paragraph, dim_text, failure_paragraph, heading_line, paragraph};
-use super::table::or_dash;
+use crate::prelude::*;
 
 /// Smallest delay of this host's echo requests that is reported: every host has some.
 const MIN_REPORTED_DELAY: Span = Span::from_millis(1);

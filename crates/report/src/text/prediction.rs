@@ -1,8 +1,7 @@
-use fullpipe_record::{Ceiling, Limit, Prediction};
-use fullpipe_units::BitRate;
+use fullpipe_record::{Ceiling, Prediction};
 
-use super::style::{bold_paragraph, dim_paragraph, heading_line, paragraph};
-use super::table::{TextTable, value_bar};
+use super::table::value_bar;
+use crate::prelude::*;
 
 /// Characters of the longest bar.
 const BAR: usize = 10;

@@ -2,13 +2,8 @@
 
 use fullpipe_record::event::ProgramMoved;
 use fullpipe_record::{ProgramBatch, ProgramRow, ProgramsReport};
-use fullpipe_units::{BitRate, Span};
 
-use super::measurement::round_trip;
-use super::style::{
-    bold_paragraph, bold_text, dim_paragraph, failure_paragraph, heading_line, paragraph,
-};
-use super::table::{TextTable, UNKNOWN, or_dash};
+use crate::prelude::*;
 
 /// Returns the line of one transfer.
 pub fn program_moved(moved: &ProgramMoved) -> String {

@@ -1,9 +1,6 @@
 use fullpipe_record::{RampReport, RampStep, RttStats};
-use fullpipe_units::{BitRate, Ratio};
 
-use super::measurement::round_trip;
-use super::style::{bold_paragraph, failure_paragraph, heading_line, paragraph};
-use super::table::{TextTable, or_dash};
+use crate::prelude::*;
 
 /// Columns of the longest bar.
 const MAX_BAR: f64 = 10.0;

@@ -1,7 +1,8 @@
 //! Connections that a relay carries, or has carried.
 
 use fullpipe_record::{RelayEnding, RelayLimit, RelayProgress, RelayStretch, RelayedConnection};
-use fullpipe_units::{BitRate, ByteCount};
+
+use crate::prelude::*;
 
 /// Returns the line of a relayed connection that has ended.
 pub fn relay_line(done: &RelayedConnection) -> String {

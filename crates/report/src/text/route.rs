@@ -1,9 +1,6 @@
 use fullpipe_record::{Hop, Refusal, RouteMethod, RouteMtu, RouteReport, RttStats};
-use fullpipe_units::count_noun;
 
-use super::measurement::round_trip;
-use super::style::{dim_paragraph, heading_line, paragraph};
-use super::table::{TextTable, or_dash};
+use crate::prelude::*;
 
 /// The way to a target: a line a hop, and what passes.
 pub fn route_text(report: &RouteReport) -> String {

@@ -2,13 +2,8 @@
 //! CSV.
 
 use fullpipe_record::{Buffer, Candidate, Inferred, SimulatedTransfer, WhatIfReport};
-use fullpipe_units::{BitRate, ByteCount, printable_line};
 
-use super::measurement::round_trip;
-use super::style::{
-    bold_text, dim_paragraph, dim_text, failure_paragraph, heading_line, paragraph,
-};
-use super::table::{TextTable, or_dash, pair_table};
+use crate::prelude::*;
 
 /// Transfers as rows: what differs between them, the rate, retransmissions, the round-trip time and
 /// the limit.

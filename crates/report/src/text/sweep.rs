@@ -1,15 +1,12 @@
 //! A sweep: a map of the rates, the knee, and the answers that the runs give.
 
-use fullpipe_chart::{HeatMap, HeatTile};
+use fullpipe_chart::HeatTile;
 use fullpipe_record::{
-    Direction, SweepAnswer, SweepCell, SweepCost, SweepDipCause, SweepDips, SweepEstimate,
-    SweepForecast, SweepOrder, SweepPlan, SweepReport, SweepRun, SweepShape,
+    SweepAnswer, SweepCell, SweepCost, SweepDipCause, SweepDips, SweepEstimate, SweepForecast,
+    SweepOrder, SweepPlan, SweepReport, SweepRun, SweepShape,
 };
-use fullpipe_units::{BitRate, Span, count_noun, median};
 
-use super::measurement::round_trip;
-use super::style::{dim_paragraph, failure_paragraph, heading_line, paragraph};
-use super::table::{TextTable, or_dash};
+use crate::prelude::*;
 use crate::timeline::{device_traffic, timed_runs};
 
 /// Rank correlation from which on two figures go together.

@@ -1,11 +1,10 @@
 //! The account of the time of a command.
 
 use fullpipe_record::TimeAccount;
-use fullpipe_units::{Ratio, Span, count_noun};
 
-use super::measurement::{round_trip, rounded_time};
-use super::style::{bold_paragraph, heading_line};
-use super::table::{TextTable, value_bar};
+use super::measurement::rounded_time;
+use super::table::value_bar;
+use crate::prelude::*;
 
 /// Characters of the longest bar.
 const BAR: usize = 10;

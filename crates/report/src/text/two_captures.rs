@@ -4,11 +4,9 @@ use fullpipe_record::{
     CaptureReport, ChangedField, ClockOffset, ClockSkew, FlowChange, FlowDirection, FlowPair,
     FlowReport, OneWayDelay,
 };
-use fullpipe_units::{ByteCount, Ratio, count_noun, printable_line};
 
-use super::measurement::round_trip;
-use super::style::{bold_paragraph, dim_paragraph, heading_line, paragraph};
-use super::table::{TextTable, pair_table, spark_line};
+use super::table::spark_line;
+use crate::prelude::*;
 
 /// Returns the comparison of connection `number` in two captures: losses and changes between them,
 /// delays, and their clocks. Returns nothing of one capture.

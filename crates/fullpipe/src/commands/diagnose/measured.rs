@@ -1,25 +1,18 @@
 //! A transfer of our own, judged; and a remedy tried out.
 
-use std::sync::atomic::AtomicBool;
-
 use fullpipe_diagnose::diagnose;
 use fullpipe_experiment::{OwnPart, ranked_remedies};
 use fullpipe_host::defects_behind;
-use fullpipe_probe::{Destination, measure_iperf2, measure_transfer};
+use fullpipe_probe::{measure_iperf2, measure_transfer};
 use fullpipe_record::{
-    At, Content, Diagnosis, DiagnosisReport, Direction, ErrorReport, Event, Evidence, Framing,
-    KernelVersion, Measurement, Remedy, Request, Transport, Trial,
+    At, Diagnosis, DiagnosisReport, Evidence, Framing, KernelVersion, Remedy, Trial,
 };
-use fullpipe_report as report;
-use fullpipe_units::{BitRate, Span};
 
 use super::DiagnoseArguments;
 use crate::commands::capture::with_capture;
-use crate::commands::keep::KeepArguments;
 use crate::commands::load::ServerAddress;
 use crate::commands::measure::interval_printer;
-use crate::failure::{FAILED, Failure, INTERRUPTED, LACKING, Result, USAGE};
-use crate::terminal::Terminal;
+use crate::commands::prelude::*;
 
 /// Default duration of a measurement, as iperf3 has it.
 const USUAL_TIME: Span = Span::from_secs(10);

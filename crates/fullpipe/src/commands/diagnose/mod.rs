@@ -10,21 +10,15 @@ use std::net::SocketAddr;
 use std::str::FromStr;
 
 use fullpipe_observe::WatchSubject;
-use fullpipe_units::BitRate;
 
-use crate::commands::RunCommand;
 use crate::commands::capture::CaptureArgument;
 use crate::commands::host::JournalFolder;
-use crate::commands::keep::KeepArguments;
-use crate::commands::live::LiveArgument;
 use crate::commands::load::{MeasureLoadArguments, RouteArguments, ServerAddress};
-use crate::commands::output::{OutputArguments, OutputChoice};
-use crate::failure::{Failure, Result, USAGE};
-use crate::terminal::Terminal;
-use crate::values::{integer_parser, parse_capacity};
 
 pub(super) use measured::explained_rate;
 use own_flags::OwnFlags;
+
+use super::prelude::*;
 
 /// The group in one line is too wide for a terminal.
 const USAGES: &str = "\

@@ -5,7 +5,7 @@ use clap::{ArgMatches, Args, Command, FromArgMatches};
 
 use super::DiagnoseTarget;
 use crate::commands::load::{MeasureLoadArguments, RouteArguments};
-use crate::failure::{Failure, Result, USAGE};
+use crate::commands::prelude::*;
 
 /// Flags of a load that were given, by their long names.
 #[derive(Debug)]

@@ -6,10 +6,7 @@ use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
 
 use fullpipe_diagnose::diagnose;
 use fullpipe_experiment::ranked_remedies;
@@ -20,14 +17,11 @@ use fullpipe_observe::{
     watch_others,
 };
 use fullpipe_record::{
-    CommandEnd, Content, Diagnosis, DiagnosisReport, Event, OwnCapture, TimeAccount, Validity,
-    Verdict,
+    CommandEnd, Diagnosis, DiagnosisReport, OwnCapture, TimeAccount, Validity, Verdict,
 };
-use fullpipe_report as report;
 use fullpipe_route::changed_syn_quotes;
 use fullpipe_sys::{CpuTime, children_cpu_time, end_with_this_thread};
 use fullpipe_trace::ExplainedTransfers;
-use fullpipe_units::{BitRate, ByteCount, Span};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
@@ -37,8 +31,7 @@ use super::measured::kernels;
 use super::progress::{HeldOutput, WatchDisplay};
 use super::seen::{SeenTransfer, WatchedFindings};
 use crate::commands::capture::OwnRecording;
-use crate::failure::{FAILED, Failure, INTERRUPTED, Result};
-use crate::terminal::{OutputFormat, Terminal};
+use crate::commands::prelude::*;
 
 /// Default duration of watching a process or a connection.
 const USUAL_TIME: Span = Span::from_secs(5);

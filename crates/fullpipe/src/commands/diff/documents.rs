@@ -1,17 +1,13 @@
 //! Measurements in files, and in the archive.
 
-use std::path::Path;
-
 use fullpipe_experiment::NamedRuns;
-use fullpipe_record::{Content, Document, Measurement};
 use fullpipe_store::{Store, read_import};
 use fullpipe_units::printable_line;
 use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::commands::document::{name_of, not_a_document, text_of};
-use crate::commands::keep::PlaceArgument;
-use crate::failure::{FAILED, Failure, Result, USAGE};
+use crate::commands::prelude::*;
 
 /// Characters from which an identifier is taken for one.
 const MIN_ID: usize = 4;

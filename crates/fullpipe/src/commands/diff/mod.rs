@@ -5,17 +5,11 @@ mod pairs;
 
 use clap::Arg;
 use fullpipe_experiment::{comparability_faults, compare_samples};
-use fullpipe_record::{Content, DifferenceReport, ErrorReport, Event};
-use fullpipe_report as report;
-use fullpipe_units::Span;
+use fullpipe_record::DifferenceReport;
 
-use crate::commands::RunCommand;
-use crate::commands::keep::PlaceArgument;
+use super::prelude::*;
 use crate::commands::load::AccessArguments;
-use crate::commands::output::{OutputArguments, OutputChoice};
-use crate::failure::{Failure, Result, USAGE};
-use crate::terminal::Terminal;
-use crate::values::{integer_parser, some_test_time};
+use crate::values::some_test_time;
 
 /// The difference between two results or settings, with its interval.
 ///

@@ -4,16 +4,14 @@ use std::ffi::OsString;
 
 use clap::Parser;
 use fullpipe_experiment::{PairedSide, forecast_pairs, run_pairs};
-use fullpipe_probe::{Destination, ProbeError, measure_transfer};
-use fullpipe_record::{DifferenceReport, ErrorReport, Event, Measurement, PairForecast, Request};
-use fullpipe_report as report;
-use fullpipe_units::{ByteCount, Span, printable_line};
+use fullpipe_probe::{ProbeError, measure_transfer};
+use fullpipe_record::{DifferenceReport, PairForecast};
+use fullpipe_units::printable_line;
 
 use crate::arguments::parse_arguments;
 use crate::commands::load::{MeasureLoadArguments, ServerAddress};
 use crate::commands::measure::{ask_consent, ask_question, require_whole, stays_here};
-use crate::failure::{FAILED, Failure, INTERRUPTED, Result, USAGE};
-use crate::terminal::Terminal;
+use crate::commands::prelude::*;
 
 /// Usual duration of a run: the ramp of a wide-area path is over then.
 const USUAL_TIME: Span = Span::from_secs(5);

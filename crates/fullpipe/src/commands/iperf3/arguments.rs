@@ -1,18 +1,17 @@
 //! iperf3's command line.
 
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
 
 use fullpipe_control::{ClientLogin, LoginAuthenticator, RsaPadding, RsaPrivateKey};
 use fullpipe_iperf::{DEFAULT_PORT, UserList};
-use fullpipe_probe::{AdmissionQuota, Destination, LocalEndpoint, ServeOptions, ServerLimits};
-use fullpipe_record::{Buffer, Request, Transport};
+use fullpipe_probe::{AdmissionQuota, LocalEndpoint, ServeOptions, ServerLimits};
+use fullpipe_record::Buffer;
 use fullpipe_report::iperf3::RateUnit;
-use fullpipe_units::{BitRate, ByteCount, Span};
 
 use super::number;
 use crate::commands::load::{data_direction, ip_version, rsa_padding};
 use crate::commands::login::read_login;
+use crate::commands::prelude::*;
 use crate::values::{read_secret_file, rsa_public_key};
 
 /// Default rate of a UDP sender: a binary million, though `-b 1M` is a decimal one.

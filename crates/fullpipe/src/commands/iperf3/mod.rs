@@ -13,17 +13,15 @@ mod sentences;
 mod server;
 
 use std::ffi::{OsStr, OsString};
-use std::path::Path;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser};
 
-use super::RunCommand;
-use crate::failure::{FAILED, Failure, Result};
-use crate::terminal::Terminal;
 use crate::verbosity::report_events;
 use arguments::{Iperf3Arguments, Iperf3Task};
 use output::ResultWriter;
+
+use super::prelude::*;
 
 /// The name under which the program is iperf3 from its first argument on.
 const NAME: &str = "iperf3";

@@ -1,9 +1,9 @@
 //! Lists and ranges of path and load, and their combinations.
 
 use fullpipe_calc::{QuantitySetting, numbers_between};
-use fullpipe_record::{Buffer, Quantity, Request};
+use fullpipe_record::{Buffer, Quantity};
 
-use crate::failure::{Failure, Result, USAGE};
+use crate::commands::prelude::*;
 use crate::values::{QuantityValues, values_parser};
 
 /// Combinations of one table.

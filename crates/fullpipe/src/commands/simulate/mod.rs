@@ -6,31 +6,23 @@ use std::num::NonZeroUsize;
 use std::thread;
 
 use fullpipe_experiment::{
-    ExperimentError, Interrupt, LoadRamp, NamedPlan, PastOptions, PastTransfer, RampLoads,
+    ExperimentError, LoadRamp, NamedPlan, PastOptions, PastTransfer, RampLoads,
     cross_traffic_phases, simulate_each, simulate_summaries,
 };
 use fullpipe_model::{kernel, predict};
 use fullpipe_record::{
-    Change, Content, Direction, Event, HostSettings, KernelVersion, Limit, Measurement, Quantity,
-    Request, SimulatedTransfer, Writer,
+    Change, HostSettings, KernelVersion, Limit, Quantity, SimulatedTransfer, Writer,
 };
-use fullpipe_report as report;
 use fullpipe_scenario::{Scenario, ScenarioStep};
 use fullpipe_sim::{NotModelled, SimulationPlan, TrainGranularity};
-use fullpipe_units::{BitRate, ByteCount, Span};
 
 use self::axes::{AxisCombination, PathLists};
 use self::past::PastArguments;
 use self::trace::TraceArguments;
 use super::load::OfferedRate;
-use crate::commands::RunCommand;
+use super::prelude::*;
 use crate::commands::emulated::EmulatedArguments;
-use crate::commands::output::{OutputArguments, OutputChoice};
-use crate::failure::{Failure, INTERRUPTED, Result};
-use crate::terminal::{OutputFormat, Terminal};
-use crate::values::{
-    QuantityValues, integer_parser, parse_duration, some_bytes, some_test_time, values_parser,
-};
+use crate::values::{QuantityValues, some_test_time, values_parser};
 
 /// TCP transfers over an emulated path, in virtual time.
 ///

@@ -1,15 +1,10 @@
 //! Measurements that are simulated again, with changes.
 
-use std::path::Path;
-
-use fullpipe_experiment::{ExperimentError, Interrupt, PastChange, PastOptions, PastTransfer};
-use fullpipe_record::{Content, Event};
-use fullpipe_report as report;
+use fullpipe_experiment::{ExperimentError, PastChange, PastOptions, PastTransfer};
 
 use crate::commands::document;
-use crate::failure::{Failure, Result, USAGE};
+use crate::commands::prelude::*;
 use crate::sibling::read_sibling;
-use crate::terminal::Terminal;
 
 /// Flags of transfers that were never measured.
 const OF_NEW_TRANSFERS: [&str; 5] = [

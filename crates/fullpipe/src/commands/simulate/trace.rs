@@ -1,15 +1,13 @@
 //! The course of a simulated transfer as CSV.
 
 use std::io::{self, BufWriter, Write};
-use std::path::{Path, PathBuf};
 
-use fullpipe_experiment::{ExperimentError, Interrupt, TracePoint, simulate_traced};
-use fullpipe_record::{CongestionState, Measurement};
+use fullpipe_experiment::{ExperimentError, TracePoint, simulate_traced};
+use fullpipe_record::CongestionState;
 use fullpipe_sim::SimulationPlan;
-use fullpipe_units::{SegCount, Span};
+use fullpipe_units::SegCount;
 
-use crate::failure::{FAILED, Failure, Result, USAGE};
-use crate::values::{parse_duration, value_within};
+use crate::commands::prelude::*;
 use crate::whole_file::WholeFile;
 
 /// The names of the columns: seconds, segments, bytes, bit/s.

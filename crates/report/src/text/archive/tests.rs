@@ -1,7 +1,6 @@
 use super::*;
 use crate::text::without_marks;
 use fullpipe_record::HistoryPoint;
-use fullpipe_units::{BitRate, Ratio};
 
 fn document() -> StoredDocument {
     StoredDocument {

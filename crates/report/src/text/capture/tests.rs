@@ -1,7 +1,6 @@
 use super::*;
 use crate::text::without_marks;
 use fullpipe_record::{AdvertisedWindow, BurstRate, RoundTrips, SynReport};
-use fullpipe_units::{BitRate, Ratio};
 
 fn report() -> CaptureReport {
     let size = ByteCount::new;
