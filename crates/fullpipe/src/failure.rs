@@ -1,4 +1,5 @@
 use std::error::Error;
+use std::fmt::Display;
 use std::io::ErrorKind;
 
 use fullpipe_calc::InputError;
@@ -32,6 +33,21 @@ pub(crate) struct Failure {
     pub(crate) code: u8,
     /// Empty if the reason has been printed already.
     pub(crate) message: String,
+}
+
+/// Returns the failure for a wrong command line or file.
+pub(crate) fn usage_failure(message: impl Into<String>) -> Failure {
+    Failure::new(USAGE, message)
+}
+
+/// Returns the failure of work that was begun.
+pub(crate) fn run_failure(message: impl Into<String>) -> Failure {
+    Failure::new(FAILED, message)
+}
+
+/// Returns the function that makes an error the failure to do something: `cannot {task}: {error}`.
+pub(crate) fn cannot<E: Display>(task: &str) -> impl Fn(E) -> Failure {
+    move |error| run_failure(format!("cannot {task}: {error}"))
 }
 
 impl Failure {

@@ -21,7 +21,7 @@ use rustix::termios::{
 };
 use zeroize::Zeroizing;
 
-use crate::failure::{FAILED, Failure, Result, USAGE};
+use crate::failure::{Failure, Result, cannot, run_failure, usage_failure};
 use crate::whole_file::WholeFile;
 
 /// Format of standard output.
@@ -92,10 +92,9 @@ impl Terminal {
     /// disk.
     pub(crate) fn output_failure() -> Option<Failure> {
         let why = UNWRITTEN.get()?;
-        Some(Failure::new(
-            FAILED,
-            format!("standard output is not complete: {why}"),
-        ))
+        Some(run_failure(format!(
+            "standard output is not complete: {why}"
+        )))
     }
 
     pub(crate) fn format(&self) -> OutputFormat {
@@ -301,17 +300,12 @@ impl Terminal {
 /// # Errors
 /// Fails if a document has no result that a page can show, or the file cannot be written.
 pub(crate) fn write_page(file: &Path, sources: &[PageSource<'_>]) -> Result {
-    let page = html_page(sources).map_err(|error| Failure::new(USAGE, error.to_string()))?;
+    let page = html_page(sources).map_err(|error| usage_failure(error.to_string()))?;
     let written = WholeFile::create(file).and_then(|mut whole| {
         whole.file.write_all(page.as_bytes())?;
         whole.rename_into_place()
     });
-    written.map_err(|error| {
-        Failure::new(
-            FAILED,
-            format!("cannot write the page {}: {error}", file.display()),
-        )
-    })
+    written.map_err(cannot(&format!("write the page {}", file.display())))
 }
 
 /// Returns true if the user sees colours there, and wants them.

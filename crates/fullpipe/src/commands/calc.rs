@@ -21,7 +21,7 @@ use crate::values::{QuantityValues, values_parser};
 ///
 /// Takes at least two of bandwidth, round-trip time and window. Computes the rest, and what two
 /// hosts reach on the path.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct CalcArguments {
     /// Capacity of the path: 100Mbit/s, 1G
@@ -195,7 +195,7 @@ impl RunCommand for CalcArguments {
         if many && (self.rate.is_some() || self.time.is_some() || !self.what_if.is_empty()) {
             let sentence = "--rate, --time and --what-if ask about one combination; leave them out of a table, or give \
                             each quantity one value";
-            return Err(Failure::new(USAGE, sentence));
+            return Err(usage_failure(sentence));
         }
         match &self.batch {
             Some(file) => run_batch_file(file, &axes, &hosts),
@@ -210,7 +210,7 @@ fn host_settings(arguments: &CalcArguments) -> Result<HostPair> {
     let plain = match arguments.kernel {
         Some(kernel) => default_settings(kernel),
         None => inspect_host(&SysctlTree::of_this_host())
-            .map_err(|error| Failure::new(USAGE, error.to_string()))?,
+            .map_err(|error| usage_failure(error.to_string()))?,
     };
     let [sender, receiver] = [&arguments.sender, &arguments.receiver].map(|changes| {
         plain.changed_by(changes.iter().flat_map(|SettingChanges(changes)| changes))
@@ -283,9 +283,9 @@ fn print_table(axes: &CombinationAxes, hosts: &HostPair, terminal: &Terminal) ->
 fn run_batch_file(file: &str, axes: &CombinationAxes, hosts: &HostPair) -> Result {
     let name = if file == "-" { "standard input" } else { file };
     let bytes = input::read_input(Path::new(file))
-        .map_err(|error| Failure::new(USAGE, format!("cannot read {name}: {error}")))?;
+        .map_err(|error| usage_failure(format!("cannot read {name}: {error}")))?;
     let batch = CalculationBatch::of_file(&bytes, axes, hosts)
-        .map_err(|error| Failure::new(USAGE, format!("{name}: {error}")))?;
+        .map_err(|error| usage_failure(format!("{name}: {error}")))?;
     write_batch(&batch, name)
 }
 
@@ -293,11 +293,10 @@ fn write_batch(batch: &CalculationBatch, name: &str) -> Result {
     let threads = thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
     match batch.run(threads, &mut Terminal::output_stream()) {
         Err(BatchError::Write(error)) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-        Err(BatchError::Write(error)) => Err(Failure::new(
-            FAILED,
-            format!("cannot write the answers: {error}"),
-        )),
-        Err(error) => Err(Failure::new(USAGE, format!("{name}: {error}"))),
+        Err(BatchError::Write(error)) => {
+            Err(run_failure(format!("cannot write the answers: {error}")))
+        }
+        Err(error) => Err(usage_failure(format!("{name}: {error}"))),
         Ok(()) => Ok(()),
     }
 }

@@ -10,7 +10,7 @@ use fullpipe_trace::{CapturedPeer, ExplainedTransfers, HeaderRecording};
 use super::prelude::*;
 
 /// The flag for a capture of the test.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 pub(crate) struct CaptureArgument {
     /// Keep a capture of the test in this pcap file, and judge it too
     ///
@@ -83,15 +83,11 @@ fn start_capture(
 ) -> Result<OwnRecording> {
     let first = peers
         .first()
-        .ok_or_else(|| Failure::new(FAILED, "there is no TCP connection to capture"))?;
+        .ok_or_else(|| run_failure("there is no TCP connection to capture"))?;
     let first = first.remote.ip().to_canonical();
     let device = device.map_or_else(|| output_device(first), |device| Ok(device.to_owned()));
-    let device = device.map_err(|error| {
-        Failure::new(
-            FAILED,
-            format!("no network device leads to {first}: {error}"),
-        )
-    })?;
+    let device = device
+        .map_err(|error| run_failure(format!("no network device leads to {first}: {error}")))?;
     Ok(OwnRecording {
         path: path.to_owned(),
         recording: HeaderRecording::start(path, &device, peers)?,

@@ -13,7 +13,7 @@ use super::prelude::*;
 use crate::values::some_time;
 
 /// The flags of a comparison in a lab.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 pub(super) struct CompareArguments {
     /// Scenario file or name from `lab list`
     #[arg(default_value = "oci-applications", value_name = "SCENARIO")]
@@ -30,7 +30,7 @@ pub(super) struct CompareArguments {
 ///
 /// Uses servers that are there: copy, scp and rsync over ssh, iperf3, and what is at a URL. The
 /// copies at HOST are in a folder that is removed at the end, however that comes.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 pub(crate) struct CompareServersArguments {
     /// Other host, as ssh takes it: HOST or USER@HOST
     #[arg(value_name = "HOST", value_parser = parse_host_name)]
@@ -55,7 +55,7 @@ pub(crate) struct CompareServersArguments {
 }
 
 /// The programs and their transfers.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 struct TransferArguments {
     /// Programs [default: all that can take part]
     ///

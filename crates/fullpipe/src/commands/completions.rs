@@ -21,7 +21,7 @@ Install, for example:
   fullpipe completions fish > ~/.config/fish/completions/fullpipe.fish";
 
 /// Print completions for a shell.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct CompletionsArguments {
     /// Shell
@@ -75,7 +75,7 @@ fn list_candidates(shell: Shell, words: &[OsString]) -> Result<String> {
             words.len() - 1,
             folder.as_deref(),
         )
-        .map_err(|error| Failure::new(FAILED, format!("nothing completes these words: {error}")))?,
+        .map_err(|error| run_failure(format!("nothing completes these words: {error}")))?,
     };
     // Flags only where one is begun: what a shell lists unasked should be short.
     let lists_flags = words.last().is_some_and(|word| !word.is_empty());

@@ -22,7 +22,7 @@ use crate::values::read_key_file;
 /// whose number follows from a prediction. Every chunk is verified by its BLAKE3 hash as it
 /// arrives. The same command continues a copy that was interrupted. Folders are copied with
 /// everything in them, with permissions, times, symbolic and hard links and holes.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP, override_usage = "fullpipe copy [OPTIONS] <PATH>... <DESTINATION>")]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct CopyArguments {
@@ -245,10 +245,10 @@ impl CopyArguments {
             .iter()
             .map(|text| CopyPath::parse_path(text.as_bytes()))
             .collect::<Result<Vec<_>, _>>()
-            .map_err(|error| Failure::new(USAGE, error.to_string()))?;
+            .map_err(|error| usage_failure(error.to_string()))?;
         match places.pop() {
             Some(destination) if !places.is_empty() => Ok((places, destination)),
-            _ => Err(Failure::new(USAGE, "name what to copy, and where to")),
+            _ => Err(usage_failure("name what to copy, and where to")),
         }
     }
 
@@ -291,8 +291,8 @@ impl RunCommand for CopyArguments {
         if self.far {
             // Its reasons are shown by the near end.
             let output = stdout().as_fd().try_clone_to_owned();
-            let output = output
-                .map_err(|error| Failure::new(FAILED, format!("standard output: {error}")))?;
+            let output =
+                output.map_err(|error| run_failure(format!("standard output: {error}")))?;
             // A file has no lines that would be flushed one by one.
             return far_end(stdin(), File::from(output))
                 .map_err(|error| Failure::already_printed(error.exit_code()));

@@ -26,9 +26,7 @@ pub(crate) fn is_detached() -> bool {
 /// Forking this process instead would take `unsafe`, and the folder stays the same so that relative
 /// paths keep their meaning.
 pub(crate) fn restart_in_background() -> Result {
-    let started = start_detached().map_err(|error| {
-        Failure::new(FAILED, format!("cannot start in the background: {error}"))
-    })?;
+    let started = start_detached().map_err(cannot("start in the background"))?;
     Terminal::print_line(started?.trim_end());
     Ok(())
 }

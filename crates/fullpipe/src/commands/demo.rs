@@ -10,7 +10,7 @@ use crate::values::{parse_backend, some_test_time};
 ///
 /// Joins two hosts by an emulated long path, predicts and measures one TCP stream, names its limit,
 /// applies the best remedy, measures again, and undoes the remedy.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 pub(crate) struct DemoArguments {
     #[command(flatten)]
     emulated: EmulatedArguments,

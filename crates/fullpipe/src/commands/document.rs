@@ -23,7 +23,7 @@ pub(crate) fn read_document(file: &str) -> Result<Document> {
 /// Fails if the file cannot be read.
 pub(crate) fn text_of(file: &str) -> Result<String> {
     read_text(Path::new(file))
-        .map_err(|error| Failure::new(USAGE, format!("cannot read {}: {error}", name_of(file))))
+        .map_err(|error| usage_failure(format!("cannot read {}: {error}", name_of(file))))
 }
 
 /// Returns the failure of a file, by its name, that holds no document.
@@ -32,5 +32,5 @@ pub(crate) fn not_a_document(name: &str, error: &serde_json::Error) -> Failure {
         "{name} is no JSON document of fullpipe: {error}; measure --json prints one, and `store import` reads results \
          of other programs"
     );
-    Failure::new(USAGE, sentence)
+    usage_failure(sentence)
 }

@@ -9,7 +9,7 @@ use super::prelude::*;
 use crate::sibling::read_sibling;
 
 /// An emulated path, and settings of the hosts at its ends.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 #[command(next_help_heading = "Lab")]
 pub(crate) struct EmulatedArguments {
     /// Path, as rate=300M,loss=1e-4
@@ -67,7 +67,7 @@ impl EmulatedArguments {
         {
             let why =
                 "--bandwidth: the trace in --path takes the place of a rate; leave one of them out";
-            return Err(Failure::new(USAGE, why));
+            return Err(usage_failure(why));
         }
         Ok(path)
     }
@@ -92,5 +92,5 @@ fn parse_changes(flag: &str, text: Option<&str>) -> Result<Vec<Change>> {
 }
 
 fn in_flag(flag: &str, error: &dyn std::error::Error) -> Failure {
-    Failure::new(USAGE, format!("{flag}: {error}"))
+    usage_failure(format!("{flag}: {error}"))
 }

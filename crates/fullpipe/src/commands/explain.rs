@@ -5,7 +5,7 @@ use fullpipe_record::LegalVerdict;
 use super::prelude::*;
 
 /// The meaning of a verdict, what shows it, and what to do.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 pub(crate) struct ExplainArguments {
     /// Kind, cause or both: loss, policer, loss/policer
     ///
@@ -42,10 +42,9 @@ impl RunCommand for ExplainArguments {
 fn unknown_verdict(wanted: &str) -> Failure {
     let near =
         nearest_name(wanted).map_or_else(String::new, |name| format!(", but there is {name}"));
-    Failure::new(
-        USAGE,
-        format!("there is no verdict {wanted:?}{near}; `fullpipe explain` lists them all"),
-    )
+    usage_failure(format!(
+        "there is no verdict {wanted:?}{near}; `fullpipe explain` lists them all"
+    ))
 }
 
 /// Returns one verdict a page, in the order of the table.

@@ -26,12 +26,8 @@ impl<'g> GridRuns<'g> {
     /// # Errors
     /// Fails if the folder cannot be made.
     pub(crate) fn in_folder(folder: &Path, grid: &'g ScenarioGrid) -> Result<Self> {
-        fs::create_dir_all(folder).map_err(|error| {
-            Failure::new(
-                FAILED,
-                format!("cannot make the folder {}: {error}", folder.display()),
-            )
-        })?;
+        fs::create_dir_all(folder)
+            .map_err(cannot(&format!("make the folder {}", folder.display())))?;
         Ok(Self {
             folder: folder.to_owned(),
             grid,
@@ -55,7 +51,7 @@ impl<'g> GridRuns<'g> {
     /// Fails if a run could not be kept.
     pub(crate) fn into_result(self) -> Result {
         self.failed
-            .map_or(Ok(()), |message| Err(Failure::new(FAILED, message)))
+            .map_or(Ok(()), |message| Err(run_failure(message)))
     }
 
     fn keep_run(&self, run: &Measurement) -> Result<(), String> {

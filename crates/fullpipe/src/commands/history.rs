@@ -8,7 +8,7 @@ use crate::values::parse_past_time;
 ///
 /// Shows the runs towards HOST that the archive keeps: a series for each path, load and direction,
 /// with the medians of each day. Runs that are invalid take no part.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 pub(crate) struct HistoryArguments {
     /// The other end, by name or address
     host: String,

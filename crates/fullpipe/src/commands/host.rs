@@ -7,7 +7,6 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::mpsc;
 use std::thread;
 
-use clap::Subcommand;
 use fullpipe_calc::{HostPair, calculate};
 use fullpipe_host::{
     ApplyOptions, HostSystem, JournalDir, JournalError, SysctlTree, advise_changes,
@@ -33,7 +32,7 @@ Settings are written as they are called:
   mtu:eth0=9000                             its largest IP packet";
 
 /// This host's settings: show, advise, apply with a way back, undo.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 pub(crate) struct HostArguments {
     #[command(subcommand)]
     action: HostAction,
@@ -105,7 +104,7 @@ enum HostAction {
 }
 
 /// The changes that are applied, and how.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 struct ApplyArguments {
     /// Changes; with --rtt and --bandwidth, those of `host advise`
     #[arg(
@@ -132,7 +131,7 @@ struct ApplyArguments {
     json: JsonArgument,
 }
 
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 struct MaybePath {
     /// Round-trip time of the path: 173ms
     #[arg(long, short, help_heading = "Path", value_name = "TIME", value_parser = parse_rtt, requires = "bandwidth")]
@@ -160,7 +159,7 @@ impl MaybePath {
 }
 
 /// The folder of the journals.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 pub(crate) struct JournalFolder {
     /// Folder of the journals
     ///
@@ -178,16 +177,13 @@ impl JournalFolder {
     pub(crate) fn folder_path(&self) -> Result<PathBuf> {
         if let Some(folder) = &self.journal {
             return std::path::absolute(folder)
-                .map_err(|error| Failure::new(USAGE, format!("--journal: {error}")));
+                .map_err(|error| usage_failure(format!("--journal: {error}")));
         }
         if rustix::process::geteuid().is_root() {
             return Ok("/var/lib/fullpipe".into());
         }
         state_folder().ok_or_else(|| {
-            Failure::new(
-                USAGE,
-                "this user has no home for a journal; --journal names a folder",
-            )
+            usage_failure("this user has no home for a journal; --journal names a folder")
         })
     }
 
@@ -461,7 +457,7 @@ fn run_watchdog(id: &str, after: Span, journal: &JournalFolder) -> Result {
     ignore_terminal_signals();
     let asked_to_end = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(signal_hook::consts::SIGTERM, Arc::clone(&asked_to_end))
-        .map_err(|error| Failure::new(FAILED, format!("cannot listen for signals: {error}")))?;
+        .map_err(cannot("listen for signals"))?;
     // It leads its group only where somebody else made it, and then has a session of its own
     // already.
     let _ = rustix::process::setsid();
@@ -478,7 +474,7 @@ fn run_watchdog(id: &str, after: Span, journal: &JournalFolder) -> Result {
         // Its output is not read.
         write_syslog(Path::new("/dev/log"), why);
     }
-    taken_back.map_err(|why| Failure::new(FAILED, why))
+    taken_back.map_err(|why| run_failure(why))
 }
 
 /// Time after which it finds out again whether the apply still waits.

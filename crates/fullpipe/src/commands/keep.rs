@@ -24,7 +24,7 @@ const GRACE: Duration = Duration::from_secs(1);
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The archive of a command that measures.
-#[derive(Debug, Clone, clap::Args)]
+#[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Archive")]
 pub(crate) struct KeepArguments {
     #[command(flatten)]
@@ -35,7 +35,7 @@ pub(crate) struct KeepArguments {
 }
 
 /// The place of the archive.
-#[derive(Debug, Clone, clap::Args)]
+#[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Archive")]
 pub(crate) struct PlaceArgument {
     /// Archive: a file, or `postgres://USER@HOST/DATABASE`
@@ -90,12 +90,9 @@ impl PlaceArgument {
             None => data_folder()
                 .map(|folder| ArchiveLocation::in_folder(&folder))
                 .ok_or_else(|| {
-                    Failure::new(
-                        USAGE,
-                        format!(
-                            "this user has no home for an archive; --store or {VARIABLE} names one"
-                        ),
-                    )
+                    usage_failure(format!(
+                        "this user has no home for an archive; --store or {VARIABLE} names one"
+                    ))
                 }),
         }
     }
@@ -265,10 +262,7 @@ fn run_interruptibly<T: Send + 'static>(
         .spawn(move || drop(sender.send(work())));
     let result = wait_for_result(&done, &asked).unwrap_or_else(|| {
         let why = started.map_or_else(|error| error.to_string(), |_| "it ended early".to_owned());
-        Err(Failure::new(
-            FAILED,
-            format!("cannot work on the archive: {why}"),
-        ))
+        Err(run_failure(format!("cannot work on the archive: {why}")))
     });
     for action in actions.into_iter().flatten() {
         signal_hook::low_level::unregister(action);

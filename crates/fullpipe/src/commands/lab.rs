@@ -1,4 +1,3 @@
-use clap::Subcommand;
 use fullpipe_experiment::{
     CaptureNumbers, CaptureTo, ExperimentError, GridPlace, grid_duration, run_grid, run_scenario,
     run_scenario_virtually,
@@ -29,7 +28,7 @@ use crate::values::parse_backend;
 /// A lab consists of two hosts, the sender and the receiver, and an emulated path between them,
 /// with two relays on the way if the scenario has stretches. All hosts are network namespaces of
 /// this machine and use its kernel.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 pub(crate) struct LabArguments {
     /// Backend of the path: auto, tun, packet or kernel
     ///
@@ -127,7 +126,7 @@ enum LabAction {
 }
 
 /// The scenarios to run, and how.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 struct RunArguments {
     /// Scenario files or names from `lab list`
     #[arg(required_unless_present = "all", value_name = "SCENARIO")]
@@ -173,7 +172,7 @@ struct RunArguments {
 }
 
 /// The grid to measure, and how.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 struct GridArguments {
     /// Grid file, or accuracy or queues
     #[arg(default_value = "accuracy", value_name = "GRID")]
@@ -206,7 +205,7 @@ struct GridArguments {
 }
 
 /// The lab to keep running.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 struct UpArguments {
     /// Scenario file or name from `lab list` [default: demo]
     #[arg(value_name = "SCENARIO", conflicts_with = "path")]
@@ -606,8 +605,7 @@ fn host_settings(grid: &ScenarioGrid, place: GridPlace) -> Result<HostSettings> 
     };
     check_congestion_controls(grid.cells.iter().flat_map(|scenario| &scenario.controls))?;
     check_path_support(&grid.cells, backend)?;
-    inspect_host(&SysctlTree::of_this_host())
-        .map_err(|error| Failure::new(FAILED, error.to_string()))
+    inspect_host(&SysctlTree::of_this_host()).map_err(|error| run_failure(error.to_string()))
 }
 
 /// Prints an event of a grid. The event that a scenario begins is not printed, because each cell is
@@ -726,10 +724,9 @@ pub(super) fn load_scenario(name: &str) -> Result<Scenario> {
         .iter()
         .any(|(known, _)| *known == name)
     {
-        return Err(Failure::new(
-            USAGE,
-            format!("{name} compares programs: `fullpipe lab compare {name}` runs it"),
-        ));
+        return Err(usage_failure(format!(
+            "{name} compares programs: `fullpipe lab compare {name}` runs it"
+        )));
     }
     load_known(name, builtin_scenarios())
 }
@@ -751,10 +748,9 @@ fn load_known(name: &str, known: &[(&str, &str)]) -> Result<Scenario> {
 fn read_failure(kind: &str, name: &str, cause: &std::io::Error, known: &[(&str, &str)]) -> Failure {
     let known: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
     let known = known.join(", ");
-    Failure::new(
-        USAGE,
-        format!("cannot read the {kind} {name}: {cause}; the built-in {kind}s are {known}"),
-    )
+    usage_failure(format!(
+        "cannot read the {kind} {name}: {cause}; the built-in {kind}s are {known}"
+    ))
 }
 
 /// Runs `command` on `host`. If `join` is true, the host belongs to the running lab `name`; or else
@@ -773,7 +769,7 @@ fn enter_host(
     ready: &dyn Fn(),
 ) -> Result {
     let [program, arguments @ ..] = command else {
-        return Err(Failure::new(USAGE, "the program to run is missing"));
+        return Err(usage_failure("the program to run is missing"));
     };
     super::leave_interrupts_to_others()?;
     let code = if join {
@@ -804,7 +800,7 @@ fn lab_of(scenario: &Scenario, backend: Backend, host: Host) -> Result<Lab> {
             scenario.name,
             host.name()
         );
-        return Err(Failure::new(USAGE, why));
+        return Err(usage_failure(why));
     }
     Ok(start_lab(
         scenario,

@@ -16,7 +16,7 @@ use super::prelude::*;
 use crate::terminal::OutputHold;
 
 /// The flag for a picture.
-#[derive(Debug, Clone, Copy, clap::Args)]
+#[derive(Debug, Clone, Copy, Args)]
 #[command(next_help_heading = "Output")]
 pub(crate) struct LiveArgument {
     /// Draw what happens on the terminal; q ends it
@@ -182,8 +182,8 @@ impl Drop for SecondRequest {
 fn live_failure(error: &LiveError) -> Failure {
     match error {
         LiveError::NoTerminal | LiveError::Plain(_) | LiveError::Background => {
-            Failure::new(USAGE, error.to_string())
+            usage_failure(error.to_string())
         }
-        LiveError::Io(cause) => Failure::new(FAILED, format!("{error}: {cause}")),
+        LiveError::Io(cause) => run_failure(format!("{error}: {cause}")),
     }
 }

@@ -20,7 +20,7 @@ use crate::values::{
 const DEFAULT_UDP_RATE: BitRate = BitRate::from_mbps(1);
 
 /// The load of a measurement.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 pub(crate) struct MeasureLoadArguments {
     #[command(flatten)]
     amount: AmountArguments,
@@ -38,7 +38,7 @@ pub(crate) struct MeasureLoadArguments {
 }
 
 /// Amount and direction of the data.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 #[command(next_help_heading = "Load")]
 struct AmountArguments {
     /// Duration of the transfer [default: 10; 2 with --ramp]
@@ -103,7 +103,7 @@ struct AmountArguments {
 }
 
 /// Settings of TCP sockets.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 #[command(next_help_heading = "TCP")]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 struct TcpArguments {
@@ -171,7 +171,7 @@ const OF_TCP: [&str; 7] = [
 ];
 
 /// Settings of UDP sockets.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 #[command(next_help_heading = "UDP")]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 struct UdpArguments {
@@ -192,7 +192,7 @@ struct UdpArguments {
 }
 
 /// Settings of packets and of the threads that send them.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 #[command(next_help_heading = "Packets and processors")]
 struct PacketArguments {
     /// Rate at which the kernel paces each stream
@@ -213,7 +213,7 @@ struct PacketArguments {
 }
 
 /// Intervals and texts of the result.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 #[command(next_help_heading = "Output")]
 struct NoteArguments {
     /// Length of reported intervals; 0 reports the whole only
@@ -228,7 +228,7 @@ struct NoteArguments {
 }
 
 /// The server and the way to it.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 pub(crate) struct ServerArguments {
     /// Server: HOST or HOST:PORT
     ///
@@ -240,7 +240,7 @@ pub(crate) struct ServerArguments {
 }
 
 /// The way to the server of a measurement.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 #[command(
     next_help_heading = "Server",
     mut_arg("port", |port| port.help("Port of the server [default: 5201, or 5001 with --iperf2]"))
@@ -273,7 +273,7 @@ pub(crate) struct RouteArguments {
 }
 
 /// The connections to a server, and what it asks of a client.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 #[command(next_help_heading = "Server")]
 pub(crate) struct AccessArguments {
     /// Port of the server [default: 5201]
@@ -311,7 +311,7 @@ pub(crate) struct AccessArguments {
 }
 
 /// The protection of the control connection.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 #[command(next_help_heading = "Security")]
 struct SecurityArguments {
     /// Shared key that `serve --key-file` asks for
@@ -328,7 +328,7 @@ struct SecurityArguments {
 }
 
 /// The login at an iperf3 server that asks for one.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 #[command(next_help_heading = "Security")]
 struct LoginArguments {
     /// User name, where the server asks for one
@@ -459,8 +459,7 @@ impl MeasureLoadArguments {
             return Ok(self.amount.bytes);
         };
         if block == ByteCount::ZERO {
-            return Err(Failure::new(
-                USAGE,
+            return Err(usage_failure(
                 "--blocks of datagrams needs --length: how long is one?",
             ));
         }
@@ -565,10 +564,9 @@ impl ServerAddress {
     /// Returns the port of the host, which a flag may state, too.
     fn one_port(&self, flag: Option<u16>) -> Result<Option<u16>> {
         match (self.port, flag) {
-            (Some(one), Some(other)) if one != other => Err(Failure::new(
-                USAGE,
-                format!("port {one} and --port {other} both asked for; which is it?"),
-            )),
+            (Some(one), Some(other)) if one != other => Err(usage_failure(format!(
+                "port {one} and --port {other} both asked for; which is it?"
+            ))),
             (one, other) => Ok(one.or(other)),
         }
     }

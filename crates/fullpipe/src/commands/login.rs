@@ -18,19 +18,15 @@ pub(crate) fn read_login(
     padding: RsaPadding,
 ) -> Result<ClientLogin> {
     let credentials = UserCredentials::new(user.to_owned(), read_password(user)?);
-    let credentials = credentials.map_err(|error| Failure::new(USAGE, error.to_string()))?;
+    let credentials = credentials.map_err(|error| usage_failure(error.to_string()))?;
     Ok(ClientLogin::new(credentials, key.clone(), padding))
 }
 
 fn read_password(user: &str) -> Result<Zeroizing<String>> {
     if let Some(given) = std::env::var_os("IPERF3_PASSWORD") {
         let text = given.into_string().map(Zeroizing::new);
-        return text.map_err(|_| {
-            Failure::new(
-                USAGE,
-                "the password in IPERF3_PASSWORD is not text in UTF-8",
-            )
-        });
+        return text
+            .map_err(|_| usage_failure("the password in IPERF3_PASSWORD is not text in UTF-8"));
     }
     let interrupt = interrupt_flag()?;
     let typed = Terminal::ask_secretly(&format!("Password of {user}: "), &interrupt);
@@ -41,5 +37,5 @@ fn read_password(user: &str) -> Result<Zeroizing<String>> {
         ));
     }
     let lacking = "there is no password: put it into IPERF3_PASSWORD, or start this at a terminal that can ask for it";
-    typed.ok_or_else(|| Failure::new(USAGE, lacking))
+    typed.ok_or_else(|| usage_failure(lacking))
 }

@@ -23,7 +23,7 @@ const USUAL_TIME: Span = Span::from_secs(10);
 ///
 /// The server runs `fullpipe serve`, `iperf3 -s` or, with --iperf2, `iperf -s`. Flags shared with
 /// iperf3 have its letters and its meaning, but for its --window, which is --buffer (-w) here.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 #[command(mut_arg("live", |live| live.conflicts_with("iperf2")))]
 pub(crate) struct MeasureArguments {
     #[command(flatten)]
@@ -187,7 +187,7 @@ pub(super) fn require_whole(
         return Err(Failure::new(INTERRUPTED, message));
     }
     match measured.broken_off {
-        Some(why) => Err(Failure::new(FAILED, format!("{what} broke off: {why}"))),
+        Some(why) => Err(run_failure(format!("{what} broke off: {why}"))),
         None => Ok(measured),
     }
 }
@@ -219,8 +219,8 @@ pub(super) fn ask_consent(destination: &Destination, request: &Request) -> Resul
 pub(super) fn ask_question(question: &str, refusal: &str) -> Result {
     match Terminal::ask_user(question) {
         Some(answer) if answer.trim().eq_ignore_ascii_case("y") => Ok(()),
-        Some(_) => Err(Failure::new(USAGE, "nothing was sent")),
-        None => Err(Failure::new(USAGE, refusal)),
+        Some(_) => Err(usage_failure("nothing was sent")),
+        None => Err(usage_failure(refusal)),
     }
 }
 

@@ -45,7 +45,6 @@ mod up;
 use std::fmt::Write as _;
 use std::io;
 
-use clap::Subcommand;
 use clap::builder::StyledStr;
 use clap::builder::styling::Styles;
 
@@ -158,9 +157,7 @@ impl RunCommand for Command {
 /// Makes Ctrl-C the affair of a program that has the terminal too; this one ends after it.
 fn leave_interrupts_to_others() -> Result {
     let ignored = signal_hook::flag::register(signal_hook::consts::SIGINT, Arc::default());
-    ignored
-        .map(drop)
-        .map_err(|error| Failure::new(FAILED, format!("cannot ignore Ctrl-C: {error}")))
+    ignored.map(drop).map_err(cannot("ignore Ctrl-C"))
 }
 
 /// A flag that a request to end sets (SIGTERM, SIGHUP), so that a program that was started can be
@@ -169,12 +166,8 @@ fn end_flag() -> Result<Arc<AtomicBool>> {
     use signal_hook::consts::{SIGHUP, SIGTERM};
     let flag = Arc::new(AtomicBool::new(false));
     for signal in [SIGTERM, SIGHUP] {
-        signal_hook::flag::register(signal, Arc::clone(&flag)).map_err(|error| {
-            Failure::new(
-                FAILED,
-                format!("cannot listen for a request to end: {error}"),
-            )
-        })?;
+        signal_hook::flag::register(signal, Arc::clone(&flag))
+            .map_err(cannot("listen for a request to end"))?;
     }
     Ok(flag)
 }
@@ -194,5 +187,5 @@ fn interrupt_flag() -> Result<Arc<AtomicBool>> {
 }
 
 fn cannot_listen(error: &io::Error) -> Failure {
-    Failure::new(FAILED, format!("cannot listen for Ctrl-C: {error}"))
+    run_failure(format!("cannot listen for Ctrl-C: {error}"))
 }

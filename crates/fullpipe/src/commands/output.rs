@@ -6,7 +6,7 @@ use super::prelude::*;
 pub(crate) type OutputChoice<'o> = (OutputFormat, Option<&'o Path>);
 
 /// The flag for JSON of commands that end at once.
-#[derive(Debug, Clone, Copy, clap::Args)]
+#[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct JsonArgument {
     /// Print one JSON document
     #[arg(long, short = 'J', help_heading = "Output")]
@@ -20,7 +20,7 @@ impl JsonArgument {
 }
 
 /// The flags for JSON.
-#[derive(Debug, Clone, clap::Args)]
+#[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Output")]
 pub(crate) struct OutputArguments {
     /// Print one JSON document

@@ -155,7 +155,7 @@ fn carried_rate(
     }
     let sentence = "TCP moved too little to show what the path carries; give the capacity with --bandwidth, or the \
                     ramp in rates, as 5M..60M";
-    Err(Failure::new(FAILED, sentence))
+    Err(run_failure(sentence))
 }
 
 /// Returns the load of a probe, without a limit of its rate.

@@ -21,7 +21,7 @@ use crate::values::read_key_file;
 /// Takes connections over and passes them on to one target. Alone, it joins a stretch on each side.
 /// As a pair, the near relay (--via) and the far one (--allow-to) carry the long stretch with
 /// windows that the kernel tunes, and the hosts only fill their short ones.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 #[command(
     after_help = AFTER_HELP,
     group = ArgGroup::new("part").args(["to", "allow_to"]).required(true),
@@ -201,7 +201,7 @@ impl RelayArguments {
                 (Some(to), None, None) => RelayRole::Alone { to },
                 _ => {
                     let why = "--key-file is for a pair: add --via at the near relay, or --allow-to at the far one";
-                    return Err(Failure::new(USAGE, why));
+                    return Err(usage_failure(why));
                 }
             },
         )
@@ -292,7 +292,7 @@ fn relay_failure(error: &RelayError) -> Failure {
     match error {
         RelayError::Listen(error) => Failure::cannot_listen(error, "--listen"),
         RelayError::Descriptors { .. } => Failure::new(LACKING, error.to_string()),
-        _ => Failure::new(FAILED, error.to_string()),
+        _ => run_failure(error.to_string()),
     }
 }
 

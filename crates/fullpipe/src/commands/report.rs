@@ -18,7 +18,7 @@ const MAX_WHOLE: usize = 4;
 /// printed with --json, and documents of the archive. Several measurements are compared: their
 /// courses on one axis, their rates by day and host, and their limits. The HTML file requests
 /// nothing when it is opened, follows the light or dark theme of the system, and can be printed.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 pub(crate) struct ReportArguments {
     /// JSON document, `-` for standard input; or the identifier of one in the archive, or the end
     /// of it
@@ -101,8 +101,7 @@ impl ReportArguments {
             .map(|(name, document)| PageSource { name, document })
             .collect();
         let Some(file) = &self.html else {
-            let text =
-                text_page(&sources).map_err(|error| Failure::new(USAGE, error.to_string()))?;
+            let text = text_page(&sources).map_err(|error| usage_failure(error.to_string()))?;
             terminal.print_result(&text);
             return Ok(());
         };
@@ -126,10 +125,9 @@ fn facts_of(named: &[(String, Document)]) -> Result<Vec<StoredDocument>> {
     for (name, document) in named {
         let of = NewDocument::from_document(document, Timestamp::now());
         if of.is_empty() {
-            return Err(Failure::new(
-                USAGE,
-                format!("{name} has no run whose figures could be printed"),
-            ));
+            return Err(usage_failure(format!(
+                "{name} has no run whose figures could be printed"
+            )));
         }
         all.extend(of.into_iter().map(|new| new.head));
     }

@@ -1,7 +1,7 @@
 use super::prelude::*;
 
 /// Print the JSON schema of what --json and --json-lines print.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 pub(crate) struct SchemaArguments {
     /// Print the schema of one line of --json-lines instead
     #[arg(long)]

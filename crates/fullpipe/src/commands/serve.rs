@@ -37,7 +37,7 @@ const IPERF2_PORT: u16 = 5001;
 ///
 /// Answers fullpipe and iperf3 clients, and iperf2 clients that send, any number at once, until
 /// interrupted.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 #[command(mut_arg("live", |live| live.conflicts_with("daemon")))]
 pub(crate) struct ServeArguments {
     /// Port to listen on [default: 5201, and 5001 for iperf2]
@@ -126,7 +126,7 @@ pub(crate) struct ServeArguments {
 const OF_TESTS: [&str; 2] = ["one_off", "idle_timeout"];
 
 /// The folder that is shared.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 #[command(next_help_heading = "Data")]
 struct ShareArguments {
     /// Let `fullpipe copy` read and change FOLDER; FOLDER:ro lets it only read
@@ -174,7 +174,7 @@ fn shared_folder(text: &str) -> Result<SharedFolder, String> {
 }
 
 /// The users of iperf3's login.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 #[command(next_help_heading = "Security")]
 struct UserArguments {
     /// RSA key in PEM, to decrypt users' names and passwords
@@ -209,7 +209,7 @@ struct UserArguments {
 }
 
 /// The background process and its files.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 #[command(next_help_heading = "Process and log")]
 struct LogArguments {
     /// Run in the background
@@ -229,7 +229,7 @@ struct LogArguments {
 }
 
 /// The limits of clients and tests.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 #[command(next_help_heading = "Limits")]
 struct LimitArguments {
     /// Serve only this network, as 192.0.2.0/24; repeatable
@@ -345,8 +345,8 @@ impl ServeArguments {
         });
         opened.map(Some).map_err(|error| match &error {
             ShareError::Listen(error) => Failure::cannot_listen(error, "--share-port"),
-            ShareError::Folder { .. } => Failure::new(USAGE, error.to_string()),
-            ShareError::Start(_) => Failure::new(FAILED, error.to_string()),
+            ShareError::Folder { .. } => usage_failure(error.to_string()),
+            ShareError::Start(_) => run_failure(error.to_string()),
         })
     }
 
@@ -511,10 +511,9 @@ impl ServerObserver<'_> {
         let written = PidFile::write(path, &format!("{}\n", std::process::id()));
         let written = written.map_err(|error| {
             let name = path.display();
-            Failure::new(
-                FAILED,
-                format!("cannot write the process number into {name}: {error}"),
-            )
+            run_failure(format!(
+                "cannot write the process number into {name}: {error}"
+            ))
         });
         self.pid_file.insert(written).is_ok()
     }
@@ -562,12 +561,7 @@ impl ServerLog {
     fn open(arguments: &LogArguments) -> Result<Self> {
         let file = arguments.logfile.as_ref().map(|path| {
             let opened = OpenOptions::new().create(true).append(true).open(path);
-            opened.map_err(|error| {
-                Failure::new(
-                    FAILED,
-                    format!("cannot write the log {}: {error}", path.display()),
-                )
-            })
+            opened.map_err(cannot(&format!("write the log {}", path.display())))
         });
         Ok(Self {
             file: file.transpose()?,
@@ -726,8 +720,8 @@ pub(super) fn rejected_event(refused: RefusedConnections) -> Event {
 fn serve_failure(error: &ServeError) -> Failure {
     match error {
         ServeError::Listen(error) => Failure::cannot_listen(error, "--port"),
-        ServeError::File(_) => Failure::new(USAGE, error.to_string()),
+        ServeError::File(_) => usage_failure(error.to_string()),
         ServeError::Descriptors { .. } => Failure::new(LACKING, error.to_string()),
-        ServeError::Start(_) => Failure::new(FAILED, error.to_string()),
+        ServeError::Start(_) => run_failure(error.to_string()),
     }
 }

@@ -1,7 +1,6 @@
 use std::io::Write;
 
 use clap::ArgGroup;
-use clap::Subcommand;
 use fullpipe_record::{ArchiveReport, ImportedFile, StoredDocument};
 use fullpipe_store::{
     ArchiveLocation, DocumentFilter, NewDocument, Redaction, Store, StoreError, read_import,
@@ -17,7 +16,7 @@ use crate::values::parse_past_time;
 ///
 /// The archive is a file of SQLite, or a database of PostgreSQL. Once it exists, `measure`,
 /// `diagnose` and `lab run` keep their results in it, unless --no-store is given.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 pub(crate) struct StoreArguments {
     #[command(flatten)]
     place: PlaceArgument,
@@ -109,7 +108,7 @@ enum StoreAction {
 }
 
 /// Names in the result.
-#[derive(Debug, Clone, Copy, clap::Args)]
+#[derive(Debug, Clone, Copy, Args)]
 struct RedactArgument {
     /// Replace addresses, names and paths, the same everywhere
     #[arg(long, help_heading = "Output")]
@@ -117,7 +116,7 @@ struct RedactArgument {
 }
 
 /// The documents that are asked for.
-#[derive(Debug, Clone, clap::Args)]
+#[derive(Debug, Clone, Args)]
 struct FilterArguments {
     /// Documents about this other end, by name or address
     #[arg(long, value_name = "HOST")]
@@ -284,12 +283,8 @@ fn redact_body(document: &StoredDocument, body: &[u8]) -> Result<Vec<u8>> {
     let mut redaction = Redaction::default();
     redaction.learn_document(document);
     let text = redaction.redact_body(body);
-    let text = text.ok_or_else(|| {
-        Failure::new(
-            FAILED,
-            format!("document {} is no JSON to redact", document.id),
-        )
-    })?;
+    let text =
+        text.ok_or_else(|| run_failure(format!("document {} is no JSON to redact", document.id)))?;
     Ok(text.into_bytes())
 }
 

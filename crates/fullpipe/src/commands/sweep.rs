@@ -57,7 +57,7 @@ const LAST: &str = "last";
 /// at most, and names the cheapest setting with 95 % of the best rate. The server runs
 /// `fullpipe serve` or `iperf3 -s`. Each run is kept in the archive before the next begins, so that
 /// --resume goes on after an end of any kind.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 pub(crate) struct SweepServerArguments {
     /// Server: HOST or HOST:PORT
     host: ServerAddress,
@@ -86,7 +86,7 @@ pub(crate) struct SweepServerArguments {
 }
 
 /// The flags of a sweep, over whatever path.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 #[command(next_help_heading = "Sweep")]
 pub(crate) struct SweepArguments {
     /// Windows, doubled from the first to the last
@@ -189,7 +189,7 @@ pub(super) fn sweep_scenario(
     let step = scenario
         .steps
         .first()
-        .ok_or_else(|| Failure::new(USAGE, "the scenario has no step"))?;
+        .ok_or_else(|| usage_failure("the scenario has no step"))?;
     let path = scenario.path_of(step);
     let is_virtual = backend.is_none();
     let (target, picture) = (scenario.name.clone(), Drawing::default());
@@ -314,7 +314,7 @@ impl SweepArguments {
             target: place.target.clone(),
             is_virtual: place.is_virtual,
             grid: SweepGrid::from_ranges(self.windows.clone(), self.streams.clone())
-                .map_err(|message| Failure::new(USAGE, message))?,
+                .map_err(|message| usage_failure(message))?,
             order: self
                 .full
                 .then(|| self.order.unwrap_or(SweepOrder::Scrambled)),
@@ -331,7 +331,7 @@ impl SweepArguments {
         let light = require_whole(light, "anything was measured", what)?;
         let rtt = light.rtt.idle.map_or(Span::ZERO, |idle| idle.min);
         let plan = CampaignPlan::new(plan_sweep(wishes, &light, (place.path)(rtt)?.as_ref()))
-            .map_err(|message| Failure::new(USAGE, message))?;
+            .map_err(|message| usage_failure(message))?;
         Ok(plan.with_forecast())
     }
 
@@ -451,8 +451,7 @@ impl<'a> SweepArchive<'a> {
             .as_ref()
             .is_ok_and(|kept| kept.iter().any(|kept| !kept.is_new))
         {
-            return Err(Failure::new(
-                FAILED,
+            return Err(run_failure(
                 "another program goes on with this sweep: only one can",
             ));
         }
@@ -524,12 +523,12 @@ fn check_plan(plan: SweepPlan, place: &SweepPath<'_>) -> Result<CampaignPlan> {
         } else {
             ""
         };
-        return Err(Failure::new(
-            USAGE,
-            format!("the sweep {} is one of {}{how}", plan.id, plan.target),
-        ));
+        return Err(usage_failure(format!(
+            "the sweep {} is one of {}{how}",
+            plan.id, plan.target
+        )));
     }
-    CampaignPlan::new(plan).map_err(|message| Failure::new(USAGE, message))
+    CampaignPlan::new(plan).map_err(|message| usage_failure(message))
 }
 
 /// A real host.

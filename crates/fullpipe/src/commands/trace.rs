@@ -23,7 +23,7 @@ use crate::values::some_time;
 /// retransmitted, late, reordered or not captured, its round-trip times and windows, and where on
 /// the path the capture was taken. The transfer with most data, or the one of --flow, is judged as
 /// `diagnose` judges one: its limit, the figures that decide, and what would help.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 #[command(group = ArgGroup::new("packets").args(["files", "interface"]).required(true))]
 pub(crate) struct CaptureTraceArguments {
     /// Capture file; `-` is standard input. A second one, of the same time from another place,
@@ -81,8 +81,7 @@ impl RunCommand for CaptureTraceArguments {
 
     fn run(&self, terminal: &Terminal) -> Result {
         if self.redact.is_some() && self.files.len() > 1 {
-            return Err(Failure::new(
-                USAGE,
+            return Err(usage_failure(
                 "--redact writes one capture anew: name one FILE",
             ));
         }
@@ -259,10 +258,9 @@ fn no_connection(number: u64, count: usize, error: Option<&ErrorReport>) -> Fail
             *exit_code,
             format!("{message}; before that, there is no connection {number}"),
         ),
-        None => Failure::new(
-            USAGE,
-            format!("there is no connection {number}: the capture has {count}"),
-        ),
+        None => usage_failure(format!(
+            "there is no connection {number}: the capture has {count}"
+        )),
     }
 }
 
@@ -270,10 +268,9 @@ fn no_connection(number: u64, count: usize, error: Option<&ErrorReport>) -> Fail
 fn host_settings(file: &Path) -> Result<HostSettings> {
     read_host_settings(file).map_err(|cause| {
         let name = file.display();
-        Failure::new(
-            USAGE,
-            format!("cannot read the settings of a host from {name}: {cause}"),
-        )
+        usage_failure(format!(
+            "cannot read the settings of a host from {name}: {cause}"
+        ))
     })
 }
 
@@ -308,7 +305,7 @@ enum CaptureInput<'f> {
 fn open_input(file: &Path) -> Result<CaptureInput<'_>> {
     if file == Path::new("-") {
         let own = std::io::stdin().as_fd().try_clone_to_owned();
-        let own = own.map_err(|error| Failure::new(FAILED, format!("standard input: {error}")))?;
+        let own = own.map_err(|error| run_failure(format!("standard input: {error}")))?;
         return Ok(CaptureInput::Pipe(own, "standard input".to_owned()));
     }
     if !is_read_once(file) {

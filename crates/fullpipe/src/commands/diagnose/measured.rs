@@ -26,7 +26,7 @@ pub(super) fn run(
     if request.transport == Transport::Udp {
         let message = "datagrams have no window and no limit but the rate that was asked for; leave out --udp, or use \
                        `fullpipe measure --udp`";
-        return Err(Failure::new(USAGE, message));
+        return Err(usage_failure(message));
     }
     let flag = super::super::interrupt_flag()?;
     let bench = MeasurementSetup {
@@ -110,7 +110,7 @@ impl MeasurementSetup<'_> {
             return Err(for_other_end(remedy, here, &self.destination.host, &others));
         }
         if !part.does_something {
-            return Err(Failure::new(FAILED, nothing_to_apply(remedy)));
+            return Err(run_failure(nothing_to_apply(remedy)));
         }
         self.terminal.print_progress("\n");
         let (measurement, not_undone) = part.try_out(
@@ -185,10 +185,9 @@ fn choose_remedy<'r>(remedies: &'r [Remedy], wanted: &str) -> Result<&'r Remedy>
         } else {
             format!("there are {}", names.join(", "))
         };
-        Failure::new(
-            USAGE,
-            format!("--apply {wanted} is no remedy of this transfer; {there_are}"),
-        )
+        usage_failure(format!(
+            "--apply {wanted} is no remedy of this transfer; {there_are}"
+        ))
     })
 }
 

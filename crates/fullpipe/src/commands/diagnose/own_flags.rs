@@ -32,7 +32,7 @@ impl OwnFlags {
         let message = format!(
             "what other programs send is watched as it is; leave out {stated}, or name a HOST"
         );
-        Err(Failure::new(USAGE, message))
+        Err(usage_failure(message))
     }
 }
 

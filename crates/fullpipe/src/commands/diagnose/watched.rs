@@ -93,7 +93,7 @@ pub(super) fn run_command(
 ) -> Result {
     let (name, rest) = words
         .split_first()
-        .ok_or_else(|| Failure::new(FAILED, "no command is named"))?;
+        .ok_or_else(|| run_failure("no command is named"))?;
     let mut command = Command::new(name);
     command.args(rest);
     if terminal.format() != OutputFormat::Text {
@@ -104,12 +104,9 @@ pub(super) fn run_command(
     let flag = Arc::clone(&interrupts.flag);
     let is_held = arguments.live.is_wanted();
     let held = is_held.then(|| HeldOutput::divert_from(&mut command));
-    let held = held.transpose().map_err(|error| {
-        Failure::new(
-            FAILED,
-            format!("cannot hold the output of `{name}`: {error}"),
-        )
-    })?;
+    let held = held
+        .transpose()
+        .map_err(cannot(&format!("hold the output of `{name}`")))?;
     let witness = PathWitness::begin_witness();
     let mut program = ChildProgram::start(&mut command, words)?;
     // It has the other end of the pipe of the output, too.
@@ -197,10 +194,7 @@ pub(super) fn run_download(
     match end.code {
         // Cut short by us, by time or by size.
         Some(0 | CURL_TIMED_OUT) | None => Ok(()),
-        Some(_) => Err(Failure::new(
-            FAILED,
-            format!("the download broke off: {why}"),
-        )),
+        Some(_) => Err(run_failure(format!("the download broke off: {why}"))),
     }
 }
 
@@ -227,7 +221,7 @@ impl<'w> ChildProgram<'w> {
             } else {
                 ""
             };
-            Failure::new(FAILED, format!("cannot start `{name}`: {error}{hint}"))
+            run_failure(format!("cannot start `{name}`: {error}{hint}"))
         })?;
         let end = notice_end(&child);
         Ok(Self {
@@ -276,7 +270,7 @@ impl<'w> ChildProgram<'w> {
         let deadline = Instant::now() + TIMEOUT;
         let status = self
             .wait_for_status(deadline)
-            .map_err(|error| Failure::new(FAILED, error.to_string()))?;
+            .map_err(|error| run_failure(error.to_string()))?;
         let ended = self
             .end
             .take()
@@ -438,7 +432,7 @@ fn explain_transfers(
         validity,
     } = seen;
     if transfers.is_empty() && time.is_none() {
-        return Err(Failure::new(FAILED, nothing));
+        return Err(run_failure(nothing));
     }
     if let Some(time) = &time {
         terminal.print_result(&report::time_account(time, command.is_some()));

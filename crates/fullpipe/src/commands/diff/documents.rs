@@ -64,8 +64,7 @@ fn stored_text(id: &str, archive: &PlaceArgument) -> Result<String> {
         return Err(of_other_program(&format!("document {id}"), program));
     }
     let body = store.document_body(&document)?;
-    String::from_utf8(body)
-        .map_err(|_| Failure::new(FAILED, format!("document {id} is no text in UTF-8")))
+    String::from_utf8(body).map_err(|_| run_failure(format!("document {id} is no text in UTF-8")))
 }
 
 /// Returns the failure of a result whose runs are not known as those of fullpipe are.
@@ -74,7 +73,7 @@ fn of_other_program(name: &str, program: &str) -> Failure {
         "{name} is a result of {program}: documents of other programs cannot be compared; `history HOST` and `report` \
          show them from the archive"
     );
-    Failure::new(USAGE, sentence)
+    usage_failure(sentence)
 }
 
 /// Returns the program that a text is a result of, if that is another one.
@@ -109,10 +108,9 @@ fn own_measurements(name: &str, text: &str) -> Result<Vec<Measurement>> {
         }
     }
     if measurements.is_empty() {
-        return Err(Failure::new(
-            USAGE,
-            format!("{name} has no measurement; measure --json prints one"),
-        ));
+        return Err(usage_failure(format!(
+            "{name} has no measurement; measure --json prints one"
+        )));
     }
     Ok(measurements)
 }
@@ -147,10 +145,9 @@ fn of_document(name: &str, document: Document) -> Result<Measurement> {
             let why = document
                 .error
                 .map_or_else(String::new, |error| format!(": {}", error.message));
-            Err(Failure::new(
-                USAGE,
-                format!("{name} holds a document without a measurement{why}"),
-            ))
+            Err(usage_failure(format!(
+                "{name} holds a document without a measurement{why}"
+            )))
         }
     }
 }

@@ -21,7 +21,7 @@ use crate::values::some_test_time;
 /// `fullpipe diff HOST --pairs 12 -- -C cubic -- -C bbr` measures two settings in pairs of random
 /// order, A behind the first -- and B behind the second, with the flags of measure. What happens to
 /// the path meanwhile falls on both.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 #[command(mut_args(of_pairs))]
 pub(crate) struct DiffArguments {
     /// Files or identifiers of A; with --pairs, the server: HOST or HOST:PORT
@@ -68,8 +68,7 @@ impl RunCommand for DiffArguments {
         match (self.pairs, &self.b) {
             (Some(pairs), _) => pairs::run(self, pairs, terminal),
             (None, Some(b)) => self.compare_measurements(b, terminal),
-            (None, None) => Err(Failure::new(
-                USAGE,
+            (None, None) => Err(usage_failure(
                 "one result alone has no difference; name a second one",
             )),
         }
@@ -80,7 +79,7 @@ impl DiffArguments {
     /// Compares measurements that are there.
     fn compare_measurements(&self, b: &str, terminal: &Terminal) -> Result {
         if self.a == "-" && b == "-" {
-            return Err(Failure::new(USAGE, "A and B cannot both be standard input"));
+            return Err(usage_failure("A and B cannot both be standard input"));
         }
         let samples = [
             documents::read_runs(&self.a, &self.archive)?,
@@ -89,10 +88,9 @@ impl DiffArguments {
         let reasons = comparability_faults(&samples[0].measurements, &samples[1].measurements);
         if !self.anyway && !reasons.is_empty() {
             let reasons = reasons.join("; ");
-            return Err(Failure::new(
-                USAGE,
-                format!("A and B are not comparable: {reasons}; add --anyway to compare them"),
-            ));
+            return Err(usage_failure(format!(
+                "A and B are not comparable: {reasons}; add --anyway to compare them"
+            )));
         }
         let compared = compare_samples(samples)?;
         print_difference(

@@ -33,7 +33,7 @@ pub(super) fn run(arguments: &super::DiffArguments, pairs: u32, terminal: &Termi
     let server: ServerAddress = arguments
         .a
         .parse()
-        .map_err(|error| Failure::new(USAGE, format!("{}: {error}", arguments.a)))?;
+        .map_err(|error| usage_failure(format!("{}: {error}", arguments.a)))?;
     let destination = arguments.access.destination(&server)?;
     let sides = parse_sides(&arguments.sides, arguments.time.unwrap_or(USUAL_TIME))?;
     if !arguments.yes {
@@ -76,7 +76,7 @@ fn nothing_complete(interrupted: bool) -> Failure {
     if interrupted {
         Failure::new(INTERRUPTED, "interrupted before a pair was complete")
     } else {
-        Failure::new(FAILED, "no pair has two valid runs")
+        run_failure("no pair has two valid runs")
     }
 }
 
@@ -100,7 +100,7 @@ fn parse_sides(flags: &[String], time: Span) -> Result<[PairedSide; 2]> {
     let [a, b] = parts[..] else {
         let sentence = "the flags of A and those of B stand behind a -- each: \
                         fullpipe diff HOST --pairs 12 -- -C cubic -- -C bbr";
-        return Err(Failure::new(USAGE, sentence));
+        return Err(usage_failure(sentence));
     };
     Ok([parse_side("A", a, time)?, parse_side("B", b, time)?])
 }
@@ -114,7 +114,7 @@ fn parse_side(name: &str, flags: &[String], time: Span) -> Result<PairedSide> {
                 .next()
                 .unwrap_or_default()
                 .trim_start_matches("error: ");
-            Failure::new(USAGE, format!("flags of {name}: {first}"))
+            usage_failure(format!("flags of {name}: {first}"))
         })?;
     let name = if flags.is_empty() {
         "no flags".to_owned()
@@ -161,11 +161,6 @@ fn consent_to(forecast: &PairForecast, destination: &Destination) -> Result {
 fn random_seed() -> Result<u64> {
     let mut seed = [0; 8];
     let filled = rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty());
-    filled.map_err(|error| {
-        Failure::new(
-            FAILED,
-            format!("the kernel gave no random numbers: {error}"),
-        )
-    })?;
+    filled.map_err(|error| run_failure(format!("the kernel gave no random numbers: {error}")))?;
     Ok(u64::from_ne_bytes(seed))
 }

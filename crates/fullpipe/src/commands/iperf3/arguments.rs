@@ -148,7 +148,7 @@ pub(super) struct Iperf3Arguments {
 }
 
 /// Flags that only a server has.
-#[derive(Debug, Default, PartialEq, clap::Args)]
+#[derive(Debug, Default, PartialEq, Args)]
 #[command(next_help_heading = "Server")]
 struct ServerFlags {
     /// Go on in the background
@@ -178,7 +178,7 @@ struct ServerFlags {
 }
 
 /// Flags that only a client has.
-#[derive(Debug, Default, PartialEq, clap::Args)]
+#[derive(Debug, Default, PartialEq, Args)]
 #[command(next_help_heading = "Client")]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 struct ClientFlags {
@@ -315,7 +315,7 @@ struct ClientFlags {
 }
 
 /// Flags of iperf3 that are known and not carried out.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 struct RefusedFlags {
     #[arg(long, hide = true)]
     sctp: bool,
@@ -326,7 +326,7 @@ struct RefusedFlags {
 }
 
 /// Flags of iperf3 that change nothing here.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 struct IgnoredFlags {
     #[arg(long, short = 'L', hide = true)]
     flowlabel: Option<String>,

@@ -31,7 +31,7 @@ const USAGE: &str =
     "\nUsage: iperf3 [-s|-c host] [options]\nTry `iperf3 --help' for more information.\n";
 
 /// In place of iperf3: its flags, its text, its JSON.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 pub(crate) struct RawArguments {
     /// Flags of iperf3; --help lists them
     #[arg(
@@ -80,12 +80,12 @@ pub(crate) fn run(arguments: &[OsString]) -> Result {
         return Ok(());
     }
     report_events(parsed.verbosity());
-    let task = parsed.to_task().map_err(|why| usage_failure(&why))?;
+    let task = parsed.to_task().map_err(|why| parameter_failure(&why))?;
     for warning in parsed.warnings() {
         ResultWriter::print_warning(&format!("iperf3: warning: {warning}\n"));
     }
     let mut output = ResultWriter::open(parsed.logfile(), parsed.timestamp_format())
-        .map_err(|why| usage_failure(&why))?;
+        .map_err(|why| parameter_failure(&why))?;
     match task {
         Iperf3Task::Client(plan) => client::run(&plan, &mut output),
         Iperf3Task::Server(plan) => server::run(&plan, &mut output),
@@ -93,7 +93,7 @@ pub(crate) fn run(arguments: &[OsString]) -> Result {
 }
 
 /// A command line that iperf3 would not take either.
-fn usage_failure(why: &str) -> Failure {
+fn parameter_failure(why: &str) -> Failure {
     ResultWriter::print_warning(&format!("iperf3: parameter error - {why}\n{USAGE}"));
     Failure::already_printed(FAILED)
 }

@@ -10,7 +10,7 @@ use crate::values::{QuantityValues, values_parser};
 const MAX_COMBINATIONS: usize = 10_000;
 
 /// Quantities of the path that may be lists or ranges.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 #[command(next_help_heading = "Path")]
 pub(super) struct PathLists {
     /// Rate of the path, as the key `rate` of --path
@@ -68,7 +68,7 @@ impl PathLists {
             let why = format!(
                 "that is {count} combinations, more than {MAX_COMBINATIONS}; take shorter lists"
             );
-            return Err(Failure::new(USAGE, why));
+            return Err(usage_failure(why));
         }
         let mut all = vec![AxisCombination::default()];
         for list in path {

@@ -29,7 +29,7 @@ use crate::values::{QuantityValues, some_test_time, values_parser};
 /// Two modelled hosts send over the same emulated path as in the lab, without its clock: an hour
 /// takes seconds, and the same seed gives the same result. No processor and no network card take
 /// part, so that the rate of a fast path is what the protocol permits, and not what a host does.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct SimulateArguments {
     /// Scenario file or name from `lab list`, whose steps are simulated in place of the flags of
@@ -114,7 +114,7 @@ be lists, 64KiB,1MiB, or ranges, 10ms..200ms (by 1, 2, 5, sizes by doublings) or
 same seeds.";
 
 /// The load, by the letters of `measure`.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 #[command(next_help_heading = "Load")]
 struct LoadArguments {
     /// Duration of the transfer

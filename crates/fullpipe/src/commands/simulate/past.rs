@@ -16,7 +16,7 @@ const OF_NEW_TRANSFERS: [&str; 5] = [
 ];
 
 /// The measurement, and the changes.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 #[command(next_help_heading = "Past measurement")]
 pub(super) struct PastArguments {
     /// Measurement to simulate again, as measure, demo or lab run print it with --json; - is
@@ -82,5 +82,5 @@ impl PastArguments {
 /// Reads the measurements in a file.
 fn read_past_transfers(file: &str) -> Result<Vec<PastTransfer>> {
     let (name, document) = (document::name_of(file), document::read_document(file)?);
-    PastTransfer::all_in(document).map_err(|why| Failure::new(USAGE, format!("{name}: {why}")))
+    PastTransfer::all_in(document).map_err(|why| usage_failure(format!("{name}: {why}")))
 }

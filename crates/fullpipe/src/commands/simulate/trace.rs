@@ -15,7 +15,7 @@ const HEAD: &str =
     "time,stream,cwnd,ssthresh,in_flight,queue,rate_bps,srtt,pacing_bps,retransmits,state";
 
 /// The file, and how often its state is written.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 #[command(next_help_heading = "Output")]
 pub(super) struct TraceArguments {
     /// Write the course of the transfer to this file as CSV
@@ -100,10 +100,10 @@ impl From<io::Error> for TraceStop {
 }
 
 fn write_failure(file: &Path, error: &io::Error) -> Failure {
-    Failure::new(
-        FAILED,
-        format!("cannot write the trace {}: {error}", file.display()),
-    )
+    run_failure(format!(
+        "cannot write the trace {}: {error}",
+        file.display()
+    ))
 }
 
 fn trace_row(point: &TracePoint) -> String {
@@ -152,13 +152,13 @@ fn trace_interval(text: &str) -> Result<Span, String> {
 pub(super) fn check_transfer_count(transfers: usize, file: &Path) -> Result {
     if file == Path::new("-") {
         let why = "--trace writes a file, as standard output has the result: name one";
-        return Err(Failure::new(USAGE, why));
+        return Err(usage_failure(why));
     }
     if transfers != 1 {
         let why = format!(
             "--trace is of one transfer, and these are {transfers}: leave out lists, steps and --seeds"
         );
-        return Err(Failure::new(USAGE, why));
+        return Err(usage_failure(why));
     }
     Ok(())
 }
