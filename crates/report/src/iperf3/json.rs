@@ -502,15 +502,14 @@ impl IntervalPart {
         let mut sums = intervals
             .iter()
             .map(|interval| SumPart::from_interval(interval, request, role));
-        let nothing = || SumPart {
-            amount: Amount::new(0.0, 0.0, ByteCount::ZERO),
-            counts: SumCounts::None {},
-            omitted: false,
-            sender: false,
-        };
         Self {
             streams: parts.collect(),
-            sum: sums.next().unwrap_or_else(nothing),
+            sum: sums.next().unwrap_or_else(|| SumPart {
+                amount: Amount::new(0.0, 0.0, ByteCount::ZERO),
+                counts: SumCounts::None {},
+                omitted: false,
+                sender: false,
+            }),
             sum_bidir_reverse: sums.next(),
         }
     }

@@ -115,15 +115,17 @@ pub(super) fn by_bytes(
 /// its place.
 pub(super) fn mean_so_far(rates: &[(Span, BitRate)]) -> Vec<(Span, BitRate)> {
     let (mut before, mut bits) = (Span::ZERO, 0.0);
-    let mean = |(at, rate): &(Span, BitRate)| {
-        bits += rate.as_f64() * at.saturating_sub(before).as_secs_f64();
-        before = *at;
-        (
-            *at,
-            BitRate::from_bps_f64(bits / at.as_secs_f64().max(f64::MIN_POSITIVE)),
-        )
-    };
-    rates.iter().map(mean).collect()
+    rates
+        .iter()
+        .map(|(at, rate): &(Span, BitRate)| {
+            bits += rate.as_f64() * at.saturating_sub(before).as_secs_f64();
+            before = *at;
+            (
+                *at,
+                BitRate::from_bps_f64(bits / at.as_secs_f64().max(f64::MIN_POSITIVE)),
+            )
+        })
+        .collect()
 }
 
 /// A change of level in the course of a rate.
@@ -140,27 +142,28 @@ pub(super) struct LevelChange {
 pub(super) fn level_changes(rates: &[(Span, BitRate)], ramp: Span) -> Vec<LevelChange> {
     let steady: Vec<(Span, BitRate)> = rates.iter().copied().filter(|(at, _)| *at > ramp).collect();
     let each = steady.len().div_ceil(MAX_SOUGHT).max(1);
-    let mean = |group: &[(Span, BitRate)]| {
-        let sum: f64 = group.iter().map(|(_, rate)| rate.as_f64()).sum();
-        (
-            Time::ZERO + group[group.len() - 1].0,
-            BitRate::from_bps_f64(sum / group.len() as f64),
-        )
-    };
-    let moments: Vec<(Time, BitRate)> = steady.chunks(each).map(mean).collect();
+    let moments: Vec<(Time, BitRate)> = steady
+        .chunks(each)
+        .map(|group: &[(Span, BitRate)]| {
+            let sum: f64 = group.iter().map(|(_, rate)| rate.as_f64()).sum();
+            (
+                Time::ZERO + group[group.len() - 1].0,
+                BitRate::from_bps_f64(sum / group.len() as f64),
+            )
+        })
+        .collect();
     let place = |index: usize| {
         moments[index.saturating_sub(1)]
             .0
             .duration_since(Time::ZERO)
     };
-    let change = |found: fullpipe_stats::HistoryLevelChange| LevelChange {
-        at: place(found.index),
-        before: found.before,
-        after: found.after,
-    };
     find_level_changes(&moments)
         .into_iter()
-        .map(change)
+        .map(|found: fullpipe_stats::HistoryLevelChange| LevelChange {
+            at: place(found.index),
+            before: found.before,
+            after: found.after,
+        })
         .collect()
 }
 

@@ -44,7 +44,7 @@ fn difference_sentences(report: &DifferenceReport) -> Vec<String> {
 }
 
 fn side_sentence(letter: &str, runs: &ComparedRuns) -> String {
-    let within = runs.within_run.map_or_else(String::new, |[low, high]| {
+    let within = runs.within_run.map_text(|[low, high]| {
         format!(" Within this run the rate is {low} to {high} (95 %), which says nothing about the next.")
     });
     let count = count_noun(runs.runs, "run");
@@ -105,9 +105,8 @@ fn quantity_changes_section(report: &DifferenceReport) -> PageSection {
 fn quantity_row<T>(name: &str, of: &QuantityDifference<T>, hue: Hue) -> Option<ChartRow> {
     let ratio = of.ratio?;
     let range = of.low.zip(of.high);
-    let words = range.map_or_else(String::new, |(low, high)| {
-        format!("{} to {}", ratio_change(low), ratio_change(high))
-    });
+    let words =
+        range.map_text(|(low, high)| format!("{} to {}", ratio_change(low), ratio_change(high)));
     let row = ChartRow::new(name, &ratio_change(ratio), hue)
         .with_detail(&words)
         .with_dot(RateChange(ratio));

@@ -222,7 +222,7 @@ fn history_days_section(all: &[HistoryDay]) -> Option<PageSection> {
             } else {
                 format!("{} to {}", day.min, day.max)
             },
-            day.rtt_idle.map_or_else(String::new, round_trip),
+            day.rtt_idle.map_text(round_trip),
             day.limit.clone().unwrap_or_default(),
         ]
     });

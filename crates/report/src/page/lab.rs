@@ -123,7 +123,7 @@ fn step_cells(report: &LabReport, step: &LabStep) -> [String; 8] {
         step.prediction.kernel_model.to_string(),
         or_empty(step.published.and_then(|published| published.rate)),
         or_empty(step.measured),
-        accuracy.map_or_else(String::new, |share| format!("{:.1} %", share.as_percent())),
+        accuracy.map_text(|share| format!("{:.1} %", share.as_percent())),
         step_outcome(step).to_owned(),
         step.missed.join("; "),
     ]

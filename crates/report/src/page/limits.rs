@@ -58,9 +58,8 @@ pub(super) fn held_back(
                 .with_name_as_label(),
         );
     let behind = limit.filter(|limit| limit.kind != kind && limit.kind != Limit::Unknown);
-    let behind = behind.map_or_else(String::new, |limit| {
-        format!(", behind the limit: {}", limit_phrase(limit.kind))
-    });
+    let behind =
+        behind.map_text(|limit| format!(", behind the limit: {}", limit_phrase(limit.kind)));
     let time = format!("{:.0} % of the time data was under way", share * 100.0);
     let title = match kind {
         Limit::SendBuffer => format!("The send buffer was full for {time}{behind}"),
@@ -97,18 +96,21 @@ pub(super) fn ceilings_over_time(
     let most = rate.iter().map(|(_, rate)| *rate).max()?;
     let every = sender.len().div_ceil(POINTS).max(1);
     let allowed = |window: fn(&Sample) -> Option<ByteCount>| -> Vec<(Span, BitRate)> {
-        let of = |snapshot: &SampleSnapshot<'_>| {
-            let rtt = snapshot
-                .samples
-                .iter()
-                .filter_map(|sample| sample.tcp.rtt)
-                .max()?;
-            Some((
-                snapshot.at,
-                BitRate::from_bytes_in(snapshot.sum_figure(window)?, rtt),
-            ))
-        };
-        sender.iter().step_by(every).filter_map(of).collect()
+        sender
+            .iter()
+            .step_by(every)
+            .filter_map(|snapshot: &SampleSnapshot<'_>| {
+                let rtt = snapshot
+                    .samples
+                    .iter()
+                    .filter_map(|sample| sample.tcp.rtt)
+                    .max()?;
+                Some((
+                    snapshot.at,
+                    BitRate::from_bytes_in(snapshot.sum_figure(window)?, rtt),
+                ))
+            })
+            .collect()
     };
     let is_drawn = |rate: BitRate| rate.as_f64() <= FAR * most.as_f64();
     let (advertised, congestion) = (

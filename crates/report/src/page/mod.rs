@@ -236,7 +236,7 @@ fn used_cells(cells: &[String], used: &[usize]) -> Vec<String> {
 
 /// Returns a figure as text, nothing of one that is not known.
 pub(crate) fn or_empty<T: ToString>(figure: Option<T>) -> String {
-    figure.map_or_else(String::new, |figure| figure.to_string())
+    figure.map_text(|figure| figure.to_string())
 }
 
 /// Returns the largest share in percent, 0 without any.

@@ -76,15 +76,11 @@ fn program_rate_row(row: &ProgramRow) -> ChartRow {
     let figure = row
         .goodput
         .map_or_else(|| "no valid run".to_owned(), |rate| rate.to_string());
-    let steady = row
-        .steady
-        .map_or_else(String::new, |rate| format!(", steady {rate}"));
-    let predicted = row
-        .predicted
-        .map_or_else(String::new, |rate| format!(", predicted {rate}"));
+    let steady = row.steady.map_text(|rate| format!(", steady {rate}"));
+    let predicted = row.predicted.map_text(|rate| format!(", predicted {rate}"));
     let range = row
         .predicted_range
-        .map_or_else(String::new, |[low, high]| format!(" ({low} to {high})"));
+        .map_text(|[low, high]| format!(" ({low} to {high})"));
     let drawn = ChartRow::new(&row.program, &figure, Hue::Blue)
         .with_detail(&format!("{limit}{steady}{predicted}{range}"));
     let drawn = row
@@ -151,7 +147,7 @@ fn run_cells(batch: &str, program: &str, run: &ProgramRun) -> [String; 10] {
         or_empty(run.steady),
         or_empty(run.top),
         or_empty(run.start_up),
-        run.rtt.map_or_else(String::new, round_trip),
+        run.rtt.map_text(round_trip),
         cpu_cell(run),
         reason.unwrap_or_default(),
     ]

@@ -9,9 +9,9 @@ use crate::text::{command_time_text, remedy_reason};
 /// Returns the remedies, best first; `None` without any.
 pub(super) fn remedies_section(remedies: &[Remedy]) -> Option<PageSection> {
     let first = remedies.first()?;
-    let gain = first.predicted.map_or_else(String::new, |rate| {
-        format!(": {} predicted", rate.bits_per_second)
-    });
+    let gain = first
+        .predicted
+        .map_text(|rate| format!(": {} predicted", rate.bits_per_second));
     let title = format!("Best remedy: {}{gain}{}", first.id, command_time(first));
     let rows = remedies.iter().map(|remedy| {
         let rate = remedy.predicted.map(|rate| rate.bits_per_second);

@@ -180,10 +180,7 @@ fn rates_over_time_section(runs: &[Named<'_>]) -> PageSection {
         rate_panel = rate_panel.with_series(
             PlotSeries::new(name, SeriesForm::Line, hue, arrival_rates(run)).with_name_as_label(),
         );
-        let loaded = run
-            .rtt
-            .loaded
-            .map_or_else(String::new, |rtt| round_trip(rtt.median));
+        let loaded = run.rtt.loaded.map_text(|rtt| round_trip(rtt.median));
         delay = delay.with_series(round_trips(run, hue).with_name(name).with_label(&loaded));
     }
     let plot = Plot::new("Rates and round trips over time")
@@ -343,22 +340,6 @@ fn processors_by_streams_section(runs: &[RunSummary<'_>]) -> Option<PageSection>
 }
 
 fn runs_table_section(runs: &[RunSummary<'_>]) -> PageSection {
-    let row = |run: &RunSummary<'_>| {
-        [
-            run.name.to_owned(),
-            run.started
-                .chars()
-                .take(19)
-                .collect::<String>()
-                .replace('T', " "),
-            run.host_name().to_owned(),
-            run.rate.to_string(),
-            run.loaded_rtt.map_or_else(String::new, round_trip),
-            or_empty(run.retransmits),
-            or_empty(run.streams),
-            run.limit.name().to_owned(),
-        ]
-    };
     let heads = [
         "",
         "from (UTC)",
@@ -377,6 +358,24 @@ fn runs_table_section(runs: &[RunSummary<'_>]) -> PageSection {
     PageSection::new(
         title,
         "",
-        compact_table(heads, runs.iter().take(MAX_ROWS).map(row)),
+        compact_table(
+            heads,
+            runs.iter().take(MAX_ROWS).map(|run: &RunSummary<'_>| {
+                [
+                    run.name.to_owned(),
+                    run.started
+                        .chars()
+                        .take(19)
+                        .collect::<String>()
+                        .replace('T', " "),
+                    run.host_name().to_owned(),
+                    run.rate.to_string(),
+                    run.loaded_rtt.map_text(round_trip),
+                    or_empty(run.retransmits),
+                    or_empty(run.streams),
+                    run.limit.name().to_owned(),
+                ]
+            }),
+        ),
     )
 }

@@ -83,7 +83,7 @@ fn simulated_heat_map(transfers: &[SimulatedTransfer]) -> Option<(HeatMap, Optio
     let tile = |transfer: &SimulatedTransfer| {
         let delay = transfer
             .loaded_rtt
-            .map_or_else(String::new, |rtt| format!("round trip {}", round_trip(rtt)));
+            .map_text(|rtt| format!("round trip {}", round_trip(rtt)));
         Some(HeatTile {
             window: window(transfer)?,
             streams: transfer.request.streams.into(),
@@ -137,7 +137,7 @@ fn simulated_rates_section(transfers: &[SimulatedTransfer], names: &[String]) ->
     for (transfer, name) in transfers.iter().zip(names) {
         let delay = transfer
             .loaded_rtt
-            .map_or_else(String::new, |rtt| format!("RTT {}, ", round_trip(rtt)));
+            .map_text(|rtt| format!("RTT {}, ", round_trip(rtt)));
         let rate = transfer.rate;
         let row = ChartRow::new(name, &rate.median.to_string(), Hue::Blue).with_bar(rate.median);
         let row = row.with_detail(&format!("{delay}limited by {}", simulated_limit(transfer)));
@@ -187,8 +187,7 @@ pub(super) fn what_if(reports: &[WhatIfReport]) -> Article {
 
 fn what_if_sections(report: &WhatIfReport) -> Vec<PageSection> {
     let measured = report.measured.rate;
-    let delay =
-        |rtt: Option<Span>| rtt.map_or_else(String::new, |rtt| format!("RTT {}", round_trip(rtt)));
+    let delay = |rtt: Option<Span>| rtt.map_text(|rtt| format!("RTT {}", round_trip(rtt)));
     let detail = delay(report.measured.loaded_rtt);
     let mut rows = RowChart::new("Measured and simulated rates", ["transfer", "rate"]);
     rows = rows.with_row(

@@ -157,18 +157,22 @@ fn round_trips(report: &SweepReport) -> PageSection {
 }
 
 fn settings_section(answer: &SweepAnswer, report: &SweepReport) -> PageSection {
-    let row = |(name, of): (&str, &SweepEstimate)| {
-        let added = added_rtt(report, of).map_or_else(String::new, added_time);
-        [
-            name.to_owned(),
-            of.cell.to_string(),
-            of.rate.to_string(),
-            rate_interval(of),
-            added,
-        ]
-    };
     let heads = ["", "streams × window", "rate", "95 % interval", "RTT"];
-    let table = compact_table(heads, named_settings(answer).into_iter().map(row));
+    let table = compact_table(
+        heads,
+        named_settings(answer)
+            .into_iter()
+            .map(|(name, of): (&str, &SweepEstimate)| {
+                let added = added_rtt(report, of).map_text(added_time);
+                [
+                    name.to_owned(),
+                    of.cell.to_string(),
+                    of.rate.to_string(),
+                    rate_interval(of),
+                    added,
+                ]
+            }),
+    );
     PageSection {
         title: "The setting, and others that do".to_owned(),
         method: String::new(),
@@ -177,19 +181,6 @@ fn settings_section(answer: &SweepAnswer, report: &SweepReport) -> PageSection {
 }
 
 fn sweep_runs_section(runs: &[SweepRun]) -> PageSection {
-    let row = |(number, run): (usize, &SweepRun)| {
-        let optional = |text: Option<String>| text.unwrap_or_default();
-        [
-            (number + 1).to_string(),
-            run.cell.to_string(),
-            optional(run.rate.map(|rate| rate.to_string())),
-            optional(run.idle_rtt.map(round_trip)),
-            optional(run.loaded_rtt.map(round_trip)),
-            optional(run.retransmits.map(|again| again.get().to_string())),
-            run.sent.to_string(),
-            run.broken.join(" "),
-        ]
-    };
     let heads = [
         "run",
         "streams × window",
@@ -200,7 +191,24 @@ fn sweep_runs_section(runs: &[SweepRun]) -> PageSection {
         "sent",
         "does not count",
     ];
-    let table = compact_table(heads, runs.iter().enumerate().map(row));
+    let table = compact_table(
+        heads,
+        runs.iter()
+            .enumerate()
+            .map(|(number, run): (usize, &SweepRun)| {
+                let optional = |text: Option<String>| text.unwrap_or_default();
+                [
+                    (number + 1).to_string(),
+                    run.cell.to_string(),
+                    optional(run.rate.map(|rate| rate.to_string())),
+                    optional(run.idle_rtt.map(round_trip)),
+                    optional(run.loaded_rtt.map(round_trip)),
+                    optional(run.retransmits.map(|again| again.get().to_string())),
+                    run.sent.to_string(),
+                    run.broken.join(" "),
+                ]
+            }),
+    );
     PageSection {
         title: "The runs".to_owned(),
         method: "In their order.".to_owned(),

@@ -30,36 +30,39 @@ const CELL: usize = 26;
 fn figures_text(figures: &FigureTable) -> String {
     let short = |cell: &String| printable_line(&cut_text(cell, CELL));
     let mut columns = figures.heads.len();
-    let width = |column: usize| {
-        let cells = figures
-            .rows
-            .iter()
-            .filter_map(|row| row.get(column))
-            .chain(figures.heads.get(column));
-        cells
-            .map(|cell| short(cell).chars().count() + 2)
-            .max()
-            .unwrap_or(0)
-    };
-    while columns > 1 && (0..columns).map(width).sum::<usize>() > 82 {
+    while columns > 1
+        && (0..columns)
+            .map(|column: usize| {
+                let cells = figures
+                    .rows
+                    .iter()
+                    .filter_map(|row| row.get(column))
+                    .chain(figures.heads.get(column));
+                cells
+                    .map(|cell| short(cell).chars().count() + 2)
+                    .max()
+                    .unwrap_or(0)
+            })
+            .sum::<usize>()
+            > 82
+    {
         columns -= 1;
     }
     let heads = figures.heads.iter().take(columns);
     let mut table = TextTable::with_heads(heads.map(|head| (head.clone(), false)));
     for row in &figures.rows {
         let last = columns.saturating_sub(1);
-        let cell = |(index, cell): (usize, &String)| {
-            if index == last {
-                printable_line(cell)
-            } else {
-                short(cell)
-            }
-        };
         table.push_row(
             row.iter()
                 .take(columns)
                 .enumerate()
-                .map(cell)
+                .map(|(index, cell): (usize, &String)| {
+                    if index == last {
+                        printable_line(cell)
+                    } else {
+                        short(cell)
+                    }
+                })
                 .collect::<Vec<_>>(),
         );
     }

@@ -77,18 +77,17 @@ pub(super) fn diagnosis_article(
 
 /// Returns the account of the time that was watched.
 fn time_section(account: &TimeAccount, is_command: bool) -> PageSection {
-    let row = |(name, time, figures): UseOfTime| {
-        let figure = if figures.is_empty() {
-            seconds(time)
-        } else {
-            format!("{}: {figures}", seconds(time))
-        };
-        ChartRow::new(name, &figure, Hue::Blue).with_bar(time)
-    };
     let rows = RowChart::new("Where the time went", ["use", "time"]);
     let rows = uses_of_time(account)
         .into_iter()
-        .map(row)
+        .map(|(name, time, figures): UseOfTime| {
+            let figure = if figures.is_empty() {
+                seconds(time)
+            } else {
+                format!("{}: {figures}", seconds(time))
+            };
+            ChartRow::new(name, &figure, Hue::Blue).with_bar(time)
+        })
         .fold(rows, RowChart::with_row);
     let method = "Each moment is booked once: data under way before requests, and those before waiting for the other \
                   program. Only the first gets shorter with the rate.";
@@ -98,14 +97,13 @@ fn time_section(account: &TimeAccount, is_command: bool) -> PageSection {
 /// Returns the account of the time of a transfer; `None` where it was not booked.
 pub(super) fn transfer_time(verdict: &Verdict) -> Option<PageSection> {
     let longest = verdict.where_time_went.first()?;
-    let row = |one: &TransferTimeShare| {
-        ChartRow::new(one.used_for.text(), &seconds(one.time), Hue::Blue).with_bar(one.time)
-    };
     let rows = RowChart::new("Where the time of the transfer went", ["use", "time"]);
     let rows = verdict
         .where_time_went
         .iter()
-        .map(row)
+        .map(|one: &TransferTimeShare| {
+            ChartRow::new(one.used_for.text(), &seconds(one.time), Hue::Blue).with_bar(one.time)
+        })
         .fold(rows, RowChart::with_row);
     let title = format!("Most of the transfer's time: {}", longest.used_for.text());
     let method = "Each moment between two samples is booked once, by what held the data back then; the mean of all \
@@ -270,7 +268,7 @@ fn predicted_bdp(predicted: Option<&Prediction>) -> Option<ByteCount> {
 fn over_time(measured: &Measurement, predicted: Option<&Prediction>) -> PageSection {
     let mut rate_panel = Panel::new("rate");
     let steady = measured.summary.steady;
-    let label = steady.map_or_else(String::new, |steady| format!("steady {}", steady.rate));
+    let label = steady.map_text(|steady| format!("steady {}", steady.rate));
     let course = arrival_rates(measured);
     let ramp = steady.map_or(Span::ZERO, |steady| steady.ramp);
     let changes = level_changes(&course, ramp);
@@ -290,9 +288,10 @@ fn over_time(measured: &Measurement, predicted: Option<&Prediction>) -> PageSect
             &format!("predicted {}", prediction.kernel_model),
         );
     }
-    let loaded = measured.rtt.loaded.map_or_else(String::new, |rtt| {
-        format!("median {}", round_trip(rtt.median))
-    });
+    let loaded = measured
+        .rtt
+        .loaded
+        .map_text(|rtt| format!("median {}", round_trip(rtt.median)));
     let mut delay =
         Panel::new("round trip").with_series(round_trips(measured, Hue::Plum).with_label(&loaded));
     if let Some(idle) = measured.rtt.idle {
@@ -505,9 +504,7 @@ fn stream_rates_section(measured: &Measurement) -> Option<PageSection> {
     for stream in &measured.streams {
         let rate = BitRate::from_bytes_in(stream.received, duration);
         let again = stream.retransmits.filter(|count| count.get() > 0);
-        let again = again.map_or_else(String::new, |count| {
-            format!(", {} retransmitted", count.get())
-        });
+        let again = again.map_text(|count| format!(", {} retransmitted", count.get()));
         rows = rows.with_row(
             ChartRow::new(
                 &stream.stream.to_string(),

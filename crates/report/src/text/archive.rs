@@ -76,7 +76,7 @@ fn result_summary(document: &StoredDocument) -> String {
     let first = document.facts.first();
     let limit = first
         .and_then(|facts| facts.limit.as_deref())
-        .map_or_else(String::new, |limit| format!(", {limit}"));
+        .map_text(|limit| format!(", {limit}"));
     let valid = if document.facts.iter().all(|facts| facts.valid) {
         ""
     } else {

@@ -45,9 +45,7 @@ fn equation_answer(solved: &Calculation) -> String {
         ..
     } = solved;
     let each = inputs.streams.filter(|streams| *streams > 1);
-    let each = each.map_or_else(String::new, |streams| {
-        format!(" in each of {streams} streams")
-    });
+    let each = each.map_text(|streams| format!(" in each of {streams} streams"));
     let how = match (inputs.buffer, inputs.window, inputs.loss) {
         (Some(buffer), ..) => {
             format!("A buffer request of {buffer}, which is a window of {window},{each}")
@@ -402,9 +400,9 @@ fn join_words(items: &[String], last: &str) -> String {
 
 fn capitalise_first(text: &str) -> String {
     let mut letters = text.chars();
-    letters.next().map_or_else(String::new, |first| {
-        first.to_uppercase().chain(letters).collect()
-    })
+    letters
+        .next()
+        .map_text(|first| first.to_uppercase().chain(letters).collect())
 }
 
 /// Returns all quantities of a combination, and what it comes to.

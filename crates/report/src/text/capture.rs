@@ -134,9 +134,7 @@ fn flow_text(flow: &FlowReport, transfers: &[CapturedTransfer]) -> String {
     let own = transfers
         .iter()
         .find(|transfer| transfer.flows.contains(&flow.number));
-    text + &own.map_or_else(String::new, |transfer| {
-        course_of(flow, transfer) + &transfer_limit(transfer)
-    })
+    text + &own.map_text(|transfer| course_of(flow, transfer) + &transfer_limit(transfer))
 }
 
 /// Returns the course of a connection, whose stream is its place among those of the transfer.

@@ -27,10 +27,7 @@ pub fn diagnosis_text(diagnosis: &Diagnosis, mean: BitRate) -> String {
         .as_ref()
         .and_then(|evidence| evidence.steady);
     let present = steady.map_or(mean, |steady| steady.rate);
-    let watched = diagnosis
-        .transfer
-        .as_ref()
-        .map_or_else(String::new, watched_transfer);
+    let watched = diagnosis.transfer.as_ref().map_text(watched_transfer);
     let defects: String = diagnosis.defects.iter().map(defect).collect();
     watched
         + &limit_text(&diagnosis.verdict)
@@ -130,7 +127,7 @@ pub(crate) fn verdict_sentences(verdict: &Verdict) -> String {
         .runner_up
         .as_ref()
         .and_then(runner_up_sentence)
-        .map_or_else(String::new, |next| paragraph(&next, 2));
+        .map_text(|next| paragraph(&next, 2));
     bold_paragraph(&verdict.sentence, 2) + &next
 }
 
@@ -281,9 +278,7 @@ fn what_would_help(remedies: &[Remedy], present: BitRate) -> String {
             remedy.id,
             json_name(remedy.scope),
             remedy_gain(remedy, present),
-            remedy
-                .command_time
-                .map_or_else(String::new, command_time_text)
+            remedy.command_time.map_text(command_time_text)
         );
         text += &numbered_remedy(index, &title, remedy);
         for command in &remedy.commands.undo {
@@ -314,13 +309,13 @@ pub(super) fn numbered_remedy(index: usize, title: &str, remedy: &Remedy) -> Str
 pub(super) fn remedy_gain(remedy: &Remedy, present: BitRate) -> String {
     remedy
         .predicted
-        .map_or_else(String::new, |forecast| forecast_gain(forecast, present))
+        .map_text(|forecast| forecast_gain(forecast, present))
 }
 
 /// Returns why a remedy should help, and its price: the round trips that it makes for everyone on
 /// the link.
 pub(crate) fn remedy_reason(remedy: &Remedy) -> String {
-    let price = remedy.rtt.map_or_else(String::new, |rtt| match rtt.high {
+    let price = remedy.rtt.map_text(|rtt| match rtt.high {
         Some(high) if high <= rtt.low => format!(" Round trips stay at {}.", round_trip(rtt.low)),
         _ => format!(
             " Round trips under load: {}, for everyone on the link.",

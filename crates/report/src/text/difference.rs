@@ -13,8 +13,7 @@ pub fn pair_forecast(forecast: &PairForecast) -> String {
         pairs_for_half,
     } = forecast;
     let half = share_percent(Ratio::new(detectable.get() / 2.0));
-    let more =
-        pairs_for_half.map_or_else(String::new, |pairs| format!("; {half} takes about {pairs}"));
+    let more = pairs_for_half.map_text(|pairs| format!("; {half} takes about {pairs}"));
     let time = if time.as_secs_f64() < 90.0 {
         format!("{:.0} s", time.as_secs_f64())
     } else {

@@ -24,7 +24,7 @@ pub fn markdown_text(page: &str) -> String {
             open.text += content;
             continue;
         }
-        text += &block.take().map_or_else(String::new, TextBlock::into_text);
+        text += &block.take().map_text(TextBlock::into_text);
         match (item, content.trim_start_matches('#')) {
             _ if content.is_empty() => text += "\n",
             (Some(item), _) => {
@@ -47,7 +47,7 @@ pub fn markdown_text(page: &str) -> String {
             }
         }
     }
-    text + &block.map_or_else(String::new, TextBlock::into_text)
+    text + &block.map_text(TextBlock::into_text)
 }
 
 impl TextBlock {

@@ -69,10 +69,7 @@ fn interval_columns(
     rate: &str,
     columns: &[String],
 ) -> String {
-    let title = request
-        .title
-        .as_ref()
-        .map_or_else(String::new, |title| format!("{title}:"));
+    let title = request.title.as_ref().map_text(|title| format!("{title}:"));
     let way = match (request.direction, way) {
         (Direction::Both, way) => format!("  {:<4}", way.map_or("", direction_label)),
         _ => String::new(),
@@ -385,9 +382,7 @@ fn held_back(whose: &str, end: &EndReport) -> Option<String> {
             .max_by_key(|queue| queue.dropped)
             .filter(|queue| queue.dropped > 0)
         {
-            let rate = queue
-                .rate
-                .map_or_else(String::new, |rate| format!(", at {rate},"));
+            let rate = queue.rate.map_text(|rate| format!(", at {rate},"));
             causes.push(format!(
                 "{} of {name}{rate} dropped {}",
                 printable_line(&queue.kind),
@@ -458,7 +453,7 @@ fn placement_sentence(placement: &Placement) -> String {
             let numbers: Vec<String> = processors.iter().map(ToString::to_string).collect();
             let node = placement
                 .node
-                .map_or_else(String::new, |node| format!(" (NUMA node {node})"));
+                .map_text(|node| format!(" (NUMA node {node})"));
             format!(
                 "The data threads of this end run on processors {}, near {device}{node}",
                 numbers.join(" ")

@@ -30,7 +30,7 @@ pub fn programs_text(report: &ProgramsReport) -> String {
     let name = report
         .scenario
         .as_ref()
-        .map_or_else(String::new, |name| format!("{name}: "));
+        .map_text(|name| format!("{name}: "));
     let mut text = heading_line(&format!("{name}{}", report.title));
     text += &paragraph(
         &format!(
@@ -138,9 +138,9 @@ fn predicted_rate(row: &ProgramRow) -> String {
 
 /// Returns the rate of the whole with its interval.
 fn rate_interval_cell(row: &ProgramRow) -> String {
-    let spread = row.spread.map_or_else(String::new, |[least, most]| {
-        format!(" ({}–{})", whole_megabits(least), whole_megabits(most))
-    });
+    let spread = row
+        .spread
+        .map_text(|[least, most]| format!(" ({}–{})", whole_megabits(least), whole_megabits(most)));
     or_dash(row.goodput.map(|rate| whole_megabits(rate) + &spread))
 }
 

@@ -76,8 +76,7 @@ fn ramp_table(report: &RampReport) -> String {
             loss_cell(step.loss),
             or_dash(step.rtt.map(|rtt| round_trip(rtt.median))),
             or_dash(step.rtt.map(|rtt| round_trip(rtt.p99))),
-            step.rtt
-                .map_or_else(String::new, |rtt| rtt_bar(rtt, longest)),
+            step.rtt.map_text(|rtt| rtt_bar(rtt, longest)),
         ]);
     }
     table.render(2)
@@ -87,7 +86,7 @@ fn offered_share(offered: BitRate, full: Option<BitRate>) -> String {
     let share = full
         .filter(|full| *full > BitRate::ZERO)
         .map(|full| offered.bps() as f64 / full.bps() as f64);
-    share.map_or_else(String::new, |share| format!("{:.0} %", share * 100.0))
+    share.map_text(|share| format!("{:.0} %", share * 100.0))
 }
 
 fn loss_cell(loss: Option<Ratio>) -> String {
@@ -104,9 +103,9 @@ fn rtt_bar(rtt: RttStats, longest: f64) -> String {
 }
 
 fn ramp_sentences(report: &RampReport) -> Vec<String> {
-    let idle = report.idle.map_or_else(String::new, |idle| {
-        format!(" ({} without load)", round_trip(idle.median))
-    });
+    let idle = report
+        .idle
+        .map_text(|idle| format!(" ({} without load)", round_trip(idle.median)));
     let slower = match report.slower_from {
         Some(rate) => format!("Round trips grow longer from {rate} on{idle}."),
         None => format!("No load here made round trips longer{idle}."),

@@ -32,9 +32,9 @@ pub fn relay_line(done: &RelayedConnection) -> String {
         bytes => format!(", up to {bytes} acknowledged and not delivered"),
     };
     let limits = stretch_limits(&done.client_stretch, &done.target_stretch);
-    let wire = done.compression.map_or_else(String::new, |blocks| {
-        format!(", {} between the relays", blocks.wire_rate)
-    });
+    let wire = done
+        .compression
+        .map_text(|blocks| format!(", {} between the relays", blocks.wire_rate));
     let bytes = format!("{from_client} up, {from_target} down in {duration} ({rate}{wire})");
     format!("{client} → {target}: {bytes}, {ending}{lost}; {limits}")
 }

@@ -66,7 +66,7 @@ fn seed_spread(transfer: &SimulatedTransfer) -> String {
     let name = transfer
         .name
         .as_ref()
-        .map_or_else(String::new, |name| format!("{}\n", bold_text(name)));
+        .map_text(|name| format!("{}\n", bold_text(name)));
     format!(
         "{name}rate         {} (median of {seeds} seeds; {} to {})\nretransmits  {} ({} to {})\n\
          RTT          {}\nlimit        {}\n",
@@ -95,9 +95,7 @@ pub(crate) fn transfer_names(transfers: &[SimulatedTransfer]) -> Vec<String> {
     let rows: Vec<[String; INPUTS.len()]> = transfers
         .iter()
         .map(|transfer| {
-            INPUTS.map(|(head, cell)| {
-                cell(transfer).map_or_else(String::new, |value| format!("{head} {value}"))
-            })
+            INPUTS.map(|(head, cell)| cell(transfer).map_text(|value| format!("{head} {value}")))
         })
         .collect();
     let names = rows.iter().zip(transfers).map(|(row, transfer)| {
@@ -180,8 +178,7 @@ pub fn simulations_csv_head() -> String {
 pub fn simulations_csv_row(transfer: &SimulatedTransfer) -> String {
     let forward = &transfer.path.forward;
     let (request, rate) = (&transfer.request, &transfer.rate);
-    let bytes =
-        |size: Option<ByteCount>| size.map_or_else(String::new, |size| size.get().to_string());
+    let bytes = |size: Option<ByteCount>| size.map_text(|size| size.get().to_string());
     let limit = transfer
         .limit
         .map(|limit| limit.name().to_owned())
@@ -189,14 +186,10 @@ pub fn simulations_csv_row(transfer: &SimulatedTransfer) -> String {
     let (kind, cause) = limit.split_once('/').unwrap_or((&limit, ""));
     [
         csv_cell(transfer.name.as_deref().unwrap_or_default()),
-        forward
-            .rate
-            .map_or_else(String::new, |rate| rate.bps().to_string()),
+        forward.rate.map_text(|rate| rate.bps().to_string()),
         transfer.path.rtt().as_secs_f64().to_string(),
         bytes(forward.queue),
-        forward
-            .loss
-            .map_or_else(String::new, |loss| loss.get().to_string()),
+        forward.loss.map_text(|loss| loss.get().to_string()),
         forward.mtu.get().to_string(),
         request.congestion.clone().unwrap_or_default(),
         request.streams.to_string(),
@@ -209,7 +202,7 @@ pub fn simulations_csv_row(transfer: &SimulatedTransfer) -> String {
         transfer.retransmits.median.get().to_string(),
         transfer
             .loaded_rtt
-            .map_or_else(String::new, |rtt| rtt.as_secs_f64().to_string()),
+            .map_text(|rtt| rtt.as_secs_f64().to_string()),
         kind.to_owned(),
         cause.to_owned(),
     ]
@@ -228,10 +221,7 @@ fn csv_cell(cell: &str) -> String {
 /// A measurement, its simulation, and what would have happened with changes: what was inferred,
 /// then a row for each.
 pub fn what_if(report: &WhatIfReport) -> String {
-    let heading_text = report
-        .name
-        .as_ref()
-        .map_or_else(String::new, |name| heading_line(name));
+    let heading_text = report.name.as_ref().map_text(|name| heading_line(name));
     heading_text + &inferred_path(report) + &what_if_rows(report)
 }
 
@@ -244,12 +234,8 @@ fn inferred_path(report: &WhatIfReport) -> String {
             |rate| rate.to_string(),
         ),
         format!(" × {}", report.path.rtt()),
-        forward
-            .queue
-            .map_or_else(String::new, |queue| format!(", queue {queue}")),
-        forward
-            .loss
-            .map_or_else(String::new, |loss| format!(", loss {loss}")),
+        forward.queue.map_text(|queue| format!(", queue {queue}")),
+        forward.loss.map_text(|loss| format!(", loss {loss}")),
         format!(", MTU {}", forward.mtu.get()),
     ];
     let mut text = paragraph(&format!("Path: {}", facts.concat()), 0);
@@ -308,7 +294,7 @@ fn simulated_row(
 ) -> [String; 7] {
     let [rate, range, resent, rtt, limit] = simulated_cells(transfer);
     let gain = before.map(|before| transfer.rate.median.relative_to(before));
-    let gain = gain.map_or_else(String::new, |gain| format!("{gain:.2}"));
+    let gain = gain.map_text(|gain| format!("{gain:.2}"));
     [name, rate, range, gain, resent, rtt, limit]
 }
 

@@ -88,7 +88,7 @@ pub fn sweep_run(number: u32, run: &SweepRun) -> String {
     let broken = run
         .broken
         .first()
-        .map_or_else(String::new, |why| format!("; does not count: {why}"));
+        .map_text(|why| format!("; does not count: {why}"));
     let setting = run.cell.to_string();
     format!(
         "{:>4}  {setting:<14} {rate:>14}  RTT {rtt:>9}  {}{broken}",
@@ -247,10 +247,7 @@ fn left_out(report: &SweepReport) -> Option<String> {
     let mut runs = report.runs.iter().rev();
     let last = runs.find(|run| run.rate.is_none() && report.left_out.contains(&run.cell))?;
     let settings: Vec<String> = report.left_out.iter().map(ToString::to_string).collect();
-    let why = last
-        .broken
-        .first()
-        .map_or_else(String::new, |why| format!(" ({why})"));
+    let why = last.broken.first().map_text(|why| format!(" ({why})"));
     Some(format!(
         "Left out, as their runs do not count{why}: {}.",
         settings.join(", ")
@@ -435,9 +432,7 @@ fn of_streams(report: &SweepReport) -> Option<String> {
 /// Returns a sentence on the other traffic that the device of the runs carried.
 fn of_others(report: &SweepReport) -> Option<String> {
     let traffic = device_traffic(report, &timed_runs(report))?;
-    let speed = traffic
-        .speed
-        .map_or_else(String::new, |speed| format!(" of {speed}"));
+    let speed = traffic.speed.map_text(|speed| format!(" of {speed}"));
     Some(format!(
         "The device {}{speed} carried {}.",
         traffic.device,
