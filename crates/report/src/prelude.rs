@@ -1,7 +1,9 @@
 //! The names that most texts and pages use.
 
+pub(crate) use fullpipe_chart::Hue::{Blue, Green, Grey, Orange, Plum};
+pub(crate) use fullpipe_chart::SeriesForm::{Dots, Line, Steps};
 pub(crate) use fullpipe_chart::{
-    ChartRow, FigureTable, HeatMap, Hue, Panel, Plot, PlotSeries, RowChart, SeriesForm,
+    ChartRow, FigureTable, HeatMap, Hue, Panel, Plot, PlotSeries, RowChart,
 };
 pub(crate) use fullpipe_record::{Direction, Limit, Measurement, Transport};
 pub(crate) use fullpipe_units::{

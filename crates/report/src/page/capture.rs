@@ -122,8 +122,8 @@ fn delay_section(pair: &FlowPair) -> Option<PageSection> {
     );
     for (direction, delay) in known {
         let [median, p95, most] = [delay.median, delay.p95, delay.most].map(round_trip);
-        let row = ChartRow::new(&direction.from, &median, Hue::Plum)
-            .with_detail(&format!("{p95}, {most}"));
+        let row =
+            ChartRow::new(&direction.from, &median, Plum).with_detail(&format!("{p95}, {most}"));
         rows = rows.with_row(
             row.with_dot(delay.median)
                 .with_interval(Span::ZERO, delay.p95)
@@ -145,7 +145,7 @@ fn loss_section(direction: &FlowDirection, course: &LossCourse) -> Option<PageSe
         .enumerate()
         .filter(|(_, lost)| **lost > ByteCount::ZERO);
     let ranges = bins.map(|(index, lost)| (course.width * index as u64, ByteCount::ZERO, *lost));
-    let series = PlotSeries::from_ranges("lost", Hue::Orange, ranges);
+    let series = PlotSeries::from_ranges("lost", Orange, ranges);
     let plot = Plot::new("Data that was lost over time")
         .with_panel(Panel::new("lost").with_series(series));
     let title = format!(

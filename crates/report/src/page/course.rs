@@ -176,13 +176,7 @@ pub(super) fn level_series(changes: &[LevelChange], ramp: Span, end: Span) -> Pl
         .into_iter()
         .chain(changes.iter().map(|change| (change.at, change.after)))
         .chain(last);
-    PlotSeries::new(
-        "level between changes",
-        SeriesForm::Steps,
-        Hue::Orange,
-        points,
-    )
-    .with_label("level")
+    PlotSeries::new("level between changes", Steps, Orange, points).with_label("level")
 }
 
 /// Returns the part of a description that explains the levels, if there are any.
@@ -204,12 +198,7 @@ pub(super) fn round_trips(measured: &Measurement, hue: Hue) -> PlotSeries {
             .iter()
             .filter(|echo| echo.at >= began && echo.at <= echoes.load.to);
         let points = during.filter_map(|echo| Some((echo.at.saturating_sub(began), echo.rtt?)));
-        return PlotSeries::new(
-            "round trips of echo requests",
-            SeriesForm::Dots,
-            hue,
-            points,
-        );
+        return PlotSeries::new("round trips of echo requests", Dots, hue, points);
     }
     smoothed_rtt_series(&of_end(measured, measured.sending_end()), hue)
 }
@@ -226,7 +215,7 @@ pub(super) fn smoothed_rtt_series(snapshots: &[SampleSnapshot<'_>], hue: Hue) ->
     let points = snapshots
         .iter()
         .filter_map(|snapshot| Some((snapshot.at, largest(snapshot)?)));
-    PlotSeries::new("smoothed round-trip time", SeriesForm::Line, hue, points)
+    PlotSeries::new("smoothed round-trip time", Line, hue, points)
 }
 
 /// Returns the segments that were retransmitted between snapshots.

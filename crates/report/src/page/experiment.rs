@@ -114,7 +114,7 @@ fn predictions_section(experiment: &Experiment) -> PageSection {
         "before",
         &experiment.measurement,
         &experiment.prediction,
-        Hue::Orange,
+        Orange,
     ));
     let mut accuracies = vec![experiment.accuracy];
     if let Some(proof) = &experiment.proof {
@@ -122,7 +122,7 @@ fn predictions_section(experiment: &Experiment) -> PageSection {
             &format!("with {}", proof.remedy.id),
             &proof.measurement,
             &proof.prediction,
-            Hue::Blue,
+            Blue,
         ));
         accuracies.push(proof.accuracy);
     }

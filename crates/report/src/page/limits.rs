@@ -41,22 +41,11 @@ pub(super) fn held_back(
     };
     let panel = Panel::new("share of the time")
         .with_series(
-            PlotSeries::new(
-                "path",
-                SeriesForm::Steps,
-                Hue::Grey,
-                limited_shares(sender, by_path),
-            )
-            .with_name_as_label(),
-        )
-        .with_series(
-            PlotSeries::new("send buffer", SeriesForm::Steps, Hue::Orange, buffer)
+            PlotSeries::new("path", Steps, Grey, limited_shares(sender, by_path))
                 .with_name_as_label(),
         )
-        .with_series(
-            PlotSeries::new("receive window", SeriesForm::Steps, Hue::Green, window)
-                .with_name_as_label(),
-        );
+        .with_series(PlotSeries::new("send buffer", Steps, Orange, buffer).with_name_as_label())
+        .with_series(PlotSeries::new("receive window", Steps, Green, window).with_name_as_label());
     let behind = limit.filter(|limit| limit.kind != kind && limit.kind != Limit::Unknown);
     let behind =
         behind.map_text(|limit| format!(", behind the limit: {}", limit_phrase(limit.kind)));
@@ -128,26 +117,12 @@ pub(super) fn ceilings_over_time(
     }
     let mut panel = Panel::new("rate")
         .with_series(
-            PlotSeries::new(
-                "congestion window",
-                SeriesForm::Line,
-                Hue::Green,
-                congestion,
-            )
-            .with_name_as_label(),
+            PlotSeries::new("congestion window", Line, Green, congestion).with_name_as_label(),
         )
         .with_series(
-            PlotSeries::new(
-                "advertised window",
-                SeriesForm::Line,
-                Hue::Orange,
-                advertised,
-            )
-            .with_name_as_label(),
+            PlotSeries::new("advertised window", Line, Orange, advertised).with_name_as_label(),
         )
-        .with_series(
-            PlotSeries::new("rate", SeriesForm::Line, Hue::Blue, rate).with_name_as_label(),
-        );
+        .with_series(PlotSeries::new("rate", Line, Blue, rate).with_name_as_label());
     let fixed = [Limit::SendBuffer, Limit::Capacity, Limit::Pacing];
     let known = fixed
         .iter()
@@ -213,20 +188,16 @@ pub(super) fn processor_time_section(measured: &Measurement) -> Option<PageSecti
     let core = "busiest core";
     let panel = |name: &str, own, core_of, hue| {
         Panel::new(name)
-            .with_series(
-                PlotSeries::new("program", SeriesForm::Steps, hue, own).with_name_as_label(),
-            )
-            .with_series(
-                PlotSeries::new(core, SeriesForm::Steps, Hue::Grey, core_of).with_name_as_label(),
-            )
+            .with_series(PlotSeries::new("program", Steps, hue, own).with_name_as_label())
+            .with_series(PlotSeries::new(core, Steps, Grey, core_of).with_name_as_label())
     };
     let plot = Plot::new("Processor time over time")
-        .with_panel(panel("sender, of one core", sending, of_sender, Hue::Blue))
+        .with_panel(panel("sender, of one core", sending, of_sender, Blue))
         .with_panel(panel(
             "receiver, of one core",
             receiving,
             of_receiver,
-            Hue::Orange,
+            Orange,
         ));
     Some(PageSection::new(
         title,

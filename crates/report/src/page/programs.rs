@@ -81,7 +81,7 @@ fn program_rate_row(row: &ProgramRow) -> ChartRow {
     let range = row
         .predicted_range
         .map_text(|[low, high]| format!(" ({low} to {high})"));
-    let drawn = ChartRow::new(&row.program, &figure, Hue::Blue)
+    let drawn = ChartRow::new(&row.program, &figure, Blue)
         .with_detail(&format!("{limit}{steady}{predicted}{range}"));
     let drawn = row
         .predicted

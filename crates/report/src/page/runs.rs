@@ -17,7 +17,7 @@ pub(super) const MAX_COURSES: usize = 4;
 /// Rows of the table of runs.
 const MAX_ROWS: usize = 200;
 
-const HUES: [Hue; MAX_COURSES] = [Hue::Blue, Hue::Orange, Hue::Green, Hue::Plum];
+const HUES: [Hue; MAX_COURSES] = [Blue, Orange, Green, Plum];
 
 /// A measurement with the name of its file.
 type Named<'m> = (&'m str, &'m Measurement);
@@ -177,9 +177,8 @@ fn comparison_sections(runs: &[RunSummary<'_>]) -> Vec<PageSection> {
 fn rates_over_time_section(runs: &[Named<'_>]) -> PageSection {
     let (mut rate_panel, mut delay) = (Panel::new("rate"), Panel::new("round trip"));
     for ((name, run), hue) in runs.iter().zip(HUES) {
-        rate_panel = rate_panel.with_series(
-            PlotSeries::new(name, SeriesForm::Line, hue, arrival_rates(run)).with_name_as_label(),
-        );
+        rate_panel = rate_panel
+            .with_series(PlotSeries::new(name, Line, hue, arrival_rates(run)).with_name_as_label());
         let loaded = run.rtt.loaded.map_text(|rtt| round_trip(rtt.median));
         delay = delay.with_series(round_trips(run, hue).with_name(name).with_label(&loaded));
     }
@@ -218,17 +217,12 @@ fn rates_by_date_section(runs: &[RunSummary<'_>]) -> Option<PageSection> {
         .iter()
         .filter_map(|(at, run)| Some((*at, run.loaded_rtt?)));
     let plot = Plot::new("Rate and round-trip time by the time of the measurement")
-        .with_panel(Panel::new("rate").with_series(PlotSeries::new(
-            "rate",
-            SeriesForm::Dots,
-            Hue::Blue,
-            points,
-        )))
+        .with_panel(Panel::new("rate").with_series(PlotSeries::new("rate", Dots, Blue, points)))
         .with_panel(
             Panel::new("round trip under load").with_series(PlotSeries::new(
                 "round trip",
-                SeriesForm::Dots,
-                Hue::Plum,
+                Dots,
+                Plum,
                 delays,
             )),
         );
@@ -261,7 +255,7 @@ fn rates_by_host_section(runs: &[RunSummary<'_>]) -> PageSection {
             format!("{least} to {most}, {runs}")
         };
         rows = rows.with_row(
-            ChartRow::new(host, &middle.to_string(), Hue::Blue)
+            ChartRow::new(host, &middle.to_string(), Blue)
                 .with_detail(&detail)
                 .with_dots(own)
                 .with_dot(middle),
@@ -286,8 +280,8 @@ fn runs_by_limit_section(runs: &[RunSummary<'_>]) -> PageSection {
     counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
     let mut rows = RowChart::new("Measurements by limit", ["limit", "measurements"]);
     for (limit, count) in &counts {
-        rows = rows
-            .with_row(ChartRow::new(limit.name(), &count.to_string(), Hue::Grey).with_bar(*count));
+        rows =
+            rows.with_row(ChartRow::new(limit.name(), &count.to_string(), Grey).with_bar(*count));
     }
     let (most, count) = counts.first().copied().unwrap_or((Limit::Unknown, 0));
     let title = format!(
@@ -321,13 +315,8 @@ fn processors_by_streams_section(runs: &[RunSummary<'_>]) -> Option<PageSection>
     }
     let most = max_percent(sender.iter().chain(&receiver));
     let panel = Panel::new("processor time, of one core")
-        .with_series(
-            PlotSeries::new("receiver", SeriesForm::Dots, Hue::Orange, receiver)
-                .with_name_as_label(),
-        )
-        .with_series(
-            PlotSeries::new("sender", SeriesForm::Dots, Hue::Blue, sender).with_name_as_label(),
-        );
+        .with_series(PlotSeries::new("receiver", Dots, Orange, receiver).with_name_as_label())
+        .with_series(PlotSeries::new("sender", Dots, Blue, sender).with_name_as_label());
     let plot = Plot::new("Processor time by streams")
         .with_axis_name("streams")
         .with_panel(panel);

@@ -139,7 +139,7 @@ fn simulated_rates_section(transfers: &[SimulatedTransfer], names: &[String]) ->
             .loaded_rtt
             .map_text(|rtt| format!("RTT {}, ", round_trip(rtt)));
         let rate = transfer.rate;
-        let row = ChartRow::new(name, &rate.median.to_string(), Hue::Blue).with_bar(rate.median);
+        let row = ChartRow::new(name, &rate.median.to_string(), Blue).with_bar(rate.median);
         let row = row.with_detail(&format!("{delay}limited by {}", simulated_limit(transfer)));
         rows = rows.with_row(if transfer.seeds > 1 {
             row.with_interval(rate.low, rate.high)
@@ -191,7 +191,7 @@ fn what_if_sections(report: &WhatIfReport) -> Vec<PageSection> {
     let detail = delay(report.measured.loaded_rtt);
     let mut rows = RowChart::new("Measured and simulated rates", ["transfer", "rate"]);
     rows = rows.with_row(
-        ChartRow::new("measured", &measured.to_string(), Hue::Orange)
+        ChartRow::new("measured", &measured.to_string(), Orange)
             .with_detail(&detail)
             .with_bar(measured),
     );
@@ -203,7 +203,7 @@ fn what_if_sections(report: &WhatIfReport) -> Vec<PageSection> {
             name
         };
         let rate: BitRate = transfer.rate.median;
-        let row = ChartRow::new(&name, &rate.to_string(), Hue::Blue)
+        let row = ChartRow::new(&name, &rate.to_string(), Blue)
             .with_detail(&delay(transfer.loaded_rtt))
             .with_bar(rate);
         rows = rows.with_row(if transfer.seeds > 1 {

@@ -116,7 +116,7 @@ fn round_trips(report: &SweepReport) -> PageSection {
         let of = counted().filter(|(_, run)| is_lossy(run) == lost);
         PlotSeries::new(
             name,
-            SeriesForm::Dots,
+            Dots,
             hue,
             of.filter_map(|(rate, run)| Some((rate, run.loaded_rtt?))),
         )
@@ -126,18 +126,18 @@ fn round_trips(report: &SweepReport) -> PageSection {
     let panel = Panel::new("round trip under load")
         .with_series(PlotSeries::new(
             "smoothed by the sender's kernel",
-            SeriesForm::Dots,
-            Hue::Grey,
+            Dots,
+            Grey,
             of_kernel,
         ))
-        .with_series(points("nothing retransmitted", Hue::Blue, false))
-        .with_series(points("segments retransmitted", Hue::Orange, true))
+        .with_series(points("nothing retransmitted", Blue, false))
+        .with_series(points("segments retransmitted", Orange, true))
         .with_level(report.plan.rtt, "idle");
     let again = counted().filter_map(|(rate, run)| Some((rate, run.retransmits?.get())));
     let again = Panel::new("segments retransmitted").with_series(PlotSeries::new(
         "retransmitted",
-        SeriesForm::Dots,
-        Hue::Orange,
+        Dots,
+        Orange,
         again,
     ));
     let title = match report.rtt.and_then(|rtt| rtt.climbs_from) {

@@ -86,7 +86,7 @@ fn time_section(account: &TimeAccount, is_command: bool) -> PageSection {
             } else {
                 format!("{}: {figures}", seconds(time))
             };
-            ChartRow::new(name, &figure, Hue::Blue).with_bar(time)
+            ChartRow::new(name, &figure, Blue).with_bar(time)
         })
         .fold(rows, RowChart::with_row);
     let method = "Each moment is booked once: data under way before requests, and those before waiting for the other \
@@ -102,7 +102,7 @@ pub(super) fn transfer_time(verdict: &Verdict) -> Option<PageSection> {
         .where_time_went
         .iter()
         .map(|one: &TransferTimeShare| {
-            ChartRow::new(one.used_for.text(), &seconds(one.time), Hue::Blue).with_bar(one.time)
+            ChartRow::new(one.used_for.text(), &seconds(one.time), Blue).with_bar(one.time)
         })
         .fold(rows, RowChart::with_row);
     let title = format!("Most of the transfer's time: {}", longest.used_for.text());
@@ -275,12 +275,8 @@ fn over_time(measured: &Measurement, predicted: Option<&Prediction>) -> PageSect
     let end = course.last().map_or(ramp, |(at, _)| *at);
     let mean = mean_so_far(&course);
     rate_panel = rate_panel
-        .with_series(
-            PlotSeries::new("mean so far", SeriesForm::Line, Hue::Grey, mean).with_name_as_label(),
-        )
-        .with_series(
-            PlotSeries::new("rate", SeriesForm::Line, Hue::Blue, course).with_label(&label),
-        )
+        .with_series(PlotSeries::new("mean so far", Line, Grey, mean).with_name_as_label())
+        .with_series(PlotSeries::new("rate", Line, Blue, course).with_label(&label))
         .with_series(level_series(&changes, ramp, end));
     if let Some(prediction) = predicted {
         rate_panel = rate_panel.with_level(
@@ -293,14 +289,14 @@ fn over_time(measured: &Measurement, predicted: Option<&Prediction>) -> PageSect
         .loaded
         .map_text(|rtt| format!("median {}", round_trip(rtt.median)));
     let mut delay =
-        Panel::new("round trip").with_series(round_trips(measured, Hue::Plum).with_label(&loaded));
+        Panel::new("round trip").with_series(round_trips(measured, Plum).with_label(&loaded));
     if let Some(idle) = measured.rtt.idle {
         delay = delay.with_level(idle.median, &format!("idle {}", round_trip(idle.median)));
     }
     let again = sent_again(&of_end(measured, measured.sending_end()));
     let again = PlotSeries::from_ranges(
         "retransmitted",
-        Hue::Orange,
+        Orange,
         again.into_iter().map(|(at, segments)| (at, 0, segments)),
     );
     let mut plot = Plot::new("Rate and round-trip time over time")
@@ -372,27 +368,12 @@ fn flight_section(
         size.map_or_else(|| or.to_owned(), |size| size.to_string())
     };
     let mut panel = Panel::new("data")
+        .with_series(PlotSeries::new("in flight", Line, Blue, in_flight).with_name_as_label())
         .with_series(
-            PlotSeries::new("in flight", SeriesForm::Line, Hue::Blue, in_flight)
-                .with_name_as_label(),
+            PlotSeries::new("congestion window", Line, Green, congestion).with_name_as_label(),
         )
         .with_series(
-            PlotSeries::new(
-                "congestion window",
-                SeriesForm::Line,
-                Hue::Green,
-                congestion,
-            )
-            .with_name_as_label(),
-        )
-        .with_series(
-            PlotSeries::new(
-                "advertised window",
-                SeriesForm::Steps,
-                Hue::Orange,
-                advertised,
-            )
-            .with_name_as_label(),
+            PlotSeries::new("advertised window", Steps, Orange, advertised).with_name_as_label(),
         );
     if let Some(bdp) = bdp {
         panel = panel.with_level(bdp, &format!("BDP {bdp}"));
@@ -423,13 +404,12 @@ pub(super) fn ceilings_section(verdict: &Verdict, measured: BitRate) -> Option<P
     all.sort_by_key(|(_, rate)| *rate);
     let (lowest, least) = *all.first()?;
     let mut rows = RowChart::new("Ceilings", ["limit", "rate that it allows"]);
-    rows = rows
-        .with_row(ChartRow::new("measured", &measured.to_string(), Hue::Blue).with_bar(measured));
+    rows = rows.with_row(ChartRow::new("measured", &measured.to_string(), Blue).with_bar(measured));
     for (kind, rate) in all {
         let (hue, mark) = match kind {
-            _ if kind == verdict.kind => (Hue::Orange, ", the limit"),
-            _ if rate < measured => (Hue::Grey, ", exceeded"),
-            _ => (Hue::Grey, ""),
+            _ if kind == verdict.kind => (Orange, ", the limit"),
+            _ if rate < measured => (Grey, ", exceeded"),
+            _ => (Grey, ""),
         };
         rows =
             rows.with_row(ChartRow::new(kind.name(), &format!("{rate}{mark}"), hue).with_bar(rate));
@@ -472,11 +452,11 @@ fn echo_rtt_section(measured: &Measurement) -> Option<PageSection> {
     }
     let panel = Panel::new("share of the round trips that are shorter")
         .with_series(
-            PlotSeries::from_distribution("idle", Hue::Blue, idle)
+            PlotSeries::from_distribution("idle", Blue, idle)
                 .with_label(&format!("idle, p99 {}", round_trip(before.p99))),
         )
         .with_series(
-            PlotSeries::from_distribution("loaded", Hue::Plum, loaded)
+            PlotSeries::from_distribution("loaded", Plum, loaded)
                 .with_label(&format!("loaded, p99 {}", round_trip(during.p99))),
         );
     let title = format!(
@@ -506,12 +486,8 @@ fn stream_rates_section(measured: &Measurement) -> Option<PageSection> {
         let again = stream.retransmits.filter(|count| count.get() > 0);
         let again = again.map_text(|count| format!(", {} retransmitted", count.get()));
         rows = rows.with_row(
-            ChartRow::new(
-                &stream.stream.to_string(),
-                &format!("{rate}{again}"),
-                Hue::Blue,
-            )
-            .with_bar(rate),
+            ChartRow::new(&stream.stream.to_string(), &format!("{rate}{again}"), Blue)
+                .with_bar(rate),
         );
     }
     let all = measured
@@ -558,16 +534,11 @@ pub(super) fn of_evidence(evidence: &Evidence, limit: Option<&Verdict>) -> Vec<P
     if passed.len() < 2 {
         passed = by_bytes(&receiver, round, |sample| Some(sample.bytes));
     }
-    let mut rate = Panel::new("rate").with_series(PlotSeries::new(
-        "rate",
-        SeriesForm::Line,
-        Hue::Blue,
-        passed,
-    ));
+    let mut rate = Panel::new("rate").with_series(PlotSeries::new("rate", Line, Blue, passed));
     if let Some(bandwidth) = evidence.bandwidth {
         rate = rate.with_level(bandwidth, &format!("bandwidth {bandwidth}"));
     }
-    let mut delay = Panel::new("round trip").with_series(smoothed_rtt_series(&sender, Hue::Plum));
+    let mut delay = Panel::new("round trip").with_series(smoothed_rtt_series(&sender, Plum));
     if let Some(idle) = evidence.idle_rtt {
         delay = delay.with_level(idle, &format!("least {}", round_trip(idle)));
     }
@@ -580,7 +551,7 @@ pub(super) fn of_evidence(evidence: &Evidence, limit: Option<&Verdict>) -> Vec<P
         .with_panel(
             Panel::new("segments retransmitted").with_series(PlotSeries::from_ranges(
                 "retransmitted",
-                Hue::Orange,
+                Orange,
                 again,
             )),
         );
@@ -616,15 +587,11 @@ fn time_sequence_section(sender: &[SampleSnapshot<'_>]) -> Option<PageSection> {
         ))
     });
     let panel = Panel::new("data")
-        .with_series(PlotSeries::from_ranges("in flight", Hue::Blue, sent).with_label(""))
+        .with_series(PlotSeries::from_ranges("in flight", Blue, sent).with_label(""))
         .with_series(
-            PlotSeries::new("acknowledged", SeriesForm::Steps, Hue::Green, acknowledged)
-                .with_name_as_label(),
+            PlotSeries::new("acknowledged", Steps, Green, acknowledged).with_name_as_label(),
         )
-        .with_series(
-            PlotSeries::new("window's edge", SeriesForm::Steps, Hue::Orange, edge)
-                .with_name_as_label(),
-        );
+        .with_series(PlotSeries::new("window's edge", Steps, Orange, edge).with_name_as_label());
     let title = format!("Time–sequence: {last} acknowledged in {}", seconds(at));
     let method = "Data by its place in the stream: acknowledged, in flight (vertical lines), and the edge of the window.";
     Some(PageSection::new(
@@ -669,37 +636,20 @@ pub(super) fn by_load(report: &RampReport) -> PageSection {
         .iter()
         .filter_map(|step| Some((step.offered, step.loss?)));
     let mut delays = Panel::new("round trip")
+        .with_series(PlotSeries::new("p99", Line, Grey, delay(|rtt| rtt.p99)).with_name_as_label())
         .with_series(
-            PlotSeries::new("p99", SeriesForm::Line, Hue::Grey, delay(|rtt| rtt.p99))
-                .with_name_as_label(),
-        )
-        .with_series(
-            PlotSeries::new(
-                "median",
-                SeriesForm::Line,
-                Hue::Plum,
-                delay(|rtt| rtt.median),
-            )
-            .with_name_as_label(),
+            PlotSeries::new("median", Line, Plum, delay(|rtt| rtt.median)).with_name_as_label(),
         );
     if let Some(idle) = report.idle {
         delays = delays.with_level(idle.median, &format!("idle {}", round_trip(idle.median)));
     }
     let plot = Plot::new("Rate, round-trip time and loss by offered load")
         .with_axis_name("offered load")
-        .with_panel(Panel::new("carried").with_series(PlotSeries::new(
-            "carried",
-            SeriesForm::Line,
-            Hue::Blue,
-            carried,
-        )))
+        .with_panel(
+            Panel::new("carried").with_series(PlotSeries::new("carried", Line, Blue, carried)),
+        )
         .with_panel(delays)
-        .with_panel(Panel::new("lost").with_series(PlotSeries::new(
-            "lost",
-            SeriesForm::Line,
-            Hue::Orange,
-            lost,
-        )));
+        .with_panel(Panel::new("lost").with_series(PlotSeries::new("lost", Line, Orange, lost)));
     PageSection::new(
         knee_sentence(report),
         "A point for each step: carried rate, round trips and loss by offered load.",
