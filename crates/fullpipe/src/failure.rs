@@ -1,4 +1,5 @@
 use std::error::Error;
+use std::fmt::Display;
 use std::io::ErrorKind;
 
 use fullpipe_calc::InputError;
@@ -23,12 +24,30 @@ pub(crate) const LACKING: u8 = 3;
 /// Exit code of a program that its user stopped.
 pub(crate) const INTERRUPTED: u8 = 130;
 
+/// Result of the program's parts, which fail with a [`Failure`] unless another error is named.
+pub(crate) type Result<T = (), E = Failure> = std::result::Result<T, E>;
+
 /// Reason for which the program fails: one sentence for the user, and the exit code.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) code: u8,
     /// Empty if the reason has been printed already.
     pub(crate) message: String,
+}
+
+/// Returns the failure for a wrong command line or file.
+pub(crate) fn usage_failure(message: impl Into<String>) -> Failure {
+    Failure::new(USAGE, message)
+}
+
+/// Returns the failure of work that was begun.
+pub(crate) fn run_failure(message: impl Into<String>) -> Failure {
+    Failure::new(FAILED, message)
+}
+
+/// Returns the function that makes an error the failure to do something: `cannot {task}: {error}`.
+pub(crate) fn cannot<E: Display>(task: &str) -> impl Fn(E) -> Failure {
+    move |error| run_failure(format!("cannot {task}: {error}"))
 }
 
 impl Failure {
@@ -50,7 +69,7 @@ impl Failure {
         error: Option<&ErrorReport>,
         interrupted: bool,
         is_good: bool,
-    ) -> Result<(), Self> {
+    ) -> Result {
         let code = match error {
             Some(error) => error.exit_code,
             None if interrupted => INTERRUPTED,

@@ -20,7 +20,7 @@ use fullpipe_lab::keeper;
 
 use cli::Cli;
 use commands::{RunCommand, iperf3};
-use failure::{FAILED, Failure, USAGE};
+use failure::{FAILED, Result, USAGE, usage_failure};
 use terminal::{OutputFormat, Terminal};
 
 fn main() -> ExitCode {
@@ -46,7 +46,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn finish_program(terminal: &Terminal, result: Result<(), Failure>) -> ExitCode {
+fn finish_program(terminal: &Terminal, result: Result) -> ExitCode {
     match result {
         Ok(()) if terminal.lacks_page() => ExitCode::from(FAILED),
         Ok(()) => match Terminal::output_failure() {
@@ -67,10 +67,9 @@ fn finish_program(terminal: &Terminal, result: Result<(), Failure>) -> ExitCode 
 fn print_clap_error(error: &clap::Error) -> ExitCode {
     let format = cli::format_of(std::env::args());
     if error.use_stderr() && format != OutputFormat::Text {
-        Terminal::new(format, false).print_failure(&Failure::new(
-            USAGE,
-            usage_error_sentence(&error.render().to_string()),
-        ));
+        Terminal::new(format, false).print_failure(&usage_failure(usage_error_sentence(
+            &error.render().to_string(),
+        )));
         return ExitCode::from(USAGE);
     }
     if error.use_stderr() {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use fullpipe_record::{Content, Document, ErrorReport, Event, EventLine};
 use fullpipe_report::{
-    DEFAULT_COLUMNS, PageSource, TextStyle, document_json, html_page, set_columns,
+    DEFAULT_COLUMNS, PageSource, document_json, html_page, set_columns, without_marks,
 };
 use fullpipe_units::printable_line;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -21,7 +21,7 @@ use rustix::termios::{
 };
 use zeroize::Zeroizing;
 
-use crate::failure::{FAILED, Failure, USAGE};
+use crate::failure::{Failure, Result, cannot, run_failure, usage_failure};
 use crate::whole_file::WholeFile;
 
 /// Format of standard output.
@@ -49,12 +49,12 @@ impl OutputFormat {
 /// Characters of a status line that fit every terminal.
 const STATUS_WIDTH: usize = 79;
 
-/// Prints results and progress in the format and style that the user asked for.
+/// Prints results and progress in the format that the user asked for.
 #[derive(Debug)]
 pub(crate) struct Terminal {
     format: OutputFormat,
     quiet: bool,
-    style: TextStyle,
+    has_colours: bool,
     /// File for the result as a page.
     page: Option<PathBuf>,
     /// Set if that file could not be written.
@@ -66,15 +66,10 @@ impl Terminal {
     pub(crate) fn new(format: OutputFormat, quiet: bool) -> Self {
         set_columns(terminal_columns());
         let has_colours = format == OutputFormat::Text && shows_colours(&io::stdout());
-        let style = if has_colours {
-            TextStyle::COLOR
-        } else {
-            TextStyle::PLAIN
-        };
         Self {
             format,
             quiet,
-            style,
+            has_colours,
             page: None,
             lacks_page: AtomicBool::new(false),
         }
@@ -97,24 +92,19 @@ impl Terminal {
     /// disk.
     pub(crate) fn output_failure() -> Option<Failure> {
         let why = UNWRITTEN.get()?;
-        Some(Failure::new(
-            FAILED,
-            format!("standard output is not complete: {why}"),
-        ))
+        Some(run_failure(format!(
+            "standard output is not complete: {why}"
+        )))
     }
 
     pub(crate) fn format(&self) -> OutputFormat {
         self.format
     }
 
-    pub(crate) fn style(&self) -> TextStyle {
-        self.style
-    }
-
     /// Prints a part of the result as text; prints nothing if the result is JSON.
     pub(crate) fn print_result(&self, text: &str) {
         if self.format == OutputFormat::Text {
-            print_text(StandardStream::Output, text);
+            self.print_marked(text);
         }
     }
 
@@ -126,7 +116,16 @@ impl Terminal {
     /// Prints progress; prints nothing if the result is JSON or with `quiet`.
     pub(crate) fn print_progress(&self, text: &str) {
         if self.shows_progress() {
+            self.print_marked(text);
+        }
+    }
+
+    /// Prints text of a report, with its colours if the terminal shows them.
+    fn print_marked(&self, text: &str) {
+        if self.has_colours {
             print_text(StandardStream::Output, text);
+        } else {
+            print_text(StandardStream::Output, &without_marks(text));
         }
     }
 
@@ -300,18 +299,13 @@ impl Terminal {
 ///
 /// # Errors
 /// Fails if a document has no result that a page can show, or the file cannot be written.
-pub(crate) fn write_page(file: &Path, sources: &[PageSource<'_>]) -> Result<(), Failure> {
-    let page = html_page(sources).map_err(|error| Failure::new(USAGE, error.to_string()))?;
+pub(crate) fn write_page(file: &Path, sources: &[PageSource<'_>]) -> Result {
+    let page = html_page(sources).map_err(|error| usage_failure(error.to_string()))?;
     let written = WholeFile::create(file).and_then(|mut whole| {
         whole.file.write_all(page.as_bytes())?;
         whole.rename_into_place()
     });
-    written.map_err(|error| {
-        Failure::new(
-            FAILED,
-            format!("cannot write the page {}: {error}", file.display()),
-        )
-    })
+    written.map_err(cannot(&format!("write the page {}", file.display())))
 }
 
 /// Returns true if the user sees colours there, and wants them.

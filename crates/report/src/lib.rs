@@ -11,13 +11,14 @@
 pub mod iperf3;
 mod json;
 mod page;
+mod prelude;
 mod text;
 mod timeline;
 
 pub use json::{document_json, document_schema, event_schema};
 pub use page::{PageError, PageSource, html_page, text_page};
 pub use text::{
-    DEFAULT_COLUMNS, TextStyle, archive_check, archive_text, archive_thinned, calculation_text,
+    DEFAULT_COLUMNS, archive_check, archive_text, archive_thinned, bold_text, calculation_text,
     capture_text, combination_table, command_end, commands_elsewhere, copy_progress, copy_summary,
     diagnosis_text, difference_text, document_list, experiment_announcement, experiment_result,
     grid_report, history_text, host_advice, host_applied, host_settings, host_undone, http1_text,
@@ -28,4 +29,5 @@ pub use text::{
     remedies_text, route_text, seed_spreads, set_columns, simulations_csv_head,
     simulations_csv_row, simulations_text, stored_document, sweep_forecast, sweep_kept, sweep_plan,
     sweep_run, sweep_text, time_account, trial_text, undo_text, verdict_text, what_if,
+    without_marks,
 };

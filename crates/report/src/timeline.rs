@@ -2,7 +2,8 @@
 
 use fullpipe_chart::displayable_text;
 use fullpipe_record::{SweepReport, SweepRun};
-use fullpipe_units::{BitRate, ByteCount, Span};
+
+use crate::prelude::*;
 
 /// Rests that are shorter are not worth a rate: a few packets would be a high one.
 const MIN_REST: Span = Span::from_millis(500);

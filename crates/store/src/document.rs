@@ -353,33 +353,36 @@ fn step_measurements(document: &Document) -> Vec<(&str, &Measurement)> {
 /// Returns the facts of each direction of a measurement.
 fn of_measurement(step: &str, measurement: &Measurement) -> Vec<StoredFacts> {
     let request = measurement.carried_out();
-    let of_direction = |&direction: &Direction| {
-        let is_upload = direction == Direction::Upload;
-        let [sender, receiver] = if is_upload {
-            [&measurement.local, &measurement.remote]
-        } else {
-            [&measurement.remote, &measurement.local]
-        };
-        let is_second = request.direction == Direction::Both && !is_upload;
-        let second = measurement.reverse.as_ref().filter(|_| is_second);
-        let mut fact = of_ends(second.unwrap_or(&measurement.summary), sender, receiver);
-        set_limit(&mut fact, measurement.limit.as_ref().filter(|_| !is_second));
-        StoredFacts {
-            step: step.to_owned(),
-            direction,
-            rtt_idle: measurement.rtt.idle.map(|rtt| rtt.median),
-            rtt_loaded: measurement.rtt.loaded.map(|rtt| rtt.median),
-            rtt_loaded_p99: measurement.rtt.loaded.map(|rtt| rtt.p99),
-            valid: is_whole(measurement),
-            streams: Some(request.streams),
-            buffer: match request.buffer {
-                Buffer::Request(bytes) => Some(bytes),
-                Buffer::Automatic | Buffer::Window(_) => None,
-            },
-            ..fact
-        }
-    };
-    request.data_directions().iter().map(of_direction).collect()
+    request
+        .data_directions()
+        .iter()
+        .map(|&direction: &Direction| {
+            let is_upload = direction == Direction::Upload;
+            let [sender, receiver] = if is_upload {
+                [&measurement.local, &measurement.remote]
+            } else {
+                [&measurement.remote, &measurement.local]
+            };
+            let is_second = request.direction == Direction::Both && !is_upload;
+            let second = measurement.reverse.as_ref().filter(|_| is_second);
+            let mut fact = of_ends(second.unwrap_or(&measurement.summary), sender, receiver);
+            set_limit(&mut fact, measurement.limit.as_ref().filter(|_| !is_second));
+            StoredFacts {
+                step: step.to_owned(),
+                direction,
+                rtt_idle: measurement.rtt.idle.map(|rtt| rtt.median),
+                rtt_loaded: measurement.rtt.loaded.map(|rtt| rtt.median),
+                rtt_loaded_p99: measurement.rtt.loaded.map(|rtt| rtt.p99),
+                valid: is_whole(measurement),
+                streams: Some(request.streams),
+                buffer: match request.buffer {
+                    Buffer::Request(bytes) => Some(bytes),
+                    Buffer::Automatic | Buffer::Window(_) => None,
+                },
+                ..fact
+            }
+        })
+        .collect()
 }
 
 /// Returns the figures of one direction that its totals and its two ends have.

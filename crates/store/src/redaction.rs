@@ -416,11 +416,11 @@ fn split_path(word: &str) -> Option<(&str, &str)> {
 
 /// Returns true if `word` is six bytes in hexadecimal with colons or dashes between.
 fn is_mac(word: &str) -> bool {
-    let is_byte = |byte: &str| byte.len() == 2 && u8::from_str_radix(byte, 16).is_ok();
     word.len() == 17
-        && [':', '-']
-            .into_iter()
-            .any(|between| word.split(between).all(is_byte))
+        && [':', '-'].into_iter().any(|between| {
+            word.split(between)
+                .all(|byte: &str| byte.len() == 2 && u8::from_str_radix(byte, 16).is_ok())
+        })
 }
 
 #[cfg(test)]

@@ -185,11 +185,13 @@ impl DatabaseEngine for SqliteEngine {
 
     fn own_check(&mut self) -> Result<Vec<String>, EngineError> {
         let rows = self.query("PRAGMA integrity_check(10)", &[])?;
-        let text = |row: Row| match row.into_iter().next() {
-            Some(DatabaseValue::Text(text)) if text != "ok" => Some(text),
-            _ => None,
-        };
-        Ok(rows.into_iter().filter_map(text).collect())
+        Ok(rows
+            .into_iter()
+            .filter_map(|row: Row| match row.into_iter().next() {
+                Some(DatabaseValue::Text(text)) if text != "ok" => Some(text),
+                _ => None,
+            })
+            .collect())
     }
 
     fn release_space(&mut self) -> Result<(), EngineError> {
@@ -224,15 +226,14 @@ fn with_hint(error: EngineError, file: &Path) -> EngineError {
 /// Returns the URI by which SQLite reads a file that no program changes, without locks and without
 /// files next to it.
 fn immutable_uri(file: &Path) -> String {
-    let escaped = |byte: &u8| match byte {
-        b'%' | b'?' | b'#' => format!("%{byte:02x}").into_bytes(),
-        _ => vec![*byte],
-    };
     let path: Vec<u8> = file
         .as_os_str()
         .as_bytes()
         .iter()
-        .flat_map(escaped)
+        .flat_map(|byte: &u8| match byte {
+            b'%' | b'?' | b'#' => format!("%{byte:02x}").into_bytes(),
+            _ => vec![*byte],
+        })
         .collect();
     format!("file:{}?immutable=1", String::from_utf8_lossy(&path))
 }

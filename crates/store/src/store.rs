@@ -179,14 +179,16 @@ impl Store {
             let id = reader.next_text().unwrap_or_default();
             by_document.entry(id).or_default().push(reader.next_facts());
         }
-        let with_facts = |row| {
-            let document = RowReader::new(row).next_document();
-            StoredDocument {
-                facts: by_document.remove(&document.id).unwrap_or_default(),
-                ..document
-            }
-        };
-        Ok(documents.into_iter().map(with_facts).collect())
+        Ok(documents
+            .into_iter()
+            .map(|row| {
+                let document = RowReader::new(row).next_document();
+                StoredDocument {
+                    facts: by_document.remove(&document.id).unwrap_or_default(),
+                    ..document
+                }
+            })
+            .collect())
     }
 
     /// Returns the document with this identifier, or the only one whose identifier ends so.
@@ -231,11 +233,10 @@ impl Store {
             return Err(StoreError::Removed(document.id.clone()));
         }
         let rows = self.read(CONTENT, &[document.id.as_str().into()])?;
-        let damaged = |why: &str| StoreError::Damaged {
+        verify_body(rows, &document.blake3).map_err(|why: &str| StoreError::Damaged {
             id: document.id.clone(),
             why: why.to_owned(),
-        };
-        verify_body(rows, &document.blake3).map_err(damaged)
+        })
     }
 
     /// Returns the archive as a whole.
@@ -248,19 +249,21 @@ impl Store {
             "SELECT CAST(coalesce(sum(length(content)), 0) AS BIGINT) FROM body",
             &[],
         )?;
-        let counted = |row| {
-            let mut reader = RowReader::new(row);
-            (
-                reader.next_text().unwrap_or_default(),
-                reader.next_count().unwrap_or(0),
-            )
-        };
         Ok(ArchiveReport {
             location: self.location.to_string(),
             exists: true,
             read_only: self.version > KNOWN,
             version: self.version,
-            documents: kinds.into_iter().map(counted).collect(),
+            documents: kinds
+                .into_iter()
+                .map(|row| {
+                    let mut reader = RowReader::new(row);
+                    (
+                        reader.next_text().unwrap_or_default(),
+                        reader.next_count().unwrap_or(0),
+                    )
+                })
+                .collect(),
             bytes: ByteCount::new(
                 bytes
                     .into_iter()

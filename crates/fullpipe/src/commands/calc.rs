@@ -1,6 +1,5 @@
 use std::io::ErrorKind;
 use std::num::NonZeroUsize;
-use std::path::Path;
 use std::thread;
 
 use fullpipe_calc::{
@@ -10,24 +9,19 @@ use fullpipe_calc::{
 use fullpipe_host::{SysctlTree, inspect_host};
 use fullpipe_model::kernel::default_settings;
 use fullpipe_record::{
-    Change, Content, Encapsulation, Framing, Inputs, IpVersion, KernelVersion, Quantity, Tunnel,
+    Change, Encapsulation, Framing, Inputs, IpVersion, KernelVersion, Quantity, Tunnel,
 };
-use fullpipe_report as report;
 use fullpipe_scenario::parse_host_flag;
-use fullpipe_units::{BitRate, Span, parse_quantity};
 
-use crate::commands::RunCommand;
-use crate::commands::output::{JsonArgument, OutputChoice};
-use crate::failure::{FAILED, Failure, USAGE};
+use super::prelude::*;
 use crate::input;
-use crate::terminal::Terminal;
-use crate::values::{QuantityValues, integer_parser, parse_duration, values_parser};
+use crate::values::{QuantityValues, values_parser};
 
 /// Solve path equations for bandwidth, RTT, window, loss or streams
 ///
 /// Takes at least two of bandwidth, round-trip time and window. Computes the rest, and what two
 /// hosts reach on the path.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct CalcArguments {
     /// Capacity of the path: 100Mbit/s, 1G
@@ -194,14 +188,14 @@ impl RunCommand for CalcArguments {
         self.json.output_choice()
     }
 
-    fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
+    fn run(&self, terminal: &Terminal) -> Result {
         let hosts = host_settings(self)?;
         let axes = CombinationAxes::new(fixed_inputs(self), quantity_lists(self))?;
         let many = self.batch.is_some() || self.csv || axes.is_table();
         if many && (self.rate.is_some() || self.time.is_some() || !self.what_if.is_empty()) {
             let sentence = "--rate, --time and --what-if ask about one combination; leave them out of a table, or give \
                             each quantity one value";
-            return Err(Failure::new(USAGE, sentence));
+            return Err(usage_failure(sentence));
         }
         match &self.batch {
             Some(file) => run_batch_file(file, &axes, &hosts),
@@ -212,11 +206,11 @@ impl RunCommand for CalcArguments {
     }
 }
 
-fn host_settings(arguments: &CalcArguments) -> Result<HostPair, Failure> {
+fn host_settings(arguments: &CalcArguments) -> Result<HostPair> {
     let plain = match arguments.kernel {
         Some(kernel) => default_settings(kernel),
         None => inspect_host(&SysctlTree::of_this_host())
-            .map_err(|error| Failure::new(USAGE, error.to_string()))?,
+            .map_err(|error| usage_failure(error.to_string()))?,
     };
     let [sender, receiver] = [&arguments.sender, &arguments.receiver].map(|changes| {
         plain.changed_by(changes.iter().flat_map(|SettingChanges(changes)| changes))
@@ -270,44 +264,39 @@ fn print_solution(
     inputs: &Inputs,
     hosts: &HostPair,
     terminal: &Terminal,
-) -> Result<(), Failure> {
+) -> Result {
     let calculation = calculate(inputs, hosts, &arguments.what_if)?;
-    terminal.print_result(&report::calculation_text(&calculation, terminal.style()));
+    terminal.print_result(&report::calculation_text(&calculation));
     terminal.print_content(Content::Calculation {
         calculation: Box::new(calculation),
     });
     Ok(())
 }
 
-fn print_table(
-    axes: &CombinationAxes,
-    hosts: &HostPair,
-    terminal: &Terminal,
-) -> Result<(), Failure> {
+fn print_table(axes: &CombinationAxes, hosts: &HostPair, terminal: &Terminal) -> Result {
     let rows = axes.combination_table(hosts, MAX_ROWS)?;
-    terminal.print_result(&report::combination_table(&rows, terminal.style()));
+    terminal.print_result(&report::combination_table(&rows));
     terminal.print_content(Content::Table { table: rows });
     Ok(())
 }
 
-fn run_batch_file(file: &str, axes: &CombinationAxes, hosts: &HostPair) -> Result<(), Failure> {
+fn run_batch_file(file: &str, axes: &CombinationAxes, hosts: &HostPair) -> Result {
     let name = if file == "-" { "standard input" } else { file };
     let bytes = input::read_input(Path::new(file))
-        .map_err(|error| Failure::new(USAGE, format!("cannot read {name}: {error}")))?;
+        .map_err(|error| usage_failure(format!("cannot read {name}: {error}")))?;
     let batch = CalculationBatch::of_file(&bytes, axes, hosts)
-        .map_err(|error| Failure::new(USAGE, format!("{name}: {error}")))?;
+        .map_err(|error| usage_failure(format!("{name}: {error}")))?;
     write_batch(&batch, name)
 }
 
-fn write_batch(batch: &CalculationBatch, name: &str) -> Result<(), Failure> {
+fn write_batch(batch: &CalculationBatch, name: &str) -> Result {
     let threads = thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
     match batch.run(threads, &mut Terminal::output_stream()) {
         Err(BatchError::Write(error)) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-        Err(BatchError::Write(error)) => Err(Failure::new(
-            FAILED,
-            format!("cannot write the answers: {error}"),
-        )),
-        Err(error) => Err(Failure::new(USAGE, format!("{name}: {error}"))),
+        Err(BatchError::Write(error)) => {
+            Err(run_failure(format!("cannot write the answers: {error}")))
+        }
+        Err(error) => Err(usage_failure(format!("{name}: {error}"))),
         Ok(()) => Ok(()),
     }
 }

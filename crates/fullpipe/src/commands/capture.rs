@@ -1,20 +1,16 @@
 //! Captures of transfers that are measured or watched, and what packets show of a limit.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
 
-use fullpipe_experiment::{Interrupt, KnownFacts, judge_files};
-use fullpipe_probe::Destination;
-use fullpipe_record::{Measurement, OwnCapture, Verdict};
+use fullpipe_experiment::{KnownFacts, judge_files};
+use fullpipe_record::{OwnCapture, Verdict};
 use fullpipe_sys::output_device;
 use fullpipe_trace::{CapturedPeer, ExplainedTransfers, HeaderRecording};
-use fullpipe_units::BitRate;
 
-use crate::failure::{FAILED, Failure};
+use super::prelude::*;
 
 /// The flag for a capture of the test.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 pub(crate) struct CaptureArgument {
     /// Keep a capture of the test in this pcap file, and judge it too
     ///
@@ -45,10 +41,7 @@ impl CaptureArgument {
     ///
     /// # Errors
     /// Fails if the server's name has no address, and as [`HeaderRecording::start`] does.
-    pub(crate) fn of_test(
-        &self,
-        destination: &Destination,
-    ) -> Result<Option<OwnRecording>, Failure> {
+    pub(crate) fn of_test(&self, destination: &Destination) -> Result<Option<OwnRecording>> {
         let Some(path) = &self.capture else {
             return Ok(None);
         };
@@ -67,10 +60,7 @@ impl CaptureArgument {
     ///
     /// # Errors
     /// Fails if there are none, and as [`HeaderRecording::start`] does.
-    pub(crate) fn of_connections(
-        &self,
-        open: &[[SocketAddr; 2]],
-    ) -> Result<Option<OwnRecording>, Failure> {
+    pub(crate) fn of_connections(&self, open: &[[SocketAddr; 2]]) -> Result<Option<OwnRecording>> {
         let Some(path) = &self.capture else {
             return Ok(None);
         };
@@ -90,18 +80,14 @@ fn start_capture(
     path: &Path,
     device: Option<&str>,
     peers: &[CapturedPeer],
-) -> Result<OwnRecording, Failure> {
+) -> Result<OwnRecording> {
     let first = peers
         .first()
-        .ok_or_else(|| Failure::new(FAILED, "there is no TCP connection to capture"))?;
+        .ok_or_else(|| run_failure("there is no TCP connection to capture"))?;
     let first = first.remote.ip().to_canonical();
     let device = device.map_or_else(|| output_device(first), |device| Ok(device.to_owned()));
-    let device = device.map_err(|error| {
-        Failure::new(
-            FAILED,
-            format!("no network device leads to {first}: {error}"),
-        )
-    })?;
+    let device = device
+        .map_err(|error| run_failure(format!("no network device leads to {first}: {error}")))?;
     Ok(OwnRecording {
         path: path.to_owned(),
         recording: HeaderRecording::start(path, &device, peers)?,
@@ -119,7 +105,7 @@ impl OwnRecording {
         explained: ExplainedTransfers<'static>,
         bandwidth: Option<BitRate>,
         other: Option<&Verdict>,
-    ) -> Result<OwnCapture, Failure> {
+    ) -> Result<OwnCapture> {
         let recorded = self.recording.finish()?;
         let name = self.path.display().to_string();
         let mut limit = None;

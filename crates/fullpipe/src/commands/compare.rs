@@ -4,23 +4,16 @@ use fullpipe_compare::{
     CompareError, ComparisonRequest, RemoteServers, TransferProgram, compare_programs,
     compare_with_servers,
 };
-use fullpipe_experiment::Interrupt;
 use fullpipe_lab::Backend;
 use fullpipe_record::event::ProgramMoved;
-use fullpipe_record::{Content, Event, ProgramLeftOut, ProgramsReport};
-use fullpipe_report as report;
-use fullpipe_units::{BitRate, ByteCount, Span, parse_quantity};
+use fullpipe_record::{ProgramLeftOut, ProgramsReport};
 
 use super::lab::load_comparison;
-use crate::commands::RunCommand;
-use crate::commands::keep::KeepArguments;
-use crate::commands::output::{OutputArguments, OutputChoice};
-use crate::failure::{FAILED, Failure, INTERRUPTED, LACKING};
-use crate::terminal::Terminal;
-use crate::values::{integer_parser, parse_capacity, some_time, value_within};
+use super::prelude::*;
+use crate::values::some_time;
 
 /// The flags of a comparison in a lab.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 pub(super) struct CompareArguments {
     /// Scenario file or name from `lab list`
     #[arg(default_value = "oci-applications", value_name = "SCENARIO")]
@@ -37,7 +30,7 @@ pub(super) struct CompareArguments {
 ///
 /// Uses servers that are there: copy, scp and rsync over ssh, iperf3, and what is at a URL. The
 /// copies at HOST are in a folder that is removed at the end, however that comes.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 pub(crate) struct CompareServersArguments {
     /// Other host, as ssh takes it: HOST or USER@HOST
     #[arg(value_name = "HOST", value_parser = parse_host_name)]
@@ -62,7 +55,7 @@ pub(crate) struct CompareServersArguments {
 }
 
 /// The programs and their transfers.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 struct TransferArguments {
     /// Programs [default: all that can take part]
     ///
@@ -131,7 +124,7 @@ impl CompareArguments {
     /// # Errors
     /// Fails if the scenario cannot be read or a lab cannot be made. Fails after the report if it
     /// was interrupted or a program did not move the file.
-    pub(super) fn carry_out(&self, backend: Backend, terminal: &Terminal) -> Result<(), Failure> {
+    pub(super) fn carry_out(&self, backend: Backend, terminal: &Terminal) -> Result {
         let scenario = load_comparison(&self.scenario)?;
         let flag = super::interrupt_flag()?;
         let done = compare_programs(
@@ -150,7 +143,7 @@ impl RunCommand for CompareServersArguments {
         self.output.output_choice()
     }
 
-    fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
+    fn run(&self, terminal: &Terminal) -> Result {
         let flag = super::interrupt_flag()?;
         let servers = RemoteServers {
             host: self.host.clone(),
@@ -179,7 +172,7 @@ fn finish_comparison(
     wished: &TransferArguments,
     keep: &KeepArguments,
     terminal: &Terminal,
-) -> Result<(), Failure> {
+) -> Result {
     let mut is_good = true;
     for ProgramLeftOut { program, why } in &done.left_out {
         if wished.programs.iter().any(|named| named.name() == program) {
@@ -187,7 +180,7 @@ fn finish_comparison(
             Terminal::print_error(&format!("{program} skipped: {}", why.trim_end_matches('.')));
         }
     }
-    terminal.print_result(&report::programs_text(&done, terminal.style()));
+    terminal.print_result(&report::programs_text(&done));
     terminal.print_event(&Event::Programs(Box::new(done.clone())));
     let mut rows = done.batches.iter().flat_map(|batch| &batch.rows);
     is_good &= rows.all(|row| row.goodput.is_some());

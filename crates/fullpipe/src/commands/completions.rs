@@ -10,10 +10,8 @@ use clap::CommandFactory;
 use clap_complete::engine::{CompletionCandidate, complete};
 use clap_complete::{Shell, generate};
 
-use super::RunCommand;
+use super::prelude::*;
 use crate::cli::Cli;
-use crate::failure::{FAILED, Failure};
-use crate::terminal::Terminal;
 
 const AFTER_HELP: &str = "\
 Install, for example:
@@ -23,7 +21,7 @@ Install, for example:
   fullpipe completions fish > ~/.config/fish/completions/fullpipe.fish";
 
 /// Print completions for a shell.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct CompletionsArguments {
     /// Shell
@@ -34,7 +32,7 @@ pub(crate) struct CompletionsArguments {
 }
 
 impl RunCommand for CompletionsArguments {
-    fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
+    fn run(&self, terminal: &Terminal) -> Result {
         let text = if self.words.is_empty() {
             completion_script(self.shell)
         } else {
@@ -62,7 +60,7 @@ fn completion_script(shell: Shell) -> String {
 
 /// Returns the completions of the last of `words`, one a line; behind a tab, for shells that show
 /// it, the meaning of each.
-fn list_candidates(shell: Shell, words: &[OsString]) -> Result<String, Failure> {
+fn list_candidates(shell: Shell, words: &[OsString]) -> Result<String> {
     let mut command = candidates::with_candidates(Cli::command());
     let folder = std::env::current_dir().ok();
     let found = match words {
@@ -77,7 +75,7 @@ fn list_candidates(shell: Shell, words: &[OsString]) -> Result<String, Failure> 
             words.len() - 1,
             folder.as_deref(),
         )
-        .map_err(|error| Failure::new(FAILED, format!("nothing completes these words: {error}")))?,
+        .map_err(|error| run_failure(format!("nothing completes these words: {error}")))?,
     };
     // Flags only where one is begun: what a shell lists unasked should be short.
     let lists_flags = words.last().is_some_and(|word| !word.is_empty());

@@ -3,23 +3,17 @@ use std::fs::File;
 use std::io::{stdin, stdout};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
-use std::sync::Arc;
 
 use fullpipe_control::AddressPrefix;
 use fullpipe_copy::{
     CopyError, CopyEvent, CopyOptions, CopyPath, DataTransport, copy_files, far_end,
 };
 use fullpipe_iperf::SharedKey;
+use fullpipe_record::CopyReport;
 use fullpipe_record::event::CopyNote;
-use fullpipe_record::{Content, CopyReport, Event};
-use fullpipe_report as report;
-use fullpipe_units::{BitRate, Span, parse_quantity};
 
-use crate::commands::RunCommand;
-use crate::commands::output::OutputChoice;
-use crate::failure::{FAILED, Failure, USAGE};
-use crate::terminal::{OutputFormat, Terminal};
-use crate::values::{parse_duration, read_key_file, value_within};
+use super::prelude::*;
+use crate::values::read_key_file;
 
 /// Copy files and trees to or from a host, verified and resumable.
 ///
@@ -28,7 +22,7 @@ use crate::values::{parse_duration, read_key_file, value_within};
 /// whose number follows from a prediction. Every chunk is verified by its BLAKE3 hash as it
 /// arrives. The same command continues a copy that was interrupted. Folders are copied with
 /// everything in them, with permissions, times, symbolic and hard links and holes.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP, override_usage = "fullpipe copy [OPTIONS] <PATH>... <DESTINATION>")]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct CopyArguments {
@@ -245,20 +239,20 @@ impl CopyArguments {
         self.ssh.0.iter().cloned().chain(config).collect()
     }
 
-    fn sources_and_destination(&self) -> Result<(Vec<CopyPath>, CopyPath), Failure> {
+    fn sources_and_destination(&self) -> Result<(Vec<CopyPath>, CopyPath)> {
         let mut places = self
             .paths
             .iter()
             .map(|text| CopyPath::parse_path(text.as_bytes()))
             .collect::<Result<Vec<_>, _>>()
-            .map_err(|error| Failure::new(USAGE, error.to_string()))?;
+            .map_err(|error| usage_failure(error.to_string()))?;
         match places.pop() {
             Some(destination) if !places.is_empty() => Ok((places, destination)),
-            _ => Err(Failure::new(USAGE, "name what to copy, and where to")),
+            _ => Err(usage_failure("name what to copy, and where to")),
         }
     }
 
-    fn copy_options(&self) -> Result<CopyOptions, Failure> {
+    fn copy_options(&self) -> Result<CopyOptions> {
         let (sources, destination) = self.sources_and_destination()?;
         Ok(CopyOptions {
             sources,
@@ -293,12 +287,12 @@ impl RunCommand for CopyArguments {
         (OutputFormat::from_flags(self.json, self.json_lines), None)
     }
 
-    fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
+    fn run(&self, terminal: &Terminal) -> Result {
         if self.far {
             // Its reasons are shown by the near end.
             let output = stdout().as_fd().try_clone_to_owned();
-            let output = output
-                .map_err(|error| Failure::new(FAILED, format!("standard output: {error}")))?;
+            let output =
+                output.map_err(|error| run_failure(format!("standard output: {error}")))?;
             // A file has no lines that would be flushed one by one.
             return far_end(stdin(), File::from(output))
                 .map_err(|error| Failure::already_printed(error.exit_code()));
@@ -317,7 +311,7 @@ impl RunCommand for CopyArguments {
     }
 }
 
-fn finish_copy(done: &CopyReport, terminal: &Terminal) -> Result<(), Failure> {
+fn finish_copy(done: &CopyReport, terminal: &Terminal) -> Result {
     terminal.print_result(&report::copy_summary(done));
     terminal.print_content(Content::Copy {
         copy: Box::new(done.clone()),

@@ -4,8 +4,7 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
-use crate::failure::{FAILED, Failure};
-use crate::terminal::Terminal;
+use super::prelude::*;
 
 /// Variable of the environment that is set for the process in the background.
 const DETACHED: &str = "FULLPIPE_DETACHED";
@@ -26,17 +25,15 @@ pub(crate) fn is_detached() -> bool {
 ///
 /// Forking this process instead would take `unsafe`, and the folder stays the same so that relative
 /// paths keep their meaning.
-pub(crate) fn restart_in_background() -> Result<(), Failure> {
-    let started = start_detached().map_err(|error| {
-        Failure::new(FAILED, format!("cannot start in the background: {error}"))
-    })?;
+pub(crate) fn restart_in_background() -> Result {
+    let started = start_detached().map_err(cannot("start in the background"))?;
     Terminal::print_line(started?.trim_end());
     Ok(())
 }
 
 /// Returns the first line of the process in the background, or the failure with which it ended
 /// before that.
-fn start_detached() -> io::Result<Result<String, Failure>> {
+fn start_detached() -> io::Result<Result<String>> {
     let mut child = detached_self()?
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

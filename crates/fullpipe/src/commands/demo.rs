@@ -1,21 +1,16 @@
-use fullpipe_experiment::{ExperimentTarget, Interrupt, LabTarget, VirtualTarget, run as run_loop};
+use fullpipe_experiment::{ExperimentTarget, LabTarget, VirtualTarget, run as run_loop};
 use fullpipe_lab::{Backend, Lab, LabPlan, check_congestion_control};
-use fullpipe_record::{Content, Event, Experiment, Measurement, Request, Steady};
-use fullpipe_report as report;
-use fullpipe_units::Span;
+use fullpipe_record::{Experiment, Steady};
 
-use crate::commands::RunCommand;
+use super::prelude::*;
 use crate::commands::emulated::EmulatedArguments;
-use crate::commands::output::{OutputArguments, OutputChoice};
-use crate::failure::Failure;
-use crate::terminal::Terminal;
-use crate::values::{integer_parser, parse_backend, some_test_time};
+use crate::values::{parse_backend, some_test_time};
 
 /// The whole loop on an emulated path: predict, measure, fix, prove.
 ///
 /// Joins two hosts by an emulated long path, predicts and measures one TCP stream, names its limit,
 /// applies the best remedy, measures again, and undoes the remedy.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 pub(crate) struct DemoArguments {
     #[command(flatten)]
     emulated: EmulatedArguments,
@@ -64,7 +59,7 @@ impl RunCommand for DemoArguments {
         self.output.output_choice()
     }
 
-    fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
+    fn run(&self, terminal: &Terminal) -> Result {
         let path = self.emulated.emulated_path()?;
         let [sender, receiver] = self.emulated.host_changes()?;
         if self.is_virtual {
@@ -72,10 +67,7 @@ impl RunCommand for DemoArguments {
             return show_loop(self, &target, terminal);
         }
         check_congestion_control(&self.congestion)?;
-        terminal.print_progress(&report::experiment_announcement(
-            self.time,
-            terminal.style(),
-        ));
+        terminal.print_progress(&report::experiment_announcement(self.time));
         let backend = self.backend;
         let lab = Lab::start(&LabPlan {
             path,
@@ -94,7 +86,7 @@ fn show_loop(
     arguments: &DemoArguments,
     target: &dyn ExperimentTarget,
     terminal: &Terminal,
-) -> Result<(), Failure> {
+) -> Result {
     let flag = super::interrupt_flag()?;
     let request = Request {
         congestion: Some(arguments.congestion.clone()),
@@ -111,7 +103,7 @@ fn show_loop(
         terminal.print_event(event);
         progress.show_event(event);
     })?;
-    terminal.print_result(&report::experiment_result(&experiment, terminal.style()));
+    terminal.print_result(&report::experiment_result(&experiment));
     terminal.print_event(&Event::Experiment(Box::new(experiment.clone())));
     terminal.print_content(Content::Experiment {
         experiment: Box::new(experiment.clone()),
@@ -131,46 +123,40 @@ struct DemoProgress<'p> {
 
 impl DemoProgress<'_> {
     fn show_event(&mut self, event: &Event) {
-        let style = self.terminal.style();
         let text = match event {
             Event::Predicted(predicted) => {
-                report::path_text(&predicted.path, &predicted.prediction, style)
-                    + &self.interval_head()
+                report::path_text(&predicted.path, &predicted.prediction) + &self.interval_head()
             }
-            Event::Interval(interval) => {
-                report::interval_line(self.request, interval, style) + "\n"
-            }
+            Event::Interval(interval) => report::interval_line(self.request, interval) + "\n",
             Event::Measurement(measurement) => self.measurement_text(measurement),
-            Event::Remedies(remedies) => report::remedies_text(remedies, self.steady, style),
+            Event::Remedies(remedies) => report::remedies_text(remedies, self.steady),
             Event::Applied(applied) => {
                 self.is_proof = true;
-                report::proof_begins(&applied.remedy, &applied.prediction, style)
-                    + &self.interval_head()
+                report::proof_begins(&applied.remedy, &applied.prediction) + &self.interval_head()
             }
-            Event::Undone(undone) => report::undo_text(undone, style),
+            Event::Undone(undone) => report::undo_text(undone),
             _ => return,
         };
         self.terminal.print_progress(&text);
     }
 
     fn interval_head(&self) -> String {
-        let head = report::interval_head(self.request, self.terminal.style());
+        let head = report::interval_head(self.request);
         format!("\n{head}\n")
     }
 
     fn measurement_text(&mut self, measurement: &Measurement) -> String {
         self.steady = measurement.summary.steady;
-        let style = self.terminal.style();
-        let mut text = report::measurement_figures(measurement, style);
+        let mut text = report::measurement_figures(measurement);
         if let Some(verdict) = measurement.limit.as_ref().filter(|_| !self.is_proof) {
-            text += &report::verdict_text(verdict, style);
+            text += &report::verdict_text(verdict);
         }
         text
     }
 }
 
 /// Fails if an experiment was cut short, is invalid, or could not be undone.
-fn check_outcome(experiment: &Experiment) -> Result<(), Failure> {
+fn check_outcome(experiment: &Experiment) -> Result {
     let measurements = [
         Some(&experiment.measurement),
         experiment.proof.as_ref().map(|proof| &proof.measurement),

@@ -1,10 +1,6 @@
 //! Documents that were printed with --json, read again.
 
-use std::path::Path;
-
-use fullpipe_record::Document;
-
-use crate::failure::{Failure, USAGE};
+use super::prelude::*;
 use crate::input::read_text;
 
 /// Returns the name of a file for messages: `-` is standard input.
@@ -16,7 +12,7 @@ pub(crate) fn name_of(file: &str) -> &str {
 ///
 /// # Errors
 /// Fails if the file cannot be read, or is no document.
-pub(crate) fn read_document(file: &str) -> Result<Document, Failure> {
+pub(crate) fn read_document(file: &str) -> Result<Document> {
     Document::from_json(text_of(file)?.as_bytes())
         .map_err(|error| not_a_document(name_of(file), &error))
 }
@@ -25,9 +21,9 @@ pub(crate) fn read_document(file: &str) -> Result<Document, Failure> {
 ///
 /// # Errors
 /// Fails if the file cannot be read.
-pub(crate) fn text_of(file: &str) -> Result<String, Failure> {
+pub(crate) fn text_of(file: &str) -> Result<String> {
     read_text(Path::new(file))
-        .map_err(|error| Failure::new(USAGE, format!("cannot read {}: {error}", name_of(file))))
+        .map_err(|error| usage_failure(format!("cannot read {}: {error}", name_of(file))))
 }
 
 /// Returns the failure of a file, by its name, that holds no document.
@@ -36,5 +32,5 @@ pub(crate) fn not_a_document(name: &str, error: &serde_json::Error) -> Failure {
         "{name} is no JSON document of fullpipe: {error}; measure --json prints one, and `store import` reads results \
          of other programs"
     );
-    Failure::new(USAGE, sentence)
+    usage_failure(sentence)
 }

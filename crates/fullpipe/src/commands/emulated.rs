@@ -5,11 +5,11 @@ use std::path::Path as FilePath;
 use fullpipe_record::{Change, Path};
 use fullpipe_scenario::{PathSpec, parse_host_flag, parse_path_flag_with};
 
-use crate::failure::{Failure, USAGE};
+use super::prelude::*;
 use crate::sibling::read_sibling;
 
 /// An emulated path, and settings of the hosts at its ends.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 #[command(next_help_heading = "Lab")]
 pub(crate) struct EmulatedArguments {
     /// Path, as rate=300M,loss=1e-4
@@ -36,7 +36,7 @@ impl EmulatedArguments {
     ///
     /// # Errors
     /// Fails if the text of `--path` is no path.
-    pub(crate) fn emulated_path(&self) -> Result<Path, Failure> {
+    pub(crate) fn emulated_path(&self) -> Result<Path> {
         self.path_with(&[])
     }
 
@@ -44,7 +44,7 @@ impl EmulatedArguments {
     ///
     /// # Errors
     /// Fails if a key cannot be, or is given twice.
-    pub(crate) fn path_with(&self, keys: &[String]) -> Result<Path, Failure> {
+    pub(crate) fn path_with(&self, keys: &[String]) -> Result<Path> {
         let pairs: Vec<&str> = self.path.iter().chain(keys).map(String::as_str).collect();
         if pairs.is_empty() {
             return Ok(PathSpec::demo_path().to_path()?);
@@ -67,7 +67,7 @@ impl EmulatedArguments {
         {
             let why =
                 "--bandwidth: the trace in --path takes the place of a rate; leave one of them out";
-            return Err(Failure::new(USAGE, why));
+            return Err(usage_failure(why));
         }
         Ok(path)
     }
@@ -76,7 +76,7 @@ impl EmulatedArguments {
     ///
     /// # Errors
     /// Fails if the text of a flag is no list of settings.
-    pub(crate) fn host_changes(&self) -> Result<[Vec<Change>; 2], Failure> {
+    pub(crate) fn host_changes(&self) -> Result<[Vec<Change>; 2]> {
         Ok([
             parse_changes("--sender", self.sender.as_deref())?,
             parse_changes("--receiver", self.receiver.as_deref())?,
@@ -84,7 +84,7 @@ impl EmulatedArguments {
     }
 }
 
-fn parse_changes(flag: &str, text: Option<&str>) -> Result<Vec<Change>, Failure> {
+fn parse_changes(flag: &str, text: Option<&str>) -> Result<Vec<Change>> {
     text.map_or_else(
         || Ok(Vec::new()),
         |text| parse_host_flag(text).map_err(|error| in_flag(flag, &error)),
@@ -92,5 +92,5 @@ fn parse_changes(flag: &str, text: Option<&str>) -> Result<Vec<Change>, Failure>
 }
 
 fn in_flag(flag: &str, error: &dyn std::error::Error) -> Failure {
-    Failure::new(USAGE, format!("{flag}: {error}"))
+    usage_failure(format!("{flag}: {error}"))
 }

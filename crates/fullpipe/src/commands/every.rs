@@ -1,15 +1,9 @@
 //! A measurement that is repeated at an interval.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
-
-use fullpipe_units::Span;
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
 
-use crate::failure::{Failure, INTERRUPTED, USAGE};
-use crate::terminal::{OutputFormat, Terminal};
-use crate::values::{parse_duration, value_within};
+use super::prelude::*;
 
 /// Interval of the checks for Ctrl-C.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
@@ -44,8 +38,8 @@ pub(crate) fn run_repeatedly(
     every: Span,
     flag: &AtomicBool,
     terminal: &Terminal,
-    once: &dyn Fn() -> Result<(), Failure>,
-) -> Result<(), Failure> {
+    once: &dyn Fn() -> Result,
+) -> Result {
     let every = Duration::from(every);
     let mut next = Instant::now();
     loop {
@@ -71,7 +65,7 @@ pub(crate) fn run_repeatedly(
 }
 
 /// Fails if the user interrupts before `next`.
-fn wait_until(next: Instant, flag: &AtomicBool) -> Result<(), Failure> {
+fn wait_until(next: Instant, flag: &AtomicBool) -> Result {
     while Instant::now() < next {
         if flag.load(Ordering::Relaxed) {
             return Err(Failure::already_printed(INTERRUPTED));

@@ -1,14 +1,11 @@
 //! The pages about verdicts.
 
 use fullpipe_record::LegalVerdict;
-use fullpipe_report as report;
 
-use crate::commands::RunCommand;
-use crate::failure::{Failure, USAGE};
-use crate::terminal::Terminal;
+use super::prelude::*;
 
 /// The meaning of a verdict, what shows it, and what to do.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 pub(crate) struct ExplainArguments {
     /// Kind, cause or both: loss, policer, loss/policer
     ///
@@ -17,7 +14,7 @@ pub(crate) struct ExplainArguments {
 }
 
 impl RunCommand for ExplainArguments {
-    fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
+    fn run(&self, terminal: &Terminal) -> Result {
         let found = self
             .verdict
             .as_deref()
@@ -29,7 +26,7 @@ impl RunCommand for ExplainArguments {
             }
             [one] => {
                 let page = one.documentation_page();
-                terminal.print_result(&report::markdown_text(page, terminal.style()));
+                terminal.print_result(&report::markdown_text(page));
             }
             several => {
                 let rows = several
@@ -45,10 +42,9 @@ impl RunCommand for ExplainArguments {
 fn unknown_verdict(wanted: &str) -> Failure {
     let near =
         nearest_name(wanted).map_or_else(String::new, |name| format!(", but there is {name}"));
-    Failure::new(
-        USAGE,
-        format!("there is no verdict {wanted:?}{near}; `fullpipe explain` lists them all"),
-    )
+    usage_failure(format!(
+        "there is no verdict {wanted:?}{near}; `fullpipe explain` lists them all"
+    ))
 }
 
 /// Returns one verdict a page, in the order of the table.

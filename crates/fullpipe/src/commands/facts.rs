@@ -2,10 +2,10 @@
 
 use std::io::Write;
 
-use fullpipe_record::{Content, Document, StoredDocument};
+use fullpipe_record::StoredDocument;
 use fullpipe_store::{csv_head, csv_rows};
 
-use crate::terminal::{OutputFormat, Terminal};
+use super::prelude::*;
 
 /// Prints documents with their facts: an object a line with `Format::JsonLines`, and else CSV, a
 /// row a fact.

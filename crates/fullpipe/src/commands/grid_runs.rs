@@ -2,13 +2,11 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::path::{Path, PathBuf};
 
-use fullpipe_record::{Event, Measurement};
 use fullpipe_scenario::ScenarioGrid;
 use serde_json::json;
 
-use crate::failure::{FAILED, Failure};
+use super::prelude::*;
 
 /// Files of one cell.
 const MAX_RUNS: u32 = 9_999;
@@ -27,13 +25,9 @@ pub(crate) struct GridRuns<'g> {
 impl<'g> GridRuns<'g> {
     /// # Errors
     /// Fails if the folder cannot be made.
-    pub(crate) fn in_folder(folder: &Path, grid: &'g ScenarioGrid) -> Result<Self, Failure> {
-        fs::create_dir_all(folder).map_err(|error| {
-            Failure::new(
-                FAILED,
-                format!("cannot make the folder {}: {error}", folder.display()),
-            )
-        })?;
+    pub(crate) fn in_folder(folder: &Path, grid: &'g ScenarioGrid) -> Result<Self> {
+        fs::create_dir_all(folder)
+            .map_err(cannot(&format!("make the folder {}", folder.display())))?;
         Ok(Self {
             folder: folder.to_owned(),
             grid,
@@ -55,9 +49,9 @@ impl<'g> GridRuns<'g> {
 
     /// # Errors
     /// Fails if a run could not be kept.
-    pub(crate) fn into_result(self) -> Result<(), Failure> {
+    pub(crate) fn into_result(self) -> Result {
         self.failed
-            .map_or(Ok(()), |message| Err(Failure::new(FAILED, message)))
+            .map_or(Ok(()), |message| Err(run_failure(message)))
     }
 
     fn keep_run(&self, run: &Measurement) -> Result<(), String> {

@@ -1,22 +1,14 @@
-use std::path::PathBuf;
-
-use fullpipe_record::Content;
-use fullpipe_report as report;
 use fullpipe_store::Store;
 use jiff::Timestamp;
 
-use super::keep::PlaceArgument;
-use crate::commands::RunCommand;
-use crate::commands::output::{JsonArgument, OutputChoice};
-use crate::failure::Failure;
-use crate::terminal::Terminal;
+use super::prelude::*;
 use crate::values::parse_past_time;
 
 /// Show what changed on the way to a host, and when.
 ///
 /// Shows the runs towards HOST that the archive keeps: a series for each path, load and direction,
 /// with the medians of each day. Runs that are invalid take no part.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 pub(crate) struct HistoryArguments {
     /// The other end, by name or address
     host: String,
@@ -42,9 +34,9 @@ impl RunCommand for HistoryArguments {
         (self.json.output_choice().0, self.html.as_deref())
     }
 
-    fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
+    fn run(&self, terminal: &Terminal) -> Result {
         let history = Store::open(&self.place.location()?)?.host_history(&self.host, self.since)?;
-        terminal.print_result(&report::history_text(&history, terminal.style()));
+        terminal.print_result(&report::history_text(&history));
         terminal.print_content(Content::History {
             history: Box::new(history),
         });

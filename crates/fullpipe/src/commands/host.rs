@@ -3,32 +3,23 @@
 use std::io::{self, BufRead, BufReader};
 use std::os::unix::net::UnixDatagram;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::mpsc;
 use std::thread;
-use std::time::{Duration, Instant};
 
-use clap::Subcommand;
 use fullpipe_calc::{HostPair, calculate};
 use fullpipe_host::{
     ApplyOptions, HostSystem, JournalDir, JournalError, SysctlTree, advise_changes,
     buffer_allowances, check_changes, host_report, inspect_host, is_network_sysctl,
     preview_changes, setting_managers, usual_path, who_else,
 };
-use fullpipe_record::{Change, Content, HostAdvice, HostApplied, HostUndone, Inputs};
-use fullpipe_report as report;
+use fullpipe_record::{Change, HostAdvice, HostApplied, HostUndone, Inputs};
 use fullpipe_scenario::parse_host_flag;
 use fullpipe_sys::ignore_terminal_signals;
-use fullpipe_units::{BitRate, ByteCount, SegCount, Span, is_one_line, parse_quantity};
+use fullpipe_units::{SegCount, is_one_line};
 
+use super::prelude::*;
 use super::state::state_folder;
-use crate::commands::RunCommand;
-use crate::commands::output::{JsonArgument, OutputChoice};
-use crate::failure::{FAILED, Failure, USAGE};
-use crate::terminal::{OutputFormat, Terminal};
-use crate::values::{integer_parser, parse_capacity, parse_duration, value_within};
 
 const APPLY_HELP: &str = "\
 Settings are written as they are called:
@@ -41,7 +32,7 @@ Settings are written as they are called:
   mtu:eth0=9000                             its largest IP packet";
 
 /// This host's settings: show, advise, apply with a way back, undo.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 pub(crate) struct HostArguments {
     #[command(subcommand)]
     action: HostAction,
@@ -113,7 +104,7 @@ enum HostAction {
 }
 
 /// The changes that are applied, and how.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 struct ApplyArguments {
     /// Changes; with --rtt and --bandwidth, those of `host advise`
     #[arg(
@@ -140,7 +131,7 @@ struct ApplyArguments {
     json: JsonArgument,
 }
 
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 struct MaybePath {
     /// Round-trip time of the path: 173ms
     #[arg(long, short, help_heading = "Path", value_name = "TIME", value_parser = parse_rtt, requires = "bandwidth")]
@@ -168,7 +159,7 @@ impl MaybePath {
 }
 
 /// The folder of the journals.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 pub(crate) struct JournalFolder {
     /// Folder of the journals
     ///
@@ -183,23 +174,20 @@ pub(crate) struct JournalFolder {
 }
 
 impl JournalFolder {
-    pub(crate) fn folder_path(&self) -> Result<PathBuf, Failure> {
+    pub(crate) fn folder_path(&self) -> Result<PathBuf> {
         if let Some(folder) = &self.journal {
             return std::path::absolute(folder)
-                .map_err(|error| Failure::new(USAGE, format!("--journal: {error}")));
+                .map_err(|error| usage_failure(format!("--journal: {error}")));
         }
         if rustix::process::geteuid().is_root() {
             return Ok("/var/lib/fullpipe".into());
         }
         state_folder().ok_or_else(|| {
-            Failure::new(
-                USAGE,
-                "this user has no home for a journal; --journal names a folder",
-            )
+            usage_failure("this user has no home for a journal; --journal names a folder")
         })
     }
 
-    fn open(&self) -> Result<JournalDir, Failure> {
+    fn open(&self) -> Result<JournalDir> {
         Ok(JournalDir::open(
             &self.folder_path()?,
             HostSystem::of_this_host(),
@@ -218,7 +206,7 @@ impl RunCommand for HostArguments {
         }
     }
 
-    fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
+    fn run(&self, terminal: &Terminal) -> Result {
         match &self.action {
             HostAction::Show { path, .. } => show_settings(path, terminal),
             HostAction::Advise {
@@ -249,18 +237,14 @@ impl RunCommand for HostArguments {
     }
 }
 
-fn show_settings(path: &MaybePath, terminal: &Terminal) -> Result<(), Failure> {
+fn show_settings(path: &MaybePath, terminal: &Terminal) -> Result {
     let system = HostSystem::of_this_host();
     let mut shown = host_report(&system)?;
     if let Some((rtt, bandwidth)) = path.rtt_and_bandwidth() {
         let settings = inspect_host(&SysctlTree::of_this_host())?;
         shown.allows = buffer_allowances(&settings, &usual_path(rtt, bandwidth), path.streams);
     }
-    terminal.print_result(&report::host_settings(
-        &shown,
-        path.rtt_and_bandwidth(),
-        terminal.style(),
-    ));
+    terminal.print_result(&report::host_settings(&shown, path.rtt_and_bandwidth()));
     terminal.print_content(Content::HostSettings {
         host_settings: Box::new(shown),
     });
@@ -268,14 +252,14 @@ fn show_settings(path: &MaybePath, terminal: &Terminal) -> Result<(), Failure> {
 }
 
 fn print_advice(advice: HostAdvice, terminal: &Terminal) {
-    terminal.print_result(&report::host_advice(&advice, terminal.style()));
+    terminal.print_result(&report::host_advice(&advice));
     terminal.print_content(Content::HostAdvice {
         host_advice: Box::new(advice),
     });
 }
 
 /// Returns the settings with which this host fills the path, as far as it has the memory for them.
-fn advise_host(rtt: Span, bandwidth: BitRate, streams: u16) -> Result<HostAdvice, Failure> {
+fn advise_host(rtt: Span, bandwidth: BitRate, streams: u16) -> Result<HostAdvice> {
     let shown = host_report(&HostSystem::of_this_host())?;
     let settings = inspect_host(&SysctlTree::of_this_host())?;
     let inputs = Inputs {
@@ -302,7 +286,7 @@ fn advise_host(rtt: Span, bandwidth: BitRate, streams: u16) -> Result<HostAdvice
 impl ApplyArguments {
     /// Returns the changes that the user states, or else those that are advised for the path, with
     /// notes on them.
-    fn wanted_changes(&self) -> Result<(Vec<Change>, Vec<String>), Failure> {
+    fn wanted_changes(&self) -> Result<(Vec<Change>, Vec<String>)> {
         if let Some((rtt, bandwidth)) = self.path.rtt_and_bandwidth() {
             let advice = advise_host(rtt, bandwidth, self.path.streams)?;
             let changes = advice.changes.into_iter();
@@ -320,7 +304,7 @@ impl ApplyArguments {
         Ok((changes, who_else(&setting_managers(Path::new("/")), &names)))
     }
 
-    fn apply_changes(&self, terminal: &Terminal) -> Result<(), Failure> {
+    fn apply_changes(&self, terminal: &Terminal) -> Result {
         let (changes, notes) = self.wanted_changes()?;
         let system = HostSystem::of_this_host();
         let mut applied = HostApplied {
@@ -352,7 +336,7 @@ impl ApplyArguments {
         &self,
         changes: &[Change],
         applied: &mut HostApplied,
-    ) -> Result<Option<(String, Instant)>, Failure> {
+    ) -> Result<Option<(String, Instant)>> {
         let options = ApplyOptions {
             persist: self.persist,
             temporary: self.temporary,
@@ -377,7 +361,7 @@ impl ApplyArguments {
 }
 
 fn stated_applied(applied: HostApplied, terminal: &Terminal) {
-    terminal.print_result(&report::host_applied(&applied, terminal.style()));
+    terminal.print_result(&report::host_applied(&applied));
     terminal.print_content(Content::HostApplied {
         host_applied: Box::new(applied),
     });
@@ -385,8 +369,8 @@ fn stated_applied(applied: HostApplied, terminal: &Terminal) {
 
 /// Fails if a setting was left as it is or a journal could not be read: then not all is as it was
 /// before.
-fn check_undone(undone: HostUndone, terminal: &Terminal) -> Result<(), Failure> {
-    terminal.print_result(&report::host_undone(&undone, terminal.style()));
+fn check_undone(undone: HostUndone, terminal: &Terminal) -> Result {
+    terminal.print_result(&report::host_undone(&undone));
     let whole = undone.left.is_empty() && undone.unreadable.is_empty();
     terminal.print_content(Content::HostUndone {
         host_undone: Box::new(undone),
@@ -400,7 +384,7 @@ fn confirm_or_take_back(
     until: Instant,
     journal: &JournalFolder,
     terminal: &Terminal,
-) -> Result<(), Failure> {
+) -> Result {
     terminal.print_progress("Enter keeps it. ");
     if Terminal::enter_before(until) {
         // Another process may have confirmed or undone it meanwhile.
@@ -468,12 +452,12 @@ const READY: &str = "ready\n";
 
 /// Undoes the apply after its time, or when it is asked to end, unless it was confirmed or undone.
 /// Outlives the terminal and the process that started it.
-fn run_watchdog(id: &str, after: Span, journal: &JournalFolder) -> Result<(), Failure> {
+fn run_watchdog(id: &str, after: Span, journal: &JournalFolder) -> Result {
     let until = Instant::now() + Duration::from(after);
     ignore_terminal_signals();
     let asked_to_end = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(signal_hook::consts::SIGTERM, Arc::clone(&asked_to_end))
-        .map_err(|error| Failure::new(FAILED, format!("cannot listen for signals: {error}")))?;
+        .map_err(cannot("listen for signals"))?;
     // It leads its group only where somebody else made it, and then has a session of its own
     // already.
     let _ = rustix::process::setsid();
@@ -490,7 +474,7 @@ fn run_watchdog(id: &str, after: Span, journal: &JournalFolder) -> Result<(), Fa
         // Its output is not read.
         write_syslog(Path::new("/dev/log"), why);
     }
-    taken_back.map_err(|why| Failure::new(FAILED, why))
+    taken_back.map_err(|why| run_failure(why))
 }
 
 /// Time after which it finds out again whether the apply still waits.

@@ -1,24 +1,18 @@
 //! Results are kept in the archive, once there is one. A measurement never fails because of that.
 
 use std::ffi::OsStr;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
-use std::time::{Duration, Instant};
 
 use clap::builder::TypedValueParser;
 use clap::error::ErrorKind;
-use fullpipe_record::Document;
 use fullpipe_store::{
     ArchiveLocation, DocumentFilter, KeptDocument, NewDocument, Store, StoreError,
 };
 use jiff::Timestamp;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-use crate::failure::{FAILED, Failure, INTERRUPTED, USAGE};
-use crate::terminal::Terminal;
+use super::prelude::*;
 
 /// Variable of the environment that names an archive.
 const VARIABLE: &str = "FULLPIPE_STORE";
@@ -30,7 +24,7 @@ const GRACE: Duration = Duration::from_secs(1);
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The archive of a command that measures.
-#[derive(Debug, Clone, clap::Args)]
+#[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Archive")]
 pub(crate) struct KeepArguments {
     #[command(flatten)]
@@ -41,7 +35,7 @@ pub(crate) struct KeepArguments {
 }
 
 /// The place of the archive.
-#[derive(Debug, Clone, clap::Args)]
+#[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Archive")]
 pub(crate) struct PlaceArgument {
     /// Archive: a file, or `postgres://USER@HOST/DATABASE`
@@ -78,7 +72,7 @@ impl TypedValueParser for PlaceParser {
 
 impl PlaceArgument {
     /// Returns the archive that the user has named.
-    fn named_location(&self) -> Result<Option<ArchiveLocation>, Failure> {
+    fn named_location(&self) -> Result<Option<ArchiveLocation>> {
         if self.store.is_some() {
             return Ok(self.store.clone());
         }
@@ -90,18 +84,15 @@ impl PlaceArgument {
     ///
     /// # Errors
     /// Fails if the name is no place for an archive, or if this user has no folder for data.
-    pub(crate) fn location(&self) -> Result<ArchiveLocation, Failure> {
+    pub(crate) fn location(&self) -> Result<ArchiveLocation> {
         match self.named_location()? {
             Some(place) => Ok(place),
             None => data_folder()
                 .map(|folder| ArchiveLocation::in_folder(&folder))
                 .ok_or_else(|| {
-                    Failure::new(
-                        USAGE,
-                        format!(
-                            "this user has no home for an archive; --store or {VARIABLE} names one"
-                        ),
-                    )
+                    usage_failure(format!(
+                        "this user has no home for an archive; --store or {VARIABLE} names one"
+                    ))
                 }),
         }
     }
@@ -113,7 +104,7 @@ impl KeepArguments {
     /// # Errors
     /// Fails if the archive cannot be opened, or if the user asks for the end of the program
     /// meanwhile.
-    pub(crate) fn require_archive(&self) -> Result<(), Failure> {
+    pub(crate) fn require_archive(&self) -> Result {
         let place = self.place.location()?;
         run_interruptibly(move || Ok(Store::create(&place).map(drop)?))
     }
@@ -125,8 +116,8 @@ impl KeepArguments {
     /// end of the program meanwhile.
     pub(crate) fn read_archive<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&mut Store) -> Result<T, Failure> + Send + 'static,
-    ) -> Result<T, Failure> {
+        work: impl FnOnce(&mut Store) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
         let place = self.place.location()?;
         run_interruptibly(move || work(&mut Store::open(&place)?))
     }
@@ -193,7 +184,7 @@ impl KeepArguments {
     /// # Errors
     /// Fails if the archive does not take it, or if the user asks for the end of the program
     /// meanwhile.
-    pub(crate) fn put_document(&self, document: &Document) -> Result<Vec<KeptDocument>, Failure> {
+    pub(crate) fn put_document(&self, document: &Document) -> Result<Vec<KeptDocument>> {
         let Some(wanted) = self.wanted_archive()? else {
             return Ok(Vec::new());
         };
@@ -210,7 +201,7 @@ impl KeepArguments {
     }
 
     /// Returns the archive that results are to be kept in; `None` if they are to be kept in none.
-    fn wanted_archive(&self) -> Result<Option<WantedArchive>, Failure> {
+    fn wanted_archive(&self) -> Result<Option<WantedArchive>> {
         if self.no_store {
             return Ok(None);
         }
@@ -258,8 +249,8 @@ impl WantedArchive {
 /// Fails as `work` does, or if the user asks for the end of the program and the archive does not
 /// answer within [`GRACE`].
 fn run_interruptibly<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
-) -> Result<T, Failure> {
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
     // Not the flag of the command: an interrupted result is kept, too.
     let asked = Arc::new(AtomicBool::new(false));
     let actions =
@@ -271,10 +262,7 @@ fn run_interruptibly<T: Send + 'static>(
         .spawn(move || drop(sender.send(work())));
     let result = wait_for_result(&done, &asked).unwrap_or_else(|| {
         let why = started.map_or_else(|error| error.to_string(), |_| "it ended early".to_owned());
-        Err(Failure::new(
-            FAILED,
-            format!("cannot work on the archive: {why}"),
-        ))
+        Err(run_failure(format!("cannot work on the archive: {why}")))
     });
     for action in actions.into_iter().flatten() {
         signal_hook::low_level::unregister(action);
@@ -284,10 +272,7 @@ fn run_interruptibly<T: Send + 'static>(
 
 /// Returns the result of the work, or a failure if it is `asked` to end and does not within
 /// [`GRACE`]; `None` if there is no thread that works.
-fn wait_for_result<T>(
-    done: &Receiver<Result<T, Failure>>,
-    asked: &AtomicBool,
-) -> Option<Result<T, Failure>> {
+fn wait_for_result<T>(done: &Receiver<Result<T>>, asked: &AtomicBool) -> Option<Result<T>> {
     let mut until = None;
     loop {
         match done.recv_timeout(POLL_INTERVAL) {

@@ -1,44 +1,34 @@
-use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
-
-use clap::Subcommand;
 use fullpipe_experiment::{
-    CaptureNumbers, CaptureTo, ExperimentError, GridPlace, Interrupt, grid_duration, run_grid,
-    run_scenario, run_scenario_virtually,
+    CaptureNumbers, CaptureTo, ExperimentError, GridPlace, grid_duration, run_grid, run_scenario,
+    run_scenario_virtually,
 };
 use fullpipe_host::{SysctlTree, inspect_host};
 use fullpipe_lab::{
     Backend, Host, JoinedLab, Lab, LabError, LabPlan, ProgramStdio, StandingLab,
     check_congestion_control,
 };
-use fullpipe_record::{Content, Document, Event, HostSettings, LabReport};
-use fullpipe_report as report;
+use fullpipe_record::{HostSettings, LabReport};
 use fullpipe_scenario::{
     RequiredControl, Scenario, ScenarioGrid, builtin_comparisons, builtin_grids, builtin_scenarios,
 };
-use fullpipe_units::{ByteCount, Ratio, Span, count_noun, parse_quantity};
 
 use super::compare::CompareArguments;
 use super::diagnose::explained_rate;
 use super::grid_runs::GridRuns;
+use super::prelude::*;
 use super::sweep::{SweepArguments, sweep_scenario};
 use super::up::{LabSettings, describe_path, run_standing_lab};
-use crate::commands::RunCommand;
 use crate::commands::emulated::EmulatedArguments;
-use crate::commands::keep::KeepArguments;
-use crate::commands::output::{OutputArguments, OutputChoice};
-use crate::failure::{FAILED, Failure, USAGE};
 use crate::input::read_text;
 use crate::sibling::read_sibling;
-use crate::terminal::{OutputFormat, Terminal};
-use crate::values::{parse_backend, parse_duration, some_bytes, value_within};
+use crate::values::parse_backend;
 
 /// Run scenarios, or any program, over emulated paths.
 ///
 /// A lab consists of two hosts, the sender and the receiver, and an emulated path between them,
 /// with two relays on the way if the scenario has stretches. All hosts are network namespaces of
 /// this machine and use its kernel.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 pub(crate) struct LabArguments {
     /// Backend of the path: auto, tun, packet or kernel
     ///
@@ -136,7 +126,7 @@ enum LabAction {
 }
 
 /// The scenarios to run, and how.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 struct RunArguments {
     /// Scenario files or names from `lab list`
     #[arg(required_unless_present = "all", value_name = "SCENARIO")]
@@ -182,7 +172,7 @@ struct RunArguments {
 }
 
 /// The grid to measure, and how.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 struct GridArguments {
     /// Grid file, or accuracy or queues
     #[arg(default_value = "accuracy", value_name = "GRID")]
@@ -215,7 +205,7 @@ struct GridArguments {
 }
 
 /// The lab to keep running.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 struct UpArguments {
     /// Scenario file or name from `lab list` [default: demo]
     #[arg(value_name = "SCENARIO", conflicts_with = "path")]
@@ -306,7 +296,7 @@ impl RunCommand for LabArguments {
         self.action.output()
     }
 
-    fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
+    fn run(&self, terminal: &Terminal) -> Result {
         let backend = self.backend;
         match &self.action {
             LabAction::List => list_scenarios(terminal),
@@ -345,7 +335,7 @@ impl RunCommand for LabArguments {
 }
 
 impl RunArguments {
-    fn run_scenarios(&self, backend: Backend, terminal: &Terminal) -> Result<(), Failure> {
+    fn run_scenarios(&self, backend: Backend, terminal: &Terminal) -> Result {
         let names = if self.all {
             builtin_names()
         } else {
@@ -367,7 +357,7 @@ impl RunArguments {
 }
 
 impl GridArguments {
-    fn measure_grid(&self, backend: Backend, terminal: &Terminal) -> Result<(), Failure> {
+    fn measure_grid(&self, backend: Backend, terminal: &Terminal) -> Result {
         let place = if self.is_virtual {
             GridPlace::Virtual
         } else {
@@ -381,7 +371,7 @@ impl GridArguments {
 }
 
 impl UpArguments {
-    fn keep_running(&self, backend: Backend, terminal: &Terminal) -> Result<(), Failure> {
+    fn keep_running(&self, backend: Backend, terminal: &Terminal) -> Result {
         let scenario = load_scenario(self.scenario.as_deref().unwrap_or("demo"))?;
         let scenario = apply_emulated_flags(scenario, &self.emulated)?;
         let settings = LabSettings {
@@ -407,7 +397,7 @@ fn enter_shell(
     backend: Backend,
     host: Host,
     terminal: &Terminal,
-) -> Result<(), Failure> {
+) -> Result {
     let shell = std::env::var("SHELL").unwrap_or_else(|_| "/bin/sh".to_owned());
     let peer = host.peer_host();
     let (name, peer, address) = (host.name(), peer.name(), peer.address());
@@ -420,10 +410,7 @@ fn enter_shell(
 }
 
 /// Returns `scenario` with the path and the settings that the flags of `emulated` give.
-fn apply_emulated_flags(
-    mut scenario: Scenario,
-    emulated: &EmulatedArguments,
-) -> Result<Scenario, Failure> {
+fn apply_emulated_flags(mut scenario: Scenario, emulated: &EmulatedArguments) -> Result<Scenario> {
     if emulated.path_flag().is_some() {
         scenario.path = emulated.emulated_path()?;
         scenario.title = describe_path(&scenario.path);
@@ -435,7 +422,7 @@ fn apply_emulated_flags(
 }
 
 /// Prints name, path and age of each lab of this user that is up.
-fn list_standing(terminal: &Terminal) -> Result<(), Failure> {
+fn list_standing(terminal: &Terminal) -> Result {
     let labs = StandingLab::find_all()?.into_iter();
     let rows: Vec<_> = labs.map(standing_lab_row).collect();
     if rows.is_empty() {
@@ -461,7 +448,7 @@ fn standing_lab_row(lab: StandingLab) -> (String, String) {
 }
 
 /// Prints name and title of each built-in scenario.
-fn list_scenarios(terminal: &Terminal) -> Result<(), Failure> {
+fn list_scenarios(terminal: &Terminal) -> Result {
     let mut all = Vec::new();
     for (scenarios, remark) in [
         (builtin_scenarios(), ""),
@@ -488,7 +475,7 @@ enum ScenarioTarget<'c> {
 
 impl ScenarioTarget<'_> {
     /// Checks that this machine has everything that the scenarios need.
-    fn check_requirements(self, scenarios: &[Scenario]) -> Result<(), Failure> {
+    fn check_requirements(self, scenarios: &[Scenario]) -> Result {
         let Self::Lab { backend, capture } = self else {
             return Ok(());
         };
@@ -530,7 +517,7 @@ fn run_all(
     place: ScenarioTarget<'_>,
     keep: &KeepArguments,
     terminal: &Terminal,
-) -> Result<(), Failure> {
+) -> Result {
     // All files are read and all requirements checked before the first lab is built.
     let scenarios: Vec<Scenario> = names
         .iter()
@@ -553,7 +540,7 @@ fn run_all(
             break;
         }
     }
-    let summary = report::lab_summary(&reports, terminal.style());
+    let summary = report::lab_summary(&reports);
     terminal.print_result(&format!("\n{summary}"));
     let interrupted = flag.load(Ordering::Relaxed);
     let passed = !interrupted && reports.iter().all(|report| report.passed);
@@ -563,7 +550,7 @@ fn run_all(
 
 /// Prints and keeps the report of a scenario.
 fn print_scenario(report: &LabReport, keep: &KeepArguments, terminal: &Terminal) {
-    terminal.print_result(&report::lab_report(report, terminal.style()));
+    terminal.print_result(&report::lab_report(report));
     terminal.print_event(&Event::Scenario(Box::new(report.clone())));
     let lab = vec![report.clone()];
     keep.keep_document(&Document::new(Content::Lab { lab }), terminal);
@@ -582,7 +569,7 @@ fn measure_grid(
     place: GridPlace,
     record: Option<&Path>,
     terminal: &Terminal,
-) -> Result<(), Failure> {
+) -> Result {
     let grid = load_grid(name)?;
     let settings = host_settings(&grid, place)?;
     let flag = super::interrupt_flag()?;
@@ -601,7 +588,7 @@ fn measure_grid(
             runs.observe_event(event);
         }
     })?;
-    terminal.print_result(&report::grid_report(&report, terminal.style()));
+    terminal.print_result(&report::grid_report(&report));
     let (passed, interrupted) = (report.passed, report.interrupted);
     terminal.print_event(&Event::Grid(Box::new(report.clone())));
     terminal.print_content(Content::Grid {
@@ -612,14 +599,13 @@ fn measure_grid(
 }
 
 /// Returns the settings of the hosts of a grid, which can be measured in `place`.
-fn host_settings(grid: &ScenarioGrid, place: GridPlace) -> Result<HostSettings, Failure> {
+fn host_settings(grid: &ScenarioGrid, place: GridPlace) -> Result<HostSettings> {
     let GridPlace::Lab { backend, .. } = place else {
         return Ok(HostSettings::of_linux_6_18());
     };
     check_congestion_controls(grid.cells.iter().flat_map(|scenario| &scenario.controls))?;
     check_path_support(&grid.cells, backend)?;
-    inspect_host(&SysctlTree::of_this_host())
-        .map_err(|error| Failure::new(FAILED, error.to_string()))
+    inspect_host(&SysctlTree::of_this_host()).map_err(|error| run_failure(error.to_string()))
 }
 
 /// Prints an event of a grid. The event that a scenario begins is not printed, because each cell is
@@ -674,7 +660,7 @@ fn show_event(event: &Event, terminal: &Terminal) {
 /// Fails with the place in the scenario file of the first congestion control that is missing.
 pub(super) fn check_congestion_controls<'c>(
     mut controls: impl Iterator<Item = &'c RequiredControl>,
-) -> Result<(), Failure> {
+) -> Result {
     controls.try_for_each(|control| {
         check_congestion_control(&control.name).map_err(|error| {
             let Failure { code, message } = error.into();
@@ -687,7 +673,7 @@ pub(super) fn check_congestion_controls<'c>(
 ///
 /// # Errors
 /// Fails with the name of the first scenario that has an unsupported path.
-fn check_path_support(scenarios: &[Scenario], backend: Backend) -> Result<(), Failure> {
+fn check_path_support(scenarios: &[Scenario], backend: Backend) -> Result {
     scenarios.iter().try_for_each(|scenario| {
         let mut paths = scenario.steps.iter().map(|step| scenario.path_of(step));
         let checked = paths.try_for_each(|path| backend.check_path_support(path));
@@ -703,7 +689,7 @@ fn check_path_support(scenarios: &[Scenario], backend: Backend) -> Result<(), Fa
 ///
 /// # Errors
 /// Fails if the file cannot be read or is not a valid grid.
-fn load_grid(name: &str) -> Result<ScenarioGrid, Failure> {
+fn load_grid(name: &str) -> Result<ScenarioGrid> {
     if let Some((name, text)) = builtin_grids().iter().find(|(known, _)| *known == name) {
         return Ok(ScenarioGrid::parse(name, text)?);
     }
@@ -717,7 +703,7 @@ fn load_grid(name: &str) -> Result<ScenarioGrid, Failure> {
 ///
 /// # Errors
 /// Fails as [`load_scenario`].
-pub(super) fn load_comparison(name: &str) -> Result<Scenario, Failure> {
+pub(super) fn load_comparison(name: &str) -> Result<Scenario> {
     match builtin_comparisons()
         .iter()
         .find(|(known, _)| *known == name)
@@ -733,21 +719,20 @@ pub(super) fn load_comparison(name: &str) -> Result<Scenario, Failure> {
 /// # Errors
 /// Fails if the file, or a file to which the scenario refers, cannot be read, or if the scenario is
 /// not valid.
-pub(super) fn load_scenario(name: &str) -> Result<Scenario, Failure> {
+pub(super) fn load_scenario(name: &str) -> Result<Scenario> {
     if builtin_comparisons()
         .iter()
         .any(|(known, _)| *known == name)
     {
-        return Err(Failure::new(
-            USAGE,
-            format!("{name} compares programs: `fullpipe lab compare {name}` runs it"),
-        ));
+        return Err(usage_failure(format!(
+            "{name} compares programs: `fullpipe lab compare {name}` runs it"
+        )));
     }
     load_known(name, builtin_scenarios())
 }
 
 /// Returns the scenario `name` of those in `known`, or else of the file of this name.
-fn load_known(name: &str, known: &[(&str, &str)]) -> Result<Scenario, Failure> {
+fn load_known(name: &str, known: &[(&str, &str)]) -> Result<Scenario> {
     if let Some((name, text)) = known.iter().find(|(known, _)| *known == name) {
         return Ok(Scenario::parse(name, text)?);
     }
@@ -763,10 +748,9 @@ fn load_known(name: &str, known: &[(&str, &str)]) -> Result<Scenario, Failure> {
 fn read_failure(kind: &str, name: &str, cause: &std::io::Error, known: &[(&str, &str)]) -> Failure {
     let known: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
     let known = known.join(", ");
-    Failure::new(
-        USAGE,
-        format!("cannot read the {kind} {name}: {cause}; the built-in {kind}s are {known}"),
-    )
+    usage_failure(format!(
+        "cannot read the {kind} {name}: {cause}; the built-in {kind}s are {known}"
+    ))
 }
 
 /// Runs `command` on `host`. If `join` is true, the host belongs to the running lab `name`; or else
@@ -783,9 +767,9 @@ fn enter_host(
     host: Host,
     command: &[String],
     ready: &dyn Fn(),
-) -> Result<(), Failure> {
+) -> Result {
     let [program, arguments @ ..] = command else {
-        return Err(Failure::new(USAGE, "the program to run is missing"));
+        return Err(usage_failure("the program to run is missing"));
     };
     super::leave_interrupts_to_others()?;
     let code = if join {
@@ -809,14 +793,14 @@ fn enter_host(
 
 /// Returns a new lab of `scenario`, which must have `host`, for programs that read from the
 /// terminal.
-fn lab_of(scenario: &Scenario, backend: Backend, host: Host) -> Result<Lab, Failure> {
+fn lab_of(scenario: &Scenario, backend: Backend, host: Host) -> Result<Lab> {
     if scenario.stretches.is_none() && !Host::ALL.contains(&host) {
         let why = format!(
             "{} has no {}: its path has no stretches",
             scenario.name,
             host.name()
         );
-        return Err(Failure::new(USAGE, why));
+        return Err(usage_failure(why));
     }
     Ok(start_lab(
         scenario,

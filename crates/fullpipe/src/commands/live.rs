@@ -3,22 +3,20 @@
 use std::cell::RefCell;
 use std::process::exit;
 use std::rc::Rc;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use fullpipe_live::{
     LiveDisplay, LiveError, LivePage, MeasurementUpdate, StopControls, check_terminal,
 };
-use fullpipe_probe::{Destination, ProbeError, TestEvent, watch_closely};
-use fullpipe_record::{Interval, Measurement, Request};
+use fullpipe_probe::{ProbeError, TestEvent, watch_closely};
+use fullpipe_record::Interval;
 use signal_hook::SigId;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use crate::failure::{FAILED, Failure, INTERRUPTED, USAGE};
+use super::prelude::*;
 use crate::terminal::OutputHold;
 
 /// The flag for a picture.
-#[derive(Debug, Clone, Copy, clap::Args)]
+#[derive(Debug, Clone, Copy, Args)]
 #[command(next_help_heading = "Output")]
 pub(crate) struct LiveArgument {
     /// Draw what happens on the terminal; q ends it
@@ -53,7 +51,7 @@ impl LiveArgument {
     /// # Errors
     /// Fails if signals cannot be listened for, or if a picture is asked for and no terminal can
     /// show one.
-    pub(crate) fn interrupt_flags(self) -> Result<InterruptFlags, Failure> {
+    pub(crate) fn interrupt_flags(self) -> Result<InterruptFlags> {
         if !self.live {
             return Ok(InterruptFlags {
                 flag: super::interrupt_flag()?,
@@ -79,7 +77,7 @@ impl LiveArgument {
         self,
         page: impl FnOnce() -> P,
         interrupts: &InterruptFlags,
-    ) -> Result<Option<LivePicture<P::Update>>, Failure> {
+    ) -> Result<Option<LivePicture<P::Update>>> {
         if !self.live {
             return Ok(None);
         }
@@ -184,8 +182,8 @@ impl Drop for SecondRequest {
 fn live_failure(error: &LiveError) -> Failure {
     match error {
         LiveError::NoTerminal | LiveError::Plain(_) | LiveError::Background => {
-            Failure::new(USAGE, error.to_string())
+            usage_failure(error.to_string())
         }
-        LiveError::Io(cause) => Failure::new(FAILED, format!("{error}: {cause}")),
+        LiveError::Io(cause) => run_failure(format!("{error}: {cause}")),
     }
 }

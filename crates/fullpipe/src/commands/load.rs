@@ -2,27 +2,25 @@
 //! them.
 
 use std::net::IpAddr;
-use std::path::PathBuf;
 use std::str::FromStr;
 
 use fullpipe_control::{ClientLogin, RsaPadding, RsaPublicKey, TlsTrust};
 use fullpipe_iperf::{DEFAULT_PORT, SharedKey, iperf2};
-use fullpipe_probe::{Destination, LocalEndpoint};
-use fullpipe_record::{Buffer, Direction, IpVersion, Request, Transport, Writer};
-use fullpipe_units::{BitRate, ByteCount, Span, parse_quantity};
+use fullpipe_probe::LocalEndpoint;
+use fullpipe_record::{Buffer, IpVersion, Writer};
 
 use super::login::read_login;
-use crate::failure::{Failure, USAGE};
+use super::prelude::*;
 use crate::values::{
-    integer_parser, parse_dscp, parse_duration, parse_milliseconds, read_key_file, rsa_public_key,
-    some_bytes, test_time, tls_trust, type_of_service,
+    parse_dscp, parse_milliseconds, read_key_file, rsa_public_key, test_time, tls_trust,
+    type_of_service,
 };
 
 /// Default rate of a UDP sender, as iperf3 has it.
 const DEFAULT_UDP_RATE: BitRate = BitRate::from_mbps(1);
 
 /// The load of a measurement.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 pub(crate) struct MeasureLoadArguments {
     #[command(flatten)]
     amount: AmountArguments,
@@ -40,7 +38,7 @@ pub(crate) struct MeasureLoadArguments {
 }
 
 /// Amount and direction of the data.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 #[command(next_help_heading = "Load")]
 struct AmountArguments {
     /// Duration of the transfer [default: 10; 2 with --ramp]
@@ -105,7 +103,7 @@ struct AmountArguments {
 }
 
 /// Settings of TCP sockets.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 #[command(next_help_heading = "TCP")]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 struct TcpArguments {
@@ -173,7 +171,7 @@ const OF_TCP: [&str; 7] = [
 ];
 
 /// Settings of UDP sockets.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 #[command(next_help_heading = "UDP")]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 struct UdpArguments {
@@ -194,7 +192,7 @@ struct UdpArguments {
 }
 
 /// Settings of packets and of the threads that send them.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 #[command(next_help_heading = "Packets and processors")]
 struct PacketArguments {
     /// Rate at which the kernel paces each stream
@@ -215,7 +213,7 @@ struct PacketArguments {
 }
 
 /// Intervals and texts of the result.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 #[command(next_help_heading = "Output")]
 struct NoteArguments {
     /// Length of reported intervals; 0 reports the whole only
@@ -230,7 +228,7 @@ struct NoteArguments {
 }
 
 /// The server and the way to it.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 pub(crate) struct ServerArguments {
     /// Server: HOST or HOST:PORT
     ///
@@ -242,7 +240,7 @@ pub(crate) struct ServerArguments {
 }
 
 /// The way to the server of a measurement.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 #[command(
     next_help_heading = "Server",
     mut_arg("port", |port| port.help("Port of the server [default: 5201, or 5001 with --iperf2]"))
@@ -275,7 +273,7 @@ pub(crate) struct RouteArguments {
 }
 
 /// The connections to a server, and what it asks of a client.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 #[command(next_help_heading = "Server")]
 pub(crate) struct AccessArguments {
     /// Port of the server [default: 5201]
@@ -313,7 +311,7 @@ pub(crate) struct AccessArguments {
 }
 
 /// The protection of the control connection.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 #[command(next_help_heading = "Security")]
 struct SecurityArguments {
     /// Shared key that `serve --key-file` asks for
@@ -330,7 +328,7 @@ struct SecurityArguments {
 }
 
 /// The login at an iperf3 server that asks for one.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 #[command(next_help_heading = "Security")]
 struct LoginArguments {
     /// User name, where the server asks for one
@@ -352,7 +350,7 @@ struct LoginArguments {
 }
 
 impl LoginArguments {
-    fn login(&self) -> Result<Option<ClientLogin>, Failure> {
+    fn login(&self) -> Result<Option<ClientLogin>> {
         let asked = self
             .username
             .as_deref()
@@ -387,7 +385,7 @@ impl MeasureLoadArguments {
     ///
     /// # Errors
     /// Where the flags together make no test.
-    pub(crate) fn to_request(&self, usual: Span) -> Result<Request, Failure> {
+    pub(crate) fn to_request(&self, usual: Span) -> Result<Request> {
         if let Some(request) = &self.request {
             return Ok(Request::clone(request));
         }
@@ -456,13 +454,12 @@ impl MeasureLoadArguments {
         })
     }
 
-    fn bytes_of(&self, block: ByteCount) -> Result<Option<ByteCount>, Failure> {
+    fn bytes_of(&self, block: ByteCount) -> Result<Option<ByteCount>> {
         let Some(blocks) = self.amount.blocks else {
             return Ok(self.amount.bytes);
         };
         if block == ByteCount::ZERO {
-            return Err(Failure::new(
-                USAGE,
+            return Err(usage_failure(
                 "--blocks of datagrams needs --length: how long is one?",
             ));
         }
@@ -480,7 +477,7 @@ impl ServerArguments {
     ///
     /// # Errors
     /// Fails if there is no password for a named user, or if two ports are given.
-    pub(crate) fn destination(&self) -> Result<Destination, Failure> {
+    pub(crate) fn destination(&self) -> Result<Destination> {
         self.way.destination(&self.host)
     }
 }
@@ -495,7 +492,7 @@ impl RouteArguments {
     ///
     /// # Errors
     /// Fails if there is no password for a named user, or if two ports are given.
-    pub(crate) fn destination(&self, host: &ServerAddress) -> Result<Destination, Failure> {
+    pub(crate) fn destination(&self, host: &ServerAddress) -> Result<Destination> {
         let usual = if self.iperf2 {
             iperf2::DEFAULT_PORT
         } else {
@@ -514,15 +511,11 @@ impl AccessArguments {
     ///
     /// # Errors
     /// Fails if there is no password for a named user, or if two ports are given.
-    pub(crate) fn destination(&self, host: &ServerAddress) -> Result<Destination, Failure> {
+    pub(crate) fn destination(&self, host: &ServerAddress) -> Result<Destination> {
         self.resolve_destination(host, DEFAULT_PORT)
     }
 
-    fn resolve_destination(
-        &self,
-        host: &ServerAddress,
-        usual: u16,
-    ) -> Result<Destination, Failure> {
+    fn resolve_destination(&self, host: &ServerAddress, usual: u16) -> Result<Destination> {
         Ok(Destination {
             host: host.name.clone(),
             port: host.one_port(self.port)?.unwrap_or(usual),
@@ -569,12 +562,11 @@ pub(crate) struct ServerAddress {
 
 impl ServerAddress {
     /// Returns the port of the host, which a flag may state, too.
-    fn one_port(&self, flag: Option<u16>) -> Result<Option<u16>, Failure> {
+    fn one_port(&self, flag: Option<u16>) -> Result<Option<u16>> {
         match (self.port, flag) {
-            (Some(one), Some(other)) if one != other => Err(Failure::new(
-                USAGE,
-                format!("port {one} and --port {other} both asked for; which is it?"),
-            )),
+            (Some(one), Some(other)) if one != other => Err(usage_failure(format!(
+                "port {one} and --port {other} both asked for; which is it?"
+            ))),
             (one, other) => Ok(one.or(other)),
         }
     }

@@ -1,12 +1,8 @@
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
 
-use fullpipe_units::count_noun;
-
-use crate::terminal::Terminal;
+use super::prelude::*;
 
 /// The thread that writes events, so that a reader who stops reading does not stop a server.
 pub(super) struct LogThread<E> {

@@ -1,19 +1,17 @@
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
 
 use clap::CommandFactory;
 use clap_mangen::Man;
 
-use super::{RunCommand, iperf3};
+use super::iperf3;
+use super::prelude::*;
 use crate::cli::Cli;
-use crate::failure::{FAILED, Failure, USAGE};
-use crate::terminal::Terminal;
 
 /// Print a manual page, or write all pages to a folder.
 ///
 /// To read one: fullpipe man measure | man -l -
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 pub(crate) struct ManArguments {
     /// Command of the page, as `measure` or `lab up`; none for fullpipe itself
     #[arg(value_name = "COMMAND")]
@@ -24,28 +22,19 @@ pub(crate) struct ManArguments {
 }
 
 impl RunCommand for ManArguments {
-    fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
+    fn run(&self, terminal: &Terminal) -> Result {
         let all = documented_command();
         if let Some(folder) = &self.dir {
             return fs::create_dir_all(folder)
                 .and_then(|()| write_pages(&all, folder))
-                .map_err(|error| {
-                    Failure::new(
-                        FAILED,
-                        format!("cannot write pages to {}: {error}", folder.display()),
-                    )
-                });
+                .map_err(cannot(&format!("write pages to {}", folder.display())));
         }
         let found = self.command.iter().try_fold(&all, |command, name| {
             command.find_subcommand(name).ok_or_else(|| {
-                Failure::new(
-                    USAGE,
-                    format!("{name} is no command; `fullpipe help` lists them"),
-                )
+                usage_failure(format!("{name} is no command; `fullpipe help` lists them"))
             })
         })?;
-        let page = manual_page(found)
-            .map_err(|error| Failure::new(FAILED, format!("cannot make the page: {error}")))?;
+        let page = manual_page(found).map_err(cannot("make the page"))?;
         terminal.print_result(&String::from_utf8_lossy(&page));
         Ok(())
     }

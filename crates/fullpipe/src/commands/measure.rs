@@ -3,24 +3,15 @@ use std::net::IpAddr;
 use fullpipe_diagnose::diagnose;
 use fullpipe_experiment::RAMP_STEP;
 use fullpipe_live::MeasurementPage;
-use fullpipe_probe::{Destination, measure_iperf2, measure_transfer, trace_route};
-use fullpipe_record::{
-    Content, ErrorReport, Event, Evidence, Framing, Interval, Measurement, Request, Transport,
-};
-use fullpipe_report as report;
-use fullpipe_units::{BitRate, Span};
+use fullpipe_probe::{measure_iperf2, measure_transfer, trace_route};
+use fullpipe_record::{Evidence, Framing, Interval};
 
-use crate::commands::RunCommand;
+use super::prelude::*;
 use crate::commands::capture::{CaptureArgument, with_capture};
 use crate::commands::every::{local_time, parse_interval, run_repeatedly};
-use crate::commands::keep::KeepArguments;
-use crate::commands::live::{InterruptFlags, LiveArgument, draw_measurement};
+use crate::commands::live::draw_measurement;
 use crate::commands::load::{MeasureLoadArguments, ServerArguments};
-use crate::commands::output::{OutputArguments, OutputChoice};
 use crate::commands::ramp::{self, RampArgument};
-use crate::failure::{FAILED, Failure, INTERRUPTED, USAGE};
-use crate::terminal::Terminal;
-use crate::values::parse_capacity;
 
 /// Largest rate of UDP load that needs no consent of the users of the path.
 const UDP_CONSENT_RATE: BitRate = BitRate::from_mbps(10);
@@ -32,7 +23,7 @@ const USUAL_TIME: Span = Span::from_secs(10);
 ///
 /// The server runs `fullpipe serve`, `iperf3 -s` or, with --iperf2, `iperf -s`. Flags shared with
 /// iperf3 have its letters and its meaning, but for its --window, which is --buffer (-w) here.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 #[command(mut_arg("live", |live| live.conflicts_with("iperf2")))]
 pub(crate) struct MeasureArguments {
     #[command(flatten)]
@@ -91,7 +82,7 @@ impl RunCommand for MeasureArguments {
         self.output.output_choice()
     }
 
-    fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
+    fn run(&self, terminal: &Terminal) -> Result {
         let interrupts = self.live.interrupt_flags()?;
         let flag = &interrupts.flag;
         let usual = self.ramp.map_or(USUAL_TIME, |_| RAMP_STEP);
@@ -118,7 +109,7 @@ impl RunCommand for MeasureArguments {
 }
 
 impl MeasureArguments {
-    fn ask_consent(&self, destination: &Destination, request: &Request) -> Result<(), Failure> {
+    fn ask_consent(&self, destination: &Destination, request: &Request) -> Result {
         if self.yes {
             Ok(())
         } else {
@@ -133,14 +124,14 @@ fn measure_once(
     request: &Request,
     interrupts: &InterruptFlags,
     terminal: &Terminal,
-) -> Result<(), Failure> {
-    let (style, flag) = (terminal.style(), &interrupts.flag);
+) -> Result {
+    let flag = &interrupts.flag;
     let route = arguments
         .route
         .then(|| trace_route(destination, flag))
         .transpose()?;
     if let Some(route) = &route {
-        terminal.print_result(&report::route_text(route, style));
+        terminal.print_result(&report::route_text(route));
         terminal.print_event(&Event::Route(Box::new(route.clone())));
     }
     let recording = arguments.capture.of_test(destination)?;
@@ -171,14 +162,13 @@ pub(super) fn interval_printer(
     shows_rows: bool,
     terminal: &Terminal,
 ) -> impl FnMut(&Interval) {
-    let style = terminal.style();
-    let mut head = Some(report::interval_head(request, style)).filter(|_| shows_rows);
+    let mut head = Some(report::interval_head(request)).filter(|_| shows_rows);
     move |interval| {
         if let Some(head) = head.take() {
             terminal.print_progress(&format!("{head}\n"));
         }
         if shows_rows {
-            let line = report::interval_line(request, interval, style);
+            let line = report::interval_line(request, interval);
             terminal.print_progress(&format!("{line}\n"));
         }
         terminal.print_event(&Event::Interval(Box::new(interval.clone())));
@@ -191,19 +181,19 @@ pub(super) fn require_whole(
     measured: Measurement,
     before: &str,
     what: &str,
-) -> Result<Measurement, Failure> {
+) -> Result<Measurement> {
     if measured.interrupted {
         let message = format!("interrupted before {before}");
         return Err(Failure::new(INTERRUPTED, message));
     }
     match measured.broken_off {
-        Some(why) => Err(Failure::new(FAILED, format!("{what} broke off: {why}"))),
+        Some(why) => Err(run_failure(format!("{what} broke off: {why}"))),
         None => Ok(measured),
     }
 }
 
 /// Asks for consent before UDP load that displaces other traffic leaves this host.
-pub(super) fn ask_consent(destination: &Destination, request: &Request) -> Result<(), Failure> {
+pub(super) fn ask_consent(destination: &Destination, request: &Request) -> Result {
     let offered = request
         .rate
         .map(|rate| rate.scale_by(f64::from(request.streams)));
@@ -226,11 +216,11 @@ pub(super) fn ask_consent(destination: &Destination, request: &Request) -> Resul
 }
 
 /// Asks `question`; where nobody can be asked, the sentence is `refusal`.
-pub(super) fn ask_question(question: &str, refusal: &str) -> Result<(), Failure> {
+pub(super) fn ask_question(question: &str, refusal: &str) -> Result {
     match Terminal::ask_user(question) {
         Some(answer) if answer.trim().eq_ignore_ascii_case("y") => Ok(()),
-        Some(_) => Err(Failure::new(USAGE, "nothing was sent")),
-        None => Err(Failure::new(USAGE, refusal)),
+        Some(_) => Err(usage_failure("nothing was sent")),
+        None => Err(usage_failure(refusal)),
     }
 }
 
@@ -263,7 +253,7 @@ fn finish_measurement(
     measurement: Measurement,
     arguments: &MeasureArguments,
     terminal: &Terminal,
-) -> Result<(), Failure> {
+) -> Result {
     let (interrupted, is_valid) = (measurement.interrupted, measurement.validity.is_valid());
     let exit_code = if interrupted { INTERRUPTED } else { FAILED };
     let error = measurement
@@ -274,7 +264,7 @@ fn finish_measurement(
     terminal.print_result(&if is_repeated {
         report::measurement_line(&measurement, &local_time(&measurement.started))
     } else {
-        report::measurement_text(&measurement, terminal.style())
+        report::measurement_text(&measurement)
     });
     terminal.print_event(&Event::Measurement(Box::new(measurement.clone())));
     let content = Content::Measurement {

@@ -28,6 +28,7 @@ mod man;
 mod measure;
 mod output;
 mod pidfile;
+mod prelude;
 mod ramp;
 mod relay;
 mod report;
@@ -43,16 +44,11 @@ mod up;
 
 use std::fmt::Write as _;
 use std::io;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
-use clap::Subcommand;
 use clap::builder::StyledStr;
 use clap::builder::styling::Styles;
 
-use self::output::OutputChoice;
-use crate::failure::{FAILED, Failure, INTERRUPTED};
-use crate::terminal::{OutputFormat, Terminal};
+use crate::commands::prelude::*;
 
 /// A command: its arguments, which carry it out.
 pub(crate) trait RunCommand {
@@ -65,7 +61,7 @@ pub(crate) trait RunCommand {
     ///
     /// # Errors
     /// The sentence for the user and the exit code.
-    fn run(&self, terminal: &Terminal) -> Result<(), Failure>;
+    fn run(&self, terminal: &Terminal) -> Result;
 }
 
 /// Makes the enum of all commands and the groups of the help, both in the order of the help.
@@ -153,38 +149,32 @@ impl RunCommand for Command {
         self.arguments().output()
     }
 
-    fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
+    fn run(&self, terminal: &Terminal) -> Result {
         self.arguments().run(terminal)
     }
 }
 
 /// Makes Ctrl-C the affair of a program that has the terminal too; this one ends after it.
-fn leave_interrupts_to_others() -> Result<(), Failure> {
+fn leave_interrupts_to_others() -> Result {
     let ignored = signal_hook::flag::register(signal_hook::consts::SIGINT, Arc::default());
-    ignored
-        .map(drop)
-        .map_err(|error| Failure::new(FAILED, format!("cannot ignore Ctrl-C: {error}")))
+    ignored.map(drop).map_err(cannot("ignore Ctrl-C"))
 }
 
 /// A flag that a request to end sets (SIGTERM, SIGHUP), so that a program that was started can be
 /// ended first.
-fn end_flag() -> Result<Arc<AtomicBool>, Failure> {
+fn end_flag() -> Result<Arc<AtomicBool>> {
     use signal_hook::consts::{SIGHUP, SIGTERM};
     let flag = Arc::new(AtomicBool::new(false));
     for signal in [SIGTERM, SIGHUP] {
-        signal_hook::flag::register(signal, Arc::clone(&flag)).map_err(|error| {
-            Failure::new(
-                FAILED,
-                format!("cannot listen for a request to end: {error}"),
-            )
-        })?;
+        signal_hook::flag::register(signal, Arc::clone(&flag))
+            .map_err(cannot("listen for a request to end"))?;
     }
     Ok(flag)
 }
 
 /// A flag that Ctrl-C sets, so that work can end cleanly; the second Ctrl-C ends the program at
 /// once.
-fn interrupt_flag() -> Result<Arc<AtomicBool>, Failure> {
+fn interrupt_flag() -> Result<Arc<AtomicBool>> {
     use signal_hook::consts::{SIGINT, SIGTERM};
     let flag = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
@@ -197,5 +187,5 @@ fn interrupt_flag() -> Result<Arc<AtomicBool>, Failure> {
 }
 
 fn cannot_listen(error: &io::Error) -> Failure {
-    Failure::new(FAILED, format!("cannot listen for Ctrl-C: {error}"))
+    run_failure(format!("cannot listen for Ctrl-C: {error}"))
 }

@@ -1,14 +1,12 @@
 //! The format of the result, for commands that run for a while.
 
-use std::path::{Path, PathBuf};
-
-use crate::terminal::OutputFormat;
+use super::prelude::*;
 
 /// The form of standard output, and the file for the result as a page.
 pub(crate) type OutputChoice<'o> = (OutputFormat, Option<&'o Path>);
 
 /// The flag for JSON of commands that end at once.
-#[derive(Debug, Clone, Copy, clap::Args)]
+#[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct JsonArgument {
     /// Print one JSON document
     #[arg(long, short = 'J', help_heading = "Output")]
@@ -22,7 +20,7 @@ impl JsonArgument {
 }
 
 /// The flags for JSON.
-#[derive(Debug, Clone, clap::Args)]
+#[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Output")]
 pub(crate) struct OutputArguments {
     /// Print one JSON document

@@ -3,10 +3,11 @@
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use rustix::io::Errno;
+
+use super::prelude::*;
 
 /// The file, which is locked, and removed when this is dropped.
 #[derive(Debug)]

@@ -4,16 +4,13 @@ use std::str::FromStr;
 
 use fullpipe_experiment::{LoadRamp, RampLoads, run_ramp};
 use fullpipe_live::{MeasurementPage, MeasurementUpdate};
-use fullpipe_probe::{Destination, ProbeError, measure_transfer};
-use fullpipe_record::{Content, ErrorReport, Event, Measurement, RampReport, Request, Transport};
-use fullpipe_report as report;
-use fullpipe_units::{BitRate, ByteCount, parse_quantity};
+use fullpipe_probe::{ProbeError, measure_transfer};
+use fullpipe_record::RampReport;
 
-use crate::commands::live::{InterruptFlags, LiveArgument, draw_measurement};
+use super::prelude::*;
+use crate::commands::live::draw_measurement;
 use crate::commands::load::split_count;
 use crate::commands::measure::require_whole;
-use crate::failure::{FAILED, Failure};
-use crate::terminal::Terminal;
 
 /// Number of steps by default: a tenth of what the path carries each, from one to twelve.
 const USUAL_STEPS: u16 = 12;
@@ -70,10 +67,10 @@ pub(crate) fn run_ramp_test(
     ramp: RampArgument,
     bandwidth: Option<BitRate>,
     (destination, request): (&Destination, &Request),
-    consent: &dyn Fn(&Request) -> Result<(), Failure>,
+    consent: &dyn Fn(&Request) -> Result,
     (live, interrupts): (LiveArgument, &InterruptFlags),
     terminal: &Terminal,
-) -> Result<(), Failure> {
+) -> Result {
     let once =
         |request: &Request| measure_transfer(destination, request, &interrupts.flag, &mut |_| {});
     let full = match bandwidth {
@@ -120,8 +117,8 @@ pub(crate) fn run_ramp_test(
 }
 
 /// Prints the steps that were measured, also of a ramp that was cut short.
-fn print_ramp(done: RampReport, terminal: &Terminal) -> Result<(), Failure> {
-    terminal.print_result(&report::ramp_text(&done, terminal.style()));
+fn print_ramp(done: RampReport, terminal: &Terminal) -> Result {
+    terminal.print_result(&report::ramp_text(&done));
     terminal.print_event(&Event::Ramp(Box::new(done.clone())));
     let interrupted = done.interrupted;
     let broken = done.steps.iter().find_map(|step| step.broken_off.clone());
@@ -143,7 +140,7 @@ fn carried_rate(
     once: &dyn Fn(&Request) -> Result<Measurement, ProbeError>,
     request: &Request,
     terminal: &Terminal,
-) -> Result<BitRate, Failure> {
+) -> Result<BitRate> {
     let tcp = tcp_request(request);
     for _ in 0..MAX_PROBES {
         let what = "the probe before the first step";
@@ -158,7 +155,7 @@ fn carried_rate(
     }
     let sentence = "TCP moved too little to show what the path carries; give the capacity with --bandwidth, or the \
                     ramp in rates, as 5M..60M";
-    Err(Failure::new(FAILED, sentence))
+    Err(run_failure(sentence))
 }
 
 /// Returns the load of a probe, without a limit of its rate.

@@ -1,34 +1,27 @@
 use std::net::IpAddr;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use clap::ArgGroup;
 use fullpipe_control::AddressPrefix;
 use fullpipe_iperf::SharedKey;
-use fullpipe_record::Event;
 use fullpipe_record::event::{ClientFailure, Listening, NoPeer, NotAccepting, RelayStopping};
 use fullpipe_relay::{
     AllowedTargets, RelayError, RelayEvent, RelayOptions, RelayRole, TargetAddress,
     relay_connections,
 };
-use fullpipe_report as report;
-use fullpipe_units::{Span, count_noun};
 
 use super::every::parse_interval;
 use super::log_thread::LogThread;
+use super::prelude::*;
 use super::serve::{rejected_event, rejected_line};
-use crate::commands::RunCommand;
-use crate::commands::output::OutputChoice;
-use crate::failure::{FAILED, Failure, LACKING, USAGE};
-use crate::terminal::{OutputFormat, Terminal, event_line};
-use crate::values::{integer_parser, parse_duration, read_key_file};
+use crate::terminal::event_line;
+use crate::values::read_key_file;
 
 /// Split TCP, for hosts with small windows that nobody may change.
 ///
 /// Takes connections over and passes them on to one target. Alone, it joins a stretch on each side.
 /// As a pair, the near relay (--via) and the far one (--allow-to) carry the long stretch with
 /// windows that the kernel tunes, and the hosts only fill their short ones.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 #[command(
     after_help = AFTER_HELP,
     group = ArgGroup::new("part").args(["to", "allow_to"]).required(true),
@@ -173,7 +166,7 @@ fn listen_address(text: &str) -> Option<ListenAddress> {
 }
 
 impl RelayArguments {
-    fn relay_options(&self) -> Result<RelayOptions, Failure> {
+    fn relay_options(&self) -> Result<RelayOptions> {
         Ok(RelayOptions {
             address: self.listen.address,
             port: self.listen.port,
@@ -188,7 +181,7 @@ impl RelayArguments {
         })
     }
 
-    fn relay_role(&self) -> Result<RelayRole, Failure> {
+    fn relay_role(&self) -> Result<RelayRole> {
         let plain = self.plain;
         Ok(
             match (self.to.clone(), self.via.clone(), self.key_file.clone()) {
@@ -208,7 +201,7 @@ impl RelayArguments {
                 (Some(to), None, None) => RelayRole::Alone { to },
                 _ => {
                     let why = "--key-file is for a pair: add --via at the near relay, or --allow-to at the far one";
-                    return Err(Failure::new(USAGE, why));
+                    return Err(usage_failure(why));
                 }
             },
         )
@@ -220,7 +213,7 @@ impl RunCommand for RelayArguments {
         (OutputFormat::from_flags(false, self.json_lines), None)
     }
 
-    fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
+    fn run(&self, terminal: &Terminal) -> Result {
         let options = self.relay_options()?;
         let interrupt = super::interrupt_flag()?;
         let format = terminal.format();
@@ -299,7 +292,7 @@ fn relay_failure(error: &RelayError) -> Failure {
     match error {
         RelayError::Listen(error) => Failure::cannot_listen(error, "--listen"),
         RelayError::Descriptors { .. } => Failure::new(LACKING, error.to_string()),
-        _ => Failure::new(FAILED, error.to_string()),
+        _ => run_failure(error.to_string()),
     }
 }
 

@@ -1,17 +1,12 @@
-use std::path::{Path, PathBuf};
-
-use fullpipe_record::{Content, Document, StoredDocument};
+use fullpipe_record::StoredDocument;
 use fullpipe_report::{PageSource, text_page};
 use fullpipe_store::{DocumentFilter, NewDocument, Store};
 use jiff::Timestamp;
 
-use super::keep::PlaceArgument;
-use crate::commands::RunCommand;
+use super::prelude::*;
 use crate::commands::document::{name_of, read_document};
 use crate::commands::facts;
-use crate::commands::output::OutputChoice;
-use crate::failure::{Failure, USAGE};
-use crate::terminal::{OutputFormat, Terminal, write_page};
+use crate::terminal::write_page;
 use crate::values::parse_past_time;
 
 /// Documents of the archive that are shown whole; of more, their facts are compared.
@@ -23,7 +18,7 @@ const MAX_WHOLE: usize = 4;
 /// printed with --json, and documents of the archive. Several measurements are compared: their
 /// courses on one axis, their rates by day and host, and their limits. The HTML file requests
 /// nothing when it is opened, follows the light or dark theme of the system, and can be printed.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 pub(crate) struct ReportArguments {
     /// JSON document, `-` for standard input; or the identifier of one in the archive, or the end
     /// of it
@@ -55,7 +50,7 @@ impl RunCommand for ReportArguments {
         (OutputFormat::from_flags(false, self.json_lines), None)
     }
 
-    fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
+    fn run(&self, terminal: &Terminal) -> Result {
         let (files, ids): (Vec<&str>, Vec<&str>) = self
             .sources
             .iter()
@@ -64,7 +59,7 @@ impl RunCommand for ReportArguments {
         let mut named: Vec<(String, Document)> = files
             .iter()
             .map(|file| Ok((name_of(file).to_owned(), read_document(file)?)))
-            .collect::<Result<_, Failure>>()?;
+            .collect::<Result<_>>()?;
         if self.csv || self.json_lines {
             let mut documents = facts_of(&named)?;
             documents.extend(self.stored_documents(&ids)?.1);
@@ -82,10 +77,7 @@ impl RunCommand for ReportArguments {
 impl ReportArguments {
     /// Returns the documents of the archive that are asked for, without their bodies, and the
     /// archive if it is needed.
-    fn stored_documents(
-        &self,
-        ids: &[&str],
-    ) -> Result<(Option<Store>, Vec<StoredDocument>), Failure> {
+    fn stored_documents(&self, ids: &[&str]) -> Result<(Option<Store>, Vec<StoredDocument>)> {
         if ids.is_empty() && self.since.is_none() {
             return Ok((None, Vec::new()));
         }
@@ -103,18 +95,13 @@ impl ReportArguments {
         Ok((Some(store), stored))
     }
 
-    fn print_report(
-        &self,
-        named: &[(String, Document)],
-        terminal: &Terminal,
-    ) -> Result<(), Failure> {
+    fn print_report(&self, named: &[(String, Document)], terminal: &Terminal) -> Result {
         let sources: Vec<PageSource<'_>> = named
             .iter()
             .map(|(name, document)| PageSource { name, document })
             .collect();
         let Some(file) = &self.html else {
-            let text = text_page(&sources, terminal.style())
-                .map_err(|error| Failure::new(USAGE, error.to_string()))?;
+            let text = text_page(&sources).map_err(|error| usage_failure(error.to_string()))?;
             terminal.print_result(&text);
             return Ok(());
         };
@@ -133,15 +120,14 @@ fn is_identifier(source: &str) -> bool {
 }
 
 /// Returns the facts of documents in files.
-fn facts_of(named: &[(String, Document)]) -> Result<Vec<StoredDocument>, Failure> {
+fn facts_of(named: &[(String, Document)]) -> Result<Vec<StoredDocument>> {
     let mut all = Vec::new();
     for (name, document) in named {
         let of = NewDocument::from_document(document, Timestamp::now());
         if of.is_empty() {
-            return Err(Failure::new(
-                USAGE,
-                format!("{name} has no run whose figures could be printed"),
-            ));
+            return Err(usage_failure(format!(
+                "{name} has no run whose figures could be printed"
+            )));
         }
         all.extend(of.into_iter().map(|new| new.head));
     }
@@ -153,7 +139,7 @@ fn facts_of(named: &[(String, Document)]) -> Result<Vec<StoredDocument>, Failure
 fn load_documents(
     store: &mut Store,
     stored: Vec<StoredDocument>,
-) -> Result<Vec<(String, Document)>, Failure> {
+) -> Result<Vec<(String, Document)>> {
     let is_few = stored.len() <= MAX_WHOLE;
     let (whole, rest): (Vec<_>, Vec<_>) = stored
         .into_iter()
@@ -174,6 +160,6 @@ fn load_documents(
     Ok(named)
 }
 
-fn parse_document(document: &StoredDocument, body: &[u8]) -> Result<Document, Failure> {
+fn parse_document(document: &StoredDocument, body: &[u8]) -> Result<Document> {
     Document::from_json(body).map_err(|error| super::document::not_a_document(&document.id, &error))
 }

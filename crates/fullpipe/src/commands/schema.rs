@@ -1,11 +1,7 @@
-use fullpipe_report as report;
-
-use super::RunCommand;
-use crate::failure::Failure;
-use crate::terminal::Terminal;
+use super::prelude::*;
 
 /// Print the JSON schema of what --json and --json-lines print.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 pub(crate) struct SchemaArguments {
     /// Print the schema of one line of --json-lines instead
     #[arg(long)]
@@ -13,7 +9,7 @@ pub(crate) struct SchemaArguments {
 }
 
 impl RunCommand for SchemaArguments {
-    fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
+    fn run(&self, terminal: &Terminal) -> Result {
         terminal.print_result(&if self.events {
             report::event_schema()
         } else {

@@ -1,8 +1,6 @@
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use fullpipe_control::{
@@ -19,21 +17,15 @@ use fullpipe_record::event::{
     Client, ClientFailure, ClientTest, ClientTotals, Listening, NotListening, Rejected,
     UnreportedFlows,
 };
-use fullpipe_record::{Direction, Event, Request};
-use fullpipe_units::{BitRate, ByteCount, Span, count_noun};
 
 use super::load::rsa_padding;
 use super::log_thread::LogThread;
 use super::pidfile::PidFile;
+use super::prelude::*;
 use super::{daemon, server_text};
-use crate::commands::RunCommand;
-use crate::commands::live::{LiveArgument, LivePicture};
-use crate::commands::output::OutputChoice;
-use crate::failure::{FAILED, Failure, LACKING, USAGE};
-use crate::terminal::{OutputFormat, Terminal, event_line};
-use crate::values::{
-    integer_parser, parse_duration, read_key_file, read_user_file, rsa_private_key, tls_identity,
-};
+use crate::commands::live::LivePicture;
+use crate::terminal::event_line;
+use crate::values::{read_key_file, read_user_file, rsa_private_key, tls_identity};
 
 /// Time between two counts of a test for a picture.
 const PICTURE_INTERVAL: Span = Span::from_secs(1);
@@ -45,7 +37,7 @@ const IPERF2_PORT: u16 = 5001;
 ///
 /// Answers fullpipe and iperf3 clients, and iperf2 clients that send, any number at once, until
 /// interrupted.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 #[command(mut_arg("live", |live| live.conflicts_with("daemon")))]
 pub(crate) struct ServeArguments {
     /// Port to listen on [default: 5201, and 5001 for iperf2]
@@ -134,7 +126,7 @@ pub(crate) struct ServeArguments {
 const OF_TESTS: [&str; 2] = ["one_off", "idle_timeout"];
 
 /// The folder that is shared.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 #[command(next_help_heading = "Data")]
 struct ShareArguments {
     /// Let `fullpipe copy` read and change FOLDER; FOLDER:ro lets it only read
@@ -182,7 +174,7 @@ fn shared_folder(text: &str) -> Result<SharedFolder, String> {
 }
 
 /// The users of iperf3's login.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 #[command(next_help_heading = "Security")]
 struct UserArguments {
     /// RSA key in PEM, to decrypt users' names and passwords
@@ -217,7 +209,7 @@ struct UserArguments {
 }
 
 /// The background process and its files.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 #[command(next_help_heading = "Process and log")]
 struct LogArguments {
     /// Run in the background
@@ -237,7 +229,7 @@ struct LogArguments {
 }
 
 /// The limits of clients and tests.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 #[command(next_help_heading = "Limits")]
 struct LimitArguments {
     /// Serve only this network, as 192.0.2.0/24; repeatable
@@ -331,7 +323,7 @@ impl ServeArguments {
     }
 
     /// Opens the folder that is shared, and listens for copies, if that is asked for.
-    fn open_share(&self) -> Result<Option<ShareServer>, Failure> {
+    fn open_share(&self) -> Result<Option<ShareServer>> {
         let (Some(share), Some(key)) = (&self.share.share, &self.key_file) else {
             return Ok(None);
         };
@@ -353,8 +345,8 @@ impl ServeArguments {
         });
         opened.map(Some).map_err(|error| match &error {
             ShareError::Listen(error) => Failure::cannot_listen(error, "--share-port"),
-            ShareError::Folder { .. } => Failure::new(USAGE, error.to_string()),
-            ShareError::Start(_) => Failure::new(FAILED, error.to_string()),
+            ShareError::Folder { .. } => usage_failure(error.to_string()),
+            ShareError::Start(_) => run_failure(error.to_string()),
         })
     }
 
@@ -418,12 +410,12 @@ impl RunCommand for ServeArguments {
         (OutputFormat::from_flags(false, self.log.json_lines), None)
     }
 
-    fn run(&self, _: &Terminal) -> Result<(), Failure> {
+    fn run(&self, _: &Terminal) -> Result {
         run(self)
     }
 }
 
-fn run(arguments: &ServeArguments) -> Result<(), Failure> {
+fn run(arguments: &ServeArguments) -> Result {
     if arguments.log.daemon && !daemon::is_detached() {
         return daemon::restart_in_background();
     }
@@ -478,7 +470,7 @@ struct ServerObserver<'s> {
     /// True until it is logged that a folder is shared.
     is_share_unlogged: bool,
     picture: Option<LivePicture<ServerUpdate>>,
-    pid_file: Option<Result<PidFile, Failure>>,
+    pid_file: Option<Result<PidFile>>,
 }
 
 impl ServerObserver<'_> {
@@ -519,10 +511,9 @@ impl ServerObserver<'_> {
         let written = PidFile::write(path, &format!("{}\n", std::process::id()));
         let written = written.map_err(|error| {
             let name = path.display();
-            Failure::new(
-                FAILED,
-                format!("cannot write the process number into {name}: {error}"),
-            )
+            run_failure(format!(
+                "cannot write the process number into {name}: {error}"
+            ))
         });
         self.pid_file.insert(written).is_ok()
     }
@@ -567,15 +558,10 @@ struct ServerLog {
 }
 
 impl ServerLog {
-    fn open(arguments: &LogArguments) -> Result<Self, Failure> {
+    fn open(arguments: &LogArguments) -> Result<Self> {
         let file = arguments.logfile.as_ref().map(|path| {
             let opened = OpenOptions::new().create(true).append(true).open(path);
-            opened.map_err(|error| {
-                Failure::new(
-                    FAILED,
-                    format!("cannot write the log {}: {error}", path.display()),
-                )
-            })
+            opened.map_err(cannot(&format!("write the log {}", path.display())))
         });
         Ok(Self {
             file: file.transpose()?,
@@ -734,8 +720,8 @@ pub(super) fn rejected_event(refused: RefusedConnections) -> Event {
 fn serve_failure(error: &ServeError) -> Failure {
     match error {
         ServeError::Listen(error) => Failure::cannot_listen(error, "--port"),
-        ServeError::File(_) => Failure::new(USAGE, error.to_string()),
+        ServeError::File(_) => usage_failure(error.to_string()),
         ServeError::Descriptors { .. } => Failure::new(LACKING, error.to_string()),
-        ServeError::Start(_) => Failure::new(FAILED, error.to_string()),
+        ServeError::Start(_) => run_failure(error.to_string()),
     }
 }

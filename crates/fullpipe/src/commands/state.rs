@@ -1,6 +1,6 @@
 //! The folder in which this program keeps what is to outlast it.
 
-use std::path::{Path, PathBuf};
+use super::prelude::*;
 
 /// Returns `fullpipe` in the user's folder for state: that of `XDG_STATE_HOME`, or ~/.local/state;
 /// `None` if the user has no home.

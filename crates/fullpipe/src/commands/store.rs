@@ -1,29 +1,22 @@
 use std::io::Write;
-use std::path::{Path, PathBuf};
 
 use clap::ArgGroup;
-use clap::Subcommand;
-use fullpipe_record::{ArchiveReport, Content, ErrorReport, ImportedFile, StoredDocument};
-use fullpipe_report as report;
+use fullpipe_record::{ArchiveReport, ImportedFile, StoredDocument};
 use fullpipe_store::{
     ArchiveLocation, DocumentFilter, NewDocument, Redaction, Store, StoreError, read_import,
 };
 use jiff::Timestamp;
 
 use super::facts;
-use super::keep::PlaceArgument;
-use crate::commands::RunCommand;
-use crate::commands::output::{JsonArgument, OutputChoice};
-use crate::failure::{FAILED, Failure, USAGE};
+use super::prelude::*;
 use crate::input;
-use crate::terminal::{OutputFormat, Terminal};
-use crate::values::{integer_parser, parse_past_time};
+use crate::values::parse_past_time;
 
 /// Keep results, and find them again.
 ///
 /// The archive is a file of SQLite, or a database of PostgreSQL. Once it exists, `measure`,
 /// `diagnose` and `lab run` keep their results in it, unless --no-store is given.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 pub(crate) struct StoreArguments {
     #[command(flatten)]
     place: PlaceArgument,
@@ -115,7 +108,7 @@ enum StoreAction {
 }
 
 /// Names in the result.
-#[derive(Debug, Clone, Copy, clap::Args)]
+#[derive(Debug, Clone, Copy, Args)]
 struct RedactArgument {
     /// Replace addresses, names and paths, the same everywhere
     #[arg(long, help_heading = "Output")]
@@ -123,7 +116,7 @@ struct RedactArgument {
 }
 
 /// The documents that are asked for.
-#[derive(Debug, Clone, clap::Args)]
+#[derive(Debug, Clone, Args)]
 struct FilterArguments {
     /// Documents about this other end, by name or address
     #[arg(long, value_name = "HOST")]
@@ -174,7 +167,7 @@ impl RunCommand for StoreArguments {
         }
     }
 
-    fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
+    fn run(&self, terminal: &Terminal) -> Result {
         let place = self.place.location()?;
         match &self.action {
             StoreAction::Create { .. } => create_archive(&place, terminal),
@@ -204,13 +197,13 @@ impl RunCommand for StoreArguments {
     }
 }
 
-fn create_archive(place: &ArchiveLocation, terminal: &Terminal) -> Result<(), Failure> {
+fn create_archive(place: &ArchiveLocation, terminal: &Terminal) -> Result {
     print_archive(Store::create(place)?.archive_report()?, terminal);
     Ok(())
 }
 
 /// Prints the archive as a whole, also if it does not exist.
-fn describe_archive(place: &ArchiveLocation, terminal: &Terminal) -> Result<(), Failure> {
+fn describe_archive(place: &ArchiveLocation, terminal: &Terminal) -> Result {
     let archive = match Store::open(place) {
         Err(StoreError::Missing(location)) => ArchiveReport {
             location,
@@ -234,9 +227,9 @@ fn list_documents(
     filter: &DocumentFilter,
     redact: RedactArgument,
     terminal: &Terminal,
-) -> Result<(), Failure> {
+) -> Result {
     let stored = redact.redact_documents(Store::open(place)?.list_documents(filter)?);
-    terminal.print_result(&report::document_list(&stored, terminal.style()));
+    terminal.print_result(&report::document_list(&stored));
     terminal.print_content(Content::Stored { stored });
     Ok(())
 }
@@ -262,17 +255,17 @@ fn show_document(
     id: &str,
     redact: RedactArgument,
     terminal: &Terminal,
-) -> Result<(), Failure> {
+) -> Result {
     let stored = redact.redact_documents(vec![Store::open(place)?.find_document(id)?]);
     for document in &stored {
-        terminal.print_result(&report::stored_document(document, terminal.style()));
+        terminal.print_result(&report::stored_document(document));
     }
     terminal.print_content(Content::Stored { stored });
     Ok(())
 }
 
 /// Prints a document as it was written.
-fn print_body(place: &ArchiveLocation, id: &str, redact: RedactArgument) -> Result<(), Failure> {
+fn print_body(place: &ArchiveLocation, id: &str, redact: RedactArgument) -> Result {
     let mut store = Store::open(place)?;
     let document = store.find_document(id)?;
     let body = store.document_body(&document)?;
@@ -286,16 +279,12 @@ fn print_body(place: &ArchiveLocation, id: &str, redact: RedactArgument) -> Resu
     Ok(())
 }
 
-fn redact_body(document: &StoredDocument, body: &[u8]) -> Result<Vec<u8>, Failure> {
+fn redact_body(document: &StoredDocument, body: &[u8]) -> Result<Vec<u8>> {
     let mut redaction = Redaction::default();
     redaction.learn_document(document);
     let text = redaction.redact_body(body);
-    let text = text.ok_or_else(|| {
-        Failure::new(
-            FAILED,
-            format!("document {} is no JSON to redact", document.id),
-        )
-    })?;
+    let text =
+        text.ok_or_else(|| run_failure(format!("document {} is no JSON to redact", document.id)))?;
     Ok(text.into_bytes())
 }
 
@@ -304,7 +293,7 @@ fn export_facts(
     filter: &DocumentFilter,
     redact: RedactArgument,
     terminal: &Terminal,
-) -> Result<(), Failure> {
+) -> Result {
     facts::print_facts(
         redact.redact_documents(Store::open(place)?.list_documents(filter)?),
         terminal.format(),
@@ -312,14 +301,10 @@ fn export_facts(
     Ok(())
 }
 
-fn check_archive(
-    place: &ArchiveLocation,
-    repair: bool,
-    terminal: &Terminal,
-) -> Result<(), Failure> {
+fn check_archive(place: &ArchiveLocation, repair: bool, terminal: &Terminal) -> Result {
     let check = Store::open(place)?.check_documents(repair)?;
     let is_good = check.damaged.is_empty() && check.database.is_empty();
-    terminal.print_result(&report::archive_check(&check, terminal.style()));
+    terminal.print_result(&report::archive_check(&check));
     terminal.print_content(Content::ArchiveCheck {
         archive_check: Box::new(check),
     });
@@ -331,7 +316,7 @@ fn thin_archive(
     samples: Option<Timestamp>,
     documents: Option<Timestamp>,
     terminal: &Terminal,
-) -> Result<(), Failure> {
+) -> Result {
     let thinned = Store::open(place)?.thin_documents(samples, documents)?;
     terminal.print_result(&report::archive_thinned(&thinned));
     terminal.print_content(Content::ArchiveThinned {
@@ -341,11 +326,7 @@ fn thin_archive(
 }
 
 /// Keeps each file; fails behind the report of all if one was refused.
-fn import_files(
-    place: &ArchiveLocation,
-    files: &[PathBuf],
-    terminal: &Terminal,
-) -> Result<(), Failure> {
+fn import_files(place: &ArchiveLocation, files: &[PathBuf], terminal: &Terminal) -> Result {
     let mut store = None;
     let mut imported = Vec::new();
     for file in files {
@@ -360,7 +341,7 @@ fn import_files(
         message,
         exit_code: USAGE,
     });
-    terminal.print_result(&report::imported_files(&imported, terminal.style()));
+    terminal.print_result(&report::imported_files(&imported));
     terminal.print_report(Content::Imported { imported }, error.as_ref());
     Failure::after_report(error.as_ref(), false, true)
 }
@@ -373,7 +354,7 @@ fn import_file(
     store: &mut Option<Store>,
     place: &ArchiveLocation,
     file: &Path,
-) -> Result<ImportedFile, Failure> {
+) -> Result<ImportedFile> {
     let name = file.display().to_string();
     let documents = input::read_input(file)
         .map_err(|error| format!("it cannot be read: {error}"))
@@ -399,7 +380,7 @@ fn put_documents(
     store: &mut Store,
     documents: &[NewDocument],
     file: String,
-) -> Result<ImportedFile, Failure> {
+) -> Result<ImportedFile> {
     let kept: Vec<_> = documents
         .iter()
         .map(|document| store.put_document(document))

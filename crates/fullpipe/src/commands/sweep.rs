@@ -2,39 +2,28 @@ use std::cell::RefCell;
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
-use std::time::{Duration, Instant};
 
 use fullpipe_campaign::{CampaignPlan, CampaignStep, SweepGrid, spent_cost};
-use fullpipe_experiment::{EmulatedTarget, Interrupt, LabTarget, VirtualTarget};
+use fullpipe_experiment::{EmulatedTarget, LabTarget, VirtualTarget};
 use fullpipe_host::device_counts;
 use fullpipe_lab::{Backend, Host as LabHost, Lab, LabPlan};
 use fullpipe_live::{SweepPage, SweepUpdate};
-use fullpipe_probe::{Destination, TestEvent, measure_transfer, watch_closely};
+use fullpipe_probe::{TestEvent, measure_transfer, watch_closely};
 use fullpipe_record::{
-    Content, DailyHours, DeviceCounts, Direction, Document, Event, Measurement, Path, Request,
-    SweepOrder, SweepPlan, SweepReport, SweepRun, SweepRunRecord,
+    DailyHours, DeviceCounts, Path, SweepOrder, SweepPlan, SweepReport, SweepRun, SweepRunRecord,
 };
-use fullpipe_report as report;
 use fullpipe_scenario::{PathSpec, Scenario, ScenarioStep, parse_path_flag_with};
 use fullpipe_sweep::{
     KeptSweep, PendingRuns, RunningSweep, SweepMeasurer, SweepWishes, light_request, plan_sweep,
     predicted_grid_cost,
 };
-use fullpipe_units::{BitRate, ByteCount, Ratio, Span, parse_quantity};
 use jiff::Zoned;
 
 use super::load::{AccessArguments, ServerAddress, data_direction};
 use super::measure::{ask_question, require_whole, stays_here};
-use crate::commands::RunCommand;
-use crate::commands::keep::KeepArguments;
-use crate::commands::live::{InterruptFlags, LiveArgument, LivePicture};
-use crate::commands::output::{OutputArguments, OutputChoice};
-use crate::failure::{FAILED, Failure, USAGE};
-use crate::terminal::Terminal;
-use crate::values::{integer_parser, parse_capacity, some_bytes};
+use super::prelude::*;
+use crate::commands::live::LivePicture;
 
 /// Most bytes of a sweep that need no consent.
 const CONSENT_BYTES: ByteCount = ByteCount::from_mib(1024);
@@ -68,7 +57,7 @@ const LAST: &str = "last";
 /// at most, and names the cheapest setting with 95 % of the best rate. The server runs
 /// `fullpipe serve` or `iperf3 -s`. Each run is kept in the archive before the next begins, so that
 /// --resume goes on after an end of any kind.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 pub(crate) struct SweepServerArguments {
     /// Server: HOST or HOST:PORT
     host: ServerAddress,
@@ -97,7 +86,7 @@ pub(crate) struct SweepServerArguments {
 }
 
 /// The flags of a sweep, over whatever path.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 #[command(next_help_heading = "Sweep")]
 pub(crate) struct SweepArguments {
     /// Windows, doubled from the first to the last
@@ -157,7 +146,7 @@ impl RunCommand for SweepServerArguments {
         self.output.output_choice()
     }
 
-    fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
+    fn run(&self, terminal: &Terminal) -> Result {
         let destination = self.access.destination(&self.host)?;
         let interrupts = self.sweep.live.interrupt_flags()?;
         let target = destination.host.clone();
@@ -195,12 +184,12 @@ pub(super) fn sweep_scenario(
     backend: Option<Backend>,
     sweep: &SweepArguments,
     terminal: &Terminal,
-) -> Result<(), Failure> {
+) -> Result {
     let interrupts = sweep.live.interrupt_flags()?;
     let step = scenario
         .steps
         .first()
-        .ok_or_else(|| Failure::new(USAGE, "the scenario has no step"))?;
+        .ok_or_else(|| usage_failure("the scenario has no step"))?;
     let path = scenario.path_of(step);
     let is_virtual = backend.is_none();
     let (target, picture) = (scenario.name.clone(), Drawing::default());
@@ -224,7 +213,7 @@ pub(super) fn sweep_scenario(
     sweep.carry_out(&place, &mut emulated, &interrupts, terminal)
 }
 
-fn start_lab(scenario: &Scenario, step: &ScenarioStep, backend: Backend) -> Result<Lab, Failure> {
+fn start_lab(scenario: &Scenario, step: &ScenarioStep, backend: Backend) -> Result<Lab> {
     super::lab::check_congestion_controls(scenario.controls.iter())?;
     let [sender, receiver] = scenario.hosts_of(step);
     let path = scenario.path_of(step).clone();
@@ -248,7 +237,7 @@ struct SweepPath<'p> {
     is_virtual: bool,
     needs_consent: bool,
     /// Returns the path for a round-trip time, if its capacity is known.
-    path: &'p dyn Fn(Span) -> Result<Option<Path>, Failure>,
+    path: &'p dyn Fn(Span) -> Result<Option<Path>>,
     /// Direction of the data, and the hours in which runs begin.
     load: (Direction, Option<DailyHours>),
     picture: &'p Drawing,
@@ -261,11 +250,11 @@ impl SweepArguments {
         measure: &mut M,
         interrupts: &InterruptFlags,
         terminal: &Terminal,
-    ) -> Result<(), Failure> {
+    ) -> Result {
         let (plan, runs) = self.plan_and_runs(place, measure)?;
-        let (fixed, style) = (plan.fixed_plan(), terminal.style());
+        let fixed = plan.fixed_plan();
         let cost = predicted_grid_cost(&plan);
-        terminal.print_progress(&report::sweep_plan(fixed, cost, style));
+        terminal.print_progress(&report::sweep_plan(fixed, cost));
         let planned = Event::SweepPlan(Box::new(fixed.clone()));
         let sweep_plan = Box::new(fixed.clone());
         if self.dry_run {
@@ -279,7 +268,7 @@ impl SweepArguments {
             archive.keep_plan(Content::SweepPlan { sweep_plan });
         }
         if archive.is_on {
-            terminal.print_progress(&report::sweep_kept(fixed, style));
+            terminal.print_progress(&report::sweep_kept(fixed));
         }
         let picture = self
             .live
@@ -302,7 +291,7 @@ impl SweepArguments {
         &self,
         place: &SweepPath<'_>,
         measure: &mut M,
-    ) -> Result<(CampaignPlan, Vec<SweepRun>), Failure> {
+    ) -> Result<(CampaignPlan, Vec<SweepRun>)> {
         let Some(id) = &self.resume else {
             return Ok((self.plan_sweep(place, measure)?, Vec::new()));
         };
@@ -319,13 +308,13 @@ impl SweepArguments {
         &self,
         place: &SweepPath<'_>,
         measure: &mut M,
-    ) -> Result<CampaignPlan, Failure> {
+    ) -> Result<CampaignPlan> {
         let (direction, hours) = place.load;
         let wishes = SweepWishes {
             target: place.target.clone(),
             is_virtual: place.is_virtual,
             grid: SweepGrid::from_ranges(self.windows.clone(), self.streams.clone())
-                .map_err(|message| Failure::new(USAGE, message))?,
+                .map_err(|message| usage_failure(message))?,
             order: self
                 .full
                 .then(|| self.order.unwrap_or(SweepOrder::Scrambled)),
@@ -342,12 +331,12 @@ impl SweepArguments {
         let light = require_whole(light, "anything was measured", what)?;
         let rtt = light.rtt.idle.map_or(Span::ZERO, |idle| idle.min);
         let plan = CampaignPlan::new(plan_sweep(wishes, &light, (place.path)(rtt)?.as_ref()))
-            .map_err(|message| Failure::new(USAGE, message))?;
+            .map_err(|message| usage_failure(message))?;
         Ok(plan.with_forecast())
     }
 
     /// Asks for consent before more than 1 GiB leaves this host.
-    fn ask_consent(&self, place: &SweepPath<'_>, plan: &CampaignPlan) -> Result<(), Failure> {
+    fn ask_consent(&self, place: &SweepPath<'_>, plan: &CampaignPlan) -> Result {
         let forecast = predicted_grid_cost(plan).map(|whole| {
             if self.full {
                 whole.bytes
@@ -442,14 +431,14 @@ impl<'a> SweepArchive<'a> {
     ///
     /// # Errors
     /// Fails if another program has kept a run with this number.
-    fn keep_run(&mut self, record: SweepRunRecord) -> Result<(), Failure> {
+    fn keep_run(&mut self, record: SweepRunRecord) -> Result {
         self.waiting
             .push_record(record)
             .into_iter()
             .try_for_each(|record| self.put_run(record))
     }
 
-    fn put_run(&mut self, record: SweepRunRecord) -> Result<(), Failure> {
+    fn put_run(&mut self, record: SweepRunRecord) -> Result {
         if !self.is_on {
             return Ok(());
         }
@@ -462,8 +451,7 @@ impl<'a> SweepArchive<'a> {
             .as_ref()
             .is_ok_and(|kept| kept.iter().any(|kept| !kept.is_new))
         {
-            return Err(Failure::new(
-                FAILED,
+            return Err(run_failure(
                 "another program goes on with this sweep: only one can",
             ));
         }
@@ -477,7 +465,7 @@ impl<'a> SweepArchive<'a> {
         sweep: RunningSweep<'_>,
         picture: &Drawing,
         measure: &mut M,
-    ) -> Result<SweepReport, Failure> {
+    ) -> Result<SweepReport> {
         let (plan, terminal) = (sweep.plan, self.terminal);
         let mut known = sweep.runs.clone();
         draw_map(picture, plan, &known);
@@ -494,9 +482,9 @@ impl<'a> SweepArchive<'a> {
     }
 
     /// Prints and keeps the report.
-    fn finish_sweep(&self, done: SweepReport, plan: &SweepPlan) -> Result<(), Failure> {
+    fn finish_sweep(&self, done: SweepReport, plan: &SweepPlan) -> Result {
         let (terminal, sweep) = (self.terminal, Box::new(done));
-        terminal.print_result(&report::sweep_text(&sweep, terminal.style()));
+        terminal.print_result(&report::sweep_text(&sweep));
         terminal.print_event(&Event::Sweep(sweep.clone()));
         let (interrupted, has_answer) = (sweep.interrupted, sweep.answer.is_some());
         let document = terminal.print_report(Content::Sweep { sweep }, None);
@@ -516,7 +504,7 @@ impl<'a> SweepArchive<'a> {
         }
     }
 
-    fn disable_on_failure(&mut self, kept: Result<(), Failure>) {
+    fn disable_on_failure(&mut self, kept: Result) {
         if let Err(failure) = kept {
             self.is_on = false;
             self.terminal.print_notice(&format!(
@@ -528,19 +516,19 @@ impl<'a> SweepArchive<'a> {
 }
 
 /// Returns the plan of a sweep that was kept, if it is one of this place.
-fn check_plan(plan: SweepPlan, place: &SweepPath<'_>) -> Result<CampaignPlan, Failure> {
+fn check_plan(plan: SweepPlan, place: &SweepPath<'_>) -> Result<CampaignPlan> {
     if plan.target != place.target || plan.is_virtual != place.is_virtual {
         let how = if plan.is_virtual {
             " in virtual time"
         } else {
             ""
         };
-        return Err(Failure::new(
-            USAGE,
-            format!("the sweep {} is one of {}{how}", plan.id, plan.target),
-        ));
+        return Err(usage_failure(format!(
+            "the sweep {} is one of {}{how}",
+            plan.id, plan.target
+        )));
     }
-    CampaignPlan::new(plan).map_err(|message| Failure::new(USAGE, message))
+    CampaignPlan::new(plan).map_err(|message| usage_failure(message))
 }
 
 /// A real host.
@@ -555,11 +543,7 @@ struct RealHost<'p> {
 }
 
 impl RealHost<'_> {
-    fn measure_request(
-        &self,
-        request: &Request,
-        most: Option<ByteCount>,
-    ) -> Result<Measurement, Failure> {
+    fn measure_request(&self, request: &Request, most: Option<ByteCount>) -> Result<Measurement> {
         if most.is_none() && self.picture.borrow().is_none() {
             let interrupt = &self.interrupt;
             let measured = measure_transfer(&self.destination, request, interrupt, &mut |_| {});
@@ -599,7 +583,7 @@ impl SweepMeasurer for RealHost<'_> {
         _: u32,
         request: &Request,
         most: Option<ByteCount>,
-    ) -> Result<Measurement, Failure> {
+    ) -> Result<Measurement> {
         let measurement = self.measure_request(request, most)?;
         self.device = measurement
             .local
@@ -668,7 +652,7 @@ impl SweepMeasurer for EmulatedPath<'_> {
         number: u32,
         request: &Request,
         _: Option<ByteCount>,
-    ) -> Result<Measurement, Failure> {
+    ) -> Result<Measurement> {
         let seed = self.scenario.seed.wrapping_add(number.into());
         let load = (&self.step.cross_traffic[..], seed);
         let interrupt = Interrupt(&self.interrupt);
@@ -710,7 +694,7 @@ fn sleep_interruptibly(span: Span, interrupt: &AtomicBool) {
 }
 
 /// Returns a path of which capacity and round-trip time are known.
-fn known_path(rate: BitRate, rtt: Span) -> Result<Path, Failure> {
+fn known_path(rate: BitRate, rtt: Span) -> Result<Path> {
     let flag = format!("rate={}bit/s,rtt={}ns", rate.bps(), rtt.as_nanos().max(1));
     Ok(parse_path_flag_with(
         &flag,

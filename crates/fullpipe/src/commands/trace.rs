@@ -3,28 +3,19 @@
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
 
 use clap::ArgGroup;
 use fullpipe_experiment::{KnownFacts, judge_capture, judge_captures};
 use fullpipe_host::settings_of;
-use fullpipe_record::{CaptureReport, Content, Document, ErrorReport, Event, HostSettings};
-use fullpipe_report as report;
+use fullpipe_record::{CaptureReport, HostSettings};
 use fullpipe_trace::{
     CaptureContent, CaptureError, CaptureUse, ExplainedTransfers, PacketFile, RedactedWriter,
     capture_live, read_flows, read_flows_with,
 };
-use fullpipe_units::{BitRate, Span};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::commands::RunCommand;
-use crate::commands::output::{OutputArguments, OutputChoice};
-use crate::failure::{FAILED, Failure, INTERRUPTED, USAGE};
-use crate::terminal::{OutputFormat, Terminal};
-use crate::values::{integer_parser, parse_capacity, some_time};
+use super::prelude::*;
+use crate::values::some_time;
 
 /// The TCP connections in a capture, and what limited the largest.
 ///
@@ -32,7 +23,7 @@ use crate::values::{integer_parser, parse_capacity, some_time};
 /// retransmitted, late, reordered or not captured, its round-trip times and windows, and where on
 /// the path the capture was taken. The transfer with most data, or the one of --flow, is judged as
 /// `diagnose` judges one: its limit, the figures that decide, and what would help.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 #[command(group = ArgGroup::new("packets").args(["files", "interface"]).required(true))]
 pub(crate) struct CaptureTraceArguments {
     /// Capture file; `-` is standard input. A second one, of the same time from another place,
@@ -88,10 +79,9 @@ impl RunCommand for CaptureTraceArguments {
         self.output.output_choice()
     }
 
-    fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
+    fn run(&self, terminal: &Terminal) -> Result {
         if self.redact.is_some() && self.files.len() > 1 {
-            return Err(Failure::new(
-                USAGE,
+            return Err(usage_failure(
                 "--redact writes one capture anew: name one FILE",
             ));
         }
@@ -141,7 +131,7 @@ impl RunCommand for CaptureTraceArguments {
 impl CaptureTraceArguments {
     /// Returns the facts that the command line adds to the packets: bandwidth, and settings of both
     /// hosts.
-    fn known_facts(&self) -> Result<KnownFacts, Failure> {
+    fn known_facts(&self) -> Result<KnownFacts> {
         let (sender, receiver) = (self.sender_host.as_deref(), self.receiver_host.as_deref());
         Ok(KnownFacts {
             bandwidth: self.bandwidth,
@@ -160,7 +150,7 @@ impl CaptureTraceArguments {
         &self,
         files: Vec<(PacketFile, String)>,
         flag: &AtomicBool,
-    ) -> Result<Vec<CaptureContent>, Failure> {
+    ) -> Result<Vec<CaptureContent>> {
         let mut readings: Vec<CaptureContent> = Vec::new();
         for (packets, name) in files {
             let explained = readings
@@ -183,7 +173,7 @@ impl CaptureTraceArguments {
         device: &str,
         flag: Arc<AtomicBool>,
         terminal: &Terminal,
-    ) -> Result<CaptureContent, Failure> {
+    ) -> Result<CaptureContent> {
         let (begin, time) = (Instant::now(), self.time.unwrap_or(Span::MAX));
         let packets = capture_live(device, move || {
             flag.load(Ordering::Relaxed) || Span::from(begin.elapsed()) >= time
@@ -209,7 +199,7 @@ impl CaptureTraceArguments {
         name: &str,
         explained: ExplainedTransfers<'_>,
         flag: &AtomicBool,
-    ) -> Result<CaptureContent, Failure> {
+    ) -> Result<CaptureContent> {
         let wanted = CaptureUse {
             explained,
             is_compared: self.files.len() > 1,
@@ -234,17 +224,17 @@ impl CaptureTraceArguments {
         mut capture: CaptureReport,
         error: Option<&ErrorReport>,
         terminal: &Terminal,
-    ) -> Result<(), Failure> {
+    ) -> Result {
         if let Some(number) = self.flow {
             let count = capture.flows.len();
             capture.retain_connection(number);
-            let text = report::one_flow(&capture, terminal.style());
+            let text = report::one_flow(&capture);
             terminal.print_result(&text.ok_or_else(|| no_connection(number, count, error))?);
         } else {
-            terminal.print_result(&report::capture_text(&capture, self.top, terminal.style()));
+            terminal.print_result(&report::capture_text(&capture, self.top));
         }
         if let Some(file) = &capture.redacted {
-            terminal.print_result(&report::redaction_text(file, terminal.style()));
+            terminal.print_result(&report::redaction_text(file));
         }
         if terminal.format() == OutputFormat::JsonLines {
             for flow in &capture.flows {
@@ -268,21 +258,19 @@ fn no_connection(number: u64, count: usize, error: Option<&ErrorReport>) -> Fail
             *exit_code,
             format!("{message}; before that, there is no connection {number}"),
         ),
-        None => Failure::new(
-            USAGE,
-            format!("there is no connection {number}: the capture has {count}"),
-        ),
+        None => usage_failure(format!(
+            "there is no connection {number}: the capture has {count}"
+        )),
     }
 }
 
 /// Reads the settings of a host from what `host show --json` printed.
-fn host_settings(file: &Path) -> Result<HostSettings, Failure> {
+fn host_settings(file: &Path) -> Result<HostSettings> {
     read_host_settings(file).map_err(|cause| {
         let name = file.display();
-        Failure::new(
-            USAGE,
-            format!("cannot read the settings of a host from {name}: {cause}"),
-        )
+        usage_failure(format!(
+            "cannot read the settings of a host from {name}: {cause}"
+        ))
     })
 }
 
@@ -314,10 +302,10 @@ enum CaptureInput<'f> {
     Pipe(OwnedFd, String),
 }
 
-fn open_input(file: &Path) -> Result<CaptureInput<'_>, Failure> {
+fn open_input(file: &Path) -> Result<CaptureInput<'_>> {
     if file == Path::new("-") {
         let own = std::io::stdin().as_fd().try_clone_to_owned();
-        let own = own.map_err(|error| Failure::new(FAILED, format!("standard input: {error}")))?;
+        let own = own.map_err(|error| run_failure(format!("standard input: {error}")))?;
         return Ok(CaptureInput::Pipe(own, "standard input".to_owned()));
     }
     if !is_read_once(file) {
@@ -337,9 +325,9 @@ fn open_input(file: &Path) -> Result<CaptureInput<'_>, Failure> {
 fn read_headers(
     inputs: Vec<CaptureInput<'_>>,
     flag: &Arc<AtomicBool>,
-) -> Result<Vec<(PacketFile, String)>, Failure> {
+) -> Result<Vec<(PacketFile, String)>> {
     let inputs = inputs.into_iter();
-    let files: Result<_, Failure> = inputs.map(|input| read_header(input, flag)).collect();
+    let files: Result<_> = inputs.map(|input| read_header(input, flag)).collect();
     files.map_err(|failure| {
         if flag.load(Ordering::Relaxed) {
             Failure::already_printed(INTERRUPTED)
@@ -350,10 +338,7 @@ fn read_headers(
 }
 
 /// Reads the header of a capture.
-fn read_header(
-    input: CaptureInput<'_>,
-    flag: &Arc<AtomicBool>,
-) -> Result<(PacketFile, String), Failure> {
+fn read_header(input: CaptureInput<'_>, flag: &Arc<AtomicBool>) -> Result<(PacketFile, String)> {
     Ok(match input {
         CaptureInput::File(file) => (PacketFile::open(file)?, file.display().to_string()),
         CaptureInput::Pipe(pipe, name) => (

@@ -1,21 +1,16 @@
 //! `fullpipe lab up`: a path that stands until its user leaves.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
 
 use fullpipe_experiment::{LabTarget, keep_cross_traffic};
 use fullpipe_lab::{Backend, Host, Lab, LabError, PathMeter};
 use fullpipe_record::event::{CrossTrafficLoad, LabUp};
-use fullpipe_record::{
-    DirectionStatus, Event, Path, PathChange, PathDirection, PathStatus, Request, Transport,
-};
+use fullpipe_record::{DirectionStatus, Path, PathChange, PathDirection, PathStatus};
 use fullpipe_scenario::{CrossTraffic, LoadStart, Scenario};
-use fullpipe_units::{BitRate, Ratio, Span};
 
 use super::lab::{check_congestion_controls, lab_plan, start_lab};
-use crate::failure::{Failure, INTERRUPTED};
-use crate::terminal::{KeyReader, Terminal};
+use super::prelude::*;
+use crate::terminal::KeyReader;
 
 /// Longest time until an interrupt is seen.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
@@ -37,7 +32,7 @@ pub(super) fn run_standing_lab(
     scenario: &Scenario,
     standing: &LabSettings<'_>,
     terminal: &Terminal,
-) -> Result<(), Failure> {
+) -> Result {
     let cross_traffic: &[CrossTraffic] = if standing.no_cross_traffic {
         &[]
     } else {
@@ -78,12 +73,7 @@ fn cross_traffic(scenario: &Scenario) -> &[CrossTraffic] {
 
 /// Prints the state of the path each `interval` and makes the changes that keys stand for, until
 /// `q` is typed.
-fn watch_lab(
-    lab: &Lab,
-    interval: Span,
-    flag: &AtomicBool,
-    terminal: &Terminal,
-) -> Result<(), Failure> {
+fn watch_lab(lab: &Lab, interval: Span, flag: &AtomicBool, terminal: &Terminal) -> Result {
     let mut keys = KeyReader::start_reading();
     let mut knobs = AdjustedPath::from_path(lab.changeable_path());
     let mut meter = PathMeter::start(lab)?;

@@ -2,11 +2,7 @@
 //! microseconds for round-trip times, bytes for windows, bits per second as a number that need not
 //! be whole.
 
-use fullpipe_record::{
-    Buffer, Direction, Interval, Measurement, Request, SocketReadback, StreamInterval,
-    StreamSummary, Transport,
-};
-use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
+use fullpipe_record::{Buffer, Interval, Request, SocketReadback, StreamInterval, StreamSummary};
 use serde::{Serialize, Serializer};
 use serde_json::ser::PrettyFormatter;
 use serde_json::value::RawValue;
@@ -18,6 +14,7 @@ use super::view::{
     interval_times, is_empty_rest,
 };
 use super::{TestConnections, TestHeader, TestRole, amount, socket_number};
+use crate::prelude::*;
 
 /// The JSON of one test.
 #[derive(Debug)]
@@ -505,15 +502,14 @@ impl IntervalPart {
         let mut sums = intervals
             .iter()
             .map(|interval| SumPart::from_interval(interval, request, role));
-        let nothing = || SumPart {
-            amount: Amount::new(0.0, 0.0, ByteCount::ZERO),
-            counts: SumCounts::None {},
-            omitted: false,
-            sender: false,
-        };
         Self {
             streams: parts.collect(),
-            sum: sums.next().unwrap_or_else(nothing),
+            sum: sums.next().unwrap_or_else(|| SumPart {
+                amount: Amount::new(0.0, 0.0, ByteCount::ZERO),
+                counts: SumCounts::None {},
+                omitted: false,
+                sender: false,
+            }),
             sum_bidir_reverse: sums.next(),
         }
     }

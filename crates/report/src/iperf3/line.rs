@@ -1,10 +1,7 @@
 //! The lines of figures, and the heads above them.
 
-use fullpipe_record::Transport;
-use fullpipe_units::ByteCount;
-
 use super::amount::{self, RateUnit, two_digits};
-
+use crate::prelude::*;
 pub(crate) const SEPARATOR: &str = "- - - - - - - - - - - - - - - - - - - - - - - - -\n";
 
 /// Figures of a line: of one stream, or of all in one direction.

@@ -9,8 +9,9 @@ mod line;
 mod text;
 mod view;
 
-use fullpipe_record::{Direction, Request, SocketReadback};
-use fullpipe_units::{ByteCount, Span};
+use fullpipe_record::{Request, SocketReadback};
+
+use crate::prelude::*;
 
 pub use amount::RateUnit;
 pub use json::JsonOutput;

@@ -2,8 +2,7 @@
 
 use std::fmt::Display;
 
-use fullpipe_record::{Cpu, Direction, EndReport, Interval, Measurement, Request, Transport};
-use fullpipe_units::ByteCount;
+use fullpipe_record::{Cpu, EndReport, Interval, Request};
 
 use super::line::{HeadColumns, LineCounts, LineDatagrams, ResultLine, SEPARATOR};
 use super::view::{
@@ -11,6 +10,7 @@ use super::view::{
     stream_counts,
 };
 use super::{TestConnections, TestHeader, TestRole, TextOptions, json, socket_number};
+use crate::prelude::*;
 
 /// Returns a server's line before its `number`th test, from 1.
 pub fn listening_line(port: u16, number: u64) -> String {

@@ -1,12 +1,10 @@
 //! Figures of records as iperf3 counts them.
 
-use fullpipe_record::{
-    Datagrams, Direction, Interval, Measurement, Request, StreamInterval, StreamSummary, Transport,
-};
-use fullpipe_units::{ByteCount, Span};
+use fullpipe_record::{Datagrams, Interval, Request, StreamInterval, StreamSummary};
 
 use super::TestRole;
 use super::line::{LineCounts, LineDatagrams};
+use crate::prelude::*;
 
 /// Returns begin and end of an interval in seconds, since the start or, after the omitted time,
 /// since the end of that.

@@ -3,13 +3,13 @@
 
 use std::collections::BTreeMap;
 
-use fullpipe_chart::{AxisQuantity, ChartRow, Hue, Panel, Plot, PlotSeries, RowChart, SeriesForm};
+use fullpipe_chart::AxisQuantity;
 use fullpipe_record::{SweepCell, SweepLoad, SweepReason, SweepReport, SweepRun};
-use fullpipe_units::{BitRate, ByteCount, Ratio, Span, count_noun, median};
 
 use super::course::{level_changes, level_note, level_series, mean_so_far};
-use super::{PageSection, max_percent, published};
-use crate::text::{round_trip, seconds_or_minutes};
+use super::published;
+use crate::prelude::*;
+use crate::text::seconds_or_minutes;
 use crate::timeline::{DeviceTraffic, TimedRun, device_traffic, timed_runs};
 
 /// Settings that are drawn, those with the most runs.
@@ -36,13 +36,9 @@ pub(super) fn by_streams(report: &SweepReport) -> Option<PageSection> {
     let mut panel = Panel::new("rate");
     for window in report.plan.windows.iter().rev() {
         let own = report.surface.iter().filter(|of| of.cell.window == *window);
-        let hue = if Some(*window) == knee {
-            Hue::Orange
-        } else {
-            Hue::Blue
-        };
+        let hue = if Some(*window) == knee { Orange } else { Blue };
         let points = own.map(|of| (u64::from(of.cell.streams), of.rate));
-        let line = PlotSeries::new(&window.to_string(), SeriesForm::Line, hue, points);
+        let line = PlotSeries::new(&window.to_string(), Line, hue, points);
         let is_labelled = labelled.contains(&Some(*window));
         panel = panel.with_series(if is_labelled {
             line.with_label(&window.to_string())
@@ -55,21 +51,12 @@ pub(super) fn by_streams(report: &SweepReport) -> Option<PageSection> {
         .iter()
         .filter(|of| Some(of.cell.window) == knee);
     let intervals = of_knee.map(|of| (u64::from(of.cell.streams), of.low, of.high));
-    panel = panel.with_series(PlotSeries::from_ranges(
-        "95 % interval",
-        Hue::Orange,
-        intervals,
-    ));
+    panel = panel.with_series(PlotSeries::from_ranges("95 % interval", Orange, intervals));
     if let Some(top) = published::published_top(report) {
         panel = panel.with_level(top, "2002, scaled");
     }
     let measured = counted_runs(report).map(|(run, rate)| (u64::from(run.cell.streams), rate));
-    panel = panel.with_series(PlotSeries::new(
-        "runs",
-        SeriesForm::Dots,
-        Hue::Grey,
-        measured,
-    ));
+    panel = panel.with_series(PlotSeries::new("runs", Dots, Grey, measured));
     let (_, best) = fastest_run(report).filter(|_| !report.surface.is_empty())?;
     let plot = Plot::new_logarithmic("Rate by streams, for each window")
         .with_axis_name("streams")
@@ -151,7 +138,7 @@ pub(super) fn repetition_section(report: &SweepReport) -> Option<PageSection> {
     let mut rows = RowChart::new("Runs of one setting", ["streams × window", "median, runs"]);
     for (cell, rates) in all {
         let middle = median(rates.clone()).unwrap_or_default();
-        let row = ChartRow::new(&cell.to_string(), &middle.to_string(), Hue::Blue);
+        let row = ChartRow::new(&cell.to_string(), &middle.to_string(), Blue);
         rows = rows.with_row(
             row.with_detail(&count_noun(rates.len(), "run"))
                 .with_dots(rates)
@@ -196,15 +183,8 @@ pub(super) fn spread_by_streams(report: &SweepReport) -> Option<PageSection> {
         plot = plot.with_panel(of_window(report, window));
     }
     let panel = Panel::new("range ÷ median")
-        .with_series(PlotSeries::new(
-            "a setting",
-            SeriesForm::Dots,
-            Hue::Grey,
-            spreads,
-        ))
-        .with_series(
-            PlotSeries::new("median", SeriesForm::Line, Hue::Plum, typical).with_name_as_label(),
-        );
+        .with_series(PlotSeries::new("a setting", Dots, Grey, spreads))
+        .with_series(PlotSeries::new("median", Line, Plum, typical).with_name_as_label());
     let widest = count_noun(widest, "stream");
     let title = format!(
         "Runs of one setting differ most with {widest}: by {:.0} % in the median",
@@ -229,13 +209,9 @@ fn of_window(report: &SweepReport, window: ByteCount) -> Panel {
         rates.iter().copied().max().unwrap_or_default()
     });
     Panel::new(&format!("{window}: rate"))
-        .with_series(PlotSeries::new("runs", SeriesForm::Dots, Hue::Grey, runs))
-        .with_series(
-            PlotSeries::new("mean", SeriesForm::Line, Hue::Blue, mean).with_name_as_label(),
-        )
-        .with_series(
-            PlotSeries::new("fastest", SeriesForm::Line, Hue::Orange, most).with_name_as_label(),
-        )
+        .with_series(PlotSeries::new("runs", Dots, Grey, runs))
+        .with_series(PlotSeries::new("mean", Line, Blue, mean).with_name_as_label())
+        .with_series(PlotSeries::new("fastest", Line, Orange, most).with_name_as_label())
 }
 
 /// Returns the result of `figure` for the values of each number of streams.
@@ -271,13 +247,8 @@ pub(super) fn processor_section(report: &SweepReport) -> Option<PageSection> {
     }
     let most = max_percent(&sender);
     let panel = Panel::new("processor time, of one core")
-        .with_series(
-            PlotSeries::new("receiver", SeriesForm::Dots, Hue::Orange, receiver)
-                .with_name_as_label(),
-        )
-        .with_series(
-            PlotSeries::new("sender", SeriesForm::Dots, Hue::Blue, sender).with_name_as_label(),
-        );
+        .with_series(PlotSeries::new("receiver", Dots, Orange, receiver).with_name_as_label())
+        .with_series(PlotSeries::new("sender", Dots, Blue, sender).with_name_as_label());
     let title = format!("With {least} and more, the sender spends at most {most:.1} % of a core");
     let method = "Processor time of the programs of both ends by streams, of runs with at least 90 % of the best rate.";
     Some(PageSection::new(
@@ -304,14 +275,9 @@ pub(super) fn fastest_run_section(report: &SweepReport) -> Option<PageSection> {
     let ramp = load.ramp.unwrap_or_default();
     let changes = level_changes(&each, ramp);
     let panel = Panel::new("rate")
-        .with_series(
-            PlotSeries::new("mean so far", SeriesForm::Line, Hue::Grey, means).with_name_as_label(),
-        )
+        .with_series(PlotSeries::new("mean so far", Line, Grey, means).with_name_as_label())
         .with_series(level_series(&changes, ramp, end))
-        .with_series(
-            PlotSeries::new("each half second", SeriesForm::Line, Hue::Blue, each)
-                .with_name_as_label(),
-        );
+        .with_series(PlotSeries::new("each half second", Line, Blue, each).with_name_as_label());
     let mut plot = Plot::new("The fastest run over time").with_panel(panel);
     if ramp > Span::ZERO {
         plot = plot.with_shade(Span::ZERO, ramp, &format!("ramp {}", round_trip(ramp)));
@@ -339,11 +305,11 @@ pub(super) fn sweep_rtt_section(report: &SweepReport) -> Option<PageSection> {
     let [before, during] = [median(idle.clone())?, median(loaded.clone())?].map(round_trip);
     let panel = Panel::new("share of the runs with less")
         .with_series(
-            PlotSeries::from_distribution("idle", Hue::Blue, idle)
+            PlotSeries::from_distribution("idle", Blue, idle)
                 .with_label(&format!("idle, median {before}")),
         )
         .with_series(
-            PlotSeries::from_distribution("loaded", Hue::Plum, loaded)
+            PlotSeries::from_distribution("loaded", Plum, loaded)
                 .with_label(&format!("loaded, median {during}")),
         );
     let plot = Plot::new("Round trips of the runs, idle and loaded")
@@ -371,12 +337,8 @@ pub(super) fn timeline_section(report: &SweepReport) -> Option<PageSection> {
         .iter()
         .filter_map(|at| Some((at.from, at.run.loaded_rtt?)));
     let delay = Panel::new("round trip")
-        .with_series(
-            PlotSeries::new("under load", SeriesForm::Dots, Hue::Plum, loaded).with_name_as_label(),
-        )
-        .with_series(
-            PlotSeries::new("idle", SeriesForm::Steps, Hue::Grey, idle).with_name_as_label(),
-        );
+        .with_series(PlotSeries::new("under load", Dots, Plum, loaded).with_name_as_label())
+        .with_series(PlotSeries::new("idle", Steps, Grey, idle).with_name_as_label());
     let (finding, method, first) = match device_traffic(report, &runs) {
         Some(traffic) => of_device(&traffic, &runs),
         None => of_rates(&runs, last),
@@ -415,7 +377,7 @@ fn of_rates(runs: &[TimedRun<'_>], last: &TimedRun<'_>) -> (String, String, Pane
         .iter()
         .filter_map(|at| Some((at.from, at.to, at.run.rate?)));
     let panel = Panel::new("rate")
-        .with_series(PlotSeries::from_bars("runs", Hue::Blue, bars))
+        .with_series(PlotSeries::from_bars("runs", Blue, bars))
         .with_series(reference_series(runs, |rate| rate));
     let method = "Bars: runs after their ramps, with rests between them.";
     (
@@ -434,7 +396,7 @@ fn reference_series<Y: AxisQuantity>(
         .iter()
         .filter(|at| at.run.reason == SweepReason::Reference);
     let points = again.filter_map(|at| Some((at.from, shown(at.run.rate?))));
-    PlotSeries::new("reference", SeriesForm::Dots, Hue::Orange, points).with_name_as_label()
+    PlotSeries::new("reference", Dots, Orange, points).with_name_as_label()
 }
 
 /// Returns the utilisation of the device, or the rates that it carried where its speed is not
@@ -460,7 +422,7 @@ fn traffic_panel<Y: AxisQuantity>(
     let own = traffic.parts.iter().filter(|part| part.is_run);
     let all = PlotSeries::from_bars(
         "with the runs",
-        Hue::Blue,
+        Blue,
         own.map(|part| (part.from, part.to, shown(part.all))),
     );
     let other = traffic
@@ -470,5 +432,5 @@ fn traffic_panel<Y: AxisQuantity>(
     // Drawn in front: what remains to be seen of the bars behind is the sweep's own part.
     Panel::new(name)
         .with_series(all.with_name_as_label())
-        .with_series(PlotSeries::from_bars("other traffic", Hue::Green, other).with_name_as_label())
+        .with_series(PlotSeries::from_bars("other traffic", Green, other).with_name_as_label())
 }

@@ -1,17 +1,15 @@
 //! Captures.
 
-use fullpipe_chart::{ChartRow, Hue, Panel, Plot, PlotSeries, RowChart};
 use fullpipe_record::{
     CaptureReport, CapturedTransfer, FlowDirection, FlowPair, FlowReport, LossCourse, OneWayDelay,
 };
-use fullpipe_units::{BitRate, ByteCount, Span, count_noun};
 
 use super::remedy::remedies_section;
 use super::transfer::{
     ceilings_section, evidence_section, limit_phrase, of_evidence, transfer_time,
 };
-use super::{Article, PageSection, compact_table, or_empty};
-use crate::text::{field_name, losses_between, round_trip};
+use crate::prelude::*;
+use crate::text::{field_name, losses_between};
 
 /// Connections in the table.
 const MAX_FLOWS: usize = 100;
@@ -124,8 +122,8 @@ fn delay_section(pair: &FlowPair) -> Option<PageSection> {
     );
     for (direction, delay) in known {
         let [median, p95, most] = [delay.median, delay.p95, delay.most].map(round_trip);
-        let row = ChartRow::new(&direction.from, &median, Hue::Plum)
-            .with_detail(&format!("{p95}, {most}"));
+        let row =
+            ChartRow::new(&direction.from, &median, Plum).with_detail(&format!("{p95}, {most}"));
         rows = rows.with_row(
             row.with_dot(delay.median)
                 .with_interval(Span::ZERO, delay.p95)
@@ -147,7 +145,7 @@ fn loss_section(direction: &FlowDirection, course: &LossCourse) -> Option<PageSe
         .enumerate()
         .filter(|(_, lost)| **lost > ByteCount::ZERO);
     let ranges = bins.map(|(index, lost)| (course.width * index as u64, ByteCount::ZERO, *lost));
-    let series = PlotSeries::from_ranges("lost", Hue::Orange, ranges);
+    let series = PlotSeries::from_ranges("lost", Orange, ranges);
     let plot = Plot::new("Data that was lost over time")
         .with_panel(Panel::new("lost").with_series(series));
     let title = format!(

@@ -1,9 +1,10 @@
 //! Series of a transfer over time, from its samples.
 
-use fullpipe_chart::{Hue, PlotSeries, SeriesForm};
-use fullpipe_record::{EndReport, Measurement, Sample};
+use fullpipe_record::{EndReport, Sample};
 use fullpipe_stats::find_level_changes;
-use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span, Time};
+use fullpipe_units::Time;
+
+use crate::prelude::*;
 
 /// Points of a rate over the whole of a transfer.
 const RATES: u64 = 300;
@@ -114,15 +115,17 @@ pub(super) fn by_bytes(
 /// its place.
 pub(super) fn mean_so_far(rates: &[(Span, BitRate)]) -> Vec<(Span, BitRate)> {
     let (mut before, mut bits) = (Span::ZERO, 0.0);
-    let mean = |(at, rate): &(Span, BitRate)| {
-        bits += rate.as_f64() * at.saturating_sub(before).as_secs_f64();
-        before = *at;
-        (
-            *at,
-            BitRate::from_bps_f64(bits / at.as_secs_f64().max(f64::MIN_POSITIVE)),
-        )
-    };
-    rates.iter().map(mean).collect()
+    rates
+        .iter()
+        .map(|(at, rate): &(Span, BitRate)| {
+            bits += rate.as_f64() * at.saturating_sub(before).as_secs_f64();
+            before = *at;
+            (
+                *at,
+                BitRate::from_bps_f64(bits / at.as_secs_f64().max(f64::MIN_POSITIVE)),
+            )
+        })
+        .collect()
 }
 
 /// A change of level in the course of a rate.
@@ -139,27 +142,28 @@ pub(super) struct LevelChange {
 pub(super) fn level_changes(rates: &[(Span, BitRate)], ramp: Span) -> Vec<LevelChange> {
     let steady: Vec<(Span, BitRate)> = rates.iter().copied().filter(|(at, _)| *at > ramp).collect();
     let each = steady.len().div_ceil(MAX_SOUGHT).max(1);
-    let mean = |group: &[(Span, BitRate)]| {
-        let sum: f64 = group.iter().map(|(_, rate)| rate.as_f64()).sum();
-        (
-            Time::ZERO + group[group.len() - 1].0,
-            BitRate::from_bps_f64(sum / group.len() as f64),
-        )
-    };
-    let moments: Vec<(Time, BitRate)> = steady.chunks(each).map(mean).collect();
+    let moments: Vec<(Time, BitRate)> = steady
+        .chunks(each)
+        .map(|group: &[(Span, BitRate)]| {
+            let sum: f64 = group.iter().map(|(_, rate)| rate.as_f64()).sum();
+            (
+                Time::ZERO + group[group.len() - 1].0,
+                BitRate::from_bps_f64(sum / group.len() as f64),
+            )
+        })
+        .collect();
     let place = |index: usize| {
         moments[index.saturating_sub(1)]
             .0
             .duration_since(Time::ZERO)
     };
-    let change = |found: fullpipe_stats::HistoryLevelChange| LevelChange {
-        at: place(found.index),
-        before: found.before,
-        after: found.after,
-    };
     find_level_changes(&moments)
         .into_iter()
-        .map(change)
+        .map(|found: fullpipe_stats::HistoryLevelChange| LevelChange {
+            at: place(found.index),
+            before: found.before,
+            after: found.after,
+        })
         .collect()
 }
 
@@ -172,13 +176,7 @@ pub(super) fn level_series(changes: &[LevelChange], ramp: Span, end: Span) -> Pl
         .into_iter()
         .chain(changes.iter().map(|change| (change.at, change.after)))
         .chain(last);
-    PlotSeries::new(
-        "level between changes",
-        SeriesForm::Steps,
-        Hue::Orange,
-        points,
-    )
-    .with_label("level")
+    PlotSeries::new("level between changes", Steps, Orange, points).with_label("level")
 }
 
 /// Returns the part of a description that explains the levels, if there are any.
@@ -200,12 +198,7 @@ pub(super) fn round_trips(measured: &Measurement, hue: Hue) -> PlotSeries {
             .iter()
             .filter(|echo| echo.at >= began && echo.at <= echoes.load.to);
         let points = during.filter_map(|echo| Some((echo.at.saturating_sub(began), echo.rtt?)));
-        return PlotSeries::new(
-            "round trips of echo requests",
-            SeriesForm::Dots,
-            hue,
-            points,
-        );
+        return PlotSeries::new("round trips of echo requests", Dots, hue, points);
     }
     smoothed_rtt_series(&of_end(measured, measured.sending_end()), hue)
 }
@@ -222,7 +215,7 @@ pub(super) fn smoothed_rtt_series(snapshots: &[SampleSnapshot<'_>], hue: Hue) ->
     let points = snapshots
         .iter()
         .filter_map(|snapshot| Some((snapshot.at, largest(snapshot)?)));
-    PlotSeries::new("smoothed round-trip time", SeriesForm::Line, hue, points)
+    PlotSeries::new("smoothed round-trip time", Line, hue, points)
 }
 
 /// Returns the segments that were retransmitted between snapshots.

@@ -1,14 +1,13 @@
 //! The difference between two results, or of two settings measured in pairs.
 
-use fullpipe_chart::{ChartRow, Hue, Panel, Plot, PlotSeries, RateChange, RowChart, SeriesForm};
+use fullpipe_chart::RateChange;
 use fullpipe_record::{
     ComparedRun, ComparedRuns, ComparedSide, ComparisonDesign, DifferenceConclusion,
-    DifferenceReport, Limit, LimitCount, QuantityDifference,
+    DifferenceReport, LimitCount, QuantityDifference,
 };
-use fullpipe_units::count_noun;
 
-use super::{Article, PageSection, compact_table, or_empty};
-use crate::text::{ratio_change, round_trip};
+use crate::prelude::*;
+use crate::text::ratio_change;
 
 /// Returns the article on a difference.
 pub(super) fn difference_article(report: &DifferenceReport) -> Article {
@@ -45,7 +44,7 @@ fn difference_sentences(report: &DifferenceReport) -> Vec<String> {
 }
 
 fn side_sentence(letter: &str, runs: &ComparedRuns) -> String {
-    let within = runs.within_run.map_or_else(String::new, |[low, high]| {
+    let within = runs.within_run.map_text(|[low, high]| {
         format!(" Within this run the rate is {low} to {high} (95 %), which says nothing about the next.")
     });
     let count = count_noun(runs.runs, "run");
@@ -82,10 +81,10 @@ fn quantity_changes_section(report: &DifferenceReport) -> PageSection {
     let (median, p99) = (report.rtt_median.as_ref(), report.rtt_p99.as_ref());
     let resent = report.retransmits.as_ref();
     let all = [
-        quantity_row("rate", &report.rate, Hue::Blue),
-        median.and_then(|rtt| quantity_row("round trip under load", rtt, Hue::Plum)),
-        p99.and_then(|rtt| quantity_row("its 99th percentile", rtt, Hue::Plum)),
-        resent.and_then(|count| quantity_row("segments retransmitted", count, Hue::Orange)),
+        quantity_row("rate", &report.rate, Blue),
+        median.and_then(|rtt| quantity_row("round trip under load", rtt, Plum)),
+        p99.and_then(|rtt| quantity_row("its 99th percentile", rtt, Plum)),
+        resent.and_then(|count| quantity_row("segments retransmitted", count, Orange)),
     ];
     let rows = all.into_iter().flatten().fold(
         RowChart::new("Changes from A to B", ["quantity", "B to A"]),
@@ -106,9 +105,8 @@ fn quantity_changes_section(report: &DifferenceReport) -> PageSection {
 fn quantity_row<T>(name: &str, of: &QuantityDifference<T>, hue: Hue) -> Option<ChartRow> {
     let ratio = of.ratio?;
     let range = of.low.zip(of.high);
-    let words = range.map_or_else(String::new, |(low, high)| {
-        format!("{} to {}", ratio_change(low), ratio_change(high))
-    });
+    let words =
+        range.map_text(|(low, high)| format!("{} to {}", ratio_change(low), ratio_change(high)));
     let row = ChartRow::new(name, &ratio_change(ratio), hue)
         .with_detail(&words)
         .with_dot(RateChange(ratio));
@@ -132,8 +130,8 @@ fn run_rates_section(report: &DifferenceReport) -> PageSection {
     let (a, b) = (ComparedSide::A, ComparedSide::B);
     let mut rows = RowChart::new("Rates of the runs", ["side", "median"]);
     for (letter, side, of, median, hue) in [
-        ("A", a, &report.a, report.rate.a, Hue::Orange),
-        ("B", b, &report.b, report.rate.b, Hue::Blue),
+        ("A", a, &report.a, report.rate.a, Orange),
+        ("B", b, &report.b, report.rate.b, Blue),
     ] {
         let rates = of_side(report, side).map(|run| run.rate);
         let name = format!("{letter}: {}", of.name);
@@ -157,14 +155,11 @@ fn in_order(report: &DifferenceReport) -> Option<PageSection> {
         return None;
     }
     let mut panel = Panel::new("rate");
-    for (letter, side, hue) in [
-        ("A", ComparedSide::A, Hue::Orange),
-        ("B", ComparedSide::B, Hue::Blue),
-    ] {
+    for (letter, side, hue) in [("A", ComparedSide::A, Orange), ("B", ComparedSide::B, Blue)] {
         let numbered = (1_u64..).zip(&report.runs);
         let own = numbered.filter(|(_, run)| run.side == side);
         let points = own.map(|(number, run)| (number, run.rate));
-        let series = PlotSeries::new(letter, SeriesForm::Dots, hue, points);
+        let series = PlotSeries::new(letter, Dots, hue, points);
         panel = panel.with_series(series.with_name_as_label());
     }
     let plot = Plot::new("Rates in the order of the runs")

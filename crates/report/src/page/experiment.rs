@@ -1,15 +1,12 @@
 //! The loop: before a remedy and with it.
 
-use fullpipe_chart::{ChartRow, Hue, RowChart};
-use fullpipe_record::{Experiment, Measurement, Prediction};
-use fullpipe_units::{BitRate, Ratio};
+use fullpipe_record::{Experiment, Prediction};
 
 use super::remedy::{effect_section, remedies_section};
 use super::transfer::{
     evidence_section, from_to, limit_phrase, measurement_faults, transfer_sections,
 };
-use super::{Article, PageSection};
-use crate::text::{round_trip, steady_or_mean_rate};
+use crate::prelude::*;
 
 /// Returns the article on an experiment.
 pub(super) fn experiment_article(experiment: &Experiment) -> Article {
@@ -117,7 +114,7 @@ fn predictions_section(experiment: &Experiment) -> PageSection {
         "before",
         &experiment.measurement,
         &experiment.prediction,
-        Hue::Orange,
+        Orange,
     ));
     let mut accuracies = vec![experiment.accuracy];
     if let Some(proof) = &experiment.proof {
@@ -125,7 +122,7 @@ fn predictions_section(experiment: &Experiment) -> PageSection {
             &format!("with {}", proof.remedy.id),
             &proof.measurement,
             &proof.prediction,
-            Hue::Blue,
+            Blue,
         ));
         accuracies.push(proof.accuracy);
     }

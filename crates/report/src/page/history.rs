@@ -1,18 +1,17 @@
 //! A history: the changes on the way to a host, and their times.
 
-use fullpipe_chart::{Hue, Panel, Plot, PlotSeries, SeriesForm};
 use fullpipe_record::{HistoryChange, HistoryDay, HistoryPoint, HistoryReport, HistorySeries};
-use fullpipe_units::{BitRate, Time, count_noun};
+use fullpipe_units::Time;
 
 use super::runs::time_of;
-use super::{Article, PageSection, compact_table};
-use crate::text::{direction_name, no_change, ratio_change, round_trip};
+use crate::prelude::*;
+use crate::text::{direction_name, no_change, ratio_change};
 
 /// Series that are drawn; each is of one path, load and direction.
 const MAX_SERIES: usize = 6;
 
 /// Limits that have a colour of their own.
-const HUES: [Hue; 4] = [Hue::Blue, Hue::Orange, Hue::Green, Hue::Plum];
+const HUES: [Hue; 4] = [Blue, Orange, Green, Plum];
 
 /// Rows of the table of days, the newest.
 const MAX_DAYS: usize = 120;
@@ -97,19 +96,15 @@ fn rate_history_section(series: &HistorySeries) -> PageSection {
             .iter()
             .filter(|point| point.valid && limit_kind(point) == limit);
         let points = own.filter_map(|point| Some((time_of(&point.started)?, point.rate)));
-        rate = rate.with_series(
-            PlotSeries::new(limit, SeriesForm::Dots, hue, points).with_name_as_label(),
-        );
+        rate = rate.with_series(PlotSeries::new(limit, Dots, hue, points).with_name_as_label());
     }
     let invalid = series.points.iter().filter(|point| !point.valid);
     let invalid = invalid.filter_map(|point| Some((time_of(&point.started)?, point.rate)));
-    rate = rate.with_series(
-        PlotSeries::new("not valid", SeriesForm::Dots, Hue::Grey, invalid).with_name_as_label(),
-    );
+    rate = rate.with_series(PlotSeries::new("not valid", Dots, Grey, invalid).with_name_as_label());
     rate = rate.with_series(PlotSeries::new(
         "median between changes",
-        SeriesForm::Steps,
-        Hue::Grey,
+        Steps,
+        Grey,
         median_levels(series),
     ));
     let delay = |of: fn(&HistoryPoint) -> Option<fullpipe_units::Span>| {
@@ -118,22 +113,11 @@ fn rate_history_section(series: &HistorySeries) -> PageSection {
     };
     let delays = Panel::new("round trip")
         .with_series(
-            PlotSeries::new(
-                "under load",
-                SeriesForm::Dots,
-                Hue::Plum,
-                delay(|point| point.rtt_loaded),
-            )
-            .with_name_as_label(),
+            PlotSeries::new("under load", Dots, Plum, delay(|point| point.rtt_loaded))
+                .with_name_as_label(),
         )
         .with_series(
-            PlotSeries::new(
-                "idle",
-                SeriesForm::Dots,
-                Hue::Grey,
-                delay(|point| point.rtt_idle),
-            )
-            .with_name_as_label(),
+            PlotSeries::new("idle", Dots, Grey, delay(|point| point.rtt_idle)).with_name_as_label(),
         );
     let plot = Plot::new("Rate and round-trip time by the time of the run")
         .with_panel(rate)
@@ -162,7 +146,7 @@ fn limit_kind_hues(points: &[HistoryPoint]) -> Vec<(&str, Hue)> {
         }
     }
     counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-    let hues = HUES.into_iter().chain(std::iter::repeat(Hue::Grey));
+    let hues = HUES.into_iter().chain(std::iter::repeat(Grey));
     counts
         .into_iter()
         .map(|(limit, _)| limit)
@@ -223,7 +207,7 @@ fn history_days_section(all: &[HistoryDay]) -> Option<PageSection> {
             } else {
                 format!("{} to {}", day.min, day.max)
             },
-            day.rtt_idle.map_or_else(String::new, round_trip),
+            day.rtt_idle.map_text(round_trip),
             day.limit.clone().unwrap_or_default(),
         ]
     });

@@ -2,14 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use fullpipe_chart::{ChartRow, Hue, Panel, Plot, PlotSeries, RateChange, RowChart, SeriesForm};
-use fullpipe_record::{GridReport, LabReport, LabStep, Measurement};
-use fullpipe_units::{BitRate, Ratio, count_noun, median};
+use fullpipe_chart::RateChange;
+use fullpipe_record::{GridReport, LabReport, LabStep};
 
 use super::published;
 use super::transfer::{by_load, transfer_sections};
-use super::{Article, PageSection, compact_table, or_empty};
-use crate::text::steady_or_mean_rate;
+use crate::prelude::*;
 
 /// Steps up to which each has charts of its own.
 const MAX_DETAILED: usize = 3;
@@ -125,7 +123,7 @@ fn step_cells(report: &LabReport, step: &LabStep) -> [String; 8] {
         step.prediction.kernel_model.to_string(),
         or_empty(step.published.and_then(|published| published.rate)),
         or_empty(step.measured),
-        accuracy.map_or_else(String::new, |share| format!("{:.1} %", share.as_percent())),
+        accuracy.map_text(|share| format!("{:.1} %", share.as_percent())),
         step_outcome(step).to_owned(),
         step.missed.join("; "),
     ]
@@ -174,7 +172,7 @@ fn next_to_source(steps: &[(&LabReport, &LabStep)]) -> Option<PageSection> {
         let row = ChartRow::new(
             &format!("{} · {}", report.scenario, step.name),
             &measured.to_string(),
-            Hue::Blue,
+            Blue,
         );
         rows = rows.with_row(
             row.with_detail(&format!("published {published}"))
@@ -207,9 +205,9 @@ fn accuracy_row(name: &str, accuracy: Ratio, is_within: Option<bool>) -> ChartRo
         percent => format!("{percent:+.1} %").replace('-', "−"),
     };
     let hue = if is_within == Some(false) {
-        Hue::Orange
+        Orange
     } else {
-        Hue::Blue
+        Blue
     };
     ChartRow::new(name, &percent, hue).with_dot(RateChange(accuracy))
 }
@@ -229,7 +227,7 @@ fn step_rates_section(steps: &[(&LabReport, &LabStep)]) -> Option<PageSection> {
             continue;
         };
         let name = format!("{} · {}", report.scenario, step.name);
-        let row = ChartRow::new(&name, &middle.to_string(), Hue::Blue)
+        let row = ChartRow::new(&name, &middle.to_string(), Blue)
             .with_detail(&count_noun(runs.len(), "run"))
             .with_dots(runs)
             .with_dot(middle);
@@ -333,10 +331,8 @@ fn rate_comparison_plot(across: &str, up: &str, rates: Vec<(BitRate, BitRate)>) 
     let most = rates.iter().map(|(x, _)| *x).max().unwrap_or_default();
     let equal = [(BitRate::ZERO, BitRate::ZERO), (most, most)];
     let panel = Panel::new(up)
-        .with_series(
-            PlotSeries::new("equal", SeriesForm::Line, Hue::Grey, equal).with_name_as_label(),
-        )
-        .with_series(PlotSeries::new(up, SeriesForm::Dots, Hue::Blue, rates));
+        .with_series(PlotSeries::new("equal", Line, Grey, equal).with_name_as_label())
+        .with_series(PlotSeries::new(up, Dots, Blue, rates));
     Plot::new(&format!("{up} by {across} rate"))
         .with_axis_name(across)
         .with_panel(panel)

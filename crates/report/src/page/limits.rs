@@ -1,13 +1,11 @@
 //! Limits of a transfer over time: what held the sender back, the windows as ceilings, and the
 //! processors.
 
-use fullpipe_chart::{Hue, Panel, Plot, PlotSeries, SeriesForm};
-use fullpipe_record::{CpuSample, CpuTime, Limit, Measurement, Sample, Verdict};
-use fullpipe_units::{BitRate, ByteCount, Ratio, Span, median};
+use fullpipe_record::{CpuSample, CpuTime, Sample, Verdict};
 
 use super::course::{SampleSnapshot, arrival_rates, limited_shares, of_end};
 use super::transfer::limit_phrase;
-use super::{PageSection, max_percent};
+use crate::prelude::*;
 
 /// Least share of the time that is worth a chart.
 const WORTH_SHOWING: f64 = 0.05;
@@ -43,26 +41,14 @@ pub(super) fn held_back(
     };
     let panel = Panel::new("share of the time")
         .with_series(
-            PlotSeries::new(
-                "path",
-                SeriesForm::Steps,
-                Hue::Grey,
-                limited_shares(sender, by_path),
-            )
-            .with_name_as_label(),
-        )
-        .with_series(
-            PlotSeries::new("send buffer", SeriesForm::Steps, Hue::Orange, buffer)
+            PlotSeries::new("path", Steps, Grey, limited_shares(sender, by_path))
                 .with_name_as_label(),
         )
-        .with_series(
-            PlotSeries::new("receive window", SeriesForm::Steps, Hue::Green, window)
-                .with_name_as_label(),
-        );
+        .with_series(PlotSeries::new("send buffer", Steps, Orange, buffer).with_name_as_label())
+        .with_series(PlotSeries::new("receive window", Steps, Green, window).with_name_as_label());
     let behind = limit.filter(|limit| limit.kind != kind && limit.kind != Limit::Unknown);
-    let behind = behind.map_or_else(String::new, |limit| {
-        format!(", behind the limit: {}", limit_phrase(limit.kind))
-    });
+    let behind =
+        behind.map_text(|limit| format!(", behind the limit: {}", limit_phrase(limit.kind)));
     let time = format!("{:.0} % of the time data was under way", share * 100.0);
     let title = match kind {
         Limit::SendBuffer => format!("The send buffer was full for {time}{behind}"),
@@ -99,18 +85,21 @@ pub(super) fn ceilings_over_time(
     let most = rate.iter().map(|(_, rate)| *rate).max()?;
     let every = sender.len().div_ceil(POINTS).max(1);
     let allowed = |window: fn(&Sample) -> Option<ByteCount>| -> Vec<(Span, BitRate)> {
-        let of = |snapshot: &SampleSnapshot<'_>| {
-            let rtt = snapshot
-                .samples
-                .iter()
-                .filter_map(|sample| sample.tcp.rtt)
-                .max()?;
-            Some((
-                snapshot.at,
-                BitRate::from_bytes_in(snapshot.sum_figure(window)?, rtt),
-            ))
-        };
-        sender.iter().step_by(every).filter_map(of).collect()
+        sender
+            .iter()
+            .step_by(every)
+            .filter_map(|snapshot: &SampleSnapshot<'_>| {
+                let rtt = snapshot
+                    .samples
+                    .iter()
+                    .filter_map(|sample| sample.tcp.rtt)
+                    .max()?;
+                Some((
+                    snapshot.at,
+                    BitRate::from_bytes_in(snapshot.sum_figure(window)?, rtt),
+                ))
+            })
+            .collect()
     };
     let is_drawn = |rate: BitRate| rate.as_f64() <= FAR * most.as_f64();
     let (advertised, congestion) = (
@@ -128,26 +117,12 @@ pub(super) fn ceilings_over_time(
     }
     let mut panel = Panel::new("rate")
         .with_series(
-            PlotSeries::new(
-                "congestion window",
-                SeriesForm::Line,
-                Hue::Green,
-                congestion,
-            )
-            .with_name_as_label(),
+            PlotSeries::new("congestion window", Line, Green, congestion).with_name_as_label(),
         )
         .with_series(
-            PlotSeries::new(
-                "advertised window",
-                SeriesForm::Line,
-                Hue::Orange,
-                advertised,
-            )
-            .with_name_as_label(),
+            PlotSeries::new("advertised window", Line, Orange, advertised).with_name_as_label(),
         )
-        .with_series(
-            PlotSeries::new("rate", SeriesForm::Line, Hue::Blue, rate).with_name_as_label(),
-        );
+        .with_series(PlotSeries::new("rate", Line, Blue, rate).with_name_as_label());
     let fixed = [Limit::SendBuffer, Limit::Capacity, Limit::Pacing];
     let known = fixed
         .iter()
@@ -213,20 +188,16 @@ pub(super) fn processor_time_section(measured: &Measurement) -> Option<PageSecti
     let core = "busiest core";
     let panel = |name: &str, own, core_of, hue| {
         Panel::new(name)
-            .with_series(
-                PlotSeries::new("program", SeriesForm::Steps, hue, own).with_name_as_label(),
-            )
-            .with_series(
-                PlotSeries::new(core, SeriesForm::Steps, Hue::Grey, core_of).with_name_as_label(),
-            )
+            .with_series(PlotSeries::new("program", Steps, hue, own).with_name_as_label())
+            .with_series(PlotSeries::new(core, Steps, Grey, core_of).with_name_as_label())
     };
     let plot = Plot::new("Processor time over time")
-        .with_panel(panel("sender, of one core", sending, of_sender, Hue::Blue))
+        .with_panel(panel("sender, of one core", sending, of_sender, Blue))
         .with_panel(panel(
             "receiver, of one core",
             receiving,
             of_receiver,
-            Hue::Orange,
+            Orange,
         ));
     Some(PageSection::new(
         title,

@@ -21,9 +21,9 @@ mod sweep;
 mod text;
 mod transfer;
 
-use fullpipe_chart::{FigureTable, HeatMap, Plot, RowChart};
-use fullpipe_record::{Content, Document, Measurement};
-use fullpipe_units::Ratio;
+use fullpipe_record::{Content, Document};
+
+use crate::prelude::*;
 
 /// A document, and the name of the file that has it.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -57,10 +57,10 @@ pub fn html_page(sources: &[PageSource<'_>]) -> Result<String, PageError> {
 ///
 /// # Errors
 /// As [`html_page`].
-pub fn text_page(sources: &[PageSource<'_>], style: crate::TextStyle) -> Result<String, PageError> {
+pub fn text_page(sources: &[PageSource<'_>]) -> Result<String, PageError> {
     Ok(source_articles(sources)?
         .iter()
-        .map(|article| text::article_text(article, style))
+        .map(text::article_text)
         .collect())
 }
 
@@ -137,7 +137,7 @@ fn source_article(source: PageSource<'_>) -> Option<Article> {
 
 /// The result of one document.
 #[derive(Debug, Clone, PartialEq, Default)]
-struct Article {
+pub(crate) struct Article {
     /// The file.
     source: String,
     /// The command, and when and between whom it was measured.
@@ -153,7 +153,7 @@ struct Article {
 
 /// A finding with its chart.
 #[derive(Debug, Clone, PartialEq)]
-struct PageSection {
+pub(crate) struct PageSection {
     /// The finding.
     title: String,
     /// Units and method.
@@ -206,7 +206,7 @@ impl From<FigureTable> for SectionView {
 
 /// Returns a table with these heads, without the columns that are empty. A unit that all cells of a
 /// column have stands in its head.
-fn compact_table<const N: usize>(
+pub(crate) fn compact_table<const N: usize>(
     heads: [&str; N],
     rows: impl IntoIterator<Item = [String; N]>,
 ) -> FigureTable {
@@ -235,12 +235,12 @@ fn used_cells(cells: &[String], used: &[usize]) -> Vec<String> {
 }
 
 /// Returns a figure as text, nothing of one that is not known.
-fn or_empty<T: ToString>(figure: Option<T>) -> String {
-    figure.map_or_else(String::new, |figure| figure.to_string())
+pub(crate) fn or_empty<T: ToString>(figure: Option<T>) -> String {
+    figure.map_text(|figure| figure.to_string())
 }
 
 /// Returns the largest share in percent, 0 without any.
-fn max_percent<'s, X: 's>(shares: impl IntoIterator<Item = &'s (X, Ratio)>) -> f64 {
+pub(crate) fn max_percent<'s, X: 's>(shares: impl IntoIterator<Item = &'s (X, Ratio)>) -> f64 {
     let percents = shares.into_iter().map(|(_, share)| share.as_percent());
     percents.fold(0.0, f64::max)
 }

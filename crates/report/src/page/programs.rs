@@ -1,10 +1,9 @@
 //! Programs that moved the same file, side by side.
 
-use fullpipe_chart::{ChartRow, Hue, RowChart};
 use fullpipe_record::{ProgramBatch, ProgramRow, ProgramRun, ProgramsReport};
 
-use super::{Article, PageSection, compact_table, or_empty, published};
-use crate::text::round_trip;
+use super::published;
+use crate::prelude::*;
 
 /// Returns the article on a comparison of programs.
 pub(super) fn programs_article(report: &ProgramsReport) -> Article {
@@ -77,16 +76,12 @@ fn program_rate_row(row: &ProgramRow) -> ChartRow {
     let figure = row
         .goodput
         .map_or_else(|| "no valid run".to_owned(), |rate| rate.to_string());
-    let steady = row
-        .steady
-        .map_or_else(String::new, |rate| format!(", steady {rate}"));
-    let predicted = row
-        .predicted
-        .map_or_else(String::new, |rate| format!(", predicted {rate}"));
+    let steady = row.steady.map_text(|rate| format!(", steady {rate}"));
+    let predicted = row.predicted.map_text(|rate| format!(", predicted {rate}"));
     let range = row
         .predicted_range
-        .map_or_else(String::new, |[low, high]| format!(" ({low} to {high})"));
-    let drawn = ChartRow::new(&row.program, &figure, Hue::Blue)
+        .map_text(|[low, high]| format!(" ({low} to {high})"));
+    let drawn = ChartRow::new(&row.program, &figure, Blue)
         .with_detail(&format!("{limit}{steady}{predicted}{range}"));
     let drawn = row
         .predicted
@@ -152,7 +147,7 @@ fn run_cells(batch: &str, program: &str, run: &ProgramRun) -> [String; 10] {
         or_empty(run.steady),
         or_empty(run.top),
         or_empty(run.start_up),
-        run.rtt.map_or_else(String::new, round_trip),
+        run.rtt.map_text(round_trip),
         cpu_cell(run),
         reason.unwrap_or_default(),
     ]

@@ -1,11 +1,9 @@
 //! Figures of published measurements next to those of the scenarios that rebuild them.
 
-use fullpipe_chart::FigureTable;
 use fullpipe_record::{LabReport, ProgramRow, ProgramsReport, SweepReport};
-use fullpipe_units::{BitRate, Ratio, count_noun, median};
 
 use super::campaign::{counted_runs, fastest_run, rate_spread, repeated_settings};
-use super::{PageSection, compact_table};
+use crate::prelude::*;
 
 /// Scenario that rebuilds Cottrell, "Bulk Throughput Measurements: Manchester University" (SLAC,
 /// 2002).
@@ -43,15 +41,14 @@ pub(super) fn of_sweep(report: &SweepReport) -> Option<PageSection> {
         .filter(|_| report.plan.target == SLAC)?;
     let (fastest, best) = fastest_run(report)?;
     let capacity = report.plan.predicted.iter().max();
-    let of_capacity = capacity.map_or_else(String::new, |most| {
-        format!(", {} of the {most} predicted", rate_percent(best, *most))
-    });
+    let of_capacity = capacity
+        .map_text(|most| format!(", {} of the {most} predicted", rate_percent(best, *most)));
     let rtt = report.rtt;
     let climbs = rtt.and_then(|rtt| rtt.climbs_from).map_or_else(
         || "at no rate".to_owned(),
         |from| format!("from {from} on, {} of the top", rate_percent(from, best)),
     );
-    let related = rtt.map_or_else(String::new, |rtt| {
+    let related = rtt.map_text(|rtt| {
         let [rate, window] = [rtt.with_rate, rtt.with_window];
         let [streams, product] = [rtt.with_streams, rtt.with_product];
         format!("by rank: rate {rate:.2}, window {window:.2}, streams {streams:.2}, product {product:.2}")
@@ -275,30 +272,38 @@ pub(super) fn of_scenario(report: &LabReport) -> Option<PageSection> {
     let source = SOURCES
         .iter()
         .find(|source| source.scenario == report.scenario)?;
-    let heads_of = |column: &&str| [format!("{column}, source"), format!("{column}, here")];
     let heads = std::iter::once("program".to_owned())
-        .chain(source.columns.iter().flat_map(heads_of))
+        .chain(
+            source
+                .columns
+                .iter()
+                .flat_map(|column: &&str| [format!("{column}, source"), format!("{column}, here")]),
+        )
         .collect();
-    let row = |row: &SourceRow| {
-        let cells = source
-            .columns
-            .iter()
-            .zip(row.published)
-            .flat_map(|(column, published)| {
-                [
-                    (*published).to_owned(),
-                    row.streams.map_or_else(String::new, |streams| {
-                        measured_step_rate(report, column, streams)
-                    }),
-                ]
-            });
-        std::iter::once(row.program.to_owned())
-            .chain(cells)
-            .collect()
-    };
     let table = FigureTable {
         heads,
-        rows: source.rows.iter().map(row).collect(),
+        rows: source
+            .rows
+            .iter()
+            .map(|row: &SourceRow| {
+                let cells =
+                    source
+                        .columns
+                        .iter()
+                        .zip(row.published)
+                        .flat_map(|(column, published)| {
+                            [
+                                (*published).to_owned(),
+                                row.streams.map_text(|streams| {
+                                    measured_step_rate(report, column, streams)
+                                }),
+                            ]
+                        });
+                std::iter::once(row.program.to_owned())
+                    .chain(cells)
+                    .collect()
+            })
+            .collect(),
     };
     Some(PageSection::new(source.title, source.method, table))
 }
@@ -374,37 +379,6 @@ pub(super) fn of_programs(report: &ProgramsReport) -> Option<PageSection> {
     if report.scenario.as_deref() != Some(PROGRAMS_OF_ORACLE) {
         return None;
     }
-    let row = |source: &OfProgram| {
-        let batch = report
-            .batches
-            .iter()
-            .find(|batch| batch.name.starts_with(source.batch));
-        let row =
-            batch.and_then(|batch| batch.rows.iter().find(|row| row.program == source.program));
-        let figure = |of: fn(&ProgramRow) -> Option<BitRate>| {
-            row.and_then(of)
-                .map_or_else(String::new, |rate| format!("{:.0}", rate.as_mbps()))
-        };
-        let limit = row
-            .and_then(|row| row.verdict.as_ref())
-            .map_or_else(String::new, |verdict| verdict.name().to_owned());
-        let settings = batch.map_or(source.batch, |batch| &batch.name).to_owned();
-        let cells = [
-            figure(|row| row.goodput),
-            figure(|row| row.steady),
-            limit,
-            source.why.to_owned(),
-        ];
-        [
-            vec![
-                settings,
-                source.program.to_owned(),
-                source.published.to_owned(),
-            ],
-            cells.to_vec(),
-        ]
-        .concat()
-    };
     let heads = [
         "settings",
         "program",
@@ -416,7 +390,40 @@ pub(super) fn of_programs(report: &ProgramsReport) -> Option<PageSection> {
     ];
     let table = FigureTable {
         heads: heads.map(str::to_owned).to_vec(),
-        rows: OF_PROGRAMS.iter().map(row).collect(),
+        rows: OF_PROGRAMS
+            .iter()
+            .map(|source: &OfProgram| {
+                let batch = report
+                    .batches
+                    .iter()
+                    .find(|batch| batch.name.starts_with(source.batch));
+                let row = batch
+                    .and_then(|batch| batch.rows.iter().find(|row| row.program == source.program));
+                let figure = |of: fn(&ProgramRow) -> Option<BitRate>| {
+                    row.and_then(of)
+                        .map_text(|rate| format!("{:.0}", rate.as_mbps()))
+                };
+                let limit = row
+                    .and_then(|row| row.verdict.as_ref())
+                    .map_text(|verdict| verdict.name().to_owned());
+                let settings = batch.map_or(source.batch, |batch| &batch.name).to_owned();
+                let cells = [
+                    figure(|row| row.goodput),
+                    figure(|row| row.steady),
+                    limit,
+                    source.why.to_owned(),
+                ];
+                [
+                    vec![
+                        settings,
+                        source.program.to_owned(),
+                        source.published.to_owned(),
+                    ],
+                    cells.to_vec(),
+                ]
+                .concat()
+            })
+            .collect(),
     };
     let method = "Mbit/s. Oracle, TCP buffers and throughput over high-latency links between OCI regions: 1 Gbit/s × \
                   98 ms, a file of 2 GB. Whole: size ÷ time with the login; steady: the rate after the ramp.";
@@ -440,5 +447,5 @@ fn measured_step_rate(report: &LabReport, column: &str, streams: StreamNumber) -
         .iter()
         .find(|step| step.name.starts_with(column) && is_asked(step.request.streams));
     step.and_then(|step| step.measured)
-        .map_or_else(String::new, |rate| rate.to_string())
+        .map_text(|rate| rate.to_string())
 }

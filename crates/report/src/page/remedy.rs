@@ -1,18 +1,17 @@
 //! Remedies: what is proposed, and what those did that were tried.
 
-use fullpipe_chart::{ChartRow, Hue, Panel, Plot, PlotSeries, RowChart, SeriesForm};
-use fullpipe_record::{Measurement, Remedy, Trial};
+use fullpipe_record::{Remedy, Trial};
 
 use super::course::{arrival_rates, round_trips};
-use super::{PageSection, compact_table, or_empty};
-use crate::text::{command_time_text, remedy_reason, round_trip, steady_or_mean_rate};
+use crate::prelude::*;
+use crate::text::{command_time_text, remedy_reason};
 
 /// Returns the remedies, best first; `None` without any.
 pub(super) fn remedies_section(remedies: &[Remedy]) -> Option<PageSection> {
     let first = remedies.first()?;
-    let gain = first.predicted.map_or_else(String::new, |rate| {
-        format!(": {} predicted", rate.bits_per_second)
-    });
+    let gain = first
+        .predicted
+        .map_text(|rate| format!(": {} predicted", rate.bits_per_second));
     let title = format!("Best remedy: {}{gain}{}", first.id, command_time(first));
     let rows = remedies.iter().map(|remedy| {
         let rate = remedy.predicted.map(|rate| rate.bits_per_second);
@@ -33,17 +32,15 @@ fn command_time(remedy: &Remedy) -> String {
 
 /// Returns the rate with a remedy, next to the one before and the prediction.
 pub(super) fn trial_section(trial: &Trial) -> PageSection {
-    let mut with = ChartRow::new(&trial.remedy, &trial.measured.to_string(), Hue::Green)
-        .with_bar(trial.measured);
+    let mut with =
+        ChartRow::new(&trial.remedy, &trial.measured.to_string(), Green).with_bar(trial.measured);
     if let Some(forecast) = trial.predicted {
         with = with
             .with_prediction(forecast.bits_per_second)
             .with_interval(forecast.low, forecast.high);
     }
     let rows = RowChart::new("Rate before and with the remedy", ["", "rate"])
-        .with_row(
-            ChartRow::new("before", &trial.before.to_string(), Hue::Grey).with_bar(trial.before),
-        )
+        .with_row(ChartRow::new("before", &trial.before.to_string(), Grey).with_bar(trial.before))
         .with_row(with);
     let title = format!(
         "{} brings {} → {}",
@@ -63,13 +60,10 @@ pub(super) fn effect_section(
     after: &Measurement,
 ) -> PageSection {
     let (mut rates, mut delays) = (Panel::new("rate"), Panel::new("round trip"));
-    for (name, measured, hue) in [
-        ("before", before, Hue::Orange),
-        ("with it", after, Hue::Blue),
-    ] {
+    for (name, measured, hue) in [("before", before, Orange), ("with it", after, Blue)] {
         let rate = format!("{name} {}", steady_or_mean_rate(measured));
         let course = arrival_rates(measured);
-        let line = PlotSeries::new(name, SeriesForm::Line, hue, course);
+        let line = PlotSeries::new(name, Line, hue, course);
         rates = rates.with_series(line.with_label(&rate));
         let loaded = measured.rtt.loaded.map_or_else(
             || name.to_owned(),

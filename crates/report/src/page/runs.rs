@@ -3,14 +3,13 @@
 
 use std::collections::BTreeSet;
 
-use fullpipe_chart::{ChartRow, Hue, Panel, Plot, PlotSeries, RowChart, SeriesForm};
-use fullpipe_record::{Limit, Measurement, StoredDocument, StoredFacts};
-use fullpipe_units::{BitRate, Ratio, SegCount, Span, Time, count_noun, median};
+use fullpipe_record::{StoredDocument, StoredFacts};
+use fullpipe_units::Time;
 
 use super::course::{arrival_rates, round_trips};
 use super::transfer::limit_phrase;
-use super::{Article, PageSection, compact_table, max_percent, or_empty};
-use crate::text::{round_trip, short_id, steady_or_mean_rate};
+use crate::prelude::*;
+use crate::text::short_id;
 
 /// Measurements whose courses are drawn over each other.
 pub(super) const MAX_COURSES: usize = 4;
@@ -18,7 +17,7 @@ pub(super) const MAX_COURSES: usize = 4;
 /// Rows of the table of runs.
 const MAX_ROWS: usize = 200;
 
-const HUES: [Hue; MAX_COURSES] = [Hue::Blue, Hue::Orange, Hue::Green, Hue::Plum];
+const HUES: [Hue; MAX_COURSES] = [Blue, Orange, Green, Plum];
 
 /// A measurement with the name of its file.
 type Named<'m> = (&'m str, &'m Measurement);
@@ -178,13 +177,9 @@ fn comparison_sections(runs: &[RunSummary<'_>]) -> Vec<PageSection> {
 fn rates_over_time_section(runs: &[Named<'_>]) -> PageSection {
     let (mut rate_panel, mut delay) = (Panel::new("rate"), Panel::new("round trip"));
     for ((name, run), hue) in runs.iter().zip(HUES) {
-        rate_panel = rate_panel.with_series(
-            PlotSeries::new(name, SeriesForm::Line, hue, arrival_rates(run)).with_name_as_label(),
-        );
-        let loaded = run
-            .rtt
-            .loaded
-            .map_or_else(String::new, |rtt| round_trip(rtt.median));
+        rate_panel = rate_panel
+            .with_series(PlotSeries::new(name, Line, hue, arrival_rates(run)).with_name_as_label());
+        let loaded = run.rtt.loaded.map_text(|rtt| round_trip(rtt.median));
         delay = delay.with_series(round_trips(run, hue).with_name(name).with_label(&loaded));
     }
     let plot = Plot::new("Rates and round trips over time")
@@ -222,17 +217,12 @@ fn rates_by_date_section(runs: &[RunSummary<'_>]) -> Option<PageSection> {
         .iter()
         .filter_map(|(at, run)| Some((*at, run.loaded_rtt?)));
     let plot = Plot::new("Rate and round-trip time by the time of the measurement")
-        .with_panel(Panel::new("rate").with_series(PlotSeries::new(
-            "rate",
-            SeriesForm::Dots,
-            Hue::Blue,
-            points,
-        )))
+        .with_panel(Panel::new("rate").with_series(PlotSeries::new("rate", Dots, Blue, points)))
         .with_panel(
             Panel::new("round trip under load").with_series(PlotSeries::new(
                 "round trip",
-                SeriesForm::Dots,
-                Hue::Plum,
+                Dots,
+                Plum,
                 delays,
             )),
         );
@@ -265,7 +255,7 @@ fn rates_by_host_section(runs: &[RunSummary<'_>]) -> PageSection {
             format!("{least} to {most}, {runs}")
         };
         rows = rows.with_row(
-            ChartRow::new(host, &middle.to_string(), Hue::Blue)
+            ChartRow::new(host, &middle.to_string(), Blue)
                 .with_detail(&detail)
                 .with_dots(own)
                 .with_dot(middle),
@@ -290,8 +280,8 @@ fn runs_by_limit_section(runs: &[RunSummary<'_>]) -> PageSection {
     counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
     let mut rows = RowChart::new("Measurements by limit", ["limit", "measurements"]);
     for (limit, count) in &counts {
-        rows = rows
-            .with_row(ChartRow::new(limit.name(), &count.to_string(), Hue::Grey).with_bar(*count));
+        rows =
+            rows.with_row(ChartRow::new(limit.name(), &count.to_string(), Grey).with_bar(*count));
     }
     let (most, count) = counts.first().copied().unwrap_or((Limit::Unknown, 0));
     let title = format!(
@@ -325,13 +315,8 @@ fn processors_by_streams_section(runs: &[RunSummary<'_>]) -> Option<PageSection>
     }
     let most = max_percent(sender.iter().chain(&receiver));
     let panel = Panel::new("processor time, of one core")
-        .with_series(
-            PlotSeries::new("receiver", SeriesForm::Dots, Hue::Orange, receiver)
-                .with_name_as_label(),
-        )
-        .with_series(
-            PlotSeries::new("sender", SeriesForm::Dots, Hue::Blue, sender).with_name_as_label(),
-        );
+        .with_series(PlotSeries::new("receiver", Dots, Orange, receiver).with_name_as_label())
+        .with_series(PlotSeries::new("sender", Dots, Blue, sender).with_name_as_label());
     let plot = Plot::new("Processor time by streams")
         .with_axis_name("streams")
         .with_panel(panel);
@@ -344,22 +329,6 @@ fn processors_by_streams_section(runs: &[RunSummary<'_>]) -> Option<PageSection>
 }
 
 fn runs_table_section(runs: &[RunSummary<'_>]) -> PageSection {
-    let row = |run: &RunSummary<'_>| {
-        [
-            run.name.to_owned(),
-            run.started
-                .chars()
-                .take(19)
-                .collect::<String>()
-                .replace('T', " "),
-            run.host_name().to_owned(),
-            run.rate.to_string(),
-            run.loaded_rtt.map_or_else(String::new, round_trip),
-            or_empty(run.retransmits),
-            or_empty(run.streams),
-            run.limit.name().to_owned(),
-        ]
-    };
     let heads = [
         "",
         "from (UTC)",
@@ -378,6 +347,24 @@ fn runs_table_section(runs: &[RunSummary<'_>]) -> PageSection {
     PageSection::new(
         title,
         "",
-        compact_table(heads, runs.iter().take(MAX_ROWS).map(row)),
+        compact_table(
+            heads,
+            runs.iter().take(MAX_ROWS).map(|run: &RunSummary<'_>| {
+                [
+                    run.name.to_owned(),
+                    run.started
+                        .chars()
+                        .take(19)
+                        .collect::<String>()
+                        .replace('T', " "),
+                    run.host_name().to_owned(),
+                    run.rate.to_string(),
+                    run.loaded_rtt.map_text(round_trip),
+                    or_empty(run.retransmits),
+                    or_empty(run.streams),
+                    run.limit.name().to_owned(),
+                ]
+            }),
+        ),
     )
 }

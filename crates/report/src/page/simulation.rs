@@ -2,13 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use fullpipe_chart::{ChartRow, HeatMap, HeatTile, Hue, RowChart};
+use fullpipe_chart::HeatTile;
 use fullpipe_record::{Buffer, SimulatedTransfer, WhatIfReport};
-use fullpipe_units::{BitRate, ByteCount, Span};
 
 use super::transfer::limit_phrase;
-use super::{Article, PageSection, compact_table};
-use crate::text::{round_trip, transfer_names};
+use crate::prelude::*;
+use crate::text::transfer_names;
 
 /// Share of the best rate that counts as reaching it.
 const NEARLY: f64 = 0.95;
@@ -84,7 +83,7 @@ fn simulated_heat_map(transfers: &[SimulatedTransfer]) -> Option<(HeatMap, Optio
     let tile = |transfer: &SimulatedTransfer| {
         let delay = transfer
             .loaded_rtt
-            .map_or_else(String::new, |rtt| format!("round trip {}", round_trip(rtt)));
+            .map_text(|rtt| format!("round trip {}", round_trip(rtt)));
         Some(HeatTile {
             window: window(transfer)?,
             streams: transfer.request.streams.into(),
@@ -138,9 +137,9 @@ fn simulated_rates_section(transfers: &[SimulatedTransfer], names: &[String]) ->
     for (transfer, name) in transfers.iter().zip(names) {
         let delay = transfer
             .loaded_rtt
-            .map_or_else(String::new, |rtt| format!("RTT {}, ", round_trip(rtt)));
+            .map_text(|rtt| format!("RTT {}, ", round_trip(rtt)));
         let rate = transfer.rate;
-        let row = ChartRow::new(name, &rate.median.to_string(), Hue::Blue).with_bar(rate.median);
+        let row = ChartRow::new(name, &rate.median.to_string(), Blue).with_bar(rate.median);
         let row = row.with_detail(&format!("{delay}limited by {}", simulated_limit(transfer)));
         rows = rows.with_row(if transfer.seeds > 1 {
             row.with_interval(rate.low, rate.high)
@@ -188,12 +187,11 @@ pub(super) fn what_if(reports: &[WhatIfReport]) -> Article {
 
 fn what_if_sections(report: &WhatIfReport) -> Vec<PageSection> {
     let measured = report.measured.rate;
-    let delay =
-        |rtt: Option<Span>| rtt.map_or_else(String::new, |rtt| format!("RTT {}", round_trip(rtt)));
+    let delay = |rtt: Option<Span>| rtt.map_text(|rtt| format!("RTT {}", round_trip(rtt)));
     let detail = delay(report.measured.loaded_rtt);
     let mut rows = RowChart::new("Measured and simulated rates", ["transfer", "rate"]);
     rows = rows.with_row(
-        ChartRow::new("measured", &measured.to_string(), Hue::Orange)
+        ChartRow::new("measured", &measured.to_string(), Orange)
             .with_detail(&detail)
             .with_bar(measured),
     );
@@ -205,7 +203,7 @@ fn what_if_sections(report: &WhatIfReport) -> Vec<PageSection> {
             name
         };
         let rate: BitRate = transfer.rate.median;
-        let row = ChartRow::new(&name, &rate.to_string(), Hue::Blue)
+        let row = ChartRow::new(&name, &rate.to_string(), Blue)
             .with_detail(&delay(transfer.loaded_rtt))
             .with_bar(rate);
         rows = rows.with_row(if transfer.seeds > 1 {

@@ -1,16 +1,15 @@
 //! Sweeps over windows and streams.
 
-use fullpipe_chart::{Hue, Panel, Plot, PlotSeries, SeriesForm};
 use fullpipe_record::{SweepAnswer, SweepEstimate, SweepReport, SweepRun};
-use fullpipe_units::{Ratio, Span, count_noun};
 
 use super::campaign::{
     by_streams, fastest_run, fastest_run_section, processor_section, repetition_section,
     spread_by_streams, sweep_rtt_section, timeline_section,
 };
-use super::{Article, PageSection, compact_table, published};
+use super::published;
+use crate::prelude::*;
 use crate::text::{
-    added_rtt, ended_early, named_settings, rate_interval, rate_map, round_trip, sweep_sentences,
+    added_rtt, ended_early, named_settings, rate_interval, rate_map, sweep_sentences,
 };
 
 /// Returns the article on a sweep.
@@ -117,7 +116,7 @@ fn round_trips(report: &SweepReport) -> PageSection {
         let of = counted().filter(|(_, run)| is_lossy(run) == lost);
         PlotSeries::new(
             name,
-            SeriesForm::Dots,
+            Dots,
             hue,
             of.filter_map(|(rate, run)| Some((rate, run.loaded_rtt?))),
         )
@@ -127,18 +126,18 @@ fn round_trips(report: &SweepReport) -> PageSection {
     let panel = Panel::new("round trip under load")
         .with_series(PlotSeries::new(
             "smoothed by the sender's kernel",
-            SeriesForm::Dots,
-            Hue::Grey,
+            Dots,
+            Grey,
             of_kernel,
         ))
-        .with_series(points("nothing retransmitted", Hue::Blue, false))
-        .with_series(points("segments retransmitted", Hue::Orange, true))
+        .with_series(points("nothing retransmitted", Blue, false))
+        .with_series(points("segments retransmitted", Orange, true))
         .with_level(report.plan.rtt, "idle");
     let again = counted().filter_map(|(rate, run)| Some((rate, run.retransmits?.get())));
     let again = Panel::new("segments retransmitted").with_series(PlotSeries::new(
         "retransmitted",
-        SeriesForm::Dots,
-        Hue::Orange,
+        Dots,
+        Orange,
         again,
     ));
     let title = match report.rtt.and_then(|rtt| rtt.climbs_from) {
@@ -158,18 +157,22 @@ fn round_trips(report: &SweepReport) -> PageSection {
 }
 
 fn settings_section(answer: &SweepAnswer, report: &SweepReport) -> PageSection {
-    let row = |(name, of): (&str, &SweepEstimate)| {
-        let added = added_rtt(report, of).map_or_else(String::new, added_time);
-        [
-            name.to_owned(),
-            of.cell.to_string(),
-            of.rate.to_string(),
-            rate_interval(of),
-            added,
-        ]
-    };
     let heads = ["", "streams × window", "rate", "95 % interval", "RTT"];
-    let table = compact_table(heads, named_settings(answer).into_iter().map(row));
+    let table = compact_table(
+        heads,
+        named_settings(answer)
+            .into_iter()
+            .map(|(name, of): (&str, &SweepEstimate)| {
+                let added = added_rtt(report, of).map_text(added_time);
+                [
+                    name.to_owned(),
+                    of.cell.to_string(),
+                    of.rate.to_string(),
+                    rate_interval(of),
+                    added,
+                ]
+            }),
+    );
     PageSection {
         title: "The setting, and others that do".to_owned(),
         method: String::new(),
@@ -178,19 +181,6 @@ fn settings_section(answer: &SweepAnswer, report: &SweepReport) -> PageSection {
 }
 
 fn sweep_runs_section(runs: &[SweepRun]) -> PageSection {
-    let row = |(number, run): (usize, &SweepRun)| {
-        let optional = |text: Option<String>| text.unwrap_or_default();
-        [
-            (number + 1).to_string(),
-            run.cell.to_string(),
-            optional(run.rate.map(|rate| rate.to_string())),
-            optional(run.idle_rtt.map(round_trip)),
-            optional(run.loaded_rtt.map(round_trip)),
-            optional(run.retransmits.map(|again| again.get().to_string())),
-            run.sent.to_string(),
-            run.broken.join(" "),
-        ]
-    };
     let heads = [
         "run",
         "streams × window",
@@ -201,7 +191,24 @@ fn sweep_runs_section(runs: &[SweepRun]) -> PageSection {
         "sent",
         "does not count",
     ];
-    let table = compact_table(heads, runs.iter().enumerate().map(row));
+    let table = compact_table(
+        heads,
+        runs.iter()
+            .enumerate()
+            .map(|(number, run): (usize, &SweepRun)| {
+                let optional = |text: Option<String>| text.unwrap_or_default();
+                [
+                    (number + 1).to_string(),
+                    run.cell.to_string(),
+                    optional(run.rate.map(|rate| rate.to_string())),
+                    optional(run.idle_rtt.map(round_trip)),
+                    optional(run.loaded_rtt.map(round_trip)),
+                    optional(run.retransmits.map(|again| again.get().to_string())),
+                    run.sent.to_string(),
+                    run.broken.join(" "),
+                ]
+            }),
+    );
     PageSection {
         title: "The runs".to_owned(),
         method: "In their order.".to_owned(),

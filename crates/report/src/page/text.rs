@@ -1,14 +1,9 @@
 //! An article as text of at most 80 columns.
 
-use fullpipe_chart::FigureTable;
-use fullpipe_units::printable_line;
-
-use super::{Article, SectionView};
-use crate::text::ColumnAlignment::Left;
-use crate::text::{ColumnAlignment, TextStyle, TextTable, cut_text, heading_line, paragraph};
-
-pub(super) fn article_text(article: &Article, style: TextStyle) -> String {
-    let mut text = style.bold_paragraph(&printable_line(&article.headline), 0);
+use super::SectionView;
+use crate::prelude::*;
+pub(super) fn article_text(article: &Article) -> String {
+    let mut text = bold_paragraph(&printable_line(&article.headline), 0);
     for sentence in &article.sentences {
         text += &paragraph(&printable_line(sentence), 2);
     }
@@ -16,13 +11,13 @@ pub(super) fn article_text(article: &Article, style: TextStyle) -> String {
         text += &paragraph(&printable_line(&format!("{figure}: {meaning}")), 2);
     }
     for section in &article.sections {
-        text += &heading_line(style, &printable_line(&section.title));
+        text += &heading_line(&printable_line(&section.title));
         text += &match &section.view {
             SectionView::Plot(plot) => plot.to_text(),
             SectionView::Rows(rows) => rows.to_text(),
             SectionView::Heat(map) => map.to_text(),
             SectionView::Table(figures) if figures.rows.is_empty() => String::new(),
-            SectionView::Table(figures) => figures_text(figures, style),
+            SectionView::Table(figures) => figures_text(figures),
         };
     }
     text + "\n"
@@ -32,46 +27,44 @@ pub(super) fn article_text(article: &Article, style: TextStyle) -> String {
 const CELL: usize = 26;
 
 /// Returns a table with as many of its columns as fit.
-fn figures_text(figures: &FigureTable, style: TextStyle) -> String {
+fn figures_text(figures: &FigureTable) -> String {
     let short = |cell: &String| printable_line(&cut_text(cell, CELL));
     let mut columns = figures.heads.len();
-    let width = |column: usize| {
-        let cells = figures
-            .rows
-            .iter()
-            .filter_map(|row| row.get(column))
-            .chain(figures.heads.get(column));
-        cells
-            .map(|cell| short(cell).chars().count() + 2)
-            .max()
-            .unwrap_or(0)
-    };
-    while columns > 1 && (0..columns).map(width).sum::<usize>() > 82 {
+    while columns > 1
+        && (0..columns)
+            .map(|column: usize| {
+                let cells = figures
+                    .rows
+                    .iter()
+                    .filter_map(|row| row.get(column))
+                    .chain(figures.heads.get(column));
+                cells
+                    .map(|cell| short(cell).chars().count() + 2)
+                    .max()
+                    .unwrap_or(0)
+            })
+            .sum::<usize>()
+            > 82
+    {
         columns -= 1;
     }
-    let heads: Vec<(&str, ColumnAlignment)> = figures
-        .heads
-        .iter()
-        .take(columns)
-        .map(|head| (head.as_str(), Left))
-        .collect();
-    let mut table = TextTable::new(&heads);
+    let heads = figures.heads.iter().take(columns);
+    let mut table = TextTable::with_heads(heads.map(|head| (head.clone(), false)));
     for row in &figures.rows {
         let last = columns.saturating_sub(1);
-        let cell = |(index, cell): (usize, &String)| {
-            if index == last {
-                printable_line(cell)
-            } else {
-                short(cell)
-            }
-        };
         table.push_row(
             row.iter()
                 .take(columns)
                 .enumerate()
-                .map(cell)
+                .map(|(index, cell): (usize, &String)| {
+                    if index == last {
+                        printable_line(cell)
+                    } else {
+                        short(cell)
+                    }
+                })
                 .collect::<Vec<_>>(),
         );
     }
-    table.render(0, |head| style.dim(head))
+    table.render(0)
 }

@@ -1,11 +1,9 @@
 //! A measurement, and what limited it.
 
-use fullpipe_chart::{ChartRow, Hue, Panel, Plot, PlotSeries, RowChart, SeriesForm};
 use fullpipe_record::{
-    Diagnosis, DiagnosisReport, Evidence, Limit, Measurement, Prediction, RampReport, RttStats,
-    Sample, TimeAccount, TransferTimeShare, Verdict,
+    Diagnosis, DiagnosisReport, Evidence, Prediction, RampReport, RttStats, Sample, TimeAccount,
+    TransferTimeShare, Verdict,
 };
-use fullpipe_units::{BitRate, ByteCount, Span, count_noun};
 
 use super::course::{
     LevelChange, SampleSnapshot, arrival_rates, by_bytes, bytes_over_time, level_changes,
@@ -14,11 +12,8 @@ use super::course::{
 };
 use super::limits::{ceilings_over_time, held_back, processor_time_section};
 use super::remedy::{effect_section, remedies_section, trial_section};
-use super::{Article, PageSection, compact_table};
-use crate::text::{
-    UseOfTime, confidence_percent, limit_name, main_use, round_trip, steady_or_mean_rate,
-    uses_of_time,
-};
+use crate::prelude::*;
+use crate::text::{UseOfTime, confidence_percent, limit_name, main_use, uses_of_time};
 
 /// Growth of round trips that is worth a word, as a part of the idle one.
 const GROWTH: f64 = 1.1;
@@ -82,18 +77,17 @@ pub(super) fn diagnosis_article(
 
 /// Returns the account of the time that was watched.
 fn time_section(account: &TimeAccount, is_command: bool) -> PageSection {
-    let row = |(name, time, figures): UseOfTime| {
-        let figure = if figures.is_empty() {
-            seconds(time)
-        } else {
-            format!("{}: {figures}", seconds(time))
-        };
-        ChartRow::new(name, &figure, Hue::Blue).with_bar(time)
-    };
     let rows = RowChart::new("Where the time went", ["use", "time"]);
     let rows = uses_of_time(account)
         .into_iter()
-        .map(row)
+        .map(|(name, time, figures): UseOfTime| {
+            let figure = if figures.is_empty() {
+                seconds(time)
+            } else {
+                format!("{}: {figures}", seconds(time))
+            };
+            ChartRow::new(name, &figure, Blue).with_bar(time)
+        })
         .fold(rows, RowChart::with_row);
     let method = "Each moment is booked once: data under way before requests, and those before waiting for the other \
                   program. Only the first gets shorter with the rate.";
@@ -103,14 +97,13 @@ fn time_section(account: &TimeAccount, is_command: bool) -> PageSection {
 /// Returns the account of the time of a transfer; `None` where it was not booked.
 pub(super) fn transfer_time(verdict: &Verdict) -> Option<PageSection> {
     let longest = verdict.where_time_went.first()?;
-    let row = |one: &TransferTimeShare| {
-        ChartRow::new(one.used_for.text(), &seconds(one.time), Hue::Blue).with_bar(one.time)
-    };
     let rows = RowChart::new("Where the time of the transfer went", ["use", "time"]);
     let rows = verdict
         .where_time_went
         .iter()
-        .map(row)
+        .map(|one: &TransferTimeShare| {
+            ChartRow::new(one.used_for.text(), &seconds(one.time), Blue).with_bar(one.time)
+        })
         .fold(rows, RowChart::with_row);
     let title = format!("Most of the transfer's time: {}", longest.used_for.text());
     let method = "Each moment between two samples is booked once, by what held the data back then; the mean of all \
@@ -275,19 +268,15 @@ fn predicted_bdp(predicted: Option<&Prediction>) -> Option<ByteCount> {
 fn over_time(measured: &Measurement, predicted: Option<&Prediction>) -> PageSection {
     let mut rate_panel = Panel::new("rate");
     let steady = measured.summary.steady;
-    let label = steady.map_or_else(String::new, |steady| format!("steady {}", steady.rate));
+    let label = steady.map_text(|steady| format!("steady {}", steady.rate));
     let course = arrival_rates(measured);
     let ramp = steady.map_or(Span::ZERO, |steady| steady.ramp);
     let changes = level_changes(&course, ramp);
     let end = course.last().map_or(ramp, |(at, _)| *at);
     let mean = mean_so_far(&course);
     rate_panel = rate_panel
-        .with_series(
-            PlotSeries::new("mean so far", SeriesForm::Line, Hue::Grey, mean).with_name_as_label(),
-        )
-        .with_series(
-            PlotSeries::new("rate", SeriesForm::Line, Hue::Blue, course).with_label(&label),
-        )
+        .with_series(PlotSeries::new("mean so far", Line, Grey, mean).with_name_as_label())
+        .with_series(PlotSeries::new("rate", Line, Blue, course).with_label(&label))
         .with_series(level_series(&changes, ramp, end));
     if let Some(prediction) = predicted {
         rate_panel = rate_panel.with_level(
@@ -295,18 +284,19 @@ fn over_time(measured: &Measurement, predicted: Option<&Prediction>) -> PageSect
             &format!("predicted {}", prediction.kernel_model),
         );
     }
-    let loaded = measured.rtt.loaded.map_or_else(String::new, |rtt| {
-        format!("median {}", round_trip(rtt.median))
-    });
+    let loaded = measured
+        .rtt
+        .loaded
+        .map_text(|rtt| format!("median {}", round_trip(rtt.median)));
     let mut delay =
-        Panel::new("round trip").with_series(round_trips(measured, Hue::Plum).with_label(&loaded));
+        Panel::new("round trip").with_series(round_trips(measured, Plum).with_label(&loaded));
     if let Some(idle) = measured.rtt.idle {
         delay = delay.with_level(idle.median, &format!("idle {}", round_trip(idle.median)));
     }
     let again = sent_again(&of_end(measured, measured.sending_end()));
     let again = PlotSeries::from_ranges(
         "retransmitted",
-        Hue::Orange,
+        Orange,
         again.into_iter().map(|(at, segments)| (at, 0, segments)),
     );
     let mut plot = Plot::new("Rate and round-trip time over time")
@@ -378,27 +368,12 @@ fn flight_section(
         size.map_or_else(|| or.to_owned(), |size| size.to_string())
     };
     let mut panel = Panel::new("data")
+        .with_series(PlotSeries::new("in flight", Line, Blue, in_flight).with_name_as_label())
         .with_series(
-            PlotSeries::new("in flight", SeriesForm::Line, Hue::Blue, in_flight)
-                .with_name_as_label(),
+            PlotSeries::new("congestion window", Line, Green, congestion).with_name_as_label(),
         )
         .with_series(
-            PlotSeries::new(
-                "congestion window",
-                SeriesForm::Line,
-                Hue::Green,
-                congestion,
-            )
-            .with_name_as_label(),
-        )
-        .with_series(
-            PlotSeries::new(
-                "advertised window",
-                SeriesForm::Steps,
-                Hue::Orange,
-                advertised,
-            )
-            .with_name_as_label(),
+            PlotSeries::new("advertised window", Steps, Orange, advertised).with_name_as_label(),
         );
     if let Some(bdp) = bdp {
         panel = panel.with_level(bdp, &format!("BDP {bdp}"));
@@ -429,13 +404,12 @@ pub(super) fn ceilings_section(verdict: &Verdict, measured: BitRate) -> Option<P
     all.sort_by_key(|(_, rate)| *rate);
     let (lowest, least) = *all.first()?;
     let mut rows = RowChart::new("Ceilings", ["limit", "rate that it allows"]);
-    rows = rows
-        .with_row(ChartRow::new("measured", &measured.to_string(), Hue::Blue).with_bar(measured));
+    rows = rows.with_row(ChartRow::new("measured", &measured.to_string(), Blue).with_bar(measured));
     for (kind, rate) in all {
         let (hue, mark) = match kind {
-            _ if kind == verdict.kind => (Hue::Orange, ", the limit"),
-            _ if rate < measured => (Hue::Grey, ", exceeded"),
-            _ => (Hue::Grey, ""),
+            _ if kind == verdict.kind => (Orange, ", the limit"),
+            _ if rate < measured => (Grey, ", exceeded"),
+            _ => (Grey, ""),
         };
         rows =
             rows.with_row(ChartRow::new(kind.name(), &format!("{rate}{mark}"), hue).with_bar(rate));
@@ -478,11 +452,11 @@ fn echo_rtt_section(measured: &Measurement) -> Option<PageSection> {
     }
     let panel = Panel::new("share of the round trips that are shorter")
         .with_series(
-            PlotSeries::from_distribution("idle", Hue::Blue, idle)
+            PlotSeries::from_distribution("idle", Blue, idle)
                 .with_label(&format!("idle, p99 {}", round_trip(before.p99))),
         )
         .with_series(
-            PlotSeries::from_distribution("loaded", Hue::Plum, loaded)
+            PlotSeries::from_distribution("loaded", Plum, loaded)
                 .with_label(&format!("loaded, p99 {}", round_trip(during.p99))),
         );
     let title = format!(
@@ -510,16 +484,10 @@ fn stream_rates_section(measured: &Measurement) -> Option<PageSection> {
     for stream in &measured.streams {
         let rate = BitRate::from_bytes_in(stream.received, duration);
         let again = stream.retransmits.filter(|count| count.get() > 0);
-        let again = again.map_or_else(String::new, |count| {
-            format!(", {} retransmitted", count.get())
-        });
+        let again = again.map_text(|count| format!(", {} retransmitted", count.get()));
         rows = rows.with_row(
-            ChartRow::new(
-                &stream.stream.to_string(),
-                &format!("{rate}{again}"),
-                Hue::Blue,
-            )
-            .with_bar(rate),
+            ChartRow::new(&stream.stream.to_string(), &format!("{rate}{again}"), Blue)
+                .with_bar(rate),
         );
     }
     let all = measured
@@ -566,16 +534,11 @@ pub(super) fn of_evidence(evidence: &Evidence, limit: Option<&Verdict>) -> Vec<P
     if passed.len() < 2 {
         passed = by_bytes(&receiver, round, |sample| Some(sample.bytes));
     }
-    let mut rate = Panel::new("rate").with_series(PlotSeries::new(
-        "rate",
-        SeriesForm::Line,
-        Hue::Blue,
-        passed,
-    ));
+    let mut rate = Panel::new("rate").with_series(PlotSeries::new("rate", Line, Blue, passed));
     if let Some(bandwidth) = evidence.bandwidth {
         rate = rate.with_level(bandwidth, &format!("bandwidth {bandwidth}"));
     }
-    let mut delay = Panel::new("round trip").with_series(smoothed_rtt_series(&sender, Hue::Plum));
+    let mut delay = Panel::new("round trip").with_series(smoothed_rtt_series(&sender, Plum));
     if let Some(idle) = evidence.idle_rtt {
         delay = delay.with_level(idle, &format!("least {}", round_trip(idle)));
     }
@@ -588,7 +551,7 @@ pub(super) fn of_evidence(evidence: &Evidence, limit: Option<&Verdict>) -> Vec<P
         .with_panel(
             Panel::new("segments retransmitted").with_series(PlotSeries::from_ranges(
                 "retransmitted",
-                Hue::Orange,
+                Orange,
                 again,
             )),
         );
@@ -624,15 +587,11 @@ fn time_sequence_section(sender: &[SampleSnapshot<'_>]) -> Option<PageSection> {
         ))
     });
     let panel = Panel::new("data")
-        .with_series(PlotSeries::from_ranges("in flight", Hue::Blue, sent).with_label(""))
+        .with_series(PlotSeries::from_ranges("in flight", Blue, sent).with_label(""))
         .with_series(
-            PlotSeries::new("acknowledged", SeriesForm::Steps, Hue::Green, acknowledged)
-                .with_name_as_label(),
+            PlotSeries::new("acknowledged", Steps, Green, acknowledged).with_name_as_label(),
         )
-        .with_series(
-            PlotSeries::new("window's edge", SeriesForm::Steps, Hue::Orange, edge)
-                .with_name_as_label(),
-        );
+        .with_series(PlotSeries::new("window's edge", Steps, Orange, edge).with_name_as_label());
     let title = format!("Time–sequence: {last} acknowledged in {}", seconds(at));
     let method = "Data by its place in the stream: acknowledged, in flight (vertical lines), and the edge of the window.";
     Some(PageSection::new(
@@ -677,37 +636,20 @@ pub(super) fn by_load(report: &RampReport) -> PageSection {
         .iter()
         .filter_map(|step| Some((step.offered, step.loss?)));
     let mut delays = Panel::new("round trip")
+        .with_series(PlotSeries::new("p99", Line, Grey, delay(|rtt| rtt.p99)).with_name_as_label())
         .with_series(
-            PlotSeries::new("p99", SeriesForm::Line, Hue::Grey, delay(|rtt| rtt.p99))
-                .with_name_as_label(),
-        )
-        .with_series(
-            PlotSeries::new(
-                "median",
-                SeriesForm::Line,
-                Hue::Plum,
-                delay(|rtt| rtt.median),
-            )
-            .with_name_as_label(),
+            PlotSeries::new("median", Line, Plum, delay(|rtt| rtt.median)).with_name_as_label(),
         );
     if let Some(idle) = report.idle {
         delays = delays.with_level(idle.median, &format!("idle {}", round_trip(idle.median)));
     }
     let plot = Plot::new("Rate, round-trip time and loss by offered load")
         .with_axis_name("offered load")
-        .with_panel(Panel::new("carried").with_series(PlotSeries::new(
-            "carried",
-            SeriesForm::Line,
-            Hue::Blue,
-            carried,
-        )))
+        .with_panel(
+            Panel::new("carried").with_series(PlotSeries::new("carried", Line, Blue, carried)),
+        )
         .with_panel(delays)
-        .with_panel(Panel::new("lost").with_series(PlotSeries::new(
-            "lost",
-            SeriesForm::Line,
-            Hue::Orange,
-            lost,
-        )));
+        .with_panel(Panel::new("lost").with_series(PlotSeries::new("lost", Line, Orange, lost)));
     PageSection::new(
         knee_sentence(report),
         "A point for each step: carried rate, round trips and loss by offered load.",

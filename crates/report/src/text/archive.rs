@@ -1,15 +1,12 @@
 //! The archive: lists, one document, histories, and what was done to it.
 
 use fullpipe_record::{
-    ArchiveCheck, ArchiveReport, ArchiveThinned, Direction, HistoryDay, HistoryReport,
-    HistorySeries, ImportedFile, StoredDocument, StoredFacts,
+    ArchiveCheck, ArchiveReport, ArchiveThinned, HistoryDay, HistoryReport, HistorySeries,
+    ImportedFile, StoredDocument, StoredFacts,
 };
 use fullpipe_stats::MIN_RUNS_WITH_CHANGE;
-use fullpipe_units::{count_noun, printable_line};
 
-use super::style::{TextStyle, cut_text, heading_line, paragraph};
-use super::table::ColumnAlignment::{Left, Right};
-use super::table::{TextTable, or_dash};
+use crate::prelude::*;
 
 /// Characters of an identifier that are shown: its end, because documents of one hour begin alike.
 const SHOWN_ID: usize = 8;
@@ -46,17 +43,11 @@ pub fn archive_text(archive: &ArchiveReport) -> String {
 }
 
 /// Returns documents as a list, a line each.
-pub fn document_list(documents: &[StoredDocument], style: TextStyle) -> String {
+pub fn document_list(documents: &[StoredDocument]) -> String {
     if documents.is_empty() {
         return "no documents\n".to_owned();
     }
-    let mut table = TextTable::new(&[
-        ("document", Left),
-        ("started (UTC)", Left),
-        ("to", Left),
-        ("rate", Right),
-        ("result", Left),
-    ]);
+    let mut table = TextTable::new("document|started (UTC)|to|>rate|result");
     for document in documents {
         let mut facts = document.facts.iter();
         let rate = facts.find_map(|facts| facts.steady.or(facts.rate));
@@ -73,7 +64,7 @@ pub fn document_list(documents: &[StoredDocument], style: TextStyle) -> String {
             result_summary(document),
         ]);
     }
-    table.render(0, |head| style.dim(head))
+    table.render(0)
 }
 
 /// Returns the kind of a document and the limit of its first run.
@@ -85,7 +76,7 @@ fn result_summary(document: &StoredDocument) -> String {
     let first = document.facts.first();
     let limit = first
         .and_then(|facts| facts.limit.as_deref())
-        .map_or_else(String::new, |limit| format!(", {limit}"));
+        .map_text(|limit| format!(", {limit}"));
     let valid = if document.facts.iter().all(|facts| facts.valid) {
         ""
     } else {
@@ -121,8 +112,8 @@ fn cut_to_minute(started: &str) -> String {
 }
 
 /// Returns one document with all that is known of it.
-pub fn stored_document(document: &StoredDocument, style: TextStyle) -> String {
-    let mut text = style.bold(&document.id) + "\n";
+pub fn stored_document(document: &StoredDocument) -> String {
+    let mut text = bold_text(&document.id) + "\n";
     let thinned = if document.thinned {
         ", samples or body removed"
     } else {
@@ -145,11 +136,11 @@ pub fn stored_document(document: &StoredDocument, style: TextStyle) -> String {
     document
         .facts
         .iter()
-        .for_each(|facts| text += &stored_figures(facts, style));
+        .for_each(|facts| text += &stored_figures(facts));
     text
 }
 
-fn stored_figures(facts: &StoredFacts, style: TextStyle) -> String {
+fn stored_figures(facts: &StoredFacts) -> String {
     let step = if facts.step.is_empty() {
         String::new()
     } else {
@@ -157,7 +148,7 @@ fn stored_figures(facts: &StoredFacts, style: TextStyle) -> String {
     };
     let valid = if facts.valid { "" } else { " (invalid)" };
     let title = format!("{step}{}{valid}", direction_name(facts.direction));
-    let mut text = heading_line(style, &title);
+    let mut text = heading_line(&title);
     let lines = [
         ("rate", figure_text(facts.rate)),
         ("after the ramp", figure_text(facts.steady)),
@@ -198,13 +189,13 @@ pub(crate) const fn direction_name(direction: Direction) -> &'static str {
 }
 
 /// Returns a line for each file of an import, and the error of each that was refused.
-pub fn imported_files(files: &[ImportedFile], style: TextStyle) -> String {
+pub fn imported_files(files: &[ImportedFile]) -> String {
     files
         .iter()
         .map(|file| {
             let name = printable_line(&file.file);
             match &file.error {
-                Some(error) => style.failure_paragraph(&format!("{name}: {error}"), 0),
+                Some(error) => failure_paragraph(&format!("{name}: {error}"), 0),
                 None => paragraph(&format!("{name}: {}", import_result(file)), 0),
             }
         })
@@ -238,13 +229,13 @@ fn import_result(file: &ImportedFile) -> String {
 const MAX_IDS: usize = 3;
 
 /// Returns the result of a check.
-pub fn archive_check(check: &ArchiveCheck, style: TextStyle) -> String {
+pub fn archive_check(check: &ArchiveCheck) -> String {
     let mut text = String::new();
     for damaged in &check.damaged {
-        text += &style.failure_paragraph(&format!("{} is damaged: {}", damaged.id, damaged.why), 0);
+        text += &failure_paragraph(&format!("{} is damaged: {}", damaged.id, damaged.why), 0);
     }
     for error in &check.database {
-        text += &style.failure_paragraph(&format!("database: {}", printable_line(error)), 0);
+        text += &failure_paragraph(&format!("database: {}", printable_line(error)), 0);
     }
     let stale = match (check.stale, check.repaired) {
         (0, _) => String::new(),
@@ -275,46 +266,35 @@ pub fn archive_thinned(thinned: &ArchiveThinned) -> String {
 const MAX_DAYS: usize = 31;
 
 /// Returns the history of one host: for each series the medians by day, and the changes.
-pub fn history_text(history: &HistoryReport, style: TextStyle) -> String {
+pub fn history_text(history: &HistoryReport) -> String {
     if history.series.is_empty() {
         return format!(
             "no runs towards {} are kept\n",
             printable_line(&history.host)
         );
     }
-    history
-        .series
-        .iter()
-        .map(|series| one_series(series, style))
-        .collect()
+    history.series.iter().map(one_series).collect()
 }
 
-fn one_series(series: &HistorySeries, style: TextStyle) -> String {
+fn one_series(series: &HistorySeries) -> String {
     let way = direction_name(series.direction);
     let runs = count_noun(series.points.len(), "run");
     let title = format!(
         "{}, {way}: {} ({runs})",
         series.path_key, series.request_key
     );
-    let mut text = heading_line(style, &printable_line(&title));
+    let mut text = heading_line(&printable_line(&title));
     for change in &series.changes {
         text += &paragraph(&change.sentence, 2);
     }
     if let Some(sentence) = no_change(series) {
         text += &paragraph(&sentence, 2);
     }
-    text + &day_table(&series.days, style)
+    text + &day_table(&series.days)
 }
 
-fn day_table(days: &[HistoryDay], style: TextStyle) -> String {
-    let mut table = TextTable::new(&[
-        ("day (UTC)", Left),
-        ("runs", Right),
-        ("median", Right),
-        ("least", Right),
-        ("idle RTT", Right),
-        ("limit", Left),
-    ]);
+fn day_table(days: &[HistoryDay]) -> String {
+    let mut table = TextTable::new("day (UTC)|>runs|>median|>least|>idle RTT|limit");
     let skipped = days.len().saturating_sub(MAX_DAYS);
     for day in &days[skipped..] {
         table.push_row([
@@ -326,7 +306,7 @@ fn day_table(days: &[HistoryDay], style: TextStyle) -> String {
             or_dash(day.limit.as_deref().map(kind_of)),
         ]);
     }
-    let mut text = table.without_unknown().render(2, |head| style.dim(head));
+    let mut text = table.without_unknown().render(2);
     if skipped > 0 {
         text += &format!("  {} not shown\n", count_noun(skipped, "earlier day"));
     }

@@ -1,25 +1,22 @@
 //! Answers of the calculator: one in full, or many as a table.
 
 use fullpipe_record::{
-    Buffer, Calculation, Change, Combination, Improvement, Inputs, Leg, Limit, Need, Quantity,
-    Side, Solved, Value, WhatIf,
+    Buffer, Calculation, Change, Combination, Improvement, Inputs, Leg, Need, Quantity, Side,
+    Solved, Value, WhatIf,
 };
-use fullpipe_units::{ByteCount, count_noun};
 
 use super::prediction::{assumption_notes, ceiling_chart};
-use super::style::{TextStyle, heading_line, paragraph};
-use super::table::ColumnAlignment::{Left, Right};
-use super::table::{TableColumn, TextTable, columns_table, or_dash, pair_table};
+use crate::prelude::*;
 
 /// A calculation: the equation's answer, what the hosts would make of the path and what lifts that,
 /// what-ifs, what the target takes, and the settings that yield the window.
-pub fn calculation_text(solved: &Calculation, style: TextStyle) -> String {
+pub fn calculation_text(solved: &Calculation) -> String {
     [
-        style.bold_paragraph(&equation_answer(solved), 0),
-        between_hosts(solved, style),
-        what_ifs(&solved.what_ifs, style),
-        target_needs(solved, style),
-        linux_settings(solved, style),
+        bold_paragraph(&equation_answer(solved), 0),
+        between_hosts(solved),
+        what_ifs(&solved.what_ifs),
+        target_needs(solved),
+        linux_settings(solved),
     ]
     .concat()
 }
@@ -29,9 +26,14 @@ pub fn calculation_text(solved: &Calculation, style: TextStyle) -> String {
 ///
 /// If the columns are wider than a terminal, first the BDP is left out, then the textbook's rate,
 /// then the limit; JSON and CSV have them all.
-pub fn combination_table(rows: &[Combination], style: TextStyle) -> String {
-    columns_table(combination_columns(rows), &["BDP", "textbook", "limit"])
-        .render(0, |head| style.bold(head))
+pub fn combination_table(rows: &[Combination]) -> String {
+    let heads = INPUTS.map(|(head, _)| format!(">{head}|")).concat();
+    let rows = rows.iter().map(combination_cells);
+    TextTable::from_rows(&(heads + ">BDP|>textbook|>kernel model|>time|limit"), rows)
+        .without_constant(INPUTS.len())
+        .without_unknown()
+        .without_excess(&["BDP", "textbook", "limit"])
+        .render(0)
 }
 
 fn equation_answer(solved: &Calculation) -> String {
@@ -43,9 +45,7 @@ fn equation_answer(solved: &Calculation) -> String {
         ..
     } = solved;
     let each = inputs.streams.filter(|streams| *streams > 1);
-    let each = each.map_or_else(String::new, |streams| {
-        format!(" in each of {streams} streams")
-    });
+    let each = each.map_text(|streams| format!(" in each of {streams} streams"));
     let how = match (inputs.buffer, inputs.window, inputs.loss) {
         (Some(buffer), ..) => {
             format!("A buffer request of {buffer}, which is a window of {window},{each}")
@@ -74,16 +74,16 @@ fn equation_answer(solved: &Calculation) -> String {
     }
 }
 
-fn between_hosts(solved: &Calculation, style: TextStyle) -> String {
-    let mut text = heading_line(style, "What the hosts make of that path")
-        + &ceiling_chart(&solved.prediction, style);
+fn between_hosts(solved: &Calculation) -> String {
+    let mut text =
+        heading_line("What the hosts make of that path") + &ceiling_chart(&solved.prediction);
     for line in [improvement_sentence(solved), transfer_duration(solved)]
         .into_iter()
         .flatten()
     {
         text += &paragraph(&line, 4);
     }
-    text + &assumption_notes(&solved.prediction, style)
+    text + &assumption_notes(&solved.prediction)
 }
 
 /// Returns the sentence about the changes that raise the rate, or about why there are none; `None`
@@ -162,12 +162,12 @@ fn transfer_duration(solved: &Calculation) -> Option<String> {
 }
 
 /// Returns the needs of the target: those that must all hold, and those of which one is enough.
-fn target_needs(solved: &Calculation, style: TextStyle) -> String {
+fn target_needs(solved: &Calculation) -> String {
     if solved.needs.is_empty() {
         return String::new();
     }
     let mut text =
-        heading_line(style, &target_title(solved)) + &needs_table(["now", "needed"], &solved.needs);
+        heading_line(&target_title(solved)) + &needs_table(["now", "needed"], &solved.needs);
     let (some, none): (Vec<&Need>, Vec<&Need>) =
         solved.alone.iter().partition(|need| need.value.is_some());
     if !some.is_empty() {
@@ -184,7 +184,7 @@ fn target_needs(solved: &Calculation, style: TextStyle) -> String {
             .iter()
             .map(|need| need.quantity.name().to_owned())
             .collect();
-        text += &style.dim_paragraph(
+        text += &dim_paragraph(
             &format!("No other {} would do alone.", join_words(&names, "or")),
             2,
         );
@@ -209,7 +209,7 @@ fn target_title(solved: &Calculation) -> String {
 }
 
 fn needs_table<'a>([now, needed]: [&str; 2], needs: impl IntoIterator<Item = &'a Need>) -> String {
-    let mut table = TextTable::new(&[("", Left), ("", Left), (now, Right), (needed, Left)]);
+    let mut table = TextTable::new(&format!("||>{now}|{needed}"));
     for need in needs {
         let mark = if need.met { "✓" } else { "✗" };
         let name = need.quantity.name().replace('-', "_");
@@ -232,7 +232,7 @@ fn needs_table<'a>([now, needed]: [&str; 2], needs: impl IntoIterator<Item = &'a
             format!("{value}{}", where_set(need.quantity)),
         ]);
     }
-    table.render(4, str::to_owned)
+    table.render(4)
 }
 
 fn where_set(quantity: Quantity) -> &'static str {
@@ -245,7 +245,7 @@ fn where_set(quantity: Quantity) -> &'static str {
     }
 }
 
-fn linux_settings(solved: &Calculation, style: TextStyle) -> String {
+fn linux_settings(solved: &Calculation) -> String {
     let buffers = &solved.buffers;
     let (read, write) = (&buffers.tcp_rmem_reason, &buffers.tcp_wmem_reason);
     let rows = [
@@ -266,20 +266,20 @@ fn linux_settings(solved: &Calculation, style: TextStyle) -> String {
         "Linux settings with room for a window of {}",
         exact_size(solved.window)
     );
-    let mut text = heading_line(style, &title) + &pair_table(rows, 2);
+    let mut text = heading_line(&title) + &pair_table(rows, 2);
     if buffers.so_rcvbuf > buffers.rmem_max {
         let cut = format!(
             "The receiver cuts such a request to {} (net.core.rmem_max).",
             exact_size(buffers.rmem_max)
         );
-        text += &style.dim_paragraph(&cut, 2);
+        text += &dim_paragraph(&cut, 2);
     }
     let payload = format!(
         "Of each packet {} bytes are payload ({} of its bytes on the wire).",
         solved.mss.get(),
         solved.efficiency
     );
-    text + &style.dim_paragraph(&payload, 2)
+    text + &dim_paragraph(&payload, 2)
 }
 
 /// Returns the maximum of a setting, with its reason if there is one.
@@ -296,11 +296,11 @@ fn exact_size(size: ByteCount) -> String {
     format!("{size} ({} bytes)", size.get())
 }
 
-fn what_ifs(answers: &[WhatIf], style: TextStyle) -> String {
+fn what_ifs(answers: &[WhatIf]) -> String {
     if answers.is_empty() {
         return String::new();
     }
-    let mut table = TextTable::new(&[("", Left), ("", Right), ("", Right), ("", Left)]);
+    let mut table = TextTable::new("|>|>|");
     for WhatIf {
         what,
         estimate,
@@ -324,7 +324,7 @@ fn what_ifs(answers: &[WhatIf], style: TextStyle) -> String {
             format!("{}{leg}{time}", estimate.limit.name()),
         ]);
     }
-    heading_line(style, "What if") + &table.render(2, str::to_owned)
+    heading_line("What if") + &table.render(2)
 }
 
 fn change_phrase(change: &Change) -> String {
@@ -400,37 +400,23 @@ fn join_words(items: &[String], last: &str) -> String {
 
 fn capitalise_first(text: &str) -> String {
     let mut letters = text.chars();
-    letters.next().map_or_else(String::new, |first| {
-        first.to_uppercase().chain(letters).collect()
-    })
+    letters
+        .next()
+        .map_text(|first| first.to_uppercase().chain(letters).collect())
 }
 
-/// A column for each quantity that differs, and for what the combinations come to.
-fn combination_columns(rows: &[Combination]) -> Vec<TableColumn> {
-    let inputs = INPUTS.into_iter().map(|(head, cell)| {
-        TableColumn::from_rows(head, Right, rows, |row| or_dash(cell(&row.inputs)))
-    });
-    let mut columns: Vec<TableColumn> = inputs.filter(TableColumn::has_differences).collect();
-    if rows.iter().any(|row| row.bdp.is_some()) {
-        columns.push(TableColumn::from_rows("BDP", Right, rows, |row| {
-            or_dash(row.bdp)
-        }));
-    }
-    columns.push(TableColumn::from_rows("textbook", Right, rows, |row| {
-        row.estimate.textbook.to_string()
-    }));
-    columns.push(TableColumn::from_rows("kernel model", Right, rows, |row| {
-        row.estimate.kernel_model.to_string()
-    }));
-    if rows.iter().any(|row| row.estimate.time.is_some()) {
-        columns.push(TableColumn::from_rows("time", Right, rows, |row| {
-            or_dash(row.estimate.time)
-        }));
-    }
-    columns.push(TableColumn::from_rows("limit", Left, rows, |row| {
-        row.estimate.limit.name().to_owned()
-    }));
-    columns
+/// Returns all quantities of a combination, and what it comes to.
+fn combination_cells(row: &Combination) -> Vec<String> {
+    let estimate = &row.estimate;
+    let inputs = INPUTS.iter().map(|(_, cell)| or_dash(cell(&row.inputs)));
+    let answers = [
+        or_dash(row.bdp),
+        estimate.textbook.to_string(),
+        estimate.kernel_model.to_string(),
+        or_dash(estimate.time),
+        estimate.limit.name().to_owned(),
+    ];
+    inputs.chain(answers).collect()
 }
 
 type Cell = fn(&Inputs) -> Option<String>;

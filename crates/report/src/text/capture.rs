@@ -2,38 +2,34 @@ use fullpipe_record::{
     CapturePoint, CaptureReport, CapturedTransfer, FlowEnd, FlowReport, OwnCapture, RedactedFile,
     StallTimes,
 };
-use fullpipe_units::{BitRate, ByteCount, Span, count_noun, printable_line};
 
 use super::course::stream_over_time;
 use super::diagnosis::{confidence_percent, diagnosis_text, verdict_sentences};
-use super::measurement::round_trip;
-use super::style::{TextStyle, heading_line, paragraph};
-use super::table::ColumnAlignment::{Left, Right};
-use super::table::{TextTable, pair_table};
 use super::two_captures::capture_comparison;
+use crate::prelude::*;
 
 /// The connections of a capture: a line each for the `top` with most data, and the one with most at
 /// length.
-pub fn capture_text(report: &CaptureReport, top: usize, style: TextStyle) -> String {
+pub fn capture_text(report: &CaptureReport, top: usize) -> String {
     let bytes: ByteCount = report.flows.iter().map(FlowReport::total_bytes).sum();
     let (name, time) = (printable_line(&report.name), flow_duration(report.duration));
     let head = format!(
         "{name}: {}, {bytes} of data in {time}",
         count_noun(report.flows.len(), "connection")
     );
-    let mut text = heading_line(style, &head);
+    let mut text = heading_line(&head);
     for note in &report.notes {
-        text += &style.dim_paragraph(note, 2);
+        text += &dim_paragraph(note, 2);
     }
     let mut flows: Vec<&FlowReport> = report.flows.iter().collect();
     flows.sort_by_cached_key(|flow| (std::cmp::Reverse(flow.total_bytes()), flow.number));
     if !flows.is_empty() && top > 0 {
         text += "\n";
-        text += &flow_list(&flows[..flows.len().min(top)], style);
+        text += &flow_list(&flows[..flows.len().min(top)]);
     }
     if flows.len() > top && top > 0 {
         let rest = format!("{} with less data are left out (--top).", flows.len() - top);
-        text += &style.dim_paragraph(&rest, 2);
+        text += &dim_paragraph(&rest, 2);
     }
     let explained = report
         .transfers
@@ -41,16 +37,16 @@ pub fn capture_text(report: &CaptureReport, top: usize, style: TextStyle) -> Str
         .and_then(|transfer| transfer.flows.first());
     let largest = explained.and_then(|number| flows.iter().find(|flow| flow.number == *number));
     if let Some(largest) = largest.or(flows.first()) {
-        text += &capture_comparison(report, largest.number, style);
-        text += &flow_text(largest, &report.transfers, style);
+        text += &capture_comparison(report, largest.number);
+        text += &flow_text(largest, &report.transfers);
     }
     text
 }
 
 /// Returns the figures of the capture of a test, and the limit that it shows next to that of the
 /// test.
-pub fn own_capture(capture: &OwnCapture, style: TextStyle) -> String {
-    let mut text = heading_line(style, "Capture");
+pub fn own_capture(capture: &OwnCapture) -> String {
+    let mut text = heading_line("Capture");
     let mut held = match capture.packets {
         0 => "No packet of the transfer passed the device: there is no file".to_owned(),
         packets => format!(
@@ -67,11 +63,11 @@ pub fn own_capture(capture: &OwnCapture, style: TextStyle) -> String {
             held += &format!(", {count} {what}");
         }
     }
-    text += &style.dim_paragraph(&(held + "."), 2);
+    text += &dim_paragraph(&(held + "."), 2);
     let Some(limit) = &capture.limit else {
         return text;
     };
-    text += &verdict_sentences(limit, style);
+    text += &verdict_sentences(limit);
     text + &paragraph(
         &format!(
             "{}; confidence {}.",
@@ -92,7 +88,7 @@ pub(super) fn agreement_clause(capture: &OwnCapture) -> &'static str {
 }
 
 /// Returns a paragraph on the content of a capture that was written anew.
-pub fn redaction_text(file: &RedactedFile, style: TextStyle) -> String {
+pub fn redaction_text(file: &RedactedFile) -> String {
     let left_out = match file.left_out {
         0 => "nothing was left out".to_owned(),
         count => format!("left out: {}", count_noun(count, "other packet")),
@@ -102,25 +98,17 @@ pub fn redaction_text(file: &RedactedFile, style: TextStyle) -> String {
         "{}: {headers} with other addresses; {left_out}.",
         printable_line(&file.name)
     );
-    heading_line(style, "Redacted") + &paragraph(&text, 2)
+    heading_line("Redacted") + &paragraph(&text, 2)
 }
 
 /// The only connection of a capture at length; `None` without any.
-pub fn one_flow(report: &CaptureReport, style: TextStyle) -> Option<String> {
+pub fn one_flow(report: &CaptureReport) -> Option<String> {
     let only = report.flows.first()?;
-    Some(
-        capture_comparison(report, only.number, style) + &flow_text(only, &report.transfers, style),
-    )
+    Some(capture_comparison(report, only.number) + &flow_text(only, &report.transfers))
 }
 
-fn flow_list(flows: &[&FlowReport], style: TextStyle) -> String {
-    let heads = [
-        ("no", Right),
-        ("data", Right),
-        ("Mbit/s", Right),
-        ("again", Right),
-    ];
-    let mut table = TextTable::new(&[&heads[..], &[("", Left)]].concat());
+fn flow_list(flows: &[&FlowReport]) -> String {
+    let mut table = TextTable::new(">no|>data|>Mbit/s|>again|");
     for flow in flows {
         let [sender, receiver] = by_direction(flow);
         table.push_row([
@@ -131,28 +119,26 @@ fn flow_list(flows: &[&FlowReport], style: TextStyle) -> String {
             format!("{} > {}", sender.address, receiver.address),
         ]);
     }
-    table.render(2, |head| style.dim(head))
+    table.render(2)
 }
 
 /// A connection at length, with the limit of its transfer if that is one of `transfers`.
-fn flow_text(flow: &FlowReport, transfers: &[CapturedTransfer], style: TextStyle) -> String {
+fn flow_text(flow: &FlowReport, transfers: &[CapturedTransfer]) -> String {
     let [sender, receiver] = by_direction(flow);
     let head = format!(
         "Connection {}: {} sends to {}",
         flow.number, sender.address, receiver.address
     );
-    let mut text = heading_line(style, &head);
+    let mut text = heading_line(&head);
     text += &pair_table(flow_rows(flow, sender, receiver), 2);
     let own = transfers
         .iter()
         .find(|transfer| transfer.flows.contains(&flow.number));
-    text + &own.map_or_else(String::new, |transfer| {
-        course_of(flow, transfer, style) + &transfer_limit(transfer, style)
-    })
+    text + &own.map_text(|transfer| course_of(flow, transfer) + &transfer_limit(transfer))
 }
 
 /// Returns the course of a connection, whose stream is its place among those of the transfer.
-fn course_of(flow: &FlowReport, transfer: &CapturedTransfer, style: TextStyle) -> String {
+fn course_of(flow: &FlowReport, transfer: &CapturedTransfer) -> String {
     let place = transfer
         .flows
         .iter()
@@ -164,20 +150,20 @@ fn course_of(flow: &FlowReport, transfer: &CapturedTransfer, style: TextStyle) -
         .sender_samples
         .iter()
         .filter(|sample| usize::from(sample.stream) == stream);
-    stream_over_time(&own.collect::<Vec<_>>(), style)
+    stream_over_time(&own.collect::<Vec<_>>())
 }
 
 /// Returns the limit of a transfer, and what would help.
-fn transfer_limit(transfer: &CapturedTransfer, style: TextStyle) -> String {
+fn transfer_limit(transfer: &CapturedTransfer) -> String {
     let numbers: Vec<String> = transfer.flows.iter().map(u64::to_string).collect();
     let together = match numbers.len() {
         1 => String::new(),
-        _ => style.dim_paragraph(
+        _ => dim_paragraph(
             &format!("Judged together: connections {}.", numbers.join(", ")),
             2,
         ),
     };
-    together + &diagnosis_text(&transfer.diagnosis, BitRate::ZERO, style)
+    together + &diagnosis_text(&transfer.diagnosis, BitRate::ZERO)
 }
 
 fn flow_rows(

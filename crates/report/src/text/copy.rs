@@ -1,9 +1,8 @@
 //! Copies of files.
 
 use fullpipe_record::{CopyLimit, CopyProgress, CopyReport, CopyTransport};
-use fullpipe_units::{BitRate, ByteCount, SegCount, Span, count_noun};
 
-use super::style::paragraph;
+use crate::prelude::*;
 
 /// Returns the summary of a copy, a line for each fact.
 pub fn copy_summary(done: &CopyReport) -> String {
@@ -44,7 +43,7 @@ fn copy_counts(done: &CopyReport) -> String {
     let digest = done
         .digest
         .as_ref()
-        .map_or_else(String::new, |digest| format!("blake3 {digest}\n"));
+        .map_text(|digest| format!("blake3 {digest}\n"));
     let verified = if done.files > 0 {
         "; every byte is verified and durable"
     } else {
@@ -71,7 +70,7 @@ fn copy_path(done: &CopyReport) -> String {
     let control = done
         .congestion_control
         .as_ref()
-        .map_or_else(String::new, |name| format!(", {name}"));
+        .map_text(|name| format!(", {name}"));
     let lost = match done.retransmitted {
         SegCount::ZERO => String::new(),
         count => format!(", {count} retransmitted"),
@@ -80,11 +79,9 @@ fn copy_path(done: &CopyReport) -> String {
         ByteCount::ZERO => String::new(),
         bytes => format!(", {bytes} saved by compression"),
     };
-    let rtt = done
-        .rtt
-        .map_or_else(String::new, |rtt| format!(", RTT {rtt}"));
+    let rtt = done.rtt.map_text(|rtt| format!(", RTT {rtt}"));
     let CopyReport { rate, set_up, .. } = done;
-    let gave_way = done.gave_way.map_or_else(String::new, |part| {
+    let gave_way = done.gave_way.map_text(|part| {
         format!(
             "scavenging: gave way to other traffic {:.0} % of the time\n",
             part.as_percent()
@@ -92,7 +89,7 @@ fn copy_path(done: &CopyReport) -> String {
     });
     let limit = done
         .limit
-        .map_or_else(String::new, |of| format!("limit: {}\n", copy_limit(of)));
+        .map_text(|of| format!("limit: {}\n", copy_limit(of)));
     paragraph(
         &format!("{rate} {transport}{control}{rtt}{lost}{saved}; {set_up} to connect"),
         0,

@@ -1,12 +1,9 @@
 //! The course of a transfer as lines of marks.
 
 use fullpipe_record::Sample;
-use fullpipe_units::{BitRate, ByteCount, SegCount, Span, count_noun};
 
-use super::measurement::round_trip;
-use super::style::{TextStyle, heading_line};
-use super::table::ColumnAlignment::Left;
-use super::table::{HEIGHTS, TextTable};
+use super::table::HEIGHTS;
+use crate::prelude::*;
 
 /// Marks of a line.
 const MARKS: usize = 34;
@@ -21,7 +18,7 @@ const MIN_GROWTH: f64 = 0.25;
 /// Returns the rate, the bytes in flight, the window, the round-trip times and the retransmissions
 /// of a stream over time, each with its least and its most; nothing where there are too few
 /// samples.
-pub(crate) fn stream_over_time(samples: &[&Sample], style: TextStyle) -> String {
+pub(crate) fn stream_over_time(samples: &[&Sample]) -> String {
     let [Some(first), Some(last)] = [samples.first(), samples.last()] else {
         return String::new();
     };
@@ -38,7 +35,7 @@ pub(crate) fn stream_over_time(samples: &[&Sample], style: TextStyle) -> String 
         .chain(window_rows(&bins))
         .chain(rtt_row(&bins))
         .chain(retransmission_row(&bins));
-    let mut table = TextTable::new(&[("", Left); 3]);
+    let mut table = TextTable::new("||");
     for (name, marks, scale) in rows {
         table.push_row([name.to_owned(), marks, scale]);
     }
@@ -47,7 +44,7 @@ pub(crate) fn stream_over_time(samples: &[&Sample], style: TextStyle) -> String 
         duration.as_secs_f64(),
         seconds_label(bins.width)
     );
-    heading_line(style, &each) + &table.render(2, str::to_owned)
+    heading_line(&each) + &table.render(2)
 }
 
 /// The name of a line, its marks, and their scale.
@@ -206,6 +203,7 @@ fn greatest_value(values: &[f64]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::text::without_marks;
     use fullpipe_record::TcpInfo;
 
     /// Ten seconds at 8 Mbit/s, less than half of that in the second half, in which a packet was
@@ -237,7 +235,7 @@ mod tests {
     #[test]
     fn each_line_shows_the_course_with_its_scale() {
         let samples = samples();
-        let text = stream_over_time(&samples.iter().collect::<Vec<_>>(), TextStyle::PLAIN);
+        let text = without_marks(&stream_over_time(&samples.iter().collect::<Vec<_>>()));
         let lines: Vec<&str> = text.lines().skip(1).collect();
         let half = MARKS / 2;
         assert_eq!(lines[0], "Course: 10.0 s, 294 ms a mark");
@@ -274,7 +272,7 @@ mod tests {
         for sample in &mut samples {
             (sample.tcp.unacked, sample.tcp.bytes_acked) = (None, None);
         }
-        let text = stream_over_time(&samples.iter().collect::<Vec<_>>(), TextStyle::PLAIN);
+        let text = without_marks(&stream_over_time(&samples.iter().collect::<Vec<_>>()));
         assert!(
             text.contains("rate") && !text.contains("in flight"),
             "{text}"
@@ -286,14 +284,13 @@ mod tests {
         let samples = samples();
         for count in [0, 1, 3] {
             assert_eq!(
-                stream_over_time(
-                    &samples.iter().take(count).collect::<Vec<_>>(),
-                    TextStyle::PLAIN
-                ),
+                without_marks(&stream_over_time(
+                    &samples.iter().take(count).collect::<Vec<_>>()
+                )),
                 ""
             );
         }
         let at_once = vec![&samples[0]; 9];
-        assert_eq!(stream_over_time(&at_once, TextStyle::PLAIN), "");
+        assert_eq!(without_marks(&stream_over_time(&at_once)), "");
     }
 }

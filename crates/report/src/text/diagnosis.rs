@@ -1,16 +1,14 @@
 //! A verdict at length, and what would help.
 
 use fullpipe_record::{
-    At, Basis, CommandEnd, CommandTimeForecast, Diagnosis, Direction, Forecast, Http1Download,
-    KernelDefect, Limit, Remedy, RttForecast, RunnerUp, Transfer, TransferTimeUse, Trial, Verdict,
+    At, Basis, CommandEnd, CommandTimeForecast, Diagnosis, Forecast, Http1Download, KernelDefect,
+    Remedy, RttForecast, RunnerUp, Transfer, TransferTimeUse, Trial, Verdict,
 };
-use fullpipe_units::{BitRate, Ratio, printable_line};
 use serde::Serialize;
 
-use super::measurement::{round_trip, rounded_time};
-use super::style::{TextStyle, heading_line, paragraph};
-use super::table::ColumnAlignment::{Left, Right};
-use super::table::{TextTable, pair_table, value_bar};
+use super::measurement::rounded_time;
+use super::table::value_bar;
+use crate::prelude::*;
 
 /// Characters of the longest bar.
 const BAR: usize = 10;
@@ -23,21 +21,18 @@ const NOTHING_TO_CHANGE: &str = "none";
 
 /// Returns the limit of a transfer, the evidence and the remedies, whose gains are multiples of the
 /// rate that was judged: that of the steady part, or else `mean`.
-pub fn diagnosis_text(diagnosis: &Diagnosis, mean: BitRate, style: TextStyle) -> String {
+pub fn diagnosis_text(diagnosis: &Diagnosis, mean: BitRate) -> String {
     let steady = diagnosis
         .evidence
         .as_ref()
         .and_then(|evidence| evidence.steady);
     let present = steady.map_or(mean, |steady| steady.rate);
-    let watched = diagnosis
-        .transfer
-        .as_ref()
-        .map_or_else(String::new, |seen| watched_transfer(seen, style));
+    let watched = diagnosis.transfer.as_ref().map_text(watched_transfer);
     let defects: String = diagnosis.defects.iter().map(defect).collect();
     watched
-        + &limit_text(&diagnosis.verdict, style)
+        + &limit_text(&diagnosis.verdict)
         + &defects
-        + &what_would_help(&diagnosis.remedies, present, style)
+        + &what_would_help(&diagnosis.remedies, present)
 }
 
 /// Returns a known defect of a kernel, in a sentence.
@@ -61,7 +56,7 @@ pub(super) fn defect(defect: &KernelDefect) -> String {
 }
 
 /// Returns the text on the watched connections: their program and their data.
-fn watched_transfer(seen: &Transfer, style: TextStyle) -> String {
+fn watched_transfer(seen: &Transfer) -> String {
     let program = match (&seen.program, seen.pid) {
         (Some(name), Some(pid)) => format!("{} (process {pid})", printable_line(name)),
         (Some(name), None) => printable_line(name),
@@ -83,13 +78,12 @@ fn watched_transfer(seen: &Transfer, style: TextStyle) -> String {
         rounded_time(seen.watched),
         seen.rate
     );
-    heading_line(style, &format!("{program} {way}"))
-        + &paragraph(&format!("{connections}: {moved}"), 2)
+    heading_line(&format!("{program} {way}")) + &paragraph(&format!("{connections}: {moved}"), 2)
 }
 
-fn limit_text(verdict: &Verdict, style: TextStyle) -> String {
-    let mut text = heading_line(style, "Limit");
-    text += &verdict_sentences(verdict, style);
+fn limit_text(verdict: &Verdict) -> String {
+    let mut text = heading_line("Limit");
+    text += &verdict_sentences(verdict);
     text += &ceiling_bars(verdict);
     text += &pair_table(verdict.evidence.clone(), 4);
     for other in &verdict.others {
@@ -104,7 +98,7 @@ fn limit_text(verdict: &Verdict, style: TextStyle) -> String {
         );
     }
     text += &paragraph(&where_time_went(verdict), 2);
-    text + &style.dim_paragraph(&verdict_basis(verdict), 2)
+    text + &dim_paragraph(&verdict_basis(verdict), 2)
 }
 
 /// Returns the uses of the time of the transfer that took most of it; nothing where it was not
@@ -128,13 +122,13 @@ fn where_time_went(verdict: &Verdict) -> String {
 }
 
 /// Returns the limit in one sentence and, if the next limit is close, that one in another.
-pub(crate) fn verdict_sentences(verdict: &Verdict, style: TextStyle) -> String {
+pub(crate) fn verdict_sentences(verdict: &Verdict) -> String {
     let next = verdict
         .runner_up
         .as_ref()
         .and_then(runner_up_sentence)
-        .map_or_else(String::new, |next| paragraph(&next, 2));
-    style.bold_paragraph(&verdict.sentence, 2) + &next
+        .map_text(|next| paragraph(&next, 2));
+    bold_paragraph(&verdict.sentence, 2) + &next
 }
 
 fn runner_up_sentence(next: &RunnerUp) -> Option<String> {
@@ -176,7 +170,7 @@ fn ceiling_bars(verdict: &Verdict) -> String {
         .collect();
     ceilings.sort_by_key(|(_, rate)| *rate);
     let full = ceilings.last().map_or(0.0, |(_, rate)| rate.as_f64());
-    let mut table = TextTable::new(&[("", Left), ("", Right), ("", Left)]);
+    let mut table = TextTable::new("|>|");
     for (kind, rate) in ceilings {
         let mark = if kind == verdict.kind {
             " the limit"
@@ -189,7 +183,7 @@ fn ceiling_bars(verdict: &Verdict) -> String {
             value_bar(rate.as_f64(), full, BAR) + mark,
         ]);
     }
-    table.render(4, str::to_owned)
+    table.render(4)
 }
 
 /// Returns a ceiling; one above every network, as that of a window over loopback, without its
@@ -268,8 +262,8 @@ fn candidate_verdicts(verdict: &Verdict) -> String {
     format!(" It may as well be {}{which}.", others.join(" or "))
 }
 
-fn what_would_help(remedies: &[Remedy], present: BitRate, style: TextStyle) -> String {
-    let mut text = heading_line(style, "What would help");
+fn what_would_help(remedies: &[Remedy], present: BitRate) -> String {
+    let mut text = heading_line("What would help");
     if remedies.is_empty() {
         return text + "  Nothing that follows from this.\n";
     }
@@ -284,36 +278,29 @@ fn what_would_help(remedies: &[Remedy], present: BitRate, style: TextStyle) -> S
             remedy.id,
             json_name(remedy.scope),
             remedy_gain(remedy, present),
-            remedy
-                .command_time
-                .map_or_else(String::new, command_time_text)
+            remedy.command_time.map_text(command_time_text)
         );
-        text += &numbered_remedy(index, &title, remedy, style);
+        text += &numbered_remedy(index, &title, remedy);
         for command in &remedy.commands.undo {
-            text += &format!("     {}\n", style.dim(&format!("undo: {command}")));
+            text += &format!("     {}\n", dim_text(&format!("undo: {command}")));
         }
         for other in &remedy.commands.elsewhere {
             let commands = other.apply.join("; ");
-            text += &style.dim_paragraph(&format!("on {}: {commands}", other.system.name()), 5);
+            text += &dim_paragraph(&format!("on {}: {commands}", other.system.name()), 5);
         }
     }
     text
 }
 
 /// Returns a remedy at length: its title, which begins with its name, its reason and its commands.
-pub(super) fn numbered_remedy(
-    index: usize,
-    title: &str,
-    remedy: &Remedy,
-    style: TextStyle,
-) -> String {
+pub(super) fn numbered_remedy(index: usize, title: &str, remedy: &Remedy) -> String {
     // The number takes the place of the first line's indent.
     let mut text = paragraph(title, 5)
         .replacen("     ", &format!("  {}. ", index + 1), 1)
-        .replacen(&remedy.id, &style.bold(&remedy.id), 1);
+        .replacen(&remedy.id, &bold_text(&remedy.id), 1);
     text += &paragraph(&remedy_reason(remedy), 5);
     for command in &remedy.commands.apply {
-        text += &format!("     {}\n", style.dim(command));
+        text += &format!("     {}\n", dim_text(command));
     }
     text
 }
@@ -322,13 +309,13 @@ pub(super) fn numbered_remedy(
 pub(super) fn remedy_gain(remedy: &Remedy, present: BitRate) -> String {
     remedy
         .predicted
-        .map_or_else(String::new, |forecast| forecast_gain(forecast, present))
+        .map_text(|forecast| forecast_gain(forecast, present))
 }
 
 /// Returns why a remedy should help, and its price: the round trips that it makes for everyone on
 /// the link.
 pub(crate) fn remedy_reason(remedy: &Remedy) -> String {
-    let price = remedy.rtt.map_or_else(String::new, |rtt| match rtt.high {
+    let price = remedy.rtt.map_text(|rtt| match rtt.high {
         Some(high) if high <= rtt.low => format!(" Round trips stay at {}.", round_trip(rtt.low)),
         _ => format!(
             " Round trips under load: {}, for everyone on the link.",
@@ -414,12 +401,9 @@ pub fn commands_elsewhere(remedy: &Remedy, here: At) -> Vec<&str> {
 }
 
 /// The same download by HTTP/1.1: what came, and what that says of HTTP/2.
-pub fn http1_text(again: &Http1Download, style: TextStyle) -> String {
-    let mut text = heading_line(style, "By HTTP/1.1");
-    let mut table = TextTable::new(&[("", Left), ("", Right)]);
-    table.push_row(["HTTP/2".to_owned(), again.before.to_string()]);
-    table.push_row(["HTTP/1.1".to_owned(), again.measured.to_string()]);
-    text += &table.render(2, str::to_owned);
+pub fn http1_text(again: &Http1Download) -> String {
+    let rates = [("HTTP/2", again.before), ("HTTP/1.1", again.measured)];
+    let table = pair_table(rates.map(|(name, rate)| (name, rate.to_string())));
     let said = if again.is_faster() {
         "The same download is faster by HTTP/1.1, over the same path from the same server: the window of HTTP/2 held \
          it back."
@@ -430,28 +414,28 @@ pub fn http1_text(again: &Http1Download, style: TextStyle) -> String {
             again.verdict.kind.name()
         )
     };
-    text + &style.bold_paragraph(&said, 2)
+    heading_line("By HTTP/1.1") + &table + &bold_paragraph(&said, 2)
 }
 
 /// A remedy that was carried out: predicted against measured, and whether it is still in place.
-pub fn trial_text(trial: &Trial, style: TextStyle) -> String {
-    let mut text = heading_line(style, &format!("With {}", trial.remedy));
+pub fn trial_text(trial: &Trial) -> String {
+    let mut text = heading_line(&format!("With {}", trial.remedy));
     text += &trial_table(trial);
     let limit = trial.measurement.limit.as_ref();
     let now = limit.map_or("unknown", |verdict| verdict.kind.name());
-    text += &style.bold_paragraph(&format!("The limit is now {now}."), 2);
+    text += &bold_paragraph(&format!("The limit is now {now}."), 2);
     text + &match (&trial.not_undone, trial.kept) {
         (Some(why), _) => {
-            style.failure_paragraph(&format!("The settings are not all as they were: {why}."), 2)
+            failure_paragraph(&format!("The settings are not all as they were: {why}."), 2)
         }
         (None, true) => "  It was left in place.\n".to_owned(),
-        (None, false) => format!("  {}\n", style.mark_success("It was undone.")),
+        (None, false) => format!("  {}\n", success_text("It was undone.")),
     }
 }
 
 /// Returns the rates before and with a remedy, and the round trips with it, next to the forecast.
 fn trial_table(trial: &Trial) -> String {
-    let mut table = TextTable::new(&[("", Left), ("", Right), ("", Left)]);
+    let mut table = TextTable::new("|>|");
     table.push_row(["before".to_owned(), trial.before.to_string(), String::new()]);
     if let Some(forecast) = trial.predicted {
         let (low, high) = (forecast.low, forecast.high);
@@ -472,7 +456,7 @@ fn trial_table(trial: &Trial) -> String {
             format!("predicted: {}", round_trips(forecast)),
         ]);
     }
-    table.render(2, str::to_owned)
+    table.render(2)
 }
 
 fn of_predicted(trial: &Trial) -> String {

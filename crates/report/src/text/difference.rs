@@ -1,10 +1,6 @@
 use fullpipe_record::{DifferenceReport, LimitCount, PairForecast, QuantityDifference};
-use fullpipe_units::{Ratio, SegCount, count_noun};
 
-use super::measurement::round_trip;
-use super::style::{TextStyle, heading_line, paragraph};
-use super::table::ColumnAlignment::{Left, Right};
-use super::table::{TextTable, or_dash};
+use crate::prelude::*;
 
 /// Returns the cost of pairs and the difference that they can show.
 pub fn pair_forecast(forecast: &PairForecast) -> String {
@@ -17,8 +13,7 @@ pub fn pair_forecast(forecast: &PairForecast) -> String {
         pairs_for_half,
     } = forecast;
     let half = share_percent(Ratio::new(detectable.get() / 2.0));
-    let more =
-        pairs_for_half.map_or_else(String::new, |pairs| format!("; {half} takes about {pairs}"));
+    let more = pairs_for_half.map_text(|pairs| format!("; {half} takes about {pairs}"));
     let time = if time.as_secs_f64() < 90.0 {
         format!("{:.0} s", time.as_secs_f64())
     } else {
@@ -34,21 +29,21 @@ pub fn pair_forecast(forecast: &PairForecast) -> String {
 
 /// Returns the difference of A and B: the sentence, the quantities, the limits, and what restricts
 /// the answer.
-pub fn difference_text(report: &DifferenceReport, style: TextStyle) -> String {
-    let mut text = heading_line(style, "Difference");
+pub fn difference_text(report: &DifferenceReport) -> String {
+    let mut text = heading_line("Difference");
     for (side, runs) in [("A", &report.a), ("B", &report.b)] {
         text += &paragraph(
             &format!("{side}: {}, {}", runs.name, count_noun(runs.runs, "run")),
             2,
         );
         if let Some([low, high]) = runs.within_run {
-            text += &style.dim_paragraph(&format!("within this run {low} to {high} (95 %)"), 5);
+            text += &dim_paragraph(&format!("within this run {low} to {high} (95 %)"), 5);
         }
     }
     text += "\n";
-    text += &style.bold_paragraph(&report.sentence, 2);
+    text += &bold_paragraph(&report.sentence, 2);
     text += "\n";
-    text += &quantity_table(report, style);
+    text += &quantity_table(report);
     text += &limit_counts(report);
     for line in report
         .incomparable
@@ -56,22 +51,16 @@ pub fn difference_text(report: &DifferenceReport, style: TextStyle) -> String {
         .map(|why| format!("Not comparable: {why}"))
         .chain(report.left_out.clone())
     {
-        text += &style.failure_paragraph(&line, 2);
+        text += &failure_paragraph(&line, 2);
     }
     if report.interrupted {
-        text += &style.failure_paragraph("Interrupted: these are the pairs that were complete.", 2);
+        text += &failure_paragraph("Interrupted: these are the pairs that were complete.", 2);
     }
     text
 }
 
-fn quantity_table(report: &DifferenceReport, style: TextStyle) -> String {
-    let mut table = TextTable::new(&[
-        ("", Left),
-        ("A", Right),
-        ("B", Right),
-        ("B to A", Right),
-        ("95 %", Right),
-    ]);
+fn quantity_table(report: &DifferenceReport) -> String {
+    let mut table = TextTable::new("|>A|>B|>B to A|>95 %");
     let name = if report.is_steady {
         "steady rate"
     } else {
@@ -94,7 +83,7 @@ fn quantity_table(report: &DifferenceReport, style: TextStyle) -> String {
             |count: &SegCount| count.get().to_string(),
         ));
     }
-    table.render(2, |head| style.dim(head))
+    table.render(2)
 }
 
 fn quantity_cells<T>(

@@ -3,31 +3,28 @@
 use fullpipe_record::{
     Experiment, Path, PathDirection, Prediction, Remedy, Steady, Undone, Verdict,
 };
-use fullpipe_units::{BitRate, Ratio, Span};
 
 use super::diagnosis::{numbered_remedy, remedy_gain, verdict_sentences};
-use super::measurement::{accuracy_percent, rounded_time, steady_or_mean_rate};
+use super::measurement::rounded_time;
 use super::prediction::under_heading;
-use super::style::{TextStyle, heading_line, paragraph};
-use super::table::ColumnAlignment::{Left, Right};
-use super::table::{TextTable, or_dash, pair_table};
+use crate::prelude::*;
 
 /// Time of the loop outside of its two measurements: start of the hosts, round trips before the
 /// load, undo.
 const AROUND: Span = Span::from_secs(3);
 
 /// Returns the announcement of at most two measurements, each of which lasts `each`.
-pub fn experiment_announcement(each: Span, style: TextStyle) -> String {
+pub fn experiment_announcement(each: Span) -> String {
     let whole = each * 2 + AROUND;
     let seconds = (whole.as_secs_f64() / 5.0).ceil() * 5.0;
     let title =
         format!("Two hosts, an emulated path between them, one TCP stream: about {seconds} s.");
-    style.bold_paragraph(&title, 0)
+    bold_paragraph(&title, 0)
 }
 
 /// The path, and what it should carry.
-pub fn path_text(path: &Path, expected: &Prediction, style: TextStyle) -> String {
-    let mut text = heading_line(style, "1. The path, and what it should carry");
+pub fn path_text(path: &Path, expected: &Prediction) -> String {
+    let mut text = heading_line("1. The path, and what it should carry");
     if path.forward == path.reverse {
         text += &paragraph(&describe_direction(&path.forward), 2);
     } else {
@@ -47,61 +44,50 @@ pub fn path_text(path: &Path, expected: &Prediction, style: TextStyle) -> String
     } else {
         text += &paragraph(&format!("Round trip {}; no rate limit.", path.rtt()), 2);
     }
-    text + &under_heading(
-        "2. Prediction, fixed before the first packet",
-        expected,
-        style,
-    )
+    text + &under_heading("2. Prediction, fixed before the first packet", expected)
 }
 
 /// Returns the limit of the transfer and the evidence.
-pub fn verdict_text(verdict: &Verdict, style: TextStyle) -> String {
-    let mut text = heading_line(style, "3. The limit");
-    text += &verdict_sentences(verdict, style);
+pub fn verdict_text(verdict: &Verdict) -> String {
+    let mut text = heading_line("3. The limit");
+    text += &verdict_sentences(verdict);
     text + &pair_table(verdict.evidence.clone(), 4)
 }
 
 /// Remedies, best first.
-pub fn remedies_text(remedies: &[Remedy], present: Option<Steady>, style: TextStyle) -> String {
+pub fn remedies_text(remedies: &[Remedy], present: Option<Steady>) -> String {
     let present = present.map_or(BitRate::ZERO, |steady| steady.rate);
-    let mut text = heading_line(style, "4. What would help");
+    let mut text = heading_line("4. What would help");
     for (index, remedy) in remedies.iter().enumerate() {
         let title = format!("{}{}", remedy.id, remedy_gain(remedy, present));
-        text += &numbered_remedy(index, &title, remedy, style);
+        text += &numbered_remedy(index, &title, remedy);
     }
     text
 }
 
 /// Announces the second measurement.
-pub fn proof_begins(remedy: &Remedy, expected: &Prediction, style: TextStyle) -> String {
+pub fn proof_begins(remedy: &Remedy, expected: &Prediction) -> String {
     let title = format!(
         "5. Proof: {} applied, predicted again, measured again",
         remedy.id
     );
-    under_heading(&title, expected, style)
+    under_heading(&title, expected)
 }
 
 /// The way back.
-pub fn undo_text(undone: &Undone, style: TextStyle) -> String {
+pub fn undo_text(undone: &Undone) -> String {
     let state = if undone.restored {
-        style.mark_success("Both hosts have the settings that they had before (read back).")
+        success_text("Both hosts have the settings that they had before (read back).")
     } else {
-        style.mark_failure("The settings do not read back as they were before.")
+        failure_text("The settings do not read back as they were before.")
     };
-    format!("{}  {state}\n", heading_line(style, "6. Undone"))
+    format!("{}  {state}\n", heading_line("6. Undone"))
 }
 
 /// Predicted and measured side by side, before and after, ramp and steady state apart, and the
 /// whole in one line.
-pub fn experiment_result(experiment: &Experiment, style: TextStyle) -> String {
-    let mut table = TextTable::new(&[
-        ("", Left),
-        ("", Left),
-        ("predicted", Right),
-        ("measured", Right),
-        ("accuracy", Right),
-        ("limit", Left),
-    ]);
+pub fn experiment_result(experiment: &Experiment) -> String {
+    let mut table = TextTable::new("||>predicted|>measured|>accuracy|limit");
     let before = ExperimentRun {
         name: "before",
         expected: &experiment.prediction,
@@ -120,13 +106,13 @@ pub fn experiment_result(experiment: &Experiment, style: TextStyle) -> String {
         table.push_row(run.ramp_row());
         table.push_row(run.steady_row());
     }
-    let mut text = heading_line(style, "Result");
-    text += &table.render(2, |head| style.dim(head));
-    text += &style.bold_paragraph(&experiment_status(experiment), 2);
+    let mut text = heading_line("Result");
+    text += &table.render(2);
+    text += &bold_paragraph(&experiment_status(experiment), 2);
     let runs = std::iter::once(&experiment.measurement)
         .chain(experiment.proof.as_ref().map(|proof| &proof.measurement));
     for reason in runs.flat_map(|run| &run.validity.broken) {
-        text += &style.failure_paragraph(&format!("This result does not count: {reason}."), 2);
+        text += &failure_paragraph(&format!("This result does not count: {reason}."), 2);
     }
     text
 }

@@ -1,40 +1,36 @@
 use fullpipe_record::{GridAccuracy, GridAgreement, GridCell, GridReport, GridRun};
-use fullpipe_units::{BitRate, count_noun};
 
 use super::lab::{megabits_cell, outcome_mark};
-use super::measurement::accuracy_percent;
-use super::style::{TextStyle, heading_line};
-use super::table::ColumnAlignment::{Left, Right};
-use super::table::{TextTable, or_dash};
+use crate::prelude::*;
 
 /// A grid, cell by cell, and how good the predictions were.
-pub fn grid_report(report: &GridReport, style: TextStyle) -> String {
-    let mut text = heading_line(style, &report.title);
-    text += &cell_table(report, style);
+pub fn grid_report(report: &GridReport) -> String {
+    let mut text = heading_line(&report.title);
+    text += &cell_table(report);
     let run = measured_head(report);
     let what = format!(
         "Steady rates in Mbit/s of payload; ! where {run} is outside of the interval of the formula."
     );
-    text += &style.dim_paragraph(&what, 2);
-    text += &clock_comparison(report, style);
+    text += &dim_paragraph(&what, 2);
+    text += &clock_comparison(report);
     text += "\n";
     for cell in &report.cells {
         for reason in &cell.broken {
             let path = path_cell(cell);
             let line = format!("{path}, {}: a run did not count: {reason}", cell.bound);
-            text += &style.dim_paragraph(&line, 2);
+            text += &dim_paragraph(&line, 2);
         }
     }
     for sentence in grid_sentences(report) {
-        text += &style.bold_paragraph(&sentence, 2);
+        text += &bold_paragraph(&sentence, 2);
     }
     if report.interrupted {
-        text += &style.failure_paragraph("Interrupted: these are the cells that were done.", 2);
+        text += &failure_paragraph("Interrupted: these are the cells that were done.", 2);
     }
     for missed in &report.missed {
-        text += &style.failure_paragraph(missed, 2);
+        text += &failure_paragraph(missed, 2);
     }
-    let verdict = outcome_mark(report.passed, style);
+    let verdict = outcome_mark(report.passed);
     let cells = count_noun(report.cells.len(), "cell");
     text + &format!("{verdict}  {}, {cells} in {}\n", report.name, report.took)
 }
@@ -92,17 +88,17 @@ fn agreement_sentence(paths: &str, of: &GridAgreement) -> String {
 }
 
 /// The steady rates: by the formula, simulated, and of the kernel, where there are such.
-fn cell_table(report: &GridReport, style: TextStyle) -> String {
+fn cell_table(report: &GridReport) -> String {
     let both = !report.is_virtual && is_simulated(report);
-    let (place, rates): (_, &[&str]) = if both {
-        (COMPACT_HEAD, &["formula", "simulated", "kernel"])
+    let rates = if both {
+        "simulated|>kernel"
     } else {
-        ("path", &["formula", measured_head(report)])
+        measured_head(report)
     };
-    let mut head = vec![(place, Left), ("bound by", Left), ("control", Left)];
-    head.extend(rates.iter().map(|name| (*name, Right)));
-    head.extend([("accuracy", Right), ("", Left)]);
-    let mut table = TextTable::new(&head);
+    let place = if both { COMPACT_HEAD } else { "path" };
+    let mut table = TextTable::new(&format!(
+        "{place}|bound by|control|>formula|>{rates}|>accuracy|"
+    ));
     for cell in &report.cells {
         let place = if both {
             compact_path(cell)
@@ -121,23 +117,17 @@ fn cell_table(report: &GridReport, style: TextStyle) -> String {
         table.push_row(row);
     }
     // The columns of both need all of the width.
-    table.render(if both { 0 } else { 2 }, |head| style.dim(head))
+    table.render(if both { 0 } else { 2 })
 }
 
 /// The whole runs of both clocks, next to each other; nothing where there is only one.
-fn clock_comparison(report: &GridReport, style: TextStyle) -> String {
+fn clock_comparison(report: &GridReport) -> String {
     if report.is_virtual || !is_simulated(report) {
         return String::new();
     }
-    let mut table = TextTable::new(&[
-        (COMPACT_HEAD, Left),
-        ("bound by", Left),
-        ("control", Left),
-        ("simulated", Right),
-        ("kernel", Right),
-        ("÷", Right),
-        ("resent", Right),
-    ]);
+    let mut table = TextTable::new(&format!(
+        "{COMPACT_HEAD}|bound by|control|>simulated|>kernel|>÷|>resent"
+    ));
     for cell in &report.cells {
         let both = cell.simulated.zip(cell.kernel);
         table.push_row([
@@ -152,7 +142,7 @@ fn clock_comparison(report: &GridReport, style: TextStyle) -> String {
     }
     let title =
         "The whole runs: rates in Mbit/s; segments retransmitted, simulated and by the kernel";
-    heading_line(style, title) + &table.render(0, |head| style.dim(head))
+    heading_line(title) + &table.render(0)
 }
 
 /// Returns simulated by kernel's rate; `None` where the kernel's is zero.

@@ -4,13 +4,10 @@ use fullpipe_record::{
     AdvisedChange, Allowance, HostAdvice, HostApplied, HostChange, HostDevice, HostReport,
     HostUndone,
 };
-use fullpipe_units::{BitRate, Span};
 
 use super::diagnosis::defect;
 use super::prediction::ceiling_chart;
-use super::style::{TextStyle, heading_line, paragraph};
-use super::table::ColumnAlignment::{Left, Right};
-use super::table::{TextTable, or_dash};
+use crate::prelude::*;
 
 /// The sysctls by what they are for, each with what it says.
 const GROUPS: [(&str, &[(&str, &str)]); 4] = [
@@ -126,42 +123,37 @@ const GROUPS: [(&str, &[(&str, &str)]); 4] = [
 
 /// Returns a host's settings with their meaning, and what its buffers allow on the `path`, if one
 /// is given.
-pub fn host_settings(host: &HostReport, path: Option<(Span, BitRate)>, style: TextStyle) -> String {
+pub fn host_settings(host: &HostReport, path: Option<(Span, BitRate)>) -> String {
     let memory = host
         .memory
         .map_or(String::new(), |memory| format!(", {memory} of memory"));
-    let mut text = style.bold(&format!("Linux {}{memory}", host.kernel)) + "\n";
+    let mut text = bold_text(&format!("Linux {}{memory}", host.kernel)) + "\n";
     text += &host.defects.iter().map(defect).collect::<String>();
     if let Some((rtt, bandwidth)) = path {
         text += &allowance_table(
             &host.allows,
             &format!("What they allow over {rtt} of {bandwidth}"),
-            style,
         );
     }
     for (title, names) in GROUPS {
-        text += &setting_group(host, title, names, style);
+        text += &setting_group(host, title, names);
     }
-    text += &heading_line(style, "Devices");
-    text += &host
-        .devices
-        .iter()
-        .map(|each| device_text(each, style))
-        .collect::<String>();
+    text += &heading_line("Devices");
+    text += &host.devices.iter().map(device_text).collect::<String>();
     if !host.governors.is_empty() {
         text += &paragraph(
             &format!("The processors' clocks: {}.", host.governors.join(", ")),
             2,
         );
     }
-    text + &route_lines(host, style) + &remembered_hosts(host, style) + &manager_lines(host, style)
+    text + &route_lines(host) + &remembered_hosts(host) + &manager_lines(host)
 }
 
 /// Returns the advised changes of a host, with reasons and risks, and the predicted effect.
-pub fn host_advice(advice: &HostAdvice, style: TextStyle) -> String {
+pub fn host_advice(advice: &HostAdvice) -> String {
     let mut text =
-        style.bold("As two hosts like this one are") + "\n" + &ceiling_chart(&advice.before, style);
-    text += &heading_line(style, "Advice");
+        bold_text("As two hosts like this one are") + "\n" + &ceiling_chart(&advice.before);
+    text += &heading_line("Advice");
     if advice.changes.is_empty() {
         let nothing = if advice.folklore.is_empty() {
             "Nothing here need be changed."
@@ -171,35 +163,31 @@ pub fn host_advice(advice: &HostAdvice, style: TextStyle) -> String {
         text += &paragraph(nothing, 2);
     } else {
         for change in &advice.changes {
-            text += &advised_change(change, style);
+            text += &advised_change(change);
         }
         let title = "With that at both ends, each as far as it sends or receives";
-        text += &heading_line(style, title);
-        text += &ceiling_chart(&advice.after, style);
+        text += &heading_line(title);
+        text += &ceiling_chart(&advice.after);
     }
     if !advice.folklore.is_empty() {
-        text += &heading_line(style, "Advice that harms, found followed");
+        text += &heading_line("Advice that harms, found followed");
     }
     for stated in &advice.folklore {
         let file = stated.file.as_ref();
         let place = file.map_or(String::new(), |file| format!(" (in {file})"));
         let setting = format!("{} = {}{place}", stated.setting, stated.value);
-        text += &style.failure_paragraph(&setting, 2);
+        text += &failure_paragraph(&setting, 2);
         text += &paragraph(&format!("{}.", stated.why), 4);
     }
-    text + &note_lines(&advice.notes, style)
+    text + &note_lines(&advice.notes)
 }
 
 /// Returns the changes as a diff.
-pub fn host_applied(applied: &HostApplied, style: TextStyle) -> String {
+pub fn host_applied(applied: &HostApplied) -> String {
     if applied.changes.is_empty() {
         return "Everything is so already; nothing was changed.\n".to_owned();
     }
-    let mut text: String = applied
-        .changes
-        .iter()
-        .map(|change| change_diff(change, style))
-        .collect();
+    let mut text: String = applied.changes.iter().map(change_diff).collect();
     text += &match (applied.dry_run, applied.temporary) {
         (true, _) => "Nothing was changed: this is what would be.\n".to_owned(),
         (false, Some(time)) => paragraph(
@@ -210,21 +198,17 @@ pub fn host_applied(applied: &HostApplied, style: TextStyle) -> String {
         ),
         (false, None) => "`fullpipe host undo` puts back what was.\n".to_owned(),
     };
-    text + &note_lines(&applied.notes, style)
+    text + &note_lines(&applied.notes)
 }
 
 /// Returns the settings that were restored, and those that were not.
-pub fn host_undone(undone: &HostUndone, style: TextStyle) -> String {
-    let mut text: String = undone
-        .restored
-        .iter()
-        .map(|change| change_diff(change, style))
-        .collect();
+pub fn host_undone(undone: &HostUndone) -> String {
+    let mut text: String = undone.restored.iter().map(change_diff).collect();
     for left in &undone.left {
-        text += &style.failure_paragraph(&format!("{}.", left.why), 0);
+        text += &failure_paragraph(&format!("{}.", left.why), 0);
     }
     for journal in &undone.unreadable {
-        text += &style.failure_paragraph(&format!("{journal}."), 0);
+        text += &failure_paragraph(&format!("{journal}."), 0);
     }
     text += match (
         undone.restored.is_empty(),
@@ -247,9 +231,8 @@ pub fn host_undone(undone: &HostUndone, style: TextStyle) -> String {
     }
 }
 
-fn allowance_table(allows: &[Allowance], title: &str, style: TextStyle) -> String {
-    let columns = [Left, Right, Left].map(|align| ("", align));
-    let mut table = TextTable::new(&columns);
+fn allowance_table(allows: &[Allowance], title: &str) -> String {
+    let mut table = TextTable::new("|>|");
     for each in allows {
         table.push_row([
             each.setting.clone(),
@@ -257,16 +240,11 @@ fn allowance_table(allows: &[Allowance], title: &str, style: TextStyle) -> Strin
             format!("{}; {}", each.of, each.formula),
         ]);
     }
-    heading_line(style, title) + &table.render(2, str::to_owned)
+    heading_line(title) + &table.render(2)
 }
 
-fn setting_group(
-    host: &HostReport,
-    title: &str,
-    names: &[(&str, &str)],
-    style: TextStyle,
-) -> String {
-    let mut table = TextTable::new(&[("", Left), ("", Left), ("", Left)]);
+fn setting_group(host: &HostReport, title: &str, names: &[(&str, &str)]) -> String {
+    let mut table = TextTable::new("||");
     let mut rows = 0;
     for (name, meaning) in names {
         if let Some(value) = host.sysctls.get(*name) {
@@ -278,21 +256,21 @@ fn setting_group(
     if rows == 0 {
         String::new()
     } else {
-        heading_line(style, title) + &table.render(2, str::to_owned)
+        heading_line(title) + &table.render(2)
     }
 }
 
-fn device_text(device: &HostDevice, style: TextStyle) -> String {
+fn device_text(device: &HostDevice) -> String {
     let mut text = paragraph(&device_line(device), 2);
     for (word, on) in [("does", true), ("does not", false)] {
         let names = offload_names(device, on);
         if !names.is_empty() {
-            text += &style.dim_paragraph(&format!("{word}: {names}"), 4);
+            text += &dim_paragraph(&format!("{word}: {names}"), 4);
         }
     }
     if !device.interrupts.is_empty() {
         let processors = device.interrupts.join(" ");
-        text += &style.dim_paragraph(&format!("interrupts to processors {processors}"), 4);
+        text += &dim_paragraph(&format!("interrupts to processors {processors}"), 4);
     }
     text
 }
@@ -327,7 +305,7 @@ fn offload_names(device: &HostDevice, on: bool) -> String {
     names.join(" ")
 }
 
-fn route_lines(host: &HostReport, style: TextStyle) -> String {
+fn route_lines(host: &HostReport) -> String {
     if host.routes.is_empty() {
         return String::new();
     }
@@ -346,26 +324,20 @@ fn route_lines(host: &HostReport, style: TextStyle) -> String {
             2,
         )
     });
-    heading_line(style, "Routes with metrics") + &lines.collect::<String>()
+    heading_line("Routes with metrics") + &lines.collect::<String>()
 }
 
 /// Returns the hosts that the kernel remembers; of many hosts, only their number.
-fn remembered_hosts(host: &HostReport, style: TextStyle) -> String {
+fn remembered_hosts(host: &HostReport) -> String {
     const FEW: usize = 8;
     if host.remembered.is_empty() {
         return String::new();
     }
-    let heading = heading_line(style, "Remembered of other hosts, for the next connection");
+    let heading = heading_line("Remembered of other hosts, for the next connection");
     if host.remembered.len() > FEW {
         return heading + &format!("  {} hosts; --json lists them\n", host.remembered.len());
     }
-    let columns = [
-        ("", Left),
-        ("RTT", Right),
-        ("ssthresh", Right),
-        ("cwnd", Right),
-    ];
-    let mut table = TextTable::new(&columns);
+    let mut table = TextTable::new("|>RTT|>ssthresh|>cwnd");
     for of in &host.remembered {
         table.push_row([
             of.address.clone(),
@@ -374,43 +346,37 @@ fn remembered_hosts(host: &HostReport, style: TextStyle) -> String {
             or_dash(of.cwnd),
         ]);
     }
-    heading + &table.render(2, |head| style.dim(head))
+    heading + &table.render(2)
 }
 
-fn manager_lines(host: &HostReport, style: TextStyle) -> String {
+fn manager_lines(host: &HostReport) -> String {
     if host.managers.is_empty() {
         return String::new();
     }
-    let mut text = heading_line(style, "Who else sets them");
+    let mut text = heading_line("Who else sets them");
     for manager in &host.managers {
         text += &paragraph(&format!("{}: {}", manager.name, manager.note), 2);
         for (name, value) in &manager.sets {
-            text += &style.dim_paragraph(&format!("{name} = {value}"), 4);
+            text += &dim_paragraph(&format!("{name} = {value}"), 4);
         }
     }
     text
 }
 
-fn advised_change(change: &AdvisedChange, style: TextStyle) -> String {
-    let mut text = style.bold_paragraph(&change.setting, 2);
+fn advised_change(change: &AdvisedChange) -> String {
+    let mut text = bold_paragraph(&change.setting, 2);
     text += &paragraph(&format!("{} → {}", change.from, change.to), 4);
     text += &paragraph(&format!("Why: {}.", change.why), 4);
-    text + &style.dim_paragraph(&format!("Risk: {}.", change.risk), 4)
+    text + &dim_paragraph(&format!("Risk: {}.", change.risk), 4)
 }
 
-fn change_diff(change: &HostChange, style: TextStyle) -> String {
-    let mut text = style.bold(&change.setting) + "\n";
+fn change_diff(change: &HostChange) -> String {
+    let mut text = bold_text(&change.setting) + "\n";
     for line in change.from.iter().flat_map(|text| text.lines()) {
-        text += &format!(
-            "{}\n",
-            style.mark_failure(&format!("- {}", replace_tabs(line)))
-        );
+        text += &format!("{}\n", failure_text(&format!("- {}", replace_tabs(line))));
     }
     for line in change.to.iter().flat_map(|text| text.lines()) {
-        text += &format!(
-            "{}\n",
-            style.mark_success(&format!("+ {}", replace_tabs(line)))
-        );
+        text += &format!("{}\n", success_text(&format!("+ {}", replace_tabs(line))));
     }
     text
 }
@@ -420,9 +386,9 @@ fn replace_tabs(text: &str) -> String {
     text.replace('\t', " ")
 }
 
-fn note_lines(notes: &[String], style: TextStyle) -> String {
+fn note_lines(notes: &[String]) -> String {
     notes
         .iter()
-        .map(|note| style.dim_paragraph(&format!("Note: {note}"), 0))
+        .map(|note| dim_paragraph(&format!("Note: {note}"), 0))
         .collect()
 }

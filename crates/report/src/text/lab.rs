@@ -1,55 +1,49 @@
 use std::collections::BTreeSet;
 
-use fullpipe_record::{
-    Buffer, LabCrossTraffic, LabReport, LabStep, Limit, Measurement, Transport, Verdict,
-};
-use fullpipe_units::{BitRate, ByteCount, Ratio, count_noun};
+use fullpipe_record::{Buffer, LabCrossTraffic, LabReport, LabStep, Verdict};
 
 use super::capture::agreement_clause;
 use super::diagnosis::confidence_percent;
-use super::measurement::accuracy_percent;
 use super::ramp::ramp_of_step;
-use super::style::{TextStyle, heading_line, paragraph};
-use super::table::ColumnAlignment::{Left, Right};
-use super::table::{TextTable, UNKNOWN, or_dash};
+use crate::prelude::*;
 
 /// One scenario: what each step fixes, then what was predicted, published and measured.
-pub fn lab_report(report: &LabReport, style: TextStyle) -> String {
-    let mut text = heading_line(style, &report.scenario);
-    text += &scenario_summary(report, style);
+pub fn lab_report(report: &LabReport) -> String {
+    let mut text = heading_line(&report.scenario);
+    text += &scenario_summary(report);
     text += &paragraph(&report.title, 2);
     if let Some(source) = &report.source {
-        text += &style.dim_paragraph(source, 2);
+        text += &dim_paragraph(source, 2);
     }
     if report.interrupted {
-        text += &style.failure_paragraph("Interrupted: these are the steps that were done.", 2);
+        text += &failure_paragraph("Interrupted: these are the steps that were done.", 2);
     }
-    text += &window_table(report, style);
+    text += &window_table(report);
     text += "\n";
-    text += &rate_table(report, style);
+    text += &rate_table(report);
     if report.steps.iter().any(|step| {
         step.datagrams.is_some() || step.cross_traffic.iter().any(|load| load.loss.is_some())
     }) {
         text += "\n";
-        text += &datagram_table(report, style);
+        text += &datagram_table(report);
     }
     for step in &report.steps {
-        text += &step_remarks(step, style);
+        text += &step_remarks(step);
     }
     for note in prediction_notes(report) {
-        text += &style.dim_paragraph(note, 2);
+        text += &dim_paragraph(note, 2);
     }
     for missed in &report.missed {
-        text += &style.failure_paragraph(missed, 2);
+        text += &failure_paragraph(missed, 2);
     }
     text
 }
 
 /// One line a scenario, and how many runs did not count.
-pub fn lab_summary(reports: &[LabReport], style: TextStyle) -> String {
+pub fn lab_summary(reports: &[LabReport]) -> String {
     let mut text = String::new();
     for report in reports {
-        let verdict = outcome_mark(report.passed, style);
+        let verdict = outcome_mark(report.passed);
         text += &format!("{verdict}  {}\n", report.scenario);
     }
     let (runs, invalid) = reports
@@ -69,11 +63,11 @@ pub fn lab_summary(reports: &[LabReport], style: TextStyle) -> String {
     if without > 0 {
         counts += &format!(" {} had no run.", count_noun(without, "step"));
     }
-    text + &style.dim_paragraph(&counts, 0)
+    text + &dim_paragraph(&counts, 0)
 }
 
 /// Returns the result of a scenario in one line; the details follow it.
-fn scenario_summary(report: &LabReport, style: TextStyle) -> String {
+fn scenario_summary(report: &LabReport) -> String {
     let missed = report
         .steps
         .iter()
@@ -91,22 +85,13 @@ fn scenario_summary(report: &LabReport, style: TextStyle) -> String {
     if invalid > 0 {
         line += &format!(", {} did not count", count_noun(invalid, "run"));
     }
-    let outcome = outcome_mark(report.passed, style);
+    let outcome = outcome_mark(report.passed);
     format!("  {outcome}: {line}\n")
 }
 
 /// Returns the table of the path, buffers and windows of each step.
-fn window_table(report: &LabReport, style: TextStyle) -> String {
-    let mut table = TextTable::new(&[
-        ("step", Left),
-        ("bandwidth", Right),
-        ("RTT", Right),
-        ("BDP", Right),
-        ("-w", Right),
-        ("buffer", Right),
-        ("max window", Right),
-        ("seen", Right),
-    ]);
+fn window_table(report: &LabReport) -> String {
+    let mut table = TextTable::new("step|>bandwidth|>RTT|>BDP|>-w|>buffer|>max window|>seen");
     for step in &report.steps {
         let path = step.path.as_ref().unwrap_or(&report.path);
         let asked = match step.request.buffer {
@@ -128,20 +113,12 @@ fn window_table(report: &LabReport, style: TextStyle) -> String {
             bytes_cell(step.window_seen),
         ]);
     }
-    table.without_unknown().render(2, |head| style.dim(head))
+    table.without_unknown().render(2)
 }
 
-fn rate_table(report: &LabReport, style: TextStyle) -> String {
-    let mut table = TextTable::new(&[
-        ("step", Left),
-        ("textbook", Right),
-        ("model", Right),
-        ("published", Right),
-        ("measured", Right),
-        ("÷ textbook", Right),
-        ("÷ model", Right),
-        ("", Left),
-    ]);
+fn rate_table(report: &LabReport) -> String {
+    let mut table =
+        TextTable::new("step|>textbook|>model|>published|>measured|>÷ textbook|>÷ model|");
     for step in &report.steps {
         table.push_row([
             step.name.clone(),
@@ -168,21 +145,14 @@ fn rate_table(report: &LabReport, style: TextStyle) -> String {
             table.push_row([vec![cross_traffic(load)], row.to_vec()].concat());
         }
     }
-    table.render(2, |head| style.dim(head)) + &style.dim("  Rates in Mbit/s of payload.\n")
+    table.render(2) + &dim_text("  Rates in Mbit/s of payload.\n")
 }
 
 /// Loss and jitter: predicted, published, measured.
-fn datagram_table(report: &LabReport, style: TextStyle) -> String {
-    let mut table = TextTable::new(&[
-        ("datagrams", Left),
-        ("offered", Right),
-        ("lost: textbook", Right),
-        ("model", Right),
-        ("published", Right),
-        ("measured", Right),
-        ("jitter", Right),
-        ("published", Right),
-    ]);
+fn datagram_table(report: &LabReport) -> String {
+    let mut table = TextTable::new(
+        "datagrams|>offered|>lost: textbook|>model|>published|>measured|>jitter|>published",
+    );
     for step in &report.steps {
         if let Some(seen) = step.datagrams {
             let published = step.published.unwrap_or_default();
@@ -201,7 +171,7 @@ fn datagram_table(report: &LabReport, style: TextStyle) -> String {
             table.push_row(cross_datagram_row(load));
         }
     }
-    table.without_unknown().render(2, |head| style.dim(head))
+    table.without_unknown().render(2)
 }
 
 fn cross_datagram_row(load: &LabCrossTraffic) -> [String; 8] {
@@ -234,7 +204,7 @@ fn cross_traffic(load: &LabCrossTraffic) -> String {
 
 /// The verdicts on a step by the kernel's figures and by its packets, what it filled, its curve,
 /// what it missed, and which runs did not count.
-fn step_remarks(step: &LabStep, style: TextStyle) -> String {
+fn step_remarks(step: &LabStep) -> String {
     let mut remarks = Vec::new();
     remarks.extend(notable_verdict(step).map(|verdict| verdict.sentence.clone()));
     remarks.extend(capture_remark(step));
@@ -246,14 +216,14 @@ fn step_remarks(step: &LabStep, style: TextStyle) -> String {
         text += &paragraph(&format!("{}: {remark}", step.name), 2);
     }
     if let Some(ramp) = &step.ramp {
-        text += &ramp_of_step(&step.name, ramp, style);
+        text += &ramp_of_step(&step.name, ramp);
     }
     for missed in &step.missed {
-        text += &style.failure_paragraph(&format!("{}: {missed}", step.name), 2);
+        text += &failure_paragraph(&format!("{}: {missed}", step.name), 2);
     }
     for reason in step.runs.iter().flat_map(|run| &run.validity.broken) {
         let line = format!("{}: a run did not count: {reason}", step.name);
-        text += &style.dim_paragraph(&line, 2);
+        text += &dim_paragraph(&line, 2);
     }
     text
 }
@@ -317,11 +287,11 @@ fn outcome_label(step: &LabStep) -> &'static str {
     }
 }
 
-pub(super) fn outcome_mark(passed: bool, style: TextStyle) -> String {
+pub(super) fn outcome_mark(passed: bool) -> String {
     if passed {
-        style.mark_success("passed")
+        success_text("passed")
     } else {
-        style.mark_failure("failed")
+        failure_text("failed")
     }
 }
 

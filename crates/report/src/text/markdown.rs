@@ -1,6 +1,6 @@
 //! Pages of the documentation as text for a terminal.
 
-use super::style::{TextStyle, paragraph};
+use crate::prelude::*;
 
 /// A paragraph or an item of a list, until it is whole.
 struct TextBlock {
@@ -12,7 +12,7 @@ struct TextBlock {
 
 /// Returns Markdown as lines of at most 80 columns, but for commands, which stay as they are. Of
 /// links within the documentation the text is left.
-pub fn markdown_text(page: &str, style: TextStyle) -> String {
+pub fn markdown_text(page: &str) -> String {
     let mut text = String::new();
     let mut block: Option<TextBlock> = None;
     for line in page.lines() {
@@ -24,7 +24,7 @@ pub fn markdown_text(page: &str, style: TextStyle) -> String {
             open.text += content;
             continue;
         }
-        text += &block.take().map_or_else(String::new, TextBlock::into_text);
+        text += &block.take().map_text(TextBlock::into_text);
         match (item, content.trim_start_matches('#')) {
             _ if content.is_empty() => text += "\n",
             (Some(item), _) => {
@@ -35,7 +35,7 @@ pub fn markdown_text(page: &str, style: TextStyle) -> String {
                 });
             }
             (None, title) if title.len() < content.len() => {
-                text += &format!("{}\n", style.bold(title.trim_start()));
+                text += &format!("{}\n", bold_text(title.trim_start()));
             }
             _ if indent >= 4 => text += &format!("{line}\n"),
             _ => {
@@ -47,7 +47,7 @@ pub fn markdown_text(page: &str, style: TextStyle) -> String {
             }
         }
     }
-    text + &block.map_or_else(String::new, TextBlock::into_text)
+    text + &block.map_text(TextBlock::into_text)
 }
 
 impl TextBlock {
@@ -85,6 +85,7 @@ fn without_links(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::text::without_marks;
 
     #[test]
     fn paragraphs_and_items_are_wrapped_and_commands_are_not() {
@@ -94,7 +95,7 @@ mod tests {
         let items = format!("* {long}\n  * [x](https://x.example/) {long}\n    goes on\n\n");
         let command = "    tcpdump -ni eth0 -c 4 'tcp[tcpflags] & tcp-syn != 0 and host ADDRESS' and more of it\n";
         let page = [&paragraphs, &items, command].concat();
-        let text = markdown_text(&page, TextStyle::PLAIN);
+        let text = without_marks(&markdown_text(&page));
         assert!(
             text.starts_with("loss/policer\n\nAt: path\n\na word"),
             "{text}"

@@ -1,13 +1,11 @@
 use fullpipe_record::{
-    Datagrams, Direction, EndReport, Interval, Measurement, Placement, Request, RttReport,
-    RttStats, Steady, StorageUse, Summary, Transport, Validity,
+    Datagrams, EndReport, Interval, Placement, Request, RttReport, RttStats, Steady, StorageUse,
+    Summary, Validity,
 };
-use fullpipe_units::{BitRate, ByteCount, Ratio, Span, count_noun, printable_line};
 
 use super::capture::own_capture;
 use super::diagnosis::verdict_sentences;
-use super::style::{TextStyle, heading_line, paragraph};
-use super::table::or_dash;
+use crate::prelude::*;
 
 /// Smallest delay of this host's echo requests that is reported: every host has some.
 const MIN_REPORTED_DELAY: Span = Span::from_millis(1);
@@ -17,18 +15,18 @@ const MIN_REPORTED_DELAY: Span = Span::from_millis(1);
 const MIN_NETWORK_RTT: Span = Span::from_micros(20);
 
 /// The head above [`interval_line`]s.
-pub fn interval_head(request: &Request, style: TextStyle) -> String {
+pub fn interval_head(request: &Request) -> String {
     let columns = match request.transport {
         Transport::Tcp => vec!["RTT", "cwnd", "retransmits"],
         Transport::Udp => vec!["RTT", "datagrams", "lost", "jitter"],
     };
     let columns: Vec<String> = columns.into_iter().map(str::to_owned).collect();
-    style.dim(&interval_columns(request, None, "time", "rate", &columns))
+    dim_text(&interval_columns(request, None, "time", "rate", &columns))
 }
 
 /// Returns the line of an interval. Its round-trip time is that of the echo requests during the
 /// load, or that of the first connection if they get no answer.
-pub fn interval_line(request: &Request, interval: &Interval, style: TextStyle) -> String {
+pub fn interval_line(request: &Request, interval: &Interval) -> String {
     let rtt = or_dash(interval.echo_rtt.or(interval.rtt).map(round_trip));
     let columns = match request.transport {
         Transport::Tcp => vec![rtt, or_dash(interval.cwnd), or_dash(interval.retransmits)],
@@ -57,7 +55,7 @@ pub fn interval_line(request: &Request, interval: &Interval, style: TextStyle) -
         &columns,
     );
     if interval.omitted {
-        style.dim(&format!("{line}  omitted"))
+        dim_text(&format!("{line}  omitted"))
     } else {
         line
     }
@@ -71,10 +69,7 @@ fn interval_columns(
     rate: &str,
     columns: &[String],
 ) -> String {
-    let title = request
-        .title
-        .as_ref()
-        .map_or_else(String::new, |title| format!("{title}:"));
+    let title = request.title.as_ref().map_text(|title| format!("{title}:"));
     let way = match (request.direction, way) {
         (Direction::Both, way) => format!("  {:<4}", way.map_or("", direction_label)),
         _ => String::new(),
@@ -102,17 +97,17 @@ fn direction_label(way: Direction) -> &'static str {
 }
 
 /// A measurement's result: rates, times, the limit, and all of it in one line.
-pub fn measurement_text(measured: &Measurement, style: TextStyle) -> String {
-    let mut text = measurement_figures(measured, style);
+pub fn measurement_text(measured: &Measurement) -> String {
+    let mut text = measurement_figures(measured);
     if let Some(verdict) = &measured.limit {
-        text += &heading_line(style, "Limit");
-        text += &verdict_sentences(verdict, style);
+        text += &heading_line("Limit");
+        text += &verdict_sentences(verdict);
     }
     if let Some(capture) = &measured.capture {
-        text += &own_capture(capture, style);
+        text += &own_capture(capture);
     }
     if let Some(output) = &measured.remote.output {
-        text += &heading_line(style, "The server's own words");
+        text += &heading_line("The server's own words");
         text += &quoted_output(output);
     }
     text + "\n" + &paragraph(&measurement_status(measured), 0)
@@ -127,31 +122,31 @@ fn quoted_output(output: &str) -> String {
 }
 
 /// Rates and times of a measurement, and what is wrong with it.
-pub fn measurement_figures(measured: &Measurement, style: TextStyle) -> String {
+pub fn measurement_figures(measured: &Measurement) -> String {
     let mut text = format!("\n{}", measurement_totals(measured));
     text += &round_trips(&measured.rtt);
     for (whose, end) in [("this", &measured.local), ("the other", &measured.remote)] {
         if let Some(line) = held_back(whose, end) {
-            text += &style.failure_paragraph(&line, 2);
+            text += &failure_paragraph(&line, 2);
         }
     }
     for line in data_handling(measured) {
-        text += &style.dim_paragraph(&line, 2);
+        text += &dim_paragraph(&line, 2);
     }
     if let Some(why) = &measured.broken_off {
-        text += &style.failure_paragraph(&format!("Broken off: {why}"), 2);
+        text += &failure_paragraph(&format!("Broken off: {why}"), 2);
     }
     for warning in &measured.warnings {
-        text += &style.failure_paragraph(&format!("Warning: {warning}"), 2);
+        text += &failure_paragraph(&format!("Warning: {warning}"), 2);
     }
-    text + &not_valid(&measured.validity, style)
+    text + &not_valid(&measured.validity)
 }
 
 /// Returns the reasons why a result may not be judged; nothing of one that may.
-pub fn not_valid(validity: &Validity, style: TextStyle) -> String {
+pub fn not_valid(validity: &Validity) -> String {
     let reasons = validity.broken.iter();
     reasons
-        .map(|reason| style.failure_paragraph(&format!("Not valid: {reason}"), 2))
+        .map(|reason| failure_paragraph(&format!("Not valid: {reason}"), 2))
         .collect()
 }
 
@@ -387,9 +382,7 @@ fn held_back(whose: &str, end: &EndReport) -> Option<String> {
             .max_by_key(|queue| queue.dropped)
             .filter(|queue| queue.dropped > 0)
         {
-            let rate = queue
-                .rate
-                .map_or_else(String::new, |rate| format!(", at {rate},"));
+            let rate = queue.rate.map_text(|rate| format!(", at {rate},"));
             causes.push(format!(
                 "{} of {name}{rate} dropped {}",
                 printable_line(&queue.kind),
@@ -460,7 +453,7 @@ fn placement_sentence(placement: &Placement) -> String {
             let numbers: Vec<String> = processors.iter().map(ToString::to_string).collect();
             let node = placement
                 .node
-                .map_or_else(String::new, |node| format!(" (NUMA node {node})"));
+                .map_text(|node| format!(" (NUMA node {node})"));
             format!(
                 "The data threads of this end run on processors {}, near {device}{node}",
                 numbers.join(" ")

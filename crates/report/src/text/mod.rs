@@ -12,30 +12,27 @@ mod grid;
 mod host;
 mod lab;
 mod markdown;
-mod measurement;
+pub(crate) mod measurement;
 mod prediction;
 mod programs;
 mod ramp;
 mod relay;
 mod route;
 mod simulation;
-mod style;
+pub(crate) mod style;
 mod sweep;
-mod table;
+pub(crate) mod table;
 mod time_account;
 mod two_captures;
 
 pub(crate) use archive::{direction_name, no_change, short_id};
 pub(crate) use diagnosis::{command_time_text, confidence_percent, limit_name, remedy_reason};
 pub(crate) use difference::ratio_change;
-pub(crate) use measurement::{round_trip, steady_or_mean_rate};
 pub(crate) use simulation::transfer_names;
-pub(crate) use style::{cut_text, heading_line};
 pub(crate) use sweep::{
     added_rtt, ended_early, named_settings, rate_interval, rate_map, seconds_or_minutes,
     sweep_sentences,
 };
-pub(crate) use table::{ColumnAlignment, TextTable};
 pub(crate) use time_account::{UseOfTime, main_use, uses_of_time};
 pub(crate) use two_captures::{field_name, losses_between};
 
@@ -68,6 +65,6 @@ pub use route::route_text;
 pub use simulation::{
     seed_spreads, simulations_csv_head, simulations_csv_row, simulations_text, what_if,
 };
-pub use style::{DEFAULT_COLUMNS, TextStyle, name_list, paragraph, set_columns};
+pub use style::{DEFAULT_COLUMNS, bold_text, name_list, paragraph, set_columns, without_marks};
 pub use sweep::{sweep_forecast, sweep_kept, sweep_plan, sweep_run, sweep_text};
 pub use time_account::{longest_use, time_account};

@@ -1,15 +1,13 @@
-use fullpipe_record::{Ceiling, Limit, Prediction};
-use fullpipe_units::BitRate;
+use fullpipe_record::{Ceiling, Prediction};
 
-use super::style::{TextStyle, heading_line, paragraph};
-use super::table::ColumnAlignment::{Left, Right};
-use super::table::{TextTable, value_bar};
+use super::table::value_bar;
+use crate::prelude::*;
 
 /// Characters of the longest bar.
 const BAR: usize = 10;
 
 /// A prediction: every ceiling as a bar, the lowest named, and the ramp before it.
-pub fn prediction_text(prediction: &Prediction, style: TextStyle) -> String {
+pub fn prediction_text(prediction: &Prediction) -> String {
     let mut text = String::new();
     if let (Some(bdp), Some(window)) = (prediction.bdp, prediction.window_needed) {
         text += &paragraph(
@@ -20,30 +18,28 @@ pub fn prediction_text(prediction: &Prediction, style: TextStyle) -> String {
             2,
         );
     }
-    text + &ceiling_chart(prediction, style) + &assumption_notes(prediction, style)
+    text + &ceiling_chart(prediction) + &assumption_notes(prediction)
 }
 
 /// Returns every ceiling as a bar, and the rate that they leave.
-pub(crate) fn ceiling_chart(prediction: &Prediction, style: TextStyle) -> String {
+pub(crate) fn ceiling_chart(prediction: &Prediction) -> String {
     // The arrow takes the place of the first line's indent, so that the text hangs behind it.
-    let rate = style
-        .bold_paragraph(&expected_rate(prediction), 4)
-        .replacen("    ", "  → ", 1);
+    let rate = bold_paragraph(&expected_rate(prediction), 4).replacen("    ", "  → ", 1);
     ceiling_rows(prediction) + &rate
 }
 
 /// Returns the assumptions of the prediction.
-pub(crate) fn assumption_notes(prediction: &Prediction, style: TextStyle) -> String {
+pub(crate) fn assumption_notes(prediction: &Prediction) -> String {
     prediction
         .notes
         .iter()
-        .map(|note| style.dim_paragraph(&format!("Note: {note}"), 2))
+        .map(|note| dim_paragraph(&format!("Note: {note}"), 2))
         .collect()
 }
 
 /// A prediction under its heading.
-pub(crate) fn under_heading(title: &str, shown: &Prediction, style: TextStyle) -> String {
-    heading_line(style, title) + &prediction_text(shown, style)
+pub(crate) fn under_heading(title: &str, shown: &Prediction) -> String {
+    heading_line(title) + &prediction_text(shown)
 }
 
 fn expected_rate(prediction: &Prediction) -> String {
@@ -77,7 +73,7 @@ fn rate_with_interval(prediction: &Prediction) -> String {
 
 fn ceiling_rows(prediction: &Prediction) -> String {
     let full = bar_scale(&prediction.ceilings);
-    let mut table = TextTable::new(&[("", Left), ("", Right), ("", Left), ("", Left)]);
+    let mut table = TextTable::new("|>||");
     for ceiling in &prediction.ceilings {
         table.push_row([
             ceiling.kind.name().to_owned(),
@@ -86,7 +82,7 @@ fn ceiling_rows(prediction: &Prediction) -> String {
             ceiling.formula.clone(),
         ]);
     }
-    table.render(2, str::to_owned)
+    table.render(2)
 }
 
 /// The longest bar stands for the capacity, or for the highest ceiling where the capacity is not

@@ -2,12 +2,8 @@
 
 use fullpipe_record::event::ProgramMoved;
 use fullpipe_record::{ProgramBatch, ProgramRow, ProgramsReport};
-use fullpipe_units::{BitRate, Span};
 
-use super::measurement::round_trip;
-use super::style::{TextStyle, heading_line, paragraph};
-use super::table::ColumnAlignment::{Left, Right};
-use super::table::{TextTable, UNKNOWN, or_dash};
+use crate::prelude::*;
 
 /// Returns the line of one transfer.
 pub fn program_moved(moved: &ProgramMoved) -> String {
@@ -30,12 +26,12 @@ pub fn program_moved(moved: &ProgramMoved) -> String {
 
 /// Returns the report: a table for each set of settings, the findings, and the programs that did
 /// not take part.
-pub fn programs_text(report: &ProgramsReport, style: TextStyle) -> String {
+pub fn programs_text(report: &ProgramsReport) -> String {
     let name = report
         .scenario
         .as_ref()
-        .map_or_else(String::new, |name| format!("{name}: "));
-    let mut text = heading_line(style, &format!("{name}{}", report.title));
+        .map_text(|name| format!("{name}: "));
+    let mut text = heading_line(&format!("{name}{}", report.title));
     text += &paragraph(
         &format!(
             "Each program moves {} of random bytes. Rates are medians in Mbit/s; CPU is the share of a processor in \
@@ -55,17 +51,17 @@ pub fn programs_text(report: &ProgramsReport, style: TextStyle) -> String {
         text += &paragraph(&format!("command: {}", report.command.join(" ")), 2);
     }
     for batch in &report.batches {
-        text += &of_batch(batch, style);
+        text += &of_batch(batch);
     }
     text += "\n";
-    text + &program_findings(report, style)
+    text + &program_findings(report)
 }
 
 /// Returns the findings, and the programs that did not take part.
-fn program_findings(report: &ProgramsReport, style: TextStyle) -> String {
+fn program_findings(report: &ProgramsReport) -> String {
     let mut text = String::new();
     for finding in &report.findings {
-        text += &style.bold_paragraph(finding, 2);
+        text += &bold_paragraph(finding, 2);
     }
     for left_out in &report.left_out {
         let skipped = format!(
@@ -73,10 +69,10 @@ fn program_findings(report: &ProgramsReport, style: TextStyle) -> String {
             left_out.program,
             left_out.why.trim_end_matches('.')
         );
-        text += &style.dim_paragraph(&skipped, 2);
+        text += &dim_paragraph(&skipped, 2);
     }
     if report.interrupted {
-        text += &style.failure_paragraph(
+        text += &failure_paragraph(
             "Interrupted: these are the transfers that were complete.",
             2,
         );
@@ -84,25 +80,16 @@ fn program_findings(report: &ProgramsReport, style: TextStyle) -> String {
     text
 }
 
-fn of_batch(batch: &ProgramBatch, style: TextStyle) -> String {
-    let mut table = TextTable::new(&[
-        ("program", Left),
-        ("whole", Right),
-        ("steady", Right),
-        ("predicted", Right),
-        ("start", Right),
-        ("RTT", Right),
-        ("CPU", Right),
-        ("limit", Left),
-    ]);
+fn of_batch(batch: &ProgramBatch) -> String {
+    let mut table = TextTable::new("program|>whole|>steady|>predicted|>start|>RTT|>CPU|limit");
     for row in &batch.rows {
         table.push_row(program_cells(row));
     }
     let failures: String = batch.rows.iter().filter_map(failure_reason).collect();
     format!(
         "\n  {}\n{}{failures}",
-        style.bold(&batch.name),
-        table.render(2, |head| style.dim(head))
+        bold_text(&batch.name),
+        table.render(2)
     )
 }
 
@@ -151,9 +138,9 @@ fn predicted_rate(row: &ProgramRow) -> String {
 
 /// Returns the rate of the whole with its interval.
 fn rate_interval_cell(row: &ProgramRow) -> String {
-    let spread = row.spread.map_or_else(String::new, |[least, most]| {
-        format!(" ({}–{})", whole_megabits(least), whole_megabits(most))
-    });
+    let spread = row
+        .spread
+        .map_text(|[least, most]| format!(" ({}–{})", whole_megabits(least), whole_megabits(most)));
     or_dash(row.goodput.map(|rate| whole_megabits(rate) + &spread))
 }
 

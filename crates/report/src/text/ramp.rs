@@ -1,10 +1,6 @@
 use fullpipe_record::{RampReport, RampStep, RttStats};
-use fullpipe_units::{BitRate, Ratio};
 
-use super::measurement::round_trip;
-use super::style::{TextStyle, heading_line, paragraph};
-use super::table::ColumnAlignment::{Left, Right};
-use super::table::{TextTable, or_dash};
+use crate::prelude::*;
 
 /// Columns of the longest bar.
 const MAX_BAR: f64 = 10.0;
@@ -27,52 +23,45 @@ pub fn ramp_step(step: &RampStep) -> String {
 
 /// A path under a growing load: a line a step, round-trip times as bars, and where they begin to
 /// grow.
-pub fn ramp_text(report: &RampReport, style: TextStyle) -> String {
-    let mut text = heading_line(style, "Load, round-trip time and loss");
-    text += &ramp_table(report, style);
+pub fn ramp_text(report: &RampReport) -> String {
+    let mut text = heading_line("Load, round-trip time and loss");
+    text += &ramp_table(report);
     for sentence in ramp_sentences(report) {
-        text += &style.bold_paragraph(&sentence, 2);
+        text += &bold_paragraph(&sentence, 2);
     }
     for (offered, why) in report
         .steps
         .iter()
         .filter_map(|step| Some((step.offered, step.broken_off.as_ref()?)))
     {
-        text += &style.failure_paragraph(
+        text += &failure_paragraph(
             &format!(
                 "The test at {offered} broke off and counts as far as it came, and the ramp ended with it: {why}"
             ),
-            2);
+            2,
+        );
     }
     if report.interrupted {
-        text += &style.failure_paragraph("Interrupted: these are the steps that were done.", 2);
+        text += &failure_paragraph("Interrupted: these are the steps that were done.", 2);
     }
     text
 }
 
 /// Returns the table and the sentences of a ramp, under the name of a step.
-pub(crate) fn ramp_of_step(name: &str, report: &RampReport, style: TextStyle) -> String {
+pub(crate) fn ramp_of_step(name: &str, report: &RampReport) -> String {
     let sentences = ramp_sentences(report)
         .into_iter()
         .map(|sentence| paragraph(&sentence, 2));
     format!(
         "\n{}{}{}",
-        style.bold_paragraph(name, 2),
-        ramp_table(report, style),
+        bold_paragraph(name, 2),
+        ramp_table(report),
         sentences.collect::<String>()
     )
 }
 
-fn ramp_table(report: &RampReport, style: TextStyle) -> String {
-    let mut table = TextTable::new(&[
-        ("offered", Right),
-        ("", Right),
-        ("arrived", Right),
-        ("lost", Right),
-        ("RTT median", Right),
-        ("p99", Right),
-        ("", Left),
-    ]);
+fn ramp_table(report: &RampReport) -> String {
+    let mut table = TextTable::new(">offered|>|>arrived|>lost|>RTT median|>p99|");
     let longest = report
         .steps
         .iter()
@@ -87,18 +76,17 @@ fn ramp_table(report: &RampReport, style: TextStyle) -> String {
             loss_cell(step.loss),
             or_dash(step.rtt.map(|rtt| round_trip(rtt.median))),
             or_dash(step.rtt.map(|rtt| round_trip(rtt.p99))),
-            step.rtt
-                .map_or_else(String::new, |rtt| rtt_bar(rtt, longest)),
+            step.rtt.map_text(|rtt| rtt_bar(rtt, longest)),
         ]);
     }
-    table.render(2, |head| style.dim(head))
+    table.render(2)
 }
 
 fn offered_share(offered: BitRate, full: Option<BitRate>) -> String {
     let share = full
         .filter(|full| *full > BitRate::ZERO)
         .map(|full| offered.bps() as f64 / full.bps() as f64);
-    share.map_or_else(String::new, |share| format!("{:.0} %", share * 100.0))
+    share.map_text(|share| format!("{:.0} %", share * 100.0))
 }
 
 fn loss_cell(loss: Option<Ratio>) -> String {
@@ -115,9 +103,9 @@ fn rtt_bar(rtt: RttStats, longest: f64) -> String {
 }
 
 fn ramp_sentences(report: &RampReport) -> Vec<String> {
-    let idle = report.idle.map_or_else(String::new, |idle| {
-        format!(" ({} without load)", round_trip(idle.median))
-    });
+    let idle = report
+        .idle
+        .map_text(|idle| format!(" ({} without load)", round_trip(idle.median)));
     let slower = match report.slower_from {
         Some(rate) => format!("Round trips grow longer from {rate} on{idle}."),
         None => format!("No load here made round trips longer{idle}."),

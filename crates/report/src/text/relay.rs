@@ -1,7 +1,8 @@
 //! Connections that a relay carries, or has carried.
 
 use fullpipe_record::{RelayEnding, RelayLimit, RelayProgress, RelayStretch, RelayedConnection};
-use fullpipe_units::{BitRate, ByteCount};
+
+use crate::prelude::*;
 
 /// Returns the line of a relayed connection that has ended.
 pub fn relay_line(done: &RelayedConnection) -> String {
@@ -31,9 +32,9 @@ pub fn relay_line(done: &RelayedConnection) -> String {
         bytes => format!(", up to {bytes} acknowledged and not delivered"),
     };
     let limits = stretch_limits(&done.client_stretch, &done.target_stretch);
-    let wire = done.compression.map_or_else(String::new, |blocks| {
-        format!(", {} between the relays", blocks.wire_rate)
-    });
+    let wire = done
+        .compression
+        .map_text(|blocks| format!(", {} between the relays", blocks.wire_rate));
     let bytes = format!("{from_client} up, {from_target} down in {duration} ({rate}{wire})");
     format!("{client} → {target}: {bytes}, {ending}{lost}; {limits}")
 }

@@ -1,36 +1,25 @@
 use fullpipe_record::{Hop, Refusal, RouteMethod, RouteMtu, RouteReport, RttStats};
-use fullpipe_units::count_noun;
 
-use super::measurement::round_trip;
-use super::style::{TextStyle, heading_line, paragraph};
-use super::table::ColumnAlignment::{Left, Right};
-use super::table::{TextTable, or_dash};
+use crate::prelude::*;
 
 /// The way to a target: a line a hop, and what passes.
-pub fn route_text(report: &RouteReport, style: TextStyle) -> String {
-    let mut text = heading_line(style, &format!("Route to {}", report.target));
+pub fn route_text(report: &RouteReport) -> String {
+    let mut text = heading_line(&format!("Route to {}", report.target));
     if !report.hops.is_empty() {
-        text += &hop_table(report, style);
+        text += &hop_table(report);
     }
     text += &paragraph(&route_end(report), 2);
     if let Some(mtu) = &report.mtu {
         text += &paragraph(&mtu_sentence(mtu, report), 2);
     }
     for note in route_notes(report) {
-        text += &style.dim_paragraph(note, 2);
+        text += &dim_paragraph(note, 2);
     }
     text
 }
 
-fn hop_table(report: &RouteReport, style: TextStyle) -> String {
-    let heads = [
-        ("hop", Right),
-        ("lost", Right),
-        ("RTT least", Right),
-        ("median", Right),
-        ("", Left),
-    ];
-    let mut table = TextTable::new(&heads);
+fn hop_table(report: &RouteReport) -> String {
+    let mut table = TextTable::new(">hop|>lost|>RTT least|>median|");
     for hop in &report.hops {
         let rtt = RttStats::from_samples(hop.rtts.clone());
         table.push_row([
@@ -45,7 +34,7 @@ fn hop_table(report: &RouteReport, style: TextStyle) -> String {
             },
         ]);
     }
-    table.render(2, |head| style.dim(head))
+    table.render(2)
 }
 
 /// Returns the sentence about the route's end.

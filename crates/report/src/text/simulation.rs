@@ -2,61 +2,42 @@
 //! CSV.
 
 use fullpipe_record::{Buffer, Candidate, Inferred, SimulatedTransfer, WhatIfReport};
-use fullpipe_units::{BitRate, ByteCount, printable_line};
 
-use super::measurement::round_trip;
-use super::style::{TextStyle, heading_line, paragraph};
-use super::table::ColumnAlignment::{Left, Right};
-use super::table::{ColumnAlignment, TableColumn, columns_table, or_dash, pair_table};
+use crate::prelude::*;
 
 /// Transfers as rows: what differs between them, the rate, retransmissions, the round-trip time and
 /// the limit.
 ///
 /// If the columns are wider than a terminal, first the retransmissions are left out, then the
 /// round-trip time, then the range of the rates; JSON and CSV have them all.
-pub fn simulations_text(transfers: &[SimulatedTransfer], style: TextStyle) -> String {
-    let inputs = INPUTS.into_iter().map(|(head, cell)| {
-        TableColumn::from_rows(head, Right, transfers, |transfer| or_dash(cell(transfer)))
+pub fn simulations_text(transfers: &[SimulatedTransfer]) -> String {
+    let heads = INPUTS.map(|(head, _)| format!(">{head}|")).concat();
+    let rows = transfers.iter().map(|transfer| {
+        let inputs = INPUTS.iter().map(|(_, cell)| or_dash(cell(transfer)));
+        inputs.chain(simulated_cells(transfer)).collect::<Vec<_>>()
     });
-    let mut columns: Vec<TableColumn> = inputs.filter(TableColumn::has_differences).collect();
-    columns.push(TableColumn::from_rows(
-        "rate",
-        Right,
-        transfers,
-        |transfer| transfer.rate.median.to_string(),
-    ));
-    if transfers.iter().any(|transfer| transfer.seeds > 1) {
-        columns.push(TableColumn::from_rows(
-            "range",
-            Right,
-            transfers,
-            |transfer| rate_range(transfer.rate.low, transfer.rate.high),
-        ));
-    }
-    columns.push(TableColumn::from_rows(
-        "resent",
-        Right,
-        transfers,
-        |transfer| transfer.retransmits.median.to_string(),
-    ));
-    columns.push(TableColumn::from_rows(
-        "RTT",
-        Right,
-        transfers,
-        |transfer| or_dash(transfer.loaded_rtt.map(round_trip)),
-    ));
-    columns.push(TableColumn::from_rows(
-        "limit",
-        Left,
-        transfers,
-        |transfer| limit_cell(transfer.limit),
-    ));
-    let table = columns_table(columns, &["resent", "RTT", "range"]);
-    table.render(0, |head| style.bold(head)) + &simulation_warnings(transfers, style)
+    let table = TextTable::from_rows(&(heads + ">rate|>range|>resent|>RTT|limit"), rows)
+        .without_constant(INPUTS.len())
+        .without_unknown()
+        .without_excess(&["resent", "RTT", "range"]);
+    table.render(0) + &simulation_warnings(transfers)
+}
+
+/// Returns the rate of a transfer, its range if there are several seeds, the retransmissions, the
+/// round-trip time and the limit.
+fn simulated_cells(transfer: &SimulatedTransfer) -> [String; 5] {
+    let rate = &transfer.rate;
+    [
+        rate.median.to_string(),
+        or_dash((transfer.seeds > 1).then(|| rate_range(rate.low, rate.high))),
+        transfer.retransmits.median.to_string(),
+        or_dash(transfer.loaded_rtt.map(round_trip)),
+        limit_cell(transfer.limit),
+    ]
 }
 
 /// Returns each warning of the transfers once.
-fn simulation_warnings(transfers: &[SimulatedTransfer], style: TextStyle) -> String {
+fn simulation_warnings(transfers: &[SimulatedTransfer]) -> String {
     let mut all: Vec<&String> = Vec::new();
     for warning in transfers.iter().flat_map(|transfer| &transfer.warnings) {
         if !all.contains(&warning) {
@@ -64,21 +45,18 @@ fn simulation_warnings(transfers: &[SimulatedTransfer], style: TextStyle) -> Str
         }
     }
     all.iter()
-        .map(|warning| style.failure_paragraph(&format!("Warning: {warning}"), 0))
+        .map(|warning| failure_paragraph(&format!("Warning: {warning}"), 0))
         .collect()
 }
 
 /// Returns the median and the range of the rates of several seeds of each transfer, and those of
 /// its retransmissions.
-pub fn seed_spreads(transfers: &[SimulatedTransfer], style: TextStyle) -> String {
-    let spreads: String = transfers
-        .iter()
-        .map(|transfer| seed_spread(transfer, style))
-        .collect();
-    spreads + &simulation_warnings(transfers, style)
+pub fn seed_spreads(transfers: &[SimulatedTransfer]) -> String {
+    let spreads: String = transfers.iter().map(seed_spread).collect();
+    spreads + &simulation_warnings(transfers)
 }
 
-fn seed_spread(transfer: &SimulatedTransfer, style: TextStyle) -> String {
+fn seed_spread(transfer: &SimulatedTransfer) -> String {
     let SimulatedTransfer {
         rate,
         retransmits,
@@ -88,7 +66,7 @@ fn seed_spread(transfer: &SimulatedTransfer, style: TextStyle) -> String {
     let name = transfer
         .name
         .as_ref()
-        .map_or_else(String::new, |name| format!("{}\n", style.bold(name)));
+        .map_text(|name| format!("{}\n", bold_text(name)));
     format!(
         "{name}rate         {} (median of {seeds} seeds; {} to {})\nretransmits  {} ({} to {})\n\
          RTT          {}\nlimit        {}\n",
@@ -114,17 +92,17 @@ fn rate_range(low: BitRate, high: BitRate) -> String {
 
 /// Returns a name for each transfer: its own, or the quantities in which the transfers differ.
 pub(crate) fn transfer_names(transfers: &[SimulatedTransfer]) -> Vec<String> {
-    let columns = INPUTS.into_iter().map(|(head, cell)| {
-        TableColumn::from_rows(head, Left, transfers, |transfer| {
-            cell(transfer).map_or_else(String::new, |value| format!("{head} {value}"))
+    let rows: Vec<[String; INPUTS.len()]> = transfers
+        .iter()
+        .map(|transfer| {
+            INPUTS.map(|(head, cell)| cell(transfer).map_text(|value| format!("{head} {value}")))
         })
-    });
-    let differing: Vec<TableColumn> = columns.filter(TableColumn::has_differences).collect();
-    let names = transfers.iter().enumerate().map(|(index, transfer)| {
-        let parts: Vec<&str> = differing
-            .iter()
-            .map(|column| column.cells[index].as_str())
-            .filter(|part| !part.is_empty())
+        .collect();
+    let names = rows.iter().zip(transfers).map(|(row, transfer)| {
+        let differs = |column: &usize| rows.iter().any(|other| other[*column] != row[*column]);
+        let parts: Vec<&str> = (0..row.len())
+            .filter(|column| !row[*column].is_empty() && differs(column))
+            .map(|column| row[column].as_str())
             .collect();
         transfer.name.clone().unwrap_or_else(|| parts.join(", "))
     });
@@ -200,8 +178,7 @@ pub fn simulations_csv_head() -> String {
 pub fn simulations_csv_row(transfer: &SimulatedTransfer) -> String {
     let forward = &transfer.path.forward;
     let (request, rate) = (&transfer.request, &transfer.rate);
-    let bytes =
-        |size: Option<ByteCount>| size.map_or_else(String::new, |size| size.get().to_string());
+    let bytes = |size: Option<ByteCount>| size.map_text(|size| size.get().to_string());
     let limit = transfer
         .limit
         .map(|limit| limit.name().to_owned())
@@ -209,14 +186,10 @@ pub fn simulations_csv_row(transfer: &SimulatedTransfer) -> String {
     let (kind, cause) = limit.split_once('/').unwrap_or((&limit, ""));
     [
         csv_cell(transfer.name.as_deref().unwrap_or_default()),
-        forward
-            .rate
-            .map_or_else(String::new, |rate| rate.bps().to_string()),
+        forward.rate.map_text(|rate| rate.bps().to_string()),
         transfer.path.rtt().as_secs_f64().to_string(),
         bytes(forward.queue),
-        forward
-            .loss
-            .map_or_else(String::new, |loss| loss.get().to_string()),
+        forward.loss.map_text(|loss| loss.get().to_string()),
         forward.mtu.get().to_string(),
         request.congestion.clone().unwrap_or_default(),
         request.streams.to_string(),
@@ -229,7 +202,7 @@ pub fn simulations_csv_row(transfer: &SimulatedTransfer) -> String {
         transfer.retransmits.median.get().to_string(),
         transfer
             .loaded_rtt
-            .map_or_else(String::new, |rtt| rtt.as_secs_f64().to_string()),
+            .map_text(|rtt| rtt.as_secs_f64().to_string()),
         kind.to_owned(),
         cause.to_owned(),
     ]
@@ -247,16 +220,13 @@ fn csv_cell(cell: &str) -> String {
 
 /// A measurement, its simulation, and what would have happened with changes: what was inferred,
 /// then a row for each.
-pub fn what_if(report: &WhatIfReport, style: TextStyle) -> String {
-    let heading_text = report
-        .name
-        .as_ref()
-        .map_or_else(String::new, |name| heading_line(style, name));
-    heading_text + &inferred_path(report, style) + &what_if_rows(report, style)
+pub fn what_if(report: &WhatIfReport) -> String {
+    let heading_text = report.name.as_ref().map_text(|name| heading_line(name));
+    heading_text + &inferred_path(report) + &what_if_rows(report)
 }
 
 /// The path, and the reason for each value that the record does not state.
-fn inferred_path(report: &WhatIfReport, style: TextStyle) -> String {
+fn inferred_path(report: &WhatIfReport) -> String {
     let forward = &report.path.forward;
     let facts = [
         forward.rate.map_or_else(
@@ -264,19 +234,15 @@ fn inferred_path(report: &WhatIfReport, style: TextStyle) -> String {
             |rate| rate.to_string(),
         ),
         format!(" × {}", report.path.rtt()),
-        forward
-            .queue
-            .map_or_else(String::new, |queue| format!(", queue {queue}")),
-        forward
-            .loss
-            .map_or_else(String::new, |loss| format!(", loss {loss}")),
+        forward.queue.map_text(|queue| format!(", queue {queue}")),
+        forward.loss.map_text(|loss| format!(", loss {loss}")),
         format!(", MTU {}", forward.mtu.get()),
     ];
     let mut text = paragraph(&format!("Path: {}", facts.concat()), 0);
     if report.inferred.is_empty() {
         return text;
     }
-    text += &style.dim("Not in the record, but inferred or assumed:\n");
+    text += &dim_text("Not in the record, but inferred or assumed:\n");
     let rows = report.inferred.iter().map(|Inferred { key, value, why }| {
         let shown = match key.as_str() {
             "sender" | "receiver" => format!("{value}, "),
@@ -289,7 +255,7 @@ fn inferred_path(report: &WhatIfReport, style: TextStyle) -> String {
 
 /// The measurement and its simulations as rows. If they are wider than a terminal, the range of the
 /// rates is left out, then the retransmissions.
-fn what_if_rows(report: &WhatIfReport, style: TextStyle) -> String {
+fn what_if_rows(report: &WhatIfReport) -> String {
     let measured = &report.measured;
     let mut rows = vec![[
         "measured".to_owned(),
@@ -309,20 +275,14 @@ fn what_if_rows(report: &WhatIfReport, style: TextStyle) -> String {
             simulated_row(transfer, name, before)
         }));
     }
-    let columns = WHAT_IF_HEADS
-        .iter()
-        .enumerate()
-        .map(|(index, &(head, align))| {
-            TableColumn::from_rows(head, align, &rows, |row| row[index].clone())
-        });
-    let columns = columns
-        .filter(|column| column.cells.iter().any(|cell| !cell.is_empty()))
-        .collect();
-    let table = columns_table(columns, &["range", "resent"]).render(0, |head| style.bold(head));
+    let table = TextTable::from_rows("|>rate|>range|>×|>resent|>RTT|limit", rows)
+        .without_unknown()
+        .without_excess(&["range", "resent"])
+        .render(0);
     format!(
         "\n{table}{}{}",
-        not_modelled(report, style),
-        simulation_warnings(&report.simulations, style)
+        not_modelled(report),
+        simulation_warnings(&report.simulations)
     )
 }
 
@@ -332,35 +292,17 @@ fn simulated_row(
     name: String,
     before: Option<BitRate>,
 ) -> [String; 7] {
-    let rate = &transfer.rate;
-    let gain = before.map(|before| format!("{:.2}", rate.median.relative_to(before)));
-    let range = (transfer.seeds > 1).then(|| rate_range(rate.low, rate.high));
-    [
-        name,
-        rate.median.to_string(),
-        range.unwrap_or_default(),
-        gain.unwrap_or_default(),
-        transfer.retransmits.median.to_string(),
-        or_dash(transfer.loaded_rtt.map(round_trip)),
-        limit_cell(transfer.limit),
-    ]
+    let [rate, range, resent, rtt, limit] = simulated_cells(transfer);
+    let gain = before.map(|before| transfer.rate.median.relative_to(before));
+    let gain = gain.map_text(|gain| format!("{gain:.2}"));
+    [name, rate, range, gain, resent, rtt, limit]
 }
 
-const WHAT_IF_HEADS: [(&str, ColumnAlignment); 7] = [
-    ("", Left),
-    ("rate", Right),
-    ("range", Right),
-    ("×", Right),
-    ("resent", Right),
-    ("RTT", Right),
-    ("limit", Left),
-];
-
-fn not_modelled(report: &WhatIfReport, style: TextStyle) -> String {
+fn not_modelled(report: &WhatIfReport) -> String {
     let sentence = match report.not_modelled.as_slice() {
         [] => return String::new(),
         [only] if only == "none" => "No remedies to simulate.".to_owned(),
         several => format!("Not modelled: {}", several.join(", ")),
     };
-    style.dim_paragraph(&sentence, 0)
+    dim_paragraph(&sentence, 0)
 }

@@ -22,65 +22,62 @@ pub(crate) fn text_columns() -> usize {
     COLUMNS.load(Ordering::Relaxed)
 }
 
-/// Marks of text.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TextStyle {
-    color: bool,
+/// Returns text in bold: the limit, which matters most.
+pub fn bold_text(text: &str) -> String {
+    mark_text(BOLD, text)
 }
 
-impl TextStyle {
-    /// Colour and bold, for a terminal.
-    pub const COLOR: Self = Self { color: true };
-    /// No marks, for a file, a pipe, or `NO_COLOR`.
-    pub const PLAIN: Self = Self { color: false };
+/// Returns details, dimmed.
+pub(crate) fn dim_text(text: &str) -> String {
+    mark_text(DIM, text)
+}
 
-    /// Marks the limit, which matters most.
-    pub fn bold(self, text: &str) -> String {
-        self.mark_with("1", text)
-    }
+/// Returns a success in its colour.
+pub(crate) fn success_text(text: &str) -> String {
+    mark_text(GREEN, text)
+}
 
-    /// Marks details.
-    pub fn dim(self, text: &str) -> String {
-        self.mark_with("2", text)
-    }
+/// Returns a failure in its colour.
+pub(crate) fn failure_text(text: &str) -> String {
+    mark_text(RED, text)
+}
 
-    /// Marks success.
-    pub fn mark_success(self, text: &str) -> String {
-        self.mark_with("32", text)
-    }
+fn mark_text(mark: &str, text: &str) -> String {
+    format!("{mark}{text}{PLAIN}")
+}
 
-    /// Marks failure.
-    pub fn mark_failure(self, text: &str) -> String {
-        self.mark_with("31", text)
-    }
+/// Returns text without colour and weight, for a file, a pipe, or `NO_COLOR`.
+pub fn without_marks(text: &str) -> String {
+    [BOLD, DIM, GREEN, RED, PLAIN]
+        .iter()
+        .fold(text.to_owned(), |text, mark| text.replace(mark, ""))
+}
 
-    /// Returns dimmed text in lines, indented by so many.
-    pub(crate) fn dim_paragraph(self, text: &str, indent: usize) -> String {
-        wrap_text(text, indent, |line| self.dim(line))
-    }
+// ECMA-48, SGR.
+const BOLD: &str = "\x1b[1m";
+const DIM: &str = "\x1b[2m";
+const GREEN: &str = "\x1b[32m";
+const RED: &str = "\x1b[31m";
+const PLAIN: &str = "\x1b[0m";
 
-    /// Returns bold text in lines, indented by so many.
-    pub(crate) fn bold_paragraph(self, text: &str, indent: usize) -> String {
-        wrap_text(text, indent, |line| self.bold(line))
-    }
+/// Returns dimmed text in lines, indented by so many.
+pub(crate) fn dim_paragraph(text: &str, indent: usize) -> String {
+    wrap_text(text, indent, dim_text)
+}
 
-    /// Returns text on a failure in lines, indented by so many.
-    pub(crate) fn failure_paragraph(self, text: &str, indent: usize) -> String {
-        wrap_text(text, indent, |line| self.mark_failure(line))
-    }
+/// Returns bold text in lines, indented by so many.
+pub(crate) fn bold_paragraph(text: &str, indent: usize) -> String {
+    wrap_text(text, indent, bold_text)
+}
 
-    fn mark_with(self, code: &str, text: &str) -> String {
-        if self.color {
-            format!("\x1b[{code}m{text}\x1b[0m")
-        } else {
-            text.to_owned()
-        }
-    }
+/// Returns text on a failure in lines, indented by so many.
+pub(crate) fn failure_paragraph(text: &str, indent: usize) -> String {
+    wrap_text(text, indent, failure_text)
 }
 
 /// A heading, underlined by its own weight.
-pub(crate) fn heading_line(style: TextStyle, text: &str) -> String {
-    format!("\n{}", style.bold_paragraph(text, 0))
+pub(crate) fn heading_line(text: &str) -> String {
+    format!("\n{}", bold_paragraph(text, 0))
 }
 
 /// Returns the first `max` characters, of which the last is an ellipsis where there are more.
@@ -196,7 +193,8 @@ mod tests {
 
     #[test]
     fn plain_text_has_no_marks() {
-        assert_eq!(TextStyle::PLAIN.bold("limit"), "limit");
-        assert_eq!(TextStyle::COLOR.bold("limit"), "\u{1b}[1mlimit\u{1b}[0m");
+        assert_eq!(bold_text("limit"), "\u{1b}[1mlimit\u{1b}[0m");
+        let marked = [bold_text, dim_text, success_text, failure_text].map(|mark| mark("limit"));
+        assert_eq!(without_marks(&marked.concat()), "limit".repeat(4));
     }
 }

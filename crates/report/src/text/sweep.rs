@@ -1,16 +1,12 @@
 //! A sweep: a map of the rates, the knee, and the answers that the runs give.
 
-use fullpipe_chart::{HeatMap, HeatTile};
+use fullpipe_chart::HeatTile;
 use fullpipe_record::{
-    Direction, SweepAnswer, SweepCell, SweepCost, SweepDipCause, SweepDips, SweepEstimate,
-    SweepForecast, SweepOrder, SweepPlan, SweepReport, SweepRun, SweepShape,
+    SweepAnswer, SweepCell, SweepCost, SweepDipCause, SweepDips, SweepEstimate, SweepForecast,
+    SweepOrder, SweepPlan, SweepReport, SweepRun, SweepShape,
 };
-use fullpipe_units::{BitRate, Span, count_noun, median};
 
-use super::measurement::round_trip;
-use super::style::{TextStyle, heading_line, paragraph};
-use super::table::ColumnAlignment::{Left, Right};
-use super::table::{TextTable, or_dash};
+use crate::prelude::*;
 use crate::timeline::{device_traffic, timed_runs};
 
 /// Rank correlation from which on two figures go together.
@@ -21,9 +17,9 @@ const TAKES_UP: f64 = 0.7;
 const TOGETHER: f64 = 1.5;
 
 /// Returns the plan of a sweep: its settings, its cost, and the evidence that it rests on.
-pub fn sweep_plan(plan: &SweepPlan, whole: Option<SweepCost>, style: TextStyle) -> String {
+pub fn sweep_plan(plan: &SweepPlan, whole: Option<SweepCost>) -> String {
     let cells = plan.windows.len() * plan.streams.len();
-    let mut text = heading_line(style, &format!("Sweep of {}", plan.target));
+    let mut text = heading_line(&format!("Sweep of {}", plan.target));
     text += &format!(
         "  {}: windows {}, streams {}; RTT {}\n",
         count_noun(cells, "setting"),
@@ -67,8 +63,8 @@ fn cost_text(cost: SweepCost) -> String {
 }
 
 /// Returns the line of a sweep that the archive keeps, and that can be resumed.
-pub fn sweep_kept(plan: &SweepPlan, style: TextStyle) -> String {
-    style.dim_paragraph(&format!("Kept as {}.", plan.id), 2)
+pub fn sweep_kept(plan: &SweepPlan) -> String {
+    dim_paragraph(&format!("Kept as {}.", plan.id), 2)
 }
 
 /// Returns the line of a forecast amid a sweep that has spent so much.
@@ -92,7 +88,7 @@ pub fn sweep_run(number: u32, run: &SweepRun) -> String {
     let broken = run
         .broken
         .first()
-        .map_or_else(String::new, |why| format!("; does not count: {why}"));
+        .map_text(|why| format!("; does not count: {why}"));
     let setting = run.cell.to_string();
     format!(
         "{:>4}  {setting:<14} {rate:>14}  RTT {rtt:>9}  {}{broken}",
@@ -102,23 +98,23 @@ pub fn sweep_run(number: u32, run: &SweepRun) -> String {
 }
 
 /// Returns the whole report.
-pub fn sweep_text(report: &SweepReport, style: TextStyle) -> String {
-    let mut text = heading_line(style, "Rates by window and streams");
+pub fn sweep_text(report: &SweepReport) -> String {
+    let mut text = heading_line("Rates by window and streams");
     text += &rate_map(report).to_text();
     if let Some(answer) = &report.answer {
-        text += &heading_line(style, "The setting");
-        text += &settings_table(answer, report, style);
+        text += &heading_line("The setting");
+        text += &settings_table(answer, report);
     }
     for sentence in sweep_sentences(report) {
         text += &paragraph(&sentence, 2);
     }
-    text += &cost_table(report, style);
+    text += &cost_table(report);
     if report.interrupted {
         let line = format!(
             "Interrupted: `--resume {}` goes on with the next run.",
             report.plan.id
         );
-        text += &style.failure_paragraph(&line, 2);
+        text += &failure_paragraph(&line, 2);
     }
     text
 }
@@ -181,14 +177,8 @@ pub(crate) fn rate_interval(of: &SweepEstimate) -> String {
     }
 }
 
-fn settings_table(answer: &SweepAnswer, report: &SweepReport, style: TextStyle) -> String {
-    let mut table = TextTable::new(&[
-        ("", Left),
-        ("streams × window", Right),
-        ("rate", Right),
-        ("95 % interval", Right),
-        ("RTT", Right),
-    ]);
+fn settings_table(answer: &SweepAnswer, report: &SweepReport) -> String {
+    let mut table = TextTable::new("|>streams × window|>rate|>95 % interval|>RTT");
     for (name, of) in named_settings(answer) {
         table.push_row([
             name.to_owned(),
@@ -198,7 +188,7 @@ fn settings_table(answer: &SweepAnswer, report: &SweepReport, style: TextStyle) 
             or_dash(added_rtt(report, of).map(|added| format!("+{}", round_trip(added)))),
         ]);
     }
-    table.render(2, |head| style.dim(head))
+    table.render(2)
 }
 
 /// Returns the settings that an answer names.
@@ -257,10 +247,7 @@ fn left_out(report: &SweepReport) -> Option<String> {
     let mut runs = report.runs.iter().rev();
     let last = runs.find(|run| run.rate.is_none() && report.left_out.contains(&run.cell))?;
     let settings: Vec<String> = report.left_out.iter().map(ToString::to_string).collect();
-    let why = last
-        .broken
-        .first()
-        .map_or_else(String::new, |why| format!(" ({why})"));
+    let why = last.broken.first().map_text(|why| format!(" ({why})"));
     Some(format!(
         "Left out, as their runs do not count{why}: {}.",
         settings.join(", ")
@@ -445,9 +432,7 @@ fn of_streams(report: &SweepReport) -> Option<String> {
 /// Returns a sentence on the other traffic that the device of the runs carried.
 fn of_others(report: &SweepReport) -> Option<String> {
     let traffic = device_traffic(report, &timed_runs(report))?;
-    let speed = traffic
-        .speed
-        .map_or_else(String::new, |speed| format!(" of {speed}"));
+    let speed = traffic.speed.map_text(|speed| format!(" of {speed}"));
     Some(format!(
         "The device {}{speed} carried {}.",
         traffic.device,
@@ -455,8 +440,8 @@ fn of_others(report: &SweepReport) -> Option<String> {
     ))
 }
 
-fn cost_table(report: &SweepReport, style: TextStyle) -> String {
-    let mut table = TextTable::new(&[("", Left), ("bytes", Right), ("time", Right)]);
+fn cost_table(report: &SweepReport) -> String {
+    let mut table = TextTable::new("|>bytes|>time");
     let forecast = report.plan.forecast.map(|forecast| {
         [
             ("forecast", forecast.median),
@@ -473,7 +458,7 @@ fn cost_table(report: &SweepReport, style: TextStyle) -> String {
             seconds_or_minutes(cost.time),
         ]);
     }
-    format!("\n{}", table.render(2, |head| style.dim(head)))
+    format!("\n{}", table.render(2))
 }
 
 /// Returns a length of time in seconds, or in minutes if it is long.

@@ -1,37 +1,44 @@
 //! Columns that line up.
 
-use super::style::{break_lines, indent_lines, text_columns};
-
-/// Alignment of a column.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ColumnAlignment {
-    Left,
-    Right,
-}
-
-impl ColumnAlignment {
-    fn pad_cell(self, cell: &str, width: usize) -> String {
-        match self {
-            Self::Left => format!("{cell:<width$}"),
-            Self::Right => format!("{cell:>width$}"),
-        }
-    }
-}
+use super::style::{break_lines, dim_text, indent_lines, text_columns};
 
 /// Rows of cells below a head.
 #[derive(Debug, Clone)]
 pub(crate) struct TextTable {
-    align: Vec<ColumnAlignment>,
+    /// True for columns that are aligned right.
+    is_right: Vec<bool>,
     rows: Vec<Vec<String>>,
 }
 
 impl TextTable {
-    /// A table with these column heads; `align` goes for the heads too.
-    pub(crate) fn new(head: &[(&str, ColumnAlignment)]) -> Self {
+    /// Returns a table with these heads, a `|` between two; a column is aligned right if its head
+    /// begins with `>`.
+    pub(crate) fn new(heads: &str) -> Self {
+        Self::with_heads(heads.split('|').map(|head| {
+            (
+                head.trim_start_matches('>').to_owned(),
+                head.starts_with('>'),
+            )
+        }))
+    }
+
+    /// Returns a table with these heads, each with true if its column is aligned right.
+    pub(crate) fn with_heads(heads: impl Iterator<Item = (String, bool)>) -> Self {
+        let (heads, is_right) = heads.unzip();
         Self {
-            align: head.iter().map(|(_, align)| *align).collect(),
-            rows: vec![head.iter().map(|(text, _)| (*text).to_owned()).collect()],
+            is_right,
+            rows: vec![heads],
         }
+    }
+
+    /// Returns a table with these heads and rows.
+    pub(crate) fn from_rows<R: Into<Vec<String>>>(
+        heads: &str,
+        rows: impl IntoIterator<Item = R>,
+    ) -> Self {
+        let mut table = Self::new(heads);
+        table.rows.extend(rows.into_iter().map(R::into));
+        table
     }
 
     pub(crate) fn push_row(&mut self, cells: impl Into<Vec<String>>) {
@@ -40,28 +47,57 @@ impl TextTable {
 
     /// Removes the columns in which every cell below the head is unknown.
     pub(crate) fn without_unknown(self) -> Self {
-        let columns = 0..self.align.len();
-        let kept: Vec<usize> = columns.filter(|column| self.is_known(*column)).collect();
+        self.retain_columns(|_, cells| {
+            cells.is_empty() || cells.iter().any(|cell| !["", UNKNOWN].contains(cell))
+        })
+    }
+
+    /// Removes those of the first `count` columns whose cells below the head are all alike.
+    pub(crate) fn without_constant(self, count: usize) -> Self {
+        self.retain_columns(|column, cells| {
+            column >= count || cells.iter().any(|cell| cell != &cells[0])
+        })
+    }
+
+    /// Removes those of the columns `dispensable` that are too much for the width, the first of
+    /// them first.
+    pub(crate) fn without_excess(mut self, dispensable: &[&str]) -> Self {
+        for head in dispensable {
+            let width: usize = (0..self.is_right.len())
+                .map(|column| self.column_width(column) + 2)
+                .sum();
+            if width > text_columns() + 2 {
+                let heads = self.rows[0].clone();
+                self = self.retain_columns(|column, _| heads[column] != *head);
+            }
+        }
+        self
+    }
+
+    /// Keeps the columns for whose number and cells below the head `is_kept` returns true.
+    fn retain_columns(self, is_kept: impl Fn(usize, &[&str]) -> bool) -> Self {
+        let cells = |column: usize| {
+            let rows = self.rows.iter().skip(1);
+            rows.filter_map(|row| row.get(column).map(String::as_str))
+                .collect::<Vec<_>>()
+        };
+        let kept: Vec<usize> = (0..self.is_right.len())
+            .filter(|column| is_kept(*column, &cells(*column)))
+            .collect();
         let rows = self.rows.iter().map(|row| {
             let cells = kept.iter().filter_map(|column| row.get(*column).cloned());
             cells.collect()
         });
         Self {
-            align: kept.iter().map(|column| self.align[*column]).collect(),
+            is_right: kept.iter().map(|column| self.is_right[*column]).collect(),
             rows: rows.collect(),
         }
     }
 
-    /// Returns true if a cell below the head of a column is known, or if there are none.
-    fn is_known(&self, column: usize) -> bool {
-        let mut cells = self.rows.iter().skip(1).filter_map(|row| row.get(column));
-        self.rows.len() == 1 || cells.any(|cell| cell != UNKNOWN)
-    }
-
-    /// The table, each line behind `indent` spaces, the head marked by `mark`. A text in the last
+    /// Returns the table, each line behind `indent` spaces, the head dimmed. A text in the last
     /// column that would go beyond the width is continued below itself.
-    pub(crate) fn render(&self, indent: usize, mark: impl Fn(&str) -> String) -> String {
-        let widths: Vec<usize> = (0..self.align.len())
+    pub(crate) fn render(&self, indent: usize) -> String {
+        let widths: Vec<usize> = (0..self.is_right.len())
             .map(|column| self.column_width(column))
             .collect();
         let mut lines = self
@@ -71,15 +107,18 @@ impl TextTable {
         let head = lines
             .next()
             .filter(|head| !head.is_empty())
-            .map(|head| mark(&head));
+            .map(|head| dim_text(&head));
         indent_lines(head.into_iter().chain(lines), indent)
     }
 
     /// One row as lines.
     fn row_lines(&self, row: &[String], widths: &[usize], indent: usize) -> Vec<String> {
-        let aligned = row.iter().zip(&self.align).zip(widths);
+        let aligned = row.iter().zip(&self.is_right).zip(widths);
         let mut cells: Vec<String> = aligned
-            .map(|((cell, align), &width)| align.pad_cell(cell, width))
+            .map(|((cell, is_right), &width)| match is_right {
+                true => format!("{cell:>width$}"),
+                false => format!("{cell:<width$}"),
+            })
             .collect();
         let last = cells.pop().unwrap_or_default().trim_end().to_owned();
         let before = cells
@@ -113,70 +152,8 @@ pub(crate) fn pair_table<N: ToString>(
     rows: impl IntoIterator<Item = (N, String)>,
     indent: usize,
 ) -> String {
-    let mut table = TextTable::new(&[("", ColumnAlignment::Left); 2]);
-    for (name, value) in rows {
-        table.push_row([name.to_string(), value]);
-    }
-    table.render(indent, str::to_owned)
-}
-
-/// A column with all its cells below the head.
-pub(crate) struct TableColumn {
-    pub(crate) head: &'static str,
-    pub(crate) align: ColumnAlignment,
-    pub(crate) cells: Vec<String>,
-}
-
-impl TableColumn {
-    /// Returns a column with a cell for each of `rows`.
-    pub(crate) fn from_rows<T>(
-        head: &'static str,
-        align: ColumnAlignment,
-        rows: &[T],
-        cell: impl Fn(&T) -> String,
-    ) -> Self {
-        Self {
-            head,
-            align,
-            cells: rows.iter().map(cell).collect(),
-        }
-    }
-
-    /// Returns true if any two cells differ.
-    pub(crate) fn has_differences(&self) -> bool {
-        self.cells
-            .iter()
-            .any(|cell| Some(cell) != self.cells.first())
-    }
-
-    fn width(&self) -> usize {
-        let cells = self.cells.iter().map(|cell| cell.chars().count());
-        cells.max().unwrap_or(0).max(self.head.chars().count())
-    }
-}
-
-/// Returns the table of `shown`, without those of `dispensable` that are too much for the width,
-/// the first of them first.
-pub(crate) fn columns_table(mut shown: Vec<TableColumn>, dispensable: &[&str]) -> TextTable {
-    for head in dispensable {
-        if shown.iter().map(|column| column.width() + 2).sum::<usize>() > text_columns() + 2 {
-            shown.retain(|column| column.head != *head);
-        }
-    }
-    let heads: Vec<(&str, ColumnAlignment)> = shown
-        .iter()
-        .map(|column| (column.head, column.align))
-        .collect();
-    let mut table = TextTable::new(&heads);
-    for row in 0..shown.first().map_or(0, |column| column.cells.len()) {
-        table.push_row(
-            shown
-                .iter()
-                .filter_map(|column| column.cells.get(row).cloned())
-                .collect::<Vec<_>>(),
-        );
-    }
-    table
+    let rows = rows.into_iter();
+    TextTable::from_rows("|", rows.map(|(name, value)| [name.to_string(), value])).render(indent)
 }
 
 /// Text of a cell, or a dash if its value is unknown.
@@ -220,56 +197,46 @@ pub(crate) fn spark_line(values: &[f64]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::text::without_marks;
 
     #[test]
     fn columns_line_up() {
-        let mut table = TextTable::new(&[
-            ("what", ColumnAlignment::Left),
-            ("rate", ColumnAlignment::Right),
-        ]);
+        let mut table = TextTable::new("what|>rate");
         table.push_row(["window".to_owned(), "3 Mbit/s".to_owned()]);
         table.push_row(["µ".to_owned(), "100 Mbit/s".to_owned()]);
         assert_eq!(
-            table.render(1, str::to_owned),
+            without_marks(&table.render(1)),
             " what          rate\n window    3 Mbit/s\n µ       100 Mbit/s\n"
         );
     }
 
     #[test]
     fn a_table_without_heads_has_no_line_for_them_in_colour_either() {
-        let mut table =
-            TextTable::new(&[("", ColumnAlignment::Left), ("", ColumnAlignment::Right)]);
+        let mut table = TextTable::new("|>");
         table.push_row(["loss".to_owned(), "none".to_owned()]);
-        assert_eq!(table.render(0, |head| format!("<{head}>")), "loss  none\n");
+        assert_eq!(table.render(0), "loss  none\n");
     }
 
     #[test]
     fn a_column_of_which_nothing_is_known_is_left_out() {
-        let mut table = TextTable::new(&[
-            ("a", ColumnAlignment::Left),
-            ("b", ColumnAlignment::Right),
-            ("c", ColumnAlignment::Right),
-        ]);
+        let mut table = TextTable::new("a|>b|>c");
         table.push_row(["1".to_owned(), UNKNOWN.to_owned(), UNKNOWN.to_owned()]);
         table.push_row(["2".to_owned(), UNKNOWN.to_owned(), "3".to_owned()]);
         assert_eq!(
-            table.without_unknown().render(0, str::to_owned),
+            without_marks(&table.without_unknown().render(0)),
             "a  c\n1  –\n2  3\n"
         );
     }
 
     #[test]
     fn a_long_text_in_the_last_column_goes_on_below_itself() {
-        let mut table = TextTable::new(&[("", ColumnAlignment::Left), ("", ColumnAlignment::Left)]);
+        let mut table = TextTable::new("|");
         table.push_row(["capacity".to_owned(), "window ".repeat(12)]);
         table.push_row(["loss".to_owned(), "none".to_owned()]);
         let first = format!("  capacity  {}", "window ".repeat(9));
         let second = format!("{:12}{}", "", "window ".repeat(3));
         let lines = [first.trim_end(), second.trim_end(), "  loss      none"];
-        assert_eq!(
-            table.render(2, str::to_owned).lines().collect::<Vec<_>>(),
-            lines
-        );
+        assert_eq!(table.render(2).lines().collect::<Vec<_>>(), lines);
     }
 
     #[test]

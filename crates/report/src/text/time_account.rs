@@ -1,12 +1,10 @@
 //! The account of the time of a command.
 
 use fullpipe_record::TimeAccount;
-use fullpipe_units::{Ratio, Span, count_noun};
 
-use super::measurement::{round_trip, rounded_time};
-use super::style::{TextStyle, heading_line};
-use super::table::ColumnAlignment::{Left, Right};
-use super::table::{TextTable, value_bar};
+use super::measurement::rounded_time;
+use super::table::value_bar;
+use crate::prelude::*;
 
 /// Characters of the longest bar.
 const BAR: usize = 10;
@@ -15,8 +13,8 @@ const BAR: usize = 10;
 pub(crate) type UseOfTime = (&'static str, Span, String);
 
 /// Returns the account of a command's time, or of that for which a process was watched.
-pub fn time_account(account: &TimeAccount, is_command: bool, style: TextStyle) -> String {
-    let mut table = TextTable::new(&[("", Left), ("", Right), ("", Right), ("", Left)]);
+pub fn time_account(account: &TimeAccount, is_command: bool) -> String {
+    let mut table = TextTable::new("|>|>|");
     for (name, time, figures) in uses_of_time(account) {
         let bar = value_bar(time.as_secs_f64(), account.whole.as_secs_f64(), BAR);
         table.push_row([
@@ -26,8 +24,8 @@ pub fn time_account(account: &TimeAccount, is_command: bool, style: TextStyle) -
             format!("{bar} {figures}"),
         ]);
     }
-    let main = style.bold_paragraph(&main_use(account, is_command), 2);
-    heading_line(style, "Where the time went") + &main + &table.render(4, str::to_owned)
+    let main = bold_paragraph(&main_use(account, is_command), 2);
+    heading_line("Where the time went") + &main + &table.render(4)
 }
 
 /// Returns the uses of a command's time, those that took none left out.
@@ -116,6 +114,7 @@ pub(crate) fn main_use(account: &TimeAccount, is_command: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::text::without_marks;
 
     #[test]
     fn requests_that_take_most_of_the_time_are_the_first_sentence_and_the_rest_is_a_table() {
@@ -129,7 +128,7 @@ mod tests {
             own_work: Span::from_millis(1),
             elsewhere: Span::from_millis(239),
         };
-        let text = time_account(&account, true, TextStyle::PLAIN);
+        let text = without_marks(&time_account(&account, true));
         let sentence = "Requests that wait for each other's answers took 8.48 s of the command's";
         assert!(
             text.contains(sentence) && text.contains("106 round trips of 80 ms"),

@@ -4,27 +4,21 @@ use fullpipe_record::{
     CaptureReport, ChangedField, ClockOffset, ClockSkew, FlowChange, FlowDirection, FlowPair,
     FlowReport, OneWayDelay,
 };
-use fullpipe_units::{ByteCount, Ratio, count_noun, printable_line};
 
-use super::measurement::round_trip;
-use super::style::{TextStyle, heading_line, paragraph};
-use super::table::ColumnAlignment::Left;
-use super::table::{TextTable, pair_table, spark_line};
+use super::table::spark_line;
+use crate::prelude::*;
 
 /// Returns the comparison of connection `number` in two captures: losses and changes between them,
 /// delays, and their clocks. Returns nothing of one capture.
-pub(crate) fn capture_comparison(report: &CaptureReport, number: u64, style: TextStyle) -> String {
+pub(crate) fn capture_comparison(report: &CaptureReport, number: u64) -> String {
     let Some(other) = &report.other else {
         return String::new();
     };
     let count = count_noun(report.pairs.len(), "connection");
     let [first, second] = [&report.name, &other.name].map(|name| printable_line(name));
-    let mut text = heading_line(
-        style,
-        &format!("Between {first} and {second}: {count} in both"),
-    );
+    let mut text = heading_line(&format!("Between {first} and {second}: {count} in both"));
     for note in &other.notes {
-        text += &style.dim_paragraph(note, 2);
+        text += &dim_paragraph(note, 2);
     }
     let flow = report.flows.iter().find(|flow| flow.number == number);
     let pair = report.pairs.iter().find(|pair| pair.numbers[0] == number);
@@ -32,7 +26,7 @@ pub(crate) fn capture_comparison(report: &CaptureReport, number: u64, style: Tex
         return text + &paragraph(&format!("Connection {number} is in the first alone."), 2);
     };
     text += &pair_table(pair_rows(flow, pair), 2);
-    text + &field_changes_table(flow, pair, style)
+    text + &field_changes_table(flow, pair)
 }
 
 fn pair_rows(flow: &FlowReport, pair: &FlowPair) -> Vec<(&'static str, String)> {
@@ -174,21 +168,16 @@ fn ppm(ratio: Ratio) -> String {
 }
 
 /// Returns the table of the fields that were changed.
-fn field_changes_table(flow: &FlowReport, pair: &FlowPair, style: TextStyle) -> String {
+fn field_changes_table(flow: &FlowReport, pair: &FlowPair) -> String {
     let mut text = String::new();
-    let mut table = TextTable::new(&[
-        ("changed", Left),
-        ("of", Left),
-        ("before", Left),
-        ("after", Left),
-    ]);
+    let mut table = TextTable::new("changed|of|before|after");
     let mut is_empty = true;
     for (end, name) in flow_ends(flow) {
         let name = name.trim_start_matches("from ");
         for change in &pair.directions[end].changes {
             if change.field == ChangedField::Address {
                 // Two of them would not fit into a line.
-                text += &address_translation(change, name, style);
+                text += &address_translation(change, name);
                 continue;
             }
             is_empty = false;
@@ -206,15 +195,15 @@ fn field_changes_table(flow: &FlowReport, pair: &FlowPair, style: TextStyle) -> 
     if is_empty {
         return text;
     }
-    text + "\n" + &table.render(2, |head| style.dim(head))
+    text + "\n" + &table.render(2)
 }
 
-fn address_translation(change: &FlowChange, name: &str, style: TextStyle) -> String {
+fn address_translation(change: &FlowChange, name: &str) -> String {
     let line = format!(
         "The address of the {name} was changed: {} before, {} after.",
         change.before, change.after
     );
-    style.bold_paragraph(&line, 2)
+    bold_paragraph(&line, 2)
 }
 
 pub(crate) const fn field_name(field: ChangedField) -> &'static str {
@@ -236,6 +225,7 @@ pub(crate) const fn field_name(field: ChangedField) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::text::without_marks;
     use fullpipe_record::{FlowEnd, LossCourse};
     use fullpipe_units::Span;
 
@@ -348,7 +338,7 @@ mod tests {
 
     #[test]
     fn two_captures_are_compared_in_a_few_lines_within_eighty_columns() {
-        let text = capture_comparison(&report(), 7, TextStyle::PLAIN);
+        let text = without_marks(&capture_comparison(&report(), 7));
         assert!(
             text.lines().all(|line| line.chars().count() <= 80),
             "{text}"
@@ -387,7 +377,7 @@ mod tests {
             ],
             ..report.pairs[0].clone()
         };
-        let text = capture_comparison(&report, 7, TextStyle::PLAIN);
+        let text = without_marks(&capture_comparison(&report, 7));
         for part in [
             "order          not known; they are taken to lie on the way in the order given",
             "from sender    in one of the captures alone",
@@ -397,10 +387,10 @@ mod tests {
         }
         report.pairs.clear();
         assert!(
-            capture_comparison(&report, 7, TextStyle::PLAIN)
+            without_marks(&capture_comparison(&report, 7))
                 .contains("Connection 7 is in the first alone.")
         );
         report.other = None;
-        assert_eq!(capture_comparison(&report, 7, TextStyle::PLAIN), "");
+        assert_eq!(without_marks(&capture_comparison(&report, 7)), "");
     }
 }

@@ -74,11 +74,7 @@ fn shown() -> HostReport {
 #[test]
 fn a_host_as_it_is() {
     let path = Some((Span::from_millis(100), BitRate::from_mbps(1000)));
-    insta::assert_snapshot!(textbook(&|style| report::host_settings(
-        &shown(),
-        path,
-        style
-    )));
+    insta::assert_snapshot!(textbook(&report::host_settings(&shown(), path)));
 }
 
 #[test]
@@ -103,7 +99,7 @@ fn a_host_as_it_should_be() {
         after: prediction,
         notes: vec!["tuned manages settings here too.".to_owned()],
     };
-    insta::assert_snapshot!(textbook(&|style| report::host_advice(&advice, style)));
+    insta::assert_snapshot!(textbook(&report::host_advice(&advice)));
 }
 
 #[test]
@@ -167,9 +163,8 @@ fn changes_of_a_host_and_their_way_back() {
         unreadable,
         ..HostUndone::default()
     };
-    let text = textbook(&|style| {
-        let applied =
-            [&applied, &dry, &temporary].map(|applied| report::host_applied(applied, style));
+    let text = textbook(&{
+        let applied = [&applied, &dry, &temporary].map(report::host_applied);
         let undone = [
             &undone,
             &forgotten,
@@ -178,12 +173,9 @@ fn changes_of_a_host_and_their_way_back() {
             &only_damaged,
             &HostUndone::default(),
         ];
-        [
-            &applied[..],
-            &undone.map(|undone| report::host_undone(undone, style)),
-        ]
-        .concat()
-        .join("---\n")
+        [&applied[..], &undone.map(report::host_undone)]
+            .concat()
+            .join("---\n")
     });
     insta::assert_snapshot!(text);
 }

@@ -8,7 +8,7 @@ mod page;
 mod programs;
 
 use fullpipe_record::{Content, Document, Published, Steady, SweepOrder, SweepReport, SweepRun};
-use fullpipe_report::{self as report, PageSource, TextStyle};
+use fullpipe_report::{self as report, PageSource, without_marks};
 use fullpipe_units::{BitRate, Span};
 
 /// The width of a terminal that nobody has widened.
@@ -16,33 +16,33 @@ const WIDTH: usize = 80;
 
 #[test]
 fn a_calculation() {
-    let text = textbook(&|style| report::calculation_text(&fixture::calculation(), style));
+    let text = textbook(&report::calculation_text(&fixture::calculation()));
     insta::assert_snapshot!(text);
 }
 
 #[test]
 fn a_table_of_calculations() {
-    let text = textbook(&|style| report::combination_table(&fixture::table(), style));
+    let text = textbook(&report::combination_table(&fixture::table()));
     insta::assert_snapshot!(text);
 }
 
 #[test]
 fn a_table_too_wide_leaves_out_what_it_can() {
-    let text = textbook(&|style| report::combination_table(&fixture::wide_table(), style));
+    let text = textbook(&report::combination_table(&fixture::wide_table()));
     insta::assert_snapshot!(text);
 }
 
 #[test]
 fn a_comparison_of_programs() {
     let found = programs::compared();
-    insta::assert_snapshot!(textbook(&|style| report::programs_text(&found, style)));
+    insta::assert_snapshot!(textbook(&report::programs_text(&found)));
 }
 
 #[test]
 fn a_transfer_that_was_watched() {
     let found = diagnosed::watched();
-    insta::assert_snapshot!(textbook(&|style| {
-        report::diagnosis_text(&found, BitRate::from_mbps(320), style)
+    insta::assert_snapshot!(textbook(&{
+        report::diagnosis_text(&found, BitRate::from_mbps(320))
             + &report::command_end(&diagnosed::command_end())
     }));
 }
@@ -50,17 +50,13 @@ fn a_transfer_that_was_watched() {
 #[test]
 fn a_verdict_from_which_nothing_follows() {
     let nothing = diagnosed::unknown();
-    insta::assert_snapshot!(textbook(&|style| report::diagnosis_text(
-        &nothing,
-        BitRate::ZERO,
-        style
-    )));
+    insta::assert_snapshot!(textbook(&report::diagnosis_text(&nothing, BitRate::ZERO)));
 }
 
 #[test]
 fn a_remedy_that_was_tried_and_what_the_other_end_must_change() {
     let (trial, remedy) = (diagnosed::trial(), diagnosed::for_both_ends());
-    insta::assert_snapshot!(textbook(&|style| report::trial_text(&trial, style)));
+    insta::assert_snapshot!(textbook(&report::trial_text(&trial)));
     let there = report::commands_elsewhere(&remedy, fullpipe_record::At::Sender);
     assert_eq!(there, ["sysctl -w net.ipv4.tcp_window_scaling=1"]);
     let kept = fullpipe_record::Trial {
@@ -70,7 +66,7 @@ fn a_remedy_that_was_tried_and_what_the_other_end_must_change() {
         not_undone: None,
         ..trial
     };
-    let text = textbook(&|style| report::trial_text(&kept, style));
+    let text = textbook(&report::trial_text(&kept));
     assert!(
         text.contains("It was left in place.") && !text.contains("predicted"),
         "{text}"
@@ -79,17 +75,17 @@ fn a_remedy_that_was_tried_and_what_the_other_end_must_change() {
 
 /// A measurement from its first interval to its last line.
 fn whole(measured: &fullpipe_record::Measurement) -> String {
-    textbook(&|style| {
-        let head = report::interval_head(&measured.request, style);
+    textbook(&{
+        let head = report::interval_head(&measured.request);
         let lines = measured
             .intervals
             .iter()
-            .map(|interval| report::interval_line(&measured.request, interval, style));
+            .map(|interval| report::interval_line(&measured.request, interval));
         let lines: Vec<String> = std::iter::once(head).chain(lines).collect();
         format!(
             "{}\n{}",
             lines.join("\n"),
-            report::measurement_text(measured, style)
+            report::measurement_text(measured)
         )
     })
 }
@@ -106,10 +102,7 @@ fn datagrams_both_ways() {
 
 #[test]
 fn a_route_through_a_silent_router() {
-    insta::assert_snapshot!(textbook(&|style| report::route_text(
-        &fixture::route(),
-        style
-    )));
+    insta::assert_snapshot!(textbook(&report::route_text(&fixture::route())));
 }
 
 #[test]
@@ -118,46 +111,45 @@ fn a_route_that_ends_early() {
         hops: Vec::new(),
         ..fixture::refused_route()
     };
-    let text = textbook(&|style| {
-        report::route_text(&fixture::refused_route(), style) + &report::route_text(&nobody, style)
-    });
+    let text =
+        textbook(&{ report::route_text(&fixture::refused_route()) + &report::route_text(&nobody) });
     insta::assert_snapshot!(text);
 }
 
 #[test]
 fn a_ramp_whose_last_step_broke_off() {
-    let text = textbook(&|style| {
+    let text = textbook(&{
         let steps: String = fixture::ramp()
             .steps
             .iter()
             .map(|step| report::ramp_step(step) + "\n")
             .collect();
-        steps + &report::ramp_text(&fixture::ramp(), style)
+        steps + &report::ramp_text(&fixture::ramp())
     });
     insta::assert_snapshot!(text);
 }
 
 #[test]
 fn a_measurement_that_does_not_count() {
-    let text = textbook(&|style| report::measurement_text(&fixture::invalid(), style));
+    let text = textbook(&report::measurement_text(&fixture::invalid()));
     insta::assert_snapshot!(text);
 }
 
 #[test]
 fn the_loop_from_title_to_result() {
-    let text = textbook(&|style| {
+    let text = textbook(&{
         let done = fixture::experiment();
         let proof = done.proof.as_ref().unwrap();
         let stages = [
-            report::experiment_announcement(done.request.duration, style),
-            report::path_text(&done.path, &done.prediction, style),
-            report::measurement_figures(&done.measurement, style),
-            report::verdict_text(&done.verdict, style),
-            report::remedies_text(&done.remedies, done.measurement.summary.steady, style),
-            report::proof_begins(&proof.remedy, &proof.prediction, style),
-            report::measurement_figures(&proof.measurement, style),
-            report::undo_text(done.undone.as_ref().unwrap(), style),
-            report::experiment_result(&done, style),
+            report::experiment_announcement(done.request.duration),
+            report::path_text(&done.path, &done.prediction),
+            report::measurement_figures(&done.measurement),
+            report::verdict_text(&done.verdict),
+            report::remedies_text(&done.remedies, done.measurement.summary.steady),
+            report::proof_begins(&proof.remedy, &proof.prediction),
+            report::measurement_figures(&proof.measurement),
+            report::undo_text(done.undone.as_ref().unwrap()),
+            report::experiment_result(&done),
         ];
         stages.concat()
     });
@@ -166,7 +158,7 @@ fn the_loop_from_title_to_result() {
 
 #[test]
 fn a_loop_without_a_remedy() {
-    let text = textbook(&|style| report::experiment_result(&fixture::without_remedy(), style));
+    let text = textbook(&report::experiment_result(&fixture::without_remedy()));
     insta::assert_snapshot!(text);
 }
 
@@ -174,7 +166,7 @@ fn a_loop_without_a_remedy() {
 fn a_loop_that_was_interrupted_before_its_remedy() {
     let mut experiment = fixture::without_remedy();
     experiment.interrupted = true;
-    let text = textbook(&|style| report::experiment_result(&experiment, style));
+    let text = textbook(&report::experiment_result(&experiment));
     assert!(
         text.contains("interrupted before a remedy was proven"),
         "{text}"
@@ -214,19 +206,18 @@ fn rates_of_nothing_are_not_divided_by() {
     ];
     let page = |content| {
         let document = Document::new(content);
-        report::text_page(
-            &[PageSource {
+        without_marks(
+            &report::text_page(&[PageSource {
                 name: "result.json",
                 document: &document,
-            }],
-            TextStyle::PLAIN,
+            }])
+            .unwrap(),
         )
-        .unwrap()
     };
     let text = pages.map(page).concat()
-        + &report::experiment_result(&experiment, TextStyle::PLAIN)
-        + &report::grid_report(&grid, TextStyle::PLAIN)
-        + &report::what_if(&what_if, TextStyle::PLAIN);
+        + &without_marks(&report::experiment_result(&experiment))
+        + &without_marks(&report::grid_report(&grid))
+        + &without_marks(&report::what_if(&what_if));
     let undefined = |word: &str| ["NaN", "inf"].contains(&word.trim_matches(['(', ')', '×']));
     assert!(
         text.contains("0 bit/s → ") && !text.split_whitespace().any(undefined),
@@ -236,29 +227,31 @@ fn rates_of_nothing_are_not_divided_by() {
 
 #[test]
 fn a_loop_whose_proof_does_not_count() {
-    let text = textbook(&|style| report::experiment_result(&fixture::spoilt_proof(), style));
+    let text = textbook(&report::experiment_result(&fixture::spoilt_proof()));
     insta::assert_snapshot!(text);
 }
 
 #[test]
 fn a_path_that_differs_by_direction() {
-    let text =
-        textbook(&|style| report::path_text(&fixture::lopsided_path(), &fixture::lossy(), style));
+    let text = textbook(&report::path_text(
+        &fixture::lopsided_path(),
+        &fixture::lossy(),
+    ));
     insta::assert_snapshot!(text);
 }
 
 #[test]
 fn a_scenario_with_a_step_that_misses_its_bound() {
-    let text = textbook(&|style| {
+    let text = textbook(&{
         let done = fixture::lab_report();
-        report::lab_report(&done, style) + &report::lab_summary(&[done], style)
+        report::lab_report(&done) + &report::lab_summary(&[done])
     });
     insta::assert_snapshot!(text);
 }
 
 #[test]
 fn a_grid_with_a_cell_out_of_its_interval_and_one_that_does_not_count() {
-    let text = textbook(&|style| report::grid_report(&fixture::grid(), style));
+    let text = textbook(&report::grid_report(&fixture::grid()));
     insta::assert_snapshot!(text);
 }
 
@@ -268,20 +261,17 @@ fn a_grid_against_virtual_time_and_one_in_it() {
         ("against", fixture::grid_against_virtual()),
         ("virtual", fixture::virtual_grid()),
     ] {
-        insta::assert_snapshot!(name, textbook(&|style| report::grid_report(&report, style)));
+        insta::assert_snapshot!(name, textbook(&report::grid_report(&report)));
     }
 }
 
 #[test]
 fn transfers_in_virtual_time_with_their_spread_and_with_changes() {
     let many = fixture::simulations();
-    insta::assert_snapshot!(
-        "simulations",
-        textbook(&|style| report::simulations_text(&many, style))
-    );
+    insta::assert_snapshot!("simulations", textbook(&report::simulations_text(&many)));
     insta::assert_snapshot!(
         "what_if",
-        textbook(&|style| report::what_if(&fixture::past_with_changes(), style))
+        textbook(&report::what_if(&fixture::past_with_changes()))
     );
     let csv = report::simulations_csv_row(&many[0]);
     assert_eq!(
@@ -298,7 +288,7 @@ fn transfers_in_virtual_time_with_their_spread_and_with_changes() {
 #[test]
 fn a_sweep_has_its_forecast_with_an_interval() {
     let swept = page::swept(true);
-    let begins = textbook(&|style| report::sweep_plan(&swept.plan, Some(swept.grid), style));
+    let begins = textbook(&report::sweep_plan(&swept.plan, Some(swept.grid)));
     let sentence =
         "Forecast: 40 MiB in 20 s; in 8 of 10 such sweeps 25 MiB to 50 MiB in 12 s to 30 s.";
     assert!(
@@ -314,7 +304,7 @@ fn a_sweep_has_its_forecast_with_an_interval() {
         line,
         "      spent 30 MiB; forecast 40 MiB (25 MiB to 50 MiB) in 20 s"
     );
-    let done = report::sweep_text(&swept, TextStyle::PLAIN);
+    let done = without_marks(&report::sweep_text(&swept));
     let costs: Vec<&str> = done.lines().rev().take(5).collect();
     assert!(
         costs[1].contains("spent on 3 runs") && costs[3].contains("25 MiB"),
@@ -334,7 +324,7 @@ fn a_sweep_names_the_settings_that_are_left_out_and_does_not_blame_its_budget() 
     swept.left_out = vec![last.cell];
     swept.runs.extend([last.clone(), last]);
     swept.answer.as_mut().unwrap().sure = false;
-    let done = textbook(&|style| report::sweep_text(&swept, style));
+    let done = textbook(&report::sweep_text(&swept));
     let said = done.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(
         said.contains("Left out, as their runs do not count (packets were late): 8 × 1 MiB."),
@@ -350,7 +340,7 @@ fn a_sweep_names_the_settings_that_are_left_out_and_does_not_blame_its_budget() 
 fn a_map_has_a_dot_only_where_no_run_was_made() {
     let mut swept = page::swept(true);
     let map = |swept: &SweepReport| {
-        let text = report::sweep_text(swept, TextStyle::PLAIN);
+        let text = without_marks(&report::sweep_text(swept));
         text.lines()
             .take_while(|line| !line.contains("windows down"))
             .map(|line| line.to_owned() + "\n")
@@ -375,7 +365,7 @@ fn a_whole_grid_over_a_path_that_changed_says_so() {
     let mut swept = page::swept(true);
     (swept.plan.order, swept.segments) = (Some(SweepOrder::Nested), vec![0, 1]);
     let said = |swept: &SweepReport| {
-        let text = textbook(&|style| report::sweep_text(swept, style));
+        let text = textbook(&report::sweep_text(swept));
         text.split_whitespace().collect::<Vec<_>>().join(" ")
     };
     let whole = said(&swept);
@@ -397,7 +387,7 @@ fn a_whole_grid_over_a_path_that_changed_says_so() {
 
 #[test]
 fn the_longest_names_and_figures_still_keep_to_the_width() {
-    let wide = |style| {
+    let wide = {
         let mut done = fixture::without_remedy();
         done.verdict.kind = fullpipe_record::Limit::ReceiverApplication;
         done.measurement.limit = Some(done.verdict.clone());
@@ -408,20 +398,17 @@ fn the_longest_names_and_figures_still_keep_to_the_width() {
             rate: BitRate::from_bps(123_456_000),
             duration: Span::from_secs(1000),
         });
-        report::experiment_result(&done, style)
-            + &report::measurement_text(&done.measurement, style)
+        report::experiment_result(&done) + &report::measurement_text(&done.measurement)
     };
     textbook(&wide);
 }
 
 /// Returns the text without colour. Asserts what must hold of any text: it is the same in colour,
 /// but for the colour, and no line is longer than a terminal is wide.
-fn textbook(text: &dyn Fn(TextStyle) -> String) -> String {
-    let textbook = text(TextStyle::PLAIN);
-    assert!(!textbook.contains('\u{1b}'), "{textbook:?}");
-    let color = text(TextStyle::COLOR);
+fn textbook(color: &str) -> String {
     assert!(color.contains('\u{1b}'), "{color:?}");
-    assert_eq!(without_marks(&color), textbook);
+    let textbook = without_marks(color);
+    assert!(!textbook.contains('\u{1b}'), "{textbook:?}");
     for line in textbook.lines() {
         assert!(
             line.chars().count() <= WIDTH,
@@ -431,13 +418,4 @@ fn textbook(text: &dyn Fn(TextStyle) -> String) -> String {
         assert_eq!(line, line.trim_end(), "spaces at the end");
     }
     textbook
-}
-
-/// `text` less its escape sequences, each of which goes from ESC to `m`.
-fn without_marks(text: &str) -> String {
-    let mut parts = text.split('\u{1b}');
-    let first = parts.next().unwrap_or_default().to_owned();
-    parts.fold(first, |text, part| {
-        text + part.split_once('m').map_or("", |(_, rest)| rest)
-    })
 }

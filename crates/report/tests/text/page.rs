@@ -9,7 +9,7 @@ use fullpipe_record::{
     SweepOrder, SweepPlan, SweepReason, SweepReport, SweepRtt, SweepRun, SweepShape, SweepTraffic,
     TcpInfo,
 };
-use fullpipe_report::{PageSource, TextStyle, html_page, text_page};
+use fullpipe_report::{PageSource, html_page, text_page, without_marks};
 use fullpipe_testkit::{Browser, require};
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
 use serde_json::Value;
@@ -42,14 +42,13 @@ fn html(documents: &[Document]) -> String {
 }
 
 fn text(document: &Document) -> String {
-    text_page(
-        &[PageSource {
+    without_marks(
+        &text_page(&[PageSource {
             name: "result.json",
             document,
-        }],
-        TextStyle::PLAIN,
+        }])
+        .unwrap(),
     )
-    .unwrap()
 }
 
 /// Returns a sample of a stream that grows to 300 Mbit/s in a second, and is then held back by its

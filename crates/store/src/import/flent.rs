@@ -116,14 +116,13 @@ fn load_series(data: &Value, name: &str) -> Vec<Vec<Option<f64>>> {
 /// none.
 fn ping_rtts(data: &Value) -> Vec<Option<Span>> {
     let results = &data["results"];
-    let others = || {
+    let series = results.get("Ping (ms) ICMP").or_else(|| {
         results
             .as_object()?
             .iter()
             .find(|(series, _)| series.starts_with("Ping (ms)"))
             .map(|(_, it)| it)
-    };
-    let series = results.get("Ping (ms) ICMP").or_else(others);
+    });
     let milliseconds = series.map(number_series).unwrap_or_default();
     milliseconds
         .into_iter()

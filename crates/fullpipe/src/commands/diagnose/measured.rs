@@ -1,25 +1,18 @@
 //! A transfer of our own, judged; and a remedy tried out.
 
-use std::sync::atomic::AtomicBool;
-
 use fullpipe_diagnose::diagnose;
 use fullpipe_experiment::{OwnPart, ranked_remedies};
 use fullpipe_host::defects_behind;
-use fullpipe_probe::{Destination, measure_iperf2, measure_transfer};
+use fullpipe_probe::{measure_iperf2, measure_transfer};
 use fullpipe_record::{
-    At, Content, Diagnosis, DiagnosisReport, Direction, ErrorReport, Event, Evidence, Framing,
-    KernelVersion, Measurement, Remedy, Request, Transport, Trial,
+    At, Diagnosis, DiagnosisReport, Evidence, Framing, KernelVersion, Remedy, Trial,
 };
-use fullpipe_report as report;
-use fullpipe_units::{BitRate, Span};
 
 use super::DiagnoseArguments;
 use crate::commands::capture::with_capture;
-use crate::commands::keep::KeepArguments;
 use crate::commands::load::ServerAddress;
 use crate::commands::measure::interval_printer;
-use crate::failure::{FAILED, Failure, INTERRUPTED, LACKING, USAGE};
-use crate::terminal::Terminal;
+use crate::commands::prelude::*;
 
 /// Default duration of a measurement, as iperf3 has it.
 const USUAL_TIME: Span = Span::from_secs(10);
@@ -28,12 +21,12 @@ pub(super) fn run(
     arguments: &DiagnoseArguments,
     host: &ServerAddress,
     terminal: &Terminal,
-) -> Result<(), Failure> {
+) -> Result {
     let request = arguments.load.to_request(USUAL_TIME)?;
     if request.transport == Transport::Udp {
         let message = "datagrams have no window and no limit but the rate that was asked for; leave out --udp, or use \
                        `fullpipe measure --udp`";
-        return Err(Failure::new(USAGE, message));
+        return Err(usage_failure(message));
     }
     let flag = super::super::interrupt_flag()?;
     let bench = MeasurementSetup {
@@ -67,12 +60,12 @@ pub(super) fn run(
 
 /// Prints the limit that was found, and that of the capture if there is one.
 fn print_limit(measurement: &Measurement, diagnosis: &Diagnosis, terminal: &Terminal) {
-    let (rate, style) = (explained_rate(measurement), terminal.style());
-    terminal.print_progress(&report::measurement_figures(measurement, style));
+    let rate = explained_rate(measurement);
+    terminal.print_progress(&report::measurement_figures(measurement));
     terminal.print_event(&Event::Measurement(Box::new(measurement.clone())));
-    terminal.print_result(&report::diagnosis_text(diagnosis, rate, style));
+    terminal.print_result(&report::diagnosis_text(diagnosis, rate));
     if let Some(capture) = &measurement.capture {
-        terminal.print_result(&report::own_capture(capture, style));
+        terminal.print_result(&report::own_capture(capture));
     }
 }
 
@@ -85,7 +78,7 @@ struct MeasurementSetup<'b> {
 }
 
 impl MeasurementSetup<'_> {
-    fn measure_request(&self, request: &Request) -> Result<Measurement, Failure> {
+    fn measure_request(&self, request: &Request) -> Result<Measurement> {
         let run = if self.is_iperf2 {
             measure_iperf2
         } else {
@@ -105,8 +98,8 @@ impl MeasurementSetup<'_> {
         (request, remedies): (&Request, &[Remedy]),
         before: &Measurement,
         arguments: &DiagnoseArguments,
-    ) -> Result<Trial, Failure> {
-        let (here, style) = (this_end(request), self.terminal.style());
+    ) -> Result<Trial> {
+        let here = this_end(request);
         let own = before.local.settings.as_ref();
         let part = OwnPart::from_remedy(remedy, here, request, own);
         if part.needs_other_end {
@@ -117,7 +110,7 @@ impl MeasurementSetup<'_> {
             return Err(for_other_end(remedy, here, &self.destination.host, &others));
         }
         if !part.does_something {
-            return Err(Failure::new(FAILED, nothing_to_apply(remedy)));
+            return Err(run_failure(nothing_to_apply(remedy)));
         }
         self.terminal.print_progress("\n");
         let (measurement, not_undone) = part.try_out(
@@ -138,8 +131,7 @@ impl MeasurementSetup<'_> {
             kept: arguments.keep,
             not_undone,
         };
-        self.terminal
-            .print_result(&report::trial_text(&trial, style));
+        self.terminal.print_result(&report::trial_text(&trial));
         Ok(trial)
     }
 }
@@ -180,7 +172,7 @@ fn for_other_end(remedy: &Remedy, here: At, host: &str, others: &[&str]) -> Fail
 }
 
 /// The remedy of this number, counted from one, or of this name.
-fn choose_remedy<'r>(remedies: &'r [Remedy], wanted: &str) -> Result<&'r Remedy, Failure> {
+fn choose_remedy<'r>(remedies: &'r [Remedy], wanted: &str) -> Result<&'r Remedy> {
     let by_number = wanted
         .parse::<usize>()
         .ok()
@@ -193,10 +185,9 @@ fn choose_remedy<'r>(remedies: &'r [Remedy], wanted: &str) -> Result<&'r Remedy,
         } else {
             format!("there are {}", names.join(", "))
         };
-        Failure::new(
-            USAGE,
-            format!("--apply {wanted} is no remedy of this transfer; {there_are}"),
-        )
+        usage_failure(format!(
+            "--apply {wanted} is no remedy of this transfer; {there_are}"
+        ))
     })
 }
 
@@ -258,7 +249,7 @@ fn finish_diagnosis(
     diagnosis: Diagnosis,
     trial: Option<Trial>,
     out: Out<'_>,
-) -> Result<(), Failure> {
+) -> Result {
     let last = trial
         .as_ref()
         .map_or(&measurement, |trial| &trial.measurement);

@@ -10,21 +10,15 @@ use std::net::SocketAddr;
 use std::str::FromStr;
 
 use fullpipe_observe::WatchSubject;
-use fullpipe_units::BitRate;
 
-use crate::commands::RunCommand;
 use crate::commands::capture::CaptureArgument;
 use crate::commands::host::JournalFolder;
-use crate::commands::keep::KeepArguments;
-use crate::commands::live::LiveArgument;
 use crate::commands::load::{MeasureLoadArguments, RouteArguments, ServerAddress};
-use crate::commands::output::{OutputArguments, OutputChoice};
-use crate::failure::{Failure, USAGE};
-use crate::terminal::Terminal;
-use crate::values::{integer_parser, parse_capacity};
 
 pub(super) use measured::explained_rate;
 use own_flags::OwnFlags;
+
+use super::prelude::*;
 
 /// The group in one line is too wide for a terminal.
 const USAGES: &str = "\
@@ -42,7 +36,7 @@ fullpipe diagnose [OPTIONS] <HOST|URL>
 /// Without a server at the far end, watches the connections of other programs. Sends no byte to
 /// watch a process or a connection; for a COMMAND or URL whose SYN was changed on the way, asks the
 /// routers where (SYN probes, up to 4 s).
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 #[command(group(clap::ArgGroup::new("subject").required(true)), override_usage = USAGES)]
 pub(crate) struct DiagnoseArguments {
     // Before the flags themselves: whoever reads one takes it out of what was given.
@@ -102,7 +96,7 @@ impl RunCommand for DiagnoseArguments {
         self.output.output_choice()
     }
 
-    fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
+    fn run(&self, terminal: &Terminal) -> Result {
         self.own_flags.check_target(self.target.as_ref())?;
         match (
             &self.target,
@@ -112,17 +106,17 @@ impl RunCommand for DiagnoseArguments {
         ) {
             (Some(DiagnoseTarget::Host(_)), ..) if self.live.is_wanted() => {
                 let message = "--live draws what other programs do here; for a test of its own, use `fullpipe measure --live`";
-                Err(Failure::new(USAGE, message))
+                Err(usage_failure(message))
             }
             (Some(DiagnoseTarget::Host(host)), ..) => measured::run(self, host, terminal),
             _ if self.apply.is_some() => {
                 let message =
                     "--apply measures again, which takes a server at the far end: name its host";
-                Err(Failure::new(USAGE, message))
+                Err(usage_failure(message))
             }
             (Some(DiagnoseTarget::Url(_)), ..) | (_, _, _, Some(_)) if self.capture.is_set() => {
                 let message = "--capture needs to know the connections before: name a server, or use --pid or --connection";
-                Err(Failure::new(USAGE, message))
+                Err(usage_failure(message))
             }
             (Some(DiagnoseTarget::Url(url)), ..) => watched::run_download(self, url, terminal),
             (_, Some(pid), ..) => watched::run(self, WatchSubject::Process(pid), terminal),
@@ -130,7 +124,7 @@ impl RunCommand for DiagnoseArguments {
                 watched::run(self, WatchSubject::Connection(local, remote), terminal)
             }
             (_, _, _, Some(words)) => watched::run_command(self, words, terminal),
-            _ => Err(Failure::new(USAGE, "nothing to diagnose is named")),
+            _ => Err(usage_failure("nothing to diagnose is named")),
         }
     }
 }

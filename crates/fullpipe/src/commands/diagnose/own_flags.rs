@@ -5,7 +5,7 @@ use clap::{ArgMatches, Args, Command, FromArgMatches};
 
 use super::DiagnoseTarget;
 use crate::commands::load::{MeasureLoadArguments, RouteArguments};
-use crate::failure::{Failure, USAGE};
+use crate::commands::prelude::*;
 
 /// Flags of a load that were given, by their long names.
 #[derive(Debug)]
@@ -14,7 +14,7 @@ pub(super) struct OwnFlags(Vec<String>);
 impl OwnFlags {
     /// Fails if what is watched has no use for one of them: it has for a time, and a download for a
     /// size.
-    pub(super) fn check_target(&self, target: Option<&DiagnoseTarget>) -> Result<(), Failure> {
+    pub(super) fn check_target(&self, target: Option<&DiagnoseTarget>) -> Result {
         let useful: &[&str] = match target {
             Some(DiagnoseTarget::Host(_)) => return Ok(()),
             Some(DiagnoseTarget::Url(_)) => &["time", "bytes"],
@@ -32,7 +32,7 @@ impl OwnFlags {
         let message = format!(
             "what other programs send is watched as it is; leave out {stated}, or name a HOST"
         );
-        Err(Failure::new(USAGE, message))
+        Err(usage_failure(message))
     }
 }
 

@@ -8,15 +8,12 @@ use fullpipe_diagnose::diagnose;
 use fullpipe_live::{WatchedPage, WatchedUpdate};
 use fullpipe_observe::WatchProgress;
 use fullpipe_probe::{StreamSnapshot, TestSnapshot};
-use fullpipe_record::Direction;
-use fullpipe_report as report;
-use fullpipe_units::{BitRate, ByteCount, Span, printable_line};
+use fullpipe_units::printable_line;
 
 use super::DiagnoseArguments;
 use super::seen::WatchedFindings;
-use crate::commands::live::{InterruptFlags, LivePicture};
-use crate::failure::Failure;
-use crate::terminal::Terminal;
+use crate::commands::live::LivePicture;
+use crate::commands::prelude::*;
 
 /// Time between two pictures.
 const PICTURE_INTERVAL: Span = Span::from_millis(100);
@@ -47,7 +44,7 @@ impl<'t> WatchDisplay<'t> {
         name: &str,
         interrupts: &InterruptFlags,
         terminal: &'t Terminal,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self> {
         let picture = arguments
             .live
             .start_picture(|| WatchedPage::new(name), interrupts)?;

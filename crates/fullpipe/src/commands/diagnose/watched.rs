@@ -6,10 +6,7 @@ use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
 
 use fullpipe_diagnose::diagnose;
 use fullpipe_experiment::ranked_remedies;
@@ -20,14 +17,11 @@ use fullpipe_observe::{
     watch_others,
 };
 use fullpipe_record::{
-    CommandEnd, Content, Diagnosis, DiagnosisReport, Event, OwnCapture, TimeAccount, Validity,
-    Verdict,
+    CommandEnd, Diagnosis, DiagnosisReport, OwnCapture, TimeAccount, Validity, Verdict,
 };
-use fullpipe_report as report;
 use fullpipe_route::changed_syn_quotes;
 use fullpipe_sys::{CpuTime, children_cpu_time, end_with_this_thread};
 use fullpipe_trace::ExplainedTransfers;
-use fullpipe_units::{BitRate, ByteCount, Span};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
@@ -37,9 +31,7 @@ use super::measured::kernels;
 use super::progress::{HeldOutput, WatchDisplay};
 use super::seen::{SeenTransfer, WatchedFindings};
 use crate::commands::capture::OwnRecording;
-use crate::commands::live::InterruptFlags;
-use crate::failure::{FAILED, Failure, INTERRUPTED};
-use crate::terminal::{OutputFormat, Terminal};
+use crate::commands::prelude::*;
 
 /// Default duration of watching a process or a connection.
 const USUAL_TIME: Span = Span::from_secs(5);
@@ -64,7 +56,7 @@ pub(super) fn run(
     arguments: &DiagnoseArguments,
     subject: WatchSubject,
     terminal: &Terminal,
-) -> Result<(), Failure> {
+) -> Result {
     let interrupts = arguments.live.interrupt_flags()?;
     let flag = Arc::clone(&interrupts.flag);
     let time = arguments.load.requested_time().unwrap_or(USUAL_TIME);
@@ -98,10 +90,10 @@ pub(super) fn run_command(
     arguments: &DiagnoseArguments,
     words: &[String],
     terminal: &Terminal,
-) -> Result<(), Failure> {
+) -> Result {
     let (name, rest) = words
         .split_first()
-        .ok_or_else(|| Failure::new(FAILED, "no command is named"))?;
+        .ok_or_else(|| run_failure("no command is named"))?;
     let mut command = Command::new(name);
     command.args(rest);
     if terminal.format() != OutputFormat::Text {
@@ -112,12 +104,9 @@ pub(super) fn run_command(
     let flag = Arc::clone(&interrupts.flag);
     let is_held = arguments.live.is_wanted();
     let held = is_held.then(|| HeldOutput::divert_from(&mut command));
-    let held = held.transpose().map_err(|error| {
-        Failure::new(
-            FAILED,
-            format!("cannot hold the output of `{name}`: {error}"),
-        )
-    })?;
+    let held = held
+        .transpose()
+        .map_err(cannot(&format!("hold the output of `{name}`")))?;
     let witness = PathWitness::begin_witness();
     let mut program = ChildProgram::start(&mut command, words)?;
     // It has the other end of the pipe of the output, too.
@@ -164,7 +153,7 @@ pub(super) fn run_download(
     arguments: &DiagnoseArguments,
     url: &str,
     terminal: &Terminal,
-) -> Result<(), Failure> {
+) -> Result {
     let interrupts = arguments.live.interrupt_flags()?;
     let flag = Arc::clone(&interrupts.flag);
     let (mut seen, end, said) = download(arguments, url, &[], &interrupts, terminal)?;
@@ -188,10 +177,7 @@ pub(super) fn run_download(
     match end.code {
         // Cut short by us, by time or by size.
         Some(0 | CURL_TIMED_OUT) | None => Ok(()),
-        Some(_) => Err(Failure::new(
-            FAILED,
-            format!("the download broke off: {why}"),
-        )),
+        Some(_) => Err(run_failure(format!("the download broke off: {why}"))),
     }
 }
 
@@ -255,7 +241,7 @@ struct ChildProgram<'w> {
 }
 
 impl<'w> ChildProgram<'w> {
-    fn start(command: &mut Command, words: &'w [String]) -> Result<Self, Failure> {
+    fn start(command: &mut Command, words: &'w [String]) -> Result<Self> {
         let name = words.first().map_or("", String::as_str);
         // Even if this program is killed, which ends the thread that watches.
         end_with_this_thread(command);
@@ -265,7 +251,7 @@ impl<'w> ChildProgram<'w> {
             } else {
                 ""
             };
-            Failure::new(FAILED, format!("cannot start `{name}`: {error}{hint}"))
+            run_failure(format!("cannot start `{name}`: {error}{hint}"))
         })?;
         let end = notice_end(&child);
         Ok(Self {
@@ -282,7 +268,7 @@ impl<'w> ChildProgram<'w> {
     fn watch_program(
         &mut self,
         stop: &mut dyn FnMut(WatchProgress<'_>) -> bool,
-    ) -> Result<Option<WatchedConnections>, Failure> {
+    ) -> Result<Option<WatchedConnections>> {
         let (child, status) = (&mut self.child, &mut self.status);
         let subject = WatchSubject::Started(child.id());
         let mut ended_at = Span::ZERO;
@@ -310,11 +296,11 @@ impl<'w> ChildProgram<'w> {
 
     /// Waits for its end, which it has been asked for unless it has ended; ends it if it takes
     /// longer than [`TIMEOUT`], and what it has started too.
-    fn wait_for_end(&mut self) -> Result<CommandEnd, Failure> {
+    fn wait_for_end(&mut self) -> Result<CommandEnd> {
         let deadline = Instant::now() + TIMEOUT;
         let status = self
             .wait_for_status(deadline)
-            .map_err(|error| Failure::new(FAILED, error.to_string()))?;
+            .map_err(|error| run_failure(error.to_string()))?;
         let ended = self
             .end
             .take()
@@ -468,7 +454,7 @@ fn explain_transfers(
     command: Option<CommandEnd>,
     nothing: &str,
     terminal: &Terminal,
-) -> Result<(), Failure> {
+) -> Result {
     let WatchedFindings {
         transfers,
         time,
@@ -477,17 +463,16 @@ fn explain_transfers(
         http1,
     } = seen;
     if transfers.is_empty() && time.is_none() {
-        return Err(Failure::new(FAILED, nothing));
+        return Err(run_failure(nothing));
     }
-    let style = terminal.style();
     if let Some(time) = &time {
-        terminal.print_result(&report::time_account(time, command.is_some(), style));
+        terminal.print_result(&report::time_account(time, command.is_some()));
     }
     let mut found = Vec::new();
     for one in transfers {
         let rate = one.explained_rate();
         let diagnosis = diagnose_transfer(one, time.as_ref());
-        terminal.print_result(&report::diagnosis_text(&diagnosis, rate, style));
+        terminal.print_result(&report::diagnosis_text(&diagnosis, rate));
         found.push(diagnosis);
     }
     if !found.is_empty() && moved_too_briefly > ByteCount::ZERO {
@@ -499,17 +484,17 @@ fn explain_transfers(
     let capture =
         recording.and_then(|recording| finish_recording(recording, arguments.bandwidth, verdict));
     if let Some(capture) = &capture {
-        terminal.print_result(&report::own_capture(capture, style));
+        terminal.print_result(&report::own_capture(capture));
     }
     if let Some(again) = &http1 {
-        terminal.print_result(&report::http1_text(again, style));
+        terminal.print_result(&report::http1_text(again));
     }
     if let Some(end) = &command {
         terminal.print_result(&report::command_end(end));
     }
     let is_valid = validity.as_ref().is_none_or(Validity::is_valid);
     if let Some(validity) = &validity {
-        terminal.print_result(&report::not_valid(validity, style));
+        terminal.print_result(&report::not_valid(validity));
     }
     let diagnosis = Box::new(DiagnosisReport {
         transfers: found,
@@ -572,7 +557,7 @@ fn describe_end(end: &CommandEnd) -> String {
 }
 
 /// Returns an interrupt in place of any other result if the user interrupted the program.
-fn unless_interrupted(explained: Result<(), Failure>, flag: &AtomicBool) -> Result<(), Failure> {
+fn unless_interrupted(explained: Result, flag: &AtomicBool) -> Result {
     match explained {
         explained if !flag.load(Ordering::Relaxed) => explained,
         Ok(()) => Err(Failure::already_printed(INTERRUPTED)),

@@ -1,24 +1,20 @@
 //! Measurements in files, and in the archive.
 
-use std::path::Path;
-
 use fullpipe_experiment::NamedRuns;
-use fullpipe_record::{Content, Document, Measurement};
 use fullpipe_store::{Store, read_import};
 use fullpipe_units::printable_line;
 use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::commands::document::{name_of, not_a_document, text_of};
-use crate::commands::keep::PlaceArgument;
-use crate::failure::{FAILED, Failure, USAGE};
+use crate::commands::prelude::*;
 
 /// Characters from which an identifier is taken for one.
 const MIN_ID: usize = 4;
 
 /// Reads the measurements of one of the two: of a file or a document of the archive, or of several
 /// with commas between them.
-pub(super) fn read_runs(files: &str, archive: &PlaceArgument) -> Result<NamedRuns, Failure> {
+pub(super) fn read_runs(files: &str, archive: &PlaceArgument) -> Result<NamedRuns> {
     // A name may have a comma.
     let names: Vec<&str> = if Path::new(files).exists() {
         vec![files]
@@ -55,7 +51,7 @@ fn is_stored(name: &str) -> bool {
 }
 
 /// Returns the text of a document of the archive.
-fn stored_text(id: &str, archive: &PlaceArgument) -> Result<String, Failure> {
+fn stored_text(id: &str, archive: &PlaceArgument) -> Result<String> {
     let mut store = Store::open(&archive.location()?).map_err(|error| {
         let failure = Failure::from(error);
         Failure::new(
@@ -68,8 +64,7 @@ fn stored_text(id: &str, archive: &PlaceArgument) -> Result<String, Failure> {
         return Err(of_other_program(&format!("document {id}"), program));
     }
     let body = store.document_body(&document)?;
-    String::from_utf8(body)
-        .map_err(|_| Failure::new(FAILED, format!("document {id} is no text in UTF-8")))
+    String::from_utf8(body).map_err(|_| run_failure(format!("document {id} is no text in UTF-8")))
 }
 
 /// Returns the failure of a result whose runs are not known as those of fullpipe are.
@@ -78,7 +73,7 @@ fn of_other_program(name: &str, program: &str) -> Failure {
         "{name} is a result of {program}: documents of other programs cannot be compared; `history HOST` and `report` \
          show them from the archive"
     );
-    Failure::new(USAGE, sentence)
+    usage_failure(sentence)
 }
 
 /// Returns the program that a text is a result of, if that is another one.
@@ -92,14 +87,14 @@ fn other_program(text: &str) -> Option<String> {
         .map(str::to_owned)
 }
 
-fn measurements_in(name: &str, text: &str) -> Result<Vec<Measurement>, Failure> {
+fn measurements_in(name: &str, text: &str) -> Result<Vec<Measurement>> {
     own_measurements(name, text).map_err(|failure| match other_program(text) {
         Some(program) => of_other_program(name, &program),
         None => failure,
     })
 }
 
-fn own_measurements(name: &str, text: &str) -> Result<Vec<Measurement>, Failure> {
+fn own_measurements(name: &str, text: &str) -> Result<Vec<Measurement>> {
     let mut measurements = Vec::new();
     for value in serde_json::Deserializer::from_str(text).into_iter::<Value>() {
         let value = value.map_err(|error| not_a_document(name, &error))?;
@@ -113,16 +108,15 @@ fn own_measurements(name: &str, text: &str) -> Result<Vec<Measurement>, Failure>
         }
     }
     if measurements.is_empty() {
-        return Err(Failure::new(
-            USAGE,
-            format!("{name} has no measurement; measure --json prints one"),
-        ));
+        return Err(usage_failure(format!(
+            "{name} has no measurement; measure --json prints one"
+        )));
     }
     Ok(measurements)
 }
 
 /// Returns the measurement of a document or of an event; `None` of an event of another kind.
-fn measurement_from_value(name: &str, value: Value) -> Result<Option<Measurement>, Failure> {
+fn measurement_from_value(name: &str, value: Value) -> Result<Option<Measurement>> {
     match value.get("event").and_then(Value::as_str) {
         Some("measurement") => {
             let data = value.get("data").cloned().unwrap_or_default();
@@ -139,7 +133,7 @@ fn measurement_from_value(name: &str, value: Value) -> Result<Option<Measurement
     }
 }
 
-fn of_document(name: &str, document: Document) -> Result<Measurement, Failure> {
+fn of_document(name: &str, document: Document) -> Result<Measurement> {
     match document.content {
         Content::Measurement { measurement, .. }
         | Content::Diagnosis {
@@ -151,10 +145,9 @@ fn of_document(name: &str, document: Document) -> Result<Measurement, Failure> {
             let why = document
                 .error
                 .map_or_else(String::new, |error| format!(": {}", error.message));
-            Err(Failure::new(
-                USAGE,
-                format!("{name} holds a document without a measurement{why}"),
-            ))
+            Err(usage_failure(format!(
+                "{name} holds a document without a measurement{why}"
+            )))
         }
     }
 }

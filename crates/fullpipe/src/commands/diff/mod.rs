@@ -5,17 +5,11 @@ mod pairs;
 
 use clap::Arg;
 use fullpipe_experiment::{comparability_faults, compare_samples};
-use fullpipe_record::{Content, DifferenceReport, ErrorReport, Event};
-use fullpipe_report as report;
-use fullpipe_units::Span;
+use fullpipe_record::DifferenceReport;
 
-use crate::commands::RunCommand;
-use crate::commands::keep::PlaceArgument;
+use super::prelude::*;
 use crate::commands::load::AccessArguments;
-use crate::commands::output::{OutputArguments, OutputChoice};
-use crate::failure::{Failure, USAGE};
-use crate::terminal::Terminal;
-use crate::values::{integer_parser, some_test_time};
+use crate::values::some_test_time;
 
 /// The difference between two results or settings, with its interval.
 ///
@@ -27,7 +21,7 @@ use crate::values::{integer_parser, some_test_time};
 /// `fullpipe diff HOST --pairs 12 -- -C cubic -- -C bbr` measures two settings in pairs of random
 /// order, A behind the first -- and B behind the second, with the flags of measure. What happens to
 /// the path meanwhile falls on both.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 #[command(mut_args(of_pairs))]
 pub(crate) struct DiffArguments {
     /// Files or identifiers of A; with --pairs, the server: HOST or HOST:PORT
@@ -70,12 +64,11 @@ impl RunCommand for DiffArguments {
         self.output.output_choice()
     }
 
-    fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
+    fn run(&self, terminal: &Terminal) -> Result {
         match (self.pairs, &self.b) {
             (Some(pairs), _) => pairs::run(self, pairs, terminal),
             (None, Some(b)) => self.compare_measurements(b, terminal),
-            (None, None) => Err(Failure::new(
-                USAGE,
+            (None, None) => Err(usage_failure(
                 "one result alone has no difference; name a second one",
             )),
         }
@@ -84,9 +77,9 @@ impl RunCommand for DiffArguments {
 
 impl DiffArguments {
     /// Compares measurements that are there.
-    fn compare_measurements(&self, b: &str, terminal: &Terminal) -> Result<(), Failure> {
+    fn compare_measurements(&self, b: &str, terminal: &Terminal) -> Result {
         if self.a == "-" && b == "-" {
-            return Err(Failure::new(USAGE, "A and B cannot both be standard input"));
+            return Err(usage_failure("A and B cannot both be standard input"));
         }
         let samples = [
             documents::read_runs(&self.a, &self.archive)?,
@@ -95,10 +88,9 @@ impl DiffArguments {
         let reasons = comparability_faults(&samples[0].measurements, &samples[1].measurements);
         if !self.anyway && !reasons.is_empty() {
             let reasons = reasons.join("; ");
-            return Err(Failure::new(
-                USAGE,
-                format!("A and B are not comparable: {reasons}; add --anyway to compare them"),
-            ));
+            return Err(usage_failure(format!(
+                "A and B are not comparable: {reasons}; add --anyway to compare them"
+            )));
         }
         let compared = compare_samples(samples)?;
         print_difference(
@@ -132,7 +124,7 @@ fn of_pairs(flag: Arg) -> Arg {
 
 /// Prints the report.
 fn print_difference(compared: DifferenceReport, error: Option<&ErrorReport>, terminal: &Terminal) {
-    terminal.print_result(&report::difference_text(&compared, terminal.style()));
+    terminal.print_result(&report::difference_text(&compared));
     terminal.print_event(&Event::Difference(Box::new(compared.clone())));
     terminal.print_report(
         Content::Difference {

@@ -4,16 +4,14 @@ use std::ffi::OsString;
 
 use clap::Parser;
 use fullpipe_experiment::{PairedSide, forecast_pairs, run_pairs};
-use fullpipe_probe::{Destination, ProbeError, measure_transfer};
-use fullpipe_record::{DifferenceReport, ErrorReport, Event, Measurement, PairForecast, Request};
-use fullpipe_report as report;
-use fullpipe_units::{ByteCount, Span, printable_line};
+use fullpipe_probe::{ProbeError, measure_transfer};
+use fullpipe_record::{DifferenceReport, PairForecast};
+use fullpipe_units::printable_line;
 
 use crate::arguments::parse_arguments;
 use crate::commands::load::{MeasureLoadArguments, ServerAddress};
 use crate::commands::measure::{ask_consent, ask_question, require_whole, stays_here};
-use crate::failure::{FAILED, Failure, INTERRUPTED, USAGE};
-use crate::terminal::Terminal;
+use crate::commands::prelude::*;
 
 /// Usual duration of a run: the ramp of a wide-area path is over then.
 const USUAL_TIME: Span = Span::from_secs(5);
@@ -30,16 +28,12 @@ struct SideArguments {
 }
 
 /// Measures both sides once for the forecast, then in pairs.
-pub(super) fn run(
-    arguments: &super::DiffArguments,
-    pairs: u32,
-    terminal: &Terminal,
-) -> Result<(), Failure> {
+pub(super) fn run(arguments: &super::DiffArguments, pairs: u32, terminal: &Terminal) -> Result {
     let flag = crate::commands::interrupt_flag()?;
     let server: ServerAddress = arguments
         .a
         .parse()
-        .map_err(|error| Failure::new(USAGE, format!("{}: {error}", arguments.a)))?;
+        .map_err(|error| usage_failure(format!("{}: {error}", arguments.a)))?;
     let destination = arguments.access.destination(&server)?;
     let sides = parse_sides(&arguments.sides, arguments.time.unwrap_or(USUAL_TIME))?;
     if !arguments.yes {
@@ -82,7 +76,7 @@ fn nothing_complete(interrupted: bool) -> Failure {
     if interrupted {
         Failure::new(INTERRUPTED, "interrupted before a pair was complete")
     } else {
-        Failure::new(FAILED, "no pair has two valid runs")
+        run_failure("no pair has two valid runs")
     }
 }
 
@@ -90,7 +84,7 @@ fn finish_comparison(
     compared: DifferenceReport,
     error: Option<Failure>,
     terminal: &Terminal,
-) -> Result<(), Failure> {
+) -> Result {
     let interrupted = compared.interrupted;
     let error = error.map(|Failure { code, message }| ErrorReport {
         message,
@@ -101,17 +95,17 @@ fn finish_comparison(
 }
 
 /// Reads the flags of A and of B, with `--` between them.
-fn parse_sides(flags: &[String], time: Span) -> Result<[PairedSide; 2], Failure> {
+fn parse_sides(flags: &[String], time: Span) -> Result<[PairedSide; 2]> {
     let parts: Vec<&[String]> = flags.split(|flag| flag == "--").collect();
     let [a, b] = parts[..] else {
         let sentence = "the flags of A and those of B stand behind a -- each: \
                         fullpipe diff HOST --pairs 12 -- -C cubic -- -C bbr";
-        return Err(Failure::new(USAGE, sentence));
+        return Err(usage_failure(sentence));
     };
     Ok([parse_side("A", a, time)?, parse_side("B", b, time)?])
 }
 
-fn parse_side(name: &str, flags: &[String], time: Span) -> Result<PairedSide, Failure> {
+fn parse_side(name: &str, flags: &[String], time: Span) -> Result<PairedSide> {
     let parsed =
         parse_arguments::<SideArguments>(flags.iter().map(OsString::from)).map_err(|error| {
             let error = error.to_string();
@@ -120,7 +114,7 @@ fn parse_side(name: &str, flags: &[String], time: Span) -> Result<PairedSide, Fa
                 .next()
                 .unwrap_or_default()
                 .trim_start_matches("error: ");
-            Failure::new(USAGE, format!("flags of {name}: {first}"))
+            usage_failure(format!("flags of {name}: {first}"))
         })?;
     let name = if flags.is_empty() {
         "no flags".to_owned()
@@ -140,7 +134,7 @@ fn forecast_of(
     pairs: u32,
     once: &mut dyn FnMut(&Request) -> Result<Measurement, ProbeError>,
     terminal: &Terminal,
-) -> Result<PairForecast, Failure> {
+) -> Result<PairForecast> {
     let mut runs = Vec::new();
     for side in sides {
         let what = "the run before the first pair";
@@ -152,7 +146,7 @@ fn forecast_of(
 }
 
 /// Asks for consent to many bytes, where they leave this host.
-fn consent_to(forecast: &PairForecast, destination: &Destination) -> Result<(), Failure> {
+fn consent_to(forecast: &PairForecast, destination: &Destination) -> Result {
     if forecast.bytes <= MAX_UNASKED || stays_here(&destination.host) {
         return Ok(());
     }
@@ -164,14 +158,9 @@ fn consent_to(forecast: &PairForecast, destination: &Destination) -> Result<(), 
 }
 
 /// Returns a random seed for the order of the pairs.
-fn random_seed() -> Result<u64, Failure> {
+fn random_seed() -> Result<u64> {
     let mut seed = [0; 8];
     let filled = rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty());
-    filled.map_err(|error| {
-        Failure::new(
-            FAILED,
-            format!("the kernel gave no random numbers: {error}"),
-        )
-    })?;
+    filled.map_err(|error| run_failure(format!("the kernel gave no random numbers: {error}")))?;
     Ok(u64::from_ne_bytes(seed))
 }

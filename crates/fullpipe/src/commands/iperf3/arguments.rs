@@ -1,18 +1,17 @@
 //! iperf3's command line.
 
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
 
 use fullpipe_control::{ClientLogin, LoginAuthenticator, RsaPadding, RsaPrivateKey};
 use fullpipe_iperf::{DEFAULT_PORT, UserList};
-use fullpipe_probe::{AdmissionQuota, Destination, LocalEndpoint, ServeOptions, ServerLimits};
-use fullpipe_record::{Buffer, Request, Transport};
+use fullpipe_probe::{AdmissionQuota, LocalEndpoint, ServeOptions, ServerLimits};
+use fullpipe_record::Buffer;
 use fullpipe_report::iperf3::RateUnit;
-use fullpipe_units::{BitRate, ByteCount, Span};
 
 use super::number;
 use crate::commands::load::{data_direction, ip_version, rsa_padding};
 use crate::commands::login::read_login;
+use crate::commands::prelude::*;
 use crate::values::{read_secret_file, rsa_public_key};
 
 /// Default rate of a UDP sender: a binary million, though `-b 1M` is a decimal one.
@@ -149,7 +148,7 @@ pub(super) struct Iperf3Arguments {
 }
 
 /// Flags that only a server has.
-#[derive(Debug, Default, PartialEq, clap::Args)]
+#[derive(Debug, Default, PartialEq, Args)]
 #[command(next_help_heading = "Server")]
 struct ServerFlags {
     /// Go on in the background
@@ -179,7 +178,7 @@ struct ServerFlags {
 }
 
 /// Flags that only a client has.
-#[derive(Debug, Default, PartialEq, clap::Args)]
+#[derive(Debug, Default, PartialEq, Args)]
 #[command(next_help_heading = "Client")]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 struct ClientFlags {
@@ -316,7 +315,7 @@ struct ClientFlags {
 }
 
 /// Flags of iperf3 that are known and not carried out.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 struct RefusedFlags {
     #[arg(long, hide = true)]
     sctp: bool,
@@ -327,7 +326,7 @@ struct RefusedFlags {
 }
 
 /// Flags of iperf3 that change nothing here.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 struct IgnoredFlags {
     #[arg(long, short = 'L', hide = true)]
     flowlabel: Option<String>,

@@ -1,13 +1,10 @@
 //! `iperf3 -c`.
 
 use std::io::{self, ErrorKind};
-use std::sync::atomic::AtomicBool;
 
 use fullpipe_iperf::{SessionStep, TestError};
 use fullpipe_probe::{ConnectedTest, ProbeError, TestEvent, watch_transfer};
-use fullpipe_record::{Measurement, Request, Transport};
 use fullpipe_report::iperf3::{TestRole, greeting_lines};
-use fullpipe_units::BitRate;
 
 use super::arguments::{ClientPlan, ProgramFormat};
 use super::output::ResultWriter;
@@ -15,12 +12,12 @@ use super::process;
 use super::renderer::{TestFailure, TestRenderer, test_header};
 use super::sentences::{CLIENT_TERMINATED, error_sentence};
 use crate::commands::interrupt_flag;
-use crate::failure::{FAILED, Failure};
+use crate::commands::prelude::*;
 
 /// Largest rate of UDP without a warning.
 const UDP_CONSENT_RATE: BitRate = BitRate::from_mbps(10);
 
-pub(super) fn run(plan: &ClientPlan, output: &mut ResultWriter) -> Result<(), Failure> {
+pub(super) fn run(plan: &ClientPlan, output: &mut ResultWriter) -> Result {
     let flag = interrupt_flag()?;
     let header = test_header(&plan.destination.host, plan.destination.port);
     if let Some(warning) = udp_warning(&plan.request) {

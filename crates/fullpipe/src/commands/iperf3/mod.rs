@@ -13,17 +13,15 @@ mod sentences;
 mod server;
 
 use std::ffi::{OsStr, OsString};
-use std::path::Path;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser};
 
-use super::RunCommand;
-use crate::failure::{FAILED, Failure};
-use crate::terminal::Terminal;
 use crate::verbosity::report_events;
 use arguments::{Iperf3Arguments, Iperf3Task};
 use output::ResultWriter;
+
+use super::prelude::*;
 
 /// The name under which the program is iperf3 from its first argument on.
 const NAME: &str = "iperf3";
@@ -33,7 +31,7 @@ const USAGE: &str =
     "\nUsage: iperf3 [-s|-c host] [options]\nTry `iperf3 --help' for more information.\n";
 
 /// In place of iperf3: its flags, its text, its JSON.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 pub(crate) struct RawArguments {
     /// Flags of iperf3; --help lists them
     #[arg(
@@ -45,7 +43,7 @@ pub(crate) struct RawArguments {
 }
 
 impl RunCommand for RawArguments {
-    fn run(&self, _: &Terminal) -> Result<(), Failure> {
+    fn run(&self, _: &Terminal) -> Result {
         run(&self.all)
     }
 }
@@ -67,7 +65,7 @@ pub(super) fn iperf3_command() -> clap::Command {
 ///
 /// # Errors
 /// Where iperf3 would end with an exit code other than zero; everything has been said then.
-pub(crate) fn run(arguments: &[OsString]) -> Result<(), Failure> {
+pub(crate) fn run(arguments: &[OsString]) -> Result {
     let name = OsString::from(NAME);
     let parsed = match Iperf3Arguments::try_parse_from(std::iter::once(&name).chain(arguments)) {
         Ok(parsed) => parsed,
@@ -82,12 +80,12 @@ pub(crate) fn run(arguments: &[OsString]) -> Result<(), Failure> {
         return Ok(());
     }
     report_events(parsed.verbosity());
-    let task = parsed.to_task().map_err(|why| usage_failure(&why))?;
+    let task = parsed.to_task().map_err(|why| parameter_failure(&why))?;
     for warning in parsed.warnings() {
         ResultWriter::print_warning(&format!("iperf3: warning: {warning}\n"));
     }
     let mut output = ResultWriter::open(parsed.logfile(), parsed.timestamp_format())
-        .map_err(|why| usage_failure(&why))?;
+        .map_err(|why| parameter_failure(&why))?;
     match task {
         Iperf3Task::Client(plan) => client::run(&plan, &mut output),
         Iperf3Task::Server(plan) => server::run(&plan, &mut output),
@@ -95,13 +93,13 @@ pub(crate) fn run(arguments: &[OsString]) -> Result<(), Failure> {
 }
 
 /// A command line that iperf3 would not take either.
-fn usage_failure(why: &str) -> Failure {
+fn parameter_failure(why: &str) -> Failure {
     ResultWriter::print_warning(&format!("iperf3: parameter error - {why}\n{USAGE}"));
     Failure::already_printed(FAILED)
 }
 
 /// Help is no failure; everything else that clap says is about the command line.
-fn print_clap_error(error: &clap::Error) -> Result<(), Failure> {
+fn print_clap_error(error: &clap::Error) -> Result {
     if error.kind() == ErrorKind::DisplayHelp {
         // An error here means that the terminal is gone: no user can read a message.
         let _ = error.print();

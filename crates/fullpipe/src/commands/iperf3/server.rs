@@ -8,7 +8,6 @@ use std::process::Stdio;
 use fullpipe_control::RefusedConnections;
 use fullpipe_iperf::TestError;
 use fullpipe_probe::{ServeError, ServerEvent, serve_clients};
-use fullpipe_record::{Measurement, Request};
 use fullpipe_report::iperf3::{TestRole, greeting_lines, listening_line};
 
 use super::arguments::{ProgramFormat, ProgramSettings, ServerPlan};
@@ -17,10 +16,10 @@ use super::output::ResultWriter;
 use super::process;
 use super::renderer::{TestFailure, TestRenderer, test_header};
 use super::sentences::{TERMINATED, error_sentence};
+use crate::commands::prelude::*;
 use crate::commands::{daemon, interrupt_flag, server_text};
-use crate::failure::{FAILED, Failure};
 
-pub(super) fn run(plan: &ServerPlan, output: &mut ResultWriter) -> Result<(), Failure> {
+pub(super) fn run(plan: &ServerPlan, output: &mut ResultWriter) -> Result {
     if plan.daemon && !daemon::is_detached() {
         return detach_process().map_err(|error| {
             server_failure(

@@ -1,16 +1,16 @@
 //! Lists and ranges of path and load, and their combinations.
 
 use fullpipe_calc::{QuantitySetting, numbers_between};
-use fullpipe_record::{Buffer, Quantity, Request};
+use fullpipe_record::{Buffer, Quantity};
 
-use crate::failure::{Failure, USAGE};
+use crate::commands::prelude::*;
 use crate::values::{QuantityValues, values_parser};
 
 /// Combinations of one table.
 const MAX_COMBINATIONS: usize = 10_000;
 
 /// Quantities of the path that may be lists or ranges.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 #[command(next_help_heading = "Path")]
 pub(super) struct PathLists {
     /// Rate of the path, as the key `rate` of --path
@@ -56,7 +56,7 @@ impl PathLists {
     pub(super) fn combinations<'v>(
         &self,
         load: impl Iterator<Item = &'v QuantityValues>,
-    ) -> Result<Vec<AxisCombination>, Failure> {
+    ) -> Result<Vec<AxisCombination>> {
         let path = self.path_keys();
         let load: Vec<&Vec<QuantitySetting>> = load.map(|QuantityValues(values)| values).collect();
         let lengths = path
@@ -68,7 +68,7 @@ impl PathLists {
             let why = format!(
                 "that is {count} combinations, more than {MAX_COMBINATIONS}; take shorter lists"
             );
-            return Err(Failure::new(USAGE, why));
+            return Err(usage_failure(why));
         }
         let mut all = vec![AxisCombination::default()];
         for list in path {

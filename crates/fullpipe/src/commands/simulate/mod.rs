@@ -6,38 +6,30 @@ use std::num::NonZeroUsize;
 use std::thread;
 
 use fullpipe_experiment::{
-    ExperimentError, Interrupt, LoadRamp, NamedPlan, PastOptions, PastTransfer, RampLoads,
+    ExperimentError, LoadRamp, NamedPlan, PastOptions, PastTransfer, RampLoads,
     cross_traffic_phases, simulate_each, simulate_summaries,
 };
 use fullpipe_model::{kernel, predict};
 use fullpipe_record::{
-    Change, Content, Direction, Event, HostSettings, KernelVersion, Limit, Measurement, Quantity,
-    Request, SimulatedTransfer, Writer,
+    Change, HostSettings, KernelVersion, Limit, Quantity, SimulatedTransfer, Writer,
 };
-use fullpipe_report as report;
 use fullpipe_scenario::{Scenario, ScenarioStep};
 use fullpipe_sim::{NotModelled, SimulationPlan, TrainGranularity};
-use fullpipe_units::{BitRate, ByteCount, Span};
 
 use self::axes::{AxisCombination, PathLists};
 use self::past::PastArguments;
 use self::trace::TraceArguments;
 use super::load::OfferedRate;
-use crate::commands::RunCommand;
+use super::prelude::*;
 use crate::commands::emulated::EmulatedArguments;
-use crate::commands::output::{OutputArguments, OutputChoice};
-use crate::failure::{Failure, INTERRUPTED};
-use crate::terminal::{OutputFormat, Terminal};
-use crate::values::{
-    QuantityValues, integer_parser, parse_duration, some_bytes, some_test_time, values_parser,
-};
+use crate::values::{QuantityValues, some_test_time, values_parser};
 
 /// TCP transfers over an emulated path, in virtual time.
 ///
 /// Two modelled hosts send over the same emulated path as in the lab, without its clock: an hour
 /// takes seconds, and the same seed gives the same result. No processor and no network card take
 /// part, so that the rate of a fast path is what the protocol permits, and not what a host does.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct SimulateArguments {
     /// Scenario file or name from `lab list`, whose steps are simulated in place of the flags of
@@ -122,7 +114,7 @@ be lists, 64KiB,1MiB, or ranges, 10ms..200ms (by 1, 2, 5, sizes by doublings) or
 same seeds.";
 
 /// The load, by the letters of `measure`.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 #[command(next_help_heading = "Load")]
 struct LoadArguments {
     /// Duration of the transfer
@@ -183,7 +175,7 @@ impl RunCommand for SimulateArguments {
         self.output.output_choice()
     }
 
-    fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
+    fn run(&self, terminal: &Terminal) -> Result {
         // Before Ctrl-C is anything but the end: a file may be a pipe, and standard input a
         // terminal.
         let past = self.past.read_transfers()?;
@@ -230,9 +222,9 @@ fn print_measurement(
     measurement: Measurement,
     plan: &SimulationPlan,
     terminal: &Terminal,
-) -> Result<(), Failure> {
+) -> Result {
     let is_valid = measurement.validity.is_valid() && measurement.broken_off.is_none();
-    terminal.print_result(&report::measurement_text(&measurement, terminal.style()));
+    terminal.print_result(&report::measurement_text(&measurement));
     terminal.print_event(&Event::Measurement(Box::new(measurement.clone())));
     let path = Some(Box::new(plan.path.clone()));
     terminal.print_content(Content::Measurement {
@@ -252,7 +244,7 @@ struct SimulationWork<'w> {
 
 impl SimulationWork<'_> {
     /// Prints each measurement whole.
-    fn print_measurements(&self, terminal: &Terminal) -> Result<(), Failure> {
+    fn print_measurements(&self, terminal: &Terminal) -> Result {
         let Self {
             plans,
             seeds,
@@ -270,7 +262,7 @@ impl SimulationWork<'_> {
                 return;
             };
             if let Some(name) = name {
-                terminal.print_result(&format!("{}\n", terminal.style().bold(name)));
+                terminal.print_result(&format!("{}\n", report::bold_text(name)));
             }
             if let Err(invalid) = print_measurement(measurement, plan, terminal) {
                 printed = Err(invalid);
@@ -280,7 +272,7 @@ impl SimulationWork<'_> {
     }
 
     /// Prints the summaries of all transfers, those that are done if the user interrupts the work.
-    fn print_summaries(&self, is_table: bool, terminal: &Terminal) -> Result<(), Failure> {
+    fn print_summaries(&self, is_table: bool, terminal: &Terminal) -> Result {
         let mut simulations = Vec::new();
         let ended = self.for_each_transfer(&mut |done| simulations.push(done));
         if !simulations.is_empty() {
@@ -289,14 +281,14 @@ impl SimulationWork<'_> {
             } else {
                 report::seed_spreads
             };
-            terminal.print_result(&text(&simulations, terminal.style()));
+            terminal.print_result(&text(&simulations));
             terminal.print_content(Content::Simulations { simulations });
         }
         ended
     }
 
     /// Prints each summary as a row of CSV, as soon as those before it are there.
-    fn print_csv(&self) -> Result<(), Failure> {
+    fn print_csv(&self) -> Result {
         let mut head = Some(report::simulations_csv_head());
         self.for_each_transfer(&mut |done| {
             head.take()
@@ -306,7 +298,7 @@ impl SimulationWork<'_> {
         })
     }
 
-    fn for_each_transfer(&self, each: &mut dyn FnMut(SimulatedTransfer)) -> Result<(), Failure> {
+    fn for_each_transfer(&self, each: &mut dyn FnMut(SimulatedTransfer)) -> Result {
         let Self {
             plans,
             seeds,
@@ -324,7 +316,7 @@ impl SimulationWork<'_> {
 
 /// Returns the result of a work that may have been interrupted after a part of its results was
 /// printed.
-fn in_part(ended: Result<(), ExperimentError>, any: bool) -> Result<(), Failure> {
+fn in_part(ended: Result<(), ExperimentError>, any: bool) -> Result {
     match ended {
         Err(ExperimentError::Interrupted) if any => Err(Failure::already_printed(INTERRUPTED)),
         ended => Ok(ended?),
@@ -334,7 +326,7 @@ fn in_part(ended: Result<(), ExperimentError>, any: bool) -> Result<(), Failure>
 impl SimulateArguments {
     /// Returns the transfers, those of a scenario with the names of its steps, and true if they are
     /// combinations of lists.
-    fn named_plans(&self) -> Result<(Vec<NamedPlan>, bool), Failure> {
+    fn named_plans(&self) -> Result<(Vec<NamedPlan>, bool)> {
         let Some(name) = &self.scenario else {
             let combinations = self.lists.combinations(self.load.quantity_lists())?;
             let plans: Vec<NamedPlan> = combinations
@@ -420,7 +412,7 @@ impl SimulateArguments {
         past: Vec<PastTransfer>,
         interrupt: Interrupt<'_>,
         terminal: &Terminal,
-    ) -> Result<(), Failure> {
+    ) -> Result {
         let options = PastOptions {
             path: self.emulated.path_flag(),
             hosts: &self.emulated.host_changes()?,
@@ -432,7 +424,7 @@ impl SimulateArguments {
         self.past.run(past, &options, interrupt, terminal)
     }
 
-    fn combination_plan(&self, combination: &AxisCombination) -> Result<NamedPlan, Failure> {
+    fn combination_plan(&self, combination: &AxisCombination) -> Result<NamedPlan> {
         let hosts = self.changed_hosts(&self.emulated.host_changes()?);
         let request = combination.to_request(self.load.to_request());
         let plan = SimulationPlan::new(

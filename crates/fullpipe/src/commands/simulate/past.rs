@@ -1,15 +1,10 @@
 //! Measurements that are simulated again, with changes.
 
-use std::path::Path;
-
-use fullpipe_experiment::{ExperimentError, Interrupt, PastChange, PastOptions, PastTransfer};
-use fullpipe_record::{Content, Event};
-use fullpipe_report as report;
+use fullpipe_experiment::{ExperimentError, PastChange, PastOptions, PastTransfer};
 
 use crate::commands::document;
-use crate::failure::{Failure, USAGE};
+use crate::commands::prelude::*;
 use crate::sibling::read_sibling;
-use crate::terminal::Terminal;
 
 /// Flags of transfers that were never measured.
 const OF_NEW_TRANSFERS: [&str; 5] = [
@@ -21,7 +16,7 @@ const OF_NEW_TRANSFERS: [&str; 5] = [
 ];
 
 /// The measurement, and the changes.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 #[command(next_help_heading = "Past measurement")]
 pub(super) struct PastArguments {
     /// Measurement to simulate again, as measure, demo or lab run print it with --json; - is
@@ -52,7 +47,7 @@ impl PastArguments {
     ///
     /// # Errors
     /// Fails if it cannot be read or has no measurement.
-    pub(super) fn read_transfers(&self) -> Result<Option<Vec<PastTransfer>>, Failure> {
+    pub(super) fn read_transfers(&self) -> Result<Option<Vec<PastTransfer>>> {
         self.from.as_deref().map(read_past_transfers).transpose()
     }
 
@@ -63,7 +58,7 @@ impl PastArguments {
         options: &PastOptions<'_>,
         interrupt: Interrupt<'_>,
         terminal: &Terminal,
-    ) -> Result<(), Failure> {
+    ) -> Result {
         let mut reports = Vec::new();
         let mut interrupted = false;
         for past in past {
@@ -75,7 +70,7 @@ impl PastArguments {
                 }
                 report => report?,
             };
-            terminal.print_result(&report::what_if(&report, terminal.style()));
+            terminal.print_result(&report::what_if(&report));
             terminal.print_event(&Event::WhatIf(Box::new(report.clone())));
             reports.push(report);
         }
@@ -85,7 +80,7 @@ impl PastArguments {
 }
 
 /// Reads the measurements in a file.
-fn read_past_transfers(file: &str) -> Result<Vec<PastTransfer>, Failure> {
+fn read_past_transfers(file: &str) -> Result<Vec<PastTransfer>> {
     let (name, document) = (document::name_of(file), document::read_document(file)?);
-    PastTransfer::all_in(document).map_err(|why| Failure::new(USAGE, format!("{name}: {why}")))
+    PastTransfer::all_in(document).map_err(|why| usage_failure(format!("{name}: {why}")))
 }

@@ -1,15 +1,13 @@
 //! The course of a simulated transfer as CSV.
 
 use std::io::{self, BufWriter, Write};
-use std::path::{Path, PathBuf};
 
-use fullpipe_experiment::{ExperimentError, Interrupt, TracePoint, simulate_traced};
-use fullpipe_record::{CongestionState, Measurement};
+use fullpipe_experiment::{ExperimentError, TracePoint, simulate_traced};
+use fullpipe_record::CongestionState;
 use fullpipe_sim::SimulationPlan;
-use fullpipe_units::{SegCount, Span};
+use fullpipe_units::SegCount;
 
-use crate::failure::{FAILED, Failure, USAGE};
-use crate::values::{parse_duration, value_within};
+use crate::commands::prelude::*;
 use crate::whole_file::WholeFile;
 
 /// The names of the columns: seconds, segments, bytes, bit/s.
@@ -17,7 +15,7 @@ const HEAD: &str =
     "time,stream,cwnd,ssthresh,in_flight,queue,rate_bps,srtt,pacing_bps,retransmits,state";
 
 /// The file, and how often its state is written.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 #[command(next_help_heading = "Output")]
 pub(super) struct TraceArguments {
     /// Write the course of the transfer to this file as CSV
@@ -55,7 +53,7 @@ impl TraceArguments {
         file: &Path,
         plan: SimulationPlan,
         interrupt: Interrupt<'_>,
-    ) -> Result<Measurement, Failure> {
+    ) -> Result<Measurement> {
         let trace = WholeFile::create(file).map_err(|error| write_failure(file, &error))?;
         let done = self.write_rows(&mut BufWriter::new(&trace.file), plan, interrupt);
         match done {
@@ -102,10 +100,10 @@ impl From<io::Error> for TraceStop {
 }
 
 fn write_failure(file: &Path, error: &io::Error) -> Failure {
-    Failure::new(
-        FAILED,
-        format!("cannot write the trace {}: {error}", file.display()),
-    )
+    run_failure(format!(
+        "cannot write the trace {}: {error}",
+        file.display()
+    ))
 }
 
 fn trace_row(point: &TracePoint) -> String {
@@ -151,16 +149,16 @@ fn trace_interval(text: &str) -> Result<Span, String> {
 ///
 /// # Errors
 /// A sentence for the user.
-pub(super) fn check_transfer_count(transfers: usize, file: &Path) -> Result<(), Failure> {
+pub(super) fn check_transfer_count(transfers: usize, file: &Path) -> Result {
     if file == Path::new("-") {
         let why = "--trace writes a file, as standard output has the result: name one";
-        return Err(Failure::new(USAGE, why));
+        return Err(usage_failure(why));
     }
     if transfers != 1 {
         let why = format!(
             "--trace is of one transfer, and these are {transfers}: leave out lists, steps and --seeds"
         );
-        return Err(Failure::new(USAGE, why));
+        return Err(usage_failure(why));
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
 use super::*;
+use crate::text::without_marks;
 use fullpipe_record::HistoryPoint;
-use fullpipe_units::{BitRate, Ratio};
 
 fn document() -> StoredDocument {
     StoredDocument {
@@ -20,7 +20,7 @@ fn document() -> StoredDocument {
 
 #[test]
 fn a_list_fits_a_terminal_and_shows_the_end_of_the_identifier() {
-    let list = document_list(&[document()], TextStyle::PLAIN);
+    let list = without_marks(&document_list(&[document()]));
     assert!(
         list.lines().all(|line| line.chars().count() <= 80),
         "{list}"
@@ -32,12 +32,12 @@ fn a_list_fits_a_terminal_and_shows_the_end_of_the_identifier() {
     ] {
         assert!(list.contains(part), "{list}");
     }
-    assert_eq!(document_list(&[], TextStyle::PLAIN), "no documents\n");
+    assert_eq!(without_marks(&document_list(&[])), "no documents\n");
 }
 
 #[test]
 fn one_document_has_all_figures_that_are_known_and_no_others() {
-    let text = stored_document(&document(), TextStyle::PLAIN);
+    let text = without_marks(&stored_document(&document()));
     assert!(
         text.contains("upload (invalid)")
             && text.contains("receiver-application/window-scale-rewritten")
@@ -77,13 +77,10 @@ fn a_history_shows_changes_first_and_the_newest_days() {
         changes: Vec::new(),
         detectable: None,
     };
-    let text = history_text(
-        &HistoryReport {
-            host: "beta".to_owned(),
-            series: vec![series.clone()],
-        },
-        TextStyle::PLAIN,
-    );
+    let text = without_marks(&history_text(&HistoryReport {
+        host: "beta".to_owned(),
+        series: vec![series.clone()],
+    }));
     assert!(
         text.lines().all(|line| line.chars().count() <= 80),
         "{text}"
@@ -111,12 +108,9 @@ fn a_history_shows_changes_first_and_the_newest_days() {
         "{:?}",
         no_change(&quiet)
     );
-    let none = history_text(
-        &HistoryReport {
-            host: "beta".to_owned(),
-            series: Vec::new(),
-        },
-        TextStyle::PLAIN,
-    );
+    let none = without_marks(&history_text(&HistoryReport {
+        host: "beta".to_owned(),
+        series: Vec::new(),
+    }));
     assert_eq!(none, "no runs towards beta are kept\n");
 }

@@ -1,6 +1,6 @@
 use super::*;
+use crate::text::without_marks;
 use fullpipe_record::{AdvertisedWindow, BurstRate, RoundTrips, SynReport};
-use fullpipe_units::{BitRate, Ratio};
 
 fn report() -> CaptureReport {
     let size = ByteCount::new;
@@ -70,7 +70,7 @@ fn report() -> CaptureReport {
 
 #[test]
 fn no_line_is_longer_than_a_terminal_even_with_long_addresses() {
-    let text = capture_text(&report(), 1, TextStyle::PLAIN);
+    let text = without_marks(&capture_text(&report(), 1));
     assert!(
         text.lines().all(|line| line.chars().count() <= 80),
         "{text}"
@@ -107,7 +107,7 @@ fn times_without_data_are_shown_by_what_they_waited_for_and_a_scale_that_is_not_
         zero: 7,
         ..window
     });
-    let text = capture_text(&report, 1, TextStyle::PLAIN);
+    let text = without_marks(&capture_text(&report, 1));
     assert!(
         text.lines().all(|line| line.chars().count() <= 80),
         "{text}"
@@ -163,7 +163,7 @@ fn of_one_direction_only_what_it_shows_is_printed() {
         let mut report = report();
         report.flows.truncate(1);
         edit(&mut report.flows[0]);
-        unwrapped(&capture_text(&report, 1, TextStyle::PLAIN))
+        unwrapped(&without_marks(&capture_text(&report, 1)))
     };
     let data = shown(|flow| {
         flow.ends[1] = FlowEnd {
@@ -212,7 +212,7 @@ fn packets_that_offloads_made_are_shown_with_their_segments() {
     );
     sender.data_packets = 1_866;
     report.flows.truncate(1);
-    let text = capture_text(&report, 1, TextStyle::PLAIN);
+    let text = without_marks(&capture_text(&report, 1));
     assert!(
         unwrapped(&text).contains("in 1866 packets, which offloads made of 32962 segments"),
         "{text}"
@@ -229,20 +229,17 @@ fn the_size_of_segments_is_inferred_where_no_syn_shows_it() {
     for flow in &mut report.flows {
         (flow.ends[0].mss, flow.ends[0].segment_size) = (None, ByteCount::new(8_948));
     }
-    assert!(
-        capture_text(&report, 1, TextStyle::PLAIN).contains("of 8948 B, as the packets show it")
-    );
+    assert!(without_marks(&capture_text(&report, 1)).contains("of 8948 B, as the packets show it"));
 }
 
 #[test]
 fn an_empty_capture_is_stated_in_a_line() {
-    let text = capture_text(
+    let text = without_marks(&capture_text(
         &CaptureReport {
             name: "empty.pcap".to_owned(),
             ..CaptureReport::default()
         },
         10,
-        TextStyle::PLAIN,
-    );
+    ));
     assert_eq!(text.trim(), "empty.pcap: 0 connections, 0 B of data in 0 s");
 }
