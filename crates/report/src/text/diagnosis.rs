@@ -403,7 +403,7 @@ pub fn commands_elsewhere(remedy: &Remedy, here: At) -> Vec<&str> {
 /// The same download by HTTP/1.1: what came, and what that says of HTTP/2.
 pub fn http1_text(again: &Http1Download) -> String {
     let rates = [("HTTP/2", again.before), ("HTTP/1.1", again.measured)];
-    let table = pair_table(rates.map(|(name, rate)| (name, rate.to_string())));
+    let table = pair_table(rates.map(|(name, rate)| (name, rate.to_string())), 2);
     let said = if again.is_faster() {
         "The same download is faster by HTTP/1.1, over the same path from the same server: the window of HTTP/2 held \
          it back."
