@@ -140,10 +140,11 @@ fn trace_cause(figures: &SenderSampleFigures, found: LimitFinding) -> LimitFindi
         mtu::find_cause,
         receive_window::find_cause,
         half_duplex::find_cause,
-        capacity::behind_at_sender,
         loss::behind_at_receiver,
+        capacity::behind_at_sender,
         pacing::find_cause,
         capacity::behind_on_path,
+        loss::of_unseen_receiver,
     ];
     order
         .into_iter()

@@ -2,7 +2,7 @@
 
 use fullpipe_model::loss::CongestionControl;
 use fullpipe_model::window;
-use fullpipe_record::{At, Change, Limit, LossVerdict, Machine, Remedy, Scope};
+use fullpipe_record::{At, Change, LegalVerdict, Limit, LossVerdict, Machine, Remedy, Scope};
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span, count_noun};
 
 use crate::advice::RemedyAdvice;
@@ -12,7 +12,7 @@ use crate::finding::LimitFinding;
 use crate::limits::LimitFacts;
 use crate::limits::capacity::{self, too_much_for_bbr};
 use crate::losses;
-use crate::machine::{DropCounter, HostDrops};
+use crate::machine::{self, DropCounter, HostDrops};
 use crate::manual_remedy::ManualRemedy;
 use crate::outlook::ChangeOutlook;
 use crate::path::{stated_capacity, time_on_the_line};
@@ -60,8 +60,27 @@ pub(crate) fn behind_at_receiver(
         Limit::Loss | Limit::CongestionWindow | Limit::Unknown => true,
         _ => false,
     };
-    (may_be && dropped.explain_losses(figures.sent_again_in_all()?))
+    // One of a pair of virtual devices counts what the other's host drops.
+    let own = figures.evidence.sender_machine.device.as_ref();
+    let is_most = dropped.count >= own.map_or(0, machine::dropped_out);
+    (may_be && is_most && dropped.explain_losses(figures.sent_again_in_all()?))
         .then(|| found.as_verdict(LossVerdict::ReceiverHost))
+}
+
+/// Finds losses that may as well be drops of the receiving host, of which nothing is seen: they look
+/// like those of the path.
+pub(crate) fn of_unseen_receiver(
+    figures: &SenderSampleFigures,
+    found: &LimitFinding,
+) -> Option<LimitFinding> {
+    let evidence = figures.evidence;
+    let is_seen = evidence.receiver_machine.device.is_some()
+        || evidence.receiver_machine.network.is_some()
+        || !evidence.receiver_samples.is_empty()
+        || evidence.capture.is_some();
+    let may_be = [LossVerdict::Random, LossVerdict::ShallowQueue].map(LegalVerdict::from);
+    (!is_seen && !found.is_one_of_several && may_be.contains(&found.verdict))
+        .then(|| found.clone().add_alternative(LossVerdict::ReceiverHost))
 }
 
 /// Finds the same from the receiving end alone, which knows how often data was out of order.
