@@ -10,6 +10,7 @@ use fullpipe_units::{ByteCount, Span};
 
 use crate::builder::{MIB, MSS, capacity, receive_window, slow_reader, stated, without};
 use crate::limits::{IRREGULAR, lossy};
+use crate::receiving::{self, Seen, WELL};
 
 /// Losses that cut the window again and again, ten packets at a time.
 fn losses() -> Evidence {
@@ -134,17 +135,17 @@ fn few_drops_of_the_receiving_host_and_those_of_the_sender_are_not_its_limit() {
     };
     let plain = named(&losses());
     assert_eq!(plain.1, At::Path);
-    let causes: Vec<Cause> = diagnose(&losses())
+    let causes: Vec<Cause> = diagnose(&lossy(&IRREGULAR))
         .candidates
         .iter()
         .map(|candidate| candidate.cause)
         .collect();
     assert_eq!(
         causes,
-        [plain.0, Cause::ReceiverHost],
+        [Cause::Random, Cause::ReceiverHost],
         "nothing is seen of it"
     );
-    let counted = at_receiver(losses(), dropped(0));
+    let counted = at_receiver(lossy(&IRREGULAR), dropped(0));
     assert!(
         diagnose(&counted).candidates.is_empty(),
         "it dropped nothing"
@@ -414,4 +415,44 @@ fn a_link_at_half_duplex_is_named_at_its_end_and_one_without_collisions_is_not()
         Cause::Link,
         "all that it can carry"
     );
+}
+
+#[test]
+fn the_receiving_end_alone_sees_what_its_host_does() {
+    let alone = |seen, machine| at_receiver(receiving::evidence(seen), machine);
+    let pressed = Seen {
+        mbps: FOUR as f64 * 8.0 / 1e5 * 0.97,
+        window: FOUR,
+        rcvbuf: 950_000,
+        ..WELL
+    };
+    let verdict = diagnose(&alone(pressed, pressed_for(9)));
+    assert_eq!(
+        (verdict.basis, verdict.cause, verdict.at),
+        (Basis::Receiver, Cause::MemoryPressure, At::Receiver),
+        "{verdict:#?}"
+    );
+    assert_ne!(named(&alone(pressed, pressed_for(0))).0, Cause::MemoryPressure);
+    let lossy = Seen {
+        out_of_order: 30,
+        ..WELL
+    };
+    let dropped = |dropped_in| {
+        with_device(DeviceReport {
+            dropped_in,
+            ..DeviceReport::default()
+        })
+    };
+    let verdict = diagnose(&alone(lossy, dropped(900)));
+    assert_eq!(
+        (verdict.basis, verdict.cause),
+        (Basis::Receiver, Cause::ReceiverHost),
+        "{verdict:#?}"
+    );
+    assert!(verdict.sentence.contains("This host"), "{}", verdict.sentence);
+    assert_eq!(named(&alone(lossy, dropped(10))).0, Cause::Random, "fewer than losses");
+    let half = diagnose(&alone(lossy, link(Some(true), 3_000, 0)));
+    assert_eq!((half.cause, half.at), (Cause::HalfDuplex, At::Receiver));
+    assert!(half.sentence.contains("receiver's link (eth0)"), "{}", half.sentence);
+    assert_eq!(named(&alone(lossy, link(Some(false), 3_000, 0))).0, Cause::Random);
 }
