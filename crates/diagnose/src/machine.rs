@@ -5,6 +5,7 @@ use fullpipe_units::{ByteCount, Ratio, Span, count_noun};
 
 use crate::figures::SenderSampleFigures;
 use crate::finding::LimitFinding;
+use crate::limits::receiver_host;
 use crate::thresholds::{
     MATCHING_DROPS_SHARE, MIN_FILE_SHARE, MIN_MATCHING_DROPS, MIN_OWN_DROPS, MIN_OWN_DROPS_SHARE,
 };
@@ -145,13 +146,8 @@ pub(crate) fn tcp_memory_text(machine: &Machine) -> Option<String> {
 /// Returns rows on what the hosts dropped and lacked, where they did.
 pub(crate) fn host_rows(evidence: &Evidence) -> impl Iterator<Item = (String, String)> {
     let receiver = &evidence.receiver_machine;
-    let dropped = HostDrops::of_receiver(receiver).map(|dropped| {
-        format!(
-            "{}, most by {}",
-            count_noun(dropped.count, "packet"),
-            dropped.counter.text()
-        )
-    });
+    let dropped = HostDrops::of_receiver(receiver);
+    let dropped = dropped.map(|dropped| receiver_host::drops_text(Some(dropped)));
     let pressed = pressure_share(receiver).filter(|share| share.get() > 0.0);
     let pressed = pressed
         .zip(tcp_memory_text(receiver))

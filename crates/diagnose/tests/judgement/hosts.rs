@@ -432,7 +432,10 @@ fn the_receiving_end_alone_sees_what_its_host_does() {
         (Basis::Receiver, Cause::MemoryPressure, At::Receiver),
         "{verdict:#?}"
     );
-    assert_ne!(named(&alone(pressed, pressed_for(0))).0, Cause::MemoryPressure);
+    assert_ne!(
+        named(&alone(pressed, pressed_for(0))).0,
+        Cause::MemoryPressure
+    );
     let lossy = Seen {
         out_of_order: 30,
         ..WELL
@@ -449,10 +452,25 @@ fn the_receiving_end_alone_sees_what_its_host_does() {
         (Basis::Receiver, Cause::ReceiverHost),
         "{verdict:#?}"
     );
-    assert!(verdict.sentence.contains("This host"), "{}", verdict.sentence);
-    assert_eq!(named(&alone(lossy, dropped(10))).0, Cause::Random, "fewer than losses");
+    assert!(
+        verdict.sentence.contains("This host"),
+        "{}",
+        verdict.sentence
+    );
+    assert_eq!(
+        named(&alone(lossy, dropped(10))).0,
+        Cause::Random,
+        "fewer than losses"
+    );
     let half = diagnose(&alone(lossy, link(Some(true), 3_000, 0)));
     assert_eq!((half.cause, half.at), (Cause::HalfDuplex, At::Receiver));
-    assert!(half.sentence.contains("receiver's link (eth0)"), "{}", half.sentence);
-    assert_eq!(named(&alone(lossy, link(Some(false), 3_000, 0))).0, Cause::Random);
+    assert!(
+        half.sentence.contains("receiver's link (eth0)"),
+        "{}",
+        half.sentence
+    );
+    assert_eq!(
+        named(&alone(lossy, link(Some(false), 3_000, 0))).0,
+        Cause::Random
+    );
 }
