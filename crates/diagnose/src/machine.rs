@@ -5,7 +5,10 @@ use fullpipe_units::{ByteCount, Ratio, Span, count_noun};
 
 use crate::figures::SenderSampleFigures;
 use crate::finding::LimitFinding;
-use crate::thresholds::{MIN_FILE_SHARE, MIN_OWN_DROPS, MIN_OWN_DROPS_SHARE};
+use crate::limits::receiver_host;
+use crate::thresholds::{
+    MATCHING_DROPS_SHARE, MIN_FILE_SHARE, MIN_MATCHING_DROPS, MIN_OWN_DROPS, MIN_OWN_DROPS_SHARE,
+};
 
 /// Returns the share of the transfer's time that an end spent on its file, if that was most of it.
 pub(crate) fn busy_with_file(figures: &SenderSampleFigures, machine: &Machine) -> Option<Ratio> {
@@ -104,10 +107,18 @@ impl HostDrops {
     /// Returns true if they are a real share of `lost`, which may be retransmitted segments or
     /// times of loss.
     pub(crate) fn explain_losses(self, lost: u64) -> bool {
-        lost > 0
-            && self.count >= MIN_OWN_DROPS
-            && self.count as f64 >= lost as f64 * MIN_OWN_DROPS_SHARE
+        let is_share = |share: f64| self.count as f64 >= lost as f64 * share;
+        let many = self.count >= MIN_OWN_DROPS && is_share(MIN_OWN_DROPS_SHARE);
+        let all = self.count >= MIN_MATCHING_DROPS && is_share(MATCHING_DROPS_SHARE);
+        lost > 0 && (many || all)
     }
+}
+
+/// Returns the packets that a device, or a discipline of it, dropped on their way out. A discipline
+/// counts the drops of those within it too.
+pub(crate) fn dropped_out(device: &DeviceReport) -> u64 {
+    let by_qdiscs = device.qdiscs.iter().map(|qdisc| qdisc.dropped).max();
+    by_qdiscs.unwrap_or(0).max(device.dropped_out)
 }
 
 /// Returns the share of the time in which the host of `machine` saved TCP memory; `None` if it does
@@ -135,13 +146,8 @@ pub(crate) fn tcp_memory_text(machine: &Machine) -> Option<String> {
 /// Returns rows on what the hosts dropped and lacked, where they did.
 pub(crate) fn host_rows(evidence: &Evidence) -> impl Iterator<Item = (String, String)> {
     let receiver = &evidence.receiver_machine;
-    let dropped = HostDrops::of_receiver(receiver).map(|dropped| {
-        format!(
-            "{}, most by {}",
-            count_noun(dropped.count, "packet"),
-            dropped.counter.text()
-        )
-    });
+    let dropped = HostDrops::of_receiver(receiver);
+    let dropped = dropped.map(|dropped| receiver_host::drops_text(Some(dropped)));
     let pressed = pressure_share(receiver).filter(|share| share.get() > 0.0);
     let pressed = pressed
         .zip(tcp_memory_text(receiver))

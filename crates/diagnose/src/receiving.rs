@@ -17,7 +17,8 @@ use crate::credit::ProgramCredit;
 use crate::figures::share_of_votes;
 use crate::finding::LimitFinding;
 use crate::limits::{
-    LimitFacts, application_window, cpu, half_duplex, loss, memory_pressure, mtu, receive_window,
+    LimitFacts, application_window, cpu, half_duplex, memory_pressure, mtu, receive_window,
+    receiver_host,
 };
 use crate::path::{exceeds_the_pipe, queue_before_the_load};
 use crate::ramp::is_slow_start;
@@ -54,7 +55,7 @@ pub(crate) fn find_limit(arrivals: &ReceiverSampleFigures, signals: &Signals) ->
     let found = found
         .unwrap_or_else(|lacking| LimitFinding::unknown_limit(vec![lacking.unwrap_or(OTHER_END)]));
     half_duplex::behind_arrivals(arrivals.evidence, &found)
-        .or_else(|| loss::behind_arrivals(arrivals, &found))
+        .or_else(|| receiver_host::behind_arrivals(arrivals, &found))
         .or_else(|| mtu::behind_arrivals(arrivals, &found))
         .unwrap_or(found)
 }
@@ -563,7 +564,7 @@ impl ReceiverSampleFigures<'_> {
         let (rate, rtt) = (self.rate, self.rtt.unwrap_or_default());
         match finding.verdict {
             LegalVerdict::Loss(LossVerdict::ReceiverHost) => {
-                loss::drops_here(&self.evidence.receiver_machine, rate)
+                receiver_host::sentence_here(&self.evidence.receiver_machine, rate)
             }
             LegalVerdict::Capacity(verdict @ CapacityVerdict::HalfDuplexOfReceiver) => {
                 half_duplex::sentence(verdict, self.evidence, rate)

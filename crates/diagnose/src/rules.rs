@@ -9,7 +9,7 @@ use crate::figures::{SenderSampleFigures, share_of_votes};
 use crate::finding::LimitFinding;
 use crate::limits::{
     capacity, congestion_window, cpu, half_duplex, loss, memory_pressure, mtu, pacing,
-    receive_window, receiver_application, send_buffer, sender_application,
+    receive_window, receiver_application, receiver_host, send_buffer, sender_application,
 };
 use crate::path::UNSEEN;
 use crate::signals::Signals;
@@ -140,10 +140,11 @@ fn trace_cause(figures: &SenderSampleFigures, found: LimitFinding) -> LimitFindi
         mtu::find_cause,
         receive_window::find_cause,
         half_duplex::find_cause,
+        receiver_host::find_cause,
         capacity::behind_at_sender,
-        loss::behind_at_receiver,
         pacing::find_cause,
         capacity::behind_on_path,
+        receiver_host::of_unseen_receiver,
     ];
     order
         .into_iter()

@@ -478,6 +478,10 @@ pub(crate) const MIN_OWN_DROPS: u64 = 10;
 ///
 /// A train of segments that is dropped as one counts as one.
 pub(crate) const MIN_OWN_DROPS_SHARE: f64 = 0.2;
+/// Packets that a host drops itself from which they count where they are about all that was lost,
+/// and the share of it that is.
+pub(crate) const MIN_MATCHING_DROPS: u64 = 5;
+pub(crate) const MATCHING_DROPS_SHARE: f64 = 0.8;
 /// Collisions of a half-duplex device ÷ packets that it sent from which they take time: data and
 /// acknowledgements meet all the time there (our choice).
 pub(crate) const MIN_COLLISION_SHARE: f64 = 0.01;

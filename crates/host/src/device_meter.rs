@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use fullpipe_record::{DeviceCounts, DeviceReport, QdiscReport};
 use fullpipe_sys::{
-    DeviceState, LinkErrors, QueueState, device_counter_names, device_counters, device_link,
-    device_state, filtered_packets, output_device, queue_states,
+    DeviceState, QueueState, device_counter_names, device_counters, device_link, device_state,
+    filtered_packets, output_device, queue_states,
 };
 
 /// Maximum number of queueing disciplines that are reported: a device may have one for each of its
@@ -72,26 +72,31 @@ impl DeviceMeter {
             .filter(|now| now.index == self.before.index)?;
         let queues = queue_states(now.index).ok()?;
         update_queues(&mut self.seen, &queues, &self.queues);
-        let more = |count: fn(&DeviceState) -> u64| count(&now).saturating_sub(count(&self.before));
-        let more_errors = |count: fn(&LinkErrors) -> u64| {
-            count(&now.link_errors).saturating_sub(count(&self.before.link_errors))
-        };
+        let qdiscs = self.seen.iter().map(|(_, report)| report.clone()).collect();
         self.report = DeviceReport {
-            qdiscs: self.seen.iter().map(|(_, report)| report.clone()).collect(),
-            dropped_out: more(|state| state.dropped_out),
-            dropped_in: more(|state| state.dropped_in),
-            collisions: more_errors(|errors| errors.collisions),
-            late_collisions: more_errors(|errors| errors.late_collisions),
-            carrier_errors: more_errors(|errors| errors.carrier),
-            checksum_errors: more_errors(|errors| errors.checksum),
+            qdiscs,
             filtered_in: counter_growth(filtered_packets(now.index).ok()?, self.filtered),
-            sent_packets: more(|state| state.sent_packets),
-            ..std::mem::take(&mut self.report)
+            ..with_counts(std::mem::take(&mut self.report), &now, &self.before)
         };
         if let Some(driver) = &mut self.driver {
             self.report.without_buffer = driver.growth(&self.report.name);
         }
         Some(self.report.clone())
+    }
+}
+
+/// Returns `report` with what the device counted between `before` and `now`.
+fn with_counts(report: DeviceReport, now: &DeviceState, before: &DeviceState) -> DeviceReport {
+    let more = |count: fn(&DeviceState) -> u64| count(now).saturating_sub(count(before));
+    DeviceReport {
+        dropped_out: more(|state| state.dropped_out),
+        dropped_in: more(|state| state.dropped_in),
+        sent_packets: more(|state| state.sent_packets),
+        collisions: more(|state| state.link_errors.collisions),
+        late_collisions: more(|state| state.link_errors.late_collisions),
+        carrier_errors: more(|state| state.link_errors.carrier),
+        checksum_errors: more(|state| state.link_errors.checksum),
+        ..report
     }
 }
 

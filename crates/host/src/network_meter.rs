@@ -25,6 +25,23 @@ struct Counters {
     of_tcp: [u64; TCP_COUNTERS.len()],
 }
 
+impl Counters {
+    /// Returns the growth of each counter since `before`.
+    fn growth_since(&self, before: &Self) -> NetworkStack {
+        let more = |place: usize| self.of_tcp[place].saturating_sub(before.of_tcp[place]);
+        NetworkStack {
+            backlog_dropped: self.backlog_dropped.saturating_sub(before.backlog_dropped),
+            socket_backlog_dropped: more(0),
+            receive_queue_dropped: more(1),
+            out_of_order_dropped: more(2),
+            pruned: more(3),
+            collapsed: more(4),
+            memory_pressures: more(5),
+            ..NetworkStack::default()
+        }
+    }
+}
+
 /// Names of TCP's counters, after `TcpExt:` in `/proc/net/netstat`.
 const TCP_COUNTERS: [&str; 6] = [
     "TCPBacklogDrop",
@@ -61,36 +78,18 @@ impl NetworkMeter {
     /// Returns the figures since the meter was made, at time `at` since data began to flow; `None`
     /// if the kernel reports none.
     pub fn take_sample(&mut self, at: Span) -> Option<NetworkStack> {
-        let now = self.read_counters()?;
-        let [
-            socket_backlog_dropped,
-            receive_queue_dropped,
-            out_of_order_dropped,
-            pruned,
-            collapsed,
-            memory_pressures,
-        ] = std::array::from_fn(|place| {
-            now.of_tcp[place].saturating_sub(self.before.of_tcp[place])
-        });
+        let counted = self.read_counters()?.growth_since(&self.before);
         let memory = self.read_file(2).and_then(parse_memory);
-        let (most, is_pressed) = memory.unwrap_or_default();
+        let (memory, is_pressed) = memory.unwrap_or_default();
         let before = self.report;
         let since = at.saturating_sub(before.sampled);
+        let pressed = if is_pressed { since } else { Span::ZERO };
         self.report = NetworkStack {
-            backlog_dropped: now
-                .backlog_dropped
-                .saturating_sub(self.before.backlog_dropped),
-            socket_backlog_dropped,
-            receive_queue_dropped,
-            out_of_order_dropped,
-            pruned,
-            collapsed,
-            memory_pressures,
-            under_memory_pressure: before.under_memory_pressure
-                + if is_pressed { since } else { Span::ZERO },
+            under_memory_pressure: before.under_memory_pressure + pressed,
             sampled: at.max(before.sampled),
-            tcp_memory: most.max(before.tcp_memory),
+            tcp_memory: memory.max(before.tcp_memory),
             tcp_memory_limit: before.tcp_memory_limit,
+            ..counted
         };
         Some(self.report)
     }

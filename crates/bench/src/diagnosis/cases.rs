@@ -327,6 +327,11 @@ fn planting(verdict: LegalVerdict) -> Planting {
         LegalVerdict::Capacity(CapacityVerdict::Link) => everywhere(|spot| Ok(vec![spot.bare()?])),
         LegalVerdict::Capacity(CapacityVerdict::Shared) => everywhere(shared_link),
         LegalVerdict::Capacity(CapacityVerdict::HostQueue) => everywhere(own_queue),
+        LegalVerdict::Capacity(
+            CapacityVerdict::HalfDuplexOfSender | CapacityVerdict::HalfDuplexOfReceiver,
+        ) => Planting::Unplanted(
+            "nothing collides on a device that Linux emulates: recorded counters show it",
+        ),
         LegalVerdict::Loss(LossVerdict::Random) => Planting::Planted(Grid {
             ways: WAYS,
             controls: CUBIC,
@@ -336,6 +341,7 @@ fn planting(verdict: LegalVerdict) -> Planting {
         LegalVerdict::Loss(LossVerdict::Policer) => everywhere(policed),
         // CUBIC takes longer to grow back a window that is this small.
         LegalVerdict::Loss(LossVerdict::ShallowQueue) => over(SHALLOW_WAYS, &["reno"], shallow),
+        LegalVerdict::Loss(LossVerdict::ReceiverHost) => over(WAYS, CUBIC, dropped_by_receiver),
         LegalVerdict::Pacing(PacingVerdict::MaxPacingRate) => everywhere(asked_pace),
         LegalVerdict::Pacing(PacingVerdict::Qdisc) => everywhere(own_shaper),
         LegalVerdict::Pacing(PacingVerdict::CongestionControl) => over(WAYS, CUBIC, slow_pace),
@@ -356,6 +362,10 @@ fn receive_window(verdict: ReceiveWindowVerdict) -> Planting {
         ReceiveWindowVerdict::WindowScaleStripped => everywhere(stripped),
         ReceiveWindowVerdict::WindowScaleRewritten => everywhere(rewritten),
         ReceiveWindowVerdict::WindowClamped => everywhere(clamped),
+        ReceiveWindowVerdict::MemoryPressure => Planting::Unplanted(
+            "the memory of TCP is that of the whole machine, where other cases would lack it too: a test of the program \
+             plants it alone",
+        ),
     }
 }
 
@@ -812,9 +822,34 @@ fn reordered(spot: Spot) -> Result<Vec<Case>, FlagError> {
     ])
 }
 
+/// A filter of the receiving host that drops packets by chance. A ring, whose overflow is the usual
+/// reason, no emulated device has.
+fn dropped_by_receiver(spot: Spot) -> Result<Vec<Case>, FlagError> {
+    let (_, share) = loss_that_leaves(spot, LEFT_BY_CHANCE)?;
+    // A train of segments would be dropped as one.
+    let mut case = spot.over("segmentation=exact")?;
+    let passes_from = (share * f64::from(u32::MAX)) as u32;
+    // Classic BPF: a random number (`SKF_AD_RANDOM`) below the limit drops (`TC_ACT_SHOT`).
+    let program = format!("4,32 0 0 4294963256,53 1 0 {passes_from},6 0 0 2,6 0 0 0");
+    case.plant = Plant::Prepared {
+        host: Host::Receiver,
+        command: format!(
+            "tc qdisc add dev path0 clsact && tc filter add dev path0 ingress bpf da bytecode '{program}'"
+        ),
+    };
+    // Long enough for some losses.
+    case.request.duration = spot.way.rtt().scale_by(200.0).max(Span::from_secs(15));
+    Ok(vec![case])
+}
+
+/// A path with the least loss that leaves no more than this share of what it carries.
+fn lossy(spot: Spot, left: f64) -> Result<Case, FlagError> {
+    Ok(loss_that_leaves(spot, left)?.0)
+}
+
 /// The least loss, in steps of a tenth, that leaves no more than this share of what the path
 /// carries.
-fn lossy(spot: Spot, left: f64) -> Result<Case, FlagError> {
+fn loss_that_leaves(spot: Spot, left: f64) -> Result<(Case, f64), FlagError> {
     const NO_MORE_THAN: f64 = 0.03;
     let mut share = 1e-6;
     loop {
@@ -827,7 +862,7 @@ fn lossy(spot: Spot, left: f64) -> Result<Case, FlagError> {
                 .map_or(BitRate::ZERO, |ceiling| ceiling.kernel_model)
         };
         if share > NO_MORE_THAN || rate(Limit::Loss) <= rate(Limit::Capacity).scale_by(left) {
-            return Ok(case);
+            return Ok((case, share));
         }
         share *= 1.1;
     }
@@ -1007,7 +1042,7 @@ mod tests {
                 }
             }
         }
-        assert_eq!(planned.len(), 230);
+        assert_eq!(planned.len(), 233);
     }
 
     #[test]

@@ -271,14 +271,7 @@ pub(crate) fn behind_at_sender(
     found: &LimitFinding,
 ) -> Option<LimitFinding> {
     let device = machine::suspected_device(figures, found)?;
-    // A discipline counts the drops of those within it too.
-    let dropped = device
-        .qdiscs
-        .iter()
-        .map(|qdisc| qdisc.dropped)
-        .max()
-        .unwrap_or(0)
-        .max(device.dropped_out);
+    let dropped = machine::dropped_out(device);
     let again = figures.sent_again_in_all().unwrap_or(0);
     // What the host drops before it leaves is no retransmission in the kernel's count, but shrinks
     // the window: where nothing else was lost, a few are enough, unless they are the tops of a rate

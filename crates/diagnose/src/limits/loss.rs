@@ -2,17 +2,16 @@
 
 use fullpipe_model::loss::CongestionControl;
 use fullpipe_model::window;
-use fullpipe_record::{At, Change, Limit, LossVerdict, Machine, Remedy, Scope};
-use fullpipe_units::{BitRate, ByteCount, Ratio, Span, count_noun};
+use fullpipe_record::{At, Change, LossVerdict, Remedy, Scope};
+use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 
 use crate::advice::RemedyAdvice;
-use crate::arrivals::ReceiverSampleFigures;
 use crate::figures::{RetransmittedSegments, SenderSampleFigures};
 use crate::finding::LimitFinding;
-use crate::limits::LimitFacts;
-use crate::limits::capacity::{self, too_much_for_bbr};
+use crate::limits::capacity::too_much_for_bbr;
+use crate::limits::{LimitFacts, receiver_host};
 use crate::losses;
-use crate::machine::{DropCounter, HostDrops};
+use crate::machine::HostDrops;
 use crate::manual_remedy::ManualRemedy;
 use crate::outlook::ChangeOutlook;
 use crate::path::{stated_capacity, time_on_the_line};
@@ -46,52 +45,6 @@ pub(crate) fn find_loss(figures: &SenderSampleFigures, held: Ratio) -> Option<Li
     let explained = figures.is_bbr()
         || (recurs && low.scale_by(1.0 / EXPLAINED_BY_LOSS_FACTOR) <= figures.rate);
     explained.then(|| LimitFinding::new(cause_of_loss(figures), held))
-}
-
-/// Finds losses that are drops of the receiving host: it dropped a real share of what the sender
-/// sent again. A queue that stands on the path loses packets itself.
-pub(crate) fn behind_at_receiver(
-    figures: &SenderSampleFigures,
-    found: &LimitFinding,
-) -> Option<LimitFinding> {
-    let dropped = HostDrops::of_receiver(&figures.evidence.receiver_machine)?;
-    let may_be = match found.limit_kind() {
-        Limit::Capacity => !capacity::rtt_is_inflated(figures),
-        Limit::Loss | Limit::CongestionWindow | Limit::Unknown => true,
-        _ => false,
-    };
-    (may_be && dropped.explain_losses(figures.sent_again_in_all()?))
-        .then(|| found.as_verdict(LossVerdict::ReceiverHost))
-}
-
-/// Finds the same from the receiving end alone, which knows how often data was out of order.
-pub(crate) fn behind_arrivals(
-    arrivals: &ReceiverSampleFigures,
-    found: &LimitFinding,
-) -> Option<LimitFinding> {
-    let dropped = HostDrops::of_receiver(&arrivals.evidence.receiver_machine)?;
-    let may_be = match found.limit_kind() {
-        Limit::Capacity => !arrivals.is_inflated(),
-        Limit::Loss | Limit::CongestionWindow | Limit::Unknown => true,
-        _ => false,
-    };
-    let times = arrivals.loss_rounds() * arrivals.flows.len() as u64;
-    (may_be && dropped.count >= times && dropped.explain_losses(times))
-        .then(|| found.as_verdict(LossVerdict::ReceiverHost))
-}
-
-/// Returns the sentence on drops of this host, which receives.
-pub(crate) fn drops_here(machine: &Machine, rate: BitRate) -> String {
-    let (count, counter) = drops_text(HostDrops::of_receiver(machine));
-    format!(
-        "This host, which receives, drops packets that have reached it: {count}, most by {counter}; {rate} arrives."
-    )
-}
-
-fn drops_text(dropped: Option<HostDrops>) -> (String, &'static str) {
-    let count = dropped.map_or(0, |dropped| dropped.count);
-    let counter = dropped.map_or("the host", |dropped| dropped.counter.text());
-    (count_noun(count, "packet"), counter)
 }
 
 /// Finds loss that comes without a queue. It is asked before the bottleneck: under such loss the
@@ -307,6 +260,16 @@ impl LossFacts {
             shown: text::of_path(figures),
         }
     }
+
+    fn drops_of_receiver(&self, lost: &str) -> String {
+        format!(
+            "The receiving host drops packets that have reached it: {}; {lost} were lost, which leaves {} over {}{}.",
+            receiver_host::drops_text(self.dropped),
+            self.basics.rate,
+            time_text(self.basics.rtt),
+            self.basics.could_carry(),
+        )
+    }
 }
 
 impl LimitFacts for LossFacts {
@@ -323,16 +286,7 @@ impl LimitFacts for LossFacts {
                 "many at once and without a queue that fills: a device discards what exceeds a rate"
             }
             LossVerdict::Random => "without a queue that fills",
-            LossVerdict::ReceiverHost => {
-                let (count, counter) = drops_text(self.dropped);
-                return format!(
-                    "The receiving host drops packets that have reached it: {count}, most by {counter}; {share} were \
-                     lost, which leaves {} over {}{}.",
-                    self.basics.rate,
-                    time_text(self.basics.rtt),
-                    self.basics.could_carry(),
-                );
-            }
+            LossVerdict::ReceiverHost => return self.drops_of_receiver(&share),
         };
         format!(
             "Packet loss holds the sender back: {share} were lost, {pattern}; that leaves {} over {}{}.",
@@ -381,7 +335,7 @@ impl LimitFacts for LossFacts {
                 why: "The queue of the bottleneck is shorter than the bursts: a longer queue there, or a sender that \
                       paces (fq, or a maximum pace), loses less.",
             }],
-            LossVerdict::ReceiverHost => remedies_of_host(self.dropped),
+            LossVerdict::ReceiverHost => receiver_host::remedies(self.dropped),
             LossVerdict::Random => &[ManualRemedy {
                 id: "mend-the-path",
                 scope: Scope::Path,
@@ -389,53 +343,6 @@ impl LimitFacts for LossFacts {
                 why: "Loss without a full queue has a cause: dirty optics, a bad cable, a duplex mismatch, radio.",
             }],
         }
-    }
-}
-
-/// Returns what helps against drops of this counter.
-fn remedies_of_host(dropped: Option<HostDrops>) -> &'static [ManualRemedy] {
-    const SPREAD: ManualRemedy = ManualRemedy {
-        id: "spread-receive-work",
-        scope: Scope::Host,
-        at: None,
-        why: "One processor takes all packets in: interrupts on others (/proc/irq/*/smp_affinity), RPS \
-              (/sys/class/net/DEVICE/queues/rx-*/rps_cpus) and RFS (net.core.rps_sock_flow_entries) spread that.",
-    };
-    match dropped.map(|dropped| dropped.counter) {
-        Some(DropCounter::Filter) => &[ManualRemedy {
-            id: "lift-ingress-filter",
-            scope: Scope::Host,
-            at: None,
-            why: "A filter or policer of the receiving host drops what comes in (tc filter show dev DEVICE ingress): a \
-                  higher rate, or none.",
-        }],
-        Some(DropCounter::Backlog) => &[
-            ManualRemedy {
-                id: "longer-backlog",
-                scope: Scope::Host,
-                at: None,
-                why: "The queue of a processor is full: net.core.netdev_max_backlog for longer bursts, \
-                      net.core.netdev_budget for more packets at a time.",
-            },
-            SPREAD,
-        ],
-        Some(DropCounter::Socket) => &[ManualRemedy {
-            id: "room-in-sockets",
-            scope: Scope::Host,
-            at: None,
-            why: "Sockets have no room for what they allowed: a program that reads sooner, a buffer that no program makes \
-                  smaller during the transfer (SO_RCVBUF), memory for TCP (tcp_mem).",
-        }],
-        Some(DropCounter::Ring) | None => &[
-            ManualRemedy {
-                id: "larger-receive-ring",
-                scope: Scope::Host,
-                at: None,
-                why: "The device has no room for a burst: a larger ring (ethtool -G DEVICE rx NUMBER; ethtool -g shows the \
-                      most), and net.core.netdev_budget for more packets at a time.",
-            },
-            SPREAD,
-        ],
     }
 }
 

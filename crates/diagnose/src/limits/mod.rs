@@ -11,6 +11,7 @@ pub(crate) mod mtu;
 pub(crate) mod pacing;
 pub(crate) mod receive_window;
 pub(crate) mod receiver_application;
+pub(crate) mod receiver_host;
 pub(crate) mod send_buffer;
 pub(crate) mod sender_application;
 pub(crate) mod unknown;

@@ -114,7 +114,7 @@ fn each_limit_is_named_under_each_congestion_control() {
 
 /// Losses, one in about 15 000 packets: over 100 ms CUBIC makes 29 Mbit/s of it, which grow back in
 /// six seconds.
-const IRREGULAR: [f64; 10] = [3.0, 4.2, 13.1, 15.0, 24.3, 30.9, 31.8, 43.0, 47.7, 58.1];
+pub(crate) const IRREGULAR: [f64; 10] = [3.0, 4.2, 13.1, 15.0, 24.3, 30.9, 31.8, 43.0, 47.7, 58.1];
 pub(crate) const REGULAR: [f64; 10] = [5.0, 11.0, 17.0, 23.0, 29.0, 35.0, 41.0, 47.0, 53.0, 59.0];
 
 pub(crate) fn lossy(losses: &[f64]) -> Evidence {

@@ -7,6 +7,7 @@ mod cures;
 mod edges;
 mod gates;
 mod golden;
+mod hosts;
 mod limits;
 mod losses;
 mod properties;

@@ -13,22 +13,22 @@ use crate::builder::{self, stated};
 
 /// The receiver's samples, 20 times a second for ten seconds; sizes in bytes.
 #[derive(Clone, Copy)]
-struct Seen {
-    mbps: f64,
-    idle_ms: u64,
-    rtt_ms: u64,
-    window: u64,
-    rcvbuf: u64,
-    unread: u64,
+pub(crate) struct Seen {
+    pub(crate) mbps: f64,
+    pub(crate) idle_ms: u64,
+    pub(crate) rtt_ms: u64,
+    pub(crate) window: u64,
+    pub(crate) rcvbuf: u64,
+    pub(crate) unread: u64,
     /// Packets out of order, each second.
-    out_of_order: u64,
+    pub(crate) out_of_order: u64,
     /// Nothing comes for this share of each second.
-    silent: f64,
-    scaling: bool,
+    pub(crate) silent: f64,
+    pub(crate) scaling: bool,
 }
 
 /// 100 Mbit/s over 100 ms into an autotuned buffer that has grown to twice of what it takes.
-const WELL: Seen = Seen {
+pub(crate) const WELL: Seen = Seen {
     mbps: 100.0,
     idle_ms: 100,
     rtt_ms: 101,
@@ -40,7 +40,7 @@ const WELL: Seen = Seen {
     scaling: true,
 };
 
-fn evidence(seen: Seen) -> Evidence {
+pub(crate) fn evidence(seen: Seen) -> Evidence {
     let mut arrived = 0.0;
     let snapshot = |index: u64| {
         let second = (index as f64 / 20.0).fract();

@@ -10,6 +10,7 @@ mod lab;
 mod lab_up;
 mod latency;
 mod live;
+mod receiving_host;
 mod relay;
 mod replay;
 mod streams;

@@ -389,7 +389,10 @@ fn held_back(whose: &str, end: &EndReport) -> Option<String> {
                 count_noun(queue.dropped, "packet")
             ));
         }
-        for (dropped, way) in [(device.dropped_out, "out"), (device.dropped_in, "in")] {
+        for (dropped, way) in [
+            (device.dropped_out, "out"),
+            (device.dropped_in.saturating_add(device.filtered_in), "in"),
+        ] {
             if dropped > 0 {
                 causes.push(format!(
                     "{name} dropped {} on the way {way}",

@@ -1,0 +1,128 @@
+//! Losses that are drops of the receiving host.
+
+use fullpipe_record::{LegalVerdict, Limit, LossVerdict, Machine, Scope};
+use fullpipe_units::{BitRate, count_noun};
+
+use crate::arrivals::ReceiverSampleFigures;
+use crate::figures::SenderSampleFigures;
+use crate::finding::LimitFinding;
+use crate::limits::capacity;
+use crate::machine::{self, DropCounter, HostDrops};
+use crate::manual_remedy::ManualRemedy;
+
+/// Finds losses that the receiving host made: it dropped a real share of what the sender sent again.
+/// A queue that stands on the path loses packets itself.
+pub(crate) fn find_cause(
+    figures: &SenderSampleFigures,
+    found: &LimitFinding,
+) -> Option<LimitFinding> {
+    let dropped = HostDrops::of_receiver(&figures.evidence.receiver_machine)?;
+    // One of a pair of virtual devices counts what the other's host drops.
+    let own = figures.evidence.sender_machine.device.as_ref();
+    let is_most = dropped.count >= own.map_or(0, machine::dropped_out);
+    let may_be = may_be_behind(found, || capacity::rtt_is_inflated(figures));
+    (may_be && is_most && dropped.explain_losses(figures.sent_again_in_all()?))
+        .then(|| found.as_verdict(LossVerdict::ReceiverHost))
+}
+
+/// Finds losses that the receiving host may as well have made, of which nothing is seen: they look
+/// like those of the path.
+pub(crate) fn of_unseen_receiver(
+    figures: &SenderSampleFigures,
+    found: &LimitFinding,
+) -> Option<LimitFinding> {
+    let evidence = figures.evidence;
+    let is_seen = evidence.receiver_machine.device.is_some()
+        || evidence.receiver_machine.network.is_some()
+        || !evidence.receiver_samples.is_empty()
+        || evidence.capture.is_some();
+    let may_be = [LossVerdict::Random, LossVerdict::ShallowQueue].map(LegalVerdict::from);
+    (!is_seen && !found.is_one_of_several && may_be.contains(&found.verdict))
+        .then(|| found.clone().add_alternative(LossVerdict::ReceiverHost))
+}
+
+/// Finds losses that this host made, from the receiving end alone, which knows how often data was
+/// out of order.
+pub(crate) fn behind_arrivals(
+    arrivals: &ReceiverSampleFigures,
+    found: &LimitFinding,
+) -> Option<LimitFinding> {
+    let dropped = HostDrops::of_receiver(&arrivals.evidence.receiver_machine)?;
+    let times = arrivals.loss_rounds() * arrivals.flows.len() as u64;
+    let may_be = may_be_behind(found, || arrivals.is_inflated());
+    (may_be && dropped.count >= times && dropped.explain_losses(times))
+        .then(|| found.as_verdict(LossVerdict::ReceiverHost))
+}
+
+fn may_be_behind(found: &LimitFinding, queue_stands: impl FnOnce() -> bool) -> bool {
+    match found.limit_kind() {
+        Limit::Capacity => !queue_stands(),
+        Limit::Loss | Limit::CongestionWindow | Limit::Unknown => true,
+        _ => false,
+    }
+}
+
+/// Returns the sentence on drops of this host, which receives.
+pub(crate) fn sentence_here(machine: &Machine, rate: BitRate) -> String {
+    format!(
+        "This host, which receives, drops packets that have reached it: {}; {rate} arrives.",
+        drops_text(HostDrops::of_receiver(machine))
+    )
+}
+
+/// Returns how many packets a host dropped, and where most of them.
+pub(crate) fn drops_text(dropped: Option<HostDrops>) -> String {
+    let text = |dropped: HostDrops| {
+        format!(
+            "{}, most by {}",
+            count_noun(dropped.count, "packet"),
+            dropped.counter.text()
+        )
+    };
+    dropped.map_or_else(|| "packets".to_owned(), text)
+}
+
+/// Returns what helps against drops of the counter that has most of them.
+pub(crate) fn remedies(dropped: Option<HostDrops>) -> &'static [ManualRemedy] {
+    match dropped.map(|dropped| dropped.counter) {
+        Some(DropCounter::Filter) => &[LIFT_FILTER],
+        Some(DropCounter::Backlog) => &[LONGER_BACKLOG, SPREAD_WORK],
+        Some(DropCounter::Socket) => &[ROOM_IN_SOCKETS],
+        Some(DropCounter::Ring) | None => &[LARGER_RING, SPREAD_WORK],
+    }
+}
+
+const LARGER_RING: ManualRemedy = of_host(
+    "larger-receive-ring",
+    "The device has no room for a burst: a larger ring (ethtool -G DEVICE rx NUMBER; ethtool -g shows the most), and \
+     net.core.netdev_budget for more packets at a time.",
+);
+const SPREAD_WORK: ManualRemedy = of_host(
+    "spread-receive-work",
+    "One processor takes all packets in: interrupts on others (/proc/irq/*/smp_affinity), RPS \
+     (/sys/class/net/DEVICE/queues/rx-*/rps_cpus) and RFS (net.core.rps_sock_flow_entries) spread that.",
+);
+const LONGER_BACKLOG: ManualRemedy = of_host(
+    "longer-backlog",
+    "The queue of a processor is full: net.core.netdev_max_backlog for longer bursts, net.core.netdev_budget for more \
+     packets at a time.",
+);
+const LIFT_FILTER: ManualRemedy = of_host(
+    "lift-ingress-filter",
+    "A filter or policer of the receiving host drops what comes in (tc filter show dev DEVICE ingress): a higher rate, or \
+     none.",
+);
+const ROOM_IN_SOCKETS: ManualRemedy = of_host(
+    "room-in-sockets",
+    "Sockets have no room for what they allowed: a program that reads sooner, a buffer that no program makes smaller \
+     during the transfer (SO_RCVBUF), memory for TCP (tcp_mem).",
+);
+
+const fn of_host(id: &'static str, why: &'static str) -> ManualRemedy {
+    ManualRemedy {
+        id,
+        scope: Scope::Host,
+        at: None,
+        why,
+    }
+}
