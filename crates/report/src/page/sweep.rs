@@ -45,7 +45,6 @@ pub(super) fn sweep_article(report: &SweepReport) -> Article {
         fastest_run_section(report),
         processor_section(report),
         answer.map(|answer| settings_section(answer, report)),
-        Some(costs_section(report)),
     ];
     let simulated = if report.plan.is_virtual {
         ", simulated"

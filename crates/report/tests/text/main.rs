@@ -307,7 +307,7 @@ fn a_sweep_has_its_forecast_with_an_interval() {
     let done = without_marks(&report::sweep_text(&swept));
     let costs: Vec<&str> = done.lines().rev().take(5).collect();
     assert!(
-        costs[1].contains("spent on 3 runs") && costs[3].contains("25 MiB"),
+        costs[1].contains("spent on 3 runs") && costs[3].contains("from    25 "),
         "{done}"
     );
 }
