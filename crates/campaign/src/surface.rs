@@ -4,6 +4,8 @@
 
 use std::sync::OnceLock;
 
+use fullpipe_stats::dot_product;
+
 use crate::grid::{Index, SweepGrid};
 use crate::random::SeededRandom;
 
@@ -243,10 +245,6 @@ fn solve_upper(lower: &[Vec<f64>], mut right: Vec<f64>) -> Vec<f64> {
         right[row] = (right[row] - rest) / lower[row][row];
     }
     right
-}
-
-fn dot_product(a: &[f64], b: &[f64]) -> f64 {
-    a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
 #[cfg(test)]

@@ -23,6 +23,7 @@ mod rows;
 mod svg;
 mod thin;
 mod ticks;
+mod words;
 
 pub use figures::FigureTable;
 pub use heat::{HeatMap, HeatTile};
@@ -30,6 +31,7 @@ pub use plot::{Panel, Plot, PlotSeries, SeriesForm};
 pub use quantity::{AxisQuantity, Dimension, RateChange};
 pub use rows::{ChartRow, RowChart};
 pub use svg::{Hue, displayable_text, escape_html};
+pub use words::{break_lines, value_bar};
 
 /// The style sheet of charts: variables for colours, and the classes of marks.
 pub const STYLE: &str = include_str!("../assets/chart.css");

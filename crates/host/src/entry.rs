@@ -1,14 +1,18 @@
 //! One change of a setting, with the way back.
 
+use serde::{Deserialize, Serialize};
+
 use crate::setting::Setting;
 
 /// A setting, what it was, what it was to become, and, where that says less than what was read
 /// back, this.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct JournalEntry {
     pub(crate) setting: Setting,
     pub(crate) before: Option<String>,
     pub(crate) wanted: Option<String>,
+    /// A line of its own in the journal.
+    #[serde(skip)]
     pub(crate) made: Option<String>,
 }
 

@@ -13,7 +13,7 @@ use tracing::debug;
 
 use crate::entry::JournalEntry;
 use crate::journal_error::JournalError;
-use crate::setting::{Setting, replace_file};
+use crate::setting::replace_file;
 
 /// Size of the largest file that is believed, in bytes: more than any use writes.
 const MAX_FILE: u64 = 16 << 20;
@@ -99,31 +99,11 @@ pub(crate) enum Line {
     /// Begins a group of changes, which lasts `temporary` seconds unless it is confirmed.
     Apply { id: String, temporary: Option<u64> },
     /// About to be written.
-    Change {
-        setting: Setting,
-        before: Option<String>,
-        wanted: Option<String>,
-    },
+    Change(JournalEntry),
     /// As what the change before it was read back, where that says more than what was wanted.
     Made { text: String },
     /// To stay.
     Confirmed { id: String },
-}
-
-impl Line {
-    pub(crate) fn change_of_entry(entry: &JournalEntry) -> Self {
-        let JournalEntry {
-            setting,
-            before,
-            wanted,
-            ..
-        } = entry.clone();
-        Self::Change {
-            setting,
-            before,
-            wanted,
-        }
-    }
 }
 
 /// A journal that is damaged, or of another version.
@@ -254,19 +234,7 @@ impl Journal {
         let mut changes: Vec<JournalEntry> = Vec::new();
         for line in self.lines.iter().skip(from.unwrap_or(0)) {
             match (line, changes.last_mut()) {
-                (
-                    Line::Change {
-                        setting,
-                        before,
-                        wanted,
-                    },
-                    _,
-                ) => changes.push(JournalEntry {
-                    setting: setting.clone(),
-                    before: before.clone(),
-                    wanted: wanted.clone(),
-                    made: None,
-                }),
+                (Line::Change(entry), _) => changes.push(entry.clone()),
                 (Line::Made { text }, Some(change)) => change.made = Some(text.clone()),
                 _ => {}
             }
@@ -335,14 +303,14 @@ impl Journal {
         let from = since.and_then(|since| self.lines.iter().position(|line| is_apply(line, since)));
         self.lines.truncate(from.unwrap_or(1));
         for entry in kept {
-            self.lines.push(Line::change_of_entry(&entry));
-            self.lines
-                .extend(entry.made.map(|text| Line::Made { text }));
+            let made = entry.made.clone().map(|text| Line::Made { text });
+            self.lines.push(Line::Change(entry));
+            self.lines.extend(made);
         }
         let is_empty = !self
             .lines
             .iter()
-            .any(|line| matches!(line, Line::Change { .. }));
+            .any(|line| matches!(line, Line::Change(_)));
         self.length = self
             .lines
             .iter()
@@ -427,21 +395,25 @@ fn is_apply(line: &Line, wanted: &str) -> bool {
 fn parse_line(line: &[u8]) -> Result<Line, String> {
     let line: Line =
         serde_json::from_slice(line).map_err(|error| sentence_start(&error.to_string()))?;
-    match &line {
-        Line::Change { setting, .. } if !setting.is_sane() => Err(sentence_start(&format!(
-            "{setting} is no setting of the network"
-        ))),
-        Line::Change {
-            setting,
-            before,
-            wanted,
-        } if ![before, wanted]
-            .iter()
-            .all(|text| setting.may_have(text.as_deref())) =>
-        {
-            Err(format!("{setting} are not all of the network"))
-        }
-        _ => Ok(line),
+    let Line::Change(JournalEntry {
+        setting,
+        before,
+        wanted,
+        ..
+    }) = &line
+    else {
+        return Ok(line);
+    };
+    if !setting.is_sane() {
+        let why = format!("{setting} is no setting of the network");
+        Err(sentence_start(&why))
+    } else if [before, wanted]
+        .iter()
+        .all(|text| setting.may_have(text.as_deref()))
+    {
+        Ok(line)
+    } else {
+        Err(format!("{setting} are not all of the network"))
     }
 }
 

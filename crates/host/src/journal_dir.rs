@@ -162,7 +162,7 @@ impl JournalDir {
                 before,
                 ..entry.clone()
             };
-            journal.append_line(Line::change_of_entry(&entry))?;
+            journal.append_line(Line::Change(entry.clone()))?;
             observe(JournalStep::Written(number));
             if let Some(text) = entry.write_setting(&self.system)? {
                 journal.append_line(Line::Made { text })?;

@@ -1,5 +1,6 @@
 //! The picture of a page: its lines between a title and a line about the keys.
 
+use fullpipe_chart::{break_lines, value_bar};
 use fullpipe_units::Span;
 use ratatui_core::buffer::Buffer;
 use ratatui_core::layout::{Rect, Size};
@@ -76,7 +77,7 @@ pub(crate) fn draw_page(page: &impl LivePage, now: Span, view: PictureState) -> 
             "{} × {} characters are too few for the picture, which needs {} × {}. It goes on; q ends it.",
             view.size.width, view.size.height, MIN.width, MIN.height
         );
-        let lines = break_text(&sentence, size.width.into()).into_iter();
+        let lines = break_lines(&sentence, size.width.into()).into_iter();
         lines.map(Line::from).collect()
     } else {
         full_page(page, now, size, view.is_ending)
@@ -124,12 +125,7 @@ fn spread_line(left: &str, right: &str, width: u16) -> Line<'static> {
 
 /// Returns a bar of `width` characters that is filled up to `share`.
 pub(crate) fn share_bar(share: f64, width: usize) -> String {
-    /// Eighths of a block.
-    const PARTS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
-    let eighths = (share.clamp(0.0, 1.0) * width as f64 * 8.0).round() as usize;
-    let part = PARTS[eighths % 8];
-    let rest = width - eighths / 8 - usize::from(!part.is_empty());
-    format!("{}{part}{}", "█".repeat(eighths / 8), "·".repeat(rest))
+    format!("{:·<width$}", value_bar(share, 1.0, width))
 }
 
 /// Returns a line of a name and what is said of it.
@@ -140,22 +136,6 @@ pub(crate) fn named_line(name: &str, said: String) -> Line<'static> {
     ])
 }
 
-/// Returns `text` broken at blanks into lines of at most `width` characters; a longer word is cut
-/// by the terminal.
-pub(crate) fn break_text(text: &str, width: usize) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    for word in text.split_whitespace() {
-        match lines.last_mut() {
-            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
-                line.push(' ');
-                line.push_str(word);
-            }
-            _ => lines.push(word.to_owned()),
-        }
-    }
-    lines
-}
-
 /// Returns the lines of a sentence about a limit: two at most, each of at most `width` characters.
 pub(crate) fn sentence_lines(sentence: &str, width: usize) -> Vec<Line<'static>> {
     let lines = shorten_text(sentence, width - 2, 2).into_iter();
@@ -164,7 +144,7 @@ pub(crate) fn sentence_lines(sentence: &str, width: usize) -> Vec<Line<'static>>
 
 /// Returns at most `most` of the lines of `text`, the last with an ellipsis if there are more.
 fn shorten_text(text: &str, width: usize, most: usize) -> Vec<String> {
-    let mut lines = break_text(text, width);
+    let mut lines = break_lines(text, width);
     if lines.len() > most {
         lines.truncate(most);
         if let Some(last) = lines.last_mut() {

@@ -91,7 +91,7 @@ fn product_moment(x: &[f64], y: &[f64]) -> Option<f64> {
 }
 
 /// Returns the sum of the products of the values of two lists, as far as the shorter one goes.
-pub(crate) fn dot_product(a: &[f64], b: &[f64]) -> f64 {
+pub fn dot_product(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 

@@ -23,7 +23,7 @@ mod within_run;
 pub use changes::{
     HistoryLevelChange, MIN_RUNS_WITH_CHANGE, detectable_change, find_level_changes,
 };
-pub use correlation::{Correlation, partial_rank_correlation, rank_correlation};
+pub use correlation::{Correlation, dot_product, partial_rank_correlation, rank_correlation};
 pub use detectable::{detectable_difference, pairs_needed};
 pub use difference::{
     Conclusion, RatioDifference, SAME_WITHIN, paired_difference, unpaired_difference,

@@ -20,10 +20,6 @@ pub(super) struct CompareArguments {
     scenario: String,
     #[command(flatten)]
     transfers: TransferArguments,
-    #[command(flatten)]
-    keep: KeepArguments,
-    #[command(flatten)]
-    output: OutputArguments,
 }
 
 /// Move one file by several programs, and name the limit of each.
@@ -48,10 +44,6 @@ pub(crate) struct CompareServersArguments {
     bandwidth: Option<BitRate>,
     #[command(flatten)]
     transfers: TransferArguments,
-    #[command(flatten)]
-    keep: KeepArguments,
-    #[command(flatten)]
-    output: OutputArguments,
 }
 
 /// The programs and their transfers.
@@ -87,6 +79,10 @@ struct TransferArguments {
     /// logs in there. It has no input. A copy, if it makes one, must be the file.
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<String>,
+    #[command(flatten)]
+    keep: KeepArguments,
+    #[command(flatten)]
+    output: OutputArguments,
 }
 
 impl TransferArguments {
@@ -112,11 +108,35 @@ impl TransferArguments {
             disk: self.disk,
         }
     }
+
+    /// Prints and keeps the report. A program that was named and could not take part is a failure.
+    fn finish_comparison(&self, done: ProgramsReport, terminal: &Terminal) -> Result {
+        let mut is_good = true;
+        for ProgramLeftOut { program, why } in &done.left_out {
+            if self.programs.iter().any(|named| named.name() == program) {
+                is_good = false;
+                Terminal::print_error(&format!("{program} skipped: {}", why.trim_end_matches('.')));
+            }
+        }
+        terminal.print_result(&report::programs_text(&done));
+        terminal.print_event(&Event::Programs(Box::new(done.clone())));
+        let mut rows = done.batches.iter().flat_map(|batch| &batch.rows);
+        is_good &= rows.all(|row| row.goodput.is_some());
+        let interrupted = done.interrupted;
+        let document = terminal.print_report(
+            Content::Programs {
+                programs: Box::new(done),
+            },
+            None,
+        );
+        self.keep.keep_document(&document, terminal);
+        Failure::after_report(None, interrupted, is_good)
+    }
 }
 
 impl CompareArguments {
     pub(super) fn output_arguments(&self) -> &OutputArguments {
-        &self.output
+        &self.transfers.output
     }
 
     /// Compares the programs in labs over `backend`.
@@ -134,13 +154,13 @@ impl CompareArguments {
             Interrupt(&flag),
             &mut |moved| print_moved(moved, terminal),
         )?;
-        finish_comparison(done, &self.transfers, &self.keep, terminal)
+        self.transfers.finish_comparison(done, terminal)
     }
 }
 
 impl RunCommand for CompareServersArguments {
     fn output(&self) -> OutputChoice<'_> {
-        self.output.output_choice()
+        self.transfers.output.output_choice()
     }
 
     fn run(&self, terminal: &Terminal) -> Result {
@@ -157,42 +177,13 @@ impl RunCommand for CompareServersArguments {
             Interrupt(&flag),
             &mut |moved| print_moved(moved, terminal),
         )?;
-        finish_comparison(done, &self.transfers, &self.keep, terminal)
+        self.transfers.finish_comparison(done, terminal)
     }
 }
 
 fn print_moved(moved: ProgramMoved, terminal: &Terminal) {
     terminal.print_progress(&report::program_moved(&moved));
     terminal.print_event(&Event::ProgramRun(Box::new(moved)));
-}
-
-/// Prints and keeps the report. A program that was named and could not take part is a failure.
-fn finish_comparison(
-    done: ProgramsReport,
-    wished: &TransferArguments,
-    keep: &KeepArguments,
-    terminal: &Terminal,
-) -> Result {
-    let mut is_good = true;
-    for ProgramLeftOut { program, why } in &done.left_out {
-        if wished.programs.iter().any(|named| named.name() == program) {
-            is_good = false;
-            Terminal::print_error(&format!("{program} skipped: {}", why.trim_end_matches('.')));
-        }
-    }
-    terminal.print_result(&report::programs_text(&done));
-    terminal.print_event(&Event::Programs(Box::new(done.clone())));
-    let mut rows = done.batches.iter().flat_map(|batch| &batch.rows);
-    is_good &= rows.all(|row| row.goodput.is_some());
-    let interrupted = done.interrupted;
-    let document = terminal.print_report(
-        Content::Programs {
-            programs: Box::new(done),
-        },
-        None,
-    );
-    keep.keep_document(&document, terminal);
-    Failure::after_report(None, interrupted, is_good)
 }
 
 impl From<CompareError> for Failure {

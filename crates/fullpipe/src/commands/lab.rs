@@ -704,13 +704,7 @@ fn load_grid(name: &str) -> Result<ScenarioGrid> {
 /// # Errors
 /// Fails as [`load_scenario`].
 pub(super) fn load_comparison(name: &str) -> Result<Scenario> {
-    match builtin_comparisons()
-        .iter()
-        .find(|(known, _)| *known == name)
-    {
-        Some((name, text)) => Ok(Scenario::parse(name, text)?),
-        None => load_known(name, &[builtin_comparisons(), builtin_scenarios()].concat()),
-    }
+    load_known(name, &[builtin_comparisons(), builtin_scenarios()].concat())
 }
 
 /// Returns the built-in scenario `name`, or the scenario in the file `name` if there is no such

@@ -26,15 +26,19 @@ pub(super) fn test_printer(
         port: client.port(),
         ..TestHeader::default()
     };
-    let connections = TestConnections {
+    let mut text = TextOutput::new(options, Request::default());
+    let lines = text.connection_lines(&header, &test_connections(connected));
+    (lines, Box::new(Iperf3Text(text)))
+}
+
+/// Returns the connections of a test as its output names them.
+pub(super) fn test_connections(connected: &ConnectedTest) -> TestConnections {
+    TestConnections {
         request: connected.request.clone(),
         cookie: connected.cookie.clone(),
         mss: connected.mss,
         sockets: connected.sockets.clone(),
-    };
-    let mut text = TextOutput::new(options, Request::default());
-    let lines = text.connection_lines(&header, &connections);
-    (lines, Box::new(Iperf3Text(text)))
+    }
 }
 
 impl TestText for Iperf3Text {

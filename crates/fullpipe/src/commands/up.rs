@@ -77,7 +77,7 @@ fn watch_lab(lab: &Lab, interval: Span, flag: &AtomicBool, terminal: &Terminal) 
     let mut keys = KeyReader::start_reading();
     let mut knobs = AdjustedPath::from_path(lab.changeable_path());
     let mut meter = PathMeter::start(lab)?;
-    let mut next = Instant::now() + interval.into();
+    let mut next = Instant::now() + Duration::from(interval);
     while !flag.load(Ordering::Relaxed) {
         match keys.next_key(
             next.saturating_duration_since(Instant::now())

@@ -1,4 +1,5 @@
 use super::*;
+use crate::setting::Setting;
 
 #[test]
 fn a_journal_is_known_by_its_name() {
@@ -25,10 +26,13 @@ fn a_journal_is_known_by_its_name() {
 #[test]
 fn a_journal_brings_nothing_but_settings_of_the_network_into_a_file_for_the_next_boot() {
     let line = |text: &str| {
-        let change = |before, wanted| Line::Change {
-            setting: Setting::Persisted,
-            before,
-            wanted,
+        let change = |before, wanted| {
+            Line::Change(JournalEntry {
+                setting: Setting::Persisted,
+                before,
+                wanted,
+                made: None,
+            })
         };
         let changes = [
             change(Some(text.to_owned()), None),
@@ -48,11 +52,12 @@ fn a_journal_brings_nothing_but_settings_of_the_network_into_a_file_for_the_next
     ] {
         assert_eq!(line(text), [false; 2], "{text}");
     }
-    let other = Line::Change {
+    let other = Line::Change(JournalEntry {
         setting: Setting::Sysctl("kernel.x".to_owned()),
         before: None,
         wanted: None,
-    };
+        made: None,
+    });
     assert!(parse_line(super::line_text(&other).unwrap().trim_end().as_bytes()).is_err());
 }
 

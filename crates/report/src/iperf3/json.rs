@@ -7,10 +7,10 @@ use serde::{Serialize, Serializer};
 use serde_json::ser::PrettyFormatter;
 use serde_json::value::RawValue;
 
-use super::line::LineDatagrams;
+use super::line::{LineCounts, LineDatagrams};
 use super::text::congestion_control;
 use super::view::{
-    DirectionTotals, IntervalSums, TcpExtremes, combine_counts, congestion_window, datagram_counts,
+    DirectionTotals, IntervalSums, TcpExtremes, congestion_window, count_together, datagram_counts,
     interval_times, is_empty_rest,
 };
 use super::{TestConnections, TestHeader, TestRole, amount, socket_number};
@@ -560,28 +560,13 @@ impl SumPart {
     fn from_interval(interval: &Interval, request: &Request, role: TestRole) -> Self {
         let sender = role.is_sender(interval.direction);
         let (from, to) = interval_times(interval, request);
-        let counts = match (request.transport, sender) {
-            (Transport::Tcp, true) => SumCounts::Tcp {
-                retransmits: interval.retransmits.unwrap_or_default().get(),
-            },
-            (Transport::Tcp, false) => SumCounts::None {},
-            (Transport::Udp, true) => {
-                let sent = interval
-                    .streams
-                    .iter()
-                    .filter_map(|stream| stream.datagrams_sent);
-                SumCounts::Sent {
-                    packets: sent.fold(0, u64::saturating_add),
-                }
+        let counts = match count_together(interval, request.transport, sender) {
+            LineCounts::Retransmits(retransmits) | LineCounts::Window(retransmits, _) => {
+                SumCounts::Tcp { retransmits }
             }
-            (Transport::Udp, false) => {
-                let each: Vec<LineDatagrams> = interval
-                    .streams
-                    .iter()
-                    .map(|stream| datagram_counts(stream.datagrams))
-                    .collect();
-                SumCounts::Arrived(Loss::from_counts(combine_counts(&each)))
-            }
+            LineCounts::Sent(packets) => SumCounts::Sent { packets },
+            LineCounts::Arrived(arrived) => SumCounts::Arrived(Loss::from_counts(arrived)),
+            LineCounts::Nothing => SumCounts::None {},
         };
         Self {
             amount: Amount::new(from, to, interval.bytes),

@@ -276,7 +276,7 @@ impl TextOutput {
                     LineCounts::Arrived(datagram_counts(stream.datagrams)),
                 ),
             };
-            text += &self.sender_line(totals, &name, stream.sent, sent);
+            text += &self.end_line(totals, "sender", &name, stream.sent, sent);
             let late = stream
                 .datagrams
                 .map_or(0, |seen| seen.out_of_order_like_iperf3);
@@ -285,7 +285,7 @@ impl TextOutput {
                 let time = format!("{:4.1}-{:4.1}", 0.0, totals.sending);
                 text += &format!("[SUM]{tag} {time} sec  {late} datagrams received out-of-order\n");
             }
-            text += &self.receiver_line(totals, &name, stream.received, came);
+            text += &self.end_line(totals, "receiver", &name, stream.received, came);
         }
         if self.request.streams > 1 {
             let (sent, came) = match self.request.transport {
@@ -298,56 +298,38 @@ impl TextOutput {
                     LineCounts::Arrived(totals.datagram_counts()),
                 ),
             };
-            text += &self.sender_line(totals, "SUM", totals.sent_bytes(), sent);
-            text += &self.receiver_line(totals, "SUM", totals.received_bytes(), came);
+            text += &self.end_line(totals, "sender", "SUM", totals.sent_bytes(), sent);
+            text += &self.end_line(totals, "receiver", "SUM", totals.received_bytes(), came);
         }
         text
     }
 
-    /// Returns the line of the sending end. A server has printed before the client reports its
-    /// figures.
-    fn sender_line(
+    /// Returns the line of an end, `sender` or `receiver`. A server has printed before the client
+    /// reports its figures.
+    fn end_line(
         &self,
         totals: &DirectionTotals,
+        word: &str,
         name: &str,
         bytes: ByteCount,
         count: LineCounts,
     ) -> String {
-        if self.options.role == TestRole::Server && !totals.sends {
-            return self.unavailable_line(name, "sender");
+        let is_sender = word == "sender";
+        if self.options.role == TestRole::Server && totals.sends != is_sender {
+            return self.unavailable_line(name, word);
         }
-        let tag = self.direction_tag(totals.direction);
         ResultLine {
             name,
-            tag,
+            tag: self.direction_tag(totals.direction),
             from: 0.0,
-            to: totals.sending,
+            to: if is_sender {
+                totals.sending
+            } else {
+                totals.receiving
+            },
             bytes,
             count,
-            word: "sender",
-        }
-        .to_text(self.options.unit)
-    }
-
-    fn receiver_line(
-        &self,
-        totals: &DirectionTotals,
-        name: &str,
-        bytes: ByteCount,
-        count: LineCounts,
-    ) -> String {
-        if self.options.role == TestRole::Server && totals.sends {
-            return self.unavailable_line(name, "receiver");
-        }
-        let tag = self.direction_tag(totals.direction);
-        ResultLine {
-            name,
-            tag,
-            from: 0.0,
-            to: totals.receiving,
-            bytes,
-            count,
-            word: "receiver",
+            word,
         }
         .to_text(self.options.unit)
     }

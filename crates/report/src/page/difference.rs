@@ -6,6 +6,7 @@ use fullpipe_record::{
     DifferenceReport, LimitCount, QuantityDifference,
 };
 
+use super::text::brief_text;
 use crate::prelude::*;
 use crate::text::ratio_change;
 
@@ -28,6 +29,17 @@ pub(super) fn difference_article(report: &DifferenceReport) -> Article {
         sections,
         ..Article::default()
     }
+}
+
+/// Returns a difference without its runs: the finding, the changes of all quantities, and the limits.
+pub fn difference_text(report: &DifferenceReport) -> String {
+    let changes = [quantity_changes_section(report)].into_iter();
+    brief_text(&Article {
+        sections: changes
+            .chain(limit_counts_section(&report.limits))
+            .collect(),
+        ..difference_article(report)
+    })
 }
 
 fn difference_sentences(report: &DifferenceReport) -> Vec<String> {
@@ -81,10 +93,11 @@ fn quantity_changes_section(report: &DifferenceReport) -> PageSection {
     let (median, p99) = (report.rtt_median.as_ref(), report.rtt_p99.as_ref());
     let resent = report.retransmits.as_ref();
     let all = [
-        quantity_row("rate", &report.rate, Blue),
-        median.and_then(|rtt| quantity_row("round trip under load", rtt, Plum)),
-        p99.and_then(|rtt| quantity_row("its 99th percentile", rtt, Plum)),
-        resent.and_then(|count| quantity_row("segments retransmitted", count, Orange)),
+        quantity_row("rate", &report.rate, ToString::to_string, Blue),
+        median.and_then(|of| quantity_row("round trip under load", of, round_trip_text, Plum)),
+        p99.and_then(|of| quantity_row("its 99th percentile", of, round_trip_text, Plum)),
+        resent
+            .and_then(|of| quantity_row("segments retransmitted", of, ToString::to_string, Orange)),
     ];
     let rows = all.into_iter().flatten().fold(
         RowChart::new("Changes from A to B", ["quantity", "B to A"]),
@@ -101,12 +114,22 @@ fn quantity_changes_section(report: &DifferenceReport) -> PageSection {
     PageSection::new(title, method, rows)
 }
 
+fn round_trip_text(rtt: &Span) -> String {
+    round_trip(*rtt)
+}
+
 /// Returns the change of a quantity; `None` of too few runs.
-fn quantity_row<T>(name: &str, of: &QuantityDifference<T>, hue: Hue) -> Option<ChartRow> {
+fn quantity_row<T>(
+    name: &str,
+    of: &QuantityDifference<T>,
+    shown: impl Fn(&T) -> String,
+    hue: Hue,
+) -> Option<ChartRow> {
     let ratio = of.ratio?;
     let range = of.low.zip(of.high);
     let words =
-        range.map_text(|(low, high)| format!("{} to {}", ratio_change(low), ratio_change(high)));
+        range.map_text(|(low, high)| format!("{} to {}, ", ratio_change(low), ratio_change(high)));
+    let words = format!("{words}{} → {}", shown(&of.a), shown(&of.b));
     let row = ChartRow::new(name, &ratio_change(ratio), hue)
         .with_detail(&words)
         .with_dot(RateChange(ratio));

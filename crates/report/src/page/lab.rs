@@ -8,6 +8,7 @@ use fullpipe_record::{GridReport, LabReport, LabStep};
 use super::published;
 use super::transfer::{by_load, transfer_sections};
 use crate::prelude::*;
+use crate::text::total_run_counts;
 
 /// Steps up to which each has charts of its own.
 const MAX_DETAILED: usize = 3;
@@ -44,10 +45,7 @@ pub(super) fn lab_article(reports: &[LabReport]) -> Article {
     let titles = reports
         .iter()
         .map(|report| format!("{}: {}", report.scenario, report.title));
-    let (runs, invalid) = reports
-        .iter()
-        .map(LabReport::run_counts)
-        .fold((0, 0), |(all, bad), of| (all + of.0, bad + of.1));
+    let (runs, invalid) = total_run_counts(reports);
     Article {
         origin: "fullpipe lab run".to_owned(),
         headline,

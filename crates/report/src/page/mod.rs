@@ -21,6 +21,9 @@ mod sweep;
 mod text;
 mod transfer;
 
+pub use difference::difference_text;
+pub use sweep::sweep_text;
+
 use fullpipe_record::{Content, Document};
 
 use crate::prelude::*;

@@ -7,9 +7,11 @@ use super::campaign::{
     spread_by_streams, sweep_rtt_section, timeline_section,
 };
 use super::published;
+use super::text::brief_text;
 use crate::prelude::*;
 use crate::text::{
-    added_rtt, ended_early, named_settings, rate_interval, rate_map, sweep_sentences,
+    added_rtt, ended_early, named_settings, rate_interval, rate_map, seconds_or_minutes,
+    sweep_sentences,
 };
 
 /// Returns the article on a sweep.
@@ -65,6 +67,23 @@ pub(super) fn sweep_article(report: &SweepReport) -> Article {
             .collect(),
         ..Article::default()
     }
+}
+
+/// Returns the result of a sweep without its runs: the answer, the map, the settings and the cost.
+pub fn sweep_text(report: &SweepReport) -> String {
+    let settings = report
+        .answer
+        .as_ref()
+        .map(|answer| settings_section(answer, report));
+    let sections = [
+        Some(rate_map_section(report)),
+        settings,
+        Some(costs_section(report)),
+    ];
+    brief_text(&Article {
+        sections: sections.into_iter().flatten().collect(),
+        ..sweep_article(report)
+    })
 }
 
 fn sweep_facts(answer: &SweepAnswer, report: &SweepReport) -> Vec<(String, String)> {
@@ -178,6 +197,25 @@ fn settings_section(answer: &SweepAnswer, report: &SweepReport) -> PageSection {
         method: String::new(),
         view: super::SectionView::Table(table),
     }
+}
+
+fn costs_section(report: &SweepReport) -> PageSection {
+    let forecast = report.plan.forecast.map(|forecast| {
+        [
+            ("forecast", forecast.median),
+            ("8 of 10: from", forecast.low),
+            ("to", forecast.high),
+        ]
+    });
+    let spent = format!("spent on {}", count_noun(report.runs.len(), "run"));
+    let costs = [(spent.as_str(), report.spent), ("whole grid", report.grid)];
+    let rows = forecast.into_iter().flatten().chain(costs);
+    let rows = rows.map(|(name, cost)| {
+        let time = seconds_or_minutes(cost.time);
+        [name.to_owned(), cost.bytes.to_string(), time]
+    });
+    let table = compact_table(["", "bytes", "time"], rows);
+    PageSection::new("What it cost", "", table)
 }
 
 fn sweep_runs_section(runs: &[SweepRun]) -> PageSection {

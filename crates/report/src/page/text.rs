@@ -23,6 +23,11 @@ pub(super) fn article_text(article: &Article) -> String {
     text + "\n"
 }
 
+/// Returns an article as the end of what a command prints.
+pub(super) fn brief_text(article: &Article) -> String {
+    format!("\n{}\n", article_text(article).trim_end())
+}
+
 /// Characters of a cell that is not the last of its row.
 const CELL: usize = 26;
 

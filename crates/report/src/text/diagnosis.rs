@@ -1,5 +1,6 @@
 //! A verdict at length, and what would help.
 
+use fullpipe_chart::value_bar;
 use fullpipe_record::{
     At, Basis, CommandEnd, CommandTimeForecast, Diagnosis, Forecast, Http1Download, KernelDefect,
     Remedy, RttForecast, RunnerUp, Transfer, TransferTimeUse, Trial, Verdict,
@@ -7,7 +8,6 @@ use fullpipe_record::{
 use serde::Serialize;
 
 use super::measurement::rounded_time;
-use super::table::value_bar;
 use crate::prelude::*;
 
 /// Characters of the longest bar.

@@ -10,114 +10,63 @@ use super::prediction::ceiling_chart;
 use crate::prelude::*;
 
 /// The sysctls by what they are for, each with what it says.
-const GROUPS: [(&str, &[(&str, &str)]); 4] = [
+const GROUPS: [(&str, &str); 4] = [
     (
         "Buffers, in bytes",
-        &[
-            ("net.ipv4.tcp_rmem", "receive: least, first, largest"),
-            ("net.ipv4.tcp_wmem", "send: least, first, largest"),
-            (
-                "net.ipv4.tcp_moderate_rcvbuf",
-                "1: receive buffers grow with the path",
-            ),
-            (
-                "net.ipv4.tcp_adv_win_scale",
-                "share that is window, before Linux 6.6",
-            ),
-            ("net.core.rmem_max", "most that SO_RCVBUF gets"),
-            ("net.core.wmem_max", "most that SO_SNDBUF gets"),
-            ("net.core.rmem_default", "first of UDP and others"),
-            ("net.core.wmem_default", "first of UDP and others"),
-            (
-                "net.core.optmem_max",
-                "control data and zero-copy of a socket",
-            ),
-            ("net.ipv4.udp_rmem_min", "least of UDP under pressure"),
-            ("net.ipv4.tcp_mem", "all TCP, in pages: free, pressed, most"),
-            ("net.ipv4.udp_mem", "all UDP, in pages: free, pressed, most"),
-        ],
+        "
+net.ipv4.tcp_rmem: receive: least, first, largest
+net.ipv4.tcp_wmem: send: least, first, largest
+net.ipv4.tcp_moderate_rcvbuf: 1: receive buffers grow with the path
+net.ipv4.tcp_adv_win_scale: share that is window, before Linux 6.6
+net.core.rmem_max: most that SO_RCVBUF gets
+net.core.wmem_max: most that SO_SNDBUF gets
+net.core.rmem_default: first of UDP and others
+net.core.wmem_default: first of UDP and others
+net.core.optmem_max: control data and zero-copy of a socket
+net.ipv4.udp_rmem_min: least of UDP under pressure
+net.ipv4.tcp_mem: all TCP, in pages: free, pressed, most
+net.ipv4.udp_mem: all UDP, in pages: free, pressed, most
+",
     ),
     (
         "Windows and losses",
-        &[
-            ("net.ipv4.tcp_window_scaling", "1: windows beyond 64 KiB"),
-            (
-                "net.ipv4.tcp_shrink_window",
-                "1: a window may be taken back",
-            ),
-            ("net.ipv4.tcp_sack", "1: each loss is reported"),
-            (
-                "net.ipv4.tcp_timestamps",
-                "1: round trips measured by each packet",
-            ),
-            ("net.ipv4.tcp_ecn", "1: asks for marks, 2: takes them"),
-            (
-                "net.ipv4.tcp_congestion_control",
-                "of sockets that do not ask",
-            ),
-            (
-                "net.ipv4.tcp_allowed_congestion_control",
-                "for anybody to ask for",
-            ),
-            ("net.ipv4.tcp_available_congestion_control", "loaded"),
-            (
-                "net.ipv4.tcp_slow_start_after_idle",
-                "1: the window shrinks in a pause",
-            ),
-            (
-                "net.ipv4.tcp_no_metrics_save",
-                "1: nothing is remembered of a host",
-            ),
-            (
-                "net.ipv4.tcp_no_ssthresh_metrics_save",
-                "1: not where slow start ended",
-            ),
-            ("net.ipv4.tcp_mtu_probing", "1: probes below black holes"),
-            ("net.ipv4.tcp_base_mss", "with which probing begins"),
-            ("net.ipv4.ip_no_pmtu_disc", "0: finds the path's MTU"),
-        ],
+        "
+net.ipv4.tcp_window_scaling: 1: windows beyond 64 KiB
+net.ipv4.tcp_shrink_window: 1: a window may be taken back
+net.ipv4.tcp_sack: 1: each loss is reported
+net.ipv4.tcp_timestamps: 1: round trips measured by each packet
+net.ipv4.tcp_ecn: 1: asks for marks, 2: takes them
+net.ipv4.tcp_congestion_control: of sockets that do not ask
+net.ipv4.tcp_allowed_congestion_control: for anybody to ask for
+net.ipv4.tcp_available_congestion_control: loaded
+net.ipv4.tcp_slow_start_after_idle: 1: the window shrinks in a pause
+net.ipv4.tcp_no_metrics_save: 1: nothing is remembered of a host
+net.ipv4.tcp_no_ssthresh_metrics_save: 1: not where slow start ended
+net.ipv4.tcp_mtu_probing: 1: probes below black holes
+net.ipv4.tcp_base_mss: with which probing begins
+net.ipv4.ip_no_pmtu_disc: 0: finds the path's MTU
+",
     ),
     (
         "Sending",
-        &[
-            (
-                "net.ipv4.tcp_limit_output_bytes",
-                "of a connection in this host's queues",
-            ),
-            (
-                "net.ipv4.tcp_notsent_lowat",
-                "unsent bytes that wake the writer",
-            ),
-            (
-                "net.ipv4.tcp_pacing_ss_ratio",
-                "pace in slow start, percent",
-            ),
-            ("net.ipv4.tcp_pacing_ca_ratio", "pace after it, percent"),
-        ],
+        "
+net.ipv4.tcp_limit_output_bytes: of a connection in this host's queues
+net.ipv4.tcp_notsent_lowat: unsent bytes that wake the writer
+net.ipv4.tcp_pacing_ss_ratio: pace in slow start, percent
+net.ipv4.tcp_pacing_ca_ratio: pace after it, percent
+",
     ),
     (
         "Queues of the host",
-        &[
-            (
-                "net.core.default_qdisc",
-                "of devices that are made from now on",
-            ),
-            (
-                "net.core.netdev_max_backlog",
-                "packets that wait for a processor",
-            ),
-            (
-                "net.core.netdev_budget",
-                "packets in one round of receiving",
-            ),
-            ("net.core.netdev_budget_usecs", "time of one round"),
-            ("net.core.dev_weight", "packets of one device in it"),
-            ("net.core.busy_poll", "µs that a reader polls the device"),
-            (
-                "net.core.rps_sock_flow_entries",
-                "0: receiving does not follow readers",
-            ),
-        ],
+        "
+net.core.default_qdisc: of devices that are made from now on
+net.core.netdev_max_backlog: packets that wait for a processor
+net.core.netdev_budget: packets in one round of receiving
+net.core.netdev_budget_usecs: time of one round
+net.core.dev_weight: packets of one device in it
+net.core.busy_poll: µs that a reader polls the device
+net.core.rps_sock_flow_entries: 0: receiving does not follow readers
+",
     ),
 ];
 
@@ -135,8 +84,8 @@ pub fn host_settings(host: &HostReport, path: Option<(Span, BitRate)>) -> String
             &format!("What they allow over {rtt} of {bandwidth}"),
         );
     }
-    for (title, names) in GROUPS {
-        text += &setting_group(host, title, names);
+    for (title, settings) in GROUPS {
+        text += &setting_group(host, title, settings);
     }
     text += &heading_line("Devices");
     text += &host.devices.iter().map(device_text).collect::<String>();
@@ -243,20 +192,19 @@ fn allowance_table(allows: &[Allowance], title: &str) -> String {
     heading_line(title) + &table.render(2)
 }
 
-fn setting_group(host: &HostReport, title: &str, names: &[(&str, &str)]) -> String {
-    let mut table = TextTable::new("||");
-    let mut rows = 0;
-    for (name, meaning) in names {
-        if let Some(value) = host.sysctls.get(*name) {
+fn setting_group(host: &HostReport, title: &str, settings: &str) -> String {
+    let settings = settings.lines().filter_map(|line| line.split_once(": "));
+    let rows: Vec<_> = settings
+        .filter_map(|(name, meaning)| {
             let short = name.trim_start_matches("net.").trim_start_matches("ipv4.");
-            table.push_row([short.to_owned(), value.clone(), (*meaning).to_owned()]);
-            rows += 1;
-        }
-    }
-    if rows == 0 {
+            let value = host.sysctls.get(name)?;
+            Some([short.to_owned(), value.clone(), meaning.to_owned()])
+        })
+        .collect();
+    if rows.is_empty() {
         String::new()
     } else {
-        heading_line(title) + &table.render(2)
+        heading_line(title) + &TextTable::from_rows("||", rows).render(2)
     }
 }
 

@@ -46,10 +46,7 @@ pub fn lab_summary(reports: &[LabReport]) -> String {
         let verdict = outcome_mark(report.passed);
         text += &format!("{verdict}  {}\n", report.scenario);
     }
-    let (runs, invalid) = reports
-        .iter()
-        .map(LabReport::run_counts)
-        .fold((0, 0), |(all, bad), of| (all + of.0, bad + of.1));
+    let (runs, invalid) = total_run_counts(reports);
     let share = Ratio::from_quotient(invalid as f64, runs as f64);
     let mut counts = format!(
         "{invalid} of {runs} runs did not count ({:.0} %).",
@@ -64,6 +61,12 @@ pub fn lab_summary(reports: &[LabReport]) -> String {
         counts += &format!(" {} had no run.", count_noun(without, "step"));
     }
     text + &dim_paragraph(&counts, 0)
+}
+
+/// Returns the runs of all scenarios, and those of them that do not count.
+pub(crate) fn total_run_counts(reports: &[LabReport]) -> (usize, usize) {
+    let counts = reports.iter().map(LabReport::run_counts);
+    counts.fold((0, 0), |(all, bad), of| (all + of.0, bad + of.1))
 }
 
 /// Returns the result of a scenario in one line; the details follow it.

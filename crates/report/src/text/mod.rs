@@ -43,14 +43,20 @@ pub use archive::{
 pub use calculation::{calculation_text, combination_table};
 pub use capture::{capture_text, one_flow, own_capture, redaction_text};
 pub use copy::{copy_progress, copy_summary};
+<<<<<<< HEAD
 pub use diagnosis::{command_end, commands_elsewhere, diagnosis_text, http1_text, trial_text};
 pub use difference::{difference_text, pair_forecast};
+=======
+pub use diagnosis::{command_end, commands_elsewhere, diagnosis_text, trial_text};
+pub use difference::pair_forecast;
+>>>>>>> 458fb973d73e984fb1163275937ff493f52481ea
 pub use experiment::{
     experiment_announcement, experiment_result, path_text, proof_begins, remedies_text, undo_text,
     verdict_text,
 };
 pub use grid::grid_report;
 pub use host::{host_advice, host_applied, host_settings, host_undone};
+pub(crate) use lab::total_run_counts;
 pub use lab::{lab_report, lab_summary};
 pub use markdown::markdown_text;
 pub use measurement::{
@@ -66,5 +72,5 @@ pub use simulation::{
     seed_spreads, simulations_csv_head, simulations_csv_row, simulations_text, what_if,
 };
 pub use style::{DEFAULT_COLUMNS, bold_text, name_list, paragraph, set_columns, without_marks};
-pub use sweep::{sweep_forecast, sweep_kept, sweep_plan, sweep_run, sweep_text};
+pub use sweep::{sweep_forecast, sweep_kept, sweep_plan, sweep_run};
 pub use time_account::{longest_use, time_account};

@@ -1,6 +1,6 @@
+use fullpipe_chart::value_bar;
 use fullpipe_record::{Ceiling, Prediction};
 
-use super::table::value_bar;
 use crate::prelude::*;
 
 /// Characters of the longest bar.

@@ -1,6 +1,8 @@
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use fullpipe_chart::break_lines;
+
 /// Columns of text that no terminal shows.
 pub const DEFAULT_COLUMNS: usize = 80;
 /// Columns that text may keep to.
@@ -121,37 +123,6 @@ fn wrap_text(text: &str, indent: usize, mark: impl Fn(&str) -> String) -> String
     )
 }
 
-/// `text` broken at spaces into lines of at most `width` characters; a word longer than that stands
-/// alone.
-pub(crate) fn break_lines(text: &str, width: usize) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    for word in split_words(text) {
-        match lines.last_mut() {
-            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
-                line.push(' ');
-                line.push_str(&word);
-            }
-            _ => lines.push(word),
-        }
-    }
-    lines
-}
-
-/// The words of `text`. A number and the word after it are one, so that no figure is parted from
-/// its unit.
-fn split_words(text: &str) -> Vec<String> {
-    let mut words: Vec<String> = Vec::new();
-    let mut after_number = false;
-    for word in text.split_whitespace() {
-        match words.last_mut() {
-            Some(number) if after_number => *number += &format!(" {word}"),
-            _ => words.push(word.to_owned()),
-        }
-        after_number = word.trim_start_matches('(').parse::<f64>().is_ok();
-    }
-    words
-}
-
 /// `lines`, each behind `indent` spaces and with a newline.
 pub(crate) fn indent_lines(lines: impl IntoIterator<Item = String>, indent: usize) -> String {
     lines.into_iter().fold(String::new(), |text, line| {
@@ -180,14 +151,6 @@ mod tests {
                 .lines()
                 .count(),
             3
-        );
-    }
-
-    #[test]
-    fn a_figure_keeps_its_unit() {
-        assert_eq!(
-            break_lines("over (9 round trips) and 4 MiB", 10),
-            ["over", "(9 round", "trips) and", "4 MiB"]
         );
     }
 

@@ -97,28 +97,6 @@ pub fn sweep_run(number: u32, run: &SweepRun) -> String {
     )
 }
 
-/// Returns the whole report.
-pub fn sweep_text(report: &SweepReport) -> String {
-    let mut text = heading_line("Rates by window and streams");
-    text += &rate_map(report).to_text();
-    if let Some(answer) = &report.answer {
-        text += &heading_line("The setting");
-        text += &settings_table(answer, report);
-    }
-    for sentence in sweep_sentences(report) {
-        text += &paragraph(&sentence, 2);
-    }
-    text += &cost_table(report);
-    if report.interrupted {
-        let line = format!(
-            "Interrupted: `--resume {}` goes on with the next run.",
-            report.plan.id
-        );
-        text += &failure_paragraph(&line, 2);
-    }
-    text
-}
-
 /// Returns the rates by window and streams.
 pub(crate) fn rate_map(report: &SweepReport) -> HeatMap {
     let settings = report.surface.iter();
@@ -177,20 +155,6 @@ pub(crate) fn rate_interval(of: &SweepEstimate) -> String {
     }
 }
 
-fn settings_table(answer: &SweepAnswer, report: &SweepReport) -> String {
-    let mut table = TextTable::new("|>streams × window|>rate|>95 % interval|>RTT");
-    for (name, of) in named_settings(answer) {
-        table.push_row([
-            name.to_owned(),
-            of.cell.to_string(),
-            of.rate.to_string(),
-            format!("{:.1} to {:.1}", of.low.as_mbps(), of.high.as_mbps()),
-            or_dash(added_rtt(report, of).map(|added| format!("+{}", round_trip(added)))),
-        ]);
-    }
-    table.render(2)
-}
-
 /// Returns the settings that an answer names.
 pub(crate) fn named_settings(answer: &SweepAnswer) -> [(&'static str, &SweepEstimate); 4] {
     [
@@ -224,6 +188,10 @@ pub(crate) fn sweep_sentences(report: &SweepReport) -> Vec<String> {
     said.extend(of_rtt(report));
     said.extend(of_streams(report));
     said.extend(of_others(report));
+    said.extend(report.interrupted.then(|| {
+        let id = &report.plan.id;
+        format!("Interrupted: `--resume {id}` goes on with the next run.")
+    }));
     said
 }
 
@@ -438,27 +406,6 @@ fn of_others(report: &SweepReport) -> Option<String> {
         traffic.device,
         traffic.of_others()
     ))
-}
-
-fn cost_table(report: &SweepReport) -> String {
-    let mut table = TextTable::new("|>bytes|>time");
-    let forecast = report.plan.forecast.map(|forecast| {
-        [
-            ("forecast", forecast.median),
-            ("8 of 10: from", forecast.low),
-            ("to", forecast.high),
-        ]
-    });
-    let spent = format!("spent on {}", count_noun(report.runs.len(), "run"));
-    let costs = [(spent.as_str(), report.spent), ("whole grid", report.grid)];
-    for (name, cost) in forecast.into_iter().flatten().chain(costs) {
-        table.push_row([
-            name.to_owned(),
-            cost.bytes.to_string(),
-            seconds_or_minutes(cost.time),
-        ]);
-    }
-    format!("\n{}", table.render(2))
 }
 
 /// Returns a length of time in seconds, or in minutes if it is long.

@@ -1,6 +1,8 @@
 //! Columns that line up.
 
-use super::style::{break_lines, dim_text, indent_lines, text_columns};
+use fullpipe_chart::break_lines;
+
+use super::style::{dim_text, indent_lines, text_columns};
 
 /// Rows of cells below a head.
 #[derive(Debug, Clone)]
@@ -164,18 +166,6 @@ pub(crate) fn or_dash<T: ToString>(value: Option<T>) -> String {
 /// Text of a cell whose value is unknown.
 pub(crate) const UNKNOWN: &str = "–";
 
-/// A bar of at most `width` characters for `value` out of `full`, to an eighth of a character.
-pub(crate) fn value_bar(value: f64, full: f64, width: usize) -> String {
-    const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
-    let share = if full > 0.0 {
-        (value / full).clamp(0.0, 1.0)
-    } else {
-        0.0
-    };
-    let eighths = (share * width as f64 * 8.0).round() as usize;
-    format!("{}{}", "█".repeat(eighths / 8), EIGHTHS[eighths % 8])
-}
-
 /// Marks by height.
 pub(crate) const HEIGHTS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
@@ -243,14 +233,5 @@ mod tests {
     fn a_spark_line_shows_each_value_that_is_not_zero() {
         assert_eq!(spark_line(&[0.0, 1.0, 400.0, 800.0]), "·▁▄█");
         assert_eq!(spark_line(&[0.0; 3]), "···");
-    }
-
-    #[test]
-    fn bars_grow_by_eighths() {
-        assert_eq!(value_bar(0.0, 1.0, 4), "");
-        assert_eq!(value_bar(0.5, 1.0, 4), "██");
-        assert_eq!(value_bar(0.53, 1.0, 4), "██▏");
-        assert_eq!(value_bar(9.0, 1.0, 4), "████");
-        assert_eq!(value_bar(1.0, 0.0, 4), "");
     }
 }

@@ -1,9 +1,9 @@
 //! The account of the time of a command.
 
+use fullpipe_chart::value_bar;
 use fullpipe_record::TimeAccount;
 
 use super::measurement::rounded_time;
-use super::table::value_bar;
 use crate::prelude::*;
 
 /// Characters of the longest bar.

@@ -5,12 +5,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use fullpipe_probe::ConnectedTest;
 use fullpipe_record::{Interval, Measurement, Request};
 use fullpipe_report::iperf3::{
-    IPERF3_VERSION, JsonOutput, TestConnections, TestHeader, TestRole, TextOptions, TextOutput,
+    IPERF3_VERSION, JsonOutput, TestHeader, TestRole, TextOptions, TextOutput,
 };
 use fullpipe_units::Span;
 
 use super::arguments::{ProgramFormat, ProgramSettings};
 use super::output::ResultWriter;
+use crate::commands::server_text::test_connections;
 
 /// Returns the version that the program reports: that of the iperf3 in whose place it runs, and its
 /// own.
@@ -115,12 +116,7 @@ impl TestRenderer {
         output: &mut ResultWriter,
     ) {
         self.is_connected = true;
-        let connections = TestConnections {
-            request: connected.request.clone(),
-            cookie: connected.cookie.clone(),
-            mss: connected.mss,
-            sockets: connected.sockets.clone(),
-        };
+        let connections = test_connections(connected);
         match &mut self.format {
             ReportFormat::Text(text) => {
                 output.write_text(&text.connection_lines(&self.header, &connections));
