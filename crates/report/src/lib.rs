@@ -20,19 +20,11 @@ pub use page::{PageError, PageSource, difference_text, html_page, sweep_text, te
 pub use text::{
     DEFAULT_COLUMNS, archive_check, archive_text, archive_thinned, bold_text, calculation_text,
     capture_text, combination_table, command_end, commands_elsewhere, copy_progress, copy_summary,
-<<<<<<< HEAD
-    diagnosis_text, difference_text, document_list, experiment_announcement, experiment_result,
-    grid_report, history_text, host_advice, host_applied, host_settings, host_undone, http1_text,
+    diagnosis_text, document_list, experiment_announcement, experiment_result, grid_report,
+    history_text, host_advice, host_applied, host_settings, host_undone, http1_text,
     imported_files, interval_head, interval_line, lab_report, lab_summary, longest_use,
     markdown_text, measurement_figures, measurement_line, measurement_text, name_list, not_valid,
     one_flow, own_capture, pair_forecast, paragraph, path_text, prediction_text, program_moved,
-=======
-    diagnosis_text, document_list, experiment_announcement, experiment_result, grid_report,
-    history_text, host_advice, host_applied, host_settings, host_undone, imported_files,
-    interval_head, interval_line, lab_report, lab_summary, longest_use, markdown_text,
-    measurement_figures, measurement_line, measurement_text, name_list, not_valid, one_flow,
-    own_capture, pair_forecast, paragraph, path_text, prediction_text, program_moved,
->>>>>>> 458fb973d73e984fb1163275937ff493f52481ea
     programs_text, proof_begins, ramp_step, ramp_text, redaction_text, relay_line, relay_progress,
     remedies_text, route_text, seed_spreads, set_columns, simulations_csv_head,
     simulations_csv_row, simulations_text, stored_document, sweep_forecast, sweep_kept, sweep_plan,

@@ -43,13 +43,8 @@ pub use archive::{
 pub use calculation::{calculation_text, combination_table};
 pub use capture::{capture_text, one_flow, own_capture, redaction_text};
 pub use copy::{copy_progress, copy_summary};
-<<<<<<< HEAD
 pub use diagnosis::{command_end, commands_elsewhere, diagnosis_text, http1_text, trial_text};
-pub use difference::{difference_text, pair_forecast};
-=======
-pub use diagnosis::{command_end, commands_elsewhere, diagnosis_text, trial_text};
 pub use difference::pair_forecast;
->>>>>>> 458fb973d73e984fb1163275937ff493f52481ea
 pub use experiment::{
     experiment_announcement, experiment_result, path_text, proof_begins, remedies_text, undo_text,
     verdict_text,
