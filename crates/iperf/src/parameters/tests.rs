@@ -1,4 +1,6 @@
 use super::*;
+use crate::MAX_TEST;
+use fullpipe_units::BitRate;
 use proptest::prelude::*;
 
 fn json_of(parameters: &TestParameters) -> String {
@@ -635,8 +637,9 @@ fn the_whole_request_travels_for_fullpipe_servers_and_says_nothing_that_iperf3s_
             ..request.clone()
         });
     let received = TestParameters::decode_json(&sent.encode_message()[PREFIX..]).unwrap();
+    let extension = received.x_fullpipe.as_ref().unwrap();
     assert_eq!(
-        received
+        extension
             .request
             .as_ref()
             .map(|request| (request.streams, request.title.clone())),
