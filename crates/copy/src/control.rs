@@ -169,10 +169,9 @@ fn write_all(
     let mut is_closed = false;
     while !is_closed {
         match frames.recv_timeout(ALIVE_INTERVAL) {
-            Ok(frame) if frame.is_empty() => break,
-            Ok(frame) => batch.extend(frame),
+            Ok(frame) if !frame.is_empty() => batch.extend(frame),
             Err(RecvTimeoutError::Timeout) => batch.extend(ALIVE),
-            Err(RecvTimeoutError::Disconnected) => break,
+            Ok(_) | Err(RecvTimeoutError::Disconnected) => break,
         }
         while batch.len() < BATCH
             && !is_closed

@@ -90,16 +90,14 @@ impl CopyAdaptation {
             return Some(AdaptationChange::Fast);
         }
         let (from, last, before) = *self.last.get_or_insert((at, sample, buffers));
-        if at.duration_since(from) < SECOND {
+        let passed = at.duration_since(from);
+        if passed < SECOND {
             return None;
         }
         self.last = Some((at, sample, buffers));
         let bytes = ByteCount::new(sample.acknowledged.saturating_sub(last.acknowledged));
-        self.after_second(
-            sample,
-            BitRate::from_bytes_in(bytes, at.duration_since(from)),
-            before.hold_back(buffers),
-        )
+        let rate = BitRate::from_bytes_in(bytes, passed);
+        self.after_second(sample, rate, before.hold_back(buffers))
     }
 
     fn becomes_fast(&mut self, at: Time, acknowledged: u64) -> bool {

@@ -301,12 +301,10 @@ impl AwaitedConnections {
         quic: Option<(Arc<QuicConnection>, u16)>,
     ) -> DataConnections {
         // It ends here in any case: no connection is to come later.
-        let listener = self.listener.take();
-        let streams = match dialled {
-            Some(dialled) => dialled.up_to(count, &self.credentials),
-            None => listener.map_or_else(Vec::new, |listener| {
-                listener.take_streams(count.into(), CONNECT_DEADLINE)
-            }),
+        let streams = match (dialled, self.listener.take()) {
+            (Some(dialled), _) => dialled.up_to(count, &self.credentials),
+            (None, Some(listener)) => listener.take_streams(count.into(), CONNECT_DEADLINE),
+            (None, None) => Vec::new(),
         };
         let rtt = streams
             .first()

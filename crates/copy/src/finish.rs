@@ -26,14 +26,11 @@ pub(crate) fn finish_copy(receiver: &Arc<FileReceiver>) {
     let tree = receiver.place.get().and_then(|place| place.tree.as_ref());
     create_links(receiver, tree);
     if let Some(tree) = tree {
-        if receiver.options.delete {
-            if complete {
-                receiver.delete_unsent(tree);
-            } else {
-                receiver.common.send_note(
-                    "nothing is deleted, because not every folder could be read".to_owned(),
-                );
-            }
+        if receiver.options.delete && complete {
+            receiver.delete_unsent(tree);
+        } else if receiver.options.delete {
+            let why = "nothing is deleted, because not every folder could be read";
+            receiver.common.send_note(why.to_owned());
         }
         if !receiver.options.dry_run {
             settle_folders(receiver, tree);
@@ -147,26 +144,21 @@ fn settle_folder(
     path: &EntryPath,
     listed: &ListedFolder,
 ) -> io::Result<()> {
-    let ListedFolder {
-        mode,
-        modified: time,
-        attributes,
-        ..
-    } = listed;
     let folder = match tree.open_folder(Some(path)) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
             tree.open_entry(path, OFlags::PATH | OFlags::DIRECTORY)?
         }
         opened => {
             let folder = opened?;
-            receiver.set_extended(path, &folder, attributes.as_deref());
+            receiver.set_extended(path, &folder, listed.attributes.as_deref());
             fsync(&folder)?;
             folder
         }
     };
     let stat = rustix::fs::fstat(&folder)?;
-    if permission_bits(&stat).bits() == u32::from(*mode) && modification_time(&stat) == *time {
+    let has_mode = permission_bits(&stat).bits() == u32::from(listed.mode);
+    if has_mode && modification_time(&stat) == listed.modified {
         return Ok(());
     }
-    set_attributes(&folder, *mode, *time)
+    set_attributes(&folder, listed.mode, listed.modified)
 }

@@ -304,16 +304,14 @@ impl NearCopy {
         self.send_note(&reason);
         let rtt = (streams > 0).then_some(connections.rtt);
         let carriers = end.carry_data(connections, far.settings.map(Clone::clone));
-        (
-            DataRoute {
-                transport,
-                rtt,
-                reason,
-                streams,
-                set_up,
-            },
-            carriers,
-        )
+        let route = DataRoute {
+            transport,
+            rtt,
+            reason,
+            streams,
+            set_up,
+        };
+        (route, carriers)
     }
 
     /// Returns the error of a far end that did not greet.
@@ -344,6 +342,7 @@ impl NearCopy {
     }
 
     fn build_request(&self, secret: [u8; 32], settings: &HostSettings) -> CopyRequest {
+        let unencrypted = self.options.unencrypted.iter();
         CopyRequest {
             version: VERSION,
             far_sends: self.plan.far_sends,
@@ -361,10 +360,7 @@ impl NearCopy {
             limit: self.options.limit.map_or(0, BitRate::bps),
             paths: self.plan.far.clone(),
             excludes: self.options.excludes.clone(),
-            unencrypted: self
-                .options
-                .unencrypted
-                .iter()
+            unencrypted: unencrypted
                 .map(|network| network.to_string().into_bytes())
                 .collect(),
             settings: serde_json::to_vec(settings).unwrap_or_default(),

@@ -240,22 +240,14 @@ impl CopyPath {
         if host.is_option() {
             return Err(PlaceError::Dash(printable_bytes(text)));
         }
-        let path = if path.is_empty() { b"." } else { path };
-        Ok(Self::Far {
-            host,
-            path: path.to_vec(),
-        })
+        Ok(Self::far_path(host, path))
     }
 
     fn at_server(rest: &[u8]) -> Option<Self> {
-        let end = rest
-            .iter()
-            .position(|byte| *byte == b'/')
-            .unwrap_or(rest.len());
-        let (authority, path) = (
-            str::from_utf8(&rest[..end]).ok()?,
-            rest.get(end + 1..).unwrap_or_default(),
-        );
+        let slash = rest.iter().position(|byte| *byte == b'/');
+        let (authority, path) = rest.split_at(slash.unwrap_or(rest.len()));
+        let authority = str::from_utf8(authority).ok()?;
+        let path = path.strip_prefix(b"/").unwrap_or_default();
         let (host, port) = match authority
             .rsplit_once(':')
             .filter(|(_, port)| !port.ends_with(']'))
@@ -265,15 +257,20 @@ impl CopyPath {
         };
         let is_host =
             !host.is_empty() && !host.contains(['@', '\\']) && !host.contains(char::is_control);
-        let path = if path.is_empty() { b"." } else { path };
         let host = FarHost::Server {
             name: without_brackets(host),
             port,
         };
-        is_host.then(|| Self::Far {
+        is_host.then(|| Self::far_path(host, path))
+    }
+
+    /// A path at a host; an empty one is the folder in which programs begin there.
+    fn far_path(host: FarHost, path: &[u8]) -> Self {
+        let path = if path.is_empty() { b"." } else { path };
+        Self::Far {
             host,
             path: path.to_vec(),
-        })
+        }
     }
 }
 
@@ -317,6 +314,12 @@ impl CopyOptions {
 }
 
 impl CopyError {
+    /// One by which this end refuses what the other one does.
+    pub(crate) fn from_refusal(why: &dyn std::fmt::Display) -> Self {
+        let why = why.to_string();
+        Self::Refused { code: 1, why }
+    }
+
     /// Returns the error of an end that broke this rule.
     pub(crate) fn from_rule(why: &str) -> Self {
         Self::Protocol(why.to_owned())

@@ -1,30 +1,30 @@
 //! A file that is not complete: its data under a working name, and for more than one chunk a
 //! journal.
 
+mod journal;
+mod ownership;
+mod writing;
+
 use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::io::{self, Seek, Write};
+use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex};
-use std::thread;
-use std::time::{Duration, Instant};
 
 use fullpipe_transfer::{
-    BLOCK, CHUNK, Digest, EntryPath, FileIdentity, JournalFormat, ModificationTime,
-    RecoveredChunks, VerifiedChunks, ZEROS, chunk_hash,
+    CHUNK, Digest, EntryPath, FileIdentity, JournalFormat, ModificationTime, VerifiedChunks,
 };
 use fullpipe_units::ByteCount;
-use rustix::fs::{Advice, FallocateFlags, FlockOperation, Mode, OFlags, fadvise, fallocate, flock};
-use rustix::io::Errno;
+use rustix::fs::{Advice, OFlags, fadvise};
 
+use self::journal::{is_there, open_journal, read_journal, take_back};
+use self::ownership::{busy_error, lock_opened, own_file};
+use self::writing::sync_unspoiled;
+pub(crate) use self::writing::{DueSync, PartWriter};
 use crate::locks;
-use crate::tree::{FolderTree, TreeEntryName, set_attributes, set_mode};
+use crate::tree::{FolderTree, TreeEntryName, set_attributes};
 
 /// Bytes of data between two marks that everything before is on disk.
 const DURABLE_INTERVAL: u64 = 256 << 20;
-
-/// Time for which a lock is tried, and between two attempts.
-const LOCK_TIMEOUT: Duration = Duration::from_millis(300);
-const LOCK_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Times that the disk may have other content than was written before a file is given up.
 const MAX_REPAIRS: u32 = 10;
@@ -147,197 +147,6 @@ fn open_left_data(within: &TreeEntryName) -> io::Result<Option<(File, bool)>> {
         .ok()
         .map(|data| lock_opened(within, data))
         .transpose()
-}
-
-/// Locks a file that was opened under a working name. Returns it, and true if the file system has
-/// locks.
-///
-/// # Errors
-/// Fails with `ResourceBusy` if another transfer writes it, or has removed it before it was locked.
-fn lock_opened(within: &TreeEntryName, data: File) -> io::Result<(File, bool)> {
-    let is_locked = lock_data(&data)?;
-    if within.is_same_file(&data)? {
-        Ok((data, is_locked))
-    } else {
-        Err(busy_error())
-    }
-}
-
-fn busy_error() -> io::Error {
-    io::Error::new(
-        io::ErrorKind::ResourceBusy,
-        "another transfer is writing it",
-    )
-}
-
-/// Opens a journal to go on with it, and returns the chunks that it records of `data`; `None` if it
-/// is of another file, or of another state of it. Those behind the last durable mark are read: the
-/// disk may have lost them.
-fn open_journal(
-    within: &TreeEntryName,
-    data: &File,
-    format: &JournalFormat,
-    size: ByteCount,
-) -> io::Result<Option<(File, VerifiedChunks)>> {
-    let Ok(mut journal) = own_file(within, OFlags::RDWR) else {
-        return Ok(None);
-    };
-    let Some(recovered) = read_journal(&mut journal, format, size)? else {
-        return Ok(None);
-    };
-    let RecoveredChunks {
-        verified: durable,
-        mut doubtful,
-        length,
-        durable: marked,
-    } = recovered;
-    let records = doubtful.len();
-    doubtful.retain(|(index, hash)| is_there(data, size, *index, hash));
-    let are_all_there = doubtful.len() == records;
-    journal.set_len(if are_all_there { length } else { marked }.get())?;
-    journal.seek(SeekFrom::End(0))?;
-    if records > 0 {
-        if let Err(error) = data.sync_data() {
-            journal.set_len(marked.get())?;
-            return Err(error);
-        }
-        let cut_off: &[_] = if are_all_there { &[] } else { &doubtful };
-        write_durable_mark(&mut journal, format, cut_off)?;
-    }
-    let mut verified = VerifiedChunks::new(size);
-    for (index, hash) in durable.into_iter().chain(doubtful) {
-        verified.insert_chunk(index, hash);
-    }
-    Ok(Some((journal, verified)))
-}
-
-/// Adds records of chunks to a journal, and the mark that everything is durable. On a full disk it
-/// stays as it is.
-fn write_durable_mark(
-    journal: &mut File,
-    format: &JournalFormat,
-    chunks: &[(u32, Digest)],
-) -> io::Result<()> {
-    let records = chunks
-        .iter()
-        .flat_map(|(index, hash)| format.verified_record(*index, hash));
-    let bytes: Vec<u8> = records.chain(format.durable_record()).collect();
-    let length = journal.stream_position()?;
-    if journal.write_all(&bytes).is_err() {
-        journal.set_len(length)?;
-        journal.seek(SeekFrom::Start(length))?;
-    }
-    Ok(())
-}
-
-fn read_journal(
-    journal: &mut File,
-    format: &JournalFormat,
-    size: ByteCount,
-) -> io::Result<Option<RecoveredChunks>> {
-    Ok(format.recover_chunks(&journal_content(journal, size)?))
-}
-
-fn journal_content(journal: &mut File, size: ByteCount) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    // Chunks are recorded once, but for those that were sent twice.
-    let most = 4096 + size.get() / CHUNK as u64 * 200;
-    journal.rewind()?;
-    journal.take(most).read_to_end(&mut bytes)?;
-    Ok(bytes)
-}
-
-/// Takes the records of chunks back that are not in `verified`. The data is durable, and is marked
-/// so in their place: to write the journal anew would lose the others if this end were killed
-/// meanwhile.
-fn take_back(
-    journal: &mut File,
-    format: &JournalFormat,
-    verified: &VerifiedChunks,
-    size: ByteCount,
-) -> io::Result<()> {
-    for place in format.places_of(&journal_content(journal, size)?, |index| {
-        verified.hash_at(index).is_none()
-    }) {
-        journal.write_all_at(&format.durable_record(), place.get())?;
-    }
-    journal.seek(SeekFrom::End(0))?;
-    write_durable_mark(journal, format, &[])?;
-    journal.sync_data()
-}
-
-/// Returns true if the data has the content of this hash in a chunk.
-fn is_there(data: &File, size: ByteCount, index: u32, hash: &Digest) -> bool {
-    let Some(length) = VerifiedChunks::new(size).chunk_length(index) else {
-        return false;
-    };
-    let mut content = vec![0; length];
-    let read = data.read_exact_at(&mut content, u64::from(index) * CHUNK as u64);
-    read.is_ok() && chunk_hash(size, index, &content) == *hash
-}
-
-/// Opens a file that a transfer of this user has made: a name that others could have prepared is
-/// not trusted.
-fn own_file(within: &TreeEntryName, flags: OFlags) -> io::Result<File> {
-    let file = within
-        .open_file(flags)
-        .or_else(|error| match error.kind() {
-            io::ErrorKind::PermissionDenied => {
-                let_owner_write(within)?;
-                within.open_file(flags)
-            }
-            _ => Err(error),
-        })?;
-    check_own(&file)?;
-    Ok(file)
-}
-
-fn check_own(file: &File) -> io::Result<()> {
-    let found = file.metadata()?;
-    let is_own =
-        found.is_file() && found.nlink() == 1 && found.uid() == rustix::process::geteuid().as_raw();
-    if is_own {
-        Ok(())
-    } else {
-        Err(io::ErrorKind::PermissionDenied.into())
-    }
-}
-
-/// Lets this user write to a file that a transfer has left complete but for its name, with the
-/// permissions that it was to have.
-fn let_owner_write(within: &TreeEntryName) -> io::Result<()> {
-    let file = within.open_file(OFlags::PATH)?;
-    check_own(&file)?;
-    set_mode(file, Mode::RUSR | Mode::WUSR)
-}
-
-/// Locks the data for this transfer. Returns false if its file system has no locks. A program that
-/// is being started shares the locks of its parent until it runs, so that of a transfer that has
-/// ended may last: it is tried for a while.
-fn lock_data(data: &File) -> io::Result<bool> {
-    let deadline = Instant::now() + LOCK_TIMEOUT;
-    loop {
-        if let Some(is_locked) =
-            lock_outcome(flock(data, FlockOperation::NonBlockingLockExclusive))?
-        {
-            return Ok(is_locked);
-        }
-        if Instant::now() >= deadline {
-            return Err(busy_error());
-        }
-        thread::sleep(LOCK_INTERVAL);
-    }
-}
-
-/// Judges an attempt to lock a file: true if it is locked, false if the file system has no locks,
-/// `None` if the attempt is to be repeated.
-fn lock_outcome(attempt: rustix::io::Result<()>) -> io::Result<Option<bool>> {
-    match attempt {
-        Ok(()) => Ok(Some(true)),
-        Err(Errno::WOULDBLOCK | Errno::INTR) => Ok(None),
-        Err(Errno::NOSYS | Errno::OPNOTSUPP | Errno::NOLCK) => Ok(Some(false)),
-        Err(error) => Err(error.into()),
-    }
 }
 
 impl PartialFile {
@@ -598,72 +407,6 @@ fn create_files(
     let mut journal = names.journal.open_file(flags)?;
     journal.write_all(&format.header_bytes())?;
     Ok((data, is_locked, Some(journal)))
-}
-
-/// Writes into a part.
-#[derive(Debug)]
-pub(crate) struct PartWriter {
-    data: Arc<File>,
-    /// Held while a block is written. The kernel lets one write to a file at a time, and those that
-    /// wait for it spin (`rwsem_optimistic_spin`): the processor is needed elsewhere.
-    writing: Arc<Mutex<()>>,
-    is_fresh: bool,
-}
-
-impl PartWriter {
-    /// Writes the block `index` of a chunk.
-    pub(crate) fn write_block(&self, chunk: u32, index: u8, content: &[u8]) -> io::Result<()> {
-        let offset = u64::from(chunk) * CHUNK as u64 + u64::from(index) * BLOCK as u64;
-        let _writing = locks::lock(&self.writing);
-        self.data.write_all_at(content, offset)
-    }
-
-    /// Makes a hole of a chunk of `length` bytes. In a part in which nothing was written there is
-    /// one.
-    pub(crate) fn make_hole(&self, chunk: u32, length: usize, was_written: bool) -> io::Result<()> {
-        if self.is_fresh && !was_written {
-            return Ok(());
-        }
-        let offset = u64::from(chunk) * CHUNK as u64;
-        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        match fallocate(&self.data, flags, offset, length as u64) {
-            Ok(()) => Ok(()),
-            Err(_) => self.data.write_all_at(&ZEROS[..length], offset),
-        }
-    }
-}
-
-/// Data that is to be made durable. That takes long, and other connections write to the part
-/// meanwhile.
-#[derive(Debug)]
-pub(crate) struct DueSync {
-    data: Arc<File>,
-    is_spoiled: Arc<Mutex<bool>>,
-    /// Place of the mark in the journal.
-    place: u64,
-}
-
-impl DueSync {
-    /// Makes the data durable. [`PartialFile::end_sync`] wants to know the result.
-    pub(crate) fn carry_out(&self) -> io::Result<()> {
-        sync_unspoiled(&self.data, &self.is_spoiled, File::sync_data)
-    }
-}
-
-/// Makes data durable, for one thread at a time. Once that has failed it always does: the kernel
-/// says so once, and then takes for written what it could not write.
-fn sync_unspoiled(
-    data: &File,
-    is_spoiled: &Mutex<bool>,
-    how: fn(&File) -> io::Result<()>,
-) -> io::Result<()> {
-    let mut is_spoiled = locks::lock(is_spoiled);
-    if *is_spoiled {
-        return Err(io::Error::other(
-            "what was written did not all reach the disk",
-        ));
-    }
-    how(data).inspect_err(|_| *is_spoiled = true)
 }
 
 /// Returns random bytes of the kernel.

@@ -1,43 +1,36 @@
 //! The end that reads files: it lists them, and sends the chunks that the receiver wants.
 
+mod blocks;
+mod list;
+
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as Slot;
-use std::fs::File;
 use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use fullpipe_compression::BlockCompressor;
 use fullpipe_transfer::{
-    AGAIN, BLOCK, CHUNK, CopyMessage, DATA_HEADER, DataHead, DataHeader, EntryPath,
-    ExcludePatterns, ExtendedAttributes, FileChunks, FileOutcome, TreeEntry, VerifiedChunks, ZEROS,
-    block_count, block_hash, block_length, chunk_hash,
+    AGAIN, BLOCK, CopyMessage, DataHead, ExcludePatterns, ExtendedAttributes, FileChunks,
+    FileOutcome, TreeEntry, VerifiedChunks,
 };
-use fullpipe_units::{ByteCount, printable_bytes};
-use rustix::fs::{OFlags, SeekFrom, Stat, fstat};
+use fullpipe_units::ByteCount;
 
-use crate::attributes::NotKept;
-use crate::common::{CopyCounts, NEVER_COPIED, TransferContext};
+use self::blocks::{BlockReader, ChunkContent, ReadFailure};
+use self::list::SentList;
+use crate::common::{CopyCounts, TransferContext};
 use crate::data_stream::DataConnections;
 use crate::locks::lock;
 use crate::offered::OfferedFiles;
 use crate::options::{CopyError, CopyEvent};
 use crate::packing::{BlockCompression, CodecPool, MeteredWriter, WriteThroughput};
 use crate::queue::{BlockJob, ChunkJob, CopyQueue, NextWork, SSH};
-use crate::receiver::list_too_long;
 use crate::threads::start_thread;
-use crate::walk::{
-    CopySource, ListReceiver, SourceFile, attributes_of, file_identity, file_now, walk_sources,
-};
+use crate::walk::{CopySource, SourceFile, attributes_of, file_now, walk_sources};
 
 /// Bytes that small files are gathered to before TLS encrypts them. A whole block does not wait for
 /// others.
 const GATHERED: usize = BLOCK;
-
-/// Entries of the list that are sent before connections carry data: more would be in the way of the
-/// message that says which they are.
-const FIRST_LISTED: u32 = 1000;
 
 /// Time for which a broken connection is not named: with the other end all of them break, in any
 /// order, and what that says of its reason may come last.
@@ -308,12 +301,7 @@ impl FileSender {
     ) -> io::Result<()> {
         let packing = (!self.common.bounds.no_compress)
             .then(|| BlockCompression::new(&self.compressors, throughput));
-        let mut reader = BlockReader {
-            sender: self,
-            open: None,
-            frame: vec![0; DATA_HEADER + BLOCK],
-            packing,
-        };
+        let mut reader = BlockReader::new(self, packing);
         loop {
             let next = match self.queue.next_work(index, false) {
                 NextWork::Nothing => {
@@ -410,13 +398,12 @@ impl FileSender {
             "{} changed while it was copied; it is copied once more",
             old.path
         ));
-        let attributes = self.attributes_now(&old);
         self.common.out.send_message(&CopyMessage::Again {
             file,
             entry: TreeEntry {
+                attributes: self.attributes_now(&old),
                 path: old.path,
                 kind,
-                attributes,
             },
         });
         Ok(())
@@ -433,224 +420,6 @@ impl FileSender {
 
 fn not_listed() -> CopyError {
     CopyError::from_rule("the receiver speaks of a file that is not on its way")
-}
-
-/// The reason for which a file cannot be read.
-enum ReadFailure {
-    /// The file is not in the state in which it was listed.
-    Changed,
-    /// The system says so.
-    Failed(String),
-}
-
-/// The content of a chunk.
-enum ChunkContent {
-    Hole,
-    /// So many blocks.
-    Blocks(u8),
-}
-
-/// Reads blocks of chunks, each into the same memory, behind the head of its frame.
-struct BlockReader<'s> {
-    sender: &'s FileSender,
-    /// The file of the last block.
-    open: Option<(u32, SourceFile, File, bool)>,
-    frame: Vec<u8>,
-    packing: Option<BlockCompression<'s>>,
-}
-
-impl BlockReader<'_> {
-    /// Opens the file of a chunk, and returns what there is to send of it, or the reason for which
-    /// there is nothing.
-    fn content_of(&mut self, job: ChunkJob) -> Result<ChunkContent, ReadFailure> {
-        let (file, open, is_sparse) = self.open_cached(job.file)?;
-        let length = VerifiedChunks::new(file.size)
-            .chunk_length(job.chunk)
-            .unwrap_or(0);
-        let is_hole = is_sparse && is_hole(open, u64::from(job.chunk) * CHUNK as u64, length);
-        if !is_hole {
-            return Ok(ChunkContent::Blocks(block_count(length)));
-        }
-        check_unchanged(open, file)?;
-        Ok(ChunkContent::Hole)
-    }
-
-    /// Returns the frame of a chunk that is a hole.
-    fn hole_frame(&mut self, job: ChunkJob) -> Result<&[u8], ReadFailure> {
-        let (file, ..) = self.open_cached(job.file)?;
-        let length = VerifiedChunks::new(file.size)
-            .chunk_length(job.chunk)
-            .unwrap_or(0);
-        let hash = chunk_hash(file.size, job.chunk, &ZEROS[..length]);
-        let header = DataHeader {
-            file: job.file,
-            chunk: job.chunk,
-            block: 0,
-            reports: false,
-            packed: false,
-            hash,
-        };
-        self.frame[..DATA_HEADER].copy_from_slice(&header.frame_bytes(0));
-        Ok(&self.frame[..DATA_HEADER])
-    }
-
-    /// Returns the frame of a block, or the reason for which there is none.
-    fn block_frame(
-        &mut self,
-        job: ChunkJob,
-        BlockJob { index, reports }: BlockJob,
-    ) -> Result<&[u8], ReadFailure> {
-        self.open_cached(job.file)?;
-        let Some((_, file, open, _)) = &self.open else {
-            return Err(ReadFailure::Changed);
-        };
-        let chunk = VerifiedChunks::new(file.size)
-            .chunk_length(job.chunk)
-            .unwrap_or(0);
-        let length = block_length(chunk, index).ok_or(ReadFailure::Changed)?;
-        let offset = u64::from(job.chunk) * CHUNK as u64 + u64::from(index) * BLOCK as u64;
-        let content = &mut self.frame[DATA_HEADER..DATA_HEADER + length];
-        open.read_exact_at(content, offset)
-            .map_err(|error| match error.kind() {
-                io::ErrorKind::UnexpectedEof => ReadFailure::Changed,
-                _ => ReadFailure::Failed(format!("it cannot be read: {error}")),
-            })?;
-        check_unchanged(open, file)?;
-        let hash = block_hash(file.size, job.chunk, index, content);
-        let packed = self
-            .packing
-            .as_mut()
-            .and_then(|packing| packing.compress_block(content));
-        let crossing = packed.unwrap_or(length);
-        CopyCounts::add_to(&self.sender.common.tally.saved, (length - crossing) as u64);
-        let packed = packed.is_some();
-        let header = DataHeader {
-            file: job.file,
-            chunk: job.chunk,
-            block: index,
-            reports,
-            packed,
-            hash,
-        };
-        self.frame[..DATA_HEADER].copy_from_slice(&header.frame_bytes(crossing));
-        Ok(&self.frame[..DATA_HEADER + crossing])
-    }
-
-    /// Opens a file, unless it is open, and returns it with whether it may have holes.
-    fn open_cached(&mut self, number: u32) -> Result<(&SourceFile, &File, bool), ReadFailure> {
-        if self.open.as_ref().is_none_or(|(file, ..)| *file != number) {
-            self.open = None;
-            self.open = Some(self.open_file(number)?);
-        }
-        let Some((_, file, open, is_sparse)) = &self.open else {
-            return Err(ReadFailure::Changed);
-        };
-        Ok((file, open, *is_sparse))
-    }
-
-    fn open_file(&self, number: u32) -> Result<(u32, SourceFile, File, bool), ReadFailure> {
-        let file = self
-            .sender
-            .offered_file(number)
-            .map_err(|error| ReadFailure::Failed(error.to_string()))?;
-        let flags = OFlags::RDONLY | OFlags::NONBLOCK;
-        let open = self.sender.sources[file.source]
-            .tree
-            .open_entry(&file.path, flags);
-        let open = File::from(open.map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => ReadFailure::Changed,
-            _ => ReadFailure::Failed(format!("it cannot be opened: {error}")),
-        })?);
-        let stat = check_unchanged(&open, &file)?;
-        let is_sparse = (stat.st_blocks.cast_unsigned()).saturating_mul(512) < file.size.get();
-        Ok((number, file, open, is_sparse))
-    }
-}
-
-/// Returns the state of the file if it is the one in which it was listed.
-fn check_unchanged(open: &File, file: &SourceFile) -> Result<Stat, ReadFailure> {
-    let stat = fstat(open).map_err(|error| ReadFailure::Failed(error.to_string()))?;
-    if file_identity(&stat) == file.identity {
-        Ok(stat)
-    } else {
-        Err(ReadFailure::Changed)
-    }
-}
-
-fn is_hole(open: &File, offset: u64, length: usize) -> bool {
-    match rustix::fs::seek(open, SeekFrom::Data(offset)) {
-        Ok(data) => data >= offset + length as u64,
-        Err(error) => error == rustix::io::Errno::NXIO,
-    }
-}
-
-/// The list on its way to the receiver.
-struct SentList<'s> {
-    sender: &'s FileSender,
-    /// Entries up to now.
-    count: u32,
-}
-
-impl<'s> SentList<'s> {
-    const fn from_sender(sender: &'s FileSender) -> Self {
-        Self { sender, count: 0 }
-    }
-}
-
-impl ListReceiver for SentList<'_> {
-    fn add_entry(&mut self, entry: TreeEntry, file: Option<SourceFile>) {
-        if self.count == FIRST_LISTED {
-            self.sender.queue.wait_for_streams();
-        }
-        self.count = self.count.saturating_add(1);
-        if let Some(file) = file {
-            self.sender.files.add_file(file, || self.is_over());
-        }
-        self.sender
-            .common
-            .out
-            .send_message(&CopyMessage::Entry(entry));
-    }
-
-    fn add_problem(&mut self, path: &[u8], why: &str) {
-        let text = format!("{}: {why}", printable_bytes(path));
-        match self.sender.common.events {
-            Some(_) => self.sender.common.tally.record_failure(text),
-            None => self
-                .sender
-                .common
-                .out
-                .send_message(&CopyMessage::Unreadable {
-                    file: u32::MAX,
-                    why: text,
-                }),
-        }
-    }
-
-    fn not_kept(&mut self, path: &EntryPath, what: NotKept) {
-        self.sender.common.not_kept(path, what);
-    }
-
-    fn not_sent(&mut self, path: &[u8], why: &str) {
-        self.sender
-            .common
-            .send_note(format!("{} is left out: {why}", printable_bytes(path)));
-    }
-
-    fn left_out(&mut self, path: &EntryPath) {
-        self.sender.common.tally.leave_out(path);
-        self.sender
-            .common
-            .send_note(format!("{path} is left out: {NEVER_COPIED}"));
-    }
-
-    fn too_long(&mut self) {
-        self.sender.common.abort_transfer(list_too_long());
-    }
-
-    fn is_over(&self) -> bool {
-        self.sender.common.has_failed()
-    }
 }
 
 #[cfg(test)]

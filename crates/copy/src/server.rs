@@ -61,13 +61,11 @@ pub(crate) fn call_server(
         stream.tcp_socket().try_clone().map_err(&failed)?,
     ));
     let (from, to) = split_stream(stream).map_err(&failed)?;
-    Ok((
-        LinkPipes {
-            to: Box::new(to),
-            from: Box::new(BufReader::with_capacity(128 << 10, from)),
-        },
-        early,
-    ))
+    let pipes = LinkPipes {
+        to: Box::new(to),
+        from: Box::new(BufReader::with_capacity(128 << 10, from)),
+    };
+    Ok((pipes, early))
 }
 
 fn connect_server(

@@ -1,21 +1,23 @@
 //! The server of a folder that is shared with those who have a key.
 
+mod callers;
+mod queues;
+
 use std::cell::RefCell;
 use std::io;
-use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream as Socket};
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use fullpipe_control::{
     AddressPrefix, ClientPlace, ClientPlaces, ControlConnection, HandedConnections, ListenError,
-    NoPlace, PendingClients, PendingPlace, PinnedHandover, PinnedTls, QUEUE_INTERVAL, QueueBudget,
-    QueueExcess, QueueSample, QueueShare, QueueWatch, RefusalCounts, RefusedConnections,
-    StalledBytes, canonical_address, is_admitted, listen_tcp, most_descriptors,
+    NoPlace, PendingClients, PinnedHandover, PinnedTls, QueueBudget, RefusalCounts,
+    RefusedConnections, canonical_address, is_admitted, listen_tcp, most_descriptors,
 };
 use fullpipe_iperf::SharedKey;
 use fullpipe_sys::tcp_info;
@@ -23,11 +25,13 @@ use fullpipe_transfer::CopyMessage;
 use fullpipe_units::{BitRate, ByteCount, Span, printable_bytes};
 use thiserror::Error;
 use tokio::io::AsyncWriteExt;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
-use tokio::task::{LocalSet, spawn_local, yield_now};
+use tokio::task::LocalSet;
 use tokio::time::timeout;
 
+use self::callers::CallerAdmission;
+use self::queues::CopyQueues;
 use crate::bounds::DirectionRates;
 use crate::common::CopyCounts;
 use crate::connect::{CONNECT_DEADLINE, MAX_CONNECTIONS};
@@ -39,7 +43,6 @@ use crate::options::CopyError;
 use crate::pulse::{FIRST_TIMEOUT, SilenceWatch};
 use crate::root::FolderRoot;
 use crate::server::tls_of;
-use crate::session::forget_unsent;
 use crate::ssh::GREETING;
 use crate::threads::{start_answering, start_thread};
 use crate::tree::FolderTree;
@@ -51,9 +54,6 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// are for, in all, and of one address that have proved it: all those of a copy may come together.
 const MAX_CALLERS: usize = 2 * MAX_CALLERS_OF_ONE;
 const MAX_CALLERS_OF_ONE: usize = MAX_CONNECTIONS as usize;
-
-/// Reason for which a caller is not served.
-const NO_PLACE: &str = "too many calls are not answered yet";
 
 /// Time that copies have to end when the server does.
 const LAST_COPIES: Duration = Duration::from_secs(2);
@@ -250,114 +250,6 @@ fn report_all(
         .for_each(report);
 }
 
-/// The common state of connections that are not copies yet.
-struct CallerAdmission {
-    callers: PendingClients,
-    tls: PinnedTls,
-    shared: Arc<ShareState>,
-    events: Sender<ShareEvent>,
-    refusals: Rc<RefCell<RefusalCounts>>,
-}
-
-impl CallerAdmission {
-    async fn accept_callers(
-        self,
-        listener: Option<&TcpListener>,
-        handed: &mut HandedConnections,
-        interrupt: &AtomicBool,
-        report: &mut dyn FnMut(),
-    ) {
-        let entrance = Rc::new(self);
-        while !interrupt.load(Ordering::Relaxed) {
-            report();
-            let accepted = async {
-                tokio::select! {
-                    accepted = async { listener?.accept().await.into() }, if listener.is_some() => accepted,
-                    accepted = handed.next_connection() => Some(accepted),
-                }
-            };
-            match timeout(POLL_INTERVAL, accepted).await {
-                Ok(Some(Ok((stream, client)))) => {
-                    Rc::clone(&entrance).admit_caller(stream, canonical_address(client));
-                    // Who has lost its place closes its socket before the next one comes.
-                    if entrance.callers.is_full() {
-                        yield_now().await;
-                    }
-                }
-                // There is no descriptor left.
-                Ok(_) => tokio::time::sleep(POLL_INTERVAL).await,
-                Err(_) => {}
-            }
-        }
-    }
-
-    fn reject_caller(&self, client: SocketAddr, why: &str) {
-        let client = client.ip();
-        if self
-            .refusals
-            .borrow_mut()
-            .is_first(client, why, Instant::now())
-        {
-            // The one who reports them is there.
-            let refused = RefusedConnections::of_one(client, why);
-            let _ = self.events.send(ShareEvent::Rejected(refused));
-        }
-    }
-
-    fn admit_caller(self: Rc<Self>, stream: TcpStream, client: SocketAddr) {
-        if !self.shared.serves_address(client.ip()) {
-            return self.reject_caller(client, "its address is not served");
-        }
-        let Some(mut caller) = self.callers.admit_client(client.ip(), Instant::now()) else {
-            return self.reject_caller(client, NO_PLACE);
-        };
-        spawn_local(async move {
-            let served = match prove_caller(&self.tls, stream, &mut caller).await {
-                Ok(connection) if connection.is_part() => {
-                    self.shared.joining.pass_connection(connection).await
-                }
-                Ok(connection) => {
-                    Arc::clone(&self.shared)
-                        .start_copy(connection, client, self.events.clone())
-                        .await
-                }
-                Err(why) => Err(why),
-            };
-            drop(caller);
-            if let Err(why) = served {
-                self.reject_caller(client, why);
-            }
-        });
-    }
-}
-
-/// Returns the connection of a caller once it has proved that it has the key.
-///
-/// # Errors
-/// Fails if it does not, loses its place, or too many of its address wait.
-async fn prove_caller(
-    tls: &PinnedTls,
-    stream: TcpStream,
-    caller: &mut PendingPlace,
-) -> Result<ControlConnection, &'static str> {
-    const NO_PROOF: &str = "it has not proved that it has the key";
-    let answer = async {
-        let Some(readable) = caller.wait_for_first_byte(&stream).await else {
-            return Ok(None);
-        };
-        readable?;
-        caller
-            .unless_lost(tls.accept_pinned(stream))
-            .await
-            .transpose()
-    };
-    match timeout(CONNECT_DEADLINE, answer).await {
-        Ok(Ok(Some(connection))) if caller.mark_proven().is_ok() => Ok(connection),
-        Ok(Ok(_)) => Err(NO_PLACE),
-        Ok(Err(_)) | Err(_) => Err(NO_PROOF),
-    }
-}
-
 impl std::fmt::Debug for ShareServer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Share")
@@ -509,10 +401,7 @@ impl CopyOfOne {
     ) -> Option<CopyError> {
         let longest = self.shared.options.duration;
         if let Err(excess) = queues.check(Instant::now()) {
-            return Some(CopyError::Refused {
-                code: 1,
-                why: excess.to_string(),
-            });
+            return Some(CopyError::from_refusal(&excess));
         }
         match () {
             // The one who would read may wait for a lock.
@@ -522,10 +411,7 @@ impl CopyOfOne {
             () if pulse.is_silent() => Some(CopyError::Silent(pulse.silence_timeout().into())),
             () if self.shared.stop.load(Ordering::Relaxed) => Some(CopyError::Interrupted),
             () if longest.is_some_and(|longest| Span::from(began.elapsed()) > longest) => {
-                Some(CopyError::Refused {
-                    code: 1,
-                    why: "it took longer than a copy may".to_owned(),
-                })
+                Some(CopyError::from_refusal(&"it took longer than a copy may"))
             }
             () => None,
         }
@@ -544,76 +430,6 @@ impl CopyOfOne {
             own: None,
             carrying: Arc::default(),
         }
-    }
-}
-
-/// The connections of a copy, and what waits for its client in their queues.
-struct CopyQueues {
-    call: Socket,
-    /// Those that carry data, once they are known.
-    carrying: Arc<OnceLock<Arc<[Socket]>>>,
-    watches: Vec<QueueWatch>,
-    share: QueueShare,
-    began: Instant,
-    due: Instant,
-}
-
-impl CopyQueues {
-    fn new(
-        call: Socket,
-        carrying: Arc<OnceLock<Arc<[Socket]>>>,
-        share: QueueShare,
-        began: Instant,
-    ) -> Self {
-        Self {
-            call,
-            carrying,
-            watches: Vec::new(),
-            share,
-            began,
-            due: began,
-        }
-    }
-
-    fn sockets(&self) -> impl Iterator<Item = &Socket> {
-        std::iter::once(&self.call).chain(
-            self.carrying
-                .get()
-                .into_iter()
-                .flat_map(|sockets| sockets.iter()),
-        )
-    }
-
-    /// Looks at the queues if it is time.
-    ///
-    /// # Errors
-    /// Fails if the copy must end because its client leaves too much there.
-    fn check(&mut self, now: Instant) -> Result<(), QueueExcess> {
-        if now < self.due {
-            return Ok(());
-        }
-        self.due = now + QUEUE_INTERVAL;
-        let at = Span::from(now.saturating_duration_since(self.began));
-        // One that has ended has no queue.
-        let samples: Vec<_> = self
-            .sockets()
-            .map(|socket| QueueSample::from_socket(socket).unwrap_or_default())
-            .collect();
-        self.watches.resize(samples.len(), QueueWatch::default());
-        let watched = self
-            .watches
-            .iter_mut()
-            .zip(&samples)
-            .map(|(watch, sample)| watch.follow(at, sample));
-        self.share
-            .record_bytes(watched.fold(StalledBytes::default(), StalledBytes::plus))
-    }
-
-    /// Ends the copy by its connections, and drops what waits in their queues.
-    fn end(&self) {
-        forget_unsent(self.sockets());
-        // It may have ended by itself.
-        let _ = self.call.shutdown(Shutdown::Both);
     }
 }
 

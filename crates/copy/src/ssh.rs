@@ -63,13 +63,12 @@ pub(crate) fn start_ssh(
     let (program, arguments) = ssh
         .split_first()
         .ok_or(CopyError::Places("no program is named to reach the host"))?;
-    let mut command = Command::new(program);
-    command
+    let mut child = Command::new(program)
         .args(arguments)
         .arg(host)
-        .arg(format!("{far_path} copy --far"));
-    command.stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut child = command
+        .arg(format!("{far_path} copy --far"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
         .spawn()
         .map_err(|error| CopyError::Ssh(format!("{program} cannot be started: {error}")))?;
     let (to, from) = (child.stdin.take(), child.stdout.take());

@@ -42,22 +42,16 @@ impl Figures {
         let sum = |of: fn(&TcpInfo) -> Option<Span>| {
             infos.iter().filter_map(of).map(Span::as_secs_f64).sum()
         };
-        let longest = infos
-            .iter()
-            .filter_map(|info| info.busy)
-            .max()
-            .unwrap_or_default();
+        let longest = infos.iter().filter_map(|info| info.busy).max();
+        let longest = longest.unwrap_or_default().as_secs_f64();
+        let again = infos.iter().filter_map(|info| info.total_retrans);
         Self {
             busy: sum(|info| info.busy),
-            used: sum(|info| info.busy) / longest.as_secs_f64().max(f64::MIN_POSITIVE),
+            used: sum(|info| info.busy) / longest.max(f64::MIN_POSITIVE),
             receive_window: sum(|info| info.rwnd_limited),
             send_buffer: sum(|info| info.sndbuf_limited),
             working: 0.0,
-            retransmitted: infos
-                .iter()
-                .filter_map(|info| info.total_retrans)
-                .map(SegCount::get)
-                .sum(),
+            retransmitted: again.map(SegCount::get).sum(),
             congestion_control,
             gave_way,
             changed_to_quic: false,

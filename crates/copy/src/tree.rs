@@ -323,15 +323,13 @@ pub(crate) fn set_attributes(
             tv_nsec: modified.nanoseconds.into(),
         },
     };
-    match rustix::fs::futimens(&open, &times) {
-        Err(Errno::BADF) => Ok(rustix::fs::utimensat(
-            CWD,
-            link_to_open(&open),
-            &times,
-            AtFlags::empty(),
-        )?),
-        set => Ok(set?),
-    }
+    let set = match rustix::fs::futimens(&open, &times) {
+        Err(Errno::BADF) => {
+            rustix::fs::utimensat(CWD, link_to_open(&open), &times, AtFlags::empty())
+        }
+        set => set,
+    };
+    Ok(set?)
 }
 
 /// Sets permission bits of what is open, be it only as a path.

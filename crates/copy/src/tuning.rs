@@ -337,20 +337,16 @@ impl SenderMonitor {
         if self.uses_bbr() {
             return self.sender.queue.set_active(usize::MAX);
         }
-        let path = loss_sentence(loss);
-        let is_permitted = !self.sender.common.bounds.no_bbr;
+        let (path, common) = (loss_sentence(loss), &self.sender.common);
+        let is_permitted = !common.bounds.no_bbr;
         if is_permitted && self.change_to_bbr() {
             self.sender.queue.set_active(usize::MAX);
-            return self
-                .sender
-                .common
-                .send_note(format!("BBR from here on: {path}"));
+            return common.send_note(format!("BBR from here on: {path}"));
         }
         if is_permitted && self.change_over() {
-            let text = format!(
+            return common.send_note(format!(
                 "QUIC with BBR from here on: {path}, and the sender may not use BBR with TCP"
-            );
-            return self.sender.common.send_note(text);
+            ));
         }
         let why_not = if is_permitted {
             "net.ipv4.tcp_allowed_congestion_control does not list it"
@@ -358,7 +354,7 @@ impl SenderMonitor {
             "--no-bbr forbids it"
         };
         let connections = count_noun(self.spread_under_loss(loss), "connection");
-        self.sender.common.send_note(format!(
+        common.send_note(format!(
             "{connections} from here on: {path}; BBR would carry more, but {why_not}"
         ));
     }

@@ -201,15 +201,9 @@ impl FileStorage {
             Err(error) => Err(error),
         };
         // A device that keeps nothing, as /dev/null, says that there is nothing to lay down.
-        let outcome = outcome.or_else(|error| {
-            if error.kind() == io::ErrorKind::InvalidInput {
-                Ok(())
-            } else {
-                Err(error)
-            }
-        });
         let note = outcome
             .err()
+            .filter(|error| error.kind() != io::ErrorKind::InvalidInput)
             .map(|error| format!("what arrived may not all be on the disk: {error}"));
         (begun.elapsed().into(), note)
     }

@@ -128,11 +128,12 @@ impl TransferSampler {
             .iter()
             .map(StreamTotal::of_flow)
             .fold(StreamTotal::default(), StreamTotal::plus_total);
-        let streams: Vec<StreamTotal> = if is_kept || self.keeps_streams {
-            flows.iter().map(StreamTotal::of_flow).collect()
+        let counted = if is_kept || self.keeps_streams {
+            flows
         } else {
-            Vec::new()
+            &[]
         };
+        let streams: Vec<StreamTotal> = counted.iter().map(StreamTotal::of_flow).collect();
         self.rows += streams.len();
         self.totals.push(AllStreamTotals {
             at: passed,

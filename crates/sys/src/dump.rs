@@ -73,14 +73,10 @@ pub(crate) fn read_messages(
 ) -> io::Result<DumpProgress> {
     while let Some((length, rest)) = messages.split_first_chunk() {
         let length = u32::from_ne_bytes(*length) as usize;
-        let (Some((kind, _)), Some(payload)) = (
-            rest.split_first_chunk(),
-            messages.get(HEADER_LENGTH..length),
-        ) else {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidData,
-                "the kernel's list is cut off",
-            ));
+        let payload = messages.get(HEADER_LENGTH..length);
+        let (Some((kind, _)), Some(payload)) = (rest.split_first_chunk(), payload) else {
+            let why = "the kernel's list is cut off";
+            return Err(io::Error::new(io::ErrorKind::InvalidData, why));
         };
         match i32::from(u16::from_ne_bytes(*kind)) {
             libc::NLMSG_DONE => return check_completion(payload).map(|()| DumpProgress::Ended),

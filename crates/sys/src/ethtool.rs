@@ -218,10 +218,10 @@ fn ethtool_request(name: &str, buffer: &mut [u8]) -> io::Result<()> {
     let mut request = interface_request(name)?;
     request.ifr_ifru.ifru_data = buffer.as_mut_ptr().cast();
     let control = control_socket()?;
+    let number = libc::SIOCETHTOOL as _;
     // SAFETY: the request holds a name and a pointer to `buffer`, which is borrowed mutably
     // meanwhile. Each caller sizes it for the whole answer: of fixed length, or of as many blocks
     // as it says, or with room for more names or counters than there are.
-    let number = libc::SIOCETHTOOL as _;
     let done = unsafe { libc::ioctl(control.as_raw_fd(), number, &raw mut request) };
     check_call(done >= 0)
 }

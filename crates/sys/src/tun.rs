@@ -60,8 +60,8 @@ fn set_offload(tun: &File, offload: TunOffload) -> io::Result<()> {
 }
 
 fn request_offload(tun: &File, features: libc::c_uint) -> io::Result<()> {
-    // SAFETY: TUNSETOFFLOAD takes its argument by value; the descriptor is open.
     let features = libc::c_ulong::from(features);
+    // SAFETY: TUNSETOFFLOAD takes its argument by value; the descriptor is open.
     let done = unsafe { libc::ioctl(tun.as_raw_fd(), libc::TUNSETOFFLOAD as _, features) };
     check_call(done >= 0)
 }

@@ -101,19 +101,15 @@ impl NearCopy {
         first: DataStream,
     ) -> ConnectedData {
         let rtt = first.min_rtt().unwrap_or_default();
-        let ConnectionChoice {
-            count,
-            active,
-            reason,
-        } = self.connection_choice(rtt, far.settings);
-        far.announce_streams(count, active, 0);
+        let choice = self.connection_choice(rtt, far.settings);
+        far.announce_streams(choice.count, choice.active, 0);
         let mut streams = vec![first];
-        streams.extend(listener.take_streams(usize::from(count) - 1, CONNECT_DEADLINE));
+        streams.extend(listener.take_streams(usize::from(choice.count) - 1, CONNECT_DEADLINE));
         ConnectedData {
-            reason: reason + self.encryption_note(&streams),
+            reason: choice.reason + self.encryption_note(&streams),
             connections: DataConnections {
                 streams,
-                active,
+                active: choice.active,
                 quic: None,
                 rtt,
             },
@@ -269,22 +265,19 @@ impl NearCopy {
                 return Ok(self.connected_by_quic(far, connection, CopyTransport::Quic));
             }
             Err(error) => {
-                let (host, port) = (
-                    printable_line(self.plan.host.host_name()),
-                    far.ready.quic_port,
-                );
+                let host = printable_line(self.plan.host.host_name());
+                let port = far.ready.quic_port;
                 format!("{host} cannot be reached at UDP port {port} ({error})")
             }
         };
-        let from_far_end =
-            QuicListener::start_listening(None, self.options.ports.unwrap_or_default(), far.secret)
-                .ok()
-                .and_then(|listener| {
-                    far.out.send_message(&CopyMessage::DialQuic {
-                        port: listener.port,
-                    });
-                    listener.take_connection(HANDSHAKE_DEADLINE + MESSAGE_TIME)
-                });
+        let ports = self.options.ports.unwrap_or_default();
+        let listener = QuicListener::start_listening(None, ports, far.secret).ok();
+        let from_far_end = listener.and_then(|listener| {
+            far.out.send_message(&CopyMessage::DialQuic {
+                port: listener.port,
+            });
+            listener.take_connection(HANDSHAKE_DEADLINE + MESSAGE_TIME)
+        });
         let connection =
             from_far_end.ok_or_else(|| format!("{why}, and it cannot reach this host"))?;
         Ok(self

@@ -1,5 +1,8 @@
+use super::ownership::lock_outcome;
 use super::*;
+use fullpipe_transfer::{BLOCK, ZEROS, chunk_hash};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::fs;
 use std::os::fd::{AsRawFd, OwnedFd};

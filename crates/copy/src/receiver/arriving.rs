@@ -342,13 +342,7 @@ fn verified_length(
     content: &[u8],
 ) -> Result<Option<usize>, CopyError> {
     const WRONG_SIZE: &str = "it sent a block of another size than it has listed";
-    let DataHeader {
-        chunk,
-        block,
-        packed,
-        hash,
-        ..
-    } = *header;
+    let (chunk, block, packed) = (header.chunk, header.block, header.packed);
     let length = VerifiedChunks::new(file.size)
         .chunk_length(chunk)
         .ok_or_else(|| CopyError::from_rule(WRONG_SIZE))?;
@@ -360,5 +354,5 @@ fn verified_length(
         _ if packed => return Ok(None),
         _ => return Err(CopyError::from_rule(WRONG_SIZE)),
     };
-    Ok((found == hash).then_some(length))
+    Ok((found == header.hash).then_some(length))
 }

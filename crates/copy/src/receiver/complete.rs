@@ -111,10 +111,8 @@ impl FileReceiver {
         }
         // No other thread reads the hashes of a file that is closed, and others need not wait for
         // the disk.
-        let mut verified = std::mem::replace(
-            &mut lock(&file.state).verified,
-            VerifiedChunks::new(file.size),
-        );
+        let empty = VerifiedChunks::new(file.size);
+        let mut verified = std::mem::replace(&mut lock(&file.state).verified, empty);
         let wrong = self.wrong_on_disk(file, &mut part, &mut verified)?;
         let mut state = lock(&file.state);
         state.verified = verified;

@@ -1,3 +1,7 @@
+mod bandwidth;
+mod min_rtt;
+
+use self::bandwidth::LongTerm;
 use crate::filter::MinMaxFilter;
 use crate::rate::RateSample;
 
@@ -20,31 +24,10 @@ const CYCLE: [u64; 8] = [
     UNIT,
     UNIT,
 ];
-/// Round trips for which a bandwidth counts (`bbr_bw_rtts`).
-const BANDWIDTH_ROUNDS: u64 = 10;
-/// Seconds for which a least round-trip time counts (`bbr_min_rtt_win_sec`).
-const MIN_RTT_SECONDS: u64 = 10;
-/// Milliseconds with the least window (`bbr_probe_rtt_mode_ms`).
-const PROBE_RTT_MILLIS: u64 = 200;
 /// `bbr_cwnd_min_target`.
 const MIN_WINDOW: u64 = 4;
 /// Rounds without growth by a quarter after which the pipe is full (`bbr_full_bw_cnt`).
 const FULL_ROUNDS: u32 = 3;
-/// `bbr_extra_acked_win_rtts`.
-const EXTRA_ROUNDS: u32 = 5;
-/// `bbr_ack_epoch_acked_reset_thresh`.
-const MAX_EPOCH_ACKED: u64 = 1 << 20;
-/// `bbr_extra_acked_max_us`.
-const MAX_EXTRA_MICROS: u64 = 100_000;
-/// Rounds of an interval of the long-term estimate, at least (`bbr_lt_intvl_min_rtts`); at most
-/// four times that.
-const LONG_MIN_ROUNDS: u64 = 4;
-/// Lost ÷ delivered in 256ths above which such an interval counts (`bbr_lt_loss_thresh`).
-const LONG_LOSS: u64 = 50;
-/// Rounds for which the long-term estimate is used (`bbr_lt_bw_max_rtts`).
-const LONG_MAX_ROUNDS: u64 = 48;
-/// Bytes a second by which two such estimates may differ (`bbr_lt_bw_diff`).
-const LONG_DIFFERENCE: u64 = 4_000 / 8;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum BbrMode {
@@ -137,19 +120,6 @@ pub(crate) struct Bbr {
     extra_rounds: u32,
     extra_index: usize,
     long: LongTerm,
-}
-
-/// The long-term estimate, by which BBR notices a policer.
-#[derive(Debug, Clone, Default)]
-struct LongTerm {
-    sampling: bool,
-    in_use: bool,
-    rounds: u64,
-    bandwidth: u64,
-    /// Begin of the interval: milliseconds, segments delivered and lost.
-    at: u64,
-    delivered: u64,
-    lost: u64,
 }
 
 impl Bbr {
@@ -341,87 +311,6 @@ impl Bbr {
         (in_flight + leaving).saturating_sub(delivered as u64)
     }
 
-    fn update_bandwidth(&mut self, sample: &RateSample, now: &BbrSituation) {
-        self.round_start = false;
-        let (Some((delivered, interval)), Some(prior)) = (sample.rate, sample.prior_delivered())
-        else {
-            return;
-        };
-        if prior >= self.round_until {
-            self.round_until = now.delivered;
-            self.rounds += 1;
-            self.round_start = true;
-            self.conserving = false;
-        }
-        self.sample_long_term(sample, now);
-        let bandwidth = (delivered << BANDWIDTH_SCALE) / interval;
-        if !sample.app_limited || bandwidth >= self.max_bandwidth() {
-            self.bandwidth
-                .raise_max(BANDWIDTH_ROUNDS, self.rounds, bandwidth);
-        }
-    }
-
-    /// `bbr_lt_bw_sampling`.
-    fn sample_long_term(&mut self, sample: &RateSample, now: &BbrSituation) {
-        if self.long.in_use {
-            if self.mode == BbrMode::ProbeBandwidth && self.round_start {
-                self.long.rounds += 1;
-                if self.long.rounds >= LONG_MAX_ROUNDS {
-                    self.long.reset_sampling(now);
-                    self.probe_bandwidth(now);
-                }
-            }
-            return;
-        }
-        let Some(bandwidth) = self.long.sample_bandwidth(sample, self.round_start, now) else {
-            return;
-        };
-        let before = self.long.bandwidth;
-        if before > 0 {
-            let difference = bandwidth.abs_diff(before);
-            if difference * UNIT <= UNIT / 8 * before
-                || self.bytes_per_second(difference, UNIT) <= LONG_DIFFERENCE
-            {
-                self.long.bandwidth = u64::midpoint(bandwidth, before);
-                self.long.in_use = true;
-                self.pacing_gain = UNIT;
-                self.long.rounds = 0;
-                return;
-            }
-        }
-        self.long.bandwidth = bandwidth;
-        self.long.begin_interval(now);
-    }
-
-    /// `bbr_update_ack_aggregation`.
-    fn update_aggregation(&mut self, sample: &RateSample, now: &BbrSituation) {
-        if sample.acked == 0 || sample.rate.is_none() {
-            return;
-        }
-        if self.round_start {
-            self.extra_rounds = (self.extra_rounds + 1).min(0x1f);
-            if self.extra_rounds >= EXTRA_ROUNDS {
-                self.extra_rounds = 0;
-                self.extra_index ^= 1;
-                self.extra[self.extra_index & 1] = 0;
-            }
-        }
-        let epoch = now.delivered_at.saturating_sub(self.ack_epoch);
-        let mut expected =
-            ((u128::from(self.bandwidth_estimate()) * u128::from(epoch)) >> BANDWIDTH_SCALE) as u64;
-        if self.ack_epoch_acked <= expected
-            || self.ack_epoch_acked + sample.acked >= MAX_EPOCH_ACKED
-        {
-            self.ack_epoch_acked = 0;
-            self.ack_epoch = now.delivered_at;
-            expected = 0;
-        }
-        self.ack_epoch_acked = (self.ack_epoch_acked + sample.acked).min(MAX_EPOCH_ACKED - 1);
-        let extra = (self.ack_epoch_acked - expected).min(now.cwnd);
-        let most = &mut self.extra[self.extra_index & 1];
-        *most = (*most).max(extra);
-    }
-
     /// `bbr_update_cycle_phase`.
     fn update_cycle(&mut self, sample: &RateSample, now: &BbrSituation) {
         if self.mode == BbrMode::ProbeBandwidth && self.is_next_phase(sample, now) {
@@ -491,70 +380,6 @@ impl Bbr {
         ssthresh
     }
 
-    /// `bbr_update_min_rtt`.
-    fn update_min_rtt(
-        &mut self,
-        sample: &RateSample,
-        now: &BbrSituation,
-        steering: &mut BbrDecision,
-    ) {
-        let expired = now.ticks > self.min_rtt_at + MIN_RTT_SECONDS * self.hz;
-        if let Some(rtt) = sample.rtt
-            && (rtt <= self.min_rtt || expired)
-        {
-            (self.min_rtt, self.min_rtt_at) = (rtt, now.ticks);
-        }
-        if expired && !self.idle_restart && self.mode != BbrMode::ProbeRtt {
-            self.mode = BbrMode::ProbeRtt;
-            self.save_window_in_probe(now.cwnd);
-            self.probe_rtt_until = None;
-        }
-        if self.mode == BbrMode::ProbeRtt {
-            steering.ignore_rates = true;
-            steering.cwnd = self.stay_in_probe_rtt(now, steering.cwnd);
-        }
-        if sample.rate.is_some_and(|(delivered, _)| delivered > 0) {
-            self.idle_restart = false;
-        }
-    }
-
-    /// `bbr_save_cwnd` when the mode is already that of the probe, which never counts as good.
-    fn save_window_in_probe(&mut self, cwnd: u64) {
-        self.prior_cwnd = self.prior_cwnd.max(cwnd);
-    }
-
-    fn stay_in_probe_rtt(&mut self, now: &BbrSituation, cwnd: u64) -> u64 {
-        if self.probe_rtt_until.is_none() {
-            if now.in_flight <= MIN_WINDOW {
-                self.probe_rtt_until =
-                    Some(now.ticks + (PROBE_RTT_MILLIS * self.hz).div_ceil(1_000));
-                self.probe_rtt_round_done = false;
-                self.round_until = now.delivered;
-            }
-            return cwnd;
-        }
-        self.probe_rtt_round_done |= self.round_start;
-        if self.probe_rtt_round_done {
-            self.end_probe_rtt(now, cwnd)
-        } else {
-            cwnd
-        }
-    }
-
-    /// `bbr_check_probe_rtt_done`.
-    fn end_probe_rtt(&mut self, now: &BbrSituation, cwnd: u64) -> u64 {
-        if self.probe_rtt_until.is_none_or(|until| now.ticks <= until) {
-            return cwnd;
-        }
-        self.min_rtt_at = now.ticks;
-        if self.full {
-            self.probe_bandwidth(now);
-        } else {
-            self.mode = BbrMode::Startup;
-        }
-        cwnd.max(self.prior_cwnd)
-    }
-
     /// `bbr_update_gains`.
     fn update_gains(&mut self) {
         let cruise = if self.long.in_use {
@@ -622,69 +447,6 @@ impl Bbr {
         } else {
             cwnd
         }
-    }
-
-    /// `bbr_ack_aggregation_cwnd`.
-    fn aggregation_window(&self) -> u64 {
-        if !self.full {
-            return 0;
-        }
-        let most = ((u128::from(self.bandwidth_estimate()) * u128::from(MAX_EXTRA_MICROS))
-            >> BANDWIDTH_SCALE) as u64;
-        self.extra.iter().copied().max().unwrap_or(0).min(most)
-    }
-}
-
-impl LongTerm {
-    /// `bbr_reset_lt_bw_sampling_interval`.
-    fn begin_interval(&mut self, now: &BbrSituation) {
-        self.at = now.delivered_at / 1_000;
-        self.delivered = now.delivered;
-        self.lost = now.lost;
-        self.rounds = 0;
-    }
-
-    /// `bbr_reset_lt_bw_sampling`.
-    fn reset_sampling(&mut self, now: &BbrSituation) {
-        *self = Self::default();
-        self.begin_interval(now);
-    }
-
-    /// Returns the bandwidth of an interval that is over and lost much.
-    fn sample_bandwidth(
-        &mut self,
-        sample: &RateSample,
-        round_start: bool,
-        now: &BbrSituation,
-    ) -> Option<u64> {
-        if !self.sampling {
-            if sample.losses == 0 {
-                return None;
-            }
-            self.begin_interval(now);
-            self.sampling = true;
-        }
-        if sample.app_limited {
-            self.reset_sampling(now);
-            return None;
-        }
-        self.rounds += u64::from(round_start);
-        if self.rounds < LONG_MIN_ROUNDS {
-            return None;
-        }
-        if self.rounds > 4 * LONG_MIN_ROUNDS {
-            self.reset_sampling(now);
-            return None;
-        }
-        let (lost, delivered) = (now.lost - self.lost, now.delivered - self.delivered);
-        if sample.losses == 0 || delivered == 0 || lost << 8 < LONG_LOSS * delivered {
-            return None;
-        }
-        let millis = (now.delivered_at / 1_000).saturating_sub(self.at);
-        if millis == 0 {
-            return None;
-        }
-        Some((delivered << BANDWIDTH_SCALE) / (millis * 1_000))
     }
 }
 

@@ -1,5 +1,6 @@
 //! The receiving end of a connection, from the moment at which its handshake is over.
 
+mod answer;
 mod reassembly;
 mod tuning;
 
@@ -10,6 +11,7 @@ use crate::clock::{HostClock, TimestampValue};
 use crate::figures::{bytes, segments};
 use crate::packet::{AckSegment, SegmentBurst};
 use crate::rate::RoundTrip;
+use answer::MAX_DELAY;
 use reassembly::Reassembly;
 pub use tuning::AutotuningRules;
 use tuning::BufferTuning;
@@ -18,15 +20,6 @@ use tuning::BufferTuning;
 const MAX_QUICK: u64 = 16;
 /// `TCP_ATO_MIN` and `TCP_DELACK_MIN`, in microseconds: 40 ms.
 const MIN_DELAY: u64 = 40_000;
-/// Greatest delay (`HZ / 2` and `TCP_DELACK_MAX` leave 200 ms).
-const MAX_DELAY: u64 = 200_000;
-/// `TCP_FASTRETRANS_THRESH`: so many acknowledgements of the same segment are never held back.
-const NEVER_HELD: u64 = 3;
-/// `tcp_comp_sack_nr`, `tcp_comp_sack_delay_ns` and `tcp_comp_sack_slack_ns`, since 4.18.
-const MAX_HELD: u64 = 44;
-const MAX_HOLD: u64 = 1_000_000;
-const HOLD_SLACK: u64 = 100_000;
-
 /// The properties of a receiving end.
 #[derive(Debug, Clone)]
 pub struct ReceiverSetup {
@@ -458,23 +451,6 @@ impl Receiver {
         self.grow_window(bytes);
     }
 
-    /// The first data shows what share of its memory is payload (`tcp_measure_rcv_mss`, since 6.6),
-    /// and the clamp follows (`tcp_set_window_clamp`).
-    fn learn_share(&mut self) {
-        if self.share == self.learnt_share {
-            return;
-        }
-        self.share = self.learnt_share;
-        let clamp = self.window_of(self.buffer);
-        if clamp < self.clamp {
-            self.threshold = self.threshold.min(clamp);
-        } else {
-            self.threshold = self.threshold.max(self.window.min(clamp));
-        }
-        self.clamp = clamp;
-        self.tuning.space = self.tuning.space.min(clamp);
-    }
-
     /// `tcp_incr_quickack`.
     fn allow_quick(&mut self) {
         let enough = (self.window / (2 * self.mss)).max(2);
@@ -484,160 +460,5 @@ impl Receiver {
     fn enter_quick_mode(&mut self) {
         self.allow_quick();
         self.delay = self.clock.ticks_in(MIN_DELAY);
-    }
-
-    /// `tcp_grow_window`: the window follows the data, two segments for each.
-    fn grow_window(&mut self, bytes: u64) {
-        let free = self.window_of(self.buffer.saturating_sub(self.allocated));
-        let room = self.clamp.min(free).saturating_sub(self.threshold);
-        if room > 0 {
-            self.threshold += room.min(2 * bytes.max(self.mss));
-            self.quick |= 1;
-        }
-    }
-
-    fn grow_buffer(&mut self, window: Option<u64>) {
-        let Some(window) = window else { return };
-        let wanted = (u128::from(window) * 256).div_ceil(u128::from(self.share.max(1)));
-        if self.grow_buffer_to(u64::try_from(wanted).unwrap_or(u64::MAX)) {
-            self.clamp = self.window_of(self.buffer);
-        }
-    }
-
-    fn grow_buffer_to(&mut self, wanted: u64) -> bool {
-        let wanted = wanted.min(self.max_buffer);
-        let grows = wanted > self.buffer;
-        self.buffer = self.buffer.max(wanted);
-        grows
-    }
-
-    /// `__tcp_ack_snd_check`.
-    fn acknowledge_if_due(&mut self, now: Time) -> Option<AckSegment> {
-        let unacknowledged = (self.next - self.acknowledged) * self.mss;
-        let second = unacknowledged > self.mss && self.select_window() >= self.window;
-        if second || self.quick > 0 || self.at_once {
-            return Some(self.send_ack(now));
-        }
-        if self.queue.is_empty() {
-            self.delay_ack(now);
-            return None;
-        }
-        self.hold_ack(now)
-    }
-
-    /// Joins acknowledgements that only report more of the same (`tcp_comp_sack_…`).
-    fn hold_ack(&mut self, now: Time) -> Option<AckSegment> {
-        if self.held >= MAX_HELD {
-            return Some(self.send_ack(now));
-        }
-        if self.repeated.0 != self.next {
-            self.repeated = (self.next, 0);
-        }
-        if self.repeated.1 < NEVER_HELD {
-            self.repeated.1 += 1;
-            return Some(self.send_ack(now));
-        }
-        self.held += 1;
-        if self.held_until.is_none() {
-            let rtt8 = if self.tuning.rtt8 == 0 {
-                self.handshake_rtt8
-            } else {
-                self.tuning.rtt8.min(self.handshake_rtt8.max(1))
-            };
-            let delay = (rtt8 * (1_000 >> 3) / 20).min(MAX_HOLD);
-            self.held_until = Some(now + Span::from_nanos(delay + HOLD_SLACK));
-        }
-        None
-    }
-
-    /// `tcp_send_delayed_ack`.
-    fn delay_ack(&mut self, now: Time) {
-        if self.delayed_until.is_none() {
-            let least = self.clock.ticks_in(MIN_DELAY);
-            let by_rtt = self.clock.ticks_in(self.handshake_rtt8 >> 3).max(least);
-            let delay = self.delay.min(by_rtt).min(self.clock.ticks_in(MAX_DELAY));
-            self.delayed_until = Some(self.clock.timer_expiry(now, delay));
-        }
-    }
-
-    /// Returns true if reading has at least doubled the window (`tcp_cleanup_rbuf`).
-    fn has_doubled_window(&mut self) -> bool {
-        let now = self.offered_window();
-        if 2 * now > self.clamp {
-            return false;
-        }
-        let new = self.select_window();
-        new > 0 && new >= 2 * now
-    }
-
-    /// `tcp_receive_window`.
-    fn offered_window(&self) -> u64 {
-        (self.acknowledged * self.mss + self.window).saturating_sub(self.next * self.mss)
-    }
-
-    /// `__tcp_select_window`.
-    fn select_window(&mut self) -> u64 {
-        let allowed = self.window_of(self.buffer);
-        let whole = self.clamp.min(allowed);
-        let mss = self.mss.min(whole);
-        let mut free = self.window_of(self.buffer.saturating_sub(self.allocated));
-        if mss == 0 {
-            return 0;
-        }
-        if free < whole >> 1 {
-            self.quick = 0;
-            free = free >> self.window_scale << self.window_scale;
-            if free < allowed >> 4 || free < mss {
-                return 0;
-            }
-        }
-        free = free.min(self.threshold);
-        if self.window_scale > 0 {
-            return self.in_units(free);
-        }
-        if self.window + mss <= free || self.window > free {
-            free / mss * mss
-        } else if mss == whole && free > self.window + (whole >> 1) {
-            free
-        } else {
-            self.window
-        }
-    }
-
-    /// Rounds a window up to what a header can carry.
-    const fn in_units(&self, window: u64) -> u64 {
-        let unit = 1 << self.window_scale;
-        (window + unit - 1) & !(unit - 1)
-    }
-
-    /// `tcp_send_ack` and `tcp_select_window`: what was offered is never taken back.
-    fn send_ack(&mut self, now: Time) -> AckSegment {
-        let offered = self.offered_window();
-        let new = self.select_window();
-        self.window = if new < offered {
-            self.in_units(offered)
-        } else {
-            new
-        };
-        self.acknowledged = self.next;
-        if self.pending {
-            self.quick = self.quick.saturating_sub(1);
-        }
-        self.pending = false;
-        self.at_once = false;
-        self.pushed = false;
-        self.held = 0;
-        self.held_until = None;
-        self.delayed_until = None;
-        self.counts.acks += 1;
-        AckSegment {
-            next: self.next,
-            window: ByteCount::new(
-                self.window.min(self.max_window) >> self.window_scale << self.window_scale,
-            ),
-            blocks: self.queue.sack_blocks(self.next, self.max_blocks),
-            stamp: self.clock.timestamp_at(now),
-            echo: self.recent,
-        }
     }
 }

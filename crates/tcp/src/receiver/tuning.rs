@@ -2,6 +2,8 @@
 
 use fullpipe_record::KernelVersion;
 
+use super::Receiver;
+
 /// The rules by which a kernel lets receive buffers grow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum AutotuningRules {
@@ -171,6 +173,50 @@ impl BufferTuning {
             .rules
             .receive_window(copied, before, behind, self.rtt8 >> 3, self.mss);
         (self.rules > AutotuningRules::Off).then_some(window)
+    }
+}
+
+impl Receiver {
+    /// The first data shows what share of its memory is payload (`tcp_measure_rcv_mss`, since 6.6),
+    /// and the clamp follows (`tcp_set_window_clamp`).
+    pub(super) fn learn_share(&mut self) {
+        if self.share == self.learnt_share {
+            return;
+        }
+        self.share = self.learnt_share;
+        let clamp = self.window_of(self.buffer);
+        if clamp < self.clamp {
+            self.threshold = self.threshold.min(clamp);
+        } else {
+            self.threshold = self.threshold.max(self.window.min(clamp));
+        }
+        self.clamp = clamp;
+        self.tuning.space = self.tuning.space.min(clamp);
+    }
+
+    /// `tcp_grow_window`: the window follows the data, two segments for each.
+    pub(super) fn grow_window(&mut self, bytes: u64) {
+        let free = self.window_of(self.buffer.saturating_sub(self.allocated));
+        let room = self.clamp.min(free).saturating_sub(self.threshold);
+        if room > 0 {
+            self.threshold += room.min(2 * bytes.max(self.mss));
+            self.quick |= 1;
+        }
+    }
+
+    pub(super) fn grow_buffer(&mut self, window: Option<u64>) {
+        let Some(window) = window else { return };
+        let wanted = (u128::from(window) * 256).div_ceil(u128::from(self.share.max(1)));
+        if self.grow_buffer_to(u64::try_from(wanted).unwrap_or(u64::MAX)) {
+            self.clamp = self.window_of(self.buffer);
+        }
+    }
+
+    pub(super) fn grow_buffer_to(&mut self, wanted: u64) -> bool {
+        let wanted = wanted.min(self.max_buffer);
+        let grows = wanted > self.buffer;
+        self.buffer = self.buffer.max(wanted);
+        grows
     }
 }
 

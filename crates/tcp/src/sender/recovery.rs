@@ -293,14 +293,11 @@ impl Sender {
     /// `tcp_process_loss`.
     fn process_loss(&mut self, now: Time, tally: &AckTally) {
         let recovered = self.board.acknowledged_segments() >= self.high;
-        if tally.advanced && self.may_undo() {
+        // RFC 5682, 3.b: what was sent only once, before the timeout, has arrived.
+        if tally.advanced && self.may_undo() || self.frto && tally.original {
             return self.undo_loss(now);
         }
         if self.frto {
-            // RFC 5682, 3.b: what was sent only once, before the timeout, has arrived.
-            if tally.original {
-                return self.undo_loss(now);
-            }
             if self.board.next_segment() > self.high {
                 if tally.data_sacked || !tally.advanced {
                     self.frto = false;
