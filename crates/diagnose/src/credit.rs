@@ -1,17 +1,17 @@
 //! Credit above TCP: the sending program may have so many bytes on the way, and waits for a message
 //! of the receiving one before it sends more.
 
-use fullpipe_record::TcpInfo;
-use fullpipe_units::{BitRate, ByteCount, Ratio, Span, median};
+use fullpipe_record::{Sample, TcpInfo};
+use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span, median};
 
 use crate::arrivals::ReceiverSampleFigures;
 use crate::figures::{SenderSampleFigures, share_of_votes};
 use crate::flow::SenderStream;
 use crate::snapshot::JudgedSample;
 use crate::thresholds::{
-    FULL_CREDIT_SHARE, MAX_CHANNEL_FILL, MIN_CHANNEL_FILL, MIN_CREDIT_MESSAGES, MIN_CREDIT_VOTES,
-    MIN_FOLLOWING_SHARE, MIN_FULL_CREDIT_TIME, MIN_LIMIT_SHARE, MIN_UNREFUTED_SHARE,
-    TICK_TOLERANCE,
+    FEW_CREDIT_VOTES, FULL_CREDIT_SHARE, MAX_CHANNEL_FILL, MIN_CHANNEL_FILL, MIN_CREDIT_MESSAGES,
+    MIN_CREDIT_VOTES, MIN_FOLLOWING_SHARE, MIN_FULL_CREDIT_TIME, MIN_LIMIT_SHARE,
+    MIN_UNREFUTED_SHARE, TICK_TOLERANCE,
 };
 
 /// Credit that holds a transfer back.
@@ -58,6 +58,11 @@ impl SilenceVotes {
         self.following >= MIN_CREDIT_VOTES && self.following_share() >= MIN_FOLLOWING_SHARE
     }
 
+    /// Returns true if mostly so, of the few snapshots of silence that there are.
+    fn are_likely(self) -> bool {
+        self.following >= FEW_CREDIT_VOTES && self.following_share() >= MIN_LIMIT_SHARE
+    }
+
     /// Returns true if data often leaves at times of its own.
     fn refute(self) -> bool {
         self.apart >= MIN_CREDIT_VOTES && self.following_share() < MIN_UNREFUTED_SHARE
@@ -76,16 +81,15 @@ impl ProgramCredit {
         let sizes = figures.flows.iter().map(usual_size);
         let all: ByteCount = sizes.collect::<Option<Vec<_>>>()?.into_iter().sum();
         let allowed = BitRate::from_bytes_in(all, rtt);
-        let votes = SilenceVotes::from_votes(figures.flows.iter().flat_map(silence_votes));
-        let is_level = share_of_votes(figures.flows.iter().flat_map(full_votes))?.get()
-            >= MIN_FULL_CREDIT_TIME;
-        let is_shown = votes.are_clear() || (is_level && !votes.refute());
+        let votes = SilenceVotes::from_votes(figures.flows.iter().flat_map(sender_votes));
+        let full = share_of_votes(figures.flows.iter().flat_map(full_votes))?;
+        let is_level = full.get() >= MIN_FULL_CREDIT_TIME && !votes.refute();
+        let is_shown = votes.are_clear() || is_level;
         (is_shown && is_reached(figures.rate, allowed)).then(|| Self {
             size: ByteCount::new(all.get() / u64::from(figures.stream_count())),
             most: figures.snapshots().filter_map(offered_bytes).max(),
             allowed,
-            is_shown_by_messages: votes.are_clear()
-                || (votes.following >= 3 && votes.following_share() >= MIN_LIMIT_SHARE),
+            is_shown_by_messages: votes.are_clear() || votes.are_likely(),
         })
     }
 
@@ -93,37 +97,22 @@ impl ProgramCredit {
     /// data and this end's small messages come together, with silence in between.
     pub(crate) fn from_receiver(arrivals: &ReceiverSampleFigures) -> Option<Self> {
         let rtt = arrivals.rtt?;
-        let growth = |counter: fn(&TcpInfo) -> Option<u64>| -> Option<u64> {
-            let of_flow = |flow: &Vec<&fullpipe_record::Sample>| {
-                Some(counter(&flow.last()?.tcp)?.saturating_sub(counter(&flow.first()?.tcp)?))
-            };
-            arrivals.flows.iter().map(of_flow).sum()
-        };
-        let messages = growth(|tcp| Some(tcp.data_segs_out?.get()))?;
+        let growth =
+            |counter: fn(&TcpInfo) -> Option<u64>| receiver_growth(&arrivals.flows, counter);
         let sent = growth(|tcp| Some(tcp.bytes_sent?.get()))?;
         let received = growth(|tcp| Some(tcp.bytes_received?.get()))?;
-        let of_flow = |flow: &Vec<&fullpipe_record::Sample>| {
-            Some(flow.last()?.at.saturating_sub(flow.first()?.at))
-        };
-        let time: Span = arrivals.flows.iter().filter_map(of_flow).sum();
+        let messages = growth(|tcp| Some(tcp.data_segs_out?.get()))?;
+        let time: Span = arrivals.flows.iter().filter_map(|flow| time_of(flow)).sum();
         let are_small = sent.saturating_mul(FEW_BACK) <= received;
-        if !are_small || !are_enough(messages, time, rtt) {
-            return None;
-        }
-        let votes = arrivals.snapshots().filter_map(|now| {
-            let (sent, received) = (now.tcp.since_data_sent?, now.tcp.since_data_received?);
-            let is_silent = sent.max(received) > TICK_TOLERANCE;
-            // A message goes out amid the data of a round trip, or after it.
-            let goes_with = sent + TICK_TOLERANCE >= received
-                && sent <= received + TICK_TOLERANCE.max(rtt / 3)
-                && received <= rtt + TICK_TOLERANCE;
-            is_silent.then_some(goes_with)
-        });
-        let votes = SilenceVotes::from_votes(votes);
-        let size =
-            ByteCount::new(arrivals.rate.bytes_in(rtt).get() / arrivals.flows.len().max(1) as u64);
-        votes.are_clear().then_some(Self {
-            size,
+        let votes = arrivals
+            .snapshots()
+            .filter_map(|now| receiver_vote(now, rtt));
+        let is_shown = are_small
+            && are_enough(messages, time, rtt)
+            && SilenceVotes::from_votes(votes).are_clear();
+        let brought = arrivals.rate.bytes_in(rtt).get();
+        is_shown.then(|| Self {
+            size: ByteCount::new(brought / arrivals.flows.len().max(1) as u64),
             most: None,
             allowed: arrivals.rate,
             is_shown_by_messages: true,
@@ -133,6 +122,29 @@ impl ProgramCredit {
 
 /// Messages of a receiving program are no more than this part of the data.
 const FEW_BACK: u64 = 10;
+
+/// Returns the growth of a counter of the receiving end, all connections together.
+fn receiver_growth(flows: &[Vec<&Sample>], counter: fn(&TcpInfo) -> Option<u64>) -> Option<u64> {
+    let of_flow = |flow: &Vec<&Sample>| {
+        Some(counter(&flow.last()?.tcp)?.saturating_sub(counter(&flow.first()?.tcp)?))
+    };
+    flows.iter().map(of_flow).sum()
+}
+
+fn time_of(flow: &[&Sample]) -> Option<Span> {
+    Some(flow.last()?.at.saturating_sub(flow.first()?.at))
+}
+
+/// Returns of a snapshot of silence whether this end's last message went out amid the data of a
+/// round trip, or after it. What arrives answers the message of a round trip ago.
+fn receiver_vote(now: &Sample, rtt: Span) -> Option<bool> {
+    let (sent, received) = (now.tcp.since_data_sent?, now.tcp.since_data_received?);
+    let is_silent = received > TICK_TOLERANCE;
+    let goes_with = sent + TICK_TOLERANCE >= received
+        && sent <= received + TICK_TOLERANCE.max(rtt / 3)
+        && received <= rtt + TICK_TOLERANCE;
+    is_silent.then_some(goes_with)
+}
 
 /// Returns true if the rate is what credit allows, within the bounds of all windows above TCP.
 fn is_reached(rate: BitRate, allowed: BitRate) -> bool {
@@ -144,7 +156,7 @@ fn is_reached(rate: BitRate, allowed: BitRate) -> bool {
 fn has_messages(figures: &SenderSampleFigures, rtt: Span) -> bool {
     let received = |tcp: &TcpInfo| {
         tcp.data_segs_in
-            .map(fullpipe_units::SegCount::get)
+            .map(SegCount::get)
             .or_else(|| tcp.bytes_received.map(ByteCount::get))
     };
     let of_flow = |flow: &SenderStream| {
@@ -178,7 +190,7 @@ fn full_votes(flow: &SenderStream) -> Vec<Option<bool>> {
 
 /// Returns of each snapshot of silence whether the last data left when the last message had come,
 /// and nothing has come since. A pace takes its time for what was granted at once.
-fn silence_votes(flow: &SenderStream) -> Vec<bool> {
+fn sender_votes(flow: &SenderStream) -> Vec<bool> {
     let size = usual_size(flow).unwrap_or_default();
     let vote = |snapshot: &JudgedSample| {
         let tcp = &snapshot.sample.tcp;

@@ -521,8 +521,9 @@ pub(crate) const MIN_CHANNEL_FILL: f64 = 0.65;
 /// reaches: the round-trip time under load varies.
 pub(crate) const MAX_CHANNEL_FILL: f64 = 1.1;
 /// Messages of the receiving program by round trips, at least, where it grants credit: one that
-/// waits for half of a window sends one in each.
-pub(crate) const MIN_CREDIT_MESSAGES: f64 = 0.7;
+/// waits for the whole of it sends one in each, and the last byte comes later than the first
+/// (measured: 0.67 where a pace spreads it).
+pub(crate) const MIN_CREDIT_MESSAGES: f64 = 0.6;
 /// Share of the most that a stream ever had on the way from which all its credit is used: frames
 /// and records make it differ a little (measured with HTTP/2: 65 535 to 65 949 bytes).
 pub(crate) const FULL_CREDIT_SHARE: f64 = 0.97;
@@ -534,6 +535,8 @@ pub(crate) const MAX_FRAMED_WINDOW: f64 = 1.03;
 pub(crate) const MIN_FULL_CREDIT_TIME: f64 = 0.4;
 /// Least number of snapshots of silence that show what it waits for.
 pub(crate) const MIN_CREDIT_VOTES: u32 = 8;
+/// Least number of those where all credit is used nearly always, so that there is little silence.
+pub(crate) const FEW_CREDIT_VOTES: u32 = 3;
 /// Share of those in which the last data left when the last message had come (measured: 0.96 and
 /// more with credit; 0 to 0.7 of a program that keeps to a rate, whose peer sends messages too).
 pub(crate) const MIN_FOLLOWING_SHARE: f64 = 0.8;

@@ -22,6 +22,8 @@ pub enum Need {
     Sshd,
     /// The server `nginx`.
     Nginx,
+    /// The program `nghttp`, a client of HTTP/2 whose windows can be set.
+    Nghttp,
     /// The program `rsync`.
     Rsync,
     /// The server `vsftpd`.
@@ -69,6 +71,7 @@ impl Need {
                 lacking_program("ssh", "-V").or_else(|| lacking_program("/usr/sbin/sshd", "-V"))
             }
             Self::Nginx => lacking_program("/usr/sbin/nginx", "-v"),
+            Self::Nghttp => lacking_program("nghttp", "--version"),
             Self::Rsync => lacking_program("rsync", "--version"),
             Self::Vsftpd => lacking_program("/usr/sbin/vsftpd", "-v"),
             Self::Tcpdump => lacking_program("tcpdump", "--version"),

@@ -81,6 +81,12 @@ impl SshServer {
         format!("ssh -F {} -p {port}", self.file("client"))
     }
 
+    /// The command line of an `sftp` that reads commands, without the host.
+    pub fn sftp_client(&self) -> String {
+        let (configuration, port) = (self.file("client"), self.port);
+        format!("sftp -F {configuration} -P {port} -b - -s /usr/lib/openssh/sftp-server")
+    }
+
     fn file(&self, name: &str) -> String {
         self.folder.path().join(name).display().to_string()
     }

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use fullpipe_model::application::{Application, find_application};
 use fullpipe_record::{
-    ApplicationWindowVerdict, At, CpuVerdict, Evidence, LegalVerdict, Limit, Remedy, Scope,
+    ApplicationWindowVerdict, At, CpuVerdict, Evidence, LegalVerdict, Limit, Remedy, Sample, Scope,
     SendBufferVerdict, SenderApplicationVerdict, UnknownVerdict,
 };
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
@@ -61,38 +61,51 @@ pub(crate) fn above_tcp(
     }
     if found.limit_kind() == Limit::ApplicationWindow {
         let size = rtt.map(|rtt| rate.bytes_in(rtt)).unwrap_or_default();
-        let verdict = known_protocol(evidence, size).unwrap_or(ApplicationWindowVerdict::Other);
-        // Without its ports, a capture does not show what else it may be.
-        let is_shown = ports_of_ends(evidence).is_some();
-        return LimitFinding {
-            verdict: if is_shown {
-                verdict.into()
-            } else {
-                found.verdict
-            },
-            ..found
-        };
+        return of_captured_window(evidence, size, found);
     }
-    let of_credit = || {
-        let credit = credit.filter(|_| may_be_credit(evidence, &found))?;
-        let verdict = known_protocol(evidence, credit.size)
-            .or_else(|| {
-                credit
-                    .is_initial_http2()
-                    .then_some(ApplicationWindowVerdict::Http2)
-            })
-            .or(credit
-                .is_shown_by_messages
-                .then_some(ApplicationWindowVerdict::Other))?;
-        let share = Ratio::new(rate.relative_to(credit.allowed).min(1.0));
-        let of_window = LimitFinding::new(verdict, share);
-        Some(if evidence.sender_samples.is_empty() {
-            of_window.one_of_several()
-        } else {
-            of_window
-        })
-    };
-    of_credit().unwrap_or(found)
+    let of_credit = credit.filter(|_| may_be_credit(evidence, &found));
+    of_credit
+        .and_then(|credit| window_of_credit(evidence, rate, credit))
+        .unwrap_or(found)
+}
+
+/// Returns the window whose `credit` held the transfer back; `None` where neither the programs nor
+/// the messages show one.
+fn window_of_credit(
+    evidence: &Evidence,
+    rate: BitRate,
+    credit: ProgramCredit,
+) -> Option<LimitFinding> {
+    let by_size = is_initial_http2(credit.most).then_some(ApplicationWindowVerdict::Http2);
+    let by_messages = credit
+        .is_shown_by_messages
+        .then_some(ApplicationWindowVerdict::Other);
+    let known = known_protocol(evidence, credit.size);
+    let verdict = known.or(by_size).or(by_messages)?;
+    let share = Ratio::new(rate.relative_to(credit.allowed).min(1.0));
+    let found = LimitFinding::new(verdict, share);
+    Some(if evidence.sender_samples.is_empty() {
+        found.one_of_several()
+    } else {
+        found
+    })
+}
+
+/// Returns the window that a capture shows, of which `size` is used, by its ports and by what is in
+/// flight. Without its ports, it shows no more than that.
+fn of_captured_window(evidence: &Evidence, size: ByteCount, found: LimitFinding) -> LimitFinding {
+    if ports_of_ends(evidence).is_none() {
+        return found;
+    }
+    let samples = evidence.sender_samples.iter();
+    let most = samples.filter_map(Sample::outstanding_bytes).max();
+    let verdict = known_protocol(evidence, size)
+        .or_else(|| is_initial_http2(most).then_some(ApplicationWindowVerdict::Http2))
+        .unwrap_or(ApplicationWindowVerdict::Other);
+    LimitFinding {
+        verdict: verdict.into(),
+        ..found
+    }
 }
 
 /// Returns the window of an SSH channel, where it is what held the transfer back.
@@ -158,21 +171,16 @@ fn known_protocol(evidence: &Evidence, size: ByteCount) -> Option<ApplicationWin
         let ends = ports_of_ends(evidence);
         ends.is_some_and(|ends| ends.iter().any(|port| ports.contains(port)))
     };
-    let client = client_end(evidence);
+    let is_ssh = runs(&SSH) || (listens(&SSH_PORTS) && !runs(&SFTP));
+    let channel = find_application("ssh").and_then(|ssh| ssh.window)?;
+    let asks = client_end(evidence) == At::Sender;
     match () {
-        () if runs(&SSH) || (listens(&SSH_PORTS) && !runs(&SFTP)) => {
-            let channel = find_application("ssh").and_then(|ssh| ssh.window)?;
-            Some(match client {
-                _ if size >= channel.scale_by(MIN_CHANNEL_FILL) => {
-                    ApplicationWindowVerdict::SshChannelOfReceiver
-                }
-                At::Sender => ApplicationWindowVerdict::SftpOfSender,
-                _ => ApplicationWindowVerdict::SftpOfReceiver,
-            })
+        () if is_ssh && size >= channel.scale_by(MIN_CHANNEL_FILL) => {
+            Some(ApplicationWindowVerdict::SshChannelOfReceiver)
         }
-        () if runs(&SFTP) && client == At::Sender => Some(ApplicationWindowVerdict::SftpOfSender),
-        () if runs(&SFTP) => Some(ApplicationWindowVerdict::SftpOfReceiver),
-        () if runs(&SMB) || listens(&SMB_PORTS) => Some(if client == At::Sender {
+        () if (is_ssh || runs(&SFTP)) && asks => Some(ApplicationWindowVerdict::SftpOfSender),
+        () if is_ssh || runs(&SFTP) => Some(ApplicationWindowVerdict::SftpOfReceiver),
+        () if runs(&SMB) || listens(&SMB_PORTS) => Some(if asks {
             ApplicationWindowVerdict::SmbOfSender
         } else {
             ApplicationWindowVerdict::SmbOfReceiver
@@ -213,17 +221,15 @@ fn client_end(evidence: &Evidence) -> At {
     }
 }
 
-impl ProgramCredit {
-    /// Returns true if it is what a connection of HTTP/2 begins with, and the frames and records
-    /// around it.
-    fn is_initial_http2(&self) -> bool {
-        let initial = find_application("HTTP/2").and_then(|http2| http2.window);
-        // A byte of the sequence space is the SYN's.
-        let is_initial = |(most, initial): (ByteCount, ByteCount)| {
-            most + ByteCount::new(1) >= initial && most <= initial.scale_by(MAX_FRAMED_WINDOW)
-        };
-        self.most.zip(initial).is_some_and(is_initial)
-    }
+/// Returns true if the `most` that ever was on the way is what a connection of HTTP/2 begins with,
+/// and the frames and records around it.
+fn is_initial_http2(most: Option<ByteCount>) -> bool {
+    let initial = find_application("HTTP/2").and_then(|http2| http2.window);
+    // A byte of the sequence space is the SYN's.
+    let is_initial = |(most, initial): (ByteCount, ByteCount)| {
+        most + ByteCount::new(1) >= initial && most <= initial.scale_by(MAX_FRAMED_WINDOW)
+    };
+    most.zip(initial).is_some_and(is_initial)
 }
 
 /// Returns the rate that the windows of all channels allow together; `None` where the program is
@@ -316,7 +322,7 @@ impl ApplicationWindowFacts {
             rate,
             rtt,
             allowed: ceiling_of(&found, evidence, rtt, credit),
-            is_initial_http2: credit.is_some_and(|credit| credit.is_initial_http2()),
+            is_initial_http2: is_initial_http2(credit.and_then(|credit| credit.most)),
             shown: Vec::new(),
         }
     }

@@ -224,7 +224,7 @@ impl Drop for Server {
     }
 }
 
-const SELF: &str = env!("CARGO_BIN_EXE_fullpipe");
+pub(crate) const SELF: &str = env!("CARGO_BIN_EXE_fullpipe");
 
 #[test]
 fn a_command_is_explained_and_its_output_passes_through() {
@@ -466,15 +466,15 @@ fn a_download_is_explained_and_bounded_in_time_and_in_bytes() {
 }
 
 /// `fullpipe lab up`, which does not outlive its test.
-struct Lab {
+pub(crate) struct Lab {
     program: Child,
     name: String,
 }
 
 impl Lab {
-    const RECEIVER: &str = "198.18.0.2";
+    pub(crate) const RECEIVER: &str = "198.18.0.2";
 
-    fn start(mark: &Mark, path: &str, sender: &str) -> Self {
+    pub(crate) fn start(mark: &Mark, path: &str, sender: &str) -> Self {
         let name = format!("diagnose-{}", mark.as_str());
         let text = format!(
             "name = \"d\"\ntitle = \"t\"\n[path]\n{path}\n[sender]\n{sender}\n[[step]]\nname = \"none\"\n"
@@ -510,7 +510,7 @@ impl Lab {
     }
 
     /// A server in the receiving host.
-    fn serve(&self, command: &[&str], port: u16) -> Running {
+    pub(crate) fn serve(&self, command: &[&str], port: u16) -> Running {
         let server = Running::start(&mut self.host("receiver", command));
         let port = format!(":{port:04X} ");
         let listens = || {
@@ -554,7 +554,7 @@ fn invalid(report: &Value) -> Vec<String> {
 /// Returns the document that a program in the sending host prints, of a run in which the machine
 /// itself neither lost nor delayed anything: the path is far from full, so that only the machine
 /// can cause retransmissions and delays.
-fn undisturbed(lab: &Lab, idle_rtt: f64, command: &[&str]) -> Value {
+pub(crate) fn undisturbed(lab: &Lab, idle_rtt: f64, command: &[&str]) -> Value {
     valid_within(4, || {
         let output = lab.sender(command);
         let report = document(&output);
@@ -596,7 +596,7 @@ fn undisturbed(lab: &Lab, idle_rtt: f64, command: &[&str]) -> Value {
     })
 }
 
-fn verdict(report: &Value) -> (&str, &str) {
+pub(crate) fn verdict(report: &Value) -> (&str, &str) {
     let verdict = &report["diagnosis"]["transfers"][0]["verdict"];
     (
         verdict["kind"].as_str().unwrap(),

@@ -7,7 +7,9 @@ mod host;
 mod page;
 mod programs;
 
-use fullpipe_record::{Content, Document, Published, Steady, SweepOrder, SweepReport, SweepRun};
+use fullpipe_record::{
+    Content, Document, Http1Download, Published, Steady, SweepOrder, SweepReport, SweepRun,
+};
 use fullpipe_report::{self as report, PageSource, without_marks};
 use fullpipe_units::{BitRate, Span};
 
@@ -51,6 +53,30 @@ fn a_transfer_that_was_watched() {
 fn a_verdict_from_which_nothing_follows() {
     let nothing = diagnosed::unknown();
     insta::assert_snapshot!(textbook(&report::diagnosis_text(&nothing, BitRate::ZERO)));
+}
+
+#[test]
+fn a_download_by_http1_says_whether_http2_held_it_back() {
+    let again = |mbps| Http1Download {
+        before: BitRate::from_mbps(9),
+        measured: BitRate::from_mbps(mbps),
+        verdict: diagnosed::watched().verdict,
+    };
+    let words = |mbps| {
+        let text = without_marks(&report::http1_text(&again(mbps))).to_string();
+        text.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let faster = words(38);
+    assert!(
+        faster.contains("By HTTP/1.1") && faster.contains("38 Mbit/s") && faster.contains("9 Mbit/s"),
+        "{faster}"
+    );
+    assert!(faster.contains("window of HTTP/2 held"), "{faster}");
+    let alike = words(10);
+    assert!(
+        alike.contains("no faster by HTTP/1.1") && alike.contains("send-buffer"),
+        "{alike}"
+    );
 }
 
 #[test]
