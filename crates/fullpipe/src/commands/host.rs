@@ -474,7 +474,7 @@ fn run_watchdog(id: &str, after: Span, journal: &JournalFolder) -> Result {
         // Its output is not read.
         write_syslog(Path::new("/dev/log"), why);
     }
-    taken_back.map_err(|why| run_failure(why))
+    taken_back.map_err(run_failure)
 }
 
 /// Time after which it finds out again whether the apply still waits.

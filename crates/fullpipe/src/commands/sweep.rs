@@ -314,7 +314,7 @@ impl SweepArguments {
             target: place.target.clone(),
             is_virtual: place.is_virtual,
             grid: SweepGrid::from_ranges(self.windows.clone(), self.streams.clone())
-                .map_err(|message| usage_failure(message))?,
+                .map_err(usage_failure)?,
             order: self
                 .full
                 .then(|| self.order.unwrap_or(SweepOrder::Scrambled)),
@@ -331,7 +331,7 @@ impl SweepArguments {
         let light = require_whole(light, "anything was measured", what)?;
         let rtt = light.rtt.idle.map_or(Span::ZERO, |idle| idle.min);
         let plan = CampaignPlan::new(plan_sweep(wishes, &light, (place.path)(rtt)?.as_ref()))
-            .map_err(|message| usage_failure(message))?;
+            .map_err(usage_failure)?;
         Ok(plan.with_forecast())
     }
 
@@ -528,7 +528,7 @@ fn check_plan(plan: SweepPlan, place: &SweepPath<'_>) -> Result<CampaignPlan> {
             plan.id, plan.target
         )));
     }
-    CampaignPlan::new(plan).map_err(|message| usage_failure(message))
+    CampaignPlan::new(plan).map_err(usage_failure)
 }
 
 /// A real host.

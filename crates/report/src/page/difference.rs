@@ -94,8 +94,9 @@ fn quantity_changes_section(report: &DifferenceReport) -> PageSection {
     let resent = report.retransmits.as_ref();
     let all = [
         quantity_row("rate", &report.rate, ToString::to_string, Blue),
-        median.and_then(|of| quantity_row("round trip under load", of, round_trip_text, Plum)),
-        p99.and_then(|of| quantity_row("its 99th percentile", of, round_trip_text, Plum)),
+        median
+            .and_then(|of| quantity_row("round trip under load", of, |rtt| round_trip(*rtt), Plum)),
+        p99.and_then(|of| quantity_row("its 99th percentile", of, |rtt| round_trip(*rtt), Plum)),
         resent
             .and_then(|of| quantity_row("segments retransmitted", of, ToString::to_string, Orange)),
     ];
@@ -112,10 +113,6 @@ fn quantity_changes_section(report: &DifferenceReport) -> PageSection {
     let method =
         "B to A, with the 95 % interval between runs; a hollow dot: no difference was shown.";
     PageSection::new(title, method, rows)
-}
-
-fn round_trip_text(rtt: &Span) -> String {
-    round_trip(*rtt)
 }
 
 /// Returns the change of a quantity; `None` of too few runs.

@@ -1,6 +1,6 @@
 //! Figures of published measurements next to those of the scenarios that rebuild them.
 
-use fullpipe_record::{LabReport, ProgramRow, ProgramsReport, SweepReport};
+use fullpipe_record::{LabReport, ProgramsReport, SweepReport};
 
 use super::campaign::{counted_runs, fastest_run, rate_spread, repeated_settings};
 use crate::prelude::*;
@@ -171,206 +171,136 @@ fn retransmission_free_runs(report: &SweepReport, best: BitRate) -> String {
     format!("{calm} of {all} sent nothing again; {calm_fast} of the {fast} above 68 % of the top")
 }
 
-/// The tables of a source: what it measured in each column, in Mbit/s, by program.
-struct PublishedTables {
+/// The table of a source: what it measured in each column, in Mbit/s, by program.
+struct PublishedTable {
     scenario: &'static str,
     title: &'static str,
     method: &'static str,
-    /// Beginning of the names of the steps of each column.
-    columns: &'static [&'static str],
-    rows: &'static [SourceRow],
-}
-
-/// A program, and its published figures.
-struct SourceRow {
-    program: &'static str,
-    /// Streams of the steps that are this program's; `None` of a program that the scenario does not
-    /// run.
-    streams: Option<StreamNumber>,
-    published: &'static [&'static str],
-}
-
-/// The number of streams of a step.
-#[derive(Clone, Copy)]
-enum StreamNumber {
-    One,
-    Several,
+    /// The columns, by the beginning of the names of their steps. Below them a line each for a
+    /// program: its name, whether its steps have one stream or several, or nothing if the scenario
+    /// does not run it, and its published figures.
+    rows: &'static str,
 }
 
 /// Tables of "TCP buffers and throughput over high-latency links between OCI regions" (Oracle).
-const SOURCES: [PublishedTables; 2] = [
-    PublishedTables {
+const SOURCES: [PublishedTable; 2] = [
+    PublishedTable {
         scenario: "oci-buffers",
         title: "The source's table of three batches of buffers",
         method: "1 Gbit/s × 98 ms, MTU 9000, a file of 2 GB. What this scenario does not run has the figure of the \
                  source alone: scp and rsync over ssh are limited by the channel of SSH, not by the buffers.",
-        columns: &["default", "12.5 MB", "24.5 MB"],
-        rows: &[
-            SourceRow {
-                program: "iperf, 1 stream",
-                streams: Some(StreamNumber::One),
-                published: &["250 Mbit/s", "500 Mbit/s", "900 Mbit/s"],
-            },
-            SourceRow {
-                program: "iperf, several",
-                streams: Some(StreamNumber::Several),
-                published: &["4 streams fill the link", "2 streams fill the link", ""],
-            },
-            SourceRow {
-                program: "scp",
-                streams: None,
-                published: &[
-                    "119 Mbit/s, 150 at most",
-                    "no improvement",
-                    "at most 160 Mbit/s",
-                ],
-            },
-            SourceRow {
-                program: "rsync over ssh",
-                streams: None,
-                published: &[
-                    "161 Mbit/s, 164 at most",
-                    "no improvement",
-                    "at most 160 Mbit/s",
-                ],
-            },
-            SourceRow {
-                program: "rsync daemon",
-                streams: None,
-                published: &["210 Mbit/s", "500 Mbit/s", "about 1 Gbit/s"],
-            },
-            SourceRow {
-                program: "curl",
-                streams: None,
-                published: &["258 Mbit/s", "500 Mbit/s", "950 Mbit/s"],
-            },
-        ],
+        rows: "\
+program|streams|default|12.5 MB|24.5 MB
+iperf, 1 stream|one|250 Mbit/s|500 Mbit/s|900 Mbit/s
+iperf, several|several|4 streams fill the link|2 streams fill the link|
+scp||119 Mbit/s, 150 at most|no improvement|at most 160 Mbit/s
+rsync over ssh||161 Mbit/s, 164 at most|no improvement|at most 160 Mbit/s
+rsync daemon||210 Mbit/s|500 Mbit/s|about 1 Gbit/s
+curl||258 Mbit/s|500 Mbit/s|950 Mbit/s",
     },
-    PublishedTables {
+    PublishedTable {
         scenario: "oci-mtu",
         title: "The source's comparison of small and jumbo frames",
         method: "1 Gbit/s × 98 ms, buffers of 24.5 MB. The source states no loss; the scenario has 2 in 100 000.",
-        columns: &["MTU 1500", "MTU 9000"],
-        rows: &[
-            SourceRow {
-                program: "iperf, 1 stream",
-                streams: Some(StreamNumber::One),
-                published: &["80 Mbit/s, 300 at most", "900 Mbit/s"],
-            },
-            SourceRow {
-                program: "curl",
-                streams: None,
-                published: &["200 Mbit/s, 300 at most", "950 Mbit/s"],
-            },
-        ],
+        rows: "\
+program|streams|MTU 1500|MTU 9000
+iperf, 1 stream|one|80 Mbit/s, 300 at most|900 Mbit/s
+curl||200 Mbit/s, 300 at most|950 Mbit/s",
     },
 ];
 
-/// Returns the tables of a scenario's source with its own figures next to them; `None` of a
-/// scenario without tables.
+/// Returns the table of a scenario's source with its own figures next to it; `None` of a scenario
+/// without one.
 pub(super) fn of_scenario(report: &LabReport) -> Option<PageSection> {
     let source = SOURCES
         .iter()
         .find(|source| source.scenario == report.scenario)?;
-    let heads = std::iter::once("program".to_owned())
-        .chain(
-            source
-                .columns
-                .iter()
-                .flat_map(|column: &&str| [format!("{column}, source"), format!("{column}, here")]),
-        )
-        .collect();
+    let mut lines = source.rows.lines().map(|line| line.split('|'));
+    let columns: Vec<&str> = lines.next()?.skip(2).collect();
+    let heads = columns
+        .iter()
+        .flat_map(|column| [format!("{column}, source"), format!("{column}, here")]);
+    let rows = lines.map(|mut row| {
+        let (program, streams) = (row.next(), row.next().unwrap_or_default());
+        let cells = columns.iter().zip(row).flat_map(|(column, published)| {
+            [
+                published.to_owned(),
+                measured_step_rate(report, column, streams),
+            ]
+        });
+        program
+            .map(str::to_owned)
+            .into_iter()
+            .chain(cells)
+            .collect()
+    });
     let table = FigureTable {
-        heads,
-        rows: source
-            .rows
-            .iter()
-            .map(|row: &SourceRow| {
-                let cells =
-                    source
-                        .columns
-                        .iter()
-                        .zip(row.published)
-                        .flat_map(|(column, published)| {
-                            [
-                                (*published).to_owned(),
-                                row.streams.map_text(|streams| {
-                                    measured_step_rate(report, column, streams)
-                                }),
-                            ]
-                        });
-                std::iter::once(row.program.to_owned())
-                    .chain(cells)
-                    .collect()
-            })
-            .collect(),
+        heads: ["program".to_owned()].into_iter().chain(heads).collect(),
+        rows: rows.collect(),
     };
     Some(PageSection::new(source.title, source.method, table))
-}
-
-/// A published figure of a program under one set of settings.
-struct OfProgram {
-    /// Beginning of the name of the step that has these settings.
-    batch: &'static str,
-    program: &'static str,
-    published: &'static str,
-    /// Explanation of the difference.
-    why: &'static str,
 }
 
 /// Scenario that rebuilds the measurements of programs of the same source.
 const PROGRAMS_OF_ORACLE: &str = "oci-applications";
 
-const BY_WINDOW: &str = "There, half of a receive buffer of 6 MB is the window: 3 MB a round trip. Here, Linux \
+/// Published figures of programs, in Mbit/s, of a file of 2 GB: the beginning of the name of the
+/// step that has these settings, the program, its figure, and the explanation of the difference.
+/// The source has no figures of its second batch but the target that was reached or not.
+const OF_PROGRAMS: &str = "\
+batch 1|iperf3|250|window
+batch 1|scp|119, at most 150|channel
+batch 1|rsync|161, at most 164|channel
+batch 1|rsyncd|210|writes
+batch 1|curl|258|window
+batch 2|iperf3|500|follows
+batch 2|scp|no improvement|cipher
+batch 2|rsync|no improvement|cipher
+batch 2|rsyncd|500|follows
+batch 2|curl|500|follows
+batch 3: 24.5 MB|iperf3|900|follows
+batch 3: 24.5 MB|scp|at most 160|cipher
+batch 3: 24.5 MB|rsync|at most 160|cipher
+batch 3: 24.5 MB|rsyncd|about 1000|follows
+batch 3: 24.5 MB|curl|950|follows
+batch 3, MTU 1500|iperf3|80, at most 300|loss
+batch 3, MTU 1500|curl|200, at most 300|loss
+batch 3, MTU 9000|iperf3|900|loss
+batch 3, MTU 9000|curl|950|loss";
+
+/// Explanations of differences.
+const REASONS: [(&str, &str); 6] = [
+    (
+        "window",
+        "There, half of a receive buffer of 6 MB is the window: 3 MB a round trip. Here, Linux \
                          advertises more of it, and 4 MiB of send buffer bind first, of which about three quarters are \
-                         in use.";
-const CHANNEL: &str = "The channel of SSH, then and now: 2 MiB, of which 48 KiB on average are not granted again at \
+                         in use.",
+    ),
+    (
+        "channel",
+        "The channel of SSH, then and now: 2 MiB, of which 48 KiB on average are not granted again at \
                        once. Its steady rate is to be compared with the most of the source, and the whole with its \
                        average: both have the login in them, over which a larger file is longer. HPN-SSH at both ends \
-                       would have no such window.";
-const NO_CIPHER: &str = "The channel again: neither buffers nor the cipher matter, whose processor time is a small share.";
-const ASKS: &str = "rsync writes only while a third of the send buffer is free, so that two thirds are in use: less \
-                    than curl has of the same buffer, there as well.";
-const FOLLOWS: &str = "It follows the buffers. The whole has the handshake and the ramp in it, which count less in 2 GB.";
-const LOSS: &str = "The source names no loss; 2 · 10⁻⁵ is planted here. Under the same loss a window grows by \
-                    segments: with those of MTU 9000 it is six times as large.";
-
-const fn of_program(
-    batch: &'static str,
-    program: &'static str,
-    published: &'static str,
-    why: &'static str,
-) -> OfProgram {
-    OfProgram {
-        batch,
-        program,
-        published,
-        why,
-    }
-}
-
-/// Published figures of programs, in Mbit/s, of a file of 2 GB. The source has no figures of its
-/// second batch but the target that was reached or not.
-const OF_PROGRAMS: [OfProgram; 19] = [
-    of_program("batch 1", "iperf3", "250", BY_WINDOW),
-    of_program("batch 1", "scp", "119, at most 150", CHANNEL),
-    of_program("batch 1", "rsync", "161, at most 164", CHANNEL),
-    of_program("batch 1", "rsyncd", "210", ASKS),
-    of_program("batch 1", "curl", "258", BY_WINDOW),
-    of_program("batch 2", "iperf3", "500", FOLLOWS),
-    of_program("batch 2", "scp", "no improvement", NO_CIPHER),
-    of_program("batch 2", "rsync", "no improvement", NO_CIPHER),
-    of_program("batch 2", "rsyncd", "500", FOLLOWS),
-    of_program("batch 2", "curl", "500", FOLLOWS),
-    of_program("batch 3: 24.5 MB", "iperf3", "900", FOLLOWS),
-    of_program("batch 3: 24.5 MB", "scp", "at most 160", NO_CIPHER),
-    of_program("batch 3: 24.5 MB", "rsync", "at most 160", NO_CIPHER),
-    of_program("batch 3: 24.5 MB", "rsyncd", "about 1000", FOLLOWS),
-    of_program("batch 3: 24.5 MB", "curl", "950", FOLLOWS),
-    of_program("batch 3, MTU 1500", "iperf3", "80, at most 300", LOSS),
-    of_program("batch 3, MTU 1500", "curl", "200, at most 300", LOSS),
-    of_program("batch 3, MTU 9000", "iperf3", "900", LOSS),
-    of_program("batch 3, MTU 9000", "curl", "950", LOSS),
+                       would have no such window.",
+    ),
+    (
+        "cipher",
+        "The channel again: neither buffers nor the cipher matter, whose processor time is a small share.",
+    ),
+    (
+        "writes",
+        "rsync writes only while a third of the send buffer is free, so that two thirds are in use: less \
+                    than curl has of the same buffer, there as well.",
+    ),
+    (
+        "follows",
+        "It follows the buffers. The whole has the handshake and the ramp in it, which count less in 2 GB.",
+    ),
+    (
+        "loss",
+        "The source names no loss; 2 · 10⁻⁵ is planted here. Under the same loss a window grows by \
+                    segments: with those of MTU 9000 it is six times as large.",
+    ),
 ];
 
 /// Returns the published figures of the programs of a scenario next to those that were measured,
@@ -391,38 +321,8 @@ pub(super) fn of_programs(report: &ProgramsReport) -> Option<PageSection> {
     let table = FigureTable {
         heads: heads.map(str::to_owned).to_vec(),
         rows: OF_PROGRAMS
-            .iter()
-            .map(|source: &OfProgram| {
-                let batch = report
-                    .batches
-                    .iter()
-                    .find(|batch| batch.name.starts_with(source.batch));
-                let row = batch
-                    .and_then(|batch| batch.rows.iter().find(|row| row.program == source.program));
-                let figure = |of: fn(&ProgramRow) -> Option<BitRate>| {
-                    row.and_then(of)
-                        .map_text(|rate| format!("{:.0}", rate.as_mbps()))
-                };
-                let limit = row
-                    .and_then(|row| row.verdict.as_ref())
-                    .map_text(|verdict| verdict.name().to_owned());
-                let settings = batch.map_or(source.batch, |batch| &batch.name).to_owned();
-                let cells = [
-                    figure(|row| row.goodput),
-                    figure(|row| row.steady),
-                    limit,
-                    source.why.to_owned(),
-                ];
-                [
-                    vec![
-                        settings,
-                        source.program.to_owned(),
-                        source.published.to_owned(),
-                    ],
-                    cells.to_vec(),
-                ]
-                .concat()
-            })
+            .lines()
+            .filter_map(|line| published_row(report, line))
             .collect(),
     };
     let method = "Mbit/s. Oracle, TCP buffers and throughput over high-latency links between OCI regions: 1 Gbit/s × \
@@ -434,18 +334,40 @@ pub(super) fn of_programs(report: &ProgramsReport) -> Option<PageSection> {
     ))
 }
 
-/// Returns the measured rate of the step of a column; nothing where no valid run has one.
-fn measured_step_rate(report: &LabReport, column: &str, streams: StreamNumber) -> String {
-    let is_asked = |count: u16| {
-        matches!(
-            (streams, count),
-            (StreamNumber::One, 1) | (StreamNumber::Several, 2..)
-        )
-    };
-    let step = report
-        .steps
-        .iter()
-        .find(|step| step.name.starts_with(column) && is_asked(step.request.streams));
-    step.and_then(|step| step.measured)
-        .map_text(|rate| rate.to_string())
+/// Returns the measured rate of the step of a column with one stream or several; nothing where no
+/// valid run has one.
+fn measured_step_rate(report: &LabReport, column: &str, streams: &str) -> String {
+    let step = report.steps.iter().find(|step| {
+        step.name.starts_with(column)
+            && match step.request.streams {
+                0 => false,
+                1 => streams == "one",
+                _ => streams == "several",
+            }
+    });
+    or_empty(step.and_then(|step| step.measured))
+}
+
+/// Returns a line of [`OF_PROGRAMS`] with the measured figures and the explanation.
+fn published_row(report: &ProgramsReport, line: &str) -> Option<Vec<String>> {
+    let [settings, program, published, reason] =
+        line.split('|').collect::<Vec<_>>().try_into().ok()?;
+    let mut batches = report.batches.iter();
+    let batch = batches.find(|batch| batch.name.starts_with(settings));
+    let row = batch.and_then(|batch| batch.rows.iter().find(|row| row.program == program));
+    let verdict = row.and_then(|row| row.verdict.as_ref());
+    let (_, why) = REASONS.iter().find(|(name, _)| *name == reason)?;
+    Some(vec![
+        batch.map_or(settings, |batch| &batch.name).to_owned(),
+        program.to_owned(),
+        published.to_owned(),
+        megabits(row.and_then(|row| row.goodput)),
+        megabits(row.and_then(|row| row.steady)),
+        verdict.map_text(|verdict| verdict.name().to_owned()),
+        (*why).to_owned(),
+    ])
+}
+
+fn megabits(rate: Option<BitRate>) -> String {
+    rate.map_text(|rate| format!("{:.0}", rate.as_mbps()))
 }
