@@ -156,11 +156,11 @@ fn few_drops_of_the_receiving_host_and_those_of_the_sender_are_not_its_limit() {
         "fewer than ten"
     );
     let few = lossy(&IRREGULAR);
-    assert_eq!(sent_again(&few), 9);
+    assert_eq!(sent_again(&few), 10);
     assert_eq!(
         named(&at_receiver(few.clone(), dropped(7))),
         plain,
-        "of nine"
+        "of ten"
     );
     assert_eq!(
         named(&at_receiver(few, dropped(8))).0,
