@@ -38,7 +38,7 @@ const fn sets_of(view: Basis) -> &'static [CandidateSet] {
     }
 }
 
-const OF_RECEIVER: [CandidateSet; 15] = [
+const OF_RECEIVER: [CandidateSet; 14] = [
     set(
         &[
             ApplicationWindow(ApplicationWindowVerdict::Other),
@@ -97,14 +97,6 @@ const OF_RECEIVER: [CandidateSet; 15] = [
     set(
         &[
             SendBuffer(SendBufferVerdict::TcpWmemMax),
-            ReceiveWindow(ReceiveWindowVerdict::WindowClamped),
-            ReceiveWindow(ReceiveWindowVerdict::WindowScaleRewritten),
-        ],
-        "what waits in the sender's buffer (ss -tnm), and the windows that reach it: a capture at the sender",
-    ),
-    set(
-        &[
-            SendBuffer(SendBufferVerdict::TcpWmemMax),
             Pacing(PacingVerdict::Qdisc),
             ReceiveWindow(ReceiveWindowVerdict::WindowClamped),
         ],
@@ -121,9 +113,10 @@ const OF_RECEIVER: [CandidateSet; 15] = [
     set(
         &[
             Pacing(PacingVerdict::Qdisc),
-            Capacity(CapacityVerdict::Shared),
+            SenderApplication(SenderApplicationVerdict::RateLimited),
+            SendBuffer(SendBufferVerdict::TcpWmemMax),
         ],
-        "the queueing discipline of the sender's device (tc -s qdisc)",
+        "the queueing discipline of the sender's device (tc -s qdisc), whether its program sets a pace or a rate",
     ),
     set(
         &[

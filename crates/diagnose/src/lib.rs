@@ -5,6 +5,7 @@
 //! pure functions of records, so that a verdict can be recomputed from an archived one.
 
 mod advice;
+mod arrival_course;
 mod arrivals;
 mod candidates;
 mod captured;

@@ -108,6 +108,12 @@ impl LossEpisodes {
             .filter(|_| later().count() < MIN_EPISODES)
     }
 
+    /// Returns the number of times after `ramp` in which packets were missing.
+    pub(crate) fn count_after(&self, ramp: Span) -> usize {
+        let later = self.episodes.iter().filter(|one| one.from >= ramp);
+        later.count()
+    }
+
     /// Returns the cause of the losses after `ramp`, where they are enough to show it; of a
     /// policer, one is.
     pub(crate) fn loss_cause(&self, ramp: Span) -> Option<LossVerdict> {

@@ -266,6 +266,9 @@ pub(crate) const RTT_SHARE_OF_GROWTH: f64 = 0.6;
 /// Multiple of its size in the first third from which a window grows back from a loss; near its
 /// last peak it grows slowly.
 pub(crate) const REGROWN_WINDOW_FACTOR: f64 = 1.05;
+/// Multiple of the rate in the first third from which a window that a loss has made smaller grows
+/// at all (a choice, not measured).
+pub(crate) const REGROWING_WINDOW_FACTOR: f64 = 1.01;
 /// Largest factor between the rate that loss allows and the measured one at which the loss explains
 /// the rate.
 pub(crate) const EXPLAINED_BY_LOSS_FACTOR: f64 = 2.0;
@@ -409,6 +412,20 @@ pub(crate) const BURST_BEFORE_POLICER: f64 = 2.0;
 /// Largest such ratio of a queue, which passes nothing faster than its link (measured: 1.06 to
 /// 1.25).
 pub(crate) const NO_BURST_BEFORE_QUEUE: f64 = 1.35;
+/// Highest rate ÷ the usual one up to which BBR has all that the path carries (simulated: 1.00 to
+/// 1.06 at full links; most policers let a faster burst pass).
+pub(crate) const FASTER_FACTOR_AFTER_STARTUP: f64 = 1.07;
+/// Round trips in which the start of BBR overflows a queue (simulated: up to 5; 6 and more of
+/// policers).
+pub(crate) const ROUNDS_OF_STARTUP: u64 = 5;
+/// Unevenness of a course × losses ÷ its time, up to which a device takes them that holds a rate
+/// (simulated, four losses and more: 0.05 to 0.16 of 32 of 38).
+pub(crate) const MAX_DRIFT_OF_DEVICE: f64 = 0.165;
+/// Such a figure of a device that holds a rate whatever the number of losses (simulated: 0.02 to
+/// 0.04 of 11 policers, 0.058 and more of chance).
+pub(crate) const DRIFT_OF_STEADY_DEVICE: f64 = 0.045;
+/// Such a figure from which chance takes them (0.24 and more of 39 of 40).
+pub(crate) const MIN_DRIFT_OF_CHANCE: f64 = 0.23;
 /// Share of the stated bandwidth that data reaches for a round trip where no others use the link
 /// (measured: 0.97 and more; 0.64 to 0.89 next to others).
 pub(crate) const WHOLE_LINK_SHARE: f64 = 0.92;
@@ -418,6 +435,50 @@ pub(crate) const LOWERED_BY_LOSS_FACTOR: f64 = 1.2;
 /// Share of all data from which what came later is next to nothing: probes, and segments of a few
 /// bytes.
 pub(crate) const STOPPED_SHARE: f64 = 0.9;
+/// Samples of a connection that are enough to see the course of its arrivals.
+pub(crate) const MIN_COURSE_SAMPLES: usize = 20;
+/// Parts of a round trip in which arrivals are compared with those of others.
+pub(crate) const PHASES_OF_ROUND_TRIP: usize = 8;
+/// Time by which an even rate is ahead or behind at most, beside trains of a few segments
+/// (simulated: at most 1.9 ms of paces and of programs that write every 2 ms).
+pub(crate) const EVEN_TIME: Span = Span::from_millis(2);
+/// Share of a round trip by which an even rate is ahead or behind at most (simulated: 0.16 and less
+/// over 3 ms; 0.18 and more of send buffers where the time is as short).
+pub(crate) const EVEN_SHARE: f64 = 0.17;
+/// Multiple of the idle round-trip time up to which that of a full send buffer is, beside segments
+/// on the line and the clock.
+pub(crate) const LONGER_ROUND_TRIP: f64 = 1.03;
+/// Share of the variance of the arrivals that is left within the phases of a round trip, up to which
+/// they repeat with it (simulated: at most 0.36 of 45 of 50 full send buffers, 0.30 and more of 42
+/// of 50 programs that pause).
+pub(crate) const REPEATED_COURSE: f64 = 0.4;
+/// Share that is left within the phases of another time, up to which they repeat with that: many
+/// such times are tried (simulated: 0.27 and more of send buffers that do not repeat with the round
+/// trip; measured: 0.6 and more).
+pub(crate) const REPEATED_TIMES: f64 = 0.12;
+/// Times that are tried: programs that pause for less come evenly.
+pub(crate) const SHORTEST_PERIOD: Span = Span::from_millis(9);
+/// The longest of them.
+pub(crate) const LONGEST_PERIOD: Span = Span::from_millis(300);
+/// Round trips without data that no window explains, beside the clock's tick.
+pub(crate) const LONG_SILENCE: f64 = 1.2;
+/// Share of the snapshots in such silences that shows them.
+pub(crate) const MIN_LONG_SILENCES: f64 = 0.05;
+/// Segments of the largest train that a pace lets pass at once (`sk_pacing_shift`: those of a
+/// millisecond).
+pub(crate) const MAX_TRAIN_SEGMENTS: u32 = 7;
+/// Share of a train by which the acknowledgements differ from one for each where all trains are the
+/// same (simulated: 0.002 of paces).
+pub(crate) const SAME_TRAINS: f64 = 0.003;
+/// Acknowledgements for each segment from which not all segments come in pairs or trains (RFC 1122,
+/// 4.2.3.2: one for every second segment; measured of paces: 0.50 but for one in ten).
+pub(crate) const ACKNOWLEDGED_PAIRS: f64 = 0.5;
+/// Time for which data of a stream waits at most in the queues of its own host: a millisecond at
+/// its pace, which is up to twice its rate (`tcp_small_queue_check`, `sk_pacing_shift`).
+pub(crate) const SMALL_QUEUE_TIME: Span = Span::from_millis(3);
+/// Segments of a stream that may wait there in any case: two packets of two segments, by the memory
+/// that they take.
+pub(crate) const SMALL_QUEUE_SEGMENTS: u64 = 8;
 /// Share of a round trip without data that is a pause between bursts.
 pub(crate) const BURST_PAUSE: f64 = 0.15;
 /// Share of the snapshots in such a pause from which data comes in bursts.

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use fullpipe_diagnose::{diagnose, find_remedies};
 use fullpipe_record::{
     At, Basis, Buffer, Cause, Evidence, Limit, Request, RttStats, Sample, SocketMemory, SynQuote,
-    TcpInfo, Verdict, find_steady, steady_of_receiver,
+    TcpInfo, find_steady, steady_of_receiver,
 };
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
 
@@ -166,12 +166,12 @@ fn each_limit_that_a_receiver_can_see_is_seen() {
             (Limit::ReceiverApplication, Cause::SlowReader, At::Receiver),
         ),
         (
-            "packets lost on the way",
+            "packets lost on the way, at one rate",
             Seen {
                 out_of_order: 30,
                 ..WELL
             },
-            (Limit::Loss, Cause::Random, At::Path),
+            (Limit::Loss, Cause::ShallowQueue, At::Path),
         ),
         (
             "packets lost by a queue that fills",
@@ -200,9 +200,9 @@ fn each_limit_that_a_receiver_can_see_is_seen() {
             (Limit::SenderApplication, Cause::Idle, At::Sender),
         ),
         (
-            "a sender that is held back",
+            "a sender whose data comes evenly",
             WELL,
-            (Limit::SendBuffer, Cause::TcpWmemMax, At::Sender),
+            (Limit::Pacing, Cause::Qdisc, At::Sender),
         ),
     ];
     for (name, seen, expected) in cases {
@@ -369,11 +369,11 @@ fn a_reported_bandwidth_is_recognized_by_the_receiver_too() {
 
 #[test]
 fn pauses_shorter_than_a_round_trip_are_none() {
-    // A small window over a long path comes in bursts.
+    // A small window over a long path comes in bursts, one in each round trip.
     let verdict = diagnose(&evidence(Seen {
         silent: 0.6,
-        idle_ms: 600,
-        rtt_ms: 600,
+        idle_ms: 1000,
+        rtt_ms: 1000,
         window: 90_000_000,
         ..WELL
     }));
@@ -402,7 +402,7 @@ fn a_channel_of_ssh_is_known_from_either_end_and_a_slow_disk_is_none() {
         (Limit::ApplicationWindow, Cause::SshChannel)
     );
     in_bursts.program = Some("curl".to_owned());
-    assert_eq!(named(&in_bursts), (Limit::SendBuffer, Cause::TcpWmemMax));
+    assert_ne!(named(&in_bursts).0, Limit::ApplicationWindow);
     for (mbps, program) in [(160.0, "ssh"), (119.0, "sshd-session"), (166.0, "sshd")] {
         let evidence = of_ssh(mbps, program);
         let verdict = diagnose(&evidence);
@@ -727,20 +727,27 @@ fn a_queue_that_never_runs_empty_is_seen_without_echo_requests() {
         (Cause::Link, 0),
         "{alone:#?}"
     );
-    let verdict = diagnose(&Evidence {
-        program: Some("curl".to_owned()),
-        ..full
-    });
-    assert_eq!(verdict.cause, Cause::Link, "{verdict:#?}");
-    let queue_of_host = |verdict: &Verdict| {
-        verdict
-            .candidates
-            .iter()
-            .any(|one| one.cause == Cause::Qdisc)
+    let queue_of_host = |rtt_ms| {
+        let verdict = diagnose(&Evidence {
+            program: Some("curl".to_owned()),
+            ..evidence(Seen {
+                idle_ms: 20,
+                rtt_ms,
+                window: 6_000_000,
+                ..WELL
+            })
+        });
+        assert_eq!(verdict.cause, Cause::Link, "{verdict:#?}");
+        let mut others = verdict.candidates.iter();
+        others.any(|one| one.cause == Cause::Qdisc)
     };
     assert!(
-        queue_of_host(&verdict),
-        "a queue of the sending host may be what is full: {verdict:#?}"
+        queue_of_host(23),
+        "a queue of the sending host may be what is full"
+    );
+    assert!(
+        !queue_of_host(60),
+        "the kernel lets a stream keep about a millisecond of data there"
     );
 }
 
@@ -853,14 +860,83 @@ fn what_grows_is_a_congestion_window_and_what_stands_still_a_buffer() {
 }
 
 #[test]
-fn buffers_and_devices_of_the_far_host_that_are_alike_from_here_are_named_together() {
-    let verdict = diagnose(&changing(|_| (60.0, 0)));
-    assert_eq!(verdict.name(), "send-buffer/tcp-wmem-max");
-    let others: Vec<&str> = verdict.candidates.iter().map(|one| one.name()).collect();
-    assert!(
-        others.contains(&"receive-window/window-clamped") && others.contains(&"pacing/qdisc"),
-        "{others:?}"
+fn even_data_has_a_pace_or_a_program_of_a_rate_behind_it_as_its_acknowledgements_show() {
+    let even = changing(|_| (60.0, 0));
+    let verdict = diagnose(&even);
+    let all: Vec<&str> = verdict.candidates.iter().map(|one| one.name()).collect();
+    let [pace, program] = ["pacing/qdisc", "sender-application/rate-limited"];
+    assert_eq!(
+        all,
+        [pace, program, "send-buffer/tcp-wmem-max"],
+        "{verdict:#?}"
     );
+    let acknowledged = |of_segment: f64| {
+        let mut acknowledged = even.clone();
+        for sample in &mut acknowledged.receiver_samples {
+            let segments = sample.tcp.data_segs_in.unwrap().get() as f64;
+            sample.tcp.segs_out = Some(SegCount::new((segments * of_segment) as u64));
+        }
+        let verdict = diagnose(&acknowledged);
+        (verdict.name().to_owned(), verdict.candidates.len())
+    };
+    assert_eq!(acknowledged(0.5), (pace.to_owned(), 0));
+    assert_eq!(acknowledged(1.0), (program.to_owned(), 0));
+    assert_eq!(acknowledged(0.43), (pace.to_owned(), 3));
+}
+
+/// Data of 400 kB that comes in a burst at the begin of each `period`, seen 20 times a second.
+fn in_bursts_each(period: Span) -> Evidence {
+    let mut bursts = pausing(&Pausing {
+        chunk: 400_000,
+        pause: period,
+        idle: Span::from_millis(70),
+        mss: builder::MSS,
+        window: 6_000_000,
+    });
+    for sample in &mut bursts.receiver_samples {
+        sample.tcp.rcv_rtt = Some(Span::from_millis(70));
+    }
+    Evidence {
+        program: None,
+        ..bursts
+    }
+}
+
+#[test]
+fn bursts_of_a_buffer_come_with_round_trips_and_those_of_a_program_at_other_times() {
+    let named = |period| named(&in_bursts_each(Span::from_millis(period)));
+    assert_eq!(named(71), (Limit::SendBuffer, Cause::TcpWmemMax));
+    assert_eq!(named(57), (Limit::SenderApplication, Cause::Idle));
+}
+
+#[test]
+fn a_load_that_is_silent_for_longer_than_a_timer_waits_for_that() {
+    let stalled = changing(|at| (if at % 3.0 < 0.8 { 20.0 } else { 0.0 }, 0));
+    let mut silent = stalled.clone();
+    for sample in &mut silent.receiver_samples {
+        let away = (sample.at.as_secs_f64() % 3.0 - 0.8).max(0.0);
+        sample.tcp.since_data_received = Some(Span::from_secs_f64(away));
+    }
+    assert_eq!(named(&silent), (Limit::Loss, Cause::Random));
+    let watched = Evidence {
+        is_watched: true,
+        ..silent
+    };
+    assert_eq!(
+        named(&watched).0,
+        Limit::SenderApplication,
+        "a program may have nothing to send"
+    );
+}
+
+#[test]
+fn bbr_that_has_what_it_ever_had_fills_a_link_though_it_loses_packets() {
+    let mut lossy = changing(|at| (60.0, if at < 0.4 { 40 } else { 0 }));
+    lossy.request.congestion = Some("bbr".to_owned());
+    assert_eq!(named(&lossy), (Limit::Capacity, Cause::Link));
+    let mut faster = changing(|at| (if at < 1.0 { 120.0 } else { 60.0 }, 40));
+    faster.request.congestion = Some("bbr".to_owned());
+    assert_eq!(named(&faster), (Limit::Loss, Cause::Policer));
 }
 
 #[test]

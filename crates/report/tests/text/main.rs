@@ -68,7 +68,9 @@ fn a_download_by_http1_says_whether_http2_held_it_back() {
     };
     let faster = words(38);
     assert!(
-        faster.contains("By HTTP/1.1") && faster.contains("38 Mbit/s") && faster.contains("9 Mbit/s"),
+        faster.contains("By HTTP/1.1")
+            && faster.contains("38 Mbit/s")
+            && faster.contains("9 Mbit/s"),
         "{faster}"
     );
     assert!(faster.contains("window of HTTP/2 held"), "{faster}");

@@ -1,0 +1,137 @@
+//! The course of the arrivals of a connection: how evenly its data comes, and whether what comes
+//! repeats with the round trip.
+
+use fullpipe_record::Sample;
+use fullpipe_units::Span;
+
+use crate::thresholds::{MIN_COURSE_SAMPLES, PHASES_OF_ROUND_TRIP};
+
+/// When data last came before each sample, and how far ahead of a constant rate it then was.
+pub(crate) struct ArrivalCourse {
+    arrivals: Vec<Arrival>,
+    /// Time since the last data that nineteen of twenty samples keep to.
+    pub(crate) usual_silence: Span,
+    /// Resolution of the kernel's count of the time since the last data.
+    pub(crate) tick: Span,
+}
+
+/// All times in seconds.
+#[derive(Clone, Copy)]
+struct Arrival {
+    at: f64,
+    bytes: f64,
+    silence: f64,
+    /// Time by which the data so far is ahead of a constant rate.
+    ahead: f64,
+}
+
+impl ArrivalCourse {
+    /// Takes samples of one connection, by time. `None` where they are few, or do not show when
+    /// data came.
+    pub(crate) fn from_samples(flow: &[&Sample]) -> Option<Self> {
+        let mut arrivals: Vec<Arrival> = flow.iter().filter_map(|one| arrival(one)).collect();
+        if arrivals.len() < MIN_COURSE_SAMPLES {
+            return None;
+        }
+        subtract_line(&mut arrivals)?;
+        let silences = || {
+            flow.iter()
+                .filter_map(|sample| sample.tcp.since_data_received)
+        };
+        let tick = silences().filter(|silence| *silence > Span::ZERO).min();
+        let mut sorted: Vec<Span> = silences().collect();
+        sorted.sort_unstable();
+        let mut course = Self {
+            arrivals,
+            usual_silence: sorted[(sorted.len() - 1) * 19 / 20],
+            tick: tick.unwrap_or_default(),
+        };
+        // Bursts so short that each has come as a whole are seen by the time after them.
+        if course.usual_silence > course.unevenness().scale_by(SHORT_BURSTS) {
+            for one in &mut course.arrivals {
+                one.at += one.silence;
+                one.ahead -= one.silence;
+            }
+        }
+        Some(course)
+    }
+
+    /// Returns the range of nine tenths of the times by which data was ahead of a constant rate, or
+    /// behind it.
+    pub(crate) fn unevenness(&self) -> Span {
+        let mut ahead: Vec<f64> = self.arrivals.iter().map(|one| one.ahead).collect();
+        ahead.sort_by(f64::total_cmp);
+        let at = |share: f64| ahead[((ahead.len() - 1) as f64 * share) as usize];
+        Span::from_secs_f64(at(0.95) - at(0.05))
+    }
+
+    /// Returns the least share of the variance that the phase leaves unexplained, over periods from
+    /// `shortest` to `longest` (phase dispersion minimization: Stellingwerf, Astrophysical Journal
+    /// 224, 1978). It is about 1 where nothing repeats with such a period.
+    pub(crate) fn variance_left(&self, shortest: Span, longest: Span) -> f64 {
+        /// Periods for each that the length of the course distinguishes.
+        const OVERSAMPLING: f64 = 6.0;
+        let (mut period, longest) = (shortest.as_secs_f64(), longest.as_secs_f64());
+        let length = self.arrivals[self.arrivals.len() - 1].at - self.arrivals[0].at;
+        let mut least = f64::INFINITY;
+        while period > 0.0 && period <= longest {
+            least = least.min(self.variance_within_phases(period));
+            period += (period * period / length / OVERSAMPLING).max(1e-6);
+        }
+        least / variance(self.arrivals.iter().map(|one| one.ahead), 1)
+    }
+
+    fn variance_within_phases(&self, period: f64) -> f64 {
+        let mut phases: [Vec<f64>; PHASES_OF_ROUND_TRIP] = Default::default();
+        for one in &self.arrivals {
+            let phase = (one.at / period).fract() * PHASES_OF_ROUND_TRIP as f64;
+            phases[phase as usize % PHASES_OF_ROUND_TRIP].push(one.ahead);
+        }
+        let used = phases.iter().filter(|phase| !phase.is_empty()).count();
+        let within = |phase: &Vec<f64>| {
+            variance(phase.iter().copied(), 1) * phase.len().saturating_sub(1) as f64
+        };
+        let all: f64 = phases.iter().map(within).sum();
+        all / self.arrivals.len().saturating_sub(used).max(1) as f64
+    }
+}
+
+fn arrival(sample: &Sample) -> Option<Arrival> {
+    let silence = sample.tcp.since_data_received?.as_secs_f64();
+    Some(Arrival {
+        at: sample.at.as_secs_f64() - silence,
+        silence,
+        bytes: sample.tcp.bytes_received?.as_f64(),
+        ahead: 0.0,
+    })
+}
+
+/// Sets by how much each arrival is ahead of the line of least squares. `None` where nothing moves.
+fn subtract_line(arrivals: &mut [Arrival]) -> Option<()> {
+    let count = arrivals.len() as f64;
+    let mean = |of: fn(&Arrival) -> f64| arrivals.iter().map(of).sum::<f64>() / count;
+    let (at, bytes) = (mean(|one| one.at), mean(|one| one.bytes));
+    let sum = |of: fn(f64, f64) -> f64| -> f64 {
+        let terms = arrivals.iter();
+        terms.map(|one| of(one.at - at, one.bytes - bytes)).sum()
+    };
+    let rate = sum(|at, bytes| at * bytes) / sum(|at, _| at * at);
+    if !(rate > 0.0 && rate.is_finite()) {
+        return None;
+    }
+    for one in arrivals {
+        one.ahead = (one.bytes - bytes) / rate - (one.at - at);
+    }
+    Some(())
+}
+
+/// Returns the variance of some figures, of which so many degrees of freedom are lost.
+fn variance(figures: impl Iterator<Item = f64> + Clone, lost: usize) -> f64 {
+    let count = figures.clone().count();
+    let mean = figures.clone().sum::<f64>() / count.max(1) as f64;
+    let squares: f64 = figures.map(|figure| (figure - mean).powi(2)).sum();
+    squares / count.saturating_sub(lost).max(1) as f64
+}
+
+/// Times without data ÷ the unevenness of what came, from which bursts are short.
+const SHORT_BURSTS: f64 = 1.5;

@@ -1,0 +1,196 @@
+//! Limits of the sending host, by when its data comes.
+
+use fullpipe_record::{
+    Buffer, CapacityVerdict, CpuVerdict, PacingVerdict, Sample, SendBufferVerdict,
+    SenderApplicationVerdict,
+};
+use fullpipe_units::{BitRate, Ratio, Span};
+
+use crate::arrival_course::ArrivalCourse;
+use crate::arrivals::{ReceiverSampleFigures, counter_growth};
+use crate::figures::share_of_votes;
+use crate::finding::LimitFinding;
+use crate::thresholds::{
+    ACKNOWLEDGED_PAIRS, CLOCK_TICK, EVEN_SHARE, EVEN_TIME, LONG_SILENCE, LONGER_ROUND_TRIP,
+    LONGEST_PERIOD, MAX_TRAIN_SEGMENTS, MIN_IDLE_SHARE, MIN_LONG_SILENCES,
+    MIN_RETRANSMISSION_TIMEOUT, REPEATED_COURSE, REPEATED_TIMES, SAME_TRAINS, SHORTEST_PERIOD,
+    SILENCE_ROUND_TRIPS, TICK_TOLERANCE,
+};
+
+/// Finds a sender that is often silent for longer than a round trip, though not for as long as a
+/// retransmission timer takes: no window makes it so.
+pub(super) fn silent_beyond_windows(arrivals: &ReceiverSampleFigures) -> Option<LimitFinding> {
+    let rtt = arrivals.estimate?;
+    let away = arrivals.share_of_silences(rtt, &arrivals.busiest_course()?)?;
+    (away.get() >= MIN_LONG_SILENCES)
+        .then(|| LimitFinding::new(SenderApplicationVerdict::Idle, Ratio::ONE))
+}
+
+/// Finds a sender that is silent for longer than any window would explain. Where only a round trip
+/// that is longer than that of the idle path would explain it, a path that others fill, or this
+/// end's window over it, may be the reason.
+pub(super) fn silent_sender(arrivals: &ReceiverSampleFigures) -> Option<LimitFinding> {
+    let longest = arrivals
+        .evidence
+        .loaded_rtt
+        .and(arrivals.rtt)
+        .or(arrivals.estimate)?;
+    let silent = arrivals.silent_for(longest)?;
+    if silent.get() > MIN_IDLE_SHARE {
+        // A program that gets no time sends nothing either.
+        return Some(
+            LimitFinding::new(SenderApplicationVerdict::Idle, silent)
+                .add_alternative(CpuVerdict::StolenOfSender),
+        );
+    }
+    let paused = arrivals.pauses?;
+    // A program that makes load on request has data whenever a buffer has room for it.
+    if arrivals.is_own_load() && arrivals.silent_for(arrivals.rtt?)?.get() <= MIN_IDLE_SHARE {
+        return None;
+    }
+    let idle = LimitFinding::new(SenderApplicationVerdict::Idle, paused);
+    Some(match arrivals.window_over_a_longer_round_trip() {
+        Some(window) => idle.add_alternative(window),
+        None => idle.add_alternative(CapacityVerdict::Shared),
+    })
+}
+
+/// Finds a sender that holds itself back: this end would take more, nothing is lost, and no queue
+/// stands on the path.
+///
+/// Data that comes evenly has a rate of its own. What a full buffer lets through follows the
+/// acknowledgements, so that each round trip brings the same at the same phase; a program writes at
+/// times that have nothing to do with round trips.
+pub(super) fn sender_itself(arrivals: &ReceiverSampleFigures) -> Option<LimitFinding> {
+    if arrivals.rate == BitRate::ZERO {
+        return None;
+    }
+    let course = arrivals.busiest_course()?;
+    let idle = LimitFinding::new(SenderApplicationVerdict::Idle, Ratio::ONE);
+    let (is_own, is_even) = (arrivals.is_own_load(), arrivals.comes_evenly(&course));
+    Some(match () {
+        () if is_own && is_even => rate_of_the_sender(arrivals),
+        // One of several connections has the pattern of all of them.
+        () if is_own && arrivals.flows.len() > 1 => {
+            full_buffer(arrivals).add_alternative(PacingVerdict::Qdisc)
+        }
+        () if !is_even && arrivals.follows_round_trips(&course) => full_buffer(arrivals),
+        () if !is_even && arrivals.has_times_of_its_own(&course) => idle,
+        () if is_own => full_buffer(arrivals),
+        () => idle.add_alternative(SendBufferVerdict::TcpWmemMax),
+    })
+}
+
+/// Returns the send buffer as the limit. The window of another program fills as a buffer does.
+fn full_buffer(arrivals: &ReceiverSampleFigures) -> LimitFinding {
+    let is_fixed = arrivals.evidence.request.buffer != Buffer::Automatic;
+    let [found, other] = if is_fixed {
+        [SendBufferVerdict::SoSndbuf, SendBufferVerdict::TcpWmemMax]
+    } else {
+        [SendBufferVerdict::TcpWmemMax, SendBufferVerdict::SoSndbuf]
+    };
+    let found = LimitFinding::new(found, Ratio::ONE);
+    if arrivals.is_own_load() {
+        found
+    } else {
+        found.add_alternative(other)
+    }
+}
+
+/// Returns who sets the even rate of a sender, as far as the acknowledgements show how data came:
+/// a pace lets trains of as many segments pass each time, two or more, and a program writes what is
+/// no whole number of segments.
+fn rate_of_the_sender(arrivals: &ReceiverSampleFigures) -> LimitFinding {
+    let pace = LimitFinding::new(PacingVerdict::Qdisc, Ratio::ONE);
+    let program = LimitFinding::new(SenderApplicationVerdict::RateLimited, Ratio::ONE);
+    let Some(acknowledged) = arrivals.acknowledgements_of_a_segment() else {
+        return pace.add_alternative(SenderApplicationVerdict::RateLimited);
+    };
+    // One for each train, or for every second segment and the end of a train.
+    let is_train = (2..=MAX_TRAIN_SEGMENTS).any(|train| {
+        let of_train = acknowledged * f64::from(train);
+        let is_close = |count: u32| (of_train - f64::from(count)).abs() <= SAME_TRAINS;
+        is_close(1) || is_close(train.div_ceil(2))
+    });
+    match acknowledged {
+        _ if is_train => pace,
+        share if share > ACKNOWLEDGED_PAIRS => program,
+        _ => pace.add_alternative(SenderApplicationVerdict::RateLimited),
+    }
+}
+
+impl ReceiverSampleFigures<'_> {
+    /// Returns the share of the snapshots in which nothing has come for longer than a round trip of
+    /// `rtt` explains.
+    pub(super) fn silent_for(&self, rtt: Span) -> Option<Ratio> {
+        let timeout = rtt.scale_by(SILENCE_ROUND_TRIPS) + TICK_TOLERANCE;
+        share_of_votes(
+            self.snapshots()
+                .map(|now| Some(now.tcp.since_data_received? > timeout)),
+        )
+    }
+
+    /// Returns the share of the snapshots in silences that are longer than a window over `rtt`
+    /// explains, but shorter than a retransmission timer.
+    fn share_of_silences(&self, rtt: Span, course: &ArrivalCourse) -> Option<Ratio> {
+        let on_the_line = self.rate.time_for(self.mss()? * 2);
+        let longest = rtt.scale_by(LONG_SILENCE) + CLOCK_TICK + on_the_line + course.tick;
+        let is_away = |now: &Sample| {
+            let silence = now.tcp.since_data_received?;
+            Some(silence > longest && silence < MIN_RETRANSMISSION_TIMEOUT.max(rtt))
+        };
+        share_of_votes(self.snapshots().map(is_away))
+    }
+
+    /// Returns true if the data comes at an even rate, but for trains of a few segments, as far as
+    /// the clocks show.
+    fn comes_evenly(&self, course: &ArrivalCourse) -> bool {
+        let on_the_line = self.rate.time_for(self.mss().unwrap_or_default() * 2);
+        let uneven = course.unevenness();
+        uneven <= EVEN_TIME + on_the_line + course.tick
+            && course.usual_silence <= EVEN_TIME + on_the_line + course.tick
+            && self
+                .round_trip_of_the_path()
+                .is_some_and(|rtt| uneven <= rtt.scale_by(EVEN_SHARE) + course.tick)
+    }
+
+    /// Returns true if each round trip brings the same at the same phase; full segments and the
+    /// clocks make it a little longer than that of the idle path.
+    fn follows_round_trips(&self, course: &ArrivalCourse) -> bool {
+        let (Some(rtt), Some(mss)) = (self.round_trip_of_the_path(), self.mss()) else {
+            return false;
+        };
+        let rest = CLOCK_TICK + self.rate.time_for(mss * 4) + course.tick;
+        let longest = rtt.scale_by(LONGER_ROUND_TRIP) + rest;
+        !self.is_a_little_inflated() && course.variance_left(rtt, longest) <= REPEATED_COURSE
+    }
+
+    /// Returns true if the sender writes at times of its own: its data makes acknowledgements wait,
+    /// is away for longer than a round trip, or repeats with another time than that.
+    fn has_times_of_its_own(&self, course: &ArrivalCourse) -> bool {
+        let Some(rtt) = self.round_trip_of_the_path() else {
+            return false;
+        };
+        let away = self.share_of_silences(rtt, course);
+        let others = [
+            (SHORTEST_PERIOD, rtt.scale_by(0.9)),
+            (rtt.scale_by(1.3), rtt.scale_by(1.8).min(LONGEST_PERIOD)),
+        ];
+        self.is_a_little_inflated()
+            || away.is_some_and(|away| away.get() >= MIN_LONG_SILENCES)
+            || others
+                .iter()
+                .any(|(from, to)| course.variance_left(*from, *to) <= REPEATED_TIMES)
+    }
+
+    fn round_trip_of_the_path(&self) -> Option<Span> {
+        self.evidence.idle_rtt.or(self.rtt)
+    }
+
+    /// Returns the acknowledgements for each segment with data, all connections together.
+    fn acknowledgements_of_a_segment(&self) -> Option<f64> {
+        let sent = counter_growth(&self.flows, |tcp| tcp.segs_out)?;
+        let came = counter_growth(&self.flows, |tcp| tcp.data_segs_in)?;
+        (came > 0).then(|| sent as f64 / came as f64)
+    }
+}
