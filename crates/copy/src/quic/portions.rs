@@ -19,15 +19,17 @@ pub(super) struct PortionHead {
 
 impl PortionHead {
     pub(super) fn to_bytes(self) -> [u8; HEAD] {
-        let [a, b] = self.stream.to_le_bytes();
-        let [c, d, e, f] = self.number.to_le_bytes();
-        [a, b, c, d, e, f]
+        let mut bytes = [0; HEAD];
+        bytes[..2].copy_from_slice(&self.stream.to_le_bytes());
+        bytes[2..].copy_from_slice(&self.number.to_le_bytes());
+        bytes
     }
 
-    pub(super) fn from_bytes([a, b, c, d, e, f]: [u8; HEAD]) -> Self {
+    pub(super) fn from_bytes(bytes: [u8; HEAD]) -> Self {
+        let ([stream @ .., _, _, _, _], [_, _, number @ ..]) = (bytes, bytes);
         Self {
-            stream: u16::from_le_bytes([a, b]),
-            number: u32::from_le_bytes([c, d, e, f]),
+            stream: u16::from_le_bytes(stream),
+            number: u32::from_le_bytes(number),
         }
     }
 }

@@ -1,3 +1,4 @@
+use super::losses::MarkedLosses;
 use super::*;
 use crate::rate::DeliveryRate;
 use proptest::prelude::*;
